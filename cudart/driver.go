@@ -35,6 +35,7 @@ type driverFunctions struct {
 	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent function
 	moduleLoadDataEx, moduleUnload, moduleGetFunction  function
 	funcSetAttribute, launchKernel                     function
+	tensorMapEncodeTiled                               function // of CUDA 12.0 and newer
 }
 
 func (f *driverFunctions) bind(b *binder) {
@@ -52,6 +53,7 @@ func (f *driverFunctions) bind(b *binder) {
 	f.moduleGetFunction = b.need("cuModuleGetFunction")
 	f.funcSetAttribute = b.need("cuFuncSetAttribute")
 	f.launchKernel = b.need("cuLaunchKernel")
+	f.tensorMapEncodeTiled = b.probe("cuTensorMapEncodeTiled")
 }
 
 // status calls f with ctx made current on the calling OS thread, and returns f's

@@ -130,3 +130,48 @@ func TestLaunchKernel(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestTensorMap(t *testing.T) {
+	f, c := newFake(t)
+	if !c.HasTensorMaps() {
+		t.Error("cuTensorMapEncodeTiled is there")
+	}
+	var sizes [2]uint64
+	var stride uint64
+	var box, each [2]uint32
+	f.on("cuTensorMapEncodeTiled", func(a *[maxArguments]uintptr) uintptr {
+		if a[0]%tensorMapAlign != 0 {
+			return errorInvalidValue
+		}
+		m := memory[TensorMap](a[0])
+		for i := range m {
+			if m[i] != 0 {
+				return errorInvalidValue
+			}
+			m[i] = byte(i)
+		}
+		sizes, stride = *memory[[2]uint64](a[4]), *memory[uint64](a[5])
+		box, each = *memory[[2]uint32](a[6]), *memory[[2]uint32](a[7])
+		return 0
+	})
+	m, err := c.TensorMap(90, TensorRows{Addr: 1 << 40, Columns: 4096, Rows: 1 << 31, StrideBytes: 1 << 35, BoxColumns: 64, BoxRows: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range m {
+		if int(b) != i {
+			t.Fatalf("byte %d is %d", i, b)
+		}
+	}
+	if sizes != [2]uint64{4096, 1 << 31} || stride != 1<<35 || box != [2]uint32{64, 128} || each != [2]uint32{1, 1} {
+		t.Errorf("sizes %d, stride %d, box %d, every %d", sizes, stride, box, each)
+	}
+	a := f.calls[len(f.calls)-1].args
+	if [3]uintptr(a[1:4]) != [3]uintptr{9, 2, 1 << 40} || [4]uintptr(a[8:12]) != [4]uintptr{0, 3, 3, 0} {
+		t.Errorf("arguments %v", a)
+	}
+	f.fails("cuTensorMapEncodeTiled", errorInvalidValue)
+	if _, err := c.TensorMap(90, TensorRows{}); err == nil {
+		t.Error("no error")
+	}
+}

@@ -116,6 +116,8 @@ var layouts = map[string][]constant{
 	"cuda.h": {
 		{"CU_JIT_INFO_LOG_BUFFER", jitInfoLogBuffer}, {"CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES", jitInfoLogBufferBytes},
 		{"CU_JIT_ERROR_LOG_BUFFER", jitErrorLogBuffer}, {"CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES", jitErrorLogBufferBytes},
+		{"CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", tensorMapBFloat16}, {"CU_TENSOR_MAP_SWIZZLE_128B", tensorMapSwizzle128}, {"CU_TENSOR_MAP_L2_PROMOTION_L2_256B", tensorMapFetch256},
+		{"sizeof(CUtensorMap)", uint64(unsafe.Sizeof(TensorMap{}))}, {"sizeof(CUtensorMapSwizzle)", 4},
 		{"sizeof(CUdevice)", 4}, {"sizeof(CUjit_option)", 4}, {"sizeof(CUresult)", 4}, {"sizeof(CUstream)", 8}, {"sizeof(CUfunction)", 8}, {"sizeof(CUdeviceptr)", 8},
 	},
 	"nvml.h": {

@@ -117,6 +117,13 @@ func driverModules() []symbol {
 				return c.do(func(d *Driver) int32 { return d.funcSetAttribute(f, attr, value) })
 			}
 		}},
+		{name: "cuTensorMapEncodeTiled", need: needInit, bind: func(c caller) any {
+			return func(m unsafe.Pointer, kind, rank uint32, address uint64, sizes, strides *uint64, box, every *uint32, interleave, swizzle, promotion, fill uint32) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.tensorMap(m, &tensorMapArguments{kind, rank, address, sizes, strides, box, every, interleave, swizzle, promotion, fill})
+				})
+			}
+		}},
 		{name: "cuLaunchKernel", need: needContext, bind: func(c caller) any {
 			return func(f uint64, gx, gy, gz, bx, by, bz, shared uint32, s uint64, params, extra *uint64) int32 {
 				return c.do(func(d *Driver) int32 {

@@ -23,7 +23,7 @@ const (
 // one healthy GPU of compute capability 9.0 with 8 GiB.
 type Options struct {
 	Mode Mode
-	Seed uint64 // of Random, and of the order of warps in kernels
+	Seed uint64 // of Random, and of the order of warps and copies in kernels
 
 	Devices           int    // how many GPUs there are, all alike, each with memory, context, streams and modules of its own; 0 is 1
 	Name              string // "Emulated GPU"

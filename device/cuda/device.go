@@ -41,12 +41,15 @@ const (
 // dev implements device.Device on one GPU. Its calls are made in that GPU's primary
 // context, on whatever thread the caller runs.
 type dev struct {
-	opts    Options
-	cuda    *cudart.CUDA
-	name    string
-	context cudart.Context
-	blas    blas
-	own     atomic.Int64 // see OwnProducts
+	opts Options
+	cuda *cudart.CUDA
+	name string
+	// capability is the compute capability, 80 for 8.0; sm90a says whether kernels for sm_90a are taken.
+	capability int
+	sm90a      bool
+	context    cudart.Context
+	blas       blas
+	own        atomic.Int64 // see OwnProducts
 	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
 	mostWork [2]float64
 
@@ -73,8 +76,9 @@ type dev struct {
 	closed     bool
 	notes      []string
 	noted      map[string]bool // the subjects that noteOnce has noted
-	fallbacks  []string        // see Fallbacks
-	late       []error         // the errors that Close returns
+	slower     map[slower]bool
+	fallbacks  []string // see Fallbacks
+	late       []error  // the errors that Close returns
 }
 
 // blas is cuBLASLt and the products it has been asked for.
@@ -98,7 +102,7 @@ func New(o Options) (_ device.Device, err error) {
 		return nil, fmt.Errorf("cuda: memory limit %d: it may not be negative", o.MemoryLimit)
 	}
 	d := &dev{opts: o, cuda: o.CUDA, modules: map[string]cudart.Module{}, functions: map[functionName]cudart.Function{},
-		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, peers: map[int]bool{}, blas: blas{products: map[productKey]*product{}}}
+		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, slower: map[slower]bool{}, peers: map[int]bool{}, blas: blas{products: map[productKey]*product{}}}
 	d.blas.dev, d.blas.choices = d, o.Choices
 	if o.Choices == nil {
 		d.blas.choices = NewChoices(false, nil)
@@ -168,7 +172,9 @@ func (d *dev) check() error {
 	if err != nil {
 		return err
 	}
-	if 10*major+minor < leastCapability {
+	d.capability = 10*major + minor
+	d.sm90a = d.RunsSM90a()
+	if d.capability < leastCapability {
 		return fmt.Errorf("%w: the %s has compute capability %d.%d, mt needs %d.%d (Ampere, 2020) or newer",
 			cudart.ErrNotSupported, d.name, major, minor, leastCapability/10, leastCapability%10)
 	}

@@ -184,6 +184,7 @@ type Config struct {
 	Compress           string // none, byteplane
 	MicroBatchOrder    string // auto, zigzag, lanes
 	MatMul             string // heuristic, timed
+	AttentionKernels   string // auto, portable, sm90a
 	DeviceRates        string // auto, or what rates.Find understands
 	Devices            string // auto, a number, or a list of GPUs such as [0, 2]; see DeviceList
 	Threads            int    // 0: all cores
@@ -216,7 +217,7 @@ func Default() *Config {
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		Project: "huggingface", SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
-		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", HiddenStates: "auto", Binding: "auto", MicroBatchOrder: "auto", MatMul: "heuristic", Compress: "none", Devices: "1", DeviceRates: "auto", PeerCopies: true,
+		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", HiddenStates: "auto", Binding: "auto", MicroBatchOrder: "auto", MatMul: "heuristic", AttentionKernels: "auto", Compress: "none", Devices: "1", DeviceRates: "auto", PeerCopies: true,
 		origin: map[string]origin{},
 	}
 }

@@ -14,6 +14,7 @@ import (
 type CUDA struct {
 	Device    string                `json:"device,omitempty"` // the GPU, if it can be used
 	Memory    config.Bytes          `json:"memory_bytes,omitempty"`
+	SM90a     bool                  `json:"sm90a,omitempty"`   // it runs the kernels for sm_90a
 	Problem   string                `json:"problem,omitempty"` // why it cannot
 	State     *GPUState             `json:"state,omitempty"`
 	Notes     []string              `json:"notes,omitempty"`
@@ -42,8 +43,8 @@ func FindCUDA() CUDA {
 	if _, err := MatMulRate(dev, device.BF16, triedProduct); err != nil { // what cuBLASLt refuses is noted
 		out.Problem = err.Error()
 	}
-	if d, ok := dev.(interface{ Notes() []string }); ok {
-		out.Notes = d.Notes()
+	if d, ok := dev.(gpuDevice); ok {
+		out.Notes, out.SM90a = d.Notes(), d.RunsSM90a()
 	}
 	if err := dev.Close(); err != nil {
 		out.Problem = err.Error()
@@ -66,8 +67,10 @@ func (c CUDA) String() string {
 		return "not usable: " + c.Problem
 	case c.Emulated:
 		return fmt.Sprintf("%s (in this build device: cuda is an emulator)", c.Device)
+	case c.SM90a:
+		return fmt.Sprintf("%s, %s to use; attention by the kernels for sm_90a", c.Device, c.Memory)
 	}
-	return fmt.Sprintf("%s, %s to use", c.Device, c.Memory)
+	return fmt.Sprintf("%s, %s to use; attention by the kernels for all GPUs", c.Device, c.Memory)
 }
 
 // WriteLibraries prints where CUDA's libraries are, or where they were looked

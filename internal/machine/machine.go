@@ -214,6 +214,8 @@ type gpuDevice interface {
 	CuBLASLt() int
 	Algorithms() []cuda.Algorithm
 	ResumeAlgorithms(recorded map[string][8]uint64)
+	RunsSM90a() bool
+	UseAttention(kernels string) error
 }
 
 // emulated is a device whose Close ends its emulator too.

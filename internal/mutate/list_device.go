@@ -226,6 +226,33 @@ var ofDevice = []broken{
 		{from: "if most == 0 || each == 0 {", to: "if true {", in: "device/cuda", test: "TestCutAttention"},
 		{from: "4*a.Heads/max(a.KVHeads, 1)", to: "4", in: "device/cuda", test: "TestCutAttention"},
 	}},
+	{"device/cuda/kernels/attention_hopper.go", []way{
+		{from: "if !l.SM90a() || s.TQ == 0 || s.TK == 0 {", to: "if s.TQ == 0 || s.TK == 0 {", in: "device/cuda", test: "TestAttentionKernels"},
+		{from: "lacking == LackingNothing && !chunked(s.Dim, strides, tensors...)", to: "false", test: "TestAttentionHopper"},
+		{from: "case dt != device.BF16:", to: "case false:", test: "TestLackingForSM90a"},
+		{from: "case capped:", to: "case false:", test: "TestLackingForSM90a|TestAttentionHopper"},
+		{from: "l.TensorMap(a.V, narrow, a.TK, a.KStride, f.across)", to: "l.TensorMap(a.V, narrow, a.TK-1, a.KStride, f.across)", test: "TestAttentionHopper"},
+		{from: "launch(&k.keys.attentionKernel, k.keys.across, int(k.keys.tile)", to: "launch(&k.keys.attentionKernel, int(k.keys.tile), k.keys.across", test: "TestAttentionHopper"},
+		{from: "l.TensorMap(a.DO, wide, a.TQ, wide, queries)", to: "l.TensorMap(a.DO, wide, a.TQ, a.QStride, queries)", test: "TestAttentionHopper"},
+		{from: "p.align(64)", to: "", same: "maps come before all other parameters, and have 128 bytes each"},
+	}},
+	{"device/cuda/attention.go", []way{
+		{from: "d.capability == capabilitySM90a && d.cuda.HasTensorMaps()", to: "d.capability >= capabilitySM90a && d.cuda.HasTensorMaps()", test: "TestUseAttention"},
+		{from: "d.sm90a = kernels == SM90a", to: "_ = kernels", test: "TestAttentionKernels"},
+		{from: "if !told {", to: "if told || true {", test: "TestAttentionKernels"},
+		{from: "if l.err == nil {\n\t\tl.err = err\n\t}", to: "_ = err", test: "TestEveryCallFailsOnce"},
+		{from: "int64(stride) * device.BF16.Size()", to: "int64(stride)", in: "device/cuda", test: "TestOps"},
+	}},
+	{"cudart/tensormap.go", []way{
+		{from: "uint64(r.BoxColumns) | uint64(r.BoxRows)<<32", to: "uint64(r.BoxRows) | uint64(r.BoxColumns)<<32", test: "TestTensorMap"},
+		{from: "&^ (tensorMapAlign - 1)", to: "+ 0*tensorMapAlign", test: "TestTensorMap"},
+		{from: "copy(out[:], m.bytes[at-uintptr(unsafe.Pointer(&m.bytes[0])):])", to: "copy(out[:], m.bytes[at-uintptr(unsafe.Pointer(&m.bytes[0]))+1:])", test: "TestTensorMap"},
+	}},
+	{"internal/train/attention.go", []way{
+		{from: "if !j.runsSM90a() {\n\t\t\tc", to: "if false {\n\t\t\tc", test: "TestAttentionKernelsAreKept|TestAttentionWords"},
+		{from: "if err := d.UseAttention(c.AttentionKernels); err != nil {", to: "if err := error(nil); d != nil && err != nil {", test: "TestAttentionKernelsAreKept"},
+		{from: "return len(j.devs) > 0", to: "return true", test: "TestAttentionKernelsOnTheCPU"},
+	}},
 	{"device/cuda/choices.go", []way{
 		{from: "if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {", to: "if a, ok := c.recorded[shape]; ok {", test: "TestResumedChoices"},
 		{from: "return a, ok && slices.Contains(proposed, a)", to: "return a, ok", test: "TestKeptChoices"},

@@ -19,8 +19,8 @@ var ofKernels = []broken{
 		{from: "case sharedWindow:\n\t\t\t\tglobal, shared", to: "case localWindow + 1:\n\t\t\t\tglobal, shared", test: "TestBanks"},
 	}},
 	{"cudart/emu/ptx/meaning.go", []way{
-		{from: "if i == 0 && !slices", to: "if i == 1 && !slices", test: "TestMeanings"},
-		{from: "m.Groups = -1", to: "m.Groups = 0", test: "TestMeanings"},
+		{from: "if i == 0 && !o.mem", to: "if i == 1 && !o.mem", test: "TestMeanings"},
+		{from: "m.Groups = Closes", to: "m.Groups = 0", test: "TestMeanings"},
 	}},
 	{"cudart/emu/ptx/launchrun.go", []way{
 		{from: "at = j.launch.Only[at]", to: "_ = j.launch.Only[at]", test: "TestCountsOrder"},
@@ -33,14 +33,13 @@ var ofKernels = []broken{
 	}},
 	{"cudart/emu/silicon/bound.go", []way{
 		{from: "issue += float64(n.Off)", to: "_ = n.Off", test: "TestBound"},
-		{from: "n.Fresh+n.Store.Sectors+n.Atomic.Sectors", to: "n.Fresh+n.Atomic.Sectors", test: "TestBound"},
 		{from: "shared.Wavefronts+n.By[ptx.ClassShuffle]", to: "shared.Wavefronts", test: "TestBound"},
 	}},
 	{"cudart/emu/silicon/warp.go", []way{
 		{from: "w.writers[r] = append(w.writers[r][:0], needs...)", to: "w.writers[r] = w.writers[r][:0]", test: "TestReplay"},
 		{from: "m.memory = max(m.memory, m.now) + float64(moved)*m.sector", to: "m.memory = m.now + float64(moved)*m.sector", test: "TestReplayOfBlocks"},
-		{from: "for i := range len(w.groups) - x.Groups {", to: "for i := range len(w.groups) {", test: "TestReplay"},
-		{from: "w.waits, w.wake = true, math.Inf(1)", to: "w.waits = true", test: "TestReplay"},
+		{from: "for i := range len(g.closed) - but {", to: "for i := range len(g.closed) {", test: "TestReplay"},
+		{from: "w.waits, w.wake = s.Event, math.Inf(1)", to: "w.waits = s.Event", test: "TestReplay"},
 		{from: "q.units[k.unit] = m.now + k.cycles", to: "q.units[k.unit] = m.now + 1", test: "TestReplay"},
 	}},
 	{"cudart/emu/silicon/launch.go", []way{

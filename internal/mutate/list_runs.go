@@ -273,6 +273,7 @@ var ofRuns = []broken{
 		{from: "return max(n, 1)", to: "return n", test: "TestDiskIsLookedAt"},
 	}},
 	{"internal/train/resume.go", []way{
+		{from: "if saved.AttentionKernels == \"auto\" {", to: "if false {", test: "TestOlderRun"},
 		{from: "case good != \"\" && modelOnly(good):", to: "case false:", test: "TestModelsAreNoWayBack"},
 	}},
 	{"internal/train/log.go", []way{

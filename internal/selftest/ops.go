@@ -90,13 +90,9 @@ func table(dev device.Device, only string) map[string]*opCheck {
 }
 
 // operations runs the table on dev and on the CPU device, whose errors show what is
-// usual. With only, it runs that operation alone, by mt's own kernels.
-func (r *Report) operations(dev, cpu device.Device, only string) {
+// usual. With only, it runs that operation alone, and what computes it is added to its name.
+func (r *Report) operations(dev, cpu device.Device, only, of string) {
 	got, beside := table(dev, only), table(cpu, only)
-	of := ""
-	if only != "" {
-		of = " by mt's own kernels"
-	}
 	for _, op := range slices.Sorted(maps.Keys(got)) {
 		g, b := got[op], beside[op]
 		c := Check{Name: op + of, OK: true, Detail: fmt.Sprintf("%d cases, worst error %.2f of what is allowed; %s %.2f", g.cases, g.worst, cpu.Kind(), b.worst)}

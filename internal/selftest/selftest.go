@@ -33,8 +33,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		what string
 		run  func() error
 	}{
-		{"operations", func() error { r.operations(o.Device, o.CPU, ""); return nil }},
+		{"operations", func() error { r.operations(o.Device, o.CPU, "", ""); return nil }},
 		{"mt's own matrix products", func() error { r.ownProducts(o); return nil }},
+		{"attention by the kernels for all GPUs", func() error { return r.portableAttention(o) }},
 		{"sizes of training", func() error { return r.atSize(o) }},
 		{"order of streams", func() error { return r.order(o.Device) }},
 		{"copies", func() error { return r.copies(o.Device) }},
@@ -59,8 +60,27 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // ownProducts runs the products of the table by mt's own kernels, where a library has run them before.
 func (r *Report) ownProducts(o Options) {
 	if o.Own != nil {
-		r.operations(o.Own, o.CPU, "MatMul")
+		r.operations(o.Own, o.CPU, "MatMul", " by mt's own kernels")
 	}
+}
+
+// portableAttention runs attention by the kernels that a run may ask for where there are newer ones, which have
+// run before.
+func (r *Report) portableAttention(o Options) error {
+	d, ok := o.Device.(interface {
+		RunsSM90a() bool
+		UseAttention(kernels string) error
+	})
+	if !ok || !d.RunsSM90a() {
+		return nil
+	}
+	if err := d.UseAttention("portable"); err != nil {
+		return err
+	}
+	for _, name := range []string{"Attention", "AttentionBackward"} {
+		r.operations(o.Device, o.CPU, name, " by the kernels for all GPUs")
+	}
+	return d.UseAttention("sm90a")
 }
 
 // products fails where the device's library did not compute a product that it should: the device

@@ -45,7 +45,7 @@ func TestOperations(t *testing.T) {
 		ok  bool
 	}{{dev, true}, {wrong{dev}, false}} {
 		r := &Report{OK: true}
-		r.operations(c.dev, dev, "")
+		r.operations(c.dev, dev, "", "")
 		for _, check := range r.Checks {
 			if want := c.ok || !strings.HasPrefix(check.Name, "AddBiasGrad"); check.OK != want {
 				t.Errorf("%s: ok %t, want %t: %v", check.Name, check.OK, want, check.Errors)
@@ -230,5 +230,44 @@ func TestRun(t *testing.T) {
 	last := r.Checks[len(r.Checks)-1]
 	if last.Name != "training bf16" || !strings.HasPrefix(last.Detail, "10 steps") {
 		t.Errorf("the last check is %+v", last)
+	}
+}
+
+// chooser is a device that notes by which kernels it was asked to compute attention, when.
+type chooser struct {
+	device.Device
+	newer bool
+	asked *[]string
+}
+
+func (c chooser) RunsSM90a() bool { return c.newer }
+
+func (c chooser) UseAttention(kernels string) error {
+	*c.asked = append(*c.asked, kernels)
+	return nil
+}
+
+func (c chooser) Do(s device.Stream, o device.Op) {
+	if n := len(*c.asked); n > 0 && (*c.asked)[n-1] != o.Name() {
+		*c.asked = append(*c.asked, o.Name())
+	}
+	c.Device.Do(s, o)
+}
+
+// TestPortableAttention: where there are newer kernels attention is computed by the others too, and by the newer ones
+// from then on.
+func TestPortableAttention(t *testing.T) {
+	dev := newCPU(t)
+	for newer, want := range map[bool]string{true: "portable Attention AttentionBackward sm90a", false: ""} {
+		var asked []string
+		r := &Report{OK: true}
+		if err := r.portableAttention(Options{Device: chooser{dev, newer, &asked}, CPU: dev}); err != nil || !r.OK || strings.Join(asked, " ") != want {
+			t.Errorf("newer kernels %v: %v, %q, want %q", newer, err, asked, want)
+		}
+		for _, c := range r.Checks {
+			if !strings.HasSuffix(c.Name, " by the kernels for all GPUs") {
+				t.Error(c.Name)
+			}
+		}
 	}
 }

@@ -96,6 +96,9 @@ func (j *job) findStart() (r resume, err error) {
 	if err := j.settle(&r); err != nil {
 		return resume{}, err
 	}
+	if err := j.chooseAttention(); err != nil {
+		return resume{}, err
+	}
 	r.over = !r.ended && r.state.Step == r.end.Step && j.endedEarly(r.end)
 	return r, nil
 }

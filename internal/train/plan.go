@@ -136,7 +136,7 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "kept_by_layer": j.plan.KeptByLayer(), "pipeline": j.plan.Depths,
 			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound,
 			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.plan.Ranks),
-			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType, "master_dtype": j.c.MasterDType}
+			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType, "master_dtype": j.c.MasterDType, "attention": known(j.attentionWords())}
 		if j.set != nil {
 			out["rows"] = j.set.Train().Rows()
 		}
@@ -166,6 +166,9 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 			own = fmt.Sprintf(", %d of them on this host", beside)
 		}
 		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, j.plan.Rank, count((j.c.RowsPerStep()+n-1)/n))
+	}
+	if words := j.attentionWords(); words != "" {
+		fmt.Fprintln(w, words)
 	}
 	if words := j.plan.LaneWords(); words != "" {
 		fmt.Fprintln(w, words)

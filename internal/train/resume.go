@@ -10,6 +10,7 @@ import (
 
 	"mt/actors"
 	"mt/checkpoint"
+	"mt/device/cuda"
 	"mt/internal/config"
 	"mt/internal/files"
 	"mt/schedule"
@@ -190,11 +191,19 @@ func (j *job) goOn(r *resume) error {
 	if err != nil {
 		return fmt.Errorf("resume from %s: %w", r.dir, err)
 	}
-	if saved.MicroBatchOrder == "auto" { // of an mt that knew only one order
-		saved.MicroBatchOrder = schedule.Zigzag.String()
-	}
+	fillOlder(saved)
 	saved.Laid = config.Laid(r.state.Schedule)
 	return (&alteration{job: j, from: r, saved: saved, was: r.state.ConfigDigests}).apply()
+}
+
+// fillOlder gives the keys that an older mt did not have the values that it computed by.
+func fillOlder(saved *config.Config) {
+	if saved.MicroBatchOrder == "auto" {
+		saved.MicroBatchOrder = schedule.Zigzag.String()
+	}
+	if saved.AttentionKernels == "auto" {
+		saved.AttentionKernels = cuda.Portable
+	}
 }
 
 // digests identify what a resumed run must share beyond its configuration: the

@@ -42,6 +42,10 @@ func (b *builder) cp(in *inst) {
 	if !m.has("async") {
 		b.unknown()
 	}
+	if m.has("bulk") {
+		b.bulk(in, m)
+		return
+	}
 	switch m.take("commit_group", "wait_group", "wait_all") {
 	case "commit_group":
 		in.op = opCopyCommit
@@ -186,6 +190,7 @@ func (w *warp) land(before int64) {
 
 func (w *warp) landOne(p *pendingCopy) {
 	b := w.block
+	w.stored |= p.mask
 	size := uint32(p.size)
 	for m := p.mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31

@@ -145,6 +145,10 @@ func (w *warp) atomic(in *inst, mask uint32) {
 // different warps do not race with each other.
 func (w *warp) atomicShared(in *inst, lane int) {
 	b := w.block
+	if b.proxy != nil {
+		b.proxy.readRows(w, in, 1<<lane, uint32(in.size))
+		b.proxy.writeRows(w, in, 1<<lane, uint32(in.size))
+	}
 	for j := range uint64(in.size / 4) {
 		c := &b.cells[w.addr[lane]>>2+j]
 		if c.write >= b.full && c.info&cellAtomic != 0 && c.read < b.full {

@@ -84,6 +84,9 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 		w.fail(in, lane, "the warp arrives twice at barrier %d", id)
 	}
 	bar.joined |= 1 << w.index
+	if b.count != nil {
+		b.count.needed(w, event{-1 - int(id), b.count.bars[id]})
+	}
 	bar.arrived += bits.OnesCount32(mask)
 	if in.b >= 0 {
 		bar.arrived += 32 - bits.OnesCount32(mask) // threads are counted in whole warps
@@ -93,6 +96,9 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 		w.wait = bar
 	}
 	if bar.arrived >= bar.want {
+		if b.count != nil {
+			b.count.bars[id]++
+		}
 		b.release(bar)
 		return false
 	}
@@ -103,23 +109,24 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 // the barrier is then ordered before what those that waited do next.
 func (b *block) release(bar *barrier) {
 	b.tick++
-	if bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined {
+	whole := bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined
+	if whole {
 		b.full = b.tick
-	} else {
-		var most [32]uint32
+	}
+	if !whole || b.proxy != nil {
+		var room [clockProxy]uint32
+		most := room[:len(b.seen[0])]
 		for m := bar.joined; m != 0; m &= m - 1 {
 			w := bits.TrailingZeros32(m)
-			for v := range most {
-				most[v] = max(most[v], b.seen[w][v])
-			}
+			join(most, b.seen[w])
 			most[w] = b.tick
 		}
 		for m := bar.waiting; m != 0; m &= m - 1 {
-			s := b.seen[bits.TrailingZeros32(m)]
-			for v := range s {
-				s[v] = max(s[v], most[v])
-			}
+			join(b.seen[bits.TrailingZeros32(m)], most)
 		}
+	}
+	if b.proxy != nil {
+		b.proxy.news++
 	}
 	for m := bar.waiting; m != 0; m &= m - 1 {
 		b.warps[bits.TrailingZeros32(m)].wait = nil
@@ -129,6 +136,9 @@ func (b *block) release(bar *barrier) {
 
 // stuck fails the launch: every warp that has not ended waits.
 func (b *block) stuck() {
+	if b.proxy != nil {
+		b.proxy.deadlock()
+	}
 	for _, w := range b.warps {
 		if w.live == 0 || w.wait == nil {
 			continue

@@ -24,6 +24,7 @@ type block struct {
 	consts  Buffer
 	global  *globalCheck
 	count   *counter // of a launch that is counted, else nil
+	proxy   *proxy   // of a kernel with asynchronous work, else nil
 
 	pages      map[pageOf]*page // what warps have done to global memory, where that is checked; nil elsewhere
 	sparePages []*page
@@ -31,7 +32,7 @@ type block struct {
 	began uint32     // tick at which the block started
 	full  uint32     // tick after the last barrier of the whole block
 	tick  uint32     // now
-	seen  [][]uint32 // [warp][other]: what other did before that tick is ordered before what warp does now
+	seen  [][]uint32 // [warp][other]: what other did before that tick is ordered before what warp does now; more with a proxy
 	bars  [16]barrier
 }
 
@@ -46,6 +47,9 @@ func (b *block) prepare(l *Launch) {
 	k := l.Kernel
 	b.kernel, b.launch, b.params, b.touched = k, l, l.Params, nil
 	b.threads = int(l.Block[0]) * int(l.Block[1]) * int(l.Block[2])
+	if k.async && b.proxy == nil {
+		b.proxy = newProxy(b)
+	}
 	if b.slots == nil {
 		b.slots = make([]slot, k.slots)
 	}
@@ -67,7 +71,7 @@ func (b *block) prepare(l *Launch) {
 	}
 	b.warps = b.spare[:(b.threads+31)/32]
 	for len(b.seen) < len(b.warps) {
-		b.seen = append(b.seen, make([]uint32, 32))
+		b.seen = append(b.seen, make([]uint32, pick(k.async, clockProxy, 32)))
 	}
 	if b.tick > 1<<31 {
 		b.sparePages = nil
@@ -102,6 +106,7 @@ func (b *block) newWarp(index int) *warp {
 		w.preds[p] = full
 	}
 	w.local = make([]byte, 32*k.local)
+	w.guards = make([]guardedRegister, len(k.guardNames))
 	return w
 }
 
@@ -126,6 +131,9 @@ func (b *block) run(at uint32, seed uint64) {
 		w.start(mask)
 		clear(b.seen[i])
 	}
+	if b.proxy != nil {
+		b.proxy.begin(seed)
+	}
 	b.schedule(seed)
 }
 
@@ -142,7 +150,7 @@ func (b *block) schedule(seed uint64) {
 				continue
 			}
 			left++
-			if w.wait != nil {
+			if w.wait != nil || w.poll != nil && !w.ready() {
 				continue
 			}
 			ran = true
@@ -150,11 +158,17 @@ func (b *block) schedule(seed uint64) {
 				w.live = 0
 				left--
 			}
+			if b.proxy != nil {
+				b.proxy.turn()
+			}
 		}
 		if left == 0 {
+			if b.proxy != nil {
+				b.proxy.end()
+			}
 			return
 		}
-		if !ran {
+		if !ran && (b.proxy == nil || !b.proxy.unblock()) {
 			b.stuck()
 		}
 	}

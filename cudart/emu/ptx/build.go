@@ -62,6 +62,7 @@ func (b *builder) finish() {
 	}
 	reconverge(k.code)
 	k.statements = b.statements
+	b.guard()
 }
 
 // layout gives offsets to the shared variables that the kernel uses.

@@ -34,17 +34,24 @@ const (
 	ClassLoadLocal // of a thread's own array, or of what was spilled
 	ClassStoreLocal
 	ClassAtomic
-	ClassCopy     // cp.async that copies
-	ClassCopyWait // cp.async that closes a group or waits for one
-	ClassBarrier  // of the block
-	ClassWarpSync // bar.warp.sync
-	ClassFence    // membar, fence and other instructions that compute nothing
-	Classes       // how many there are
+	ClassCopy       // cp.async that copies
+	ClassCopyWait   // cp.async that closes a group or waits for one
+	ClassBarrier    // of the block
+	ClassWarpSync   // bar.warp.sync
+	ClassFence      // membar, fence and other instructions that compute nothing
+	ClassWGMMA      // wgmma.mma_async
+	ClassWGMMAOrder // wgmma.fence, commit_group and wait_group
+	ClassBulk       // cp.async.bulk that copies
+	ClassBulkWait   // cp.async.bulk that closes a group or waits for one
+	ClassMbar       // mbarriers: what does not wait
+	ClassMbarWait   // mbarrier.try_wait and test_wait
+	Classes         // how many there are
 )
 
 var classNames = [Classes]string{"integer", "integer64", "multiply", "multiply64", "bits", "divide", "float", "double", "special", "convert", "pack",
 	"compare", "move", "parameter", "branch", "shuffle", "vote", "mma_m16n8k16", "mma_m16n8k8", "ldmatrix", "load_global", "store_global",
-	"load_shared", "store_shared", "load_local", "store_local", "atomic", "copy", "copy_wait", "barrier", "warp_sync", "fence"}
+	"load_shared", "store_shared", "load_local", "store_local", "atomic", "copy", "copy_wait", "barrier", "warp_sync", "fence", "wgmma", "wgmma_order", "bulk_copy",
+	"bulk_wait", "mbarrier", "mbarrier_wait"}
 
 func (c Class) String() string { return classNames[c] }
 
@@ -55,8 +62,8 @@ var fixedClass = map[string]Class{
 	"shfl": ClassShuffle, "vote": ClassVote, "activemask": ClassVote, "match": ClassVote, "redux": ClassVote,
 	"ldmatrix": ClassLdmatrix, "atom": ClassAtomic, "red": ClassAtomic,
 	"membar": ClassFence, "fence": ClassFence, "prefetch": ClassFence, "prefetchu": ClassFence, "nanosleep": ClassFence, "discard": ClassFence,
-	"griddepcontrol": ClassFence,
-	"popc":           ClassBits, "clz": ClassBits, "brev": ClassBits, "bfind": ClassBits,
+	"griddepcontrol": ClassFence, "setmaxnreg": ClassFence, "elect": ClassVote,
+	"popc": ClassBits, "clz": ClassBits, "brev": ClassBits, "bfind": ClassBits,
 	"ex2": ClassSpecial, "lg2": ClassSpecial, "rsqrt": ClassSpecial, "sin": ClassSpecial, "cos": ClassSpecial, "tanh": ClassSpecial,
 }
 
@@ -81,7 +88,14 @@ func classOf(words []string) Class {
 	case "st":
 		return bySpace(words, ClassStoreGlobal, ClassStoreShared, ClassStoreLocal)
 	case "cp":
+		if has("bulk") {
+			return pick(has("commit_group") || has("wait_group"), ClassBulkWait, ClassBulk)
+		}
 		return pick(has("commit_group") || has("wait_group") || has("wait_all"), ClassCopyWait, ClassCopy)
+	case "wgmma":
+		return pick(has("mma_async"), ClassWGMMA, ClassWGMMAOrder)
+	case "mbarrier":
+		return pick(has("try_wait") || has("test_wait"), ClassMbarWait, ClassMbar)
 	case "mma":
 		return pick(has("m16n8k8"), ClassMMA8, ClassMMA16)
 	case "bar", "barrier":

@@ -18,11 +18,13 @@ type Counts struct {
 	// Fresh are the sectors that a block reads, each counted once for a block: what a first-level cache
 	// without bounds would ask for.
 	Fresh int64
-	// Products are the multiplications of mma, each with its addition.
-	Products int64
+	// Products are the multiplications of mma and wgmma, each with its addition; Grouped are those of wgmma.
+	Products, Grouped int64
 
 	Load, Store, Copied, Atomic Traffic // global memory; Copied is what cp.async reads
-	SharedLoad, SharedStore     Banks   // ldmatrix is a load, cp.async a store
+	BulkLoad, BulkStore         Traffic // what cp.async.bulk reads and writes there, past the first-level cache
+	// ldmatrix is a load, cp.async a store. A wgmma reads its operands once for the warpgroup. Bulk copies move 128 bytes at a time.
+	SharedLoad, SharedStore Banks
 }
 
 // Traffic is what warps asked of global memory.
@@ -43,11 +45,11 @@ type Banks struct {
 
 // fields are all the numbers of c.
 func (c *Counts) fields() []*int64 {
-	out := []*int64{&c.Blocks, &c.Warps, &c.Off, &c.Lanes, &c.Divergent, &c.Fresh, &c.Products}
+	out := []*int64{&c.Blocks, &c.Warps, &c.Off, &c.Lanes, &c.Divergent, &c.Fresh, &c.Products, &c.Grouped}
 	for i := range c.By {
 		out = append(out, &c.By[i])
 	}
-	for _, t := range []*Traffic{&c.Load, &c.Store, &c.Copied, &c.Atomic} {
+	for _, t := range []*Traffic{&c.Load, &c.Store, &c.Copied, &c.Atomic, &c.BulkLoad, &c.BulkStore} {
 		out = append(out, &t.Requests, &t.Bytes, &t.Sectors)
 	}
 	for _, b := range []*Banks{&c.SharedLoad, &c.SharedStore} {
@@ -82,8 +84,19 @@ func (c *Counts) Issued() int64 {
 
 // Global is all traffic with global memory.
 func (c *Counts) Global() Traffic {
-	var t Traffic
-	for _, o := range []Traffic{c.Load, c.Store, c.Copied, c.Atomic} {
+	return total(c.Load, c.Store, c.Copied, c.Atomic, c.BulkLoad, c.BulkStore)
+}
+
+// Cached is the part of it that goes by way of the first-level cache.
+func (c *Counts) Cached() Traffic { return total(c.Load, c.Store, c.Copied, c.Atomic) }
+
+// Moved is how many sectors blocks exchange with the L2 cache, if a block reads nothing twice but by bulk copies.
+func (c *Counts) Moved() int64 {
+	return c.Fresh + c.Store.Sectors + c.Atomic.Sectors + c.BulkLoad.Sectors + c.BulkStore.Sectors
+}
+
+func total(all ...Traffic) (t Traffic) {
+	for _, o := range all {
 		t.Requests += o.Requests
 		t.Bytes += o.Bytes
 		t.Sectors += o.Sectors
@@ -108,7 +121,11 @@ type Count struct {
 }
 
 // Trace is what the warps of a block did.
-type Trace struct{ Warps [][]Step }
+type Trace struct {
+	Warps [][]Step
+	// Events are the barriers that warps waited at and the phases of mbarriers, each with how many steps it takes to happen.
+	Events []int32
+}
 
 // Step is one instruction of a warp.
 type Step struct {
@@ -117,6 +134,9 @@ type Step struct {
 	Sectors    uint16 // of global memory
 	Fresh      uint16 // those of them that the block reads for the first time
 	Off        bool   // no thread executed it
+	// Event is one of Trace.Events, counted from 1: the one that a bulk copy or an arrival is needed for, and that a wait
+	// waits for. 0: none.
+	Event int32
 }
 
 // counter counts the blocks that run on one goroutine.
@@ -130,11 +150,14 @@ type counter struct {
 	trace *Trace              // of the same, or nil
 	read  map[uint64]struct{} // the sectors that it has read
 	banks banks
+
+	events map[event]int32 // of the trace
+	bars   [16]uint32      // how often each barrier has let warps go
 }
 
 func newCounter(l *Launch) *counter {
 	return &counter{meanings: l.Kernel.Meanings(), traced: l.Count.Traced, blocks: map[uint32]*Counts{}, traces: map[uint32]*Trace{},
-		read: map[uint64]struct{}{}}
+		read: map[uint64]struct{}{}, events: map[event]int32{}}
 }
 
 // begin starts to count a block.
@@ -142,8 +165,10 @@ func (c *counter) begin(at uint32, warps int) {
 	c.now, c.trace = &Counts{Blocks: 1, Warps: int64(warps)}, nil
 	c.blocks[at] = c.now
 	clear(c.read)
+	clear(c.events)
+	c.bars = [16]uint32{}
 	if slices.Contains(c.traced, at) {
-		c.trace = &Trace{make([][]Step, warps)}
+		c.trace = &Trace{Warps: make([][]Step, warps)}
 		c.traces[at] = c.trace
 	}
 }
@@ -181,6 +206,10 @@ func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 			}
 		case famMatrix:
 			c.matrix(w, in, &s)
+		case famGroup:
+			if in.op == opProduct {
+				c.product(w, in, &s)
+			}
 		case famControl:
 			c.branch(w, in, mask, all)
 		}

@@ -15,10 +15,10 @@ func init() {
 		"mul": (*builder).mul, "mad": (*builder).mul, "mul24": (*builder).mul24, "mad24": (*builder).mul24,
 		"bra": (*builder).bra, "brx": (*builder).brx, "ret": (*builder).exit, "exit": (*builder).exit, "trap": (*builder).trap,
 		"ld": (*builder).ld, "ldu": (*builder).ld, "st": (*builder).stores, "atom": (*builder).atom, "red": (*builder).atom,
-		"cp": (*builder).cp, "ldmatrix": (*builder).ldmatrix, "mma": (*builder).mmaSync,
-		"shfl": (*builder).shfl, "vote": (*builder).vote, "activemask": (*builder).vote, "match": (*builder).match, "redux": (*builder).redux,
+		"cp": (*builder).cp, "mbarrier": (*builder).mbar, "wgmma": (*builder).wgmma, "setmaxnreg": (*builder).setmaxnreg, "ldmatrix": (*builder).ldmatrix, "mma": (*builder).mmaSync,
+		"shfl": (*builder).shfl, "vote": (*builder).vote, "activemask": (*builder).vote, "match": (*builder).match, "elect": (*builder).elect, "redux": (*builder).redux,
 		"bar": (*builder).bar, "barrier": (*builder).bar,
-		"membar": (*builder).nothing, "fence": (*builder).nothing, "prefetch": (*builder).nothing, "prefetchu": (*builder).nothing,
+		"membar": (*builder).nothing, "fence": (*builder).fences, "prefetch": (*builder).nothing, "prefetchu": (*builder).nothing,
 		"nanosleep": (*builder).nothing, "discard": (*builder).nothing, "griddepcontrol": (*builder).nothing,
 		"isspacep": (*builder).isspacep,
 	}
@@ -240,7 +240,7 @@ func (b *builder) cvta(in *inst) {
 	b.done(m)
 	b.count(2)
 	in.fam, in.op, in.d, in.a = fam64, opMov, b.out(b.arg(0), in64), b.in(b.arg(1), "u64")
-	window := map[string]uint64{"shared": sharedWindow, "local": localWindow}[where]
+	window := map[string]uint64{"shared": sharedWindow, "local": localWindow, "param": paramWindow}[where]
 	if window != 0 {
 		in.op, in.b = pick(to, opSub, opAdd), b.constant64(window)
 	}

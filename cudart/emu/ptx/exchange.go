@@ -9,6 +9,7 @@ const (
 	opActive
 	opMatch
 	opRedux
+	opElect
 )
 
 const (
@@ -84,6 +85,20 @@ func (b *builder) match(in *inst) {
 	in.d, in.a, in.e = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), "b32")
 }
 
+// elect decodes elect.sync d|p, members: one thread is elected.
+func (b *builder) elect(in *inst) {
+	m := b.modifiers()
+	if !m.has("sync") {
+		b.unknown()
+	}
+	b.done(m)
+	b.count(2)
+	to := b.arg(0)
+	in.fam, in.op = famWarp, opElect
+	in.d, in.v[1] = b.out(operand{name: to.name}, in32), b.out(operand{name: to.pair}, inPreds)
+	in.e = b.in(b.arg(1), "b32")
+}
+
 // redux decodes redux.sync.op.type d, a, members.
 func (b *builder) redux(in *inst) {
 	m := b.modifiers()
@@ -128,6 +143,10 @@ func (w *warp) exchange(in *inst, mask uint32) {
 		w.voteSync(in, mask)
 	case opMatch:
 		w.matchAny(in, mask)
+	case opElect:
+		first := bits.TrailingZeros32(mask)
+		eachLane(mask, func(i int) { w.r32[in.d][i] = uint32(first) })
+		w.preds[in.v[1]] = w.preds[in.v[1]]&^mask | 1<<first
 	case opRedux:
 		a := &w.r32[in.a]
 		sum := a[bits.TrailingZeros32(mask)]

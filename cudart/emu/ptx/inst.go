@@ -40,6 +40,9 @@ const (
 	famWarp    // shfl, vote, match
 	famControl // branches, exits
 	famBarrier // block barriers
+	famMbar    // mbarriers, setmaxnreg
+	famBulk    // cp.async.bulk
+	famGroup   // wgmma
 )
 
 // inst is one decoded instruction.
@@ -67,6 +70,8 @@ type inst struct {
 // extra is what only a few instructions have.
 type extra struct {
 	regs    []int32 // the registers of matrix fragments
+	guards  []int32 // of wgmma.mma_async: the same as indices into warp.guards
+	bulk    *bulkSpec
 	targets []int32 // the targets of brx.idx
 	run     func(d, a, b, c *lanes32)
 	convert *conversion
@@ -113,6 +118,7 @@ const (
 	sharedWindow = uint64(0x7d) << 56
 	localWindow  = uint64(0x7e) << 56
 	constWindow  = uint64(0x7f) << 56
+	paramWindow  = uint64(0x7c) << 56
 	windowBytes  = uint64(1) << 32
 )
 
@@ -245,4 +251,6 @@ const (
 	opExit
 	opNop
 	opTrap
+	opFenceProxy // fence.proxy.async
+	opFenceMbar  // fence.mbarrier_init
 )

@@ -44,6 +44,13 @@ type Kernel struct {
 	dynamic  int // offset of the dynamic shared memory
 	pool     sync.Pool
 
+	// Of kernels for sm_90a.
+	async        bool      // it has mbarriers, bulk copies or wgmma
+	maxRegisters int       // of .maxnreg, 0: not said
+	minBlocks    int       // of .minnctapersm, 0: not said
+	touches      [][]int32 // for each instruction, the guarded registers that it reads or writes; nil: the kernel has none
+	guardNames   []string  // of the guarded registers
+
 	statements []statement // as they are written, for meanings
 	understand sync.Once
 	meanings   []Meaning

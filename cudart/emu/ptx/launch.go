@@ -34,7 +34,7 @@ type Launch struct {
 	Memory Memory
 	// Threads is how many goroutines run blocks; 0 means GOMAXPROCS.
 	Threads int
-	// Seed chooses the order of blocks and of the warps of a block.
+	// Seed chooses the order of blocks and of the warps of a block, and when bulk copies land.
 	Seed uint64
 	// CheckGlobal reports blocks that touch the same word of global memory without
 	// atomic instructions, at least one of them writing, and warps of one block

@@ -7,11 +7,20 @@ type Meaning struct {
 	Class Class
 	// Reads and Writes are the registers, predicates among them, each a number of its own.
 	Reads, Writes []int32
-	// Groups, of ClassCopyWait, is how many groups of copies may be under way after it, -1 where it
-	// closes a group.
+	// Groups, of ClassCopyWait, ClassBulkWait and ClassWGMMAOrder, is how many groups of copies or products may be under
+	// way after it, Closes where it closes a group, Fences where it does neither.
 	Groups int
-	Line   int // of the PTX file
+	// ReadOnly is set where a ClassBulkWait waits only until shared memory has been read, Arrives where a ClassBarrier does not wait.
+	ReadOnly, Arrives bool
+	Columns           int // of a ClassWGMMA: N
+	Line              int // of the PTX file
 }
+
+// Values of Meaning.Groups that are no numbers of groups.
+const (
+	Closes = -1
+	Fences = -2
+)
 
 // Meanings has the meaning of every instruction of the kernel; Step.At is an index into it.
 func (k *Kernel) Meanings() []Meaning {
@@ -31,18 +40,25 @@ func (k *Kernel) Meanings() []Meaning {
 func (st *statement) meaning() Meaning {
 	m := Meaning{Class: classOf(st.words), Line: st.line}
 	switch {
-	case m.Class != ClassCopyWait:
+	case m.Class == ClassWGMMA:
+		m.Columns = 2 * len(st.args[0].list)
+	case m.Class == ClassBarrier:
+		m.Arrives = wordIn(st.words, "arrive")
+	case m.Class != ClassCopyWait && m.Class != ClassBulkWait && m.Class != ClassWGMMAOrder:
 	case wordIn(st.words, "commit_group"):
-		m.Groups = -1
+		m.Groups = Closes
 	case wordIn(st.words, "wait_group"):
 		n, _ := parseInteger(st.args[0].name) // decoding has seen that it is a number
-		m.Groups = int(n)
+		m.Groups, m.ReadOnly = int(n), wordIn(st.words, "read")
+	case wordIn(st.words, "fence"):
+		m.Groups = Fences
 	}
 	m.Reads = st.registers(m.Reads, operand{name: st.guard})
 	for i, o := range st.args {
-		if i == 0 && !slices.Contains(withoutResult, st.words[0]) {
+		if i == 0 && !o.mem && !slices.Contains(withoutResult, st.words[0]) {
 			m.Writes = st.registers(m.Writes, o)
-		} else {
+		}
+		if i > 0 || len(m.Writes) == 0 || m.Class == ClassWGMMA { // sums are read too
 			m.Reads = st.registers(m.Reads, o)
 		}
 	}
@@ -51,7 +67,7 @@ func (st *statement) meaning() Meaning {
 
 // withoutResult are the instructions that write no register.
 var withoutResult = []string{"st", "red", "bra", "brx", "bar", "barrier", "cp", "ret", "exit", "trap", "membar", "fence", "prefetch", "prefetchu",
-	"nanosleep", "discard", "griddepcontrol"}
+	"nanosleep", "discard", "griddepcontrol", "setmaxnreg"}
 
 // registers appends the registers that an operand names.
 func (st *statement) registers(to []int32, o operand) []int32 {

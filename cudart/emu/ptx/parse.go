@@ -150,8 +150,13 @@ func (r *reader) directives() {
 					break
 				}
 			}
-			if t.text == ".maxntid" || t.text == ".reqntid" {
+			switch t.text {
+			case ".maxntid", ".reqntid":
 				r.kernel.kernel.MaxThreads = product
+			case ".maxnreg":
+				r.kernel.kernel.maxRegisters = product
+			case ".minnctapersm":
+				r.kernel.kernel.minBlocks = product
 			}
 		case ".pragma":
 			r.next()
@@ -249,6 +254,8 @@ func (r *reader) operand() operand {
 				o.off += sign * r.integer(r.next())
 			case r.accept("-"):
 				o.off -= r.integer(r.next())
+			case r.accept(","): // the coordinates in a tensor
+				o.list = append(o.list, r.operand())
 			default:
 				r.failAt(r.peek().line, "%q in an address", r.peek().text)
 			}

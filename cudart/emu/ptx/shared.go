@@ -47,6 +47,9 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	cells, me := b.cells, uint32(1)<<w.index
 	tick, began, age, index := b.tick, b.began, b.full-b.began, uint32(w.index)
 	last := ^uint64(0)
+	if b.proxy != nil {
+		b.proxy.readRows(w, in, mask, bytes)
+	}
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		off := w.addr[i]
@@ -152,6 +155,9 @@ func (b *block) ordered(from int, tick uint32, to int) bool {
 func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 	cells := b.cells
 	me := uint32(w.index) << cellWarp
+	if b.proxy != nil {
+		b.proxy.writeRows(w, in, mask, bytes)
+	}
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		off := w.addr[i]

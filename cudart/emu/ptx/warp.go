@@ -4,28 +4,36 @@ import "math/bits"
 
 // warp is 32 threads that execute the same instruction at a time.
 type warp struct {
-	block    *block
-	kernel   *Kernel
-	index    int
-	r32      []lanes32
-	r64      []lanes64
-	preds    []uint32
-	live     uint32 // the threads that have not exited
-	stack    []frame
-	tmp32    lanes32 // results of instructions that only some threads execute
-	tmp64    lanes64
-	opA      lanes32 // adjusted operands
-	opB      lanes32
-	opC      lanes32
-	addr     lanes64 // the addresses of the threads' accesses
-	bounds   [3][8]uint32
-	bounds64 [3][4]uint64
-	wait     *barrier // the barrier at which the warp waits
-	async    copies
-	local    []byte
-	mma      matrices
-	pc       int32 // the instruction that is executed, for errors
-	steps    int64 // instructions of the warp executed so far
+	block     *block
+	kernel    *Kernel
+	index     int
+	r32       []lanes32
+	r64       []lanes64
+	preds     []uint32
+	live      uint32 // the threads that have not exited
+	stack     []frame
+	tmp32     lanes32 // results of instructions that only some threads execute
+	tmp64     lanes64
+	opA       lanes32 // adjusted operands
+	opB       lanes32
+	opC       lanes32
+	addr      lanes64 // the addresses of the threads' accesses
+	bounds    [3][8]uint32
+	bounds64  [3][4]uint64
+	wait      *barrier // the barrier at which the warp waits
+	poll      *inst    // what it waits for an mbarrier or for registers with, which is executed again
+	polled    uint32   // the threads that do
+	giveUp    bool     // the wait of poll ends though its phase is not over
+	stored    uint32   // threads that have stored in shared memory since the last fence.proxy.async
+	registers int      // of each thread, where setmaxnreg is used
+	products  products
+	guards    []guardedRegister
+	bulk      bulkCopies
+	async     copies
+	local     []byte
+	mma       matrices
+	pc        int32 // the instruction that is executed, for errors
+	steps     int64 // instructions of the warp executed so far
 }
 
 // frame is a set of threads that run together until they reach the instruction at
@@ -54,11 +62,23 @@ func (w *warp) start(mask uint32) {
 	w.stack = append(w.stack[:0], frame{0, -1, mask})
 	w.wait = nil
 	w.async.reset()
+	if w.kernel.async {
+		w.startAsync()
+	}
+}
+
+// startAsync forgets what earlier blocks did asynchronously.
+func (w *warp) startAsync() {
+	w.poll, w.polled, w.giveUp, w.stored = nil, 0, false, 0
+	w.registers = w.kernel.registersAtStart()
+	w.products.group, w.products.fenced, w.products.pending = 0, -1, w.products.pending[:0]
+	clear(w.guards)
+	w.bulk = bulkCopies{pending: w.bulk.pending[:0]}
 }
 
 // run executes instructions until the warp ends, waits or has used its slice.
 func (w *warp) run() state {
-	code := w.kernel.code
+	code, touches := w.kernel.code, w.kernel.touches
 	limit := w.steps + sliceSteps
 	for {
 		f := &w.stack[len(w.stack)-1]
@@ -75,12 +95,15 @@ func (w *warp) run() state {
 				}
 				mask &= p
 			}
-			if w.block.count != nil {
+			if w.block.count != nil && w.poll == nil {
 				w.block.count.note(w, pc, in, mask, all)
 			}
 			if mask == 0 && in.fam != famControl {
 				pc++
 				continue
+			}
+			if touches != nil && mask != 0 && touches[pc] != nil {
+				w.touch(in, touches[pc], mask)
 			}
 			switch in.fam {
 			case fam32:
@@ -117,6 +140,15 @@ func (w *warp) run() state {
 				w.exchange(in, mask)
 			case famAtomic:
 				w.atomic(in, mask)
+			case famMbar:
+				if w.mbarrier(in, mask) {
+					w.stack[len(w.stack)-1].pc = pc
+					return stateWaiting
+				}
+			case famBulk:
+				w.bulkAsync(in, mask)
+			case famGroup:
+				w.groupwise(in, mask)
 			case famBarrier:
 				if w.arrive(in, mask) {
 					w.stack[len(w.stack)-1].pc = pc + 1
@@ -178,6 +210,12 @@ func (w *warp) control(in *inst, mask uint32, f *frame) bool {
 		if mask != 0 {
 			w.live &^= mask
 			return true
+		}
+	case opFenceProxy:
+		w.fenceProxy(mask)
+	case opFenceMbar:
+		if w.block.proxy != nil {
+			w.block.proxy.publish(w, mask)
 		}
 	case opTrap:
 		if mask != 0 {

@@ -18,7 +18,7 @@ type Busy struct {
 // Bound lists how long each resource is busy, if all of it is busy all the while: no launch that
 // does this work takes less than the longest of these times. It takes PTX at its word, but for moves
 // and parameters: what ptxas saves beyond them is not known. Of the L2 cache it asks for what each
-// block reads once, and for all that is written.
+// block reads once, and for all that is written and all that bulk copies move.
 func (g *GPU) Bound(w Work) []Busy {
 	var issue float64
 	var busy [units]float64
@@ -29,9 +29,10 @@ func (g *GPU) Bound(w Work) []Busy {
 		busy[costs[c].unit] += float64(k) * costs[c].cycles
 	}
 	issue += float64(n.Off) // these are issued all the same
-	global, shared := n.Global(), n.Shared()
+	busy[unitTensor] += float64(n.Grouped) / groupedRate
+	global, shared := n.Cached(), n.Shared()
 	memory := path(shared.Wavefronts+n.By[ptx.ClassShuffle], global.Sectors, 0)
-	l2 := 32 * float64(n.Fresh+n.Store.Sectors+n.Atomic.Sectors)
+	l2 := 32 * float64(n.Moved())
 	sm := float64(g.SMs) * g.Clock * 1e9
 	each := func(resource string, cycles float64) Busy { return Busy{resource, cycles / quarters / sm} }
 	return []Busy{

@@ -24,7 +24,8 @@ type cost struct {
 }
 
 // Latencies in cycles. Sources: arXiv:2208.11174 and 2206.02874 (A100), 2402.13499 (A100, RTX 4090 and H100,
-// which differ by a few cycles); of the expanded division, of barriers and of branches they are estimates.
+// which differ by a few cycles); of the expanded division, of barriers, of branches, of mbarriers, of bulk copies and of the end of
+// a wgmma they are estimates.
 const (
 	latencyALU      = 4
 	latencyShort    = 12 // votes and the like
@@ -41,6 +42,9 @@ const (
 	latencyBarrier  = 20
 	latencyBranch   = 10
 	latencyNewBlock = 100
+	latencyMbar     = 30  // from the last arrival to the warp that waits: about that of shared memory
+	latencyBulk     = 170 // beyond that of the memory
+	latencyProduct  = 32  // beyond the cycles that tensor cores are busy
 )
 
 // costs has what each class of instruction costs on g. What PTX has and the GPU mostly has not
@@ -79,10 +83,35 @@ func (g *GPU) costs() (out [ptx.Classes]cost) {
 		ptx.ClassBarrier:     {issue: 1},
 		ptx.ClassWarpSync:    {issue: 1},
 		ptx.ClassFence:       {issue: 1},
+		ptx.ClassWGMMA:       {1, unitTensor, 0, false, 0}, // by its columns: see product
+		ptx.ClassWGMMAOrder:  {issue: 1},
+		ptx.ClassBulk:        {issue: 1},
+		ptx.ClassBulkWait:    {issue: 1},
+		ptx.ClassMbar:        {1, unitNone, 0, true, 0},
+		ptx.ClassMbarWait:    {issue: 1},
 	} {
 		out[c] = to
 	}
 	return out
+}
+
+// groupedRate is how many multiplications of bf16, with additions to fp32, the tensor core of a quarter makes in a cycle of wgmma: an
+// eighth of the 4,096 dense operations of a multiprocessor, which H100's datasheet has (989.4 TFLOP/s of 132 at 1.83 GHz).
+const groupedRate = 512
+
+// slowed is how much longer wgmma takes than the datasheet's peak has it, where products of large matrices are known to: a GPU
+// whose tensor cores are all busy lowers its clock to keep within its power.
+func (g *GPU) slowed() float64 {
+	if g.Multiplied == 0 {
+		return 1
+	}
+	return max(1, g.Arithmetic(true)/g.Multiplied)
+}
+
+// product is how many cycles a quarter is busy with its part of a wgmma of so many columns: it multiplies 16 rows by 16 columns of
+// A, and does not go on faster than shared memory, which all quarters share, brings the operands.
+func (m *machine) product(columns int, wavefronts uint16) float64 {
+	return max(float64(16*16*columns)/groupedRate*m.slowed, float64(wavefronts))
 }
 
 // path is how many cycles the path to shared memory and the caches is busy with requests.

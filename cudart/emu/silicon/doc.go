@@ -3,6 +3,15 @@
 // unit of the GPU is busy all the while, and the time that it should reach, by a replay of what
 // the warps of one multiprocessor do and wait for.
 //
+// wgmma, bulk copies and mbarriers are a part of both times. A wgmma takes 512 multiplications
+// a cycle of a quarter, which is the datasheet's dense peak of an H100, and reads its operands in
+// shared memory once for its four warps, 128 bytes a cycle; a replay slows it down to what products
+// of large matrices are known to reach, since a GPU lowers its clock when all tensor cores are busy. Bulk copies
+// pass the first-level cache, and move 128 bytes of shared memory a cycle. What is left out: how
+// wgmma of several warpgroups take turns (they queue as they are issued), bank conflicts of its operands,
+// limits on bulk copies under way and on how fast the unit for them starts, clusters and multicast, what ptxas does where it must serialise
+// wgmma, and that the latencies of mbarriers, bulk copies and the end of a wgmma are estimates.
+//
 // It may import the interpreter and the profiles of GPUs in plan/rates.
 //
 // Invariant: it computes from counts, traces and tables alone, so the same kernel has the same

@@ -22,6 +22,8 @@ type GPU struct {
 	// Peak is the datasheet's rate of device memory in GB/s; Reached what copies reach, from
 	// plan/rates.
 	Peak, Reached float64
+	// Multiplied is how many FLOP/s of bf16 products of large matrices reach, from plan/rates; 0 where that is not known.
+	Multiplied float64
 	// Launch is in microseconds, from plan/rates: the gap between two kernels of a stream.
 	Launch float64
 }
@@ -117,6 +119,9 @@ func Find(name string) (*GPU, error) {
 	for _, g := range table {
 		if g.Name == plain {
 			g.Reached, g.Launch = m.Device.Bandwidth, m.Device.Launch
+			for _, p := range m.Device.Products["bf16"] {
+				g.Multiplied = max(g.Multiplied, p.Rate*1e12)
+			}
 			return &g, nil
 		}
 	}

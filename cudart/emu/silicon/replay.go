@@ -29,7 +29,9 @@ const ahead = 24
 // only, with stores, copies and barriers in order. A quarter issues one instruction a cycle, of the warp
 // that it took last or else of the oldest. Units and the path to memory are busy for what cost says;
 // a queue of queued cycles stands before that path. Sectors pass to and from the L2 cache one after the
-// other at the multiprocessor's share of its rate, or of the memory's for those that miss. There are no
+// other at the multiprocessor's share of its rate, or of the memory's for those that miss. A wgmma keeps the
+// tensor core of the warp's quarter busy after what that was given before, while the warp goes on; meanwhile others have the
+// path to shared memory but for what the operands take. Bulk copies, arrivals and waits are tied together by the trace's events. There are no
 // bank conflicts of registers, no misses of instructions, no limits on outstanding loads, and no clock
 // that falls when the GPU gets hot.
 func (g *GPU) Cycles(r Replay) float64 {
@@ -51,6 +53,9 @@ type machine struct {
 	parts  [quarters]part
 	path   float64 // when the path to shared memory and caches is free
 	memory float64 // when the way to the L2 cache is free
+	slowed float64 // see GPU.slowed
+	taken  float64 // part of the path to shared memory that the last wgmma takes
+	until  float64 // when tensor cores are done with that
 	sector float64 // cycles that a sector takes on that way
 	far    float64 // cycles until a sector is there
 }
@@ -65,13 +70,20 @@ type part struct {
 
 // place is where blocks follow each other on the multiprocessor.
 type place struct {
-	warps          []*replayed
-	rounds         int
-	alive, arrived int
+	warps  []*replayed
+	rounds int
+	alive  int
+	events []happening
+}
+
+// happening is an event of the trace, once.
+type happening struct {
+	left int32   // steps that it needs and that have not been taken
+	at   float64 // when those that were are done
 }
 
 func newMachine(g *GPU, r Replay) *machine {
-	m := &machine{costs: g.costs(), meanings: r.Kernel.Meanings(), trace: r.Trace, left: r.Resident * r.Rounds}
+	m := &machine{costs: g.costs(), meanings: r.Kernel.Meanings(), trace: r.Trace, slowed: g.slowed(), left: r.Resident * r.Rounds}
 	share := min(g.L2/float64(r.Active), bytesToL2)
 	if r.Miss > 0 {
 		reached := g.Reached / g.Clock / float64(r.Active) // bytes a cycle
@@ -106,7 +118,10 @@ func newMachine(g *GPU, r Replay) *machine {
 // begin starts a block in a place.
 func (m *machine) begin(p *place, at float64) {
 	p.rounds--
-	p.alive, p.arrived = len(p.warps), 0
+	p.alive, p.events = len(p.warps), p.events[:0]
+	for _, n := range m.trace.Events {
+		p.events = append(p.events, happening{left: n})
+	}
 	for _, w := range p.warps {
 		w.begin(at)
 	}
@@ -158,7 +173,6 @@ func (m *machine) ended(w *replayed) {
 	w.wake = math.Inf(1)
 	p.alive--
 	if p.alive > 0 {
-		m.release(p)
 		return
 	}
 	m.left--
@@ -168,16 +182,32 @@ func (m *machine) ended(w *replayed) {
 	}
 }
 
-// release lets a block go on when all its warps that live have arrived at a barrier.
-func (m *machine) release(p *place) {
-	if p.arrived < p.alive || p.arrived == 0 {
+// happens takes one of the steps that an event needs, which is done at a time, and lets warps go on that wait for the last.
+func (m *machine) happens(p *place, event int32, at float64) {
+	if event == 0 {
 		return
 	}
-	p.arrived = 0
+	e := &p.events[event-1]
+	e.left--
+	e.at = max(e.at, at)
+	if e.left > 0 {
+		return
+	}
 	for _, w := range p.warps {
-		if w.waits {
-			w.waits = false
-			w.wake = m.now + latencyBarrier
+		if w.waits == event {
+			w.waits, w.wake = 0, max(e.at, m.now+1)
 		}
 	}
+}
+
+// await has a warp wait for an event.
+func (m *machine) await(w *replayed, event int32) {
+	if event == 0 {
+		return
+	}
+	if e := &w.place.events[event-1]; e.left <= 0 {
+		w.wake = max(w.wake, e.at)
+		return
+	}
+	w.waits, w.wake = event, math.Inf(1)
 }

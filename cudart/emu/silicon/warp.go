@@ -8,17 +8,39 @@ import (
 
 // replayed is a warp while it is replayed.
 type replayed struct {
-	place   *place
-	steps   []ptx.Step
-	next    int         // the first step that is not in the window
-	writers [][]int32   // for each register, the steps that its value is made by
-	done    []float64   // for each step, when its result is there
-	window  []candidate // steps that have not been issued, in order
-	closed  bool        // the window ends with a step that others may not pass
-	wake    float64     // before this nothing can be issued
-	waits   bool        // at a barrier
-	groups  []float64   // when each closed group of copies has landed
-	open    float64     // the same of the copies since
+	place    *place
+	steps    []ptx.Step
+	next     int         // the first step that is not in the window
+	writers  [][]int32   // for each register, the steps that its value is made by
+	done     []float64   // for each step, when its result is there
+	window   []candidate // steps that have not been issued, in order
+	closed   bool        // the window ends with a step that others may not pass
+	wake     float64     // before this nothing can be issued
+	waits    int32       // the event that it waits for, 0: none
+	copies   groups      // of cp.async
+	bulks    groups      // of bulk copies to global memory
+	reads    groups      // the same, until they have read shared memory
+	products groups      // of wgmma
+}
+
+// groups are asynchronous works that a warp waits for in groups.
+type groups struct {
+	closed []float64 // when each closed group is done
+	open   float64   // the same of the works since
+}
+
+// add adds a work that is done at a time.
+func (g *groups) add(done float64) { g.open = max(g.open, done) }
+
+// close closes the open group.
+func (g *groups) close() { g.closed, g.open = append(g.closed, g.open), 0 }
+
+// ready is when all closed groups but the last few are done.
+func (g *groups) ready(but int) (at float64) {
+	for i := range len(g.closed) - but {
+		at = max(at, g.closed[i])
+	}
+	return at
 }
 
 // candidate is a step in the window.
@@ -42,11 +64,15 @@ var orders = map[ptx.Class]order{
 	ptx.ClassLdmatrix: loads, ptx.ClassLoadGlobal: loads, ptx.ClassLoadShared: loads, ptx.ClassLoadLocal: loads,
 	ptx.ClassStoreGlobal: stores, ptx.ClassStoreShared: stores, ptx.ClassStoreLocal: stores, ptx.ClassAtomic: stores, ptx.ClassCopy: stores,
 	ptx.ClassBranch: fence, ptx.ClassBarrier: fence, ptx.ClassCopyWait: fence, ptx.ClassWarpSync: fence, ptx.ClassFence: fence,
+	ptx.ClassWGMMA: fence, ptx.ClassWGMMAOrder: fence, ptx.ClassBulk: fence, ptx.ClassBulkWait: fence, ptx.ClassMbar: fence, ptx.ClassMbarWait: fence,
 }
 
 // begin starts the warp of a new block.
 func (w *replayed) begin(at float64) {
-	w.next, w.window, w.closed, w.waits, w.groups, w.open, w.wake = 0, w.window[:0], false, false, w.groups[:0], 0, at
+	w.next, w.window, w.closed, w.waits, w.wake = 0, w.window[:0], false, 0, at
+	for _, g := range []*groups{&w.copies, &w.bulks, &w.reads, &w.products} {
+		g.closed, g.open = g.closed[:0], 0
+	}
 	for i := range w.writers {
 		w.writers[i] = w.writers[i][:0]
 	}
@@ -122,18 +148,35 @@ func (m *machine) ready(q *part, w *replayed, c *candidate) float64 {
 	x := &m.meanings[w.steps[c.step].At]
 	k := &m.costs[x.Class]
 	at := q.units[k.unit]
+	if x.Class == ptx.ClassWGMMA {
+		at = 0
+	}
 	if k.memory {
 		at = max(at, m.path-queued)
 	}
 	for _, by := range c.needs {
 		at = max(at, w.done[by])
 	}
-	if x.Class == ptx.ClassCopyWait && x.Groups >= 0 {
-		for i := range len(w.groups) - x.Groups {
-			at = max(at, w.groups[i])
-		}
+	if g := w.groupsOf(x); g != nil && x.Groups >= 0 {
+		at = max(at, g.ready(x.Groups))
 	}
 	return at
+}
+
+// groupsOf are the groups that a step closes or waits for, nil where it does neither.
+func (w *replayed) groupsOf(x *ptx.Meaning) *groups {
+	switch x.Class {
+	case ptx.ClassCopyWait:
+		return &w.copies
+	case ptx.ClassWGMMAOrder:
+		return &w.products
+	case ptx.ClassBulkWait:
+		if x.ReadOnly {
+			return &w.reads
+		}
+		return &w.bulks
+	}
+	return nil
 }
 
 // execute issues the i-th step of the window.
@@ -146,7 +189,7 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 		k = cost{issue: 1}
 	}
 	q.free = m.now + k.issue
-	if k.unit != unitNone {
+	if k.unit != unitNone && x.Class != ptx.ClassWGMMA {
 		q.units[k.unit] = m.now + k.cycles
 	}
 	w.done[c.step] = m.now + k.latency
@@ -162,13 +205,19 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 		return
 	}
 	w.closed = false
-	m.pass(w, x)
+	if !s.Off {
+		m.pass(q, w, x, s)
+	}
 }
 
 // access moves what a step reads or writes.
 func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class, latency float64) {
 	wavefronts := int64(s.Wavefronts)
-	m.path = max(m.path, m.now) + path(wavefronts, int64(s.Sectors), 1)
+	cycles := path(wavefronts, int64(s.Sectors), 1)
+	if m.now < m.until {
+		cycles /= 1 - m.taken
+	}
+	m.path = max(m.path, m.now) + cycles
 	done := m.path + latency
 	moved := int64(s.Fresh)
 	if class == ptx.ClassStoreGlobal || class == ptx.ClassAtomic { // they pass the first-level cache
@@ -182,22 +231,61 @@ func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class,
 	case ptx.ClassStoreGlobal, ptx.ClassStoreShared, ptx.ClassStoreLocal:
 		done = m.now
 	case ptx.ClassCopy:
-		w.open = max(w.open, done)
+		w.copies.add(done)
 	}
 	w.done[c.step] = done
 }
 
 // pass does what a step does that others may not pass.
-func (m *machine) pass(w *replayed, x *ptx.Meaning) {
-	switch {
-	case x.Class == ptx.ClassBranch:
+func (m *machine) pass(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
+	switch x.Class {
+	case ptx.ClassBranch:
 		w.wake = m.now + latencyBranch
-	case x.Class == ptx.ClassCopyWait && x.Groups < 0:
-		w.groups = append(w.groups, w.open)
-		w.open = 0
-	case x.Class == ptx.ClassBarrier:
-		w.waits, w.wake = true, math.Inf(1)
-		w.place.arrived++
-		m.release(w.place)
+	case ptx.ClassCopyWait, ptx.ClassWGMMAOrder:
+		if x.Groups == ptx.Closes {
+			w.groupsOf(x).close()
+		}
+	case ptx.ClassBulkWait:
+		if x.Groups == ptx.Closes {
+			w.bulks.close()
+			w.reads.close()
+		}
+	case ptx.ClassBarrier:
+		if !x.Arrives {
+			w.waits, w.wake = s.Event, math.Inf(1)
+		}
+		m.happens(w.place, s.Event, m.now+latencyBarrier)
+	case ptx.ClassMbar:
+		m.happens(w.place, s.Event, m.now+latencyMbar)
+	case ptx.ClassMbarWait:
+		m.await(w, s.Event)
+	case ptx.ClassWGMMA:
+		m.multiply(q, w, x, s)
+	case ptx.ClassBulk:
+		m.bulk(w, s)
 	}
+}
+
+// multiply gives the tensor core of the warp's quarter its part of a wgmma.
+func (m *machine) multiply(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
+	cycles := m.product(x.Columns, s.Wavefronts)
+	q.units[unitTensor] = max(q.units[unitTensor], m.now) + cycles
+	w.products.add(q.units[unitTensor] + latencyProduct)
+	m.until, m.taken = q.units[unitTensor], min(float64(s.Wavefronts)/cycles, mostTaken)
+}
+
+// mostTaken is the most of the path to shared memory that wgmma keeps from others.
+const mostTaken = 0.9
+
+// bulk moves what a bulk copy does, past the first-level cache.
+func (m *machine) bulk(w *replayed, s ptx.Step) {
+	m.path = max(m.path, m.now) + float64(s.Wavefronts)
+	m.memory = max(m.memory, m.now) + float64(s.Sectors)*m.sector
+	done := m.memory + m.far + latencyBulk
+	if s.Event != 0 { // to shared memory
+		m.happens(w.place, s.Event, done)
+		return
+	}
+	w.bulks.add(done)
+	w.reads.add(m.path + latencyBulk)
 }

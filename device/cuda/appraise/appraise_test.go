@@ -10,6 +10,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/long"
 )
 
 // tiny is small enough to run every block.
@@ -226,5 +227,33 @@ ret;
 	s = &sample{rig: s.rig, launch: s.launch, once: true}
 	if err := s.take(); err != nil || len(s.ran) != 64 || len(s.traces) != 64 {
 		t.Errorf("%d blocks of 64 ran where all must, %d were traced, error %v", len(s.ran), len(s.traces), err)
+	}
+}
+
+// TestAttentionOnHopper: attention is counted by the kernels that a GPU would run. On an H100 it should reach, by the
+// replay, 450 TFLOP/s forward and 300 backward.
+func TestAttentionOnHopper(t *testing.T) {
+	long.Only(t)
+	for gpu, prefix := range map[string]string{"h100": "attention_sm90a_", "a100": "attention_"} {
+		g, err := silicon.Find(gpu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []Case{Full.attend(device.BF16, 128, 8192, false), Full.attend(device.BF16, 128, 8192, true)} {
+			o, err := Count(&c, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seconds := 0.0
+			for _, l := range o.Launches {
+				seconds += l.Expected
+				if !strings.HasPrefix(l.Kernel, prefix) && l.Kernel != "attention_delta_bf16" || gpu == "a100" && strings.Contains(l.Kernel, "sm90a") {
+					t.Errorf("%s is counted for %s", l.Kernel, gpu)
+				}
+			}
+			if rate, want := o.FLOPs/seconds/1e12, []float64{450, 300}[i]; gpu == "h100" && rate < want {
+				t.Errorf("%s on %s: %.0f TFLOP/s, want %.0f", c.Name, gpu, rate, want)
+			}
+		}
 	}
 }

@@ -40,6 +40,7 @@ type Operation struct {
 // Count counts an operation of Cases for a GPU.
 func Count(c *Case, g *silicon.GPU) (*Operation, error) {
 	r := newRig()
+	r.sm90a = g.Arch.Name == "sm_90"
 	o := c.make(r)
 	out := &Operation{Name: c.Name, Shape: c.Shape, DType: c.DType}
 	if w, ok := o.(op.Worker); ok {

@@ -20,6 +20,7 @@ type rig struct {
 	params   kernels.Params
 	rng      *rand.Rand
 	launches []launch
+	sm90a    bool // kernels for sm_90a are taken
 	err      error
 }
 
@@ -122,6 +123,23 @@ func (r *rig) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, pa
 	r.launches = append(r.launches, launch{found, [3]uint32{grid.X, grid.Y, grid.Z}, [3]uint32{block.X, block.Y, block.Z}, shared,
 		append([]byte(nil), params.Bytes...)})
 }
+
+// SM90a implements kernels.Launcher.
+func (r *rig) SM90a() bool { return r.sm90a }
+
+// TensorMap implements kernels.Launcher.
+func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
+	size := device.BF16.Size()
+	m := &ptx.TensorMap{Address: uint64(t.Addr), Element: int(size), Rank: 2, Swizzle: 128, Size: [5]uint64{uint64(columns), uint64(rows)},
+		Stride: [5]uint64{uint64(size), uint64(stride) * uint64(size)}, Box: [5]uint32{kernels.BoxColumns, uint32(boxRows)}}
+	if err := m.Check(); err != nil && r.err == nil {
+		r.err = err
+	}
+	return m.Encode()
+}
+
+// Slower implements kernels.Launcher: which kernels run shows in what is printed.
+func (r *rig) Slower(kernels.Lacking, int) {}
 
 // MostWork implements kernels.Launcher: launches may have as much as they like.
 func (r *rig) MostWork(device.DType) float64 { return 0 }

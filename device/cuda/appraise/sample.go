@@ -267,7 +267,7 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 }
 
 // moved is how many bytes blocks exchange with the L2 cache, if a block reads nothing twice.
-func moved(c *ptx.Counts) int64 { return 32 * (c.Fresh + c.Store.Sectors + c.Atomic.Sectors) }
+func moved(c *ptx.Counts) int64 { return 32 * c.Moved() }
 
 // trace is what the warps of a group's block did. It runs the block once more, unless all were traced.
 func (s *sample) trace(group int) (*ptx.Trace, error) {

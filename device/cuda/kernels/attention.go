@@ -184,6 +184,9 @@ func Attention(l Launcher, a *op.Attention) {
 	if a.TQ == 0 || a.Seqs == 0 {
 		return
 	}
+	if hopperForward(l, a) {
+		return
+	}
 	k := attentionPick(a.AttentionShape, a.Q.DType)
 	tensors := func(p *Params) *Params { return p.Tensor(a.O).Tensor(a.LSE).Tensor(a.Q).Tensor(a.K).Tensor(a.V) }
 	flags := attentionFlags(chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V), chunked(a.Dim, nil, a.O))
@@ -196,10 +199,13 @@ func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
 		return
 	}
-	k := attentionPick(a.AttentionShape, a.Q.DType)
 	if a.TQ > 0 {
 		attentionDeltas(l, a)
 	}
+	if hopperBackward(l, a) {
+		return
+	}
+	k := attentionPick(a.AttentionShape, a.Q.DType)
 	inputs := func(p *Params) *Params {
 		return p.Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
 	}

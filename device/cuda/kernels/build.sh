@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes op.ptx beside every op.cu with Debian's clang-19. No CUDA toolkit is
-# needed.
+# needed. What ends in _sm90a.cu is for that architecture alone, all else for sm_80
+# and newer.
 #
 #     build.sh [FILE.cu …]    files of this folder; without arguments all of them,
 #                             and those that the emulator's tests have
@@ -14,7 +15,9 @@ command -v "$clang" >/dev/null || { echo "$clang is not installed (Debian: apt-g
 [ $# -gt 0 ] || set -- *.cu ../../../cudart/emu/ptx/testdata/*.cu
 for source in "$@"; do
 	out=${source%.cu}.ptx
-	"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib -Xclang -target-feature -Xclang +ptx80 \
+	architecture=sm_80
+	[[ $source != *_sm90a.cu ]] || architecture=sm_90a
+	"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=$architecture -nocudainc -nocudalib -Xclang -target-feature -Xclang +ptx80 \
 		-std=c++20 -O3 -Wall -Werror -Wno-unused-function -I. -S -o "$out.new" "$source"
 	# The compiler writes its own build into comments, so they are left out.
 	sed -i -e '/^[[:space:]]*\/\//d' -e '/^$/d' "$out.new"

@@ -55,6 +55,15 @@ type Launcher interface {
 	// operation may pass data to each other. Its content is undefined before and
 	// after; n is at most ScratchBytes.
 	Scratch(n int64) device.Mem
+	// SM90a says whether kernels for sm_90a are to be taken where there are some.
+	SM90a() bool
+	// TensorMap describes rows of bf16 elements in t to kernels for sm_90a: so many columns, so many rows,
+	// stride elements from row to row. What is copied at a time is BoxColumns columns of boxRows rows. The
+	// tensor begins, and its rows do, at multiples of 16 bytes.
+	TensorMap(t device.Tensor, columns, rows, stride, boxRows int) TensorMap
+	// Slower tells that the device has no kernel for sm_90a for what is computed, with heads of dim
+	// elements, and takes a slower one.
+	Slower(what Lacking, dim int)
 	// MostWork is how many FLOPs on operands of a type a launch should have at most, as far as that can be
 	// had without changing a bit; 0: any number.
 	MostWork(dt device.DType) float64

@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"strings"
 	"testing"
 
 	"mt/device"
@@ -11,7 +12,9 @@ import (
 // limits is a Launcher that runs nothing and checks what every GPU refuses.
 type limits struct {
 	t        *testing.T
+	sm90a    bool
 	launches int
+	hopper   int // of kernels for sm_90a
 }
 
 func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, _ *kernels.Params) {
@@ -22,12 +25,29 @@ func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int,
 	if n := block.X * block.Y * block.Z; n == 0 || n > 1024 || n%32 != 0 {
 		l.t.Errorf("%s: block %v", k.Name, block)
 	}
-	if shared > k.Shared || shared > 99<<10 {
+	most := 99 << 10
+	if strings.HasSuffix(k.Module, "_sm90a") {
+		most = 227 << 10
+		l.hopper++
+	}
+	if shared > k.Shared || shared > most {
 		l.t.Errorf("%s: %d bytes of shared memory, the kernel says at most %d", k.Name, shared, k.Shared)
 	}
 }
 
 func (l *limits) Params() *kernels.Params { return new(kernels.Params) }
+
+func (l *limits) SM90a() bool { return l.sm90a }
+
+// TensorMap checks what cuTensorMapEncodeTiled refuses.
+func (l *limits) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
+	if t.Addr%16 != 0 || stride%8 != 0 || columns < 1 || rows < 1 || boxRows < 1 || boxRows > 256 {
+		l.t.Errorf("a tensor map of %d rows of %d columns at %#x, %d apart, %d at a time", rows, columns, t.Addr, stride, boxRows)
+	}
+	return kernels.TensorMap{}
+}
+
+func (l *limits) Slower(kernels.Lacking, int) {}
 
 func (l *limits) MostWork(device.DType) float64 { return 0 }
 
@@ -60,6 +80,12 @@ func TestLargest(t *testing.T) {
 			for _, dim := range []int{32, 64, 96, 128, 256} {
 				l.attention(dim, 0)
 				l.attention(dim, 30)
+				l.sm90a = true
+				l.attention(dim, 0)
+				l.sm90a = false
+			}
+			if want := 9 * int(dt) * (1 - int(off)/4); l.hopper != want {
+				t.Errorf("%s at %d: %d launches of kernels for sm_90a, want %d", dt, off, l.hopper, want)
 			}
 			if l.launches < 100 {
 				t.Errorf("%s: %d launches", dt, l.launches)

@@ -19,7 +19,7 @@ type Use struct {
 }
 
 // registers reads registers.txt, which check.sh writes: a line for each kernel with its static
-// shared memory and, for each architecture, its registers.
+// shared memory and, for each architecture, its registers: a dash where it is not for that.
 var registers = sync.OnceValue(func() map[string]map[string]Use {
 	table := map[string]map[string]Use{}
 	var architectures []string
@@ -31,6 +31,9 @@ var registers = sync.OnceValue(func() map[string]map[string]Use {
 		}
 		uses := map[string]Use{}
 		for i, a := range architectures {
+			if cells[2+i] == "-" {
+				continue // not for this one
+			}
 			static, err := strconv.Atoi(cells[1])
 			count, err2 := strconv.Atoi(cells[2+i])
 			if err != nil || err2 != nil {

@@ -45,6 +45,8 @@ type rig struct {
 	kernels map[kernels.Kernel]*ptx.Kernel
 	modules map[string]*ptx.Module
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
+	sm90a   bool                   // kernels for sm_90a are taken
+	slower  []kernels.Lacking      // why what was computed is slower than it could be
 }
 
 func newRig() *rig {
@@ -168,8 +170,12 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 		s.err = fmt.Errorf("%s: %d bytes of shared memory where the kernel says at most %d", k.Name, shared, k.Shared)
 		return
 	}
-	if most := 99 << 10; found.StaticShared+shared > most {
-		s.err = fmt.Errorf("%s: %d bytes of shared memory and %d static ones, a GPU of sm_86 gives a block %d", k.Name, shared, found.StaticShared, most)
+	most, gpu := 99<<10, "sm_86"
+	if strings.HasSuffix(k.Module, "_sm90a") {
+		most, gpu = 227<<10, "sm_90"
+	}
+	if found.StaticShared+shared > most {
+		s.err = fmt.Errorf("%s: %d bytes of shared memory and %d static ones, a GPU of %s gives a block %d", k.Name, shared, found.StaticShared, gpu, most)
 		return
 	}
 	s.seed++
@@ -180,6 +186,19 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 	}
 	s.rig.counted(found.Name, &l.Count.Sum)
 }
+
+func (s *rigStream) SM90a() bool { return s.rig.sm90a }
+
+func (s *rigStream) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
+	m := &ptx.TensorMap{Address: uint64(t.Addr), Element: 2, Rank: 2, Swizzle: 128, Size: [5]uint64{uint64(columns), uint64(rows)},
+		Stride: [5]uint64{2, uint64(stride) * 2}, Box: [5]uint32{kernels.BoxColumns, uint32(boxRows)}}
+	if err := m.Check(); err != nil && s.err == nil {
+		s.err = err
+	}
+	return m.Encode()
+}
+
+func (s *rigStream) Slower(what kernels.Lacking, _ int) { s.rig.slower = append(s.rig.slower, what) }
 
 func (s *rigStream) MostWork(device.DType) float64 { return 0 }
 

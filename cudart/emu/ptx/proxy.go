@@ -1,0 +1,351 @@
+package ptx
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// proxy is what a block keeps of asynchronous work and of mbarriers, where its kernel has such
+// instructions (sm_90). Threads load and store by the generic proxy; wgmma and the copies of
+// cp.async.bulk reach shared memory by the asynchronous one. Order between the two is checked for every
+// 16 bytes (a row), which is the least that asynchronous work touches:
+//
+//   - what a thread has stored may be read or overwritten asynchronously after a fence.proxy.async of that
+//     thread, and what orders the fence before the reader;
+//   - what a copy writes may be touched by whoever knows, by waiting or from another warp that has waited, that
+//     the phase of the copy's mbarrier is over;
+//   - what asynchronous work reads may be written once somebody has waited for that work, and is ordered
+//     before the writer.
+//
+// Source: PTX ISA 8.0, "Async proxy" and "Memory Consistency Model: Proxies".
+type proxy struct {
+	block   *block
+	rows    []asyncRow
+	read    []uint32 // [row][warp]: tick of the last read, by whichever proxy
+	fetched []uint32 // [row][warp]: tick of the last asynchronous read that was waited for
+	mbars   []*mbarrier
+	at      map[uint32]int // the place in mbars of the mbarrier at an offset
+	loads   []*bulkCopy    // copies to shared memory that have not landed
+	late    bool           // copies land when no warp can go on, and not before
+	hash    uint64
+	news    int // what may let another warp go on, so far
+	expired int // news when waits were last given up
+	groups  []warpgroup
+	pool    int // registers that setmaxnreg.inc can take
+}
+
+// asyncRow is what is known of 16 bytes of shared memory.
+type asyncRow struct {
+	phase   uint32 // with it ends the copy that wrote the row
+	owner   uint8  // the place in proxy.mbars of the copy's mbarrier plus one; 0: no copy wrote it
+	barrier uint8  // bits of the two halves that are an mbarrier
+	flights uint16 // asynchronous reads under way
+}
+
+// A clock says what is ordered before what a warp does now: of every warp what it did before a tick, what
+// it had stored before its last fence.proxy.async, and how many phases of each mbarrier are over.
+const (
+	clockFences = 32
+	clockMbars  = 64
+	maxMbars    = 128
+	clockProxy  = clockMbars + maxMbars
+)
+
+// newProxy sets up what blocks of a kernel with asynchronous work need.
+func newProxy(b *block) *proxy {
+	return &proxy{block: b, at: map[uint32]int{}}
+}
+
+// begin starts a block.
+func (p *proxy) begin(seed uint64) {
+	b := p.block
+	n := (len(b.shared) + 15) / 16
+	if len(p.rows) < n {
+		p.rows = make([]asyncRow, n)
+	}
+	if all := n * len(b.warps); len(p.read) < all {
+		p.read, p.fetched = make([]uint32, all), make([]uint32, all)
+	}
+	clear(p.rows)
+	clear(p.read)
+	clear(p.fetched)
+	clear(p.at)
+	p.mbars, p.loads, p.news, p.expired = p.mbars[:0], p.loads[:0], 0, -1
+	p.hash = mix(seed ^ 0x617379)
+	p.late = p.hash&1 == 0
+	p.groups = make([]warpgroup, (len(b.warps)+3)/4)
+	p.pool = 0
+	b.tick++ // what was there when the block began is ordered before all warps
+	b.full = b.tick
+}
+
+// join takes into a clock what another one knows.
+func join(clock, other []uint32) {
+	for i, v := range other {
+		clock[i] = max(clock[i], v)
+	}
+}
+
+// fenceProxy executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp when
+// no other thread has stored something since its last one.
+func (w *warp) fenceProxy(mask uint32) {
+	b := w.block
+	if b.proxy == nil || mask == 0 {
+		return
+	}
+	b.proxy.publish(w, mask)
+	if w.stored &^= mask; w.stored != 0 {
+		return
+	}
+	b.tick++
+	b.seen[w.index][clockFences+w.index] = b.tick
+}
+
+// visible says whether what warp from stored at a tick has passed a fence.proxy.async that is ordered before
+// what warp to does now.
+func (p *proxy) visible(from int, tick uint32, to int) bool {
+	return tick < p.block.seen[to][clockFences+from]
+}
+
+// over says whether warp w knows that the copy which wrote r has ended.
+func (p *proxy) over(r *asyncRow, w int) bool {
+	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
+}
+
+// copyOf describes the copy that wrote a row.
+func (p *proxy) copyOf(r *asyncRow) string {
+	m := p.mbars[r.owner-1]
+	return fmt.Sprintf("a bulk copy writes it, and phase %d of the mbarrier at offset %d was not waited for", r.phase, m.offset)
+}
+
+// readRows checks loads of the generic proxy and notes them.
+func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
+	warps := len(p.block.warps)
+	for m := mask; m != 0; m &= m - 1 {
+		lane := bits.TrailingZeros32(m) & 31
+		off := w.addr[lane]
+		r := &p.rows[off>>4]
+		if !p.over(r, w.index) {
+			w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
+		}
+		if r.barrier != 0 && r.barrier&halves(off, bytes) != 0 {
+			w.fail(in, lane, "shared memory at offset %d is read, which is an mbarrier", off)
+		}
+		p.read[int(off>>4)*warps+w.index] = p.block.tick
+	}
+}
+
+// halves are the halves of a row that an access touches.
+func halves(off uint64, bytes uint32) uint8 {
+	if bytes == 16 {
+		return 3
+	}
+	return 1 << (off >> 3 & 1)
+}
+
+// writeRows checks stores of the generic proxy and notes them.
+func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
+	w.stored |= mask
+	for m := mask; m != 0; m &= m - 1 {
+		lane := bits.TrailingZeros32(m) & 31
+		off := w.addr[lane]
+		r := &p.rows[off>>4]
+		switch {
+		case !p.over(r, w.index):
+			w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.copyOf(r))
+		case r.barrier != 0 && r.barrier&halves(off, bytes) != 0:
+			w.fail(in, lane, "shared memory at offset %d is written, which is an mbarrier: mbarrier.inval is missing", off)
+		case r.flights != 0:
+			w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.reader(uint32(off)))
+		}
+		p.fetchedBefore(w, in, lane, uint32(off))
+	}
+}
+
+// fetchedBefore fails unless all asynchronous reads of a row are ordered before what the warp does now.
+func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
+	b := p.block
+	n := len(b.warps)
+	for v, tick := range p.fetched[int(off>>4)*n:][:n] {
+		if tick >= b.full && v != w.index && !b.ordered(v, tick, w.index) {
+			w.fail(in, lane, "shared memory at offset %d is written without a barrier after asynchronous work of warp %d read it", off, v)
+		}
+	}
+}
+
+// fetch checks an asynchronous read of a row that is about to begin, and marks the row.
+func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
+	b, r := p.block, &p.rows[off>>4]
+	if !p.over(r, w.index) {
+		w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
+	}
+	if r.barrier != 0 {
+		w.fail(in, lane, "shared memory at offset %d is read, which is an mbarrier", off)
+	}
+	for i := range uint32(4) {
+		c := &b.cells[off>>2+i]
+		if c.write < b.began || c.info&15 != 15 {
+			w.fail(in, lane, "shared memory at offset %d is read and nothing wrote it", off+4*i)
+		}
+		p.stored(w, in, lane, c, off+4*i, "read")
+	}
+	r.flights++
+}
+
+// stored fails unless what a thread stored in a word can be seen by the asynchronous work that the
+// warp starts.
+func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
+	b := p.block
+	if c.write <= b.began { // a copy wrote it, or nothing
+		return
+	}
+	writer := int(c.info >> cellWarp & 31)
+	switch {
+	case c.info&cellPending != 0:
+		w.fail(in, lane, "shared memory at offset %d is %s while a cp.async writes it", off, done)
+	case p.visible(writer, c.write, w.index):
+	case writer == w.index || b.ordered(writer, c.write, w.index):
+		w.fail(in, lane, "shared memory at offset %d is %s asynchronously without a fence.proxy.async after warp %d wrote it", off, done, writer)
+	default:
+		w.fail(in, lane, "shared memory at offset %d is %s asynchronously without a barrier after warp %d wrote it", off, done, writer)
+	}
+}
+
+// fetchEnd ends an asynchronous read of a row, which the warp has waited for.
+func (p *proxy) fetchEnd(w *warp, off uint32) {
+	at := int(off>>4)*len(p.block.warps) + w.index
+	p.rows[off>>4].flights--
+	p.read[at], p.fetched[at] = p.block.tick, p.block.tick
+}
+
+// claim checks that a copy may write a row, and marks it.
+func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase uint32) {
+	b, r := p.block, &p.rows[off>>4]
+	n := len(b.warps)
+	switch {
+	case !p.over(r, w.index):
+		w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.copyOf(r))
+	case r.flights != 0:
+		w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.reader(off))
+	case r.barrier != 0:
+		w.fail(in, lane, "shared memory at offset %d is written, which is an mbarrier", off)
+	}
+	for v, tick := range p.read[int(off>>4)*n:][:n] {
+		if tick >= b.full && v != w.index && !b.ordered(v, tick, w.index) {
+			w.fail(in, lane, "shared memory at offset %d is written without a barrier after warp %d read it", off, v)
+		}
+	}
+	for i := range uint32(4) {
+		c := &b.cells[off>>2+i]
+		if c.write >= b.began && c.info&15 != 0 {
+			p.stored(w, in, lane, c, off+4*i, "written")
+		}
+	}
+	*r = asyncRow{owner: uint8(owner + 1), phase: phase}
+}
+
+// landed marks a row that a copy has written.
+func (p *proxy) landed(off uint32) {
+	b := p.block
+	for i := range uint32(4) {
+		b.cells[off>>2+i] = cell{write: b.began, info: 15}
+	}
+	b.rows[off>>4] = row{}
+}
+
+// reader describes asynchronous work that reads a row.
+func (p *proxy) reader(off uint32) string {
+	for _, w := range p.block.warps {
+		for i := range w.products.pending {
+			q := &w.products.pending[i]
+			for _, at := range q.rows {
+				if at == off&^15 {
+					return fmt.Sprintf("wgmma.mma_async at line %d reads it: wgmma.wait_group is missing", q.in.line)
+				}
+			}
+		}
+		for i := range w.bulk.pending {
+			c := w.bulk.pending[i]
+			for _, piece := range c.pieces {
+				if !c.read && piece.shared == off&^15 {
+					return fmt.Sprintf("a bulk copy at line %d reads it: cp.async.bulk.wait_group is missing", c.in.line)
+				}
+			}
+		}
+	}
+	return "asynchronous work reads it"
+}
+
+// turn is called when a warp has run: some copies may land.
+func (p *proxy) turn() {
+	if p.late || len(p.loads) == 0 {
+		return
+	}
+	if p.hash = mix(p.hash); p.hash&1 != 0 {
+		p.landOne()
+	}
+}
+
+// unblock is called when no warp can go on. It lets a copy land, or ends waits that may end
+// early, and says whether it did.
+func (p *proxy) unblock() bool {
+	if len(p.loads) > 0 {
+		p.landOne()
+		return true
+	}
+	if p.expired == p.news {
+		return false
+	}
+	p.expired = p.news
+	any := false
+	for _, w := range p.block.warps {
+		if w.poll != nil && w.poll.op == opMbarWait {
+			w.giveUp, any = true, true
+		}
+	}
+	return any
+}
+
+// landOne lets one of the copies under way land.
+func (p *proxy) landOne() {
+	p.hash = mix(p.hash)
+	i := int(p.hash >> 8 % uint64(len(p.loads)))
+	c := p.loads[i]
+	p.loads = append(p.loads[:i], p.loads[i+1:]...)
+	c.land(p)
+}
+
+// end checks that nothing is under way when the block ends.
+func (p *proxy) end() {
+	for _, w := range p.block.warps {
+		for _, q := range w.products.pending {
+			w.fail(q.in, 0, "the warp ends while this product is under way: wgmma.wait_group is missing")
+		}
+		for _, c := range w.bulk.pending {
+			if !c.read {
+				w.fail(c.in, c.lane, "the block ends while this copy reads its shared memory: cp.async.bulk.wait_group is missing")
+			}
+			c.write(w)
+		}
+		w.bulk.pending = w.bulk.pending[:0]
+	}
+	for len(p.loads) > 0 {
+		p.landOne()
+	}
+	for i, m := range p.mbars {
+		if c := m.last; c != nil && !p.waitedFor(i, m.lastOf) {
+			c.warp.fail(c.in, c.lane, "the block ends and nothing waited for this copy")
+		}
+	}
+	p.endGroups()
+}
+
+// waitedFor says whether a warp knows that a phase of an mbarrier is over.
+func (p *proxy) waitedFor(mbar int, phase uint32) bool {
+	for v := range p.block.warps {
+		if p.block.seen[v][clockMbars+mbar] > phase {
+			return true
+		}
+	}
+	return false
+}

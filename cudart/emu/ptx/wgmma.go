@@ -1,0 +1,364 @@
+package ptx
+
+import (
+	"math/bits"
+	"strings"
+)
+
+// Instructions of famGroup.
+const (
+	opProduct op = iota // wgmma.mma_async
+	opProductFence
+	opProductCommit
+	opProductWait // waits for all groups but the last imm
+)
+
+// Flags of wgmma.mma_async.
+const (
+	flagNegateA = 1 << iota
+	flagNegateB
+	flagAcrossA // the rows of A lie along memory
+	flagAcrossB
+)
+
+// products are the wgmma.mma_async of a warp that have not been waited for. A warp computes its 16 of the 64 rows,
+// when it waits for them; until then their registers and operands must not be touched.
+type products struct {
+	group   uint32 // the group that is open
+	fenced  int64  // warp.steps at the last wgmma.fence; -1: there was none
+	pending []asyncProduct
+}
+
+// asyncProduct is one wgmma.mma_async of a warp.
+type asyncProduct struct {
+	in    *inst
+	group uint32
+	add   bool     // the sums are added to
+	rows  []uint32 // offsets of its operands in shared memory, in pieces of 16 bytes: A's, if they are there, then B's
+}
+
+// warpgroup checks that its four warps execute the same instructions.
+type warpgroup struct {
+	steps []groupStep
+	first int    // the number of steps[0]
+	done  [4]int // instructions that each warp has executed
+}
+
+type groupStep struct {
+	in   *inst
+	a, b uint64
+	add  bool
+	warp int
+}
+
+// wgmma decodes wgmma.mma_async and what orders it.
+func (b *builder) wgmma(in *inst) {
+	in.fam = famGroup
+	b.kernel.async = true
+	switch words := strings.Join(b.st.words[1:], "."); {
+	case words == "fence.sync.aligned":
+		b.count(0)
+		in.op = opProductFence
+	case words == "commit_group.sync.aligned":
+		b.count(0)
+		in.op = opProductCommit
+	case words == "wait_group.sync.aligned":
+		b.count(1)
+		n, ok := parseInteger(b.arg(0).name)
+		if !ok || n < 0 {
+			b.fail("wait_group takes a number")
+		}
+		in.op, in.imm = opProductWait, n
+	case strings.HasPrefix(words, "mma_async.sync.aligned.m64n") && strings.HasSuffix(words, "k16.f32.bf16.bf16"):
+		n, ok := parseInteger(strings.TrimSuffix(strings.TrimPrefix(words, "mma_async.sync.aligned.m64n"), "k16.f32.bf16.bf16"))
+		if !ok || n < 8 || n > 256 || n%8 != 0 {
+			b.unknown()
+		}
+		b.product(in, int(n))
+	default:
+		b.unknown()
+	}
+}
+
+// product decodes wgmma.mma_async d, a, b, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b. Its
+// registers are the sums, then A's.
+func (b *builder) product(in *inst, n int) {
+	in.op, in.imm, in.a, in.x = opProduct, int64(n), -1, &extra{}
+	b.registerList(in, b.arg(0), n/2, true)
+	at := 6
+	if b.arg(1).vec {
+		b.count(7)
+		b.registerList(in, b.arg(1), 4, false)
+	} else {
+		b.count(8)
+		in.a = b.in(b.arg(1), "b64")
+		in.flags |= pick(b.bit(6), uint8(flagAcrossA), 0)
+		at = 7
+	}
+	in.b, in.c = b.in(b.arg(2), "b64"), b.predIn(b.arg(3))
+	in.flags |= pick(b.sign(4), uint8(flagNegateA), 0) | pick(b.sign(5), uint8(flagNegateB), 0) | pick(b.bit(at), uint8(flagAcrossB), 0)
+}
+
+func (b *builder) registerList(in *inst, o operand, n int, written bool) {
+	if len(o.list) != n {
+		b.fail("%d registers where %d should be", len(o.list), n)
+	}
+	for _, e := range o.list {
+		if written {
+			in.x.regs = append(in.x.regs, b.out(e, in32))
+		} else {
+			in.x.regs = append(in.x.regs, b.in(e, "b32"))
+		}
+	}
+}
+
+// bit is the i-th argument, 0 or 1; sign one that is 1 or -1, and true for -1.
+func (b *builder) bit(i int) bool  { return b.choice(i, 0, 1) }
+func (b *builder) sign(i int) bool { return b.choice(i, 1, -1) }
+
+func (b *builder) choice(i int, no, yes int64) bool {
+	v, ok := parseInteger(b.arg(i).name)
+	if !ok || v != no && v != yes {
+		b.fail("argument %d is %d or %d", i+1, no, yes)
+	}
+	return v == yes
+}
+
+// groupwise executes famGroup.
+func (w *warp) groupwise(in *inst, mask uint32) {
+	if mask == 0 {
+		return
+	}
+	w.wholeGroup(in, mask, "wgmma")
+	q := &w.products
+	step := groupStep{in: in, warp: w.index}
+	switch in.op {
+	case opProductFence:
+		q.fenced = w.steps
+	case opProductCommit:
+		q.group++
+	case opProductWait:
+		w.finishProducts(int64(q.group) - in.imm)
+	case opProduct:
+		if in.a >= 0 {
+			step.a = w.uniform(in, in.a)
+		}
+		step.b, step.add = w.uniform(in, in.b), w.preds[in.c] == full
+		if p := w.preds[in.c]; p != 0 && p != full {
+			w.fail(in, bits.TrailingZeros32(^p), "threads of the warp differ in scale-d")
+		}
+	}
+	w.block.proxy.groups[w.index/4].same(w, step)
+	if in.op == opProduct {
+		w.startProduct(in, step)
+	}
+}
+
+// wholeGroup fails unless all threads of the warp take part, and the warp is one of four that are a warpgroup.
+func (w *warp) wholeGroup(in *inst, mask uint32, what string) {
+	if mask != full {
+		w.fail(in, bits.TrailingZeros32(^mask), "the thread does not take part in %s, and all of the warpgroup must (mask %#08x)", what, mask)
+	}
+	if n := w.block.threads - w.index/4*128; n < 128 {
+		w.fail(in, 0, "%s by a warpgroup that has only %d threads", what, n)
+	}
+}
+
+// uniform is the value of a 64-bit register that must be the same in all threads.
+func (w *warp) uniform(in *inst, reg int32) uint64 {
+	r := &w.r64[reg]
+	for i, v := range r {
+		if v != r[0] {
+			w.fail(in, i, "descriptor %#016x, and %#016x in thread 0 of the warp", v, r[0])
+		}
+	}
+	return r[0]
+}
+
+// same checks that a warp executes what the other warps of its warpgroup have executed at the same place.
+func (g *warpgroup) same(w *warp, s groupStep) {
+	me := w.index % 4
+	n := g.done[me]
+	g.done[me]++
+	if n-g.first == len(g.steps) {
+		g.steps = append(g.steps, s)
+		return
+	}
+	switch o := &g.steps[n-g.first]; {
+	case o.in != s.in:
+		w.fail(s.in, 0, "warp %d of the same warpgroup has executed the instruction of line %d in place of this one", o.warp, o.in.line)
+	case o.a != s.a || o.b != s.b:
+		w.fail(s.in, 0, "descriptors %#016x and %#016x, and warp %d of the same warpgroup has %#016x and %#016x", s.a, s.b, o.warp, o.a, o.b)
+	case o.add != s.add:
+		w.fail(s.in, 0, "scale-d differs from that of warp %d of the same warpgroup", o.warp)
+	}
+	if least := min(g.done[0], g.done[1], g.done[2], g.done[3]) - g.first; least >= 1024 {
+		g.steps = append(g.steps[:0], g.steps[least:]...)
+		g.first += least
+	}
+}
+
+// endGroups checks that all warps of each warpgroup have executed as many instructions.
+func (p *proxy) endGroups() {
+	for i := range p.groups {
+		g := &p.groups[i]
+		for me, n := range g.done {
+			if n-g.first < len(g.steps) {
+				s := g.steps[n-g.first]
+				p.block.warps[s.warp].fail(s.in, 0, "warp %d of the same warpgroup has ended without executing this", 4*i+me)
+			}
+		}
+	}
+}
+
+// startProduct checks a wgmma.mma_async and remembers it.
+func (w *warp) startProduct(in *inst, s groupStep) {
+	q := &w.products
+	w.guardProduct(in)
+	if len(q.pending) < cap(q.pending) {
+		q.pending = q.pending[:len(q.pending)+1]
+	} else {
+		q.pending = append(q.pending, asyncProduct{})
+	}
+	r := &q.pending[len(q.pending)-1]
+	r.in, r.group, r.add, r.rows = in, q.group, s.add, r.rows[:0]
+	if in.a >= 0 {
+		r.rows = w.operandPieces(in, r.rows, s.a, 64, in.flags&flagAcrossA != 0, "A")
+	}
+	r.rows = w.operandPieces(in, r.rows, s.b, uint32(in.imm), in.flags&flagAcrossB != 0, "B")
+	for _, off := range r.rows {
+		w.block.proxy.fetch(w, in, 0, off)
+	}
+}
+
+func (w *warp) operandPieces(in *inst, to []uint32, d uint64, rows uint32, across bool, name string) []uint32 {
+	t, err := tileOf(d)
+	if err == nil {
+		err = t.fits(rows, across)
+	}
+	if err != nil {
+		w.fail(in, 0, "%s: %v", name, err)
+	}
+	first := len(to)
+	to = t.pieces(to, rows, across)
+	for _, off := range to[first:] {
+		if int(off)+16 > len(w.block.shared) {
+			w.fail(in, 0, "%s: descriptor %#016x reaches offset %d of the block's %d bytes of shared memory", name, d, off, len(w.block.shared))
+		}
+	}
+	return to
+}
+
+// finishProducts computes the products of all groups that are numbered lower than before.
+func (w *warp) finishProducts(before int64) {
+	q := &w.products
+	done := 0
+	for done < len(q.pending) && int64(q.pending[done].group) < before {
+		w.finishProduct(&q.pending[done])
+		done++
+	}
+	if done == 0 {
+		return
+	}
+	// The lists of rows of those that are done are used again.
+	n := len(q.pending) - done
+	for i := range n {
+		q.pending[i], q.pending[done+i] = q.pending[done+i], q.pending[i]
+	}
+	q.pending = q.pending[:n]
+}
+
+// finishProduct computes the warp's rows: eight columns at a time, with sums in the order of k. Of D, and of A in registers,
+// threads hold what they hold for mma.sync. Source: PTX ISA, "Register fragments and shared memory matrix layouts".
+func (w *warp) finishProduct(q *asyncProduct) {
+	in, m := q.in, &w.mma
+	n := uint32(in.imm)
+	b := q.rows
+	if in.a >= 0 {
+		w.sharedA(q)
+		b = b[128:]
+	} else {
+		w.registersA(in)
+	}
+	for eight := range n / 8 {
+		w.operandB(in, b, eight)
+		sums := in.x.regs[4*eight:][:4]
+		for h := range 2 {
+			c0, c1, s := &w.r32[sums[2*h]], &w.r32[sums[2*h+1]], (*lanes64)(m.sums[32*h:])
+			for i := range c0 {
+				s[i] = two(c0[i], c1[i])
+			}
+		}
+		if !q.add {
+			clear(m.sums[:])
+		}
+		product(&m.sums, &m.a, &m.b, 16)
+		for h := range 2 {
+			d0, d1, s := &w.r32[sums[2*h]], &w.r32[sums[2*h+1]], (*lanes64)(m.sums[32*h:])
+			for i := range d0 {
+				d0[i], d1[i] = uint32(s[i]), uint32(s[i]>>32)
+			}
+		}
+	}
+	for _, off := range q.rows {
+		w.block.proxy.fetchEnd(w, off)
+	}
+	w.releaseProduct(in)
+}
+
+// registersA puts A together from registers.
+func (w *warp) registersA(in *inst) {
+	r, m, sign := in.x.regs[in.imm/2:], &w.mma, signOf(in, flagNegateA)
+	for j := range 4 { // rows 0 to 7 and 8 to 15 of columns 0 to 7, then of columns 8 to 15
+		for i, v := range w.r32[r[j]] {
+			m.a[64*(j&1)+i>>2*8+i&3+j>>1*4] = two(v<<16^sign, v&0xffff0000^sign)
+		}
+	}
+}
+
+// sharedA puts the warp's 16 rows of A together from shared memory.
+func (w *warp) sharedA(q *asyncProduct) {
+	in, m, p, sign := q.in, &w.mma, start(w.block.shared), signOf(q.in, flagNegateA)
+	first := w.index % 4 * 16
+	for row := range 16 {
+		for pair := range 8 {
+			var lo, hi uint32
+			if in.flags&flagAcrossA == 0 {
+				v := load32(p, uint64(q.rows[2*(first+row)+pair>>2])+uint64(pair&3*4))
+				lo, hi = v<<16, v&0xffff0000
+			} else {
+				at, k := uint64((first+row)&7*2), 2*pair
+				lo = load16(p, uint64(q.rows[8*k+(first+row)>>3])+at) << 16
+				hi = load16(p, uint64(q.rows[8*(k+1)+(first+row)>>3])+at) << 16
+			}
+			m.a[8*row+pair] = two(lo^sign, hi^sign)
+		}
+	}
+}
+
+// operandB puts eight columns of B together; rows are where its pieces lie.
+func (w *warp) operandB(in *inst, rows []uint32, eight uint32) {
+	m, p, sign := &w.mma, start(w.block.shared), signOf(in, flagNegateB)
+	if in.flags&flagAcrossB != 0 {
+		for k := range uint32(16) {
+			at := uint64(rows[k*uint32(in.imm/8)+eight])
+			for n := range uint64(8) {
+				m.b[k][n] = f32(load16(p, at+2*n)<<16 ^ sign)
+			}
+		}
+		return
+	}
+	for n := range uint32(8) {
+		for half := range uint32(2) {
+			at := uint64(rows[2*(8*eight+n)+half])
+			for k := range uint64(8) {
+				m.b[8*uint64(half)+k][n] = f32(load16(p, at+2*k)<<16 ^ sign)
+			}
+		}
+	}
+}
+
+// signOf is what is exclusive-ored into operands that are negated.
+func signOf(in *inst, flag uint8) uint32 {
+	return pick(in.flags&flag != 0, uint32(1)<<31, 0)
+}

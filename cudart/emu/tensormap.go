@@ -1,0 +1,76 @@
+package emu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"mt/cudart/emu/ptx"
+)
+
+// tensorMapSince is the first driver that makes tensor maps, as cuDriverGetVersion gives it.
+const tensorMapSince = 12000
+
+// tensorMapArguments are the arguments of cuTensorMapEncodeTiled after the map.
+type tensorMapArguments struct {
+	kind, rank          uint32
+	address             uint64
+	sizes, strides      *uint64
+	box, every          *uint32
+	interleave, swizzle uint32
+	promotion, fill     uint32
+}
+
+// elementBytes are the sizes of the types that kernels here have tensors of: CU_TENSOR_MAP_DATA_TYPE_FLOAT32 and _BFLOAT16.
+var elementBytes = map[uint32]int{7: 4, 9: 2}
+
+// swizzleBytes are the rows of the patterns of CU_TENSOR_MAP_SWIZZLE_NONE, _32B, _64B and _128B.
+var swizzleBytes = []int{16, 32, 64, 128}
+
+// tensorMap is cuTensorMapEncodeTiled.
+func (d *Driver) tensorMap(to unsafe.Pointer, a *tensorMapArguments) int32 {
+	m, err := a.describe()
+	if err == nil && uintptr(to)%ptx.TensorMapAlign != 0 {
+		err = fmt.Errorf("the map's address is no multiple of %d", ptx.TensorMapAlign)
+	}
+	if err == nil {
+		err = m.Check()
+	}
+	if err != nil {
+		d.fault(Argument, "cuTensorMapEncodeTiled: %v", err)
+		return errInvalidValue
+	}
+	*(*[ptx.TensorMapBytes]byte)(to) = m.Encode()
+	return 0
+}
+
+// describe turns the arguments into a tensor. Those that the emulator does not follow are errors too.
+func (a *tensorMapArguments) describe() (*ptx.TensorMap, error) {
+	m := &ptx.TensorMap{Address: a.address, Element: elementBytes[a.kind], Rank: int(a.rank)}
+	switch {
+	case m.Element == 0:
+		return nil, fmt.Errorf("data type %d; the emulator has bf16 and fp32", a.kind)
+	case a.rank < 1 || a.rank > 5:
+		return nil, fmt.Errorf("a tensor of %d dimensions, of which there can be 1 to 5", a.rank)
+	case a.sizes == nil || a.box == nil || a.every == nil || a.strides == nil && a.rank > 1:
+		return nil, fmt.Errorf("a null pointer")
+	case a.interleave != 0 || a.fill != 0:
+		return nil, fmt.Errorf("interleave %d and fill %d, which the emulator has not", a.interleave, a.fill)
+	case int(a.swizzle) >= len(swizzleBytes):
+		return nil, fmt.Errorf("swizzle %d, which the emulator has not", a.swizzle)
+	case a.promotion > 3:
+		return nil, fmt.Errorf("L2 promotion %d", a.promotion)
+	}
+	m.Swizzle = swizzleBytes[a.swizzle]
+	copy(m.Size[:], unsafe.Slice(a.sizes, m.Rank))
+	copy(m.Box[:], unsafe.Slice(a.box, m.Rank))
+	m.Stride[0] = uint64(m.Element)
+	if m.Rank > 1 {
+		copy(m.Stride[1:], unsafe.Slice(a.strides, m.Rank-1))
+	}
+	for i, n := range unsafe.Slice(a.every, m.Rank) {
+		if n != 1 {
+			return nil, fmt.Errorf("every element %d of dimension %d is wanted, and the emulator has every one", n, i)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,69 @@
+package cuda
+
+import (
+	"fmt"
+
+	"mt/cudart"
+	"mt/device"
+	"mt/device/cuda/kernels"
+)
+
+// The kernels that compute attention: those that every GPU runs, and beside them those for sm_90a alone,
+// which differ in the last bits.
+const (
+	Portable = "portable"
+	SM90a    = "sm90a"
+)
+
+// capabilitySM90a is the compute capability, 9.0, of the GPUs that run kernels for sm_90a. No later one
+// does.
+const capabilitySM90a = 90
+
+// RunsSM90a says whether the device runs kernels for sm_90a. Then it computes attention by them, where
+// there are some, until UseAttention says otherwise.
+func (d *dev) RunsSM90a() bool { return d.capability == capabilitySM90a && d.cuda.HasTensorMaps() }
+
+// UseAttention has attention computed by the kernels of that name from then on; the error says that the
+// device does not run them. It is to be called before the first operation.
+func (d *dev) UseAttention(kernels string) error {
+	switch {
+	case kernels != Portable && kernels != SM90a:
+		return fmt.Errorf("there are no kernels %q for attention, but %s and %s", kernels, Portable, SM90a)
+	case kernels == SM90a && !d.RunsSM90a():
+		return fmt.Errorf("the %s, of compute capability %d.%d, does not run kernels for sm_90a: H100, H200 and GH200 do", d.name, d.capability/10, d.capability%10)
+	}
+	d.sm90a = kernels == SM90a
+	return nil
+}
+
+// SM90a says whether kernels for sm_90a are taken.
+func (l *launcher) SM90a() bool { return l.stream.dev.sm90a }
+
+// TensorMap describes rows of bf16 in t.
+func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
+	d := l.stream.dev
+	m, err := d.cuda.TensorMap(d.context, cudart.TensorRows{Addr: cudart.DevicePtr(t.Addr), Columns: columns, Rows: rows,
+		StrideBytes: int64(stride) * device.BF16.Size(), BoxColumns: kernels.BoxColumns, BoxRows: boxRows})
+	if l.err == nil {
+		l.err = err
+	}
+	return kernels.TensorMap(m)
+}
+
+// slower is what was told to be slower than it could be.
+type slower struct {
+	what kernels.Lacking
+	dim  int
+}
+
+// Slower notes, once, that the device could compute attention faster if there were a kernel.
+func (l *launcher) Slower(what kernels.Lacking, dim int) {
+	d := l.stream.dev
+	d.mu.Lock()
+	told := d.slower[slower{what, dim}]
+	d.slower[slower{what, dim}] = true
+	d.mu.Unlock()
+	if !told {
+		d.note(what.Of(dim))
+	}
+}

@@ -1,0 +1,88 @@
+package cuda
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/device/op"
+)
+
+// attend computes attention of one sequence, on memory that holds zeros, and returns the modules of its
+// kernels.
+func attend(t *testing.T, d *dev, dim int) (modules []string) {
+	t.Helper()
+	const rows = 20
+	s := newStream(t, d, "s")
+	x := alloc(t, d, 1<<16)
+	s.Zero(x)
+	cu := x.Tensor(device.I32, 0, 2)
+	s.CopyH2D(cu.Mem(), []byte{0, 0, 0, 0, rows, 0, 0, 0})
+	at := func(i int64) device.Tensor { return x.Tensor(device.BF16, i<<13, int64(rows*dim)) }
+	d.Do(s, &op.Attention{AttentionShape: op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: rows, TK: rows, MaxQ: rows, MaxK: rows, Heads: 1, KVHeads: 1, Dim: dim, Scale: 1},
+		O: at(1), Q: at(2), K: at(3), V: at(4), QStride: dim, KStride: dim})
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for f := range d.functions {
+		modules = append(modules, f.module)
+	}
+	slices.Sort(modules)
+	return modules
+}
+
+// TestAttentionKernels: which kernels compute attention.
+func TestAttentionKernels(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		e    emu.Options
+		use  string
+		dim  int
+		want string
+	}{
+		{"9.0", emu.Options{}, "", 64, "attention_64_sm90a"},
+		{"9.0, sm90a", emu.Options{}, SM90a, 128, "attention_128_sm90a"},
+		{"9.0, portable", emu.Options{}, Portable, 64, "attention_64"},
+		{"8.9", emu.Options{ComputeCapability: 89}, "", 64, "attention_64"},
+		{"10.0", emu.Options{ComputeCapability: 100}, Portable, 128, "attention_128"},
+		{"heads of 96", emu.Options{}, "", 96, "attention_96"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, _ := newDevice(t, c.e, Options{})
+			if c.use != "" {
+				if err := d.UseAttention(c.use); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := attend(t, d, c.dim); len(got) != 1 || got[0] != c.want {
+				t.Errorf("kernels of %q, want %q", got, c.want)
+			}
+			attend(t, d, c.dim)
+			told := 0
+			for _, n := range d.Notes() {
+				if strings.Contains(n, "heads of 96 elements runs on the kernels for all GPUs, slower") {
+					told++
+				}
+			}
+			if (told == 1) != (c.dim == 96) || told > 1 {
+				t.Errorf("told %d times: %q", told, d.Notes())
+			}
+		})
+	}
+}
+
+// TestUseAttention: kernels that a device does not run are refused.
+func TestUseAttention(t *testing.T) {
+	for cc, words := range map[int]string{80: "of compute capability 8.0, does not run kernels for sm_90a", 100: "of compute capability 10.0"} {
+		d, _ := newDevice(t, emu.Options{ComputeCapability: cc}, Options{})
+		if err := d.UseAttention(SM90a); err == nil || !strings.Contains(err.Error(), words) || d.RunsSM90a() {
+			t.Errorf("%d: error %v, want one with %q", cc, err, words)
+		}
+	}
+	d, _ := newDevice(t, emu.Options{}, Options{})
+	if err := d.UseAttention("fast"); err == nil || !d.RunsSM90a() {
+		t.Errorf("kernels of another name: error %v", err)
+	}
+}

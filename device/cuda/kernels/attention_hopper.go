@@ -1,0 +1,139 @@
+package kernels
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/device/op"
+)
+
+// TensorMap is what the units that copy tiles to shared memory need to know of a tensor; see
+// Launcher.TensorMap.
+type TensorMap [128]byte
+
+// BoxColumns is how many columns a box of a TensorMap has: they fill the 128 bytes of a row that are
+// swizzled.
+const BoxColumns = 64
+
+// TensorMap appends a tensor map.
+func (p *Params) TensorMap(m TensorMap) *Params {
+	p.align(64)
+	p.Bytes = append(p.Bytes, m[:]...)
+	return p
+}
+
+// hopper has the kernels for sm_90a, by the elements of a head.
+var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 256: hopperFor(256, 64, 64, 32)}
+
+// hopperKernels are attentionKernels, of which each goes over tiles of another side than its blocks'.
+type hopperKernels struct {
+	forward, keys, qs hopperKernel
+}
+
+type hopperKernel struct {
+	attentionKernel
+	across int // keys of such a tile, or queries where a block has keys
+}
+
+// hopperFor names the kernels for heads of dim elements. The forward has a tile of Q and two of K and of V in shared
+// memory; dkdv one of K and of V and two of Q and of DO, with LSE and Delta; dq one of Q and DO and two of
+// K and V; and each up to ten barriers of 8 bytes.
+func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
+	const queries, dkdvQueries = 128, 64
+	kernel := func(module, op string, tile, across, rows, floats int) hopperKernel {
+		k := Kernel{Module: fmt.Sprintf("%s_%d_sm90a", module, dim), Name: fmt.Sprintf("attention_sm90a_%s_d%d", op, dim), Shared: rows*dim*2 + floats*4 + 10*8}
+		return hopperKernel{attentionKernel{k, int64(tile), 384}, across}
+	}
+	return &hopperKernels{kernel("attention", "forward", queries, keys, queries+4*keys, 0),
+		kernel("attention_backward", "dkdv", dkdvKeys, dkdvQueries, 2*dkdvKeys+4*dkdvQueries, 4*dkdvQueries),
+		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0)}
+}
+
+// Lacking is why no kernel for sm_90a takes some attention.
+type Lacking string
+
+// What no kernel for sm_90a takes.
+const (
+	LackingNothing Lacking = ""
+	LackingF32     Lacking = "fp32"
+	LackingCap     Lacking = "a cap on scores"
+	LackingDim     Lacking = "heads of that size"
+	LackingRows    Lacking = "rows that do not begin at multiples of 16 bytes"
+)
+
+// Of says it of heads of dim elements.
+func (l Lacking) Of(dim int) string {
+	return fmt.Sprintf("attention with heads of %d elements runs on the kernels for all GPUs, slower: those for sm_90a do not take %s", dim, string(l))
+}
+
+// LackingForSM90a is why no kernel for sm_90a takes attention with heads of dim elements, as far as these, their
+// type and a cap on scores tell.
+func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
+	switch {
+	case dt != device.BF16:
+		return LackingF32
+	case capped:
+		return LackingCap
+	case hopper[dim] == nil:
+		return LackingDim
+	}
+	return LackingNothing
+}
+
+// hopperTakes are the kernels for sm_90a that take s, whose tensors have rows that are strides elements apart.
+// It is nil where the device has none, or none for s; what is then slower than it could be it tells the
+// launcher.
+func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...device.Tensor) *hopperKernels {
+	if !l.SM90a() || s.TQ == 0 || s.TK == 0 {
+		return nil
+	}
+	lacking := LackingForSM90a(s.Dim, tensors[0].DType, s.Softcap > 0)
+	if lacking == LackingNothing && !chunked(s.Dim, strides, tensors...) {
+		lacking = LackingRows
+	}
+	if lacking != LackingNothing {
+		l.Slower(lacking, s.Dim)
+		return nil
+	}
+	return hopper[s.Dim]
+}
+
+// hopperForward computes a by a kernel for sm_90a, or returns false.
+func hopperForward(l Launcher, a *op.Attention) bool {
+	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.O)
+	if k == nil {
+		return false
+	}
+	wide, narrow, f := a.Heads*a.Dim, a.KVHeads*a.Dim, &k.forward
+	q := l.TensorMap(a.Q, wide, a.TQ, a.QStride, int(f.tile))
+	keys, values := l.TensorMap(a.K, narrow, a.TK, a.KStride, f.across), l.TensorMap(a.V, narrow, a.TK, a.KStride, f.across)
+	tensors := func(p *Params) *Params {
+		return p.TensorMap(q).TensorMap(keys).TensorMap(values).Tensor(a.O).Tensor(a.LSE)
+	}
+	launchAttention(l, &f.attentionKernel, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites)
+	return true
+}
+
+// hopperBackward computes a by kernels for sm_90a, all but Delta, or returns false.
+func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
+	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride, a.DQStride, a.DKStride}, a.Q, a.K, a.V, a.DO, a.DQ, a.DK, a.DV)
+	if k == nil {
+		return false
+	}
+	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
+	launch := func(k *attentionKernel, queries, keys, total, heads, products, stride int, out ...device.Tensor) {
+		q, do := l.TensorMap(a.Q, wide, a.TQ, a.QStride, queries), l.TensorMap(a.DO, wide, a.TQ, wide, queries)
+		ks, vs := l.TensorMap(a.K, narrow, a.TK, a.KStride, keys), l.TensorMap(a.V, narrow, a.TK, a.KStride, keys)
+		tensors := func(p *Params) *Params {
+			p.TensorMap(q).TensorMap(ks).TensorMap(vs).TensorMap(do)
+			for _, t := range out {
+				p.Tensor(t)
+			}
+			return p.Tensor(a.LSE).Tensor(a.Delta).I64(int64(stride))
+		}
+		launchAttention(l, k, total, heads, products, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites)
+	}
+	launch(&k.keys.attentionKernel, k.keys.across, int(k.keys.tile), a.TK, a.KVHeads, 4*a.Heads/max(a.KVHeads, 1), a.DKStride, a.DK, a.DV)
+	launch(&k.qs.attentionKernel, int(k.qs.tile), k.qs.across, a.TQ, a.Heads, 3, a.DQStride, a.DQ)
+	return true
+}

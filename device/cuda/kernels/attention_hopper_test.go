@@ -1,0 +1,137 @@
+package kernels_test
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
+	"mt/internal/long"
+)
+
+// hopperCases reach across more tiles than those kernels have buffers for.
+var hopperCases = []attentionCase{
+	{queries: []int{600}, heads: 2, kvHeads: 1, dim: 64},
+	{queries: []int{400}, heads: 2, kvHeads: 1, dim: 128},
+	{queries: []int{300, 70}, heads: 4, kvHeads: 2, dim: 64, window: 150, beyond: 8},
+	{queries: []int{64, 128, 65}, keys: []int{321, 128, 512}, heads: 1, kvHeads: 1, dim: 128},
+	{queries: []int{520}, heads: 1, kvHeads: 1, dim: 128, climb: 0.05},
+	{queries: []int{210}, heads: 2, kvHeads: 1, dim: 256},
+	{queries: []int{64, 65}, keys: []int{200, 129}, heads: 2, kvHeads: 2, dim: 256, window: 100, beyond: 8},
+}
+
+// hopperTakes says whether there are kernels for sm_90a that take a case.
+func (c *attentionCase) hopperTakes() bool {
+	return (c.dim == 64 || c.dim == 128 || c.dim == 256) && c.softcap == 0 && c.beyond%8 == 0 && c.at%8 == 0
+}
+
+// TestAttentionHopper runs the cases of the other kernels, and more, where there are kernels for sm_90a. What
+// these do not take goes to the others, and that is told.
+func TestAttentionHopper(t *testing.T) {
+	if long.Race {
+		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
+	}
+	for _, c := range slices.Concat(attentionCases, hopperCases) {
+		if !c.hopperTakes() && c.dim != 96 && c.beyond != 7 && (c.softcap == 0 || c.dim != 64) {
+			continue // as slow as in their own test; some of each kind do
+		}
+		t.Run(c.String(), func(t *testing.T) {
+			dev := newRig()
+			dev.sm90a = true
+			newAttentionRun(t, dev, device.BF16, c).check()
+			for name := range dev.counts {
+				if !strings.HasPrefix(name, "attention_delta") && strings.Contains(name, "sm90a") != c.hopperTakes() {
+					t.Errorf("%s ran", name)
+				}
+			}
+			if c.hopperTakes() == (len(dev.slower) > 0) {
+				t.Errorf("told: %q", dev.slower)
+			}
+		})
+	}
+}
+
+// TestLackingForSM90a: what is said to have no kernel for sm_90a.
+func TestLackingForSM90a(t *testing.T) {
+	for _, c := range []struct {
+		dim    int
+		dt     device.DType
+		capped bool
+		want   kernels.Lacking
+	}{
+		{64, device.BF16, false, ""}, {128, device.BF16, false, ""}, {256, device.BF16, false, ""}, {96, device.BF16, false, kernels.LackingDim}, {200, device.BF16, false, kernels.LackingDim},
+		{128, device.BF16, true, kernels.LackingCap}, {128, device.F32, false, kernels.LackingF32},
+	} {
+		if got := kernels.LackingForSM90a(c.dim, c.dt, c.capped); got != c.want {
+			t.Errorf("%d, %v, capped %v: %q, want %q", c.dim, c.dt, c.capped, got, c.want)
+		}
+	}
+}
+
+// TestAttentionHopperNeighbours: nothing of another sequence shows in a sequence's results, though tiles that
+// reach across its end bring rows of both: not even a NaN.
+func TestAttentionHopperNeighbours(t *testing.T) {
+	for _, dim := range []int{64, 128, 256} {
+		dev := newRig()
+		dev.sm90a = true
+		var first [5][]byte
+		for _, foreign := range []float64{1, math.NaN()} {
+			const mine, rows = 70, 150
+			r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{mine, rows - mine}, heads: 1, kvHeads: 1, dim: dim})
+			var in [4]device.Tensor
+			for i := range in {
+				x, v := r.random(rows, dim, dim)
+				for j := mine * dim; j < len(v); j++ {
+					v[j] = foreign
+				}
+				r.put(x, v)
+				in[i] = x
+			}
+			q, k, v, do := in[0], in[1], in[2], in[3]
+			o, lse, delta := r.alloc(device.BF16, rows*dim, 0), r.alloc(device.F32, rows, 0), r.alloc(device.F32, rows, 0)
+			dq, dk, dv := r.alloc(device.BF16, rows*dim, 0), r.alloc(device.BF16, rows*dim, 0), r.alloc(device.BF16, rows*dim, 0)
+			kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: dim, KStride: dim})
+			kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+				Q: q, K: k, V: v, QStride: dim, KStride: dim, DQStride: dim, DKStride: dim, Delta: delta})
+			r.ok()
+			for i, x := range []device.Tensor{o, lse, dq, dk, dv} {
+				got := dev.bytes(x.Mem())
+				got = got[:len(got)/rows*mine]
+				if first[i] != nil && !bytes.Equal(first[i], got) {
+					t.Errorf("heads of %d: result %d differs with %v in the other sequence", dim, i, foreign)
+				}
+				first[i] = bytes.Clone(got)
+			}
+		}
+		if len(dev.slower) > 0 {
+			t.Error(dev.slower)
+		}
+	}
+}
+
+// TestAttentionHopperNaN checks that a NaN in the input comes out.
+func TestAttentionHopperNaN(t *testing.T) {
+	dev := newRig()
+	dev.sm90a = true
+	for _, dim := range []int{64, 128, 256} {
+		const rows, row = 140, 66
+		r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{rows}, heads: 1, kvHeads: 1, dim: dim})
+		q, qv := r.random(rows, dim, dim)
+		k, _ := r.random(rows, dim, dim)
+		v, _ := r.random(rows, dim, dim)
+		qv[row*dim+5] = math.NaN()
+		r.put(q, qv)
+		o := r.alloc(device.BF16, rows*dim, 0)
+		kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, Q: q, K: k, V: v, QStride: dim, KStride: dim})
+		r.ok()
+		for i, x := range r.get(o) {
+			if (i/dim == row) != math.IsNaN(x) {
+				t.Fatalf("heads of %d: row %d has %v", dim, i/dim, x)
+			}
+		}
+	}
+}

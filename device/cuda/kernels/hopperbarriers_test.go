@@ -1,0 +1,70 @@
+package kernels_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu/ptx"
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
+	"mt/internal/long"
+)
+
+// hopperOrder are the instructions that order what is asynchronous in kernels for sm_90a. Barriers of one warp
+// are not among them: the emulator does not see races inside a warp.
+var hopperOrder = regexp.MustCompile(`(?m)^.*\b(fence\.(?:proxy|mbarrier_init)[\w.:]*|wgmma\.fence[\w.]*|wgmma\.commit_group[\w.]*|wgmma\.wait_group[\w.]* \d+|bar\.(?:sync|arrive)[ \t][^;]*);$`)
+
+// TestHopperOrder removes each of these instructions from the kernels for sm_90a, one at a time. Those without
+// which nothing is wrong are fences right behind products that have fenced the same registers.
+func TestHopperOrder(t *testing.T) {
+	if testing.Short() || long.Race {
+		t.Skip("-short and -race leave it out: it runs the kernels dozens of times")
+	}
+	for _, c := range []struct {
+		module           string
+		found, redundant int
+	}{{"attention_64_sm90a", 19, 1}, {"attention_backward_64_sm90a", 28, 2}} {
+		source := string(kernels.PTX(c.module))
+		all := hopperOrder.FindAllStringSubmatchIndex(source, -1)
+		if len(all) != c.found {
+			t.Errorf("%s has %d of these instructions, this test knows %d", c.module, len(all), c.found)
+		}
+		redundant := 0
+		for _, at := range all {
+			text := source[at[2]:at[3]]
+			m, err := ptx.Parse(c.module+".ptx", source[:at[2]]+strings.Repeat(" ", len(text))+source[at[3]:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			dev := newRig()
+			dev.sm90a, dev.modules[c.module] = true, m
+			if bothWays(t, dev, attentionCase{queries: []int{330}, heads: 1, kvHeads: 1, dim: 64}) != nil {
+				continue
+			}
+			if redundant++; !strings.HasPrefix(text, "wgmma.fence") {
+				t.Errorf("line %d of %s.ptx: without %s nothing is noticed", 1+strings.Count(source[:at[2]], "\n"), c.module, text)
+			}
+		}
+		if redundant != c.redundant {
+			t.Errorf("%s: without %d of these instructions nothing is noticed, this test knows %d", c.module, redundant, c.redundant)
+		}
+	}
+}
+
+// bothWays runs attention forward and backward on random numbers and returns what the emulator finds wrong.
+func bothWays(t *testing.T, dev *rig, c attentionCase) error {
+	r := newAttentionRun(t, dev, device.BF16, c)
+	n := r.o.TQ
+	var in [4]device.Tensor
+	for i := range in {
+		in[i], _ = r.random(n, c.dim, c.dim)
+	}
+	out := func() device.Tensor { return r.alloc(device.BF16, n*c.dim, 0) }
+	o, lse, delta := out(), r.alloc(device.F32, n, 0), r.alloc(device.F32, n, 0)
+	kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: in[0], K: in[1], V: in[2], QStride: c.dim, KStride: c.dim})
+	kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: out(), DK: out(), DV: out(), DO: in[3], O: o, LSE: lse,
+		Q: in[0], K: in[1], V: in[2], QStride: c.dim, KStride: c.dim, DQStride: c.dim, DKStride: c.dim, Delta: delta})
+	return r.s.err
+}

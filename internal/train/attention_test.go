@@ -1,0 +1,142 @@
+package train
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu"
+)
+
+// newWideScene is a run in bf16 on a GPU whose model has heads of 64 elements, on rows that are longer than
+// the tiles of one kind of kernels and not than those of the other.
+func newWideScene(t *testing.T, extra string) scene {
+	t.Helper()
+	rows := writeRows(t, t.TempDir(), 6, 100, 48)
+	return newScene(t, `device: cuda
+dataset: `+rows+`
+max_seq_len: 100
+max_steps: 4
+save_steps: 2
+model:
+  hidden_size: 64
+  intermediate_size: 24
+  num_hidden_layers: 1
+  num_attention_heads: 1
+  num_key_value_heads: 1
+  head_dim: 64
+  vocab_size: 48
+  max_position_embeddings: 128
+  initializer_range: 0.5
+`+extra)
+}
+
+// stopAfter trains until a step is done.
+func (s scene) stopAfter(t *testing.T, last int, o emu.Options) {
+	t.Helper()
+	stop, cancel := context.WithCancel(t.Context())
+	if _, err := s.train(t, stop, hooks{symbols: emulate(t, o), stepped: func(step int) {
+		if step == last {
+			cancel()
+		}
+	}}); err == nil {
+		t.Fatal("the run was not stopped")
+	}
+}
+
+// TestAttentionKernelsAreKept: a run takes the kernels for sm_90a where there are some, says so in its
+// configuration, and one that goes on keeps what it began with, whatever would be taken by then.
+func TestAttentionKernelsAreKept(t *testing.T) {
+	hopper, ada := emu.Options{Threads: 1}, emu.Options{Threads: 1, ComputeCapability: 89}
+	newest := newWideScene(t, "")
+	portable := newest.in(t).with("attention_kernels: portable\n")
+	for _, c := range []struct {
+		scene
+		gpu      emu.Options
+		recorded string
+	}{{newest, hopper, "sm90a"}, {portable, hopper, "portable"}, {newest.in(t), ada, "portable"}} {
+		if out, err := c.train(t, t.Context(), hooks{symbols: emulate(t, c.gpu)}); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		raw, err := os.ReadFile(filepath.Join(c.out, configFile))
+		if err != nil || !strings.Contains(string(raw), "attention_kernels: "+c.recorded+"\n") {
+			t.Errorf("config.yaml, %v, does not say %s:\n%s", err, c.recorded, raw)
+		}
+	}
+	if a, b := strings.Join(newest.metrics(t, timedKeys...), ""), strings.Join(portable.metrics(t, timedKeys...), ""); a == b {
+		t.Error("both kernels give the same bits, so the rest shows nothing")
+	}
+
+	got := newest.in(t)
+	got.stopAfter(t, 2, hopper)
+	if out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, ada)}); err == nil || !strings.Contains(err.Error(), "does not run kernels for sm_90a") {
+		t.Errorf("on a GPU that lacks them: %v\n%s", err, out)
+	}
+	if out, err := got.with("attention_kernels: portable\n").train(t, t.Context(), hooks{symbols: emulate(t, hopper)}); err == nil || !strings.Contains(err.Error(), "attention_kernels was sm90a, is portable") {
+		t.Errorf("with other kernels in the same directory: %v\n%s", err, out)
+	}
+	branch := got.in(t).with("attention_kernels: portable\nresume_from_checkpoint: " + filepath.Join(got.out, "checkpoint-2") + "\n")
+	if out, err := branch.train(t, t.Context(), hooks{symbols: emulate(t, ada)}); err != nil {
+		t.Errorf("with other kernels in another directory: %v\n%s", err, out)
+	}
+	if out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, hopper)}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, newest)
+
+	got = portable.in(t)
+	got.stopAfter(t, 2, hopper)
+	if out, err := got.with("attention_kernels: auto\n").train(t, t.Context(), hooks{symbols: emulate(t, hopper)}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, portable)
+}
+
+// TestOlderRun: a run whose configuration does not say them was computed by the portable kernels, in the order that
+// turns around.
+func TestOlderRun(t *testing.T) {
+	older := newScene(t, "").config(t)
+	fillOlder(older)
+	newer := newScene(t, "attention_kernels: sm90a\nmicro_batch_order: lanes\n").config(t)
+	fillOlder(newer)
+	for _, c := range []struct{ got, want string }{{older.AttentionKernels, "portable"}, {older.MicroBatchOrder, "zigzag"},
+		{newer.AttentionKernels, "sm90a"}, {newer.MicroBatchOrder, "lanes"}} {
+		if c.got != c.want {
+			t.Errorf("%s, want %s", c.got, c.want)
+		}
+	}
+}
+
+// TestAttentionKernelsOnTheCPU: the key has no meaning there, and what cannot be had is refused.
+func TestAttentionKernelsOnTheCPU(t *testing.T) {
+	s := newScene(t, "device: cpu\nmax_steps: 1\nattention_kernels: sm90a\n")
+	if _, err := s.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "attention_kernels: sm90a: the CPU computes") {
+		t.Errorf("sm90a: %v", err)
+	}
+	s.with("attention_kernels: auto\n").mustTrain(t)
+}
+
+// TestAttentionWords: a plan says by which kernels attention is computed.
+func TestAttentionWords(t *testing.T) {
+	for _, c := range []struct {
+		extra string
+		cc    int
+		want  string
+	}{
+		{"", 90, "attention by the kernels for sm_90a\n"},
+		{"attention_kernels: portable\n", 90, "attention by the kernels for all GPUs\n"},
+		{"", 80, "attention by the kernels for all GPUs\n"},
+		{"compute_dtype: fp32\n", 90, "attention with heads of 64 elements runs on the kernels for all GPUs, slower: those for sm_90a do not take fp32\n"},
+	} {
+		s := newWideScene(t, c.extra)
+		var out strings.Builder
+		if err := Plan(s.config(t), Options{Stdout: &out, Stderr: &out, hooks: hooks{symbols: emulate(t, emu.Options{ComputeCapability: c.cc})}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("%q on %d: want %q in\n%s", c.extra, c.cc, c.want, out.String())
+		}
+	}
+}
