@@ -177,3 +177,15 @@ func TestOneNode(t *testing.T) {
 		t.Errorf("%d spans", len(got))
 	}
 }
+
+// TestMachineTellsNodes: what is shown of the machine's memory has the nodes, where there are several.
+func TestMachineTellsNodes(t *testing.T) {
+	useNodes(t, &given{nodes: 4})
+	if got := MachineMemory().Nodes; got != 4 {
+		t.Errorf("%d nodes, want 4", got)
+	}
+	useNodes(t, &given{nodes: 1})
+	if got := MachineMemory().Nodes; got != 0 {
+		t.Errorf("one node counts as %d", got)
+	}
+}
