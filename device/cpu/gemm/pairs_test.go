@@ -58,6 +58,14 @@ func TestAddFlushedRoundsOnce(t *testing.T) {
 		bits := uint32(draw()) << 16
 		return bits, math.Float32frombits(bits)
 	}
+	for _, tiny := range []float64{0x1p-149, 0x1p-150, 0x1p-151, 0x1p-152, 0x1.8p-151, 0x1.8p-152} { // about the border of what is flushed
+		for _, sign := range []float32{1, -1} {
+			a, b := -sign*0x1p-60, float32(tiny*0x1p60)
+			if got, want := addFlushed(sign*leastNormal, math.Float32bits(a), math.Float32bits(b)), exactSum(sign*leastNormal, a, b); !sameNumber(got, want) {
+				t.Errorf("%g − %g is %g, want %g", sign*leastNormal, float64(sign)*tiny, got, want)
+			}
+		}
+	}
 	for range 40_000 {
 		x, a := widen()
 		y, b := widen()
@@ -204,7 +212,7 @@ func TestPairsKeepTheBits(t *testing.T) {
 	eachPairs(t, func(l *level) {
 		widened := *l
 		widened.pairs = nil
-		all := append(shapes[:len(shapes):len(shapes)], []struct{ m, n, k int }{{33, 40, 1025}, {70, 31, 2049}, {15, 70, 513}}...)
+		all := append(shapes[:len(shapes):len(shapes)], []struct{ m, n, k int }{{33, 40, 1025}, {70, 31, 2049}, {15, 70, 513}, {9, 40, 1}, {9, 40, 2}, {9, 40, 3}}...)
 		for i, s := range all {
 			for variant := range 4 {
 				p := problem{m: s.m, n: s.n, k: s.k, aBF16: true, bBF16: true, dBF16: (variant+i)%3 == 0,
