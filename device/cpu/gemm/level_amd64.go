@@ -13,7 +13,7 @@ func levels() []*level {
 	var all []*level
 	x := &cpu.X86
 	if x.HasAVX512F && x.HasAVX512VL && x.HasAVX512DQ && x.HasAVX512BW && x.HasBMI2 {
-		if x.HasAVX512BF16 && madeByAMD() && addsInOrder(kernelPairsx1) {
+		if madeByAMD() && pairsWork() {
 			all = append(all, avx512bf16)
 		}
 		all = append(all, avx512)

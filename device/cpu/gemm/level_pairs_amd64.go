@@ -2,7 +2,11 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
 
 // avx512bf16 is avx512 with products of bf16 by bf16 in pairs.
 var avx512bf16 = func() *level {
@@ -21,6 +25,9 @@ var avx512bf16 = func() *level {
 	}
 	return &l
 }()
+
+// pairsWork says whether this processor, which has AVX-512, multiplies pairs as they are meant to be.
+func pairsWork() bool { return cpu.X86.HasAVX512BF16 && addsInOrder(kernelPairsx1) }
 
 // madeByAMD says whether the processor is one of AMD, where VDPBF16PS was measured to be as fast as the fp32
 // instruction that does half the work. On the Xeons that have it, it takes twice as long, so that nothing is gained.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/internal/bfloat"
 	"mt/internal/parallel"
 )
 
@@ -106,6 +107,9 @@ func kernelOfPairs(columns int, add func(acc float32, x, y uint32) float32) kern
 
 // What adds otherwise than addPair is found out, whatever it does.
 func TestAddsInOrder(t *testing.T) {
+	if got := addPair(0x1p24, pair(1, -0x1p24), pair(1, 1)); got != 0 {
+		t.Errorf("2^24, rounded after 1 is added, less 2^24 is %g, want 0", got)
+	}
 	value := math.Float32frombits
 	products := func(x, y uint32) (float64, float64) {
 		return float64(value(x&0xffff0000)) * float64(value(y&0xffff0000)), float64(value(x<<16)) * float64(value(y<<16))
@@ -162,20 +166,18 @@ func TestAddsInOrder(t *testing.T) {
 	}
 }
 
-// eachPairs runs f for every level of this machine that multiplies pairs.
-func eachPairs(t *testing.T, f func(l *level)) {
-	for _, l := range levels() {
-		if l.pairs != nil {
-			f(l)
-			return
-		}
+// withPairs runs f for the level that multiplies pairs, whether or not it is one that this machine chooses.
+func withPairs(t *testing.T, f func(l *level)) {
+	l := pairsLevel()
+	if l == nil {
+		t.Skip("this processor has no AVX512_BF16")
 	}
-	t.Skip("this processor has no AVX512_BF16 that is used")
+	f(l)
 }
 
 // TestPairsAreTheTwins: kernels of all heights have the bits of addPair, whatever the operands are.
 func TestPairsAreTheTwins(t *testing.T) {
-	eachPairs(t, func(l *level) {
+	withPairs(t, func(l *level) {
 		r := rand.New(rand.NewPCG(7, 7))
 		draw := anyBF16(r)
 		twin := kernelOfPairs(l.nr, addPair)
@@ -209,7 +211,7 @@ func TestPairsAreTheTwins(t *testing.T) {
 func TestPairsKeepTheBits(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
-	eachPairs(t, func(l *level) {
+	withPairs(t, func(l *level) {
 		widened := *l
 		widened.pairs = nil
 		all := append(shapes[:len(shapes):len(shapes)], []struct{ m, n, k int }{{33, 40, 1025}, {70, 31, 2049}, {15, 70, 513}, {9, 40, 1}, {9, 40, 2}, {9, 40, 3}}...)
@@ -230,11 +232,40 @@ func TestPairsKeepTheBits(t *testing.T) {
 	})
 }
 
+// TestPairsAreFilledWithZeros: what completes the last pair is a product of zeros, so an infinity at the end of K stays one.
+func TestPairsAreFilledWithZeros(t *testing.T) {
+	pool := parallel.New(1)
+	defer pool.Close()
+	withPairs(t, func(l *level) {
+		for variant := range 8 {
+			p := problem{m: 9, n: 40, k: 3, aBF16: true, bBF16: true, transA: variant&1 != 0, transB: variant&2 != 0}
+			x := p.fill(func() float64 { return 1 })
+			inf := bfloat.Round(float32(math.Inf(1)))
+			of, size, rowsOfK := x.a, p.m, !p.transA
+			if variant&4 != 0 {
+				of, size, rowsOfK = x.b, p.n, p.transB
+			}
+			for i := range size { // the last of K
+				if rowsOfK {
+					of.u16[guard+i*p.k+p.k-1] = inf
+				} else {
+					of.u16[guard+(p.k-1)*size+i] = inf
+				}
+			}
+			for i, v := range x.runOn(t, pool, &Workspace{level: l}) {
+				if !math.IsInf(float64(v), 1) {
+					t.Fatalf("%v, infinities in B: %t: element %d is %g", p, variant&4 != 0, i, v)
+				}
+			}
+		}
+	})
+}
+
 // TestPairsTakeOnlyBF16: a product with one fp32 operand is not rounded.
 func TestPairsTakeOnlyBF16(t *testing.T) {
 	pool := parallel.New(1)
 	defer pool.Close()
-	eachPairs(t, func(l *level) {
+	withPairs(t, func(l *level) {
 		for _, p := range []problem{{m: 20, n: 33, k: 50, aBF16: true}, {m: 20, n: 33, k: 50, bBF16: true}} {
 			t.Run(fmt.Sprint(p), func(t *testing.T) {
 				x := p.fill(normals(5))
