@@ -30,6 +30,11 @@ type Arena struct {
 // arena has no memory. The error is an *OutOfMemory where there is not enough
 // memory.
 func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Arena, error) {
+	return newArena(purpose, bytes, []int64{bytes}, pool)
+}
+
+// newArena is NewArena for a range that consists of pieces of so many bytes, of which each is laid out over all NUMA nodes.
+func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *parallel.Pool) (*Arena, error) {
 	if !purpose.OfArena() || bytes < 0 {
 		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of an arena's", bytes, purpose)
 	}
@@ -45,13 +50,7 @@ func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Aren
 		return nil, fmt.Errorf("host: %w", &OutOfMemory{What: purpose.String(), Requested: bytes, Room: AvailableMemory(), Err: err})
 	}
 	a.raw, a.bytes = raw, b
-	pieces := (bytes + touchBytes - 1) / touchBytes
-	pool.Run(int(pieces), func(i int) {
-		piece := b[int64(i)*touchBytes : min(bytes, int64(i+1)*touchBytes)]
-		for off := 0; off < len(piece); off += pageBytes {
-			piece[off] = 0
-		}
-	})
+	touch(b, pieces, Nodes(), pool)
 	count(purpose, bytes)
 	return a, nil
 }

@@ -2,7 +2,11 @@
 
 package host
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"mt/host/numa"
+)
 
 // reserve takes memory from the Go heap, which the race detector can see and every
 // system has.
@@ -14,3 +18,6 @@ func reserve(bytes int64) (raw, aligned []byte, err error) {
 
 // release leaves the memory to the garbage collector.
 func release([]byte) error { return nil }
+
+// place does nothing: what is on the heap is the runtime's to lay out.
+func place(*numa.Nodes, []byte, int) {}

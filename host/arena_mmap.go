@@ -2,7 +2,11 @@
 
 package host
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"mt/host/numa"
+)
 
 // reserve maps private memory. The system supplies pages when they are first
 // touched.
@@ -14,5 +18,8 @@ func reserve(bytes int64) (raw, aligned []byte, err error) {
 	adviseHuge(raw)
 	return raw, raw, nil
 }
+
+// place has the pages of b come from the k-th node.
+func place(n *numa.Nodes, b []byte, k int) { n.Place(b, k) }
 
 func release(raw []byte) error { return unix.Munmap(raw) }

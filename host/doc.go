@@ -2,7 +2,7 @@
 // layer, the split planes of its weights, the planes that an optimizer keeps beside
 // them (package optim), and the updates of all these on all cores.
 //
-// It may import host/optim, model, internal/human, internal/parallel, golang.org/x/sys and
+// It may import host/optim, host/numa, model, internal/human, internal/parallel, golang.org/x/sys and
 // unsafe.
 //
 // Invariant: this package knows no plane by its name. What a store holds follows

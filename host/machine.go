@@ -14,10 +14,18 @@ type Machine struct {
 	Available int64 // that programs can still take
 	Cached    int64 // copies of files, of which most counts as available
 	Resident  int64 // of this process
+
+	Nodes int // over how many NUMA nodes arenas are laid out; 0 where there is one
 }
 
 // MachineMemory asks the system. It reads two small files of /proc.
-func MachineMemory() Machine { return machineIn(os.DirFS("/"), int64(os.Getpagesize())) }
+func MachineMemory() Machine {
+	m := machineIn(os.DirFS("/"), int64(os.Getpagesize()))
+	if n := Nodes(); n != nil {
+		m.Nodes = n.Count()
+	}
+	return m
+}
 
 // machineIn is MachineMemory for the file system with that root, and pages of that many
 // bytes. Source: proc_meminfo(5), proc_pid_statm(5).

@@ -11,8 +11,8 @@ func TestMachineMemory(t *testing.T) {
 		files map[string]string
 		want  Machine
 	}{
-		"Linux":             {map[string]string{"proc/meminfo": meminfo, "proc/self/statm": "100 25 3 4 5 6 0\n"}, Machine{9000 << 10, 4000 << 10, 3000 << 10, 25 * 4096}},
-		"no statm":          {map[string]string{"proc/meminfo": meminfo}, Machine{9000 << 10, 4000 << 10, 3000 << 10, 0}},
+		"Linux":             {map[string]string{"proc/meminfo": meminfo, "proc/self/statm": "100 25 3 4 5 6 0\n"}, Machine{9000 << 10, 4000 << 10, 3000 << 10, 25 * 4096, 0}},
+		"no statm":          {map[string]string{"proc/meminfo": meminfo}, Machine{9000 << 10, 4000 << 10, 3000 << 10, 0, 0}},
 		"no /proc":          {nil, Machine{}},
 		"nothing of use":    {map[string]string{"proc/meminfo": "MemTotal:\nMemAvailable: many kB\n", "proc/self/statm": "1\n"}, Machine{}},
 		"nothing is cached": {map[string]string{"proc/meminfo": "MemTotal: 8 kB\n", "proc/self/statm": "2 1\n"}, Machine{Capacity: 8 << 10, Resident: 4096}},

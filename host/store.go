@@ -149,21 +149,21 @@ func (f free) take(arena string, bytes int64) []byte {
 // newArenas makes one arena for the tiles, one for the lo planes and one for every
 // plane.
 func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (free, error) {
-	names, need := []string{tileArena, loArena}, map[string]int64{}
+	names, pieces := []string{tileArena, loArena}, map[string][]int64{}
 	for i, l := range layouts {
 		share := shareOf(layouts, shares, i)
 		if !s.tier.hasTile(i) {
-			need[tileArena] += optim.Pages(l.TileBytes)
+			pieces[tileArena] = append(pieces[tileArena], optim.Pages(l.TileBytes))
 		}
 		if s.tier.has(i) {
 			continue
 		}
-		need[loArena] += optim.Pages(optim.LoBytes(l, share))
+		pieces[loArena] = append(pieces[loArena], optim.Pages(optim.LoBytes(l, share)))
 		for _, p := range planes.Of(l) {
 			if !slices.Contains(names, p.Name) {
 				names = append(names, p.Name)
 			}
-			need[p.Name] += optim.Pages(p.ShareBytes(l, share))
+			pieces[p.Name] = append(pieces[p.Name], optim.Pages(p.ShareBytes(l, share)))
 		}
 	}
 	purposes, arenas := map[string]accounts.Purpose{tileArena: accounts.Weights, loArena: accounts.LoPlanes}, free{}
@@ -172,7 +172,11 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 		if !ok {
 			purpose = accounts.Planes
 		}
-		a, err := NewArena(purpose, need[name], pool)
+		var need int64
+		for _, bytes := range pieces[name] {
+			need += bytes
+		}
+		a, err := newArena(purpose, need, pieces[name], pool)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 
 	"mt/host/extents"
 	"mt/host/optim"
@@ -54,7 +55,7 @@ func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []op
 
 // takeSlots takes the memory of the state slots.
 func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
-	a, err := NewArena(accounts.StateSlots, int64(s.tier.Slots)*bytes, pool)
+	a, err := newArena(accounts.StateSlots, int64(s.tier.Slots)*bytes, slices.Repeat([]int64{bytes}, s.tier.Slots), pool)
 	if err != nil {
 		return err
 	}

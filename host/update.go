@@ -14,7 +14,7 @@ func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Share.Elems())
 	units, step := l.cut(o), o.At(r)
 	l.changed = true
-	l.pool.Run(len(units), func(i int) {
+	l.onCores(units, func(i int) {
 		u := units[i]
 		step.Step(u, l.weight(), l.Planes, g.Part(l.Layout.Tensors[u.Tensor].Elem+u.At-l.Share.From, u.N))
 	})
@@ -54,7 +54,7 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 		n++
 	}
 	l.changed = true
-	l.pool.Run(n, func(i int) {
+	l.onCores(units[:n], func(i int) {
 		of := g
 		if !g.Sparse {
 			of = g.Part(units[i].At, units[i].N)

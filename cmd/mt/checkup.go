@@ -8,6 +8,7 @@ import (
 	"mt/host"
 	"mt/host/extents"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/checkup"
 	"mt/internal/machine"
 	"mt/internal/measure"
@@ -23,7 +24,10 @@ const (
 
 // judge looks at every part of the machine, and at the disk that dir is on.
 func judge(cuda machine.CUDA, dir string) checkup.Parts {
-	return checkup.All(checkup.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH,
+	if a, err := host.NewArena(accounts.GradientSlabs, optim.PageBytes, nil); err == nil { // tries whether memory can be placed
+		_ = a.Close()
+	}
+	return checkup.All(checkup.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH, Nodes: host.Nodes(),
 		Levels: optim.Levels(), Level: optim.Level(), CPUs: runtime.NumCPU(), MemoryRate: copyRate, Disk: func() checkup.DiskTrial { return tryDisk(dir) }})
 }
 

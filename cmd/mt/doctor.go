@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/cpu"
 
+	"mt/device/cpu/gemm"
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/checkup"
@@ -25,7 +26,8 @@ type health struct {
 	OS        string       `json:"os"`
 	Processor string       `json:"processor,omitempty"`
 	Features  []string     `json:"cpu_features"`
-	Kernels   string       `json:"kernels"` // instruction set in use
+	Kernels   string       `json:"kernels"`  // instruction set in use
+	Products  string       `json:"products"` // that of the CPU device's matrix products
 	Cores     int          `json:"cores"`
 	Threads   int          `json:"threads"`
 	Available config.Bytes `json:"available_memory_bytes,omitempty"`
@@ -136,7 +138,7 @@ func examine(dir string, l mpi.Launch) (health, error) {
 		return health{MPI: found}, err
 	}
 	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
-		Kernels: optim.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
+		Kernels: optim.Level(), Products: gemm.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
 		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: machine.FindCUDA(),
 		MPI: found}
 	if h.CUDA.Problem == "" && !h.CUDA.Emulated {
@@ -189,7 +191,7 @@ func (h health) WriteTable(w io.Writer) error {
 		memory = h.Available.String() + " available"
 	}
 	for _, row := range [][2]string{
-		{"system", h.OS}, {"processor", h.Processor}, {"cpu features", strings.Join(h.Features, " ")}, {"kernels", h.Kernels},
+		{"system", h.OS}, {"processor", h.Processor}, {"cpu features", strings.Join(h.Features, " ")}, {"kernels", h.Kernels + ", products " + h.Products},
 		{"cores", fmt.Sprintf("%d, %d threads in use", h.Cores, h.Threads)}, {"host memory", memory},
 		{"device: auto", h.Device}, {"device: cuda", h.CUDA.String()},
 		{"MPI", h.MPI.String()},

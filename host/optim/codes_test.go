@@ -178,3 +178,23 @@ func TestMomentsEndAtZero(t *testing.T) {
 		}
 	}
 }
+
+// TestGreatestWhereverItIs: every level finds the greatest magnitude at each place of a block, negative or not, and a NaN too.
+func TestGreatestWhereverItIs(t *testing.T) {
+	for _, k := range available() {
+		x := make([]float32, 256)
+		for i := range x {
+			for _, most := range []float32{3, -3, float32(math.Inf(-1)), float32(math.NaN())} {
+				for j := range x {
+					x[j] = float32(j%5) / 2 * float32(1-j%2*2)
+				}
+				x[i] = most
+				var got float32
+				k.codes.greatest(&x[0], len(x), &got)
+				if math.Float32bits(got) != math.Float32bits(most)&0x7fffffff {
+					t.Fatalf("%s: with %g at %d the greatest magnitude is %g", k.name, most, i, got)
+				}
+			}
+		}
+	}
+}

@@ -183,3 +183,28 @@ func widenNEON(from *uint16, to *float32, n int)
 //
 //go:noescape
 func roundNEON(from *float32, to *uint16, n int, states *[8]uint64)
+
+// decodeNEON sets out to n numbers with these codes; n is a multiple of 16.
+//
+//go:noescape
+func decodeNEON(values *float32, codes *byte, out *float32, n int, scale *float32)
+
+// decode16NEON sets out to n numbers with these codes, two a byte; n is a multiple of 16.
+//
+//go:noescape
+func decode16NEON(values *float32, codes *byte, out *float32, n int, scale *float32)
+
+// encodeNEON sets codes to those of n numbers over the scale, a byte each; n is a multiple of 16.
+//
+//go:noescape
+func encodeNEON(table *uint32, x *float32, codes *byte, n int, scale *float32)
+
+// encode16NEON sets codes to those of n numbers over the scale, two a byte; n is a multiple of 16.
+//
+//go:noescape
+func encode16NEON(table *uint32, x *float32, codes *byte, n int, scale *float32)
+
+// greatestNEON sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of 16.
+//
+//go:noescape
+func greatestNEON(x *float32, n int, most *float32)

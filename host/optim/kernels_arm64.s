@@ -2338,3 +2338,447 @@ loop1:
 	BGE loop1
 done2:
 	RET
+
+// func decodeNEON(values *float32, codes *byte, out *float32, n int, scale *float32)
+TEXT ·decodeNEON(SB), NOSPLIT, $0-40
+	MOVD values+0(FP), R0
+	MOVD codes+8(FP), R1
+	MOVD out+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD scale+32(FP), R4
+	FMOVS 0(R4), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	CMP $16, R3
+	BLT done2
+loop1:
+	MOVD 0(R1), R5
+	UBFX $0, R5, $8, R6
+	FMOVS (R0)(R6.UXTW<<2), F1
+	UBFX $8, R5, $8, R7
+	FMOVS (R0)(R7.UXTW<<2), F2
+	UBFX $16, R5, $8, R8
+	FMOVS (R0)(R8.UXTW<<2), F3
+	UBFX $24, R5, $8, R9
+	FMOVS (R0)(R9.UXTW<<2), F4
+	WORD $0x4e823821 // zip1 v1.4s, v1.4s, v2.4s
+	WORD $0x4e843863 // zip1 v3.4s, v3.4s, v4.4s
+	WORD $0x4ec33821 // zip1 v1.2d, v1.2d, v3.2d
+	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	UBFX $32, R5, $8, R10
+	FMOVS (R0)(R10.UXTW<<2), F5
+	UBFX $40, R5, $8, R11
+	FMOVS (R0)(R11.UXTW<<2), F6
+	UBFX $48, R5, $8, R12
+	FMOVS (R0)(R12.UXTW<<2), F7
+	UBFX $56, R5, $8, R13
+	FMOVS (R0)(R13.UXTW<<2), F8
+	WORD $0x4e8638a5 // zip1 v5.4s, v5.4s, v6.4s
+	WORD $0x4e8838e7 // zip1 v7.4s, v7.4s, v8.4s
+	WORD $0x4ec738a5 // zip1 v5.2d, v5.2d, v7.2d
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	FSTPQ (F1, F5), 0(R2)
+	MOVD 8(R1), R5
+	UBFX $0, R5, $8, R6
+	FMOVS (R0)(R6.UXTW<<2), F1
+	UBFX $8, R5, $8, R7
+	FMOVS (R0)(R7.UXTW<<2), F2
+	UBFX $16, R5, $8, R8
+	FMOVS (R0)(R8.UXTW<<2), F3
+	UBFX $24, R5, $8, R9
+	FMOVS (R0)(R9.UXTW<<2), F4
+	WORD $0x4e823821 // zip1 v1.4s, v1.4s, v2.4s
+	WORD $0x4e843863 // zip1 v3.4s, v3.4s, v4.4s
+	WORD $0x4ec33821 // zip1 v1.2d, v1.2d, v3.2d
+	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	UBFX $32, R5, $8, R10
+	FMOVS (R0)(R10.UXTW<<2), F5
+	UBFX $40, R5, $8, R11
+	FMOVS (R0)(R11.UXTW<<2), F6
+	UBFX $48, R5, $8, R12
+	FMOVS (R0)(R12.UXTW<<2), F7
+	UBFX $56, R5, $8, R13
+	FMOVS (R0)(R13.UXTW<<2), F8
+	WORD $0x4e8638a5 // zip1 v5.4s, v5.4s, v6.4s
+	WORD $0x4e8838e7 // zip1 v7.4s, v7.4s, v8.4s
+	WORD $0x4ec738a5 // zip1 v5.2d, v5.2d, v7.2d
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	FSTPQ (F1, F5), 32(R2)
+	ADD $16, R1
+	ADD $64, R2
+	SUB $16, R3
+	CMP $16, R3
+	BGE loop1
+done2:
+	RET
+
+// func decode16NEON(values *float32, codes *byte, out *float32, n int, scale *float32)
+TEXT ·decode16NEON(SB), NOSPLIT, $0-40
+	MOVD values+0(FP), R0
+	MOVD codes+8(FP), R1
+	MOVD out+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD scale+32(FP), R4
+	FMOVS 0(R4), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	MOVW $0x0f0f0f0f, R5
+	VDUP R5, V1.S4
+	VLD4 (R0), [V2.B16, V3.B16, V4.B16, V5.B16]
+	CMP $16, R3
+	BLT done2
+loop1:
+	FMOVD 0(R1), F6
+	WORD $0x6f3c04c7 // ushr v7.4s, v6.4s, #4
+	WORD $0x4e211ce7 // and v7.16b, v7.16b, v1.16b
+	WORD $0x4e211cc6 // and v6.16b, v6.16b, v1.16b
+	WORD $0x4e0738c6 // zip1 v6.16b, v6.16b, v7.16b
+	WORD $0x4e060048 // tbl v8.16b, {v2.16b}, v6.16b
+	WORD $0x4e060069 // tbl v9.16b, {v3.16b}, v6.16b
+	WORD $0x4e06008a // tbl v10.16b, {v4.16b}, v6.16b
+	WORD $0x4e0600ab // tbl v11.16b, {v5.16b}, v6.16b
+	WORD $0x4e09390c // zip1 v12.16b, v8.16b, v9.16b
+	WORD $0x4e09790d // zip2 v13.16b, v8.16b, v9.16b
+	WORD $0x4e0b394e // zip1 v14.16b, v10.16b, v11.16b
+	WORD $0x4e0b794f // zip2 v15.16b, v10.16b, v11.16b
+	WORD $0x4e4e3988 // zip1 v8.8h, v12.8h, v14.8h
+	WORD $0x4e4e7989 // zip2 v9.8h, v12.8h, v14.8h
+	WORD $0x4e4f39aa // zip1 v10.8h, v13.8h, v15.8h
+	WORD $0x4e4f79ab // zip2 v11.8h, v13.8h, v15.8h
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	FSTPQ (F8, F9), 0(R2)
+	FSTPQ (F10, F11), 32(R2)
+	ADD $8, R1
+	ADD $64, R2
+	SUB $16, R3
+	CMP $16, R3
+	BGE loop1
+done2:
+	RET
+
+// func encodeNEON(table *uint32, x *float32, codes *byte, n int, scale *float32)
+TEXT ·encodeNEON(SB), NOSPLIT, $0-40
+	MOVD table+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD codes+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD scale+32(FP), R4
+	FMOVS 0(R4), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	MOVW $0x7fffffff, R5
+	VDUP R5, V1.S4
+	MOVW $0x34000000, R5
+	VDUP R5, V2.S4
+	MOVW $0x3f800000, R5
+	VDUP R5, V3.S4
+	MOVW $0x00000b81, R5
+	VDUP R5, V4.S4
+	MOVW $0x0000ffff, R5
+	VDUP R5, V5.S4
+	MOVW $0x00000001, R5
+	VDUP R5, V6.S4
+	MOVD $0x000000000000d000, R5
+	SUB R5, R0, R5
+	MOVD R5, R0
+	CMP $16, R3
+	BLT done2
+loop1:
+	FMOVQ 0(R1), F8
+	WORD $0x6e20fd08 // fdiv v8.4s, v8.4s, v0.4s
+	WORD $0x4f210509 // sshr v9.4s, v8.4s, #31
+	WORD $0x4e211d08 // and v8.16b, v8.16b, v1.16b
+	WORD $0x6ea26508 // umax v8.4s, v8.4s, v2.4s
+	WORD $0x6ea36d08 // umin v8.4s, v8.4s, v3.4s
+	WORD $0x6f30050a // ushr v10.4s, v8.4s, #16
+	WORD $0x4e241d2b // and v11.16b, v9.16b, v4.16b
+	WORD $0x4eab854a // add v10.4s, v10.4s, v11.4s
+	WORD $0x4e251d08 // and v8.16b, v8.16b, v5.16b
+	VMOV V10.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F7
+	FMOVS (R0)(R6.UXTW<<2), F12
+	VMOV V10.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F13
+	FMOVS (R0)(R8.UXTW<<2), F14
+	WORD $0x4e8c38e7 // zip1 v7.4s, v7.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38e7 // zip1 v7.2d, v7.2d, v13.2d
+	WORD $0x6f3804eb // ushr v11.4s, v7.4s, #8
+	WORD $0x6ea8356b // cmhi v11.4s, v11.4s, v8.4s
+	WORD $0x4ea61d29 // orr v9.16b, v9.16b, v6.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4ea984e7 // add v7.4s, v7.4s, v9.4s
+	FMOVQ 16(R1), F9
+	WORD $0x6e20fd29 // fdiv v9.4s, v9.4s, v0.4s
+	WORD $0x4f21052a // sshr v10.4s, v9.4s, #31
+	WORD $0x4e211d29 // and v9.16b, v9.16b, v1.16b
+	WORD $0x6ea26529 // umax v9.4s, v9.4s, v2.4s
+	WORD $0x6ea36d29 // umin v9.4s, v9.4s, v3.4s
+	WORD $0x6f30052b // ushr v11.4s, v9.4s, #16
+	WORD $0x4e241d4c // and v12.16b, v10.16b, v4.16b
+	WORD $0x4eac856b // add v11.4s, v11.4s, v12.4s
+	WORD $0x4e251d29 // and v9.16b, v9.16b, v5.16b
+	VMOV V11.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F8
+	FMOVS (R0)(R6.UXTW<<2), F13
+	VMOV V11.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F14
+	FMOVS (R0)(R8.UXTW<<2), F15
+	WORD $0x4e8d3908 // zip1 v8.4s, v8.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece3908 // zip1 v8.2d, v8.2d, v14.2d
+	WORD $0x6f38050c // ushr v12.4s, v8.4s, #8
+	WORD $0x6ea9358c // cmhi v12.4s, v12.4s, v9.4s
+	WORD $0x4ea61d4a // orr v10.16b, v10.16b, v6.16b
+	WORD $0x4e6c1d4a // bic v10.16b, v10.16b, v12.16b
+	WORD $0x4eaa8508 // add v8.4s, v8.4s, v10.4s
+	FMOVQ 32(R1), F10
+	WORD $0x6e20fd4a // fdiv v10.4s, v10.4s, v0.4s
+	WORD $0x4f21054b // sshr v11.4s, v10.4s, #31
+	WORD $0x4e211d4a // and v10.16b, v10.16b, v1.16b
+	WORD $0x6ea2654a // umax v10.4s, v10.4s, v2.4s
+	WORD $0x6ea36d4a // umin v10.4s, v10.4s, v3.4s
+	WORD $0x6f30054c // ushr v12.4s, v10.4s, #16
+	WORD $0x4e241d6d // and v13.16b, v11.16b, v4.16b
+	WORD $0x4ead858c // add v12.4s, v12.4s, v13.4s
+	WORD $0x4e251d4a // and v10.16b, v10.16b, v5.16b
+	VMOV V12.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F9
+	FMOVS (R0)(R6.UXTW<<2), F14
+	VMOV V12.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F15
+	FMOVS (R0)(R8.UXTW<<2), F16
+	WORD $0x4e8e3929 // zip1 v9.4s, v9.4s, v14.4s
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4ecf3929 // zip1 v9.2d, v9.2d, v15.2d
+	WORD $0x6f38052d // ushr v13.4s, v9.4s, #8
+	WORD $0x6eaa35ad // cmhi v13.4s, v13.4s, v10.4s
+	WORD $0x4ea61d6b // orr v11.16b, v11.16b, v6.16b
+	WORD $0x4e6d1d6b // bic v11.16b, v11.16b, v13.16b
+	WORD $0x4eab8529 // add v9.4s, v9.4s, v11.4s
+	FMOVQ 48(R1), F11
+	WORD $0x6e20fd6b // fdiv v11.4s, v11.4s, v0.4s
+	WORD $0x4f21056c // sshr v12.4s, v11.4s, #31
+	WORD $0x4e211d6b // and v11.16b, v11.16b, v1.16b
+	WORD $0x6ea2656b // umax v11.4s, v11.4s, v2.4s
+	WORD $0x6ea36d6b // umin v11.4s, v11.4s, v3.4s
+	WORD $0x6f30056d // ushr v13.4s, v11.4s, #16
+	WORD $0x4e241d8e // and v14.16b, v12.16b, v4.16b
+	WORD $0x4eae85ad // add v13.4s, v13.4s, v14.4s
+	WORD $0x4e251d6b // and v11.16b, v11.16b, v5.16b
+	VMOV V13.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F10
+	FMOVS (R0)(R6.UXTW<<2), F15
+	VMOV V13.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F16
+	FMOVS (R0)(R8.UXTW<<2), F17
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	WORD $0x6f38054e // ushr v14.4s, v10.4s, #8
+	WORD $0x6eab35ce // cmhi v14.4s, v14.4s, v11.4s
+	WORD $0x4ea61d8c // orr v12.16b, v12.16b, v6.16b
+	WORD $0x4e6e1d8c // bic v12.16b, v12.16b, v14.16b
+	WORD $0x4eac854a // add v10.4s, v10.4s, v12.4s
+	WORD $0x4e4818e7 // uzp1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4a1929 // uzp1 v9.8h, v9.8h, v10.8h
+	WORD $0x4e0918e7 // uzp1 v7.16b, v7.16b, v9.16b
+	FMOVQ F7, 0(R2)
+	ADD $64, R1
+	ADD $16, R2
+	SUB $16, R3
+	CMP $16, R3
+	BGE loop1
+done2:
+	RET
+
+// func encode16NEON(table *uint32, x *float32, codes *byte, n int, scale *float32)
+TEXT ·encode16NEON(SB), NOSPLIT, $0-40
+	MOVD table+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD codes+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD scale+32(FP), R4
+	FMOVS 0(R4), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	MOVW $0x7fffffff, R5
+	VDUP R5, V1.S4
+	MOVW $0x34000000, R5
+	VDUP R5, V2.S4
+	MOVW $0x3f800000, R5
+	VDUP R5, V3.S4
+	MOVW $0x00000b81, R5
+	VDUP R5, V4.S4
+	MOVW $0x0000ffff, R5
+	VDUP R5, V5.S4
+	MOVW $0x00000001, R5
+	VDUP R5, V6.S4
+	MOVD $0x000000000000d000, R5
+	SUB R5, R0, R5
+	MOVD R5, R0
+	CMP $16, R3
+	BLT done2
+loop1:
+	FMOVQ 0(R1), F8
+	WORD $0x6e20fd08 // fdiv v8.4s, v8.4s, v0.4s
+	WORD $0x4f210509 // sshr v9.4s, v8.4s, #31
+	WORD $0x4e211d08 // and v8.16b, v8.16b, v1.16b
+	WORD $0x6ea26508 // umax v8.4s, v8.4s, v2.4s
+	WORD $0x6ea36d08 // umin v8.4s, v8.4s, v3.4s
+	WORD $0x6f30050a // ushr v10.4s, v8.4s, #16
+	WORD $0x4e241d2b // and v11.16b, v9.16b, v4.16b
+	WORD $0x4eab854a // add v10.4s, v10.4s, v11.4s
+	WORD $0x4e251d08 // and v8.16b, v8.16b, v5.16b
+	VMOV V10.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F7
+	FMOVS (R0)(R6.UXTW<<2), F12
+	VMOV V10.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F13
+	FMOVS (R0)(R8.UXTW<<2), F14
+	WORD $0x4e8c38e7 // zip1 v7.4s, v7.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38e7 // zip1 v7.2d, v7.2d, v13.2d
+	WORD $0x6f3804eb // ushr v11.4s, v7.4s, #8
+	WORD $0x6ea8356b // cmhi v11.4s, v11.4s, v8.4s
+	WORD $0x4ea61d29 // orr v9.16b, v9.16b, v6.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4ea984e7 // add v7.4s, v7.4s, v9.4s
+	FMOVQ 16(R1), F9
+	WORD $0x6e20fd29 // fdiv v9.4s, v9.4s, v0.4s
+	WORD $0x4f21052a // sshr v10.4s, v9.4s, #31
+	WORD $0x4e211d29 // and v9.16b, v9.16b, v1.16b
+	WORD $0x6ea26529 // umax v9.4s, v9.4s, v2.4s
+	WORD $0x6ea36d29 // umin v9.4s, v9.4s, v3.4s
+	WORD $0x6f30052b // ushr v11.4s, v9.4s, #16
+	WORD $0x4e241d4c // and v12.16b, v10.16b, v4.16b
+	WORD $0x4eac856b // add v11.4s, v11.4s, v12.4s
+	WORD $0x4e251d29 // and v9.16b, v9.16b, v5.16b
+	VMOV V11.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F8
+	FMOVS (R0)(R6.UXTW<<2), F13
+	VMOV V11.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F14
+	FMOVS (R0)(R8.UXTW<<2), F15
+	WORD $0x4e8d3908 // zip1 v8.4s, v8.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece3908 // zip1 v8.2d, v8.2d, v14.2d
+	WORD $0x6f38050c // ushr v12.4s, v8.4s, #8
+	WORD $0x6ea9358c // cmhi v12.4s, v12.4s, v9.4s
+	WORD $0x4ea61d4a // orr v10.16b, v10.16b, v6.16b
+	WORD $0x4e6c1d4a // bic v10.16b, v10.16b, v12.16b
+	WORD $0x4eaa8508 // add v8.4s, v8.4s, v10.4s
+	FMOVQ 32(R1), F10
+	WORD $0x6e20fd4a // fdiv v10.4s, v10.4s, v0.4s
+	WORD $0x4f21054b // sshr v11.4s, v10.4s, #31
+	WORD $0x4e211d4a // and v10.16b, v10.16b, v1.16b
+	WORD $0x6ea2654a // umax v10.4s, v10.4s, v2.4s
+	WORD $0x6ea36d4a // umin v10.4s, v10.4s, v3.4s
+	WORD $0x6f30054c // ushr v12.4s, v10.4s, #16
+	WORD $0x4e241d6d // and v13.16b, v11.16b, v4.16b
+	WORD $0x4ead858c // add v12.4s, v12.4s, v13.4s
+	WORD $0x4e251d4a // and v10.16b, v10.16b, v5.16b
+	VMOV V12.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F9
+	FMOVS (R0)(R6.UXTW<<2), F14
+	VMOV V12.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F15
+	FMOVS (R0)(R8.UXTW<<2), F16
+	WORD $0x4e8e3929 // zip1 v9.4s, v9.4s, v14.4s
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4ecf3929 // zip1 v9.2d, v9.2d, v15.2d
+	WORD $0x6f38052d // ushr v13.4s, v9.4s, #8
+	WORD $0x6eaa35ad // cmhi v13.4s, v13.4s, v10.4s
+	WORD $0x4ea61d6b // orr v11.16b, v11.16b, v6.16b
+	WORD $0x4e6d1d6b // bic v11.16b, v11.16b, v13.16b
+	WORD $0x4eab8529 // add v9.4s, v9.4s, v11.4s
+	FMOVQ 48(R1), F11
+	WORD $0x6e20fd6b // fdiv v11.4s, v11.4s, v0.4s
+	WORD $0x4f21056c // sshr v12.4s, v11.4s, #31
+	WORD $0x4e211d6b // and v11.16b, v11.16b, v1.16b
+	WORD $0x6ea2656b // umax v11.4s, v11.4s, v2.4s
+	WORD $0x6ea36d6b // umin v11.4s, v11.4s, v3.4s
+	WORD $0x6f30056d // ushr v13.4s, v11.4s, #16
+	WORD $0x4e241d8e // and v14.16b, v12.16b, v4.16b
+	WORD $0x4eae85ad // add v13.4s, v13.4s, v14.4s
+	WORD $0x4e251d6b // and v11.16b, v11.16b, v5.16b
+	VMOV V13.D[0], R5
+	UBFX $32, R5, $32, R6
+	FMOVS (R0)(R5.UXTW<<2), F10
+	FMOVS (R0)(R6.UXTW<<2), F15
+	VMOV V13.D[1], R7
+	UBFX $32, R7, $32, R8
+	FMOVS (R0)(R7.UXTW<<2), F16
+	FMOVS (R0)(R8.UXTW<<2), F17
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	WORD $0x6f38054e // ushr v14.4s, v10.4s, #8
+	WORD $0x6eab35ce // cmhi v14.4s, v14.4s, v11.4s
+	WORD $0x4ea61d8c // orr v12.16b, v12.16b, v6.16b
+	WORD $0x4e6e1d8c // bic v12.16b, v12.16b, v14.16b
+	WORD $0x4eac854a // add v10.4s, v10.4s, v12.4s
+	WORD $0x4e4818e7 // uzp1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4a1929 // uzp1 v9.8h, v9.8h, v10.8h
+	WORD $0x4e0918e7 // uzp1 v7.16b, v7.16b, v9.16b
+	WORD $0x6f3c04e8 // ushr v8.4s, v7.4s, #4
+	WORD $0x4ea81ce7 // orr v7.16b, v7.16b, v8.16b
+	WORD $0x4e0718e7 // uzp1 v7.16b, v7.16b, v7.16b
+	FMOVD F7, 0(R2)
+	ADD $64, R1
+	ADD $8, R2
+	SUB $16, R3
+	CMP $16, R3
+	BGE loop1
+done2:
+	RET
+
+// func greatestNEON(x *float32, n int, most *float32)
+TEXT ·greatestNEON(SB), NOSPLIT, $0-24
+	MOVD x+0(FP), R0
+	MOVD n+8(FP), R1
+	MOVW $0x7fffffff, R2
+	VDUP R2, V0.S4
+	WORD $0x6e211c21 // eor v1.16b, v1.16b, v1.16b
+	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
+	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
+	WORD $0x6e241c84 // eor v4.16b, v4.16b, v4.16b
+	CMP $16, R1
+	BLT done2
+loop1:
+	FLDPQ 0(R0), (F5, F6)
+	FLDPQ 32(R0), (F7, F8)
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x6ea56421 // umax v1.4s, v1.4s, v5.4s
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x6ea66442 // umax v2.4s, v2.4s, v6.4s
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x6ea76463 // umax v3.4s, v3.4s, v7.4s
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x6ea86484 // umax v4.4s, v4.4s, v8.4s
+	ADD $64, R0
+	SUB $16, R1
+	CMP $16, R1
+	BGE loop1
+done2:
+	WORD $0x6ea26421 // umax v1.4s, v1.4s, v2.4s
+	WORD $0x6ea46463 // umax v3.4s, v3.4s, v4.4s
+	WORD $0x6ea36421 // umax v1.4s, v1.4s, v3.4s
+	WORD $0x6ea1a421 // umaxp v1.4s, v1.4s, v1.4s
+	WORD $0x6ea1a421 // umaxp v1.4s, v1.4s, v1.4s
+	MOVD most+16(FP), R2
+	FMOVS F1, 0(R2)
+	RET

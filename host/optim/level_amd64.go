@@ -78,19 +78,7 @@ var avx2 = kernels{
 	rounds:  roundKernels{widenAVX2, roundAVX2},
 }
 
-// ofValues and ofTable make kernels of those that read parts of a codebook, and encodeSixteen is one.
-func ofValues(k func(values *float32, codes *byte, out *float32, n int, scale *float32)) decoder {
-	return func(b *codebook, codes *byte, out *float32, n int, scale *float32) {
-		k(&b.values[0], codes, out, n, scale)
-	}
-}
-
-func ofTable(k func(table *uint32, x *float32, codes *byte, n int, scale *float32)) encoder {
-	return func(b *codebook, x *float32, codes *byte, n int, scale *float32) {
-		k(&b.table[0], x, codes, n, scale)
-	}
-}
-
+// encodeSixteen is a kernel that has the words of a codebook in registers.
 func encodeSixteen(b *codebook, x *float32, codes *byte, n int, scale *float32) {
 	s := &b.sixteen
 	encode16AVX512(&s.words, s.least, s.offset, s.lowerBits, x, codes, n, scale)

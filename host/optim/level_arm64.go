@@ -24,6 +24,6 @@ var neon = kernels{
 	},
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32NEON, prepareF32ToBF16NEON}, {prepareBF16ToF32NEON, prepareBF16ToBF16NEON}},
 	sum:     [gradKinds]sumKernel{sumF32NEON, sumBF16NEON},
-	codes:   generic.codes,
+	codes:   codeKernels{ofValues(decodeNEON), ofValues(decode16NEON), ofTable(encodeNEON), ofTable(encode16NEON), greatestNEON},
 	rounds:  roundKernels{widenNEON, roundNEON},
 }

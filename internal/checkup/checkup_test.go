@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 
 	"mt/cudart"
 	"mt/host"
+	"mt/host/numa"
 	"mt/internal/machine"
 )
 
@@ -64,11 +66,27 @@ func find(parts []Part, name string) Part {
 // usable is a GPU that works.
 var usable = machine.CUDA{Device: "NVIDIA H100", Memory: 80 << 30, Libraries: []cudart.FoundLibrary{{Library: cudart.BlasLt, Path: "/usr/lib/libcublasLt.so.13", Version: "13.1"}}}
 
+// system is one with four processors that answers err to what is placed.
+type system struct{ err error }
+
+func (system) Affinity() ([]int, error)   { return []int{0, 1, 2, 3}, nil }
+func (system) CPU() (int, error)          { return 0, nil }
+func (s system) Prefer([]byte, int) error { return s.err }
+
+// twoNodes are two nodes over which something was laid out, to which the system answered err.
+func twoNodes(err error) *numa.Nodes {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	n := numa.Find(fstest.MapFS{"sys/devices/system/node/has_memory": file("0-1"), "sys/devices/system/node/node0/cpulist": file("0-1"),
+		"sys/devices/system/node/node1/cpulist": file("2-3")}, system{err})
+	n.Place(make([]byte, 1), 0)
+	return n
+}
+
 // TestParts: what files and figures make of one part.
 func TestParts(t *testing.T) {
 	meminfo := "MemTotal: 67108864 kB\nSwapTotal: 8388608 kB\nSwapFree: 8388608 kB\n"
 	two := tree{"sys/devices/system/node/has_memory": "0-1\n"}
-	numa := func(more tree) tree {
+	several := func(more tree) tree {
 		for k, v := range two {
 			more[k] = v
 		}
@@ -154,9 +172,12 @@ func TestParts(t *testing.T) {
 		{tree{"proc/self/limits": "Max locked memory         unlimited            unlimited            bytes\n"}, nil, "locked memory", OK, "unlimited (ulimit -l)", ""},
 
 		{tree{"sys/devices/system/node/has_memory": "0\n"}, nil, "NUMA", OK, "one node", ""},
-		{numa(tree{"proc/self/numa_maps": "5628 default file=/x\n"}), nil, "NUMA", Slow, "2 nodes, memory policy default", "$ numactl --interleave=all mt train CONFIG.yaml"},
-		{numa(tree{"proc/self/numa_maps": "5628 interleave:0-1 file=/x\n", "proc/sys/kernel/numa_balancing": "0\n"}), nil, "NUMA", OK, "interleave:0-1", ""},
-		{numa(tree{"proc/self/numa_maps": "5628 bind:0 file=/x\n", "proc/sys/kernel/numa_balancing": "1\n"}.card("0000:01:00.0", "16.0 x16", "16.0 x16", "16.0 x16")), nil, "NUMA", Slow, "GPU 0000:01:00.0 at node 1, and the kernel moves pages", "$ sudo sysctl kernel.numa_balancing=0"},
+		{several(tree{"proc/self/numa_maps": "5628 default file=/x\n"}), nil, "NUMA", OK, "2 nodes, of which this process may use memory and processors of one", ""},
+		{several(tree{"proc/sys/kernel/numa_balancing": "1\n"}), func(s *Sources) { s.Nodes = twoNodes(nil) }, "NUMA", OK, "2 NUMA nodes (node 0: 2 processors, node 1: 2 processors): every layer is laid out over them", ""},
+		{several(tree{}), func(s *Sources) { s.Nodes = twoNodes(errors.New("operation not permitted")) }, "NUMA", Slow, "node 1: 2 processors), but the system does not let mt choose", "$ docker run --cap-add SYS_NICE …"},
+		{several(tree{"proc/sys/kernel/numa_balancing": "1\n"}), func(s *Sources) { s.Nodes = twoNodes(errors.New("operation not permitted")) }, "NUMA", Slow, "and the kernel moves pages", "$ sudo sysctl kernel.numa_balancing=0"},
+		{several(tree{"proc/self/numa_maps": "5628 interleave:0-1 file=/x\n", "proc/sys/kernel/numa_balancing": "0\n"}), nil, "NUMA", OK, "interleave:0-1", ""},
+		{several(tree{"proc/self/numa_maps": "5628 bind:0 file=/x\n", "proc/sys/kernel/numa_balancing": "1\n"}.card("0000:01:00.0", "16.0 x16", "16.0 x16", "16.0 x16")), nil, "NUMA", Slow, "GPU 0000:01:00.0 at node 1, and the kernel moves pages", "$ sudo sysctl kernel.numa_balancing=0"},
 		{tree{"proc/meminfo": meminfo}, nil, "swap", OK, "0 B of 8.0 GiB used", ""},
 		{tree{"proc/meminfo": "SwapTotal: 8388608 kB\nSwapFree: 4194304 kB\n"}, nil, "swap", Slow, "4.0 GiB are swapped out", "$ sudo swapoff -a && sudo swapon -a"},
 

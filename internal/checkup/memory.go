@@ -82,21 +82,14 @@ func nodes(s Sources) []Part {
 	if n == 1 {
 		return one(name, OK, "one node")
 	}
-	policy := "default"
-	if words := strings.Fields(s.text("proc/self/numa_maps")); len(words) > 1 {
-		policy = words[1]
-	}
-	found := fmt.Sprintf("%d nodes, memory policy %s", n, policy)
+	found, remedy := s.laidOut(n)
 	for _, id := range s.gpus() {
 		if node := s.text(pciDevices + "/" + id + "/numa_node"); node != "" && node != "-1" {
 			found += fmt.Sprintf(", GPU %s at node %s", id, node)
 		}
 	}
-	var remedy []string
-	if policy == "default" {
-		remedy = []string{"spread the arenas over all nodes, so that updates use the memory of each:", "$ numactl --interleave=all mt train CONFIG.yaml"}
-	}
-	if s.text("proc/sys/kernel/numa_balancing") == "1" {
+	placed := s.Nodes != nil && s.Nodes.Note() == "" // the kernel leaves what was placed where it is
+	if s.text("proc/sys/kernel/numa_balancing") == "1" && !placed {
 		found += ", and the kernel moves pages between nodes meanwhile"
 		remedy = append(remedy, "$ sudo sysctl kernel.numa_balancing=0")
 	}
@@ -104,6 +97,24 @@ func nodes(s Sources) []Part {
 		return one(name, Slow, found, remedy...)
 	}
 	return one(name, OK, found)
+}
+
+// laidOut says what becomes of arenas on n nodes, and what to do about it if it could be better.
+func (s Sources) laidOut(n int) (found string, remedy []string) {
+	policy := "default"
+	if words := strings.Fields(s.text("proc/self/numa_maps")); len(words) > 1 {
+		policy = words[1]
+	}
+	switch {
+	case s.Nodes != nil && s.Nodes.Note() != "":
+		return fmt.Sprintf("%s, but %s", s.Nodes, s.Nodes.Note()),
+			[]string{"let mt place memory:", "$ docker run --cap-add SYS_NICE …", "or spread the arenas over all nodes:", "$ numactl --interleave=all mt train CONFIG.yaml"}
+	case s.Nodes != nil:
+		return fmt.Sprintf("%s: every layer is laid out over them", s.Nodes), nil
+	case policy == "default":
+		return fmt.Sprintf("%d nodes, of which this process may use memory and processors of one", n), nil
+	}
+	return fmt.Sprintf("%d nodes, memory policy %s", n, policy), nil
 }
 
 // swapped is how much in swap is worth a word, in bytes.

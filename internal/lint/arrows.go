@@ -47,7 +47,8 @@ var Arrows = Rules{
 		"plan":               {"layers", "host/optim"},
 		"plan/rates":         {"device/op"},
 		"layers":             {"device/op", "model", "schedule"},
-		"host":               {"host/optim", "host/extents"},
+		"host":               {"host/optim", "host/extents", "host/numa"},
+		"host/numa":          nil,
 		"host/extents":       nil,
 		"host/optim":         {"model"},
 

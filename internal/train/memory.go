@@ -20,6 +20,7 @@ type memoryUse struct {
 	HostCapacity   int64            `json:"host_capacity,omitempty"`
 	HostAvailable  int64            `json:"host_available,omitempty"`
 	HostCached     int64            `json:"host_cached,omitempty"`
+	HostNodes      int              `json:"host_nodes,omitempty"`
 
 	hostTotal, deviceTotal int64 // sums of Host and Device
 }
@@ -28,7 +29,7 @@ type memoryUse struct {
 // budget in bytes (0: none) and what the system says.
 func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system host.Machine) memoryUse {
 	m := memoryUse{Device: map[string]int64{}, DeviceLimit: dev.Limit, DeviceCapacity: dev.Capacity, Host: map[string]int64{}, HostLimit: hostLimit,
-		HostResident: system.Resident, HostCapacity: system.Capacity, HostAvailable: system.Available, HostCached: system.Cached}
+		HostResident: system.Resident, HostCapacity: system.Capacity, HostAvailable: system.Available, HostCached: system.Cached, HostNodes: system.Nodes}
 	for p := range accounts.NumPurposes {
 		switch d, h := dev.Now[p], arenas.Now[p]; {
 		case p == accounts.HostStaging && d+h != 0:

@@ -39,7 +39,7 @@ func madeUpMeter(from checkpoint.LogWindow) *meter {
 			arenas.Count(accounts.Planes, 20)
 			arenas.Count(accounts.LoPlanes, 7)
 			arenas.Count(accounts.LoPlanes, -7)
-			return takenMemory(dev, arenas, 80, host.Machine{Resident: 75, Capacity: 200, Available: 100, Cached: 90})
+			return takenMemory(dev, arenas, 80, host.Machine{Resident: 75, Capacity: 200, Available: 100, Cached: 90, Nodes: 2})
 		}}
 }
 
@@ -56,7 +56,7 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 		{Step: 4, Loss: 1, GradNorm: math.Inf(1), Supervised: 0, Tokens: 500, TotalTokens: 4000, Elapsed: time.Second, Skipped: true},
 	}
 	const memory = `"memory":{"device":{"weight slots":30},"device_limit":50,"device_capacity":60,"host":{"host staging":5,"moments":20,"weights":45},` +
-		`"host_limit":80,"host_resident":75,"host_capacity":200,"host_available":100,"host_cached":90},`
+		`"host_limit":80,"host_resident":75,"host_capacity":200,"host_available":100,"host_cached":90,"host_nodes":2},`
 	const stalls = `"stall_s":{"activation":0,"checkpoint":0,"data":%s,"disk":0,"gradient_buffer":0,"passage":0,"routing":0,"update":0,"weights":%s},`
 	one := `{"step":1,"max_steps":10,"epoch":0.25,"loss":4,"step_loss":4,"window_steps":1,"grad_norm":2,"lr":0.5,"tokens":1000,"tokens_total":1000,"timed_steps":1,` +
 		`"tok_per_s":666.6666666666666,"tflops":0.668,"tflops_executed":0.835,"mfu":0.0835,"step_s":1.5,"eta_s":13.5,"host_bytes":70,"device_bytes":30,` +

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"mt/host"
 	"mt/internal/config"
 	"mt/plan"
 )
@@ -49,6 +50,9 @@ func printPlan(c *config.Config, o Options, open func(o Options) (*job, resume, 
 	}
 	defer j.closeAfter(&err)
 	j.showNotes(o.Stderr)
+	if o.Forecast.Machine == nil {
+		showAll(o.Stderr, nodeNotes(host.Nodes()))
+	}
 	if from.dir != "" {
 		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.dir, from.state.Step, c.MaxSteps)
 	}

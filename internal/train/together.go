@@ -262,6 +262,9 @@ func (s *session) openStore(from resume) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
+	for _, note := range nodeNotes(host.Nodes()) {
+		s.late.add(note)
+	}
 	s.store.Draw(uint64(s.c.Seed))
 	return s.openStaging()
 }

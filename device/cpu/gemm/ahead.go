@@ -56,7 +56,7 @@ func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 		from: uintptr(w.left.at(m0, k0).p),
 		ld:   uintptr(w.left.ld * size),
 		rows: m,
-		down: uintptr(ceil(k*size, max(now/kGrain, 1))),
+		down: uintptr(ceil(k*size, max(w.layout.steps(now)/kGrain, 1))),
 	}
 	if m > calls {
 		s.across = s.ld

@@ -17,11 +17,11 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 	l := w.level
 	w.plan.planK(w.K)
 	w.plan.inPlace = !w.TransA && !w.ABF16 && spreads(w.K, w.plan.kc)
-	w.plan.planN(w.N, w.K, l.nr)
+	w.plan.planN(w.N, w.layout.steps(w.K), l.nr)
 	for from := 0; from < w.N; from += w.plan.nc {
 		w.chunk = chunk{from, min(w.plan.nc, w.N-from)}
 		w.plan.planTasks(w.M, w.chunk.n, l, w.threads, w.DBF16)
-		w.b = grown(w.b, w.plan.panels*l.nr*roundUp(w.K, kGrain))
+		w.b = grown(w.b, w.panelsBefore(w.plan.kBlocks-1)+w.plan.panels*w.panelStride(w.plan.kc))
 
 		w.next.Store(0)
 		p.Run(min(w.threads, w.packUnits()), w.packBody)
@@ -30,14 +30,17 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 	}
 }
 
-// panelStride is the distance in floats between packed panels of a block of K which
+// panelStride is the distance in packed elements between panels of a block of K which
 // is k long.
-func (w *Workspace) panelStride(k int) int { return roundUp(k, kGrain) * w.level.nr }
+func (w *Workspace) panelStride(k int) int { return roundUp(w.layout.steps(k), kGrain) * w.level.nr }
+
+// panelsBefore is where the panels of block kb of K begin. All blocks before it are whole.
+func (w *Workspace) panelsBefore(kb int) int { return kb * w.plan.panels * w.panelStride(w.plan.kc) }
 
 // panel is the j-th packed panel of block kb of K.
 func (w *Workspace) panel(kb, j int) *float32 {
-	from, k := w.plan.kRange(kb, w.K)
-	return &w.b[from*w.plan.panels*w.level.nr+j*w.panelStride(k)]
+	_, k := w.plan.kRange(kb, w.K)
+	return &w.b[w.panelsBefore(kb)+j*w.panelStride(k)]
 }
 
 func (w *Workspace) packUnits() int { return w.plan.kBlocks * ceil(w.plan.panels, packGroup) }
@@ -59,9 +62,9 @@ func (w *Workspace) packUnit(s *lane, u int) {
 	n0 := w.chunk.from + first*l.nr
 	n := min(packGroup*l.nr, w.chunk.from+w.chunk.n-n0)
 	if w.TransB {
-		l.packBT(w.panel(kb, first), w.panelStride(k), w.right.at(n0, k0), n, k, &s.rows)
+		w.layout.packBT(w.panel(kb, first), w.panelStride(k), w.right.at(n0, k0), n, k, &s.rows)
 	} else {
-		l.packB(w.panel(kb, first), w.panelStride(k), w.right.at(k0, n0), n, k)
+		w.layout.packB(w.panel(kb, first), w.panelStride(k), w.right.at(k0, n0), n, k)
 	}
 }
 
@@ -150,9 +153,9 @@ func (w *Workspace) readA(b *block, kb int) {
 	}
 	b.left, b.lda = &b.a[0], rowStride
 	if w.TransA {
-		w.level.packRowsT(&b.a[0], w.left.at(k0, b.m0), b.m, k, &b.rows)
+		w.layout.packRowsT(&b.a[0], w.left.at(k0, b.m0), b.m, k, &b.rows)
 	} else {
-		w.level.packRows(&b.a[0], w.left.at(b.m0, k0), b.m, k)
+		w.layout.packRows(&b.a[0], w.left.at(b.m0, k0), b.m, k)
 	}
 }
 
@@ -161,6 +164,7 @@ func (w *Workspace) readA(b *block, kb int) {
 func (w *Workspace) multiply(b *block, kb int) {
 	l := w.level
 	_, k := w.plan.kRange(kb, w.K)
+	k = w.layout.steps(k)
 	next := w.sourceAfter(b, kb, (b.last-b.first)*b.tiles)
 	whole := uintptr(8 * k * b.tiles) // how much of the next panel the calls for one panel prefetch
 	for j := b.first; j < b.last; j++ {
@@ -178,7 +182,7 @@ func (w *Workspace) multiply(b *block, kb int) {
 			if block == 0 { // there is nothing of A to prefetch, so prefetch more of B
 				block, across, down = ahead+whole, cacheLine, 2*cacheLine
 			}
-			l.kernels[h](k, at(b.left, i*b.h*b.lda), b.lda, panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
+			w.layout.kernels[h](k, at(b.left, i*b.h*b.lda), b.lda, panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
 				ahead, block, across, down)
 			ahead += uintptr(8 * k)
 		}

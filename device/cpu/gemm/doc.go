@@ -3,6 +3,10 @@
 //
 // It may import internal/parallel and golang.org/x/sys/cpu.
 //
+// Products of bf16 by bf16 are of pairs of bf16 where the processor has an
+// instruction for that which is worth it; all others are of fp32. The bits are the same, but
+// that pairs take numbers below 2^-126 for 0 (pairs.go).
+//
 // Invariant: the order in which the products of one element are added depends
 // on the shape, the transpositions and the instruction set alone, never on the
 // number of threads, so a result has the same bits on one thread and on many.

@@ -14,17 +14,20 @@ const (
 )
 
 var generic = &level{
-	name:      "generic",
-	mr:        genericMR,
-	nr:        genericNR,
-	kernels:   genericKernels(),
-	packRows:  packRowsGeneric,
-	packRowsT: packRowsTGeneric,
-	packB: func(dst *float32, stride int, b operand, n, k int) {
-		packPanels(dst, stride, genericNR, b, n, k)
-	},
-	packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
-		packPanelsT(dst, stride, genericNR, b, n, k)
+	name: "generic",
+	mr:   genericMR,
+	nr:   genericNR,
+	layout: layout{
+		perStep:   1,
+		kernels:   genericKernels(),
+		packRows:  packRowsGeneric,
+		packRowsT: packRowsTGeneric,
+		packB: func(dst *float32, stride int, b operand, n, k int) {
+			packPanels(dst, stride, genericNR, b, n, k)
+		},
+		packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
+			packPanelsT(dst, stride, genericNR, b, n, k)
+		},
 	},
 	widen:  widenGeneric,
 	narrow: narrowGeneric,

@@ -13,6 +13,9 @@ func levels() []*level {
 	var all []*level
 	x := &cpu.X86
 	if x.HasAVX512F && x.HasAVX512VL && x.HasAVX512DQ && x.HasAVX512BW && x.HasBMI2 {
+		if madeByAMD() && pairsWork() {
+			all = append(all, avx512bf16)
+		}
 		all = append(all, avx512)
 	}
 	if x.HasAVX2 && x.HasFMA {
@@ -27,17 +30,20 @@ var avx512 = &level{
 	name: "avx512",
 	mr:   14,
 	nr:   nr512,
-	kernels: []kernelFunc{nil,
-		kernel512x1, kernel512x2, kernel512x3, kernel512x4, kernel512x5, kernel512x6, kernel512x7,
-		kernel512x8, kernel512x9, kernel512x10, kernel512x11, kernel512x12, kernel512x13, kernel512x14,
+	layout: layout{
+		perStep: 1,
+		kernels: []kernelFunc{nil,
+			kernel512x1, kernel512x2, kernel512x3, kernel512x4, kernel512x5, kernel512x6, kernel512x7,
+			kernel512x8, kernel512x9, kernel512x10, kernel512x11, kernel512x12, kernel512x13, kernel512x14,
+		},
+		packRows:  packRows512,
+		packRowsT: packRowsT512,
+		packB:     packB512,
+		packBT:    packBT512,
 	},
-	packRows:  packRows512,
-	packRowsT: packRowsT512,
-	packB:     packB512,
-	packBT:    packBT512,
-	widen:     widen512,
-	narrow:    narrow512,
-	dot:       dot512,
+	widen:  widen512,
+	narrow: narrow512,
+	dot:    dot512,
 }
 
 func packRows512(dst *float32, a operand, rows, k int) {
@@ -62,14 +68,21 @@ func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
 // transpose16 writes the transpose of n elements of up to 16 rows of src. Where
 // there are fewer rows, the last one is repeated.
 func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
-	for i := range s {
-		s[i] = min(i, rows-1) * src.ld * src.size()
-	}
+	offsets := s.first16(src, rows)
 	if src.bf16 {
-		transpose512BF16(dst, stride, (*uint16)(src.p), (*[16]int)(s), n)
+		transpose512BF16(dst, stride, (*uint16)(src.p), offsets, n)
 	} else {
-		transpose512F32(dst, stride, (*float32)(src.p), (*[16]int)(s), n)
+		transpose512F32(dst, stride, (*float32)(src.p), offsets, n)
 	}
+}
+
+// first16 sets where the first 16 of rows rows of src begin. Where there are fewer, the last one is repeated.
+func (s *rowOffsets) first16(src operand, rows int) *[16]int {
+	offsets := (*[16]int)(s[:16])
+	for i := range offsets {
+		offsets[i] = min(i, rows-1) * src.ld * src.size()
+	}
+	return offsets
 }
 
 func packB512(dst *float32, stride int, b operand, n, k int) {

@@ -12,17 +12,20 @@ const (
 
 // neon packs in plain Go, as avx2 does.
 var neon = &level{
-	name:      "neon",
-	mr:        mrNEON,
-	nr:        nrNEON,
-	kernels:   neonKernels(),
-	packRows:  packRowsOf(widenOf(widenNEON)),
-	packRowsT: packRowsTGeneric,
-	packB: func(dst *float32, stride int, b operand, n, k int) {
-		packPanels(dst, stride, nrNEON, b, n, k)
-	},
-	packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
-		packPanelsT(dst, stride, nrNEON, b, n, k)
+	name: "neon",
+	mr:   mrNEON,
+	nr:   nrNEON,
+	layout: layout{
+		perStep:   1,
+		kernels:   neonKernels(),
+		packRows:  packRowsOf(widenOf(widenNEON)),
+		packRowsT: packRowsTGeneric,
+		packB: func(dst *float32, stride int, b operand, n, k int) {
+			packPanels(dst, stride, nrNEON, b, n, k)
+		},
+		packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
+			packPanelsT(dst, stride, nrNEON, b, n, k)
+		},
 	},
 	widen:  widenOf(widenNEON),
 	narrow: narrowOf(narrowNEON),

@@ -6,17 +6,20 @@ const nr256 = 16
 
 // avx2 packs in plain Go, whose speed is close to that of memory.
 var avx2 = &level{
-	name:      "avx2",
-	mr:        6,
-	nr:        nr256,
-	kernels:   []kernelFunc{nil, kernel256x1, kernel256x2, kernel256x3, kernel256x4, kernel256x5, kernel256x6},
-	packRows:  packRowsOf(widenOf(widen256)),
-	packRowsT: packRowsTGeneric,
-	packB: func(dst *float32, stride int, b operand, n, k int) {
-		packPanels(dst, stride, nr256, b, n, k)
-	},
-	packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
-		packPanelsT(dst, stride, nr256, b, n, k)
+	name: "avx2",
+	mr:   6,
+	nr:   nr256,
+	layout: layout{
+		perStep:   1,
+		kernels:   []kernelFunc{nil, kernel256x1, kernel256x2, kernel256x3, kernel256x4, kernel256x5, kernel256x6},
+		packRows:  packRowsOf(widenOf(widen256)),
+		packRowsT: packRowsTGeneric,
+		packB: func(dst *float32, stride int, b operand, n, k int) {
+			packPanels(dst, stride, nr256, b, n, k)
+		},
+		packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
+			packPanelsT(dst, stride, nr256, b, n, k)
+		},
 	},
 	widen:  widenOf(widen256),
 	narrow: narrowOf(narrow256),

@@ -46,9 +46,9 @@ func (p *plan) planK(k int) {
 // multiple of 4 KiB apart.
 func spreads(k, kc int) bool { return k == kc || k%1024 != 0 }
 
-// planN decides how many columns of B are packed at a time.
-func (p *plan) planN(n, k, nr int) {
-	most := max(maxPackedB/roundUp(k, kGrain), minPackedN)
+// planN decides how many columns of B are packed at a time, which are steps packed elements long.
+func (p *plan) planN(n, steps, nr int) {
+	most := max(maxPackedB/roundUp(steps, kGrain), minPackedN)
 	p.nc = roundUp(ceil(n, ceil(n, most)), nr)
 }
 

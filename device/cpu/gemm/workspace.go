@@ -18,6 +18,7 @@ type Workspace struct {
 	// The call under way.
 	Args
 	level   *level
+	layout  *layout // how it packs: one of the level's
 	left    operand
 	right   operand
 	result  operand
@@ -52,6 +53,10 @@ func (w *Workspace) begin(p *parallel.Pool, a Args) {
 		w.level = best
 	}
 	w.Args = a
+	w.layout = &w.level.layout
+	if a.ABF16 && a.BBF16 && w.level.pairs != nil {
+		w.layout = w.level.pairs
+	}
 	w.left, w.right, w.result = w.operands()
 	w.threads = p.Threads()
 	if n := w.threads; len(w.lanes) < n {

@@ -8,7 +8,7 @@ func main() {
 	neon.Generate(map[string]func(){"optim": optim, "gemm": gemm, "vec": vec})
 }
 
-// stream is a pointer that moves with the elements, size bytes each.
+// stream is a pointer that moves with the elements, size bytes each, or half a byte where size is half.
 type stream struct {
 	p    neon.R
 	size int
@@ -21,6 +21,10 @@ func each(f *neon.Func, n neon.R, lanes int, streams []stream, body func()) {
 	f.Place(loop)
 	f.Scope(body)
 	for _, s := range streams {
+		if s.size == half {
+			f.Add(lanes/2, s.p)
+			continue
+		}
 		f.Add(s.size*lanes, s.p)
 	}
 	f.Add(-lanes, n)

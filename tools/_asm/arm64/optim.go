@@ -22,6 +22,7 @@ func optim() {
 	}
 	widen("widenNEON", "func(from *uint16, to *float32, n int)")
 	roundDrawn()
+	codes()
 }
 
 // adam writes the update by AdamW. Its factors: clip, decay, 1 − β1, β2, 1 − β2, step, √bc2, eps.

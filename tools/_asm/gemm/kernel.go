@@ -21,28 +21,33 @@ type machine struct {
 	width int // bytes of a register; a panel is two registers wide
 	// mr is the greatest height: two accumulators a row, two registers for B
 	// and two for broadcasts use all registers.
-	mr     int
-	zero   func(reg.Register)
-	finish func(h int, d, ldd reg.Register)
+	mr      int
+	element string // what a and b hold in four bytes
+	zero    func(reg.Register)
+	add     func(b, x, acc reg.Register) // adds the products of b and x to acc
+	finish  func(h int, d, ldd reg.Register)
 }
 
 var machine512 = &machine{
 	name:  "512",
 	regs:  ZMMs,
-	width: 64, mr: 14,
+	width: 64, mr: 14, element: "floats",
 	zero: func(r reg.Register) { VPXORQ(r, r, r) },
+	add:  func(b, x, acc reg.Register) { VFMADD231PS(b, x, acc) },
 }
 
 var machine256 = &machine{
 	name:  "256",
 	regs:  YMMs,
-	width: 32, mr: 6,
+	width: 32, mr: 6, element: "floats",
 	zero: func(r reg.Register) { VPXOR(r, r, r) },
+	add:  func(b, x, acc reg.Register) { VFMADD231PS(b, x, acc) },
 }
 
 func init() {
 	machine512.finish = finish512
 	machine256.finish = finish256
+	machinePairs.finish = finish512
 }
 
 // kernels generates the kernels of every height.
@@ -56,7 +61,7 @@ func (m *machine) kernels() {
 func (m *machine) kernel(h int) {
 	Begin(fmt.Sprintf("kernel%sx%d", m.name, h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)",
-		fmt.Sprintf("computes %d rows of %d columns: see kernelFunc.", h, m.width/2))
+		fmt.Sprintf("computes %d rows of %d columns of %s: see kernelFunc.", h, m.width/2, m.element))
 	k := Arg("k")
 	a := loadRows(h)
 	b := Arg("b")
@@ -183,8 +188,8 @@ func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	for r := range h {
 		x := m.regs[2*m.mr+2+r%2]
 		VBROADCASTSS(a.at(r, i), x)
-		VFMADD231PS(b0, x, m.regs[2*r])
-		VFMADD231PS(b1, x, m.regs[2*r+1])
+		m.add(b0, x, m.regs[2*r])
+		m.add(b1, x, m.regs[2*r+1])
 	}
 }
 

@@ -15,6 +15,12 @@ func main() {
 	ConstraintExpr("!noasm")
 	machine512.kernels()
 	machine256.kernels()
+	machinePairs.kernels()
+	packRowPairs512()
+	packPairs512()
+	transposePairs512()
+	transposeRowPairs512()
+	maker()
 	for _, bf16 := range []bool{false, true} {
 		packB512(bf16)
 		transpose512(bf16)

@@ -71,13 +71,15 @@ func transpose512(bf16 bool) {
 	src := Arg("src")
 	offsets := Arg("offsets")
 	n := Arg("n")
-	next := GP64()
-	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
-	ADDQ(Mem{Base: offsets, Disp: 8}, next)
-	ADDQ(src, next)
+	next := rowsAfter(src, offsets)
 	SHLQ(Imm(2), stride)
+	off := GP64()
 	loop16(n, func(mask reg.Register) {
-		transposeBlock512(bf16, src, next, offsets, dst, stride, mask)
+		transposeBlock512(dst, stride, func(r int, z, _ reg.Register) {
+			MOVQ(Mem{Base: offsets, Disp: 8 * r}, off)
+			load512(bf16, Mem{Base: src, Index: off, Scale: 1}, z, mask)
+			PREFETCHT0(Mem{Base: next, Index: off, Scale: 1})
+		})
 		ADDQ(U32(16*size(bf16)), src)
 		ADDQ(U32(16*size(bf16)), next)
 	})
@@ -85,14 +87,21 @@ func transpose512(bf16 bool) {
 	RET()
 }
 
-// transposeBlock512 transposes 16 by 16 elements and moves dst past them.
-func transposeBlock512(bf16 bool, src, next, offsets, dst, stride, mask reg.Register) {
-	off := GP64()
+// rowsAfter is where the rows begin that follow those at src plus offsets.
+func rowsAfter(src, offsets reg.Register) reg.Register {
+	next := GP64()
+	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
+	ADDQ(Mem{Base: offsets, Disp: 8}, next)
+	ADDQ(src, next)
+	return next
+}
+
+// transposeBlock512 transposes 16 by 16 elements, of which load reads row r into z, and moves dst past them. load
+// may overwrite the register free.
+func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Register)) {
 	in, a := ZMMs[:16], ZMMs[16:]
 	for r := range in {
-		MOVQ(Mem{Base: offsets, Disp: 8 * r}, off)
-		load512(bf16, Mem{Base: src, Index: off, Scale: 1}, in[r], mask)
-		PREFETCHT0(Mem{Base: next, Index: off, Scale: 1})
+		load(r, in[r], a[r])
 	}
 	Transpose(in, a)
 	for c := range 16 {

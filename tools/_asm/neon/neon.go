@@ -170,6 +170,22 @@ func (f *Func) Store8(x V, p R, disp int)   { f.line("FMOVD F%d, %d(R%d)", x, di
 func (f *Func) Store4(x V, p R, disp int)   { f.line("FMOVS F%d, %d(R%d)", x, disp, p) }
 func (f *Func) Load2(p R, disp int, a, b V) { f.line("FLDPQ %d(R%d), (F%d, F%d)", disp, p, a, b) }
 
+// LoadPlanes reads 16 words of four bytes at p: their lowest bytes into the first of four registers that follow each other, and so on.
+func (f *Func) LoadPlanes(p R, to [4]V) {
+	f.line("VLD4 (R%d), [V%d.B16, V%d.B16, V%d.B16, V%d.B16]", p, to[0], to[1], to[2], to[3])
+}
+
+// LoadAt reads the word of four bytes after p that the lower 32 bits of i number, with zeros above.
+func (f *Func) LoadAt(p, i R, to V) {
+	f.line("FMOVS (R%d)(R%d.UXTW<<2), F%d", p, i, to)
+}
+
+// Field sets to to the n bits of a from bit at on.
+func (f *Func) Field(a R, at, n int, to R) { f.line("UBFX $%d, R%d, $%d, R%d", at, a, n, to) }
+
+// ToGeneral sets a to the i-th 64 bits of x.
+func (f *Func) ToGeneral(x V, i int, a R) { f.line("VMOV V%d.D[%d], R%d", x, i, a) }
+
 // Store2 writes two registers one after the other.
 func (f *Func) Store2(a, b V, p R, disp int) { f.line("FSTPQ (F%d, F%d), %d(R%d)", a, b, disp, p) }
 

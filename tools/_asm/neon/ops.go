@@ -25,6 +25,8 @@ func (f *Func) SUB(d, n, m V)    { f.same(0x6ea08400, "sub", "4s", d, n, m) }
 func (f *Func) CMTST(d, n, m V)  { f.same(0x4ea08c00, "cmtst", "4s", d, n, m) }
 func (f *Func) CMEQ(d, n, m V)   { f.same(0x6ea08c00, "cmeq", "4s", d, n, m) }
 func (f *Func) UMAX(d, n, m V)   { f.same(0x6ea06400, "umax", "4s", d, n, m) }
+func (f *Func) UMIN(d, n, m V)   { f.same(0x6ea06c00, "umin", "4s", d, n, m) }
+func (f *Func) CMHI(d, n, m V)   { f.same(0x6ea03400, "cmhi", "4s", d, n, m) } // n > m, without signs
 func (f *Func) UMAXP(d, n, m V)  { f.same(0x6ea0a400, "umaxp", "4s", d, n, m) }
 
 // FMLA is d += n·m and FMLS is d −= n·m, each rounded once.
@@ -105,6 +107,21 @@ func (f *Func) DUP(d, n V, i int) {
 // ZIP1 takes the first two lanes of n and of m in turns, ZIP2 the last two.
 func (f *Func) ZIP1(d, n, m V) { f.same(0x4e803800, "zip1", "4s", d, n, m) }
 func (f *Func) ZIP2(d, n, m V) { f.same(0x4e807800, "zip2", "4s", d, n, m) }
+
+// ZIP1D is the first two lanes of n and then those of m. ZIP1B and ZIP2B take bytes in turns, ZIP1H and ZIP2H lanes of 16 bits.
+func (f *Func) ZIP1D(d, n, m V) { f.same(0x4ec03800, "zip1", "2d", d, n, m) }
+func (f *Func) ZIP1B(d, n, m V) { f.same(0x4e003800, "zip1", "16b", d, n, m) }
+func (f *Func) ZIP2B(d, n, m V) { f.same(0x4e007800, "zip2", "16b", d, n, m) }
+func (f *Func) ZIP1H(d, n, m V) { f.same(0x4e403800, "zip1", "8h", d, n, m) }
+func (f *Func) ZIP2H(d, n, m V) { f.same(0x4e407800, "zip2", "8h", d, n, m) }
+
+// UZP1B takes the even bytes of n and then of m.
+func (f *Func) UZP1B(d, n, m V) { f.same(0x4e001800, "uzp1", "16b", d, n, m) }
+
+// TBL takes the bytes of n that those of m number, 0 for a number above 15.
+func (f *Func) TBL(d, n, m V) {
+	f.word(0x4e000000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, n, m)
+}
 
 // FMAXNMP takes the greater of each two lanes that lie beside each other, first of n and then of m.
 func (f *Func) FMAXNMP(d, n, m V) { f.same(0x6e20c400, "fmaxnmp", "4s", d, n, m) }

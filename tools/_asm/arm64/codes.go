@@ -1,0 +1,204 @@
+package main
+
+import "mt/tools/asm/neon"
+
+// The codes of moments, of 8 and of 4 bits. NEON has no gathers, so words of tables are read one by one and put together
+// in registers; values of codes of 4 bits are in registers as a whole.
+
+// codes writes the functions of codes.
+func codes() {
+	decode()
+	decode16()
+	encode("encodeNEON", "a byte each", 8)
+	encode("encode16NEON", "two a byte", 4)
+	greatest()
+}
+
+// four puts together the first lanes of four registers in the first.
+func four(f *neon.Func, x [4]neon.V) {
+	f.ZIP1(x[0], x[0], x[1])
+	f.ZIP1(x[2], x[2], x[3])
+	f.ZIP1D(x[0], x[0], x[2])
+}
+
+// decode writes what makes numbers of codes of a byte: values[code] times the scale.
+func decode() {
+	f := neon.Begin("decodeNEON", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
+		"sets out to n numbers with these codes; n is a multiple of 16.")
+	values, codes, out, n := f.Arg("values"), f.Arg("codes"), f.Arg("out"), f.Arg("n")
+	scale := f.Spread(f.Arg("scale"), 0)
+	each(f, n, 16, []stream{{codes, 1}, {out, 4}}, func() {
+		for half := range 2 {
+			f.Scope(func() {
+				eight := f.General()
+				f.LoadGeneral(codes, 8*half, eight)
+				var sums pair
+				for k := range sums {
+					x := [4]neon.V(f.Regs(4))
+					for i := range x {
+						code := f.General()
+						f.Field(eight, 32*k+8*i, 8, code)
+						f.LoadAt(values, code, x[i])
+					}
+					four(f, x)
+					f.FMUL(x[0], x[0], scale)
+					sums[k] = x[0]
+				}
+				f.Store2(sums[0], sums[1], out, 32*half)
+			})
+		}
+	})
+	f.Ret()
+}
+
+// decode16 writes decode for a map of 16 values and codes of four bits. Registers have the values' bytes, those of a place in each.
+func decode16() {
+	f := neon.Begin("decode16NEON", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
+		"sets out to n numbers with these codes, two a byte; n is a multiple of 16.")
+	values, codes, out, n := f.Arg("values"), f.Arg("codes"), f.Arg("out"), f.Arg("n")
+	scale, lower := f.Spread(f.Arg("scale"), 0), f.Splat(0x0f0f0f0f)
+	planes := [4]neon.V(f.Regs(4))
+	f.LoadPlanes(values, planes)
+	each(f, n, 16, []stream{{codes, half}, {out, 4}}, func() {
+		c, high := f.Reg(), f.Reg()
+		f.Load8(codes, 0, c)
+		f.USHR(high, c, 4)
+		f.AND(high, high, lower) // also drops what came from the byte above
+		f.AND(c, c, lower)
+		f.ZIP1B(c, c, high)
+		b, w := f.Regs(4), f.Regs(4)
+		for i := range b {
+			f.TBL(b[i], planes[i], c)
+		}
+		f.ZIP1B(w[0], b[0], b[1]) // the lower halves of numbers 0–7
+		f.ZIP2B(w[1], b[0], b[1])
+		f.ZIP1B(w[2], b[2], b[3]) // the upper halves
+		f.ZIP2B(w[3], b[2], b[3])
+		f.ZIP1H(b[0], w[0], w[2])
+		f.ZIP2H(b[1], w[0], w[2])
+		f.ZIP1H(b[2], w[1], w[3])
+		f.ZIP2H(b[3], w[1], w[3])
+		for i := range b {
+			f.FMUL(b[i], b[i], scale)
+		}
+		f.Store2(b[0], b[1], out, 0)
+		f.Store2(b[2], b[3], out, 32)
+	})
+	f.Ret()
+}
+
+// half is the size of an element of which a byte has two; see stream.
+const half = 0
+
+// finder has the constants of finding codes: see place in host/optim/codes.go.
+type finder struct {
+	scale, abs, least, most, span, lower, one neon.V
+	table                                     neon.R // where the word of place 0 would be if places were the upper bits of magnitudes
+}
+
+// The bits of the least and of the greatest magnitude, and how many places those of a sign have.
+const (
+	leastMag   = 0x34000000
+	mostMag    = 0x3f800000
+	lowerBits  = 16
+	ofASign    = mostMag>>lowerBits - leastMag>>lowerBits + 1
+	bytesShift = 2 // a word's
+)
+
+// words finds the codes of four numbers at x. They are in the lowest bytes of lanes; what is above means nothing.
+func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
+	word := f.Reg()
+	f.Scope(func() {
+		y, sign, at, next := f.Reg(), f.Reg(), f.Reg(), f.Reg()
+		f.Load(x, disp, y)
+		f.FDIV(y, y, c.scale)
+		f.SSHR(sign, y, 31)
+		f.AND(y, y, c.abs)
+		f.UMAX(y, y, c.least)
+		f.UMIN(y, y, c.most)
+		f.USHR(at, y, lowerBits)
+		f.AND(next, sign, c.span)
+		f.ADD(at, at, next)
+		f.AND(y, y, c.lower)
+		parts := [4]neon.V{word, f.Reg(), f.Reg(), f.Reg()}
+		for k := range 2 {
+			two, second := f.General(), f.General()
+			f.ToGeneral(at, k, two)
+			f.Field(two, 32, 32, second)
+			f.LoadAt(c.table, two, parts[2*k])
+			f.LoadAt(c.table, second, parts[2*k+1])
+		}
+		four(f, parts)
+		f.USHR(next, word, 8) // where the code beside it begins
+		f.CMHI(next, next, y)
+		f.ORR(sign, sign, c.one) // 1, or −1 below 0
+		f.BIC(sign, sign, next)
+		f.ADD(word, word, sign)
+	})
+	return word
+}
+
+// encode writes what finds the codes of numbers: that which the table has for the upper bits, or the one beside it, by the
+// lower bits.
+func encode(name, how string, bits int) {
+	f := neon.Begin(name, "func(table *uint32, x *float32, codes *byte, n int, scale *float32)",
+		"sets codes to those of n numbers over the scale, "+how+"; n is a multiple of 16.")
+	c := finder{table: f.Arg("table")}
+	x, to, n := f.Arg("x"), f.Arg("codes"), f.Arg("n")
+	c.scale = f.Spread(f.Arg("scale"), 0)
+	c.abs, c.least, c.most, c.span, c.lower, c.one = f.Splat(0x7fffffff), f.Splat(leastMag), f.Splat(mostMag), f.Splat(ofASign), f.Splat(1<<lowerBits-1), f.Splat(1)
+	f.Scope(func() {
+		first := f.Constant(leastMag >> lowerBits << bytesShift)
+		f.SubFrom(c.table, first)
+		f.Copy(first, c.table)
+	})
+	size := 1
+	if bits == 4 {
+		size = half
+	}
+	each(f, n, 16, []stream{{x, 4}, {to, size}}, func() {
+		var w [4]neon.V
+		for i := range w {
+			w[i] = c.words(f, x, 16*i)
+		}
+		f.UZP1(w[0], w[0], w[1])
+		f.UZP1(w[2], w[2], w[3])
+		f.UZP1B(w[0], w[0], w[2])
+		if bits == 8 {
+			f.Store(w[0], to, 0)
+			return
+		}
+		f.USHR(w[1], w[0], 4) // the second of two codes beside the first
+		f.ORR(w[0], w[0], w[1])
+		f.UZP1B(w[0], w[0], w[0])
+		f.Store8(w[0], to, 0)
+	})
+	f.Ret()
+}
+
+// greatest writes the search for the greatest magnitude.
+func greatest() {
+	f := neon.Begin("greatestNEON", "func(x *float32, n int, most *float32)",
+		"sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of 16.")
+	x, n, abs := f.Arg("x"), f.Arg("n"), f.Splat(0x7fffffff)
+	most := f.Regs(4)
+	for _, m := range most {
+		f.Clear(m)
+	}
+	each(f, n, 16, []stream{{x, 4}}, func() {
+		y := f.Regs(4)
+		f.Load2(x, 0, y[0], y[1])
+		f.Load2(x, 32, y[2], y[3])
+		for i := range y {
+			f.AND(y[i], y[i], abs)
+			f.UMAX(most[i], most[i], y[i])
+		}
+	})
+	f.UMAX(most[0], most[0], most[1])
+	f.UMAX(most[2], most[2], most[3])
+	f.UMAX(most[0], most[0], most[2])
+	f.UMAXP(most[0], most[0], most[0])
+	f.UMAXP(most[0], most[0], most[0])
+	f.Store4(most[0], f.Arg("most"), 0)
+	f.Ret()
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
+)
+
+// machinePairs multiplies bf16 by VDPBF16PS, two of K in a step. A pair takes the place of an fp32 element in
+// both packed operands, with the first of the two in the upper half, which the instruction adds first.
+var machinePairs = &machine{
+	name:  "Pairs",
+	regs:  ZMMs,
+	width: 64, mr: 14, element: "pairs of bf16",
+	zero: func(r reg.Register) { VPXORQ(r, r, r) },
+	add:  vdpbf16ps,
+}
+
+// vdpbf16ps adds to each element of acc the products of the two bf16 in that element of x and of y. Go's assembler does
+// not know the instruction: EVEX.512.F3.0F38.W0 52 /r (Intel SDM, volume 2).
+func vdpbf16ps(y, x, acc reg.Register) {
+	number := func(r reg.Register) (low, bit3, bit4 uint32) {
+		n := uint32(r.(reg.Physical).PhysicalIndex())
+		return n & 7, n >> 3 & 1, n >> 4 & 1
+	}
+	d, d3, d4 := number(acc)
+	s, s3, s4 := number(y)
+	v, v3, v4 := number(x)
+	p0 := (1-d3)<<7 | (1-s4)<<6 | (1-s3)<<5 | (1-d4)<<4 | 2
+	p1 := (15-(v|v3<<3))<<3 | 4 | 2
+	p2 := uint32(2)<<5 | (1-v4)<<3
+	Comment(fmt.Sprintf("VDPBF16PS Z%d, Z%d, Z%d", s|s3<<3|s4<<4, v|v3<<3|v4<<4, d|d3<<3|d4<<4))
+	Instruction(&ir.Instruction{Opcode: "LONG", Operands: []Op{U32(0x62 | p0<<8 | p1<<16 | p2<<24)}})
+	Instruction(&ir.Instruction{Opcode: "WORD", Operands: []Op{U16(0x52 | (0xc0|d<<3|s)<<8)}})
+}
+
+// loadPairs reads n ≤ 32 bf16 as pairs into z; under mask, unless it is nil, those that are masked out are 0.
+func loadPairs(m Mem, z, mask reg.Register) {
+	if mask != nil {
+		VMOVDQU16_Z(m, mask, z)
+	} else {
+		VMOVDQU16(m, z)
+	}
+	VPROLD(Imm(16), z, z)
+}
+
+// joinPairs makes pairs in z of 16 bf16 at first and 16 at second. It overwrites t.
+func joinPairs(first, second Mem, z, t, mask reg.Register) {
+	load512(true, first, z, mask)
+	if mask != nil {
+		VPMOVZXWD_Z(second, mask, t)
+	} else {
+		VPMOVZXWD(second, t)
+	}
+	VPORD(t, z, z)
+}
+
+// loop32 runs body without a mask for every 32 of n, and then once under K1 for the rest. It changes n.
+func loop32(n reg.Register, body func(mask reg.Register)) {
+	Label("block")
+	CMPQ(n, U32(32))
+	JL(LabelRef("tail"))
+	body(nil)
+	SUBQ(U32(32), n)
+	JMP(LabelRef("block"))
+	Label("tail")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	m := GP32()
+	MOVL(U32(0xffffffff), m)
+	BZHIL(n.(reg.GP).As32(), m, m)
+	KMOVD(m, reg.K1)
+	body(reg.K1)
+	Label("done")
+}
+
+// packRowPairs512 is the packing of a row of A.
+func packRowPairs512() {
+	Begin("packRowPairs512", "func(dst *float32, src *uint16, n int)",
+		"writes n bf16 as pairs, whole groups of 16; what is missing is 0.")
+	dst := Arg("dst")
+	src := Arg("src")
+	n := Arg("n")
+	z := ZMM()
+	loop32(n, func(mask reg.Register) {
+		loadPairs(Mem{Base: src}, z, mask)
+		VMOVUPS(z, Mem{Base: dst})
+		ADDQ(U32(64), src)
+		ADDQ(U32(64), dst)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// packPairs512 copies rows of B (K,N), two at a time, into panels of 32 columns.
+func packPairs512() {
+	Begin("packPairs512",
+		"func(dst *float32, stride int, src *uint16, ld, panels, pairs int, mask uint32)",
+		"copies pairs of rows of src, ld apart, into panels of 32 columns,",
+		"stride apart; the last panel reads the columns in mask and gets 0 elsewhere.")
+	dst := Arg("dst")
+	stride := Arg("stride")
+	src := Arg("src")
+	ld := Arg("ld")
+	panels := Arg("panels")
+	pairs := Arg("pairs")
+	mask := Load(Param("mask"), GP32())
+	KMOVW(mask, reg.K1)
+	SHRL(Imm(16), mask)
+	KMOVW(mask, reg.K2)
+	SHLQ(Imm(2), stride)
+	SHLQ(Imm(1), ld)
+	DECQ(panels)
+
+	s, d, n := GP64(), GP64(), GP64()
+	z, t := ZMM(), ZMM()
+	panel := func(low, high reg.Register) {
+		for half, mask := range []reg.Register{low, high} {
+			joinPairs(Mem{Base: s, Disp: 32 * half}, Mem{Base: s, Index: ld, Scale: 1, Disp: 32 * half}, z, t, mask)
+			VMOVUPS(z, Mem{Base: d, Disp: 64 * half})
+		}
+	}
+	Label("pair")
+	MOVQ(src, s)
+	MOVQ(dst, d)
+	MOVQ(panels, n)
+	TESTQ(n, n)
+	JE(LabelRef("last"))
+	Label("panel")
+	panel(nil, nil)
+	ADDQ(U32(64), s)
+	ADDQ(stride, d)
+	DECQ(n)
+	JNE(LabelRef("panel"))
+	Label("last")
+	panel(reg.K1, reg.K2)
+	LEAQ(Mem{Base: src, Index: ld, Scale: 2}, src)
+	ADDQ(U32(128), dst)
+	DECQ(pairs)
+	JNE(LabelRef("pair"))
+	VZEROUPPER()
+	RET()
+}
+
+// transposePairs512 packs a B that is stored (N,K).
+func transposePairs512() {
+	Begin("transposePairs512",
+		"func(dst *float32, stride int, src *uint16, offsets *[16]int, n int)",
+		"writes the transpose of 16 rows of n elements, which begin at src plus",
+		"offsets bytes, as pairs, to rows of 16 pairs, stride apart. It writes whole blocks of 16 rows;",
+		"what is missing is 0. It prefetches the 16 rows that follow.")
+	dst := Arg("dst")
+	stride := Arg("stride")
+	src := Arg("src")
+	offsets := Arg("offsets")
+	n := Arg("n")
+	next := rowsAfter(src, offsets)
+	SHLQ(Imm(2), stride)
+	off := GP64()
+	loop32(n, func(mask reg.Register) {
+		transposeBlock512(dst, stride, func(r int, z, _ reg.Register) {
+			MOVQ(Mem{Base: offsets, Disp: 8 * r}, off)
+			loadPairs(Mem{Base: src, Index: off, Scale: 1}, z, mask)
+			PREFETCHT0(Mem{Base: next, Index: off, Scale: 1})
+		})
+		ADDQ(U32(64), src)
+		ADDQ(U32(64), next)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// transposeRowPairs512 packs an A that is stored (K,M).
+func transposeRowPairs512() {
+	Begin("transposeRowPairs512",
+		"func(dst *float32, stride int, src *uint16, offsets *[32]int, n int)",
+		"writes the transpose of 16 pairs of rows of n elements, which begin",
+		"at src plus offsets bytes, to rows of 16 pairs, stride apart. It writes whole blocks of 16 rows:",
+		"those from n on are 0.")
+	dst := Arg("dst")
+	stride := Arg("stride")
+	src := Arg("src")
+	offsets := Arg("offsets")
+	n := Arg("n")
+	SHLQ(Imm(2), stride)
+	first, second := GP64(), GP64()
+	loop16(n, func(mask reg.Register) {
+		transposeBlock512(dst, stride, func(r int, z, free reg.Register) {
+			MOVQ(Mem{Base: offsets, Disp: 16 * r}, first)
+			MOVQ(Mem{Base: offsets, Disp: 16*r + 8}, second)
+			joinPairs(Mem{Base: src, Index: first, Scale: 1}, Mem{Base: src, Index: second, Scale: 1}, z, free, mask)
+		})
+		ADDQ(U32(32), src)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// maker is the function by which gemm knows whose processor it runs on.
+func maker() {
+	TEXT("maker", NOSPLIT, "func() (ebx, ecx, edx uint32)")
+	Doc("maker returns the name of the processor's maker, as CPUID has it.")
+	XORL(reg.EAX, reg.EAX)
+	CPUID()
+	Store(reg.EBX, Return("ebx"))
+	Store(reg.ECX, Return("ecx"))
+	Store(reg.EDX, Return("edx"))
+	RET()
+}
