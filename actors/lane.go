@@ -61,6 +61,8 @@ type lane struct {
 	spills    []byte // host memory for activations that have no slot
 	lossHost  []byte // host memory that the losses of a batch are copied to
 
+	registered [][]byte // host memory that copies are made fast from and to
+
 	travelled expertTraffic
 	stalls    *stalls
 	trace     *laneTracer // nil: nobody wants one
@@ -110,7 +112,7 @@ func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // before an error.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{shared: s, plan: s.plan.On(int(index)), index: index, dev: dev}
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.openPassage, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices, r.registerAll} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -217,9 +219,31 @@ func (r *lane) allocActivations() (err error) {
 		}
 	}
 	if bytes := p.SpillBytes(); bytes > 0 {
-		r.spills, err = r.allocHost(bytes)
+		if r.spills, err = r.newArena(accounts.Spills, bytes); err != nil {
+			return err
+		}
+		r.register(r.spills)
 	}
-	return err
+	return nil
+}
+
+// register has registerAll make copies from and to host memory fast.
+func (r *lane) register(b []byte) {
+	if len(b) > 0 {
+		r.registered = append(r.registered, b)
+	}
+}
+
+// registerAll registers all host memory of the lane in one call, in which a device can do several things at once.
+func (r *lane) registerAll() error {
+	if r.register(r.passage); len(r.registered) == 0 {
+		return nil
+	}
+	if err := r.dev.Register(r.registered...); err != nil {
+		return err
+	}
+	r.onClose(func() { r.dev.Unregister(r.registered...) })
+	return nil
 }
 
 // makeTemplates puts the rotary tables on the device and binds the templates to

@@ -102,18 +102,6 @@ func (r *shared) place(at, tokens int) []byte {
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]
 }
 
-// openPassage makes copies to and from the places fast.
-func (r *lane) openPassage() error {
-	if len(r.passage) == 0 {
-		return nil
-	}
-	if err := r.dev.Register(r.passage); err != nil {
-		return err
-	}
-	r.onClose(func() { r.dev.Unregister(r.passage) })
-	return nil
-}
-
 // reachOthers finds out which lanes' slots the lane's device can copy into, unless the run is to
 // pass all through the host, and makes a stream for that. It has a stream of its own because such a
 // copy waits for the slot's last reader, as neither gradients nor spills should.
