@@ -43,9 +43,12 @@ type lane struct {
 	index             laneID
 	dev               device.Device
 	ops               *layers.Templates
-	h2d, compute, d2h *countedStream
-	peer              *countedStream // copies into other lanes' slots; nil: it reaches none
-	reaches           []bool         // by lane: whether its device can copy into that one's slots
+	h2d, compute, d2h *countedStream // h2d copies weights and batches, d2h gradients, losses and routings
+	// in and out copy activations from and to the host, so that neither these nor weights and gradients wait for
+	// each other; nil: no activation is there.
+	in, out *countedStream
+	peer    *countedStream // copies into other lanes' slots; nil: it reaches none
+	reaches []bool         // by lane: whether its device can copy into that one's slots
 
 	weights   []slot   // of all classes, one class after the other
 	params    [][]byte // by weight slot, its param buffer; none where all tiles are in memory
@@ -158,10 +161,15 @@ func (r *lane) allocHost(bytes int64) ([]byte, error) {
 }
 
 func (r *lane) openStreams() error {
-	for _, s := range []struct {
+	type named struct {
 		name string
 		to   **countedStream
-	}{{"h2d", &r.h2d}, {"compute", &r.compute}, {"d2h", &r.d2h}} {
+	}
+	all := []named{{"h2d", &r.h2d}, {"compute", &r.compute}, {"d2h", &r.d2h}}
+	if r.plan.SpillBytes() > 0 || r.plan.PassageBytes() > 0 {
+		all = append(all, named{"activations in", &r.in}, named{"activations out", &r.out})
+	}
+	for _, s := range all {
 		if err := r.openStream(s.name, s.to); err != nil {
 			return err
 		}
@@ -186,6 +194,9 @@ func (r *lane) openStream(name string, to **countedStream) error {
 // streams are all streams of the lane's device, each with its name.
 func (r *lane) streams() []namedStream {
 	all := []namedStream{{"h2d", r.h2d}, {"compute", r.compute}, {"d2h", r.d2h}}
+	if r.in != nil {
+		all = append(all, namedStream{"activations in", r.in}, namedStream{"activations out", r.out})
+	}
 	if r.peer != nil {
 		all = append(all, namedStream{"peer", r.peer})
 	}

@@ -68,10 +68,22 @@ type laneWorld struct {
 	counts  map[int][]int32 // by program: those of all lanes, on the device
 	routed  int             // 1: the tokens of a layer are with its experts
 	joined  int             // micro-batches that came from them
-	d2h     []func()        // completions of the d2h stream, in order
-	landed  []send          // what the last of them has not said yet
-	across  []func()        // completions of the copies into other lanes' slots, in order
-	passed  []send          // what the last of them has not said yet
+	streams [copyStreams]streamWorld
+}
+
+// The streams of a lane that tell when something has landed: gradients and losses, activations that go
+// to the host, activations that go into other lanes' slots.
+const (
+	d2hStream = iota
+	outStream
+	acrossStream
+	copyStreams
+)
+
+// streamWorld is what the model knows of a stream.
+type streamWorld struct {
+	pending []func() []send // completions, in order; each returns what is to be said
+	saying  []send          // what the last of them has not said yet
 }
 
 // seat is where the core and the mailbox of an actor are.
@@ -237,11 +249,10 @@ func (w *world) move() bool {
 		choices = append(choices, w.works()+i)
 	}
 	for i, l := range w.lanes {
-		if len(l.d2h)+len(l.landed) > 0 {
-			choices = append(choices, len(w.cores)+i)
-		}
-		if len(l.across)+len(l.passed) > 0 {
-			choices = append(choices, len(w.cores)+len(w.lanes)+i)
+		for k, s := range l.streams {
+			if len(s.pending)+len(s.saying) > 0 {
+				choices = append(choices, len(w.cores)+i*copyStreams+k)
+			}
 		}
 	}
 	w.choices = choices
@@ -252,14 +263,11 @@ func (w *world) move() bool {
 	for tries := 0; tries < 20 && w.slow(c); tries++ {
 		c = choices[w.rnd.Intn(len(choices))]
 	}
-	switch lane := c - len(w.cores); {
-	case lane < 0:
+	switch s := c - len(w.cores); {
+	case s < 0:
 		w.turn(c)
-	case lane < len(w.lanes):
-		w.stream(&w.lanes[lane].d2h, &w.lanes[lane].landed)
-	case lane < 2*len(w.lanes):
-		l := w.lanes[lane-len(w.lanes)]
-		w.stream(&l.across, &l.passed)
+	case c < w.works():
+		w.stream(w.streamOf(s))
 	case c < w.works()+len(w.async):
 		w.complete(c - w.works())
 	case c >= w.works()+len(w.async)+len(w.saying):
@@ -274,20 +282,20 @@ func (w *world) move() bool {
 }
 
 // works is the first choice that is a running work. Behind those come works that have ended and
-// not said all; before them the seats, and two streams of each lane: d2h, and copies into other
-// lanes' slots.
-func (w *world) works() int { return len(w.cores) + 2*len(w.lanes) }
+// not said all; before them the seats, and the streams of each lane.
+func (w *world) works() int { return len(w.cores) + copyStreams*len(w.lanes) }
+
+// streamOf is stream number i of all lanes together.
+func (w *world) streamOf(i int) *streamWorld { return &w.lanes[i/copyStreams].streams[i%copyStreams] }
 
 // slow says whether choice c is what the configuration has happen late.
 func (w *world) slow(c int) bool {
 	saying := w.cfg.slow == 1+int(numRoles)
-	switch lane := c - len(w.cores); {
-	case lane < 0:
+	switch s := c - len(w.cores); {
+	case s < 0:
 		return w.cfg.slow == 1+int(at(c).role) && w.cfg.slowLane%len(w.lanes) == int(at(c).lane)
-	case lane < len(w.lanes):
-		return saying && len(w.lanes[lane].landed) > 0
-	case lane < 2*len(w.lanes):
-		return saying && len(w.lanes[lane-len(w.lanes)].passed) > 0
+	case c < w.works():
+		return saying && len(w.streamOf(s).saying) > 0
 	}
 	return saying && c >= w.works()+len(w.async)
 }

@@ -269,8 +269,13 @@ func (r *lane) execPrefetcher(w work) error {
 	if r.execParams(w) {
 		return nil
 	}
-	r.trace.copying(r.h2d, w.do)
-	defer r.h2d.end()
+	s := r.h2d
+	switch w.do.(type) {
+	case takeIn, fetchActivation:
+		s = r.in
+	}
+	r.trace.copying(s, w.do)
+	defer s.end()
 	switch e := w.do.(type) {
 	case gatherRows:
 		r.layOut(e)
@@ -281,27 +286,40 @@ func (r *lane) execPrefetcher(w work) error {
 		return nil
 	case fetchBatch:
 		r.upload(&r.batches[e.Slot])
-		return r.h2dErr("prefetch the batch of step %d", e.p.Step)
+		return r.enqueued("prefetch the batch of step %d", e.p.Step)
 	case fetchWeights:
 		r.fetchWeights(e)
-		return r.h2dErr("prefetch %s", r.names[e.Layer])
+		return r.enqueued("prefetch %s", r.names[e.Layer])
 	case takeIn:
-		r.takeIn(e)
-		return r.h2dErr("take an activation into slot %d", e.Slot)
+		r.bringIn(e.Slot, r.place(e.Passage, e.Tokens))
+		return r.enqueued("take an activation into slot %d", e.Slot)
 	case fetchActivation:
-		host := r.spilled(e.Host, e.Tokens)
-		slot := r.acts[e.Slot]
-		r.h2d.Wait(slot.idle)
-		r.h2d.CopyH2D(slot.mem.Slice(0, int64(len(host))), host)
-		r.h2d.Record(slot.ready)
-		return r.h2dErr("prefetch an activation into slot %d", e.Slot)
+		r.bringIn(e.Slot, r.spilled(e.Host, e.Tokens))
+		return r.enqueued("prefetch an activation into slot %d", e.Slot)
 	}
 	panic(fmt.Sprintf("prefetcher: work %T", w.do))
 }
 
-// h2dErr is the error of the h2d stream so far, behind words that say what was enqueued.
-func (r *lane) h2dErr(what string, args ...any) error {
-	if err := r.h2d.Err(); err != nil {
+// bringIn enqueues the copy of an activation from the host into a slot.
+func (r *lane) bringIn(to int, from []byte) {
+	slot := r.acts[to]
+	r.in.Wait(slot.idle)
+	r.in.CopyH2D(slot.mem.Slice(0, int64(len(from))), from)
+	r.in.Record(slot.ready)
+}
+
+// upErr is the error so far of the streams that copy to the device.
+func (r *lane) upErr() error {
+	err := r.h2d.Err()
+	if err == nil && r.in != nil {
+		err = r.in.Err()
+	}
+	return err
+}
+
+// enqueued is the error of those streams, behind words that say what was enqueued.
+func (r *lane) enqueued(what string, args ...any) error {
+	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)
 	}
 	return nil
