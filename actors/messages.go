@@ -96,6 +96,9 @@ type BatchFetched struct {
 	Cause      Cause
 }
 
+// LaunchPassed tells Compute that the device has done the first of the launches that are enqueued.
+type LaunchPassed struct{}
+
 // SlotFreed returns a weight slot; its idle event is recorded.
 type SlotFreed struct{ Slot int }
 

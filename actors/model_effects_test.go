@@ -36,7 +36,14 @@ func (w *world) do(e work, lane laneID) {
 		delete(w.passage, d.Passage)
 		l.acts[d.Slot] = c
 	case enqueue:
+		w.count("enqueue", nil)
+		if n := len(l.streams[computeStream].pending); n >= launchesAhead {
+			w.failf("%d launches are enqueued and not done", n+1)
+		}
 		w.launch(d, l)
+		s := &l.streams[computeStream]
+		s.pending = append(s.pending, func() []send { return e.completed(nil) })
+	case checkOutput:
 	case passAcross:
 		w.copying(&l.streams[acrossStream], e, l)
 	case spill, passOn:

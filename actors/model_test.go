@@ -71,10 +71,11 @@ type laneWorld struct {
 	streams [copyStreams]streamWorld
 }
 
-// The streams of a lane that tell when something has landed: gradients and losses, activations that go
-// to the host, activations that go into other lanes' slots.
+// The streams of a lane that tell when something is done: gradients and losses that go to the host, launches, activations
+// that go to the host, activations that go into other lanes' slots.
 const (
 	d2hStream = iota
+	computeStream
 	outStream
 	acrossStream
 	copyStreams

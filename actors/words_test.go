@@ -70,6 +70,10 @@ func words(v any) string {
 		return fmt.Sprintf("activation slot %d is free", m.Slot)
 	case enqueue:
 		return launchInWords(m)
+	case LaunchPassed:
+		return "the device has done a launch"
+	case checkOutput:
+		return "check the output of: " + launchInWords(m.enqueue)
 	case passBatch:
 		return "tell when the device has done with the batch"
 	case RoutingComputed:

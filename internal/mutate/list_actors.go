@@ -101,6 +101,12 @@ var ofActors = []broken{
 		{from: "c.plan.SaveEvals && evalDue || ", to: "", test: "TestSaveBest", in: "internal/train"},
 		{from: "c.tokens += p.Batch.AllTokens()", to: "c.tokens = p.Batch.Tokens", test: "TestReportedTokens"},
 	}},
+	{"actors/ahead.go", []way{
+		{from: "tokens <= tokensAhead", to: "true", test: "TestRunAhead"},
+		{from: "len(a) < launchesAhead && ", to: "", test: "TestRunAhead"},
+		{from: "return len(a) == 0 || ", to: "return ", test: "TestRunAhead"},
+		{from: "Stage == schedule.Expert {", to: "Stage == schedule.Route {", test: "TestRunAhead"},
+	}},
 	{"actors/prefetcher.go", []way{
 		{from: "if err == nil && r.in != nil {", to: "if false {", test: "TestLateCopyErrors/spilled"},
 		{from: "case v.version != p.Version:", to: "case v.version > p.Version:", test: "TestTranscripts"},
@@ -137,6 +143,8 @@ var ofActors = []broken{
 		{from: "defer r.o.Home.Release(layer)", to: "r.o.Home.Release(layer)", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/compute.go", []way{
+		{from: "c.ahead = c.ahead[1:]", to: "c.ahead = c.ahead[:0]", test: "TestRunAhead"},
+		{from: "c.blocked = NoStall // the device is at work", to: "c.blocked = StallWeights", test: "TestRunAhead"},
 		{from: "case c.needsSlot(p, v): //", to: "case c.needsSlot(p, v) && !c.idle(v): //", test: "TestIdleExperts"},
 		{from: "wait{r.weights[e.Weights].ready, StallWeights}", to: "wait{r.weights[e.Weights].ready, e.Fetched}", test: "TestPredictedStall"},
 		{from: "(c.balance.lanes > 1 || c.balance.several)", to: "c.balance.lanes > 1", test: "TestRanksTrainAsOneHost/balanced_experts_on_2"},
