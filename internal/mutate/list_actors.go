@@ -101,6 +101,12 @@ var ofActors = []broken{
 		{from: "c.plan.SaveEvals && evalDue || ", to: "", test: "TestSaveBest", in: "internal/train"},
 		{from: "c.tokens += p.Batch.AllTokens()", to: "c.tokens = p.Batch.Tokens", test: "TestReportedTokens"},
 	}},
+	{"actors/optimizer_rows.go", []way{
+		{from: "s.rest, s.rows, c.busy = &rest, true, true", to: "s.rest, s.rows, c.busy = nil, true, true", test: "TestRandomInterleavings"},
+		{from: "rest.Of = rowSet{IDs: c.wanted.IDs}, rowSet{IDs: c.wanted.IDs, Others: true}", to: "rest.Of = rowSet{IDs: c.wanted.IDs}, rowSet{IDs: c.wanted.IDs}", test: "TestRandomInterleavings"},
+		{from: "from = append(slices.Clone(from), 0)", to: "from = slices.Clone(from)", test: "TestHeadWaitsForTheTable"},
+		{from: "x.Others:\n\t\treturn 1 - part", to: "x.Others:\n\t\treturn 1", test: "TestPartsOfAnUpdate"},
+	}},
 	{"actors/ahead.go", []way{
 		{from: "tokens <= tokensAhead", to: "true", test: "TestRunAhead"},
 		{from: "len(a) < launchesAhead && ", to: "", test: "TestRunAhead"},
