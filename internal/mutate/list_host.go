@@ -172,6 +172,9 @@ var ofHost = []broken{
 		{from: "l.changed = true\n", to: "", test: "TestUpdatesChange"},
 	}},
 	{"host/update.go", []way{
+		{from: "\t\tdone = to\n", to: "\t\tdone = from\n", test: "TestSomeRowsThenOthers"},
+		{from: "\tif others {\n\t\tadd(done, rows)\n\t}\n", to: "", test: "TestSomeRowsThenOthers"},
+		{from: "min(someRows, to-from)", to: "someRows", test: "TestSomeRowsThenOthers"},
 		{from: "l.changed = true\n\tl.pool.Run(len(units)", to: "l.pool.Run(len(units)", test: "TestUpdatesChange"},
 		{from: "l.changed = true\n\tl.pool.Run(n,", to: "l.pool.Run(n,", test: "TestUpdatesChange"},
 		{from: "l.Layout.Tensors[u.Tensor].Elem+u.At-l.Share.From, u.N", to: "l.Layout.Tensors[u.Tensor].Elem+u.At, u.N", test: "TestShares"},
