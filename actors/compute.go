@@ -29,7 +29,8 @@ type computeCore struct {
 	balance balancing
 	load    *expertLoad // of several ranks: what they have agreed on for programs[0]; nil: not yet
 	counted bool        // the counts of all lanes and ranks have gone to the device, for the backward of programs[0]
-	blocked Cause       // what the next launch was last found to lack; NoStall: nothing
+	ahead   runAhead
+	blocked Cause // what the next launch was last found to lack; NoStall: nothing
 	started bool
 }
 
@@ -90,6 +91,9 @@ type enqueue struct {
 	Fetched                     Cause   // what the Prefetcher waited for before it fetched its weights or batch
 }
 
+// checkOutput is the work of looking at what a launch has made, in a diagnosis.
+type checkOutput struct{ enqueue }
+
 // passBatch is the work of waiting until the device is done with the batch. Only then may
 // the next batch take its place in the slot and in the staging on the host.
 type passBatch struct{}
@@ -100,6 +104,8 @@ func (c *computeCore) step(msg any) []effect {
 		c.programs = append(c.programs, m.Pass)
 	case GradBufferFreed:
 		c.gradFree = append(c.gradFree, m.Buf)
+	case LaunchPassed:
+		c.ahead = c.ahead[1:]
 	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded, LoadAgreed:
 		c.early = append(c.early, msg)
 	default:
@@ -188,6 +194,8 @@ func (c *computeCore) ready(p *Pass) bool {
 		c.blocked = StallActivation
 	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
 		c.blocked = StallGradBuffer
+	case !c.ahead.room(tokensOf(p, l)):
+		c.blocked = NoStall // the device is at work
 	default:
 		return true
 	}
@@ -248,11 +256,12 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 		e.Blocked = e.Fetched
 	}
 	c.blocked = NoStall
-	w := work{do: e}
+	c.ahead = append(c.ahead, tokensOf(p, l))
+	out := []effect{work{do: e, done: []send{{c.lane.compute(), LaunchPassed{}}}}}
 	if p.Check && e.Out >= 0 { // the head has no output: its losses tell
-		w.done = []send{{conductorID, ActivationChecked{Prog: p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch}}}
+		out = append(out, work{do: checkOutput{e}, done: []send{{conductorID, ActivationChecked{Prog: p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch}}}})
 	}
-	return append([]effect{w}, c.after(p, v, l, e)...)
+	return append(out, c.after(p, v, l, e)...)
 }
 
 // use returns the slot of an object, −1 for none, and whether the launch must wait for a
@@ -320,6 +329,9 @@ func (c *computeCore) release(v schedule.Visit) []effect {
 }
 
 func (r *lane) execCompute(w work) error {
+	if c, ok := w.do.(checkOutput); ok {
+		return r.check(w, c.enqueue)
+	}
 	e, ok := w.do.(enqueue)
 	if !ok { // passBatch
 		r.compute.Notify(func(err error) {
@@ -353,11 +365,9 @@ func (r *lane) execCompute(w work) error {
 			r.hub.fail(r.index.compute(), r.launchError(e, v, err))
 		default:
 			r.stalls.passed(e.p.Seq, marks)
+			r.hub.done(w, nil)
 		}
 	})
-	if len(w.done) > 0 {
-		return r.check(w, e, v)
-	}
 	return nil
 }
 
@@ -457,37 +467,4 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	if v.Grad() {
 		r.compute.Record(r.gradBufs[e.Grad].ready)
 	}
-}
-
-// check waits until a launch of a diagnosis is done, and completes w with whether its
-// output is finite. It holds up Compute, which in a diagnosis does no harm.
-func (r *lane) check(w work, e enqueue, v schedule.Visit) error {
-	l := e.p.Launches[e.Index]
-	n := r.hidden(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
-	buf := n.Host
-	if buf == nil {
-		var err error
-		if buf, err = r.dev.AllocHost(n.Dev.Mem().Bytes); err != nil {
-			return r.launchError(e, v, err)
-		}
-		defer r.dev.FreeHost(buf)
-		r.compute.CopyD2H(buf, n.Dev.Mem())
-	}
-	if err := r.compute.Sync(); err != nil {
-		return r.launchError(e, v, err)
-	}
-	r.hub.done(w, allFinite(buf, r.plan.Spec.Act))
-	return nil
-}
-
-// allFinite says whether all elements of b are finite; dt is fp32 or bf16. One that is not
-// has an exponent of ones alone.
-func allFinite(b []byte, dt device.DType) bool {
-	step := int(dt.Size())
-	for i := step; i <= len(b); i += step {
-		if top := uint16(b[i-1])<<8 | uint16(b[i-2]); top&0x7f80 == 0x7f80 {
-			return false
-		}
-	}
-	return true
 }

@@ -7,7 +7,7 @@ type Credit struct {
 	Key     string // of the configuration, empty where the depth is fixed
 	Minimum int
 	Owner   string // the actor that keeps the free ones
-	Taken   string // the message with which one leaves its owner
+	Taken   string // the message with which one leaves its owner, or the work
 	Return  string // the message that brings it back
 }
 
@@ -17,6 +17,7 @@ var Credits = []Credit{
 	{"head slot", "", 1, "prefetcher", "LayerFetched", "SlotFreed"},
 	{"batch slot", "", 1, "prefetcher", "BatchFetched", "BatchSlotFreed"},
 	{"activation slot", "activation_slots", 3, "prefetcher", "ActivationFetched", "ActivationSlotFreed"},
+	{"launch ahead", "", 8, "compute", "enqueue", "LaunchPassed"},
 	{"gradient buffer", "grad_buffers", 1, "compute", "GradComputed", "GradBufferFreed"},
 	{"slab", "grad_slabs", 1, "offloader", "GradLanded", "SlabFreed"},
 	{"exchange buffer", "exchange_buffers", 1, "exchanger", "GradExchanged", "ExchangeBufferFreed"},

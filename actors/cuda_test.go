@@ -36,7 +36,7 @@ func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) 
 	opened := 0
 	tr.open = func() (device.Device, error) {
 		if tr.lane == nil {
-			return open(drv)
+			return cuda.New(cuda.Options{CUDA: shared, PinPiece: tr.pinPiece})
 		}
 		opened++
 		return cuda.New(cuda.Options{CUDA: shared, Ordinal: (opened - 1) % o.Devices})
@@ -97,6 +97,7 @@ func TestCUDAEqualsItself(t *testing.T) {
 			nearLosses(t, "on the CPU device", mustRun(t, onCPU), want, besideCPU)
 			nearLosses(t, "with a head in parts", runOnCUDA(t, cut, emu.Options{}), want, besideParts)
 			small := tr
+			small.pinPiece = 4096
 			small.depths = testDepths(1)
 			small.depths.GradSlabs = 2
 			for _, o := range []emu.Options{{Mode: emu.Random, Seed: 1}, {Mode: emu.Lazy}, {Mode: emu.Random, Seed: 2}}[:long.Count(t, orders, fewOrders)] {

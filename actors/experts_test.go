@@ -61,10 +61,17 @@ func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers 
 	msgs = append(msgs, landed)
 	var got []string
 	freed := 0
-	for _, m := range msgs {
+	for len(msgs) > 0 {
+		m := msgs[0]
+		msgs = msgs[1:]
 		for _, e := range c.step(m) {
 			switch e := e.(type) {
 			case work:
+				for _, s := range e.done {
+					if s.msg == (LaunchPassed{}) {
+						msgs = append(msgs, s.msg)
+					}
+				}
 				if l, ok := e.do.(enqueue); ok && p.Visits[p.Launches[l.Index].Visit].Stage == schedule.Expert {
 					v := p.Visits[p.Launches[l.Index].Visit]
 					got = append(got, fmt.Sprintf("%d %s %d+%d %t", v.Part, v.Phase, l.From, l.Pairs, l.Weights >= 0))

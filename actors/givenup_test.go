@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -87,4 +88,27 @@ func TestStepsAreGivenUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// verifyGivenUp checks the world after a run that gave up the step after reached: every layer is as it is
+// after that one, and all up to there is reported.
+func (w *world) verifyGivenUp(reached int) error {
+	if len(w.steps) != reached || w.team != nil {
+		return fmt.Errorf("given up after step %d, and %d were reported", reached, len(w.steps))
+	}
+	updates := reached
+	for step := range w.cfg.skip {
+		if step <= reached {
+			updates--
+		}
+	}
+	for l, v := range w.version {
+		if v != updates || w.parts[l] != 0 {
+			return fmt.Errorf("given up after step %d, and layer %d is at %d with %d parts of an update", reached, l, v, w.parts[l])
+		}
+	}
+	if n := len(w.saves); n > 0 && w.saves[n-1] > reached {
+		return fmt.Errorf("given up after step %d, and %d is saved", reached, w.saves[n-1])
+	}
+	return nil
 }

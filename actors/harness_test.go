@@ -26,7 +26,8 @@ import (
 // trial is one small training run through the whole pipeline.
 type trial struct {
 	tied, qkNorm, bf16, gradBF16 bool
-	copyTiles                    bool // not unified
+	copyTiles                    bool  // not unified
+	pinPiece                     int64 // as in cuda.Options
 	blocks, rows, micro, steps   int
 	maxLen                       int
 	keep                         layers.Keep

@@ -93,6 +93,9 @@ func TestLayersAreAcquiredAndReleased(t *testing.T) {
 		}
 		for l := range len(want.state) {
 			times := 2 * tr.steps // updates and saves
+			if l == 0 && !tied {
+				times += tr.steps - 1 // the rows that the next step needs are updated before the others
+			}
 			if h.taken[l] != times {
 				t.Errorf("tied %t: layer %d is acquired %d times, want %d", tied, l, h.taken[l], times)
 			}

@@ -43,9 +43,12 @@ type lane struct {
 	index             laneID
 	dev               device.Device
 	ops               *layers.Templates
-	h2d, compute, d2h *countedStream
-	peer              *countedStream // copies into other lanes' slots; nil: it reaches none
-	reaches           []bool         // by lane: whether its device can copy into that one's slots
+	h2d, compute, d2h *countedStream // h2d copies weights and batches, d2h gradients, losses and routings
+	// in and out copy activations from and to the host, so that neither these nor weights and gradients wait for
+	// each other; nil: no activation is there.
+	in, out *countedStream
+	peer    *countedStream // copies into other lanes' slots; nil: it reaches none
+	reaches []bool         // by lane: whether its device can copy into that one's slots
 
 	weights   []slot   // of all classes, one class after the other
 	params    [][]byte // by weight slot, its param buffer; none where all tiles are in memory
@@ -61,6 +64,8 @@ type lane struct {
 	spills    []byte // host memory for activations that have no slot
 	scratch   []byte // host memory that launches work with where hidden states lie there
 	lossHost  []byte // host memory that the losses of a batch are copied to
+
+	registered [][]byte // host memory that copies are made fast from and to
 
 	travelled expertTraffic
 	stalls    *stalls
@@ -111,7 +116,7 @@ func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // before an error.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{shared: s, plan: s.plan.On(int(index)), index: index, dev: dev}
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.openPassage, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices, r.registerAll} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -157,10 +162,15 @@ func (r *lane) allocHost(bytes int64) ([]byte, error) {
 }
 
 func (r *lane) openStreams() error {
-	for _, s := range []struct {
+	type named struct {
 		name string
 		to   **countedStream
-	}{{"h2d", &r.h2d}, {"compute", &r.compute}, {"d2h", &r.d2h}} {
+	}
+	all := []named{{"h2d", &r.h2d}, {"compute", &r.compute}, {"d2h", &r.d2h}}
+	if r.plan.SpillBytes() > 0 || r.plan.PassageBytes() > 0 {
+		all = append(all, named{"activations in", &r.in}, named{"activations out", &r.out})
+	}
+	for _, s := range all {
 		if err := r.openStream(s.name, s.to); err != nil {
 			return err
 		}
@@ -185,6 +195,9 @@ func (r *lane) openStream(name string, to **countedStream) error {
 // streams are all streams of the lane's device, each with its name.
 func (r *lane) streams() []namedStream {
 	all := []namedStream{{"h2d", r.h2d}, {"compute", r.compute}, {"d2h", r.d2h}}
+	if r.in != nil {
+		all = append(all, namedStream{"activations in", r.in}, namedStream{"activations out", r.out})
+	}
 	if r.peer != nil {
 		all = append(all, namedStream{"peer", r.peer})
 	}
@@ -208,13 +221,13 @@ func (r *lane) allocActivations() (err error) {
 	}
 	for i := range r.acts {
 		if onHost > 0 {
-			if r.acts[i].host, err = r.allocHost(onHost); err != nil {
+			if r.acts[i].host, err = r.pinned(accounts.HiddenStates, onHost); err != nil {
 				return err
 			}
 		}
 	}
 	if bytes := p.ScratchBytes(); bytes > 0 {
-		if r.scratch, err = r.allocHost(bytes); err != nil {
+		if r.scratch, err = r.pinned(accounts.WaitingHeads, bytes); err != nil {
 			return err
 		}
 	}
@@ -230,9 +243,39 @@ func (r *lane) allocActivations() (err error) {
 		}
 	}
 	if bytes := p.SpillBytes(); bytes > 0 {
-		r.spills, err = r.allocHost(bytes)
+		if r.spills, err = r.pinned(accounts.Spills, bytes); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// pinned is an arena for activations on the host, from and to which registerAll makes copies fast.
+func (r *lane) pinned(p accounts.Purpose, bytes int64) ([]byte, error) {
+	b, err := r.newArena(p, bytes)
+	if err == nil {
+		r.register(b)
+	}
+	return b, err
+}
+
+// register has registerAll make copies from and to host memory fast.
+func (r *lane) register(b []byte) {
+	if len(b) > 0 {
+		r.registered = append(r.registered, b)
+	}
+}
+
+// registerAll registers all host memory of the lane in one call, in which a device can do several things at once.
+func (r *lane) registerAll() error {
+	if r.register(r.passage); len(r.registered) == 0 {
+		return nil
+	}
+	if err := r.dev.Register(r.registered...); err != nil {
+		return err
+	}
+	r.onClose(func() { r.dev.Unregister(r.registered...) })
+	return nil
 }
 
 // makeTemplates puts the rotary tables on the device and binds the templates to

@@ -19,7 +19,8 @@ var errLate = errors.New("the copy failed on its way")
 // bytes do not arrive, and the stream says so only later.
 type lateDevice struct {
 	device.Device
-	failAt int // which copy, counted from 1
+	on     string // the stream of the copy
+	failAt int    // which copy of that stream, counted from 1
 
 	mu     sync.Mutex
 	copies int
@@ -29,7 +30,7 @@ type lateDevice struct {
 
 func (d *lateDevice) NewStream(name string) (device.Stream, error) {
 	s, err := d.Device.NewStream(name)
-	if err != nil || name != "h2d" {
+	if err != nil || name != d.on {
 		return s, err
 	}
 	return &lateStream{s, d}, nil
@@ -77,18 +78,24 @@ func (s *lateStream) Sync() error {
 // them, ends the run with its error before anything that was computed without its
 // bytes reaches a weight or a moment.
 func TestLateCopyErrors(t *testing.T) {
+	least := map[string]int{"h2d": 7, "activations in": 2}
 	for name, change := range map[string]func(*trial){
 		"blocks":  func(*trial) {},
+		"spilled": func(tr *trial) { tr.depths.ActivationSlots, tr.blocks, tr.rows = 3, 2, 3 },
 		"tied":    func(tr *trial) { tr.tied, tr.bf16 = true, true },
 		"shards":  func(tr *trial) { tr.shards = 2 },
 		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.onDemand, tr.aux = 3, 1, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			on := "h2d"
+			if name == "spilled" {
+				on = "activations in"
+			}
 			for failAt := 1; ; failAt++ {
 				tr := small()
 				change(&tr)
 				tr.evalSteps = 0 // what is updated before it may stay
-				dev := &lateDevice{failAt: failAt}
+				dev := &lateDevice{on: on, failAt: failAt}
 				tr.wrap = func(d device.Device) device.Device {
 					dev.Device = d
 					return dev
@@ -101,7 +108,7 @@ func TestLateCopyErrors(t *testing.T) {
 				}
 				got, err := tr.run(t)
 				if dev.copies < failAt {
-					if err != nil || failAt < 8 {
+					if err != nil || failAt < least[on] {
 						t.Fatalf("%d copies, %v", dev.copies, err)
 					}
 					return

@@ -102,7 +102,7 @@ func lessHost(r *rand.Rand, q plan.Request) plan.Request {
 // (internal/train's TestMemoryIsAsPlanned measures it); a GPU's context is there
 // before the run.
 func tableOf(p *plan.Run) map[string]int64 {
-	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging", "host matrix buffers": "device host staging", "host hidden states": "device host staging", "host waiting heads": "device host staging", "host gradient shares": "host gradient slabs"}
+	names := map[string]string{"host staging": "device host staging", "host matrix buffers": "device host staging", "host gradient shares": "host gradient slabs"}
 	planned := map[string]int64{}
 	for _, row := range p.Table().Rows {
 		name := row.Where + " " + row.Purpose

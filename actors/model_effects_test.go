@@ -23,6 +23,9 @@ func (w *world) do(e work, lane laneID) {
 		w.needParams(d, lane)
 		l.slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 	case fetchBatch:
+	case gatherRows:
+		w.gather(d, lane)
+		w.start(e)
 	case fetchActivation:
 		c := l.spilled[d.Host]
 		if !c.written {
@@ -37,11 +40,20 @@ func (w *world) do(e work, lane laneID) {
 		delete(w.passage, d.Passage)
 		l.acts[d.Slot] = c
 	case enqueue:
+		w.count("enqueue", nil)
+		if n := len(l.streams[computeStream].pending); n >= launchesAhead {
+			w.failf("%d launches are enqueued and not done", n+1)
+		}
 		w.launch(d, l)
+		s := &l.streams[computeStream]
+		s.pending = append(s.pending, func() []send { return e.completed(nil) })
+	case checkOutput:
 	case passAcross:
-		l.across = append(l.across, w.landing(e, l))
-	case spill, passOn, offloadGrad, offloadRouting, offloadLoss:
-		l.d2h = append(l.d2h, w.landing(e, l))
+		w.copying(&l.streams[acrossStream], e, l)
+	case spill, passOn:
+		w.copying(&l.streams[outStream], e, l)
+	case offloadGrad, offloadRouting, offloadLoss:
+		w.copying(&l.streams[d2hStream], e, l)
 	case readParams:
 		w.readParams(d, lane)
 		w.start(e)
@@ -124,27 +136,33 @@ func (w *world) do(e work, lane laneID) {
 
 // stream has what completed last on a stream say something more or, if it has said all, the next
 // work complete.
-func (w *world) stream(pending *[]func(), saying *[]send) {
-	if len(*saying) > 0 {
-		w.say(saying)
+func (w *world) stream(s *streamWorld) {
+	if len(s.saying) > 0 {
+		w.say(&s.saying)
 		return
 	}
-	f := (*pending)[0]
-	*pending = (*pending)[1:]
-	f()
+	f := s.pending[0]
+	s.pending = s.pending[1:]
+	s.saying = f()
 }
 
-// landing is what the world does when a copy to the host, or to another lane, has landed.
-func (w *world) landing(e work, l *laneWorld) func() {
+// copying enqueues a copy.
+func (w *world) copying(s *streamWorld, e work, l *laneWorld) {
+	s.pending = append(s.pending, w.landing(e, l))
+}
+
+// landing is what the world does when a copy to the host, or to another lane, has landed. It returns what that
+// tells.
+func (w *world) landing(e work, l *laneWorld) func() []send {
 	switch d := e.do.(type) {
 	case spill:
 		c := l.acts[d.Slot]
-		return func() {
+		return func() []send {
 			if l.acts[d.Slot] != c {
 				w.failf("activation slot %d was reused before its spill landed", d.Slot)
 			}
 			l.spilled[d.Host] = c
-			l.landed = e.completed(nil)
+			return e.completed(nil)
 		}
 	case passOn:
 		c := l.acts[d.Slot]
@@ -152,14 +170,14 @@ func (w *world) landing(e work, l *laneWorld) func() {
 			w.failf("token %d of the passage has %+v when %+v is passed on", d.Passage, was, c)
 		}
 		w.passage[d.Passage] = content{}
-		return func() {
+		return func() []send {
 			if l.acts[d.Slot] != c {
 				w.failf("activation slot %d was reused before what it held was passed on", d.Slot)
 			}
 			c.object = e.done[0].msg.(ActivationPassed).Object // what it is called on the other lane
 			w.passage[d.Passage] = c
 			w.on++
-			l.landed = e.completed(nil)
+			return e.completed(nil)
 		}
 	case passAcross:
 		c, to := l.acts[d.Slot], w.lanes[d.Lane].acts
@@ -171,7 +189,7 @@ func (w *world) landing(e work, l *laneWorld) func() {
 			w.failf("activation slot %d, which holds %+v, is passed across as %+v", d.Slot, c, passed)
 		}
 		to[d.Into] = content{} // whoever reads it from now on finds nothing
-		return func() {
+		return func() []send {
 			if l.acts[d.Slot] != c {
 				w.failf("activation slot %d was reused before what it held was passed across", d.Slot)
 			}
@@ -181,18 +199,18 @@ func (w *world) landing(e work, l *laneWorld) func() {
 			c.object = passed.Object // what it is called on the other lane
 			to[d.Into] = c
 			w.across++
-			l.passed = e.completed(nil)
+			return e.completed(nil)
 		}
 	case offloadGrad:
 		if d.Slab >= w.cfg.ownSlabs() && len(l.parts) == 0 && w.full[d.Slab] {
 			w.failf("the gradient of layer %d goes into slab %d, which holds another", d.Layer, d.Slab)
 		}
-		return func() {
+		return func() []send {
 			w.land(d, e.done != nil, l)
-			l.landed = e.completed(nil)
+			return e.completed(nil)
 		}
 	case offloadRouting:
-		return func() { l.landed = e.completed(w.routed(d.p, d.Layer)) }
+		return func() []send { return e.completed(w.routed(d.p, d.Layer)) }
 	case offloadLoss:
 		sum := 1.0
 		if !d.p.Eval && w.cfg.skip[d.p.Step] && w.team.skips() {
@@ -201,7 +219,7 @@ func (w *world) landing(e work, l *laneWorld) func() {
 		if want := w.load(d.p).product(); d.Load != want {
 			w.failf("%v: the load of the loss is %g, want %g", d.p, d.Load, want)
 		}
-		return func() { l.landed = e.completed(losses{sum: sum}) }
+		return func() []send { return e.completed(losses{sum: sum}) }
 	}
 	panic(e)
 }

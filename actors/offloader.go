@@ -150,7 +150,10 @@ func (c *offloaderCore) advance() []effect {
 
 func (r *lane) execOffloader(w work) error {
 	s := r.d2h
-	if _, ok := w.do.(passAcross); ok {
+	switch w.do.(type) {
+	case spill, passOn:
+		s = r.out
+	case passAcross:
 		s = r.peer
 	}
 	r.trace.copying(s, w.do)
@@ -199,7 +202,7 @@ func (r *lane) landed(w work, what string, found func() any) func(error) {
 			return
 		}
 		if err == nil {
-			err = r.h2d.Err()
+			err = r.upErr()
 		}
 		switch {
 		case err != nil:

@@ -102,18 +102,6 @@ func (r *shared) place(at, tokens int) []byte {
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]
 }
 
-// openPassage makes copies to and from the places fast.
-func (r *lane) openPassage() error {
-	if len(r.passage) == 0 {
-		return nil
-	}
-	if err := r.dev.Register(r.passage); err != nil {
-		return err
-	}
-	r.onClose(func() { r.dev.Unregister(r.passage) })
-	return nil
-}
-
 // reachOthers finds out which lanes' slots the lane's device can copy into, unless the run is to
 // pass all through the host, and makes a stream for that. It has a stream of its own because such a
 // copy waits for the slot's last reader, as neither gradients nor spills should.
@@ -149,7 +137,7 @@ func (r *lane) reachedBy() []bool {
 }
 
 func (r *lane) passOn(w work, e passOn) {
-	s, slot, place := r.d2h, r.acts[e.Slot], r.place(e.Passage, e.Tokens)
+	s, slot, place := r.out, r.acts[e.Slot], r.place(e.Passage, e.Tokens)
 	s.Wait(slot.ready)
 	s.CopyD2H(place, slot.mem.Slice(0, int64(len(place))))
 	s.Wait(slot.idle) // its last reader may still be at work
@@ -168,11 +156,4 @@ func (r *lane) passAcross(w work, e passAcross) {
 	s.Wait(slot.idle) // its last reader may still be at work
 	s.Record(slot.idle)
 	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d to device %d", e.Slot, e.Lane), nothing))
-}
-
-func (r *lane) takeIn(e takeIn) {
-	slot, place := r.acts[e.Slot], r.place(e.Passage, e.Tokens)
-	r.h2d.Wait(slot.idle)
-	r.h2d.CopyH2D(slot.mem.Slice(0, int64(len(place))), place)
-	r.h2d.Record(slot.ready)
 }

@@ -19,6 +19,7 @@ type prefetcherCore struct {
 	lane      laneID
 	rows      bool                       // its batches have the embedding's rows
 	versions  []versionState             // by layer
+	early     *RowsUpdated               // the last; nil: none came
 	sources   [][]int                    // by tile, the layers that it is copied from
 	onDisk    []bool                     // by layer: its tile is on a disk; nil: none is
 	toRead    []granted                  // tiles whose slots are idle, in the order of reading; the first is being read
@@ -98,6 +99,7 @@ type gatherRows struct {
 type rowsGathered struct {
 	p    *Pass
 	sent BatchFetched
+	told []effect // who else is told of it
 }
 
 // fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the
@@ -115,6 +117,8 @@ func (c *prefetcherCore) step(msg any) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
+	case RowsUpdated:
+		c.early = &m
 	case LayerUpdated:
 		c.versions[m.Layer] = versionState{version: m.Version, waited: m.Waited}
 	case SlotFreed:
@@ -123,7 +127,7 @@ func (c *prefetcherCore) step(msg any) []effect {
 	case BatchSlotFreed:
 		c.batchFree = append(c.batchFree, m.Slot)
 	case rowsGathered:
-		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent}}
+		return append(m.told, work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent})
 	case slotIdle:
 		return c.slotIdle(m.granted)
 	case paramsRead:
@@ -191,6 +195,10 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	if c.rows {
 		ok, cause = c.upToDate(s.p, 0)
 	}
+	var told []effect
+	if e := c.early; !ok && !s.p.Eval && e != nil && e.Version == s.p.Version {
+		ok, cause, told = true, cmp.Or(e.Waited, StallWeights), []effect{send{optimizerID, RowsGathered{}}}
+	}
 	switch {
 	case !ok:
 		s.waitedIn = cause
@@ -207,7 +215,7 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	slot := c.batchFree[0]
 	c.batchFree = c.batchFree[1:]
 	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
-		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
+		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}, told: told}}}}}
 }
 
 func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
@@ -269,8 +277,13 @@ func (r *lane) execPrefetcher(w work) error {
 	if r.execParams(w) {
 		return nil
 	}
-	r.trace.copying(r.h2d, w.do)
-	defer r.h2d.end()
+	s := r.h2d
+	switch w.do.(type) {
+	case takeIn, fetchActivation:
+		s = r.in
+	}
+	r.trace.copying(s, w.do)
+	defer s.end()
 	switch e := w.do.(type) {
 	case gatherRows:
 		r.layOut(e)
@@ -281,27 +294,40 @@ func (r *lane) execPrefetcher(w work) error {
 		return nil
 	case fetchBatch:
 		r.upload(&r.batches[e.Slot])
-		return r.h2dErr("prefetch the batch of step %d", e.p.Step)
+		return r.enqueued("prefetch the batch of step %d", e.p.Step)
 	case fetchWeights:
 		r.fetchWeights(e)
-		return r.h2dErr("prefetch %s", r.names[e.Layer])
+		return r.enqueued("prefetch %s", r.names[e.Layer])
 	case takeIn:
-		r.takeIn(e)
-		return r.h2dErr("take an activation into slot %d", e.Slot)
+		r.bringIn(e.Slot, r.place(e.Passage, e.Tokens))
+		return r.enqueued("take an activation into slot %d", e.Slot)
 	case fetchActivation:
-		host := r.spilled(e.Host, e.Tokens)
-		slot := r.acts[e.Slot]
-		r.h2d.Wait(slot.idle)
-		r.h2d.CopyH2D(slot.mem.Slice(0, int64(len(host))), host)
-		r.h2d.Record(slot.ready)
-		return r.h2dErr("prefetch an activation into slot %d", e.Slot)
+		r.bringIn(e.Slot, r.spilled(e.Host, e.Tokens))
+		return r.enqueued("prefetch an activation into slot %d", e.Slot)
 	}
 	panic(fmt.Sprintf("prefetcher: work %T", w.do))
 }
 
-// h2dErr is the error of the h2d stream so far, behind words that say what was enqueued.
-func (r *lane) h2dErr(what string, args ...any) error {
-	if err := r.h2d.Err(); err != nil {
+// bringIn enqueues the copy of an activation from the host into a slot.
+func (r *lane) bringIn(to int, from []byte) {
+	slot := r.acts[to]
+	r.in.Wait(slot.idle)
+	r.in.CopyH2D(slot.mem.Slice(0, int64(len(from))), from)
+	r.in.Record(slot.ready)
+}
+
+// upErr is the error so far of the streams that copy to the device.
+func (r *lane) upErr() error {
+	err := r.h2d.Err()
+	if err == nil && r.in != nil {
+		err = r.in.Err()
+	}
+	return err
+}
+
+// enqueued is the error of those streams, behind words that say what was enqueued.
+func (r *lane) enqueued(what string, args ...any) error {
+	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)
 	}
 	return nil

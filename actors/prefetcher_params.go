@@ -107,9 +107,7 @@ func (r *lane) allocParams() error {
 			return err
 		}
 		r.params = append(r.params, b)
-		if err := r.placement().register(b); err != nil {
-			return err
-		}
+		r.placement().register(b)
 	}
 	return nil
 }

@@ -77,17 +77,17 @@ type books struct {
 	registered atomic.Int64
 }
 
-func (b *books) Register(mem []byte) error {
-	err := b.Device.Register(mem)
+func (b *books) Register(memory ...[]byte) error {
+	err := b.Device.Register(memory...)
 	if err == nil {
-		b.registered.Add(1)
+		b.registered.Add(int64(len(memory)))
 	}
 	return err
 }
 
-func (b *books) Unregister(mem []byte) {
-	b.registered.Add(-1)
-	b.Device.Unregister(mem)
+func (b *books) Unregister(memory ...[]byte) {
+	b.registered.Add(-int64(len(memory)))
+	b.Device.Unregister(memory...)
 }
 
 // faulty runs tr and makes device call number call fail, 0 for none: at once, or late, as on

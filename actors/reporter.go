@@ -69,6 +69,10 @@ func (r *run) moved() (out linkBytes) {
 	for _, l := range r.lanes {
 		out.h2d += l.h2d.bytes.Load()
 		out.d2h += l.d2h.bytes.Load()
+		if l.in != nil {
+			out.h2d += l.in.bytes.Load()
+			out.d2h += l.out.bytes.Load()
+		}
 		if m := l.matrices; m != nil {
 			out.h2d += m.up.bytes.Load()
 			out.d2h += m.down.bytes.Load()

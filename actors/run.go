@@ -127,7 +127,7 @@ func (r *run) spawn() error {
 	n := len(o.Plan.Layouts)
 	var sources [][]int
 	for _, t := range r.tiles {
-		sources = append(sources, t.Sources())
+		sources = append(sources, r.earlySources(t))
 	}
 	var into []int
 	for _, g := range r.gradients {
@@ -161,7 +161,7 @@ func (r *run) spawn() error {
 	}
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
-		optimizer.bound = bound
+		optimizer.bound, optimizer.rows, conductor.rows = bound, r.rowsFirst(), r.rowsFirst()
 		optimizer.setAway(away)
 		optimizer.params, optimizer.gradAway = o.Plan.ParamAway, o.Plan.GradAway
 		optimizer.setMatrices(r.plan, r.schedule)

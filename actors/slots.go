@@ -47,7 +47,7 @@ func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error)
 // copied to (copied), or where it lies (inPlace).
 type placement interface {
 	// register makes copies of a layer's tile fast, where it is copied.
-	register(tile []byte) error
+	register(tile []byte)
 	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
 	fetch(t layers.Tile, s slot) int64
 	// weights views the tensors of a tile that has been fetched.
@@ -67,16 +67,7 @@ func (r *lane) placement() placement {
 // slots, batches into memory that is allocated for them.
 type copied struct{ r *lane }
 
-func (c copied) register(tile []byte) error {
-	if len(tile) == 0 {
-		return nil
-	}
-	if err := c.r.dev.Register(tile); err != nil {
-		return err
-	}
-	c.r.onClose(func() { c.r.dev.Unregister(tile) })
-	return nil
-}
+func (c copied) register(tile []byte) { c.r.register(tile) }
 
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
@@ -101,7 +92,7 @@ func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, stage
 // where they lie on the host, and nothing is copied.
 type inPlace struct{ r *lane }
 
-func (inPlace) register([]byte) error { return nil }
+func (inPlace) register([]byte) {}
 
 func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
 
@@ -137,9 +128,7 @@ func (r *lane) allocWeights() error {
 			continue
 		}
 		registered[&tile[0]] = true
-		if err := r.placement().register(tile); err != nil {
-			return err
-		}
+		r.placement().register(tile)
 	}
 	for class := range schedule.NumClasses {
 		count, bytes := r.plan.Slots(class)
@@ -231,10 +220,7 @@ func (r *lane) allocGrads() (err error) {
 		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
 			continue // it is no layer's, or another lane's
 		}
-		if err := r.dev.Register(slab); err != nil {
-			return err
-		}
-		r.onClose(func() { r.dev.Unregister(slab) })
+		r.register(slab)
 	}
 	return nil
 }

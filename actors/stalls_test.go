@@ -2,11 +2,13 @@ package actors
 
 import (
 	"fmt"
+	"maps"
 	"math/rand"
 	"slices"
 	"testing"
 	"time"
 
+	"mt/data"
 	"mt/device"
 	"mt/schedule"
 )
@@ -270,6 +272,58 @@ func TestGradBufferStall(t *testing.T) {
 		if len(blocked) != 1 || blocked[0] != StallGradBuffer {
 			t.Errorf("launch %d: blocked by %v, want the gradient buffer", i, blocked)
 		}
+	}
+}
+
+// TestRunAhead: Compute enqueues a few launches that the device has not done, fewer where they are long; waiting for that
+// is the cause of no stall, and hides none.
+func TestRunAhead(t *testing.T) {
+	for _, tc := range []struct{ micro, tokens, ahead int }{{20, 16384, launchesAhead}, {20, 1, launchesAhead}, {4, 50000, 2}, {3, 70000, 1}, {3, 524288, 1}} {
+		batch := &data.Batch{Supervised: 1, UniqueIDs: []int32{1}}
+		var sizes []int
+		for range tc.micro {
+			batch.MicroBatches = append(batch.MicroBatches, data.MicroBatch{Tokens: tc.tokens})
+			sizes = append(sizes, tc.tokens)
+		}
+		programs, err := schedule.Programs(schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 100}, sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &Pass{Program: programs[0], Batch: batch}
+		msgs := []any{BatchFetched{Cause: StallData}, LayerFetched{Visit: 1, Cause: StallUpdate}}
+		for o := range p.Objects {
+			msgs = append(msgs, ActivationFetched{Object: o, Slot: o})
+		}
+		core := newComputeCore(0, testDepths(1), balancing{})
+		if got := launchesOf(core, p, msgs...); len(got) != tc.ahead {
+			t.Errorf("micro-batches of %d tokens: %d launches ahead, want %d", tc.tokens, len(got), tc.ahead)
+		}
+		causes := map[int]Cause{} // by launch
+		pass := func(m any) {
+			for _, e := range core.step(m) {
+				if w, ok := e.(work); ok {
+					if l, ok := w.do.(enqueue); ok {
+						causes[l.Index] = l.Blocked
+					}
+				}
+			}
+		}
+		head := 2 * tc.micro // its first launch
+		for passed := 0; len(core.ahead) > 0; passed++ {
+			if pass(LaunchPassed{}); len(core.ahead) > tc.ahead {
+				t.Fatalf("%d launches ahead", len(core.ahead))
+			}
+		}
+		if len(causes) != head-tc.ahead || slices.Max(slices.Collect(maps.Values(causes))) != NoStall {
+			t.Errorf("micro-batches of %d tokens: launches were blocked by %v", tc.tokens, causes)
+		}
+		if pass(LayerFetched{Visit: 2, Cause: StallUpdate}); causes[head] != StallUpdate {
+			t.Errorf("micro-batches of %d tokens: a launch whose weights came late was blocked by %s", tc.tokens, causes[head])
+		}
+	}
+	p := &Pass{Program: &schedule.Program{Visits: []schedule.Visit{{Stage: schedule.Expert}}}, Batch: fakeBatch(1)}
+	if n := tokensOf(p, schedule.Launch{}); n != 0 {
+		t.Errorf("%d tokens for an expert", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 )
@@ -253,5 +254,44 @@ func TestBoundOnce(t *testing.T) {
 		if once := slices.Compact(slices.Clone(names)); len(once) != len(names) {
 			t.Errorf("lib%s: a name twice in %s", lib, strings.Join(names, " "))
 		}
+	}
+}
+
+// TestMemoryIsRegisteredBesideOther: a call that registers memory holds up none for other memory, only
+// those for the same.
+func TestMemoryIsRegisteredBesideOther(t *testing.T) {
+	var h hostMemory
+	var both, ended sync.WaitGroup
+	memory := make([]byte, 64)
+	both.Add(2)
+	for _, b := range [][]byte{memory[:32], memory[32:]} {
+		ended.Go(func() {
+			if err := h.register(1, b, func() error {
+				both.Done()
+				both.Wait() // until the other one is being registered too
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ended.Wait()
+	calls := 0
+	count := func() error { calls++; return nil }
+	for _, use := range []func() error{
+		func() error { return h.register(2, memory[:32], count) },
+		func() error { return h.unregister(1, memory[:32], count) },
+		func() error { return h.register(1, memory[:32], count) },
+		func() error { return h.unregister(2, memory[:32], count) },
+	} {
+		if err := use(); err != nil || calls != 0 {
+			t.Fatalf("%d calls (%v) for memory that others use", calls, err)
+		}
+	}
+	if err := h.unregister(1, memory[:32], count); err != nil || calls != 1 {
+		t.Errorf("%d calls (%v) of its last user", calls, err)
+	}
+	if err := h.register(1, memory[:32], count); err != nil || calls != 2 {
+		t.Errorf("%d calls (%v) of its first user", calls, err)
 	}
 }

@@ -118,9 +118,10 @@ type Device interface {
 	// FreeHost gives back what AllocHost gave.
 	FreeHost(b []byte)
 	// Register makes long-lived host memory fast to copy from and to, where the
-	// device can. The memory must stay mapped until Unregister.
-	Register(b []byte) error
-	Unregister(b []byte)
+	// device can: all of it or, with an error, none. It is fastest where one call is given
+	// all memory. The memory must stay mapped until Unregister, which takes the same slices.
+	Register(memory ...[]byte) error
+	Unregister(memory ...[]byte)
 	// BindHost is the device's view of host memory, for Unified devices only.
 	BindHost(b []byte) Mem
 	// Usage counts memory by purpose.

@@ -207,7 +207,7 @@ func (r *Run) stagingRows(host addRow) {
 	for _, v := range r.views() {
 		staging += held(v.BatchBytes()) + held(v.LossBytes()) + v.RoutingBytes()
 		if n := v.SpillBytes(); n > 0 {
-			spills += held(n)
+			spills += n
 		}
 		if n := v.MatrixBytes(); n > 0 {
 			matrices += int64(r.Depths.MatrixBuffers) * held(n)

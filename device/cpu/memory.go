@@ -103,10 +103,10 @@ func (d *dev) drop(addr uintptr, b *block) {
 }
 
 // Register does nothing: copies are equally fast from and to all host memory.
-func (d *dev) Register([]byte) error { return nil }
+func (d *dev) Register(...[]byte) error { return nil }
 
 // Unregister does nothing.
-func (d *dev) Unregister([]byte) {}
+func (d *dev) Unregister(...[]byte) {}
 
 // BindHost is b itself as device memory.
 func (d *dev) BindHost(b []byte) device.Mem {

@@ -27,6 +27,11 @@ type Options struct {
 	Choices *Choices
 	// Watchdog says that launches which take long are ended, also where the driver does not say so.
 	Watchdog bool
+	// PinPiece is how many bytes of host memory Register pins at once; 0: 256 MiB. It is a multiple of a page's size.
+	PinPiece int64
+	// Pinning, which may be nil, is told how many bytes a call of Register has dealt with so far, and of how
+	// many, one call at a time.
+	Pinning func(done, total int64)
 	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.
 	OwnMatMul bool
@@ -353,13 +358,16 @@ func (d *dev) OwnProducts() int64 { return d.own.Load() }
 // CuBLASLt is the version of the library that computes products, 120402 for 12.4.2; 0: there is none.
 func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 
-// refuse notes that host memory cannot be pinned, once for each reason.
-func (d *dev) refuse(err error) {
-	about, help := "pinning", "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
+// pinHelp is what to do where memory cannot be pinned.
+const pinHelp = "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
+
+// refuse notes that so much host memory cannot be pinned, once for each reason.
+func (d *dev) refuse(what string, err error) {
+	about, help := "pinning", pinHelp
 	if errors.Is(err, cudart.ErrAlreadyRegistered) {
 		about, help = "pages", "it shares a page with memory that is pinned"
 	}
-	d.noteOnce(about, fmt.Sprintf("the system does not pin host memory (%v): copies go through staging memory, slower; %s", err, help))
+	d.noteOnce(about, fmt.Sprintf("the system does not pin %s of host memory (%v): copies go through staging memory, slower; %s", what, err, help))
 }
 
 // Notes are what the user should know about this device, in the order in which it

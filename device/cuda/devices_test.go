@@ -210,12 +210,12 @@ func TestDevicesShareHostMemory(t *testing.T) {
 	}
 	for round, users := range [][]*dev{devices, devices[1:]} {
 		for _, d := range users {
-			if n := copies(d); n != 0 || !d.pinned(host) || len(d.Notes()) != 0 {
-				t.Errorf("round %d, %s: %d copies staged, pinned %v, notes %q", round, d.Name(), n, d.pinned(host), d.Notes())
+			if n := copies(d); n != 0 || !pinned(d, host) || len(d.Notes()) != 0 {
+				t.Errorf("round %d, %s: %d copies staged, pinned %v, notes %q", round, d.Name(), n, pinned(d, host), d.Notes())
 			}
 		}
 		users[0].Unregister(host)
-		if users[0].pinned(host) {
+		if pinned(users[0], host) {
 			t.Error("pinned after Unregister")
 		}
 	}

@@ -91,3 +91,9 @@ func hold(s device.Stream) func() {
 	run(s, "hold", true, func() error { <-open; return nil })
 	return func() { close(open) }
 }
+
+// pinned says whether all of b lies in one pinned range.
+func pinned(d *dev, b []byte) bool {
+	n, is := d.run(b)
+	return is && n == int64(len(b))
+}

@@ -113,7 +113,7 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	b := &block{purpose: accounts.HostStaging, bytes: rounded, pinned: true}
 	switch {
 	case refused(err):
-		d.refuse(err)
+		d.refuse(human.Bytes(bytes), err)
 		b.pinned, data = false, aligned(rounded)
 	case err != nil:
 		return nil, fmt.Errorf("cuda: alloc %d bytes for %s: %w", bytes, accounts.HostStaging, err)
@@ -185,41 +185,6 @@ func (d *dev) forget(addr uintptr, host bool) *block {
 	return b
 }
 
-// Register pins b. Where the system refuses, copies from and to b are staged in
-// pinned slabs.
-func (d *dev) Register(b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
-	err := d.cuda.HostRegister(d.context, b)
-	switch {
-	case refused(err):
-		d.refuse(err)
-		return nil
-	case err != nil:
-		return fmt.Errorf("cuda: register %d bytes: %w", len(b), err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.registered[address(b)] = b
-	d.pin(b)
-	return nil
-}
-
-// Unregister undoes Register; what was never registered is left alone.
-func (d *dev) Unregister(b []byte) {
-	d.mu.Lock()
-	mem := d.registered[address(b)]
-	if mem != nil {
-		delete(d.registered, address(b))
-		d.unpin(address(b))
-	}
-	d.mu.Unlock()
-	if mem != nil {
-		d.release(func() error { return d.cuda.HostUnregister(d.context, mem) })
-	}
-}
-
 // refused says whether err means that the system does not pin memory, rather than
 // that something failed: because of its limit of locked memory, or because it
 // cannot pin this kind of mapping.
@@ -258,13 +223,21 @@ func (d *dev) unpin(addr uintptr) {
 	}
 }
 
-// pinned says whether all of b lies in one pinned range.
-func (d *dev) pinned(b []byte) bool {
+// run is how many bytes from the beginning of b on lie in one pinned range, or outside all
+// pinned ranges, and whether they are pinned. CUDA refuses a copy that is neither.
+func (d *dev) run(b []byte) (bytes int64, pinned bool) {
 	from := address(b)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > from }) - 1
-	return i >= 0 && from+uintptr(len(b)) <= d.spans[i].to
+	end := from + uintptr(len(b))
+	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > from })
+	if i > 0 && from < d.spans[i-1].to {
+		return int64(min(end, d.spans[i-1].to) - from), true
+	}
+	if i < len(d.spans) {
+		end = min(end, d.spans[i].from)
+	}
+	return int64(end - from), false
 }
 
 // BindHost panics, because a GPU does not use host memory in place.

@@ -209,17 +209,34 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// staged says whether a copy from or to host goes through the slabs.
-func (s *stream) staged(host []byte) bool { return len(host) > 0 && !s.dev.pinned(host) }
+// copies enqueues a copy between host and the device's memory mem, as one command for each run of
+// pinned memory and each run of memory that is not, which goes through the slabs.
+func (s *stream) copies(name string, what what, mem device.Mem, host []byte, bad error) {
+	if bad != nil || len(host) == 0 {
+		s.do(command{name: name, what: what}, bad)
+		return
+	}
+	for off := int64(0); off < int64(len(host)); {
+		n, pinned := s.dev.run(host[off:])
+		c := command{name: name, what: what, slow: !pinned, host: host[off : off+n]}
+		if side := mem.Slice(off, n); what == copyUp {
+			c.dst = side
+		} else {
+			c.src = side
+		}
+		s.do(c, nil)
+		off += n
+	}
+}
 
 // CopyH2D enqueues dst = src.
 func (s *stream) CopyH2D(dst device.Mem, src []byte) {
-	s.do(command{name: "CopyH2D", what: copyUp, slow: s.staged(src), dst: dst, host: src}, equal(int64(len(src)), dst.Bytes))
+	s.copies("CopyH2D", copyUp, dst, src, equal(int64(len(src)), dst.Bytes))
 }
 
 // CopyD2H enqueues dst = src.
 func (s *stream) CopyD2H(dst []byte, src device.Mem) {
-	s.do(command{name: "CopyD2H", what: copyDown, slow: s.staged(dst), src: src, host: dst}, equal(src.Bytes, int64(len(dst))))
+	s.copies("CopyD2H", copyDown, src, dst, equal(src.Bytes, int64(len(dst))))
 }
 
 // CopyD2D enqueues dst = src.

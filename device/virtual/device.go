@@ -62,10 +62,10 @@ func (d *Device) AllocHost(bytes int64) ([]byte, error) { return d.blank(bytes) 
 func (d *Device) FreeHost([]byte) {}
 
 // Register implements device.Device.
-func (d *Device) Register([]byte) error { return nil }
+func (d *Device) Register(...[]byte) error { return nil }
 
 // Unregister implements device.Device.
-func (d *Device) Unregister([]byte) {}
+func (d *Device) Unregister(...[]byte) {}
 
 // BindHost implements device.Device.
 func (d *Device) BindHost(b []byte) device.Mem { return d.place(int64(len(b))) }

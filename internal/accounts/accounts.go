@@ -19,7 +19,7 @@ const (
 	KVCache                        // keys and values of generation
 	Context                        // the driver's context, kernels, library workspaces
 
-	HostStaging // pinned host memory: gathered rows, spilled activations, slabs
+	HostStaging // pinned host memory: gathered rows, losses, slabs that copies are staged in
 
 	Weights       // tiles: what streams to the device
 	LoPlanes      // lower halves of split weights
@@ -28,6 +28,9 @@ const (
 	ParamBuffers  // tiles that are on a disk, while the device needs them
 	GradientSlabs // where gradients land
 	Passage       // activations on their way from one device to another
+	Spills        // activations that have no slot on the device
+	HiddenStates  // activation slots that lie on the host
+	WaitingHeads  // what attention's heads need that are not at work, where hidden states lie on the host
 	Exchange      // gradients that other ranks have sent
 	Collected     // what other ranks keep of a layer, on its way into a checkpoint
 
@@ -35,7 +38,7 @@ const (
 )
 
 var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "matrix buffers", "batch", "tables",
-	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "state slots", "param buffers", "gradient slabs", "passed activations", "exchange buffers", "collected for checkpoints"}
+	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "state slots", "param buffers", "gradient slabs", "passed activations", "spilled activations", "hidden states", "waiting heads", "exchange buffers", "collected for checkpoints"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

@@ -303,15 +303,14 @@ func (d *decoder) register() error {
 	if d.o.Device.Unified() {
 		return nil
 	}
+	var tiles [][]byte
 	for _, l := range d.o.Store.Layers {
-		if len(l.Tile) == 0 {
-			continue
-		}
-		if err := d.o.Device.Register(l.Tile); err != nil {
-			return err
-		}
-		d.freeing = append(d.freeing, func() { d.o.Device.Unregister(l.Tile) })
+		tiles = append(tiles, l.Tile)
 	}
+	if err := d.o.Device.Register(tiles...); err != nil {
+		return err
+	}
+	d.freeing = append(d.freeing, func() { d.o.Device.Unregister(tiles...) })
 	return nil
 }
 

@@ -32,12 +32,13 @@ type GPU struct {
 
 	symbols cudart.Symbols // nil: err says why
 	err     error
-	found   cudart.Found  // empty with an emulator
-	cuda    *cudart.CUDA  // one for all devices that are opened, so that they share pinned host memory
-	choices *cuda.Choices // of all devices that are opened; nil: cuBLASLt's first proposals
-	own     bool          // matrix products by mt's own kernels
-	end     func() error  // of an emulator, else nil
-	open    *atomic.Int32 // emulated devices: the last one that is closed ends the emulator
+	found   cudart.Found            // empty with an emulator
+	cuda    *cudart.CUDA            // one for all devices that are opened, so that they share pinned host memory
+	choices *cuda.Choices           // of all devices that are opened; nil: cuBLASLt's first proposals
+	own     bool                    // matrix products by mt's own kernels
+	pinning func(done, total int64) // see TellPinning
+	end     func() error            // of an emulator, else nil
+	open    *atomic.Int32           // emulated devices: the last one that is closed ends the emulator
 }
 
 // FindGPU looks for CUDA's libraries. Where symbols is not nil, or the build has an
@@ -77,6 +78,10 @@ func (g *GPU) TimeProducts(dir string) {
 	}
 	g.choices = cuda.NewChoices(true, store)
 }
+
+// TellPinning has the devices that are opened from then on tell f how many bytes of host memory they have pinned so
+// far, and of how many.
+func (g *GPU) TellPinning(f func(done, total int64)) { g.pinning = f }
 
 // First is the ordinal of the first GPU, which a run on one GPU takes. There is no key for
 // it: as in other programs that use CUDA, CUDA_VISIBLE_DEVICES says which GPU is the first,
@@ -123,7 +128,7 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice)})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice), Pinning: g.pinning})
 	switch {
 	case g.end == nil:
 		return dev, err

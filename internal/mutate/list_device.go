@@ -274,7 +274,18 @@ var ofDevice = []broken{
 	{"device/wrap/fault/fault.go", []way{
 		{from: "d.Device.Do(on.Stream, o)", to: "d.Device.Do(on.Stream, o); d.Device.Do(on.Stream, o)", test: "TestTransparent"},
 	}},
+	{"device/cuda/register.go", []way{
+		{from: "min(uintptr(len(b)), each-address(b)%each)", to: "min(uintptr(len(b)), each)", test: "TestRegisterInPieces"},
+		{from: "\t\t\td.Unregister(memory...)\n", to: "", test: "TestRegisterFails"},
+		{from: "case !refused(p.err):\n\t\t\tfailed.Store(true)", to: "case true:\n\t\t\tfailed.Store(true)", test: "TestRegisterRefusedInPart"},
+		{from: "done += int64(len(p.mem))", to: "done = int64(len(p.mem))", test: "TestRegisterInPieces"},
+	}},
+	{"device/cuda/memory.go", []way{
+		{from: "from < d.spans[i-1].to {", to: "end <= d.spans[i-1].to {", test: "TestRegisterInPieces"},
+		{from: "\tend = min(end, d.spans[i].from)\n", to: "", test: "TestRegisterInPieces"},
+	}},
 	{"device/cuda/stream.go", []way{
+		{from: "host: host[off : off+n]}", to: "host: host[:n]}", test: "TestRegisterInPieces"},
 		{from: "if c.what < recording && s.broken {", to: "if c.what < copyUp && s.broken {", test: "TestContract|TestErrorsStick"},
 		{from: "s.fail(\"Notify\", err)\n\t\t\ts.dev.regret(err)", to: "s.dev.regret(err)", test: "TestFailedNotification"},
 	}},

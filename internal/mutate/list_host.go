@@ -194,6 +194,10 @@ var ofHost = []broken{
 	{"host/update.go", []way{
 		{from: "l.changed = true\n\tl.onCores(units,", to: "l.onCores(units,", test: "TestUpdatesChange"},
 		{from: "l.changed = true\n\tl.onCores(units[:n],", to: "l.onCores(units[:n],", test: "TestUpdatesChange"},
+		{from: "\t\tdone = to\n", to: "\t\tdone = from\n", test: "TestSomeRowsThenOthers"},
+		{from: "\tif others {\n\t\tadd(done, rows)\n\t}\n", to: "", test: "TestSomeRowsThenOthers"},
+		{from: "min(someRows, to-from)", to: "someRows", test: "TestSomeRowsThenOthers"},
+		{from: "l.changed = true\n\tl.pool.Run((len(units)", to: "l.pool.Run((len(units)", test: "TestUpdatesChange"},
 		{from: "l.Layout.Tensors[u.Tensor].Elem+u.At-l.Share.From, u.N", to: "l.Layout.Tensors[u.Tensor].Elem+u.At, u.N", test: "TestShares"},
 		{from: "return !l.Share.Has(l.Layout.Tensors[u.Tensor].Elem + u.At)", to: "return !l.Share.Has(u.At)", test: "TestShares"},
 		{from: "if l.by != o {", to: "if l.by == nil {", test: "TestUnitsAreAsTheirOptimizerCuts"},

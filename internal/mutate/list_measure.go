@@ -34,7 +34,7 @@ var ofMeasure = []broken{
 	{"actors/predict.go", []way{
 		{from: "if r.NSSteps > 0 { // what is no matrix", to: "if false {", test: "TestPredictedStall"},
 		{from: "p.moved(h.UpdateBy(r.Optim), float64(r.PrepareBytes", to: "p.moved(h.Update, float64(r.PrepareBytes", test: "TestPredictedStall"},
-		{from: "p.moved(h.UpdateBy(by), r.UnitBytes", to: "p.moved(h.UpdateBy(by+by), r.UnitBytes", test: "TestPredictedStall"},
+		{from: "p.moved(h.UpdateBy(by), share*r.UnitBytes", to: "p.moved(h.UpdateBy(by+by), share*r.UnitBytes", test: "TestPredictedStall"},
 	}},
 	{"plan/rates/slower.go", []way{
 		{from: "h.Updates = maps.Clone(h.Updates)", to: "", test: "TestSlower"},

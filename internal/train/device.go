@@ -71,6 +71,8 @@ func (j *job) chooseDevice(o Options) error {
 		return nil
 	}
 	g := machine.FindGPU(j.hooks.symbols)
+	show := o.Progress()
+	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
 	devs, err := j.openGPUs(&g)
 	switch {
 	case err == nil:
@@ -90,6 +92,8 @@ func (j *job) chooseDevice(o Options) error {
 // is wanted and device_memory says how large the GPU is.
 func (j *job) takeGPU(o Options) error {
 	g := machine.FindGPU(j.hooks.symbols)
+	show := o.Progress()
+	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
 	devs, err := j.openGPUs(&g)
 	switch {
 	case config.IsUsage(err) && !o.paper:

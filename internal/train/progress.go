@@ -135,12 +135,15 @@ func (m stepMetrics) texts(interactive bool, spark string) []string {
 // takes time, so its progress is not shown.
 const quickRead = 16 << 20
 
-// slowCheck is how long the check of a token cache takes before it is shown.
-const slowCheck = 3 * time.Second
+// slowWork is how long the check of a token cache, or pinning host memory, takes before it is shown.
+const slowWork = 3 * time.Second
+
+// pinning is what a device does with the host memory that it copies from and to.
+const pinning = "pin host memory"
 
 // Progress returns a function that shows on o.Stderr how far reading data is (see
 // data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a
-// token cache is shown where it is slow, and only once where Stderr is no terminal.
+// token cache is shown where it is slow, and only once where Stderr is no terminal. So is pinning.
 func (o Options) Progress() func(done, total int64, what string) {
 	return o.progress(time.Now)
 }
@@ -160,7 +163,7 @@ func (o Options) progress(now func() time.Time) func(done, total int64, what str
 		if tenth == shown && (!o.Interactive || done >= total) {
 			return
 		}
-		if what == data.CheckingCache && (now().Sub(began) < slowCheck || shown >= 0 && !o.Interactive) {
+		if (what == data.CheckingCache || what == pinning) && (now().Sub(began) < slowWork || shown >= 0 && !o.Interactive) {
 			return
 		}
 		shown = tenth

@@ -43,9 +43,9 @@ func TestStepFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestProgressOfCheckingACache: a quick check is not worth a line, a slow one is
-// worth one.
-func TestProgressOfCheckingACache(t *testing.T) {
+// TestProgressOfSlowWork: a quick check of a cache is not worth a line, a slow one is
+// worth one. So is slow pinning.
+func TestProgressOfSlowWork(t *testing.T) {
 	const total = 100 << 20
 	for _, tc := range []struct {
 		name        string
@@ -53,10 +53,10 @@ func TestProgressOfCheckingACache(t *testing.T) {
 		tenth       time.Duration // that a tenth of the work takes
 		want        string
 	}{
-		{"quick", false, slowCheck / 11, ""},
-		{"quick, on a terminal", true, slowCheck / 11, ""},
-		{"slow", false, slowCheck / 5, "check token cache: 50 MiB of 100 MiB\n"},
-		{"slow, on a terminal", true, slowCheck / 8,
+		{"quick", false, slowWork / 11, ""},
+		{"quick, on a terminal", true, slowWork / 11, ""},
+		{"slow", false, slowWork / 5, "check token cache: 50 MiB of 100 MiB\n"},
+		{"slow, on a terminal", true, slowWork / 8,
 			"\rcheck token cache: 80 MiB of 100 MiB\rcheck token cache: 90 MiB of 100 MiB\rcheck token cache: 100 MiB of 100 MiB\n"},
 	} {
 		var out bytes.Buffer
@@ -68,6 +68,14 @@ func TestProgressOfCheckingACache(t *testing.T) {
 		}
 		if out.String() != tc.want {
 			t.Errorf("%s:\n%q, want\n%q", tc.name, out.String(), tc.want)
+		}
+		out.Reset()
+		for tenth := range int64(11) {
+			show(total*tenth/10, total, pinning)
+			clock = clock.Add(tc.tenth)
+		}
+		if want := strings.ReplaceAll(tc.want, data.CheckingCache, pinning); out.String() != want {
+			t.Errorf("pinning, %s:\n%q, want\n%q", tc.name, out.String(), want)
 		}
 	}
 }

@@ -86,11 +86,11 @@ func (d *Device) AllocHost(bytes int64) ([]byte, error) {
 }
 
 // Register fails, or registers with the wrapped device.
-func (d *Device) Register(b []byte) error {
+func (d *Device) Register(memory ...[]byte) error {
 	if err := d.call("Register"); err != nil {
 		return err
 	}
-	return d.Device.Register(b)
+	return d.Device.Register(memory...)
 }
 
 // Unwrap is the wrapped device.

@@ -7,7 +7,7 @@ import { bytes, percent } from "./format.js";
 // both sides.
 const hues = {
   "weights": "s1", "weight slots": "s1", "gradient slabs": "s3", "gradient buffers": "s3", "moments": "s0", "saved for backward": "s0",
-  "activations": "s2", "host staging": "s6", "workspace": "s6", "lo planes": "s4", "batch": "s4", "tables": "s7", "kv cache": "c5", "context": "s5",
+  "activations": "s2", "spilled activations": "s2", "host staging": "s6", "workspace": "s6", "lo planes": "s4", "batch": "s4", "tables": "s7", "kv cache": "c5", "context": "s5",
 };
 const hue = (purpose) => colour(hues[purpose] ?? "s5");
 

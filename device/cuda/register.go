@@ -1,0 +1,129 @@
+package cuda
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"mt/internal/human"
+)
+
+// This file pins host memory. The driver pins some gigabytes a second with one thread, and a run
+// has hundreds. So memory is registered in pieces, several at a time: each piece is a range of its
+// own for the driver, and copies are cut where pieces meet (stream.go).
+
+// Pieces end at multiples of pinPiece in the address space, so where huge pages end too. At most
+// pinThreads are registered at a time.
+const (
+	pinPiece   = 256 << 20
+	pinThreads = 8
+)
+
+// piece is a part of the memory that Register was given, which is registered at once.
+type piece struct {
+	mem []byte
+	err error // why it is not pinned; nil: it is, or nobody has tried
+}
+
+// pieceSize is where pieces are cut: at multiples of it.
+func (d *dev) pieceSize() int64 {
+	if d.opts.PinPiece > 0 {
+		return d.opts.PinPiece
+	}
+	return pinPiece
+}
+
+// pieces cuts memory into pieces, of so many bytes together.
+func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
+	each := uintptr(d.pieceSize())
+	for _, b := range memory {
+		total += int64(len(b))
+		for len(b) > 0 {
+			n := min(uintptr(len(b)), each-address(b)%each)
+			out = append(out, piece{mem: b[:n:n]})
+			b = b[n:]
+		}
+	}
+	return out, total
+}
+
+// forAll calls f for every piece, for several at a time where there is more of them than one piece can be.
+func (d *dev) forAll(pieces []piece, total int64, f func(*piece)) {
+	var next atomic.Int64
+	var threads sync.WaitGroup
+	for range min(pinThreads, (total+d.pieceSize()-1)/d.pieceSize()) {
+		threads.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(pieces); i = int(next.Add(1)) - 1 {
+				f(&pieces[i])
+			}
+		})
+	}
+	threads.Wait()
+}
+
+// Register pins memory. Pieces that the system refuses to pin stay as they are, and copies from and to
+// them are staged in pinned slabs. After any other error nothing of memory is pinned.
+func (d *dev) Register(memory ...[]byte) error {
+	pieces, total := d.pieces(memory)
+	d.registerAll(pieces, total)
+	var refusal error
+	var refusedBytes int64
+	for _, p := range pieces {
+		switch {
+		case refused(p.err):
+			refusal, refusedBytes = p.err, refusedBytes+int64(len(p.mem))
+		case p.err != nil:
+			d.Unregister(memory...)
+			return fmt.Errorf("cuda: register %s of host memory: %s at %#x: %w; %s", human.Bytes(total), human.Bytes(int64(len(p.mem))), address(p.mem), p.err, pinHelp)
+		}
+	}
+	if refusal != nil {
+		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(refusedBytes), human.Bytes(total)), refusal)
+	}
+	return nil
+}
+
+// registerAll registers pieces of so many bytes together, until one fails that the system does not just refuse,
+// and tells Options.Pinning how far that is.
+func (d *dev) registerAll(pieces []piece, total int64) {
+	var mu sync.Mutex // of what follows
+	var done int64
+	var failed atomic.Bool
+	d.forAll(pieces, total, func(p *piece) {
+		if failed.Load() {
+			return
+		}
+		switch p.err = d.cuda.HostRegister(d.context, p.mem); {
+		case p.err == nil:
+			d.mu.Lock()
+			d.registered[address(p.mem)] = p.mem
+			d.pin(p.mem)
+			d.mu.Unlock()
+		case !refused(p.err):
+			failed.Store(true)
+		}
+		if mu.Lock(); d.opts.Pinning != nil {
+			done += int64(len(p.mem))
+			d.opts.Pinning(done, total)
+		}
+		mu.Unlock()
+	})
+}
+
+// Unregister undoes Register; what was never registered is left alone.
+func (d *dev) Unregister(memory ...[]byte) {
+	pieces, total := d.pieces(memory)
+	d.forAll(pieces, total, func(p *piece) {
+		at := address(p.mem)
+		d.mu.Lock()
+		mem := d.registered[at]
+		if mem != nil {
+			delete(d.registered, at)
+			d.unpin(at)
+		}
+		d.mu.Unlock()
+		if mem != nil {
+			d.release(func() error { return d.cuda.HostUnregister(d.context, mem) })
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/internal/accounts"
+)
+
+const page = 4096
+
+// pages is so many bytes at the beginning of a page, each byte another than its neighbours.
+func pages(bytes int) []byte {
+	b := make([]byte, bytes+page)
+	b = b[-address(b)&(page-1):][:bytes]
+	for i := range b {
+		b[i] = byte(i % 251)
+	}
+	return b
+}
+
+// there copies from to the device and back into to, which may be pinned in pieces or in part, and says whether a copy
+// was staged.
+func there(t *testing.T, d device.Device, to, from []byte) (staged bool) {
+	t.Helper()
+	m, err := d.Alloc(accounts.Batch, int64(len(from)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Free(m)
+	s, err := d.NewStream("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.CopyH2D(m, from)
+	s.CopyD2H(to, m)
+	err = s.Sync()
+	staged = on(s).staging.pool != nil
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(to, from) {
+		t.Error("other bytes came back")
+	}
+	return staged
+}
+
+// TestRegisterInPieces: memory is pinned in pieces, what is done is told, and copies that begin and end in
+// any piece are not staged.
+func TestRegisterInPieces(t *testing.T) {
+	var told []int64
+	d, drv := newDevice(t, emu.Options{Mode: emu.Random}, Options{PinPiece: 2 * page, Pinning: func(done, total int64) {
+		if told = append(told, done); total != 16*page+100 {
+			t.Errorf("of %d bytes", total)
+		}
+	}})
+	a, b := pages(10*page), pages(7*page+100)
+	a = a[(address(a)+page)%(2*page):][:9*page] // which begins within a piece
+	calls := drv.Calls()
+	if err := d.Register(a, b, nil); err != nil {
+		t.Fatal(err)
+	}
+	registered := 0
+	for i := calls + 1; i <= drv.Calls(); i++ {
+		if drv.CallName(i) == "cudaHostRegister" {
+			registered++
+		}
+	}
+	if registered < 9 || registered > 11 { // by where the two begin
+		t.Errorf("%d calls", registered)
+	}
+	if len(told) != registered || !slices.IsSorted(told) || told[len(told)-1] != 16*page+100 {
+		t.Errorf("told %v", told)
+	}
+	if there(t, d, b[:len(b)-50], a[40:][:len(b)-50]) || there(t, d, b[page:], a[page+1:][:6*page+100]) || drv.PageableCopies() != 0 {
+		t.Error("a copy was staged")
+	}
+	for _, s := range d.spans {
+		if s.from != address(a) && s.from != address(b) && s.from%(2*page) != 0 {
+			t.Errorf("a piece begins at %#x", s.from)
+		}
+	}
+	d.Unregister(a, b, nil)
+	if len(d.registered) != 0 || len(d.spans) != 0 {
+		t.Errorf("left: %v", d.spans)
+	}
+	d.Unregister(a)
+	middle := a[2*page : 8*page]
+	d.opts.Pinning = nil
+	if err := d.Register(middle); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Unregister(middle)
+	if n, pinned := d.run(a); pinned || n != 2*page {
+		t.Errorf("a run of %d bytes before a pinned one, pinned %v", n, pinned)
+	}
+}
+
+// TestPiecesAtATime: a piece that is being registered holds up no other one.
+func TestPiecesAtATime(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
+	pieces, total := d.pieces([][]byte{pages(2 * pinThreads * page)})
+	var met sync.WaitGroup
+	met.Add(pinThreads)
+	begun := make(chan bool, len(pieces))
+	d.forAll(pieces, total, func(*piece) {
+		if begun <- true; len(begun) <= pinThreads { // the first ones wait for each other
+			met.Done()
+			met.Wait()
+		}
+	})
+	if len(begun) != len(pieces) {
+		t.Errorf("%d of %d pieces", len(begun), len(pieces))
+	}
+}
+
+// TestRegisterRefusedInPart: what the system pins stays pinned, the rest is staged, and the note says how much that is.
+func TestRegisterRefusedInPart(t *testing.T) {
+	d, drv := newDevice(t, emu.Options{RegisterLimit: 5 * page}, Options{PinPiece: page})
+	from, to := pages(8*page), make([]byte, 8*page)
+	if err := d.Register(from); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.spans) != 5 {
+		t.Errorf("%d pieces are pinned", len(d.spans))
+	}
+	if !there(t, d, to, from) || drv.PageableCopies() != 0 {
+		t.Error("a copy was not staged, or left to the driver to stage")
+	}
+	if notes := d.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "12 KiB of 32 KiB") || !strings.Contains(notes[0], "ulimit -l") {
+		t.Errorf("notes %q", notes)
+	}
+	d.Unregister(from)
+	if len(d.spans) != 0 {
+		t.Error("pinned after Unregister")
+	}
+}
+
+// TestRegisterFails makes each call of a registration fail, one by one: nothing of it stays pinned, and the error says
+// how much memory it was and what helps.
+func TestRegisterFails(t *testing.T) {
+	try := func(o emu.Options) (from, to int, name string) {
+		d, drv := newDevice(t, o, Options{PinPiece: page})
+		memory := [][]byte{pages(3 * page), pages(5 * page)}
+		from = drv.Calls() + 1
+		err := d.Register(memory...)
+		to = drv.Calls()
+		var failed *cudart.Error
+		switch {
+		case o.FailCall == 0:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case !errors.As(err, &failed) || !strings.Contains(err.Error(), "register 32 KiB of host memory: 4.0 KiB at 0x") || !strings.Contains(err.Error(), "ulimit -l"):
+			t.Errorf("call %d (%s): %v", o.FailCall, drv.CallName(o.FailCall), err)
+		case len(d.spans) != 0 || len(d.registered) != 0:
+			t.Errorf("call %d (%s): pinned after the error: %v", o.FailCall, drv.CallName(o.FailCall), d.spans)
+		}
+		d.Unregister(memory...)
+		return from, to, drv.CallName(o.FailCall)
+	}
+	from, to, _ := try(emu.Options{})
+	if to-from != 15 { // each piece sets the context, and is registered
+		t.Errorf("%d calls", to-from+1)
+	}
+	for call := from; call <= to; call++ {
+		try(emu.Options{FailCall: call, FailCode: 999})
+	}
+}
