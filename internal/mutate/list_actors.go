@@ -114,7 +114,6 @@ var ofActors = []broken{
 		{from: "Stage == schedule.Expert {", to: "Stage == schedule.Route {", test: "TestRunAhead"},
 	}},
 	{"actors/prefetcher.go", []way{
-		{from: "!ok && !s.p.Eval && e != nil", to: "!ok && e != nil", test: "TestRandomInterleavings"},
 		{from: "if err == nil && r.in != nil {", to: "if false {", test: "TestLateCopyErrors/spilled"},
 		{from: "case v.version != p.Version:", to: "case v.version > p.Version:", test: "TestTranscripts"},
 		{from: "c.sources[visit.Tile]...", to: "visit.Layer", same: "a tied table is updated before its head, with clipping and without; the check does not lean on that"},
