@@ -50,7 +50,7 @@ func TestTranscripts(t *testing.T) {
 		"gradients":          {layers: 5, micro: 1, steps: 2, depths: ofGradients, clip: 1, away: []bool{false, true, true, true, true}, gradAway: []bool{false, true, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 20},
 		"tiles":              {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, params: []bool{false, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
 		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
-		"give-up":            {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, saveSteps: 2, giveUpAfter: 140, stopAfter: -1, seed: 6},
+		"give-up":            {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, saveSteps: 2, giveUpAfter: 170, stopAfter: -1, seed: 6},
 		"give-up-closed":     {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, saveSteps: 1, giveUpAfter: 54, stopAfter: -1, seed: 6},
 		"pause":              {layers: 3, micro: 1, steps: 3, depths: wide, clip: 1, saveSteps: 3, evalSteps: 2, evalPasses: 1, pauseAfter: 2, stopAfter: -1, seed: 11},
 		"enough":             {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, enoughAt: 2, stopAfter: -1, seed: 12},
