@@ -34,8 +34,8 @@ func (d *toy) Kind() string               { return "toy" }
 func (d *toy) Unified() bool              { return false }
 func (d *toy) Free(device.Mem)            {}
 func (d *toy) FreeHost([]byte)            {}
-func (d *toy) Register(...[]byte) error      { return nil }
-func (d *toy) Unregister(...[]byte)          {}
+func (d *toy) Register(...[]byte) error   { return nil }
+func (d *toy) Unregister(...[]byte)       {}
 func (d *toy) Usage() device.Usage        { return d.used }
 func (d *toy) Close() error               { return nil }
 func (d *toy) BindHost([]byte) device.Mem { panic("toy: not unified") }
