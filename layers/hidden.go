@@ -3,7 +3,7 @@ package layers
 import "mt/device"
 
 // Hidden is a hidden state of a micro-batch, or its gradient: (T, h) act, on the device or,
-// with Spec.OnHost, in memory that the device's AllocHost gave.
+// with Spec.OnHost, on the host, in memory that is best registered with the device.
 type Hidden struct {
 	Dev  device.Tensor
 	Host []byte
