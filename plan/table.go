@@ -221,9 +221,9 @@ func (r *Run) stagingRows(host addRow) {
 		host("passed activations", n, "on their way between devices")
 	}
 	if _, slot := r.ActivationSlotBytes(); slot > 0 {
-		host("hidden states", int64(r.Depths.ActivationSlots)*held(slot), "%d of %s tokens: the device has chunks of them",
+		host("hidden states", int64(r.Depths.ActivationSlots)*slot, "%d of %s tokens: the device has chunks of them",
 			r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
-		host("waiting heads", held(r.ScratchBytes()), "what attention reads and writes of the groups of heads that are not at work")
+		host("waiting heads", r.ScratchBytes(), "what attention reads and writes of the groups of heads that are not at work")
 	}
 	if spills > 0 {
 		host("spilled activations", spills, "layer inputs that do not fit in the slots")
