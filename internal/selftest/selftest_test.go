@@ -224,8 +224,8 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK || len(heard) != 7 || len(r.Rates) != 22 {
-		t.Errorf("%+v after %v", r, heard)
+	if !r.OK || len(heard) != 8 || len(r.Rates) != 22 {
+		t.Errorf("%d rates, %+v after %v", len(r.Rates), r, heard)
 	}
 	last := r.Checks[len(r.Checks)-1]
 	if last.Name != "training bf16" || !strings.HasPrefix(last.Detail, "10 steps") {
