@@ -335,13 +335,13 @@ func (r *lane) execCompute(w work) error {
 	e, ok := w.do.(enqueue)
 	if !ok { // passBatch
 		r.compute.Notify(func(err error) {
-			switch {
-			case r.hub.stopped.Load():
-			case err != nil: // of a launch, which has told of it before, or of the wait
-				r.hub.fail(r.index.compute(), fmt.Errorf("compute: %w", err))
-			default:
+			r.hub.notified(func() {
+				if err != nil { // of a launch, which has told of it before, or of the wait
+					r.hub.fail(r.index.compute(), fmt.Errorf("compute: %w", err))
+					return
+				}
 				r.hub.done(w, nil)
-			}
+			})
 		})
 		return nil
 	}
@@ -359,14 +359,14 @@ func (r *lane) execCompute(w work) error {
 	// A call that fails later is reported here and nowhere else: the first launch
 	// whose notification brings an error is the one it belongs to.
 	r.compute.Notify(func(err error) {
-		switch {
-		case r.hub.stopped.Load():
-		case err != nil:
-			r.hub.fail(r.index.compute(), r.launchError(e, v, err))
-		default:
+		r.hub.notified(func() {
+			if err != nil {
+				r.hub.fail(r.index.compute(), r.launchError(e, v, err))
+				return
+			}
 			r.stalls.passed(e.p.Seq, marks)
 			r.hub.done(w, nil)
-		}
+		})
 	})
 	return nil
 }

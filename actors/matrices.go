@@ -224,19 +224,18 @@ func (r *lane) orthogonalize(w work, e orthogonalize) {
 		last.CopyD2H(host.Data, mem)
 	}
 	last.Notify(func(err error) {
-		if r.hub.stopped.Load() {
-			return
-		}
-		for _, s := range []*countedStream{room.up, room.compute} {
-			if err == nil {
-				err = s.Err()
+		r.hub.notified(func() {
+			for _, s := range []*countedStream{room.up, room.compute} {
+				if err == nil {
+					err = s.Err()
+				}
 			}
-		}
-		if err != nil {
-			r.hub.fail(optimizerID, fmt.Errorf("orthogonalize a matrix of %s: %w", r.names[e.Layer], err))
-			return
-		}
-		r.hub.done(w, nil)
+			if err != nil {
+				r.hub.fail(optimizerID, fmt.Errorf("orthogonalize a matrix of %s: %w", r.names[e.Layer], err))
+				return
+			}
+			r.hub.done(w, nil)
+		})
 	})
 }
 

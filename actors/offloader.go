@@ -198,18 +198,17 @@ func nothing() any { return nil }
 // copied; that of the compute stream is left to that stream's own notifications.
 func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {
-		if r.hub.stopped.Load() {
-			return
-		}
-		if err == nil {
-			err = r.upErr()
-		}
-		switch {
-		case err != nil:
-			r.hub.fail(r.index.offloader(), fmt.Errorf("%s: %w", what, err))
-		case r.compute.Err() == nil:
-			r.hub.done(w, found())
-		}
+		r.hub.notified(func() {
+			if err == nil {
+				err = r.upErr()
+			}
+			switch {
+			case err != nil:
+				r.hub.fail(r.index.offloader(), fmt.Errorf("%s: %w", what, err))
+			case r.compute.Err() == nil:
+				r.hub.done(w, found())
+			}
+		})
 	}
 }
 

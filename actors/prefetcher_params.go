@@ -76,13 +76,13 @@ func (r *lane) execParams(w work) bool {
 		s := r.h2d.Stream // nothing is copied that a trace could show
 		s.Wait(r.weights[e.Slot].idle)
 		s.Notify(func(err error) {
-			switch {
-			case r.hub.stopped.Load():
-			case err != nil:
-				r.hub.fail(r.index.prefetcher(), fmt.Errorf("prefetch %s: %w", r.names[e.Layer], err))
-			default:
+			r.hub.notified(func() {
+				if err != nil {
+					r.hub.fail(r.index.prefetcher(), fmt.Errorf("prefetch %s: %w", r.names[e.Layer], err))
+					return
+				}
 				r.hub.done(w, nil)
-			}
+			})
 		})
 	case readParams:
 		from, bytes := r.plan.ParamSpan(r.tiles[e.Tile])

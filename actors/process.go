@@ -26,9 +26,10 @@ type process struct {
 type hub struct {
 	carrier
 	processes []*process
-	stopped   atomic.Bool // no message is handled and no effect executed any more
-	ended     chan error  // how the run ended, sent once by the Conductor; nil: well
-	trace     *tracer     // nil: nobody wants one
+	stopped   atomic.Bool  // no message is handled and no effect executed any more
+	notices   sync.RWMutex // held for reading while a stream tells what is complete
+	ended     chan error   // how the run ended, sent once by the Conductor; nil: well
+	trace     *tracer      // nil: nobody wants one
 }
 
 // carrier carries messages and works: protoactor as time goes by, or a virtual clock.
@@ -127,10 +128,22 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	})
 }
 
-// close ends all actors and waits for the works that they have started on goroutines.
-// No effect begins after it returns.
+// notified calls f, by which a stream tells that something is complete, unless the run has ended. f may
+// read the lanes' memory, as close waits for it.
+func (h *hub) notified(f func()) {
+	h.notices.RLock()
+	defer h.notices.RUnlock()
+	if !h.stopped.Load() {
+		f()
+	}
+}
+
+// close ends all actors and waits for the works that they have started on goroutines, and for what streams
+// tell. No effect begins after it returns.
 func (h *hub) close() {
+	h.notices.Lock()
 	h.stopped.Store(true)
+	h.notices.Unlock()
 	for _, s := range h.processes {
 		s.rest()
 	}
