@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -114,10 +115,36 @@ func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	h.close()
 	h.handle(s, "late")
 	h.async(laneID(0).compute(), work{}, func() (any, error) { c.steps++; return nil, nil })
+	h.notified(func() { c.steps++ })
 	carrier.works.Wait()
 	if c.steps != 0 {
-		t.Errorf("%d messages or works ran after the end", c.steps)
+		t.Errorf("%d messages, works or notifications ran after the end", c.steps)
 	}
+}
+
+// TestTheEndWaitsForNotifications: what a stream tells may read memory that is freed after the end.
+func TestTheEndWaitsForNotifications(t *testing.T) {
+	h := newHub(newProtoCarrier())
+	ended := make(chan struct{})
+	h.notified(func() {
+		go func() {
+			h.close()
+			close(ended)
+		}()
+		for h.notices.TryRLock() { // no more once close waits
+			h.notices.RUnlock()
+			select {
+			case <-ended:
+				t.Fatal("the end did not wait")
+			default:
+				runtime.Gosched()
+			}
+		}
+		if h.stopped.Load() {
+			t.Error("the end did not wait")
+		}
+	})
+	<-ended
 }
 
 // TestCreditsAreDocumented: the table of ARCHITECTURE.md is this package's.

@@ -31,7 +31,8 @@ type TensorRows struct {
 func (c *CUDA) HasTensorMaps() bool { return c.driver.tensorMapEncodeTiled.addr != 0 }
 
 // TensorMap describes rows. In shared memory a box's rows take 128 bytes each, chunk i (16 bytes) of row
-// r at chunk i XOR r%8; what lies beyond the rows becomes zeros. It touches no device.
+// r at chunk i XOR r%8; what lies beyond the rows becomes zeros. It touches no device, and is to be called only where
+// HasTensorMaps says yes.
 // cuTensorMapEncodeTiled: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html
 func (c *CUDA) TensorMap(ctx Context, r TensorRows) (out TensorMap, err error) {
 	m := newFrame()

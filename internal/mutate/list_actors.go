@@ -148,6 +148,10 @@ var ofActors = []broken{
 		{from: "if c.reported < save.Step {", to: "if false {", test: "TestCommitsWaitForReports"},
 		{from: "defer r.o.Home.Release(layer)", to: "r.o.Home.Release(layer)", test: "TestLayersAreAcquiredAndReleased"},
 	}},
+	{"actors/process.go", []way{
+		{from: "\th.notices.Lock()\n\th.stopped.Store(true)\n\th.notices.Unlock()\n", to: "\th.stopped.Store(true)\n", test: "TestTheEndWaitsForNotifications"},
+		{from: "\tif !h.stopped.Load() {\n\t\tf()\n\t}\n", to: "\tf()\n", test: "TestAfterTheEndNothingIsHandled"},
+	}},
 	{"actors/nonfinite.go", []way{
 		{from: "top&0x7f80 == 0x7f80", to: "top&0x7f80 == 0x7f00", test: "TestNonFiniteRunsNameTheLayer"},
 	}},
