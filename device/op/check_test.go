@@ -58,6 +58,9 @@ func TestEveryField(t *testing.T) {
 		T: 2, E: 5, K: 3}, "Counts")
 	every(t, SortByExpert{IDs: i32(6), Order: i32(6), Rows: i32(6), Offsets: i32(6), Counts: i32(5), N: 6, K: 2, E: 5}, "Counts")
 	every(t, CopyColumns{Dst: bf16(9), Src: bf16(7), T: 2, C: 3, DstStride: 6, SrcStride: 4})
+	every(t, CopyHeads{Dst: bf16(rows(2, 30, rows(3, 9, 5))), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, Zeros: 1,
+		DstStride: 30, DstHead: 9, SrcStride: 20, SrcHead: 6})
+	every(t, SumHeads{Dst: bf16(rows(2, 7, 4)), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, DstStride: 7, SrcStride: 20, SrcHead: 6})
 	every(t, GatherRows{Dst: bf16(6), Src: bf16(3), Index: i32(2), T: 2, C: 3})
 	every(t, ScatterAddRows{DRows: f32(6), DY: bf16(15), Start: i32(3), Pos: i32(5), U: 2, T: 5, C: 3})
 	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), T: 2, V: 3})
@@ -192,7 +195,7 @@ func TestNothingToDo(t *testing.T) {
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),
 		"SortByExpert": (&SortByExpert{Offsets: i32(4), E: 3}).Check(),
-		"CopyColumns":  (&CopyColumns{C: 4}).Check(), "GatherRows": (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
+		"CopyColumns":  (&CopyColumns{C: 4}).Check(), "CopyHeads": (&CopyHeads{C: 4, T: 3}).Check(), "SumHeads": (&SumHeads{C: 4}).Check(), "GatherRows": (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
 		"CrossEntropy": (&CrossEntropy{V: 3}).Check(), "CrossEntropyShard": (&CrossEntropyShard{}).Check(),
 		"Convert": (&Convert{}).Check(), "WeightedSum": (&WeightedSum{}).Check(), "DivideByNorm": (&DivideByNorm{}).Check(),
 	} {
@@ -236,6 +239,7 @@ func TestBad(t *testing.T) {
 		{(&Router{E: 1025}).Check(), "1025 experts: at most 1024"},
 		{(&SortByExpert{N: 5, K: 2, E: 3}).Check(), "5 pairs are not 2 for each token"},
 		{(&SortByExpert{N: 5, E: 3}).Check(), "5 pairs are not 0 for each token"},
+		{(&CopyHeads{Dst: x, Src: x, T: 1, Heads: 2, C: 3, Zeros: 1, DstHead: 3, SrcHead: 3}).Check(), "DstHead is 3: heads of 4 elements overlap"},
 		{(&Convert{Dst: w, Src: x, N: 5}).Check(), "Dst holds 4 elements, want 5"},
 		{(&WeightedSum{D: x, X: bf16(8), Y: x, N: 8}).Check(), "X is bf16, want fp32"},
 		{(&WeightedSum{D: bf16(8), X: bf16(8), Y: bf16(8), N: 8}).Check(), "Y is bf16, want fp32"},
