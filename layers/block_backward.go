@@ -38,7 +38,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 
 // vectors are the roles, norms and biases, whose gradients are only ever added to, so that
 // they have to begin at zero. The order is fixed.
-var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleOBias,
+var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm}
 
 // zeroVectors clears the gradients of vectors that g has. Those of matrices are

@@ -49,6 +49,9 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts()
 	}
+	if l := d.latent; l != nil { // the narrow vectors
+		n += product(d.hidden, l.QRank+l.KVRank+l.RopeDim)
+	}
 	if s.OnHost && d.qkNorm { // what q/k norm's backward reads waits nowhere
 		n += 2 * c.QKVProducts()
 	}

@@ -47,6 +47,7 @@ type buffers struct {
 	lse, delta                          device.Tensor
 	n, rstd, x2, gu, act                rows
 	a, out, dout, rstdOut               rows
+	latent                              latentBuffers // latent.go
 	group                               groupBuffers
 }
 
@@ -86,6 +87,9 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	}
 	if s.OnHost {
 		b.group = s.takeGroup(d, tokens, backward, ws)
+	}
+	if d.latent != nil {
+		b.latent = s.latentBuffers(d, tokens, backward, ws)
 	}
 	b.n = ws.chunkRows(d.act, chunk, d.hidden)
 	if mlp {

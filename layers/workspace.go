@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/model"
 )
 
 // dims are the widths of a model's rows, in elements.
@@ -14,6 +15,8 @@ type dims struct {
 	headDim        int // D
 	q, kv          int // H·D and KV·D
 	qkv            int // (H+2·KV)·D: a packed row of q, k, v
+	out            int // H·D, or with narrower values H·V: a row of attention's output as its product takes it
+	latent         *model.Latent
 	ffn            int // F
 	vocab          int // V
 	qkNorm         bool
@@ -23,7 +26,7 @@ type dims struct {
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), latent: c.Latent, qkNorm: c.QKNorm,
 		sandwich: c.SandwichNorms}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv

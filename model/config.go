@@ -1,8 +1,6 @@
 package model
 
 import (
-	"cmp"
-	"math"
 	"slices"
 )
 
@@ -26,7 +24,7 @@ type Config struct {
 	NumLayers        int
 	NumHeads         int
 	NumKVHeads       int
-	HeadDim          int
+	HeadDim          int // of queries and keys, and of values unless Latent says otherwise
 	MaxPositions     int
 	RMSNormEps       float32
 	Rope             Rope
@@ -68,9 +66,10 @@ type Config struct {
 	OutputRouterLogits  bool  // training adds the auxiliary loss
 	RouterAuxLossCoef   float64
 
+	Latent *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
+
 	// What is planned and not trained; see Untrained.
-	Latent        *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
-	Sinks         bool    // each head's softmax has one more term
+	Sinks         bool // each head's softmax has one more term
 	RouterBias    bool
 	ExpertBias    bool
 	SharedExperts int // experts that every token goes through, beside those that are chosen
@@ -105,14 +104,6 @@ func (c *Config) Untrained() (lacking, planned string) {
 	return "", ""
 }
 
-// OutputCols is how many elements of a token attention's output projection takes.
-func (c *Config) OutputCols() int {
-	if c.Latent != nil {
-		return c.NumHeads * c.Latent.ValueDim
-	}
-	return c.NumHeads * c.HeadDim
-}
-
 // SharedSize is the width of the experts that every token goes through, together.
 func (c *Config) SharedSize() int { return c.SharedExperts * c.MoEIntermediateSize }
 
@@ -123,9 +114,4 @@ func (c *Config) Window(block int) int {
 		return 0
 	}
 	return c.SlidingWindow
-}
-
-// ScoreScale is what attention's scores are multiplied by.
-func (c *Config) ScoreScale() float64 {
-	return cmp.Or(c.AttnScale, 1/math.Sqrt(float64(c.HeadDim)))
 }

@@ -97,6 +97,9 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.SandwichNorms && sandwichTensors[r] != nil {
 		return sandwichTensors[r]
 	}
+	if c.Latent != nil && c.Latent.tensorNames(r) != nil {
+		return c.Latent.tensorNames(r)
+	}
 	return llamaTensors[r]
 }
 

@@ -41,13 +41,14 @@ const (
 	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32
 	RoleExpertGateUp Role = "expert_gate_up" // moe part 1+e (2·F, h): gate, then up
 	RoleExpertDown   Role = "expert_down"    // moe part 1+e (h, F)
+	// Of latent attention, in place of RoleQKV.
+	RoleQA      Role = "q_a"       // block (QRank, h)
+	RoleQANorm  Role = "q_a_norm"  // block (QRank)
+	RoleQB      Role = "q_b"       // block (H·D, QRank), or (H·D, h) where there is no RoleQA
+	RoleKVA     Role = "kv_a"      // block (KVRank+RopeDim, h)
+	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
+	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): of each head key, then value
 	// Of families that are planned and not trained.
-	RoleQA               Role = "q_a"                 // block (QRank, h)
-	RoleQANorm           Role = "q_a_norm"            // block (QRank)
-	RoleQB               Role = "q_b"                 // block (H·(NopeDim+RopeDim), QRank)
-	RoleKVA              Role = "kv_a"                // block (KVRank+RopeDim, h)
-	RoleKVANorm          Role = "kv_a_norm"           // block (KVRank)
-	RoleKVB              Role = "kv_b"                // block (H·(NopeDim+ValueDim), KVRank)
 	RoleSinks            Role = "sinks"               // block (H)
 	RoleRouterBias       Role = "router_bias"         // moe part 0 (E)
 	RoleSharedGateUp     Role = "shared_gate_up"      // moe part 0 (2·SharedSize, h)

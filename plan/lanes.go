@@ -97,7 +97,7 @@ func (r *Run) weights(at Pace) []float64 {
 		}
 		flops := 6 * elems * tokens
 		if attends {
-			flops += 12 * float64(c.NumHeads*c.HeadDim) * pairs
+			flops += c.PairFLOPs() * pairs
 		}
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)
 	}

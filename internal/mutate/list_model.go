@@ -14,11 +14,12 @@ var ofModel = []broken{
 		{from: "return w*(w+1)/2 + (n-w)*w", to: "return w*(w+1)/2 + (n-w)*(w-1)", test: "TestAttendedPairs"},
 		{from: "6*float64(c.MatrixParams())", to: "6*float64(c.Params())", test: "TestFLOPs"},
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
-		{from: "12*float64(c.NumHeads)", to: "12*float64(c.NumKVHeads)", test: "TestFLOPs"},
+		{from: "c.PairFLOPs()*float64(pairs)", to: "c.PairFLOPs()", test: "TestFLOPs"},
 	}},
-	{"model/deepseek3.go", []way{
-		{from: "(l.NopeDim+l.RopeDim+l.ValueDim)/2", to: "l.NopeDim + l.RopeDim", test: "TestPairsOfLatentAttention"},
+	{"model/latent.go", []way{
+		{from: "float64(c.HeadDim+c.ValueDim())", to: "float64(2*c.HeadDim)", test: "TestPairsOfLatentAttention"},
 		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestPlannedParams"},
+		{from: "scale *= m * m", to: "scale *= m", test: "TestGradientsEqualFiniteDifferences", in: "layers"},
 	}},
 	{"internal/virtual/clock.go", []way{
 		{from: "owner = device / max(1, c.PerSwitch)", to: "owner = device", test: "TestPeers", in: "device/virtual"},
