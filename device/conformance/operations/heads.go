@@ -14,20 +14,21 @@ func init() {
 
 // headShapes are rows, heads, elements of each, and zeros behind them. In some all
 // distances are multiples of 16 bytes.
-var headShapes = [][4]int{{1, 1, 1, 0}, {4, 3, 5, 2}, {7, 2, 33, 1}, {9, 4, 16, 8}, {5, 6, 128, 64}, {3, 20, 64, 0}, {2, 3, 0, 4}, {3, 2, 0, 0}, {3, 0, 4, 4}, {0, 2, 4, 4}}
+var headShapes = [][4]int{{1, 1, 1, 0}, {4, 3, 5, 2}, {7, 2, 33, 1}, {9, 4, 16, 8}, {9, 4, 16, 3}, {6, 4, 12, 4}, {5, 6, 128, 64}, {3, 20, 64, 0}, {2, 3, 0, 4}, {3, 2, 0, 0}, {3, 0, 4, 4}, {0, 2, 4, 4}}
 
 func copyHeadsCases(add func(string, func(*rig))) {
 	for _, sh := range headShapes {
-		for _, shared := range []bool{false, true} {
+		for _, kind := range []string{"", " shared", " odd"} {
 			T, heads, C, zeros := sh[0], sh[1], sh[2], sh[3]
-			to := oracle.Heads{Head: C + zeros + 8}
-			from := oracle.Heads{Head: C + 24}
+			to, from := oracle.Heads{Head: C + zeros + 8}, oracle.Heads{Head: C + zeros + 24}
 			to.Stride, from.Stride = heads*to.Head+16, heads*from.Head+8
-			name := fmt.Sprintf("%v", sh)
-			if shared { // one head's elements for all, and no room between heads
-				to.Head, from.Head, name = C+zeros, 0, name+" shared"
+			switch kind {
+			case " shared": // one head's elements for all, and no room between heads
+				to.Head, from.Head = C+zeros, 0
+			case " odd": // rows may begin at multiples of 16 bytes where heads do not
+				from.Head--
 			}
-			add(name, func(r *rig) {
+			add(fmt.Sprintf("%v%s", sh, kind), func(r *rig) {
 				dst, src := r.act("dst", T*to.Stride), r.act("src", T*from.Stride)
 				want := dst.copy()
 				oracle.CopyHeads(want, src.v, T, heads, C, zeros, to, from)

@@ -117,7 +117,7 @@ func (r *rig) countOthers(t *testing.T) {
 			}
 		}
 	}
-	for _, dim := range []int{96, 64, 128, 256} { // no case has heads of 96 elements, and none runs on sm_90a
+	for _, dim := range []int{96, 64, 128, 192, 256} { // no case has heads of 96 elements, and none runs on sm_90a
 		s.rig.sm90a = dim != 96
 		const tokens = 160
 		cu := zeros(device.I32, 2)
