@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Latent is attention whose queries, and keys with values, are made of a narrow vector each.
 // A head's query and key have NopeDim elements that do not turn and RopeDim that do; the
 // latter are the same in the keys of all heads. Source: arXiv:2405.04434.
@@ -14,34 +16,27 @@ type Latent struct {
 func init() {
 	register(family{
 		arch: "DeepseekV3ForCausalLM", modelType: "deepseek_v3",
-		untrained: "latent attention, shared experts, and routing by groups with sigmoid scores",
-		planned: "memory of attention is that of heads as wide as the mean of a key and a value, and the shared expert, whose " +
-			"parameters and products are counted, has no workspace of its own",
+		untrained: "latent attention",
+		planned:   "memory of attention is that of heads as wide as the mean of a key and a value",
 		tensors: tensors{
-			RoleQA:           {"self_attn.q_a_proj.weight"},
-			RoleQANorm:       {"self_attn.q_a_layernorm.weight"},
-			RoleQB:           {"self_attn.q_b_proj.weight"},
-			RoleKVA:          {"self_attn.kv_a_proj_with_mqa.weight"},
-			RoleKVANorm:      {"self_attn.kv_a_layernorm.weight"},
-			RoleKVB:          {"self_attn.kv_b_proj.weight"},
-			RoleRouterBias:   {"mlp.gate.e_score_correction_bias"},
-			RoleSharedGateUp: {"mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight"},
-			RoleSharedDown:   {"mlp.shared_experts.down_proj.weight"},
+			RoleQA:      {"self_attn.q_a_proj.weight"},
+			RoleQANorm:  {"self_attn.q_a_layernorm.weight"},
+			RoleQB:      {"self_attn.q_b_proj.weight"},
+			RoleKVA:     {"self_attn.kv_a_proj_with_mqa.weight"},
+			RoleKVANorm: {"self_attn.kv_a_layernorm.weight"},
+			RoleKVB:     {"self_attn.kv_b_proj.weight"},
 		},
-		defaults: map[string]any{"max_position_embeddings": 4096},
-		keys: []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "n_routed_experts",
-			"n_shared_experts", "first_k_dense_replace", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "n_group",
-			"topk_group", "topk_method", "scoring_func", "routed_scaling_factor", "num_nextn_predict_layers", "moe_layer_freq", "ep_size",
-			"aux_loss_alpha", "seq_aux", "pretraining_tp", "rope_interleave", "qk_head_dim"},
+		defaults: map[string]any{"max_position_embeddings": 4096, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
+			"moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5},
+		keys: slices.Concat([]string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "ep_size",
+			"aux_loss_alpha", "seq_aux", "pretraining_tp", "rope_interleave", "qk_head_dim"}, sigmoidKeys),
 		options: (*Config).deepSeek,
 		write: func(c *Config, m map[string]any) {
 			l := c.Latent
 			delete(m, "head_dim")
 			m["q_lora_rank"], m["kv_lora_rank"] = l.QRank, l.KVRank
 			m["qk_nope_head_dim"], m["qk_rope_head_dim"], m["v_head_dim"] = l.NopeDim, l.RopeDim, l.ValueDim
-			m["n_routed_experts"], m["n_shared_experts"], m["num_experts_per_tok"] = c.NumExperts, c.SharedExperts, c.NumExpertsPerTok
-			m["moe_intermediate_size"], m["first_k_dense_replace"] = c.MoEIntermediateSize, len(c.MLPOnlyLayers)
-			m["norm_topk_prob"] = c.NormTopKProb
+			c.sigmoidJSON(m)
 		},
 	})
 }
@@ -60,18 +55,7 @@ func (c *Config) deepSeek(f *fields) {
 	if c.HeadDim%2 != 0 {
 		f.fail("v_head_dim", "%d with keys of %d elements: half the sum must be even", l.ValueDim, l.NopeDim+l.RopeDim)
 	}
-	c.NumExperts = f.int("n_routed_experts", 256, 1, maxExperts)
-	c.SharedExperts = f.int("n_shared_experts", 1, 0, maxExpertsUsed)
-	c.NumExpertsPerTok = f.int("num_experts_per_tok", 8, 1, min(c.NumExperts, maxExpertsUsed))
-	c.MoEIntermediateSize = f.int("moe_intermediate_size", 2048, 1, maxFFN/maxExpertsUsed)
-	c.NormTopKProb, c.RouterBias, c.DecoderSparseStep = f.bool("norm_topk_prob", true), true, 1
-	c.MLPOnlyLayers = nil
-	for b := range f.int("first_k_dense_replace", 3, 0, c.NumLayers) {
-		c.MLPOnlyLayers = append(c.MLPOnlyLayers, b)
-	}
-	if c.NumExperts*c.NumLayers > maxExpertsAll {
-		f.fail("n_routed_experts", "%d experts in %d layers are more than %d in all", c.NumExperts, c.NumLayers, maxExpertsAll)
-	}
+	c.sigmoidExperts(f)
 }
 
 // latent are the products of the block's queries, keys and values, and what norms the narrow
