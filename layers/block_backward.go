@@ -39,9 +39,10 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 // vectors are the roles, norms and biases, whose gradients are only ever added to, so that
 // they have to begin at zero. The order is fixed.
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
-	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm}
+	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleChoiceBias, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm}
 
-// zeroVectors clears the gradients of vectors that g has. Those of matrices are
+// zeroVectors clears the gradients of vectors that g has, which for a bias that only chooses is all there
+// is of it. Those of matrices are
 // overwritten by the first product that makes them.
 func zeroVectors(s device.Stream, g Grads) {
 	for _, r := range vectors {

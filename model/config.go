@@ -68,11 +68,21 @@ type Config struct {
 
 	Latent *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
 
+	// How experts are chosen and weighted, where that is not a softmax over all logits.
+	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
+	ChoiceBias                          bool    // a bias is added to scores for the choice alone; it is not trained
+	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: there are no groups
+	RoutedScale                         float64 // of the weights of chosen experts; 0: 1
+
+	// SharedSize is the width of one more expert, which every token goes through; 0: there is none.
+	// With SharedGate its output is multiplied by the sigmoid of one more logit of the router.
+	SharedSize int
+	SharedGate bool
+
 	// What is planned and not trained; see Untrained.
-	Sinks         bool // each head's softmax has one more term
-	RouterBias    bool
-	ExpertBias    bool
-	SharedExperts int // experts that every token goes through, beside those that are chosen
+	Sinks      bool // each head's softmax has one more term
+	RouterBias bool
+	ExpertBias bool
 
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says
@@ -104,8 +114,26 @@ func (c *Config) Untrained() (lacking, planned string) {
 	return "", ""
 }
 
-// SharedSize is the width of the experts that every token goes through, together.
-func (c *Config) SharedSize() int { return c.SharedExperts * c.MoEIntermediateSize }
+// AllExperts is how many experts a block with experts has, the shared one, which is the last, included.
+func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
+
+// AllChosen is how many of them a token goes through.
+func (c *Config) AllChosen() int { return c.NumExpertsPerTok + c.shared() }
+
+func (c *Config) shared() int {
+	if c.SharedSize > 0 {
+		return 1
+	}
+	return 0
+}
+
+// ExpertSize is the width of expert e of a block with experts.
+func (c *Config) ExpertSize(e int) int {
+	if e == c.NumExperts {
+		return c.SharedSize
+	}
+	return c.MoEIntermediateSize
+}
 
 // Window is how many positions a query of block sees at most, its own included;
 // 0: all.

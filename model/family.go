@@ -69,6 +69,10 @@ var llamaTensors = tensors{
 	RoleRouter:       {"mlp.gate.weight"},
 	RoleExpertGateUp: {"mlp.experts." + expertNumber + ".gate_proj.weight", "mlp.experts." + expertNumber + ".up_proj.weight"},
 	RoleExpertDown:   {"mlp.experts." + expertNumber + ".down_proj.weight"},
+	RoleChoiceBias:   {"mlp.gate.e_score_correction_bias"},
+	RoleSharedGate:   {"mlp.shared_expert_gate.weight"},
+	RoleSharedGateUp: {"mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight"},
+	RoleSharedDown:   {"mlp.shared_experts.down_proj.weight"},
 }
 
 // sandwichTensors are the names of a block's norms where it has four.

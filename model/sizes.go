@@ -23,13 +23,13 @@ func (c *Config) Params() int64 {
 	sum := head.Elems() + c.EmbedParam().Elems() + int64(c.NumLayers)*count(n.attention()).all
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).all
 	if moe > 0 {
-		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all)
+		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all + n.sharedExpert().all)
 	}
 	return sum
 }
 
 // MatrixParams is the number of parameters in the matrix products that one token goes through.
-// Of a block's experts these are NumExpertsPerTok and the router. The lm_head counts, tied or
+// Of a block's experts these are NumExpertsPerTok, the shared one and the router. The lm_head counts, tied or
 // not; the embedding's gather does not.
 func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
@@ -37,9 +37,17 @@ func (c *Config) MatrixParams() int64 {
 	sum := int64(c.VocabSize)*int64(c.HiddenSize) + int64(c.NumLayers)*count(n.attention()).matrix
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).matrix
 	if moe > 0 {
-		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix)
+		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix + n.sharedExpert().matrix)
 	}
 	return sum
+}
+
+// sharedExpert counts the expert that every token goes through.
+func (n blockNames) sharedExpert() counts {
+	if n.c.SharedSize == 0 {
+		return counts{}
+	}
+	return count(n.expert(n.c.NumExperts))
 }
 
 // AttendedPairs is how many (query, key) pairs a document of so many tokens has

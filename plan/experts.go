@@ -49,7 +49,7 @@ func (r *Run) RoutingBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
 	}
-	return alignUp(4 * int64(3*r.Experts+1))
+	return alignUp(4 * int64(r.Spec.Config.AllExperts()+1+2*r.Experts))
 }
 
 // Experts says what the experts of a run move in a step, and when.

@@ -92,8 +92,8 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.Embedding: // its rows are gathered
 			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
 		case model.MoE:
-			router, n := float64(layout.Part(0).GradElems), float64(layout.Parts()-1)
-			elems = router + (elems-router)*float64(c.NumExpertsPerTok)/n
+			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts of a token that it does not go through
+			elems -= idle * float64(layout.Part(1).GradElems)
 		}
 		flops := 6 * elems * tokens
 		if attends {

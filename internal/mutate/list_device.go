@@ -83,7 +83,7 @@ var ofDevice = []broken{
 		{from: "if s.Keep.Of(block) < KeepAttention {", to: "if s.Keep.Of(block) < KeepQKV {", test: "TestRecomputedFLOPsAreCounted"},
 		{from: "return 4 * pairs", to: "return 2 * pairs", test: "TestRecomputedFLOPsAreCounted"},
 		{from: "keep < KeepQKV {", to: "keep < KeepQKV && !moe {", test: "TestRecomputedFLOPsOfExperts"},
-		{from: "c.NumExpertsPerTok + c.SharedExperts", to: "c.NumExpertsPerTok", test: "TestRecomputedFLOPsOfSharedExperts"},
+		{from: "c.NumExpertsPerTok*c.MoEIntermediateSize + c.SharedSize", to: "c.NumExpertsPerTok * c.MoEIntermediateSize", test: "TestRecomputedFLOPsOfSharedExperts"},
 	}},
 	{"layers/cached.go", []way{
 		{from: "l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)", to: "l.qkv = whole(all, d.qkv)", test: "TestCachedEqualsWhole"},
@@ -145,9 +145,18 @@ var ofDevice = []broken{
 		{from: "if j.nk < j.nq {", to: "if j.nk > j.nq {", test: "TestOps/threads=2/Attention"},
 	}},
 	{"device/cpu/router.go", []way{
-		{from: "x > logits[ids[at-1]]", to: "x >= logits[ids[at-1]]", test: "TestOps/threads=2/Router|TestChoose"},
+		{from: "x > keys[ids[at-1]]", to: "x >= keys[ids[at-1]]", test: "TestOps/threads=2/Router|TestChoose"},
 		{from: "out[e] = x * (g[e] - dot)", to: "out[e] = x * (g[e] + dot)", test: "TestOps/threads=2/RouterBackward"},
 		{from: "own[k] = p[e] / chosen * (dw[k] - mean)", to: "own[k] = p[e] / chosen * dw[k]", test: "TestOps/threads=2/RouterBackward"},
+		{from: "p[e] = 1 / (1 + x)", to: "p[e] = 1 / (1 + x + x)", test: "TestOps/threads=2/Router"},
+		{from: "vec.Add(out, f32s(a.Bias, a.E))", to: "", test: "TestOps/threads=2/Router"},
+		{from: "slices.Sort(open)", to: "slices.Reverse(open)", test: "TestOps/threads=2/Router"},
+		{from: "largest(keys[g*size:(g+1)*size], r.GroupBest)", to: "largest(keys[g*size:(g+1)*size], 1)", test: "TestOps/threads=2/Router"},
+		{from: "weights[k] = p[e] / all * routedScale(a.Rule)", to: "weights[k] = p[e] / all", test: "TestOps/threads=2/Router"},
+		{from: "weights[a.K] = sigmoid(row[a.E])", to: "", test: "TestOps/threads=2/Router"},
+		{from: "out[a.E] = w * (1 - w) * dw[a.K]", to: "out[a.E] = w * dw[a.K]", test: "TestOps/threads=2/RouterBackward"},
+		{from: "g[e] += (dw[k] - mean) / all * routedScale(a.Rule)", to: "g[e] += dw[k] / all * routedScale(a.Rule)", test: "TestOps/threads=2/RouterBackward"},
+		{from: "out[e] = x * (1 - x) * g[e]", to: "out[e] = x * g[e]", test: "TestOps/threads=2/RouterBackward"},
 	}},
 	{"device/cpu/sort.go", []way{
 		{from: "int32(i/a.K)", to: "int32(i%a.K)", test: "TestOps/threads=2/SortByExpert"},

@@ -133,7 +133,10 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 // mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in.
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
-	gateW, upW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"]
+	gateW, upW, downW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"], w[in+"down_proj.weight"]
+	if w[in+"w1.weight"] != nil {
+		gateW, upW, downW = w[in+"w1.weight"], w[in+"w3.weight"], w[in+"w2.weight"]
+	}
 	if fused := w[in+"gate_up_proj.weight"]; fused != nil {
 		gateW, upW = fused[:len(fused)/2], fused[len(fused)/2:]
 	}
@@ -145,7 +148,7 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 			up[j] *= g / (1 + math.Exp(-g))
 		}
 	}
-	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
+	return linear(up, downW, w[in+"down_proj.bias"], len(gateW)/h)
 }
 
 // softcap is limit·tanh(x/limit), x itself without a limit.
