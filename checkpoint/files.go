@@ -40,11 +40,16 @@ type file struct {
 	linked  bool // it is there already, and gets a second name (linked.go)
 }
 
-// entriesOf lists plane p of the weights of every checkpoint tensor that layout owns and that has it.
+// entriesOf lists plane p of the weights of every checkpoint tensor that layout owns and that has it. What
+// is always saved in fp32 is so in place of bf16, and then has no lower halves.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
-		if t.Ref || p == planeLo && t.BF16 && layout.BF16Master {
+		p := p
+		if t.SavedF32 && p == planeBF16 {
+			p = planeF32
+		}
+		if t.Ref || p == planeLo && (t.SavedF32 || t.BF16 && layout.BF16Master) {
 			continue
 		}
 		for i, st := range t.Stored {

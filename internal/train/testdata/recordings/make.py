@@ -57,6 +57,14 @@ CASES = {
     "qwen3moe-balanced": (transformers.Qwen3MoeConfig, dict(tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2,
         moe_intermediate_size=10, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[], output_router_logits=True,
         router_aux_loss_coef=0.3), dict(rows_per_step=1)),
+    # The same loss, where a shared expert with a gate stands beside those that it balances.
+    "qwen2moe-balanced": (transformers.Qwen2MoeConfig, dict(tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=10, shared_expert_intermediate_size=14, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[],
+        output_router_logits=True, router_aux_loss_coef=0.3), dict(rows_per_step=1)),
+    # Sigmoid scores; a bias that decides with them; groups, of which some are open; two shared experts.
+    "glm4moe-groups": (transformers.Glm4MoeConfig, dict(head_dim=8, tie_word_embeddings=False, n_routed_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=6, n_shared_experts=2, n_group=4, topk_group=2, first_k_dense_replace=1, routed_scaling_factor=1.5,
+        norm_topk_prob=True, use_qk_norm=True, attention_bias=True), {}),
 }
 
 SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}
@@ -137,13 +145,14 @@ def deviations(single, double, initial):
     """The largest relative differences of loss, norm, and tensors as far as they moved."""
     rel = {key: max(abs(a[key] - b[key]) / abs(b[key]) for a, b in zip(single[0], double[0])) for key in ("loss", "grad_norm")}
     a, b = single[1].state_dict(), double[1].state_dict()
-    rel["weights"] = max(float((a[k].double() - b[k]).norm() / (b[k] - initial[k].double()).norm()) for k in b)
+    moved = [k for k in b if (b[k] != initial[k].double()).any()]  # a bias that only decides does not
+    rel["weights"] = max(float((a[k].double() - b[k]).norm() / (b[k] - initial[k].double()).norm()) for k in moved)
     return rel
 
 
 def record(name):
     kind, shape, recipe = CASES[name]
-    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0)}
+    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0) or shape.get("n_routed_experts", 0)}
     to = os.path.join(HERE, name)
     shutil.rmtree(to, ignore_errors=True)
     torch.manual_seed(3)
@@ -153,6 +162,9 @@ def record(name):
         for p in m.parameters():
             if p.ndim == 1:
                 p.add_(torch.randn_like(p) * 0.1)
+        for name_of, b in m.named_buffers():
+            if name_of.endswith("correction_bias"):
+                b.copy_(torch.randn_like(b) * 0.3)
     initial = {k: v.clone() for k, v in m.state_dict().items()}
     model_dir = os.path.join(to, "model")
     m.save_pretrained(model_dir)
