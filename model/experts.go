@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Bounds on experts, the shared one included, and on their groups: what the router's operation
 // takes, and how many parts a parameter table may have in all.
@@ -66,63 +69,78 @@ func (c *Config) expertBounds(f *fields, key string) {
 	}
 }
 
-// sigmoidKeys are what sigmoidExperts reads.
-var sigmoidKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+// routedKeys are what routedExperts reads, and expertGroups.
+var routedKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
 	"first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", "output_router_logits", "topk_method", "scoring_func",
-	"moe_layer_freq", "num_nextn_predict_layers", "num_mtp_layers"}
+	"moe_layer_freq"}
 
-// sigmoidExperts reads the experts of DeepSeek-V3 and of what followed it: scores are sigmoids, a bias balances the load by
-// what is chosen and not by a loss, experts may be in groups, some are shared, and the first
-// blocks have none. The family's defaults have all keys. Source: arXiv:2412.19437;
-// transformers.DeepseekV3Config.
-func (c *Config) sigmoidExperts(f *fields) {
+// routedExperts reads the experts of DeepSeek's models and of what followed them: some are shared, the first blocks have
+// none, and the weights of those that are chosen are scaled. scoring is the only scoring_func, and methods are the
+// topk_methods that are known. The family's defaults have all keys.
+func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.NumExperts = f.need("n_routed_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
 	c.MoEIntermediateSize = f.need("moe_intermediate_size", 1, maxFFN/maxExpertsUsed)
 	c.SharedSize = f.need("n_shared_experts", 0, maxExpertsUsed) * c.MoEIntermediateSize
-	c.NormTopKProb = f.bool("norm_topk_prob", true)
 	c.RoutedScale = f.float("routed_scaling_factor", 1, 1e-6, 1e6)
-	c.SigmoidScores, c.ChoiceBias, c.DecoderSparseStep = true, true, 1
+	c.DecoderSparseStep = 1
 	for b := range f.need("first_k_dense_replace", 0, c.NumLayers) {
 		c.MLPOnlyLayers = append(c.MLPOnlyLayers, b)
 	}
-	c.expertGroups(f)
 	c.expertBounds(f, "n_routed_experts")
-	for _, only := range [][2]string{{"topk_method", "noaux_tc"}, {"scoring_func", "sigmoid"}} {
-		if is := f.str(only[0], only[1]); is != only[1] {
-			f.fail(only[0], "%q is not supported; known: %s", is, only[1])
-		}
+	if is := f.str("topk_method", methods[0]); !slices.Contains(methods, is) {
+		f.fail("topk_method", "%q is not supported; known: %s", is, strings.Join(methods, ", "))
+	}
+	if is := f.str("scoring_func", scoring); is != scoring {
+		f.fail("scoring_func", "%q is not supported; known: %s", is, scoring)
 	}
 	if n := f.int("moe_layer_freq", 1, 1, maxLayers); n != 1 {
 		f.fail("moe_layer_freq", "%d is not supported: every block has experts, or is one of the first", n)
 	}
 	if f.bool("output_router_logits", false) {
-		f.fail("output_router_logits", "true: %s has no loss of its router; its load is balanced by a bias", c.Arch)
+		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)
 	}
 }
 
-// expertGroups reads the groups that experts are in. Where all of them are open there are none. As in Transformers
-// a group is worth its two best experts.
-func (c *Config) expertGroups(f *fields) {
+// sigmoidKeys are what sigmoidExperts reads, and keys of layers that predict further tokens.
+var sigmoidKeys = slices.Concat(routedKeys, []string{"num_nextn_predict_layers", "num_mtp_layers"})
+
+// sigmoidExperts reads the experts of DeepSeek-V3 and of what followed it: scores are sigmoids, a bias balances the load by
+// what is chosen and not by a loss, and experts may be in groups, each of which is worth its two best. Source:
+// arXiv:2412.19437; transformers.DeepseekV3Config.
+func (c *Config) sigmoidExperts(f *fields) {
+	c.routedExperts(f, "sigmoid", "noaux_tc")
+	c.SigmoidScores, c.ChoiceBias = true, true
+	c.NormTopKProb = f.bool("norm_topk_prob", true)
+	c.expertGroups(f, 2)
+}
+
+// expertGroups reads the groups that experts are in, each worth its best experts. Where all of them are open there are
+// none.
+func (c *Config) expertGroups(f *fields, best int) {
 	groups, open := f.int("n_group", 1, 1, maxExpertGroups), f.int("topk_group", 1, 1, maxExpertGroups)
 	switch size := c.NumExperts / groups; {
 	case open > groups:
 		f.fail("topk_group", "%d of %d groups cannot be chosen", open, groups)
 	case open == groups:
-	case c.NumExperts%groups != 0 || size < 2:
-		f.fail("n_group", "%d experts are not %d groups of two and more", c.NumExperts, groups)
+	case c.NumExperts%groups != 0 || size < best:
+		f.fail("n_group", "%d experts are not %d groups of %d and more", c.NumExperts, groups, best)
 	case c.NumExpertsPerTok > open*size:
 		f.fail("num_experts_per_tok", "%d of the %d experts in %d groups cannot be chosen", c.NumExpertsPerTok, open*size, open)
 	default:
-		c.ExpertGroups, c.OpenGroups, c.GroupBest = groups, open, 2
+		c.ExpertGroups, c.OpenGroups, c.GroupBest = groups, open, best
 	}
 }
 
-func (c *Config) sigmoidJSON(m map[string]any) {
+func (c *Config) routedJSON(m map[string]any) {
 	m["n_routed_experts"], m["num_experts_per_tok"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
 	m["n_shared_experts"], m["norm_topk_prob"] = c.SharedSize/c.MoEIntermediateSize, c.NormTopKProb
 	m["first_k_dense_replace"], m["routed_scaling_factor"] = len(c.MLPOnlyLayers), float(c.RoutedScale)
 	m["n_group"], m["topk_group"] = max(1, c.ExpertGroups), max(1, c.OpenGroups)
+}
+
+func (c *Config) sigmoidJSON(m map[string]any) {
+	c.routedJSON(m)
 	m["num_nextn_predict_layers"] = 0
 }
 

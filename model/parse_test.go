@@ -168,7 +168,7 @@ func TestParseRefuses(t *testing.T) {
 		want    string // all of it, after the file's name
 	}{
 		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}, "model_type": "gpt2"},
-			"architectures: GPT2LMHeadModel is not supported; known: DeepseekV3ForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, " +
+			"architectures: GPT2LMHeadModel is not supported; known: DeepseekV2ForCausalLM, DeepseekV3ForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, " +
 				"Glm4MoeForCausalLM, LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM; docs/adding-a-family.md in mt's sources shows how one more is added"},
 		{map[string]any{"architectures": nil, "model_type": "gpt2"}, "model_type: gpt2 is not supported; known: "},
 		{map[string]any{"architectures": nil, "model_type": nil}, "model_type: missing, and no architectures either"},

@@ -172,10 +172,10 @@ func TestFixtures(t *testing.T) {
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
 // a tied table, experts, experts with the loss that balances their load, one more that is shared, and
-// experts in groups.
+// experts in groups, and latent attention.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups"} {
+	for _, name := range []string{"llama-clipped", "llama-muon", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",

@@ -39,6 +39,9 @@ BASE = dict(hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_atten
 RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_type="cosine", warmup_steps=3,
               adam_beta1=0.8, adam_beta2=0.9, adam_epsilon=1e-3, weight_decay=0.5, max_grad_norm=0.5)
 
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, tie_word_embeddings=False,
+              n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=6, first_k_dense_replace=1)
+
 CASES = {
     # Clipped in every step.
     "llama-clipped": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), {}),
@@ -65,6 +68,12 @@ CASES = {
     "glm4moe-groups": (transformers.Glm4MoeConfig, dict(head_dim=8, tie_word_embeddings=False, n_routed_experts=8, num_experts_per_tok=3,
         moe_intermediate_size=6, n_shared_experts=2, n_group=4, topk_group=2, first_k_dense_replace=1, routed_scaling_factor=1.5,
         norm_topk_prob=True, use_qk_norm=True, attention_bias=True), {}),
+    # Latent attention, whose scores yarn scales; a softmax over experts in groups.
+    "deepseekv2-groups": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=10, n_group=4, topk_group=2, topk_method="group_limited_greedy",
+        routed_scaling_factor=1.7, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16,
+        beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.9)), {}),
+    # Latent attention, whose queries are made of the hidden state.
+    "deepseekv2-whole": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=None, topk_method="greedy"), {}),
 }
 
 SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}
