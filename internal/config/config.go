@@ -125,13 +125,15 @@ type Config struct {
 	Momentum      float64 // muon, sgd
 	Nesterov      bool
 	NSSteps       int
-	AdjustLR      string // adjust_lr_fn: original, match_rms_adamw
-	AdamBeta1     float64
-	AdamBeta2     float64
-	AdamEpsilon   float64
-	WeightDecay   float64
-	MaxGradNorm   float64 // 0: no clipping
-	Clip          string  // what MaxGradNorm bounds: global, layerwise
+	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.
+	LabelSmoothing, ZLoss float64
+	AdjustLR              string // adjust_lr_fn: original, match_rms_adamw
+	AdamBeta1             float64
+	AdamBeta2             float64
+	AdamEpsilon           float64
+	WeightDecay           float64
+	MaxGradNorm           float64 // 0: no clipping
+	Clip                  string  // what MaxGradNorm bounds: global, layerwise
 
 	OutputDir          string
 	OverwriteOutputDir bool
