@@ -50,7 +50,7 @@ var ofDevice = []broken{
 		{from: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c)", to: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdQ.of(c)", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/head.go", []way{
-		{from: "Scale: scale, Softcap: t.logitCap()})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)", to: "Scale: scale, Softcap: t.logitCap()})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first)", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
+		{from: "Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)", to: "Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first)", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
 		{from: "to := dx\n\tif dx.Addr == x.Addr {\n\t\tto = dn\n\t}", to: "to := dx", test: "TestHeadInPlace"},
 	}},
 	{"layers/headshard.go", []way{
