@@ -162,7 +162,7 @@ var ofRuns = []broken{
 	{"internal/export/tensors.go", []way{
 		{from: "it.heads = p.kvHeads", to: "it.heads = p.heads", test: "TestLlama"},
 		{from: "it.shift = p.family.shift", to: "it.shift = 0", test: "TestGemma"},
-		{from: "len(it.Shape) < 2 || h == norm || h == router:", to: "len(it.Shape) < 2 || h == norm:", test: "TestExperts"},
+		{from: "len(it.Shape) < 2 || h == norm || h == normIfAny || h == router:", to: "len(it.Shape) < 2 || h == norm || h == normIfAny:", test: "TestExperts"},
 	}},
 	{"checkpoint/gguf/elements.go", []way{
 		{from: "scale := most / 127", to: "scale := most / 128", test: "TestQ8"},
