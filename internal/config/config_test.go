@@ -46,6 +46,8 @@ gradient_accumulation_steps: 4
 max_steps: 50
 num_train_epochs: 1.5
 optim: muon
+label_smoothing_factor: 0.1
+z_loss_coef: 0.001
 muon_lr: 0.02
 adam_lr: 0.001
 momentum: 0.9
@@ -60,6 +62,7 @@ max_grad_norm: 0
 clip: layerwise
 learning_rate: 3e-3
 lr_scheduler_type: wsd
+lr_scheduler_kwargs: {power: null}
 warmup_steps: 3
 warmup_ratio: 0.1
 min_lr_ratio: 0.05

@@ -96,20 +96,8 @@ func (full) Free(string) (int64, error) { return 100, nil }
 func TestSafetensorsKeepsF32(t *testing.T) {
 	config := map[string]any{"model_type": "glm4_moe", "vocab_size": 24, "hidden_size": 32, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
 		"num_key_value_heads": 1, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
-	c, err := model.FromInline(config, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tensors := map[string]shape{}
-	for _, l := range c.Layers() {
-		for _, p := range l.Params {
-			for i, s := range p.Stored {
-				tensors[s.Name] = p.StoredShape(i)
-			}
-		}
-	}
 	out := t.TempDir()
-	if _, err := Run(t.Context(), Options{Format: Safetensors, Model: makeModel(t, config, tensors, nil), Out: out, Type: BF16, Overwrite: true}); err != nil {
+	if _, err := Run(t.Context(), Options{Format: Safetensors, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: out, Type: BF16, Overwrite: true}); err != nil {
 		t.Fatal(err)
 	}
 	w, err := checkpoint.OpenWeights(out)
@@ -122,4 +110,22 @@ func TestSafetensorsKeepsF32(t *testing.T) {
 			t.Errorf("%s is %s, want %s", name, x.DType, want)
 		}
 	}
+}
+
+// tensorsFor are the tensors that a model with this config.json has.
+func tensorsFor(t *testing.T, config map[string]any) map[string]shape {
+	t.Helper()
+	c, err := model.FromInline(config, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors := map[string]shape{}
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for i, s := range p.Stored {
+				tensors[s.Name] = p.StoredShape(i)
+			}
+		}
+	}
+	return tensors
 }

@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3"}
+        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
 
@@ -57,6 +57,7 @@ def wanted(cfg, tensors):
                 name = "model." + name[len(prefix):]
         if name == "lm_head.weight" and cfg.get("tie_word_embeddings"):
             continue
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         parts = name.split(".")
         if "experts" in parts:
             i = parts.index("experts")
@@ -69,6 +70,8 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_attention_heads"])
         if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_k." in new:
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
+        if ".ffn_gate_inp_shexp." in new:
+            x = x[0]
         if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
             x = x + np.float32(1)
         out[new] = x
