@@ -128,6 +128,9 @@ func TestSharedExpert(t *testing.T) {
 	if want := moe.Part(1).SlotBytes * 2 * 2 * 16; x.AllBytes != want || !r.OnDemand {
 		t.Errorf("%d bytes of experts, on demand %t; want %d", x.AllBytes, r.OnDemand, want)
 	}
+	if s := x.String(); !strings.HasPrefix(s, "experts: on demand (16 in each of 2 layers, 2 for each token and one that is shared)") {
+		t.Errorf("it is described as %q", s)
+	}
 	up, again, _ := r.transfers()
 	q.Config.SharedSize, q.Config.SharedGate = 0, false
 	upOf, againOf, _ := resolve(t, q).transfers()

@@ -77,7 +77,8 @@ var ofDevice = []broken{
 	}},
 	{"layers/kind_moe.go", []way{
 		{from: "Part: parts - k", to: "Part: k", test: "TestVisitsOfExperts"},
-		{from: "Largest(Spec, model.Layout) []int { return []int{0, 1} }", to: "Largest(Spec, model.Layout) []int { return []int{0} }", test: "TestSizesWithExperts|TestPublishedModelsWithExperts", in: "plan"},
+		{from: "{0, 1, l.Parts() - 1}", to: "{0}", test: "TestSizesWithExperts|TestPublishedModelsWithExperts", in: "plan"},
+		{from: "{0, 1, l.Parts() - 1}", to: "{0, 1}", test: "TestSharedExpert", in: "plan"},
 	}},
 	{"layers/flops.go", []way{
 		{from: "if s.Keep.Of(block) < KeepAttention {", to: "if s.Keep.Of(block) < KeepQKV {", test: "TestRecomputedFLOPsAreCounted"},
@@ -96,7 +97,10 @@ var ofDevice = []broken{
 		{from: "s.Zero(all.sum.Mem())\n", to: "", test: "TestMoEGradients"},
 	}},
 	{"layers/moe.go", []way{
-		{from: "Normalize: cfg.NormTopKProb}", to: "Normalize: !cfg.NormTopKProb}", test: "TestRecordings", in: "internal/train"},
+		{from: "Normalize: cfg.NormTopKProb, Rule", to: "Normalize: !cfg.NormTopKProb, Rule", test: "TestRecordings", in: "internal/train"},
+		{from: "Bias: l.w[model.RoleChoiceBias], ", to: "", test: "TestMoEGradients"},
+		{from: "Scale: float32(c.RoutedScale), ", to: "", test: "TestMoEGradients"},
+		{from: "N: int(n), K: c.AllChosen()", to: "N: int(n), K: c.NumExpertsPerTok", test: "TestMoEGradients"},
 		{from: "r := l.route(in, c, !eval)", to: "r := l.route(in, c, true)", test: "TestMoECounts"},
 	}},
 	{"device/cpu/link.go", []way{

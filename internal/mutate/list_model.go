@@ -71,7 +71,12 @@ var ofModel = []broken{
 		{from: "return b >= first", to: "return b > first", test: "TestParseSpellings|TestAttendedPairs|TestParseRefuses|TestAddingAFamily"},
 		{from: "c.QKVBias = true\n", to: "", test: "TestParams|TestLayers|TestParseSpellings"},
 	}},
-	{"model/qwen3moe.go", []way{
+	{"model/experts.go", []way{
+		{from: "c.AllChosen() > maxExpertsUsed {", to: "c.NumExpertsPerTok > maxExpertsUsed {", test: "TestParseRefuses"},
+		{from: "case open == groups:\n", to: "case false:\n", test: "TestParseSpellings"},
+		{from: "c.NumExpertsPerTok > open*size:", to: "c.NumExpertsPerTok > c.NumExperts:", test: "TestParseRefuses"},
+		{from: "* c.MoEIntermediateSize\n", to: "\n", test: "TestParseSpellings"},
+		{from: `m["n_shared_experts"], m["norm_topk_prob"] = c.SharedSize/c.MoEIntermediateSize`, to: `m["n_shared_experts"], m["norm_topk_prob"] = c.SharedSize`, test: "TestJSONOfOptions"},
 		{from: `f.bool("norm_topk_prob", false)`, to: `f.bool("norm_topk_prob", true)`, test: "TestExpertDefaults"},
 		{from: "c.NumExpertsPerTok > c.NumExperts {", to: "c.NumExpertsPerTok > c.NumExperts+1 {", test: "TestParseRefuses"},
 		{from: `f.float("router_aux_loss_coef", 0.001, 0, 1e6)`, to: `f.float("router_aux_loss_coef", 0.01, 0, 1e6)`, test: "TestExpertDefaults"},
