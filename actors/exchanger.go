@@ -246,7 +246,7 @@ func (r *shared) sumShare(e sumShare) (out shareSum) {
 	sum := r.sum(e.Into, own.Elems())
 	optim.SumParts(pool, sum, parts)
 	for _, t := range r.plan.Layouts[e.Layer].Tensors {
-		if from, to := max(t.Elem, own.From), min(t.Elem+t.Elems(), own.To); from < to && !t.Ref {
+		if from, to := max(t.Elem, own.From), min(t.Elem+t.Elems(), own.To); from < to && !t.Ref && !t.Frozen {
 			out.squares += optim.SumSquares(pool, sum.Part(from-own.From, to-from))
 		}
 	}

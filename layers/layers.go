@@ -119,10 +119,13 @@ func BindWeights(layout model.Layout, slot device.Mem) Weights {
 }
 
 // BindGrads views the gradients of layout in buf, fp32 in the flat element
-// space (layout.GradElems elements).
+// space (layout.GradElems elements). What is frozen has none.
 func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	g := Grads{}
 	for _, t := range layout.Tensors {
+		if t.Frozen {
+			continue
+		}
 		g[t.Role] = buf.Tensor(device.F32, 4*t.Elem, t.Elems())
 	}
 	return g

@@ -1,0 +1,117 @@
+package model
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Freeze says which tensors of a checkpoint are not trained, by regular expressions (RE2 syntax) that a name has to
+// match somewhere. A frozen tensor streams as others do; it has no gradient, no lower half and no planes.
+type Freeze struct {
+	Names []string // tensors that match one of these are frozen
+	But   []string // where there are some: tensors that match none of these are frozen too
+}
+
+// patterns are compiled expressions.
+type patterns []*regexp.Regexp
+
+func compile(exprs []string) (patterns, error) {
+	var out patterns
+	for _, e := range exprs {
+		p, err := regexp.Compile(e)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no regular expression: %w", e, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (p patterns) match(name string) bool {
+	for _, x := range p {
+		if x.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// frozen marks the parameters that are not trained. SetFreeze has compiled the expressions before.
+func (c *Config) frozen(params []Param) {
+	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
+		return
+	}
+	names, _ := compile(c.Freeze.Names)
+	but, _ := compile(c.Freeze.But)
+	for i := range params {
+		p := &params[i]
+		p.Frozen = len(p.Stored) > 0
+		for _, s := range p.Stored {
+			p.Frozen = p.Frozen && (names.match(s.Name) || len(but) > 0 && !but.match(s.Name))
+		}
+	}
+}
+
+// SetFreeze freezes tensors. The error says which expression is wrong or matches no tensor, which tensors can be
+// frozen only together, or that nothing is left to train.
+func (c *Config) SetFreeze(f Freeze) error {
+	if len(f.Names)+len(f.But) == 0 {
+		return nil
+	}
+	all := [2]patterns{}
+	for i, exprs := range [][]string{f.Names, f.But} {
+		var err error
+		if all[i], err = compile(exprs); err != nil {
+			return err
+		}
+	}
+	var names []string
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			frozen := 0
+			for _, s := range p.Stored {
+				names = append(names, s.Name)
+				if all[0].match(s.Name) || len(f.But) > 0 && !all[1].match(s.Name) {
+					frozen++
+				}
+			}
+			if frozen > 0 && frozen < len(p.Stored) {
+				return fmt.Errorf("%s are kept as one tensor, so they are frozen together or not at all", strings.Join(storedNames(p), ", "))
+			}
+		}
+	}
+	for i, exprs := range [][]string{f.Names, f.But} {
+		for k, p := range all[i] {
+			if !slices.ContainsFunc(names, p.MatchString) {
+				return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", exprs[k], names[0], names[len(names)/2])
+			}
+		}
+	}
+	c.Freeze = f
+	if c.TrainedParams() == 0 {
+		c.Freeze = Freeze{}
+		return fmt.Errorf("every tensor is frozen, so there is nothing to train")
+	}
+	return nil
+}
+
+func storedNames(p Param) (names []string) {
+	for _, s := range p.Stored {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// TrainedParams is the number of parameters that are not frozen.
+func (c *Config) TrainedParams() (n int64) {
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			if !p.Frozen {
+				n += p.Elems()
+			}
+		}
+	}
+	return n
+}
