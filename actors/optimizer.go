@@ -381,7 +381,7 @@ func (c *optimizerCore) updated(l int) []effect {
 	c.skipped = 0
 	s.updated[l] = true
 	s.done++
-	out := c.announce(s, l, c.adam+1, false)
+	out := c.announce(s, l, c.adam+1, c.frozen != nil && c.frozen[l])
 	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
 		for _, k := range shares {
 			if c.several || s.landed[k] != noSlab {

@@ -175,7 +175,7 @@ func (r *run) spawn() error {
 		optimizer.setAway(away)
 		processes = append(processes,
 			&process{id: optimizerID, core: optimizer, exec: r.execOptimizer},
-			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.Depths), exec: r.execExchanger},
+			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths), exec: r.execExchanger},
 			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths), exec: r.execGatherer})
 	}
 	for _, l := range r.lanes {

@@ -115,3 +115,44 @@ func (c *Config) TrainedParams() (n int64) {
 	}
 	return n
 }
+
+// LowestTrained is the index of the lowest layer with a parameter that is not frozen.
+func LowestTrained(layers []Layer) int {
+	return slices.IndexFunc(layers, func(l Layer) bool {
+		return slices.ContainsFunc(l.Params, func(p Param) bool { return !p.Frozen })
+	})
+}
+
+// BackwardFLOPs is the backward's part of FLOPs: for each product once for the gradient of its input, from the lowest
+// layer that is trained on, and once for that of its weights, if they are trained.
+func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
+	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
+		return 2 * c.ForwardFLOPs(tokens, pairs)
+	}
+	all := c.Layers()
+	lowest, products, blocks := LowestTrained(all), 0.0, 0
+	for i, l := range all[lowest:] {
+		if l.Kind == Block || l.Kind == Attention {
+			blocks++
+		}
+		params := l.Params
+		if l.Tied {
+			params = append(slices.Clone(params), c.EmbedParam())
+		}
+		for _, p := range params {
+			n := float64(p.Elems())
+			switch {
+			case p.Dims < 2 || lowest+i == 0:
+				continue
+			case p.Part > 0: // an expert's
+				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
+			}
+			products += n
+			if !p.Frozen {
+				products += n
+			}
+		}
+	}
+	attention := 8 * float64(c.NumHeads) * float64(c.HeadDim) * float64(pairs) * float64(blocks) / float64(c.NumLayers)
+	return 2*products*float64(tokens) + attention
+}

@@ -65,6 +65,14 @@ func (l Layout) Split() bool {
 	return false
 }
 
+// AllElems is what GradElems would be if nothing were frozen.
+func (l Layout) AllElems() (n int64) {
+	for _, t := range l.Tensors {
+		n = roundUp(n+t.Elems(), ElemAlign)
+	}
+	return n
+}
+
 // NewLayout lays out l. With bf16, tensors of two dimensions are split into
 // planes unless their F32 is set; all others stay fp32. embed is the embedding's
 // table parameter, which a tied head refers to; it is ignored for other layers.

@@ -1,6 +1,9 @@
 package plan
 
-import "mt/schedule"
+import (
+	"mt/model"
+	"mt/schedule"
+)
 
 // This file is of what is frozen (model.Freeze): it needs no gradient, so a visit to a frozen tile sums up none, and
 // below the lowest layer that is trained there is no backward.
@@ -46,4 +49,27 @@ func (r *Run) dropFrozen(layers []schedule.Layer) {
 			}
 		}
 	}
+}
+
+// passes is how many times the forward's products of layer l a step computes: once for the forward and, from the lowest
+// layer that is trained on, for the gradients of inputs, and once more for as much of the layer as is trained.
+func (r *Run) passes(l int) float64 {
+	if l < r.LowestTrained() {
+		return 1
+	}
+	layout := r.Layouts[l]
+	return 2 + float64(layout.GradElems)/float64(layout.AllElems())
+}
+
+// blocksWithoutBackward is how many decoder blocks are wholly below the lowest layer that is trained.
+func (r *Run) blocksWithoutBackward() (n int) {
+	if r.EvalOnly {
+		return 0
+	}
+	for l, lowest := 0, r.LowestTrained(); l < lowest; l++ {
+		if k := r.Layouts[l].Kind; k == model.Block || k == model.MoE {
+			n++
+		}
+	}
+	return n
 }
