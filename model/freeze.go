@@ -47,9 +47,9 @@ func (c *Config) frozen(params []Param) {
 	but, _ := compile(c.Freeze.But)
 	for i := range params {
 		p := &params[i]
-		p.Frozen = len(p.Stored) > 0
-		for _, s := range p.Stored {
-			p.Frozen = p.Frozen && (names.match(s.Name) || len(but) > 0 && !but.match(s.Name))
+		if len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
+			name := p.Stored[0].Name
+			p.Frozen = names.match(name) || len(but) > 0 && !but.match(name)
 		}
 	}
 }

@@ -100,6 +100,20 @@ func TestFLOPsOfFrozen(t *testing.T) {
 	}
 }
 
+// TestFLOPsOfFrozenExperts: of experts as many count as a token goes to.
+func TestFLOPsOfFrozenExperts(t *testing.T) {
+	c := frozenConfig()
+	c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = 8, 2, 12, 1
+	all := c.BackwardFLOPs(10, 0)
+	if err := c.SetFreeze(Freeze{Names: []string{`\.experts\.`}}); err != nil {
+		t.Fatal(err)
+	}
+	experts := float64(4 * 2 * 3 * 12 * 16)
+	if got, want := c.BackwardFLOPs(10, 0), all-2*10*experts; got != want {
+		t.Errorf("%g FLOPs in the backward, want %g", got, want)
+	}
+}
+
 // TestRefusedFreeze: expressions that are wrong, match nothing, tear a tensor apart or leave nothing to train.
 func TestRefusedFreeze(t *testing.T) {
 	for _, x := range []struct {

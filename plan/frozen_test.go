@@ -11,12 +11,12 @@ import (
 // inputs of layers below the lowest that is trained need no slots.
 func TestFrozenRun(t *testing.T) {
 	q := tiered(t, 8, true)
-	q.StateDir = false
+	q.StateDir, q.Recompute = false, "none"
 	whole, err := Resolve(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Config.SetFreeze(model.Freeze{Names: []string{"embed_tokens", `layers\.[0-4]\.`, `layers\.6\.mlp`}}); err != nil {
+	if err := q.Config.SetFreeze(model.Freeze{Names: []string{"embed_tokens", `layers\.[0-4]\.`, `layers\.6\.mlp`, `layers\.7\.`}}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Resolve(q)
@@ -27,11 +27,11 @@ func TestFrozenRun(t *testing.T) {
 		t.Errorf("layer %d is the lowest that is trained, %d blocks have no backward", r.LowestTrained(), r.Spec.NoBackward)
 	}
 	for l := range r.Layouts {
-		frozen := l < 6
+		frozen := l < 6 || l == 8
 		if r.Frozen(l) != frozen || (r.FrozenLayers()[l]) != frozen {
 			t.Errorf("layer %d is frozen %t", l, r.Frozen(l))
 		}
-		if frozen && (r.ExtentBytes(l) != 0 || r.GradElems(l) != 0 || r.SavedBytes(l) != 0) {
+		if frozen && (r.ExtentBytes(l) != 0 || r.GradElems(l) != 0) || (r.SavedBytes(l) == 0) != (l < 6 || l == 9) {
 			t.Errorf("layer %d takes %d bytes of state, %d elements of gradient, keeps %d bytes", l, r.ExtentBytes(l), r.GradElems(l), r.SavedBytes(l))
 		}
 	}
@@ -45,6 +45,9 @@ func TestFrozenRun(t *testing.T) {
 		if v.Phase == schedule.Backward && v.Layer < 6 {
 			t.Errorf("layer %d has a backward", v.Layer)
 		}
+	}
+	if v := spec.Layers[8].Backward[0]; v.Grad() || !v.Uses.Has(schedule.Turns) {
+		t.Errorf("the backward of a frozen block sums up a gradient: %t", v.Grad())
 	}
 	backward := spec.Layers[7].Backward[0] // its MLP is frozen, its attention is not
 	if !backward.Grad() {
