@@ -55,19 +55,24 @@ and the other questions take their defaults.
 // start is a value to begin with, where neither its key was given nor another that it would go against.
 type start struct{ key, value, unless string }
 
-// recipe is what to begin with: a model from scratch learns at a high rate, one that exists at a low one.
+// recipe is what to begin with: a model from scratch learns at a high rate, one that exists at a low one, and small
+// ones at higher rates than large ones.
 func recipe(m *train.Model) []start {
 	length := fmt.Sprint(min(2048, m.Config.MaxPositions))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
 		{"lr_scheduler_type", "cosine", ""}, {"save_total_limit", "2", ""}}
-	if m.Dir != "" {
+	small := m.Config.Params() < 100e6
+	switch {
+	case m.Dir != "" && small:
+		return append(all, start{"learning_rate", "3e-4", ""}, start{"warmup_ratio", "0.1", "warmup_steps"})
+	case m.Dir != "":
 		return append(all, start{"learning_rate", "1e-5", ""}, start{"warmup_ratio", "0.1", "warmup_steps"})
+	case small:
+		all = append(all, start{"learning_rate", "1e-3", ""})
+	default:
+		all = append(all, start{"learning_rate", "3e-4", ""})
 	}
-	rate := "3e-4"
-	if m.Config.Params() < 100e6 {
-		rate = "1e-3"
-	}
-	return append(all, start{"learning_rate", rate, ""}, start{"warmup_ratio", "0.03", "warmup_steps"}, start{"weight_decay", "0.1", ""})
+	return append(all, start{"warmup_ratio", "0.03", "warmup_steps"}, start{"weight_decay", "0.1", ""})
 }
 
 // comments say of keys in the file what a newcomer may want to change.

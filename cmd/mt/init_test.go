@@ -77,7 +77,7 @@ func TestInitTakesFlags(t *testing.T) {
 	must(t, "train", "--model", "tiny", "--dataset", "text.txt", "--max-seq-len", "32", "--max-steps", "1", "--output-dir", "first")
 	stdout := must(t, "init", "--model", "./first", "--dataset", "text.txt", "--warmup-steps", "2", "--eval-dataset", "text.txt", "--pipeline.weight-slots", "3")
 	c := written(t, "run.yaml")
-	if c.Model.Path != "./first" || c.NumTrainEpochs != 3 || c.Device != "auto" || c.OutputDir != "out/first" || c.LearningRate != 1e-5 || c.Pipeline.WeightSlots != 3 ||
+	if c.Model.Path != "./first" || c.NumTrainEpochs != 3 || c.Device != "auto" || c.OutputDir != "out/first" || c.LearningRate != 3e-4 || c.Pipeline.WeightSlots != 3 ||
 		c.WarmupSteps != 2 || c.Given("warmup_ratio") || c.Given("val_size") {
 		t.Errorf("run.yaml is\n%s", c.YAML(""))
 	}

@@ -227,7 +227,11 @@ func (d *dist) extras(ctx context.Context) ([]file, error) {
 		out = append(out, file{name: name, data: []byte(script + "\n")})
 	}
 	examples, err := filesUnder(filepath.Join(d.root, "examples"), "share/mt/examples")
-	out = append(out, examples...)
+	for _, f := range examples {
+		if !strings.HasSuffix(f.name, ".go") { // the program that made the data
+			out = append(out, f)
+		}
+	}
 	slices.SortFunc(out, func(a, b file) int { return strings.Compare(a.name, b.name) })
 	return out, err
 }
