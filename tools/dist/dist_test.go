@@ -261,6 +261,29 @@ func checkBill(t *testing.T, pkg string) {
 	}
 }
 
+// TestTerms: all files that say on what terms something may be handed on, and an error where there must be one.
+func TestTerms(t *testing.T) {
+	dir := t.TempDir()
+	var b bytes.Buffer
+	if err := terms(&b, "example.org/a", dir, true); err == nil || !strings.Contains(err.Error(), "example.org/a") {
+		t.Errorf("a module without a licence: %v", err)
+	}
+	if err := terms(&b, "mt", dir, false); err != nil || b.Len() > 0 {
+		t.Errorf("without ours: %v, %q", err, b.String())
+	}
+	for _, name := range []string{"LICENSE", "license.md", "NOTICE.txt", "README.md"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("of "+name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := terms(&b, "a", dir, true); err != nil {
+		t.Fatal(err)
+	}
+	if want := "== a: LICENSE\n\nof LICENSE\n\n== a: NOTICE.txt\n\nof NOTICE.txt\n\n== a: license.md\n\nof license.md\n\n"; b.String() != want {
+		t.Errorf("the terms are\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
 // TestNewer: what a symbol's version asks of glibc.
 func TestNewer(t *testing.T) {
 	for version, want := range map[string]bool{"": false, "GLIBC_2.2.5": false, "GLIBC_2.28": false, "GLIBC_2.28.1": false, "GLIBC_2.29": true,
