@@ -12,13 +12,13 @@ var ofInstall = []broken{
 	}},
 	{"tools/dist/bill.go", []way{
 		{from: "\tfor _, m := range b.info.Deps {", to: "\tfor _, m := range b.info.Deps[1:] {", test: "TestBill"},
-		{from: "if !ok || err != nil || len(raw) != sha256.Size {", to: "if err != nil {", test: "TestBill"},
+		{from: "if !ok || err != nil || len(raw) != sha256.Size {", to: "if !ok && err != nil {", test: "TestBill"},
 		{from: "len(entries) == 0 && must", to: "false", test: "TestTerms"},
 		{from: "`(?i)^(licen[cs]e|copying|notice)`", to: "`^(LICEN[CS]E|COPYING)`", test: "TestTerms"},
 	}},
 	{"tools/dist/build.go", []way{
 		{from: "if n < least {", to: "if false {", test: "TestNewer"},
-		{from: "if err != nil || n > least {", to: "if n > least {", test: "TestNewer"},
+		{from: "if err != nil || n > least {", to: "if err == nil && n > least {", test: "TestNewer"},
 		{from: "if loader != p.loader {", to: "if false {", test: "TestRunsOn"},
 		{from: "if !bytes.Equal(first, second) {", to: "if false {", test: "TestSame"},
 	}},
