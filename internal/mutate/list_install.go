@@ -36,7 +36,7 @@ var ofInstall = []broken{
 		{from: "\t\t\treturn q.accept(in)\n", to: "\t\t\treturn nil\n", test: "TestInitRefuses"},
 	}},
 	{"cmd/mt/init.go", []way{
-		{from: "!force && !errors.Is(err, fs.ErrNotExist)", to: "!force && err != nil && false", test: "TestInitRefuses"},
+		{from: "!force && !errors.Is(err, fs.ErrNotExist)", to: "force && !errors.Is(err, fs.ErrNotExist)", test: "TestInitRefuses"},
 	}},
 	{"internal/config/print.go", []way{
 		{from: "return c.Given(k.name), comments[k.name]", to: "return true, comments[k.name]", test: "TestInitAsks", in: "cmd/mt"},
