@@ -51,7 +51,7 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 		if t.SavedF32 && p == planeBF16 {
 			p = planeF32
 		}
-		if t.Ref || p == planeLo && (t.SavedF32 || t.BF16 && layout.BF16Master) {
+		if t.Ref || p == planeLo && (t.SavedF32 || t.BF16 && !layout.HasLo(t)) {
 			continue
 		}
 		for i, st := range t.Stored {

@@ -101,10 +101,10 @@ func (c *Config) ValueDim() int {
 // OutputCols is how many elements of a token attention's output projection takes.
 func (c *Config) OutputCols() int { return c.NumHeads * c.ValueDim() }
 
-// PairFLOPs is the work of training on one (query, key) pair of a block, forward and backward: in
-// all heads its score, over the elements of a key, and its value, forward and twice that backward.
+// PairFLOPs is the forward's work on one (query, key) pair of a block: in all heads its score, over the
+// elements of a key, and its value. Where values are as wide as keys it is 4·heads·head_dim.
 func (c *Config) PairFLOPs() float64 {
-	return 6 * float64(c.NumHeads) * float64(c.HeadDim+c.ValueDim())
+	return 2 * float64(c.NumHeads) * float64(c.HeadDim+c.ValueDim())
 }
 
 // ScoreScale is what attention's scores are multiplied by. In latent attention yarn's temperature

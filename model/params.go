@@ -89,6 +89,8 @@ type Param struct {
 	// SavedF32 says that it is saved in fp32 even where others are saved in bf16, because
 	// Transformers keeps it so.
 	SavedF32 bool
+	// Frozen says that it is not trained; see Freeze.
+	Frozen bool
 }
 
 // Elems is the number of elements of p.

@@ -45,9 +45,9 @@ var ofFiles = []broken{
 	}},
 	{"checkpoint/files.go", []way{
 		{from: "e.shape = []int64{listed}", to: "_ = listed", test: "TestStateOfPieces"},
-		{from: "(t.SavedF32 || t.BF16 && layout.BF16Master)", to: "(t.SavedF32 || layout.BF16Master)", test: "TestResumeAfterEveryStep", in: "internal/train"},
-		{from: "(t.SavedF32 || t.BF16 && layout.BF16Master)", to: "t.SavedF32", test: "TestResumeAfterEveryStep", in: "internal/train"},
-		{from: "(t.SavedF32 || t.BF16 && layout.BF16Master)", to: "t.BF16 && layout.BF16Master", test: "TestSavedF32"},
+		{from: "(t.SavedF32 || t.BF16 && !layout.HasLo(t))", to: "(t.SavedF32 || !layout.HasLo(t))", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "(t.SavedF32 || t.BF16 && !layout.HasLo(t))", to: "t.SavedF32", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "(t.SavedF32 || t.BF16 && !layout.HasLo(t))", to: "t.BF16 && !layout.HasLo(t)", test: "TestSavedF32"},
 		{from: "if t.SavedF32 && p == planeBF16 {", to: "if false {", test: "TestSavedF32"},
 		{from: "elem: of.DType.Bytes(first), elems: n", to: "elem: first, elems: n", test: "TestStateOfPieces"},
 	}},

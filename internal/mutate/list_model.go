@@ -12,7 +12,7 @@ var ofModel = []broken{
 	}},
 	{"model/sizes.go", []way{
 		{from: "return w*(w+1)/2 + (n-w)*w", to: "return w*(w+1)/2 + (n-w)*(w-1)", test: "TestAttendedPairs"},
-		{from: "6*float64(c.MatrixParams())", to: "6*float64(c.Params())", test: "TestFLOPs"},
+		{from: "2*float64(c.MatrixParams())", to: "2*float64(c.Params())", test: "TestFLOPs"},
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
 		{from: "c.PairFLOPs()*float64(pairs)", to: "c.PairFLOPs()", test: "TestFLOPs"},
 	}},
