@@ -2,9 +2,11 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +107,38 @@ func TestMXFP4(t *testing.T) {
 			layers[k].Planes = nil
 		}
 		readRows(t, dir, layers, F32, rowsOf(layers))
+	}
+}
+
+// TestMXFP4InPieces: a tensor of more than a piece is that of its halves.
+func TestMXFP4InPieces(t *testing.T) {
+	const rows, cols = 600, 2048 // 4·rows·cols are more than a piece
+	codes, scales := make([]byte, rows*cols/2), make([]byte, rows*cols/32)
+	for i := range codes {
+		codes[i] = byte(i * 7)
+	}
+	for i := range scales {
+		scales[i] = byte(120 + i%9)
+	}
+	dir := t.TempDir()
+	header := fmt.Sprintf(`{"x_blocks":{"dtype":"U8","shape":[1,%d,64,16],"data_offsets":[0,%d]},"x_scales":{"dtype":"U8","shape":[1,%d,64],"data_offsets":[%d,%d]}}`,
+		rows, len(codes), rows, len(codes), len(codes)+len(scales))
+	write(t, filepath.Join(dir, "model.safetensors"), safetensors(header, slices.Concat(codes, scales)))
+	w, err := OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	p := model.Param{Rows: rows, Cols: cols, Dims: 2, Stored: []model.Stored{{Name: "x.0", Rows: rows,
+		Place: model.Place{Tensor: "x", Slices: 1, Transposed: true, Run: rows, Step: rows, Rows: rows}}}}
+	got, err := w.ReadRows(p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range got {
+		if want := float32(math.Ldexp(float64(fp4[codes[i/2]>>(i%2*4)&15]), int(scales[i/32])-127)); v != want {
+			t.Fatalf("element %d is %g, want %g", i, v, want)
+		}
 	}
 }
 

@@ -79,6 +79,10 @@ var configs = []struct {
 		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
 	})},
 	{"sinks, normed", config(func(c *model.Config) { c.Sinks, c.QKNorm, c.SandwichNorms, c.AttnSoftcap = true, true, true, 2 })},
+	{"interleaved", config(func(c *model.Config) {
+		c.RopeInterleaved = true
+		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}
+	})},
 	{"phi3", config(func(c *model.Config) {
 		c.HeadDim, c.SlidingWindow, c.MaxPositions = 8, 5, 5
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, Partial: 0.75, OriginalMaxPositions: 4,
