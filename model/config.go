@@ -85,6 +85,8 @@ type Config struct {
 	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
 	MXFP4 bool
 
+	Freeze Freeze // which tensors are not trained; set by SetFreeze
+
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says
 	source source  // config.json as it was read; empty for an inline config
