@@ -126,11 +126,11 @@ template <class F, int N, class T> DEV void glu_backward(F f, T *dgu, T *y, cons
   }
 }
 
-#define KERNELS(NAME, F, T, N, SUFFIX, PARAMETERS, VALUE)                                                                            \
+#define KERNELS(NAME, F, T, N, SUFFIX, PARAMETERS, VALUE, BLOCKS)                                                                    \
   __global__ __launch_bounds__(THREADS, 4) void NAME##SUFFIX(T *y, const T *gu, int columns PARAMETERS) {                             \
     glu<F, N>(VALUE, y, gu, columns);                                                                                                 \
   }                                                                                                                                   \
-  __global__ __launch_bounds__(THREADS, N == 8 ? 4 : 2) void NAME##_backward##SUFFIX(T *dgu, T *y, const T *dy, const T *gu,          \
+  __global__ __launch_bounds__(THREADS, N == 8 ? BLOCKS : 2) void NAME##_backward##SUFFIX(T *dgu, T *y, const T *dy, const T *gu,          \
                                                                                      int columns PARAMETERS) {                        \
     glu_backward<F, N>(VALUE, dgu, y, dy, gu, columns);                                                                               \
   }
@@ -138,9 +138,9 @@ template <class F, int N, class T> DEV void glu_backward(F f, T *dgu, T *y, cons
 #define LIMITS , float alpha, float limit
 #define CUT_OF (Cut{alpha, limit})
 #define FUNCTIONS(T, N, SUFFIX)                                  \
-  KERNELS(silu, Gated<SiLU>, T, N, SUFFIX, NONE, Gated<SiLU>())  \
-  KERNELS(gelu, Gated<GELU>, T, N, SUFFIX, NONE, Gated<GELU>())  \
-  KERNELS(cut, Cut, T, N, SUFFIX, LIMITS, CUT_OF)
+  KERNELS(silu, Gated<SiLU>, T, N, SUFFIX, NONE, Gated<SiLU>(), 4)  \
+  KERNELS(gelu, Gated<GELU>, T, N, SUFFIX, NONE, Gated<GELU>(), 4)  \
+  KERNELS(cut, Cut, T, N, SUFFIX, LIMITS, CUT_OF, 2)
 
 extern "C" {
 FUNCTIONS(float, 1, _f32)
