@@ -112,11 +112,9 @@ const stretchBytes = 4096
 
 // parts cuts s into stretches of at most stretchBytes.
 func (s stretch) parts(size int64, do func(stretch)) {
-	for step := stretchBytes / size; s.n > 0; {
-		part := s
-		part.n = min(s.n, step)
-		do(part)
-		s.elem, s.n, s.first = s.elem+part.n, s.n-part.n, s.first+part.n*s.stride
+	step := stretchBytes / size
+	for at := int64(0); at < s.n; at += step {
+		do(stretch{s.layout, s.elem + at, min(step, s.n-at), s.first + at*s.stride, s.stride})
 	}
 }
 
