@@ -62,7 +62,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
 	})
 	root.AddCommand(a.trainCommand(), a.planCommand(), a.tuneCommand(), a.evalCommand(), a.generateCommand(), a.exportCommand(), a.benchCommand(),
-		a.watchCommand(), a.doctorCommand(), a.dataCommand(), a.versionCommand(), a.manCommand())
+		a.watchCommand(), a.doctorCommand(), a.dataCommand(), a.importCommand(), a.versionCommand(), a.manCommand())
 	return root
 }
 

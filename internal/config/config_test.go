@@ -59,6 +59,8 @@ adam_epsilon: 1e-6
 weight_decay: .1
 max_grad_norm: 0
 clip: layerwise
+label_smoothing_factor: 0.1
+z_loss_coef: 1e-4
 learning_rate: 3e-3
 lr_scheduler_type: wsd
 lr_scheduler_kwargs: {power: null}

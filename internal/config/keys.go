@@ -167,7 +167,7 @@ var dataKeys = []key{
 // optimizers whose arithmetic is the same.
 var optimizers = map[string]string{
 	"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_hf": "adamw", "torch.optim.adamw": "adamw", "paged_adamw": "adamw",
-	"paged_adamw_32bit": "adamw", "bitsandbytes.optim.adamw": "adamw", "deepspeedcpuadam": "adamw",
+	"paged_adamw_32bit": "adamw", "bitsandbytes.optim.adamw": "adamw", "bitsandbytes.optim.pagedadamw": "adamw", "deepspeedcpuadam": "adamw",
 	"adamw_bnb_8bit": "adamw_8bit", "adamw_torch_8bit": "adamw_8bit", "adamw8bit": "adamw_8bit", "paged_adamw_8bit": "adamw_8bit",
 	"torchao.optim.adamw8bit": "adamw_8bit", "bitsandbytes.optim.adamw8bit": "adamw_8bit", "bitsandbytes.optim.pagedadamw8bit": "adamw_8bit",
 	"adamw_torch_4bit": "adamw_4bit", "adamw4bit": "adamw_4bit", "torchao.optim.adamw4bit": "adamw_4bit",
