@@ -218,6 +218,9 @@ func (im *importer) giveFor(e entry, why string, settings ...setting) {
 	for _, s := range settings {
 		k := byName[s.key]
 		if by, twice := im.given[k.name]; twice {
+			if again := *im.c; k.set(&again, e.spelled, s.val) == nil && k.print(&again) == k.print(im.c) {
+				continue // they agree
+			}
 			im.lose(e, fmt.Sprintf("%s says %s already", by, k.name))
 			return
 		}
@@ -231,6 +234,10 @@ func (im *importer) giveFor(e entry, why string, settings ...setting) {
 		if k.name == e.spelled && len(settings) == 1 {
 			line.Fate = Kept
 		}
+	}
+	if len(line.ours) == 0 {
+		im.idle(e, "another key says it too")
+		return
 	}
 	im.lines = append(im.lines, line)
 }

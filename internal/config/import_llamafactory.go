@@ -81,7 +81,7 @@ func llamaFactoryRules() map[string]rule {
 		{[]string{"galore_target", "galore_rank", "galore_update_interval", "galore_scale", "galore_proj_type", "galore_layerwise", "apollo_target", "apollo_rank", "apollo_update_interval", "apollo_scale",
 			"apollo_proj", "apollo_proj_type", "apollo_scale_type", "apollo_layerwise", "apollo_scale_front", "badam_mode", "badam_start_block", "badam_switch_mode", "badam_switch_interval", "badam_update_ratio",
 			"badam_mask_mode", "badam_verbose", "asft_alpha", "eaft_alpha", "swanlab_project", "swanlab_run_name", "swanlab_mode", "swanlab_workspace"}, idle("it belongs to a key that is named beside it")},
-		{[]string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "virtual_pipeline_model_parallel_size", "sequence_parallel", "use_mca",
+		{[]string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "virtual_pipeline_model_parallel_size", "sequence_parallel", "use_mca",
 			"use_megatron_bridge", "bias_activation_fusion", "apply_rope_fusion", "use_distributed_optimizer", "overlap_param_gather", "overlap_grad_reduce", "moe_grouped_gemm", "moe_token_dispatcher_type",
 			"recompute_granularity", "masked_softmax_fusion", "mixed_precision", "use_packed_sequences", "export_hf_on_finish"}, idle("it is of Megatron; weights stream through the device here")},
 	} {

@@ -70,7 +70,7 @@ func torchtuneRules() map[string]rule {
 		"data_parallel_replicate_dim", "context_parallel_dim", "memory_efficient_fsdp_wrap", "enable_activation_offloading")
 	with(rules, idle("what the backward computes again is chosen by the memory that there is: see recompute"), "enable_activation_checkpointing", "ac_mode", "ac_option")
 	with(rules, idle("mt has kernels of its own"), "compile")
-	with(rules, idle("mt writes and prints what it has, and --trace a timeline"), "log_peak_memory_stats", "log_level", "profiler", "name")
+	with(rules, idle("mt writes and prints what it has, and --trace a timeline"), "log_peak_memory_stats", "profiler", "name")
 	return rules
 }
 
