@@ -76,6 +76,26 @@ func TestLayouts(t *testing.T) {
 	wantError(t, err, "train_on_prompt: in template fewshot no token ends an answer")
 }
 
+// TestLayoutsEndWithTheirOwn: where a layout has an EOS of its own, its pieces with EOS have that. Caches of
+// different layouts are different files.
+func TestLayoutsEndWithTheirOwn(t *testing.T) {
+	name := write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
+	s := textSpec(t, 4096, name)
+	s.Packing, s.Tokenizer = set(false), withChatML(t)
+	layouts["of this test"] = layout{ends: []string{"<|im_end|>"}, replaces: true}
+	defer delete(layouts, "of this test")
+	s.Template = "of this test"
+	if got := mustOpen(t, s).All().Row(0).IDs; !slices.Equal(got, []int32{'h', 'g', 257}) {
+		t.Errorf("ids %v", got)
+	}
+	for _, template := range []string{"vicuna", "fewshot"} {
+		s.Template = template
+		if _, cached := reopen(t, s); cached {
+			t.Errorf("%s: the cache of another layout is taken", template)
+		}
+	}
+}
+
 // TestStanfordAlpaca asks in Alpaca's words, with an input and without.
 func TestStanfordAlpaca(t *testing.T) {
 	const with = "Below is an instruction that describes a task, paired with an input that provides further context. Write a response that appropriately completes the request.\n\n### Instruction:\n"
