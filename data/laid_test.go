@@ -18,17 +18,17 @@ import (
 // TestLayouts: how a few layouts write a conversation, with what is supervised in brackets. The
 // tokenizer has bytes, with \x00 for EOS and \x01 for BOS.
 func TestLayouts(t *testing.T) {
-	const chats = `{"messages":[{"role":"system","content":"s"},{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"x"},{"role":"assistant","content":"<think>\nw\n</think>\n\ny"}]}`
+	const chats = `{"messages":[{"role":"system","content":"s"},{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"x"},{"role":"assistant","content":"<think>\nw\n</think>\n\n\ny"}]}`
 	for _, tt := range []struct {
 		template, want string
 		change         func(*Spec)
 	}{
-		{"vicuna", "sUSER: h ASSISTANT:[g$]USER: x ASSISTANT:[<think>\nw\n</think>\n\ny$]", nil},
-		{"alpaca", "s### Instruction:\nh\n\n### Response:\n[g$\n\n]### Instruction:\nx\n\n### Response:\n[<think>\nw\n</think>\n\ny$\n\n]", nil},
-		{"llama2", "\x01[INST] <<SYS>>\ns\n<</SYS>>\n\nh [/INST][g$]\x01[INST] x [/INST][<think>\nw\n</think>\n\ny$]", nil},
-		{"deepseekr1", "\x01s<｜User｜>h<｜Assistant｜>[<think>\n\n</think>\n\ng$]<｜User｜>x<｜Assistant｜>[<think>\nw\n</think>\n\ny$]", nil},
+		{"vicuna", "sUSER: h ASSISTANT:[g$]USER: x ASSISTANT:[<think>\nw\n</think>\n\n\ny$]", nil},
+		{"alpaca", "s### Instruction:\nh\n\n### Response:\n[g$\n\n]### Instruction:\nx\n\n### Response:\n[<think>\nw\n</think>\n\n\ny$\n\n]", nil},
+		{"llama2", "\x01[INST] <<SYS>>\ns\n<</SYS>>\n\nh [/INST][g$]\x01[INST] x [/INST][<think>\nw\n</think>\n\n\ny$]", nil},
+		{"deepseekr1", "\x01s<｜User｜>h<｜Assistant｜>[<think>\n\n</think>\n\ng$]<｜User｜>x<｜Assistant｜>[<think>\nw\n</think>\n\n\ny$]", nil},
 		{"deepseekr1", "\x01s<｜User｜>h<｜Assistant｜><think>\n\n</think>\n\n[g$]<｜User｜>x<｜Assistant｜><think>\n\n</think>\n\n[y$]", func(s *Spec) { s.TemplateVars = map[string]any{"enable_thinking": false} }},
-		{"deepseekr1", "\x01s<｜User｜>h<｜Assistant｜>g$<｜User｜>x<｜Assistant｜>[<think>\nw\n</think>\n\ny$]", func(s *Spec) { s.MaskHistory = true }},
+		{"deepseekr1", "\x01s<｜User｜>h<｜Assistant｜>g$<｜User｜>x<｜Assistant｜>[<think>\nw\n</think>\n\n\ny$]", func(s *Spec) { s.MaskHistory = true }},
 		{"aeva", "s", nil},
 		{"fewshot", "", nil},
 	} {
@@ -48,7 +48,7 @@ func TestLayouts(t *testing.T) {
 		got := masked(d.All().Row(0))
 		if tt.template == "fewshot" { // EOS is what is to be said behind the first answer, and ends the row
 			r := d.All().Row(0)
-			if got := rowText(r); got != "shg\n\nx<think>\nw\n</think>\n\ny\n\n$" {
+			if got := rowText(r); got != "shg\n\nx<think>\nw\n</think>\n\n\ny\n\n$" {
 				t.Errorf("fewshot: %q", got)
 			}
 			at := strings.Index(rowText(r), "x")
