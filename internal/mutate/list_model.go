@@ -18,7 +18,7 @@ var ofModel = []broken{
 	}},
 	{"model/deepseek3.go", []way{
 		{from: "(l.NopeDim+l.RopeDim+l.ValueDim)/2", to: "l.NopeDim + l.RopeDim", test: "TestPairsOfLatentAttention"},
-		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestPlannedParams"},
+		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestParamsOfPapers"},
 	}},
 	{"internal/virtual/clock.go", []way{
 		{from: "owner = device / max(1, c.PerSwitch)", to: "owner = device", test: "TestPeers", in: "device/virtual"},
