@@ -174,7 +174,7 @@ var families = []family{
 		types: []string{"ernie4_5"}, arch: "ernie4_5",
 		block:    slices.Concat(attention, feedForward),
 		defaults: map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": true},
-		keys:     []func(*plan){(*plan).noFreqs},
+		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
 	},
 	{
 		types: []string{"glm"}, arch: "chatglm",

@@ -259,6 +259,9 @@ func TestRefuses(t *testing.T) {
 		{"interval of turning layers", "no_rope_layer_interval: is not 4", func(c map[string]any, _ map[string]shape) {
 			c["model_type"], c["no_rope_layer_interval"] = "smollm3", 2
 		}},
+		{"biases", "use_bias: is true, but llama.cpp's ernie4_5 has no biases", func(c map[string]any, _ map[string]shape) {
+			c["model_type"], c["use_bias"] = "ernie4_5", true
+		}},
 		{"window in few layers", "sliding_window: 4096, but llama.cpp's exaone4 has one in models of 64 layers alone", set("model_type", "exaone4")},
 		{"long factors", "short_factor: ", func(c map[string]any, _ map[string]shape) {
 			c["model_type"], c["rope_scaling"] = "phi3", map[string]any{"type": "longrope", "long_factor": []float64{1, 2}, "short_factor": []float64{1}}

@@ -143,6 +143,13 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
+// noBias is for architectures whose code in llama.cpp reads no biases.
+func (p *plan) noBias() {
+	if p.s.bool("use_bias", false) {
+		p.s.fail("use_bias", "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
+	}
+}
+
 // turnsInFour: smollm3 has no rotary embedding in each fourth layer, whatever a file says.
 func (p *plan) turnsInFour() {
 	turns, _ := p.s.vals["no_rope_layers"].([]any)
