@@ -134,6 +134,8 @@ func TestParseSpellings(t *testing.T) {
 		}},
 		{"glm, its own share in rope_parameters", changed("glm", map[string]any{"head_dim": 6, "rope_parameters": map[string]any{"partial_rotary_factor": 0.7}}),
 			func(c *Config) bool { return c.Rotary(0) == 4 }},
+		{"glm, the share by default", changed("glm", map[string]any{"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 1e4}}),
+			func(c *Config) bool { return c.Rotary(0) == 64 }},
 		{"ernie4_5", changed("ernie4_5", map[string]any{"use_bias": true}), func(c *Config) bool {
 			return c.RopeInterleaved && c.QKVBias && c.OBias && c.MLPBias && c.HeadDim == 128 && c.Rope.Theta == 5e5 && c.TieEmbeddings
 		}},
@@ -265,6 +267,10 @@ func TestParseRefuses(t *testing.T) {
 		{changed("gemma3_text", map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), "rope_parameters: rope_type: this architecture has one embedding for full_attention and one"},
 		{changed("gemma3_text", map[string]any{"hidden_activation": "relu"}), `hidden_activation: "relu" is not supported; known: silu, gelu_pytorch_tanh`},
 		{changed("gemma3", nil), "text_config: missing"},
+		{changed("olmo3", map[string]any{"partial_rotary_factor": 0.5, "rope_parameters": map[string]any{"full_attention": map[string]any{}}}),
+			"rope_parameters: full_attention: partial_rotary_factor: 0.5 is not supported"},
+		{changed("olmo3", map[string]any{"partial_rotary_factor": 0.5, "rope_parameters": map[string]any{"sliding_attention": map[string]any{"partial_rotary_factor": 1}}}),
+			"rope_parameters: partial_rotary_factor: 0.5 is not supported"},
 		{changed("seed_oss", map[string]any{"num_key_value_heads": 2}), "attention_dropout: 0.1: dropout is not supported; set it to 0"},
 		{changed("seed_oss", map[string]any{"num_key_value_heads": 2, "attention_dropout": 0}), "residual_dropout: 0.1: dropout"},
 		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window": json.RawMessage("null")}), "layer_types: missing, and sliding_window is null"},
@@ -386,7 +392,7 @@ func TestJSONOfOptions(t *testing.T) {
 		changed("gemma3_text", map[string]any{"sliding_window": 3, "layer_types": []any{"sliding_attention", "sliding_attention", "sliding_attention"}}),
 		changed("smollm3", map[string]any{"no_rope_layers": []any{0, 1, 0}, "use_sliding_window": true, "sliding_window": 7, "mlp_bias": true, "attention_bias": true}),
 		changed("smollm3", map[string]any{"no_rope_layer_interval": 9, "tie_word_embeddings": false}),
-		changed("granite", map[string]any{"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 49, "mlp_bias": true}),
+		changed("granite", map[string]any{"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 49.0123456, "mlp_bias": true}),
 		changed("glm4", map[string]any{"attention_bias": false, "partial_rotary_factor": 1}),
 		changed("glm4", nil),
 		changed("glm", map[string]any{"attention_bias": false}),
@@ -396,6 +402,8 @@ func TestJSONOfOptions(t *testing.T) {
 		changed("exaone4", map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
 		changed("exaone4", map[string]any{"layer_types": []any{"sliding_attention", "sliding_attention", "sliding_attention"}}),
 		changed("olmo2", map[string]any{"attention_bias": true}),
+		changed("olmo3", map[string]any{"rope_parameters": map[string]any{
+			"full_attention": map[string]any{"rope_theta": 1e4}, "sliding_attention": map[string]any{"rope_theta": 1e4}}}),
 		changed("olmo3", map[string]any{"sliding_window": 3, "layer_types": []any{"full_attention", "sliding_attention", "full_attention"}, "rope_parameters": map[string]any{
 			"full_attention": map[string]any{"rope_type": "linear", "factor": 8}, "sliding_attention": map[string]any{"rope_theta": 5e3}}}),
 		changed("qwen3_moe", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": []any{2, 0}, "norm_topk_prob": true,
