@@ -124,6 +124,10 @@ func TestParseSpellings(t *testing.T) {
 			func(c *Config) bool {
 				return c.EmbedScale == 12 && !c.EmbedRounded && c.ResidualScale == 0.22 && c.AttnScale == 1.0/128 && c.LogitScale == 1.0/16
 			}},
+		{"granite 4", changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "shared_intermediate_size": 99, "residual_multiplier": 0.22, "position_embedding_type": "rope",
+			"layer_types": []any{"attention", "attention", "full_attention"}}), func(c *Config) bool {
+			return c.IntermediateSize == 99 && c.ResidualScale == 0.22 && c.NoRope == nil && c.Layers()[1].Params[5].Stored[0].Name == "model.layers.0.shared_mlp.output_linear.weight"
+		}},
 		{"granite, defaults", changed("granite", nil), func(c *Config) bool { return c.AttnScale == 1 && c.LogitScale == 1 && c.ResidualScale == 1 }},
 		{"glm4", changed("glm4", nil), func(c *Config) bool {
 			return c.SandwichNorms && c.RopeInterleaved && c.QKVBias && !c.OBias && c.Rotary(0) == 64 && c.HeadDim == 128 && c.RMSNormEps == 1.5625e-7 &&
@@ -279,6 +283,10 @@ func TestParseRefuses(t *testing.T) {
 		{changed("smollm3", map[string]any{"no_rope_layers": []any{1, 0}}), "no_rope_layers: 2 of them for 3 layers"},
 		{changed("smollm3", map[string]any{"no_rope_layers": []any{1, 2, 0}}), "no_rope_layers: 2 is not a number from 0 to 1"},
 		{changed("smollm3", map[string]any{"no_rope_layer_interval": 0}), "no_rope_layer_interval: 0 is out of range"},
+		{changed("granitemoehybrid", nil), "num_local_experts: 8: experts beside an MLP"},
+		{changed("granitemoehybrid", map[string]any{"num_local_experts": 0}), "layer_types: missing, which makes all layers Mamba's"},
+		{changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "layer_types": []any{"mamba", "attention", "attention"}}), `layer_types: layer 0 is "mamba"; only attention`},
+		{changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "layer_types": []any{"attention"}}), "layer_types: 1 of them for 3 layers"},
 		{changed("granite", map[string]any{"logits_scaling": 0}), "logits_scaling: 0 is out of range"},
 		{changed("granite", map[string]any{"num_local_experts": 4}), "num_local_experts: 4 is not supported in GraniteForCausalLM"},
 		{changed("glm4", map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
@@ -393,6 +401,8 @@ func TestJSONOfOptions(t *testing.T) {
 		changed("smollm3", map[string]any{"no_rope_layers": []any{0, 1, 0}, "use_sliding_window": true, "sliding_window": 7, "mlp_bias": true, "attention_bias": true}),
 		changed("smollm3", map[string]any{"no_rope_layer_interval": 9, "tie_word_embeddings": false}),
 		changed("granite", map[string]any{"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 49.0123456, "mlp_bias": true}),
+		changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "shared_intermediate_size": 99, "position_embedding_type": "rope", "layer_types": []any{"attention", "attention", "attention"}}),
+		changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "intermediate_size": 99, "shared_intermediate_size": 99, "layer_types": []any{"attention", "attention", "attention"}}),
 		changed("glm4", map[string]any{"attention_bias": false, "partial_rotary_factor": 1}),
 		changed("glm4", nil),
 		changed("glm", map[string]any{"attention_bias": false}),

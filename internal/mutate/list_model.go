@@ -80,6 +80,10 @@ var ofModel = []broken{
 		{from: "1/read(\"logits_scaling\")", to: "read(\"logits_scaling\")", test: "TestParseSpellings"},
 		{from: "'g', 15, 64)", to: "'g', 3, 64)", test: "TestJSONOfOptions"},
 	}},
+	{"model/granite4.go", []way{
+		{from: "== \"rope\" {\n\t\treturn", to: "!= \"rope\" {\n\t\treturn", test: "TestParseSpellings"},
+		{from: "c.IntermediateSize = f.int(\"shared_intermediate_size\", 0, 1, maxFFN)", to: "_ = f.int(\"shared_intermediate_size\", 0, 1, maxFFN)", test: "TestParseSpellings"},
+	}},
 	{"model/glm4.go", []way{
 		{from: "float(cmp.Or(c.Rope.Partial, 1))", to: "float(cmp.Or(c.Rope.Partial, 0.5))", test: "TestJSONOfOptions"},
 	}},

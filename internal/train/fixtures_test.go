@@ -180,7 +180,7 @@ func TestFixtures(t *testing.T) {
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced",
-		"ernie-bias", "exaone4-window", "glm-partial", "seedoss-bias"} {
+		"ernie-bias", "exaone4-window", "glm-partial", "granite4-nope", "seedoss-bias"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",
