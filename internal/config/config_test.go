@@ -474,3 +474,12 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestForeignKeysAreNotOurs: a key that mt has is in no table of other tools' keys, where it would be a second flag.
+func TestForeignKeysAreNotOurs(t *testing.T) {
+	for name := range foreign {
+		if byName[name] != nil {
+			t.Errorf("%s is a key of mt's and one of other tools", name)
+		}
+	}
+}
