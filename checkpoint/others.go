@@ -91,7 +91,7 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 	known := tableOf(layouts)
 	var out others
 	for _, name := range s.names() {
-		if known.names[name] {
+		if whole := standsFor(name); known.names[name] || known.names[whole] && s.where[whole] == nil {
 			continue
 		}
 		if known.tied[name] {

@@ -109,6 +109,15 @@ func (l *launch) attend() {
 	q, k, v := l.heads()
 	op.Do(l.dev, l.s, op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
 		QStride: l.dims.qkv, KStride: l.dims.qkv})
+	l.sink(l.o.t, l.lse, 0, l.dims.heads)
+}
+
+// sink gives heads from first on, whose output and log-sum-exp are o and lse, their sinks, if the model has some.
+func (l *launch) sink(o, lse device.Tensor, first, heads int) {
+	if l.dims.sinks {
+		op.Do(l.dev, l.s, op.Sinks{O: o, LSE: lse, Sinks: l.w[model.RoleSinks].Slice(int64(first), int64(heads)), T: l.mb.Tokens,
+			Heads: heads, Dim: l.dims.headDim})
+	}
 }
 
 // residual writes x2 = x + o·Woᵀ + bias of a chunk or, where the output is

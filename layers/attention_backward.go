@@ -95,6 +95,18 @@ func (l *launch) attendBackward() {
 	op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: l.shape(),
 		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
 		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta})
+	l.sinkGrad(l.lse, 0, d.heads)
+}
+
+// sinkGrad accumulates the gradients of the sinks of heads from first on, whose log-sum-exp is lse, once their
+// attention has gone backward.
+func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
+	if !l.dims.sinks {
+		return
+	}
+	part := func(t device.Tensor) device.Tensor { return t.Slice(int64(first), int64(heads)) }
+	op.Do(l.dev, l.s, op.SinksGrad{DSinks: part(l.g[model.RoleSinks]), LSE: lse, Delta: l.delta, Sinks: part(l.w[model.RoleSinks]),
+		T: l.mb.Tokens, Heads: heads})
 }
 
 // projectBackward adds to y of a chunk what dqkv passes on to the block's input.

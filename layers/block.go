@@ -94,7 +94,7 @@ func (l *launch) mlp(c span) {
 	l.residual(x2, l.n, c)
 	l.norm(l.s, l.n.of(c), device.Tensor{}, x2.of(c), l.w[model.RoleMLPNorm], c.n)
 	l.gateUp(c)
-	op.Do(l.dev, l.s, op.GLU{Activation: l.activation(), Y: l.act.of(c), GU: l.gu.of(c), T: c.n, F: l.dims.ffn})
+	l.glu(l.s, l.act.of(c), l.gu.of(c), c.n, l.dims.ffn)
 	if !l.dims.sandwich {
 		l.down(l.y, x2.of(c), c)
 		return
@@ -114,10 +114,26 @@ func (l *launch) down(y rows, residual device.Tensor, c span) {
 	l.linear(l.s, y.of(c), l.act.of(c), l.w[model.RoleDown], residual, l.w[model.RoleDownBias], c.n, l.dims.ffn, l.dims.hidden)
 }
 
-// activation is the function that is applied to the gate.
-func (t *Templates) activation() op.Activation {
-	if t.spec.Config.Activation == model.GELUTanh {
-		return op.GELUTanh
+// activation is the function that is applied to the gate, and how it and the up are cut off, if they are.
+func (t *Templates) activation() (op.Activation, op.Cut) {
+	c := t.spec.Config
+	switch {
+	case c.Cut != nil:
+		return op.CutSiLU, op.Cut{Alpha: float32(c.Cut.Alpha), Limit: float32(c.Cut.Limit)}
+	case c.Activation == model.GELUTanh:
+		return op.GELUTanh, op.Cut{}
 	}
-	return op.SiLU
+	return op.SiLU, op.Cut{}
+}
+
+// glu is y (n, f) = f(gate)·up for gu (n, 2·f).
+func (t *Templates) glu(s device.Stream, y, gu device.Tensor, n, f int) {
+	of, cut := t.activation()
+	op.Do(t.dev, s, op.GLU{Activation: of, Cut: cut, Y: y, GU: gu, T: n, F: f})
+}
+
+// gluBackward turns gu, in place, into its gradient; y, unless none, becomes f(gate)·up again, and may be dy.
+func (t *Templates) gluBackward(s device.Stream, gu, y, dy device.Tensor, n, f int) {
+	of, cut := t.activation()
+	op.Do(t.dev, s, op.GLUBackward{Activation: of, Cut: cut, DGU: gu, Y: y, DY: dy, GU: gu, T: n, F: f})
 }

@@ -36,10 +36,11 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	l.attentionBackward()
 }
 
-// vectors are the roles, norms and biases, whose gradients are only ever added to, so that
+// vectors are the roles, norms, biases and sinks, whose gradients are only ever added to, so that
 // they have to begin at zero. The order is fixed.
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleOBias,
-	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm}
+	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm,
+	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients of vectors that g has. Those of matrices are
 // overwritten by the first product that makes them.
@@ -56,6 +57,9 @@ func zeroVectors(s device.Stream, g Grads) {
 //
 //	dy (n, out), x (n, in) act; dw (out, in) f32
 func (t *Templates) weightGrad(s device.Stream, dw, dy, x device.Tensor, n, out, in int, overwrite bool) {
+	if dw.None() {
+		return // it is frozen
+	}
 	c := dw
 	if overwrite {
 		c = device.Tensor{}
@@ -70,8 +74,12 @@ func (t *Templates) inputGrad(s device.Stream, dx, dy, w device.Tensor, n, out, 
 
 // biasGrad accumulates db (N) where the model has that bias.
 func (l *launch) biasGrad(r model.Role, dy device.Tensor, n, width int) {
-	if db, ok := l.g[r]; ok {
-		op.Do(l.dev, l.s, op.AddBiasGrad{DB: db, DY: dy, T: n, N: width})
+	l.addBiasGrad(l.s, l.g, r, dy, n, width)
+}
+
+func (t *Templates) addBiasGrad(s device.Stream, g Grads, r model.Role, dy device.Tensor, n, width int) {
+	if db, ok := g[r]; ok {
+		op.Do(t.dev, s, op.AddBiasGrad{DB: db, DY: dy, T: n, N: width})
 	}
 }
 
@@ -91,13 +99,13 @@ func (l *launch) mlpBackward(c span) {
 	}
 	act, gu, dy := l.act.of(c), l.gu.of(c), l.y.of(c)
 	if d.sandwich {
-		op.Do(l.dev, s, op.GLU{Activation: l.activation(), Y: act, GU: gu, T: c.n, F: d.ffn})
+		l.glu(s, act, gu, c.n, d.ffn)
 		l.down(l.out, device.Tensor{}, c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
 	}
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
-	op.Do(l.dev, s, op.GLUBackward{Activation: l.activation(), DGU: gu, Y: act, DY: act, GU: gu, T: c.n, F: d.ffn})
+	l.gluBackward(s, gu, act, act, c.n, d.ffn)
 	// From here on act is f(gate)·up again and gu its gradient.
 	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
 	l.weightGrad(s, l.g[model.RoleGateUp], gu, l.n.of(c), c.n, 2*d.ffn, d.hidden, l.overwrites(c))

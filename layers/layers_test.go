@@ -74,6 +74,11 @@ var configs = []struct {
 		c.OBias, c.MLPBias, c.HiddenSize, c.NumHeads, c.NumKVHeads = true, true, 10, 4, 2
 		c.Rope = model.Rope{Type: "linear", Theta: 100, Factor: 3}
 	})},
+	{"sinks", config(func(c *model.Config) {
+		c.Sinks, c.OBias, c.NumHeads, c.NumKVHeads, c.Cut = true, true, 4, 2, &model.CutGate{Alpha: 1.7, Limit: 2}
+		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
+	})},
+	{"sinks, normed", config(func(c *model.Config) { c.Sinks, c.QKNorm, c.SandwichNorms, c.AttnSoftcap = true, true, true, 2 })},
 	{"interleaved", config(func(c *model.Config) {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}

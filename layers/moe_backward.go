@@ -31,9 +31,13 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 // The weight of a pair multiplies f(gate)·up, not the output, so that the product
 // with down is not needed again.
 func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
+	zeroVectors(s, g)
 	if n == 0 {
-		s.Zero(g[model.RoleExpertGateUp].Mem())
-		s.Zero(g[model.RoleExpertDown].Mem())
+		for _, r := range [...]model.Role{model.RoleExpertGateUp, model.RoleExpertDown} {
+			if dw, ok := g[r]; ok {
+				s.Zero(dw.Mem())
+			}
+		}
 		return
 	}
 	l := t.newExpert(s, w, st, from, n, ws, true)
@@ -47,22 +51,31 @@ func (l *moeLaunch) expertBackward(c span) {
 	h, f := l.dims.hidden, l.spec.Config.MoEIntermediateSize
 	in, dy, gu, act, dact := l.in.of(c), l.out.of(c), l.gu.of(c), l.act.of(c), l.dact.of(c)
 	l.gateUp(c)
-	op.Do(l.dev, l.s, op.GLU{Activation: l.activation(), Y: act, GU: gu, T: c.n, F: f})
+	l.glu(l.s, act, gu, c.n, f)
 	op.Do(l.dev, l.s, op.GatherRows{Dst: dy, Src: l.st.DY, Index: l.tokens(c), T: c.n, C: h})
 	l.product(op.MatMul{M: c.n, N: f, K: h, A: dy, B: l.w[model.RoleExpertDown], D: dact})
 	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dact, Y: act, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
 		T: c.n, C: f, P: int(l.st.Weights.Len)})
+	if bias, ok := l.w[model.RoleExpertDownBias]; ok {
+		op.Do(l.dev, l.s, op.WeightedBiasGrad{DB: l.g[model.RoleExpertDownBias], DW: l.st.DWeights, DY: dy, B: bias, W: l.st.Weights,
+			Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
+	}
 	// From here on act is weighted and dact the gradient of f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
-	op.Do(l.dev, l.s, op.GLUBackward{Activation: l.activation(), DGU: gu, DY: dact, GU: gu, T: c.n, F: f})
+	l.gluBackward(l.s, gu, device.Tensor{}, dact, c.n, f)
+	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, 2*f)
 	l.expertGrad(model.RoleExpertGateUp, gu, in, c, 2*f, h)
 	l.product(op.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
-	l.addRows(in, c)
+	op.Do(l.dev, l.s, l.rowsOf(in, c))
 }
 
 // expertGrad writes dW (out, in) = dYᵀ·X of the first chunk, and adds it for later ones.
 func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
-	m := op.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: l.g[r]}
+	dw, trained := l.g[r]
+	if !trained {
+		return
+	}
+	m := op.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: dw}
 	if c.at > 0 {
 		m.C = m.D
 	}
@@ -102,6 +115,7 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 		a.Counts, a.AuxScale = l.st.Counts, auxScale
 	}
 	op.Do(l.dev, l.s, a)
+	l.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, experts)
 	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r, c), c.n, experts, h, overwrite)
 	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: experts, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }

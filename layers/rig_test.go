@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"mt/device"
@@ -225,7 +226,9 @@ func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Ra
 		switch x := rng.NormFloat64(); {
 		case p.Dims == 2:
 			v[i] = 0.35 * x
-		case slices.Contains([]model.Role{model.RoleQKVBias, model.RoleOBias, model.RoleGateUpBias, model.RoleDownBias}, p.Role):
+		case p.Role == model.RoleSinks:
+			v[i] = x
+		case strings.HasSuffix(string(p.Role), "_bias"):
 			v[i] = 0.2 * x
 		default:
 			v[i] = 1 - float64(r.spec.Config.NormOffset) + 0.3*x

@@ -74,7 +74,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
 		b.o = s.tallRows(ws, d.act, tokens, d.q)
-		if backward {
+		if backward || d.sinks {
 			b.lse = ws.take(device.F32, tokens*d.heads)
 		}
 	}

@@ -146,6 +146,12 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.attention(a)
 	case *op.AttentionBackward:
 		d.attentionBackward(a)
+	case *op.WeightedBiasGrad:
+		d.weightedBiasGrad(a)
+	case *op.Sinks:
+		d.sinks(a)
+	case *op.SinksGrad:
+		d.sinksGrad(a)
 	case *op.Convert:
 		d.convert(a)
 	case *op.CrossEntropy:

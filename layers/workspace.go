@@ -18,13 +18,14 @@ type dims struct {
 	vocab          int // V
 	qkNorm         bool
 	sandwich       bool // outputs of attention and MLP are normed
+	sinks          bool // every head has one
 }
 
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
-		sandwich: c.SandwichNorms}
+		sandwich: c.SandwichNorms, sinks: c.Sinks}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv
 	return d

@@ -15,6 +15,10 @@ const (
 	GELUTanh                   // "gelu_pytorch_tanh"
 )
 
+// CutGate is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but
+// within ±Limit. Source: the gpt-oss model card, arXiv:2508.10925.
+type CutGate struct{ Alpha, Limit float64 }
+
 // Config is a decoder-only architecture in the terms of config.json. From NormOffset on, the
 // zero value of a field is what Llama has.
 type Config struct {
@@ -42,9 +46,11 @@ type Config struct {
 	SandwichNorms bool    // the outputs of attention and MLP are normed too, before they are added
 	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
 	Activation    Activation
-	AttnScale     float64 // of the scores; 0: 1/√HeadDim
-	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
-	LogitSoftcap  float64 // the same for the logits
+	// Cut, unless nil, is what takes the place of f(gate)·up in a gated MLP.
+	Cut          *CutGate
+	AttnScale    float64 // of the scores; 0: 1/√HeadDim
+	AttnSoftcap  float64 // scores become cap·tanh(score/cap); 0: they don't
+	LogitSoftcap float64 // the same for the logits
 
 	// SlidingWindow is how many positions a query sees, its own included, in a block for
 	// which Sliding is true; where Sliding is nil, in every block. 0: it sees all.
@@ -67,13 +73,19 @@ type Config struct {
 	MLPOnlyLayers       []int // blocks that have no experts although DecoderSparseStep says so
 	OutputRouterLogits  bool  // training adds the auxiliary loss
 	RouterAuxLossCoef   float64
+	RouterBias          bool // the router's product has a bias
+	ExpertBias          bool // those of experts have
+
+	Sinks bool // each head's softmax has one more term, a parameter, whose value is 0
 
 	// What is planned and not trained; see Untrained.
 	Latent        *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
-	Sinks         bool    // each head's softmax has one more term
-	RouterBias    bool
-	ExpertBias    bool
-	SharedExperts int // experts that every token goes through, beside those that are chosen
+	SharedExperts int     // experts that every token goes through, beside those that are chosen
+
+	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
+	MXFP4 bool
+
+	Freeze Freeze // which tensors are not trained; set by SetFreeze
 
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says

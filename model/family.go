@@ -32,6 +32,7 @@ type family struct {
 	// the same rotary embedding.
 	localTheta float64
 	partial    bool // partial_rotary_factor counts
+	mxfp4      bool // experts may be stored in MXFP4
 	// untrained says what mt lacks to train such a model, and planned how a plan takes it all the
 	// same; empty for a family that is trained.
 	untrained, planned string
@@ -56,21 +57,25 @@ const expertNumber = "{expert}"
 
 // llamaTensors are the names that most families share.
 var llamaTensors = tensors{
-	RoleAttnNorm:     {"input_layernorm.weight"},
-	RoleQKV:          {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
-	RoleQKVBias:      {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
-	RoleQNorm:        {"self_attn.q_norm.weight"},
-	RoleKNorm:        {"self_attn.k_norm.weight"},
-	RoleO:            {"self_attn.o_proj.weight"},
-	RoleOBias:        {"self_attn.o_proj.bias"},
-	RoleMLPNorm:      {"post_attention_layernorm.weight"},
-	RoleGateUp:       {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
-	RoleGateUpBias:   {"mlp.gate_proj.bias", "mlp.up_proj.bias"},
-	RoleDown:         {"mlp.down_proj.weight"},
-	RoleDownBias:     {"mlp.down_proj.bias"},
-	RoleRouter:       {"mlp.gate.weight"},
-	RoleExpertGateUp: {"mlp.experts." + expertNumber + ".gate_proj.weight", "mlp.experts." + expertNumber + ".up_proj.weight"},
-	RoleExpertDown:   {"mlp.experts." + expertNumber + ".down_proj.weight"},
+	RoleAttnNorm:         {"input_layernorm.weight"},
+	RoleQKV:              {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+	RoleQKVBias:          {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
+	RoleSinks:            {"self_attn.sinks"},
+	RoleQNorm:            {"self_attn.q_norm.weight"},
+	RoleKNorm:            {"self_attn.k_norm.weight"},
+	RoleO:                {"self_attn.o_proj.weight"},
+	RoleOBias:            {"self_attn.o_proj.bias"},
+	RoleMLPNorm:          {"post_attention_layernorm.weight"},
+	RoleGateUp:           {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
+	RoleGateUpBias:       {"mlp.gate_proj.bias", "mlp.up_proj.bias"},
+	RoleDown:             {"mlp.down_proj.weight"},
+	RoleDownBias:         {"mlp.down_proj.bias"},
+	RoleRouter:           {"mlp.gate.weight"},
+	RoleExpertGateUp:     {"mlp.experts." + expertNumber + ".gate_proj.weight", "mlp.experts." + expertNumber + ".up_proj.weight"},
+	RoleExpertDown:       {"mlp.experts." + expertNumber + ".down_proj.weight"},
+	RoleRouterBias:       {"mlp.gate.bias"},
+	RoleExpertGateUpBias: {"mlp.experts." + expertNumber + ".gate_proj.bias", "mlp.experts." + expertNumber + ".up_proj.bias"},
+	RoleExpertDownBias:   {"mlp.experts." + expertNumber + ".down_proj.bias"},
 }
 
 // sandwichTensors are the names of a block's norms where it has four.

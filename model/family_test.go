@@ -123,13 +123,13 @@ func TestUntrainedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.json")
 	for text, want := range map[string]string{
-		string(preset(t, "gpt-oss-20b").JSON("bfloat16")): file + ": GptOssForCausalLM cannot be trained: mt lacks attention sinks",
+		string(preset(t, "deepseek-v3").JSON("bfloat16")): file + ": DeepseekV3ForCausalLM cannot be trained: mt lacks latent attention",
 		`{"model_type": "gpt2"}`:                          file + ": model_type: gpt2 is not supported; known: Gemma2ForCausalLM",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadDir(dir); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "Deepseek") {
+		if _, err := LoadDir(dir); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), ", Deepseek") {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // InitRow fills dst with rows of p from row on, as a model trained from scratch
-// starts: matrices from N(0, initializer_range), the embedding's padding rows
-// and biases 0, norms such that they multiply by 1 (transformers'
+// starts: matrices, sinks and a router's bias from N(0, initializer_range), the embedding's padding rows
+// and other biases 0, norms such that they multiply by 1 (transformers'
 // _init_weights). dst holds whole rows: len(dst) is a multiple of p.Cols.
 //
 // Every row of a matrix has a generator of its own, keyed by seed, tensor name
@@ -20,7 +20,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
 		fill(dst, 1-c.NormOffset)
 		return
-	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleDownBias:
+	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleDownBias, RoleExpertGateUpBias, RoleExpertDownBias:
 		fill(dst, 0)
 		return
 	}

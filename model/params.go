@@ -23,37 +23,37 @@ type Role string
 // rows, so that one matrix product serves all. An Attention layer has the roles of a block
 // up to RolePostAttnNorm.
 const (
-	RoleEmbed        Role = "embed"          // embedding (V, h)
-	RoleAttnNorm     Role = "attn_norm"      // block (h)
-	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, then k, then v
-	RoleQKVBias      Role = "qkv_bias"       // block ((H+2·KV)·D)
-	RoleQNorm        Role = "q_norm"         // block (D)
-	RoleKNorm        Role = "k_norm"         // block (D)
-	RoleO            Role = "o"              // block (h, H·D)
-	RoleOBias        Role = "o_bias"         // block (h)
-	RolePostAttnNorm Role = "post_attn_norm" // block (h): norm of attention's output, before the residual
-	RoleMLPNorm      Role = "mlp_norm"       // block, moe part 0 (h)
-	RoleGateUp       Role = "gate_up"        // block (2·F, h): gate, then up
-	RoleGateUpBias   Role = "gate_up_bias"   // block (2·F)
-	RoleDown         Role = "down"           // block (h, F)
-	RoleDownBias     Role = "down_bias"      // block (h)
-	RolePostMLPNorm  Role = "post_mlp_norm"  // block (h): norm of the MLP's output, before the residual
-	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32
-	RoleExpertGateUp Role = "expert_gate_up" // moe part 1+e (2·F, h): gate, then up
-	RoleExpertDown   Role = "expert_down"    // moe part 1+e (h, F)
-	// Of families that are planned and not trained.
-	RoleQA               Role = "q_a"                 // block (QRank, h)
-	RoleQANorm           Role = "q_a_norm"            // block (QRank)
-	RoleQB               Role = "q_b"                 // block (H·(NopeDim+RopeDim), QRank)
-	RoleKVA              Role = "kv_a"                // block (KVRank+RopeDim, h)
-	RoleKVANorm          Role = "kv_a_norm"           // block (KVRank)
-	RoleKVB              Role = "kv_b"                // block (H·(NopeDim+ValueDim), KVRank)
+	RoleEmbed            Role = "embed"               // embedding (V, h)
+	RoleAttnNorm         Role = "attn_norm"           // block (h)
+	RoleQKV              Role = "qkv"                 // block ((H+2·KV)·D, h): q, then k, then v
+	RoleQKVBias          Role = "qkv_bias"            // block ((H+2·KV)·D)
+	RoleQNorm            Role = "q_norm"              // block (D)
+	RoleKNorm            Role = "k_norm"              // block (D)
 	RoleSinks            Role = "sinks"               // block (H)
+	RoleO                Role = "o"                   // block (h, H·D)
+	RoleOBias            Role = "o_bias"              // block (h)
+	RolePostAttnNorm     Role = "post_attn_norm"      // block (h): norm of attention's output, before the residual
+	RoleMLPNorm          Role = "mlp_norm"            // block, moe part 0 (h)
+	RoleGateUp           Role = "gate_up"             // block (2·F, h): gate, then up
+	RoleGateUpBias       Role = "gate_up_bias"        // block (2·F)
+	RoleDown             Role = "down"                // block (h, F)
+	RoleDownBias         Role = "down_bias"           // block (h)
+	RolePostMLPNorm      Role = "post_mlp_norm"       // block (h): norm of the MLP's output, before the residual
+	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32
 	RoleRouterBias       Role = "router_bias"         // moe part 0 (E)
-	RoleSharedGateUp     Role = "shared_gate_up"      // moe part 0 (2·SharedSize, h)
-	RoleSharedDown       Role = "shared_down"         // moe part 0 (h, SharedSize)
+	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up
+	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
+	// Of families that are planned and not trained.
+	RoleQA           Role = "q_a"            // block (QRank, h)
+	RoleQANorm       Role = "q_a_norm"       // block (QRank)
+	RoleQB           Role = "q_b"            // block (H·(NopeDim+RopeDim), QRank)
+	RoleKVA          Role = "kv_a"           // block (KVRank+RopeDim, h)
+	RoleKVANorm      Role = "kv_a_norm"      // block (KVRank)
+	RoleKVB          Role = "kv_b"           // block (H·(NopeDim+ValueDim), KVRank)
+	RoleSharedGateUp Role = "shared_gate_up" // moe part 0 (2·SharedSize, h)
+	RoleSharedDown   Role = "shared_down"    // moe part 0 (h, SharedSize)
 
 	RoleFinalNorm Role = "final_norm" // head (h)
 	RoleLMHead    Role = "lm_head"    // head (V, h)
@@ -81,6 +81,8 @@ type Param struct {
 	// F32 says that it is streamed in fp32 even where others are streamed in bf16: a router,
 	// for instance, whose choice of experts turns on small differences.
 	F32 bool
+	// Frozen says that it is not trained; see Freeze.
+	Frozen bool
 }
 
 // Elems is the number of elements of p.

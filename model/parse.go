@@ -68,7 +68,7 @@ func fromFields(top *fields) (*Config, error) {
 	if top.err != nil {
 		return nil, top.err
 	}
-	refuseQuantized(top)
+	packed := a.packed(top)
 	f := a.fields(top)
 	if f == nil {
 		return nil, top.err
@@ -84,6 +84,7 @@ func fromFields(top *fields) (*Config, error) {
 		RMSNormEps:       float32(f.float("rms_norm_eps", 1e-6, 0, 1)),
 		TieEmbeddings:    f.bool("tie_word_embeddings", false),
 		InitializerRange: f.float("initializer_range", 0.02, 0, 100),
+		MXFP4:            packed,
 	}
 	c.headsAndIDs(f)
 	c.activation(f)
@@ -116,7 +117,7 @@ func (a *family) fields(top *fields) *fields {
 			top.fail(a.nested, "missing")
 			return nil
 		}
-		refuseQuantized(f)
+		a.packed(f)
 	}
 	f.setDefaults(a.defaults)
 	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {

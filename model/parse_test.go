@@ -145,6 +145,16 @@ func TestParseSpellings(t *testing.T) {
 		{"qwen3 moe, dense layers", changed("qwen3_moe", map[string]any{"num_local_experts": 9, "mlp_only_layers": []any{1}, "output_router_logits": true}), func(c *Config) bool {
 			return c.NumExperts == 9 && c.HasExperts(0) && !c.HasExperts(1) && c.HasExperts(2) && c.OutputRouterLogits && c.RouterAuxLossCoef == 0.001
 		}},
+		{"gpt-oss", changed("gpt_oss", nil), func(c *Config) bool {
+			return c.NumExperts == 128 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == c.IntermediateSize && c.NormTopKProb && c.HasExperts(0) &&
+				c.Sinks && c.RouterBias && c.ExpertBias && c.QKVBias && c.OBias && *c.Cut == CutGate{1.702, 7} && c.Window(0) == 128 && c.Window(1) == 0 &&
+				c.HeadDim == 64 && reflect.DeepEqual(c.Rope, Rope{Type: "yarn", Theta: 150000, Factor: 32, BetaFast: 32, BetaSlow: 1, NoTruncate: true, OriginalMaxPositions: 4096})
+		}},
+		{"gpt-oss, as published", changed("gpt_oss", map[string]any{"experts_per_token": 2, "num_experts_per_tok": 2, "num_local_experts": 3, "swiglu_limit": 5.0,
+			"initial_context_length": 4096, "rope_theta": 1e4, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8.0, "truncate": false,
+				"original_max_position_embeddings": 64}}), func(c *Config) bool {
+			return c.NumExperts == 3 && c.NumExpertsPerTok == 2 && c.Cut.Limit == 5 && c.Rope.Theta == 1e4 && c.Rope.Factor == 8 && c.Rope.NoTruncate
+		}},
 		{"qwen2, window after the last layer", map[string]any{"architectures": nil, "model_type": "qwen2", "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 3},
 			func(c *Config) bool { return c.ModelType == "qwen2" }},
 		{"qwen3", map[string]any{"architectures": []any{"Qwen3ForCausalLM"}, "model_type": "qwen3"},
@@ -169,7 +179,7 @@ func TestParseRefuses(t *testing.T) {
 	}{
 		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}, "model_type": "gpt2"},
 			"architectures: GPT2LMHeadModel is not supported; known: Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, " +
-				"LlamaForCausalLM, MistralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM; docs/adding-a-family.md in mt's sources shows how one more is added"},
+				"GptOssForCausalLM, LlamaForCausalLM, MistralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM; docs/adding-a-family.md in mt's sources shows how one more is added"},
 		{map[string]any{"architectures": nil, "model_type": "gpt2"}, "model_type: gpt2 is not supported; known: "},
 		{map[string]any{"architectures": nil, "model_type": nil}, "model_type: missing, and no architectures either"},
 		{map[string]any{"model_type": "qwen2"}, `architectures: LlamaForCausalLM does not go with model_type "qwen2"`},
@@ -231,6 +241,8 @@ func TestParseRefuses(t *testing.T) {
 		{changed("qwen3_moe", map[string]any{"num_experts": 8, "num_local_experts": 9}), "num_local_experts: 9, and num_experts is 8"},
 		{changed("qwen3_moe", map[string]any{"mlp_only_layers": []any{3}}), "mlp_only_layers: 3 is not a number from 0 to 2"},
 		{changed("qwen3_moe", map[string]any{"num_experts": 1024, "num_hidden_layers": 1000}), "num_experts: 1024 experts in 1000 layers"},
+		{changed("gpt_oss", map[string]any{"experts_per_token": 3}), "experts_per_token: 3, and num_experts_per_tok is 4"},
+		{changed("gpt_oss", map[string]any{"swiglu_limit": -1.0}), "swiglu_limit: -1 is out of range"},
 		{map[string]any{"layer_types": []any{"full_attention", "sliding_attention"}}, `layer_types: layer 1 is "sliding_attention"`},
 		{map[string]any{"quantization_config": map[string]any{"bits": 4}}, "quantization_config: quantized weights"},
 	}
@@ -331,6 +343,8 @@ func TestJSONOfOptions(t *testing.T) {
 		changed("gemma3_text", map[string]any{"sliding_window": 3, "layer_types": []any{"sliding_attention", "sliding_attention", "sliding_attention"}}),
 		changed("qwen3_moe", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": []any{2, 0}, "norm_topk_prob": true,
 			"decoder_sparse_step": 2, "moe_intermediate_size": 5, "output_router_logits": true, "router_aux_loss_coef": 0.5, "use_sliding_window": true}),
+		changed("gpt_oss", map[string]any{"num_local_experts": 6, "num_experts_per_tok": 3, "swiglu_limit": 3.5, "swiglu_alpha": 1.5, "output_router_logits": true,
+			"router_aux_loss_coef": 0.25, "sliding_window": 9}),
 	} {
 		m := base()
 		maps.Copy(m, changes)

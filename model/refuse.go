@@ -8,10 +8,19 @@ import (
 // The functions of this file turn features this program does not have into
 // errors, lest a model be trained as something else.
 
-func refuseQuantized(f *fields) {
-	if f.has("quantization_config") {
-		f.fail("quantization_config", "quantized weights cannot be trained; take the model's unquantized directory")
+// quantizedKey is the key of a mapping that says how weights are quantized.
+const quantizedKey = "quantization_config"
+
+// packed says whether experts are stored in MXFP4, in a family whose experts may be. All else that is quantized is refused.
+func (a *family) packed(f *fields) bool {
+	if !f.has(quantizedKey) {
+		return false
 	}
+	if o := f.object(quantizedKey); a.mxfp4 && o != nil && o.str("quant_method", "") == "mxfp4" {
+		return true
+	}
+	f.fail(quantizedKey, "quantized weights cannot be trained; take the model's unquantized directory")
+	return false
 }
 
 func refuseDropout(f *fields) {

@@ -46,13 +46,13 @@ func (c *Config) Resized(n int) *Config {
 const vocabKey = "vocab_size"
 
 // JSON is the config.json to put beside saved weights of the given dtype ("bfloat16",
-// "float32"). A text that was read is given back byte for byte, except for the dtype and for
-// a vocabulary size that has changed. For an inline config the text is made in full, such that
+// "float32"). A text that was read is given back byte for byte, except for the dtype, for
+// a vocabulary size that has changed, and for what said how weights were quantized. For an inline config the text is made in full, such that
 // both Transformers 4 and 5 load it.
 func (c *Config) JSON(dtype string) []byte {
 	if c.source.raw != nil {
 		quoted, _ := json.Marshal(dtype) // a string always marshals
-		return c.source.with(quoted, "torch_dtype", "dtype")
+		return c.source.without(quantizedKey).with(quoted, "torch_dtype", "dtype")
 	}
 	m := map[string]any{
 		"architectures":           []string{c.Arch},

@@ -67,7 +67,7 @@ func (a *Attention) Work() (shape string, flops float64) {
 // AttentionBackward overwrites DQ, DK, DV.
 //
 //	DQ like Q with stride DQStride, DK and DV like K with DKStride, act
-//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 scratch
+//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 becomes Σ DO·O of a query and head
 type AttentionBackward struct {
 	AttentionShape
 	DQ, DK, DV, DO, O, LSE, Q, K, V      device.Tensor

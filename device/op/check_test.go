@@ -40,7 +40,7 @@ func TestEveryField(t *testing.T) {
 	every(t, RMSNorm{Y: bf16(rows(3, 20, 8)), RStd: f32(6), X: bf16(rows(3, 10, 8)), W: f32(4),
 		Residual: bf16(rows(3, 20, 8)), Rows: 3, Groups: 2, Dim: 4, XStride: 10, YStride: 20}, "RStd", "Residual")
 	every(t, RMSNormBackward{DX: f32(rows(3, 9, 8)), DW: f32(4), DY: f32(rows(3, 10, 8)), X: f32(rows(3, 11, 8)),
-		W: f32(4), RStd: f32(6), Rows: 3, Groups: 2, Dim: 4, DXStride: 9, DYStride: 10, XStride: 11, Add: true})
+		W: f32(4), RStd: f32(6), Rows: 3, Groups: 2, Dim: 4, DXStride: 9, DYStride: 10, XStride: 11, Add: true}, "DW")
 	every(t, RoPE{X: bf16(rows(3, 20, 12)), Cos: f32(2), Sin: f32(2), Pos: i32(3), T: 3, Heads: 2, Dim: 6, Rotary: 4, Stride: 20})
 	every(t, Attention{AttentionShape: shape(), O: bf16(3 * 24), LSE: f32(12), Q: bf16(q), K: bf16(k), V: bf16(k),
 		QStride: 30, KStride: 13}, "LSE")
@@ -49,10 +49,14 @@ func TestEveryField(t *testing.T) {
 		DQStride: 25, DKStride: 14, Delta: f32(12)})
 	every(t, GLU{Activation: GELUTanh, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
 	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
+	every(t, GLU{Activation: CutSiLU, Cut: Cut{2, 3}, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
+	every(t, Sinks{O: bf16(30), LSE: f32(6), Sinks: f32(3), T: 2, Heads: 3, Dim: 5})
+	every(t, SinksGrad{DSinks: f32(3), LSE: f32(6), Delta: f32(6), Sinks: f32(3), T: 2, Heads: 3})
+	every(t, WeightedBiasGrad{DB: f32(3), DW: f32(5), DY: bf16(6), B: f32(3), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, Scale{X: bf16(7), N: 7})
 	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
-	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3})
+	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3, W: f32(5), Pairs: i32(2), Bias: f32(3), P: 5}, "Bias")
 	every(t, Router{Logits: f32(10), IDs: i32(6), Weights: f32(6), ProbSum: f32(5), T: 2, E: 5, K: 3}, "ProbSum")
 	every(t, RouterBackward{DLogits: f32(10), Logits: f32(10), IDs: i32(6), DWeights: f32(6), Counts: i32(5),
 		T: 2, E: 5, K: 3}, "Counts")
@@ -213,6 +217,9 @@ func TestBad(t *testing.T) {
 		err  error
 		want string
 	}{
+		{(&CrossEntropy{Logits: x, Targets: i32(2), Losses: f32(2), T: 2, V: 4, Terms: LossTerms{Smoothing: 1}}).Check(), "Smoothing is 1: want a share of 1, or 0 for none"},
+		{(&CrossEntropy{Logits: x, Targets: i32(2), Losses: f32(2), T: 2, V: 4, Terms: LossTerms{Z: -1}}).Check(), "Z is -1: want a positive number, or 0 for none"},
+		{(&CrossEntropyShard{Logits: x, Targets: i32(2), LSE: f32(2), Losses: f32(2), T: 2, V: 4, From: 5, Vocab: 8, Terms: LossTerms{Z: 1}}).Check(), "columns 5 to 9 of a vocabulary of 8"},
 		{(&RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: w, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4,
 			XStride: 4, Add: true}).Check(), "with Add, DX may not be DY"},
 		{(&RoPE{Dim: 4, Rotary: 3}).Check(), "Rotary is 3: want an even number up to Dim = 4"},
@@ -224,7 +231,9 @@ func TestBad(t *testing.T) {
 		{(&RMSNorm{Y: bf16(4), X: x, W: w, Rows: 1, Groups: 1, Dim: 4}).Check(), "Y is bf16, want fp32"},
 		{(&CrossEntropyShard{Targets: i32(2), LSE: w, Losses: w, T: 2}).Check(), "a shard has no columns"},
 		{(&RMSNorm{Y: f32(8), X: x, W: w, Residual: x, Rows: 2, Groups: 1, Dim: 4, XStride: 4, YStride: 4}).Check(), "Residual may not be X"},
-		{(&GLU{Activation: 2, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(2) is no activation"},
+		{(&GLU{Activation: 3, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(3) is no activation"},
+		{(&GLU{Activation: CutSiLU, Cut: Cut{Alpha: 1}, Y: x, GU: x, T: 1, F: 1}).Check(), "cut_silu with alpha 1 and limit 0: both must be above 0"},
+		{(&GLUBackward{Cut: Cut{1, 1}, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "silu has no alpha and no limit"},
 		{(&GLUBackward{Activation: 9, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "Activation(9) is no activation"},
 		{(&CrossEntropy{Softcap: -1}).Check(), "Softcap is -1: want a positive number, or 0 for none"},
 		{(&CrossEntropyShard{Softcap: float32(math.NaN())}).Check(), "Softcap is NaN: want a positive number, or 0 for none"},

@@ -21,6 +21,8 @@ type family struct {
 	halves bool
 	// shift is added to norm weights: (1+w) norms are stored as 1+w.
 	shift float32
+	// rounds: yarn's "truncate: false" is written all the same, with a note.
+	rounds bool
 	// keys are those beside the common ones.
 	keys []func(p *plan)
 }
@@ -41,7 +43,8 @@ const (
 	keys        // the same, num_key_value_heads of them
 	norm        // the family's shift is added; always fp32
 	router      // always fp32
-	experts     // one tensor per expert becomes one tensor of three dimensions
+	experts     // one tensor per expert becomes one tensor of three dimensions, biases of two
+	bare        // its name in the directory has no ".weight"
 )
 
 // outer are the tensors outside the blocks, the same everywhere.
@@ -108,6 +111,20 @@ var families = []family{
 		}),
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
 		keys:     []func(*plan){(*plan).expertKeys, (*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,
+		block: slices.Concat(attention, []rule{
+			{"self_attn.sinks", "attn_sinks", bare},
+			{"post_attention_layernorm", "post_attention_norm", norm},
+			{"mlp.router", "ffn_gate_inp", router},
+			{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
+			{"mlp.experts.up_proj", "ffn_up_exps", experts},
+			{"mlp.experts.down_proj", "ffn_down_exps", experts},
+		}),
+		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 128, "head_dim": 64, "rope_theta": 150000.0, "rms_norm_eps": 1e-5,
+			"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "num_local_experts": 128, "num_experts_per_tok": 4},
+		keys: []func(*plan){(*plan).ossKeys},
 	},
 	{
 		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1,

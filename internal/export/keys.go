@@ -90,6 +90,25 @@ func (p *plan) expertKeys() {
 	p.add("expert_feed_forward_length", uint32(s.need("moe_intermediate_size")))
 }
 
+// ossKeys are those of gpt-oss. What llama.cpp takes for granted must be so: which layers have a window, and how the gate is cut off.
+func (p *plan) ossKeys() {
+	s := p.s
+	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
+	for i, kind := range s.strs("layer_types") {
+		if (kind == "sliding_attention") != (i%2 == 0) {
+			s.fail("layer_types", "layer %d is %q, but llama.cpp's %s has a sliding window in every other layer from the first on", i, kind, p.family.arch)
+		}
+	}
+	for key, always := range map[string]float64{"swiglu_alpha": 1.702, "swiglu_limit": 7} {
+		if v := s.num(key, always); v != always {
+			s.fail(key, "%g, but llama.cpp takes it to be %g: the model would be another", v, always)
+		}
+	}
+	p.add("expert_count", uint32(s.need("num_local_experts")))
+	p.add("expert_used_count", uint32(s.need("num_experts_per_tok")))
+	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
+}
+
 // windowIgnored notes that llama.cpp's llama ignores the model's window.
 func (p *plan) windowIgnored() {
 	if w := p.s.int("sliding_window", 0); w > 0 {

@@ -93,7 +93,11 @@ func (p *plan) yarn() {
 	if own > 0 {
 		p.add("rope.scaling.attn_factor", float32(own/scale(1)))
 	}
-	if !y.bool("truncate", true) {
+	switch {
+	case y.bool("truncate", true):
+	case p.family.rounds:
+		p.note("llama.cpp rounds where yarn's ramp begins and ends, which this model does not (truncate: false): results differ a little")
+	default:
 		p.s.fail("truncate", "is false, which cannot be written as GGUF")
 	}
 	for _, beta := range []struct {

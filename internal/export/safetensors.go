@@ -63,6 +63,9 @@ func companions(o Options) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.MXFP4 {
+		return nil, fmt.Errorf("%s: experts are in MXFP4, and safetensors are written tensor by tensor as they are; leave --outtype out, or write GGUF", config)
+	}
 	files["config.json"] = c.JSON(dtypes[o.Type].name)
 	return files, nil
 }

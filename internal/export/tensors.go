@@ -119,8 +119,16 @@ func (p *plan) tensors(f *finder) error {
 
 // tensor plans the weight of a module, and its bias if there is one.
 func (p *plan) tensor(f *finder, r rule) error {
-	if r.how == experts {
+	switch r.how {
+	case experts:
 		return p.experts(f, r)
+	case bare:
+		t, ok := f.find(r.from)
+		if !ok {
+			return f.missing(r.from)
+		}
+		p.take(item{Tensor: gguf.Tensor{Name: r.to + ".weight", Shape: t.shape}, parts: []part{t}}, r.how)
+		return nil
 	}
 	for _, end := range []string{".weight", ".bias"} {
 		t, ok := f.find(r.from + end)
@@ -144,22 +152,31 @@ func (p *plan) tensor(f *finder, r rule) error {
 	return nil
 }
 
-// experts plans one tensor (experts, rows, columns) of the experts' matrices.
+// experts plans one tensor (experts, rows, columns) of the experts' matrices, and one (experts, rows) of their biases, if
+// they have some.
 func (p *plan) experts(f *finder, r rule) error {
-	module, which := r.from[:strings.LastIndexByte(r.from, '.')], r.from[strings.LastIndexByte(r.from, '.'):]
-	var it item
-	for e := range p.s.int("num_experts", p.s.int("num_local_experts", 0)) {
-		name := module + "." + strconv.Itoa(e) + which + ".weight"
-		t, ok := f.find(name)
-		if !ok {
-			return f.missing(name)
+	dot := strings.LastIndexByte(r.from, '.')
+	count := p.s.int("num_experts", p.s.int("num_local_experts", 0))
+	for _, end := range []string{".weight", ".bias"} {
+		var it item
+		for e := range count {
+			name := r.from[:dot] + "." + strconv.Itoa(e) + r.from[dot:] + end
+			t, ok := f.find(name)
+			if !ok && end == ".bias" && e == 0 {
+				return nil
+			}
+			if !ok {
+				return f.missing(name)
+			}
+			it.Shape = t.shape
+			it.parts = append(it.parts, t)
 		}
-		it.Shape = t.shape
-		it.parts = append(it.parts, t)
+		it.Name = r.to + end
+		it.Shape = append([]int64{int64(len(it.parts))}, it.Shape...)
+		if p.take(it, r.how); end == ".bias" {
+			p.items[len(p.items)-1].Type = gguf.F32
+		}
 	}
-	it.Name = r.to + ".weight"
-	it.Shape = append([]int64{int64(len(it.parts))}, it.Shape...)
-	p.take(it, r.how)
 	return nil
 }
 

@@ -203,6 +203,32 @@ var builds = map[string]build{
 		a.filled(&x.Pos, device.I32, o.Rows, permuted(o.Rows))
 		return enqueue(x)
 	},
+	"WeightedBiasGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.WeightedBiasGrad{T: o.Rows, C: o.Cols, P: o.Rows}
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(&x.B, device.F32, o.Cols)
+		a.want(&x.DB, device.F32, o.Cols)
+		a.filled(&x.W, device.F32, o.Rows, ones)
+		a.want(&x.DW, device.F32, o.Rows)
+		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"Sinks": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.Sinks{T: o.Rows, Heads: max(1, o.Cols/headDim)}
+		x.Dim = o.Cols / x.Heads
+		a.want(&x.O, o.DType, o.Rows*x.Heads*x.Dim)
+		a.want(&x.LSE, device.F32, o.Rows*x.Heads)
+		a.want(&x.Sinks, device.F32, x.Heads)
+		return enqueue(x)
+	},
+	"SinksGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.SinksGrad{T: o.Rows, Heads: o.Cols} // a column is a head
+		a.want(&x.DSinks, device.F32, x.Heads)
+		a.want(&x.LSE, device.F32, o.Rows*x.Heads)
+		a.want(&x.Delta, device.F32, o.Rows*x.Heads)
+		a.want(&x.Sinks, device.F32, x.Heads)
+		return enqueue(x)
+	},
 	"SortByExpert": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.SortByExpert{K: min(chosen, o.Cols), E: o.Cols}
 		x.N = o.Rows * x.K

@@ -48,9 +48,13 @@ func (r *Routing) take(p []float64, chosen []int) {
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	n, h := norm(cfg, x, w[tensor(i, "post_attention_layernorm.weight")]), cfg.HiddenSize
 	y := append([]float64(nil), x...)
+	router := tensor(i, "mlp.gate")
+	if w[router+".weight"] == nil {
+		router = tensor(i, "mlp.router")
+	}
 	for t := range len(n) / h {
 		row := n[t*h : (t+1)*h]
-		p := linear(row, w[tensor(i, "mlp.gate.weight")], nil, h)
+		p := linear(row, w[router+".weight"], w[router+".bias"], h)
 		lse := logSumExp(p)
 		for e, v := range p {
 			p[e] = math.Exp(v - lse)

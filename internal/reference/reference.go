@@ -111,7 +111,7 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	r := cfg.Ropes()[cfg.RopeOf(i)]
 	rope(cfg, r, q, cfg.NumHeads)
 	rope(cfg, r, k, cfg.NumKVHeads)
-	o := attention(cfg, i, q, k, v)
+	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], qRows)
 	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
 		out = norm(cfg, out, w[tensor(i, "post_attention_layernorm.weight")])
@@ -119,7 +119,8 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	return add(x, out)
 }
 
-// mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in.
+// mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in. Where the gate is cut off, it is
+// so and not f (model.CutGate).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
 	gateW, upW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"]
@@ -128,7 +129,10 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	}
 	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, upW, w[in+"up_proj.bias"], h)
 	for j, g := range gate {
-		if cfg.Activation == model.GELUTanh {
+		if cut := cfg.Cut; cut != nil {
+			g = min(g, cut.Limit)
+			up[j] = (min(max(up[j], -cut.Limit), cut.Limit) + 1) * g / (1 + math.Exp(-cut.Alpha*g))
+		} else if cfg.Activation == model.GELUTanh {
 			up[j] *= 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
 		} else {
 			up[j] *= g / (1 + math.Exp(-g))
@@ -189,8 +193,8 @@ func norm(cfg *model.Config, x, w []float64) []float64 {
 }
 
 // attention is causal softmax(scale·q·kᵀ)·v of one sequence in block i, with key
-// heads shared.
-func attention(cfg *model.Config, i int, q, k, v []float64) []float64 {
+// heads shared. With sinks, a softmax has the head's sink as one more score, whose value is 0.
+func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 	d, group := cfg.HeadDim, cfg.NumHeads/cfg.NumKVHeads
 	width, kvWidth := cfg.NumHeads*d, cfg.NumKVHeads*d
 	tokens := len(q) / width
@@ -212,6 +216,9 @@ func attention(cfg *model.Config, i int, q, k, v []float64) []float64 {
 				scores = append(scores, softcap(dot(qr, k[j*kvWidth+kv:][:d])*scale, cfg.AttnSoftcap))
 			}
 			lse := logSumExp(scores)
+			if sinks != nil {
+				lse = logSumExp([]float64{lse, sinks[h]})
+			}
 			for j, s := range scores {
 				p := math.Exp(s - lse)
 				for e, vv := range v[(first+j)*kvWidth+kv:][:d] {

@@ -195,6 +195,13 @@ func (j *job) openModel() error {
 	}
 	j.opened, j.model, j.modelDir, j.tok, j.tokErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
 	j.notes = append(j.notes, m.Notes...)
+	if err := j.model.SetFreeze(model.Freeze{Names: j.c.Freeze, But: j.c.Unfrozen}); err != nil {
+		key := "freeze"
+		if len(j.c.Freeze) == 0 {
+			key = "unfrozen_parameters"
+		}
+		return j.c.Errorf(key, "%s: %w", key, err)
+	}
 	if j.modelDir == "" {
 		return nil
 	}
@@ -244,7 +251,7 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	spec := c.DataSpec()
 	spec.Held = j.heldOut
 	if j.set, err = j.open(spec, w, interactive); err != nil {
-		return j.dataError("dataset", err)
+		return j.dataError(c.DataKey(), err)
 	}
 	if j.set.IsText() && j.opened.withoutTokenizer() {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
@@ -255,9 +262,9 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		}
 	}
 	view := j.set.Eval()
-	if len(c.EvalDataset) > 0 {
+	if c.HasEvalData() {
 		if j.evalSet, err = j.open(c.EvalSpec(), w, interactive); err != nil {
-			return j.dataError("eval_dataset", err)
+			return j.dataError(c.EvalDataKey(), err)
 		}
 		view = j.evalSet.All()
 	}

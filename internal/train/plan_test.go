@@ -169,20 +169,20 @@ func TestRoomIsLookedAt(t *testing.T) {
 // whatever would compute with it is refused.
 func TestPlannedAndNotTrained(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
-	const card = "model: gpt-oss-20b\ndevice_memory: 24GiB\nhost_memory: 512GiB\n"
+	const card = "model: deepseek-v3\ndevice_memory: 79GiB\nhost_memory: 16TiB\n"
 	out, err := sketch(t, card, Options{})
-	if err != nil || !strings.Contains(out, "note: GptOssForCausalLM can be planned, not trained: mt lacks attention sinks") {
+	if err != nil || !strings.Contains(out, "note: DeepseekV3ForCausalLM can be planned, not trained: mt lacks latent attention") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	c, err := config.Parse("run.yaml", []byte(card+"dataset: /nope.jsonl\n"), config.Args{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "run.yaml:1:8: model: GptOssForCausalLM cannot be trained: mt lacks attention sinks"
+	const want = "run.yaml:1:8: model: DeepseekV3ForCausalLM cannot be trained: mt lacks latent attention"
 	if err := DryRun(c, Options{}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	shape, err := model.Preset("gpt-oss-20b")
+	shape, err := model.Preset("deepseek-v3")
 	if err != nil {
 		t.Fatal(err)
 	}

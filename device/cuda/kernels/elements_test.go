@@ -38,9 +38,11 @@ func TestElements(t *testing.T) {
 			f := op.Activation(f)
 			forms(t, dev, fmt.Sprintf("GLU/%v,%v", f, sh), func(e *elements) { e.glu(f, want, sh[0], sh[1]) })
 		}
+		forms(t, dev, fmt.Sprintf("GLU/cut,%v", sh), func(e *elements) { e.cutGLU(sh[0], sh[1]) })
 	}
 	for _, sh := range [][2]int{{3, 512}, {700, 264}, {1100, 40}, {64, 8}} {
 		forms(t, dev, fmt.Sprintf("AddBiasGrad/%v", sh), func(e *elements) { e.bias(sh[0], sh[1]) })
+		forms(t, dev, fmt.Sprintf("WeightedBias/%v", sh), func(e *elements) { e.weightedBias(sh[0], sh[1]) })
 	}
 	for _, sh := range [][3]int{{5, 40, 512}, {9, 7, 8200}, {2, 3, 8}} {
 		forms(t, dev, fmt.Sprintf("Rows/%v", sh), func(e *elements) { e.rows(sh[0], sh[1], sh[2]) })

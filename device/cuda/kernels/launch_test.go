@@ -145,6 +145,12 @@ func (l *largest) elements() {
 		kernels.GLU(l, &op.GLU{Activation: f, Y: y, GU: gu, T: manyTokens, F: wideInner})
 		kernels.GLUBackward(l, &op.GLUBackward{Activation: f, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
 	}
+	cut := op.Cut{Alpha: 1, Limit: 1}
+	kernels.GLU(l, &op.GLU{Activation: op.CutSiLU, Cut: cut, Y: y, GU: gu, T: manyTokens, F: wideInner})
+	kernels.GLUBackward(l, &op.GLUBackward{Activation: op.CutSiLU, Cut: cut, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
+	lse := l.f32(manyHeads * manyTokens)
+	kernels.Sinks(l, &op.Sinks{O: l.act(manyTokens, manyHeads, headDim), LSE: lse, Sinks: l.f32(manyHeads), T: manyTokens, Heads: manyHeads, Dim: headDim})
+	kernels.SinksGrad(l, &op.SinksGrad{DSinks: l.f32(manyHeads), LSE: lse, Delta: lse, Sinks: l.f32(manyHeads), T: manyTokens, Heads: manyHeads})
 	kernels.Scale(l, &op.Scale{X: gu, N: 2 * manyTokens * wideInner, Factor: 2})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(2 * wideInner), DY: gu, T: manyTokens, N: 2 * wideInner})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(wideVocabulary), DY: l.act(manyTokens, wideVocabulary), T: manyTokens, N: wideVocabulary})
@@ -173,7 +179,11 @@ func (l *largest) experts() {
 	x := l.act(T*K, wideInner)
 	kernels.ScaleRows(l, &op.ScaleRows{X: x, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
 	kernels.ScaleRowsBackward(l, &op.ScaleRowsBackward{DY: x, Y: x, W: weights, DW: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
+	bias := l.f32(wideInner)
+	kernels.WeightedBiasGrad(l, &op.WeightedBiasGrad{DB: bias, DW: weights, DY: x, B: bias, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
 	kernels.AddRows(l, &op.AddRows{Dst: l.f32(T * wideHidden), Src: l.act(T, wideHidden), Index: l.ints(T), U: T, T: T, C: wideHidden})
+	kernels.AddRows(l, &op.AddRows{Dst: l.f32(T * wideHidden), Src: l.act(T, wideHidden), Index: l.ints(T), U: T, T: T, C: wideHidden,
+		Bias: l.f32(wideHidden), W: weights, Pairs: l.ints(T), P: T * K})
 }
 
 func (l *largest) attention(dim int, softcap float32) {

@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3"}
+        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "gpt_oss": "GPT_OSS"}
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
 
@@ -46,11 +46,30 @@ def halves_to_pairs(x, heads):
     return y
 
 
+def single(tensors):
+    """Stacked experts (slices of columns, rows, with those of gate and up in turns) as tensors of their own."""
+    out = {}
+    for name, x in tensors.items():
+        if ".mlp.experts." not in name:
+            out[name] = x
+            continue
+        stem, end = (name[:-5], ".bias") if name.endswith("_bias") else (name, ".weight")
+        block, which = stem.rsplit(".", 1)
+        for e, y in enumerate(x):
+            y = y.T if y.ndim == 2 else y
+            parts = {"gate_proj": y[0::2], "up_proj": y[1::2]} if which == "gate_up_proj" else {which: y}
+            for p, z in parts.items():
+                out[f"{block}.{e}.{p}{end}"] = np.ascontiguousarray(z)
+    return out
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
     names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
     out, experts = {}, {}
+    if ARCH[cfg["model_type"]] == "GPT_OSS":
+        tensors = single(tensors)
     for name, x in tensors.items():
         for prefix in ("model.language_model.", "language_model.model."):
             if name.startswith(prefix):
@@ -65,6 +84,8 @@ def wanted(cfg, tensors):
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:
             continue
+        if name.endswith(".sinks"):
+            new += ".weight"
         if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_q." in new:
             x = halves_to_pairs(x, cfg["num_attention_heads"])
         if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_k." in new:
@@ -73,7 +94,7 @@ def wanted(cfg, tensors):
             x = x + np.float32(1)
         out[new] = x
     for name, of in experts.items():
-        out[names.get_name(name, try_suffixes=(".weight",))] = np.stack([of[i] for i in range(len(of))])
+        out[names.get_name(name, try_suffixes=(".weight", ".bias"))] = np.stack([of[i] for i in range(len(of))])
     allowed = {gguf.TENSOR_NAMES[t].format(bid=b) for t in gguf.MODEL_TENSORS[arch] for b in range(cfg["num_hidden_layers"])}
     for name in out:
         assert name.rsplit(".", 1)[0] in allowed, name
@@ -95,7 +116,7 @@ def main(path, model):
             continue
         x = want[name]
         kind = default
-        if x.ndim < 2 or name.endswith("_norm.weight") or "ffn_gate_inp" in name:
+        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name:
             kind = "F32"
         elif kind == "Q8_0" and x.shape[-1] % 32:
             kind = "F16"
