@@ -32,8 +32,8 @@ TOOLS = [
 
 
 def plan(mt, path):
-    """Whether mt plan takes the config, with a model that mt has in place of its own."""
-    done = subprocess.run([mt, "plan", path, "--model", "qwen2.5-0.5b", "--add-tokens", "", "--new-special-tokens", "", "--special-tokens", "{}",
+    """Whether mt plan takes the config, with a model that mt has in place of its own, whose names are others."""
+    done = subprocess.run([mt, "plan", path, "--model", "qwen2.5-0.5b", "--add-tokens", "", "--new-special-tokens", "", "--special-tokens", "{}", "--unfrozen-parameters", "norm",
                            "--device", "cpu", "--host-memory", "2TiB", "--device-memory", "1TiB"], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 

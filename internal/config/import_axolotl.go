@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -36,6 +37,7 @@ func axolotlRules() map[string]rule {
 		"saves_per_epoch":     func(im *importer, e entry) { im.stepsOfEpochs(e, axolotlEpochs(im), "save_steps") },
 		"tokens":              axolotlTokens,
 		"plugins":             axolotlPlugins,
+		"unfrozen_parameters": axolotlUnfrozen,
 		"base_model_config":   sameAsModel, "tokenizer_config": sameAsModel,
 		"cls_model_config": idle("config.json of the model's directory says it"),
 		"resize_token_embeddings_to_32x": func(im *importer, e entry) {
@@ -93,7 +95,7 @@ func axolotlRules() map[string]rule {
 		"lora_on_cpu", "peft_use_dora", "peft_use_rslora", "loraplus_lr_ratio", "loraplus_lr_embedding", "qlora_sharded_model_loading", "bnb_config_kwargs")
 	with(rules, lost(noQuant), "gptq", "qat", "quantization", "fp8", "fp8_enable_fsdp_float8_all_gather", "use_onebitllms", "llmcompressor")
 	with(rules, idle("it belongs to quantised weights, and mt trains in full precision"), "gptq_groupsize", "gptq_model_v1")
-	with(rules, lost("mt trains all parameters at one rate (muon: two)"), "unfrozen_parameters", "lisa_n_layers", "lisa_step_interval", "lisa_layers_attribute", "embedding_lr", "embedding_lr_scale", "lr_groups")
+	with(rules, lost("what is trained, and at what rate, is the same in every step (muon has two rates): see freeze"), "lisa_n_layers", "lisa_step_interval", "lisa_layers_attribute", "embedding_lr", "embedding_lr_scale", "lr_groups")
 	with(rules, lost(noOtherLoss), "use_eaft", "center_rewards_coefficient", "num_labels", "scaling_softmax")
 	with(rules, idle("it belongs to use_eaft"), "eaft_alpha", "eaft_k")
 	with(rules, idle("it belongs to a way of training that is named beside it"), "trl", "vllm", "dpo_loss_type", "rl_beta", "bench_dataset")
@@ -191,6 +193,23 @@ func axolotlTokens(im *importer, e entry) {
 		return
 	}
 	im.giveFor(e, "", setting{"add_tokens", e.val}, setting{"resize_vocab", plainAt(e.val, "true")})
+}
+
+// dots are those of a pattern that axolotl takes for dots and not for any character.
+var dots = regexp.MustCompile(`\.([^+]|$)`)
+
+// axolotlUnfrozen takes unfrozen_parameters: patterns that names begin with, in which a dot is a
+// dot. A range of rows behind one cannot be had.
+func axolotlUnfrozen(im *importer, e entry) {
+	out := value{kind: list, pos: e.val.pos}
+	for _, item := range e.val.items {
+		if strings.Contains(item.text, "[:") || strings.HasSuffix(item.text, ":]") {
+			im.lose(e, "a tensor is trained as a whole: "+item.text+" names some of its rows")
+			return
+		}
+		out.items = append(out.items, textAt(item, "^"+strings.TrimPrefix(dots.ReplaceAllString(item.text, `\.$1`), "^")))
+	}
+	im.give(e, "unfrozen_parameters", out)
 }
 
 // axolotlPlugins takes plugins: those that only make a run faster have no meaning here.

@@ -52,6 +52,9 @@ func (l *Line) write(b *bytes.Buffer) {
 // comment says what became of a key that is kept, renamed or of their defaults.
 func (l *Line) comment() string {
 	text := string(l.Fate)
+	if l.Fate == Kept && !l.unchanged() {
+		text = "from " + clipped(l.theirs.val)
+	}
 	if l.Fate == Renamed {
 		text = "renamed from " + l.Key
 		if len(l.ours) != 1 || byName[l.ours[0].spelled].written(l.ours[0].val) != clipped(l.theirs.val) {
@@ -62,6 +65,16 @@ func (l *Line) comment() string {
 		text += ": " + oneLine(l.Why)
 	}
 	return text
+}
+
+// unchanged tells whether the value of a key that is kept is theirs too.
+func (l *Line) unchanged() bool {
+	k, c := byName[l.ours[0].spelled], Default()
+	if k.set(c, k.name, l.theirs.val) != nil {
+		return false
+	}
+	text := k.print(c)
+	return k.set(c, k.name, l.ours[0].val) == nil && k.print(c) == text
 }
 
 // written is a value of k as YAML has it; data sets are written one a line, with the first line empty.
