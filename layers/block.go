@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"cmp"
+
 	"mt/device"
 	"mt/device/op"
 	"mt/model"
@@ -14,8 +16,10 @@ import (
 //
 // It is x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)) or, with
 // Config.SandwichNorms, x2 = x + norm(attention(norm(x))) and y = x2 +
-// norm(mlp(norm(x2))). Source: arXiv:2302.13971 (Llama); with q/k norm
-// arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3).
+// norm(mlp(norm(x2))) or, with Config.OutputNorms, x2 = x + norm(attention(x)) and
+// y = x2 + norm(mlp(x2)). Source: arXiv:2302.13971 (Llama); with q/k norm
+// arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3); with norms of
+// outputs alone arXiv:2501.00656 (OLMo 2).
 func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hidden, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
@@ -73,9 +77,30 @@ func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, i
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// norm is y (n, h) = RMSNorm(x); rstd (n) f32 or none.
+// input is what attention or the MLP reads of a chunk: norm(x), which n then holds, with the
+// weight of role r, or x itself where inputs are not normed. rstd (n) f32 or none receives the
+// norm's scale.
+func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.Tensor {
+	if !l.dims.normIn {
+		return x.of(c)
+	}
+	n := l.n.of(c)
+	l.norm(l.s, n, rstd, x.of(c), l.w[r], c.n)
+	return n
+}
+
+// residualUnit is what hidden states are measured in. Where outputs are multiplied by r before they
+// are added (Config.ResidualScale), x + r·f(norm(x)) is r·(z + f(norm(x))) of z = x/r: hidden states
+// are these z, so that adding stays part of a product. The embedding is divided by r, and a norm of z is
+// that of x where its epsilon is divided by r².
+func (t *Templates) residualUnit() float64 { return cmp.Or(t.spec.Config.ResidualScale, 1) }
+
+// norm is y (n, h) = RMSNorm of x, a hidden state; rstd (n) f32 or none.
 func (t *Templates) norm(s device.Stream, y, rstd, x, w device.Tensor, n int) {
-	op.Do(t.dev, s, t.rmsNorm(y, rstd, x, w, n))
+	a := t.rmsNorm(y, rstd, x, w, n)
+	r := t.residualUnit()
+	a.Eps = float32(float64(a.Eps) / (r * r))
+	op.Do(t.dev, s, a)
 }
 
 func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
@@ -92,10 +117,9 @@ func (l *launch) mlp(c span) {
 		x2 = l.x2
 	}
 	l.residual(x2, l.n, c)
-	l.norm(l.s, l.n.of(c), device.Tensor{}, x2.of(c), l.w[model.RoleMLPNorm], c.n)
-	l.gateUp(c)
+	l.gateUp(l.input(model.RoleMLPNorm, x2, device.Tensor{}, c), c)
 	l.glu(l.s, l.act.of(c), l.gu.of(c), c.n, l.dims.ffn)
-	if !l.dims.sandwich {
+	if !l.dims.normOut {
 		l.down(l.y, x2.of(c), c)
 		return
 	}
@@ -103,9 +127,9 @@ func (l *launch) mlp(c span) {
 	l.addNormed(l.s, l.y.of(c), x2.of(c), l.n.of(c), l.w[model.RolePostMLPNorm], c.n)
 }
 
-// gateUp writes gu of a chunk from the normed n.
-func (l *launch) gateUp(c span) {
-	l.linear(l.s, l.gu.of(c), l.n.of(c), l.w[model.RoleGateUp], device.Tensor{}, l.w[model.RoleGateUpBias], c.n,
+// gateUp writes gu of a chunk from the MLP's input.
+func (l *launch) gateUp(in device.Tensor, c span) {
+	l.linear(l.s, l.gu.of(c), in, l.w[model.RoleGateUp], device.Tensor{}, l.w[model.RoleGateUpBias], c.n,
 		l.dims.hidden, 2*l.dims.ffn)
 }
 

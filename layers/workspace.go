@@ -17,7 +17,10 @@ type dims struct {
 	ffn            int // F
 	vocab          int // V
 	qkNorm         bool
-	sandwich       bool // outputs of attention and MLP are normed
+	qGroups        int // into how many groups q/k norm cuts the q of a token: one for each head, or 1
+	kGroups        int
+	normIn         bool // inputs of attention and MLP are normed
+	normOut        bool // outputs of attention and MLP are normed
 	sinks          bool // every head has one
 }
 
@@ -25,7 +28,10 @@ func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
-		sandwich: c.SandwichNorms, sinks: c.Sinks}
+		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(), sinks: c.Sinks}
+	if c.QKNormWhole {
+		d.qGroups, d.kGroups = 1, 1
+	}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv
 	return d

@@ -78,8 +78,8 @@ var llamaTensors = tensors{
 	RoleExpertDownBias:   {"mlp.experts." + expertNumber + ".down_proj.bias"},
 }
 
-// sandwichTensors are the names of a block's norms where it has four.
-var sandwichTensors = tensors{
+// outputNormTensors are the names of a block's norms where outputs are normed.
+var outputNormTensors = tensors{
 	RolePostAttnNorm: {"post_attention_layernorm.weight"},
 	RoleMLPNorm:      {"pre_feedforward_layernorm.weight"},
 	RolePostMLPNorm:  {"post_feedforward_layernorm.weight"},
@@ -101,8 +101,8 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
 	}
-	if c.SandwichNorms && sandwichTensors[r] != nil {
-		return sandwichTensors[r]
+	if c.NormsOutputs() && outputNormTensors[r] != nil {
+		return outputNormTensors[r]
 	}
 	return llamaTensors[r]
 }

@@ -124,13 +124,28 @@ func TestUntrainedDirectory(t *testing.T) {
 	file := filepath.Join(dir, "config.json")
 	for text, want := range map[string]string{
 		string(preset(t, "deepseek-v3").JSON("bfloat16")): file + ": DeepseekV3ForCausalLM cannot be trained: mt lacks latent attention",
-		`{"model_type": "gpt2"}`:                          file + ": model_type: gpt2 is not supported; known: Gemma2ForCausalLM",
+		`{"model_type": "gpt2"}`:                          file + ": model_type: gpt2 is not supported; known: ",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := LoadDir(dir); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), ", Deepseek") {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestKnown: who brings a model of an unknown family is told of all that are trained, and where it says how
+// one is added.
+func TestKnown(t *testing.T) {
+	_, err := parse(t, map[string]any{"architectures": []any{"UnheardOfForCausalLM"}, "model_type": nil})
+	if err == nil || !strings.HasSuffix(err.Error(), addOne) {
+		t.Fatalf("got %v", err)
+	}
+	for _, a := range families {
+		named := strings.Contains(err.Error(), a.arch+",") || strings.HasSuffix(err.Error(), a.arch+addOne)
+		if named == (a.untrained != "") {
+			t.Errorf("%s, untrained %t: %v", a.arch, a.untrained != "", err)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func fromFields(top *fields) (*Config, error) {
 	refuseDropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
-	if c.NumExperts > 0 && c.SandwichNorms {
+	if c.NumExperts > 0 && c.NormsOutputs() {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
 	c.ropes(f)

@@ -94,7 +94,10 @@ func (n blockNames) named(r Role) (names []string) {
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	p := []Param{vector(RoleAttnNorm, n.stored(RoleAttnNorm, h))}
+	var p []Param
+	if c.NormsInputs() {
+		p = append(p, vector(RoleAttnNorm, n.stored(RoleAttnNorm, h)))
+	}
 	if c.Latent != nil {
 		p = append(p, n.latent()...)
 	} else {
@@ -104,7 +107,11 @@ func (n blockNames) attention() []Param {
 		p = append(p, vector(RoleQKVBias, n.stored(RoleQKVBias, q, kv, kv)))
 	}
 	if c.QKNorm {
-		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, c.HeadDim)), vector(RoleKNorm, n.stored(RoleKNorm, c.HeadDim)))
+		ofQ, ofK := c.HeadDim, c.HeadDim
+		if c.QKNormWhole {
+			ofQ, ofK = q, kv
+		}
+		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, ofQ)), vector(RoleKNorm, n.stored(RoleKNorm, ofK)))
 	}
 	if c.Sinks {
 		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
@@ -113,7 +120,7 @@ func (n blockNames) attention() []Param {
 	if c.OBias {
 		p = append(p, vector(RoleOBias, n.stored(RoleOBias, h)))
 	}
-	if c.SandwichNorms {
+	if c.NormsOutputs() {
 		p = append(p, vector(RolePostAttnNorm, n.stored(RolePostAttnNorm, h)))
 	}
 	return p
@@ -123,7 +130,11 @@ func (n blockNames) attention() []Param {
 func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
-	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), matrix(RoleGateUp, h, n.stored(RoleGateUp, f, f))}
+	var p []Param
+	if c.NormsInputs() {
+		p = append(p, vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)))
+	}
+	p = append(p, matrix(RoleGateUp, h, n.stored(RoleGateUp, f, f)))
 	if c.MLPBias {
 		p = append(p, vector(RoleGateUpBias, n.stored(RoleGateUpBias, f, f)))
 	}
@@ -131,7 +142,7 @@ func (n blockNames) mlp() []Param {
 	if c.MLPBias {
 		p = append(p, vector(RoleDownBias, n.stored(RoleDownBias, h)))
 	}
-	if c.SandwichNorms {
+	if c.NormsOutputs() {
 		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
 	}
 	return p

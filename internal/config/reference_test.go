@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/data"
 	"mt/model"
 )
 
@@ -56,6 +57,16 @@ An unknown or repeated key, a wrong type or an impossible value is an error with
 no effect beside the others gives a note.
 `
 
+const referenceSets = `
+## Keys of a data set
+
+An item of ` + "`datasets` or `eval_datasets`" + ` is a path, or a mapping with these keys. Where ` + "`type`" + ` is not given, the fields that are
+tell it, else each file's first row. ` + "`message_property_mappings: {role: from, content: value}`" + ` is another way to give ` + "`message_field_role` and `message_field_content`" + `.
+
+| key | meaning |
+| --- | --- |
+`
+
 const referencePresets = `
 ## Presets
 
@@ -85,6 +96,10 @@ func reference(w io.Writer) error {
 			k := &s.keys[i]
 			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", code(k.name), code(k.defaultText(d)), k.values(), k.doc, code(k.aliases...))
 		}
+	}
+	b.WriteString(referenceSets)
+	for _, k := range setKeys {
+		fmt.Fprintf(b, "| %s | %s |\n", code(k.name), k.doc)
 	}
 	b.WriteString(referencePresets)
 	b.WriteString(code(model.PresetNames()...) + "\n")
@@ -129,6 +144,8 @@ func (k *key) values() string {
 		return auto + k.limit.words()
 	case *[]string:
 		return "a list, or one"
+	case *[]data.Set:
+		return "a list of paths and mappings, see [below](#keys-of-a-data-set)"
 	case *map[string]any:
 		return "a mapping"
 	case *[]float64:

@@ -81,7 +81,7 @@ var ofRuns = []broken{
 	{"internal/config/check.go", []way{
 		{from: "n == 0 || n >= layers ||", to: "n == 0 || n > layers ||", test: "TestCheckGradSlabs"},
 		{from: "if !held {", to: "if held {", test: "TestWarnings|TestSavingWithoutEffect"},
-		{from: "n > 0 && n != len(c.Dataset) {", to: "n > 0 && n < len(c.Dataset) {", test: "TestErrorsSayWhere|TestAllMistakesAtOnce"},
+		{from: "n > 0 && n != len(c.Dataset)+len(c.Datasets) {", to: "n > 0 && n < len(c.Dataset) {", test: "TestErrorsSayWhere|TestAllMistakesAtOnce"},
 		{from: "c.NumDecaySteps > c.MaxSteps {", to: "c.NumDecaySteps < c.MaxSteps {", test: "TestSchedule"},
 	}},
 	{"internal/config/compat.go", []way{

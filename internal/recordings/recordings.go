@@ -13,7 +13,12 @@ const Variable = "MT_FIXTURES"
 
 // families are the cases in the folder of families to come that mt trains by now, one a line.
 var families = []string{
+	"glm4",
 	"gptoss",
+	"granite",
+	"olmo2",
+	"olmo3",
+	"smollm3",
 }
 
 // Cases are Found's, and there is at least one; else the test is skipped.

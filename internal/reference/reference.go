@@ -50,6 +50,9 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 	}
 	out := linear(norm(cfg, x, w["model.norm.weight"]), head, nil, cfg.HiddenSize)
 	for i := range out {
+		if cfg.LogitScale != 0 {
+			out[i] *= cfg.LogitScale
+		}
 		out[i] = softcap(out[i], cfg.LogitSoftcap)
 	}
 	return out
@@ -76,27 +79,35 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	if cfg.HasExperts(i) {
 		return MoE(cfg, w, i, x2, nil)
 	}
-	pre, post := "post_attention_layernorm", ""
-	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
-		pre, post = "pre_feedforward_layernorm", "post_feedforward_layernorm"
+	n := normsOf(w, i)
+	out := mlp(cfg, w, tensor(i, "mlp."), norm(cfg, x2, n.mlp))
+	return residual(cfg, x2, norm(cfg, out, n.mlpOut))
+}
+
+// norms are the weights of the norms around attention and the MLP of a block; nil where there is none.
+type norms struct{ attn, attnOut, mlp, mlpOut []float64 }
+
+// normsOf finds a block's norms, whose names mean one thing in blocks of two norms and others in those of
+// four and in those of outputs alone.
+func normsOf(w Weights, i int) norms {
+	of := func(s string) []float64 { return w[tensor(i, s+".weight")] }
+	attn := of("input_layernorm")
+	if mlpOut := of("post_feedforward_layernorm"); mlpOut != nil { // Gemma and OLMo, which has no pre_feedforward_layernorm
+		return norms{attn, of("post_attention_layernorm"), of("pre_feedforward_layernorm"), mlpOut}
 	}
-	n := norm(cfg, x2, w[tensor(i, pre+".weight")])
-	out := mlp(cfg, w, tensor(i, "mlp."), n)
-	if post != "" {
-		out = norm(cfg, out, w[tensor(i, post+".weight")])
-	}
-	return add(x2, out)
+	return norms{attn, of("post_self_attn_layernorm"), of("post_attention_layernorm"), of("post_mlp_layernorm")} // GLM-4, Llama
 }
 
 // tensor is the name of a tensor of block i.
 func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
 
 // Attention is x + attention(norm(x)) of decoder block i. In models whose blocks
-// have four norms, attention(norm(x)) is normed too.
+// have four norms, attention(norm(x)) is normed too; in others only attention(x) is.
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	h, d := cfg.HiddenSize, cfg.HeadDim
 	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
-	n := norm(cfg, x, w[tensor(i, "input_layernorm.weight")])
+	around := normsOf(w, i)
+	n := norm(cfg, x, around.attn)
 	project := func(s string, from, rows int) []float64 {
 		weight := w[tensor(i, "self_attn."+s+"_proj.weight")]
 		if fused := w[tensor(i, "self_attn.qkv_proj.weight")]; fused != nil {
@@ -109,14 +120,13 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
 	r := cfg.Ropes()[cfg.RopeOf(i)]
-	rope(cfg, r, q, cfg.NumHeads)
-	rope(cfg, r, k, cfg.NumKVHeads)
+	if cfg.NoRope == nil || !cfg.NoRope[i] {
+		rope(cfg, r, q, cfg.NumHeads)
+		rope(cfg, r, k, cfg.NumKVHeads)
+	}
 	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], qRows)
-	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
-		out = norm(cfg, out, w[tensor(i, "post_attention_layernorm.weight")])
-	}
-	return add(x, out)
+	return residual(cfg, x, norm(cfg, out, around.attnOut))
 }
 
 // mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in. Where the gate is cut off, it is
@@ -149,12 +159,17 @@ func softcap(x, limit float64) float64 {
 	return limit * math.Tanh(x/limit)
 }
 
-func add(a, b []float64) []float64 {
-	out := make([]float64, len(a))
-	for i := range a {
-		out[i] = a[i] + b[i]
+// residual is x + out, or x + ResidualScale·out.
+func residual(cfg *model.Config, x, out []float64) []float64 {
+	scale := cfg.ResidualScale
+	if scale == 0 {
+		scale = 1
 	}
-	return out
+	y := make([]float64, len(x))
+	for i := range x {
+		y[i] = x[i] + scale*out[i]
+	}
+	return y
 }
 
 // linear is x (T, in) · wᵀ + b for w (out, in).
@@ -176,8 +191,11 @@ func linear(x, w, b []float64, in int) []float64 {
 	return y
 }
 
-// norm is RMSNorm over groups of len(w) elements.
+// norm is RMSNorm over groups of len(w) elements; x itself where w is nil.
 func norm(cfg *model.Config, x, w []float64) []float64 {
+	if w == nil {
+		return x
+	}
 	y := make([]float64, len(x))
 	for at := 0; at < len(x); at += len(w) {
 		var sum float64

@@ -251,7 +251,7 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	spec := c.DataSpec()
 	spec.Held = j.heldOut
 	if j.set, err = j.open(spec, w, interactive); err != nil {
-		return j.dataError("dataset", err)
+		return j.dataError(c.DataKey(), err)
 	}
 	if j.set.IsText() && j.opened.withoutTokenizer() {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
@@ -262,9 +262,9 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		}
 	}
 	view := j.set.Eval()
-	if len(c.EvalDataset) > 0 {
+	if c.HasEvalData() {
 		if j.evalSet, err = j.open(c.EvalSpec(), w, interactive); err != nil {
-			return j.dataError("eval_dataset", err)
+			return j.dataError(c.EvalDataKey(), err)
 		}
 		view = j.evalSet.All()
 	}
