@@ -6,13 +6,14 @@ import (
 	"mt/device"
 )
 
-// Activation is the function of a gated linear unit's gate.
+// Activation is the function of an MLP, or of its gate.
 type Activation uint8
 
 // The activations.
 const (
 	SiLU     Activation = iota // x/(1+e^−x)
 	GELUTanh                   // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
+	GELU                       // ½x(1+erf(x/√2)), of the same source; of Activate alone
 )
 
 func (f Activation) String() string {
@@ -21,6 +22,8 @@ func (f Activation) String() string {
 		return "silu"
 	case GELUTanh:
 		return "gelu_tanh"
+	case GELU:
+		return "gelu"
 	}
 	return fmt.Sprintf("Activation(%d)", uint8(f))
 }
@@ -39,7 +42,7 @@ func (a *GLU) Name() string { return "GLU" }
 // Check implements device.Op.
 func (a *GLU) Check() error {
 	var c checker
-	c.activation(a.Activation)
+	c.gate(a.Activation)
 	c.sizes(a.T, a.F)
 	c.act("GU", a.GU, 2*a.T*a.F)
 	c.tensor("Y", a.Y, a.T*a.F, a.GU.DType)
@@ -61,7 +64,7 @@ func (a *GLUBackward) Name() string { return "GLUBackward" }
 // Check implements device.Op.
 func (a *GLUBackward) Check() error {
 	var c checker
-	c.activation(a.Activation)
+	c.gate(a.Activation)
 	c.sizes(a.T, a.F)
 	c.act("GU", a.GU, 2*a.T*a.F)
 	c.tensor("DGU", a.DGU, 2*a.T*a.F, a.GU.DType)
@@ -72,8 +75,15 @@ func (a *GLUBackward) Check() error {
 
 // activation checks that f is one of the activations.
 func (c *checker) activation(f Activation) {
-	if f != SiLU && f != GELUTanh {
+	if f > GELU {
 		c.fail("%v is no activation", f)
+	}
+}
+
+// gate checks that f is one of the activations that a gate may have.
+func (c *checker) gate(f Activation) {
+	if c.activation(f); f == GELU {
+		c.fail("%v is not computed of a gate", f)
 	}
 }
 

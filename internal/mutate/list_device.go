@@ -108,6 +108,21 @@ var ofDevice = []broken{
 		{from: "* float64(k) * float64(k) * float64(k) / float64(a.Dim)", to: "* float64(k) * float64(k) / float64(a.Dim)", test: "TestOps/threads=2/RMSNormBackward"},
 		{from: "w, rstd := normWeight(sc, a.W, a.Dim, a.Offset), f32s(a.RStd, a.Rows*a.Groups)\n\twidth", to: "w, rstd := normWeight(sc, a.W, a.Dim, 0), f32s(a.RStd, a.Rows*a.Groups)\n\twidth", test: "TestOps/threads=2/RMSNormBackward"},
 	}},
+	{"device/cpu/layernorm.go", []way{
+		{from: "vec.Shift(out, in, -mean)", to: "vec.Shift(out, in, mean)", test: "TestOps/threads=2/LayerNorm"},
+		{from: "vec.Shift(out, out, -mean)", to: "", test: "TestOps/threads=2/LayerNormBackward"},
+		{from: "vec.Shift(centred, x.load(sc, 0, r*n, n), -stats[2*r])", to: "copy(centred, x.load(sc, 0, r*n, n))", test: "TestOps/threads=2/LayerNormBackward"},
+		{from: "if bias != nil {\n\t\t\t\tvec.Add(out, bias)", to: "if bias == nil {\n\t\t\t\tvec.Add(out, w)", test: "TestOps/threads=2/LayerNorm"},
+	}},
+	{"device/cpu/activate.go", []way{
+		{from: "op.GELU: vec.ErfGLU}", to: "op.GELU: vec.GeGLU}", test: "TestOps/threads=2/Activate"},
+		{from: "op.GELU: vec.ErfGLUGrad}", to: "op.GELU: vec.GeGLUGrad}", test: "TestOps/threads=2/ActivateBackward"},
+	}},
+	{"device/cuda/kernels/layernorm.go", []way{
+		{from: ".I32(a.Rows).I32(a.Dim).F32(a.Eps).I32(int(each))", to: ".I32(a.Rows).I32(a.Dim).F32(0).I32(int(each))", test: "TestOp/LayerNorm"},
+		{from: "p.I32(a.Rows).I32(a.Dim).Bool(a.Add).I32(each)", to: "p.I32(a.Rows).I32(a.Dim).Bool(false).I32(each)", test: "TestOp/LayerNormBackward"},
+		{from: "layerNormBackwardOfWide(l, a, wide)\n\t\treturn", to: "return", test: "TestOp/LayerNormBackward"},
+	}},
 	{"device/cpu/rope.go", []way{
 		{from: "p := int(pos[t]) * half", to: "p := t * half", test: "TestOps/threads=2/RoPE"},
 		{from: "a.Heads, a.Dim, a.Inverse)", to: "a.Heads, a.Dim, false)", test: "TestOps/threads=2/RoPE"},

@@ -132,6 +132,11 @@ func (l *largest) norms() {
 		kernels.RMSNormBackward(l, &op.RMSNormBackward{DX: x, DY: x, X: x, W: w, DW: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1],
 			XStride: width, DXStride: width, DYStride: width})
 	}
+	for _, dim := range []int{wideHidden, 16384} {
+		x, w, stats := l.act(manyTokens, int64(dim)), l.f32(int64(dim)), l.f32(2*manyTokens)
+		kernels.LayerNorm(l, &op.LayerNorm{Y: x, X: x, W: w, B: w, Stats: stats, Rows: manyTokens, Dim: dim})
+		kernels.LayerNormBackward(l, &op.LayerNormBackward{DX: x, DY: x, X: x, W: w, DW: w, Stats: stats, Rows: manyTokens, Dim: dim})
+	}
 }
 
 func (l *largest) elements() {
@@ -142,6 +147,10 @@ func (l *largest) elements() {
 	for _, f := range []op.Activation{op.SiLU, op.GELUTanh} {
 		kernels.GLU(l, &op.GLU{Activation: f, Y: y, GU: gu, T: manyTokens, F: wideInner})
 		kernels.GLUBackward(l, &op.GLUBackward{Activation: f, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
+	}
+	for _, f := range []op.Activation{op.SiLU, op.GELUTanh, op.GELU} {
+		kernels.Activate(l, &op.Activate{Activation: f, Y: gu, X: gu, T: manyTokens, F: 2 * wideInner})
+		kernels.ActivateBackward(l, &op.ActivateBackward{Activation: f, DX: gu, Y: gu, DY: gu, X: gu, T: manyTokens, F: 2 * wideInner})
 	}
 	kernels.Scale(l, &op.Scale{X: gu, N: 2 * manyTokens * wideInner, Factor: 2})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(2 * wideInner), DY: gu, T: manyTokens, N: 2 * wideInner})
