@@ -124,12 +124,16 @@ func (d *toy) rope(a *op.RoPE) {
 	for t := range a.T {
 		for h := range a.Heads {
 			for i := range half {
-				p, c, s := t*a.Stride+h*a.Dim+i, cos[pos[t]*half+i], sin[pos[t]*half+i]
+				head, c, s := t*a.Stride+h*a.Dim, cos[pos[t]*half+i], sin[pos[t]*half+i]
+				p, q := head+i, head+i+half
+				if a.Interleaved {
+					p, q = head+2*i, head+2*i+1
+				}
 				if a.Inverse {
 					s = -s
 				}
-				d.store(a.X, p, x[p]*c-x[p+half]*s)
-				d.store(a.X, p+half, x[p+half]*c+x[p]*s)
+				d.store(a.X, p, x[p]*c-x[q]*s)
+				d.store(a.X, q, x[q]*c+x[p]*s)
 			}
 		}
 	}

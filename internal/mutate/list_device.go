@@ -30,6 +30,7 @@ var ofDevice = []broken{
 		{from: "XStride: h, Offset: t.spec.Config.NormOffset}", to: "XStride: h}", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/attention.go", []way{
+		{from: ", Interleaved: l.spec.Config.RopeInterleaved", to: "", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "from(l.qkv.t, d.q+d.kv)", to: "from(l.qkv.t, d.q)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "Window: c.Window(l.block)", to: "Window: c.Window(l.block + 1)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "Heads: d.heads + d.kvHeads,", to: "Heads: d.heads,", test: "TestRecordings", in: "internal/train"},
@@ -126,6 +127,7 @@ var ofDevice = []broken{
 	{"device/cpu/rope.go", []way{
 		{from: "p := int(pos[t]) * half", to: "p := t * half", test: "TestOps/threads=2/RoPE"},
 		{from: "a.Heads, a.Dim, a.Inverse)", to: "a.Heads, a.Dim, false)", test: "TestOps/threads=2/RoPE"},
+		{from: "if a.Interleaved {", to: "if !a.Interleaved {", test: "TestOps/threads=2/RoPE"},
 	}},
 	{"device/cpu/ops.go", []way{
 		{from: "v < 0 || int(v) >= n", to: "v < 0 || int(v) > n", test: "TestBadIndicesAreErrors"},

@@ -391,6 +391,7 @@ var ofRuns = []broken{
 	}},
 	{"device/cpu/vec/vec.go", []way{
 		{from: "NEON: 1, ", to: "", test: "TestChoose"},
+		{from: "u*c-v*s, v*c+u*s", to: "u*c-v*s, v*c-u*s", test: "TestRotate"},
 	}},
 	{"device/cpu/gemm/pairs.go", []way{
 		{from: "acc = addFlushed(acc, x&upper, y&upper)\n\treturn addFlushed(acc, x<<16, y<<16)", to: "acc = addFlushed(acc, x<<16, y<<16)\n\treturn addFlushed(acc, x&upper, y&upper)", test: "TestAddsInOrder"},

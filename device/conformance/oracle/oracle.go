@@ -94,8 +94,9 @@ func RMSNormBackward(dx, dw, dy, x, w, rstd []float64, n Norm) {
 	}
 }
 
-// RoPE rotates the first rotary elements of every head in place.
-func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int, inverse bool) {
+// RoPE rotates the first rotary elements of every head in place: pairs of elements half of them
+// apart or, where interleaved is set, of neighbours.
+func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int, inverse, interleaved bool) {
 	half := rotary / 2
 	for t := range T {
 		for h := range heads {
@@ -105,7 +106,11 @@ func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int,
 				if inverse {
 					s = -s
 				}
-				v[i], v[i+half] = v[i]*c-v[i+half]*s, v[i+half]*c+v[i]*s
+				a, b := i, i+half
+				if interleaved {
+					a, b = 2*i, 2*i+1
+				}
+				v[a], v[b] = v[a]*c-v[b]*s, v[b]*c+v[a]*s
 			}
 		}
 	}

@@ -106,14 +106,16 @@ func TestRoPEInverseIsTheGradient(t *testing.T) {
 	}
 	pos := []int32{4, 0, 2}
 	x, weights := random(r, T*stride), random(r, T*stride)
-	f := func() float64 {
-		y := clone(x)
-		RoPE(y, cos, sin, pos, T, heads, dim, rotary, stride, false)
-		return dot(y, weights)
+	for _, interleaved := range []bool{false, true} {
+		f := func() float64 {
+			y := clone(x)
+			RoPE(y, cos, sin, pos, T, heads, dim, rotary, stride, false, interleaved)
+			return dot(y, weights)
+		}
+		grad := clone(weights)
+		RoPE(grad, cos, sin, pos, T, heads, dim, rotary, stride, true, interleaved)
+		checkGrad(t, "dx", x, grad, f)
 	}
-	grad := clone(weights)
-	RoPE(grad, cos, sin, pos, T, heads, dim, rotary, stride, true)
-	checkGrad(t, "dx", x, grad, f)
 }
 
 func TestGLUBackward(t *testing.T) {

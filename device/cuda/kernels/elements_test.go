@@ -35,7 +35,9 @@ func TestElements(t *testing.T) {
 	}
 	// T, heads, dim, rotary, stride beyond dense
 	for _, sh := range [][5]int{{5, 5, 128, 128, 8}, {3, 32, 64, 64, 0}, {70, 1, 128, 64, 0}, {2, 130, 16, 16, 0}} {
-		forms(t, dev, fmt.Sprintf("RoPE/%v", sh), func(e *elements) { e.rope(sh) })
+		for _, interleaved := range []bool{false, true} {
+			forms(t, dev, fmt.Sprintf("RoPE/%v,%v", sh, interleaved), func(e *elements) { e.rope(sh, interleaved) })
+		}
 	}
 	for _, sh := range [][2]int{{3, 704}, {2, 8200}, {2, 4096}, {1, 8}} {
 		for f, want := range []oracle.Activation{oracle.SiLU, oracle.GELUTanh} {
@@ -196,7 +198,7 @@ func (e *elements) activate(f op.Activation, want oracle.Activation, T, F int) {
 }
 
 // rope turns forward and, at an odd address, back.
-func (e *elements) rope(sh [5]int) {
+func (e *elements) rope(sh [5]int, interleaved bool) {
 	const places = 5
 	T, heads, dim, rotary, stride := sh[0], sh[1], sh[2], sh[3], sh[1]*sh[2]+sh[4]
 	pos := make([]int32, T)
@@ -205,10 +207,10 @@ func (e *elements) rope(sh [5]int) {
 	}
 	x, cos, sin, at := e.act(T*stride), e.f32(places*rotary/2), e.f32(places*rotary/2), e.i32(pos)
 	want := x.copy()
-	oracle.RoPE(want, cos.v, sin.v, pos, T, heads, dim, rotary, stride, e.at > 0)
+	oracle.RoPE(want, cos.v, sin.v, pos, T, heads, dim, rotary, stride, e.at > 0, interleaved)
 	x.expect(want, 4*uF32) // two products and a sum
 	kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: at.t, T: T, Heads: heads, Dim: dim, Rotary: rotary,
-		Stride: stride, Inverse: e.at > 0})
+		Stride: stride, Inverse: e.at > 0, Interleaved: interleaved})
 }
 
 // glu goes forward, then backward over itself. A sigmoid is an exponential
@@ -378,17 +380,19 @@ func TestWrongIndex(t *testing.T) {
 		drows.expect(want, 2*uF32)
 		kernels.ScatterAddRows(e.s, &op.ScatterAddRows{DRows: drows.t, DY: dy.t, Start: start.t, Pos: pos.t, U: 3, T: 2, C: C})
 	})
-	forms(t, dev, "RoPE", func(e *elements) {
-		x, cos, sin, pos := e.act(3*2*half), e.f32(2*half), e.f32(2*half), e.i32([]int32{-1, 0, 2})
-		want := x.copy()
-		oracle.RoPE(want, cos.v, sin.v, []int32{0, 0, 0}, 3, 1, 2*half, 2*half, 2*half, false)
-		for i := range 2 * half {
-			want[i], want[4*half+i] = nan, nan
-		}
-		x.expect(want, 4*uF32)
-		kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: pos.t, T: 3, Heads: 1, Dim: 2 * half,
-			Rotary: 2 * half, Stride: 2 * half})
-	})
+	for _, interleaved := range []bool{false, true} {
+		forms(t, dev, fmt.Sprintf("RoPE/%v", interleaved), func(e *elements) {
+			x, cos, sin, pos := e.act(3*2*half), e.f32(2*half), e.f32(2*half), e.i32([]int32{-1, 0, 2})
+			want := x.copy()
+			oracle.RoPE(want, cos.v, sin.v, []int32{0, 0, 0}, 3, 1, 2*half, 2*half, 2*half, false, interleaved)
+			for i := range 2 * half {
+				want[i], want[4*half+i] = nan, nan
+			}
+			x.expect(want, 4*uF32)
+			kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: pos.t, T: 3, Heads: 1, Dim: 2 * half,
+				Rotary: 2 * half, Stride: 2 * half, Interleaved: interleaved})
+		})
+	}
 }
 
 // TestNonFinite checks that a NaN among the logits reaches the loss of its row and
