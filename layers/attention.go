@@ -39,7 +39,7 @@ func (l *launch) attention() {
 // project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias.
 func (l *launch) project(c span) {
 	d := l.dims
-	l.norm(l.s, l.n.of(c), device.Tensor{}, l.x.of(c), l.w[model.RoleAttnNorm], c.n)
+	l.norm(l.s, l.n.of(c), device.Tensor{}, l.x.of(c), l.w, model.RoleAttnNorm, c.n)
 	l.linear(l.s, l.qkv.of(c), l.n.of(c), l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
 }
 

@@ -105,7 +105,7 @@ func (l *launch) projectBackward(c span) {
 	if d.qkNorm {
 		l.normQKBackward(dqkv, c)
 	}
-	l.norm(s, n, l.rstd.of(c), l.x.of(c), l.w[model.RoleAttnNorm], c.n)
+	l.norm(s, n, l.rstd.of(c), l.x.of(c), l.w, model.RoleAttnNorm, c.n)
 	l.weightGrad(s, l.g[model.RoleQKV], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.biasGrad(model.RoleQKVBias, dqkv, c.n, d.qkv)
 	l.inputGrad(s, n, dqkv, l.w[model.RoleQKV], c.n, d.qkv, d.hidden)

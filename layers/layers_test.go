@@ -78,6 +78,19 @@ var configs = []struct {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}
 	})},
+	{"starcoder2", config(func(c *model.Config) {
+		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
+		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3
+	})},
+	{"pythia", config(func(c *model.Config) {
+		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.Parallel = true, true, true, model.GELU, true
+		c.QKVBias, c.OBias, c.MLPBias = true, true, true
+		c.Rope.Partial = 0.4
+	})},
+	{"cohere2", config(func(c *model.Config) {
+		c.LayerNorm, c.Parallel, c.SharedNorm, c.TieEmbeddings, c.RopeInterleaved = true, true, true, true, true
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.IntermediateSize = 11, 4, 2, 9
+	})},
 	{"phi3", config(func(c *model.Config) {
 		c.HeadDim, c.SlidingWindow, c.MaxPositions = 8, 5, 5
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, Partial: 0.75, OriginalMaxPositions: 4,

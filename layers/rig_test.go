@@ -224,7 +224,8 @@ func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Ra
 		switch x := rng.NormFloat64(); {
 		case p.Dims == 2:
 			v[i] = 0.35 * x
-		case slices.Contains([]model.Role{model.RoleQKVBias, model.RoleOBias, model.RoleGateUpBias, model.RoleDownBias}, p.Role):
+		case slices.Contains([]model.Role{model.RoleQKVBias, model.RoleOBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
+			model.RoleAttnNormBias, model.RoleMLPNormBias, model.RoleFinalNormBias}, p.Role):
 			v[i] = 0.2 * x
 		default:
 			v[i] = 1 - float64(r.spec.Config.NormOffset) + 0.3*x

@@ -138,6 +138,10 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		panic(fmt.Sprintf("toy: %s: %v", o.Name(), err))
 	}
 	switch a := o.(type) {
+	case *op.Activate:
+		d.activate(a)
+	case *op.ActivateBackward:
+		d.activateBackward(a)
 	case *op.AddBiasGrad:
 		d.addBiasGrad(a)
 	case *op.AddRows:
@@ -160,6 +164,10 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.copyColumns(a)
 	case *op.GatherRows:
 		d.gatherRows(a)
+	case *op.LayerNorm:
+		d.layerNorm(a)
+	case *op.LayerNormBackward:
+		d.layerNormBackward(a)
 	case *op.MatMul:
 		d.matMul(a)
 	case *op.RMSNorm:

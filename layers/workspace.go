@@ -15,16 +15,25 @@ type dims struct {
 	q, kv          int // H·D and KV·D
 	qkv            int // (H+2·KV)·D: a packed row of q, k, v
 	ffn            int // F
+	up             int // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
 	vocab          int // V
 	qkNorm         bool
 	sandwich       bool // outputs of attention and MLP are normed
+	parallel       bool // attention and MLP read the same
+	stats          int  // what a norm keeps of a row: rstd, or mean and rstd
 }
 
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
-		sandwich: c.SandwichNorms}
+		sandwich: c.SandwichNorms, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1}
+	if c.Ungated {
+		d.up = d.ffn
+	}
+	if c.LayerNorm {
+		d.stats = 2
+	}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv
 	return d

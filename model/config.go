@@ -6,13 +6,14 @@ import (
 	"slices"
 )
 
-// Activation is the function of a gated MLP's gate.
+// Activation is the function of a gated MLP's gate or, without a gate, of the MLP.
 type Activation uint8
 
 // The activations, by the names of config.json's hidden_act.
 const (
 	SiLU     Activation = iota // "silu", "swish"
-	GELUTanh                   // "gelu_pytorch_tanh"
+	GELUTanh                   // "gelu_pytorch_tanh", "gelu_new"
+	GELU                       // "gelu"; without a gate alone
 )
 
 // Config is a decoder-only architecture in the terms of config.json. From NormOffset on, the
@@ -40,6 +41,11 @@ type Config struct {
 
 	NormOffset    float32 // a norm's weight is NormOffset + w
 	SandwichNorms bool    // the outputs of attention and MLP are normed too, before they are added
+	LayerNorm     bool    // norms are LayerNorm, not RMSNorm; then no outputs, queries or keys are normed
+	NormBias      bool    // a LayerNorm has a bias
+	Ungated       bool    // the MLP is down(f(up(x))), without a gate
+	Parallel      bool    // the MLP reads the block's input, as attention does, not what attention made of it
+	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
 	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
 	Activation    Activation
 	AttnScale     float64 // of the scores; 0: 1/√HeadDim

@@ -57,6 +57,7 @@ const expertNumber = "{expert}"
 // llamaTensors are the names that most families share.
 var llamaTensors = tensors{
 	RoleAttnNorm:     {"input_layernorm.weight"},
+	RoleAttnNormBias: {"input_layernorm.bias"},
 	RoleQKV:          {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
 	RoleQKVBias:      {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
 	RoleQNorm:        {"self_attn.q_norm.weight"},
@@ -64,6 +65,9 @@ var llamaTensors = tensors{
 	RoleO:            {"self_attn.o_proj.weight"},
 	RoleOBias:        {"self_attn.o_proj.bias"},
 	RoleMLPNorm:      {"post_attention_layernorm.weight"},
+	RoleMLPNormBias:  {"post_attention_layernorm.bias"},
+	RoleUp:           {"mlp.up_proj.weight"},
+	RoleUpBias:       {"mlp.up_proj.bias"},
 	RoleGateUp:       {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
 	RoleGateUpBias:   {"mlp.gate_proj.bias", "mlp.up_proj.bias"},
 	RoleDown:         {"mlp.down_proj.weight"},

@@ -20,7 +20,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
 		fill(dst, 1-c.NormOffset)
 		return
-	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleDownBias:
+	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias:
 		fill(dst, 0)
 		return
 	}

@@ -33,6 +33,10 @@ const (
 	RoleOBias        Role = "o_bias"         // block (h)
 	RolePostAttnNorm Role = "post_attn_norm" // block (h): norm of attention's output, before the residual
 	RoleMLPNorm      Role = "mlp_norm"       // block, moe part 0 (h)
+	RoleAttnNormBias Role = "attn_norm_bias" // block (h)
+	RoleMLPNormBias  Role = "mlp_norm_bias"  // block, moe part 0 (h)
+	RoleUp           Role = "up"             // block (F, h), in place of gate_up
+	RoleUpBias       Role = "up_bias"        // block (F)
 	RoleGateUp       Role = "gate_up"        // block (2·F, h): gate, then up
 	RoleGateUpBias   Role = "gate_up_bias"   // block (2·F)
 	RoleDown         Role = "down"           // block (h, F)
@@ -55,8 +59,9 @@ const (
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
 
-	RoleFinalNorm Role = "final_norm" // head (h)
-	RoleLMHead    Role = "lm_head"    // head (V, h)
+	RoleFinalNorm     Role = "final_norm"      // head (h)
+	RoleFinalNormBias Role = "final_norm_bias" // head (h)
+	RoleLMHead        Role = "lm_head"         // head (V, h)
 )
 
 // Stored is some rows of a parameter, which are one tensor in most checkpoints.

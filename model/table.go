@@ -35,6 +35,9 @@ func (c *Config) Layers() []Layer {
 func (c *Config) headLayer() Layer {
 	l := Layer{Kind: Head, Tied: c.TieEmbeddings}
 	l.Params = []Param{vector(RoleFinalNorm, stack([]string{c.names().model + "norm.weight"}, c.HiddenSize))}
+	if c.NormBias {
+		l.Params = append(l.Params, vector(RoleFinalNormBias, stack([]string{c.names().model + "norm.bias"}, c.HiddenSize)))
+	}
 	if !c.TieEmbeddings {
 		l.Params = append(l.Params, matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize)))
 	}
@@ -91,7 +94,7 @@ func (n blockNames) named(r Role) (names []string) {
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	p := []Param{vector(RoleAttnNorm, n.stored(RoleAttnNorm, h))}
+	p := n.norm(RoleAttnNorm, RoleAttnNormBias)
 	if c.Latent != nil {
 		p = append(p, n.latent()...)
 	} else {
@@ -116,13 +119,30 @@ func (n blockNames) attention() []Param {
 	return p
 }
 
+// norm is a norm of the hidden state, with its bias where there is one.
+func (n blockNames) norm(weight, bias Role) []Param {
+	p := []Param{vector(weight, n.stored(weight, n.c.HiddenSize))}
+	if n.c.NormBias {
+		p = append(p, vector(bias, n.stored(bias, n.c.HiddenSize)))
+	}
+	return p
+}
+
 // mlp is the second half of a dense block.
 func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
-	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), matrix(RoleGateUp, h, n.stored(RoleGateUp, f, f))}
+	var p []Param
+	if !c.SharedNorm {
+		p = n.norm(RoleMLPNorm, RoleMLPNormBias)
+	}
+	up, bias, rows := RoleGateUp, RoleGateUpBias, []int{f, f}
+	if c.Ungated {
+		up, bias, rows = RoleUp, RoleUpBias, []int{f}
+	}
+	p = append(p, matrix(up, h, n.stored(up, rows...)))
 	if c.MLPBias {
-		p = append(p, vector(RoleGateUpBias, n.stored(RoleGateUpBias, f, f)))
+		p = append(p, vector(bias, n.stored(bias, rows...)))
 	}
 	p = append(p, matrix(RoleDown, f, n.stored(RoleDown, h)))
 	if c.MLPBias {
@@ -139,7 +159,7 @@ func (n blockNames) router() []Param {
 	h, shared := n.c.HiddenSize, n.c.SharedSize()
 	router := matrix(RoleRouter, h, n.stored(RoleRouter, n.c.NumExperts))
 	router.F32 = true
-	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), router}
+	p := append(n.norm(RoleMLPNorm, RoleMLPNormBias), router)
 	if n.c.RouterBias {
 		p = append(p, vector(RoleRouterBias, n.stored(RoleRouterBias, n.c.NumExperts)))
 	}

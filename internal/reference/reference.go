@@ -48,7 +48,7 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 	if head == nil {
 		head = w["model.embed_tokens.weight"]
 	}
-	out := linear(norm(cfg, x, w["model.norm.weight"]), head, nil, cfg.HiddenSize)
+	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, nil, cfg.HiddenSize)
 	for i := range out {
 		out[i] = softcap(out[i], cfg.LogitSoftcap)
 	}
@@ -73,6 +73,13 @@ func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
 // Block is the output (T, h) of decoder block i for one sequence x (T, h).
 func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	x2 := Attention(cfg, w, i, x)
+	if cfg.Parallel { // the MLP reads x, maybe by attention's norm
+		by := "post_attention_layernorm"
+		if cfg.SharedNorm {
+			by = "input_layernorm"
+		}
+		return add(x2, mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, tensor(i, by), x)))
+	}
 	if cfg.HasExperts(i) {
 		return MoE(cfg, w, i, x2, nil)
 	}
@@ -80,7 +87,7 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
 		pre, post = "pre_feedforward_layernorm", "post_feedforward_layernorm"
 	}
-	n := norm(cfg, x2, w[tensor(i, pre+".weight")])
+	n := hiddenNorm(cfg, w, tensor(i, pre), x2)
 	out := mlp(cfg, w, tensor(i, "mlp."), n)
 	if post != "" {
 		out = norm(cfg, out, w[tensor(i, post+".weight")])
@@ -96,7 +103,7 @@ func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	h, d := cfg.HiddenSize, cfg.HeadDim
 	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
-	n := norm(cfg, x, w[tensor(i, "input_layernorm.weight")])
+	n := hiddenNorm(cfg, w, tensor(i, "input_layernorm"), x)
 	project := func(s string, from, rows int) []float64 {
 		weight := w[tensor(i, "self_attn."+s+"_proj.weight")]
 		if fused := w[tensor(i, "self_attn.qkv_proj.weight")]; fused != nil {
@@ -119,22 +126,37 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	return add(x, out)
 }
 
-// mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in.
+// mlp is down(f(gate(n))·up(n)), or without a gate down(f(up(n))), with the tensors whose names
+// begin with in.
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
+	if cfg.Ungated {
+		up := linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
+		for j, v := range up {
+			up[j] = activation(cfg, v)
+		}
+		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], cfg.IntermediateSize)
+	}
 	gateW, upW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"]
 	if fused := w[in+"gate_up_proj.weight"]; fused != nil {
 		gateW, upW = fused[:len(fused)/2], fused[len(fused)/2:]
 	}
 	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, upW, w[in+"up_proj.bias"], h)
 	for j, g := range gate {
-		if cfg.Activation == model.GELUTanh {
-			up[j] *= 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
-		} else {
-			up[j] *= g / (1 + math.Exp(-g))
-		}
+		up[j] *= activation(cfg, g)
 	}
 	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
+}
+
+// activation is the model's function f.
+func activation(cfg *model.Config, x float64) float64 {
+	switch cfg.Activation {
+	case model.GELUTanh:
+		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	case model.GELU:
+		return 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
+	}
+	return x / (1 + math.Exp(-x))
 }
 
 // softcap is limit·tanh(x/limit), x itself without a limit.
@@ -167,6 +189,33 @@ func linear(x, w, b []float64, in int) []float64 {
 				sum += b[o]
 			}
 			y[i*out+o] = sum
+		}
+	}
+	return y
+}
+
+// hiddenNorm is the norm of x (T, h) whose tensors' names begin with name: RMSNorm, or the
+// LayerNorm of the models that have it.
+func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
+	weight, bias := w[name+".weight"], w[name+".bias"]
+	if !cfg.LayerNorm {
+		return norm(cfg, x, weight)
+	}
+	y := make([]float64, len(x))
+	h := len(weight)
+	for at := 0; at < len(x); at += h {
+		var mean, variance float64
+		for _, v := range x[at : at+h] {
+			mean += v / float64(h)
+		}
+		for _, v := range x[at : at+h] {
+			variance += (v - mean) * (v - mean) / float64(h)
+		}
+		for i, wv := range weight {
+			y[at+i] = (x[at+i] - mean) / math.Sqrt(variance+float64(cfg.RMSNormEps)) * wv
+			if bias != nil {
+				y[at+i] += bias[i]
+			}
 		}
 	}
 	return y
