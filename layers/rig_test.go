@@ -256,7 +256,7 @@ func (r *rig) batch(mbs ...[]reference.Sequence) batch {
 	}
 	slices.Sort(b.ids)
 	b.ids = slices.Compact(b.ids)
-	h, embed := r.spec.Config.HiddenSize, r.ref["model.embed_tokens.weight"]
+	h, embed := r.spec.Config.HiddenSize, r.ref[r.table()]
 	var rows []float64
 	for _, id := range b.ids {
 		rows = append(rows, embed[int(id)*h:][:h]...)
@@ -268,6 +268,9 @@ func (r *rig) batch(mbs ...[]reference.Sequence) batch {
 	}
 	return b
 }
+
+// table is the name of the embedding's tensor.
+func (r *rig) table() string { return r.layouts[0].Tensors[0].Stored[0].Name }
 
 func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
 	mb := MicroBatch{Seqs: len(seqs), UniqueRows: len(unique)}
@@ -343,7 +346,7 @@ func (r *rig) gradients(unique int) ([]Grads, device.Tensor) {
 // addEmbedding adds the rows' gradient to the table's, which starts with the
 // head's share where it is tied.
 func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float64) {
-	const name = "model.embed_tokens.weight"
+	name := r.table()
 	h := r.spec.Config.HiddenSize
 	if grads[name] == nil {
 		grads[name] = make([]float64, len(r.ref[name]))

@@ -34,9 +34,9 @@ func (c *Config) Layers() []Layer {
 
 func (c *Config) headLayer() Layer {
 	l := Layer{Kind: Head, Tied: c.TieEmbeddings}
-	l.Params = []Param{vector(RoleFinalNorm, stack([]string{c.names().model + "norm.weight"}, c.HiddenSize))}
+	l.Params = []Param{vector(RoleFinalNorm, stack(c.outer(RoleFinalNorm), c.HiddenSize))}
 	if c.NormBias {
-		l.Params = append(l.Params, vector(RoleFinalNormBias, stack([]string{c.names().model + "norm.bias"}, c.HiddenSize)))
+		l.Params = append(l.Params, vector(RoleFinalNormBias, stack(c.outer(RoleFinalNormBias), c.HiddenSize)))
 	}
 	if !c.TieEmbeddings {
 		l.Params = append(l.Params, matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize)))
@@ -55,7 +55,15 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 
 // EmbedParam is the embedding's table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
-	return matrix(RoleEmbed, c.HiddenSize, stack([]string{c.names().model + "embed_tokens.weight"}, c.VocabSize))
+	return matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))
+}
+
+// outer are the names of the tensors of role r, which is of no block.
+func (c *Config) outer(r Role) (names []string) {
+	for _, s := range c.tensorNames(r) {
+		names = append(names, c.names().model+s)
+	}
+	return names
 }
 
 // blockNames makes the parameters of one decoder block.
@@ -65,7 +73,13 @@ type blockNames struct {
 }
 
 // prefix is how the names of the block's tensors begin.
-func (n blockNames) prefix() string { return fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block) }
+func (n blockNames) prefix() string {
+	blocks := "layers."
+	if f := n.c.family; f != nil && f.blocks != "" {
+		blocks = f.blocks
+	}
+	return fmt.Sprintf("%s%s%d.", n.c.names().model, blocks, n.block)
+}
 
 // stored are the tensors of role r, with the given numbers of rows. Where the family has one name
 // for all of them, there is only one.

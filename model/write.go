@@ -79,6 +79,10 @@ func (c *Config) JSON(dtype string) []byte {
 	c.ropeJSON(m)
 	if a := c.familyOf(); a != nil {
 		a.write(c, m)
+		for common, own := range a.names {
+			m[own] = m[common]
+			delete(m, common)
+		}
 	}
 	out, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

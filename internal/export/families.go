@@ -14,6 +14,13 @@ type family struct {
 	block []rule   // tensors of a decoder block
 	// defaults of config.json are those of package model, as far as keys need them.
 	defaults map[string]any
+	// names are what config.json calls keys that most families share, where it is not that.
+	names map[string]string
+	// top are the tensors outside the blocks; nil: outer. blocks is how the blocks' names begin; "": "layers.".
+	top    []rule
+	blocks string
+	// layerNorm: norms are LayerNorm.
+	layerNorm bool
 	// ropeTypes are other names of rotary embeddings.
 	ropeTypes map[string]string
 	// halves: rotary pairs are (i, i+D/2) in the directory and (2i, 2i+1) in
@@ -42,6 +49,7 @@ const (
 	norm        // the family's shift is added; always fp32
 	router      // always fp32
 	experts     // one tensor per expert becomes one tensor of three dimensions
+	stacked     // modules whose names stand with spaces between them become one, by rows
 )
 
 // outer are the tensors outside the blocks, the same everywhere.
@@ -71,6 +79,11 @@ var feedForward = []rule{
 	{"mlp.gate_proj", "ffn_gate", copied},
 	{"mlp.up_proj", "ffn_up", copied},
 	{"mlp.down_proj", "ffn_down", copied},
+}
+
+// ungated is an MLP without a gate, as llama.cpp has it.
+func ungated(mlpNorm, up, down string) []rule {
+	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
 var families = []family{
@@ -125,6 +138,31 @@ var families = []family{
 		keys: []func(*plan){(*plan).gemmaAttention, (*plan).softcap},
 	},
 	{
+		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "norm_epsilon"},
+		block: slices.Concat(attention, ungated("post_attention_layernorm", "mlp.c_fc", "mlp.c_proj")),
+		defaults: map[string]any{"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30, "num_attention_heads": 24,
+			"num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
+		keys: []func(*plan){(*plan).ropeFreqs, (*plan).windowIgnored},
+	},
+	{
+		types: []string{"gpt_neox"}, arch: "gptneox", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "layer_norm_eps", "rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
+		top: []rule{
+			{"model.embed_in", "token_embd", copied},
+			{"model.final_layer_norm", "output_norm", norm},
+			{"lm_head", "output", copied},
+		},
+		block: slices.Concat([]rule{
+			{"input_layernorm", "attn_norm", norm},
+			{"self_attn.q_proj self_attn.k_proj self_attn.v_proj", "attn_qkv", stacked},
+			{"attention.dense", "attn_output", copied},
+		}, ungated("post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h")),
+		defaults: map[string]any{"vocab_size": 50432, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64,
+			"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).parallel, (*plan).tanhForErf},
+	},
+	{
 		types: []string{"phi3"}, arch: "phi3",
 		block: []rule{
 			{"input_layernorm", "attn_norm", norm},
@@ -145,6 +183,7 @@ func findFamily(s *settings) (*family, error) {
 	var known []string
 	for i, f := range families {
 		if slices.Contains(f.types, s.str("model_type")) {
+			s.renamed(f.names)
 			s.defaults(families[i].defaults)
 			return &families[i], nil
 		}

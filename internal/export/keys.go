@@ -62,7 +62,7 @@ func (p *plan) common() error {
 	p.add("attention.head_count_kv", uint32(p.kvHeads))
 	p.add("attention.key_length", uint32(p.headDim))
 	p.add("attention.value_length", uint32(p.headDim))
-	p.add("attention.layer_norm_rms_epsilon", float32(s.num("rms_norm_eps", 1e-6)))
+	p.add(p.family.epsilon(), float32(s.num("rms_norm_eps", 1e-6)))
 	p.rope = s.readRope()
 	p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
 	p.ropeKeys()
@@ -70,6 +70,26 @@ func (p *plan) common() error {
 		f(p)
 	}
 	return s.err
+}
+
+// epsilon is the key of what norms add.
+func (f *family) epsilon() string {
+	if f.layerNorm {
+		return "attention.layer_norm_epsilon"
+	}
+	return "attention.layer_norm_rms_epsilon"
+}
+
+// parallel says whether attention and MLP are beside each other.
+func (p *plan) parallel() {
+	p.add("use_parallel_residual", p.s.bool("use_parallel_residual", true))
+}
+
+// tanhForErf notes that llama.cpp's architecture has the GELU with tanh only.
+func (p *plan) tanhForErf() {
+	if p.s.str("hidden_act") == "gelu" || p.s.str("hidden_act") == "" {
+		p.note("llama.cpp computes this architecture's GELU with tanh in place of erf: results differ by some 1e-3")
+	}
 }
 
 // expertKeys are those of a mixture of experts.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"mt/model"
 )
@@ -51,7 +52,32 @@ func (f *Fixture) readModel(dir string) error {
 		}
 	}
 	f.Weights.separate(f.Config)
+	f.Weights.name(f.Config)
 	return nil
+}
+
+// name adds every parameter by the names that a model without a family has, Llama's, which are
+// those that this package knows.
+func (w Weights) name(c *model.Config) {
+	var plain model.Config
+	from, to := reflect.ValueOf(c).Elem(), reflect.ValueOf(&plain).Elem()
+	for i := range from.NumField() {
+		if from.Type().Field(i).IsExported() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	layers := c.Layers()
+	for i, l := range plain.Layers() {
+		for k, p := range l.Params {
+			var all []float64
+			for _, s := range layers[i].Params[k].Stored {
+				all = append(all, w[s.Name]...)
+			}
+			for _, s := range p.Stored {
+				w[s.Name] = all[s.Row*p.Cols : (s.Row+s.Rows)*p.Cols]
+			}
+		}
+	}
 }
 
 // separate adds the rows that lie in a tensor with others, or transposed, as tensors of their own.

@@ -194,6 +194,9 @@ func (j *job) openModel() error {
 	}
 	j.opened, j.model, j.modelDir, j.tok, j.tokErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
 	j.notes = append(j.notes, m.Notes...)
+	if d := j.model.Dropout; d != "" {
+		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
+	}
 	if j.modelDir == "" {
 		return nil
 	}

@@ -13,9 +13,10 @@ import gguf
 import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3"}
+        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX"}
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
-        "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
+        "attention.head_count_kv", "rope.freq_base"]
+LAYER_NORM = ["starcoder2", "gpt_neox"]
 
 
 def load(model):
@@ -46,6 +47,11 @@ def halves_to_pairs(x, heads):
     return y
 
 
+def by_parts(x, heads):
+    """Rows of query, key and value by head become all queries, all keys, all values."""
+    return np.concatenate([p.reshape(-1, *x.shape[1:]) for p in np.moveaxis(x.reshape(heads, 3, -1, *x.shape[1:]), 1, 0)])
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
@@ -71,6 +77,8 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
         if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
             x = x + np.float32(1)
+        if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:
+            x = by_parts(x, cfg["num_attention_heads"])
         out[new] = x
     for name, of in experts.items():
         out[names.get_name(name, try_suffixes=(".weight",))] = np.stack([of[i] for i in range(len(of))])
@@ -106,7 +114,8 @@ def main(path, model):
         back = gguf.quants.dequantize(t.data, t.tensor_type).reshape(x.shape)
         worst = max(worst, float(np.abs(back - x).max()))
     arch = r.fields["general.architecture"].contents()
-    for k in KEYS:
+    norm = "epsilon" if cfg["model_type"] in LAYER_NORM else "rms_epsilon"
+    for k in KEYS + ["attention.layer_norm_" + norm]:
         assert arch + "." + k in r.fields, k
     known = {v for c in vars(gguf.Keys).values() if isinstance(c, type) for v in vars(c).values() if isinstance(v, str)}
     for k in r.fields:
