@@ -60,6 +60,7 @@ max_grad_norm: 0
 clip: layerwise
 learning_rate: 3e-3
 lr_scheduler_type: wsd
+lr_scheduler_kwargs: {power: null}
 warmup_steps: 3
 warmup_ratio: 0.1
 min_lr_ratio: 0.05

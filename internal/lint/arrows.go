@@ -76,6 +76,7 @@ var Arrows = Rules{
 		"checkpoint/powercut":    {"checkpoint"},
 		"tools/faultio":          nil,
 		"tools/curves":           nil,
+		"tools/dist":             nil,
 		"internal/mpi":           nil,
 		"internal/ranks":         {"internal/mpi"},
 		"internal/ranks/local":   {"internal/ranks"},

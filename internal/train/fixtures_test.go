@@ -35,6 +35,8 @@ type recipe struct {
 	Epsilon      float64 `json:"adam_epsilon"`
 	WeightDecay  float64 `json:"weight_decay"`
 	MaxGradNorm  float64 `json:"max_grad_norm"`
+	Smoothing    float64 `json:"label_smoothing_factor"`
+	ZLoss        float64 `json:"z_loss_coef"`
 	Muon         map[string]any
 }
 
@@ -99,7 +101,9 @@ adam_beta2: %g
 adam_epsilon: %g
 weight_decay: %g
 max_grad_norm: %g
-%s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, extra)
+label_smoothing_factor: %g
+z_loss_coef: %g
+%s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, r.Smoothing, r.ZLoss, extra)
 	c, err := config.Parse("fixture.yaml", []byte(src), config.Args{})
 	if err != nil {
 		t.Fatal(err)
@@ -171,10 +175,10 @@ func TestFixtures(t *testing.T) {
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
-// a tied table, experts, and experts with the loss that balances their load.
+// smoothed labels and a z-loss, a tied table, experts, and experts with the loss that balances their load.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",

@@ -143,8 +143,8 @@ func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 
 // CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V)
 // into their gradient times scale. A target of −100 does not count. For limit see
-// Softcap.
-func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit float64, forwardOnly bool) {
+// Softcap, for smoothing and z op.LossTerms.
+func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit, smoothing, z float64, forwardOnly bool) {
 	for t, target := range targets {
 		out := logits[t*V : (t+1)*V]
 		row, slopes := softcapped(out, limit)
@@ -163,14 +163,18 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 		for _, x := range row {
 			sum += math.Exp(x - top)
 		}
-		losses[t] = math.Log(sum) + top - row[target]
+		lse, mean := math.Log(sum)+top, 0.0
+		for _, x := range row {
+			mean += x / float64(V)
+		}
+		losses[t] = lse - (1-smoothing)*row[target] - smoothing*mean + z*lse*lse
 		if forwardOnly {
 			continue
 		}
 		for i, x := range row {
-			out[i] = math.Exp(x-top) / sum * scale * slopes[i]
+			out[i] = (math.Exp(x-top)/sum*(1+2*z*lse) - smoothing/float64(V)) * scale * slopes[i]
 		}
-		out[target] -= scale * slopes[target]
+		out[target] -= (1 - smoothing) * scale * slopes[target]
 	}
 }
 

@@ -167,13 +167,13 @@ func TestCrossEntropyGradient(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	const V = 6
 	logits, targets, losses := random(r, 4*V), []int32{3, -100, 0, 5}, make([]float64, 4)
-	for _, limit := range []float64{0, 1.5} {
+	for _, c := range []struct{ limit, smoothing, z float64 }{{}, {limit: 1.5}, {smoothing: 0.2}, {z: 0.3}, {1.5, 0.1, 0.02}} {
 		f := func() float64 {
-			CrossEntropy(logits, targets, losses, V, 1, limit, true)
+			CrossEntropy(logits, targets, losses, V, 1, c.limit, c.smoothing, c.z, true)
 			return 0.3 * (losses[0] + losses[1] + losses[2] + losses[3])
 		}
 		grad := clone(logits)
-		CrossEntropy(grad, targets, losses, V, 0.3, limit, false)
+		CrossEntropy(grad, targets, losses, V, 0.3, c.limit, c.smoothing, c.z, false)
 		checkGrad(t, "dlogits", logits, grad, f)
 	}
 }

@@ -57,12 +57,12 @@ func TestElements(t *testing.T) {
 	}
 	for _, V := range []int{8, 2048, 33001} {
 		for _, forwardOnly := range []bool{true, false} {
-			for _, limit := range []float64{0, 4} {
-				forms(t, dev, fmt.Sprintf("CrossEntropy/%d,%v,%v", V, forwardOnly, limit), func(e *elements) { e.loss(V, limit, forwardOnly) })
+			for _, f := range lossForms {
+				forms(t, dev, fmt.Sprintf("CrossEntropy/%d,%v,%v", V, forwardOnly, f), func(e *elements) { e.loss(V, f, forwardOnly) })
 			}
 		}
-		for _, limit := range []float64{0, 4} {
-			forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d,%v", V, limit), func(e *elements) { e.shards(V, limit) })
+		for _, f := range lossForms {
+			forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d,%v", V, f), func(e *elements) { e.shards(V, f) })
 		}
 	}
 	for _, n := range []int{3, 4100, 9001} {
@@ -74,7 +74,8 @@ func TestElements(t *testing.T) {
 			})
 		}
 	}
-	everyKernel(t, dev, "rmsnorm", "rmsnorm_backward", "layernorm", "layernorm_backward", "rope", "glu", "activate", "bias", "rows", "crossentropy", "crossentropy_cap", "convert")
+	everyKernel(t, dev, "rmsnorm", "rmsnorm_backward", "layernorm", "layernorm_backward", "rope", "glu", "activate", "bias", "rows", "crossentropy",
+		"crossentropy_cap", "crossentropy_terms", "crossentropy_terms_cap", "convert")
 }
 
 // everyKernel checks that all kernels of some modules have run.
@@ -275,23 +276,32 @@ func (e *elements) rows(U, T, C int) {
 	kernels.AddRows(e.s, &op.AddRows{Dst: sums.t, Src: dst.t, Index: rows.t, U: T + 3, T: T, C: C})
 }
 
+// lossForm is a cap of the logits, and op.LossTerms.
+type lossForm struct{ limit, smoothing, z float64 }
+
+var lossForms = []lossForm{{}, {limit: 4}, {smoothing: 0.25, z: 0.015625}, {limit: 4, smoothing: 0.25, z: 0.015625}}
+
+func (f lossForm) terms() op.LossTerms {
+	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
+}
+
 // lossTargets are the first column, the last, none and a wrong one.
 func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), op.IgnoreIndex, int32(V), -1} }
 
 // wantLoss is the oracle's answer, and NaN with a softmax for wrong targets.
-func wantLoss(logits, losses []float64, targets []int32, V int, scale, limit float64, forwardOnly bool) {
+func wantLoss(logits, losses []float64, targets []int32, V int, scale float64, f lossForm, forwardOnly bool) {
 	for t, target := range targets {
 		row, known := logits[t*V:(t+1)*V], []int32{target}
 		wrong := target != op.IgnoreIndex && (target < 0 || int(target) >= V)
 		if wrong {
 			known[0] = 0
 		}
-		_, slope := oracle.Softcap(row[0], limit)
-		oracle.CrossEntropy(row, known, losses[t:t+1], V, scale, limit, forwardOnly)
+		_, slope := oracle.Softcap(row[0], f.limit)
+		oracle.CrossEntropy(row, known, losses[t:t+1], V, scale, f.limit, f.smoothing, f.z, forwardOnly)
 		if wrong {
 			losses[t] = math.NaN()
 			if !forwardOnly {
-				row[0] += scale * slope
+				row[0] += (1 - f.smoothing) * scale * slope
 			}
 		}
 	}
@@ -301,23 +311,23 @@ func wantLoss(logits, losses []float64, targets []int32, V int, scale, limit flo
 // up to 4, with 8 roundings.
 func lossBound(V int) float64 { return summing(V) + 32*uF32 }
 
-func (e *elements) loss(V int, limit float64, forwardOnly bool) {
+func (e *elements) loss(V int, f lossForm, forwardOnly bool) {
 	const scale = 0.125
 	targets := lossTargets(V)
 	T := len(targets)
 	logits, ids, losses := e.normal(e.dt, T*V, 3), e.i32(targets), e.f32(T)
 	want, wantL := logits.copy(), losses.copy()
-	wantLoss(want, wantL, targets, V, scale, limit, forwardOnly)
+	wantLoss(want, wantL, targets, V, scale, f, forwardOnly)
 	if !forwardOnly {
 		logits.expect(want, lossBound(V))
 	}
 	losses.expect(wantL, lossBound(V))
 	kernels.CrossEntropy(e.s, &op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: scale,
-		Softcap: float32(limit), ForwardOnly: forwardOnly})
+		Softcap: float32(f.limit), Terms: f.terms(), ForwardOnly: forwardOnly})
 }
 
 // shards takes the vocabulary in two parts.
-func (e *elements) shards(V int, limit float64) {
+func (e *elements) shards(V int, f lossForm) {
 	const scale = 0.125
 	targets, cut := lossTargets(V), V/3+1
 	T := len(targets)
@@ -333,12 +343,12 @@ func (e *elements) shards(V int, limit float64) {
 	wantLSE := make([]float64, T)
 	for t := range T {
 		for _, x := range whole[t*V : (t+1)*V] {
-			x, _ = oracle.Softcap(x, limit)
+			x, _ = oracle.Softcap(x, f.limit)
 			wantLSE[t] += math.Exp(x)
 		}
 		wantLSE[t] = math.Log(wantLSE[t])
 	}
-	wantLoss(whole, wantL, targets, V, scale, limit, false)
+	wantLoss(whole, wantL, targets, V, scale, f, false)
 	lse.expect(wantLSE, lossBound(V))
 	losses.expect(wantL, lossBound(V))
 	for i, part := range parts {
@@ -352,7 +362,7 @@ func (e *elements) shards(V int, limit float64) {
 	for sweep := range 4 {
 		i := sweep % 2
 		kernels.CrossEntropyShard(e.s, &op.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
-			V: len(parts[i].v) / T, From: i * cut, Scale: scale, Softcap: float32(limit), First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
+			V: len(parts[i].v) / T, From: i * cut, Scale: scale, Softcap: float32(f.limit), Terms: f.terms(), Vocab: V, First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
 	}
 }
 
