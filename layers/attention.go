@@ -66,6 +66,9 @@ func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device
 // rope rotates the q and k heads of a chunk's packed rows in place, or with inverse set
 // rotates them back.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
+	if l.spec.Config.LearnedPositions {
+		return
+	}
 	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
 	op.Do(l.dev, l.s, op.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,

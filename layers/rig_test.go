@@ -370,6 +370,10 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)
+		if r.layouts[i].Kind == model.Positions {
+			r.tpl.PositionsForward(r.s, r.weights[i], xs[i], xs[i-1], mb, ws)
+			continue
+		}
 		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
 	}
 	dx := r.hidden(n)
@@ -379,6 +383,10 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
 	}
 	for i := last - 1; i > 0; i-- {
+		if r.layouts[i].Kind == model.Positions {
+			r.tpl.PositionsBackward(r.s, grads[i], dx, mb, ws, first)
+			continue
+		}
 		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
 	}
 	r.tpl.EmbedBackward(r.s, embed, dx, mb, ws, first)
@@ -443,7 +451,11 @@ func (r *rig) evaluate(b batch) []float64 {
 		r.tpl.EmbedForward(r.s, x, b.table, mb, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
-			r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
+			if r.layouts[i].Kind == model.Positions {
+				r.tpl.PositionsForward(r.s, r.weights[i], y, x, mb, ws)
+			} else {
+				r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
+			}
 			x, y = y, x
 		}
 		if r.spec.Shards() > 1 {

@@ -146,6 +146,10 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.addBiasGrad(a)
 	case *op.AddRows:
 		d.addRows(a)
+	case *op.AddPositions:
+		d.addPositions(a)
+	case *op.AddPositionsBackward:
+		d.addPositionsBackward(a)
 	case *op.Attention:
 		d.attention(a)
 	case *op.AttentionBackward:

@@ -57,3 +57,26 @@ func (d *toy) activateBackward(a *op.ActivateBackward) {
 		d.storeAll(a.Y, y)
 	}
 }
+
+func (d *toy) addPositions(a *op.AddPositions) {
+	exact("AddPositions x", a.X, a.T*a.C)
+	exact("AddPositions y", a.Y, a.T*a.C)
+	y, pos := make([]float64, a.T*a.C), make([]int32, a.T)
+	for t, p := range d.loadInt(a.Pos, a.T) {
+		pos[t] = int32(p)
+	}
+	oracle.AddPositions(y, d.load(a.X, a.T*a.C), d.load(a.Table, int(a.Table.Len)), pos, a.C)
+	d.storeAll(a.Y, y)
+}
+
+func (d *toy) addPositionsBackward(a *op.AddPositionsBackward) {
+	exact("AddPositionsBackward dy", a.DY, a.T*a.C)
+	sum, cu := d.load(a.DTable, a.Longest*a.C), make([]int32, a.Seqs+1)
+	for i, at := range d.loadInt(a.Cu, a.Seqs+1) {
+		cu[i] = int32(at)
+	}
+	oracle.AddPositionsBackward(sum, d.load(a.DY, a.T*a.C), cu, a.From, a.T, a.C)
+	for i, v := range sum {
+		d.store(a.DTable, i, v)
+	}
+}

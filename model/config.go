@@ -46,11 +46,16 @@ type Config struct {
 	Ungated       bool    // the MLP is down(f(up(x))), without a gate
 	Parallel      bool    // the MLP reads the block's input, as attention does, not what attention made of it
 	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
-	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
-	Activation    Activation
-	AttnScale     float64 // of the scores; 0: 1/√HeadDim
-	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
-	LogitSoftcap  float64 // the same for the logits
+	// LearnedPositions says that each of MaxPositions positions has a learned row that is added to the embedding, and
+	// that nothing is rotated. No document may be longer.
+	LearnedPositions bool
+	// ResidualInit says that matrices whose product is added to the hidden state begin 1/√(2·NumLayers) as large.
+	ResidualInit bool
+	EmbedScale   float64 // embeddings are multiplied by it; 0: 1
+	Activation   Activation
+	AttnScale    float64 // of the scores; 0: 1/√HeadDim
+	AttnSoftcap  float64 // scores become cap·tanh(score/cap); 0: they don't
+	LogitSoftcap float64 // the same for the logits
 
 	// SlidingWindow is how many positions a query sees, its own included, in a block for
 	// which Sliding is true; where Sliding is nil, in every block. 0: it sees all.

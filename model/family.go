@@ -43,6 +43,9 @@ type family struct {
 	untrained, planned string
 	// keys are those that options reads, which an inline config may have.
 	keys []string
+	// prepare sets keys that are missing and whose values follow from others. It is called before
+	// anything is read.
+	prepare func(f *fields)
 	// options sets what the architecture's mathematics is. It is called when the sizes
 	// have been read and the rotary embeddings have not.
 	options func(c *Config, f *fields)
@@ -63,6 +66,7 @@ const expertNumber = "{expert}"
 // llamaTensors are the names that most families share.
 var llamaTensors = tensors{
 	RoleEmbed:        {"embed_tokens.weight"},
+	RolePositions:    {"embed_positions.weight"},
 	RoleAttnNorm:     {"input_layernorm.weight"},
 	RoleAttnNormBias: {"input_layernorm.bias"},
 	RoleQKV:          {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},

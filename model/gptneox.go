@@ -23,6 +23,12 @@ func init() {
 		partial: true,
 		keys: []string{"attention_bias", "use_parallel_residual", "hidden_dropout", "classifier_dropout", "rotary_pct", "rotary_emb_base",
 			"is_decoder", "partial_rotary_factor"},
+		prepare: func(f *fields) { // the names that it had for these before they were those of all
+			f.setDefaults(map[string]any{"partial_rotary_factor": cmp.Or[any](f.vals["rotary_pct"], 0.25)})
+			if f.has("rotary_emb_base") {
+				f.setDefaults(map[string]any{"rope_theta": f.vals["rotary_emb_base"]})
+			}
+		},
 		options: (*Config).gptNeoX,
 		write:   (*Config).gptNeoXJSON,
 	})
@@ -36,18 +42,7 @@ func (c *Config) gptNeoX(f *fields) {
 	c.QKVBias = f.bool("attention_bias", true)
 	c.OBias = c.QKVBias
 	c.Parallel = f.bool("use_parallel_residual", true)
-	if c.NumKVHeads != c.NumHeads {
-		f.fail("num_key_value_heads", "%d for %d heads: this architecture has as many", c.NumKVHeads, c.NumHeads)
-	}
-	if c.HeadDim != c.HiddenSize/c.NumHeads {
-		f.fail("head_dim", "%d: this architecture has hidden_size / num_attention_heads, %d", c.HeadDim, c.HiddenSize/c.NumHeads)
-	}
-	// The names that it had for these before they were those of all.
-	vals := map[string]any{"partial_rotary_factor": cmp.Or[any](f.vals["rotary_pct"], 0.25)}
-	if f.has("rotary_emb_base") {
-		vals["rope_theta"] = f.vals["rotary_emb_base"]
-	}
-	f.setDefaults(vals)
+	c.asManyKeyHeads(f)
 }
 
 func (c *Config) gptNeoXJSON(m map[string]any) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 )
 
@@ -24,6 +25,10 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 		fill(dst, 0)
 		return
 	}
+	deviation := c.InitializerRange
+	if c.ResidualInit && (p.Role == RoleO || p.Role == RoleDown) {
+		deviation /= math.Sqrt(float64(2 * c.NumLayers))
+	}
 	source := rand.NewPCG(0, 0)
 	normal := rand.New(source)
 	for i := 0; i < len(dst); i, row = i+p.Cols, row+1 {
@@ -35,7 +40,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 		}
 		source.Seed(rowKey(seed, part.Name, local))
 		for j := range values {
-			values[j] = float32(c.InitializerRange * normal.NormFloat64())
+			values[j] = float32(deviation * normal.NormFloat64())
 		}
 	}
 }

@@ -6,6 +6,7 @@ type LayerKind uint8
 // The layer kinds, in the order they appear in a model.
 const (
 	Embedding LayerKind = iota
+	Positions           // learned positions, which are added to the embedding
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block whose MLP is experts
 	MoE                 // its second half: norm, router and experts
@@ -13,7 +14,7 @@ const (
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "block", "attention", "moe", "head"}[k]
+	return [...]string{"embedding", "positions", "block", "attention", "moe", "head"}[k]
 }
 
 // Role says what a parameter does in its layer's template.
@@ -24,6 +25,7 @@ type Role string
 // up to RolePostAttnNorm.
 const (
 	RoleEmbed        Role = "embed"          // embedding (V, h)
+	RolePositions    Role = "positions"      // positions (P, h)
 	RoleAttnNorm     Role = "attn_norm"      // block (h)
 	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, then k, then v
 	RoleQKVBias      Role = "qkv_bias"       // block ((H+2·KV)·D)

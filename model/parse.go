@@ -96,7 +96,9 @@ func fromFields(top *fields) (*Config, error) {
 	if c.NumExperts > 0 && c.SandwichNorms {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
-	c.ropes(f)
+	if !c.LearnedPositions {
+		c.ropes(f)
+	}
 	if tied := top.bool("tie_word_embeddings", c.TieEmbeddings); tied != c.TieEmbeddings {
 		top.fail("tie_word_embeddings", "%t, and %t in %s; make them the same", tied, c.TieEmbeddings, a.nested)
 	}
@@ -123,6 +125,9 @@ func (a *family) fields(top *fields) *fields {
 	}
 	f.renamed(a.names)
 	f.setDefaults(a.defaults)
+	if a.prepare != nil {
+		a.prepare(f)
+	}
 	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
 		if top.has(key) {
 			f.vals[key] = top.vals[key]

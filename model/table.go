@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Layers is the parameter table: the embedding, the decoder blocks, the head. A
-// block with experts is two layers, Attention and MoE.
+// Layers is the parameter table: the embedding, learned positions where there are any, the decoder
+// blocks, the head. A block with experts is two layers, Attention and MoE.
 func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
@@ -15,6 +15,9 @@ func (c *Config) Layers() []Layer {
 		out = append(out, l)
 	}
 	add(Layer{Kind: Embedding, Params: []Param{c.EmbedParam()}})
+	if c.LearnedPositions {
+		add(Layer{Kind: Positions, Params: []Param{matrix(RolePositions, c.HiddenSize, stack(c.outer(RolePositions), c.MaxPositions))}})
+	}
 	for b := range c.NumLayers {
 		n := blockNames{c, b}
 		if !c.HasExperts(b) {

@@ -76,7 +76,9 @@ func (c *Config) JSON(dtype string) []byte {
 		"torch_dtype":             dtype,
 		"use_cache":               true,
 	}
-	c.ropeJSON(m)
+	if !c.LearnedPositions {
+		c.ropeJSON(m)
+	}
 	if a := c.familyOf(); a != nil {
 		a.write(c, m)
 		for common, own := range a.names {

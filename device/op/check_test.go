@@ -51,6 +51,8 @@ func TestEveryField(t *testing.T) {
 		DQStride: 25, DKStride: 14, Delta: f32(12)})
 	every(t, GLU{Activation: GELUTanh, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
 	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
+	every(t, AddPositions{Y: bf16(6), X: bf16(6), Table: bf16(3), Pos: i32(2), T: 2, C: 3})
+	every(t, AddPositionsBackward{DTable: f32(12), DY: bf16(6), Cu: i32(3), Seqs: 2, Longest: 4, From: 1, T: 2, C: 3})
 	every(t, Activate{Activation: GELU, Y: bf16(6), X: bf16(6), T: 2, F: 3})
 	every(t, ActivateBackward{DX: f32(6), Y: f32(6), DY: f32(6), X: f32(6), T: 2, F: 3}, "Y")
 	every(t, Scale{X: bf16(7), N: 7})
@@ -196,6 +198,7 @@ func TestNothingToDo(t *testing.T) {
 		"AttentionBackward": (&AttentionBackward{AttentionShape: empty}).Check(),
 		"GLU":               (&GLU{Activation: SiLU, F: 3}).Check(), "GLUBackward": (&GLUBackward{Activation: SiLU, T: 3}).Check(),
 		"LayerNorm": (&LayerNorm{}).Check(), "LayerNormBackward": (&LayerNormBackward{Add: true}).Check(),
+		"AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
 		"Activate": (&Activate{F: 3}).Check(), "ActivateBackward": (&ActivateBackward{T: 3}).Check(),
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),

@@ -142,6 +142,21 @@ var builds = map[string]build{
 		}
 		return enqueue(x)
 	},
+	"AddPositions": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.AddPositions{T: o.Rows, C: o.Cols}
+		for _, t := range []*device.Tensor{&x.Y, &x.X, &x.Table} {
+			a.want(t, o.DType, o.Rows*o.Cols)
+		}
+		a.filled(&x.Pos, device.I32, o.Rows, counting)
+		return enqueue(x)
+	},
+	"AddPositionsBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.AddPositionsBackward{Seqs: 1, Longest: o.Rows, T: o.Rows, C: o.Cols}
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(&x.DTable, device.F32, o.Rows*o.Cols)
+		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
+		return enqueue(x)
+	},
 	"LayerNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.LayerNorm{Rows: o.Rows, Dim: o.Cols, Eps: 1e-5}
 		a.want(&x.X, o.DType, o.Rows*o.Cols)

@@ -67,6 +67,9 @@ func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
 			x[i] *= cfg.EmbedScale
 		}
 	}
+	if cfg.LearnedPositions { // row t for the token at t
+		x = add(x, w["model.embed_positions.weight"][:len(x)])
+	}
 	return x
 }
 
@@ -115,9 +118,11 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
-	r := cfg.Ropes()[cfg.RopeOf(i)]
-	rope(cfg, r, q, cfg.NumHeads)
-	rope(cfg, r, k, cfg.NumKVHeads)
+	if !cfg.LearnedPositions {
+		r := cfg.Ropes()[cfg.RopeOf(i)]
+		rope(cfg, r, q, cfg.NumHeads)
+		rope(cfg, r, k, cfg.NumKVHeads)
+	}
 	o := attention(cfg, i, q, k, v)
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], qRows)
 	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {

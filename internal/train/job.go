@@ -327,7 +327,9 @@ func (j *job) resolveEvalPlan() error { return j.resolve(true) }
 
 func (j *job) resolve(evalOnly bool) (err error) {
 	q := j.request(evalOnly)
-	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
+	if n := q.RowTokens; n > j.model.MaxPositions && j.model.LearnedPositions {
+		return j.c.Errorf("max_seq_len", "rows have %d tokens, and the model has learned %d positions: it is at most that", n, j.model.MaxPositions)
+	} else if n > j.model.MaxPositions && j.model.MaxPositions > 0 {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
 	}
 	if j.hosts > 1 {

@@ -42,6 +42,12 @@ func badArguments(t *testing.T, d rig) {
 		{"GLUBackward: DGU holds 8 elements, want 64", func(s device.Stream) {
 			op.Do(d, s, op.GLUBackward{Activation: op.SiLU, DGU: f.Slice(0, 8), Y: f, DY: f, GU: f, T: 4, F: 8})
 		}},
+		{"AddPositions: Pos is fp32, want int32", func(s device.Stream) {
+			op.Do(d, s, op.AddPositions{Y: f, X: f, Table: f, Pos: f, T: 1, C: 4})
+		}},
+		{"AddPositionsBackward: Cu holds 8 elements, want 9", func(s device.Stream) {
+			op.Do(d, s, op.AddPositionsBackward{DTable: f, DY: f, Cu: ints, Seqs: 8, Longest: 1, T: 1, C: 4})
+		}},
 		{"Activate: Activation(7) is no activation", func(s device.Stream) { op.Do(d, s, op.Activate{Activation: 7, Y: f, X: f, T: 1, F: 2}) }},
 		{"ActivateBackward: DY is bf16, want fp32", func(s device.Stream) {
 			op.Do(d, s, op.ActivateBackward{DX: f, DY: h, X: f, T: 1, F: 2})

@@ -150,6 +150,10 @@ func (l *largest) elements() {
 		kernels.GLU(l, &op.GLU{Activation: f, Y: y, GU: gu, T: manyTokens, F: wideInner})
 		kernels.GLUBackward(l, &op.GLUBackward{Activation: f, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
 	}
+	x := l.act(manyTokens, wideHidden)
+	kernels.AddPositions(l, &op.AddPositions{Y: x, X: x, Table: x, Pos: l.ints(manyTokens), T: manyTokens, C: wideHidden})
+	kernels.AddPositionsBackward(l, &op.AddPositionsBackward{DTable: l.f32(manyTokens * wideHidden), DY: x, Cu: l.ints(manySeqs + 1), Seqs: manySeqs,
+		Longest: manyTokens, T: manyTokens, C: wideHidden})
 	for _, f := range []op.Activation{op.SiLU, op.GELUTanh, op.GELU} {
 		kernels.Activate(l, &op.Activate{Activation: f, Y: gu, X: gu, T: manyTokens, F: 2 * wideInner})
 		kernels.ActivateBackward(l, &op.ActivateBackward{Activation: f, DX: gu, Y: gu, DY: gu, X: gu, T: manyTokens, F: 2 * wideInner})
