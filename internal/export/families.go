@@ -21,6 +21,7 @@ type family struct {
 	blocks string
 	// layerNorm: norms are LayerNorm.
 	layerNorm bool
+	noRope    bool // positions are learned
 	// ropeTypes are other names of rotary embeddings.
 	ropeTypes map[string]string
 	// halves: rotary pairs are (i, i+D/2) in the directory and (2i, 2i+1) in
@@ -161,6 +162,25 @@ var families = []family{
 		defaults: map[string]any{"vocab_size": 50432, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64,
 			"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
 		keys: []func(*plan){(*plan).ropeDims, (*plan).parallel, (*plan).tanhForErf},
+	},
+	{
+		types: []string{"gpt2"}, arch: "gpt2", layerNorm: true, noRope: true, blocks: "h.",
+		names: map[string]string{"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "max_position_embeddings": "n_positions",
+			"intermediate_size": "n_inner", "rms_norm_eps": "layer_norm_epsilon"},
+		top: []rule{
+			{"model.wte", "token_embd", copied},
+			{"model.wpe", "position_embd", copied},
+			{"model.ln_f", "output_norm", norm},
+			{"lm_head", "output", copied},
+		},
+		block: slices.Concat([]rule{
+			{"ln_1", "attn_norm", norm},
+			{"attn.c_attn", "attn_qkv", copied},
+			{"attn.c_proj", "attn_output", copied},
+		}, ungated("ln_2", "mlp.c_fc", "mlp.c_proj")),
+		defaults: map[string]any{"vocab_size": 50257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+			"max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
+		keys: []func(*plan){},
 	},
 	{
 		types: []string{"phi3"}, arch: "phi3",

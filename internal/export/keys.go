@@ -2,6 +2,7 @@ package export
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"mt/checkpoint/gguf"
 )
@@ -57,15 +58,20 @@ func (p *plan) common() error {
 	p.add("block_count", uint32(p.layers))
 	p.add("context_length", uint32(s.int("max_position_embeddings", 2048)))
 	p.add("embedding_length", uint32(hidden))
+	if p.family.noRope && s.vals["intermediate_size"] == nil {
+		s.vals["intermediate_size"] = json.Number(itoa(4 * hidden)) // GPT-2's n_inner may be null
+	}
 	p.add("feed_forward_length", uint32(s.need("intermediate_size")))
 	p.add("attention.head_count", uint32(p.heads))
 	p.add("attention.head_count_kv", uint32(p.kvHeads))
 	p.add("attention.key_length", uint32(p.headDim))
 	p.add("attention.value_length", uint32(p.headDim))
 	p.add(p.family.epsilon(), float32(s.num("rms_norm_eps", 1e-6)))
-	p.rope = s.readRope()
-	p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
-	p.ropeKeys()
+	if !p.family.noRope {
+		p.rope = s.readRope()
+		p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
+		p.ropeKeys()
+	}
 	for _, f := range p.family.keys {
 		f(p)
 	}

@@ -13,10 +13,11 @@ import gguf
 import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX"}
+        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX",
+        "gpt2": "GPT2"}
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
-        "attention.head_count_kv", "rope.freq_base"]
-LAYER_NORM = ["starcoder2", "gpt_neox"]
+        "attention.head_count_kv"]
+LAYER_NORM = ["starcoder2", "gpt_neox", "gpt2"]
 
 
 def load(model):
@@ -79,6 +80,8 @@ def wanted(cfg, tensors):
             x = x + np.float32(1)
         if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:
             x = by_parts(x, cfg["num_attention_heads"])
+        if ARCH[cfg["model_type"]] == "GPT2" and x.ndim == 2 and new.startswith("blk."):
+            x = x.T
         out[new] = x
     for name, of in experts.items():
         out[names.get_name(name, try_suffixes=(".weight",))] = np.stack([of[i] for i in range(len(of))])
@@ -91,6 +94,8 @@ def wanted(cfg, tensors):
 def main(path, model):
     cfg = json.load(open(model + "/config.json"))
     cfg.update(cfg.get("text_config") or {})
+    if cfg["model_type"] == "gpt2":
+        cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])
     r = gguf.GGUFReader(path)
     want = wanted(cfg, load(model))
     got = {t.name: t for t in r.tensors}
@@ -115,7 +120,8 @@ def main(path, model):
         worst = max(worst, float(np.abs(back - x).max()))
     arch = r.fields["general.architecture"].contents()
     norm = "epsilon" if cfg["model_type"] in LAYER_NORM else "rms_epsilon"
-    for k in KEYS + ["attention.layer_norm_" + norm]:
+    rope = [] if cfg["model_type"] == "gpt2" else ["rope.freq_base"]
+    for k in KEYS + ["attention.layer_norm_" + norm] + rope:
         assert arch + "." + k in r.fields, k
     known = {v for c in vars(gguf.Keys).values() if isinstance(c, type) for v in vars(c).values() if isinstance(v, str)}
     for k in r.fields:
