@@ -36,11 +36,11 @@ func (l *launch) attention() {
 	l.attend()
 }
 
-// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias.
+// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or x·Wqkvᵀ + bias where inputs are not normed.
 func (l *launch) project(c span) {
 	d := l.dims
-	l.norm(l.s, l.n.of(c), device.Tensor{}, l.x.of(c), l.w, model.RoleAttnNorm, c.n)
-	l.linear(l.s, l.qkv.of(c), l.n.of(c), l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
+	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
+	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
 }
 
 // rotate applies q/k norm, which reads qkv and writes rot, and RoPE to a chunk.
@@ -53,20 +53,21 @@ func (l *launch) rotate(c span) {
 	l.rope(to, c, false)
 }
 
-// normQK norms the q and k heads of n packed rows. y may be x; rstdQ and rstdK may be none.
+// normQK norms q and k of n packed rows, head by head or all heads of each at once. y may be x; rstdQ and rstdK may be none.
 func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
 	d := t.dims
-	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.heads, Dim: d.headDim,
+	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.qGroups, Dim: d.q / d.qGroups,
 		XStride: d.qkv, YStride: d.qkv, Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
 	op.Do(t.dev, s, a)
-	a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm], d.kvHeads
+	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm]
+	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(t.dev, s, a)
 }
 
 // rope rotates the q and k heads of a chunk's packed rows in place, or with inverse set
-// rotates them back.
+// rotates them back; it does neither in blocks without a rotary embedding.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
-	if l.spec.Config.LearnedPositions {
+	if !l.spec.Config.Turns(l.block) {
 		return
 	}
 	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
@@ -117,7 +118,7 @@ func (l *launch) attend() {
 // residual writes x2 = x + o·Woᵀ + bias of a chunk or, where the output is
 // normed, x + norm(o·Woᵀ + bias) with that output in out.
 func (l *launch) residual(x2, out rows, c span) {
-	if !l.dims.sandwich {
+	if !l.dims.normOut {
 		l.linear(l.s, x2.of(c), l.o.of(c), l.w[model.RoleO], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.q, l.dims.hidden)
 		return
 	}

@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"cmp"
+
 	"mt/device"
 	"mt/device/op"
 	"mt/model"
@@ -14,10 +16,11 @@ import (
 //
 // It is x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)) or, with
 // Config.SandwichNorms, x2 = x + norm(attention(norm(x))) and y = x2 +
-// norm(mlp(norm(x2))). With Config.Parallel y is x + attention(norm(x)) + mlp(norm(x)),
-// where the norms may be two. Source: arXiv:2302.13971 (Llama); with q/k norm
-// arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3); parallel
-// arXiv:2204.06745 (GPT-NeoX).
+// norm(mlp(norm(x2))) or, with Config.OutputNorms, x2 = x + norm(attention(x)) and
+// y = x2 + norm(mlp(x2)). With Config.Parallel y is x + attention(norm(x)) +
+// mlp(norm(x)), where the norms may be two. Source: arXiv:2302.13971 (Llama); with q/k
+// norm arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3); with norms of
+// outputs alone arXiv:2501.00656 (OLMo 2); parallel arXiv:2204.06745 (GPT-NeoX).
 func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hidden, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
@@ -75,13 +78,36 @@ func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, i
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// norm is y (n, h) = norm(x) by the norm whose weight is r; rstd (n, dims.stats) f32 or none.
+// input is what attention or the MLP reads of a chunk: norm(x), which n then holds, by the norm whose
+// weight has role r, or x itself where inputs are not normed. rstd (n, dims.stats) f32 or none receives
+// the norm's scale.
+func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.Tensor {
+	if !l.dims.normIn {
+		return x.of(c)
+	}
+	n := l.n.of(c)
+	l.norm(l.s, n, rstd, x.of(c), l.w, r, c.n)
+	return n
+}
+
+// residualUnit is what hidden states are measured in. Where outputs are multiplied by r before they
+// are added (Config.ResidualScale), x + r·f(norm(x)) is r·(z + f(norm(x))) of z = x/r: hidden states
+// are these z, so that adding stays part of a product. The embedding is divided by r, and a norm of z is
+// that of x where its epsilon is divided by r².
+func (t *Templates) residualUnit() float64 { return cmp.Or(t.spec.Config.ResidualScale, 1) }
+
+// norm is y (n, h) = norm(x) of x, a hidden state, by the norm whose weight has role r; rstd (n, dims.stats)
+// f32 or none.
 func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r model.Role, n int) {
-	if !t.spec.Config.LayerNorm {
-		op.Do(t.dev, s, t.rmsNorm(y, rstd, x, w[r], n))
+	unit := t.residualUnit()
+	eps := float32(float64(t.spec.Config.RMSNormEps) / (unit * unit))
+	if t.spec.Config.LayerNorm {
+		op.Do(t.dev, s, op.LayerNorm{Y: y, Stats: rstd, X: x, W: w[r], B: w[normBias[r]], Rows: n, Dim: t.dims.hidden, Eps: eps})
 		return
 	}
-	op.Do(t.dev, s, op.LayerNorm{Y: y, Stats: rstd, X: x, W: w[r], B: w[normBias[r]], Rows: n, Dim: t.dims.hidden, Eps: t.spec.Config.RMSNormEps})
+	a := t.rmsNorm(y, rstd, x, w[r], n)
+	a.Eps = eps
+	op.Do(t.dev, s, a)
 }
 
 // normBias is the bias that goes with the weight of a norm.
@@ -103,10 +129,9 @@ func (l *launch) mlp(c span) {
 	}
 	l.residual(x2, l.n, c)
 	in, r := l.mlpInput(x2)
-	l.norm(l.s, l.n.of(c), device.Tensor{}, in.of(c), l.w, r, c.n)
-	l.gateUp(c)
+	l.gateUp(l.input(r, in, device.Tensor{}, c), c)
 	l.activate(c)
-	if !l.dims.sandwich {
+	if !l.dims.normOut {
 		l.down(l.y, x2.of(c), c)
 		return
 	}
@@ -133,10 +158,10 @@ func (t *Templates) upRoles() (weight, bias model.Role) {
 	return model.RoleGateUp, model.RoleGateUpBias
 }
 
-// gateUp writes gu of a chunk from the normed n.
-func (l *launch) gateUp(c span) {
+// gateUp writes gu of a chunk from the MLP's input.
+func (l *launch) gateUp(in device.Tensor, c span) {
 	weight, bias := l.upRoles()
-	l.linear(l.s, l.gu.of(c), l.n.of(c), l.w[weight], device.Tensor{}, l.w[bias], c.n, l.dims.hidden, l.dims.up)
+	l.linear(l.s, l.gu.of(c), in, l.w[weight], device.Tensor{}, l.w[bias], c.n, l.dims.hidden, l.dims.up)
 }
 
 // activate writes act of a chunk from gu.

@@ -30,7 +30,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 			l.mlpBackward(c)
 		} else {
 			l.mlpBackward(c)
-			if l.dims.sandwich && l.keep == KeepAll {
+			if l.dims.normOut && l.keep == KeepAll {
 				l.attentionOut(l.a, c)
 			}
 			l.outBackward(c)
@@ -95,13 +95,13 @@ func (l *launch) mlpBackward(c span) {
 	if l.keep < KeepAll && !d.parallel {
 		l.residual(l.x2, l.a, c)
 	}
-	in, r := l.mlpInput(l.x2)
-	l.norm(s, l.n.of(c), l.rstd.of(c), in.of(c), l.w, r, c.n)
+	src, r := l.mlpInput(l.x2)
+	in := l.input(r, src, l.rstd.of(c), c)
 	if l.keep < KeepAll {
-		l.gateUp(c)
+		l.gateUp(in, c)
 	}
 	act, gu, dy := l.act.of(c), l.gu.of(c), l.y.of(c)
-	if d.sandwich {
+	if d.normOut {
 		l.activate(c)
 		l.down(l.out, device.Tensor{}, c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
@@ -112,10 +112,20 @@ func (l *launch) mlpBackward(c span) {
 	// From here on act is f(gate)·up again and gu its gradient.
 	up, bias := l.upRoles()
 	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
-	l.weightGrad(s, l.g[up], gu, l.n.of(c), c.n, d.up, d.hidden, l.overwrites(c))
+	l.weightGrad(s, l.g[up], gu, in, c.n, d.up, d.hidden, l.overwrites(c))
 	l.biasGrad(bias, gu, c.n, d.up)
-	l.inputGrad(s, l.n.of(c), gu, l.w[up], c.n, d.up, d.hidden)
-	l.normBackward(r, in.of(c), c)
+	l.inputBackward(up, r, gu, src, d.up, c)
+}
+
+// inputBackward adds to y what dy (n, out), the gradient of input(x)·Wᵀ, passes on to x: w is the
+// role of W, r that of the input's norm.
+func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out int, c span) {
+	if y, h := l.y.of(c), l.dims.hidden; !l.dims.normIn {
+		op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: out, A: dy, B: l.w[w], C: y, D: y})
+		return
+	}
+	l.inputGrad(l.s, l.n.of(c), dy, l.w[w], c.n, out, l.dims.hidden)
+	l.normBackward(r, x.of(c), c)
 }
 
 // outNormBackward goes backward through a norm of an output: r is the role of the norm's
@@ -123,7 +133,7 @@ func (l *launch) mlpBackward(c span) {
 // returns the gradient of x, which lies in dout. The norm is computed again for its scale.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
-	l.norm(l.s, dx, rstd, x, l.w, r, c.n)
+	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
 	op.Do(l.dev, l.s, l.rmsNormBackward(dx, l.g[r], l.y.of(c), x, l.w[r], rstd, c.n))
 	return dx
 }

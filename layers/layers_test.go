@@ -65,7 +65,7 @@ var configs = []struct {
 	})},
 	{"gemma3", config(func(c *model.Config) {
 		c.NormOffset, c.SandwichNorms, c.QKNorm, c.TieEmbeddings = 1, true, true, true
-		c.EmbedScale, c.Activation, c.AttnScale = math.Sqrt(12), model.GELUTanh, 0.3
+		c.EmbedScale, c.EmbedRounded, c.Activation, c.AttnScale = math.Sqrt(12), true, model.GELUTanh, 0.3
 		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
 		c.LocalRope = &model.Rope{Type: "default", Theta: 20}
 	})},
@@ -74,6 +74,15 @@ var configs = []struct {
 		c.OBias, c.MLPBias, c.HiddenSize, c.NumHeads, c.NumKVHeads = true, true, 10, 4, 2
 		c.Rope = model.Rope{Type: "linear", Theta: 100, Factor: 3}
 	})},
+	{"olmo2", config(func(c *model.Config) {
+		c.OutputNorms, c.QKNorm, c.QKNormWhole, c.OBias = true, true, true, true
+		c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 10
+	})},
+	{"granite", config(func(c *model.Config) {
+		c.EmbedScale, c.ResidualScale, c.AttnScale, c.LogitScale, c.TieEmbeddings = 3, 0.4, 0.2, 0.3, true
+		c.RMSNormEps = 0.01 // so that it shows whether it is scaled
+	})},
+	{"smollm3", config(func(c *model.Config) { c.NoRope, c.QKNorm = []bool{false, true}, true })},
 	{"interleaved", config(func(c *model.Config) {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}

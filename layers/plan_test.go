@@ -27,8 +27,8 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	const tokens = 13
 	var least int64
 	far := false // whether hidden states lie on the host
-	for _, sandwich := range []bool{false, true} {
-		cfg.SandwichNorms = sandwich
+	for i, norms := range []string{"inputs", "inputs and outputs", "outputs"} {
+		cfg.SandwichNorms, cfg.OutputNorms = i == 1, i == 2
 		run := func(keep Keeps) (matmuls, attended int64) {
 			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
 			sp.Keep, sp.OnHost = keep, far
@@ -38,7 +38,7 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 		}
 		far = false
 		kept, once := run(KeepIn(2, KeepAll))
-		if !sandwich {
+		if i == 0 {
 			least = kept
 		}
 		for i := range 16 { // all pairs of levels
@@ -46,7 +46,7 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 			matmuls, attended := run(keep)
 			want, sp := matmuls-least+attended-once, Spec{Config: cfg, Keep: keep}
 			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
-				t.Errorf("keep %v, norms of outputs %t: %d, the operations do %d", keep, sandwich, got, want)
+				t.Errorf("keep %v, norms of %s: %d, the operations do %d", keep, norms, got, want)
 			}
 		}
 		for _, cfg.QKNorm = range []bool{true, false} {
@@ -55,15 +55,15 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 			far = true
 			matmuls, attended := run(nil)
 			want, sp := matmuls-kept+attended-once, Spec{Config: cfg, OnHost: true}
-			if sandwich {
+			if cfg.NormsOutputs() {
 				want = matmuls - least + attended - once
 			}
 			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
-				t.Errorf("on the host, q/k norm %t, norms of outputs %t: %d, the operations do %d", cfg.QKNorm, sandwich, got, want)
+				t.Errorf("on the host, q/k norm %t, norms of %s: %d, the operations do %d", cfg.QKNorm, norms, got, want)
 			}
 		}
 	}
-	cfg.SandwichNorms = false
+	cfg.OutputNorms = false
 	toy, sp := newToy(), spec(cfg, KeepAll, device.F32)
 	sp.HeadShards = 4
 	cut := newRig(t, toy, sp, nil)

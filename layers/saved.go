@@ -22,7 +22,7 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 //	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
 //	qkv (T, (H+2·KV)·D) act: q, k, v. Rotated; with q/k norm as they leave the
 //	  product, and then rot, of the same row size, holds normed and rotated q, k
-//	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm
+//	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one a token where it is over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
 //	delta (H, T) f32: scratch of attention's backward
 //
@@ -91,7 +91,9 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	if s.OnHost {
 		b.group = s.takeGroup(d, tokens, backward, ws)
 	}
-	b.n = ws.chunkRows(d.act, chunk, d.hidden)
+	if d.normIn || !backward {
+		b.n = ws.chunkRows(d.act, chunk, d.hidden)
+	}
 	if mlp {
 		if keep < KeepAll {
 			b.gu = ws.chunkRows(d.act, chunk, d.up)
@@ -110,15 +112,17 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 	if keep < KeepAll && mlp && !d.parallel {
 		b.x2 = ws.chunkRows(d.act, chunk, d.hidden)
 	}
-	if d.sandwich {
+	if d.normOut {
 		b.a, b.out, b.dout = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
 		b.rstdOut = ws.chunkRows(device.F32, chunk, 1)
 	}
 	if d.qkNorm {
-		b.rstdQ = s.tallRows(ws, device.F32, tokens, d.heads)
-		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kvHeads)
+		b.rstdQ = s.tallRows(ws, device.F32, tokens, d.qGroups)
+		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kGroups)
 	}
-	b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
+	if d.normIn {
+		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
+	}
 	b.do = s.tallRows(ws, d.act, tokens, d.q)
 	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)
 	heads := d.heads

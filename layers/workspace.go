@@ -18,7 +18,10 @@ type dims struct {
 	up             int // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
 	vocab          int // V
 	qkNorm         bool
-	sandwich       bool // outputs of attention and MLP are normed
+	qGroups        int // into how many groups q/k norm cuts the q of a token: one for each head, or 1
+	kGroups        int
+	normIn         bool // inputs of attention and MLP are normed
+	normOut        bool // outputs of attention and MLP are normed
 	parallel       bool // attention and MLP read the same
 	stats          int  // what a norm keeps of a row: rstd, or mean and rstd
 }
@@ -27,7 +30,11 @@ func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
-		sandwich: c.SandwichNorms, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1}
+		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
+		parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1}
+	if c.QKNormWhole {
+		d.qGroups, d.kGroups = 1, 1
+	}
 	if c.Ungated {
 		d.up = d.ffn
 	}

@@ -35,7 +35,7 @@ type Config struct {
 	QKVBias          bool
 	OBias            bool
 	MLPBias          bool
-	QKNorm           bool
+	QKNorm           bool // q and k are normed before they turn; see QKNormWhole
 	InitializerRange float64
 	BOS, EOS, PAD    []int // token ids, empty where config.json has none
 
@@ -46,16 +46,21 @@ type Config struct {
 	Ungated       bool    // the MLP is down(f(up(x))), without a gate
 	Parallel      bool    // the MLP reads the block's input, as attention does, not what attention made of it
 	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
+	OutputNorms   bool    // these outputs are normed, and the inputs of attention and MLP are not
+	QKNormWhole   bool    // q/k norm is over all heads of a token at once, with a weight for each element; else over each head
+	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
+	EmbedRounded  bool    // EmbedScale is rounded to the type of activations before it multiplies
+	ResidualScale float64 // the outputs of attention and MLP are multiplied by it before they are added; 0: 1. Their inputs are normed
+	Activation    Activation
+	AttnScale     float64 // of the scores; 0: 1/√HeadDim
+	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
+	LogitSoftcap  float64 // the same for the logits
+	LogitScale    float64 // logits are multiplied by it, before they are capped; 0: 1
 	// LearnedPositions says that each of MaxPositions positions has a learned row that is added to the embedding, and
 	// that nothing is rotated. No document may be longer.
 	LearnedPositions bool
 	// ResidualInit says that matrices whose product is added to the hidden state begin 1/√(2·NumLayers) as large.
 	ResidualInit bool
-	EmbedScale   float64 // embeddings are multiplied by it; 0: 1
-	Activation   Activation
-	AttnScale    float64 // of the scores; 0: 1/√HeadDim
-	AttnSoftcap  float64 // scores become cap·tanh(score/cap); 0: they don't
-	LogitSoftcap float64 // the same for the logits
 
 	// SlidingWindow is how many positions a query sees, its own included, in a block for
 	// which Sliding is true; where Sliding is nil, in every block. 0: it sees all.
@@ -65,6 +70,8 @@ type Config struct {
 	// differs from Rope.
 	LocalRope *Rope
 
+	// NoRope are the blocks whose queries and keys do not turn; nil: none.
+	NoRope []bool
 	// RopeInterleaved says that rotary embeddings turn pairs of neighbours, elements 2i and 2i+1 of
 	// those that turn, in place of elements that lie half their number apart.
 	RopeInterleaved bool
@@ -129,6 +136,18 @@ func (c *Config) OutputCols() int {
 
 // SharedSize is the width of the experts that every token goes through, together.
 func (c *Config) SharedSize() int { return c.SharedExperts * c.MoEIntermediateSize }
+
+// Turns says whether a block's queries and keys have a rotary embedding.
+func (c *Config) Turns(block int) bool {
+	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block])
+}
+
+// NormsOutputs says whether the outputs of attention and MLP are normed before they are added, and
+// NormsInputs whether their inputs are normed.
+func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
+
+// NormsInputs says it of inputs; see NormsOutputs.
+func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 
 // Window is how many positions a query of block sees at most, its own included;
 // 0: all.

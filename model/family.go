@@ -91,8 +91,8 @@ var llamaTensors = tensors{
 	RoleFinalNormBias: {"norm.bias"},
 }
 
-// sandwichTensors are the names of a block's norms where it has four.
-var sandwichTensors = tensors{
+// outputNormTensors are the names of a block's norms where outputs are normed.
+var outputNormTensors = tensors{
 	RolePostAttnNorm: {"post_attention_layernorm.weight"},
 	RoleMLPNorm:      {"pre_feedforward_layernorm.weight"},
 	RolePostMLPNorm:  {"post_feedforward_layernorm.weight"},
@@ -114,8 +114,8 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
 	}
-	if c.SandwichNorms && sandwichTensors[r] != nil {
-		return sandwichTensors[r]
+	if c.NormsOutputs() && outputNormTensors[r] != nil {
+		return outputNormTensors[r]
 	}
 	return llamaTensors[r]
 }

@@ -135,6 +135,21 @@ func TestUntrainedDirectory(t *testing.T) {
 	}
 }
 
+// TestKnown: who brings a model of an unknown family is told of all that are trained, and where it says how
+// one is added.
+func TestKnown(t *testing.T) {
+	_, err := parse(t, map[string]any{"architectures": []any{"UnheardOfForCausalLM"}, "model_type": nil})
+	if err == nil || !strings.HasSuffix(err.Error(), addOne) {
+		t.Fatalf("got %v", err)
+	}
+	for _, a := range families {
+		named := strings.Contains(err.Error(), a.arch+",") || strings.HasSuffix(err.Error(), a.arch+addOne)
+		if named == (a.untrained != "") {
+			t.Errorf("%s, untrained %t: %v", a.arch, a.untrained != "", err)
+		}
+	}
+}
+
 // TestDeepSeekRefuses: sizes that latent attention does not go with.
 func TestDeepSeekRefuses(t *testing.T) {
 	for key, tc := range map[string]struct {

@@ -39,7 +39,7 @@ func (c *Config) gemma2JSON(m map[string]any) {
 // scaled embeddings, a scale of the scores and a cap of the logits of their own.
 func (c *Config) gemma(f *fields) {
 	c.NormOffset, c.SandwichNorms = 1, true
-	c.EmbedScale = math.Sqrt(float64(c.HiddenSize))
+	c.EmbedScale, c.EmbedRounded = math.Sqrt(float64(c.HiddenSize)), true
 	c.AttnScale = 1 / math.Sqrt(f.float("query_pre_attn_scalar", 256, 1e-6, 1e9))
 	c.LogitSoftcap = f.float("final_logit_softcapping", 0, 1e-3, 1e6)
 	c.biases(f)

@@ -29,8 +29,8 @@ const (
 	RoleAttnNorm     Role = "attn_norm"      // block (h)
 	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, then k, then v
 	RoleQKVBias      Role = "qkv_bias"       // block ((H+2·KV)·D)
-	RoleQNorm        Role = "q_norm"         // block (D)
-	RoleKNorm        Role = "k_norm"         // block (D)
+	RoleQNorm        Role = "q_norm"         // block (D) or, with QKNormWhole, (H·D)
+	RoleKNorm        Role = "k_norm"         // block (D) or (KV·D)
 	RoleO            Role = "o"              // block (h, H·D)
 	RoleOBias        Role = "o_bias"         // block (h)
 	RolePostAttnNorm Role = "post_attn_norm" // block (h): norm of attention's output, before the residual

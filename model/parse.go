@@ -93,7 +93,7 @@ func fromFields(top *fields) (*Config, error) {
 	if c.Activation == GELU && !c.Ungated {
 		f.fail("hidden_act", "\"gelu\" is not supported; known: silu, gelu_pytorch_tanh")
 	}
-	if c.NumExperts > 0 && c.SandwichNorms {
+	if c.NumExperts > 0 && c.NormsOutputs() {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
 	if !c.LearnedPositions {

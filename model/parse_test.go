@@ -113,6 +113,48 @@ func TestParseSpellings(t *testing.T) {
 		}},
 		{"gemma3, caps", changed("gemma3_text", map[string]any{"attn_logit_softcapping": 50, "final_logit_softcapping": 30.0}),
 			func(c *Config) bool { return c.AttnSoftcap == 0 && c.LogitSoftcap == 30 }},
+		{"smollm3", changed("smollm3", map[string]any{"num_hidden_layers": 5, "num_key_value_heads": nil, "hidden_size": 128, "num_attention_heads": 8}), func(c *Config) bool {
+			return c.TieEmbeddings && c.NumKVHeads == 4 && c.Rope.Theta == 2e6 && c.MaxPositions == 32768 && reflect.DeepEqual(c.NoRope, []bool{false, false, false, true, false}) && !c.Turns(3)
+		}},
+		{"smollm3, its own blocks", changed("smollm3", map[string]any{"no_rope_layers": []any{0, 1, 0, 1}, "use_sliding_window": true, "sliding_window": 7, "mlp_bias": true}), func(c *Config) bool {
+			return reflect.DeepEqual(c.NoRope, []bool{true, false, true}) && c.Window(0) == 7 && c.Window(1) == 0 && c.MLPBias && !c.QKVBias
+		}},
+		{"smollm3, interval", changed("smollm3", map[string]any{"no_rope_layer_interval": 9}), func(c *Config) bool { return c.NoRope == nil && c.Turns(2) }},
+		{"granite", changed("granite", map[string]any{"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 16}),
+			func(c *Config) bool {
+				return c.EmbedScale == 12 && !c.EmbedRounded && c.ResidualScale == 0.22 && c.AttnScale == 1.0/128 && c.LogitScale == 1.0/16
+			}},
+		{"granite, defaults", changed("granite", nil), func(c *Config) bool { return c.AttnScale == 1 && c.LogitScale == 1 && c.ResidualScale == 1 }},
+		{"glm4", changed("glm4", nil), func(c *Config) bool {
+			return c.SandwichNorms && c.RopeInterleaved && c.QKVBias && !c.OBias && c.Rotary(0) == 64 && c.HeadDim == 128 && c.RMSNormEps == 1.5625e-7 &&
+				len(c.Layers()[1].Params) == 9 && c.Layers()[1].Params[6].Stored[0].Name == "model.layers.0.mlp.gate_up_proj.weight"
+		}},
+		{"glm", changed("glm", nil), func(c *Config) bool {
+			return !c.SandwichNorms && c.RopeInterleaved && c.QKVBias && c.Rotary(0) == 64 && len(c.Layers()[1].Params) == 7
+		}},
+		{"glm, its own share in rope_parameters", changed("glm", map[string]any{"head_dim": 6, "rope_parameters": map[string]any{"partial_rotary_factor": 0.7}}),
+			func(c *Config) bool { return c.Rotary(0) == 4 }},
+		{"ernie4_5", changed("ernie4_5", map[string]any{"use_bias": true}), func(c *Config) bool {
+			return c.RopeInterleaved && c.QKVBias && c.OBias && c.MLPBias && c.HeadDim == 128 && c.Rope.Theta == 5e5 && c.TieEmbeddings
+		}},
+		{"seed_oss", changed("seed_oss", map[string]any{"attention_dropout": 0, "residual_dropout": 0, "num_key_value_heads": 2, "attention_out_bias": true}), func(c *Config) bool {
+			return c.QKVBias && c.OBias && !c.MLPBias && c.HeadDim == 128 && !c.RopeInterleaved
+		}},
+		{"exaone4", changed("exaone4", map[string]any{"num_hidden_layers": 5}), func(c *Config) bool {
+			return c.OutputNorms && c.QKNorm && !c.QKNormWhole && c.Window(2) == 4096 && c.Window(3) == 0 && reflect.DeepEqual(c.NoRope, []bool{false, false, false, true, false})
+		}},
+		{"exaone4, no window", changed("exaone4", map[string]any{"sliding_window": json.RawMessage("null"), "sliding_window_pattern": json.RawMessage("null"),
+			"layer_types": []any{"full_attention", "full_attention", "full_attention"}}), func(c *Config) bool { return c.NoRope == nil && c.SlidingWindow == 0 }},
+		{"exaone4, a window and no layer that has it", changed("exaone4", map[string]any{"sliding_window_pattern": "LLLG", "layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
+			func(c *Config) bool { return !c.Turns(0) && !c.Turns(2) && c.SlidingWindow == 0 }},
+		{"olmo2", changed("olmo2", map[string]any{"attention_bias": true}), func(c *Config) bool {
+			return c.OutputNorms && !c.SandwichNorms && c.QKNorm && c.QKNormWhole && c.QKVBias && c.OBias && c.RMSNormEps == 1e-5 && c.Rope.Theta == 1e4 && c.SlidingWindow == 0
+		}},
+		{"olmo3", changed("olmo3", map[string]any{"num_hidden_layers": 5, "rope_theta": 5e5,
+			"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 8192, "attention_factor": 1.2}}), func(c *Config) bool {
+			return c.OutputNorms && c.QKNormWhole && c.Window(2) == 4096 && c.Window(3) == 0 && c.Window(4) == 4096 && c.Ropes()[0].Type == "yarn" &&
+				reflect.DeepEqual(c.Ropes()[1], Rope{Type: "default", Theta: 5e5}) && c.RopeOf(2) == 1 && c.RopeOf(3) == 0
+		}},
 		{"gemma2", changed("gemma2", nil), func(c *Config) bool {
 			return c.AttnSoftcap == 50 && c.LogitSoftcap == 30 && !c.QKNorm && c.Window(0) == 4096 && c.Window(1) == 0 && c.HeadDim == 256
 		}},
@@ -235,6 +277,21 @@ func TestParseRefuses(t *testing.T) {
 		{changed("gemma3_text", map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), "rope_parameters: rope_type: this architecture has one embedding for full_attention and one"},
 		{changed("gemma3_text", map[string]any{"hidden_activation": "relu"}), `hidden_activation: "relu" is not supported; known: silu, gelu_pytorch_tanh`},
 		{changed("gemma3", nil), "text_config: missing"},
+		{changed("seed_oss", map[string]any{"num_key_value_heads": 2}), "attention_dropout: 0.1: dropout is not supported; set it to 0"},
+		{changed("seed_oss", map[string]any{"num_key_value_heads": 2, "attention_dropout": 0}), "residual_dropout: 0.1: dropout"},
+		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window": json.RawMessage("null")}), "layer_types: missing, and sliding_window is null"},
+		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window_pattern": "LLLG"}), `layer_types: missing, and sliding_window_pattern "LLLG"`},
+		{changed("ernie4_5", map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
+		{changed("smollm3", map[string]any{"no_rope_layers": []any{1, 0}}), "no_rope_layers: 2 of them for 3 layers"},
+		{changed("smollm3", map[string]any{"no_rope_layers": []any{1, 2, 0}}), "no_rope_layers: 2 is not a number from 0 to 1"},
+		{changed("smollm3", map[string]any{"no_rope_layer_interval": 0}), "no_rope_layer_interval: 0 is out of range"},
+		{changed("granite", map[string]any{"logits_scaling": 0}), "logits_scaling: 0 is out of range"},
+		{changed("granite", map[string]any{"num_local_experts": 4}), "num_local_experts: 4 is not supported in GraniteForCausalLM"},
+		{changed("glm4", map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
+		{changed("olmo2", map[string]any{"sliding_window": 4, "layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}), `layer_types: layer 1 is "sliding_attention"`},
+		{changed("olmo3", map[string]any{"rope_theta": 1e4}), "rope_theta: 10000: Transformers 4 has it in all layers, 5 in those without a window"},
+		{changed("olmo3", map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), "rope_parameters: rope_type: this architecture has one embedding for full_attention and one"},
+		{changed("olmo3", map[string]any{"rope_local_base_freq": 1e4}), "rope_local_base_freq: 10000 is not supported in Olmo3ForCausalLM"},
 		{changed("gemma3", map[string]any{"text_config": map[string]any{"hidden_size": "x"}}), `text_config: hidden_size: "x" is not a whole number`},
 		{changed("qwen3_moe", map[string]any{"num_experts": 4, "num_experts_per_tok": 5}), "num_experts_per_tok: 5 of 4 experts"},
 		{changed("qwen3_moe", map[string]any{"num_experts": 2000}), "num_experts: 2000 is out of range"},
@@ -339,6 +396,20 @@ func TestJSONOfOptions(t *testing.T) {
 			"attn_logit_softcapping": 5, "final_logit_softcapping": 6.5, "hidden_activation": "silu", "rope_scaling": map[string]any{"type": "linear", "factor": 8}}),
 		changed("gemma3_text", map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
 		changed("gemma3_text", map[string]any{"sliding_window": 3, "layer_types": []any{"sliding_attention", "sliding_attention", "sliding_attention"}}),
+		changed("smollm3", map[string]any{"no_rope_layers": []any{0, 1, 0}, "use_sliding_window": true, "sliding_window": 7, "mlp_bias": true, "attention_bias": true}),
+		changed("smollm3", map[string]any{"no_rope_layer_interval": 9, "tie_word_embeddings": false}),
+		changed("granite", map[string]any{"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 49, "mlp_bias": true}),
+		changed("glm4", map[string]any{"attention_bias": false, "partial_rotary_factor": 1}),
+		changed("glm4", nil),
+		changed("glm", map[string]any{"attention_bias": false}),
+		changed("ernie4_5", map[string]any{"use_bias": true, "tie_word_embeddings": false}),
+		changed("seed_oss", map[string]any{"attention_dropout": 0, "residual_dropout": 0, "attention_out_bias": true, "mlp_bias": true}),
+		changed("exaone4", map[string]any{"sliding_window": 8, "sliding_window_pattern": 2}),
+		changed("exaone4", map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
+		changed("exaone4", map[string]any{"layer_types": []any{"sliding_attention", "sliding_attention", "sliding_attention"}}),
+		changed("olmo2", map[string]any{"attention_bias": true}),
+		changed("olmo3", map[string]any{"sliding_window": 3, "layer_types": []any{"full_attention", "sliding_attention", "full_attention"}, "rope_parameters": map[string]any{
+			"full_attention": map[string]any{"rope_type": "linear", "factor": 8}, "sliding_attention": map[string]any{"rope_theta": 5e3}}}),
 		changed("qwen3_moe", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": []any{2, 0}, "norm_topk_prob": true,
 			"decoder_sparse_step": 2, "moe_intermediate_size": 5, "output_router_logits": true, "router_aux_loss_coef": 0.5, "use_sliding_window": true}),
 	} {

@@ -40,7 +40,7 @@ var neutral = map[string]any{
 	"attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "use_bias": false,
 	"qk_norm": false, "use_qk_norm": false, "qk_layernorm": false,
 	"is_causal": true, "use_bidirectional_attention": false,
-	"use_mrope": false, "rope_interleave": false, "rope_interleaved": false, "no_rope_layers": nil,
+	"use_mrope": false, "rope_interleave": false, "rope_interleaved": false, "no_rope_layers": nil, "rope_local_base_freq": nil,
 	"clip_qkv": nil, "attention_chunk_size": nil, "full_attn_mod": 1.0, "interpolate_factor": 1.0,
 	"attn_logit_softcapping": nil, "final_logit_softcapping": nil, "query_pre_attn_scalar": nil,
 	"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": nil,

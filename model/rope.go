@@ -43,7 +43,10 @@ const (
 func (c *Config) ropes(f *fields) {
 	v4, v5 := f.object("rope_scaling"), f.object("rope_parameters")
 	theta := f.float("rope_theta", defaultTheta, minTheta, maxTheta)
-	full, local := c.ropes4(f, v4, theta)
+	var full, local Rope
+	if v4 != nil || v5 == nil {
+		full, local = c.ropes4(f, v4, theta)
+	}
 	if v5 != nil {
 		full5, local5 := c.ropes5(f, v5, theta)
 		if v4 != nil && !(reflect.DeepEqual(full, full5) && reflect.DeepEqual(local, local5)) {

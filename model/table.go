@@ -111,7 +111,10 @@ func (n blockNames) named(r Role) (names []string) {
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	p := n.norm(RoleAttnNorm, RoleAttnNormBias)
+	var p []Param
+	if c.NormsInputs() {
+		p = n.norm(RoleAttnNorm, RoleAttnNormBias)
+	}
 	if c.Latent != nil {
 		p = append(p, n.latent()...)
 	} else {
@@ -121,7 +124,11 @@ func (n blockNames) attention() []Param {
 		p = append(p, vector(RoleQKVBias, n.stored(RoleQKVBias, q, kv, kv)))
 	}
 	if c.QKNorm {
-		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, c.HeadDim)), vector(RoleKNorm, n.stored(RoleKNorm, c.HeadDim)))
+		ofQ, ofK := c.HeadDim, c.HeadDim
+		if c.QKNormWhole {
+			ofQ, ofK = q, kv
+		}
+		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, ofQ)), vector(RoleKNorm, n.stored(RoleKNorm, ofK)))
 	}
 	if c.Sinks {
 		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
@@ -130,7 +137,7 @@ func (n blockNames) attention() []Param {
 	if c.OBias {
 		p = append(p, vector(RoleOBias, n.stored(RoleOBias, h)))
 	}
-	if c.SandwichNorms {
+	if c.NormsOutputs() {
 		p = append(p, vector(RolePostAttnNorm, n.stored(RolePostAttnNorm, h)))
 	}
 	return p
@@ -150,7 +157,7 @@ func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
 	var p []Param
-	if !c.SharedNorm {
+	if c.NormsInputs() && !c.SharedNorm {
 		p = n.norm(RoleMLPNorm, RoleMLPNormBias)
 	}
 	up, bias, rows := RoleGateUp, RoleGateUpBias, []int{f, f}
@@ -165,7 +172,7 @@ func (n blockNames) mlp() []Param {
 	if c.MLPBias {
 		p = append(p, vector(RoleDownBias, n.stored(RoleDownBias, h)))
 	}
-	if c.SandwichNorms {
+	if c.NormsOutputs() {
 		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
 	}
 	return p

@@ -69,7 +69,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms are the norms of single heads.
+// headNorms are the norms of q and k.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -86,6 +86,17 @@ var feedForward = []rule{
 func ungated(mlpNorm, up, down string) []rule {
 	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
+
+// olmo has norms of outputs alone.
+var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
+
+var outputNorms = []rule{
+	{"post_attention_layernorm", "post_attention_norm", norm},
+	{"post_feedforward_layernorm", "post_ffw_norm", norm},
+}
+
+var glmDefaults = map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7,
+	"partial_rotary_factor": 0.5}
 
 var families = []family{
 	{
@@ -180,7 +191,69 @@ var families = []family{
 		}, ungated("ln_2", "mlp.c_fc", "mlp.c_proj")),
 		defaults: map[string]any{"vocab_size": 50257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
 			"max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
-		keys: []func(*plan){},
+	},
+	{
+		types: []string{"olmo2"}, arch: "olmo2",
+		block:    olmo,
+		defaults: map[string]any{"rms_norm_eps": 1e-5},
+		keys:     []func(*plan){(*plan).noFreqs},
+	},
+	{
+		types: []string{"olmo3"}, arch: "olmo2",
+		block:    olmo,
+		defaults: map[string]any{"rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 5e5},
+		keys:     []func(*plan){(*plan).noFreqs, (*plan).windowInFour},
+	},
+	{
+		types: []string{"smollm3"}, arch: "smollm3", halves: true,
+		block:    slices.Concat(attention, feedForward),
+		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 4, "rope_theta": 2e6, "tie_word_embeddings": true},
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).windowUnused},
+	},
+	{
+		types: []string{"granite"}, arch: "granite", halves: true,
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers},
+	},
+	{
+		types: []string{"seed_oss"}, arch: "seed_oss",
+		block:    slices.Concat(attention, []rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:]),
+		defaults: map[string]any{"max_position_embeddings": 524288, "num_key_value_heads": 8, "head_dim": 128},
+		keys:     []func(*plan){(*plan).noFreqs},
+	},
+	{
+		types: []string{"exaone4"}, arch: "exaone4",
+		block:    slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:]),
+		defaults: map[string]any{"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096},
+		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).exaoneWindow},
+	},
+	{
+		types: []string{"ernie4_5"}, arch: "ernie4_5",
+		block:    slices.Concat(attention, feedForward),
+		defaults: map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": true},
+		keys:     []func(*plan){(*plan).noFreqs},
+	},
+	{
+		types: []string{"glm"}, arch: "chatglm",
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate_up_proj", "ffn_up", copied},
+			{"mlp.down_proj", "ffn_down", copied},
+		}),
+		defaults: glmDefaults,
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
+	},
+	{
+		types: []string{"glm4"}, arch: "glm4",
+		block: slices.Concat(attention, []rule{
+			{"post_self_attn_layernorm", "post_attention_norm", norm},
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate_up_proj", "ffn_up", copied},
+			{"mlp.down_proj", "ffn_down", copied},
+			{"post_mlp_layernorm", "post_ffw_norm", norm},
+		}),
+		defaults: glmDefaults,
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
 		types: []string{"phi3"}, arch: "phi3",

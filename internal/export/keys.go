@@ -136,6 +136,60 @@ func (p *plan) windowUnused() {
 	}
 }
 
+// windowInFour: olmo2 has a window in all layers but each fourth, if it has one.
+func (p *plan) windowInFour() {
+	s := p.s
+	for i, t := range s.strs("layer_types") {
+		if full := (i+1)%4 == 0; full != (t == "full_attention") {
+			s.fail("layer_types", "layer %d is %s: llama.cpp's %s has full attention in each fourth layer and no other", i, t, p.family.arch)
+		}
+	}
+	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
+	if p.rope.local > 0 && p.rope.local != p.rope.theta {
+		s.fail("rope_parameters", "rope_theta is %g in sliding_attention and %g in full_attention, but llama.cpp's %s has one for both", p.rope.local, p.rope.theta, p.family.arch)
+	}
+}
+
+// exaoneWindow: exaone4 has a window, and layers without a rotary embedding, in models of 64 layers
+// alone.
+func (p *plan) exaoneWindow() {
+	s := p.s
+	w := s.int("sliding_window", 0)
+	switch {
+	case w == 0:
+		return
+	case p.layers != 64:
+		s.fail("sliding_window", "%d, but llama.cpp's %s has one in models of 64 layers alone: the model would be another", w, p.family.arch)
+	}
+	period := 4
+	if types := s.strs("layer_types"); len(types) > 0 {
+		period = p.period(types)
+	}
+	p.add("attention.sliding_window", uint32(w))
+	p.add("attention.sliding_window_pattern", uint32(period))
+}
+
+// turnsInFour: smollm3 has no rotary embedding in each fourth layer, whatever a file says.
+func (p *plan) turnsInFour() {
+	turns, _ := p.s.vals["no_rope_layers"].([]any)
+	if turns == nil && p.s.int("no_rope_layer_interval", 4) != 4 {
+		p.s.fail("no_rope_layer_interval", "is not 4: llama.cpp's %s has layers without a rotary embedding in each fourth place and no other", p.family.arch)
+	}
+	for i, v := range turns {
+		if x, _ := number(v); i < p.layers && (x == 0) != ((i+1)%4 == 0) {
+			p.s.fail("no_rope_layers", "layer %d has %v: llama.cpp's %s has layers without a rotary embedding in each fourth place and no other", i, v, p.family.arch)
+		}
+	}
+}
+
+// multipliers are granite's.
+func (p *plan) multipliers() {
+	for _, m := range []struct{ from, to string }{{"embedding_multiplier", "embedding_scale"}, {"residual_multiplier", "residual_scale"},
+		{"attention_multiplier", "attention.scale"}, {"logits_scaling", "logit_scale"}} {
+		p.add(m.to, float32(p.s.num(m.from, 1)))
+	}
+}
+
 // windowOrZero: phi3 always has the key; llama.cpp ignores it.
 func (p *plan) windowOrZero() {
 	w := p.s.int("sliding_window", 0)

@@ -116,6 +116,13 @@ func (p *plan) rotary() int {
 	return int(part * float64(p.headDim))
 }
 
+// noFreqs is for architectures whose code in llama.cpp reads no divisors of the frequencies.
+func (p *plan) noFreqs() {
+	if p.rope.kind == "llama3" {
+		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)
+	}
+}
+
 // ropeFreqs adds the divisors of the frequencies that llama3's scaling makes
 // (transformers.modeling_rope_utils, _compute_llama3_parameters).
 func (p *plan) ropeFreqs() {
@@ -129,9 +136,9 @@ func (p *plan) ropeFreqs() {
 		p.s.fail("rope_parameters", "factor %g from %g to %g makes no sense", factor, low, high)
 		return
 	}
-	out := make([]float32, p.headDim/2)
+	out := make([]float32, p.rotary()/2)
 	for i := range out {
-		wavelen := 2 * math.Pi * math.Pow(p.rope.theta, float64(2*i)/float64(p.headDim))
+		wavelen := 2 * math.Pi * math.Pow(p.rope.theta, float64(2*i)/float64(p.rotary()))
 		switch {
 		case wavelen < old/high:
 			out[i] = 1

@@ -66,6 +66,23 @@ var ofModel = []broken{
 	{"model/gemma2.go", []way{
 		{from: "math.Sqrt(float64(c.HiddenSize))", to: "float64(c.HiddenSize)", test: "TestParseSpellings"},
 	}},
+	{"model/olmo2.go", []way{
+		{from: "(b+1)%4 != 0", to: "b%4 != 0", test: "TestParseSpellings"},
+		{from: "theta != olmo3Theta && !f.has(\"rope_parameters\")", to: "theta != olmo3Theta", test: "TestJSONOfOptions|TestFixtureConfigs|TestParseSpellings|TestParseRefuses"},
+		{from: "c.LocalRope.Theta != olmo3Theta {", to: "false {", test: "TestJSONOfOptions"},
+	}},
+	{"model/smollm3.go", []way{
+		{from: "none[b] = turns[b] == 0", to: "none[b] = turns[b] != 0", test: "TestParseSpellings"},
+		{from: "len(turns) < c.NumLayers", to: "len(turns) != c.NumLayers", test: "TestParseSpellings"},
+		{from: "return !c.Turns(b)", to: "return c.Turns(b)", test: "TestParseSpellings"},
+	}},
+	{"model/granite.go", []way{
+		{from: "1/read(\"logits_scaling\")", to: "read(\"logits_scaling\")", test: "TestParseSpellings"},
+		{from: "'g', 15, 64)", to: "'g', 3, 64)", test: "TestJSONOfOptions"},
+	}},
+	{"model/glm4.go", []way{
+		{from: "float(cmp.Or(c.Rope.Partial, 1))", to: "float(cmp.Or(c.Rope.Partial, 0.5))", test: "TestJSONOfOptions"},
+	}},
 	{"model/qwen2.go", []way{
 		{from: "return b >= first", to: "return b > first", test: "TestParseSpellings|TestAttendedPairs|TestParseRefuses|TestAddingAFamily"},
 		{from: "c.QKVBias = true\n", to: "", test: "TestParams|TestLayers|TestParseSpellings"},

@@ -13,8 +13,13 @@ const Variable = "MT_FIXTURES"
 
 // families are the cases in the folder of families to come that mt trains by now, one a line.
 var families = []string{
+	"glm4",
 	"gpt2",
+	"granite",
+	"olmo2",
+	"olmo3",
 	"pythia",
+	"smollm3",
 	"starcoder2",
 }
 

@@ -18,6 +18,7 @@ import (
 type Fixture struct {
 	Config  *model.Config
 	Weights Weights    // before training
+	Plain   Weights    // the same by the names that this package knows; see Weights.plain
 	Rows    []Sequence // in file order
 	PerStep int        // rows per step
 	// Loss and GradNorm are those of step 1, before clipping. LossBound and
@@ -52,14 +53,14 @@ func (f *Fixture) readModel(dir string) error {
 		}
 	}
 	f.Weights.separate(f.Config)
-	f.Weights.name(f.Config)
+	f.Plain = f.Weights.plain(f.Config)
 	return nil
 }
 
-// name adds every parameter by the names that a model without a family has, Llama's, which are
-// those that this package knows.
-func (w Weights) name(c *model.Config) {
+// plain has every parameter by the names that a model without a family has, Llama's.
+func (w Weights) plain(c *model.Config) Weights {
 	var plain model.Config
+	out := Weights{}
 	from, to := reflect.ValueOf(c).Elem(), reflect.ValueOf(&plain).Elem()
 	for i := range from.NumField() {
 		if from.Type().Field(i).IsExported() {
@@ -74,10 +75,11 @@ func (w Weights) name(c *model.Config) {
 				all = append(all, w[s.Name]...)
 			}
 			for _, s := range p.Stored {
-				w[s.Name] = all[s.Row*p.Cols : (s.Row+s.Rows)*p.Cols]
+				out[s.Name] = all[s.Row*p.Cols : (s.Row+s.Rows)*p.Cols]
 			}
 		}
 	}
+	return out
 }
 
 // separate adds the rows that lie in a tensor with others, or transposed, as tensors of their own.

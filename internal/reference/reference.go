@@ -50,6 +50,9 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 	}
 	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, nil, cfg.HiddenSize)
 	for i := range out {
+		if cfg.LogitScale != 0 {
+			out[i] *= cfg.LogitScale
+		}
 		out[i] = softcap(out[i], cfg.LogitSoftcap)
 	}
 	return out
@@ -68,7 +71,9 @@ func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
 		}
 	}
 	if cfg.LearnedPositions { // row t for the token at t
-		x = add(x, w["model.embed_positions.weight"][:len(x)])
+		for i, v := range w["model.embed_positions.weight"][:len(x)] {
+			x[i] += v
+		}
 	}
 	return x
 }
@@ -81,32 +86,46 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 		if cfg.SharedNorm {
 			by = "input_layernorm"
 		}
-		return add(x2, mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, tensor(i, by), x)))
+		return residual(cfg, x2, mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, tensor(i, by), x)))
 	}
 	if cfg.HasExperts(i) {
 		return MoE(cfg, w, i, x2, nil)
 	}
-	pre, post := "post_attention_layernorm", ""
-	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
-		pre, post = "pre_feedforward_layernorm", "post_feedforward_layernorm"
+	n := normsOf(w, i)
+	out := mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, n.mlp, x2))
+	return residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
+}
+
+// norms are the names of the norms around attention and the MLP of a block; empty where there is none.
+type norms struct{ attn, attnOut, mlp, mlpOut string }
+
+// normsOf finds a block's norms, whose names mean one thing in blocks of two norms and others in those of
+// four and in those of outputs alone.
+func normsOf(w Weights, i int) norms {
+	of := func(s string) string {
+		if w[tensor(i, s+".weight")] == nil {
+			return ""
+		}
+		return tensor(i, s)
 	}
-	n := hiddenNorm(cfg, w, tensor(i, pre), x2)
-	out := mlp(cfg, w, tensor(i, "mlp."), n)
-	if post != "" {
-		out = norm(cfg, out, w[tensor(i, post+".weight")])
+	attn := of("input_layernorm")
+	if mlpOut := of("post_feedforward_layernorm"); mlpOut != "" { // Gemma and OLMo, which has no pre_feedforward_layernorm
+		return norms{attn, of("post_attention_layernorm"), of("pre_feedforward_layernorm"), mlpOut}
 	}
-	return add(x2, out)
+	// GLM-4, Llama
+	return norms{attn, of("post_self_attn_layernorm"), of("post_attention_layernorm"), of("post_mlp_layernorm")}
 }
 
 // tensor is the name of a tensor of block i.
 func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
 
 // Attention is x + attention(norm(x)) of decoder block i. In models whose blocks
-// have four norms, attention(norm(x)) is normed too.
+// have four norms, attention(norm(x)) is normed too; in others only attention(x) is.
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	h, d := cfg.HiddenSize, cfg.HeadDim
 	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
-	n := hiddenNorm(cfg, w, tensor(i, "input_layernorm"), x)
+	around := normsOf(w, i)
+	n := hiddenNorm(cfg, w, around.attn, x)
 	project := func(s string, from, rows int) []float64 {
 		weight := w[tensor(i, "self_attn."+s+"_proj.weight")]
 		if fused := w[tensor(i, "self_attn.qkv_proj.weight")]; fused != nil {
@@ -118,17 +137,14 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
-	if !cfg.LearnedPositions {
+	if cfg.Turns(i) {
 		r := cfg.Ropes()[cfg.RopeOf(i)]
 		rope(cfg, r, q, cfg.NumHeads)
 		rope(cfg, r, k, cfg.NumKVHeads)
 	}
 	o := attention(cfg, i, q, k, v)
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], qRows)
-	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
-		out = norm(cfg, out, w[tensor(i, "post_attention_layernorm.weight")])
-	}
-	return add(x, out)
+	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }
 
 // mlp is down(f(gate(n))·up(n)), or without a gate down(f(up(n))), with the tensors whose names
@@ -172,12 +188,17 @@ func softcap(x, limit float64) float64 {
 	return limit * math.Tanh(x/limit)
 }
 
-func add(a, b []float64) []float64 {
-	out := make([]float64, len(a))
-	for i := range a {
-		out[i] = a[i] + b[i]
+// residual is x + out, or x + ResidualScale·out.
+func residual(cfg *model.Config, x, out []float64) []float64 {
+	scale := cfg.ResidualScale
+	if scale == 0 {
+		scale = 1
 	}
-	return out
+	y := make([]float64, len(x))
+	for i := range x {
+		y[i] = x[i] + scale*out[i]
+	}
+	return y
 }
 
 // linear is x (T, in) · wᵀ + b for w (out, in).
@@ -200,10 +221,13 @@ func linear(x, w, b []float64, in int) []float64 {
 }
 
 // hiddenNorm is the norm of x (T, h) whose tensors' names begin with name: RMSNorm, or the
-// LayerNorm of the models that have it.
+// LayerNorm of the models that have it; x itself where name is empty.
 func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
 	weight, bias := w[name+".weight"], w[name+".bias"]
-	if !cfg.LayerNorm {
+	switch {
+	case name == "":
+		return x
+	case !cfg.LayerNorm:
 		return norm(cfg, x, weight)
 	}
 	y := make([]float64, len(x))

@@ -175,10 +175,12 @@ func TestFixtures(t *testing.T) {
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
-// smoothed labels and a z-loss, a tied table, experts, and experts with the loss that balances their load.
+// smoothed labels and a z-loss, a tied table, experts, experts with the loss that balances their load, and
+// families that have no larger recording.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced",
+		"ernie-bias", "exaone4-window", "glm-partial", "seedoss-bias"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",

@@ -13,8 +13,11 @@ import gguf
 import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX",
-        "gpt2": "GPT2"}
+        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "olmo2": "OLMO2", "olmo3": "OLMO2",
+        "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
+        "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
+        "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2"}
+PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
 LAYER_NORM = ["starcoder2", "gpt_neox", "gpt2"]
@@ -72,9 +75,9 @@ def wanted(cfg, tensors):
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:
             continue
-        if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_q." in new:
+        if ARCH[cfg["model_type"]] in PAIRS and ".attn_q." in new:
             x = halves_to_pairs(x, cfg["num_attention_heads"])
-        if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_k." in new:
+        if ARCH[cfg["model_type"]] in PAIRS and ".attn_k." in new:
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
         if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
             x = x + np.float32(1)

@@ -59,6 +59,15 @@ CASES = {
     "qwen3moe-balanced": (transformers.Qwen3MoeConfig, dict(tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2,
         moe_intermediate_size=10, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[], output_router_logits=True,
         router_aux_loss_coef=0.3), dict(rows_per_step=1)),
+    # Norms of outputs alone; the block without a window has no rotary embedding.
+    "exaone4-window": (transformers.Exaone4Config, dict(tie_word_embeddings=False, sliding_window=5, sliding_window_pattern=2,
+        layer_types=["sliding_attention", "full_attention"]), {}),
+    # Rotary embeddings that turn neighbours, in all of a head and in four elements of six.
+    "ernie-bias": (transformers.Ernie4_5Config, dict(use_bias=True, tie_word_embeddings=True), {}),
+    "glm-partial": (transformers.GlmConfig, dict(attention_bias=True, tie_word_embeddings=False, rope_parameters={
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7}), {}),
+    # Biases of q, k and v and none of o.
+    "seedoss-bias": (transformers.SeedOssConfig, dict(attention_bias=True, attention_out_bias=False, residual_dropout=0.0, tie_word_embeddings=False), {}),
 }
 
 SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}
