@@ -158,6 +158,14 @@ var families = []family{
 		keys: []func(*plan){(*plan).ropeFreqs, (*plan).windowIgnored},
 	},
 	{
+		types: []string{"cohere2"}, arch: "cohere2", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "layer_norm_eps"},
+		block: slices.Concat(attention, feedForward[1:]), // one norm
+		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40, "num_attention_heads": 64,
+			"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "sliding_window": 4096},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).cohereAttention},
+	},
+	{
 		types: []string{"gpt_neox"}, arch: "gptneox", layerNorm: true,
 		names: map[string]string{"rms_norm_eps": "layer_norm_eps", "rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
 		top: []rule{

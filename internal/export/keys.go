@@ -182,6 +182,18 @@ func (p *plan) turnsInFour() {
 	}
 }
 
+// cohereAttention is cohere2's: windows, the scale of the logits, and no biases.
+func (p *plan) cohereAttention() {
+	if n := p.s.int("sliding_window_pattern", 4); n != 4 && p.s.vals["layer_types"] == nil {
+		p.s.fail("sliding_window_pattern", "is %d: llama.cpp's %s has full attention in each fourth layer and no other", n, p.family.arch)
+	}
+	p.windowInFour()
+	p.add("logit_scale", float32(p.s.num("logit_scale", 0.0625)))
+	if p.s.bool("attention_bias", false) {
+		p.s.fail("attention_bias", "is true: llama.cpp's %s has no biases", p.family.arch)
+	}
+}
+
 // multipliers are granite's.
 func (p *plan) multipliers() {
 	for _, m := range []struct{ from, to string }{{"embedding_multiplier", "embedding_scale"}, {"residual_multiplier", "residual_scale"},

@@ -13,6 +13,7 @@ const Variable = "MT_FIXTURES"
 
 // families are the cases in the folder of families to come that mt trains by now, one a line.
 var families = []string{
+	"cohere2",
 	"glm4",
 	"gpt2",
 	"granite",
