@@ -28,7 +28,10 @@ func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb
 //	ws: needed where dx is on the host
 func (t *Templates) PositionsBackward(s device.Stream, g Grads, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
-	dtable := g[model.RolePositions]
+	dtable, trained := g[model.RolePositions]
+	if !trained {
+		return
+	}
 	if first {
 		s.Zero(dtable.Mem())
 	}

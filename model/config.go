@@ -95,6 +95,7 @@ type Config struct {
 
 	// Dropout says in words what dropout config.json asks for, which mt trains without; empty: none.
 	Dropout string
+	Freeze  Freeze // which tensors are not trained; set by SetFreeze
 
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says

@@ -12,6 +12,7 @@ func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
 		l.Index = len(out)
+		c.frozen(l.Params)
 		out = append(out, l)
 	}
 	add(Layer{Kind: Embedding, Params: []Param{c.EmbedParam()}})
@@ -58,7 +59,9 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 
 // EmbedParam is the embedding's table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
-	return matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))
+	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
+	c.frozen(p)
+	return p[0]
 }
 
 // outer are the names of the tensors of role r, which is of no block.

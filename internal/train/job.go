@@ -198,6 +198,13 @@ func (j *job) openModel() error {
 	if d := j.model.Dropout; d != "" {
 		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
 	}
+	if err := j.model.SetFreeze(model.Freeze{Names: j.c.Freeze, But: j.c.Unfrozen}); err != nil {
+		key := "freeze"
+		if len(j.c.Freeze) == 0 {
+			key = "unfrozen_parameters"
+		}
+		return j.c.Errorf(key, "%s: %w", key, err)
+	}
 	if j.modelDir == "" {
 		return nil
 	}

@@ -62,7 +62,7 @@ func layerNorm(r *rig, rows, dim int, form string) {
 
 func layerNormBackwardCases(add func(string, func(*rig))) {
 	for _, sh := range layerNormShapes {
-		for _, form := range []string{"overwrite", "add", "in place"} {
+		for _, form := range []string{"overwrite", "add", "in place", "no dw"} {
 			add(fmt.Sprintf("%v,%s", sh, form), func(r *rig) { layerNormBackward(r, sh[0], sh[1], form) })
 		}
 	}
@@ -83,6 +83,11 @@ func layerNormBackward(r *rig, rows, dim int, form string) {
 	oracle.LayerNormBackward(wantX, wantW, dy.copy(), x.v, w.v, stats.v, form == "add")
 	dx.expect(wantX, 2*(1+away)*summing(dim), 1)
 	dx.least = 1 // terms that are about 1 may cancel
-	dw.expect(wantW, (1+away)*summing(rows), 0)
-	enqueue(r, op.LayerNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, Stats: stats.t, Rows: rows, Dim: dim, Add: form == "add"})
+	gradient := dw.t
+	if form == "no dw" {
+		gradient = device.Tensor{}
+	} else {
+		dw.expect(wantW, (1+away)*summing(rows), 0)
+	}
+	enqueue(r, op.LayerNormBackward{DX: dx.t, DW: gradient, DY: dy.t, X: x.t, W: w.t, Stats: stats.t, Rows: rows, Dim: dim, Add: form == "add"})
 }

@@ -57,11 +57,13 @@ func LayerNormBackward(l Launcher, a *op.LayerNormBackward) {
 // layerNormBackwardOfWide computes DW first, because DX may be written over DY.
 func layerNormBackwardOfWide(l Launcher, a *op.LayerNormBackward, wide bool) {
 	dt, dim := a.X.DType, int64(a.Dim)
-	part, slices, each := slicesOf(l, int64(a.Rows), dim, 8, max(1, min(64, ScratchBytes/4/dim)))
-	p := l.Params().Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.Stats).I32(a.Rows).I32(a.Dim).I32(each)
-	columns := ceilDiv(dim, int64(rowThreads*chunkOf(wide, dt)))
-	l.Launch(layerNormBackwardWideDW.of(wide, dt), Dim3{uint32(columns), uint32(slices), 1}, line(rowThreads), 0, p)
-	addUp(l, a.DW, part, slices, a.Dim)
-	p = l.Params().Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.Stats).I32(a.Dim).Bool(a.Add)
+	if !a.DW.None() {
+		part, slices, each := slicesOf(l, int64(a.Rows), dim, 8, max(1, min(64, ScratchBytes/4/dim)))
+		p := l.Params().Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.Stats).I32(a.Rows).I32(a.Dim).I32(each)
+		columns := ceilDiv(dim, int64(rowThreads*chunkOf(wide, dt)))
+		l.Launch(layerNormBackwardWideDW.of(wide, dt), Dim3{uint32(columns), uint32(slices), 1}, line(rowThreads), 0, p)
+		addUp(l, a.DW, part, slices, a.Dim)
+	}
+	p := l.Params().Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.Stats).I32(a.Dim).Bool(a.Add)
 	l.Launch(layerNormBackwardWide.of(wide, dt), line(int64(a.Rows)), line(rowThreads), 0, p)
 }
