@@ -48,7 +48,7 @@ func addPositionsBackward(s *stream, a *op.AddPositionsBackward) error {
 	in, out, cu := actOf(a.DY), f32s(a.DTable, a.Longest*a.C), i32s(a.Cu, a.Seqs+1)
 	for i, first := range cu[:a.Seqs] {
 		if n := int(cu[i+1]) - int(first); n < 0 || n > a.Longest {
-			return fmt.Errorf("Cu[%d] and Cu[%d] are %d and %d: want a sequence of at most %d", i, i+1, first, cu[i+1], a.Longest)
+			return fmt.Errorf("sequence %d has tokens %d to %d: want at most %d", i, first, cu[i+1], a.Longest)
 		}
 	}
 	s.forRows(a.Longest, a.C, func(sc *scratch, from, to int) {
