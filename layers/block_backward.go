@@ -25,11 +25,16 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	for c := range l.chunks() {
 		fetch(s, c, l.x, l.y)
 		l.getO(c)
-		l.mlpBackward(c)
-		if l.dims.normOut && l.keep == KeepAll {
-			l.attentionOut(l.a, c)
+		if l.dims.parallel { // attention's output has the gradient of y, to which the MLP adds its input's
+			l.outBackward(c)
+			l.mlpBackward(c)
+		} else {
+			l.mlpBackward(c)
+			if l.dims.normOut && l.keep == KeepAll {
+				l.attentionOut(l.a, c)
+			}
+			l.outBackward(c)
 		}
-		l.outBackward(c)
 		l.putDO(c)
 		store(s, c, l.y)
 	}
@@ -38,8 +43,9 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 
 // vectors are the roles, norms, biases and sinks, whose gradients are only ever added to, so that
 // they have to begin at zero. The order is fixed.
-var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleOBias,
-	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm,
+var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleOBias,
+	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
+	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias,
 	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients of vectors that g has. Those of matrices are
@@ -87,30 +93,32 @@ func (t *Templates) addBiasGrad(s device.Stream, g Grads, r model.Role, dy devic
 func (l *launch) overwrites(c span) bool { return l.first && c.at == 0 }
 
 // mlpBackward turns y of a chunk, which is dy, into the gradient of the MLP's residual
-// input.
+// input or, in a parallel block, adds to it what the MLP passes on to x.
 func (l *launch) mlpBackward(c span) {
 	d, s := l.dims, l.s
-	if l.keep < KeepAll {
+	if l.keep < KeepAll && !d.parallel {
 		l.residual(l.x2, l.a, c)
 	}
-	in := l.input(model.RoleMLPNorm, l.x2, l.rstd.of(c), c)
+	src, r := l.mlpInput(l.x2)
+	in := l.input(r, src, l.rstd.of(c), c)
 	if l.keep < KeepAll {
 		l.gateUp(in, c)
 	}
 	act, gu, dy := l.act.of(c), l.gu.of(c), l.y.of(c)
 	if d.normOut {
-		l.glu(s, act, gu, c.n, d.ffn)
+		l.activate(c)
 		l.down(l.out, device.Tensor{}, c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
 	}
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
-	l.gluBackward(s, gu, act, act, c.n, d.ffn)
+	l.activateBackward(c)
 	// From here on act is f(gate)·up again and gu its gradient.
+	up, bias := l.upRoles()
 	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
-	l.weightGrad(s, l.g[model.RoleGateUp], gu, in, c.n, 2*d.ffn, d.hidden, l.overwrites(c))
-	l.biasGrad(model.RoleGateUpBias, gu, c.n, 2*d.ffn)
-	l.inputBackward(model.RoleGateUp, model.RoleMLPNorm, gu, l.x2, 2*d.ffn, c)
+	l.weightGrad(s, l.g[up], gu, in, c.n, d.up, d.hidden, l.overwrites(c))
+	l.biasGrad(bias, gu, c.n, d.up)
+	l.inputBackward(up, r, gu, src, d.up, c)
 }
 
 // inputBackward adds to y what dy (n, out), the gradient of input(x)·Wᵀ, passes on to x: w is the
@@ -137,12 +145,23 @@ func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.T
 // normBackward adds to y the gradient that n, the gradient of norm(x), passes on
 // to x.
 func (l *launch) normBackward(r model.Role, x device.Tensor, c span) {
-	a := l.rmsNormBackward(l.y.of(c), l.g[r], l.n.of(c), x, l.w[r], l.rstd.of(c), c.n)
-	a.Add = true
-	op.Do(l.dev, l.s, a)
+	l.backThroughNorm(l.s, l.w, l.g, r, l.y.of(c), l.n.of(c), x, l.rstd.of(c), c.n, true)
 }
 
-// rmsNormBackward is the backward of norm over n rows: dx (n, h) from dy.
+// backThroughNorm is the backward of norm over n rows: dx (n, h) from dy. Where adds is set the
+// gradient is added to dx; else dx may be dy.
+func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model.Role, dx, dy, x, rstd device.Tensor, n int, adds bool) {
+	if t.spec.Config.LayerNorm {
+		t.addBiasGrad(s, g, normBias[r], dy, n, t.dims.hidden)
+		op.Do(t.dev, s, op.LayerNormBackward{DX: dx, DW: g[r], DY: dy, X: x, W: w[r], Stats: rstd, Rows: n, Dim: t.dims.hidden, Add: adds})
+		return
+	}
+	a := t.rmsNormBackward(dx, g[r], dy, x, w[r], rstd, n)
+	a.Add = adds
+	op.Do(t.dev, s, a)
+}
+
+// rmsNormBackward is the backward of rmsNorm over n rows: dx (n, h) from dy.
 func (t *Templates) rmsNormBackward(dx, dw, dy, x, w, rstd device.Tensor, n int) op.RMSNormBackward {
 	h := t.dims.hidden
 	return op.RMSNormBackward{DX: dx, DW: dw, DY: dy, X: x, W: w, RStd: rstd, Rows: n, Groups: 1, Dim: h,

@@ -92,6 +92,23 @@ var configs = []struct {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}
 	})},
+	{"starcoder2", config(func(c *model.Config) {
+		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
+		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3
+	})},
+	{"gpt2", config(func(c *model.Config) {
+		c.LearnedPositions, c.MaxPositions, c.LayerNorm, c.NormBias, c.Ungated, c.Activation = true, 15, true, true, true, model.GELUTanh
+		c.OBias, c.MLPBias, c.TieEmbeddings = true, true, true // without rotation a bias of k changes nothing: its gradient is noise
+	})},
+	{"pythia", config(func(c *model.Config) {
+		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.Parallel = true, true, true, model.GELU, true
+		c.QKVBias, c.OBias, c.MLPBias = true, true, true
+		c.Rope.Partial = 0.4
+	})},
+	{"cohere2", config(func(c *model.Config) {
+		c.LayerNorm, c.Parallel, c.SharedNorm, c.TieEmbeddings, c.RopeInterleaved = true, true, true, true, true
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.IntermediateSize = 11, 4, 2, 9
+	})},
 	{"phi3", config(func(c *model.Config) {
 		c.HeadDim, c.SlidingWindow, c.MaxPositions = 8, 5, 5
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, Partial: 0.75, OriginalMaxPositions: 4,
@@ -388,8 +405,12 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	step.Pos = r.ints(pos...)
 	x, y := r.tensor(device.F32, n*cfg.HiddenSize), r.tensor(device.F32, n*cfg.HiddenSize)
 	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], device.Mem{})
-	for i, cache := range caches {
-		r.tpl.BlockForwardCached(r.s, i, r.weights[i+1], y, x, step, cache, ws)
+	for i, l := range r.layouts[1 : len(r.layouts)-1] {
+		if w := r.weights[i+1]; l.Kind == model.Positions {
+			r.tpl.PositionsForward(r.s, w, OnDevice(y), OnDevice(x), MicroBatch{Tokens: n, Pos: step.Pos}, ws)
+		} else {
+			r.tpl.BlockForwardCached(r.s, l.Block, w, y, x, step, caches[l.Block], ws)
+		}
 		x, y = y, x
 	}
 	logits := r.tensor(device.F32, n*cfg.VocabSize)

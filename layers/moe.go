@@ -109,7 +109,7 @@ func (l *moeLaunch) of(c span) routing {
 // The router's product is computed in fp32.
 func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
-	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w[model.RoleMLPNorm], c.n)
+	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w, model.RoleMLPNorm, c.n)
 	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, l.w[model.RoleRouterBias], c.n, l.dims.hidden, cfg.NumExperts)
 	a := op.Router{Logits: r.logits, IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts, K: cfg.NumExpertsPerTok,
 		Normalize: cfg.NormTopKProb}

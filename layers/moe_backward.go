@@ -123,10 +123,8 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 // routeNormBackward adds to dy what Sum, the gradient of norm(x), passes on to x. The norm is
 // computed again for its scale.
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
-	n, rstd, weight := l.n.of(c), l.rstd.of(c), l.w[model.RoleMLPNorm]
-	l.norm(l.s, n, rstd, x, weight, c.n)
+	n, rstd := l.n.of(c), l.rstd.of(c)
+	l.norm(l.s, n, rstd, x, l.w, model.RoleMLPNorm, c.n)
 	op.Do(l.dev, l.s, op.Convert{Dst: n, Src: l.of(c).sum, N: n.Len})
-	a := l.rmsNormBackward(dy, l.g[model.RoleMLPNorm], n, x, weight, rstd, c.n)
-	a.Add = true
-	op.Do(l.dev, l.s, a)
+	l.backThroughNorm(l.s, l.w, l.g, model.RoleMLPNorm, dy, n, x, rstd, c.n, true)
 }

@@ -73,6 +73,28 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	}
 }
 
+// TestRecomputedFLOPsOfParallelBlocks: what a backward computes again where the MLP reads the block's
+// input, and has no gate, is what the operations do.
+func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
+	for _, gate := range []bool{false, true} {
+		cfg := config(func(c *model.Config) { c.LayerNorm, c.Parallel, c.Ungated = true, true, !gate })
+		var kept, once int64
+		for keep := KeepAll + 1; keep > KeepNothing; {
+			keep--
+			toy, sp := newToy(), spec(cfg, keep, device.F32)
+			r := newRig(t, toy, sp, nil)
+			r.step(r.batch(sequences(cfg.VocabSize, 1, 5, 8)))
+			if keep == KeepAll {
+				kept, once = toy.matmuls, toy.attended
+			}
+			want := toy.matmuls - kept + toy.attended - once
+			if got := sp.RecomputedFLOPs(13, sp.PairsAgain(5)+sp.PairsAgain(8)); got != want {
+				t.Errorf("gate %t, keep %v: %d, the operations do %d", gate, keep, got, want)
+			}
+		}
+	}
+}
+
 // TestRecomputedFLOPsOfSharedExperts: of a token the backward forms its router's scores again, and
 // gate and up of its 8 experts and of the one that all tokens go through.
 func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {

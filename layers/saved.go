@@ -29,10 +29,12 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 // Rows of a chunk, except that KeepAll keeps x2 and gu of all tokens:
 //
 //	n (C, h) act, rstd (C) f32: a normed input, then its gradient; where outputs
-//	  are normed too, in the forward also such an output before its norm
-//	x2 (·, h) act: the MLP's residual input
-//	gu (·, 2·F) act: gate and up, then their gradient
-//	act (C, F) act: f(gate)·up
+//	  are normed too, in the forward also such an output before its norm. Of a
+//	  LayerNorm rstd is (C, 2), mean and rstd
+//	x2 (·, h) act: the MLP's residual input, which the backward of a parallel block does
+//	  without
+//	gu (·, 2·F) act: gate and up, then their gradient; without a gate (·, F)
+//	act (C, F) act: f(gate)·up, or f(up)
 //
 // Rows of a chunk in the backward, where outputs are normed:
 //
@@ -61,8 +63,10 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
 	}
 	if keep >= KeepAll && mlp {
-		b.x2 = mem.wholeRows(d.act, tokens, d.hidden)
-		b.gu = mem.wholeRows(d.act, tokens, 2*d.ffn)
+		if !d.parallel {
+			b.x2 = mem.wholeRows(d.act, tokens, d.hidden)
+		}
+		b.gu = mem.wholeRows(d.act, tokens, d.up)
 	}
 	return b
 }
@@ -92,7 +96,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	}
 	if mlp {
 		if keep < KeepAll {
-			b.gu = ws.chunkRows(d.act, chunk, 2*d.ffn)
+			b.gu = ws.chunkRows(d.act, chunk, d.up)
 		}
 		b.act = ws.chunkRows(d.act, chunk, d.ffn)
 	}
@@ -105,7 +109,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 // backwardBuffers takes from ws what a backward needs beyond the forward's buffers.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
-	if keep < KeepAll && mlp {
+	if keep < KeepAll && mlp && !d.parallel {
 		b.x2 = ws.chunkRows(d.act, chunk, d.hidden)
 	}
 	if d.normOut {
@@ -117,7 +121,7 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kGroups)
 	}
 	if d.normIn {
-		b.rstd = ws.chunkRows(device.F32, chunk, 1)
+		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
 	}
 	b.do = s.tallRows(ws, d.act, tokens, d.q)
 	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)

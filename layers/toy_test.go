@@ -138,10 +138,18 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		panic(fmt.Sprintf("toy: %s: %v", o.Name(), err))
 	}
 	switch a := o.(type) {
+	case *op.Activate:
+		d.activate(a)
+	case *op.ActivateBackward:
+		d.activateBackward(a)
 	case *op.AddBiasGrad:
 		d.addBiasGrad(a)
 	case *op.AddRows:
 		d.addRows(a)
+	case *op.AddPositions:
+		d.addPositions(a)
+	case *op.AddPositionsBackward:
+		d.addPositionsBackward(a)
 	case *op.Attention:
 		d.attention(a)
 	case *op.AttentionBackward:
@@ -166,6 +174,10 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.copyColumns(a)
 	case *op.GatherRows:
 		d.gatherRows(a)
+	case *op.LayerNorm:
+		d.layerNorm(a)
+	case *op.LayerNormBackward:
+		d.layerNormBackward(a)
 	case *op.MatMul:
 		d.matMul(a)
 	case *op.RMSNorm:

@@ -267,10 +267,7 @@ func (d *toy) gluBackward(a *op.GLUBackward) {
 }
 
 func activation(f op.Activation) oracle.Activation {
-	if f == op.GELUTanh {
-		return oracle.GELUTanh
-	}
-	return oracle.SiLU
+	return [...]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU}[f]
 }
 
 func (d *toy) copyColumns(a *op.CopyColumns) {

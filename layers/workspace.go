@@ -15,6 +15,7 @@ type dims struct {
 	q, kv          int // H·D and KV·D
 	qkv            int // (H+2·KV)·D: a packed row of q, k, v
 	ffn            int // F
+	up             int // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
 	vocab          int // V
 	qkNorm         bool
 	qGroups        int // into how many groups q/k norm cuts the q of a token: one for each head, or 1
@@ -22,15 +23,24 @@ type dims struct {
 	normIn         bool // inputs of attention and MLP are normed
 	normOut        bool // outputs of attention and MLP are normed
 	sinks          bool // every head has one
+	parallel       bool // attention and MLP read the same
+	stats          int  // what a norm keeps of a row: rstd, or mean and rstd
 }
 
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
-		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(), sinks: c.Sinks}
+		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
+	}
+	if c.Ungated {
+		d.up = d.ffn
+	}
+	if c.LayerNorm {
+		d.stats = 2
 	}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv

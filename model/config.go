@@ -6,13 +6,14 @@ import (
 	"slices"
 )
 
-// Activation is the function of a gated MLP's gate.
+// Activation is the function of a gated MLP's gate or, without a gate, of the MLP.
 type Activation uint8
 
 // The activations, by the names of config.json's hidden_act.
 const (
 	SiLU     Activation = iota // "silu", "swish"
-	GELUTanh                   // "gelu_pytorch_tanh"
+	GELUTanh                   // "gelu_pytorch_tanh", "gelu_new"
+	GELU                       // "gelu"; without a gate alone
 )
 
 // CutGate is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but
@@ -44,6 +45,11 @@ type Config struct {
 
 	NormOffset    float32 // a norm's weight is NormOffset + w
 	SandwichNorms bool    // the outputs of attention and MLP are normed too, before they are added
+	LayerNorm     bool    // norms are LayerNorm, not RMSNorm; then no outputs, queries or keys are normed
+	NormBias      bool    // a LayerNorm has a bias
+	Ungated       bool    // the MLP is down(f(up(x))), without a gate
+	Parallel      bool    // the MLP reads the block's input, as attention does, not what attention made of it
+	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
 	OutputNorms   bool    // these outputs are normed, and the inputs of attention and MLP are not
 	QKNormWhole   bool    // q/k norm is over all heads of a token at once, with a weight for each element; else over each head
 	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
@@ -56,6 +62,11 @@ type Config struct {
 	AttnSoftcap  float64 // scores become cap·tanh(score/cap); 0: they don't
 	LogitSoftcap float64 // the same for the logits
 	LogitScale   float64 // logits are multiplied by it, before they are capped; 0: 1
+	// LearnedPositions says that each of MaxPositions positions has a learned row that is added to the embedding, and
+	// that nothing is rotated. No document may be longer.
+	LearnedPositions bool
+	// ResidualInit says that matrices whose product is added to the hidden state begin 1/√(2·NumLayers) as large.
+	ResidualInit bool
 
 	// SlidingWindow is how many positions a query sees, its own included, in a block for
 	// which Sliding is true; where Sliding is nil, in every block. 0: it sees all.
@@ -92,7 +103,9 @@ type Config struct {
 	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
 	MXFP4 bool
 
-	Freeze Freeze // which tensors are not trained; set by SetFreeze
+	// Dropout says in words what dropout config.json asks for, which mt trains without; empty: none.
+	Dropout string
+	Freeze  Freeze // which tensors are not trained; set by SetFreeze
 
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says
@@ -136,7 +149,9 @@ func (c *Config) OutputCols() int {
 func (c *Config) SharedSize() int { return c.SharedExperts * c.MoEIntermediateSize }
 
 // Turns says whether a block's queries and keys have a rotary embedding.
-func (c *Config) Turns(block int) bool { return c.NoRope == nil || !c.NoRope[block] }
+func (c *Config) Turns(block int) bool {
+	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block])
+}
 
 // NormsOutputs says whether the outputs of attention and MLP are normed before they are added, and
 // NormsInputs whether their inputs are normed.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 )
 
@@ -20,9 +21,14 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
 		fill(dst, 1-c.NormOffset)
 		return
-	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleDownBias, RoleExpertGateUpBias, RoleExpertDownBias:
+	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
+		RoleExpertGateUpBias, RoleExpertDownBias:
 		fill(dst, 0)
 		return
+	}
+	deviation := c.InitializerRange
+	if c.ResidualInit && (p.Role == RoleO || p.Role == RoleDown) {
+		deviation /= math.Sqrt(float64(2 * c.NumLayers))
 	}
 	source := rand.NewPCG(0, 0)
 	normal := rand.New(source)
@@ -35,7 +41,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 		}
 		source.Seed(rowKey(seed, part.Name, local))
 		for j := range values {
-			values[j] = float32(c.InitializerRange * normal.NormFloat64())
+			values[j] = float32(deviation * normal.NormFloat64())
 		}
 	}
 }

@@ -6,6 +6,7 @@ type LayerKind uint8
 // The layer kinds, in the order they appear in a model.
 const (
 	Embedding LayerKind = iota
+	Positions           // learned positions, which are added to the embedding
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block whose MLP is experts
 	MoE                 // its second half: norm, router and experts
@@ -13,7 +14,7 @@ const (
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "block", "attention", "moe", "head"}[k]
+	return [...]string{"embedding", "positions", "block", "attention", "moe", "head"}[k]
 }
 
 // Role says what a parameter does in its layer's template.
@@ -29,6 +30,11 @@ const (
 	RoleQKVBias          Role = "qkv_bias"            // block ((H+2·KV)·D)
 	RoleQNorm            Role = "q_norm"              // block (D) or, with QKNormWhole, (H·D)
 	RoleKNorm            Role = "k_norm"              // block (D) or (KV·D)
+	RolePositions        Role = "positions"           // positions (P, h)
+	RoleAttnNormBias     Role = "attn_norm_bias"      // block (h)
+	RoleMLPNormBias      Role = "mlp_norm_bias"       // block, moe part 0 (h)
+	RoleUp               Role = "up"                  // block (F, h), in place of gate_up
+	RoleUpBias           Role = "up_bias"             // block (F)
 	RoleSinks            Role = "sinks"               // block (H)
 	RoleO                Role = "o"                   // block (h, H·D)
 	RoleOBias            Role = "o_bias"              // block (h)
@@ -55,8 +61,9 @@ const (
 	RoleSharedGateUp Role = "shared_gate_up" // moe part 0 (2·SharedSize, h)
 	RoleSharedDown   Role = "shared_down"    // moe part 0 (h, SharedSize)
 
-	RoleFinalNorm Role = "final_norm" // head (h)
-	RoleLMHead    Role = "lm_head"    // head (V, h)
+	RoleFinalNorm     Role = "final_norm"      // head (h)
+	RoleFinalNormBias Role = "final_norm_bias" // head (h)
+	RoleLMHead        Role = "lm_head"         // head (V, h)
 )
 
 // Stored is some rows of a parameter, which are one tensor in most checkpoints.

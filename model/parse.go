@@ -88,13 +88,18 @@ func fromFields(top *fields) (*Config, error) {
 	}
 	c.headsAndIDs(f)
 	c.activation(f)
-	refuseDropout(f)
+	c.dropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
+	if c.Activation == GELU && !c.Ungated {
+		f.fail("hidden_act", "\"gelu\" is not supported; known: silu, gelu_pytorch_tanh")
+	}
 	if c.NumExperts > 0 && c.NormsOutputs() {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
-	c.ropes(f)
+	if !c.LearnedPositions {
+		c.ropes(f)
+	}
 	if tied := top.bool("tie_word_embeddings", c.TieEmbeddings); tied != c.TieEmbeddings {
 		top.fail("tie_word_embeddings", "%t, and %t in %s; make them the same", tied, c.TieEmbeddings, a.nested)
 	}
@@ -119,7 +124,11 @@ func (a *family) fields(top *fields) *fields {
 		}
 		a.packed(f)
 	}
+	f.renamed(a.names)
 	f.setDefaults(a.defaults)
+	if a.prepare != nil {
+		a.prepare(f)
+	}
 	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
 		if top.has(key) {
 			f.vals[key] = top.vals[key]
@@ -150,16 +159,17 @@ func (c *Config) headDim(f *fields) {
 	}
 }
 
-// activation reads hidden_act, or the family's key for it.
+// activation reads hidden_act. gelu_new and gelu_fast are the GELU with tanh too, otherwise computed.
 func (c *Config) activation(f *fields) {
-	key := cmp.Or(c.family.activation, "hidden_act")
-	def, _ := c.family.defaults[key].(string)
-	switch act := f.str(key, cmp.Or(def, "silu")); act {
+	def, _ := c.family.defaults["hidden_act"].(string)
+	switch act := f.str("hidden_act", cmp.Or(def, "silu")); act {
 	case "silu", "swish":
 		c.Activation = SiLU
-	case "gelu_pytorch_tanh":
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
 		c.Activation = GELUTanh
+	case "gelu":
+		c.Activation = GELU
 	default:
-		f.fail(key, "%q is not supported; known: silu, gelu_pytorch_tanh", act)
+		f.fail("hidden_act", "%q is not supported; known: silu, gelu_pytorch_tanh", act)
 	}
 }

@@ -94,7 +94,7 @@ func TestParseSpellings(t *testing.T) {
 		}},
 		{"mistral, no window", changed("mistral", map[string]any{"sliding_window": json.RawMessage("null")}),
 			func(c *Config) bool { return c.Window(2) == 0 }},
-		{"phi3", phiConfig(map[string]any{"partial_rotary_factor": 0.75, "rms_norm_eps": nil, "sliding_window": 5}), func(c *Config) bool {
+		{"phi3", phiConfig(map[string]any{"partial_rotary_factor": 0.75, "sliding_window": 5}), func(c *Config) bool {
 			return c.Rotary(0) == 12 && c.Window(0) == 5 && c.RMSNormEps == 1e-5 && len(c.Layers()[1].Params[1].Stored) == 1
 		}},
 		{"phi3, its own original length goes first", phiConfig(map[string]any{"original_max_position_embeddings": 16,
@@ -176,6 +176,30 @@ func TestParseSpellings(t *testing.T) {
 			"tie_word_embeddings": true, "text_config": map[string]any{"hidden_size": 64, "eos_token_id": 1, "bos_token_id": 2, "model_type": "gemma3_text"}}, func(c *Config) bool {
 			return reflect.DeepEqual([][]int{c.EOS, c.BOS, c.PAD}, [][]int{{1, 106}, {2}, {3}})
 		}},
+		{"starcoder2", changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_epsilon": 1e-3, "rms_norm_eps": 0.5, "sliding_window": 9, "attention_dropout": 0.1, "residual_dropout": 0.1}), func(c *Config) bool {
+			return c.LayerNorm && c.NormBias && c.Ungated && c.QKVBias && c.OBias && c.MLPBias && c.TieEmbeddings && c.Activation == GELUTanh && c.Window(2) == 9 &&
+				c.RMSNormEps == 1e-3 && c.Dropout == "attention_dropout 0.1, residual_dropout 0.1" && !c.Parallel
+		}},
+		{"gpt_neox, old keys", changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "vocab_size": 320, "rotary_pct": 0.5, "rotary_emb_base": 500, "use_parallel_residual": false}), func(c *Config) bool {
+			return c.Rotary(0) == 8 && c.Rope.Theta == 500 && !c.Parallel && c.QKVBias && c.Activation == GELU && c.RMSNormEps == 1e-5 && !c.TieEmbeddings
+		}},
+		{"gpt_neox, new keys", changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "rope_parameters": map[string]any{"partial_rotary_factor": 1.0, "rope_theta": 700}, "attention_bias": false}), func(c *Config) bool {
+			return c.Rotary(0) == 16 && c.Rope.Theta == 700 && c.Parallel && !c.SharedNorm && !c.QKVBias && c.MLPBias &&
+				c.Layers()[1].Params[0].Stored[0].Name == "gpt_neox.layers.0.input_layernorm.weight"
+		}},
+		{"gpt2", changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "hidden_size": 5, "n_embd": 48, "n_layer": 2, "n_inner": json.RawMessage("null"), "attn_pdrop": 0.1}), func(c *Config) bool {
+			l := c.Layers()
+			return c.HiddenSize == 48 && c.NumLayers == 2 && c.NumHeads == 12 && c.IntermediateSize == 192 && c.MaxPositions == 1024 && c.LearnedPositions &&
+				c.Dropout == "attn_pdrop 0.1" && len(l) == 5 && l[1].Kind == Positions && l[1].Params[0].Rows == 1024 && len(c.Ropes()) == 0 && !c.Turns(0) &&
+				l[2].Params[2].Stored[0].Tensor() == "transformer.h.0.attn.c_attn.weight" && l[2].Params[2].Stored[0].Place.Transposed
+		}},
+		{"gpt2, its own width", changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "n_inner": 100}), func(c *Config) bool { return c.IntermediateSize == 100 && c.HiddenSize == 768 }},
+		{"cohere2", changed("cohere2", map[string]any{"vocab_size": 256000, "num_hidden_layers": 5, "rotary_pct": 1.0}), func(c *Config) bool {
+			return c.Parallel && c.SharedNorm && c.LayerNorm && !c.NormBias && c.RopeInterleaved && c.LogitScale == 0.0625 && c.Window(2) == 4096 && c.Window(3) == 0 &&
+				c.Turns(2) && !c.Turns(3) && c.Turns(4) && c.TieEmbeddings
+		}},
+		{"cohere2, layer_types", changed("cohere2", map[string]any{"vocab_size": 256000, "layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),
+			func(c *Config) bool { return !c.Turns(0) && c.Turns(1) }},
 		{"gemma3, null activation", changed("gemma3_text", map[string]any{"hidden_activation": json.RawMessage("null")}), func(c *Config) bool { return c.Activation == GELUTanh }},
 		{"gemma3, no window anywhere", changed("gemma3_text", map[string]any{"sliding_window": json.RawMessage("null"),
 			"layer_types": []any{"full_attention", "full_attention", "full_attention"}}), func(c *Config) bool { return c.SlidingWindow == 0 && c.LocalRope == nil }},
@@ -215,13 +239,25 @@ func TestParseSpellings(t *testing.T) {
 	}
 }
 
+// trained are the architectures that mt trains, as errors list them.
+func trained() string {
+	var archs []string
+	for _, f := range families {
+		if f.untrained == "" {
+			archs = append(archs, f.arch)
+		}
+	}
+	return strings.Join(archs, ", ")
+}
+
 func TestParseRefuses(t *testing.T) {
 	cases := []struct {
 		changes map[string]any
 		want    string // all of it, after the file's name
 	}{
-		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}, "model_type": "gpt2"}, "architectures: GPT2LMHeadModel is not supported; known: "},
-		{map[string]any{"architectures": nil, "model_type": "gpt2"}, "model_type: gpt2 is not supported; known: "},
+		{map[string]any{"architectures": []any{"BertModel"}, "model_type": "bert"},
+			"architectures: BertModel is not supported; known: " + trained() + "; docs/adding-a-family.md in mt's sources shows how one more is added"},
+		{map[string]any{"architectures": nil, "model_type": "bert"}, "model_type: bert is not supported; known: "},
 		{map[string]any{"architectures": nil, "model_type": nil}, "model_type: missing, and no architectures either"},
 		{map[string]any{"model_type": "qwen2"}, `architectures: LlamaForCausalLM does not go with model_type "qwen2"`},
 		{map[string]any{"hidden_size": nil}, "hidden_size: missing"},
@@ -280,6 +316,16 @@ func TestParseRefuses(t *testing.T) {
 			"rope_parameters: full_attention: partial_rotary_factor: 0.5 is not supported"},
 		{changed("olmo3", map[string]any{"partial_rotary_factor": 0.5, "rope_parameters": map[string]any{"sliding_attention": map[string]any{"partial_rotary_factor": 1}}}),
 			"rope_parameters: partial_rotary_factor: 0.5 is not supported"},
+		{changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_type": "rms_norm"}), `norm_type: "rms_norm" is not supported`},
+		{changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_epsilon": "x"}), `norm_epsilon: "x" is not a number`},
+		{changed("gpt_neox", map[string]any{"hidden_dropout": 0.1, "num_key_value_heads": nil}), "hidden_dropout: 0.1: dropout is not supported"},
+		{changed("gpt_neox", nil), "num_key_value_heads: 2 for 4 heads: this architecture has as many"},
+		{changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "head_dim": 8}), "head_dim: 8: this architecture has hidden_size / num_attention_heads, 16"},
+		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "n_layer": 0}), "n_layer: 0 is out of range"},
+		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "scale_attn_by_inverse_layer_idx": true}), "scale_attn_by_inverse_layer_idx: true is not supported, only false; docs/adding-a-family.md"},
+		{changed("cohere2", map[string]any{"vocab_size": 256000, "rotary_pct": 0.5}), "rotary_pct: 0.5 is not supported"},
+		{changed("cohere2", map[string]any{"vocab_size": 256000, "logit_scale": 0}), "logit_scale: 0 is out of range"},
+		{map[string]any{"hidden_act": "gelu"}, `hidden_act: "gelu" is not supported; known: silu, gelu_pytorch_tanh`},
 		{changed("seed_oss", map[string]any{"num_key_value_heads": 2}), "attention_dropout: 0.1: dropout is not supported; set it to 0"},
 		{changed("seed_oss", map[string]any{"num_key_value_heads": 2, "attention_dropout": 0}), "residual_dropout: 0.1: dropout"},
 		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window": json.RawMessage("null")}), "layer_types: missing, and sliding_window is null"},

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // The functions of this file turn features this program does not have into
@@ -23,12 +25,21 @@ func (a *family) packed(f *fields) bool {
 	return false
 }
 
-func refuseDropout(f *fields) {
-	for _, key := range []string{"attention_dropout", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout"} {
-		if p := f.float(key, 0, 0, 1); p > 0 {
+// dropouts are the keys that ask for dropout, in one architecture or another.
+var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
+
+// dropout refuses dropout or, in a family whose published files ask for it, remembers what they ask for.
+func (c *Config) dropout(f *fields) {
+	var asked []string
+	for _, key := range dropouts {
+		switch p := f.float(key, 0, 0, 1); {
+		case p > 0 && c.family.dropout:
+			asked = append(asked, fmt.Sprintf("%s %g", key, p))
+		case p > 0:
 			f.fail(key, "%g: dropout is not supported; set it to 0 to train without", p)
 		}
 	}
+	c.Dropout = strings.Join(asked, ", ")
 }
 
 // neutral are keys that change the mathematics of one architecture or another, each with the

@@ -230,8 +230,12 @@ func (c *Config) rotary(r Rope) int {
 	return int(float64(c.HeadDim) * r.Partial)
 }
 
-// Ropes are the model's rotary embeddings; RopeOf says which one a block has.
+// Ropes are the model's rotary embeddings, none where positions are learned; RopeOf says which one a
+// block has.
 func (c *Config) Ropes() []Rope {
+	if c.LearnedPositions {
+		return nil
+	}
 	if c.LocalRope == nil {
 		return []Rope{c.Rope}
 	}

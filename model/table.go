@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Layers is the parameter table: the embedding, the decoder blocks, the head. A
-// block with experts is two layers, Attention and MoE.
+// Layers is the parameter table: the embedding, learned positions where there are any, the decoder
+// blocks, the head. A block with experts is two layers, Attention and MoE.
 func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
@@ -16,6 +16,9 @@ func (c *Config) Layers() []Layer {
 		out = append(out, l)
 	}
 	add(Layer{Kind: Embedding, Params: []Param{c.EmbedParam()}})
+	if c.LearnedPositions {
+		add(Layer{Kind: Positions, Params: []Param{matrix(RolePositions, c.HiddenSize, stack(c.outer(RolePositions), c.MaxPositions))}})
+	}
 	for b := range c.NumLayers {
 		n := blockNames{c, b}
 		if !c.HasExperts(b) {
@@ -35,7 +38,10 @@ func (c *Config) Layers() []Layer {
 
 func (c *Config) headLayer() Layer {
 	l := Layer{Kind: Head, Tied: c.TieEmbeddings}
-	l.Params = []Param{vector(RoleFinalNorm, stack([]string{c.names().model + "norm.weight"}, c.HiddenSize))}
+	l.Params = []Param{vector(RoleFinalNorm, stack(c.outer(RoleFinalNorm), c.HiddenSize))}
+	if c.NormBias {
+		l.Params = append(l.Params, vector(RoleFinalNormBias, stack(c.outer(RoleFinalNormBias), c.HiddenSize)))
+	}
 	if !c.TieEmbeddings {
 		l.Params = append(l.Params, matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize)))
 	}
@@ -53,9 +59,17 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 
 // EmbedParam is the embedding's table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
-	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack([]string{c.names().model + "embed_tokens.weight"}, c.VocabSize))}
+	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)
 	return p[0]
+}
+
+// outer are the names of the tensors of role r, which is of no block.
+func (c *Config) outer(r Role) (names []string) {
+	for _, s := range c.tensorNames(r) {
+		names = append(names, c.names().model+s)
+	}
+	return names
 }
 
 // blockNames makes the parameters of one decoder block.
@@ -65,7 +79,13 @@ type blockNames struct {
 }
 
 // prefix is how the names of the block's tensors begin.
-func (n blockNames) prefix() string { return fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block) }
+func (n blockNames) prefix() string {
+	blocks := "layers."
+	if f := n.c.family; f != nil && f.blocks != "" {
+		blocks = f.blocks
+	}
+	return fmt.Sprintf("%s%s%d.", n.c.names().model, blocks, n.block)
+}
 
 // stored are the tensors of role r, with the given numbers of rows. Where the family has one name
 // for all of them, there is only one.
@@ -96,7 +116,7 @@ func (n blockNames) attention() []Param {
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	var p []Param
 	if c.NormsInputs() {
-		p = append(p, vector(RoleAttnNorm, n.stored(RoleAttnNorm, h)))
+		p = n.norm(RoleAttnNorm, RoleAttnNormBias)
 	}
 	if c.Latent != nil {
 		p = append(p, n.latent()...)
@@ -126,17 +146,30 @@ func (n blockNames) attention() []Param {
 	return p
 }
 
+// norm is a norm of the hidden state, with its bias where there is one.
+func (n blockNames) norm(weight, bias Role) []Param {
+	p := []Param{vector(weight, n.stored(weight, n.c.HiddenSize))}
+	if n.c.NormBias {
+		p = append(p, vector(bias, n.stored(bias, n.c.HiddenSize)))
+	}
+	return p
+}
+
 // mlp is the second half of a dense block.
 func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
 	var p []Param
-	if c.NormsInputs() {
-		p = append(p, vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)))
+	if c.NormsInputs() && !c.SharedNorm {
+		p = n.norm(RoleMLPNorm, RoleMLPNormBias)
 	}
-	p = append(p, matrix(RoleGateUp, h, n.stored(RoleGateUp, f, f)))
+	up, bias, rows := RoleGateUp, RoleGateUpBias, []int{f, f}
+	if c.Ungated {
+		up, bias, rows = RoleUp, RoleUpBias, []int{f}
+	}
+	p = append(p, matrix(up, h, n.stored(up, rows...)))
 	if c.MLPBias {
-		p = append(p, vector(RoleGateUpBias, n.stored(RoleGateUpBias, f, f)))
+		p = append(p, vector(bias, n.stored(bias, rows...)))
 	}
 	p = append(p, matrix(RoleDown, f, n.stored(RoleDown, h)))
 	if c.MLPBias {
@@ -153,7 +186,7 @@ func (n blockNames) router() []Param {
 	h, shared := n.c.HiddenSize, n.c.SharedSize()
 	router := matrix(RoleRouter, h, n.stored(RoleRouter, n.c.NumExperts))
 	router.F32 = true
-	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), router}
+	p := append(n.norm(RoleMLPNorm, RoleMLPNormBias), router)
 	if n.c.RouterBias {
 		p = append(p, vector(RoleRouterBias, n.stored(RoleRouterBias, n.c.NumExperts)))
 	}

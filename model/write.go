@@ -71,14 +71,20 @@ func (c *Config) JSON(dtype string) []byte {
 		"bos_token_id":            tokenIDs(c.BOS),
 		"eos_token_id":            tokenIDs(c.EOS),
 		"pad_token_id":            tokenIDs(c.PAD),
-		"hidden_act":              [...]string{SiLU: "silu", GELUTanh: "gelu_pytorch_tanh"}[c.Activation],
+		"hidden_act":              [...]string{SiLU: "silu", GELUTanh: "gelu_pytorch_tanh", GELU: "gelu"}[c.Activation],
 		"attention_dropout":       float(0),
 		"torch_dtype":             dtype,
 		"use_cache":               true,
 	}
-	c.ropeJSON(m)
+	if !c.LearnedPositions {
+		c.ropeJSON(m)
+	}
 	if a := c.familyOf(); a != nil {
 		a.write(c, m)
+		for common, own := range a.names {
+			m[own] = m[common]
+			delete(m, common)
+		}
 	}
 	out, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

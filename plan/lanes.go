@@ -91,6 +91,8 @@ func (r *Run) weights(at Pace) []float64 {
 		switch layout.Kind {
 		case model.Embedding: // its rows are gathered
 			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
+		case model.Positions: // they are added
+			elems = 0
 		case model.MoE:
 			router, n := float64(layout.Part(0).AllElems()), float64(layout.Parts()-1)
 			elems = router + (elems-router)*float64(c.NumExpertsPerTok)/n

@@ -14,6 +14,14 @@ type family struct {
 	block []rule   // tensors of a decoder block
 	// defaults of config.json are those of package model, as far as keys need them.
 	defaults map[string]any
+	// names are what config.json calls keys that most families share, where it is not that.
+	names map[string]string
+	// top are the tensors outside the blocks; nil: outer. blocks is how the blocks' names begin; "": "layers.".
+	top    []rule
+	blocks string
+	// layerNorm: norms are LayerNorm.
+	layerNorm bool
+	noRope    bool // positions are learned
 	// ropeTypes are other names of rotary embeddings.
 	ropeTypes map[string]string
 	// halves: rotary pairs are (i, i+D/2) in the directory and (2i, 2i+1) in
@@ -45,6 +53,7 @@ const (
 	router      // always fp32
 	experts     // one tensor per expert becomes one tensor of three dimensions, biases of two
 	bare        // its name in the directory has no ".weight"
+	stacked     // modules whose names stand with spaces between them become one, by rows
 )
 
 // outer are the tensors outside the blocks, the same everywhere.
@@ -74,6 +83,11 @@ var feedForward = []rule{
 	{"mlp.gate_proj", "ffn_gate", copied},
 	{"mlp.up_proj", "ffn_up", copied},
 	{"mlp.down_proj", "ffn_down", copied},
+}
+
+// ungated is an MLP without a gate, as llama.cpp has it.
+func ungated(mlpNorm, up, down string) []rule {
+	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
 // olmo has norms of outputs alone.
@@ -151,6 +165,57 @@ var families = []family{
 			"max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256, "vocab_size": 262208,
 			"tie_word_embeddings": true, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
 		keys: []func(*plan){(*plan).gemmaAttention, (*plan).softcap},
+	},
+	{
+		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "norm_epsilon"},
+		block: slices.Concat(attention, ungated("post_attention_layernorm", "mlp.c_fc", "mlp.c_proj")),
+		defaults: map[string]any{"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30, "num_attention_heads": 24,
+			"num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
+		keys: []func(*plan){(*plan).ropeFreqs, (*plan).windowIgnored},
+	},
+	{
+		types: []string{"cohere2"}, arch: "cohere2", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "layer_norm_eps"},
+		block: slices.Concat(attention, feedForward[1:]), // one norm
+		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40, "num_attention_heads": 64,
+			"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "sliding_window": 4096},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).cohereAttention},
+	},
+	{
+		types: []string{"gpt_neox"}, arch: "gptneox", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "layer_norm_eps", "rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
+		top: []rule{
+			{"model.embed_in", "token_embd", copied},
+			{"model.final_layer_norm", "output_norm", norm},
+			{"lm_head", "output", copied},
+		},
+		block: slices.Concat([]rule{
+			{"input_layernorm", "attn_norm", norm},
+			{"self_attn.q_proj self_attn.k_proj self_attn.v_proj", "attn_qkv", stacked},
+			{"attention.dense", "attn_output", copied},
+		}, ungated("post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h")),
+		defaults: map[string]any{"vocab_size": 50432, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64,
+			"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).parallel, (*plan).tanhForErf},
+	},
+	{
+		types: []string{"gpt2"}, arch: "gpt2", layerNorm: true, noRope: true, blocks: "h.",
+		names: map[string]string{"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "max_position_embeddings": "n_positions",
+			"intermediate_size": "n_inner", "rms_norm_eps": "layer_norm_epsilon"},
+		top: []rule{
+			{"model.wte", "token_embd", copied},
+			{"model.wpe", "position_embd", copied},
+			{"model.ln_f", "output_norm", norm},
+			{"lm_head", "output", copied},
+		},
+		block: slices.Concat([]rule{
+			{"ln_1", "attn_norm", norm},
+			{"attn.c_attn", "attn_qkv", copied},
+			{"attn.c_proj", "attn_output", copied},
+		}, ungated("ln_2", "mlp.c_fc", "mlp.c_proj")),
+		defaults: map[string]any{"vocab_size": 50257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+			"max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
 	},
 	{
 		types: []string{"olmo2"}, arch: "olmo2",
@@ -236,6 +301,7 @@ func findFamily(s *settings) (*family, error) {
 	var known []string
 	for i, f := range families {
 		if slices.Contains(f.types, s.str("model_type")) {
+			s.renamed(f.names)
 			s.defaults(families[i].defaults)
 			return &families[i], nil
 		}

@@ -2,6 +2,7 @@ package export
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"mt/checkpoint/gguf"
 )
@@ -57,19 +58,44 @@ func (p *plan) common() error {
 	p.add("block_count", uint32(p.layers))
 	p.add("context_length", uint32(s.int("max_position_embeddings", 2048)))
 	p.add("embedding_length", uint32(hidden))
+	if p.family.noRope && s.vals["intermediate_size"] == nil {
+		s.vals["intermediate_size"] = json.Number(itoa(4 * hidden)) // GPT-2's n_inner may be null
+	}
 	p.add("feed_forward_length", uint32(s.need("intermediate_size")))
 	p.add("attention.head_count", uint32(p.heads))
 	p.add("attention.head_count_kv", uint32(p.kvHeads))
 	p.add("attention.key_length", uint32(p.headDim))
 	p.add("attention.value_length", uint32(p.headDim))
-	p.add("attention.layer_norm_rms_epsilon", float32(s.num("rms_norm_eps", 1e-6)))
-	p.rope = s.readRope()
-	p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
-	p.ropeKeys()
+	p.add(p.family.epsilon(), float32(s.num("rms_norm_eps", 1e-6)))
+	if !p.family.noRope {
+		p.rope = s.readRope()
+		p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
+		p.ropeKeys()
+	}
 	for _, f := range p.family.keys {
 		f(p)
 	}
 	return s.err
+}
+
+// epsilon is the key of what norms add.
+func (f *family) epsilon() string {
+	if f.layerNorm {
+		return "attention.layer_norm_epsilon"
+	}
+	return "attention.layer_norm_rms_epsilon"
+}
+
+// parallel says whether attention and MLP are beside each other.
+func (p *plan) parallel() {
+	p.add("use_parallel_residual", p.s.bool("use_parallel_residual", true))
+}
+
+// tanhForErf notes that llama.cpp's architecture has the GELU with tanh only.
+func (p *plan) tanhForErf() {
+	if p.s.str("hidden_act") == "gelu" || p.s.str("hidden_act") == "" {
+		p.note("llama.cpp computes this architecture's GELU with tanh in place of erf: results differ by some 1e-3")
+	}
 }
 
 // expertKeys are those of a mixture of experts.
@@ -179,6 +205,18 @@ func (p *plan) turnsInFour() {
 		if x, _ := number(v); i < p.layers && (x == 0) != ((i+1)%4 == 0) {
 			p.s.fail("no_rope_layers", "layer %d has %v: llama.cpp's %s has layers without a rotary embedding in each fourth place and no other", i, v, p.family.arch)
 		}
+	}
+}
+
+// cohereAttention is cohere2's: windows, the scale of the logits, and no biases.
+func (p *plan) cohereAttention() {
+	if n := p.s.int("sliding_window_pattern", 4); n != 4 && p.s.vals["layer_types"] == nil {
+		p.s.fail("sliding_window_pattern", "is %d: llama.cpp's %s has full attention in each fourth layer and no other", n, p.family.arch)
+	}
+	p.windowInFour()
+	p.add("logit_scale", float32(p.s.num("logit_scale", 0.0625)))
+	if p.s.bool("attention_bias", false) {
+		p.s.fail("attention_bias", "is true: llama.cpp's %s has no biases", p.family.arch)
 	}
 }
 

@@ -64,8 +64,9 @@ func TestPackageReads(t *testing.T) {
 
 // logitBound is for the greatest difference of a logit, whose greatest is about
 // 2, from Transformers' in fp32: sums of 64 to 176 products in another order. In
-// gemma3 llama.cpp looks GELU up by a half precision argument, at 2^-11.
-var logitBound = map[string]float64{"": 1e-5, "gemma3-text": 5e-3}
+// gemma3 and models without a gate llama.cpp looks GELU up by a half precision argument, at 2^-11; in pythia it is
+// the one with tanh.
+var logitBound = map[string]float64{"": 1e-5, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3}
 
 // TestLlamaCpp: llama.cpp itself loads every recorded model and computes the
 // recorded logits of two texts.
@@ -82,7 +83,7 @@ func TestLlamaCpp(t *testing.T) {
 			want = rounded(t, filepath.Dir(dir))
 		}
 		for i, ids := range rows {
-			if name == "mistral-window" && len(ids) > 16 {
+			if (name == "mistral-window" || name == "starcoder2") && len(ids) > 16 {
 				continue // llama.cpp has no window there; a note says so
 			}
 			var got struct{ Logits [][]float64 }

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,21 +53,16 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	if err := w.Check(c.Layouts(false)); err != nil {
 		return nil, err
 	}
-	f := &finder{w: w, head: "lm_head", asked: map[string]bool{}, rows: map[string]part{}}
-	f.top = strings.TrimSuffix(c.EmbedParam().Stored[0].Name, "embed_tokens.weight")
-	layers := c.Layers()
-	for _, l := range layers {
+	f := &finder{w: w, asked: map[string]bool{}, rows: map[string]part{}}
+	f.top, f.head = c.Prefixes()
+	f.head = strings.TrimSuffix(f.head, ".")
+	for _, l := range c.Layers() {
 		for _, p := range l.Params {
 			for i, s := range p.Stored {
 				if s.Place.Tensor != "" {
 					f.rows[s.Name] = part{s.Name, p.StoredShape(i), &p, i}
 				}
 			}
-		}
-	}
-	for _, p := range layers[len(layers)-1].Params {
-		if p.Role == model.RoleLMHead {
-			f.head = strings.TrimSuffix(p.Stored[0].Name, ".weight")
 		}
 	}
 	return f, nil
@@ -95,11 +91,16 @@ func (f *finder) missing(name string) error {
 // tensors plans all tensors of the directory in the order llama.cpp's loader
 // walks: the embedding, the blocks, the head.
 func (p *plan) tensors(f *finder) error {
-	for i, r := range outer {
+	top, blocks := p.family.top, cmp.Or(p.family.blocks, "layers.")
+	if top == nil {
+		top = outer
+	}
+	for i, r := range top {
 		if i == 1 { // after the embedding
 			for b := range p.layers {
 				for _, r := range p.family.block {
-					from := fmt.Sprintf("model.layers.%d.%s", b, r.from)
+					in := fmt.Sprintf("model.%s%d.", blocks, b)
+					from := in + strings.ReplaceAll(r.from, " ", " "+in)
 					if err := p.tensor(f, rule{from, fmt.Sprintf("blk.%d.%s", b, r.to), r.how}); err != nil {
 						return err
 					}
@@ -129,6 +130,8 @@ func (p *plan) tensor(f *finder, r rule) error {
 		}
 		p.take(item{Tensor: gguf.Tensor{Name: r.to + ".weight", Shape: t.shape}, parts: []part{t}}, r.how)
 		return nil
+	case stacked:
+		return p.stacked(f, r)
 	}
 	for _, end := range []string{".weight", ".bias"} {
 		t, ok := f.find(r.from + end)
@@ -147,6 +150,29 @@ func (p *plan) tensor(f *finder, r rule) error {
 		case r.how == keys && p.family.halves:
 			it.heads = p.kvHeads
 		}
+		p.take(it, r.how)
+	}
+	return nil
+}
+
+// stacked plans one tensor of the rows of several modules, and one of their biases.
+func (p *plan) stacked(f *finder, r rule) error {
+	for _, end := range []string{".weight", ".bias"} {
+		var it item
+		for _, module := range strings.Fields(r.from) {
+			t, ok := f.find(module + end)
+			if !ok && end == ".weight" {
+				return f.missing(module + end)
+			} else if !ok {
+				return nil
+			}
+			if it.Shape == nil {
+				it.Shape = append([]int64{0}, t.shape[1:]...)
+			}
+			it.Shape[0] += t.shape[0]
+			it.parts = append(it.parts, t)
+		}
+		it.Name = r.to + end
 		p.take(it, r.how)
 	}
 	return nil

@@ -13,12 +13,16 @@ const Variable = "MT_FIXTURES"
 
 // families are the cases in the folder of families to come that mt trains by now, one a line.
 var families = []string{
+	"cohere2",
 	"glm4",
+	"gpt2",
 	"gptoss",
 	"granite",
 	"olmo2",
 	"olmo3",
+	"pythia",
 	"smollm3",
+	"starcoder2",
 }
 
 // Cases are Found's, and there is at least one; else the test is skipped.

@@ -46,7 +46,7 @@ func (r *Routing) take(p []float64, chosen []int) {
 // MoE is x + experts(norm(x)) for x (T, h): the second half of block i, where that
 // has experts. Unless r is nil, the routing is added to it.
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
-	n, h := norm(cfg, x, w[tensor(i, "post_attention_layernorm.weight")]), cfg.HiddenSize
+	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
 	y := append([]float64(nil), x...)
 	router := tensor(i, "mlp.gate")
 	if w[router+".weight"] == nil {

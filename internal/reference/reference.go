@@ -48,7 +48,7 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 	if head == nil {
 		head = w["model.embed_tokens.weight"]
 	}
-	out := linear(norm(cfg, x, w["model.norm.weight"]), head, nil, cfg.HiddenSize)
+	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, nil, cfg.HiddenSize)
 	for i := range out {
 		if cfg.LogitScale != 0 {
 			out[i] *= cfg.LogitScale
@@ -70,32 +70,50 @@ func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
 			x[i] *= cfg.EmbedScale
 		}
 	}
+	if cfg.LearnedPositions { // row t for the token at t
+		for i, v := range w["model.embed_positions.weight"][:len(x)] {
+			x[i] += v
+		}
+	}
 	return x
 }
 
 // Block is the output (T, h) of decoder block i for one sequence x (T, h).
 func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	x2 := Attention(cfg, w, i, x)
+	if cfg.Parallel { // the MLP reads x, maybe by attention's norm
+		by := "post_attention_layernorm"
+		if cfg.SharedNorm {
+			by = "input_layernorm"
+		}
+		return residual(cfg, x2, mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, tensor(i, by), x)))
+	}
 	if cfg.HasExperts(i) {
 		return MoE(cfg, w, i, x2, nil)
 	}
 	n := normsOf(w, i)
-	out := mlp(cfg, w, tensor(i, "mlp."), norm(cfg, x2, n.mlp))
-	return residual(cfg, x2, norm(cfg, out, n.mlpOut))
+	out := mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, n.mlp, x2))
+	return residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
 }
 
-// norms are the weights of the norms around attention and the MLP of a block; nil where there is none.
-type norms struct{ attn, attnOut, mlp, mlpOut []float64 }
+// norms are the names of the norms around attention and the MLP of a block; empty where there is none.
+type norms struct{ attn, attnOut, mlp, mlpOut string }
 
 // normsOf finds a block's norms, whose names mean one thing in blocks of two norms and others in those of
 // four and in those of outputs alone.
 func normsOf(w Weights, i int) norms {
-	of := func(s string) []float64 { return w[tensor(i, s+".weight")] }
+	of := func(s string) string {
+		if w[tensor(i, s+".weight")] == nil {
+			return ""
+		}
+		return tensor(i, s)
+	}
 	attn := of("input_layernorm")
-	if mlpOut := of("post_feedforward_layernorm"); mlpOut != nil { // Gemma and OLMo, which has no pre_feedforward_layernorm
+	if mlpOut := of("post_feedforward_layernorm"); mlpOut != "" { // Gemma and OLMo, which has no pre_feedforward_layernorm
 		return norms{attn, of("post_attention_layernorm"), of("pre_feedforward_layernorm"), mlpOut}
 	}
-	return norms{attn, of("post_self_attn_layernorm"), of("post_attention_layernorm"), of("post_mlp_layernorm")} // GLM-4, Llama
+	// GLM-4, Llama
+	return norms{attn, of("post_self_attn_layernorm"), of("post_attention_layernorm"), of("post_mlp_layernorm")}
 }
 
 // tensor is the name of a tensor of block i.
@@ -107,7 +125,7 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	h, d := cfg.HiddenSize, cfg.HeadDim
 	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
 	around := normsOf(w, i)
-	n := norm(cfg, x, around.attn)
+	n := hiddenNorm(cfg, w, around.attn, x)
 	project := func(s string, from, rows int) []float64 {
 		weight := w[tensor(i, "self_attn."+s+"_proj.weight")]
 		if fused := w[tensor(i, "self_attn.qkv_proj.weight")]; fused != nil {
@@ -119,20 +137,27 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
-	r := cfg.Ropes()[cfg.RopeOf(i)]
-	if cfg.NoRope == nil || !cfg.NoRope[i] {
+	if cfg.Turns(i) {
+		r := cfg.Ropes()[cfg.RopeOf(i)]
 		rope(cfg, r, q, cfg.NumHeads)
 		rope(cfg, r, k, cfg.NumKVHeads)
 	}
 	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], qRows)
-	return residual(cfg, x, norm(cfg, out, around.attnOut))
+	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }
 
-// mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in. Where the gate is cut off, it is
-// so and not f (model.CutGate).
+// mlp is down(f(gate(n))·up(n)), or without a gate down(f(up(n))), with the tensors whose names begin with in. Where the
+// gate is cut off, it is so and not f (model.CutGate).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
+	if cfg.Ungated {
+		up := linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
+		for j, v := range up {
+			up[j] = activation(cfg, v)
+		}
+		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], cfg.IntermediateSize)
+	}
 	gateW, upW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"]
 	if fused := w[in+"gate_up_proj.weight"]; fused != nil {
 		gateW, upW = fused[:len(fused)/2], fused[len(fused)/2:]
@@ -142,13 +167,22 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 		if cut := cfg.Cut; cut != nil {
 			g = min(g, cut.Limit)
 			up[j] = (min(max(up[j], -cut.Limit), cut.Limit) + 1) * g / (1 + math.Exp(-cut.Alpha*g))
-		} else if cfg.Activation == model.GELUTanh {
-			up[j] *= 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
 		} else {
-			up[j] *= g / (1 + math.Exp(-g))
+			up[j] *= activation(cfg, g)
 		}
 	}
 	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
+}
+
+// activation is the model's function f.
+func activation(cfg *model.Config, x float64) float64 {
+	switch cfg.Activation {
+	case model.GELUTanh:
+		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	case model.GELU:
+		return 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
+	}
+	return x / (1 + math.Exp(-x))
 }
 
 // softcap is limit·tanh(x/limit), x itself without a limit.
@@ -191,11 +225,38 @@ func linear(x, w, b []float64, in int) []float64 {
 	return y
 }
 
-// norm is RMSNorm over groups of len(w) elements; x itself where w is nil.
-func norm(cfg *model.Config, x, w []float64) []float64 {
-	if w == nil {
+// hiddenNorm is the norm of x (T, h) whose tensors' names begin with name: RMSNorm, or the
+// LayerNorm of the models that have it; x itself where name is empty.
+func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
+	weight, bias := w[name+".weight"], w[name+".bias"]
+	switch {
+	case name == "":
 		return x
+	case !cfg.LayerNorm:
+		return norm(cfg, x, weight)
 	}
+	y := make([]float64, len(x))
+	h := len(weight)
+	for at := 0; at < len(x); at += h {
+		var mean, variance float64
+		for _, v := range x[at : at+h] {
+			mean += v / float64(h)
+		}
+		for _, v := range x[at : at+h] {
+			variance += (v - mean) * (v - mean) / float64(h)
+		}
+		for i, wv := range weight {
+			y[at+i] = (x[at+i] - mean) / math.Sqrt(variance+float64(cfg.RMSNormEps)) * wv
+			if bias != nil {
+				y[at+i] += bias[i]
+			}
+		}
+	}
+	return y
+}
+
+// norm is RMSNorm over groups of len(w) elements.
+func norm(cfg *model.Config, x, w []float64) []float64 {
 	y := make([]float64, len(x))
 	for at := 0; at < len(x); at += len(w) {
 		var sum float64

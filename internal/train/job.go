@@ -195,6 +195,9 @@ func (j *job) openModel() error {
 	}
 	j.opened, j.model, j.modelDir, j.tok, j.tokErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
 	j.notes = append(j.notes, m.Notes...)
+	if d := j.model.Dropout; d != "" {
+		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
+	}
 	if err := j.model.SetFreeze(model.Freeze{Names: j.c.Freeze, But: j.c.Unfrozen}); err != nil {
 		key := "freeze"
 		if len(j.c.Freeze) == 0 {
@@ -331,7 +334,9 @@ func (j *job) resolveEvalPlan() error { return j.resolve(true) }
 
 func (j *job) resolve(evalOnly bool) (err error) {
 	q := j.request(evalOnly)
-	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
+	if n := q.RowTokens; n > j.model.MaxPositions && j.model.LearnedPositions {
+		return j.c.Errorf("max_seq_len", "rows have %d tokens, and the model has learned %d positions: it is at most that", n, j.model.MaxPositions)
+	} else if n > j.model.MaxPositions && j.model.MaxPositions > 0 {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
 	}
 	if j.hosts > 1 {

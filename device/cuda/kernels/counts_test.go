@@ -104,6 +104,9 @@ func (r *rig) countOthers(t *testing.T) {
 			kernels.RMSNorm(s, &op.RMSNorm{Y: dy, RStd: rstd, X: x, W: w, Rows: rows, Groups: 1, Dim: width, XStride: width, YStride: width, Eps: 1})
 			kernels.RMSNormBackward(s, &op.RMSNormBackward{DX: dy, DW: w, DY: dy, X: x, W: w, RStd: rstd, Rows: rows, Groups: 1, Dim: width,
 				DXStride: width, DYStride: width, XStride: width})
+			stats := zeros(device.F32, 2*rows)
+			kernels.LayerNorm(s, &op.LayerNorm{Y: dy, Stats: stats, X: x, W: w, B: w, Rows: rows, Dim: width, Eps: 1})
+			kernels.LayerNormBackward(s, &op.LayerNormBackward{DX: dy, DW: w, DY: dy, X: x, W: w, Stats: stats, Rows: rows, Dim: width})
 		}
 		for _, to := range []device.DType{device.F32, device.BF16} {
 			kernels.Convert(s, &op.Convert{Dst: zeros(to, 101).Slice(1, 100), Src: zeros(dt, 101).Slice(1, 100), N: 100})

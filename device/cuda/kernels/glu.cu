@@ -1,11 +1,5 @@
 // GLU: y (T, F) = f(gate)·up, where gu (T, 2F) holds a row's gate, then its up. All
-// act; everything written is overwritten. f is
-//
-//	SiLU  x·σ(x)
-//	GELU  ½x·(1 + tanh v) = x·σ(2v) with v = √(2/π)·(x + 0.044715x³)
-//
-// so f(x) = x·σ(z), f'(x) = σ(z) + f(x)·σ(−z)·z', where z is x, or 2v. Or gate and up are
-// cut off first:
+// act; everything written is overwritten. activation.cuh has f. Or gate and up are cut off first:
 //
 //	Cut   g·σ(alpha·g)·(u+1) with g = min(gate, limit), u = max(−limit, min(up, limit))
 //
@@ -19,7 +13,7 @@
 // each of y, 6 bytes in bf16; backward 5 (10 bytes), with y 6 (12 bytes).
 //
 // A block takes columns of one row: blockIdx.x is the row, blockIdx.y the columns.
-#include "common.cuh"
+#include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
 static constexpr int ELEMS = 16;    // columns a thread takes
@@ -40,19 +34,6 @@ template <class Of> struct Gated {
     u = d * active;
     return out;
   }
-};
-
-struct SiLU {
-  DEV float argument(float x) { return x; }
-  DEV float slope(float) { return 1.0f; }
-};
-
-// Where σ(z) is 0 or 1 in fp32 the square may stop to grow: at 100 it is long so.
-struct GELU {
-  static constexpr float K = 1.5957691216057308f, CUBE = 0.044715f; // 2·√(2/π)
-  DEV float square(float x) { return __builtin_fminf(x * x, 1e4f); }
-  DEV float argument(float x) { return K * x * __builtin_fmaf(CUBE, square(x), 1.0f); }
-  DEV float slope(float x) { return K * __builtin_fmaf(3.0f * CUBE, square(x), 1.0f); }
 };
 
 // Comparisons are such that what is no number stays so.

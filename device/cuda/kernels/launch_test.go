@@ -132,6 +132,11 @@ func (l *largest) norms() {
 		kernels.RMSNormBackward(l, &op.RMSNormBackward{DX: x, DY: x, X: x, W: w, DW: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1],
 			XStride: width, DXStride: width, DYStride: width})
 	}
+	for _, dim := range []int{wideHidden, 16384} {
+		x, w, stats := l.act(manyTokens, int64(dim)), l.f32(int64(dim)), l.f32(2*manyTokens)
+		kernels.LayerNorm(l, &op.LayerNorm{Y: x, X: x, W: w, B: w, Stats: stats, Rows: manyTokens, Dim: dim})
+		kernels.LayerNormBackward(l, &op.LayerNormBackward{DX: x, DY: x, X: x, W: w, DW: w, Stats: stats, Rows: manyTokens, Dim: dim})
+	}
 }
 
 func (l *largest) elements() {
@@ -151,6 +156,14 @@ func (l *largest) elements() {
 	lse := l.f32(manyHeads * manyTokens)
 	kernels.Sinks(l, &op.Sinks{O: l.act(manyTokens, manyHeads, headDim), LSE: lse, Sinks: l.f32(manyHeads), T: manyTokens, Heads: manyHeads, Dim: headDim})
 	kernels.SinksGrad(l, &op.SinksGrad{DSinks: l.f32(manyHeads), LSE: lse, Delta: lse, Sinks: l.f32(manyHeads), T: manyTokens, Heads: manyHeads})
+	x := l.act(manyTokens, wideHidden)
+	kernels.AddPositions(l, &op.AddPositions{Y: x, X: x, Table: x, Pos: l.ints(manyTokens), T: manyTokens, C: wideHidden})
+	kernels.AddPositionsBackward(l, &op.AddPositionsBackward{DTable: l.f32(manyTokens * wideHidden), DY: x, Cu: l.ints(manySeqs + 1), Seqs: manySeqs,
+		Longest: manyTokens, T: manyTokens, C: wideHidden})
+	for _, f := range []op.Activation{op.SiLU, op.GELUTanh, op.GELU} {
+		kernels.Activate(l, &op.Activate{Activation: f, Y: gu, X: gu, T: manyTokens, F: 2 * wideInner})
+		kernels.ActivateBackward(l, &op.ActivateBackward{Activation: f, DX: gu, Y: gu, DY: gu, X: gu, T: manyTokens, F: 2 * wideInner})
+	}
 	kernels.Scale(l, &op.Scale{X: gu, N: 2 * manyTokens * wideInner, Factor: 2})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(2 * wideInner), DY: gu, T: manyTokens, N: 2 * wideInner})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(wideVocabulary), DY: l.act(manyTokens, wideVocabulary), T: manyTokens, N: wideVocabulary})

@@ -15,10 +15,12 @@ import numpy as np
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
         "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "olmo2": "OLMO2", "olmo3": "OLMO2",
         "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
-        "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS", "gpt_oss": "GPT_OSS"}
+        "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
+        "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS"}
 PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
-        "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
+        "attention.head_count_kv"]
+LAYER_NORM = ["cohere2", "starcoder2", "gpt_neox", "gpt2"]
 
 
 def load(model):
@@ -66,6 +68,11 @@ def single(tensors):
     return out
 
 
+def by_parts(x, heads):
+    """Rows of query, key and value by head become all queries, all keys, all values."""
+    return np.concatenate([p.reshape(-1, *x.shape[1:]) for p in np.moveaxis(x.reshape(heads, 3, -1, *x.shape[1:]), 1, 0)])
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
@@ -95,6 +102,10 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
         if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
             x = x + np.float32(1)
+        if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:
+            x = by_parts(x, cfg["num_attention_heads"])
+        if ARCH[cfg["model_type"]] == "GPT2" and x.ndim == 2 and new.startswith("blk."):
+            x = x.T
         out[new] = x
     for name, of in experts.items():
         out[names.get_name(name, try_suffixes=(".weight", ".bias"))] = np.stack([of[i] for i in range(len(of))])
@@ -107,6 +118,8 @@ def wanted(cfg, tensors):
 def main(path, model):
     cfg = json.load(open(model + "/config.json"))
     cfg.update(cfg.get("text_config") or {})
+    if cfg["model_type"] == "gpt2":
+        cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])
     r = gguf.GGUFReader(path)
     want = wanted(cfg, load(model))
     got = {t.name: t for t in r.tensors}
@@ -130,7 +143,9 @@ def main(path, model):
         back = gguf.quants.dequantize(t.data, t.tensor_type).reshape(x.shape)
         worst = max(worst, float(np.abs(back - x).max()))
     arch = r.fields["general.architecture"].contents()
-    for k in KEYS:
+    norm = "epsilon" if cfg["model_type"] in LAYER_NORM else "rms_epsilon"
+    rope = [] if cfg["model_type"] == "gpt2" else ["rope.freq_base"]
+    for k in KEYS + ["attention.layer_norm_" + norm] + rope:
         assert arch + "." + k in r.fields, k
     known = {v for c in vars(gguf.Keys).values() if isinstance(c, type) for v in vars(c).values() if isinstance(v, str)}
     for k in r.fields:
