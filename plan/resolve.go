@@ -25,7 +25,9 @@ type Request struct {
 	// Recompute is "auto" (or empty), "full" or "none".
 	Recompute string
 	// HiddenStates is where they lie: "auto" (or empty), "device" or "host".
-	HiddenStates     string
+	HiddenStates string
+	// Fused says that attention's backward has memory for sums (layers.Spec.Fused).
+	Fused            bool
 	MicroBatchTokens int
 	ChunkTokens      int
 	HeadShards       int
@@ -160,7 +162,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.keep()
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost = q.HiddenStates == "host"
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)

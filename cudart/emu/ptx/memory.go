@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"math/bits"
+	"runtime"
 	"unsafe"
 )
 
@@ -159,6 +160,11 @@ func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	for i := range w.addr {
 		w.addr[i] -= s.base
 	}
+	if in.flags&flagStrong != 0 {
+		runtime.Gosched() // the warp may wait for a block that another goroutine runs
+		atomics.Lock()
+		defer atomics.Unlock()
+	}
 	w.gather(in, s.data, &w.addr, mask)
 }
 
@@ -177,6 +183,10 @@ func (w *warp) storeGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	}
 	for i := range w.addr {
 		w.addr[i] -= s.base
+	}
+	if in.flags&flagStrong != 0 {
+		atomics.Lock()
+		defer atomics.Unlock()
 	}
 	w.scatter(in, s.data, &w.addr, mask)
 }

@@ -46,6 +46,7 @@ type rig struct {
 	modules map[string]*ptx.Module
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
 	sm90a   bool                   // kernels for sm_90a are taken
+	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
 	slower  []kernels.Lacking      // why what was computed is slower than it could be
 }
 
@@ -170,7 +171,7 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 		s.err = fmt.Errorf("%s: %d bytes of shared memory where the kernel says at most %d", k.Name, shared, k.Shared)
 		return
 	}
-	most, gpu := 99<<10, "sm_86"
+	most, gpu := s.SharedBytes(), "that size"
 	if strings.HasSuffix(k.Module, "_sm90a") {
 		most, gpu = 227<<10, "sm_90"
 	}
@@ -199,6 +200,8 @@ func (s *rigStream) TensorMap(t device.Tensor, columns, rows, stride, boxRows in
 }
 
 func (s *rigStream) Slower(what kernels.Lacking, _ int) { s.rig.slower = append(s.rig.slower, what) }
+
+func (s *rigStream) SharedBytes() int { return max(s.rig.shared, 99<<10) }
 
 func (s *rigStream) MostWork(device.DType) float64 { return 0 }
 
