@@ -134,6 +134,7 @@ func (w *warp) atomic(in *inst, mask uint32) {
 				w.block.atomicGlobal(w, in, s.buffer, i, at)
 			}
 			atomics.Lock()
+			w.block.launch.idle = 0
 			w.update(in, s.data, at, i)
 			atomics.Unlock()
 		default:

@@ -47,6 +47,7 @@ type rig struct {
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
 	sm90a   bool                   // kernels for sm_90a are taken
 	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
+	blocks  int                    // that run turn by turn; 0: one after the other on each thread
 	slower  []kernels.Lacking      // why what was computed is slower than it could be
 }
 
@@ -181,7 +182,7 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 	}
 	s.seed++
 	l := ptx.Launch{Kernel: found, Grid: [3]uint32(dims(grid)), Block: [3]uint32(dims(block)), Shared: shared, Params: params.Bytes,
-		Memory: s.rig, Seed: s.seed, CheckGlobal: true, Count: &ptx.Count{}}
+		Memory: s.rig, Seed: s.seed, Together: s.rig.blocks, CheckGlobal: true, Count: &ptx.Count{}}
 	if _, err := l.Run(); err != nil {
 		s.err = err
 	}
