@@ -2,6 +2,7 @@ package actors
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/layers"
 	"mt/schedule"
 )
@@ -114,7 +115,11 @@ func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out
 		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
 			e.First, v.FirstPart(), v.LastPart())
 	case v.Stage == schedule.HeadPart:
-		r.ops.HeadShardForward(s, w, in, losses, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstPart(), v.LastPart())
+		var terms op.LossTerms
+		if v.Phase != schedule.Evaluate {
+			terms = r.plan.Spec.Terms
+		}
+		r.ops.HeadShardForward(s, w, in, losses, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, r.shard(v), terms, v.FirstPart(), v.LastPart())
 	case v.Phase == schedule.Backward:
 		r.ops.HeadForwardBackward(s, w, r.gradsOf(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
 	default:

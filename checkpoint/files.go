@@ -20,7 +20,8 @@ type entry struct {
 	elem   int64 // its first element in the parameter, or of a plane beside the weights its first byte there
 	elems  int64
 	plane  plane
-	from   *stored // not nil: the tensor of another file
+	from   *stored  // not nil: the tensor of another file
+	placed []placed // not nil: it has the rows of these (placed.go), and layout and elem mean nothing
 }
 
 // fromFile is the layer of tensors that come from another file, passedOver of those that are read for
@@ -40,7 +41,8 @@ type file struct {
 	linked  bool // it is there already, and gets a second name (linked.go)
 }
 
-// entriesOf lists plane p of the weights of every checkpoint tensor that layout owns and that has it.
+// entriesOf lists plane p of the weights of every tensor that layout owns and that has it: those of a checkpoint, or
+// for lower halves those that parameters have of their own.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -48,6 +50,10 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 			continue
 		}
 		for i, st := range t.Stored {
+			if st.Place.Tensor != "" && p != planeLo {
+				out = addPlaced(out, layer, t, i, p)
+				continue
+			}
 			elems := int64(st.Rows) * int64(t.Cols)
 			out = append(out, &entry{
 				tensor: tensor{name: p.prefix + st.Name, dtype: p.dtype, shape: t.StoredShape(i), bytes: elems * p.size()},

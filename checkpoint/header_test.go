@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/recordings"
 )
 
 func TestHeaderRefuses(t *testing.T) {
@@ -211,9 +213,10 @@ func FuzzIndex(f *testing.F) {
 }
 
 func TestFixtureHeaders(t *testing.T) {
-	files, _ := filepath.Glob("../../shared/fixtures/*/model/*.safetensors")
-	if len(files) == 0 {
-		t.Skip("../shared/fixtures is not here")
+	var files []string
+	for _, dir := range recordings.Cases(t) {
+		found, _ := filepath.Glob(filepath.Join(dir, "model", "*.safetensors"))
+		files = append(files, found...)
 	}
 	for _, path := range files {
 		st, err := os.Stat(path)

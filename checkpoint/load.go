@@ -202,11 +202,19 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 
 // read reads one tensor in pieces into l.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
-	buf := make([]byte, min(pieceBytes, t.in.bytes))
+	piece := int64(pieceBytes)
+	if t.placed != nil {
+		piece = t.chunk(piece, t.plane.size())
+	}
+	buf := make([]byte, min(piece, t.in.bytes))
 	elem := t.elem
 	err = t.src.each(t.in, buf, func(p []byte) error {
 		sum = crc32.Update(sum, castagnoli, p)
-		l.decode(t.layout, t.plane, elem, p)
+		if t.placed != nil {
+			t.scatter(l, t.plane, elem, p)
+		} else {
+			l.decode(t.layout, t.plane, elem, p)
+		}
 		elem += int64(len(p)) / t.plane.size()
 		done(int64(len(p)))
 		return nil

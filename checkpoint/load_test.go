@@ -12,19 +12,16 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"mt/internal/recordings"
 	"mt/model"
 )
 
 // TestFixtures: reading a fixture's model and writing it in fp32 gives every
 // tensor back byte for byte, from either kind of memory.
 func TestFixtures(t *testing.T) {
-	for _, name := range []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias", "qwen2-tied", "qwen2-yarn", "qwen3-plain",
-		"mistral-window", "gemma3-text", "phi3-longrope", "phi3-partial", "qwen3moe-plain", "qwen3moe-aux"} {
-		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join("../../shared/fixtures", name, "model")
-			if found, _ := filepath.Glob(dir); found == nil {
-				t.Skip(dir + " is not here")
-			}
+	for _, dir := range recordings.Cases(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			dir := filepath.Join(dir, "model")
 			c, err := model.LoadDir(dir)
 			if err != nil {
 				t.Fatal(err)

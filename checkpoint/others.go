@@ -183,7 +183,7 @@ func tableOf(layouts []model.Layout) table {
 		for _, p := range l.Tensors {
 			for _, st := range p.Stored {
 				if !p.Ref {
-					t.names[st.Name], t.modules[moduleOf(st.Name)] = true, true
+					t.names[st.Tensor()], t.modules[moduleOf(st.Tensor())] = true, true
 				}
 			}
 		}

@@ -113,15 +113,18 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 }
 
 // pieceFor is the size of a piece: pieceBytes, or less where no tensor has as
-// much.
+// much, or a whole line where tensors pass in lines.
 func pieceFor(files []*outFile) int64 {
-	var most int64
+	var most, line int64
 	for _, f := range files {
 		for _, e := range f.entries {
 			most = max(most, e.bytes)
+			if e.placed != nil {
+				line = max(line, e.chunk(1, e.plane.size()))
+			}
 		}
 	}
-	return min(max(most, leastPiece), pieceBytes)
+	return max(min(max(most, leastPiece), pieceBytes), line)
 }
 
 // made are the files of tensors that are written, and not linked.
@@ -288,8 +291,17 @@ func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
 		return nil
 	}
 	step := int64(len(buf)) / e.plane.size()
+	if e.placed != nil {
+		step = e.chunk(int64(len(buf)), e.plane.size()) / e.plane.size()
+	}
 	for at := int64(0); at < e.elems; at += step {
 		n := min(step, e.elems-at)
+		if e.placed != nil {
+			if err := put(e.collect(l, at, n, buf)); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := put(l.encode(e.layout, e.plane, e.elem+at, n, buf)); err != nil {
 			return err
 		}

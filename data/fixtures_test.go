@@ -7,20 +7,16 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"mt/internal/recordings"
 )
 
 // TestFixtures reads the rows of recorded training runs and expects them unchanged, in
 // file order, and as many rows a step as were recorded.
 func TestFixtures(t *testing.T) {
-	names, err := filepath.Glob("../../shared/fixtures/*/train.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(names) == 0 {
-		t.Skip("no ../shared/fixtures beside the repository")
-	}
-	for _, name := range names {
-		t.Run(filepath.Base(filepath.Dir(name)), func(t *testing.T) {
+	for _, dir := range recordings.Cases(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			name := filepath.Join(dir, "train.jsonl")
 			f, err := os.Open(name)
 			if err != nil {
 				t.Fatal(err)

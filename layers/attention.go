@@ -69,7 +69,7 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
 	op.Do(l.dev, l.s, op.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
-		Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse})
+		Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: l.spec.Config.RopeInterleaved})
 }
 
 // from is the elements of t from off on: a column of packed rows.

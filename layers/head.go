@@ -28,7 +28,7 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 // logits of a whole micro-batch never exist.
 //
 //	x (T, h) act; dx (T, h) act overwritten, may be x itself, else disjoint
-//	losses (T) f32 overwritten: −log p, unscaled, 0 where no target is
+//	losses (T) f32 overwritten: −log p and Spec.Terms, unscaled, 0 where no target is
 //	scale: what every token's gradient is multiplied by, 1/(supervised tokens of
 //	the batch)
 //	g: overwritten where first is set, else accumulated. RoleLMHead is there for
@@ -46,7 +46,7 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 		xc, n, logits := in.of(c), b.n.of(c), b.logits.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, d.vocab)
 		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
-			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap()})
+			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
 		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)
 		t.finalNormBackward(s, w, g, out.of(c), xc, n, b.rstd.of(c), c.n)
@@ -75,7 +75,8 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, device.Tensor{}, n, t.dims.hidden, vocab)
 }
 
-// HeadForward computes the losses of HeadForwardBackward alone, with the same bits.
+// HeadForward computes the losses of an evaluation: those of HeadForwardBackward alone, with the same
+// bits, but without Spec.Terms.
 //
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem) {

@@ -81,7 +81,8 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 //	w: as Spec.ShardLayout has it; x (T, h) act
 //	losses, lse (T) f32: the losses are there when the last part has passed, lse
 //	is the log-sum-exp of the logits of all parts so far
-func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, first, last bool) {
+//	terms: Spec.Terms in training, none in an evaluation
+func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, terms op.LossTerms, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &allotter{mem: ws})
 	in := t.hidden(x, b.in)
@@ -90,7 +91,8 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losse
 		logits := b.logits.of(c)
 		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, in.of(c), c.n, p.Rows)
 		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
-			Losses: whole(losses, 1).of(c), T: c.n, V: p.Rows, From: p.From, First: first, Last: last, Softcap: t.logitCap()})
+			Losses: whole(losses, 1).of(c), T: c.n, V: p.Rows, From: p.From, First: first, Last: last, Softcap: t.logitCap(),
+			Terms: terms, Vocab: t.dims.vocab})
 	}
 }
 
@@ -120,7 +122,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, p.Rows)
 		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
 			T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
-			Softcap: t.logitCap()})
+			Softcap: t.logitCap(), Terms: t.spec.Terms, Vocab: d.vocab})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, p.Rows, d.hidden, firstBatch && c.at == 0)
 		sum := dxc
 		if first {

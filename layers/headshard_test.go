@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -36,6 +37,39 @@ func TestShardsEqualTheWhole(t *testing.T) {
 				}
 				if d := distance(all, allWant); !(d <= bound) {
 					t.Errorf("%s, %d parts: gradients differ by %g", act, shards, d)
+				}
+			}
+		}
+	})
+}
+
+// With terms, the losses and gradients of a head in parts are those of a whole one, and so are the losses
+// of an evaluation, which are those without terms.
+func TestTermsOfShards(t *testing.T) {
+	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		sp := spec(cfg, KeepNothing, device.F32)
+		plain := newRig(t, dev, sp, nil)
+		without := plain.evaluate(plain.batch(micro(cfg)...))
+		sp.Terms = op.LossTerms{Smoothing: 0.25, Z: 0.125}
+		whole := newRig(t, dev, sp, plain.ref)
+		want := whole.step(whole.batch(micro(cfg)...))
+		if distance(want.losses, without) < 0.01 {
+			t.Errorf("terms change nothing: %v", want.losses)
+		}
+		for _, shards := range []int{1, 3, cfg.VocabSize} {
+			sp.HeadShards = shards
+			r := newRig(t, dev, sp, plain.ref)
+			b := r.batch(micro(cfg)...)
+			got := r.step(b)
+			if d := distance(got.losses, want.losses); !(d <= 1e-6) {
+				t.Errorf("%d parts: losses differ by %g", shards, d)
+			}
+			if d := distance(r.evaluate(b), without); !(d <= 1e-6) {
+				t.Errorf("%d parts: an evaluation differs by %g from one without terms", shards, d)
+			}
+			for _, name := range slices.Sorted(maps.Keys(want.grads)) {
+				if d := distance(got.grads[name], want.grads[name]); !(d <= gradientBound) {
+					t.Errorf("%d parts: the gradient of %s differs by %g", shards, name, d)
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -23,6 +24,8 @@ type Spec struct {
 	// each with a visit of its own in either sweep; 0 and 1 leave it whole. The order
 	// of sums depends on it too.
 	HeadShards int
+	// Terms are what the losses of training have beside −log p; those of an evaluation have nothing.
+	Terms op.LossTerms
 	// OnHost says that hidden states lie on the host, that a launch has chunks of them on the
 	// device, and that attention goes one group of key/value heads at a time (groups.go). No
 	// result depends on it. Nothing is kept for the backward then (Keep), and there are no experts.

@@ -74,6 +74,10 @@ var configs = []struct {
 		c.OBias, c.MLPBias, c.HiddenSize, c.NumHeads, c.NumKVHeads = true, true, 10, 4, 2
 		c.Rope = model.Rope{Type: "linear", Theta: 100, Factor: 3}
 	})},
+	{"interleaved", config(func(c *model.Config) {
+		c.RopeInterleaved = true
+		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}
+	})},
 	{"phi3", config(func(c *model.Config) {
 		c.HeadDim, c.SlidingWindow, c.MaxPositions = 8, 5, 5
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, Partial: 0.75, OriginalMaxPositions: 4,

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/internal/accounts"
 	"mt/internal/bfloat"
 	"mt/internal/reference"
@@ -408,17 +409,17 @@ func shardOf[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
 }
 
 // headForward is sweep one of a micro-batch.
-func (r *rig) headForward(mb MicroBatch, x Hidden, losses, lse device.Tensor, ws device.Mem) {
+func (r *rig) headForward(mb MicroBatch, x Hidden, losses, lse device.Tensor, ws device.Mem, terms op.LossTerms) {
 	for k := range r.spec.Shards() {
 		p, w := r.shard(k)
-		r.tpl.HeadShardForward(r.s, w, x, losses, lse, mb, ws, p, k == 0, k == r.spec.Shards()-1)
+		r.tpl.HeadShardForward(r.s, w, x, losses, lse, mb, ws, p, terms, k == 0, k == r.spec.Shards()-1)
 	}
 }
 
 // headShards is both sweeps, the second in reverse.
 func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x Hidden, losses device.Tensor, ws device.Mem, first bool) {
 	lse := r.tensor(device.F32, mb.Tokens)
-	r.headForward(mb, x, losses, lse, ws)
+	r.headForward(mb, x, losses, lse, ws, r.spec.Terms)
 	n := r.spec.Shards()
 	for k := n - 1; k >= 0; k-- {
 		p, w := r.shard(k)
@@ -442,7 +443,7 @@ func (r *rig) evaluate(b batch) []float64 {
 			x, y = y, x
 		}
 		if r.spec.Shards() > 1 {
-			r.headForward(mb, x, losses, r.tensor(device.F32, mb.Tokens), ws)
+			r.headForward(mb, x, losses, r.tensor(device.F32, mb.Tokens), ws, op.LossTerms{})
 		} else {
 			r.tpl.HeadForward(r.s, r.weights[last], x, losses, mb, ws)
 		}

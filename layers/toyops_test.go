@@ -124,12 +124,16 @@ func (d *toy) rope(a *op.RoPE) {
 	for t := range a.T {
 		for h := range a.Heads {
 			for i := range half {
-				p, c, s := t*a.Stride+h*a.Dim+i, cos[pos[t]*half+i], sin[pos[t]*half+i]
+				head, c, s := t*a.Stride+h*a.Dim, cos[pos[t]*half+i], sin[pos[t]*half+i]
+				p, q := head+i, head+i+half
+				if a.Interleaved {
+					p, q = head+2*i, head+2*i+1
+				}
 				if a.Inverse {
 					s = -s
 				}
-				d.store(a.X, p, x[p]*c-x[p+half]*s)
-				d.store(a.X, p+half, x[p+half]*c+x[p]*s)
+				d.store(a.X, p, x[p]*c-x[q]*s)
+				d.store(a.X, q, x[q]*c+x[p]*s)
 			}
 		}
 	}
@@ -302,6 +306,31 @@ func capped(x []float64, limit float32) (y, slopes []float64) {
 	return x, slopes
 }
 
+// takenBy is what logits take off a log-sum-exp to make a loss of it; target is below 0 where it is none of them.
+func takenBy(t op.LossTerms, logits []float64, target, vocab int) (sum float64) {
+	if target >= 0 {
+		sum = (1 - float64(t.Smoothing)) * logits[target]
+	}
+	if t.Smoothing > 0 {
+		for _, x := range logits {
+			sum += float64(t.Smoothing) / float64(vocab) * x
+		}
+	}
+	return sum
+}
+
+// logitGrad is the gradient of a loss with respect to the logit x.
+func logitGrad(t op.LossTerms, x, lse float64, vocab int, target bool) float64 {
+	p := math.Exp(x-lse) * (1 + 2*float64(t.Z)*lse)
+	if t.Smoothing > 0 {
+		p -= float64(t.Smoothing) / float64(vocab)
+	}
+	if target {
+		p -= 1 - float64(t.Smoothing)
+	}
+	return p
+}
+
 func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 	exact("CrossEntropyShard", a.Logits, a.T*a.V)
 	x := d.load(a.Logits, a.T*a.V)
@@ -312,10 +341,7 @@ func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 		if a.Gradient {
 			lse, scale := d.load(a.LSE.Slice(int64(t), 1), 1)[0], float64(a.Scale)
 			for i, v := range row {
-				p := math.Exp(v - lse)
-				if i == at {
-					p--
-				}
+				p := logitGrad(a.Terms, v, lse, a.Vocab, i == at)
 				if target == op.IgnoreIndex {
 					p = 0
 				}
@@ -328,14 +354,19 @@ func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 			lse = logSumExp([]float64{d.load(a.LSE.Slice(int64(t), 1), 1)[0], lse})
 		}
 		d.store(a.LSE, t, lse)
-		if here {
-			d.store(a.Losses, t, row[at])
+		taken := 0.0
+		if !a.First {
+			taken = d.load(a.Losses.Slice(int64(t), 1), 1)[0]
 		}
+		if !here {
+			at = -1
+		}
+		d.store(a.Losses, t, taken+takenBy(a.Terms, row, at, a.Vocab))
 		switch {
 		case a.Last && target == op.IgnoreIndex:
 			d.store(a.Losses, t, 0)
 		case a.Last:
-			d.store(a.Losses, t, lse-d.load(a.Losses.Slice(int64(t), 1), 1)[0])
+			d.store(a.Losses, t, lse-d.load(a.Losses.Slice(int64(t), 1), 1)[0]+float64(a.Terms.Z)*lse*lse)
 		}
 	}
 }
@@ -350,14 +381,11 @@ func (d *toy) crossEntropy(a *op.CrossEntropy) {
 		if target == op.IgnoreIndex {
 			scale = 0
 		} else {
-			loss = lse - row[target]
+			loss = lse - takenBy(a.Terms, row, target, a.V) + float64(a.Terms.Z)*lse*lse
 		}
 		d.store(a.Losses, t, loss)
 		for i, v := range row {
-			p := math.Exp(v - lse)
-			if i == target {
-				p--
-			}
+			p := logitGrad(a.Terms, v, lse, a.V, i == target)
 			if !a.ForwardOnly {
 				d.store(a.Logits, t*a.V+i, p*scale*slopes[i])
 			}

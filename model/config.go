@@ -54,6 +54,10 @@ type Config struct {
 	// differs from Rope.
 	LocalRope *Rope
 
+	// RopeInterleaved says that rotary embeddings turn pairs of neighbours, elements 2i and 2i+1 of
+	// those that turn, in place of elements that lie half their number apart.
+	RopeInterleaved bool
+
 	// Experts take the place of the MLP in the blocks that HasExperts names.
 	NumExperts          int // 0: none anywhere
 	NumExpertsPerTok    int

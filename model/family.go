@@ -19,6 +19,8 @@ type family struct {
 	prefixes []prefix
 	// tensors are the names that differ from Llama's (or, in a block of four norms, from Gemma's).
 	tensors tensors
+	// places are the roles whose tensors lie in others, or transposed.
+	places map[Role]placed
 	// defaults are the values of keys that config.json leaves out. (A null does not leave
 	// its key out: it says that there is no value.)
 	defaults map[string]any

@@ -37,9 +37,7 @@ var madeUp = family{
 
 // TestAddingAFamily: one value is all that a family needs.
 func TestAddingAFamily(t *testing.T) {
-	before := slices.Clone(families)
-	t.Cleanup(func() { families = before })
-	register(madeUp)
+	withFamily(t, madeUp)
 	m := maps.Clone(base())
 	maps.Copy(m, map[string]any{"architectures": []any{"MadeUpForCausalLM"}, "model_type": "made_up", "score_scale": 0.5, "partial_rotary_factor": 0.5})
 	c, err := FromInline(m, "x")

@@ -14,6 +14,12 @@ func init() {
 			RoleExpertGateUpBias: {"mlp.experts." + expertNumber + ".gate_proj.bias", "mlp.experts." + expertNumber + ".up_proj.bias"},
 			RoleExpertDownBias:   {"mlp.experts." + expertNumber + ".down_proj.bias"},
 		},
+		places: map[Role]placed{
+			RoleExpertGateUp:     {tensor: "mlp.experts.gate_up_proj", experts: true, transposed: true, woven: byRows},
+			RoleExpertGateUpBias: {tensor: "mlp.experts.gate_up_proj_bias", experts: true, woven: byRows},
+			RoleExpertDown:       {tensor: "mlp.experts.down_proj", experts: true, transposed: true},
+			RoleExpertDownBias:   {tensor: "mlp.experts.down_proj_bias", experts: true},
+		},
 		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 128, "attention_bias": true},
 		keys: append([]string{"attention_bias", "sliding_window", "layer_types", "experts_per_token", "swiglu_limit",
 			"initial_context_length"}, expertKeys...),

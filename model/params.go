@@ -59,21 +59,22 @@ const (
 	RoleLMHead    Role = "lm_head"    // head (V, h)
 )
 
-// Stored is one tensor of a checkpoint, and the rows of a parameter that it holds.
+// Stored is some rows of a parameter, which are one tensor in most checkpoints.
 type Stored struct {
-	Name string // as in safetensors: "model.layers.0.self_attn.q_proj.weight"
-	Row  int    // first row inside the parameter
-	Rows int    // rows it has there; a vector counts its elements as rows
+	Name  string // the tensor's, as in safetensors: "model.layers.0.self_attn.q_proj.weight"; no two are the same
+	Row   int    // first row inside the parameter
+	Rows  int    // rows it has there; a vector counts its elements as rows
+	Place Place  // where the checkpoint has them, unless it is as a tensor of that name
 }
 
 // Param is one parameter as the engine holds it: dense, row-major, one or more
-// checkpoint tensors stacked by rows.
+// tensors stacked by rows.
 type Param struct {
 	Role Role
 	Rows int // a vector (Dims 1) has Rows elements and Cols 1
 	Cols int
 	Dims int // 1 or 2: decay and the streamed dtype depend on it
-	// Stored are the tensors of a checkpoint that it is made of, in the order of their rows.
+	// Stored are the tensors that it is made of, in the order of their rows.
 	Stored []Stored
 	// Part is which part of the layer it belongs to; see Layer.Parts.
 	Part int
@@ -89,7 +90,7 @@ func (p Param) Elems() int64 { return int64(p.Rows) * int64(p.Cols) }
 // dimensions, as Hugging Face's Trainer groups them (norms and biases apart).
 func (p Param) Decay() bool { return p.Dims >= 2 }
 
-// StoredShape is the shape of tensor i of p.Stored in a checkpoint.
+// StoredShape is the shape of rows i of p.Stored, as a tensor of their own.
 func (p Param) StoredShape(i int) []int64 {
 	if p.Dims == 1 {
 		return []int64{int64(p.Stored[i].Rows)}

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mt/internal/recordings"
 )
 
 func base() map[string]any {
@@ -351,19 +353,14 @@ func TestJSONOfOptions(t *testing.T) {
 }
 
 func TestFixtureConfigs(t *testing.T) {
-	files, _ := filepath.Glob("../../shared/fixtures/*/model/config.json")
-	if len(files) == 0 {
-		t.Skip("../shared/fixtures is not here")
-	}
-	for _, f := range files {
-		dir := filepath.Dir(f)
-		name := filepath.Base(filepath.Dir(dir))
+	for _, of := range recordings.Cases(t) {
+		name, dir := filepath.Base(of), filepath.Join(of, "model")
 		c, err := LoadDir(dir)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		raw, err := os.ReadFile(f)
+		raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
 		if err != nil {
 			t.Fatal(err)
 		}

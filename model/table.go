@@ -61,15 +61,30 @@ type blockNames struct {
 	block int
 }
 
-// stored are the checkpoint's tensors of role r, with the given numbers of rows. Where the
-// family has one tensor for all of them, that is the only one.
+// prefix is how the names of the block's tensors begin.
+func (n blockNames) prefix() string { return fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block) }
+
+// stored are the tensors of role r, with the given numbers of rows. Where the family has one name
+// for all of them, there is only one.
 func (n blockNames) stored(r Role, rows ...int) []Stored {
-	in := fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block)
-	var names []string
-	for _, s := range n.c.tensorNames(r) {
-		names = append(names, in+s)
+	return n.place(r, 0, stack(n.named(r), rows...))
+}
+
+// ofExpert are the tensors of role r that expert e has.
+func (n blockNames) ofExpert(e int, r Role, rows ...int) []Stored {
+	names := n.named(r)
+	for i := range names {
+		names[i] = strings.Replace(names[i], expertNumber, strconv.Itoa(e), 1)
 	}
-	return stack(names, rows...)
+	return n.place(r, e, stack(names, rows...))
+}
+
+// named are the names of the block's tensors of role r.
+func (n blockNames) named(r Role) (names []string) {
+	for _, s := range n.c.tensorNames(r) {
+		names = append(names, n.prefix()+s)
+	}
+	return names
 }
 
 // attention is the block's first half.
@@ -138,15 +153,13 @@ func (n blockNames) router() []Param {
 // expert is part 1+e of a MoE layer.
 func (n blockNames) expert(e int) []Param {
 	h, f := n.c.HiddenSize, n.c.MoEIntermediateSize
-	p := []Param{matrix(RoleExpertGateUp, h, n.stored(RoleExpertGateUp, f, f)), matrix(RoleExpertDown, f, n.stored(RoleExpertDown, h))}
+	p := []Param{matrix(RoleExpertGateUp, h, n.ofExpert(e, RoleExpertGateUp, f, f)), matrix(RoleExpertDown, f, n.ofExpert(e, RoleExpertDown, h))}
 	if n.c.ExpertBias {
-		p = append(p, vector(RoleExpertGateUpBias, n.stored(RoleExpertGateUpBias, f, f)), vector(RoleExpertDownBias, n.stored(RoleExpertDownBias, h)))
+		p = append(p, vector(RoleExpertGateUpBias, n.ofExpert(e, RoleExpertGateUpBias, f, f)),
+			vector(RoleExpertDownBias, n.ofExpert(e, RoleExpertDownBias, h)))
 	}
 	for i := range p {
 		p[i].Part = 1 + e
-		for k := range p[i].Stored {
-			p[i].Stored[k].Name = strings.Replace(p[i].Stored[k].Name, expertNumber, strconv.Itoa(e), 1)
-		}
 	}
 	return p
 }

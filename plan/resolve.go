@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/host/optim"
 	"mt/internal/human"
 	"mt/layers"
@@ -18,6 +19,8 @@ type Request struct {
 	Config *model.Config
 	// Act is the compute dtype, resolved already.
 	Act device.DType
+	// Terms are what losses have beside −log p.
+	Terms op.LossTerms
 	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
 	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
@@ -162,7 +165,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.keep()
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost = q.HiddenStates == "host"
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mt/internal/pytest"
-	"mt/model"
+	"mt/internal/recordings"
 )
 
 // tinyModel trains nothing and writes a model directory of the smallest preset.
@@ -108,21 +108,11 @@ func TestExportLine(t *testing.T) {
 // the recorded models, Transformers loads and computes alike.
 func TestTransformersLoads(t *testing.T) {
 	python := pytest.Need(t, "torch", "transformers", "safetensors")
-	dirs, err := filepath.Glob("../../../shared/fixtures/*/model")
-	if err != nil || len(dirs) == 0 {
-		t.Skip("../shared/fixtures is not here")
-	}
 	args := []string{"../../checkpoint/testdata/roundtrip.py", filepath.Join(t.TempDir(), "mt")}
 	if out, err := exec.Command("go", "build", "-o", args[1], ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, dir := range dirs {
-		if _, err := model.LoadDir(dir); err != nil {
-			t.Errorf("%v", err)
-			continue
-		}
-		args = append(args, filepath.Dir(dir))
-	}
+	args = append(args, recordings.Cases(t)...)
 	pytest.Run(t, python, args...)
 }
 

@@ -111,6 +111,7 @@ func TestBadUsage(t *testing.T) {
 		{"bench shapes --widths 100", "mt: bench shapes: --widths 100: want numbers up to 64"},
 		{"train --model tiny --dataset x --alias-layers", "mt: --alias-layers: unknown key"},
 		{"data inspect --model tiny", "mt: no dataset: "},
+		{"man", "mt: man: give one folder to write to (see mt man --help)"},
 		{"watch", "mt: watch: give the output_dir of a run, or of several (see mt watch --help)"},
 		{"watch /nope", "mt: watch: /nope: there is no such directory"},
 		{"watch " + file, "mt: watch: " + file + " is a file; give the output_dir of a run"},
@@ -156,13 +157,46 @@ func TestCompletion(t *testing.T) {
 		"generate --max-n":             "--max-new-tokens\n--max-nonfinite-steps\t",
 		"data inspect --pipeline.we":   "--pipeline.weight-slots\t",
 		"train --deepsp":               ":4\n",
-		"train --seed 1 --output-dir ": ":0\n", // a file
-		"train ":                       ":0\n",
+		"train --seed 1 --output-dir ": ":0\n",            // a file
+		"train ":                       "yaml\nyml\n:8\n", // files of these
+		"plan run.yaml ":               ":4\n",            // there is one
+		"train --optim muon":           "adamw\nadamw_8bit\n",
+		"eval --optimizer=":            "adamw\nadamw_8bit\n",
 	} {
 		code, stdout, stderr := mt(t, "", append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		if code != exitDone || !strings.HasPrefix(stdout, want) {
 			t.Errorf("mt %s: exit code %d\n%s%s\nwant %s", line, code, stdout, stderr, want)
 		}
+	}
+}
+
+// TestCompletionScripts: every shell gets its script, which asks mt for the rest.
+func TestCompletionScripts(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if script := must(t, "completion", shell); !strings.Contains(script, "__complete") {
+			t.Errorf("mt completion %s does not ask mt:\n%s", shell, script)
+		}
+	}
+}
+
+// TestMan: every command has a page, which has the keys once and not as options too.
+func TestMan(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man1")
+	must(t, "man", dir)
+	for name, want := range map[string]string{
+		"mt.1": "mt\\-train(1)", "mt-train.1": "learning_rate", "mt-doctor.1": ".TP\n\\fB\\-\\-json\\fR\n", "mt-data-inspect.1": "SYNOPSIS\nmt data inspect",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s has no %q: %v\n%s", name, want, err, text)
+		}
+		if name == "mt-train.1" && strings.Contains(string(text), "learning\\-rate\\fR") {
+			t.Error("mt-train.1 has the keys as options too")
+		}
+	}
+	file := filepath.Join(dir, "mt.1")
+	if code, _, stderr := mt(t, "", "man", file); code != exitFailed || !strings.Contains(stderr, "mt: man: ") || !strings.Contains(stderr, file) {
+		t.Errorf("mt man FILE: exit code %d, %s", code, stderr)
 	}
 }
 

@@ -62,7 +62,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
 	})
 	root.AddCommand(a.trainCommand(), a.planCommand(), a.tuneCommand(), a.evalCommand(), a.generateCommand(), a.exportCommand(), a.benchCommand(),
-		a.watchCommand(), a.doctorCommand(), a.dataCommand(), a.versionCommand())
+		a.watchCommand(), a.doctorCommand(), a.dataCommand(), a.versionCommand(), a.manCommand())
 	return root
 }
 
@@ -101,9 +101,10 @@ func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Con
 	a.keys[c] = keys
 	c.DisableFlagsInUseLine = true
 	c.SetHelpFunc(func(c *cobra.Command, args []string) {
-		c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "help" }) // the text in Long lists them, in groups
+		hideFlags(c)
 		c.Root().HelpFunc()(c, args)
 	})
+	complete(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 1:
@@ -118,6 +119,26 @@ func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Con
 		return run(c, cfg)
 	}
 	return c
+}
+
+// hideFlags leaves the flags of a keyed command out of its help: the text in Long lists them, in groups.
+func hideFlags(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "help" })
+}
+
+// complete has a shell complete what keyed commands take: config files, and the values of keys that have few.
+func complete(c *cobra.Command) {
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	for flag, values := range config.Choices() {
+		if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // every key is a flag
+		}
+	}
 }
 
 // execute runs a command line.

@@ -51,18 +51,64 @@ func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32
 	}
 	row := logits.load(sc, 0, t*a.V, a.V)
 	seen := capped(sc, row, a.Softcap)
-	top, chosen := vec.Max(seen), seen[target]
+	terms := termsOf(a.Terms, a.V)
+	top, taken := vec.Max(seen), terms.takes(seen, target)
 	if a.ForwardOnly {
-		return loss(vec.SumExp(seen, 1, top), top, chosen)
+		return terms.loss(logSum(vec.SumExp(seen, 1, top), top), taken)
 	}
 	sum := vec.ExpSum(row, seen, 1, top)
-	vec.Scale(row, row, a.Scale/sum)
-	row[target] -= a.Scale
+	lse := logSum(sum, top)
+	terms.gradient(row, a.Scale/sum, a.Scale, lse, target)
 	if a.Softcap > 0 {
 		vec.SoftcapGrad(row, seen, a.Softcap)
 	}
 	logits.store(t*a.V, row)
-	return loss(sum, top, chosen)
+	return terms.loss(lse, taken)
+}
+
+// lossTerms are op.LossTerms over a vocabulary: what the target and what each column takes off
+// the log-sum-exp, by their logits, and the factor of its square.
+type lossTerms struct{ target, column, z float64 }
+
+func termsOf(t op.LossTerms, vocab int) lossTerms {
+	l := lossTerms{target: 1 - float64(t.Smoothing), z: float64(t.Z)}
+	if t.Smoothing > 0 {
+		l.column = float64(t.Smoothing) / float64(vocab)
+	}
+	return l
+}
+
+// takes is what these logits take off the log-sum-exp. The target may be none of their columns.
+func (l lossTerms) takes(logits []float32, target int) (sum float64) {
+	if target >= 0 && target < len(logits) {
+		sum = l.target * float64(logits[target])
+	}
+	if l.column > 0 {
+		all := 0.0
+		for _, x := range logits {
+			all += float64(x)
+		}
+		sum += l.column * all
+	}
+	return sum
+}
+
+// loss is that of a row with this log-sum-exp, of which so much is taken.
+func (l lossTerms) loss(lse, taken float64) float32 { return float32(lse - taken + l.z*lse*lse) }
+
+// gradient turns exponentials into the gradient of the logits: k makes them probabilities times
+// scale. The target may be none of these columns.
+func (l lossTerms) gradient(row []float32, k, scale float32, lse float64, target int) {
+	vec.Scale(row, row, k*float32(1+2*l.z*lse))
+	if l.column > 0 {
+		c := float32(l.column) * scale
+		for i := range row {
+			row[i] -= c
+		}
+	}
+	if target >= 0 && target < len(row) {
+		row[target] -= float32(l.target) * scale
+	}
 }
 
 // capped is the logits that the softmax sees: without a limit they are logits
@@ -76,7 +122,5 @@ func capped(sc *scratch, logits []float32, limit float32) []float32 {
 	return y
 }
 
-// loss is −log(exp(chosen − top) / sum).
-func loss(sum, top, chosen float32) float32 {
-	return float32(math.Log(float64(sum)) + float64(top) - float64(chosen))
-}
+// logSum is log(sum · exp(top)).
+func logSum(sum, top float32) float64 { return math.Log(float64(sum)) + float64(top) }

@@ -52,19 +52,17 @@ func announceShard(a *op.CrossEntropyShard) {
 func shardLoss(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
 	row := capped(sc, logits.load(sc, 0, t*a.V, a.V), a.Softcap)
 	top := vec.Max(row)
-	sum := float64(top) + math.Log(float64(vec.SumExp(row, 1, top)))
+	sum, terms := logSum(vec.SumExp(row, 1, top), top), termsOf(a.Terms, a.Vocab)
+	taken := terms.takes(row, target-a.From)
 	if !a.First {
-		sum = logAdd(float64(*lse), sum)
+		sum, taken = logAdd(float64(*lse), sum), taken+float64(*loss)
 	}
-	*lse = float32(sum)
-	if at := target - a.From; at >= 0 && at < a.V {
-		*loss = row[at]
-	}
+	*lse, *loss = float32(sum), float32(taken)
 	switch {
 	case a.Last && target == op.IgnoreIndex:
 		*loss = 0
 	case a.Last:
-		*loss = float32(sum - float64(*loss))
+		*loss = terms.loss(sum, float64(*loss))
 	}
 }
 
@@ -86,10 +84,7 @@ func shardGradient(a *op.CrossEntropyShard, logits act, sc *scratch, t, target i
 	row := logits.load(sc, 0, t*a.V, a.V)
 	seen := capped(sc, row, a.Softcap)
 	vec.ExpSum(row, seen, 1, lse)
-	vec.Scale(row, row, a.Scale)
-	if at := target - a.From; at >= 0 && at < a.V {
-		row[at] -= a.Scale
-	}
+	termsOf(a.Terms, a.Vocab).gradient(row, a.Scale, a.Scale, float64(lse), target-a.From)
 	if a.Softcap > 0 {
 		vec.SoftcapGrad(row, seen, a.Softcap)
 	}

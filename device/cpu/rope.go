@@ -7,9 +7,8 @@ import (
 
 func init() { op.Add(&table, rope) }
 
-// rope rotates heads in place. Of the first Rotary elements of a head, which take
-// part, element i pairs with i + Rotary/2. Source: arXiv:2104.09864, in the layout
-// of Hugging Face.
+// rope rotates heads in place. Source: arXiv:2104.09864; which elements are a pair is
+// said at op.RoPE.
 func rope(s *stream, a *op.RoPE) error {
 	half, width := a.Rotary/2, a.Heads*a.Dim
 	if half == 0 || width == 0 {
@@ -25,11 +24,15 @@ func rope(s *stream, a *op.RoPE) error {
 		return err
 	}
 	cos, sin, x := f32s(a.Cos, places*half), f32s(a.Sin, places*half), actOf(a.X)
+	rotate := vec.Rotate
+	if a.Interleaved {
+		rotate = vec.RotatePairs
+	}
 	s.forRows(a.T, width, func(sc *scratch, from, to int) {
 		for t := from; t < to; t++ {
 			row := x.load(sc, 0, t*a.Stride, width)
 			p := int(pos[t]) * half
-			vec.Rotate(row, cos[p:p+half], sin[p:p+half], a.Heads, a.Dim, a.Inverse)
+			rotate(row, cos[p:p+half], sin[p:p+half], a.Heads, a.Dim, a.Inverse)
 			x.store(t*a.Stride, row)
 		}
 	})

@@ -63,6 +63,16 @@ func strided(rows, stride, n int) int {
 	return (rows-1)*stride + n
 }
 
+// lossTerms checks that terms of a loss are 0, which is none, or a share and a positive number.
+func (c *checker) lossTerms(t LossTerms) {
+	if !(t.Smoothing >= 0 && t.Smoothing < 1) {
+		c.fail("Smoothing is %v: want a share of 1, or 0 for none", t.Smoothing)
+	}
+	if !(t.Z >= 0 && t.Z <= math.MaxFloat32) {
+		c.fail("Z is %v: want a positive number, or 0 for none", t.Z)
+	}
+}
+
 // softcap checks that a limit is 0, which is none, or a positive number.
 func (c *checker) softcap(limit float32) {
 	if !(limit >= 0 && limit <= math.MaxFloat32) {

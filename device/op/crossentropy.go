@@ -5,6 +5,17 @@ import "mt/device"
 // IgnoreIndex is the target of a row that takes no part in the loss.
 const IgnoreIndex = -100
 
+// LossTerms are what a loss has beside −log p(target). The zero value adds nothing.
+//
+//	loss = lse − (1−Smoothing)·x(target) − Smoothing·mean x + Z·lse²
+//
+// x are the logits of the whole vocabulary, capped if they are, and lse their log-sum-exp. Source:
+// arXiv:1512.00567 (label smoothing, as torch.nn.CrossEntropyLoss has it), arXiv:2204.02311 (z-loss).
+type LossTerms struct{ Smoothing, Z float32 }
+
+// None says that there are none.
+func (t LossTerms) None() bool { return t == LossTerms{} }
+
 // CrossEntropy computes losses and, unless ForwardOnly, turns logits into their
 // gradient in place.
 //
@@ -12,12 +23,14 @@ const IgnoreIndex = -100
 //	ForwardOnly (rows whose target is IgnoreIndex become 0)
 //	Targets (T) i32; Losses (T) f32 overwritten: −log p(target), unscaled,
 //	0 for IgnoreIndex
+//	Terms: what is added to losses, and its gradient to the gradient
 //	Softcap: 0, or the logits become Softcap·tanh(logit/Softcap) first; the
 //	gradient is that of the logits as they were
 type CrossEntropy struct {
 	Logits, Targets, Losses device.Tensor
 	T, V                    int
 	Scale, Softcap          float32
+	Terms                   LossTerms
 	ForwardOnly             bool
 }
 
@@ -29,6 +42,7 @@ func (a *CrossEntropy) Check() error {
 	var c checker
 	c.sizes(a.T, a.V)
 	c.softcap(a.Softcap)
+	c.lossTerms(a.Terms)
 	c.act("Logits", a.Logits, a.T*a.V)
 	c.tensor("Targets", a.Targets, a.T, device.I32)
 	c.tensor("Losses", a.Losses, a.T, device.F32)

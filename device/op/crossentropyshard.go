@@ -8,18 +8,20 @@ import "mt/device"
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32
-//	Softcap as for CrossEntropy
+//	Softcap and Terms as for CrossEntropy; with Terms, Vocab is the size of the whole vocabulary
 //
 // In the sweep without Gradient, Logits are only read. LSE takes in the shard; with
 // First it starts from this shard alone. Losses gets the logit of the target in the
 // shard that has it, and with Last it becomes −log p(target), unscaled, and 0 for
-// IgnoreIndex. The sweep with Gradient reads the complete LSE, changes neither LSE
+// IgnoreIndex. With Terms it gathers what these take of every shard too. The sweep with Gradient reads the complete LSE, changes neither LSE
 // nor Losses, and overwrites Logits by (softmax − onehot)·Scale, or by 0 in rows
 // whose target is IgnoreIndex.
 type CrossEntropyShard struct {
 	Logits, Targets, LSE, Losses device.Tensor
 	T, V, From                   int
 	Scale, Softcap               float32
+	Terms                        LossTerms
+	Vocab                        int
 	First, Last, Gradient        bool
 }
 
@@ -32,6 +34,10 @@ func (a *CrossEntropyShard) Check() error {
 	var c checker
 	c.sizes(a.T, a.V, a.From)
 	c.softcap(a.Softcap)
+	c.lossTerms(a.Terms)
+	if !a.Terms.None() && a.From+a.V > a.Vocab {
+		c.fail("columns %d to %d of a vocabulary of %d", a.From, a.From+a.V, a.Vocab)
+	}
 	c.act("Logits", a.Logits, a.T*a.V)
 	c.tensor("Targets", a.Targets, a.T, device.I32)
 	c.tensor("LSE", a.LSE, a.T, device.F32)

@@ -3,8 +3,9 @@ package op
 import "mt/device"
 
 // RoPE rotates the heads of each row in place: of the Dim elements of a head the
-// first Rotary take part. Source: arXiv:2104.09864, in the half-split layout of
-// Hugging Face (element i pairs with i + Rotary/2).
+// first Rotary take part. Source: arXiv:2104.09864, which turns pairs of neighbours
+// (Interleaved: element 2i pairs with 2i + 1); most models of Hugging Face have the
+// half-split layout (element i pairs with i + Rotary/2).
 //
 //	X act: element (t, head, c) at t·Stride + head·Dim + c
 //	Cos, Sin (P, Rotary/2) f32 tables; Pos (T) i32, each < P
@@ -12,7 +13,7 @@ import "mt/device"
 type RoPE struct {
 	X, Cos, Sin, Pos              device.Tensor
 	T, Heads, Dim, Rotary, Stride int
-	Inverse                       bool
+	Inverse, Interleaved          bool
 }
 
 // Name implements device.Op.

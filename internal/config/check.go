@@ -35,6 +35,7 @@ func (c *Config) check() []error {
 		errs = append(errs, err)
 	}
 	c.checkTemplateVars(fail)
+	c.checkScheduler(fail)
 	c.checkWatching(held, fail)
 	if c.OutputDir == "" {
 		fail("output_dir", "output_dir is empty: name a directory")
@@ -144,8 +145,8 @@ func (c *Config) warnings(held bool) {
 	if c.SampleSteps == 0 {
 		ignored("sample_prompts", "sample_steps is 0")
 	}
-	if c.LRScheduler == "constant" && c.MinLRRatio > 0 {
-		ignored("min_lr_ratio", "lr_scheduler_type is constant")
+	if !slices.Contains([]string{"linear", "cosine", "wsd"}, c.LRScheduler) {
+		ignored("min_lr_ratio", "lr_scheduler_type is "+c.LRScheduler)
 	}
 	if c.LRScheduler != "wsd" {
 		ignored("num_decay_steps", "lr_scheduler_type is "+c.LRScheduler)

@@ -77,5 +77,6 @@ func (c *Config) Clone() *Config {
 	out.origin = maps.Clone(c.origin)
 	out.Model.Inline = maps.Clone(c.Model.Inline)
 	out.ChatTemplateKwargs = maps.Clone(c.ChatTemplateKwargs)
+	out.LRSchedulerKwargs = maps.Clone(c.LRSchedulerKwargs)
 	return &out
 }

@@ -113,25 +113,29 @@ type Config struct {
 	NumTrainEpochs            float64 // passes over the data
 
 	LearningRate  float64
-	LRScheduler   string  // constant, linear, cosine, wsd (lr_scheduler_type)
+	LRScheduler   string  // a name of schedulers (lr_scheduler_type)
 	WarmupSteps   int     // counts when above 0
 	WarmupRatio   float64 // of all steps, rounded up; counts when WarmupSteps is 0
-	MinLRRatio    float64 // the lowest rate divided by LearningRate
+	MinLRRatio    float64 // the lowest rate divided by LearningRate; see lowest
 	NumDecaySteps int     // wsd: steps of the decay; 0: DecayRatio decides
 	DecayRatio    float64 // wsd: of all steps, rounded up
-	Optim         string  // adamw, adamw_8bit, adamw_4bit, lion, lion_8bit, muon, sgd
-	MuonLR        float64 // 0: LearningRate
-	AdamLR        float64 // 0: LearningRate
-	Momentum      float64 // muon, sgd
-	Nesterov      bool
-	NSSteps       int
-	AdjustLR      string // adjust_lr_fn: original, match_rms_adamw
-	AdamBeta1     float64
-	AdamBeta2     float64
-	AdamEpsilon   float64
-	WeightDecay   float64
-	MaxGradNorm   float64 // 0: no clipping
-	Clip          string  // what MaxGradNorm bounds: global, layerwise
+	// LRSchedulerKwargs are numbers of the schedule, by the names Transformers has for them.
+	LRSchedulerKwargs map[string]any
+	Optim             string  // adamw, adamw_8bit, adamw_4bit, lion, lion_8bit, muon, sgd
+	MuonLR            float64 // 0: LearningRate
+	AdamLR            float64 // 0: LearningRate
+	Momentum          float64 // muon, sgd
+	Nesterov          bool
+	NSSteps           int
+	AdjustLR          string // adjust_lr_fn: original, match_rms_adamw
+	AdamBeta1         float64
+	AdamBeta2         float64
+	AdamEpsilon       float64
+	WeightDecay       float64
+	MaxGradNorm       float64 // 0: no clipping
+	Clip              string  // what MaxGradNorm bounds: global, layerwise
+	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.
+	LabelSmoothing, ZLoss float64
 
 	OutputDir          string
 	OverwriteOutputDir bool

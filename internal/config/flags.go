@@ -39,6 +39,20 @@ func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
 	return f
 }
 
+// Choices are the values of the keys that have few, by the names of their flags, without dashes in front.
+func Choices() map[string][]string {
+	out := map[string][]string{}
+	eachKey(func(k *key) {
+		if len(k.choices) == 0 {
+			return
+		}
+		for _, name := range append([]string{k.name}, k.aliases...) {
+			out[strings.ReplaceAll(name, "_", "-")] = k.choices
+		}
+	})
+	return out
+}
+
 // keyFlag is a key as a pflag.Value.
 type keyFlag struct {
 	args        *Args

@@ -99,8 +99,7 @@ var foreign = map[string]judge{
 	"use_cache":                     off("there is no key/value cache in training"),
 	"ignore_data_skip":              off("resuming goes on in the data where the checkpoint was made; reset_data: true begins at its first row, once"),
 	"average_tokens_across_devices": harmless, "auto_find_batch_size": off("mt plans before it runs"),
-	"lr_scheduler_kwargs": off("give min_lr_ratio, num_decay_steps or decay_ratio as keys of their own"),
-	"deepspeed":           harmless, "trust_remote_code": harmless, "overwrite_cache": harmless,
+	"deepspeed": harmless, "trust_remote_code": harmless, "overwrite_cache": harmless,
 	"preprocessing_num_workers": harmless, "dataset_processes": harmless, "dataloader_num_workers": harmless,
 	"dataloader_pin_memory": harmless, "plot_loss": harmless, "ddp_timeout": harmless,
 	"ddp_find_unused_parameters": harmless, "logging_dir": harmless, "logging_first_step": harmless, "do_eval": harmless,
@@ -123,7 +122,7 @@ var foreignSwitches = func() map[string]bool {
 		m[k] = true
 	}
 	for _, k := range []string{"stage", "finetuning_type", "adapter", "lora_rank", "lora_r", "lora_alpha", "lora_dropout",
-		"lora_target", "lr_scheduler_kwargs", "quantization_bit", "logging_strategy",
+		"lora_target", "quantization_bit", "logging_strategy",
 		"neftune_noise_alpha", "label_smoothing_factor", "fsdp", "deepspeed", "preprocessing_num_workers",
 		"dataset_processes", "dataloader_num_workers", "ddp_timeout", "logging_dir", "per_device_eval_batch_size",
 		"eval_batch_size", "flash_attn", "attn_implementation", "model_type", "tokenizer_type", "local_rank",

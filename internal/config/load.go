@@ -158,8 +158,11 @@ func (l *loader) source(entries []entry) {
 			continue
 		}
 		l.c.origin[k.name] = origin{e.spelled, e.val.pos}
-		if k.name == modelKey {
-			l.modelOrigins(e)
+		switch {
+		case k.name == modelKey:
+			l.origins("model", e)
+		case k.isMapping():
+			l.origins(k.name, e)
 		}
 	}
 }
@@ -172,13 +175,13 @@ func lineOf(p Pos) string {
 	return fmt.Sprintf(" (line %d)", p.Line)
 }
 
-// modelOrigins notes where the keys of an inline model stand, as
-// "model.hidden_size", and "model" for the whole.
-func (l *loader) modelOrigins(e entry) {
-	maps.DeleteFunc(l.c.origin, func(k string, _ origin) bool { return strings.HasPrefix(k, "model.") })
-	l.c.origin["model"] = origin{e.spelled, e.val.pos}
+// origins notes where the keys of a mapping stand, as "model.hidden_size" of an inline model,
+// and name for the whole.
+func (l *loader) origins(name string, e entry) {
+	maps.DeleteFunc(l.c.origin, func(k string, _ origin) bool { return strings.HasPrefix(k, name+".") })
+	l.c.origin[name] = origin{e.spelled, e.val.pos}
 	for _, f := range e.val.fields {
-		l.c.origin["model."+f.name] = origin{"model." + f.name, f.val.pos}
+		l.c.origin[name+"."+f.name] = origin{name + "." + f.name, f.val.pos}
 	}
 }
 

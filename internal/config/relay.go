@@ -8,12 +8,19 @@ type shape struct {
 	kind             string
 	rate, min        float64
 	warm, decay, end int
+	args             string
 }
 
 func (c *Config) shape() shape {
-	s := shape{kind: c.LRScheduler, rate: c.LearningRate, min: c.MinLRRatio, warm: c.askedWarmup(), end: c.MaxSteps}
+	s := shape{kind: c.LRScheduler, rate: c.LearningRate, min: c.lowest(), warm: c.askedWarmup(), end: c.MaxSteps}
+	for _, a := range schedulerArgs[c.LRScheduler] {
+		if a.lowest { // it is in min
+			continue
+		}
+		s.args += fmt.Sprintf("%s %v;", a.name, c.schedulerArg(a.name, a.usual))
+	}
 	switch c.LRScheduler {
-	case "constant":
+	case "constant", "cosine_with_restarts", "polynomial", "inverse_sqrt":
 		s.min = 0
 	case "wsd":
 		s.decay = c.decay()
@@ -23,9 +30,8 @@ func (c *Config) shape() shape {
 
 // Relay lays out c's schedule for a run that goes on after step steps of a run with
 // saved, whose Laid is set. meaning says what becomes of the learning rate; it is empty
-// where the schedule is the same. Constant and wsd become what they would have been
-// from the start. Linear and cosine fall anew, from learning_rate after that step to
-// the end. A warm-up that is over does not come again. One that is not over goes on to
+// where the schedule is the same. Constant, wsd and inverse_sqrt become what they would have
+// been from the start. The others fall anew, from learning_rate after that step to the end. A warm-up that is over does not come again. One that is not over goes on to
 // the end it had, or to the one that other keys of warm-up give it.
 func (c *Config) Relay(saved *Config, step int) (meaning string) {
 	c.Laid = saved.Laid
@@ -68,7 +74,7 @@ func (c *Config) meaning(was float64, step int) string {
 	}
 	end := fmt.Sprintf("ends at %s at step %d", rate(c.Schedule(c.MaxSteps)), c.MaxSteps)
 	switch c.LRScheduler {
-	case "linear", "cosine":
+	case "linear", "cosine", "cosine_with_restarts", "polynomial":
 		if step >= warmEnd {
 			text += fmt.Sprintf("; %s is laid anew over the steps from %d on, without a second warm-up,", c.LRScheduler, step+1)
 		} else {
@@ -77,6 +83,8 @@ func (c *Config) meaning(was float64, step int) string {
 		return text + " and " + end
 	case "wsd":
 		return fmt.Sprintf("%s; wsd goes on as if it had been so from the start, decays after step %d and %s", text, c.Laid.Base+c.length()-c.decay(), end)
+	case "inverse_sqrt":
+		return fmt.Sprintf("%s; inverse_sqrt goes on as if it had been so from the start and %s", text, end)
 	}
 	return text + "; it stays"
 }

@@ -23,8 +23,8 @@ type Laid struct {
 // constant rate and warmup_steps. Differences: a constant rate warms up too
 // where warm-up is given, a linear one ends at min_lr_ratio, and Laid.
 //
-// Source: transformers.optimization (get_scheduler); the decay of wsd is a
-// half cosine, and its warm-up starts at min_lr_ratio, as there.
+// Source: transformers.optimization (get_scheduler), of release 5.23; the decay of
+// wsd is a half cosine, and its warm-up starts at min_lr_ratio, as there.
 func (c *Config) Schedule(step int) float64 {
 	warm := c.warmup()
 	s := step - 1 - c.Laid.Base
@@ -65,11 +65,11 @@ func (c *Config) decay() int {
 	return int(math.Ceil(float64(c.length()) * c.DecayRatio))
 }
 
-// floor maps a factor from [0, 1] to [min_lr_ratio, 1].
-func (c *Config) floor(x float64) float64 { return x*(1-c.MinLRRatio) + c.MinLRRatio }
+// floor maps a factor from [0, 1] to [lowest, 1].
+func (c *Config) floor(x float64) float64 { return x*(1-c.lowest()) + c.lowest() }
 
-// fallFrom is the number of steps of the schedule after which linear and cosine begin
-// to fall.
+// fallFrom is the number of steps of the schedule after which those that end with the run
+// begin to fall.
 func (c *Config) fallFrom(warm int) int { return max(warm, c.Laid.From-c.Laid.Base) }
 
 // factor is the rate over learning_rate s steps into the schedule, after
@@ -81,7 +81,14 @@ func (c *Config) factor(s, warm int) float64 {
 	case "linear":
 		return c.floor(max(0, float64(c.length()-s)/steps))
 	case "cosine":
-		return max(0, c.floor(0.5*(1+math.Cos(math.Pi*(float64(s-first)/steps)))))
+		waves := 2 * c.schedulerArg("num_cycles", 0.5)
+		return max(0, c.floor(0.5*(1+math.Cos(math.Pi*waves*(float64(s-first)/steps)))))
+	case "cosine_with_restarts":
+		return c.restarting(float64(s-first) / steps)
+	case "polynomial":
+		return c.polynomial(float64(s-first) / steps)
+	case "inverse_sqrt":
+		return c.inverseSqrt(s, warm)
 	case "wsd":
 		return c.stableThenDecay(s)
 	}
@@ -99,5 +106,34 @@ func (c *Config) stableThenDecay(s int) float64 {
 		progress := float64(s-start) / float64(max(1, n))
 		return max(0, c.floor(0.5*(1+math.Cos(math.Pi*progress))))
 	}
-	return c.MinLRRatio
+	return c.lowest()
+}
+
+// restarting is cosine_with_restarts at a share of its fall: num_cycles half cosines from 1
+// to 0.
+func (c *Config) restarting(progress float64) float64 {
+	if progress >= 1 {
+		return 0
+	}
+	return max(0, 0.5*(1+math.Cos(math.Pi*math.Mod(c.schedulerArg("num_cycles", 1)*progress, 1))))
+}
+
+// polynomial falls to lr_end by a power of the share that is left.
+func (c *Config) polynomial(progress float64) float64 {
+	end := c.schedulerArg("lr_end", defaultLREnd)
+	if progress > 1 {
+		return end / c.LearningRate
+	}
+	return ((c.LearningRate-end)*math.Pow(1-progress, c.schedulerArg("power", 1)) + end) / c.LearningRate
+}
+
+// inverseSqrt is one over the root of the steps, in units of timescale, which is the
+// length of the warm-up where it is not given.
+func (c *Config) inverseSqrt(s, warm int) float64 {
+	scale := float64(warm)
+	if warm == 0 {
+		scale = 10_000
+	}
+	scale = c.schedulerArg("timescale", scale)
+	return 1 / math.Sqrt((float64(s)+scale-float64(warm))/scale)
 }

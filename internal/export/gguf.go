@@ -173,8 +173,8 @@ func (j *writing) item(w io.Writer, it item) error {
 	if it.values != nil {
 		return j.chunk(w, it, it.values)
 	}
-	for _, name := range it.parts {
-		if err := j.part(w, it, name); err != nil {
+	for _, part := range it.parts {
+		if err := j.part(w, it, part); err != nil {
 			return err
 		}
 	}
@@ -183,21 +183,29 @@ func (j *writing) item(w io.Writer, it item) error {
 
 // part writes one tensor of the directory, some whole rows at a time. Where rows are reordered
 // inside heads, it is some whole heads at a time.
-func (j *writing) part(w io.Writer, it item, name string) error {
-	t, _ := j.weights.Tensor(name)
+func (j *writing) part(w io.Writer, it item, t part) error {
+	var all []float32 // of rows that lie with others
+	if t.param != nil {
+		var err error
+		if all, err = j.weights.ReadRows(*t.param, t.i); err != nil {
+			return err
+		}
+	}
 	cols := int64(1)
-	if len(t.Shape) == 2 {
-		cols = t.Shape[1]
+	if len(t.shape) == 2 {
+		cols = t.shape[1]
 	}
 	unit := cols
 	if it.heads > 0 {
-		unit = t.Shape[0] / int64(it.heads) * cols
+		unit = t.shape[0] / int64(it.heads) * cols
 	}
 	step := max(1, chunkElems/unit) * unit
-	for at := int64(0); at < t.Elems(); at += step {
-		n := min(step, t.Elems()-at)
+	for at := int64(0); at < t.elems(); at += step {
+		n := min(step, t.elems()-at)
 		j.values = sized(j.values, n)
-		if err := j.weights.Read(name, at, j.values); err != nil {
+		if all != nil {
+			copy(j.values, all[at:])
+		} else if err := j.weights.Read(t.name, at, j.values); err != nil {
 			return err
 		}
 		values := j.values

@@ -11,6 +11,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/internal/pytest"
+	"mt/internal/recordings"
 )
 
 // fixtures are models and tokenizers with what other programs make of them;
@@ -31,14 +32,10 @@ func python(t *testing.T, packages ...string) func(args ...string) []byte {
 func written(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	dirs, err := filepath.Glob(filepath.Join(fixtures, "*", "model"))
-	if err != nil || len(dirs) == 0 {
-		t.Skip(fixtures + " is not here")
-	}
-	for _, dir := range dirs {
-		name := filepath.Base(filepath.Dir(dir))
+	for _, dir := range recordings.Cases(t) {
+		name := filepath.Base(dir)
 		if name != "qwen3moe-aux" { // its routing and its dense layer have no words in llama.cpp
-			out[name] = dir
+			out[name] = filepath.Join(dir, "model")
 		}
 	}
 	return out

@@ -13,10 +13,28 @@ import (
 // item is one tensor of the file and where its values come from.
 type item struct {
 	gguf.Tensor
-	parts  []string  // tensors of the directory, one after the other
+	parts  []part    // of the directory, one after the other
 	values []float32 // in place of parts
 	heads  int       // not 0: the rows of each head are reordered
 	shift  float32   // added to every element
+}
+
+// part is a tensor of the directory, or rows that lie in one with others, which then have the name and shape
+// of a tensor of their own.
+type part struct {
+	name  string
+	shape []int64
+	param *model.Param // nil: it is a tensor
+	i     int          // which rows of the parameter's Stored it is
+}
+
+// elems is the number of elements.
+func (p part) elems() int64 {
+	n := int64(1)
+	for _, d := range p.shape {
+		n *= d
+	}
+	return n
 }
 
 // finder hands out the tensors of a directory, which has the names and shapes of package
@@ -26,6 +44,7 @@ type finder struct {
 	top   string // where names begin that the families' table begins with "model."
 	head  string // the same of "lm_head"
 	asked map[string]bool
+	rows  map[string]part // those that lie in others, by name
 }
 
 // newFinder checks that w is the weights c describes.
@@ -33,9 +52,18 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	if err := w.Check(c.Layouts(false)); err != nil {
 		return nil, err
 	}
-	f := &finder{w: w, head: "lm_head", asked: map[string]bool{}}
+	f := &finder{w: w, head: "lm_head", asked: map[string]bool{}, rows: map[string]part{}}
 	f.top = strings.TrimSuffix(c.EmbedParam().Stored[0].Name, "embed_tokens.weight")
 	layers := c.Layers()
+	for _, l := range layers {
+		for _, p := range l.Params {
+			for i, s := range p.Stored {
+				if s.Place.Tensor != "" {
+					f.rows[s.Name] = part{s.Name, p.StoredShape(i), &p, i}
+				}
+			}
+		}
+	}
 	for _, p := range layers[len(layers)-1].Params {
 		if p.Role == model.RoleLMHead {
 			f.head = strings.TrimSuffix(p.Stored[0].Name, ".weight")
@@ -45,14 +73,19 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 }
 
 // find is a tensor by its name in the families' table.
-func (f *finder) find(name string) (checkpoint.TensorInfo, bool) {
+func (f *finder) find(name string) (part, bool) {
 	if rest, ok := strings.CutPrefix(name, "model."); ok {
 		name = f.top + rest
 	} else if rest, ok := strings.CutPrefix(name, "lm_head"); ok {
 		name = f.head + rest
 	}
+	if rows, ok := f.rows[name]; ok {
+		f.asked[rows.param.Stored[rows.i].Tensor()] = true
+		return rows, true
+	}
 	f.asked[name] = true
-	return f.w.Tensor(name)
+	t, ok := f.w.Tensor(name)
+	return part{name: name, shape: t.Shape}, ok
 }
 
 func (f *finder) missing(name string) error {
@@ -97,7 +130,7 @@ func (p *plan) tensor(f *finder, r rule) error {
 			}
 			continue
 		}
-		it := item{Tensor: gguf.Tensor{Name: r.to + end, Shape: t.Shape}, parts: []string{t.Name}}
+		it := item{Tensor: gguf.Tensor{Name: r.to + end, Shape: t.shape}, parts: []part{t}}
 		switch {
 		case r.how == norm:
 			it.shift = p.family.shift
@@ -121,8 +154,8 @@ func (p *plan) experts(f *finder, r rule) error {
 		if !ok {
 			return f.missing(name)
 		}
-		it.Shape = t.Shape
-		it.parts = append(it.parts, t.Name)
+		it.Shape = t.shape
+		it.parts = append(it.parts, t)
 	}
 	it.Name = r.to + ".weight"
 	it.Shape = append([]int64{int64(len(it.parts))}, it.Shape...)

@@ -11,22 +11,14 @@ import (
 	"mt/device/cpu"
 	"mt/device/cuda"
 	"mt/host"
+	"mt/internal/recordings"
 	"mt/internal/reference"
 )
-
-// fixtures are training runs recorded with PyTorch and Transformers; make.py
-// beside them says how.
-const fixtures = "../../../shared/fixtures"
 
 // TestFixtureLogits: the logits of a recorded model are Transformers', on the
 // CPU device after every token, on an emulated GPU after the last ones.
 func TestFixtureLogits(t *testing.T) {
-	dirs, err := filepath.Glob(filepath.Join(fixtures, "*", "logits.safetensors"))
-	if err != nil || len(dirs) == 0 {
-		t.Skipf("the recordings of %s are not here", fixtures)
-	}
-	for _, file := range dirs {
-		dir := filepath.Dir(file)
+	for _, dir := range recordings.Cases(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			f, err := reference.LoadFixture(dir)
 			if err != nil {

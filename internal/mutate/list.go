@@ -38,7 +38,11 @@ type mutation struct {
 // all are the mutations of every list, in order.
 func all() []mutation {
 	var out []mutation
-	for _, list := range [][]broken{ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong} {
+	for _, list := range [][]broken{
+		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
+		ofFamilies,
+		ofImports,
+	} {
 		for _, b := range list {
 			for _, w := range b.ways {
 				if w.in == "" {

@@ -30,6 +30,7 @@ var ofDevice = []broken{
 		{from: "XStride: h, Offset: t.spec.Config.NormOffset}", to: "XStride: h}", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/attention.go", []way{
+		{from: ", Interleaved: l.spec.Config.RopeInterleaved", to: "", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "from(l.qkv.t, d.q+d.kv)", to: "from(l.qkv.t, d.q)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "Window: c.Window(l.block)", to: "Window: c.Window(l.block + 1)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "Heads: d.heads + d.kvHeads,", to: "Heads: d.heads,", test: "TestRecordings", in: "internal/train"},
@@ -49,7 +50,7 @@ var ofDevice = []broken{
 		{from: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c)", to: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdQ.of(c)", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/head.go", []way{
-		{from: "Scale: scale, Softcap: t.logitCap()})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)", to: "Scale: scale, Softcap: t.logitCap()})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first)", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
+		{from: "Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)", to: "Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first)", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
 		{from: "to := dx\n\tif dx.Addr == x.Addr {\n\t\tto = dn\n\t}", to: "to := dx", test: "TestHeadInPlace"},
 	}},
 	{"layers/headshard.go", []way{
@@ -111,14 +112,18 @@ var ofDevice = []broken{
 	{"device/cpu/rope.go", []way{
 		{from: "p := int(pos[t]) * half", to: "p := t * half", test: "TestOps/threads=2/RoPE"},
 		{from: "a.Heads, a.Dim, a.Inverse)", to: "a.Heads, a.Dim, false)", test: "TestOps/threads=2/RoPE"},
+		{from: "if a.Interleaved {", to: "if !a.Interleaved {", test: "TestOps/threads=2/RoPE"},
 	}},
 	{"device/cpu/ops.go", []way{
 		{from: "v < 0 || int(v) >= n", to: "v < 0 || int(v) > n", test: "TestBadIndicesAreErrors"},
 		{from: "if v < last || int(v) > n {", to: "if v <= last || int(v) > n {", test: "TestOps/threads=2/ScatterAddRows|TestOps/threads=2/Attention"},
 	}},
 	{"device/cpu/crossentropy.go", []way{
-		{from: "row[target] -= a.Scale", to: "row[target]--", test: "TestOps/threads=2/CrossEntropy"},
-		{from: "math.Log(float64(sum)) + float64(top) - float64(chosen)", to: "math.Log(float64(sum)) - float64(chosen)", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "row[target] -= float32(l.target) * scale", to: "row[target] -= float32(l.target)", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "math.Log(float64(sum)) + float64(top)", to: "math.Log(float64(sum))", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "c := float32(l.column) * scale", to: "c := float32(l.column)", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "float32(1+2*l.z*lse)", to: "float32(1+l.z*lse)", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "+ l.z*lse*lse", to: "+ l.z*lse", test: "TestOps/threads=2/CrossEntropy"},
 		{from: "clear(logits.f32(t*a.V, a.V))", to: "", test: "TestOps/threads=2/CrossEntropy"},
 		{from: "int(v) >= a.V) {", to: "int(v) > a.V) {", test: "TestBadIndicesAreErrors"},
 		{from: "if a.Softcap > 0 {\n\t\tvec.SoftcapGrad", to: "if a.Softcap < 0 {\n\t\tvec.SoftcapGrad", test: "TestOps/threads=2/CrossEntropy"},
@@ -126,7 +131,8 @@ var ofDevice = []broken{
 	{"device/cpu/crossentropyshard.go", []way{
 		{from: "if !a.First {", to: "if a.First {", test: "TestOps/threads=2/CrossEntropyShard"},
 		{from: "math.Log1p(math.Exp(-math.Abs(a-b)))", to: "math.Log1p(math.Exp(a-b))", test: "TestOps/threads=2/CrossEntropyShard"},
-		{from: "at := target - a.From; at >= 0 && at < a.V {\n\t\t*loss", to: "at := target - a.From; at > 0 && at < a.V {\n\t\t*loss", test: "TestOps/threads=2/CrossEntropyShard"},
+		{from: "terms.takes(row, target-a.From)", to: "terms.takes(row, target)", test: "TestOps/threads=2/CrossEntropyShard"},
+		{from: "taken+float64(*loss)", to: "taken", test: "TestOps/threads=2/CrossEntropyShard"},
 	}},
 	{"device/cpu/attention.go", []way{
 		{from: "s.N = from + f.shift() + 1 - f.k0", to: "s.N = from + f.shift() - f.k0", test: "TestOps/threads=2/Attention"},
@@ -171,6 +177,7 @@ var ofDevice = []broken{
 	{"device/cuda/kernels/crossentropyshard.go", []way{
 		{from: ".I32(a.V).I32(a.From).F32(a.Scale)", to: ".I32(a.V).I32(0).F32(a.Scale)", test: "TestOp/CrossEntropyShard"},
 		{from: ".Bool(a.First).Bool(a.Last)", to: ".Bool(a.Last).Bool(a.First)", test: "TestOp/CrossEntropyShard"},
+		{from: "a.Terms, a.Vocab, a.Softcap, p).shard[", to: "a.Terms, a.V, a.Softcap, p).shard[", test: "TestOp/CrossEntropyShard"},
 	}},
 	{"device/cpu/stream.go", []way{
 		{from: "clear(b[i*piece : min(len(b), (i+1)*piece)])", to: "clear(b[i*piece : min(len(b), (i+1)*piece)-1])", test: "TestContract"},

@@ -73,9 +73,9 @@ var ofRuns = []broken{
 		{from: "s := step - 1 - c.Laid.Base", to: "s := step - c.Laid.Base", test: "TestScheduleEqualsTransformers"},
 		{from: "if s < warm {", to: "if s <= warm {", test: "TestSchedule"},
 		{from: "float64(c.length()-s)/steps", to: "float64(c.length()-s-1)/steps", test: "TestSchedule"},
-		{from: "c.floor(0.5*(1+math.Cos(math.Pi*(float64(s-first)/steps))))", to: "c.floor(0.5*(1+math.Cos(math.Pi*(float64(s)/steps))))", test: "TestScheduleEqualsTransformers"},
+		{from: "c.floor(0.5*(1+math.Cos(math.Pi*waves*(float64(s-first)/steps))))", to: "c.floor(0.5*(1+math.Cos(math.Pi*waves*(float64(s)/steps))))", test: "TestScheduleEqualsTransformers"},
 		{from: "start := c.length() - n\n", to: "start := c.length() - n + 1\n", test: "TestSchedule"},
-		{from: "x*(1-c.MinLRRatio) + c.MinLRRatio", to: "max(x, c.MinLRRatio)", test: "TestSchedule|TestScheduleEqualsTransformers"},
+		{from: "x*(1-c.lowest()) + c.lowest()", to: "max(x, c.lowest())", test: "TestSchedule|TestScheduleEqualsTransformers"},
 		{from: "int(math.Ceil(float64(c.length()) * c.WarmupRatio))", to: "int(float64(c.length()) * c.WarmupRatio)", test: "TestSchedule|TestScheduleEqualsTransformers"},
 	}},
 	{"internal/config/check.go", []way{
@@ -391,6 +391,7 @@ var ofRuns = []broken{
 	}},
 	{"device/cpu/vec/vec.go", []way{
 		{from: "NEON: 1, ", to: "", test: "TestChoose"},
+		{from: "u*c-v*s, v*c+u*s", to: "u*c-v*s, v*c-u*s", test: "TestRotate"},
 	}},
 	{"device/cpu/gemm/pairs.go", []way{
 		{from: "acc = addFlushed(acc, x&upper, y&upper)\n\treturn addFlushed(acc, x<<16, y<<16)", to: "acc = addFlushed(acc, x<<16, y<<16)\n\treturn addFlushed(acc, x&upper, y&upper)", test: "TestAddsInOrder"},

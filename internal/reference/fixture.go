@@ -50,7 +50,25 @@ func (f *Fixture) readModel(dir string) error {
 			return err
 		}
 	}
+	f.Weights.separate(f.Config)
 	return nil
+}
+
+// separate adds the rows that lie in a tensor with others, or transposed, as tensors of their own.
+func (w Weights) separate(c *model.Config) {
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for i, s := range p.Stored {
+				if in := w[s.Place.Tensor]; in != nil {
+					out := make([]float64, s.Rows*p.Cols)
+					for k := range out {
+						out[k] = in[p.ElemAt(i, k/p.Cols, k%p.Cols)]
+					}
+					w[s.Name] = out
+				}
+			}
+		}
+	}
 }
 
 func (f *Fixture) readLogits(dir string) error {

@@ -2,21 +2,17 @@ package reference
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
+	"mt/internal/recordings"
 	"mt/model"
 )
 
 // The loss including the auxiliary loss is that which Transformers computed for a
 // whole step.
 func TestAuxLossEqualsTransformers(t *testing.T) {
-	if _, err := os.Stat(fixtures); err != nil {
-		t.Skipf("no recorded runs: %v", err)
-	}
-	f, err := LoadFixture(filepath.Join(fixtures, "qwen3moe-aux"))
+	f, err := LoadFixture(recordings.Case(t, "qwen3moe-aux"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,8 @@ func amplitude(cfg *model.Config, r model.Rope) float64 {
 }
 
 // rope rotates the heads of x (T, heads, D) in place. Among the elements that turn,
-// element i pairs with the one half their number further on.
+// element i pairs with the one half their number further on or, where the model
+// interleaves them, element 2i with the next.
 func rope(cfg *model.Config, r model.Rope, x []float64, heads int) {
 	d := cfg.HeadDim
 	tokens := len(x) / (heads * d)
@@ -101,8 +102,12 @@ func rope(cfg *model.Config, r model.Rope, x []float64, heads int) {
 			sin, cos := math.Sincos(float64(t) * f)
 			for h := range heads {
 				p := (t*heads + h) * d
-				a, b := x[p+i], x[p+i+len(freq)]
-				x[p+i], x[p+i+len(freq)] = by*(a*cos-b*sin), by*(b*cos+a*sin)
+				first, second := p+i, p+i+len(freq)
+				if cfg.RopeInterleaved {
+					first, second = p+2*i, p+2*i+1
+				}
+				a, b := x[first], x[second]
+				x[first], x[second] = by*(a*cos-b*sin), by*(b*cos+a*sin)
 			}
 		}
 	}

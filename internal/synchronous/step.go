@@ -97,7 +97,7 @@ func (t *Trainer) forward(l int, at layer) {
 	case model.Head: // part by part; a whole head computes its losses in the backward
 		for k := 0; k < len(w) && len(w) > 1; k++ {
 			t.sweep(at.turn+k, func(m micro) {
-				ops.HeadShardForward(s, w[k], on(m.x[l]), m.losses, m.lse, m.MicroBatch, ws, t.spec.Shard(k), k == 0, k == len(w)-1)
+				ops.HeadShardForward(s, w[k], on(m.x[l]), m.losses, m.lse, m.MicroBatch, ws, t.spec.Shard(k), t.spec.Terms, k == 0, k == len(w)-1)
 			})
 		}
 	}

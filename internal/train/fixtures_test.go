@@ -19,12 +19,9 @@ import (
 	"mt/host"
 	"mt/internal/config"
 	"mt/internal/long"
+	"mt/internal/recordings"
 	"mt/model"
 )
-
-// fixtures are training runs recorded with PyTorch and Transformers; make.py
-// beside them says how.
-const fixtures = "../../../shared/fixtures"
 
 // recipe and expected are the parts of a recording that tests read.
 type recipe struct {
@@ -38,6 +35,8 @@ type recipe struct {
 	Epsilon      float64 `json:"adam_epsilon"`
 	WeightDecay  float64 `json:"weight_decay"`
 	MaxGradNorm  float64 `json:"max_grad_norm"`
+	Smoothing    float64 `json:"label_smoothing_factor"`
+	ZLoss        float64 `json:"z_loss_coef"`
 	Muon         map[string]any
 }
 
@@ -102,7 +101,9 @@ adam_beta2: %g
 adam_epsilon: %g
 weight_decay: %g
 max_grad_norm: %g
-%s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, extra)
+label_smoothing_factor: %g
+z_loss_coef: %g
+%s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, r.Smoothing, r.ZLoss, extra)
 	c, err := config.Parse("fixture.yaml", []byte(src), config.Args{})
 	if err != nil {
 		t.Fatal(err)
@@ -118,31 +119,11 @@ func runTrain(t *testing.T, c *config.Config, h hooks) {
 	}
 }
 
-// recordings are the folder of recorded cases and the names of the cases: all cases of
-// the folder that the variable MT_FIXTURES names, as make.py writes it, and otherwise
-// those of fixtures.
-func recordings(t *testing.T) (dir string, cases []string) {
-	t.Helper()
-	if dir = os.Getenv("MT_FIXTURES"); dir == "" {
-		return fixtures, []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias", "qwen2-tied", "qwen2-yarn",
-			"qwen3-plain", "mistral-window", "gemma3-text", "phi3-partial", "phi3-longrope", "qwen3moe-plain", "qwen3moe-aux"}
-	}
-	found, err := filepath.Glob(filepath.Join(dir, "*", "recipe.json"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no recordings in %s: %v", dir, err)
-	}
-	for _, f := range found {
-		cases = append(cases, filepath.Base(filepath.Dir(f)))
-	}
-	return dir, cases
-}
-
 // TestFixtures trains every recorded case from outside, as a user would, in
 // many ways that must not matter, and compares losses, gradient norms and final
 // weights with the recording. Where long tests are left out a case is trained in the
 // default way, every other one in one of the other ways too, and three on the emulated GPU.
 func TestFixtures(t *testing.T) {
-	folder, cases := recordings(t)
 	variants := map[string]string{
 		"default":         "",
 		"copy":            "binding: copy",
@@ -163,13 +144,10 @@ func TestFixtures(t *testing.T) {
 	}
 	onGPU := map[string]string{"llama-plain": "cuda-fp32", "gemma3-text": "cuda-bf16", "qwen3moe-aux": "cuda-bf16"}
 	byTurns := slices.DeleteFunc(slices.Sorted(maps.Keys(variants)), func(v string) bool { return v == "default" || strings.HasPrefix(v, "cuda") })
-	for i, name := range cases {
-		dir := filepath.Join(folder, name)
+	for i, dir := range recordings.Cases(t) {
+		name := filepath.Base(dir)
 		for variant, extra := range variants {
 			t.Run(name+"/"+variant, func(t *testing.T) {
-				if _, err := os.Stat(dir); err != nil {
-					t.Skipf("the recording %s is not here", dir)
-				}
 				if variant != "default" && variant != onGPU[name] && (i%2 > 0 || variant != byTurns[i/2%len(byTurns)]) {
 					long.Only(t)
 				}
@@ -197,10 +175,10 @@ func TestFixtures(t *testing.T) {
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
-// a tied table, experts, and experts with the loss that balances their load.
+// smoothed labels and a z-loss, a tied table, experts, and experts with the loss that balances their load.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",

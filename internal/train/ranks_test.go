@@ -17,6 +17,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/long"
 	"mt/internal/ranks/local"
+	"mt/internal/recordings"
 )
 
 // rankRun is what became of one rank.
@@ -75,10 +76,9 @@ func (s scene) tryTogether(t *testing.T, n int, ctx context.Context, h func(rank
 // TestRecordingsTogether: several ranks train what is recorded, within the bounds of one, whatever
 // is streamed how.
 func TestRecordingsTogether(t *testing.T) {
-	folder, cases := recordings(t)
 	dirs := map[string]string{}
-	for _, name := range cases {
-		dirs[name] = filepath.Join(folder, name)
+	for _, dir := range recordings.Found(t) {
+		dirs[filepath.Base(dir)] = dir
 	}
 	for _, name := range []string{"llama-clipped", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
 		dirs[name] = filepath.Join("testdata/recordings", name)
@@ -87,9 +87,6 @@ func TestRecordingsTogether(t *testing.T) {
 		for n := 2; n <= 4; n++ {
 			for variant, extra := range map[string]string{"default": "", "copy": "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 40, chunk_tokens: 8, head_shards: 3}", "bf16": "compute_dtype: bf16"} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, variant, n), func(t *testing.T) {
-					if _, err := os.Stat(dir); err != nil {
-						t.Skipf("the recording %s is not here", dir)
-					}
 					var want expected
 					readJSON(t, filepath.Join(dir, "expected.json"), &want)
 					kind := "fp32"

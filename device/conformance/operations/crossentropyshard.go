@@ -21,19 +21,17 @@ func shardCases(add func(string, func(*rig))) {
 		{1, []int{0, 1, 2}}, {3, []int{0, 3, 5}}, {70, []int{0, 1, 9, 17}}, {9, []int{0, 64, 128, 192, 256}},
 		{8, []int{0, 401, 802, 803, 1002, 1003}}, {5, []int{0, 1003}}, {0, []int{0, 2, 6}},
 	} {
-		for _, form := range []struct{ size, limit float64 }{{3, 0}, {40, 0}, {3, 2}, {40, 30}} {
+		for _, form := range lossForms {
 			for _, gradient := range []bool{false, true} {
-				name := fmt.Sprintf("%d rows cut at %v,size %v,gradient %v", c.T, c.cuts, form.size, gradient)
-				if form.limit > 0 {
-					name += fmt.Sprintf(",softcap %v", form.limit)
-				}
-				add(name, func(r *rig) { shardCase(r, c.T, c.cuts, form.size, form.limit, gradient) })
+				name := fmt.Sprintf("%d rows cut at %v,gradient %v,%v", c.T, c.cuts, gradient, form)
+				add(name, func(r *rig) { shardCase(r, c.T, c.cuts, form, gradient) })
 			}
 		}
 	}
 }
 
-func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
+func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
+	size, limit := f.size, f.limit
 	shards, V := len(cuts)-1, cuts[len(cuts)-1]
 	targets := make([]int32, T) // in each shard in turn: its first column, its last, any
 	for t := range targets {
@@ -65,13 +63,13 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 	rounded := (5*size + math.Log(float64(V))) * float64(shards) * uF32
 	wantL := make([]float64, T)
 	const scale = 0.125
-	oracle.CrossEntropy(whole, targets, wantL, V, scale, limit, false)
-	lse.least, losses.least = 1, 1
+	oracle.CrossEntropy(whole, targets, wantL, V, scale, limit, f.smoothing, f.z, false)
+	lse.least, losses.least = 1, f.more(V)
 	lse.expect(wantLSE, exponents(V, size, limit)+rounded, 0)
 	losses.expect(wantL, exponents(V, size, limit)+rounded, 0)
 	shard := func(k int, gradient, first, last bool) {
 		enqueue(r, op.CrossEntropyShard{Logits: parts[k].t, Targets: ids.t, LSE: lse.t, Losses: losses.t,
-			T: T, V: cuts[k+1] - cuts[k], From: cuts[k], Scale: scale, Softcap: float32(limit), First: first, Last: last, Gradient: gradient})
+			T: T, V: cuts[k+1] - cuts[k], From: cuts[k], Scale: scale, Softcap: float32(limit), Terms: f.terms(), Vocab: V, First: first, Last: last, Gradient: gradient})
 	}
 	for k := range shards {
 		shard(k, false, k == 0, k == shards-1)
@@ -86,7 +84,7 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 		// The bound is that of the whole vocabulary, with the error of the
 		// log-sum-exp added in every exponent. A shard that holds no target may
 		// have small gradients only.
-		parts[k].least = scale
+		parts[k].least = scale * f.more(V)
 		parts[k].expect(want, exponents(V, size, limit)+rounded, 1)
 		shard(k, true, i == 0, i == shards-1)
 	}

@@ -94,8 +94,9 @@ func RMSNormBackward(dx, dw, dy, x, w, rstd []float64, n Norm) {
 	}
 }
 
-// RoPE rotates the first rotary elements of every head in place.
-func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int, inverse bool) {
+// RoPE rotates the first rotary elements of every head in place: pairs of elements half of them
+// apart or, where interleaved is set, of neighbours.
+func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int, inverse, interleaved bool) {
 	half := rotary / 2
 	for t := range T {
 		for h := range heads {
@@ -105,7 +106,11 @@ func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int,
 				if inverse {
 					s = -s
 				}
-				v[i], v[i+half] = v[i]*c-v[i+half]*s, v[i+half]*c+v[i]*s
+				a, b := i, i+half
+				if interleaved {
+					a, b = 2*i, 2*i+1
+				}
+				v[a], v[b] = v[a]*c-v[b]*s, v[b]*c+v[a]*s
 			}
 		}
 	}
@@ -138,8 +143,8 @@ func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 
 // CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V)
 // into their gradient times scale. A target of −100 does not count. For limit see
-// Softcap.
-func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit float64, forwardOnly bool) {
+// Softcap, for smoothing and z op.LossTerms.
+func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit, smoothing, z float64, forwardOnly bool) {
 	for t, target := range targets {
 		out := logits[t*V : (t+1)*V]
 		row, slopes := softcapped(out, limit)
@@ -158,14 +163,18 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 		for _, x := range row {
 			sum += math.Exp(x - top)
 		}
-		losses[t] = math.Log(sum) + top - row[target]
+		lse, mean := math.Log(sum)+top, 0.0
+		for _, x := range row {
+			mean += x / float64(V)
+		}
+		losses[t] = lse - (1-smoothing)*row[target] - smoothing*mean + z*lse*lse
 		if forwardOnly {
 			continue
 		}
 		for i, x := range row {
-			out[i] = math.Exp(x-top) / sum * scale * slopes[i]
+			out[i] = (math.Exp(x-top)/sum*(1+2*z*lse) - smoothing/float64(V)) * scale * slopes[i]
 		}
-		out[target] -= scale * slopes[target]
+		out[target] -= (1 - smoothing) * scale * slopes[target]
 	}
 }
 

@@ -80,14 +80,16 @@ func TestRoPEInverseIsTheGradient(t *testing.T) {
 	}
 	pos := []int32{4, 0, 2}
 	x, weights := random(r, T*stride), random(r, T*stride)
-	f := func() float64 {
-		y := clone(x)
-		RoPE(y, cos, sin, pos, T, heads, dim, rotary, stride, false)
-		return dot(y, weights)
+	for _, interleaved := range []bool{false, true} {
+		f := func() float64 {
+			y := clone(x)
+			RoPE(y, cos, sin, pos, T, heads, dim, rotary, stride, false, interleaved)
+			return dot(y, weights)
+		}
+		grad := clone(weights)
+		RoPE(grad, cos, sin, pos, T, heads, dim, rotary, stride, true, interleaved)
+		checkGrad(t, "dx", x, grad, f)
 	}
-	grad := clone(weights)
-	RoPE(grad, cos, sin, pos, T, heads, dim, rotary, stride, true)
-	checkGrad(t, "dx", x, grad, f)
 }
 
 func TestGLUBackward(t *testing.T) {
@@ -117,13 +119,13 @@ func TestCrossEntropyGradient(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	const V = 6
 	logits, targets, losses := random(r, 4*V), []int32{3, -100, 0, 5}, make([]float64, 4)
-	for _, limit := range []float64{0, 1.5} {
+	for _, c := range []struct{ limit, smoothing, z float64 }{{}, {limit: 1.5}, {smoothing: 0.2}, {z: 0.3}, {1.5, 0.1, 0.02}} {
 		f := func() float64 {
-			CrossEntropy(logits, targets, losses, V, 1, limit, true)
+			CrossEntropy(logits, targets, losses, V, 1, c.limit, c.smoothing, c.z, true)
 			return 0.3 * (losses[0] + losses[1] + losses[2] + losses[3])
 		}
 		grad := clone(logits)
-		CrossEntropy(grad, targets, losses, V, 0.3, limit, false)
+		CrossEntropy(grad, targets, losses, V, 0.3, c.limit, c.smoothing, c.z, false)
 		checkGrad(t, "dlogits", logits, grad, f)
 	}
 }

@@ -164,6 +164,23 @@ func Rotate(x, cos, sin []float32, heads, stride int, inverse bool) {
 	chosen.rotate(first(x), first(cos), first(sin), len(cos), heads, stride, sign)
 }
 
+// RotatePairs is Rotate of the pairs (2i, 2i + 1). It is plain Go on every machine: it takes a
+// hundredth of the time of the products that its rows come from.
+func RotatePairs(x, cos, sin []float32, heads, stride int, inverse bool) {
+	same(len(cos), len(sin))
+	sign := float32(1)
+	if inverse {
+		sign = -1
+	}
+	for h := range heads {
+		row := x[h*stride:][:2*len(cos)]
+		for i, c := range cos {
+			u, v, s := row[2*i], row[2*i+1], sign*sin[i]
+			row[2*i], row[2*i+1] = u*c-v*s, v*c+u*s
+		}
+	}
+}
+
 // Max is the largest element of x, −Inf where x is empty. A NaN may be ignored.
 func Max(x []float32) float32 { return chosen.max(first(x), len(x)) }
 

@@ -230,6 +230,19 @@ func TestRotate(t *testing.T) {
 			})
 			Rotate(y.v(), cos, sin, heads, stride, true)
 			y.check(t, "Rotate back", x.at)
+			RotatePairs(y.v(), cos, sin, heads, stride, false)
+			y.check(t, "RotatePairs", func(i int) float64 {
+				c := i % stride
+				switch {
+				case c >= 2*half:
+					return x.at(i)
+				case c%2 == 0:
+					return x.at(i)*float64(cos[c/2]) - x.at(i+1)*float64(sin[c/2])
+				}
+				return x.at(i)*float64(cos[c/2]) + x.at(i-1)*float64(sin[c/2])
+			})
+			RotatePairs(y.v(), cos, sin, heads, stride, true)
+			y.check(t, "RotatePairs back", x.at)
 		}
 	})
 }

@@ -41,10 +41,10 @@ func TestMissingBarriers(t *testing.T) {
 		for _, dt := range []device.DType{device.F32, device.BF16} {
 			s, _ := dev.NewStream("")
 			e := &elements{t: t, dev: dev, s: s.(*rigStream), dt: dt, rng: rand.New(rand.NewPCG(7, 8))}
-			e.loss(2500, 0, false)
+			e.loss(2500, lossForm{}, false)
 			// Several warps for each part; the last column of the last is of a chunk
 			// that another warp than the first writes.
-			e.shards(13009, 0)
+			e.shards(13009, lossForm{})
 			if err := s.Close(); err != nil {
 				caught = append(caught, err.Error())
 			}

@@ -1,5 +1,6 @@
 // What cross entropy does, with softcaps (crossentropy_cap.cu) and without
-// (crossentropy.cu), over rows of logits (T, V) act, in place.
+// (crossentropy.cu), with terms beside −log p (crossentropy_terms.cu, crossentropy_terms_cap.cu)
+// and without, over rows of logits (T, V) act, in place.
 //
 // A whole vocabulary: losses (T) f32 = −log p(target), overwritten; logits become
 // (softmax − onehot)·scale unless only the forward is wanted. A row whose target is
@@ -10,6 +11,9 @@
 // log-sum-exp so far, and losses, the target's logit once known (NaN before), up to
 // date; the last shard makes losses of them. So a target outside the vocabulary has
 // loss NaN here too. The sweep with gradient overwrites logits.
+//
+// With terms, a loss is lse − target·x(target) − column·Σx + z·lse², of the logits as a cap leaves
+// them, and the gradient is that of it. A shard's losses then gather what is taken off lse.
 //
 // With a cap, x counts as cap·tanh(x/cap), and the gradient is that times the
 // slope 1 − tanh².
@@ -47,6 +51,19 @@ template <class L> DEV float seen(L limit, float x) {
   return limit.seen(x, slope);
 }
 
+// What a loss has beside −log p: nothing, or what the target and each column take off the
+// log-sum-exp by their logits, the factor of its square, and how many columns the vocabulary has.
+struct Plain {
+  static constexpr bool more = false;
+  static constexpr float target = 1.0f, column = 0.0f, z = 0.0f;
+  static constexpr int vocabulary = 0;
+};
+struct Terms {
+  static constexpr bool more = true;
+  float target, column, z;
+  int vocabulary;
+};
+
 // A row consists of head elements, chunks of 16 bytes, and tail elements.
 template <class T> struct row_of {
   T *p, *body, *end;
@@ -64,13 +81,17 @@ template <class T> DEV row_of<T> cut(T *logits, int columns) {
   return r;
 }
 
-// running has the sum of exp(x − top) over what has been seen.
-struct running { float top, sum; };
+// running has the sum of exp(x − top) over what has been seen and, where terms ask for it, that of x.
+template <bool all> struct running { float top, sum; };
+template <> struct running<true> { float top, sum, total; };
 
-template <int N, class L> DEV void absorb(running &r, float (&v)[N], L limit) {
+template <bool all, int N, class L> DEV void absorb(running<all> &r, float (&v)[N], L limit) {
   float top = r.top;
 #pragma unroll
   for (int i = 0; i < N; i++) v[i] = seen(limit, v[i]);
+  if constexpr (all)
+#pragma unroll
+    for (int i = 0; i < N; i++) r.total += v[i];
 #pragma unroll
   for (int i = 0; i < N; i++) top = max_f(top, v[i]);
   float sum = r.sum * exp_approx(r.top - top);
@@ -80,10 +101,10 @@ template <int N, class L> DEV void absorb(running &r, float (&v)[N], L limit) {
 }
 
 // scan returns top and sum of the whole row to every thread of the block. space
-// holds 2·MAX_WARPS floats.
-template <class T, class L> DEV running scan(const row_of<T> &row, L limit, float *space) {
+// holds 3·MAX_WARPS floats, of which the last third is for Σx.
+template <bool all, class T, class L> DEV running<all> scan(const row_of<T> &row, L limit, float *space) {
   constexpr int N = VEC<T>;
-  running r = {LOWEST, 0.0f};
+  running<all> r = {LOWEST, 0.0f};
   float one[1];
   if (threadIdx_x < row.head) one[0] = to_float(row.p[threadIdx_x]), absorb(r, one, limit);
   int i = threadIdx_x, step = blockDim_x;
@@ -118,32 +139,47 @@ template <class T, class L> DEV running scan(const row_of<T> &row, L limit, floa
   // The warp, then the warps in order.
   float top = warp_max(r.top), sum = warp_sum(r.sum * exp_approx(r.top - top));
   int warps = blockDim_x >> 5;
-  if (warps == 1) return running{top, sum};
-  if ((threadIdx_x & 31) == 0) space[threadIdx_x >> 5] = top, space[MAX_WARPS + (threadIdx_x >> 5)] = sum;
+  running<all> out = {top, sum};
+  if constexpr (all) out.total = warp_sum(r.total);
+  if (warps == 1) return out;
+  if ((threadIdx_x & 31) == 0) {
+    space[threadIdx_x >> 5] = top, space[MAX_WARPS + (threadIdx_x >> 5)] = sum;
+    if constexpr (all) space[2 * MAX_WARPS + (threadIdx_x >> 5)] = out.total;
+  }
   sync_threads();
-  running all = {LOWEST, 0.0f};
+  out = {LOWEST, 0.0f};
 #pragma clang loop unroll(disable)
-  for (int w = 0; w < warps; w++) all.top = max_f(all.top, space[w]);
+  for (int w = 0; w < warps; w++) out.top = max_f(out.top, space[w]);
 #pragma clang loop unroll(disable)
-  for (int w = 0; w < warps; w++) all.sum += space[MAX_WARPS + w] * exp_approx(space[w] - all.top);
-  return all;
+  for (int w = 0; w < warps; w++) {
+    out.sum += space[MAX_WARPS + w] * exp_approx(space[w] - out.top);
+    if constexpr (all) out.total += space[2 * MAX_WARPS + w];
+  }
+  return out;
 }
 
-template <int N, class L> DEV void probabilities(float (&v)[N], L limit, float top, float k) {
+// slopes is what makes a gradient of a logit: exp(x − top)·k, without what its column takes, and
+// without what the target takes.
+template <class M> struct slopes { float top, k, column, target; };
+
+template <class M, int N, class L> DEV void probabilities(float (&v)[N], L limit, slopes<M> g) {
 #pragma unroll
   for (int i = 0; i < N; i++) {
     float slope, x = limit.seen(v[i], slope);
-    v[i] = exp_approx(x - top) * k * slope;
+    if constexpr (M::more)
+      v[i] = (exp_approx(x - g.top) * g.k - g.column) * slope;
+    else
+      v[i] = exp_approx(x - g.top) * g.k * slope;
   }
 }
 
-// write_gradient overwrites the row with exp(x − top)·k, from its end.
-template <class T, class L> DEV void write_gradient(const row_of<T> &row, L limit, float top, float k) {
+// write_gradient overwrites the row, from its end, as if it had no target.
+template <class M, class T, class L> DEV void write_gradient(const row_of<T> &row, L limit, slopes<M> g) {
   constexpr int N = VEC<T>;
   float one[1];
   if (threadIdx_x < row.tail) {
     one[0] = to_float(row.end[threadIdx_x]);
-    probabilities(one, limit, top, k);
+    probabilities(one, limit, g);
     store(row.end + threadIdx_x, one[0]);
   }
   int step = blockDim_x, whole = row.chunks / (AHEAD * step);
@@ -159,13 +195,13 @@ template <class T, class L> DEV void write_gradient(const row_of<T> &row, L limi
       if (first + c * step >= row.chunks) continue;
       float v[N];
       unpack(v, in[c]);
-      probabilities(v, limit, top, k);
+      probabilities(v, limit, g);
       store_floats<N>(row.body + (first + c * step) * N, v);
     }
   }
   if (threadIdx_x < row.head) {
     one[0] = to_float(row.p[threadIdx_x]);
-    probabilities(one, limit, top, k);
+    probabilities(one, limit, g);
     store(row.p + threadIdx_x, one[0]);
   }
 }
@@ -182,17 +218,28 @@ template <class T> DEV void clear(const row_of<T> &row) {
 // finish_gradient overwrites the row and then the element of the target. chosen is
 // the target's logit, at its column; at is outside 0 … columns−1 where the row has
 // no target.
-template <class T, class L>
-DEV void finish_gradient(const row_of<T> &row, L limit, int at, bool inside, float chosen, float top, float k, float scale) {
-  write_gradient(row, limit, top, k);
+template <class M, class T, class L>
+DEV void finish_gradient(const row_of<T> &row, L limit, int at, bool inside, float chosen, slopes<M> g) {
+  write_gradient(row, limit, g);
   sync_threads();
   float slope, x = limit.seen(chosen, slope);
-  if (inside && threadIdx_x == 0) store(row.p + at, (exp_approx(x - top) * k - scale) * slope);
+  if (!inside || threadIdx_x != 0) return;
+  float p = exp_approx(x - g.top) * g.k;
+  if constexpr (M::more) p -= g.column;
+  store(row.p + at, (p - g.target) * slope);
 }
 
-template <class T, class L>
-DEV void cross_entropy(T *logits, const int *targets, float *losses, int columns, float scale, int forward_only, L limit) {
-  __shared__ float space[2 * MAX_WARPS];
+// slopes_of makes slopes of a row: k makes exp(x − top) a probability.
+template <class M> DEV slopes<M> slopes_of(M terms, float top, float k, float lse, float scale) {
+  if constexpr (M::more)
+    return {top, k * __builtin_fmaf(2.0f * terms.z, lse, 1.0f), terms.column * scale, terms.target * scale};
+  else
+    return {top, k, 0.0f, scale};
+}
+
+template <class T, class L, class M>
+DEV void cross_entropy(T *logits, const int *targets, float *losses, int columns, float scale, int forward_only, L limit, M terms) {
+  __shared__ float space[(M::more ? 3 : 2) * MAX_WARPS];
   row_of<T> row = cut(logits, columns);
   int target = targets[blockIdx_x];
   if (target == IGNORE) {
@@ -203,31 +250,48 @@ DEV void cross_entropy(T *logits, const int *targets, float *losses, int columns
   bool inside = (u32)target < (u32)columns;
   float chosen = NAN_F;
   if (inside) chosen = to_float(row.p[target]);
-  running all = scan(row, limit, space);
-  if (threadIdx_x == 0) losses[blockIdx_x] = log_f(all.sum) + (all.top - seen(limit, chosen));
+  auto all = scan<M::more>(row, limit, space);
+  float lse = 0.0f;
+  if constexpr (M::more) {
+    lse = log_f(all.sum) + all.top;
+    if (threadIdx_x == 0)
+      losses[blockIdx_x] = lse - terms.target * seen(limit, chosen) - terms.column * all.total + terms.z * lse * lse;
+  } else {
+    if (threadIdx_x == 0) losses[blockIdx_x] = log_f(all.sum) + (all.top - seen(limit, chosen));
+  }
   if (forward_only) return;
   sync_threads(); // every thread has read the target's logit
-  finish_gradient(row, limit, target, inside, chosen, all.top, scale / all.sum, scale);
+  finish_gradient(row, limit, target, inside, chosen, slopes_of(terms, all.top, scale / all.sum, lse, scale));
 }
 
 // merge is log(exp a + exp b). It is NaN where a or b is.
 DEV float merge(float a, float b) { return max_f(a, b) + log_f(1.0f + exp_approx(-__builtin_fabsf(a - b))); }
 
-template <class T, class L>
-DEV void shard_forward(T *logits, const int *targets, float *lse, float *losses, int columns, int from, int first, int last, L limit) {
-  __shared__ float space[2 * MAX_WARPS];
-  running all = scan(cut(logits, columns), limit, space);
+template <class T, class L, class M>
+DEV void shard_forward(T *logits, const int *targets, float *lse, float *losses, int columns, int from, int first, int last, L limit,
+                       M terms) {
+  __shared__ float space[(M::more ? 3 : 2) * MAX_WARPS];
+  auto all = scan<M::more>(cut(logits, columns), limit, space);
   if (threadIdx_x > 0) return;
   int t = blockIdx_x, target = targets[t], at = target - from;
-  float sum = all.top + log_f(all.sum), chosen = NAN_F;
-  if (!first) sum = merge(lse[t], sum), chosen = losses[t];
-  if (target >= from && at < columns) chosen = seen(limit, to_float(logits[(i64)t * columns + at]));
-  if (last) chosen = target == IGNORE ? 0.0f : sum - chosen;
-  lse[t] = sum, losses[t] = chosen;
+  float sum = all.top + log_f(all.sum), taken = NAN_F;
+  if (!first) sum = merge(lse[t], sum), taken = losses[t];
+  bool inside = target >= from && at < columns;
+  float chosen = 0.0f;
+  if (inside) chosen = seen(limit, to_float(logits[(i64)t * columns + at]));
+  if constexpr (M::more) {
+    if (first) taken = (u32)target < (u32)terms.vocabulary ? 0.0f : NAN_F;
+    taken += terms.target * chosen + terms.column * all.total;
+    if (last) taken = target == IGNORE ? 0.0f : sum - taken + terms.z * sum * sum;
+  } else {
+    if (inside) taken = chosen;
+    if (last) taken = target == IGNORE ? 0.0f : sum - taken;
+  }
+  lse[t] = sum, losses[t] = taken;
 }
 
-template <class T, class L>
-DEV void shard_gradient(T *logits, const int *targets, const float *lse, int columns, int from, float scale, L limit) {
+template <class T, class L, class M>
+DEV void shard_gradient(T *logits, const int *targets, const float *lse, int columns, int from, float scale, L limit, M terms) {
   row_of<T> row = cut(logits, columns);
   int target = targets[blockIdx_x], at = target - from;
   if (target == IGNORE) return clear(row);
@@ -235,22 +299,22 @@ DEV void shard_gradient(T *logits, const int *targets, const float *lse, int col
   float chosen = 0.0f, top = lse[blockIdx_x];
   if (inside) chosen = to_float(row.p[at]);
   sync_threads(); // every thread has read the target's logit
-  finish_gradient(row, limit, at, inside, chosen, top, scale, scale);
+  finish_gradient(row, limit, at, inside, chosen, slopes_of(terms, top, scale, top, scale));
 }
 
-// The kernels for one type. The parameters after LIMIT come last in each kernel,
-// and LIMIT is made of them.
-#define CROSS_ENTROPY(T, NAME, SUFFIX, LIMIT, ...)                                                                          \
+// The kernels for one type. The parameters after TERMS come last in each kernel,
+// and LIMIT and TERMS are made of them.
+#define CROSS_ENTROPY(T, NAME, SUFFIX, LIMIT, TERMS, ...)                                                                   \
   __global__ __launch_bounds__(THREADS, 2) void NAME##SUFFIX(T *logits, const int *targets, float *losses, int columns,     \
                                                             float scale, int forward_only __VA_OPT__(, ) __VA_ARGS__) {     \
-    cross_entropy(logits, targets, losses, columns, scale, forward_only, LIMIT);                                            \
+    cross_entropy(logits, targets, losses, columns, scale, forward_only, LIMIT, TERMS);                                     \
   }                                                                                                                         \
   __global__ __launch_bounds__(THREADS, 2) void NAME##_shard##SUFFIX(                                                       \
       T *logits, const int *targets, float *lse, float *losses, int columns, int from, int first,                           \
       int last __VA_OPT__(, ) __VA_ARGS__) {                                                                                \
-    shard_forward(logits, targets, lse, losses, columns, from, first, last, LIMIT);                                         \
+    shard_forward(logits, targets, lse, losses, columns, from, first, last, LIMIT, TERMS);                                  \
   }                                                                                                                         \
   __global__ __launch_bounds__(THREADS, 2) void NAME##_shard_gradient##SUFFIX(                                              \
       T *logits, const int *targets, const float *lse, int columns, int from, float scale __VA_OPT__(, ) __VA_ARGS__) {     \
-    shard_gradient(logits, targets, lse, columns, from, scale, LIMIT);                                                      \
+    shard_gradient(logits, targets, lse, columns, from, scale, LIMIT, TERMS);                                               \
   }

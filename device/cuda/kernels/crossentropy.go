@@ -11,17 +11,25 @@ func lossKernelsOf(module string) *lossKernels {
 	return &lossKernels{forTypes(module, module, 0), forTypes(module, module+"_shard", 0), forTypes(module, module+"_shard_gradient", 0)}
 }
 
-// Logits without a cap and with one.
-var crossEntropy, crossEntropyCap = lossKernelsOf("crossentropy"), lossKernelsOf("crossentropy_cap")
+// Losses without terms beside −log p and with them, of logits without a cap and with one.
+var (
+	crossEntropy, crossEntropyCap           = lossKernelsOf("crossentropy"), lossKernelsOf("crossentropy_cap")
+	crossEntropyTerms, crossEntropyTermsCap = lossKernelsOf("crossentropy_terms"), lossKernelsOf("crossentropy_terms_cap")
+)
 
-// lossPick picks the module and, where there is a cap, appends it to the
-// parameters.
-func lossPick(softcap float32, p *Params) *lossKernels {
+// lossPick picks the module, and appends the terms and the cap, where there are some, to the
+// parameters. vocab is the size of the whole vocabulary.
+func lossPick(terms op.LossTerms, vocab int, softcap float32, p *Params) *lossKernels {
+	plain, limited := crossEntropy, crossEntropyCap
+	if !terms.None() {
+		plain, limited = crossEntropyTerms, crossEntropyTermsCap
+		p.F32(1 - terms.Smoothing).F32(terms.Smoothing / float32(vocab)).F32(terms.Z).I32(vocab)
+	}
 	if softcap == 0 {
-		return crossEntropy
+		return plain
 	}
 	p.F32(softcap)
-	return crossEntropyCap
+	return limited
 }
 
 // lossBlock is the block that works on a row of V logits.
@@ -34,5 +42,5 @@ func CrossEntropy(l Launcher, a *op.CrossEntropy) {
 		return
 	}
 	p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.Losses).I32(a.V).F32(a.Scale).Bool(a.ForwardOnly)
-	l.Launch(&lossPick(a.Softcap, p).whole[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
+	l.Launch(&lossPick(a.Terms, a.V, a.Softcap, p).whole[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 }

@@ -4,6 +4,6 @@
 #define LIMIT (Capped{cap, 1.0f / cap})
 
 extern "C" {
-CROSS_ENTROPY(float, crossentropy_cap, _f32, LIMIT, float cap)
-CROSS_ENTROPY(bf16, crossentropy_cap, _bf16, LIMIT, float cap)
+CROSS_ENTROPY(float, crossentropy_cap, _f32, LIMIT, Plain{}, float cap)
+CROSS_ENTROPY(bf16, crossentropy_cap, _bf16, LIMIT, Plain{}, float cap)
 }

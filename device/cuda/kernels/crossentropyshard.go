@@ -12,9 +12,9 @@ func CrossEntropyShard(l Launcher, a *op.CrossEntropyShard) {
 	}
 	if a.Gradient {
 		p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).I32(a.V).I32(a.From).F32(a.Scale)
-		l.Launch(&lossPick(a.Softcap, p).shardGradient[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
+		l.Launch(&lossPick(a.Terms, a.Vocab, a.Softcap, p).shardGradient[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 		return
 	}
 	p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).Tensor(a.Losses).I32(a.V).I32(a.From).Bool(a.First).Bool(a.Last)
-	l.Launch(&lossPick(a.Softcap, p).shard[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
+	l.Launch(&lossPick(a.Terms, a.Vocab, a.Softcap, p).shard[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 }

@@ -29,7 +29,9 @@ func TestElements(t *testing.T) {
 	}
 	// T, heads, dim, rotary, stride beyond dense
 	for _, sh := range [][5]int{{5, 5, 128, 128, 8}, {3, 32, 64, 64, 0}, {70, 1, 128, 64, 0}, {2, 130, 16, 16, 0}} {
-		forms(t, dev, fmt.Sprintf("RoPE/%v", sh), func(e *elements) { e.rope(sh) })
+		for _, interleaved := range []bool{false, true} {
+			forms(t, dev, fmt.Sprintf("RoPE/%v,%v", sh, interleaved), func(e *elements) { e.rope(sh, interleaved) })
+		}
 	}
 	for _, sh := range [][2]int{{3, 704}, {2, 8200}, {2, 4096}, {1, 8}} {
 		for f, want := range []oracle.Activation{oracle.SiLU, oracle.GELUTanh} {
@@ -45,12 +47,12 @@ func TestElements(t *testing.T) {
 	}
 	for _, V := range []int{8, 2048, 33001} {
 		for _, forwardOnly := range []bool{true, false} {
-			for _, limit := range []float64{0, 4} {
-				forms(t, dev, fmt.Sprintf("CrossEntropy/%d,%v,%v", V, forwardOnly, limit), func(e *elements) { e.loss(V, limit, forwardOnly) })
+			for _, f := range lossForms {
+				forms(t, dev, fmt.Sprintf("CrossEntropy/%d,%v,%v", V, forwardOnly, f), func(e *elements) { e.loss(V, f, forwardOnly) })
 			}
 		}
-		for _, limit := range []float64{0, 4} {
-			forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d,%v", V, limit), func(e *elements) { e.shards(V, limit) })
+		for _, f := range lossForms {
+			forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d,%v", V, f), func(e *elements) { e.shards(V, f) })
 		}
 	}
 	for _, n := range []int{3, 4100, 9001} {
@@ -62,7 +64,7 @@ func TestElements(t *testing.T) {
 			})
 		}
 	}
-	everyKernel(t, dev, "rmsnorm", "rmsnorm_backward", "rope", "glu", "bias", "rows", "crossentropy", "crossentropy_cap", "convert")
+	everyKernel(t, dev, "rmsnorm", "rmsnorm_backward", "rope", "glu", "bias", "rows", "crossentropy", "crossentropy_cap", "crossentropy_terms", "crossentropy_terms_cap", "convert")
 }
 
 // everyKernel checks that all kernels of some modules have run.
@@ -122,7 +124,7 @@ func (e *elements) normBackward(sh [4]int, add bool) {
 }
 
 // rope turns forward and, at an odd address, back.
-func (e *elements) rope(sh [5]int) {
+func (e *elements) rope(sh [5]int, interleaved bool) {
 	const places = 5
 	T, heads, dim, rotary, stride := sh[0], sh[1], sh[2], sh[3], sh[1]*sh[2]+sh[4]
 	pos := make([]int32, T)
@@ -131,10 +133,10 @@ func (e *elements) rope(sh [5]int) {
 	}
 	x, cos, sin, at := e.act(T*stride), e.f32(places*rotary/2), e.f32(places*rotary/2), e.i32(pos)
 	want := x.copy()
-	oracle.RoPE(want, cos.v, sin.v, pos, T, heads, dim, rotary, stride, e.at > 0)
+	oracle.RoPE(want, cos.v, sin.v, pos, T, heads, dim, rotary, stride, e.at > 0, interleaved)
 	x.expect(want, 4*uF32) // two products and a sum
 	kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: at.t, T: T, Heads: heads, Dim: dim, Rotary: rotary,
-		Stride: stride, Inverse: e.at > 0})
+		Stride: stride, Inverse: e.at > 0, Interleaved: interleaved})
 }
 
 // glu goes forward, then backward over itself. A sigmoid is an exponential
@@ -199,23 +201,32 @@ func (e *elements) rows(U, T, C int) {
 	kernels.AddRows(e.s, &op.AddRows{Dst: sums.t, Src: dst.t, Index: rows.t, U: T + 3, T: T, C: C})
 }
 
+// lossForm is a cap of the logits, and op.LossTerms.
+type lossForm struct{ limit, smoothing, z float64 }
+
+var lossForms = []lossForm{{}, {limit: 4}, {smoothing: 0.25, z: 0.015625}, {limit: 4, smoothing: 0.25, z: 0.015625}}
+
+func (f lossForm) terms() op.LossTerms {
+	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
+}
+
 // lossTargets are the first column, the last, none and a wrong one.
 func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), op.IgnoreIndex, int32(V), -1} }
 
 // wantLoss is the oracle's answer, and NaN with a softmax for wrong targets.
-func wantLoss(logits, losses []float64, targets []int32, V int, scale, limit float64, forwardOnly bool) {
+func wantLoss(logits, losses []float64, targets []int32, V int, scale float64, f lossForm, forwardOnly bool) {
 	for t, target := range targets {
 		row, known := logits[t*V:(t+1)*V], []int32{target}
 		wrong := target != op.IgnoreIndex && (target < 0 || int(target) >= V)
 		if wrong {
 			known[0] = 0
 		}
-		_, slope := oracle.Softcap(row[0], limit)
-		oracle.CrossEntropy(row, known, losses[t:t+1], V, scale, limit, forwardOnly)
+		_, slope := oracle.Softcap(row[0], f.limit)
+		oracle.CrossEntropy(row, known, losses[t:t+1], V, scale, f.limit, f.smoothing, f.z, forwardOnly)
 		if wrong {
 			losses[t] = math.NaN()
 			if !forwardOnly {
-				row[0] += scale * slope
+				row[0] += (1 - f.smoothing) * scale * slope
 			}
 		}
 	}
@@ -225,23 +236,23 @@ func wantLoss(logits, losses []float64, targets []int32, V int, scale, limit flo
 // up to 4, with 8 roundings.
 func lossBound(V int) float64 { return summing(V) + 32*uF32 }
 
-func (e *elements) loss(V int, limit float64, forwardOnly bool) {
+func (e *elements) loss(V int, f lossForm, forwardOnly bool) {
 	const scale = 0.125
 	targets := lossTargets(V)
 	T := len(targets)
 	logits, ids, losses := e.normal(e.dt, T*V, 3), e.i32(targets), e.f32(T)
 	want, wantL := logits.copy(), losses.copy()
-	wantLoss(want, wantL, targets, V, scale, limit, forwardOnly)
+	wantLoss(want, wantL, targets, V, scale, f, forwardOnly)
 	if !forwardOnly {
 		logits.expect(want, lossBound(V))
 	}
 	losses.expect(wantL, lossBound(V))
 	kernels.CrossEntropy(e.s, &op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: scale,
-		Softcap: float32(limit), ForwardOnly: forwardOnly})
+		Softcap: float32(f.limit), Terms: f.terms(), ForwardOnly: forwardOnly})
 }
 
 // shards takes the vocabulary in two parts.
-func (e *elements) shards(V int, limit float64) {
+func (e *elements) shards(V int, f lossForm) {
 	const scale = 0.125
 	targets, cut := lossTargets(V), V/3+1
 	T := len(targets)
@@ -257,12 +268,12 @@ func (e *elements) shards(V int, limit float64) {
 	wantLSE := make([]float64, T)
 	for t := range T {
 		for _, x := range whole[t*V : (t+1)*V] {
-			x, _ = oracle.Softcap(x, limit)
+			x, _ = oracle.Softcap(x, f.limit)
 			wantLSE[t] += math.Exp(x)
 		}
 		wantLSE[t] = math.Log(wantLSE[t])
 	}
-	wantLoss(whole, wantL, targets, V, scale, limit, false)
+	wantLoss(whole, wantL, targets, V, scale, f, false)
 	lse.expect(wantLSE, lossBound(V))
 	losses.expect(wantL, lossBound(V))
 	for i, part := range parts {
@@ -276,7 +287,7 @@ func (e *elements) shards(V int, limit float64) {
 	for sweep := range 4 {
 		i := sweep % 2
 		kernels.CrossEntropyShard(e.s, &op.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
-			V: len(parts[i].v) / T, From: i * cut, Scale: scale, Softcap: float32(limit), First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
+			V: len(parts[i].v) / T, From: i * cut, Scale: scale, Softcap: float32(f.limit), Terms: f.terms(), Vocab: V, First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
 	}
 }
 
@@ -304,17 +315,19 @@ func TestWrongIndex(t *testing.T) {
 		drows.expect(want, 2*uF32)
 		kernels.ScatterAddRows(e.s, &op.ScatterAddRows{DRows: drows.t, DY: dy.t, Start: start.t, Pos: pos.t, U: 3, T: 2, C: C})
 	})
-	forms(t, dev, "RoPE", func(e *elements) {
-		x, cos, sin, pos := e.act(3*2*half), e.f32(2*half), e.f32(2*half), e.i32([]int32{-1, 0, 2})
-		want := x.copy()
-		oracle.RoPE(want, cos.v, sin.v, []int32{0, 0, 0}, 3, 1, 2*half, 2*half, 2*half, false)
-		for i := range 2 * half {
-			want[i], want[4*half+i] = nan, nan
-		}
-		x.expect(want, 4*uF32)
-		kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: pos.t, T: 3, Heads: 1, Dim: 2 * half,
-			Rotary: 2 * half, Stride: 2 * half})
-	})
+	for _, interleaved := range []bool{false, true} {
+		forms(t, dev, fmt.Sprintf("RoPE/%v", interleaved), func(e *elements) {
+			x, cos, sin, pos := e.act(3*2*half), e.f32(2*half), e.f32(2*half), e.i32([]int32{-1, 0, 2})
+			want := x.copy()
+			oracle.RoPE(want, cos.v, sin.v, []int32{0, 0, 0}, 3, 1, 2*half, 2*half, 2*half, false, interleaved)
+			for i := range 2 * half {
+				want[i], want[4*half+i] = nan, nan
+			}
+			x.expect(want, 4*uF32)
+			kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: pos.t, T: 3, Heads: 1, Dim: 2 * half,
+				Rotary: 2 * half, Stride: 2 * half, Interleaved: interleaved})
+		})
+	}
 }
 
 // TestNonFinite checks that a NaN among the logits reaches the loss of its row and

@@ -138,8 +138,10 @@ func (l *largest) norms() {
 
 func (l *largest) elements() {
 	table := l.f32(manyTokens * headDim / 2)
-	kernels.RoPE(l, &op.RoPE{X: l.act(manyTokens, manyHeads, headDim), Cos: table, Sin: table, Pos: l.ints(manyTokens),
-		T: manyTokens, Heads: manyHeads, Dim: headDim, Rotary: headDim, Stride: manyHeads * headDim})
+	for _, interleaved := range []bool{false, true} {
+		kernels.RoPE(l, &op.RoPE{X: l.act(manyTokens, manyHeads, headDim), Cos: table, Sin: table, Pos: l.ints(manyTokens),
+			T: manyTokens, Heads: manyHeads, Dim: headDim, Rotary: headDim, Stride: manyHeads * headDim, Interleaved: interleaved})
+	}
 	gu, y := l.act(manyTokens, 2*wideInner), l.act(manyTokens, wideInner)
 	for _, f := range []op.Activation{op.SiLU, op.GELUTanh} {
 		kernels.GLU(l, &op.GLU{Activation: f, Y: y, GU: gu, T: manyTokens, F: wideInner})

@@ -1,5 +1,5 @@
-// RoPE rotates heads in place: element i of a head pairs with i + half, for i under
-// half = Rotary/2; (a, b) becomes (a·cos − b·sin, b·cos + a·sin) with the cosine and
+// RoPE rotates heads in place: element i of a head pairs with i + half or, in kernels
+// called ropepairs, element 2i with 2i + 1, for i under half = Rotary/2; (a, b) becomes (a·cos − b·sin, b·cos + a·sin) with the cosine and
 // sine of row pos[t] of the tables; sign −1 turns back. Overwrites x.
 //
 //	x act: element (t, head, c) at t·stride + head·dim + c
@@ -20,18 +20,19 @@ struct rope_args {
   float sign;
 };
 
-template <int N, class T> DEV void rope(T *x, const float *cos, const float *sin, const int *pos, rope_args a) {
+template <int N, bool PAIRS, class T> DEV void rope(T *x, const float *cos, const float *sin, const int *pos, rope_args a) {
   u32 local = (u32)threadIdx_x + (u32)blockIdx_y * (u32)THREADS;
   u32 token = local / (u32)a.items, item = local % (u32)a.items;
   i64 t = (i64)blockIdx_x * a.tokens + token;
   if ((int)token >= a.tokens || t >= a.T) return;
   int i = (int)(item % (u32)a.chunks) * N, first = (int)(item / (u32)a.chunks) * HEADS;
-  T *at = x + t * a.stride + (i64)first * a.dim + i;
+  T *at = x + t * a.stride + (i64)first * a.dim + (PAIRS ? 2 * i : i);
+  const int far = PAIRS ? N : a.half; // from the first N elements that the thread turns to the others
   int heads = min_i(HEADS, a.heads - first);
   chunk<T, N> low[HEADS], high[HEADS];
 #pragma unroll
   for (int h = 0; h < HEADS; h++) {
-    if (h < heads) low[h] = load_chunk<N>(at + (i64)h * a.dim), high[h] = load_chunk<N>(at + (i64)h * a.dim + a.half);
+    if (h < heads) low[h] = load_chunk<N>(at + (i64)h * a.dim), high[h] = load_chunk<N>(at + (i64)h * a.dim + far);
   }
   float c[N], s[N];
   int place = pos[t];
@@ -53,25 +54,32 @@ template <int N, class T> DEV void rope(T *x, const float *cos, const float *sin
     unpack(p, low[h]), unpack(q, high[h]);
 #pragma unroll
     for (int j = 0; j < N; j++) {
-      float b = q[j] * c[j] + p[j] * s[j];
-      p[j] = p[j] * c[j] - q[j] * s[j];
-      q[j] = b;
+      // p and q are the thread's elements in their order; neighbours are both in one of them.
+      float &u = PAIRS ? (2 * j < N ? p[2 * j % N] : q[2 * j % N]) : p[j];
+      float &v = PAIRS ? (2 * j + 1 < N ? p[(2 * j + 1) % N] : q[(2 * j + 1) % N]) : q[j];
+      float b = v * c[j] + u * s[j];
+      u = u * c[j] - v * s[j];
+      v = b;
     }
     store_floats<N>(at + (i64)h * a.dim, p);
-    store_floats<N>(at + (i64)h * a.dim + a.half, q);
+    store_floats<N>(at + (i64)h * a.dim + far, q);
   }
 }
 
-#define KERNEL(T, N, SUFFIX)                                                                                                \
+#define KERNEL(T, N, PAIRS, SUFFIX)                                                                                        \
   __global__ __launch_bounds__(THREADS) void rope##SUFFIX(T *x, const float *cos, const float *sin, const int *pos,        \
                                                           i64 stride, int tokens_all, int heads, int dim, int half,       \
                                                           int places, int chunks, int items, int tokens, float sign) {    \
-    rope<N>(x, cos, sin, pos, rope_args{stride, tokens_all, heads, dim, half, places, chunks, items, tokens, sign});        \
+    rope<N, PAIRS>(x, cos, sin, pos, rope_args{stride, tokens_all, heads, dim, half, places, chunks, items, tokens, sign});        \
   }
 
 extern "C" {
-KERNEL(float, 1, _f32)
-KERNEL(bf16, 1, _bf16)
-KERNEL(float, 4, 16_f32)
-KERNEL(bf16, 8, 16_bf16)
+KERNEL(float, 1, false, _f32)
+KERNEL(bf16, 1, false, _bf16)
+KERNEL(float, 4, false, 16_f32)
+KERNEL(bf16, 8, false, 16_bf16)
+KERNEL(float, 1, true, pairs_f32)
+KERNEL(bf16, 1, true, pairs_bf16)
+KERNEL(float, 4, true, pairs16_f32)
+KERNEL(bf16, 8, true, pairs16_bf16)
 }

@@ -4,7 +4,7 @@ import "mt/device/op"
 
 func init() { add(RoPE) }
 
-var rope = forAccess("rope", "rope")
+var rope, ropePairs = forAccess("rope", "rope"), forAccess("rope", "ropepairs")
 
 // RoPE launches op.RoPE.
 func RoPE(l Launcher, a *op.RoPE) {
@@ -25,5 +25,9 @@ func RoPE(l Launcher, a *op.RoPE) {
 	p := l.Params().Tensor(a.X).Tensor(a.Cos).Tensor(a.Sin).Tensor(a.Pos).I64(int64(a.Stride)).I32(a.T).I32(a.Heads).I32(a.Dim)
 	p.I32(half).I32(int(min(a.Cos.Len, a.Sin.Len)) / half).I32(chunks).I32(items).I32(tokens).F32(sign)
 	grid := Dim3{uint32(ceilDiv(int64(a.T), int64(tokens))), uint32(ceilDiv(int64(items*tokens), threads)), 1}
-	l.Launch(rope.of(wide, dt), grid, line(int64(warps(items*tokens, threads))), 0, p)
+	kernel := rope.of(wide, dt)
+	if a.Interleaved {
+		kernel = ropePairs.of(wide, dt)
+	}
+	l.Launch(kernel, grid, line(int64(warps(items*tokens, threads))), 0, p)
 }

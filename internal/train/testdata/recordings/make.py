@@ -45,6 +45,8 @@ CASES = {
     # Matrices of attention and MLP by torch.optim.Muon, all else by AdamW, at rates of their own.
     "llama-muon": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(muon=dict(
         muon_lr=0.03, adam_lr=0.005, momentum=0.8, nesterov=True, ns_steps=4, adjust_lr_fn="match_rms_adamw"))),
+    # Labels are smoothed, and the square of the log-sum-exp of the logits counts.
+    "llama-smoothed": (transformers.LlamaConfig, dict(tie_word_embeddings=False), dict(label_smoothing_factor=0.2, z_loss_coef=0.02)),
     # The table's gradient is that of the embedding and of the head.
     "qwen3-tied": (transformers.Qwen3Config, dict(tie_word_embeddings=True), dict(
         adam_beta1=0.7, adam_beta2=0.99, lr_scheduler_type="linear", weight_decay=0.3, max_grad_norm=1.0)),
@@ -119,7 +121,10 @@ def train(model_dir, rows, rec, dtype):
         for row in batch:
             out = m(input_ids=torch.tensor([row["input_ids"]]))
             logits = out.logits[0, :-1]
-            loss = torch.nn.functional.cross_entropy(logits, torch.tensor(row["labels"][1:]), ignore_index=-100, reduction="sum") / supervised
+            labels = torch.tensor(row["labels"][1:])
+            loss = torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="sum",
+                                                     label_smoothing=rec.get("label_smoothing_factor", 0.0)) / supervised
+            loss = loss + rec.get("z_loss_coef", 0.0) * logits[labels != -100].logsumexp(-1).square().sum() / supervised
             if m.config.to_dict().get("output_router_logits"):
                 loss = loss + m.config.router_aux_loss_coef * load_balancing_loss_func(
                     out.router_logits, m.config.num_experts, m.config.num_experts_per_tok)

@@ -1,0 +1,171 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"mt/model"
+)
+
+// This file reads and writes tensors that hold rows of several parameters, or have them transposed (model.Place). The bytes
+// of such a tensor pass in whole lines: a line is a row of its last two dimensions. In the optimizer's files every parameter
+// has tensors of its own all the same.
+
+// placed is rows of a parameter in a tensor that has more.
+type placed struct {
+	layout model.TensorLayout
+	at     model.Stored
+}
+
+// line is how many elements a line of the tensor that p lies in has.
+func (p placed) line() int64 {
+	if p.at.Place.Transposed {
+		return int64(p.at.Place.Rows)
+	}
+	return int64(p.layout.Cols)
+}
+
+// lines is how many lines a slice of it has.
+func (p placed) lines() int64 {
+	if p.at.Place.Transposed {
+		return int64(p.layout.Cols)
+	}
+	return int64(p.at.Place.Rows)
+}
+
+// addPlaced adds rows i of t, which belong to layer, to the tensor of out that has them, or else to a new one.
+func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []*entry {
+	piece := placed{t, t.Stored[i]}
+	for _, e := range out {
+		if e.name == piece.at.Tensor() {
+			e.placed = append(e.placed, piece)
+			return out
+		}
+	}
+	e := &entry{tensor: tensor{name: piece.at.Tensor(), dtype: p.dtype, shape: t.TensorShape(i)}, layer: layer, elems: 1, plane: p, placed: []placed{piece}}
+	for _, n := range e.shape {
+		e.elems *= n
+	}
+	e.bytes = e.elems * p.size()
+	return append(out, e)
+}
+
+// stretch is elements that follow each other in a parameter, and stand at every stride-th element of a tensor from first on.
+type stretch struct {
+	layout        model.TensorLayout
+	elem, n       int64
+	first, stride int64
+}
+
+// stretches passes on all that is in lines from to to of p's tensor, those of all slices counted together.
+func (p placed) stretches(from, to int64, do func(stretch)) {
+	at, lines, line, cols := p.at.Place, p.lines(), p.line(), int64(p.layout.Cols)
+	base := int64(at.Slice) * lines
+	from, to = max(from, base), min(to, base+lines)
+	for row := range p.at.Rows {
+		if from >= to {
+			return
+		}
+		elem := int64(p.at.Row+row) * cols
+		of := int64(at.First + row/at.Run*at.Step + row%at.Run) // the slice's row
+		switch {
+		case at.Transposed:
+			do(stretch{p.layout, elem + from - base, to - from, from*line + of, line})
+		case base+of >= from && base+of < to:
+			do(stretch{p.layout, elem, cols, (base + of) * line, 1})
+		}
+	}
+}
+
+// chunk is how many bytes of the tensor pass together: whole lines, of about most bytes.
+func (e *entry) chunk(most, size int64) int64 {
+	line := e.placed[0].line() * size
+	return max(1, most/line) * line
+}
+
+// scatter stores raw, whole lines of the tensor in plane p from element elem on.
+func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
+	size, line := p.size(), e.placed[0].line()
+	var buf [stretchBytes]byte
+	for _, piece := range e.placed {
+		piece.stretches(elem/line, (elem+int64(len(raw))/size)/line, func(s stretch) {
+			s.first -= elem
+			s.parts(size, func(s stretch) { l.decode(s.layout, p, s.elem, s.gather(buf[:], raw, size)) })
+		})
+	}
+}
+
+// collect gives whole lines of the tensor, n elements from elem on, in buf.
+func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
+	size, line := e.plane.size(), e.placed[0].line()
+	var part [stretchBytes]byte
+	for _, piece := range e.placed {
+		piece.stretches(elem/line, (elem+n)/line, func(s stretch) {
+			s.first -= elem
+			s.parts(size, func(s stretch) { s.put(buf, l.encode(s.layout, e.plane, s.elem, s.n, part[:]), size) })
+		})
+	}
+	return buf[:n*size]
+}
+
+// stretchBytes is how much of a stretch is moved at a time.
+const stretchBytes = 4096
+
+// parts cuts s into stretches of at most stretchBytes.
+func (s stretch) parts(size int64, do func(stretch)) {
+	for step := stretchBytes / size; s.n > 0; {
+		part := s
+		part.n = min(s.n, step)
+		do(part)
+		s.elem, s.n, s.first = s.elem+part.n, s.n-part.n, s.first+part.n*s.stride
+	}
+}
+
+// gather is the elements of s, of the given size, out of raw: a view where they follow each other there, else in buf.
+func (s stretch) gather(buf, raw []byte, size int64) []byte {
+	if s.stride == 1 {
+		return raw[s.first*size:][:s.n*size]
+	}
+	buf = buf[:s.n*size]
+	for i := range s.n {
+		copy(buf[i*size:][:size], raw[(s.first+i*s.stride)*size:])
+	}
+	return buf
+}
+
+// put is gather's opposite.
+func (s stretch) put(raw, values []byte, size int64) {
+	if s.stride == 1 {
+		copy(raw[s.first*size:], values[:s.n*size])
+		return
+	}
+	for i := range s.n {
+		copy(raw[(s.first+i*s.stride)*size:][:size], values[i*size:])
+	}
+}
+
+// ReadRows reads rows i of p.Stored, all of them, as p has them.
+func (w *Weights) ReadRows(p model.Param, i int) ([]float32, error) {
+	at := p.Stored[i]
+	out := make([]float32, at.Rows*p.Cols)
+	if at.Place.Tensor == "" {
+		return out, w.Read(at.Name, 0, out)
+	}
+	// The rows' slice is read in whole lines, and what is theirs taken out.
+	piece := placed{model.TensorLayout{Param: p}, at}
+	line, base := piece.line(), int64(at.Place.Slice)*piece.lines()
+	step := max(1, pieceBytes/4/line)
+	values := make([]float32, min(step, piece.lines())*line)
+	for from := base; from < base+piece.lines(); from += step {
+		to := min(from+step, base+piece.lines())
+		if err := w.Read(at.Tensor(), from*line, values[:(to-from)*line]); err != nil {
+			return nil, fmt.Errorf("%s: %w", at.Name, err)
+		}
+		piece.stretches(from, to, func(s stretch) {
+			into := out[s.elem-int64(at.Row)*int64(p.Cols):]
+			for k := range s.n {
+				into[k] = values[s.first-from*line+k*s.stride]
+			}
+		})
+	}
+	return out, nil
+}

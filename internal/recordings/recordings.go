@@ -1,0 +1,91 @@
+package recordings
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// Variable names the environment variable with another folder of cases to compare with, as
+// make.py writes it.
+const Variable = "MT_FIXTURES"
+
+// families are the cases in the folder of families to come that mt trains by now, one a line.
+var families = []string{}
+
+// Cases are Found's, and there is at least one; else the test is skipped.
+func Cases(t testing.TB) []string {
+	t.Helper()
+	found := Found(t)
+	if len(found) == 0 {
+		t.Skipf("no recordings in %s", shared(t))
+	}
+	return found
+}
+
+// Found are the folders of all recorded cases whose models mt trains, in a fixed order: those of
+// the folder that MT_FIXTURES names, or else those beside the repository, of which there may be none.
+func Found(t testing.TB) []string {
+	t.Helper()
+	if dir := os.Getenv(Variable); dir != "" {
+		found := in(t, dir)
+		if len(found) == 0 {
+			t.Fatalf("no recordings in %s, which %s names", dir, Variable)
+		}
+		return found
+	}
+	found := in(t, filepath.Join(shared(t), "fixtures"))
+	for _, dir := range in(t, filepath.Join(shared(t), "families")) {
+		if slices.Contains(families, filepath.Base(dir)) {
+			found = append(found, dir)
+		}
+	}
+	return found
+}
+
+// Case is the folder of one recorded case beside the repository.
+func Case(t testing.TB, name string) string {
+	t.Helper()
+	for _, folder := range []string{"fixtures", "families"} {
+		dir := filepath.Join(shared(t), folder, name)
+		if _, err := os.Stat(dir); err == nil {
+			return dir
+		}
+	}
+	t.Skipf("the recording %s is not in %s", name, shared(t))
+	return ""
+}
+
+// in lists the cases of a folder, which may be absent, by their names.
+func in(t testing.TB, folder string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(folder, "*", "recipe.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range found {
+		found[i] = filepath.Dir(f)
+	}
+	return found
+}
+
+// shared is the folder beside the repository that has the recordings. Tests run in the folder
+// of their package, below the repository's.
+func shared(t testing.TB) string {
+	t.Helper()
+	at, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return filepath.Join(filepath.Dir(at), "shared")
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			t.Fatal("no go.mod above the test")
+		}
+		at = up
+	}
+}

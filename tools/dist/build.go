@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// platform is what a binary is built for.
+type platform struct {
+	arch   string // as Go calls it
+	level  string // the instructions that Go's compiler may use: the oldest of the architecture
+	python string // as a wheel's tag calls it
+	loader string // the dynamic loader that the binary asks for
+}
+
+// platforms are all that there are. Assembly picks what the processor has when it runs.
+var platforms = []platform{
+	{"amd64", "GOAMD64=v1", "x86_64", "/lib64/ld-linux-x86-64.so.2"},
+	{"arm64", "GOARM64=v8.0", "aarch64", "/lib/ld-linux-aarch64.so.1"},
+}
+
+// platformOf is the platform of an architecture.
+func platformOf(arch string) (platform, bool) {
+	i := slices.IndexFunc(platforms, func(p platform) bool { return p.arch == arch })
+	if i < 0 {
+		return platform{}, false
+	}
+	return platforms[i], true
+}
+
+// build builds the command of the module in root. What the environment says of builds is overridden, so that the
+// bytes follow from the commit and from Go alone. cache is the folder of Go's build cache; empty: the user's.
+func build(ctx context.Context, root string, p platform, cache, to string) error {
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	env := []string{"GOOS=linux", "GOARCH=" + p.arch, p.level, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off", "GOFIPS140=off"}
+	if cache != "" {
+		env = append(env, "GOCACHE="+cache)
+	}
+	_, err = output(ctx, root, env, "go", "build", "-trimpath", "-buildvcs=true", "-mod=readonly", "-ldflags=-s -w", "-o", to, "./cmd/mt")
+	return err
+}
+
+// sameAgain clones the commit into another folder, builds it there with an empty cache, and compares with bin.
+func (d *dist) sameAgain(ctx context.Context, p platform, bin string) error {
+	clone, again := filepath.Join(d.scratch, "clone"), bin+"-again"
+	if _, err := os.Stat(clone); errors.Is(err, os.ErrNotExist) {
+		if _, err := output(ctx, d.root, nil, "git", "clone", "--quiet", "--no-hardlinks", d.root, clone); err != nil {
+			return err
+		}
+	}
+	cache := filepath.Join(d.scratch, "cache")
+	if err := build(ctx, clone, p, cache, again); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(cache); err != nil { // half a gigabyte
+		return err
+	}
+	return same(bin, again)
+}
+
+// same is an error where two files differ.
+func same(a, b string) error {
+	first, err := os.ReadFile(a)
+	if err != nil {
+		return err
+	}
+	second, err := os.ReadFile(b)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(first, second) {
+		return fmt.Errorf("two builds of one commit differ: %s has SHA-256 %x, %s %x", a, sha256.Sum256(first), b, sha256.Sum256(second))
+	}
+	return nil
+}
+
+// binary is an mt that was built.
+type binary struct {
+	data []byte
+	info *buildinfo.BuildInfo
+	made time.Time // of the commit, in UTC
+}
+
+// readBinary reads a binary and what Go recorded in it.
+func readBinary(path string) (*binary, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := buildinfo.Read(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	b := &binary{data: data, info: info}
+	b.made, err = time.Parse(time.RFC3339, b.setting("vcs.time"))
+	if err != nil {
+		return nil, fmt.Errorf("%s has no commit in it: dist builds from a git clone: %w", path, err)
+	}
+	return b, nil
+}
+
+// setting is one of the settings that the binary was built with.
+func (b *binary) setting(key string) string {
+	for _, s := range b.info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// version is the version that Go took from git: of a tag, or of the commit.
+func (b *binary) version() string { return strings.TrimPrefix(b.info.Main.Version, "v") }
+
+// oldest is the oldest glibc that a wheel's tag, manylinux_2_28, promises to run with.
+var oldest = [2]int{2, 28}
+
+// libraries are those that the binary may need: parts of every glibc. All others it looks for while it runs.
+var libraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}
+
+// runsOn is an error where the binary needs more of a machine than its platform promises: another loader, another
+// library, or a symbol of a newer glibc.
+func (b *binary) runsOn(p platform) error {
+	f, err := elf.NewFile(bytes.NewReader(b.data))
+	if err != nil {
+		return err
+	}
+	needs, err := f.ImportedLibraries()
+	if err != nil {
+		return err
+	}
+	for _, lib := range needs {
+		if !slices.Contains(libraries, lib) {
+			return fmt.Errorf("the binary needs %s, and may need %s alone", lib, strings.Join(libraries, ", "))
+		}
+	}
+	loader, err := interpreter(f)
+	if err != nil {
+		return err
+	}
+	if loader != p.loader {
+		return fmt.Errorf("the binary asks for the loader %q, not %s", loader, p.loader)
+	}
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		return err
+	}
+	for _, s := range symbols {
+		if newer(s.Version) {
+			return fmt.Errorf("the binary needs %s of %s, and glibc %d.%d must do", s.Name, s.Version, oldest[0], oldest[1])
+		}
+	}
+	return nil
+}
+
+// interpreter is the loader that a binary asks for, "" where it is static.
+func interpreter(f *elf.File) (string, error) {
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_INTERP {
+			name, err := io.ReadAll(part.Open())
+			return strings.TrimRight(string(name), "\x00"), err
+		}
+	}
+	return "", nil
+}
+
+// newer tells whether a symbol's version, such as GLIBC_2.34, is above the oldest glibc. Symbols that purego asks for
+// have none: the loader then takes those that are there.
+func newer(version string) bool {
+	number, glibc := strings.CutPrefix(version, "GLIBC_")
+	if !glibc {
+		return version != ""
+	}
+	parts := strings.Split(number, ".")
+	for i, least := range oldest {
+		if i >= len(parts) {
+			return false
+		}
+		n, err := strconv.Atoi(parts[i])
+		if err != nil || n > least {
+			return true // GLIBC_PRIVATE is of one glibc alone
+		}
+		if n < least {
+			return false
+		}
+	}
+	return false
+}
+
+// extras are the files beside the binary that are the same on every platform: manual pages and completions, which an
+// mt for this machine writes, and the examples.
+func (d *dist) extras(ctx context.Context) ([]file, error) {
+	here := filepath.Join(d.scratch, "mt-here")
+	if p, ok := platformOf(runtime.GOARCH); ok && runtime.GOOS == "linux" {
+		if err := build(ctx, d.root, p, "", here); err != nil {
+			return nil, err
+		}
+	} else if _, err := output(ctx, d.root, nil, "go", "build", "-trimpath", "-buildvcs=true", "-o", here, "./cmd/mt"); err != nil {
+		return nil, err
+	}
+	pages := filepath.Join(d.scratch, "man")
+	if _, err := output(ctx, d.root, nil, here, "man", pages); err != nil {
+		return nil, err
+	}
+	out, err := filesUnder(pages, "share/man/man1")
+	if err != nil {
+		return nil, err
+	}
+	for shell, name := range map[string]string{"bash": "share/bash-completion/completions/mt", "zsh": "share/zsh/site-functions/_mt",
+		"fish": "share/fish/vendor_completions.d/mt.fish"} {
+		script, err := output(ctx, d.root, nil, here, "completion", shell)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, file{name: name, data: []byte(script + "\n")})
+	}
+	examples, err := filesUnder(filepath.Join(d.root, "examples"), "share/mt/examples")
+	out = append(out, examples...)
+	slices.SortFunc(out, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return out, err
+}

@@ -1,0 +1,8 @@
+// Command dist makes what people install mt from: for linux on amd64 and arm64 a binary in an archive and in a
+// Python wheel, the list of what is linked into it (CycloneDX), and the checksums of all of them.
+//
+//	go run ./tools/dist [-out out/dist] [-arch amd64,arm64] [-check=false]
+//
+// It needs Go and a git clone, and publishes nothing; docs/releasing.md says what comes next. It may import the
+// helpers in internal. Invariant: the same commit and the same Go make the same bytes, in whatever folder and whenever.
+package main

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// file is one file of an archive or a wheel. Its name has slashes.
+type file struct {
+	name string
+	data []byte
+	runs bool // it is a program
+}
+
+// mode is the file's permission.
+func (f file) mode() fs.FileMode {
+	if f.runs {
+		return 0o755
+	}
+	return 0o644
+}
+
+// filesUnder are the files below a folder, sorted, as files below the folder in another name.
+func filesUnder(dir, in string) (out []file, err error) {
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		out = append(out, file{name: path.Join(in, name), data: data})
+		return err
+	})
+	return out, err
+}
+
+// archive writes the binary and what goes with it as a .tar.gz: bin/ and share/ in one folder, with the commit's time.
+func archive(w io.Writer, b *binary, share []file) error {
+	packed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	t := tar.NewWriter(packed)
+	for _, f := range append([]file{{name: "bin/mt", data: b.data, runs: true}}, share...) {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: "mt-" + b.version() + "/" + f.name, Size: int64(len(f.data)),
+			Mode: int64(f.mode()), ModTime: b.made, Format: tar.FormatUSTAR}
+		if err := t.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := t.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), packed.Close())
+}
+
+// empty makes a folder, and removes from it what an earlier run has left.
+func empty(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	old, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range old {
+		if name := e.Name(); name != sums && !strings.HasPrefix(name, "mt-") {
+			return fmt.Errorf("%s has %s, which dist has not made: give -out another folder", dir, name)
+		}
+	}
+	for _, e := range old {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const sums = "SHA256SUMS"
+
+// writeSums writes the checksums of all files in dir, as `sha256sum -c` reads them.
+func writeSums(dir string) error {
+	all, err := filesUnder(dir, "")
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, f := range all {
+		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(f.data), f.name)
+	}
+	return os.WriteFile(filepath.Join(dir, sums), []byte(b.String()), 0o644)
+}

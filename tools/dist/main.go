@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dist:", err)
+		os.Exit(1)
+	}
+}
+
+// run makes everything in the folder -out.
+func run(ctx context.Context, args []string, log io.Writer) (err error) {
+	set := flag.NewFlagSet("dist", flag.ContinueOnError)
+	out := set.String("out", "out/dist", "folder to write to; what an earlier run left there is removed")
+	arch := set.String("arch", "amd64,arm64", "for which processors")
+	check := set.Bool("check", true, "build the commit a second time, from nothing and in another folder, and compare")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	var platforms []platform
+	for _, name := range strings.Split(*arch, ",") {
+		p, ok := platformOf(name)
+		if !ok {
+			return fmt.Errorf("-arch %s: want amd64 or arm64", name)
+		}
+		platforms = append(platforms, p)
+	}
+	root, err := output(ctx, ".", nil, "git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return fmt.Errorf("dist reads the version from git, so it needs a git clone: %w", err)
+	}
+	if *check {
+		if err := clean(ctx, root); err != nil {
+			return err
+		}
+	}
+	scratch, err := os.MkdirTemp("", "mt-dist-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	d := dist{root: root, scratch: scratch, out: *out, check: *check, log: log}
+	return d.make(ctx, platforms)
+}
+
+// clean is the error of a tree whose files are not those of its commit: nobody else could make the same.
+func clean(ctx context.Context, root string) error {
+	changed, err := output(ctx, root, nil, "git", "status", "--porcelain")
+	if err == nil && changed != "" {
+		err = fmt.Errorf("the tree has changes that are in no commit, so nobody could make the same files: commit them, or give -check=false\n%s", changed)
+	}
+	return err
+}
+
+// dist is one run: the module's folder, one for what is thrown away, and where the result goes.
+type dist struct {
+	root, scratch, out string
+	check              bool
+	log                io.Writer
+}
+
+// make makes what every platform gets, and the checksums of all of it.
+func (d *dist) make(ctx context.Context, platforms []platform) error {
+	if err := empty(d.out); err != nil {
+		return err
+	}
+	extras, err := d.extras(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range platforms {
+		if err := d.pack(ctx, p, extras); err != nil {
+			return fmt.Errorf("linux/%s: %w", p.arch, err)
+		}
+	}
+	return writeSums(d.out)
+}
+
+// pack builds mt for one platform and writes its archive, its wheel and its list of modules.
+func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
+	bin := filepath.Join(d.scratch, "mt-"+p.arch)
+	fmt.Fprintf(d.log, "building mt for linux/%s\n", p.arch)
+	if err := build(ctx, d.root, p, "", bin); err != nil {
+		return err
+	}
+	if d.check {
+		fmt.Fprintf(d.log, "building it again, in another folder and from nothing\n")
+		if err := d.sameAgain(ctx, p, bin); err != nil {
+			return err
+		}
+	}
+	b, err := readBinary(bin)
+	if err != nil {
+		return err
+	}
+	if err := b.runsOn(p); err != nil {
+		return err
+	}
+	licences, err := licences(ctx, d.root, b.info)
+	if err != nil {
+		return err
+	}
+	sbom, err := bill(b)
+	if err != nil {
+		return err
+	}
+	w, err := newWheel(b, p, extras, licences, sbom)
+	if err != nil {
+		return err
+	}
+	share := append(slices.Clone(extras), file{name: "licences.txt", data: licences})
+	name := "mt-" + b.version() + "-linux-" + p.arch
+	return errors.Join(
+		d.write(name+".tar.gz", func(to io.Writer) error { return archive(to, b, share) }),
+		d.write(name+".cdx.json", func(to io.Writer) error { _, err := to.Write(sbom); return err }),
+		d.write(w.name(), w.write))
+}
+
+// write writes one file of the result, and says how large it is.
+func (d *dist) write(name string, content func(io.Writer) error) error {
+	path := filepath.Join(d.out, name)
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(content(f), f.Close()); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		fmt.Fprintf(d.log, "%s  %.1f MB\n", path, float64(info.Size())/1e6)
+	}
+	return err
+}
+
+// output is what a program prints, without the last line's end. env is added to the environment.
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	out, err := c.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(string(failed.Stderr)))
+	}
+	return strings.TrimRight(string(out), "\n"), err
+}

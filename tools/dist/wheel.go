@@ -1,0 +1,127 @@
+package main
+
+import (
+	"archive/zip"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// wheel is a Python package that holds a binary: a zip whose files pip puts where they belong
+// (packaging.python.org/specifications/binary-distribution-format). It has no Python in it, so it goes with every
+// Python 3.
+type wheel struct {
+	version string // as Python writes versions
+	tag     string
+	made    time.Time
+	files   []file
+}
+
+// cudaWheels are NVIDIA's packages with libcudart and libcublasLt that the wheel depends on, and those of the extra
+// cu12, for drivers that serve no CUDA 13.
+const cudaWheels = `Requires-Dist: nvidia-cuda-runtime>=13,<14
+Requires-Dist: nvidia-cublas>=13,<14
+Provides-Extra: cu12
+Requires-Dist: nvidia-cuda-runtime-cu12; extra == "cu12"
+Requires-Dist: nvidia-cublas-cu12; extra == "cu12"
+`
+
+// newWheel is the wheel of a binary. Of extras what is below share/ goes to the same place of the environment.
+func newWheel(b *binary, p platform, extras []file, licences, sbom []byte) (*wheel, error) {
+	version, err := pythonVersion(b.info.Main.Version)
+	if err != nil {
+		return nil, err
+	}
+	w := &wheel{version: version, made: b.made,
+		tag: fmt.Sprintf("py3-none-manylinux_%d_%d_%s", oldest[0], oldest[1], p.python)}
+	data, info := "mt-"+version+".data/", "mt-"+version+".dist-info/"
+	w.files = append(w.files, file{name: data + "scripts/mt", data: b.data, runs: true})
+	for _, f := range extras {
+		w.files = append(w.files, file{name: data + "data/" + f.name, data: f.data})
+	}
+	w.files = append(w.files,
+		file{name: info + "licenses/licences.txt", data: licences},
+		file{name: info + "sboms/mt.cdx.json", data: sbom}, // peps.python.org/pep-0770
+		file{name: info + "METADATA", data: []byte(w.metadata())},
+		file{name: info + "WHEEL", data: []byte("Wheel-Version: 1.0\nGenerator: mt-dist\nRoot-Is-Purelib: false\nTag: " + w.tag + "\n")})
+	w.files = append(w.files, file{name: info + "RECORD", data: []byte(record(w.files, info+"RECORD"))})
+	return w, nil
+}
+
+// name is the wheel's file name, from which pip takes version and tag.
+func (w *wheel) name() string { return "mt-" + w.version + "-" + w.tag + ".whl" }
+
+// metadata is the text of METADATA (packaging.python.org/specifications/core-metadata).
+func (w *wheel) metadata() string {
+	return "Metadata-Version: 2.4\nName: mt\nVersion: " + w.version + `
+Summary: Train large language models in full precision, on GPUs whose memory they do not fit
+Requires-Python: >=3.8
+License-File: licences.txt
+` + cudaWheels + `Description-Content-Type: text/markdown
+
+The command ` + "`mt`" + `, and the CUDA libraries that it computes with on an NVIDIA GPU. The driver must be there.
+` + "`mt doctor`" + ` says what was found, ` + "`mt init`" + ` writes a first config, ` + "`mt --help`" + ` says the rest. With a driver for
+CUDA 12, install ` + "`mt[cu12]`" + `.
+`
+}
+
+// record lists the files with their SHA-256 and size, and itself without.
+func record(files []file, self string) string {
+	var b strings.Builder
+	for _, f := range files {
+		sum := sha256.Sum256(f.data)
+		fmt.Fprintf(&b, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.data))
+	}
+	b.WriteString(self + ",,\n")
+	return b.String()
+}
+
+// write writes the zip, its files in order and all with the commit's time.
+func (w *wheel) write(to io.Writer) error {
+	z := zip.NewWriter(to)
+	for _, f := range w.files {
+		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: w.made}
+		header.SetMode(f.mode())
+		part, err := z.CreateHeader(header)
+		if err != nil {
+			return err
+		}
+		if _, err := part.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+// goVersion has the parts of a version as Go writes it: of a tag, or of a commit after one (go.dev/ref/mod#versions).
+var goVersion = regexp.MustCompile(`^v(\d+\.\d+\.\d+)(?:-(alpha|beta|rc)\.?(\d+))?(?:[-.](?:0\.)?(\d{14})-([0-9a-f]{12}))?(\+dirty)?$`)
+
+// pythonVersion is a Go version in Python's form (packaging.python.org/specifications/version-specifiers), in which
+// the same orders hold: v1.2.0-rc.1 is 1.2.0rc1, and a commit after v1.1.9 is 1.1.10.devTIME+COMMIT.
+func pythonVersion(v string) (string, error) {
+	part := goVersion.FindStringSubmatch(v)
+	if part == nil {
+		return "", fmt.Errorf("the version %s has no form in Python: tag the commit as v1.2.3, v1.2.3-alpha.1, v1.2.3-beta.1 or v1.2.3-rc.1", v)
+	}
+	out, local := part[1], part[5]
+	if part[2] != "" {
+		out += map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[part[2]] + part[3]
+	}
+	if part[4] != "" {
+		if part[2] != "" {
+			out += ".post0" // a commit after rc.1 comes behind it
+		}
+		out += ".dev" + part[4]
+	}
+	if part[6] != "" {
+		local = strings.TrimPrefix(local+".dirty", ".")
+	}
+	if local != "" {
+		out += "+" + local
+	}
+	return out, nil
+}
