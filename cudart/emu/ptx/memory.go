@@ -149,7 +149,7 @@ func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 
 // inVain is after how many strong loads of global memory without an atomic instruction a launch counts as one whose blocks wait for
 // what never happens. A block of a kernel that does not wait in vain takes far less than that to go on.
-const inVain = 1 << 24
+var inVain = 1 << 24
 
 func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	s := w.find(in, mask, lo, hi+bytes)

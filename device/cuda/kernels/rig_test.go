@@ -47,6 +47,7 @@ type rig struct {
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
 	sm90a   bool                   // kernels for sm_90a are taken
 	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
+	most    float64                // FLOPs of a launch; 0: any number
 	blocks  int                    // that run turn by turn; 0: one after the other on each thread
 	slower  []kernels.Lacking      // why what was computed is slower than it could be
 }
@@ -204,7 +205,7 @@ func (s *rigStream) Slower(what kernels.Lacking, _ int) { s.rig.slower = append(
 
 func (s *rigStream) SharedBytes() int { return max(s.rig.shared, 99<<10) }
 
-func (s *rigStream) MostWork(device.DType) float64 { return 0 }
+func (s *rigStream) MostWork(device.DType) float64 { return s.rig.most }
 
 func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }
 
