@@ -165,8 +165,13 @@ func (l *launch) threads() int { return int(l.block[0]) * int(l.block[1]) * int(
 // own number for a ticket and as if all that it waits for had been done: what waiting costs is not counted.
 func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) {
 	x := ptx.Launch{Kernel: l.kernel, Grid: l.grid, Block: l.block, Shared: l.shared, Params: l.params, Memory: r, Only: only, Count: c}
-	if l.marks == 0 || only == nil {
+	if l.marks == 0 {
 		return x.Run()
+	}
+	if only == nil {
+		for b := range l.blocks() {
+			only = append(only, uint32(b))
+		}
 	}
 	var touched []ptx.Access
 	for _, b := range only {

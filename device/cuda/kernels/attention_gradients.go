@@ -12,7 +12,7 @@ import (
 type gradientKernels struct {
 	dim          int
 	large, small gradientKernel
-	round        Kernel // writes DQ of sums
+	round        attentionKernel // writes DQ of sums
 }
 
 type gradientKernel struct {
@@ -34,7 +34,7 @@ func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 		shared := keys*dim*2 + buffers*queries*(2*dim*2+8) + 2*keys*queries*2 + 64
 		return gradientKernel{attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_%s_d%d", name, dim), Shared: shared}, keys, 256}, queries}
 	}
-	return gradientKernels{dim, kernel("gradients", 64, 2), kernel(small, queries, buffers), Kernel{Module: module, Name: fmt.Sprintf("attention_round_d%d", dim)}}
+	return gradientKernels{dim, kernel("gradients", 64, 2), kernel(small, queries, buffers), attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_round_d%d", dim)}, unit, 128}}
 }
 
 var attentionMarks = Kernel{Module: "attention_gradients_64", Name: "attention_marks"}
@@ -72,14 +72,13 @@ func gradients(l Launcher, a *op.AttentionBackward) bool {
 	marks := l.Scratch(4*int64(1+units*group*some)).Tensor(device.I32, 0, int64(1+units*group*some))
 	reads := chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.DO)
 	keyFlags, queryFlags := attentionFlags(reads, chunked(a.Dim, []int{a.DKStride}, a.DK, a.DV)), attentionFlags(reads, chunked(a.Dim, []int{a.DQStride}, a.DQ))
-	round := &attentionKernel{k.round, unit, 128}
 	for from := 0; from < a.KVHeads; from += some {
 		n := min(some, a.KVHeads-from)
 		l.Launch(&attentionMarks, line(ceilDiv(marks.Len, 256)), line(256), 0, l.Params().Tensor(marks).I32(int(marks.Len)))
 		p := l.Params().Tensor(a.Sums).Tensor(marks).Tensor(a.DK).Tensor(a.DV).Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
 		launchHeads(l, &g.attentionKernel, a.TK, from, n, p.I64(int64(a.DKStride)), a.AttentionShape, a.QStride, a.KStride, keyFlags)
 		p = l.Params().Tensor(a.DQ).Tensor(a.Sums).Tensor(marks).I64(int64(a.DQStride)).I32(g.queries)
-		launchHeads(l, round, a.TQ, from*group, n*group, p, a.AttentionShape, a.QStride, a.KStride, queryFlags)
+		launchHeads(l, &k.round, a.TQ, from*group, n*group, p, a.AttentionShape, a.QStride, a.KStride, queryFlags)
 	}
 	return true
 }
