@@ -17,7 +17,7 @@ import (
 // exchangerCore is the pure part of the Exchanger.
 type exchangerCore struct {
 	into   []int         // by layer: into whose gradient its own is added; itself, unless both share a table
-	order  []int         // the layers, as their gradients are exchanged in a step
+	order  []int         // the layers that have a gradient, as these are exchanged in a step
 	landed []*GradLanded // by layer: its gradient, which is in a slab; nil: it is not there, or has been exchanged
 	merged []bool        // by layer: its gradient has been added to that which it shares
 	begun  int           // how many layers of the order have begun
@@ -27,11 +27,12 @@ type exchangerCore struct {
 	free   []int         // exchange buffers
 }
 
-// newExchangerCore makes an Exchanger; for into see exchangerCore.
-func newExchangerCore(into []int, d plan.Depths) *exchangerCore {
+// newExchangerCore makes an Exchanger; for into see exchangerCore. frozen says, by layer, that it has no gradient; nil: none
+// is.
+func newExchangerCore(into []int, frozen []bool, d plan.Depths) *exchangerCore {
 	n := len(into)
 	c := &exchangerCore{into: into, landed: make([]*GradLanded, n), merged: make([]bool, n), buffer: make([]int, n), done: make([]bool, n), free: ids(d.ExchangeBuffers)}
-	c.order = backwardOrder(into)
+	c.order = slices.DeleteFunc(backwardOrder(into), func(l int) bool { return frozen != nil && frozen[l] })
 	return c
 }
 
@@ -246,7 +247,7 @@ func (r *shared) sumShare(e sumShare) (out shareSum) {
 	sum := r.sum(e.Into, own.Elems())
 	optim.SumParts(pool, sum, parts)
 	for _, t := range r.plan.Layouts[e.Layer].Tensors {
-		if from, to := max(t.Elem, own.From), min(t.Elem+t.Elems(), own.To); from < to && !t.Ref {
+		if from, to := max(t.Elem, own.From), min(t.Elem+t.Elems(), own.To); from < to && !t.Ref && !t.Frozen {
 			out.squares += optim.SumSquares(pool, sum.Part(from-own.From, to-from))
 		}
 	}

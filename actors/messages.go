@@ -83,7 +83,7 @@ type LayerUpdated struct {
 	Save bool
 	// Waited is what the update had to wait for: the Checkpointer or a disk.
 	Waited Cause
-	// Unchanged: the step was skipped, and the layer is what it was.
+	// Unchanged: the step was skipped or the layer is frozen, and it is what it was.
 	Unchanged bool
 	// AdamStep counts the updates made, NonFinite the steps skipped in a row.
 	AdamStep  int64

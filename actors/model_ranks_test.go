@@ -101,7 +101,7 @@ func (w *world) join(sit func(address, core)) {
 		w.cores[seat(lane.offloader())].(*offloaderCore).landed = exchangerID
 	}
 	sit(optimizerID, optimizer)
-	sit(exchangerID, newExchangerCore(into, w.cfg.depths))
+	sit(exchangerID, newExchangerCore(into, nil, w.cfg.depths))
 	sit(gathererID, newGathererCore(len(w.lanes), w.cfg.depths))
 }
 

@@ -42,6 +42,8 @@ type optimizerCore struct {
 	// rows: the rows of layer 0 that the next step needs, which are wanted, are updated before its other rows.
 	rows   bool
 	wanted RowsWanted
+	// frozen says, by layer, that it has no gradient: it only goes from version to version; nil: none is.
+	frozen []bool
 	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
 	// are this rank's shares, all ranks agree on norms, and the Gatherer is told of updates.
 	several bool
@@ -228,6 +230,9 @@ func (c *optimizerCore) open(step int) *stepState {
 	for i := range c.cur.landed {
 		c.cur.landed[i] = noSlab
 	}
+	for i, frozen := range c.frozen {
+		c.cur.have[i] = frozen
+	}
 	c.cur.matrices.layer = -1
 	if c.cur.spoilt = -1; c.several {
 		c.cur.buffer = slices.Repeat([]int{-1}, c.layers)
@@ -283,8 +288,17 @@ func (c *optimizerCore) advance() []effect {
 	begun := c.startUpdate(s, s.next, float32(coef))
 	if begun != nil {
 		s.next++
+		begun = append(begun, c.pastFrozen(s.next-1)...)
 	}
 	return append(out, begun...)
+}
+
+// pastFrozen goes on behind layer l if that is frozen: nothing will tell that its update is done.
+func (c *optimizerCore) pastFrozen(l int) []effect {
+	if c.frozen == nil || !c.frozen[l] {
+		return nil
+	}
+	return c.advance()
 }
 
 func (c *optimizerCore) startMeasure(s *stepState) []effect {
@@ -326,6 +340,7 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 	out := c.startUpdate(s, l, float32(coef))
 	if out != nil {
 		s.pending++
+		out = append(out, c.pastFrozen(l)...)
 	}
 	return out
 }
@@ -339,6 +354,8 @@ func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect 
 	case c.saving[l]:
 		s.waited[l] = StallCheckpoint
 		return nil
+	case c.frozen != nil && c.frozen[l]:
+		return c.updated(l)
 	case c.away != nil && c.away[l] && !c.staged[l]:
 		s.waited[l] = StallDisk
 		return nil
@@ -364,7 +381,7 @@ func (c *optimizerCore) updated(l int) []effect {
 	c.skipped = 0
 	s.updated[l] = true
 	s.done++
-	out := c.announce(s, l, c.adam+1, false)
+	out := c.announce(s, l, c.adam+1, c.frozen != nil && c.frozen[l])
 	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
 		for _, k := range shares {
 			if c.several || s.landed[k] != noSlab {

@@ -162,6 +162,7 @@ func (r *run) spawn() error {
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
 		optimizer.bound, optimizer.rows, conductor.rows = bound, r.rowsFirst(), r.rowsFirst()
+		optimizer.frozen = o.Plan.FrozenLayers()
 		optimizer.setAway(away)
 		optimizer.params, optimizer.gradAway = o.Plan.ParamAway, o.Plan.GradAway
 		optimizer.setMatrices(r.plan, r.schedule)
@@ -169,12 +170,12 @@ func (r *run) spawn() error {
 	} else {
 		conductor.several, conductor.balance = true, balance
 		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, clip)
-		optimizer.bound = bound
+		optimizer.bound, optimizer.frozen = bound, o.Plan.FrozenLayers()
 		optimizer.several, optimizer.order = true, backwardOrder(into)
 		optimizer.setAway(away)
 		processes = append(processes,
 			&process{id: optimizerID, core: optimizer, exec: r.execOptimizer},
-			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.Depths), exec: r.execExchanger},
+			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths), exec: r.execExchanger},
 			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths), exec: r.execGatherer})
 	}
 	for _, l := range r.lanes {

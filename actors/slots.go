@@ -192,6 +192,9 @@ func (l inSlab) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs
 func (l inSlab) grads(t layers.Tile, buf int) layers.Grads {
 	mem, g := l.mem(t.Layer, buf), layers.Grads{}
 	for _, x := range t.Layout.Tensors {
+		if x.Frozen {
+			continue
+		}
 		if at, ok := t.Slab(x.Elem); ok { // else another part's gradient has this tensor
 			g[x.Role] = mem.Tensor(device.F32, 4*at, x.Elems())
 		}

@@ -22,6 +22,9 @@ func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 
 // gradsOf views the gradient of a visit's tile, which is summed in gradient buffer buf.
 func (r *lane) gradsOf(v schedule.Visit, buf int) layers.Grads {
+	if !v.Grad() {
+		return nil // the tile is frozen
+	}
 	return r.gradPlace(v.Layer).grads(r.tiles[v.Tile], buf)
 }
 
@@ -130,7 +133,7 @@ func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out
 // stageExpert enqueues the template of an expert, for all micro-batches.
 func (r *lane) stageExpert(e enqueue, v schedule.Visit) {
 	s, st, w := r.compute.Stream, r.experts.state, r.weightsOf(v, e.Weights)
-	if v.Grad() {
+	if v.Phase == schedule.Backward {
 		r.ops.ExpertBackward(s, w, r.gradsOf(v, e.Grad), st, e.From, e.Pairs, r.workspace)
 		return
 	}
@@ -150,7 +153,7 @@ func (r *lane) stageRouter(e enqueue, l schedule.Launch, v schedule.Visit, in, o
 			r.compute.Zero(st.ProbSum.Mem())
 		}
 		r.ops.MoERoute(s, r.weightsOf(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
-	case v.Grad():
+	case v.Phase == schedule.Backward:
 		r.ops.MoERouteBackward(s, r.weightsOf(v, e.Weights), r.gradsOf(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))
 	default:
 		r.ops.MoECombine(s, out, at, mb, st)

@@ -46,7 +46,7 @@ type file struct {
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
-		if t.Ref || p == planeLo && t.BF16 && layout.BF16Master {
+		if t.Ref || p == planeLo && t.BF16 && !layout.HasLo(t) {
 			continue
 		}
 		for i, st := range t.Stored {

@@ -152,7 +152,7 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 		return l.tile(t, elem, n)
 	}
 	tile := l.tile(t, elem, n)
-	if t.BF16 && l.Layout.BF16Master {
+	if t.BF16 && !l.Layout.HasLo(t) {
 		for i := range int(n) {
 			binary.LittleEndian.PutUint32(buf[4*i:], join(binary.LittleEndian.Uint16(tile[2*i:]), 0))
 		}
@@ -239,7 +239,7 @@ func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 		}
 		return
 	}
-	if l.Layout.BF16Master {
+	if !l.Layout.HasLo(t) {
 		for i, b := range bits {
 			binary.LittleEndian.PutUint16(tile[2*i:], hiOf(b))
 		}

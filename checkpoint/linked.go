@@ -86,7 +86,7 @@ func linkedFile(layer int, layout model.Layout, planes []optim.Placed) *file {
 }
 
 // inExtent says whether e, lower halves of a layer's weights, is in its extent.
-func inExtent(layout model.Layout, e *entry) bool { return layout.Split() && e.layout.BF16 }
+func inExtent(layout model.Layout, e *entry) bool { return layout.HasLo(e.layout) }
 
 // fillGaps puts padding between entries, which lie at their offsets, and behind them up to end.
 func fillGaps(entries []*entry, end int64) (out []*entry) {

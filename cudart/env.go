@@ -21,6 +21,8 @@ type Env struct {
 	Root string
 	// Home is the user's folder.
 	Home string
+	// Program is the file of the program that searches.
+	Program string
 	// Load loads the library in a file, or, where file has no slash, the one that
 	// the loader finds by that name.
 	Load func(file string) (handle uintptr, err error)
@@ -125,10 +127,15 @@ func filesIn(folder string, lib Library) []string {
 	return files
 }
 
-// pythons are the folders that Python environments lie in: those of the active
-// environment, of every python in PATH, of the user and of the system.
+// pythons are the folders that Python environments lie in: of the environment whose bin
+// the program is in, since it was installed with its libraries, then of the active one,
+// of every python in PATH, of the user and of the system.
 func (e *Env) pythons() []string {
-	prefixes := []string{e.Getenv("VIRTUAL_ENV"), e.Getenv("CONDA_PREFIX")}
+	var prefixes []string
+	if bin := filepath.Dir(e.Program); filepath.Base(bin) == "bin" {
+		prefixes = append(prefixes, filepath.Dir(bin))
+	}
+	prefixes = append(prefixes, e.Getenv("VIRTUAL_ENV"), e.Getenv("CONDA_PREFIX"))
 	for _, folder := range filepath.SplitList(e.Getenv("PATH")) {
 		for _, name := range []string{"python3", "python"} {
 			path := filepath.Join(e.Root, folder, name)

@@ -48,7 +48,7 @@ type FailedFile struct {
 // Find searches for the libraries and loads those that it finds. It looks, in this
 // order, at the folders and files that MT_CUDA_LIBS lists, the loader's own path,
 // the folders of drivers and of CUDA toolkits, and the nvidia packages of Python
-// environments. A library made for a newer CUDA than the driver serves is taken
+// environments, first of the one that this program is installed in. A library made for a newer CUDA than the driver serves is taken
 // only where there is no other. No device is touched.
 func Find(e Env) Found {
 	f := Found{symbol: e.Symbol}
@@ -259,6 +259,7 @@ func ThisMachine() Env {
 	if os.Getenv(tf32Override) == "1" {
 		_ = os.Setenv(tf32Override, "0") // cannot fail, as the name is valid
 	}
-	home, _ := os.UserHomeDir() // without a home there is nothing to search in it
-	return Env{Getenv: os.Getenv, Home: home, Load: load, Symbol: symbol, Loaded: loadedFrom}
+	home, _ := os.UserHomeDir()   // without a home there is nothing to search in it
+	program, _ := os.Executable() // nor beside a program that nobody knows the place of
+	return Env{Getenv: os.Getenv, Home: home, Program: program, Load: load, Symbol: symbol, Loaded: loadedFrom}
 }

@@ -20,6 +20,7 @@ type machine struct {
 	path   []string        // names that the loader finds
 	broken map[string]bool // files that do not load
 	driver int             // what cuDriverGetVersion says, 0: no such function
+	file   string          // of the program that searches
 	loads  []string
 }
 
@@ -69,7 +70,7 @@ func (m *machine) symbol(_ uintptr, name string) uintptr {
 func (m *machine) find() Found {
 	m.loads = nil
 	return Find(Env{
-		Getenv: func(name string) string { return m.vars[name] }, Root: m.root, Home: "/home/u",
+		Getenv: func(name string) string { return m.vars[name] }, Root: m.root, Home: "/home/u", Program: m.file,
 		Load: m.load, Symbol: m.symbol, Loaded: func(name string) string { return "/loader/" + name },
 	})
 }
@@ -81,6 +82,7 @@ func (m *machine) where(f Found, lib Library) string {
 
 const (
 	venv = "/venv/lib/python3.12/site-packages/nvidia/"
+	pip  = "/pip/lib/python3.13/site-packages/nvidia/"
 	user = "/home/u/.local/lib/python3.11/site-packages/nvidia/"
 )
 
@@ -92,6 +94,7 @@ func TestFindPlaces(t *testing.T) {
 		files, path   []string
 		vars          map[string]string
 		driver        int
+		program       string
 		runtime, blas string
 	}{
 		{name: "nothing"},
@@ -107,6 +110,10 @@ func TestFindPlaces(t *testing.T) {
 		{name: "an active environment, as packages of CUDA 13 are", vars: map[string]string{"VIRTUAL_ENV": "/venv"},
 			files:   []string{venv + "cu13/lib/libcudart.so.13", venv + "cu13/lib/libcublasLt.so.13", user + "cu13/lib/libcudart.so.13"},
 			runtime: venv + "cu13/lib/libcudart.so.13", blas: venv + "cu13/lib/libcublasLt.so.13"},
+		{name: "the environment that mt is installed in, before the active one", program: "/pip/bin/mt", vars: map[string]string{"VIRTUAL_ENV": "/venv"},
+			files:   []string{venv + "cu13/lib/libcudart.so.13", pip + "cu13/lib/libcudart.so.13", venv + "cu13/lib/libcublasLt.so.13"},
+			runtime: pip + "cu13/lib/libcudart.so.13", blas: venv + "cu13/lib/libcublasLt.so.13"},
+		{name: "a program that is in no environment", program: "/pip/out/mt", files: []string{pip + "cu13/lib/libcudart.so.13"}},
 		{name: "packages as they were", vars: map[string]string{"VIRTUAL_ENV": "/venv"},
 			files:   []string{venv + "cuda_runtime/lib/libcudart.so.12", venv + "cublas/lib/libcublasLt.so.12"},
 			runtime: venv + "cuda_runtime/lib/libcudart.so.12", blas: venv + "cublas/lib/libcublasLt.so.12"},
@@ -126,7 +133,7 @@ func TestFindPlaces(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := newMachine(t, test.files...)
-			m.path, m.driver = test.path, test.driver
+			m.path, m.driver, m.file = test.path, test.driver, test.program
 			if test.vars != nil {
 				m.vars = test.vars
 			}

@@ -28,6 +28,15 @@ type source struct {
 	set   int   // the number of its data set in Spec.sets
 }
 
+// CheckFiles looks for the files of the data set of spec and reads none of them. The error is that of Open where
+// there are none, or where what spec says of them cannot be.
+func CheckFiles(spec Spec) error {
+	if _, _, err := findSources(&spec); err != nil {
+		return asSpecError(err)
+	}
+	return nil
+}
+
 // findSources lists the files of s in order, and counts the hidden ones in its directories; a
 // hidden directory counts as one. It sets s.sets, with one data set for each of s.Paths.
 func findSources(s *Spec) (found []source, hidden int, err error) {

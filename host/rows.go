@@ -14,7 +14,7 @@ import (
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {
-		if l.Layout.BF16Master {
+		if !l.Layout.HasLo(l.Layout.Tensors[t]) {
 			for i, b := range l.HiPlane(t)[at:end] {
 				dst[i] = bfloat.Widen(b)
 			}
@@ -32,7 +32,7 @@ func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	at, end := l.rows(t, row, n, len(src))
 	if tl := l.Layout.Tensors[t]; tl.BF16 {
 		hi, first := l.HiPlane(t)[at:end], tl.Elem+int64(at)
-		if l.Layout.BF16Master {
+		if !l.Layout.HasLo(tl) {
 			for i, x := range src {
 				hi[i] = bfloat.Round(x)
 			}

@@ -56,6 +56,9 @@ func zeroVectors(s device.Stream, g Grads) {
 //
 //	dy (n, out), x (n, in) act; dw (out, in) f32
 func (t *Templates) weightGrad(s device.Stream, dw, dy, x device.Tensor, n, out, in int, overwrite bool) {
+	if dw.None() {
+		return // it is frozen
+	}
 	c := dw
 	if overwrite {
 		c = device.Tensor{}

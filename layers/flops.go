@@ -11,7 +11,7 @@ package layers
 // again inside, on every level alike: they are how that operation works.
 func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 	n := s.attentionFLOPs(pairs)
-	for block := range s.Config.NumLayers {
+	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
 		n += tokens * s.productsAgain(block, s.Keep.Of(block))
 	}
 	return n
@@ -20,7 +20,7 @@ func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 // PairsAgain is how many (query, key) pairs a document of so many tokens has in the blocks
 // whose attention the backward computes again, together.
 func (s Spec) PairsAgain(length int) (n int64) {
-	for block := range s.Config.NumLayers {
+	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
 		if s.Keep.Of(block) < KeepAttention {
 			n += s.Config.BlockPairs(block, length)
 		}

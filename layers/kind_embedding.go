@@ -21,8 +21,13 @@ func (k embeddingKind) Part(_ Spec, l model.Layout, _ int) Tile {
 	return Tile{Layer: l.Index, Layout: l, row: k.RowElems(l)}
 }
 
-// RowElems is the width of the table, which is the layer's only tensor.
-func (embeddingKind) RowElems(l model.Layout) int64 { return int64(l.Tensors[0].Cols) }
+// RowElems is the width of the table, which is the layer's only tensor; 0 if it is frozen.
+func (embeddingKind) RowElems(l model.Layout) int64 {
+	if l.Tensors[0].Frozen {
+		return 0
+	}
+	return int64(l.Tensors[0].Cols)
+}
 
 // Activations is 0: the input is ids, no hidden state.
 func (embeddingKind) Activations(Spec) int { return 0 }

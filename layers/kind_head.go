@@ -65,7 +65,7 @@ func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 			grad.To += first * int64(whole.Cols)
 		}
 		t.Copies = append(t.Copies, from)
-		if rows || k == 0 {
+		if !to.Frozen && (rows || k == 0) {
 			t.Grad = append(t.Grad, grad)
 		}
 	}

@@ -26,6 +26,8 @@ type Spec struct {
 	HeadShards int
 	// Terms are what the losses of training have beside −log p; those of an evaluation have nothing.
 	Terms op.LossTerms
+	// NoBackward is how many blocks, the first ones, have no backward, because they and what is below them is frozen.
+	NoBackward int
 	// OnHost says that hidden states lie on the host, that a launch has chunks of them on the
 	// device, and that attention goes one group of key/value heads at a time (groups.go). No
 	// result depends on it. Nothing is kept for the backward then (Keep), and there are no experts.
@@ -122,10 +124,13 @@ func BindWeights(layout model.Layout, slot device.Mem) Weights {
 }
 
 // BindGrads views the gradients of layout in buf, fp32 in the flat element
-// space (layout.GradElems elements).
+// space (layout.GradElems elements). What is frozen has none.
 func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	g := Grads{}
 	for _, t := range layout.Tensors {
+		if t.Frozen {
+			continue
+		}
 		g[t.Role] = buf.Tensor(device.F32, 4*t.Elem, t.Elems())
 	}
 	return g

@@ -32,8 +32,11 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 // with down is not needed again.
 func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
 	if n == 0 {
-		s.Zero(g[model.RoleExpertGateUp].Mem())
-		s.Zero(g[model.RoleExpertDown].Mem())
+		for _, r := range [...]model.Role{model.RoleExpertGateUp, model.RoleExpertDown} {
+			if dw, ok := g[r]; ok {
+				s.Zero(dw.Mem())
+			}
+		}
 		return
 	}
 	l := t.newExpert(s, w, st, from, n, ws, true)
@@ -62,7 +65,11 @@ func (l *moeLaunch) expertBackward(c span) {
 
 // expertGrad writes dW (out, in) = dYᵀ·X of the first chunk, and adds it for later ones.
 func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
-	m := op.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: l.g[r]}
+	dw, trained := l.g[r]
+	if !trained {
+		return
+	}
+	m := op.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: dw}
 	if c.at > 0 {
 		m.C = m.D
 	}

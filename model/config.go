@@ -75,6 +75,8 @@ type Config struct {
 	ExpertBias    bool
 	SharedExperts int // experts that every token goes through, beside those that are chosen
 
+	Freeze Freeze // which tensors are not trained; set by SetFreeze
+
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says
 	source source  // config.json as it was read; empty for an inline config

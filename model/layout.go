@@ -22,7 +22,7 @@ type TensorLayout struct {
 	// TileOff is its first byte in the tile and in the device slot.
 	TileOff int64
 	// Elem is its first element in the layer's flat element space, which lo, the
-	// optimizer's planes and gradients share.
+	// optimizer's planes and gradients share. A frozen tensor has no elements there.
 	Elem int64
 	// Ref says that the tensor belongs to the embedding's tile (a tied lm_head). It has a
 	// place in the head's slot and gradient, and none in the head's own tile, lo or
@@ -47,18 +47,30 @@ type Layout struct {
 	SlotBytes int64 // device bytes: TileBytes and the references
 	Elems     int64 // flat element space of owned tensors, padding included
 	GradElems int64 // flat element space with references
-	// BF16Master says that tensors with BF16 set have no lower halves: what streams is their master weight.
+	// BF16Master says that tensors with BF16 set have no lower halves, as frozen ones never have: what streams is
+	// their master weight.
 	BF16Master bool
 }
+
+// HasLo says whether a tensor of the layer has a lower half: it is split, and what streams is not its master weight.
+func (l Layout) HasLo(t TensorLayout) bool { return t.BF16 && !t.Ref && !t.Frozen && !l.BF16Master }
 
 // Split says whether some of the layer's own weights are in two planes, and so have lower halves.
 func (l Layout) Split() bool {
 	for _, t := range l.Tensors {
-		if t.BF16 && !t.Ref && !l.BF16Master {
+		if l.HasLo(t) {
 			return true
 		}
 	}
 	return false
+}
+
+// AllElems is what GradElems would be if nothing were frozen.
+func (l Layout) AllElems() (n int64) {
+	for _, t := range l.Tensors {
+		n = roundUp(n+t.Elems(), ElemAlign)
+	}
+	return n
 }
 
 // NewLayout lays out l. With bf16, tensors of two dimensions are split into
@@ -70,7 +82,9 @@ func NewLayout(l Layer, bf16 bool, embed Param) Layout {
 		t := TensorLayout{Param: p, BF16: bf16 && p.Dims >= 2 && !p.F32, TileOff: out.SlotBytes, Elem: out.GradElems, Ref: ref}
 		out.Tensors = append(out.Tensors, t)
 		out.SlotBytes = roundUp(t.TileOff+t.TileBytes(), tileAlign)
-		out.GradElems = roundUp(t.Elem+t.Elems(), ElemAlign)
+		if !p.Frozen {
+			out.GradElems = roundUp(t.Elem+t.Elems(), ElemAlign)
+		}
 	}
 	for _, p := range l.Params {
 		add(p, false)

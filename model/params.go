@@ -81,6 +81,8 @@ type Param struct {
 	// F32 says that it is streamed in fp32 even where others are streamed in bf16: a router,
 	// for instance, whose choice of experts turns on small differences.
 	F32 bool
+	// Frozen says that it is not trained; see Freeze.
+	Frozen bool
 }
 
 // Elems is the number of elements of p.

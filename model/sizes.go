@@ -63,9 +63,14 @@ func (c *Config) BlockPairs(block, length int) int64 {
 
 // FLOPs is the work of training on so many tokens, forward and backward, where pairs (query,
 // key) pairs are attended in all blocks together: 6·MatrixParams for a token and
-// 12·heads·head_dim for a pair. Recomputation is not in it.
+// 12·heads·head_dim for a pair, and less where tensors are frozen. Recomputation is not in it.
 func (c *Config) FLOPs(tokens, pairs int64) float64 {
-	return 6*float64(c.MatrixParams())*float64(tokens) + 12*float64(c.NumHeads)*float64(c.HeadDim)*float64(pairs)
+	return c.ForwardFLOPs(tokens, pairs) + c.BackwardFLOPs(tokens, pairs)
+}
+
+// ForwardFLOPs is the forward's part of FLOPs, a third where nothing is frozen.
+func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
+	return 2*float64(c.MatrixParams())*float64(tokens) + 4*float64(c.NumHeads)*float64(c.HeadDim)*float64(pairs)
 }
 
 // QKVProducts is how many multiply-adds make one block's queries, keys and values of a token.

@@ -12,6 +12,7 @@ func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
 		l.Index = len(out)
+		c.frozen(l.Params)
 		out = append(out, l)
 	}
 	add(Layer{Kind: Embedding, Params: []Param{c.EmbedParam()}})
@@ -52,7 +53,9 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 
 // EmbedParam is the embedding's table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
-	return matrix(RoleEmbed, c.HiddenSize, stack([]string{c.names().model + "embed_tokens.weight"}, c.VocabSize))
+	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack([]string{c.names().model + "embed_tokens.weight"}, c.VocabSize))}
+	c.frozen(p)
+	return p[0]
 }
 
 // blockNames makes the parameters of one decoder block.

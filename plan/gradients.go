@@ -37,12 +37,15 @@ func (r *Run) Gradients() []Gradient {
 	for l, layout := range r.Layouts {
 		out[l].In, out[l].Row = l, r.Kind(l).RowElems(layout)
 		for _, t := range layout.Tensors {
+			if t.Frozen {
+				continue
+			}
 			out[l].Tensors = append(out[l].Tensors, layers.Range{To: t.Elem, Elems: t.Elems()})
 		}
 	}
 	for l, layout := range r.Layouts {
 		for _, t := range layout.Tensors {
-			if t.Ref { // to the embedding's
+			if t.Ref && !t.Frozen { // to the embedding's
 				out[0].In, out[0].From, out[0].Table = l, t.Elem, t.Elems()
 			}
 		}

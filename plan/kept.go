@@ -70,7 +70,7 @@ func sameTensors(a, b model.Layout) bool {
 	}
 	for i := range a.Tensors {
 		t, u := &a.Tensors[i], &b.Tensors[i]
-		if t.Role != u.Role || t.Rows != u.Rows || t.Cols != u.Cols || t.Dims != u.Dims || t.Elem != u.Elem || t.Ref != u.Ref || t.BF16 != u.BF16 ||
+		if t.Role != u.Role || t.Rows != u.Rows || t.Cols != u.Cols || t.Dims != u.Dims || t.Elem != u.Elem || t.Ref != u.Ref || t.Frozen != u.Frozen || t.BF16 != u.BF16 ||
 			t.Part != u.Part || len(t.Stored) != len(u.Stored) {
 			return false
 		}

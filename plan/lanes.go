@@ -86,19 +86,20 @@ func (r *Run) weights(at Pace) []float64 {
 	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers))
 	out := make([]float64, len(r.Layouts))
 	for l, layout := range r.Layouts {
-		elems, bytes := float64(layout.GradElems), float64(layout.TileBytes)
+		elems, bytes := float64(layout.AllElems()), float64(layout.TileBytes)
 		attends := layout.Kind == model.Block || layout.Kind == model.Attention
 		switch layout.Kind {
 		case model.Embedding: // its rows are gathered
 			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
 		case model.MoE:
-			router, n := float64(layout.Part(0).GradElems), float64(layout.Parts()-1)
+			router, n := float64(layout.Part(0).AllElems()), float64(layout.Parts()-1)
 			elems = router + (elems-router)*float64(c.NumExpertsPerTok)/n
 		}
-		flops := 6 * elems * tokens
+		flops := 2 * elems * tokens
 		if attends {
-			flops += 12 * float64(c.NumHeads*c.HeadDim) * pairs
+			flops += 4 * float64(c.NumHeads*c.HeadDim) * pairs
 		}
+		flops *= r.passes(l)
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)
 	}
 	return out

@@ -166,7 +166,7 @@ func choose(q Request) (*Run, error) {
 	r.keep()
 	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
-	r.Spec.OnHost = q.HiddenStates == "host"
+	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
 	}
@@ -452,12 +452,16 @@ func (r *Run) allActivations() int {
 // head turns its input into the gradient. A lane without the head has the gradient beside the
 // inputs of its layers.
 func (r *Run) activations() (n int) {
+	lowest := r.LowestTrained()
 	for l := range r.Layouts {
-		if r.has(l) {
+		if r.has(l) && l >= lowest {
 			n += r.Kind(l).Activations(r.Spec)
 		}
 	}
 	if !r.has(r.Head()) {
+		n++
+	}
+	if lowest > 1 { // what goes through the layers below, whose inputs are not needed again
 		n++
 	}
 	return n

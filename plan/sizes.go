@@ -228,6 +228,7 @@ func (r *Run) Schedule() schedule.Spec {
 		layer.Name = model.LayerName(kinds, i)
 		s.Layers = append(s.Layers, layer)
 	}
+	r.dropFrozen(s.Layers)
 	return s
 }
 

@@ -92,10 +92,9 @@ func Time(r *Run, rates Rates) (Bound, error) {
 func (r *Run) flops() (forward, backward float64) {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := int64(tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)))
-	model := c.FLOPs(int64(r.Limits.Tokens), pairs)
 	pairsAgain := int64(tokens / float64(r.RowTokens) * float64(r.Spec.PairsAgain(r.RowTokens)))
 	again := float64(r.Spec.RecomputedFLOPs(int64(r.Limits.Tokens), pairsAgain) + r.Spec.HeadRecomputedFLOPs(int64(r.Limits.Tokens)))
-	return model / 3, model*2/3 + again
+	return c.ForwardFLOPs(int64(r.Limits.Tokens), pairs), c.BackwardFLOPs(int64(r.Limits.Tokens), pairs) + again
 }
 
 // transfers is how many bytes must cross the link in a step: up those of tiles and of the

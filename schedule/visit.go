@@ -9,7 +9,8 @@ type Layer struct {
 	Class  Class  // which slots its tiles go through
 	Sweeps int    // how many turns it counts: by so many later layers' turns are shifted
 	// Forward and Backward are those of a training step, Evaluate those of an
-	// evaluation. With the last of Backward the layer's gradient is complete.
+	// evaluation. With the last of Backward that sums up a gradient, the layer's gradient is complete. A layer without
+	// Backward ends the backward of all layers below it, which have none either.
 	Forward, Backward, Evaluate []Visit
 }
 
@@ -32,7 +33,7 @@ type Visit struct {
 	Release bool
 	// Loss: the losses of the pass are complete after it.
 	Loss bool
-	// Complete: the gradient of the layer is complete after it.
+	// Complete: the gradient of the layer is complete after it. No visit has it where the layer is frozen.
 	Complete bool
 }
 

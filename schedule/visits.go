@@ -7,10 +7,16 @@ func (s Spec) visits() []Visit {
 	var out []Visit
 	tiles, turns := make([]int, len(s.Layers)+1), make([]int, len(s.Layers)+1)
 	add := func(phase Phase, layer int, visits []Visit) {
+		last := -1 // the last that sums up a gradient
+		for i, v := range visits {
+			if v.Grad() {
+				last = i
+			}
+		}
 		for i, v := range visits {
 			v.Phase, v.Layer, v.Class = phase, layer, s.Layers[layer].Class
 			v.Tile, v.Turn = tiles[layer]+v.Part, turns[layer]+v.Turn
-			v.Complete = phase == Backward && i == len(visits)-1
+			v.Complete = phase == Backward && i == last
 			out = append(out, v)
 		}
 	}

@@ -136,13 +136,31 @@ func TestBadUsage(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "mt train examples/quickstart.yaml", "--help": "Exit codes:", "help": "  completion  ", "train --help": "learning_rate", "train -h": "Examples:",
+		"": "mt init ", "--help": "Exit codes:", "init --help": "--force", "help": "  completion  ", "train --help": "learning_rate", "train -h": "Examples:",
 		"help train": "sample_packing", "plan --help": "allocates", "eval --help": "perplexity", "generate --help": "--top-p",
 		"bench": "sgemm", "bench adamw --help": "--params", "data": "inspect", "doctor --help": "--json", "watch --help": "OUTPUT_DIR",
 	} {
 		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
 		if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
 			t.Errorf("mt %s: exit code %d, %q is not in\n%s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
+// TestHelpIsOneScreen: a newcomer sees how to train, watch, resume, chat and export without scrolling.
+func TestHelpIsOneScreen(t *testing.T) {
+	text := must(t, "--help")
+	if n := strings.Count(text, "\n"); n > 42 {
+		t.Errorf("mt --help has %d lines", n)
+	}
+	for line := range strings.Lines(text) {
+		if len(line) > 100 {
+			t.Errorf("mt --help has a line of %d characters: %s", len(line), line)
+		}
+	}
+	for _, want := range []string{"mt train run.yaml --dashboard", "mt watch ", "resume", "--chat", "mt export "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("mt --help says nothing of %q", want)
 		}
 	}
 }

@@ -22,21 +22,18 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mt",
 		Short: "Train large language models in full precision, on GPUs whose memory they do not fit",
-		Long: `mt trains large language models, all parameters, in full precision, with host
-memory as the home of weights and optimizer state.
+		Long: `mt trains large language models, all parameters, in full precision, on GPUs whose
+memory they do not fit, or on the CPU. From a first config to a model that others load:
 
-Start with the quickstart, which needs nothing but Go and takes minutes:
+  mt init                             five questions; writes run.yaml and says whether it fits
+  mt train run.yaml --dashboard       train, with the address of a page that shows the run
+  mt watch out/run out/other          the same page later, for several runs
+  mt train run.yaml                   after Ctrl-C or a power cut: resume
+  mt generate --model out/run --chat  chat with the model, or --prompt TEXT
+  mt export --model out/run --format gguf --out run.gguf
 
-  mt train examples/quickstart.yaml
-
-It trains a small model on the sources of Go's standard library and leaves a
-model directory, which the other commands take:
-
-  mt generate --model out/quickstart --prompt "func " --temperature 0.7
-  mt eval --model out/quickstart --dataset FILE --max-seq-len 256
-
-Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
-(a training run has then saved a checkpoint; the same command resumes it).`,
+mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
+1 failed, 2 bad usage or configuration, 130 interrupted (the same command resumes).`,
 		Version:       thisVersion().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -61,7 +58,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 		}
 		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
 	})
-	root.AddCommand(a.trainCommand(), a.planCommand(), a.tuneCommand(), a.evalCommand(), a.generateCommand(), a.exportCommand(), a.benchCommand(),
+	root.AddCommand(a.initCommand(), a.trainCommand(), a.planCommand(), a.tuneCommand(), a.evalCommand(), a.generateCommand(), a.exportCommand(), a.benchCommand(),
 		a.watchCommand(), a.doctorCommand(), a.dataCommand(), a.versionCommand(), a.manCommand())
 	return root
 }

@@ -40,7 +40,7 @@ func TestEveryField(t *testing.T) {
 	every(t, RMSNorm{Y: bf16(rows(3, 20, 8)), RStd: f32(6), X: bf16(rows(3, 10, 8)), W: f32(4),
 		Residual: bf16(rows(3, 20, 8)), Rows: 3, Groups: 2, Dim: 4, XStride: 10, YStride: 20}, "RStd", "Residual")
 	every(t, RMSNormBackward{DX: f32(rows(3, 9, 8)), DW: f32(4), DY: f32(rows(3, 10, 8)), X: f32(rows(3, 11, 8)),
-		W: f32(4), RStd: f32(6), Rows: 3, Groups: 2, Dim: 4, DXStride: 9, DYStride: 10, XStride: 11, Add: true})
+		W: f32(4), RStd: f32(6), Rows: 3, Groups: 2, Dim: 4, DXStride: 9, DYStride: 10, XStride: 11, Add: true}, "DW")
 	every(t, RoPE{X: bf16(rows(3, 20, 12)), Cos: f32(2), Sin: f32(2), Pos: i32(3), T: 3, Heads: 2, Dim: 6, Rotary: 4, Stride: 20})
 	every(t, Attention{AttentionShape: shape(), O: bf16(3 * 24), LSE: f32(12), Q: bf16(q), K: bf16(k), V: bf16(k),
 		QStride: 30, KStride: 13}, "LSE")
@@ -213,6 +213,9 @@ func TestBad(t *testing.T) {
 		err  error
 		want string
 	}{
+		{(&CrossEntropy{Logits: x, Targets: i32(2), Losses: f32(2), T: 2, V: 4, Terms: LossTerms{Smoothing: 1}}).Check(), "Smoothing is 1: want a share of 1, or 0 for none"},
+		{(&CrossEntropy{Logits: x, Targets: i32(2), Losses: f32(2), T: 2, V: 4, Terms: LossTerms{Z: -1}}).Check(), "Z is -1: want a positive number, or 0 for none"},
+		{(&CrossEntropyShard{Logits: x, Targets: i32(2), LSE: f32(2), Losses: f32(2), T: 2, V: 4, From: 5, Vocab: 8, Terms: LossTerms{Z: 1}}).Check(), "columns 5 to 9 of a vocabulary of 8"},
 		{(&RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: w, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4,
 			XStride: 4, Add: true}).Check(), "with Add, DX may not be DY"},
 		{(&RoPE{Dim: 4, Rotary: 3}).Check(), "Rotary is 3: want an even number up to Dim = 4"},

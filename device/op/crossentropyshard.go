@@ -32,7 +32,7 @@ func (a *CrossEntropyShard) Name() string { return "CrossEntropyShard" }
 // of Targets are not checked.
 func (a *CrossEntropyShard) Check() error {
 	var c checker
-	c.sizes(a.T, a.V, a.From)
+	c.sizes(a.T, a.V, a.From, a.Vocab)
 	c.softcap(a.Softcap)
 	c.lossTerms(a.Terms)
 	if !a.Terms.None() && a.From+a.V > a.Vocab {

@@ -41,8 +41,8 @@ func (a *RMSNorm) Check() error {
 // RMSNormBackward writes DX (or adds to it) and accumulates DW.
 //
 //	X as in the forward; DY, DX act with strides of their own; DX may be DY
-//	W (Dim) f32, with Offset as in the forward; DW (Dim) f32 accumulates; RStd
-//	(Rows, Groups) f32
+//	W (Dim) f32, with Offset as in the forward; DW (Dim) f32 accumulates, or is
+//	none; RStd (Rows, Groups) f32
 //	Add: DX += gradient (one rounding) instead of DX = gradient; then DX is not DY
 type RMSNormBackward struct {
 	DX, DW, DY, X, W, RStd      device.Tensor
@@ -64,7 +64,7 @@ func (a *RMSNormBackward) Check() error {
 	c.tensor("DX", a.DX, strided(a.Rows, a.DXStride, width), a.X.DType)
 	c.tensor("DY", a.DY, strided(a.Rows, a.DYStride, width), a.X.DType)
 	c.tensor("W", a.W, a.Dim, device.F32)
-	c.tensor("DW", a.DW, a.Dim, device.F32)
+	c.optional("DW", a.DW, a.Dim, device.F32)
 	c.tensor("RStd", a.RStd, a.Rows*a.Groups, device.F32)
 	if a.Add && a.DX.Addr == a.DY.Addr && a.Rows > 0 {
 		c.fail("with Add, DX may not be DY")

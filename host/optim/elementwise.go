@@ -44,7 +44,7 @@ const pieceElems = 1 << 15
 func elementUnits(l model.Layout) []Unit {
 	var units []Unit
 	for t, tl := range l.Tensors {
-		if tl.Ref {
+		if tl.Ref || tl.Frozen {
 			continue
 		}
 		for at := int64(0); at < tl.Elems(); at += pieceElems {

@@ -70,7 +70,7 @@ func OfMatrices(p model.Param) bool {
 // Matrices lists the matrices of the tensors that l owns, in their order.
 func Matrices(l model.Layout) (out []Matrix) {
 	for t, tl := range l.Tensors {
-		if tl.Ref || !OfMatrices(tl.Param) {
+		if tl.Ref || tl.Frozen || !OfMatrices(tl.Param) {
 			continue
 		}
 		for _, p := range Pieces(tl.Param) {

@@ -119,7 +119,7 @@ func (p *Placed) after(l model.Layout, e int64) int64 {
 		return 0
 	}
 	for t, tl := range l.Tensors {
-		if tl.Ref || e >= tl.Elem+tl.Elems() {
+		if tl.Ref || tl.Frozen || e >= tl.Elem+tl.Elems() {
 			continue
 		}
 		for i, piece := range Pieces(tl.Param) {
@@ -133,11 +133,11 @@ func (p *Placed) after(l model.Layout, e int64) int64 {
 }
 
 // Of lists the planes of a layer. Each is listed once, in the order in which the pieces of the
-// parameters that the layer owns ask for them.
+// parameters that the layer owns and trains ask for them.
 func (f Planes) Of(l model.Layout) []Placed {
 	var out []Placed
 	for t, tl := range l.Tensors {
-		if f == nil || tl.Ref {
+		if f == nil || tl.Ref || tl.Frozen {
 			continue
 		}
 		pieces := Pieces(tl.Param)

@@ -56,7 +56,7 @@ func (q Quantised) Planes(p Piece) []Plane {
 func (q Quantised) Units(l model.Layout) []Unit {
 	var units []Unit
 	for t, tl := range l.Tensors {
-		if tl.Ref {
+		if tl.Ref || tl.Frozen {
 			continue
 		}
 		for _, p := range Pieces(tl.Param) {

@@ -79,7 +79,7 @@ func tileOffset(l model.Layout, e int64) int64 {
 		return l.TileBytes
 	}
 	for _, t := range l.Tensors {
-		if !t.Ref && e >= t.Elem && e < t.Elem+t.Elems() {
+		if !t.Ref && !t.Frozen && e >= t.Elem && e < t.Elem+t.Elems() {
 			return t.TileOff + (e-t.Elem)*(t.TileBytes()/t.Elems())
 		}
 	}

@@ -134,6 +134,8 @@ type Config struct {
 	WeightDecay       float64
 	MaxGradNorm       float64 // 0: no clipping
 	Clip              string  // what MaxGradNorm bounds: global, layerwise
+	// Freeze and Unfrozen are regular expressions; see model.Freeze.
+	Freeze, Unfrozen []string
 	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
 

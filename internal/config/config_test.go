@@ -58,6 +58,10 @@ adam_epsilon: 1e-6
 weight_decay: .1
 max_grad_norm: 0
 clip: layerwise
+label_smoothing_factor: 0.1
+z_loss_coef: 1e-4
+freeze: ['layers\.0\.', norm]
+unfrozen_parameters: [lm_head]
 learning_rate: 3e-3
 lr_scheduler_type: wsd
 lr_scheduler_kwargs: {power: null}
@@ -473,4 +477,13 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%v", d)
 		}
 	})
+}
+
+// TestForeignKeysAreNotOurs: a key that mt has is in no table of other tools' keys, where it would be a second flag.
+func TestForeignKeysAreNotOurs(t *testing.T) {
+	for name := range foreign {
+		if byName[name] != nil {
+			t.Errorf("%s is a key of mt's and one of other tools", name)
+		}
+	}
 }

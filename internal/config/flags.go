@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -37,6 +38,13 @@ func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
 		f.NoOptDefVal = "true"
 	}
 	return f
+}
+
+// With is a with one key more, as if a flag had given it that text.
+func (a Args) With(key, text string) (Args, error) {
+	with := Args{slices.Clone(a.entries)}
+	err := (&keyFlag{args: &with, name: key, typed: flagName(key)}).Set(text)
+	return with, err
 }
 
 // Choices are the values of the keys that have few, by the names of their flags, without dashes in front.

@@ -16,32 +16,59 @@ import (
 // order, under comments. Parsing it gives a Config equal to c. header is
 // written on top as comment lines; it may be empty.
 func (c *Config) YAML(header string) []byte {
+	return c.yaml(header, func(k *key) (bool, string) { return true, "" })
+}
+
+// Brief is YAML with the keys alone that were given, some with a comment behind them, by the
+// keys' names.
+func (c *Config) Brief(header string, comments map[string]string) []byte {
+	return c.yaml(header, func(k *key) (bool, string) { return c.Given(k.name), comments[k.name] })
+}
+
+// yaml is c as a config file with the keys that choose takes, and its comments.
+func (c *Config) yaml(header string, choose func(*key) (taken bool, comment string)) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(header) {
 		fmt.Fprintf(&b, "# %s\n", strings.TrimRight(line, "\n"))
 	}
 	for _, s := range sections {
-		fmt.Fprintf(&b, "\n# %s\n", s.title)
-		inPipeline := false
+		titled, inPipeline := false, false
 		for i := range s.keys {
 			k := &s.keys[i]
-			name := k.name
-			if k.isPipeline() {
-				if !inPipeline {
-					b.WriteString(pipelineKey + ":\n")
-				}
+			taken, comment := choose(k)
+			text := k.print(c)
+			if !taken {
+				continue
+			}
+			if !titled {
+				fmt.Fprintf(&b, "\n# %s\n", s.title)
+			}
+			titled = true
+			if k.isPipeline() && !inPipeline {
+				b.WriteString(pipelineKey + ":\n")
 				inPipeline = true
-				name = "  " + strings.TrimPrefix(name, pipelineKey+".")
 			}
-			if text := k.print(c); text != "" {
-				if k.name == modelKey && c.Model.Path == "" {
-					name = "model"
-				}
-				fmt.Fprintf(&b, "%s: %s\n", name, text)
+			if text == "" {
+				continue
 			}
+			if comment != "" {
+				comment = "  # " + comment
+			}
+			fmt.Fprintf(&b, "%s: %s%s\n", k.shownName(c), text, comment)
 		}
 	}
 	return bytes.TrimLeft(b.Bytes(), "\n")
+}
+
+// shownName is the name of k in a config file of c: indented under `pipeline:`, and `model` for a model that is no path.
+func (k *key) shownName(c *Config) string {
+	switch {
+	case k.isPipeline():
+		return "  " + strings.TrimPrefix(k.name, pipelineKey+".")
+	case k.name == modelKey && c.Model.Path == "":
+		return "model"
+	}
+	return k.name
 }
 
 // Values are all keys with their values as YAML has them.

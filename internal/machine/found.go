@@ -56,7 +56,11 @@ func FindCUDA() CUDA {
 func (c CUDA) String() string {
 	var missing []string
 	for _, l := range c.Libraries {
-		if l.Required && l.Path == "" {
+		switch {
+		case !l.Required || l.Path != "":
+		case l.Library == cudart.Driver:
+			missing = append(missing, "NVIDIA driver ("+l.Library.File()+")")
+		default:
 			missing = append(missing, l.Library.File())
 		}
 	}

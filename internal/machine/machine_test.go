@@ -111,7 +111,7 @@ func TestWithoutCUDA(t *testing.T) {
 	if _, err := g.Open(First, 0); err == nil || g.Driver || !strings.HasPrefix(err.Error(), "cuda: find CUDA: libcuda.so not found") {
 		t.Errorf("driver %v: %v", g.Driver, err)
 	}
-	if c := FindCUDA(); c.Device != "" || c.String() != "not usable: no libcuda.so, no libcudart.so" {
+	if c := FindCUDA(); c.Device != "" || c.String() != "not usable: no NVIDIA driver (libcuda.so), no libcudart.so" {
 		t.Errorf("%q", c)
 	}
 	cpu, err := Open(Options{Device: "cpu", Threads: 1, MemoryLimit: 1 << 20})

@@ -41,7 +41,7 @@ func all() []mutation {
 	for _, list := range [][]broken{
 		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
 		ofFamilies,
-		ofImports,
+		ofImports, ofInstall,
 	} {
 		for _, b := range list {
 			for _, w := range b.ways {

@@ -212,7 +212,7 @@ var ofActors = []broken{
 	}},
 	{"schedule/visits.go", []way{
 		{from: "tiles[i]+l.Tiles, turns[i]+l.Sweeps", to: "tiles[i]+l.Tiles, turns[i]+1", test: "TestMicroBatchesTurnAroundAtExperts"},
-		{from: "phase == Backward && i == len(visits)-1", to: "phase == Backward && i == 0", test: "TestTranscripts", in: "actors"},
+		{from: "phase == Backward && i == last", to: "phase == Backward && i == 0", test: "TestTranscripts", in: "actors"},
 	}},
 	{"actors/batchslot.go", []way{
 		{from: "1 / float64(max(b.AllSupervised(), 1))", to: "1 / float64(max(b.AllTokens(), 1))", test: "TestRecordings", in: "internal/train"},

@@ -71,7 +71,7 @@ var ofDevice = []broken{
 	}},
 	{"layers/kind_head.go", []way{
 		{from: "Loss: k == parts-1", to: "Loss: k == 0", test: "TestVisitsOfParts"},
-		{from: "if rows || k == 0 {", to: "if rows {", test: "TestTilesCoverTheirSlots", in: "plan"},
+		{from: "if !to.Frozen && (rows || k == 0) {", to: "if !to.Frozen && rows {", test: "TestTilesCoverTheirSlots", in: "plan"},
 		{from: "grad.To += first * int64(whole.Cols)", to: "", test: "TestTilesCoverTheirSlots", in: "plan"},
 		{from: "from.Layer, from.From = 0, 0 //", to: "//", test: "TestTilesCoverTheirSlots", in: "plan"},
 		{from: "return min(2, s.Shards())", to: "return 1", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated", in: "actors"},

@@ -139,7 +139,7 @@ var ofDisks = []broken{
 		{from: "e.off = 2 * (e.layout.Elem + e.elem)", to: "e.off = 2 * e.layout.Elem", test: "TestHeadOfALinkedFile"},
 		{from: "opError(\"sync\", path, w.disk.fs.SyncFile(path))", to: "error(nil)", test: "TestPowerCutWithLinks", in: "internal/train"},
 		{from: "if !inExtent(l, e) {", to: "if false {", test: "TestLinked"},
-		{from: "return layout.Split() && e.layout.BF16", to: "return layout.Split()", test: "TestLinked"},
+		{from: "return layout.HasLo(e.layout)", to: "return layout.Split()", test: "TestLinked"},
 		{from: "w.record = append(w.record, f.recordOf())\n", to: "", test: "TestLinked"},
 		{from: "e.Memory[t.off-int64(len(f.header)):]", to: "e.Memory[0:]", test: "TestLinked"},
 		{from: "if o.SaveDType != BF16 && l.Split() {", to: "if o.SaveDType != BF16 && l.Split() && false {", test: "TestCanLink"},

@@ -45,8 +45,8 @@ var ofFiles = []broken{
 	}},
 	{"checkpoint/files.go", []way{
 		{from: "e.shape = []int64{listed}", to: "_ = listed", test: "TestStateOfPieces"},
-		{from: "p == planeLo && t.BF16 && layout.BF16Master {", to: "p == planeLo && layout.BF16Master {", test: "TestResumeAfterEveryStep", in: "internal/train"},
-		{from: "p == planeLo && t.BF16 && layout.BF16Master {", to: "false {", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "p == planeLo && t.BF16 && !layout.HasLo(t) {", to: "p == planeLo && !layout.HasLo(t) {", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "p == planeLo && t.BF16 && !layout.HasLo(t) {", to: "false {", test: "TestResumeAfterEveryStep", in: "internal/train"},
 		{from: "elem: of.DType.Bytes(first), elems: n", to: "elem: first, elems: n", test: "TestStateOfPieces"},
 	}},
 	{"checkpoint/resume.go", []way{

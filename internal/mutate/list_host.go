@@ -44,7 +44,7 @@ var ofHost = []broken{
 	}},
 	{"host/optim/elementwise.go", []way{
 		{from: "if tl.Decay() {", to: "if !tl.Decay() {", test: "TestUpdateFollowsTheFormula", in: "host"},
-		{from: "if tl.Ref {\n\t\t\tcontinue", to: "if tl.Ref && false {\n\t\t\tcontinue", test: "TestUnitsCoverALayer"},
+		{from: "if tl.Ref || tl.Frozen {\n\t\t\tcontinue", to: "if tl.Ref && false {\n\t\t\tcontinue", test: "TestUnitsCoverALayer"},
 		{from: "N: min(pieceElems, tl.Elems()-at)", to: "N: min(pieceElems, tl.Elems()-at-1)", test: "TestUnitsCoverALayer"},
 		{from: "x.move(at, n, grad.kind(), grad.at(at-first))", to: "x.move(first, n, grad.kind(), grad.at(at-first))", test: "TestSmallStatesHaveTheSameBitsEverywhere", in: "host"},
 		{from: "grad.kind(), grad.at(at-first))", to: "grad.kind(), grad.at(0))", test: "TestRecordedOptimizers"},
@@ -137,7 +137,7 @@ var ofHost = []broken{
 		{from: "by.decays[0] = u.decay", to: "", test: "TestMuonIsTorchs"},
 	}},
 	{"host/optim/plane.go", []way{
-		{from: "if f == nil || tl.Ref {", to: "if f == nil {", test: "TestPlanesOfALayer"},
+		{from: "if f == nil || tl.Ref || tl.Frozen {", to: "if f == nil {", test: "TestPlanesOfALayer"},
 		{from: "return have.Plane == p })", to: "return have.Plane == p && have.DType != U8 })", test: "TestPlanesOfALayer"},
 		{from: "return 2 * (MasterBytes(l) + f.Bytes(l))", to: "return 2 * f.Bytes(l)", test: "TestPlanesOfALayer"},
 		{from: "if l.BF16Master {", to: "if !l.BF16Master {", test: "TestPlanesOfALayer"},

@@ -12,9 +12,9 @@ var ofModel = []broken{
 	}},
 	{"model/sizes.go", []way{
 		{from: "return w*(w+1)/2 + (n-w)*w", to: "return w*(w+1)/2 + (n-w)*(w-1)", test: "TestAttendedPairs"},
-		{from: "6*float64(c.MatrixParams())", to: "6*float64(c.Params())", test: "TestFLOPs"},
+		{from: "2*float64(c.MatrixParams())", to: "2*float64(c.Params())", test: "TestFLOPs"},
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
-		{from: "12*float64(c.NumHeads)", to: "12*float64(c.NumKVHeads)", test: "TestFLOPs"},
+		{from: "4*float64(c.NumHeads)", to: "4*float64(c.NumKVHeads)", test: "TestFLOPs"},
 	}},
 	{"model/deepseek3.go", []way{
 		{from: "(l.NopeDim+l.RopeDim+l.ValueDim)/2", to: "l.NopeDim + l.RopeDim", test: "TestPairsOfLatentAttention"},

@@ -37,6 +37,7 @@ type recipe struct {
 	MaxGradNorm  float64 `json:"max_grad_norm"`
 	Smoothing    float64 `json:"label_smoothing_factor"`
 	ZLoss        float64 `json:"z_loss_coef"`
+	Freeze       []string
 	Muon         map[string]any
 }
 
@@ -76,6 +77,12 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		extra += "\noptim: muon\n"
 		for _, key := range slices.Sorted(maps.Keys(r.Muon)) {
 			extra += fmt.Sprintf("%s: %v\n", key, r.Muon[key])
+		}
+	}
+	if len(r.Freeze) > 0 {
+		extra += "\nfreeze:\n"
+		for _, expr := range r.Freeze {
+			extra += fmt.Sprintf("- '%s'\n", expr)
 		}
 	}
 	abs, err := filepath.Abs(dir)
@@ -175,10 +182,10 @@ func TestFixtures(t *testing.T) {
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
-// smoothed labels and a z-loss, a tied table, experts, and experts with the loss that balances their load.
+// smoothed labels and a z-loss, frozen tensors, a tied table, experts, and experts with the loss that balances their load.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",
@@ -286,6 +293,12 @@ func compareWeights(t *testing.T, initial, final, got string, limit float64, who
 					d += math.Pow(float64(b[x])-float64(s[x]), 2)
 				}
 				num, den = num+e, den+d
+				if d == 0 { // it is frozen
+					if e > 0 {
+						t.Errorf("%s: it is not to move, and differs by %g", part.Name, math.Sqrt(e))
+					}
+					continue
+				}
 				if r := math.Sqrt(e / d); !whole && !(r <= limit) {
 					t.Errorf("%s: relative difference %.2e over %.2e", part.Name, r, limit)
 				}

@@ -195,6 +195,13 @@ func (j *job) openModel() error {
 	}
 	j.opened, j.model, j.modelDir, j.tok, j.tokErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
 	j.notes = append(j.notes, m.Notes...)
+	if err := j.model.SetFreeze(model.Freeze{Names: j.c.Freeze, But: j.c.Unfrozen}); err != nil {
+		key := "freeze"
+		if len(j.c.Freeze) == 0 {
+			key = "unfrozen_parameters"
+		}
+		return j.c.Errorf(key, "%s: %w", key, err)
+	}
 	if j.modelDir == "" {
 		return nil
 	}

@@ -154,7 +154,11 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 	if n := j.c.MaxSteps; n > 0 {
 		steps = count(n) + " " + steps
 	}
-	fmt.Fprintf(w, "%s parameters, %s\n", humanize.Comma(t.Params), data)
+	frozen := ""
+	if n := t.Params - j.model.TrainedParams(); n > 0 {
+		frozen = fmt.Sprintf(", of which %s are frozen", humanize.Comma(n))
+	}
+	fmt.Fprintf(w, "%s parameters%s, %s\n", humanize.Comma(t.Params), frozen, data)
 	master := ""
 	if j.bf16Master() {
 		master = ", master weights bf16"

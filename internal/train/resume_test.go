@@ -45,6 +45,9 @@ var recipes = map[string]string{
 	"bf16-master":     "wide\noptim: adamw_8bit\ncompute_dtype: bf16\nmaster_dtype: bf16\nmax_grad_norm: 0\n",
 	"muon-master":     "optim: muon\ncompute_dtype: bf16\nmaster_dtype: bf16\nsave_dtype: fp32\noptimizer_zstd: true\n",
 	"sgd-bf16":        "optim: sgd\nmomentum: 0.9\nnesterov: true\ncompute_dtype: bf16\n",
+	"frozen":          "freeze: [embed_tokens, 'layers\\.0\\.', norm]\ncompute_dtype: bf16\nsave_dtype: fp32\n",
+	"frozen-experts":  "experts\nfreeze: ['experts\\.1?[0-9]\\.', self_attn]\nbinding: copy\nmax_grad_norm: 0\n",
+	"frozen-but":      "tied\noptim: muon\nunfrozen_parameters: ['layers\\.1\\.']\nmax_grad_norm: 0\n",
 	"tied-bf16-clip":  "tied\ncompute_dtype: bf16\npipeline: {micro_batch_tokens: 1, activation_slots: 3}\nrecompute: full\n",
 }
 

@@ -42,7 +42,7 @@ func (s scene) partOnDisks(t *testing.T, n int64) scene {
 // TestStatesOnDisks: a run whose states are on disks ends as one in memory, with its checkpoints and an exact
 // model, and says what goes where; files are gone at the end.
 func TestStatesOnDisks(t *testing.T) {
-	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n",
+	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n", "frozen": "freeze: [norm, 'layers\\.0\\.']\n",
 		"bf16 master": "compute_dtype: bf16\nmaster_dtype: bf16\nsave_dtype: fp32\n"} {
 		t.Run(name, func(t *testing.T) {
 			want := newScene(t, "save_steps: 3\nrecompute: full\n"+extra)
@@ -78,7 +78,8 @@ func TestStatesOnDisks(t *testing.T) {
 // TestWeightsOnDisks: with as little host memory as does, weights of blocks are on disks too. The run ends as one in memory, from
 // its checkpoints too, uses as much memory as the plan says, and leaves no file.
 func TestWeightsOnDisks(t *testing.T) {
-	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n"} {
+	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n",
+		"frozen": "experts\nmax_grad_norm: 0\nbinding: copy\nfreeze: [self_attn, 'experts\\.1?[0-9]\\.']\n"} {
 		t.Run(name, func(t *testing.T) {
 			want := recipeScene(t, extra+"save_steps: 3\nrecompute: full\nsave_dtype: fp32\n")
 			want.mustTrain(t)

@@ -52,7 +52,7 @@ type (
 )
 
 // bill is the list of what is linked into the binary: every module that Go recorded there, and Go's standard library.
-func bill(b *binary) ([]byte, error) {
+func bill(b *mtBinary) ([]byte, error) {
 	sum := sha256.Sum256(b.data)
 	self := component{Ref: "mt", Type: "application", Name: "mt", Version: b.version(),
 		Hashes: []hash{{"SHA-256", hex.EncodeToString(sum[:])}}}

@@ -57,18 +57,14 @@ func build(ctx context.Context, root string, p platform, cache, to string) error
 }
 
 // sameAgain clones the commit into another folder, builds it there with an empty cache, and compares with bin.
-func (d *dist) sameAgain(ctx context.Context, p platform, bin string) error {
-	clone, again := filepath.Join(d.scratch, "clone"), bin+"-again"
-	if _, err := os.Stat(clone); errors.Is(err, os.ErrNotExist) {
-		if _, err := output(ctx, d.root, nil, "git", "clone", "--quiet", "--no-hardlinks", d.root, clone); err != nil {
-			return err
-		}
-	}
-	cache := filepath.Join(d.scratch, "cache")
-	if err := build(ctx, clone, p, cache, again); err != nil {
+func (d *dist) sameAgain(ctx context.Context, p platform, bin string) (err error) {
+	elsewhere := filepath.Join(d.scratch, "elsewhere")
+	defer func() { err = errors.Join(err, os.RemoveAll(elsewhere)) }() // half a gigabyte
+	clone, again := filepath.Join(elsewhere, "clone"), filepath.Join(elsewhere, "mt")
+	if _, err := output(ctx, d.root, nil, "git", "clone", "--quiet", "--no-hardlinks", d.root, clone); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(cache); err != nil { // half a gigabyte
+	if err := build(ctx, clone, p, filepath.Join(elsewhere, "cache"), again); err != nil {
 		return err
 	}
 	return same(bin, again)
@@ -90,15 +86,15 @@ func same(a, b string) error {
 	return nil
 }
 
-// binary is an mt that was built.
-type binary struct {
+// mtBinary is an mt that was built.
+type mtBinary struct {
 	data []byte
 	info *buildinfo.BuildInfo
 	made time.Time // of the commit, in UTC
 }
 
 // readBinary reads a binary and what Go recorded in it.
-func readBinary(path string) (*binary, error) {
+func readBinary(path string) (*mtBinary, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -107,7 +103,7 @@ func readBinary(path string) (*binary, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binary{data: data, info: info}
+	b := &mtBinary{data: data, info: info}
 	b.made, err = time.Parse(time.RFC3339, b.setting("vcs.time"))
 	if err != nil {
 		return nil, fmt.Errorf("%s has no commit in it: dist builds from a git clone: %w", path, err)
@@ -116,7 +112,7 @@ func readBinary(path string) (*binary, error) {
 }
 
 // setting is one of the settings that the binary was built with.
-func (b *binary) setting(key string) string {
+func (b *mtBinary) setting(key string) string {
 	for _, s := range b.info.Settings {
 		if s.Key == key {
 			return s.Value
@@ -126,7 +122,7 @@ func (b *binary) setting(key string) string {
 }
 
 // version is the version that Go took from git: of a tag, or of the commit.
-func (b *binary) version() string { return strings.TrimPrefix(b.info.Main.Version, "v") }
+func (b *mtBinary) version() string { return strings.TrimPrefix(b.info.Main.Version, "v") }
 
 // oldest is the oldest glibc that a wheel's tag, manylinux_2_28, promises to run with.
 var oldest = [2]int{2, 28}
@@ -136,7 +132,7 @@ var libraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
 // runsOn is an error where the binary needs more of a machine than its platform promises: another loader, another
 // library, or a symbol of a newer glibc.
-func (b *binary) runsOn(p platform) error {
+func (b *mtBinary) runsOn(p platform) error {
 	f, err := elf.NewFile(bytes.NewReader(b.data))
 	if err != nil {
 		return err
@@ -231,7 +227,11 @@ func (d *dist) extras(ctx context.Context) ([]file, error) {
 		out = append(out, file{name: name, data: []byte(script + "\n")})
 	}
 	examples, err := filesUnder(filepath.Join(d.root, "examples"), "share/mt/examples")
-	out = append(out, examples...)
+	for _, f := range examples {
+		if !strings.HasSuffix(f.name, ".go") { // the program that made the data
+			out = append(out, f)
+		}
+	}
 	slices.SortFunc(out, func(a, b file) int { return strings.Compare(a.name, b.name) })
 	return out, err
 }

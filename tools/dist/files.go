@@ -43,7 +43,7 @@ func filesUnder(dir, in string) (out []file, err error) {
 }
 
 // archive writes the binary and what goes with it as a .tar.gz: bin/ and share/ in one folder, with the commit's time.
-func archive(w io.Writer, b *binary, share []file) error {
+func archive(w io.Writer, b *mtBinary, share []file) error {
 	packed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
 		return err

@@ -41,38 +41,43 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 		}
 		platforms = append(platforms, p)
 	}
-	root, err := output(ctx, ".", nil, "git", "rev-parse", "--show-toplevel")
-	if err != nil {
-		return fmt.Errorf("dist reads the version from git, so it needs a git clone: %w", err)
-	}
-	if *check {
-		if err := clean(ctx, root); err != nil {
-			return err
-		}
-	}
 	scratch, err := os.MkdirTemp("", "mt-dist-*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	d := dist{root: root, scratch: scratch, out: *out, check: *check, log: log}
+	d := dist{root: filepath.Join(scratch, "mt"), scratch: scratch, out: *out, check: *check, log: log}
+	if err := d.clone(ctx); err != nil {
+		return err
+	}
 	return d.make(ctx, platforms)
 }
 
-// clean is the error of a tree whose files are not those of its commit: nobody else could make the same.
-func clean(ctx context.Context, root string) error {
-	changed, err := output(ctx, root, nil, "git", "status", "--porcelain")
-	if err == nil && changed != "" {
-		err = fmt.Errorf("the tree has changes that are in no commit, so nobody could make the same files: commit them, or give -check=false\n%s", changed)
-	}
-	return err
+// dist is one run.
+type dist struct {
+	root    string // a clone of the commit, which everything is made from
+	scratch string // a folder for what is thrown away, the clone too
+	out     string // where the result goes
+	check   bool   // every binary is built twice
+	log     io.Writer
 }
 
-// dist is one run: the module's folder, one for what is thrown away, and where the result goes.
-type dist struct {
-	root, scratch, out string
-	check              bool
-	log                io.Writer
+// clone clones the commit that the current folder is at: what is made holds what everybody can have, and nothing
+// else. (Go also takes the version from a clone alone, not from a work tree that git has added to one.)
+func (d *dist) clone(ctx context.Context) error {
+	top, err := output(ctx, ".", nil, "git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return fmt.Errorf("dist makes files of a commit, so it needs a git clone: %w", err)
+	}
+	changed, err := output(ctx, top, nil, "git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changed != "" {
+		fmt.Fprintf(d.log, "note: what is in no commit is left out:\n%s\n", changed)
+	}
+	_, err = output(ctx, top, nil, "git", "clone", "--quiet", "--no-hardlinks", top, d.root)
+	return err
 }
 
 // make makes what every platform gets, and the checksums of all of it.

@@ -31,7 +31,7 @@ Requires-Dist: nvidia-cublas-cu12; extra == "cu12"
 `
 
 // newWheel is the wheel of a binary. Of extras what is below share/ goes to the same place of the environment.
-func newWheel(b *binary, p platform, extras []file, licences, sbom []byte) (*wheel, error) {
+func newWheel(b *mtBinary, p platform, extras []file, licences, sbom []byte) (*wheel, error) {
 	version, err := pythonVersion(b.info.Main.Version)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,9 @@ func slicesOf(l Launcher, count, columns, least, most int64) (part device.Tensor
 
 // addUp launches the kernel for dst (columns) f32 += Σ part (slices, columns).
 func addUp(l Launcher, dst, part device.Tensor, slices, columns int) {
+	if dst.None() {
+		return
+	}
 	p := l.Params().Tensor(dst).Tensor(part).I32(slices).I32(columns)
 	l.Launch(&addSlices, line(ceilDiv(int64(columns), 32)), line(1024), 0, p)
 }

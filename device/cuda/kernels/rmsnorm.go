@@ -115,14 +115,16 @@ func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 // normBackwardOfWide computes DW first, because DX may be written over DY.
 func normBackwardOfWide(l Launcher, a *op.RMSNormBackward, wide bool) {
 	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
-	most := max(1, min(64, ScratchBytes/4/dim))
-	part, slices, each := slicesOf(l, count, dim, 8, most)
-	p := l.Params().Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.RStd)
-	p.I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).I32(each)
-	columns := ceilDiv(dim, int64(rowThreads*chunkOf(wide, dt)))
-	l.Launch(normBackwardWideDW.of(wide, dt), Dim3{uint32(columns), uint32(slices), 1}, line(rowThreads), 0, p)
-	addUp(l, a.DW, part, slices, a.Dim)
-	p = l.Params().Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
+	if !a.DW.None() {
+		most := max(1, min(64, ScratchBytes/4/dim))
+		part, slices, each := slicesOf(l, count, dim, 8, most)
+		p := l.Params().Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.RStd)
+		p.I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).I32(each)
+		columns := ceilDiv(dim, int64(rowThreads*chunkOf(wide, dt)))
+		l.Launch(normBackwardWideDW.of(wide, dt), Dim3{uint32(columns), uint32(slices), 1}, line(rowThreads), 0, p)
+		addUp(l, a.DW, part, slices, a.Dim)
+	}
+	p := l.Params().Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
 	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(a.Groups).I32(a.Dim).Bool(a.Add).F32(a.Offset)
 	l.Launch(normBackwardWide.of(wide, dt), line(count), line(rowThreads), 0, p)
 }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/internal/config"
+	"mt/internal/train"
+)
+
+// asked runs mt init on a terminal, where these lines are typed.
+func asked(ctx context.Context, typed string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	a := &app{stdin: strings.NewReader(typed), stdout: &out, stderr: &errs, asks: true}
+	code = a.run(ctx, append([]string{"init"}, args...))
+	return code, out.String(), errs.String()
+}
+
+// inFolder goes to a new folder that has text.txt and chats.jsonl.
+func inFolder(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"text.txt": strings.Repeat("Once upon a time. ", 100), "chats.jsonl": `{"messages": [{"role": "user", "content": "hi"}]}`} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// written is the config in a file, which init has made.
+func written(t *testing.T, file string) *config.Config {
+	t.Helper()
+	c, err := config.Load(file, config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestInitAsks: bad answers are asked for again, good ones are in the file; it is planned, and what comes next is said.
+func TestInitAsks(t *testing.T) {
+	inFolder(t)
+	code, stdout, stderr := asked(t.Context(), "tinny\n\ntiny\nnone.txt\ntext.txt, chats.jsonl\nmuch\ncpu\nlong\n 40 steps\n\n")
+	if code != exitDone {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	c := written(t, "run.yaml")
+	if c.Model.Preset != "tiny" || strings.Join(c.Dataset, "+") != "text.txt+chats.jsonl" || c.Device != "cpu" || c.MaxSteps != 40 || c.OutputDir != "out/tiny" {
+		t.Errorf("run.yaml says model %q, dataset %q, device %s, %d steps, output_dir %s", c.Model.Preset, c.Dataset, c.Device, c.MaxSteps, c.OutputDir)
+	}
+	if c.MaxSeqLen != 256 || c.LearningRate != 1e-3 || c.WeightDecay != 0.1 || c.Given("seed") {
+		t.Errorf("the recipe is max_seq_len %d, learning_rate %g, weight_decay %g, and a seed: %t", c.MaxSeqLen, c.LearningRate, c.WeightDecay, c.Given("seed"))
+	}
+	for _, want := range []string{`no preset is called "tinny"`, "none.txt", "device_memory", "num_train_epochs", "[out/tiny] > "} {
+		if !strings.Contains(strings.ReplaceAll(stderr, "-", "_"), strings.ReplaceAll(want, "-", "_")) {
+			t.Errorf("the terminal shows no %q:\n%s", want, stderr)
+		}
+	}
+	if n := strings.Count(stderr, "Which model?"); n != 3 {
+		t.Errorf("the model is asked for %d times, want 3", n)
+	}
+	for _, want := range []string{"run.yaml is written:", "host    total ", "It fits.", "mt train run.yaml --dashboard", "mt generate --model out/tiny --prompt "} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+}
+
+// TestInitTakesFlags: what a flag answers is not asked, and every other flag is in the file; a model that is there gets
+// another recipe and is talked to.
+func TestInitTakesFlags(t *testing.T) {
+	inFolder(t)
+	must(t, "train", "--model", "tiny", "--dataset", "text.txt", "--max-seq-len", "32", "--max-steps", "1", "--output-dir", "first")
+	stdout := must(t, "init", "--model", "./first", "--dataset", "text.txt", "--warmup-steps", "2", "--eval-dataset", "text.txt", "--pipeline.weight-slots", "3")
+	c := written(t, "run.yaml")
+	if c.Model.Path != "./first" || c.NumTrainEpochs != 3 || c.Device != "auto" || c.OutputDir != "out/first" || c.LearningRate != 3e-4 || c.Pipeline.WeightSlots != 3 ||
+		c.WarmupSteps != 2 || c.Given("warmup_ratio") || c.Given("val_size") {
+		t.Errorf("run.yaml is\n%s", c.YAML(""))
+	}
+	if !strings.Contains(stdout, "mt generate --model out/first --chat") {
+		t.Errorf("nothing says how to talk to it:\n%s", stdout)
+	}
+	code, _, stderr := asked(t.Context(), "\n1 step\nhere\n", "b.yaml", "--model", "tiny", "--dataset", "text.txt", "--force")
+	if c = written(t, "b.yaml"); code != exitDone || c.MaxSteps != 1 || c.OutputDir != "here" || strings.Contains(stderr, "Which") {
+		t.Errorf("exit code %d, %d steps to %s\n%s", code, c.MaxSteps, c.OutputDir, stderr)
+	}
+}
+
+// TestInitRefuses: nothing is written where an answer is missing or wrong, nor over a file that is there.
+func TestInitRefuses(t *testing.T) {
+	inFolder(t)
+	for _, tc := range []struct{ args, want string }{
+		{"", "init: there is no terminal to ask on: give --model and --dataset"},
+		{"--model tiny", "no terminal to ask on"},
+		{"--dataset text.txt", "no terminal to ask on"},
+		{"--model tinny --dataset text.txt", `no preset is called "tinny"`},
+		{"--model tiny --dataset none.txt", "--dataset: no such file or directory: none.txt"},
+		{"--model tiny --dataset text.txt --sed 1", `unknown key; did you mean "--seed"?`},
+		{"a.yaml b.yaml", `takes one name of a file to write, got ["a.yaml" "b.yaml"]`},
+		{"text.txt --model tiny --dataset text.txt", "text.txt is there already: give another name, or --force"},
+	} {
+		code, stdout, stderr := mt(t, "", append([]string{"init"}, strings.Fields(tc.args)...)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
+			t.Errorf("mt init %s: exit code %d\n%s%s\nwant %s", tc.args, code, stdout, stderr, tc.want)
+		}
+	}
+	if code, _, stderr := asked(t.Context(), "tiny\n"); code != exitUsage || !strings.Contains(stderr, "nothing is written") {
+		t.Errorf("a terminal that closes: exit code %d, %s", code, stderr)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(train.ErrInterrupted)
+	waits, done := blocked(t)
+	defer done()
+	var errs bytes.Buffer
+	if code := (&app{stdin: waits, stdout: &errs, stderr: &errs, asks: true}).run(ctx, []string{"init"}); code != exitInterrupted {
+		t.Errorf("Ctrl-C at a question: exit code %d\n%s", code, errs.String())
+	}
+	if left, err := filepath.Glob("*"); err != nil || len(left) != 2 {
+		t.Errorf("there are %v, %v", left, err)
+	}
+}
+
+// blocked is a file in which nobody writes.
+func blocked(t *testing.T) (*os.File, func()) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, func() { _ = w.Close() }
+}
+
+// TestInitThatDoesNotFit: the file is there to be changed, and the error is the plan's. --force writes over it.
+func TestInitThatDoesNotFit(t *testing.T) {
+	inFolder(t)
+	args := []string{"init", "--model", "quickstart", "--dataset", "text.txt"}
+	code, stdout, stderr := mt(t, "", append(args, "--host-memory", "10MiB")...)
+	if code == exitDone || strings.Contains(stdout, "It fits") || !strings.Contains(stderr, "run.yaml is written, and the run cannot be as it is") ||
+		!strings.Contains(stderr, "host memory") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if c := written(t, "run.yaml"); c.HostMemory != 10<<20 {
+		t.Errorf("host_memory is %s", c.HostMemory)
+	}
+	must(t, append(args, "--force")...)
+	if c := written(t, "run.yaml"); c.HostMemory != 0 {
+		t.Errorf("host_memory is still %s", c.HostMemory)
+	}
+}

@@ -1,0 +1,158 @@
+package model
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Freeze says which tensors of a checkpoint are not trained, by regular expressions (RE2 syntax) that a name has to
+// match somewhere. A frozen tensor streams as others do; it has no gradient, no lower half and no planes.
+type Freeze struct {
+	Names []string // tensors that match one of these are frozen
+	But   []string // where there are some: tensors that match none of these are frozen too
+}
+
+// patterns are compiled expressions.
+type patterns []*regexp.Regexp
+
+func compile(exprs []string) (patterns, error) {
+	var out patterns
+	for _, e := range exprs {
+		p, err := regexp.Compile(e)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no regular expression: %w", e, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (p patterns) match(name string) bool {
+	for _, x := range p {
+		if x.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// frozen marks the parameters that are not trained. SetFreeze has compiled the expressions before.
+func (c *Config) frozen(params []Param) {
+	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
+		return
+	}
+	names, _ := compile(c.Freeze.Names)
+	but, _ := compile(c.Freeze.But)
+	for i := range params {
+		p := &params[i]
+		if len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
+			name := p.Stored[0].Name
+			p.Frozen = names.match(name) || len(but) > 0 && !but.match(name)
+		}
+	}
+}
+
+// SetFreeze freezes tensors. The error says which expression is wrong or matches no tensor, which tensors can be
+// frozen only together, or that nothing is left to train.
+func (c *Config) SetFreeze(f Freeze) error {
+	if len(f.Names)+len(f.But) == 0 {
+		return nil
+	}
+	all := [2]patterns{}
+	for i, exprs := range [][]string{f.Names, f.But} {
+		var err error
+		if all[i], err = compile(exprs); err != nil {
+			return err
+		}
+	}
+	var names []string
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			frozen := 0
+			for _, s := range p.Stored {
+				names = append(names, s.Name)
+				if all[0].match(s.Name) || len(f.But) > 0 && !all[1].match(s.Name) {
+					frozen++
+				}
+			}
+			if frozen > 0 && frozen < len(p.Stored) {
+				return fmt.Errorf("%s are kept as one tensor, so they are frozen together or not at all", strings.Join(storedNames(p), ", "))
+			}
+		}
+	}
+	for i, exprs := range [][]string{f.Names, f.But} {
+		for k, p := range all[i] {
+			if !slices.ContainsFunc(names, p.MatchString) {
+				return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", exprs[k], names[0], names[len(names)/2])
+			}
+		}
+	}
+	c.Freeze = f
+	if c.TrainedParams() == 0 {
+		c.Freeze = Freeze{}
+		return fmt.Errorf("every tensor is frozen, so there is nothing to train")
+	}
+	return nil
+}
+
+func storedNames(p Param) (names []string) {
+	for _, s := range p.Stored {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// TrainedParams is the number of parameters that are not frozen.
+func (c *Config) TrainedParams() (n int64) {
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			if !p.Frozen {
+				n += p.Elems()
+			}
+		}
+	}
+	return n
+}
+
+// LowestTrained is the index of the lowest layer with a parameter that is not frozen.
+func LowestTrained(layers []Layer) int {
+	return slices.IndexFunc(layers, func(l Layer) bool {
+		return slices.ContainsFunc(l.Params, func(p Param) bool { return !p.Frozen })
+	})
+}
+
+// BackwardFLOPs is the backward's part of FLOPs: for each product once for the gradient of its input, from the lowest
+// layer that is trained on, and once for that of its weights, if they are trained.
+func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
+	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
+		return 2 * c.ForwardFLOPs(tokens, pairs)
+	}
+	all := c.Layers()
+	lowest, products, blocks := LowestTrained(all), 0.0, 0
+	for i, l := range all[lowest:] {
+		if l.Kind == Block || l.Kind == Attention {
+			blocks++
+		}
+		params := l.Params
+		if l.Tied {
+			params = append(slices.Clone(params), c.EmbedParam())
+		}
+		for _, p := range params {
+			n := float64(p.Elems())
+			switch {
+			case p.Dims < 2 || lowest+i == 0:
+				continue
+			case p.Part > 0: // an expert's
+				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
+			}
+			products += n
+			if !p.Frozen {
+				products += n
+			}
+		}
+	}
+	attention := 8 * float64(c.NumHeads) * float64(c.HeadDim) * float64(pairs) * float64(blocks) / float64(c.NumLayers)
+	return 2*products*float64(tokens) + attention
+}

@@ -1,0 +1,135 @@
+package model
+
+import (
+	"strings"
+	"testing"
+)
+
+// frozenConfig is a small model with four blocks and, of a table that is not tied, a head.
+func frozenConfig() *Config {
+	return &Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 96, HiddenSize: 16, IntermediateSize: 32, NumLayers: 4,
+		NumHeads: 4, NumKVHeads: 2, HeadDim: 4, MaxPositions: 64, RMSNormEps: 1e-5, Rope: Rope{Type: "default", Theta: 1e4}}
+}
+
+// TestFreeze: frozen tensors stream, and have no elements where gradients and states are; all others lie as if these were
+// not there.
+func TestFreeze(t *testing.T) {
+	c := frozenConfig()
+	all := c.Layouts(true)
+	if err := c.SetFreeze(Freeze{Names: []string{"embed_tokens", `layers\.[01]\.`, `layers\.2\.mlp`}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range c.Layouts(true) {
+		was := all[i]
+		if l.TileBytes != was.TileBytes || l.SlotBytes != was.SlotBytes || l.AllElems() != was.GradElems {
+			t.Errorf("layer %d: %d bytes of a tile, %d of a slot, want %d and %d; %d elements, want %d", i, l.TileBytes, l.SlotBytes, was.TileBytes, was.SlotBytes, l.AllElems(), was.GradElems)
+		}
+		wholly := i <= 2
+		switch {
+		case wholly && (l.Elems != 0 || l.GradElems != 0 || l.Split()):
+			t.Errorf("layer %d is frozen and has %d elements, %d of its gradient, lower halves %t", i, l.Elems, l.GradElems, l.Split())
+		case i == 3 && !(0 < l.Elems && l.Elems < was.Elems):
+			t.Errorf("layer %d has %d elements, %d without a frozen MLP", i, l.Elems, was.Elems)
+		case i > 3 && (l.Elems != was.Elems || !l.Split()):
+			t.Errorf("layer %d has %d elements, want %d", i, l.Elems, was.Elems)
+		}
+		end := int64(0)
+		for _, x := range l.Tensors {
+			frozen := wholly || i == 3 && strings.Contains(x.Stored[0].Name, ".mlp.")
+			if x.Frozen != frozen || l.HasLo(x) != (x.BF16 && !frozen) {
+				t.Errorf("%s: frozen %t, want %t; a lower half %t", x.Stored[0].Name, x.Frozen, frozen, l.HasLo(x))
+			}
+			if x.Elem != end {
+				t.Errorf("%s begins at element %d, want %d", x.Stored[0].Name, x.Elem, end)
+			}
+			if !frozen {
+				end = roundUp(end+x.Elems(), ElemAlign)
+			}
+		}
+	}
+	if got, want := LowestTrained(c.Layers()), 3; got != want {
+		t.Errorf("the lowest layer that is trained is %d, want %d", got, want)
+	}
+	if c.TrainedParams() >= c.Params() || c.TrainedParams() < c.Params()/4 {
+		t.Errorf("%d of %d parameters are trained", c.TrainedParams(), c.Params())
+	}
+}
+
+// TestFrozenTable: a tied table is frozen in the embedding and in the head.
+func TestFrozenTable(t *testing.T) {
+	c := frozenConfig()
+	c.TieEmbeddings = true
+	if err := c.SetFreeze(Freeze{But: []string{"self_attn"}}); err != nil {
+		t.Fatal(err)
+	}
+	layouts := c.Layouts(false)
+	head := layouts[len(layouts)-1]
+	if lm, ok := head.Tensor(RoleLMHead); !ok || !lm.Ref || !lm.Frozen || head.GradElems != 0 || layouts[0].GradElems != 0 {
+		t.Errorf("the table is frozen %t in the head, of which a gradient has %d elements, and %d in the embedding", lm.Frozen, head.GradElems, layouts[0].GradElems)
+	}
+}
+
+// TestFLOPsOfFrozen: what is frozen costs no gradient of weights, and below the lowest layer that is trained
+// only the forward.
+func TestFLOPsOfFrozen(t *testing.T) {
+	c := frozenConfig()
+	const tokens, pairs = 10, 55 * 4
+	all, forward := c.FLOPs(tokens, pairs), c.ForwardFLOPs(tokens, pairs)
+	if all != 3*forward {
+		t.Errorf("%g FLOPs, %g of them forward", all, forward)
+	}
+	block, head := float64(c.MatrixParams()-96*16)/4, float64(96*16)
+	score := 4.0 * 4 * 4 * pairs / 4 // of the forward, in one block
+	for _, x := range []struct {
+		f    Freeze
+		want float64
+	}{
+		{Freeze{Names: []string{"embed_tokens"}}, 2 * forward},
+		{Freeze{Names: []string{"norm"}}, 2 * forward},
+		{Freeze{But: []string{"lm_head"}}, 2 * tokens * 2 * head},
+		{Freeze{But: []string{`layers\.3\.`}}, 2*tokens*(2*block+head) + 2*score},
+		{Freeze{Names: []string{"embed_tokens", `layers\.[0-2]\.`, "norm", "lm_head"}}, 2*tokens*(2*block+head) + 2*score},
+	} {
+		c := frozenConfig()
+		if err := c.SetFreeze(x.f); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.BackwardFLOPs(tokens, pairs); got != x.want {
+			t.Errorf("%+v: %g FLOPs in the backward, want %g", x.f, got, x.want)
+		}
+	}
+}
+
+// TestFLOPsOfFrozenExperts: of experts as many count as a token goes to.
+func TestFLOPsOfFrozenExperts(t *testing.T) {
+	c := frozenConfig()
+	c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = 8, 2, 12, 1
+	all := c.BackwardFLOPs(10, 0)
+	if err := c.SetFreeze(Freeze{Names: []string{`\.experts\.`}}); err != nil {
+		t.Fatal(err)
+	}
+	experts := float64(4 * 2 * 3 * 12 * 16)
+	if got, want := c.BackwardFLOPs(10, 0), all-2*10*experts; got != want {
+		t.Errorf("%g FLOPs in the backward, want %g", got, want)
+	}
+}
+
+// TestRefusedFreeze: expressions that are wrong, match nothing, tear a tensor apart or leave nothing to train.
+func TestRefusedFreeze(t *testing.T) {
+	for _, x := range []struct {
+		f    Freeze
+		want string
+	}{
+		{Freeze{Names: []string{"("}}, `"(" is no regular expression`},
+		{Freeze{But: []string{"["}}, `"[" is no regular expression`},
+		{Freeze{Names: []string{"embed_tokens", "lora_A"}}, `"lora_A" matches no tensor; they have names such as model.embed_tokens.weight and model.layers.`},
+		{Freeze{But: []string{"lora_A"}}, `"lora_A" matches no tensor`},
+		{Freeze{Names: []string{"q_proj"}}, "model.layers.0.self_attn.q_proj.weight, model.layers.0.self_attn.k_proj.weight, model.layers.0.self_attn.v_proj.weight are kept as one tensor"},
+		{Freeze{Names: []string{"."}}, "every tensor is frozen"},
+	} {
+		c := frozenConfig()
+		if err := c.SetFreeze(x.f); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%+v: %v, want %s", x.f, err, x.want)
+		}
+	}
+}
