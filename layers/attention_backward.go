@@ -94,7 +94,7 @@ func (l *launch) attendBackward() {
 	dq := l.dqkv.t
 	op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: l.shape(),
 		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
-		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta})
+		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta, Sums: l.sums})
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 

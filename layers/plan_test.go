@@ -410,3 +410,23 @@ func TestWorkspaceOfExpertsBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkspaceOfSums: what a fused backward adds to a workspace, and that micro-batches of fewer tokens have room in it.
+func TestWorkspaceOfSums(t *testing.T) {
+	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads, c.HeadDim = 4, 2, 64 })
+	at := func(tokens int, fused, onHost bool) int64 {
+		return Spec{Config: cfg, Act: device.BF16, MaxTokens: tokens, ChunkTokens: 64, HeadChunk: 64, Fused: fused, OnHost: onHost}.WorkspaceBytes()
+	}
+	for _, c := range []struct {
+		tokens int
+		onHost bool
+		want   int64
+	}{{1024, false, 4 * 4 * 64 * (1024 + 128 + 16)}, {1024, true, 4 * 2 * 64 * (1024 + 128 + 16)}, {1 << 20, false, 0}} {
+		if got := at(c.tokens, true, c.onHost) - at(c.tokens, false, c.onHost); got != c.want {
+			t.Errorf("%d tokens, on the host %t: %d bytes more, want %d", c.tokens, c.onHost, got, c.want)
+		}
+	}
+	if less, more := at(1<<16, true, false), at(1<<16+1, true, false); more < less {
+		t.Errorf("%d bytes for one token more than %d", more, less)
+	}
+}

@@ -1,6 +1,9 @@
 package layers
 
-import "mt/device"
+import (
+	"mt/device"
+	"mt/device/op"
+)
 
 // withMLP and withoutMLP say of a layer whether it is a whole decoder block or the
 // attention of one.
@@ -24,7 +27,7 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 //	  product, and then rot, of the same row size, holds normed and rotated q, k
 //	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one a token where it is over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
-//	delta (H, T) f32: scratch of attention's backward
+//	delta (H, T) f32, sums f32: scratch of attention's backward
 //
 // Rows of a chunk, except that KeepAll keeps x2 and gu of all tokens:
 //
@@ -46,7 +49,7 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 // (H, T) and delta (G, T); group has what attention reads and writes, see groups.go.
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, do, dqkv rows
-	lse, delta                          device.Tensor
+	lse, delta, sums                    device.Tensor
 	n, rstd, x2, gu, act                rows
 	a, out, dout, rstdOut               rows
 	group                               groupBuffers
@@ -125,9 +128,12 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 	}
 	b.do = s.tallRows(ws, d.act, tokens, d.q)
 	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)
-	heads := d.heads
+	a := op.AttentionShape{TQ: tokens, Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Softcap: float32(s.Config.AttnSoftcap)}
 	if s.OnHost {
-		heads /= d.kvHeads
+		a.Heads, a.KVHeads = d.heads/d.kvHeads, 1
 	}
-	b.delta = ws.take(device.F32, tokens*heads)
+	b.delta = ws.take(device.F32, tokens*a.Heads)
+	if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 {
+		b.sums = ws.take(device.F32, n)
+	}
 }

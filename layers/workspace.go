@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // dims are the widths of a model's rows, in elements.
@@ -157,9 +158,13 @@ func (s Spec) blockBytes(mlp, backward bool) int64 {
 	if backward {
 		keep = s.leastKept(mlp)
 	}
-	ws, saved := allotter{dry: true}, allotter{dry: true}
-	s.blockBuffers(newDims(s), mlp, keep, s.MaxTokens, backward, &saved, &ws)
-	return ws.used
+	most := int64(0)
+	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // the latter may have sums that the former has not
+		ws, saved := allotter{dry: true}, allotter{dry: true}
+		s.blockBuffers(newDims(s), mlp, keep, tokens, backward, &saved, &ws)
+		most = max(most, ws.used)
+	}
+	return most
 }
 
 // leastKept is the lowest level of all blocks with such an MLP: what is not kept lies in the

@@ -48,7 +48,7 @@ func TestEveryField(t *testing.T) {
 		QStride: 30, KStride: 13}, "LSE")
 	every(t, AttentionBackward{AttentionShape: shape(), DQ: f32(rows(3, 25, 24)), DK: f32(rows(5, 14, 12)),
 		DV: f32(rows(5, 14, 12)), DO: f32(3 * 24), O: f32(3 * 24), LSE: f32(12), Q: f32(q), K: f32(k), V: f32(k), QStride: 30, KStride: 13,
-		DQStride: 25, DKStride: 14, Delta: f32(12)})
+		DQStride: 25, DKStride: 14, Delta: f32(12), Sums: f32(2 * 2 * (3 + 16) * 64)}, "Sums")
 	every(t, GLU{Activation: GELUTanh, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
 	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
 	every(t, GLU{Activation: CutSiLU, Cut: Cut{2, 3}, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
