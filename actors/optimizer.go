@@ -230,9 +230,7 @@ func (c *optimizerCore) open(step int) *stepState {
 	for i := range c.cur.landed {
 		c.cur.landed[i] = noSlab
 	}
-	for i, frozen := range c.frozen {
-		c.cur.have[i] = frozen
-	}
+	copy(c.cur.have, c.frozen)
 	c.cur.matrices.layer = -1
 	if c.cur.spoilt = -1; c.several {
 		c.cur.buffer = slices.Repeat([]int{-1}, c.layers)

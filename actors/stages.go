@@ -61,6 +61,8 @@ func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 	switch v.Stage {
 	case schedule.Embed:
 		r.stageEmbedding(e, v, out, gr, mb)
+	case schedule.Positions:
+		r.stagePositions(e, v, in, out, gr, mb)
 	case schedule.Head, schedule.HeadPart:
 		r.stageHead(e, l, v, in, out, gr)
 	case schedule.Route, schedule.Join:
@@ -79,6 +81,15 @@ func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr layers.Hidden
 	}
 	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
 	r.ops.EmbedBackward(s, r.gradPlace(v.Layer).mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, r.workspace, e.First)
+}
+
+// stagePositions enqueues the template of learned positions.
+func (r *lane) stagePositions(e enqueue, v schedule.Visit, in, out, gr layers.Hidden, mb layers.MicroBatch) {
+	if v.Phase != schedule.Backward {
+		r.ops.PositionsForward(r.compute.Stream, r.weightsOf(v, e.Weights), out, in, mb, r.workspace)
+		return
+	}
+	r.ops.PositionsBackward(r.compute.Stream, r.gradsOf(v, e.Grad), gr, mb, r.workspace, e.First)
 }
 
 // stageBlock enqueues the template of a block, or of the attention of a block with

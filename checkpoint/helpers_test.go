@@ -14,13 +14,15 @@ import (
 	"mt/model"
 )
 
-// config is a small model with every kind of parameter and odd sizes.
+// config is a small model with every kind of parameter and odd sizes. A change to nil removes a key.
 func config(t testing.TB, changes map[string]any) *model.Config {
 	t.Helper()
 	m := map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
 		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "attention_bias": true, "mlp_bias": true}
 	for k, v := range changes {
-		m[k] = v
+		if m[k] = v; v == nil {
+			delete(m, k)
+		}
 	}
 	c, err := model.FromInline(m, "test")
 	if err != nil {

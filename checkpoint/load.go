@@ -16,14 +16,16 @@ type target struct {
 	src   *shard
 	plane plane
 	in    tensor
+	// packed, unless nil, is what it is read from: then src and plane mean nothing, and in has only the size.
+	packed *packed
 }
 
 // Progress is told how many of total bytes are done. Calls come from several
 // goroutines at once and may come late: the greatest done counts.
 type Progress func(done, total int64)
 
-// LoadModel reads the weights of the Hugging Face directory dir (F32, BF16 or
-// F16, sharded or not) into layers, which are all layers of the model. Planes
+// LoadModel reads the weights of the Hugging Face directory dir (F32, BF16,
+// F16 or, of tensors in others (model.Place), MXFP4, sharded or not) into layers, which are all layers of the model. Planes
 // beside them are left alone. Every tensor must be there with the right shape;
 // a tied lm_head.weight may be there and must then be the embedding. It returns
 // the names of the tensors that are not trained (see Source), buffers apart,
@@ -98,7 +100,15 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 		for _, e := range entriesOf(i, l, planeF32) {
 			sh, ok := s.where[e.name]
 			if !ok {
-				missing = append(missing, e.name)
+				packed, err := s.packedAs(e)
+				if err != nil {
+					return nil, err
+				}
+				if packed == nil {
+					missing = append(missing, e.name)
+				} else {
+					out = append(out, target{entry: e, packed: packed, in: tensor{bytes: packed.bytes()}})
+				}
 				continue
 			}
 			in := sh.tensors[e.name]
@@ -196,12 +206,18 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 		if err != nil || records == nil {
 			return err
 		}
+		if t.packed != nil {
+			return fmt.Errorf("%s: a checkpoint has no tensors in MXFP4", t.packed.blocks.path)
+		}
 		return records[t.src.name].region(t.name).check(t.src.path, sum)
 	})
 }
 
 // read reads one tensor in pieces into l.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
+	if t.packed != nil {
+		return 0, t.readPacked(l, done)
+	}
 	piece := int64(pieceBytes)
 	if t.placed != nil {
 		piece = t.chunk(piece, t.plane.size())

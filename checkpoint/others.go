@@ -91,7 +91,7 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 	known := tableOf(layouts)
 	var out others
 	for _, name := range s.names() {
-		if known.names[name] {
+		if whole := standsFor(name); known.names[name] || known.names[whole] && s.where[whole] == nil {
 			continue
 		}
 		if known.tied[name] {
@@ -168,9 +168,20 @@ type table struct {
 	tied    map[string]bool // the names a head can have where it is tied
 }
 
+// blocksOf is how the names of the blocks' tensors begin, before the number of the block.
+func blocksOf(layouts []model.Layout) string {
+	for _, l := range layouts {
+		if l.Kind == model.Block || l.Kind == model.Attention {
+			before, _, _ := strings.Cut(l.Tensors[0].Stored[0].Tensor(), strconv.Itoa(l.Block)+".")
+			return before
+		}
+	}
+	return ""
+}
+
 func tableOf(layouts []model.Layout) table {
-	top := strings.TrimSuffix(layouts[0].Tensors[0].Stored[0].Name, "embed_tokens.weight")
-	t := table{names: map[string]bool{}, modules: map[string]bool{}, tied: map[string]bool{}, blocks: top + "layers."}
+	t := table{names: map[string]bool{}, modules: map[string]bool{}, tied: map[string]bool{}, blocks: blocksOf(layouts)}
+	top := strings.TrimSuffix(t.blocks, "layers.")
 	for _, l := range layouts {
 		if l.Kind != model.Embedding && l.Kind != model.Head {
 			t.count = max(t.count, l.Block+1)

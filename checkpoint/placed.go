@@ -112,11 +112,9 @@ const stretchBytes = 4096
 
 // parts cuts s into stretches of at most stretchBytes.
 func (s stretch) parts(size int64, do func(stretch)) {
-	for step := stretchBytes / size; s.n > 0; {
-		part := s
-		part.n = min(s.n, step)
-		do(part)
-		s.elem, s.n, s.first = s.elem+part.n, s.n-part.n, s.first+part.n*s.stride
+	step := stretchBytes / size
+	for at := int64(0); at < s.n; at += step {
+		do(stretch{s.layout, s.elem + at, min(step, s.n-at), s.first + at*s.stride, s.stride})
 	}
 }
 
@@ -152,12 +150,24 @@ func (w *Weights) ReadRows(p model.Param, i int) ([]float32, error) {
 	}
 	// The rows' slice is read in whole lines, and what is theirs taken out.
 	piece := placed{model.TensorLayout{Param: p}, at}
+	packed := w.packedRows(p, i)
+	if packed != nil {
+		piece.at.Place.Transposed = false
+	}
+	var raw []byte
 	line, base := piece.line(), int64(at.Place.Slice)*piece.lines()
 	step := max(1, pieceBytes/4/line)
 	values := make([]float32, min(step, piece.lines())*line)
 	for from := base; from < base+piece.lines(); from += step {
 		to := min(from+step, base+piece.lines())
-		if err := w.Read(at.Tensor(), from*line, values[:(to-from)*line]); err != nil {
+		part := values[:(to-from)*line]
+		var err error
+		if packed != nil {
+			raw, err = packed.read(from, to, part, raw)
+		} else {
+			err = w.Read(at.Tensor(), from*line, part)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", at.Name, err)
 		}
 		piece.stretches(from, to, func(s stretch) {

@@ -143,7 +143,8 @@ func cachePath(s *Spec, sources []source) (string, error) {
 		how, err := json.Marshal(struct {
 			Format  format
 			Columns *columns
-		}{set.Format, set.Columns})
+			Kept    string `json:",omitempty"`
+		}{set.Format, set.Columns, set.Kept})
 		if err != nil {
 			return "", fmt.Errorf("columns of %q: %w", set.Name, err)
 		}

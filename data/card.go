@@ -24,11 +24,14 @@ type cardConfig struct {
 	Dir     string `yaml:"data_dir"`
 }
 
-// cardSplits are the splits that the card in dir lists; nil where it lists none.
-func cardSplits(dir string, files []source) (*repository, error) {
+// cardSplits are the splits that the card in dir lists for a config; nil where it lists none.
+func cardSplits(dir string, files []source, config string) (*repository, error) {
 	name := filepath.Join(dir, cardName)
 	text, err := readSmall(name, maxCard)
 	if text == nil || err != nil {
+		if config != "" {
+			return nil, fmt.Errorf("%s has no card that lists configs, so there is none called %q; name the files in data_files", dir, config)
+		}
 		return nil, nil // a card that cannot be read is prose
 	}
 	var card struct {
@@ -36,9 +39,12 @@ func cardSplits(dir string, files []source) (*repository, error) {
 	}
 	head := []byte(cardHead(string(text)))
 	if guarded(func() error { return yaml.Unmarshal(head, &card) }) != nil || len(card.Configs) == 0 {
+		if config != "" {
+			return nil, fmt.Errorf("%s lists no configs, so there is none called %q; name the files in data_files", name, config)
+		}
 		return nil, nil
 	}
-	c, err := defaultConfig(card.Configs)
+	c, err := configOf(card.Configs, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -88,6 +94,21 @@ func cardHead(text string) string {
 		return ""
 	}
 	return head
+}
+
+// configOf is the config of that name; the default one where name is empty.
+func configOf(configs []cardConfig, name string) (*cardConfig, error) {
+	if name == "" {
+		return defaultConfig(configs)
+	}
+	var names []string
+	for i := range configs {
+		if configs[i].Name == name {
+			return &configs[i], nil
+		}
+		names = append(names, configs[i].Name)
+	}
+	return nil, fmt.Errorf("there is no config %q; there are %s", name, strings.Join(names, ", "))
 }
 
 // defaultConfig is the config that is loaded where none is asked for by name.

@@ -145,6 +145,11 @@ func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) err
 		query += "\n"
 	}
 	v.add("user", query+parts[2])
+	if parts[1] != "" && parts[2] != "" { // for templates that have different places for them
+		asked := v.messages[len(v.messages)-1].(*jinja.Object)
+		asked.Set("instruction", parts[1])
+		asked.Set("input", parts[2])
+	}
 	v.add("assistant", parts[3])
 	v.plain = true
 	return nil

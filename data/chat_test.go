@@ -163,11 +163,11 @@ func TestWithoutTemplate(t *testing.T) {
 	tests := []struct{ row, template, want string }{
 		{`{"prompt":"p ","completion":"c"}`, "", "p [c$]"},
 		{`{"prompt":"p ","completion":"c","system":"s"}`, "", "s\np [c$]"},
-		{`{"instruction":"i","input":"j","output":"o"}`, "", "Human: i\nj$\nAssistant:[o$]"},
-		{`{"instruction":"i","output":"o","system":"s","history":[["a","b"]]}`, "", "System: s$\nHuman: a$\nAssistant:[b$]\nHuman: i$\nAssistant:[o$]"},
-		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "default", "Human: h$\nAssistant:[g$]"},
-		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"assistant","content":"x","weight":0.0}]}`, "default", "Human: h$\nAssistant:[g$]\nAssistant:x$"},
-		{`{"prompt":"p","completion":"c"}`, "default", "Human: p$\nAssistant:[c$]"},
+		{`{"instruction":"i","input":"j","output":"o"}`, "", "Human: i\nj$\nAssistant:[o$\n]"},
+		{`{"instruction":"i","output":"o","system":"s","history":[["a","b"]]}`, "", "System: s$\nHuman: a$\nAssistant:[b$\n]Human: i$\nAssistant:[o$\n]"},
+		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "default", "Human: h$\nAssistant:[g$\n]"},
+		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"i"},{"role":"assistant","content":"x","weight":0.0}]}`, "default", "Human: h$\nAssistant:[g$\n]Human: i$\nAssistant:x$\n"},
+		{`{"prompt":"p","completion":"c"}`, "default", "Human: p$\nAssistant:[c$\n]"},
 		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "chatml",
 			"\x00user\nh\x01\n\x00assistant\n[g\x01]\n"}, // ids 256 and 257, as rowText prints them
 	}
@@ -186,7 +186,7 @@ func TestWithoutTemplate(t *testing.T) {
 	tools := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
 	calls := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":null,"tool_calls":[{"name":"f","arguments":{}}]}]}`))
 	calls.Tokenizer, tools.Tokenizer = withChatML(t), withChatML(t)
-	for _, name := range Templates {
+	for _, name := range []string{"chatml", "stanford_alpaca", "default", "vicuna"} {
 		calls.Template = name
 		_, err = Open(calls)
 		wantError(t, err, "a.jsonl:1: ", name+" has no place for calls of functions")
@@ -195,9 +195,9 @@ func TestWithoutTemplate(t *testing.T) {
 		wantError(t, err, "a.jsonl:1: ", name+" has no place for tools")
 	}
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.txt", "abc"))
-	s.Template = "qwen"
+	s.Template = "qwem"
 	_, err = Open(s)
-	wantError(t, err, `template "qwen"`, "chatml, default", "leave it out")
+	wantError(t, err, `template "qwem"`, "chatml, qwen3", `did you mean "qwen"?`, "Leave it out")
 	if wrong, ok := errors.AsType[*SpecError](err); !ok || wrong.Key != "template" {
 		t.Errorf("%v is not of the key template", err)
 	}

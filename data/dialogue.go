@@ -2,6 +2,7 @@ package data
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -49,7 +50,7 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 		}
 	}
 	if d.e.tmpl == nil {
-		return d.layOut(v)
+		return d.layOut(d.e.spec.chat.layout, v)
 	}
 	out, err := v.writeAny(d.e.asked)
 	if err != nil {
@@ -58,17 +59,19 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	return d.e.tok.Encode(nil, []byte(out.Text))
 }
 
-// layOut lays v out as LLaMA-Factory's template "default" does.
-func (d *Dialogue) layOut(v *conversation) ([]int32, error) {
+// layOut lays v out by the layout l.
+func (d *Dialogue) layOut(l *layout, v *conversation) ([]int32, error) {
 	if v.tools != nil {
-		return nil, errDefaultTools
+		return nil, l.noTools()
 	}
-	d.e.begin()
-	lead, err := d.e.layTurns(v, len(v.messages)-1)
-	if err != nil {
+	d.e.ids, d.e.labs = d.e.ids[:0], d.e.labs[:0]
+	if err := d.e.layTurns(l, v, len(v.messages)-1); err != nil {
 		return nil, err
 	}
-	return d.e.tok.Encode(d.e.ids, []byte(lead+answerName))
+	if l.thinks() && !d.e.thinking(v) { // the answer goes on behind thoughts that there were none of
+		return d.e.tok.Encode(d.e.ids, []byte(l.emptyThought()))
+	}
+	return slices.Clone(d.e.ids), nil
 }
 
 // Ends are the special tokens with which the chat template ends an answer. There are none
@@ -78,8 +81,14 @@ func (d *Dialogue) Ends() []int32 {
 	v := &Conversation{}
 	v.Add("user", "question")
 	v.Add("assistant", answer)
-	if d.e.tmpl == nil {
-		return nil // answers end with EOS
+	if l := d.e.spec.chat.layout; l != nil { // EOS ends answers anyway
+		var ids []int32
+		for _, end := range l.ends {
+			if id, ok := d.e.tok.TokenID(end); ok {
+				ids = append(ids, id)
+			}
+		}
+		return ids
 	}
 	r, turns, err := d.e.tmpl.SupervisedSpans(d.e.variables(&v.v))
 	if err != nil {

@@ -28,9 +28,9 @@ func TestMaskHistory(t *testing.T) {
 		{"template that marks", func(t *testing.T, s *Spec) { s.Template = write(t, t.TempDir(), "t.jinja", marked) },
 			"u:a|a:%s|u:c|a:%s|u:x|a:[y|]", "u:x|a:[y|]"},
 		{"default", func(_ *testing.T, s *Spec) { s.Template = "default" },
-			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$]", "Human: x$\nAssistant:[y$]"},
+			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$\n]", "Human: x$\nAssistant:[y$\n]"},
 		{"none", func(*testing.T, *Spec) {},
-			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$]", "x[y$]"},
+			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$\n]", "x[y$]"},
 	}
 	for _, l := range layouts {
 		for name, row := range map[string]string{"alpaca": asAlpaca, "sharegpt": asShareGPT, "messages": asMessages, "prompt and completion": asPrompt, "pair": asPair} {

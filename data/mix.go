@@ -112,7 +112,7 @@ const mostMixed = 1 << 32
 func (d *Dataset) newMix() (mix, error) {
 	concat, whole := len(d.spec.sets) == 1 || d.spec.MixStrategy == mixConcat, true
 	for _, set := range d.spec.sets {
-		whole = whole && set.Samples == 0 && !set.Split.Cut && d.spec.MaxSamples == 0
+		whole = whole && set.Samples == 0 && set.Split.whole() && d.spec.MaxSamples == 0
 	}
 	if concat && whole {
 		return mix{n: d.c.Docs}, nil
@@ -125,7 +125,7 @@ func (d *Dataset) newMix() (mix, error) {
 		if most := d.spec.MaxSamples; most > 0 {
 			to = min(to, from+most)
 		}
-		if from == to && (!concat || set.Split.Cut) {
+		if from == to && (!concat || !set.Split.whole()) {
 			return mix{}, &SpecError{err: fmt.Errorf("data set %q gives none of its %d documents; take it out of the mix", set.Name, s[1]-s[0])}
 		}
 		parts[i] = d.sample(i, s[0]+from, s[0]+to)

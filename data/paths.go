@@ -38,7 +38,7 @@ func CheckFiles(spec Spec) error {
 }
 
 // findSources lists the files of s in order, and counts the hidden ones in its directories; a
-// hidden directory counts as one. It sets s.sets, with one data set for each of s.Paths.
+// hidden directory counts as one. It sets s.sets, with one data set for each of s.entries().
 func findSources(s *Spec) (found []source, hidden int, err error) {
 	info, err := readInfo(s.Dir)
 	if err != nil {
@@ -46,17 +46,24 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 	}
 	seen := map[source]bool{}
 	s.sets, s.notes = nil, nil
-	for i, entry := range s.Paths {
-		set, name := dataSet{Name: entry}, entry
+	for i, from := range s.entries() {
+		set, entry := dataSet{Name: from.Path}, from.Path
 		raw, described := info[entry]
-		if described {
-			if set, name, err = parseInfo(entry, raw, s.Hub); err != nil {
+		switch own := !from.plain(); {
+		case described && own:
+			return nil, 0, fmt.Errorf("%s has %q and says how it is read; remove the keys beside that path, or give the file as path", filepath.Join(s.Dir, infoName), entry)
+		case described:
+			if set, from.Path, err = parseInfo(entry, raw, s.Hub); err != nil {
 				return nil, 0, fmt.Errorf("%s: %w", filepath.Join(s.Dir, infoName), err)
 			}
+		case own:
+			if set, err = from.dataSet(); err != nil {
+				return nil, 0, fmt.Errorf("%s: %w", entry, err)
+			}
 		}
-		sources, h, err := s.findEntry(name)
+		sources, h, err := s.findEntry(&from)
 		if err != nil && !described {
-			sources, h, err = s.findOnHub(name, err)
+			sources, h, err = s.findOnHub(&from, err)
 		}
 		switch {
 		case err == nil:
@@ -74,7 +81,7 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 		s.sets = append(s.sets, set)
 		for _, src := range sources {
 			key := source{path: src.path}
-			if src.set = i; described { // two entries may take different parts or columns of one file
+			if src.set = i; described || !from.plain() { // two entries may take different parts or columns of one file
 				key.set = i + 1
 			}
 			if !seen[key] {
@@ -84,7 +91,7 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 		}
 	}
 	if own := s.Columns.given(); len(own) > 0 && !slices.ContainsFunc(s.sets, func(d dataSet) bool { return d.Format == "" }) {
-		return nil, 0, &SpecError{own[0], fmt.Errorf("%s is given, and %s says which columns %s has; name them there", own[0], filepath.Join(s.Dir, infoName), s.Paths[0])}
+		return nil, 0, &SpecError{own[0], fmt.Errorf("%s is given, and %s says which columns %s has; name them there", own[0], s.describedIn(), s.entries()[0].Path)}
 	}
 	return found, hidden, nil
 }
@@ -99,24 +106,39 @@ func listed(info map[string]json.RawMessage) string {
 	return strings.Join(names, ", ")
 }
 
-// findOnHub looks for a data set of the Hub with the name entry, where there is no such file.
-func (s *Spec) findOnHub(entry string, missed error) ([]source, int, error) {
+// describedIn is what says how rows are read: the keys of each data set, or the file that
+// describes them.
+func (s *Spec) describedIn() string {
+	if len(s.Sets) > 0 {
+		return "datasets"
+	}
+	return filepath.Join(s.Dir, infoName)
+}
+
+// findOnHub looks for a data set of the Hub with the path of entry, where there is no such file.
+func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 	if s.Hub == nil || !errors.Is(missed, fs.ErrNotExist) {
 		return nil, 0, missed
 	}
-	dir, err := s.Hub(entry)
+	dir, err := s.Hub(entry.Path)
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("%w; %w", missed, err)
 	case dir == "":
 		return nil, 0, missed
 	}
-	return s.findEntry(dir)
+	there := *entry
+	there.Path = dir
+	return s.findEntry(&there)
 }
 
 // directory lists the files of a directory. Where it is laid out as a data set of the Hub,
 // these are the files of the split that is wanted.
-func (s *Spec) directory(name string) ([]source, int, error) {
+func (s *Spec) directory(name string, entry *Set) ([]source, int, error) {
+	if len(entry.Files) > 0 {
+		found, err := entry.filesIn(name)
+		return found, 0, err
+	}
 	w := walker{}
 	if err := w.directory(name); err != nil {
 		return nil, 0, err
@@ -126,15 +148,20 @@ func (s *Spec) directory(name string) ([]source, int, error) {
 	}
 	s.passedOver(&w)
 	files := w.sorted()
-	r, err := repositoryOf(name, files)
+	r, err := repositoryOf(name, files, entry.Config)
 	if err != nil {
 		return nil, 0, err
 	}
 	note := ""
-	if r == nil {
+	switch want := entry.wanted(); {
+	case r == nil && want != "" && want != splitTrain:
+		return nil, 0, fmt.Errorf("%s is not laid out by splits, so it has no split called %s; name the files in data_files", name, want)
+	case r == nil:
 		files, note = withoutAbout(name, files)
-	} else if files, note, err = r.choose(s.Held); err != nil {
-		return nil, 0, err
+	default:
+		if files, note, err = r.choose(want, s.Held); err != nil {
+			return nil, 0, err
+		}
 	}
 	if note != "" {
 		s.notes = append(s.notes, note)
@@ -149,10 +176,14 @@ func (s *Spec) passedOver(w *walker) {
 	}
 }
 
-// findEntry lists the files that an entry of Paths names.
-func (s *Spec) findEntry(entry string) ([]source, int, error) {
+// findEntry lists the files of a data set.
+func (s *Spec) findEntry(entry *Set) ([]source, int, error) {
 	dir := s.Dir
-	name, err := ExpandVars(entry)
+	if slices.Contains(Builders, entry.Path) && len(entry.Files) > 0 {
+		found, err := entry.filesIn(dir)
+		return found, 0, err
+	}
+	name, err := ExpandVars(entry.Path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -168,13 +199,15 @@ func (s *Spec) findEntry(entry string) ([]source, int, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && info.IsDir():
-		return s.directory(name)
+		return s.directory(name, entry)
 	case err == nil && !info.Mode().IsRegular():
 		return nil, 0, notRegular(files.Regular(name, info))
+	case err == nil && (entry.wanted() != "" && entry.wanted() != splitTrain || len(entry.Files) > 0 || entry.Config != ""):
+		return nil, 0, fmt.Errorf("%s is one file, which has no splits but train, no configs and no data_files; remove these keys", name)
 	case err == nil:
 		return []source{newSource(name, true, info)}, 0, nil
 	case !hasGlob(name):
-		return nil, 0, missing(entry, name, err)
+		return nil, 0, missing(entry.Path, name, err)
 	}
 	w := walker{}
 	if err := w.glob("/", strings.Split(filepath.ToSlash(name), "/")[1:]); err != nil {

@@ -2,7 +2,6 @@ package data
 
 import (
 	"bytes"
-	"fmt"
 
 	"mt/jinja"
 )
@@ -45,10 +44,13 @@ func (e *encoder) piece(text string, from int, sup bool) (err error) {
 // verbatim sets e.ids to a prompt and its completion, one directly after the other, with EOS
 // at the end.
 func (e *encoder) verbatim(v *conversation) error {
+	if v.tools != nil {
+		return defaultLayout.noTools()
+	}
 	e.begin()
 	var prompt, answer string
 	for _, m := range v.messages {
-		_, text, err := plainTurn(m)
+		_, text, err := plainTurn(m, "default")
 		switch {
 		case err != nil:
 			return err
@@ -66,61 +68,6 @@ func (e *encoder) verbatim(v *conversation) error {
 	err := e.piece(prompt+answer, len(prompt), true)
 	e.whole()
 	return err
-}
-
-// layOut sets e.ids to a conversation as LLaMA-Factory's template "default" lays it out:
-// turns begin with System, Human and Assistant, and EOS follows each. Source: LLaMA-Factory,
-// src/llamafactory/data/template.py.
-func (e *encoder) layOut(v *conversation) error {
-	e.begin()
-	last := len(v.messages) - 1
-	for last > 0 && roleOf(v.messages[last]) != "assistant" {
-		last--
-	}
-	if _, err := e.layTurns(v, last); err != nil {
-		return err
-	}
-	e.whole()
-	return nil
-}
-
-// answerName is how layOut begins an answer.
-const answerName = "Assistant:"
-
-// layTurns appends the turns up to and including number last. lead is what the next turn has
-// to begin with.
-func (e *encoder) layTurns(v *conversation, last int) (lead string, err error) {
-	for i, m := range v.messages[:last+1] {
-		role, text, err := plainTurn(m)
-		if err != nil {
-			return "", err
-		}
-		switch role {
-		case "system":
-			err, lead = e.piece(lead+"System: "+text, 0, false), "\n"
-		case "user":
-			err, lead = e.piece(lead+"Human: "+text, 0, false), "\n"
-		case "assistant":
-			err = e.piece(lead+answerName+text, len(lead+answerName), i >= v.from && text != "" && (!e.spec.MaskHistory || i == last) && !weightless(m))
-		default:
-			err = fmt.Errorf("template default knows no %s; use a chat template that does", role)
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return lead, nil
-}
-
-// plainTurn gives the role and the text of a message, which must have nothing else.
-func plainTurn(m any) (role, text string, err error) {
-	o := m.(*jinja.Object)
-	if _, ok := o.Get("tool_calls"); ok {
-		return "", "", fmt.Errorf("template default has no place for calls of functions; use a chat template that does")
-	}
-	content, _ := o.Get("content")
-	text, _ = content.(string)
-	return roleOf(m), text, nil
 }
 
 // doubled is flagDoubledBOS where e.ids begin with two BOS, else 0.

@@ -6,18 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"mt/internal/files"
 	"mt/jinja"
 	"mt/tokenizer"
 )
-
-// Templates are the names that Spec.Template can have instead of a file: chatml, the layout
-// that most chat models use, and default, the one that LLaMA-Factory uses for models without
-// a template.
-var Templates = []string{"chatml", "default"}
 
 // chatML is that layout in our own words. Source: OpenAI's chat markup language, as in
 // Qwen's model cards.
@@ -27,6 +21,24 @@ const chatML = `{% if tools %}{{ raise_exception('chatml has no place for tools;
 {{ message.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`
+
+// stanfordAlpaca is how Alpaca asked: in words that say whether an input comes with the instruction. Sources: the prompts of
+// Stanford Alpaca (github.com/tatsu-lab/stanford_alpaca), which axolotl's type alpaca and torchtune's AlpacaToMessages have too.
+const stanfordAlpaca = `{% if tools %}{{ raise_exception('stanford_alpaca has no place for tools; use a chat template that does') }}{% endif %}` +
+	`{{ bos_token if bos_token is defined }}{% for message in messages %}` +
+	`{% if message.tool_calls %}{{ raise_exception('stanford_alpaca has no place for calls of functions; use a chat template that does') }}{% endif %}{% if message.role == 'system' %}{{ message.content }}
+
+{% elif message.role == 'assistant' %}{% generation %}{{ message.content }}{{ eos_token if eos_token is defined }}{% endgeneration %}{% else %}` +
+	`{% if messages[0].role != 'system' %}Below is an instruction that describes a task{% if message.input %}, paired with an input that provides further context{% endif %}. Write a response that appropriately completes the request.
+
+{% endif %}### Instruction:
+{{ message.instruction if message.input else message.content }}
+
+{% if message.input %}### Input:
+{{ message.input }}
+
+{% endif %}### Response:
+{% endif %}{% endfor %}`
 
 // maxTemplate is the largest template file that is read, in bytes.
 const maxTemplate = 4 << 20
@@ -38,19 +50,25 @@ var templateClock = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
 // chatForm says how chats are turned into text.
 type chatForm struct {
-	tmpl  *jinja.Template
-	own   bool  // tmpl comes from the model's directory
-	plain bool  // the layout "default" was asked for by name
-	err   error // why tmpl is nil
+	tmpl   *jinja.Template
+	own    bool    // tmpl comes from the model's directory
+	layout *layout // what was asked for by name in place of tmpl; nil: none
+	err    error   // why both are nil
 }
 
 // newChatForm finds the template of s. Where there is none, err says why, which matters only
 // if chats are read.
 func newChatForm(s *Spec) chatForm {
-	if s.Tokenizer == nil || s.Template == "default" {
-		return chatForm{plain: s.Template == "default"}
-	}
 	f := chatForm{}
+	if f.layout = layoutNamed(s.Template); f.layout != nil {
+		if s.Tokenizer != nil {
+			f.err = f.layout.check(s.Tokenizer)
+		}
+		return f
+	}
+	if s.Tokenizer == nil {
+		return f
+	}
 	if f.err = f.find(s); f.tmpl != nil {
 		f.tmpl.Now = func() time.Time { return templateClock }
 	}
@@ -58,6 +76,10 @@ func newChatForm(s *Spec) chatForm {
 }
 
 func (f *chatForm) find(s *Spec) (err error) {
+	if s.Template == "stanford_alpaca" {
+		f.tmpl, err = jinja.Parse(s.Template, stanfordAlpaca)
+		return err
+	}
 	if s.Template != "" && s.Template != "chatml" {
 		f.tmpl, err = templateFile(s.Template)
 		return err
@@ -76,7 +98,7 @@ func (f *chatForm) find(s *Spec) (err error) {
 		return errors.New("template: chatml is made of the tokens <|im_start|> and <|im_end|>, which the model's tokenizer does not have: " +
 			`add them with new_special_tokens: ["<|im_start|>", "<|im_end|>"] and resize_vocab: true, or choose another template`)
 	}
-	return errors.New("the model has no chat template; set template to a Jinja file, or to a built-in one: " + strings.Join(Templates, ", "))
+	return errors.New("the model has no chat template; set template to a Jinja file, or to a built-in one such as chatml, qwen3, llama3 or default")
 }
 
 func hasChatML(t tokenizer.Tokenizer) bool {
@@ -93,7 +115,7 @@ func templateFile(name string) (*jinja.Template, error) {
 	text, err := files.Read(path, maxTemplate)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("template %q is neither a file nor a built-in name (%s); leave it out to use the model's own", name, strings.Join(Templates, ", "))
+		return nil, noTemplate(name)
 	case err != nil:
 		return nil, fmt.Errorf("template: %w", err)
 	}
@@ -103,8 +125,8 @@ func templateFile(name string) (*jinja.Template, error) {
 // id stands for the form in the key of a token cache.
 func (f *chatForm) id() string {
 	switch {
-	case f.plain:
-		return "default"
+	case f.layout != nil:
+		return f.layout.id()
 	case f.tmpl == nil:
 		return "none"
 	}
@@ -172,7 +194,8 @@ func (e *encoder) begin() {
 	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
 }
 
-var errDefaultTools = errors.New("template default has no place for tools; use a chat template that does")
+// defaultLayout is how rows of a prompt and its answer are laid out where there is no template.
+var defaultLayout = layoutNamed("default")
 
 // chat sets e.ids and e.labs to the tokens and labels of a conversation.
 func (e *encoder) chat(v *conversation) (flags uint64, err error) {
@@ -180,12 +203,12 @@ func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	switch {
 	case form.tmpl != nil:
 		flags, err = e.rendered(v)
-	case v.tools != nil && (form.plain || v.plain):
-		err = errDefaultTools
-	case v.plain && v.verbatim && !form.plain:
+	case form.layout != nil:
+		err = e.layOut(form.layout, v)
+	case v.plain && v.verbatim:
 		err = e.verbatim(v)
-	case form.plain || v.plain:
-		err = e.layOut(v)
+	case v.plain:
+		err = e.layOut(defaultLayout, v)
 	default:
 		err = form.err
 	}

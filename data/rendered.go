@@ -38,6 +38,7 @@ func (e *encoder) variables(v *conversation) map[string]any {
 func (s *Spec) unreadVars() (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.TemplateVars)) {
 		switch f := &s.chat; {
+		case f.layout != nil && f.layout.thinks() && name == thinkingVar:
 		case f.tmpl == nil:
 			notes = append(notes, name+" has no effect: no chat template is used")
 		case !strings.Contains(f.tmpl.Source(), name):

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// dataSet is one of Spec.Paths: files, and how their rows are read.
+// dataSet is one of Spec.Paths or Spec.Sets: files, and how their rows are read.
 type dataSet struct {
 	Name    string
 	Format  format   // the format of all its rows; empty: each file's first row decides
@@ -17,6 +17,7 @@ type dataSet struct {
 	// fewer some come more than once. 0: all.
 	Samples int64
 	Split   split
+	Kept    string // how files keep rows, one of Builders; empty: their names tell
 }
 
 // columns are the names that the parts of a row have in a file; empty for parts that it lacks.
@@ -76,6 +77,8 @@ type split struct {
 	From, To               int64
 	FromPercent, ToPercent bool
 	Cut                    bool // a range is given; else all rows
+	// Shards is into how many pieces that range is cut, and Shard which of them is taken; 0: it is whole.
+	Shards, Shard int64
 }
 
 var splitText = regexp.MustCompile(`^train(\[(\d*)(%?):(\d*)(%?)\])?$`)
@@ -108,7 +111,7 @@ func number(s string, empty int64) (int64, error) {
 // of is the range [from, to) that the split takes of n rows.
 func (p split) of(n int64) (from, to int64) {
 	if !p.Cut {
-		return 0, n
+		return p.shard(0, n)
 	}
 	at := func(v int64, percent bool) int64 {
 		if percent {
@@ -117,8 +120,27 @@ func (p split) of(n int64) (from, to int64) {
 		return min(v, n)
 	}
 	from, to = at(p.From, p.FromPercent), at(p.To, p.ToPercent)
-	return from, max(from, to)
+	return p.shard(from, max(from, to))
 }
+
+// shard is the piece of the range [from, to) that is taken. The first pieces are longer by a
+// row where they cannot all have the same length. Source: Dataset.shard of Hugging Face's datasets,
+// which are contiguous.
+func (p split) shard(from, to int64) (first, end int64) {
+	if p.Shards == 0 {
+		return from, to
+	}
+	n := to - from
+	size, longer := n/p.Shards, n%p.Shards
+	first = from + size*p.Shard + min(p.Shard, longer)
+	if end = first + size; p.Shard < longer {
+		end++
+	}
+	return first, end
+}
+
+// whole tells whether all rows are taken.
+func (p split) whole() bool { return !p.Cut && p.Shards == 0 }
 
 const (
 	mixConcat = "concat"
@@ -146,8 +168,8 @@ func (s *Spec) checkMix() error {
 		return nil
 	case s.MixStrategy == mixConcat:
 		return wrong("is given and mix_strategy is %s, which takes each data set once; set %s or %s", mixConcat, mixUnder, mixOver)
-	case len(p) != len(s.Paths):
-		return wrong("has %d values and dataset %d entries; give each one", len(p), len(s.Paths))
+	case len(p) != len(s.entries()):
+		return wrong("has %d values and dataset %d entries; give each one", len(p), len(s.entries()))
 	}
 	var sum float64
 	for _, v := range p {

@@ -18,6 +18,8 @@ type Spec struct {
 	// come in the order of their names. A file that several entries name comes once,
 	// unless the entries are names of dataset_info.json: these are data sets of their own.
 	Paths []string
+	// Sets are data sets with keys of their own, in place of Paths.
+	Sets []Set
 	// Dir is the directory that relative Paths are in; empty: the working directory. It
 	// may hold a dataset_info.json, as LLaMA-Factory has it, whose names Paths may use.
 	Dir string
@@ -79,7 +81,7 @@ type Spec struct {
 	// Stop ends the reading, with ErrStopped, when it is closed. It may be nil.
 	Stop <-chan struct{}
 
-	sets  []dataSet // the data sets, one for each of Paths
+	sets  []dataSet // the data sets, one for each of Paths or Sets
 	notes []string  // what a user should know of how they were found
 	chat  chatForm  // how chats are turned into text
 	part  int64     // bytes of the sources between two commits; 0: partBytes
@@ -118,7 +120,12 @@ var Formats = []string{"auto", "text", "jsonl", "parquet", "csv", "alpaca", "sha
 
 // resolved is s with defaults filled in. The error says what is wrong with s.
 func (s Spec) resolved() (Spec, error) {
-	if len(s.Paths) == 0 {
+	for i := range s.Sets {
+		if err := s.Sets[i].Check(); err != nil {
+			return s, &SpecError{"datasets", fmt.Errorf("datasets[%d]: %w", i, err)}
+		}
+	}
+	if len(s.entries()) == 0 {
 		return s, errors.New("no files are given")
 	}
 	if s.Format == "" {
@@ -155,6 +162,18 @@ func (s Spec) resolved() (Spec, error) {
 		return s, &SpecError{"template", s.chat.err}
 	}
 	return s, nil
+}
+
+// entries are the data sets: Sets, or Paths as such.
+func (s *Spec) entries() []Set {
+	if len(s.Sets) > 0 {
+		return s.Sets
+	}
+	out := make([]Set, len(s.Paths))
+	for i, path := range s.Paths {
+		out[i].Path = path
+	}
+	return out
 }
 
 func (s *Spec) resolveVocab() error {

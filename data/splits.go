@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -48,9 +49,10 @@ func (r *repository) add(split string, files ...source) {
 }
 
 // repositoryOf is a directory as a data set of the Hub; nil where it is a directory of plain
-// files.
-func repositoryOf(dir string, files []source) (*repository, error) {
-	for _, f := range []func(string, []source) (*repository, error){savedSplits, savedToDisk, cardSplits} {
+// files. config names a config of its card; empty: the default one.
+func repositoryOf(dir string, files []source, config string) (*repository, error) {
+	card := func(dir string, files []source) (*repository, error) { return cardSplits(dir, files, config) }
+	for _, f := range []func(string, []source) (*repository, error){savedSplits, savedToDisk, card} {
 		if r, err := f(dir, files); r != nil || err != nil {
 			return r, err
 		}
@@ -241,11 +243,11 @@ func (r *repository) withRest(files []source) *repository {
 	return r
 }
 
-// choose gives the files to train on, or with held those to evaluate with, and a note on the
-// splits that are not taken.
-func (r *repository) choose(held bool) ([]source, string, error) {
-	want := splitTrain
-	if held {
+// choose gives the files of the split asked; where none is asked for, those to train on, or
+// with held those to evaluate with. It adds a note on the splits that are not taken.
+func (r *repository) choose(asked string, held bool) ([]source, string, error) {
+	want := cmp.Or(asked, splitTrain)
+	if held && asked == "" {
 		want = ""
 		for _, s := range []string{splitValidation, splitTest} {
 			if len(r.files[s]) > 0 {
@@ -254,11 +256,11 @@ func (r *repository) choose(held bool) ([]source, string, error) {
 			}
 		}
 	}
-	if len(r.files[want]) == 0 && len(r.names) == 1 && r.names[0] != splitValidation && r.names[0] != splitTest {
+	if len(r.files[want]) == 0 && asked == "" && len(r.names) == 1 && r.names[0] != splitValidation && r.names[0] != splitTest {
 		want = r.names[0]
 	}
 	if len(r.files[want]) == 0 {
-		return nil, "", r.without(held)
+		return nil, "", r.without(asked, held)
 	}
 	note := fmt.Sprintf("%s: %s is read (%s)", r.dir, want, r.count(want))
 	if r.how != "" {
@@ -298,9 +300,9 @@ func (r *repository) count(split string) string {
 }
 
 // without is the error where there is no split to take.
-func (r *repository) without(held bool) error {
-	want := "split called train"
-	if held {
+func (r *repository) without(asked string, held bool) error {
+	want := "split called " + cmp.Or(asked, splitTrain)
+	if held && asked == "" {
 		want = "validation or test split"
 	}
 	var all []string

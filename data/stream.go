@@ -170,6 +170,18 @@ func isPointer(head []byte, size int64) bool {
 // container is the way to read a file with that name, of the data set of that number.
 func (s *Spec) container(name string, set int) container {
 	described := s.sets[set].Format != ""
+	switch s.sets[set].Kept {
+	case "json":
+		return asJSON
+	case "csv":
+		return asTable
+	case "parquet":
+		return asParquet
+	case "arrow":
+		return asArrow
+	case "text":
+		return asLines
+	}
 	switch s.Format {
 	case "parquet":
 		return asParquet

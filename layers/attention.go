@@ -36,15 +36,16 @@ func (l *launch) attention() {
 	l.attend()
 }
 
-// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or what latent attention has in its place.
+// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or x·Wqkvᵀ + bias where inputs are not normed, or
+// what latent attention has in its place.
 func (l *launch) project(c span) {
 	d := l.dims
-	l.norm(l.s, l.n.of(c), device.Tensor{}, l.x.of(c), l.w[model.RoleAttnNorm], c.n)
+	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
 	if d.latent != nil {
 		l.projectLatent(c)
 		return
 	}
-	l.linear(l.s, l.qkv.of(c), l.n.of(c), l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
+	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
 }
 
 // rotate applies q/k norm, which reads qkv and writes rot, and RoPE to a chunk.
@@ -57,19 +58,23 @@ func (l *launch) rotate(c span) {
 	l.rope(to, c, false)
 }
 
-// normQK norms the q and k heads of n packed rows. y may be x; rstdQ and rstdK may be none.
+// normQK norms q and k of n packed rows, head by head or all heads of each at once. y may be x; rstdQ and rstdK may be none.
 func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
 	d := t.dims
-	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.heads, Dim: d.headDim,
+	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.qGroups, Dim: d.q / d.qGroups,
 		XStride: d.qkv, YStride: d.qkv, Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
 	op.Do(t.dev, s, a)
-	a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm], d.kvHeads
+	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm]
+	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(t.dev, s, a)
 }
 
 // rope rotates the q and k heads of a chunk's packed rows in place, or with inverse set
-// rotates them back.
+// rotates them back; it does neither in blocks without a rotary embedding.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
+	if !l.spec.Config.Turns(l.block) {
+		return
+	}
 	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
 	op.Do(l.dev, l.s, op.RoPE{X: from(x, l.spec.Config.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
@@ -113,12 +118,21 @@ func (l *launch) attend() {
 	q, k, v := l.heads()
 	op.Do(l.dev, l.s, op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
 		QStride: l.dims.qkv, KStride: l.dims.qkv})
+	l.sink(l.o.t, l.lse, 0, l.dims.heads)
+}
+
+// sink gives heads from first on, whose output and log-sum-exp are o and lse, their sinks, if the model has some.
+func (l *launch) sink(o, lse device.Tensor, first, heads int) {
+	if l.dims.sinks {
+		op.Do(l.dev, l.s, op.Sinks{O: o, LSE: lse, Sinks: l.w[model.RoleSinks].Slice(int64(first), int64(heads)), T: l.mb.Tokens,
+			Heads: heads, Dim: l.dims.headDim})
+	}
 }
 
 // residual writes x2 = x + o·Woᵀ + bias of a chunk or, where the output is
 // normed, x + norm(o·Woᵀ + bias) with that output in out.
 func (l *launch) residual(x2, out rows, c span) {
-	if !l.dims.sandwich {
+	if !l.dims.normOut {
 		l.linear(l.s, x2.of(c), l.output(c), l.w[model.RoleO], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
 		return
 	}

@@ -18,7 +18,7 @@ func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g G
 	for c := range l.chunks() {
 		fetch(s, c, l.x, l.y)
 		l.getO(c)
-		if l.dims.sandwich {
+		if l.dims.normOut {
 			l.attentionOut(l.a, c)
 		}
 		l.outBackward(c)
@@ -62,7 +62,7 @@ func (l *launch) recompute() {
 // is in y. Where attention's output is normed, a holds it as it was before the norm.
 func (l *launch) outBackward(c span) {
 	d, s, dy := l.dims, l.s, l.y.of(c)
-	if d.sandwich {
+	if d.normOut {
 		dy = l.outNormBackward(model.RolePostAttnNorm, l.a.of(c), c)
 	}
 	l.weightGrad(s, l.g[model.RoleO], dy, l.output(c), c.n, d.hidden, d.out, l.overwrites(c))
@@ -94,27 +94,39 @@ func (l *launch) attendBackward() {
 	dq := l.dqkv.t
 	op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: l.shape(),
 		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
-		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta})
+		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta, Sums: l.sums})
+	l.sinkGrad(l.lse, 0, d.heads)
+}
+
+// sinkGrad accumulates the gradients of the sinks of heads from first on, whose log-sum-exp is lse, once their
+// attention has gone backward.
+func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
+	sum, ok := l.g[model.RoleSinks]
+	if !ok {
+		return
+	}
+	part := func(t device.Tensor) device.Tensor { return t.Slice(int64(first), int64(heads)) }
+	op.Do(l.dev, l.s, op.SinksGrad{DSinks: part(sum), LSE: lse, Delta: l.delta, Sinks: part(l.w[model.RoleSinks]),
+		T: l.mb.Tokens, Heads: heads})
 }
 
 // projectBackward adds to y of a chunk what dqkv passes on to the block's input.
 func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
-	dqkv, n := l.dqkv.of(c), l.n.of(c)
+	dqkv := l.dqkv.of(c)
 	l.rope(dqkv, c, true)
 	if d.qkNorm {
 		l.normQKBackward(dqkv, c)
 	}
-	l.norm(s, n, l.rstd.of(c), l.x.of(c), l.w[model.RoleAttnNorm], c.n)
+	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
 	if d.latent != nil {
 		l.projectLatentBackward(dqkv, c)
 		l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
 		return
 	}
-	l.weightGrad(s, l.g[model.RoleQKV], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
+	l.weightGrad(s, l.g[model.RoleQKV], dqkv, in, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.biasGrad(model.RoleQKVBias, dqkv, c.n, d.qkv)
-	l.inputGrad(s, n, dqkv, l.w[model.RoleQKV], c.n, d.qkv, d.hidden)
-	l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
+	l.inputBackward(model.RoleQKV, model.RoleAttnNorm, dqkv, l.x, d.qkv, c)
 }
 
 // normQKBackward turns the gradients of normed q and k, in place, into those of q and k
@@ -122,10 +134,11 @@ func (l *launch) projectBackward(c span) {
 func (l *launch) normQKBackward(dqkv device.Tensor, c span) {
 	d, raw := l.dims, l.qkv.of(c)
 	a := op.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.w[model.RoleQNorm],
-		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.heads, Dim: d.headDim, DXStride: d.qkv, DYStride: d.qkv, XStride: d.qkv,
+		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.qkv, DYStride: d.qkv, XStride: d.qkv,
 		Offset: l.spec.Config.NormOffset}
 	op.Do(l.dev, l.s, a)
 	a.DX, a.DY, a.X = from(dqkv, d.q), from(dqkv, d.q), from(raw, d.q)
-	a.DW, a.W, a.RStd, a.Groups = l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c), d.kvHeads
+	a.DW, a.W, a.RStd = l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c)
+	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(l.dev, l.s, a)
 }

@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"cmp"
+
 	"mt/device"
 	"mt/device/op"
 	"mt/model"
@@ -14,8 +16,11 @@ import (
 //
 // It is x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)) or, with
 // Config.SandwichNorms, x2 = x + norm(attention(norm(x))) and y = x2 +
-// norm(mlp(norm(x2))). Source: arXiv:2302.13971 (Llama); with q/k norm
-// arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3).
+// norm(mlp(norm(x2))) or, with Config.OutputNorms, x2 = x + norm(attention(x)) and
+// y = x2 + norm(mlp(x2)). With Config.Parallel y is x + attention(norm(x)) +
+// mlp(norm(x)), where the norms may be two. Source: arXiv:2302.13971 (Llama); with q/k
+// norm arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3); with norms of
+// outputs alone arXiv:2501.00656 (OLMo 2); parallel arXiv:2204.06745 (GPT-NeoX).
 func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hidden, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
@@ -73,10 +78,41 @@ func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, i
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// norm is y (n, h) = RMSNorm(x); rstd (n) f32 or none.
-func (t *Templates) norm(s device.Stream, y, rstd, x, w device.Tensor, n int) {
-	op.Do(t.dev, s, t.rmsNorm(y, rstd, x, w, n))
+// input is what attention or the MLP reads of a chunk: norm(x), which n then holds, by the norm whose
+// weight has role r, or x itself where inputs are not normed. rstd (n, dims.stats) f32 or none receives
+// the norm's scale.
+func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.Tensor {
+	if !l.dims.normIn {
+		return x.of(c)
+	}
+	n := l.n.of(c)
+	l.norm(l.s, n, rstd, x.of(c), l.w, r, c.n)
+	return n
 }
+
+// residualUnit is what hidden states are measured in. Where outputs are multiplied by r before they
+// are added (Config.ResidualScale), x + r·f(norm(x)) is r·(z + f(norm(x))) of z = x/r: hidden states
+// are these z, so that adding stays part of a product. The embedding is divided by r, and a norm of z is
+// that of x where its epsilon is divided by r².
+func (t *Templates) residualUnit() float64 { return cmp.Or(t.spec.Config.ResidualScale, 1) }
+
+// norm is y (n, h) = norm(x) of x, a hidden state, by the norm whose weight has role r; rstd (n, dims.stats)
+// f32 or none.
+func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r model.Role, n int) {
+	unit := t.residualUnit()
+	eps := float32(float64(t.spec.Config.RMSNormEps) / (unit * unit))
+	if t.spec.Config.LayerNorm {
+		op.Do(t.dev, s, op.LayerNorm{Y: y, Stats: rstd, X: x, W: w[r], B: w[normBias[r]], Rows: n, Dim: t.dims.hidden, Eps: eps})
+		return
+	}
+	a := t.rmsNorm(y, rstd, x, w[r], n)
+	a.Eps = eps
+	op.Do(t.dev, s, a)
+}
+
+// normBias is the bias that goes with the weight of a norm.
+var normBias = map[model.Role]model.Role{model.RoleAttnNorm: model.RoleAttnNormBias, model.RoleMLPNorm: model.RoleMLPNormBias,
+	model.RoleFinalNorm: model.RoleFinalNormBias}
 
 func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 	h := t.dims.hidden
@@ -92,10 +128,10 @@ func (l *launch) mlp(c span) {
 		x2 = l.x2
 	}
 	l.residual(x2, l.n, c)
-	l.norm(l.s, l.n.of(c), device.Tensor{}, x2.of(c), l.w[model.RoleMLPNorm], c.n)
-	l.gateUp(c)
-	op.Do(l.dev, l.s, op.GLU{Activation: l.activation(), Y: l.act.of(c), GU: l.gu.of(c), T: c.n, F: l.dims.ffn})
-	if !l.dims.sandwich {
+	in, r := l.mlpInput(x2)
+	l.gateUp(l.input(r, in, device.Tensor{}, c), c)
+	l.activate(c)
+	if !l.dims.normOut {
 		l.down(l.y, x2.of(c), c)
 		return
 	}
@@ -103,10 +139,49 @@ func (l *launch) mlp(c span) {
 	l.addNormed(l.s, l.y.of(c), x2.of(c), l.n.of(c), l.w[model.RolePostMLPNorm], c.n)
 }
 
-// gateUp writes gu of a chunk from the normed n.
-func (l *launch) gateUp(c span) {
-	l.linear(l.s, l.gu.of(c), l.n.of(c), l.w[model.RoleGateUp], device.Tensor{}, l.w[model.RoleGateUpBias], c.n,
-		l.dims.hidden, 2*l.dims.ffn)
+// mlpInput is what the MLP reads, by which norm, where x2 is what attention made of x.
+func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
+	switch c := l.spec.Config; {
+	case c.SharedNorm:
+		return l.x, model.RoleAttnNorm
+	case c.Parallel:
+		return l.x, model.RoleMLPNorm
+	}
+	return x2, model.RoleMLPNorm
+}
+
+// upRoles are the MLP's first matrix and its bias.
+func (t *Templates) upRoles() (weight, bias model.Role) {
+	if t.spec.Config.Ungated {
+		return model.RoleUp, model.RoleUpBias
+	}
+	return model.RoleGateUp, model.RoleGateUpBias
+}
+
+// gateUp writes gu of a chunk from the MLP's input.
+func (l *launch) gateUp(in device.Tensor, c span) {
+	weight, bias := l.upRoles()
+	l.linear(l.s, l.gu.of(c), in, l.w[weight], device.Tensor{}, l.w[bias], c.n, l.dims.hidden, l.dims.up)
+}
+
+// activate writes act of a chunk from gu.
+func (l *launch) activate(c span) {
+	if f, _ := l.activation(); l.spec.Config.Ungated {
+		op.Do(l.dev, l.s, op.Activate{Activation: f, Y: l.act.of(c), X: l.gu.of(c), T: c.n, F: l.dims.ffn})
+		return
+	}
+	l.glu(l.s, l.act.of(c), l.gu.of(c), c.n, l.dims.ffn)
+}
+
+// activateBackward turns gu of a chunk into its gradient and dact, which is in act, into what
+// activate wrote there.
+func (l *launch) activateBackward(c span) {
+	act, gu := l.act.of(c), l.gu.of(c)
+	if f, _ := l.activation(); l.spec.Config.Ungated {
+		op.Do(l.dev, l.s, op.ActivateBackward{Activation: f, DX: gu, Y: act, DY: act, X: gu, T: c.n, F: l.dims.ffn})
+		return
+	}
+	l.gluBackward(l.s, gu, act, act, c.n, l.dims.ffn)
 }
 
 // down writes y = act·Wdownᵀ [+ residual] + bias of a chunk.
@@ -114,10 +189,23 @@ func (l *launch) down(y rows, residual device.Tensor, c span) {
 	l.linear(l.s, y.of(c), l.act.of(c), l.w[model.RoleDown], residual, l.w[model.RoleDownBias], c.n, l.dims.ffn, l.dims.hidden)
 }
 
-// activation is the function that is applied to the gate.
-func (t *Templates) activation() op.Activation {
-	if t.spec.Config.Activation == model.GELUTanh {
-		return op.GELUTanh
+// activation is the function that is applied to the gate or, without one, to up, and how gate and up are cut off, if they are.
+func (t *Templates) activation() (op.Activation, op.Cut) {
+	c := t.spec.Config
+	if c.Cut != nil {
+		return op.CutSiLU, op.Cut{Alpha: float32(c.Cut.Alpha), Limit: float32(c.Cut.Limit)}
 	}
-	return op.SiLU
+	return [...]op.Activation{model.SiLU: op.SiLU, model.GELUTanh: op.GELUTanh, model.GELU: op.GELU}[c.Activation], op.Cut{}
+}
+
+// glu is y (n, f) = f(gate)·up for gu (n, 2·f).
+func (t *Templates) glu(s device.Stream, y, gu device.Tensor, n, f int) {
+	of, cut := t.activation()
+	op.Do(t.dev, s, op.GLU{Activation: of, Cut: cut, Y: y, GU: gu, T: n, F: f})
+}
+
+// gluBackward turns gu, in place, into its gradient; y, unless none, becomes f(gate)·up again, and may be dy.
+func (t *Templates) gluBackward(s device.Stream, gu, y, dy device.Tensor, n, f int) {
+	of, cut := t.activation()
+	op.Do(t.dev, s, op.GLUBackward{Activation: of, Cut: cut, DGU: gu, Y: y, DY: dy, GU: gu, T: n, F: f})
 }

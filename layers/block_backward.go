@@ -25,21 +25,29 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	for c := range l.chunks() {
 		fetch(s, c, l.x, l.y)
 		l.getO(c)
-		l.mlpBackward(c)
-		if l.dims.sandwich && l.keep == KeepAll {
-			l.attentionOut(l.a, c)
+		if l.dims.parallel { // attention's output has the gradient of y, to which the MLP adds its input's
+			l.outBackward(c)
+			l.mlpBackward(c)
+		} else {
+			l.mlpBackward(c)
+			if l.dims.normOut && l.keep == KeepAll {
+				l.attentionOut(l.a, c)
+			}
+			l.outBackward(c)
 		}
-		l.outBackward(c)
 		l.putDO(c)
 		store(s, c, l.y)
 	}
 	l.attentionBackward()
 }
 
-// vectors are the roles, norms and biases, whose gradients are only ever added to, so that
+// vectors are the roles, norms, biases and sinks, whose gradients are only ever added to, so that
 // they have to begin at zero. The order is fixed.
-var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
-	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleChoiceBias, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm}
+var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm,
+	model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
+	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
+	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias,
+	model.RoleSinks, model.RoleChoiceBias, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients of vectors that g has, which for a bias that only chooses is all there
 // is of it. Those of matrices are
@@ -74,8 +82,12 @@ func (t *Templates) inputGrad(s device.Stream, dx, dy, w device.Tensor, n, out, 
 
 // biasGrad accumulates db (N) where the model has that bias.
 func (l *launch) biasGrad(r model.Role, dy device.Tensor, n, width int) {
-	if db, ok := l.g[r]; ok {
-		op.Do(l.dev, l.s, op.AddBiasGrad{DB: db, DY: dy, T: n, N: width})
+	l.addBiasGrad(l.s, l.g, r, dy, n, width)
+}
+
+func (t *Templates) addBiasGrad(s device.Stream, g Grads, r model.Role, dy device.Tensor, n, width int) {
+	if db, ok := g[r]; ok {
+		op.Do(t.dev, s, op.AddBiasGrad{DB: db, DY: dy, T: n, N: width})
 	}
 }
 
@@ -83,31 +95,43 @@ func (l *launch) biasGrad(r model.Role, dy device.Tensor, n, width int) {
 func (l *launch) overwrites(c span) bool { return l.first && c.at == 0 }
 
 // mlpBackward turns y of a chunk, which is dy, into the gradient of the MLP's residual
-// input.
+// input or, in a parallel block, adds to it what the MLP passes on to x.
 func (l *launch) mlpBackward(c span) {
 	d, s := l.dims, l.s
-	if l.keep < KeepAll {
+	if l.keep < KeepAll && !d.parallel {
 		l.residual(l.x2, l.a, c)
 	}
-	l.norm(s, l.n.of(c), l.rstd.of(c), l.x2.of(c), l.w[model.RoleMLPNorm], c.n)
+	src, r := l.mlpInput(l.x2)
+	in := l.input(r, src, l.rstd.of(c), c)
 	if l.keep < KeepAll {
-		l.gateUp(c)
+		l.gateUp(in, c)
 	}
 	act, gu, dy := l.act.of(c), l.gu.of(c), l.y.of(c)
-	if d.sandwich {
-		op.Do(l.dev, s, op.GLU{Activation: l.activation(), Y: act, GU: gu, T: c.n, F: d.ffn})
+	if d.normOut {
+		l.activate(c)
 		l.down(l.out, device.Tensor{}, c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
 	}
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
-	op.Do(l.dev, s, op.GLUBackward{Activation: l.activation(), DGU: gu, Y: act, DY: act, GU: gu, T: c.n, F: d.ffn})
+	l.activateBackward(c)
 	// From here on act is f(gate)·up again and gu its gradient.
+	up, bias := l.upRoles()
 	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
-	l.weightGrad(s, l.g[model.RoleGateUp], gu, l.n.of(c), c.n, 2*d.ffn, d.hidden, l.overwrites(c))
-	l.biasGrad(model.RoleGateUpBias, gu, c.n, 2*d.ffn)
-	l.inputGrad(s, l.n.of(c), gu, l.w[model.RoleGateUp], c.n, 2*d.ffn, d.hidden)
-	l.normBackward(model.RoleMLPNorm, l.x2.of(c), c)
+	l.weightGrad(s, l.g[up], gu, in, c.n, d.up, d.hidden, l.overwrites(c))
+	l.biasGrad(bias, gu, c.n, d.up)
+	l.inputBackward(up, r, gu, src, d.up, c)
+}
+
+// inputBackward adds to y what dy (n, out), the gradient of input(x)·Wᵀ, passes on to x: w is the
+// role of W, r that of the input's norm.
+func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out int, c span) {
+	if y, h := l.y.of(c), l.dims.hidden; !l.dims.normIn {
+		op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: out, A: dy, B: l.w[w], C: y, D: y})
+		return
+	}
+	l.inputGrad(l.s, l.n.of(c), dy, l.w[w], c.n, out, l.dims.hidden)
+	l.normBackward(r, x.of(c), c)
 }
 
 // outNormBackward goes backward through a norm of an output: r is the role of the norm's
@@ -115,7 +139,7 @@ func (l *launch) mlpBackward(c span) {
 // returns the gradient of x, which lies in dout. The norm is computed again for its scale.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
-	l.norm(l.s, dx, rstd, x, l.w[r], c.n)
+	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
 	op.Do(l.dev, l.s, l.rmsNormBackward(dx, l.g[r], l.y.of(c), x, l.w[r], rstd, c.n))
 	return dx
 }
@@ -123,12 +147,23 @@ func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.T
 // normBackward adds to y the gradient that n, the gradient of norm(x), passes on
 // to x.
 func (l *launch) normBackward(r model.Role, x device.Tensor, c span) {
-	a := l.rmsNormBackward(l.y.of(c), l.g[r], l.n.of(c), x, l.w[r], l.rstd.of(c), c.n)
-	a.Add = true
-	op.Do(l.dev, l.s, a)
+	l.backThroughNorm(l.s, l.w, l.g, r, l.y.of(c), l.n.of(c), x, l.rstd.of(c), c.n, true)
 }
 
-// rmsNormBackward is the backward of norm over n rows: dx (n, h) from dy.
+// backThroughNorm is the backward of norm over n rows: dx (n, h) from dy. Where adds is set the
+// gradient is added to dx; else dx may be dy.
+func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model.Role, dx, dy, x, rstd device.Tensor, n int, adds bool) {
+	if t.spec.Config.LayerNorm {
+		t.addBiasGrad(s, g, normBias[r], dy, n, t.dims.hidden)
+		op.Do(t.dev, s, op.LayerNormBackward{DX: dx, DW: g[r], DY: dy, X: x, W: w[r], Stats: rstd, Rows: n, Dim: t.dims.hidden, Add: adds})
+		return
+	}
+	a := t.rmsNormBackward(dx, g[r], dy, x, w[r], rstd, n)
+	a.Add = adds
+	op.Do(t.dev, s, a)
+}
+
+// rmsNormBackward is the backward of rmsNorm over n rows: dx (n, h) from dy.
 func (t *Templates) rmsNormBackward(dx, dw, dy, x, w, rstd device.Tensor, n int) op.RMSNormBackward {
 	h := t.dims.hidden
 	return op.RMSNormBackward{DX: dx, DW: dw, DY: dy, X: x, W: w, RStd: rstd, Rows: n, Groups: 1, Dim: h,

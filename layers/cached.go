@@ -67,7 +67,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	a := l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1
 	a.TQ, a.MaxQ, a.TK, a.MaxK = step.Tokens, step.Tokens, int(end), int(end)
-	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, Q: l.qkv.t, K: from(all, d.q), V: from(all, d.q+d.kv),
+	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.qkv.t, K: from(all, d.q), V: from(all, d.q+d.kv),
 		QStride: d.qkv, KStride: d.qkv})
+	l.sink(l.o.t, l.lse, 0, d.heads)
 	return l
 }

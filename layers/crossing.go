@@ -16,6 +16,10 @@ func (s Spec) Crosses(v schedule.Visit, tokens int) (up, down int64) {
 		up = x * int64((d.hidden+d.embedPart()-1)/d.embedPart())
 	case v.Stage == schedule.Embed:
 		down = x
+	case v.Stage == schedule.Positions && backward:
+		up = x
+	case v.Stage == schedule.Positions:
+		up, down = x, x
 	case v.Stage == schedule.Block && backward:
 		up = x + qkv + (2*x + o) + (qkv + 2*o) + (2*x + qkv) // projecting, attending again, the MLP, attention backward, projecting backward
 		down = qkv + o + (o + x) + qkv + x

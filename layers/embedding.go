@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"cmp"
+
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/bfloat"
@@ -59,17 +61,22 @@ func (t *Templates) embedChunks(tokens int) func(func(span) bool) {
 	return spans(tokens, chunkOf(t.spec.ChunkTokens, tokens))
 }
 
-// scaleEmbedding multiplies x (n, h) by Config.EmbedScale, rounded to the type of
-// the weights as Transformers rounds it.
+// scaleEmbedding multiplies x (n, h) by Config.EmbedScale, which is divided by Config.ResidualScale
+// (see Templates.residualUnit).
 func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, n int) {
-	scale := float32(t.spec.Config.EmbedScale)
-	if scale == 0 {
-		return
-	}
-	if t.dims.act == device.BF16 {
+	c := t.spec.Config
+	scale := float32(cmp.Or(c.EmbedScale, 1) / t.residualUnit())
+	if c.EmbedRounded && t.dims.act == device.BF16 {
 		scale = bfloat.Widen(bfloat.Round(scale))
 	}
-	op.Do(t.dev, s, op.Scale{X: x, N: int64(n) * int64(t.dims.hidden), Factor: scale})
+	t.scale(s, x, n, scale)
+}
+
+// scale multiplies x (n, h) act by factor.
+func (t *Templates) scale(s device.Stream, x device.Tensor, n int, factor float32) {
+	if factor != 1 {
+		op.Do(t.dev, s, op.Scale{X: x, N: int64(n) * int64(t.dims.hidden), Factor: factor})
+	}
 }
 
 // EmbedBackward accumulates the gradient of the batch's embedding rows: each

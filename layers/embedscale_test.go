@@ -10,11 +10,17 @@ import (
 )
 
 // The scale of the embedding is rounded to the type of the weights before it
-// multiplies, forward and backward, as Transformers keeps it in a tensor of that
-// type: √12 = 3.4641 is 3.46875 in bf16, whose numbers are 1/64 apart there.
+// multiplies, forward and backward, where Transformers keeps it in a tensor of that
+// type: √12 = 3.4641 is 3.46875 in bf16, whose numbers are 1/64 apart there. Where it is
+// a number it is not rounded.
 func TestEmbedScaleIsRounded(t *testing.T) {
-	cfg := config(func(c *model.Config) { c.EmbedScale = math.Sqrt(12) })
-	for act, scale := range map[device.DType]float32{device.BF16: 3.46875, device.F32: 3.4641016} {
+	for _, tc := range []struct {
+		act     device.DType
+		rounded bool
+		scale   float32
+	}{{device.BF16, true, 3.46875}, {device.BF16, false, 3.4641016}, {device.F32, true, 3.4641016}, {device.F32, false, 3.4641016}} {
+		cfg := config(func(c *model.Config) { c.EmbedScale, c.EmbedRounded = math.Sqrt(12), tc.rounded })
+		act, scale := tc.act, tc.scale
 		for _, d := range devices {
 			r := newRig(t, d.open(t), spec(cfg, KeepNothing, act), nil)
 			n := r.spec.MaxTokens

@@ -55,7 +55,7 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if s.OnHost && d.qkNorm { // what q/k norm's backward reads waits nowhere
 		n += 2 * c.QKVProducts()
 	}
-	if d.sandwich || !moe && keep < KeepAll { // before the norm of attention's output, or for x2
+	if d.normOut || !moe && keep < KeepAll && !d.parallel { // before the norm of attention's output, or for x2
 		n += product(c.OutputCols(), d.hidden)
 	}
 	if moe { // its second half keeps nothing: the router and every expert's gate and up again
@@ -63,9 +63,9 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 		return n + product(d.hidden, s.routerLogits()) + product(d.hidden, 2*width)
 	}
 	if keep < KeepAll {
-		n += product(d.hidden, 2*d.ffn)
+		n += product(d.hidden, d.up)
 	}
-	if d.sandwich { // before the norm of the MLP's output
+	if d.normOut { // before the norm of the MLP's output
 		n += product(d.ffn, d.hidden)
 	}
 	return n

@@ -198,6 +198,7 @@ func (l *launch) attendGroups() {
 	for g := range l.dims.kvHeads {
 		l.s.CopyH2D(b.qkv.t.Mem(), l.far.qkv.of(g))
 		op.Do(l.dev, l.s, op.Attention{AttentionShape: a, O: b.o.t, LSE: l.ofGroup(l.lse, g), Q: q, K: k, V: v, QStride: b.qkv.width, KStride: b.qkv.width})
+		l.sink(b.o.t, l.ofGroup(l.lse, g), g*a.Heads, a.Heads)
 		l.s.CopyD2H(l.far.o.of(g), b.o.t.Mem())
 	}
 }
@@ -214,7 +215,8 @@ func (l *launch) attendGroupsBackward() {
 		l.s.CopyH2D(b.o.t.Mem(), l.far.o.of(g))
 		l.s.CopyH2D(b.do.t.Mem(), l.far.do.of(g))
 		op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: a, DQ: dq, DK: dk, DV: dv, DO: b.do.t, O: b.o.t, LSE: l.ofGroup(l.lse, g),
-			Q: q, K: k, V: v, QStride: n, KStride: n, DQStride: n, DKStride: n, Delta: l.delta})
+			Q: q, K: k, V: v, QStride: n, KStride: n, DQStride: n, DKStride: n, Delta: l.delta, Sums: l.sums})
+		l.sinkGrad(l.ofGroup(l.lse, g), g*a.Heads, a.Heads)
 		l.s.CopyD2H(l.far.qkv.of(g), b.dqkv.t.Mem())
 	}
 }

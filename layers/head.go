@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"cmp"
+
 	"mt/device"
 	"mt/device/op"
 	"mt/model"
@@ -8,14 +10,14 @@ import (
 
 // headSpace is the head's workspace, for one chunk of tokens at a time:
 //
-//	n (C, h) act: the normed input, then its gradient; rstd (C) f32
+//	n (C, h) act: the normed input, then its gradient; rstd (C) f32, of a LayerNorm (C, 2)
 //	logits (C, V) act: the logits, then their gradient; V of the part at work
 //	in, out (C, h) act: the input and its gradient, where these lie on the host
 type headSpace struct{ n, rstd, logits, in, out rows }
 
 func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	chunk := chunkOf(s.HeadChunk, tokens)
-	b := headSpace{n: ws.chunkRows(d.act, chunk, d.hidden), rstd: ws.chunkRows(device.F32, chunk, 1),
+	b := headSpace{n: ws.chunkRows(d.act, chunk, d.hidden), rstd: ws.chunkRows(device.F32, chunk, d.stats),
 		logits: ws.chunkRows(d.act, chunk, vocab)}
 	if s.OnHost {
 		b.in, b.out = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
@@ -54,24 +56,26 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 	}
 }
 
-// finalNormBackward writes dx (n, h) from dn, the gradient of norm(x); dn is
-// used up. RMSNormBackward may not write over x, so where dx is x the result is written to
+// finalNormBackward writes dx (n, h) from dn, the gradient of what lm_head is multiplied with; dn is
+// used up. A norm's backward may not write over x, so where dx is x the result is written to
 // dn first and copied.
 func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x, dn, rstd device.Tensor, n int) {
+	t.scale(s, dn, n, t.logitScale())
 	to := dx
 	if dx.Addr == x.Addr {
 		to = dn
 	}
-	op.Do(t.dev, s, t.rmsNormBackward(to, g[model.RoleFinalNorm], dn, x, w[model.RoleFinalNorm], rstd, n))
+	t.backThroughNorm(s, w, g, model.RoleFinalNorm, to, dn, x, rstd, n, false)
 	if dx.Addr == x.Addr {
 		s.CopyD2D(dx.Mem(), dn.Mem())
 	}
 }
 
-// logits writes logits (n, vocab) = norm(x)·Wᵀ; y (n, h) receives norm(x) and
-// rstd (n), unless none, its scale.
+// logits writes logits (n, vocab) = y·Wᵀ of y (n, h) = Config.LogitScale·norm(x), which it writes too;
+// rstd (n), unless none, receives the norm's scale.
 func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n, vocab int) {
-	t.norm(s, y, rstd, x, w[model.RoleFinalNorm], n)
+	t.norm(s, y, rstd, x, w, model.RoleFinalNorm, n)
+	t.scale(s, y, n, t.logitScale())
 	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, device.Tensor{}, n, t.dims.hidden, vocab)
 }
 
@@ -91,6 +95,9 @@ func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses dev
 			Losses: whole(losses, 1).of(c), T: c.n, V: t.dims.vocab, ForwardOnly: true, Softcap: t.logitCap()})
 	}
 }
+
+// logitScale is what logits are multiplied by: in lm_head's input, of which there is less.
+func (t *Templates) logitScale() float32 { return float32(cmp.Or(t.spec.Config.LogitScale, 1)) }
 
 // logitCap is the cap of the logits; 0: none.
 func (t *Templates) logitCap() float32 { return float32(t.spec.Config.LogitSoftcap) }

@@ -102,7 +102,7 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losse
 //	w, g: as Spec.ShardLayout has them; of g the final norm's is written by the
 //	last part alone; overwritten where firstBatch is set, else accumulated
 //	dx (T, h) act, not x: overwritten by the first part. Until the last part it
-//	is the gradient of norm(x), rounded to act once a part
+//	is the gradient of lm_head's input, rounded to act once a part
 //	x (T, h) act; lse (T) f32 of all parts, as HeadShardForward left it
 //	scale: as for HeadForwardBackward
 func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {

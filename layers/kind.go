@@ -39,7 +39,7 @@ type Kind interface {
 }
 
 // kinds has the Kind of every model.LayerKind.
-var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Block: blockKind{}, model.Attention: attentionKind{},
+var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.Block: blockKind{}, model.Attention: attentionKind{},
 	model.MoE: moeKind{}, model.Head: headKind{}}
 
 // KindOf returns the Kind of the layers that model calls k.

@@ -32,6 +32,9 @@ type Spec struct {
 	// device, and that attention goes one group of key/value heads at a time (groups.go). No
 	// result depends on it. Nothing is kept for the backward then (Keep), and there are no experts.
 	OnHost bool
+	// Fused says that attention's backward has memory for sums where its shape uses some (op.AttentionBackward.Sums); the
+	// last bits depend on it.
+	Fused bool
 	// Scratch is the host memory of ScratchBytes that launches work with where OnHost is set. One
 	// serves all launches of a stream.
 	Scratch []byte

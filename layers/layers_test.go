@@ -65,7 +65,7 @@ var configs = []struct {
 	})},
 	{"gemma3", config(func(c *model.Config) {
 		c.NormOffset, c.SandwichNorms, c.QKNorm, c.TieEmbeddings = 1, true, true, true
-		c.EmbedScale, c.Activation, c.AttnScale = math.Sqrt(12), model.GELUTanh, 0.3
+		c.EmbedScale, c.EmbedRounded, c.Activation, c.AttnScale = math.Sqrt(12), true, model.GELUTanh, 0.3
 		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
 		c.LocalRope = &model.Rope{Type: "default", Theta: 20}
 	})},
@@ -74,6 +74,20 @@ var configs = []struct {
 		c.OBias, c.MLPBias, c.HiddenSize, c.NumHeads, c.NumKVHeads = true, true, 10, 4, 2
 		c.Rope = model.Rope{Type: "linear", Theta: 100, Factor: 3}
 	})},
+	{"sinks", config(func(c *model.Config) {
+		c.Sinks, c.OBias, c.NumHeads, c.NumKVHeads, c.Cut = true, true, 4, 2, &model.CutGate{Alpha: 1.7, Limit: 2}
+		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
+	})},
+	{"sinks, normed", config(func(c *model.Config) { c.Sinks, c.QKNorm, c.SandwichNorms, c.AttnSoftcap = true, true, true, 2 })},
+	{"olmo2", config(func(c *model.Config) {
+		c.OutputNorms, c.QKNorm, c.QKNormWhole, c.OBias = true, true, true, true
+		c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 10
+	})},
+	{"granite", config(func(c *model.Config) {
+		c.EmbedScale, c.ResidualScale, c.AttnScale, c.LogitScale, c.TieEmbeddings = 3, 0.4, 0.2, 0.3, true
+		c.RMSNormEps = 0.01 // so that it shows whether it is scaled
+	})},
+	{"smollm3", config(func(c *model.Config) { c.NoRope, c.QKNorm = []bool{false, true}, true })},
 	{"interleaved", config(func(c *model.Config) {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}
@@ -86,6 +100,23 @@ var configs = []struct {
 		c.OBias, c.HiddenSize, c.HeadDim, c.NormOffset = true, 9, 7, 0.5
 		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
+	})},
+	{"starcoder2", config(func(c *model.Config) {
+		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
+		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3
+	})},
+	{"gpt2", config(func(c *model.Config) {
+		c.LearnedPositions, c.MaxPositions, c.LayerNorm, c.NormBias, c.Ungated, c.Activation = true, 15, true, true, true, model.GELUTanh
+		c.OBias, c.MLPBias, c.TieEmbeddings = true, true, true // without rotation a bias of k changes nothing: its gradient is noise
+	})},
+	{"pythia", config(func(c *model.Config) {
+		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.Parallel = true, true, true, model.GELU, true
+		c.QKVBias, c.OBias, c.MLPBias = true, true, true
+		c.Rope.Partial = 0.4
+	})},
+	{"cohere2", config(func(c *model.Config) {
+		c.LayerNorm, c.Parallel, c.SharedNorm, c.TieEmbeddings, c.RopeInterleaved = true, true, true, true, true
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.IntermediateSize = 11, 4, 2, 9
 	})},
 	{"phi3", config(func(c *model.Config) {
 		c.HeadDim, c.SlidingWindow, c.MaxPositions = 8, 5, 5
@@ -383,8 +414,12 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	step.Pos = r.ints(pos...)
 	x, y := r.tensor(device.F32, n*cfg.HiddenSize), r.tensor(device.F32, n*cfg.HiddenSize)
 	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], device.Mem{})
-	for i, cache := range caches {
-		r.tpl.BlockForwardCached(r.s, i, r.weights[i+1], y, x, step, cache, ws)
+	for i, l := range r.layouts[1 : len(r.layouts)-1] {
+		if w := r.weights[i+1]; l.Kind == model.Positions {
+			r.tpl.PositionsForward(r.s, w, OnDevice(y), OnDevice(x), MicroBatch{Tokens: n, Pos: step.Pos}, ws)
+		} else {
+			r.tpl.BlockForwardCached(r.s, l.Block, w, y, x, step, caches[l.Block], ws)
+		}
 		x, y = y, x
 	}
 	logits := r.tensor(device.F32, n*cfg.VocabSize)

@@ -48,10 +48,11 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	h, f := t.dims.hidden, l.width
 	for c := range l.expertChunks(n) {
 		l.gateUp(c)
-		op.Do(t.dev, s, op.GLU{Activation: t.activation(), Y: l.act.of(c), GU: l.gu.of(c), T: c.n, F: f})
-		op.Do(t.dev, s, op.ScaleRows{X: l.act.of(c), W: st.Weights, Index: l.pairs(c), T: c.n, C: f, P: int(st.Weights.Len)})
+		t.glu(s, l.act.of(c), l.gu.of(c), c.n, f)
 		l.product(op.MatMul{M: c.n, N: h, K: f, TransB: true, A: l.act.of(c), B: w[model.RoleExpertDown], D: l.out.of(c)})
-		l.addRows(l.out.of(c), c)
+		a := l.rowsOf(l.out.of(c), c)
+		a.W, a.Pairs, a.Bias, a.P = st.Weights, l.pairs(c), w[model.RoleExpertDownBias], int(st.Weights.Len)
+		op.Do(t.dev, s, a)
 	}
 }
 
@@ -110,8 +111,8 @@ func (l *moeLaunch) of(c span) routing {
 // The router's product is computed in fp32.
 func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
-	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w[model.RoleMLPNorm], c.n)
-	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, device.Tensor{}, c.n, l.dims.hidden, l.spec.routerLogits())
+	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w, model.RoleMLPNorm, c.n)
+	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, l.w[model.RoleRouterBias], c.n, l.dims.hidden, l.spec.routerLogits())
 	a := op.Router{Logits: r.logits, Bias: l.w[model.RoleChoiceBias], IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts,
 		K: cfg.NumExpertsPerTok, Normalize: cfg.NormTopKProb, Rule: l.spec.routerRule()}
 	if sum {
@@ -160,12 +161,13 @@ func (l *moeLaunch) product(m op.MatMul) {
 func (l *moeLaunch) gateUp(c span) {
 	h, f := l.dims.hidden, l.width
 	op.Do(l.dev, l.s, op.GatherRows{Dst: l.in.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: h})
-	l.product(op.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c)})
+	l.product(op.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c),
+		Bias: l.w[model.RoleExpertGateUpBias]})
 }
 
-// addRows adds the rows of a chunk to those of their tokens in Sum. A token chooses an
+// rowsOf adds the rows of a chunk to those of their tokens in Sum. A token chooses an
 // expert once at most, so no two rows are added to the same one.
-func (l *moeLaunch) addRows(src device.Tensor, c span) {
+func (l *moeLaunch) rowsOf(src device.Tensor, c span) op.AddRows {
 	h := l.dims.hidden
-	op.Do(l.dev, l.s, op.AddRows{Dst: l.st.Sum, Src: src, Index: l.tokens(c), U: int(l.st.Sum.Len) / h, T: c.n, C: h})
+	return op.AddRows{Dst: l.st.Sum, Src: src, Index: l.tokens(c), U: int(l.st.Sum.Len) / h, T: c.n, C: h}
 }

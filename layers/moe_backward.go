@@ -31,6 +31,7 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 // The weight of a pair multiplies f(gate)·up, not the output, so that the product
 // with down is not needed again.
 func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
+	zeroVectors(s, g)
 	if n == 0 {
 		for _, r := range [...]model.Role{model.RoleExpertGateUp, model.RoleExpertDown} {
 			if dw, ok := g[r]; ok {
@@ -50,17 +51,22 @@ func (l *moeLaunch) expertBackward(c span) {
 	h, f := l.dims.hidden, l.width
 	in, dy, gu, act, dact := l.in.of(c), l.out.of(c), l.gu.of(c), l.act.of(c), l.dact.of(c)
 	l.gateUp(c)
-	op.Do(l.dev, l.s, op.GLU{Activation: l.activation(), Y: act, GU: gu, T: c.n, F: f})
+	l.glu(l.s, act, gu, c.n, f)
 	op.Do(l.dev, l.s, op.GatherRows{Dst: dy, Src: l.st.DY, Index: l.tokens(c), T: c.n, C: h})
 	l.product(op.MatMul{M: c.n, N: f, K: h, A: dy, B: l.w[model.RoleExpertDown], D: dact})
 	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dact, Y: act, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
 		T: c.n, C: f, P: int(l.st.Weights.Len)})
+	if bias, ok := l.w[model.RoleExpertDownBias]; ok {
+		op.Do(l.dev, l.s, op.WeightedBiasGrad{DB: l.g[model.RoleExpertDownBias], DW: l.st.DWeights, DY: dy, B: bias, W: l.st.Weights,
+			Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
+	}
 	// From here on act is weighted and dact the gradient of f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
-	op.Do(l.dev, l.s, op.GLUBackward{Activation: l.activation(), DGU: gu, DY: dact, GU: gu, T: c.n, F: f})
+	l.gluBackward(l.s, gu, device.Tensor{}, dact, c.n, f)
+	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, 2*f)
 	l.expertGrad(model.RoleExpertGateUp, gu, in, c, 2*f, h)
 	l.product(op.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
-	l.addRows(in, c)
+	op.Do(l.dev, l.s, l.rowsOf(in, c))
 }
 
 // expertGrad writes dW (out, in) = dYᵀ·X of the first chunk, and adds it for later ones.
@@ -109,6 +115,7 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 		a.Counts, a.AuxScale = l.st.Counts.Slice(0, int64(cfg.NumExperts)), auxScale
 	}
 	op.Do(l.dev, l.s, a)
+	l.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, logits)
 	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r, c), c.n, logits, h, overwrite)
 	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: logits, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
@@ -116,10 +123,8 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 // routeNormBackward adds to dy what Sum, the gradient of norm(x), passes on to x. The norm is
 // computed again for its scale.
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
-	n, rstd, weight := l.n.of(c), l.rstd.of(c), l.w[model.RoleMLPNorm]
-	l.norm(l.s, n, rstd, x, weight, c.n)
+	n, rstd := l.n.of(c), l.rstd.of(c)
+	l.norm(l.s, n, rstd, x, l.w, model.RoleMLPNorm, c.n)
 	op.Do(l.dev, l.s, op.Convert{Dst: n, Src: l.of(c).sum, N: n.Len})
-	a := l.rmsNormBackward(dy, l.g[model.RoleMLPNorm], n, x, weight, rstd, c.n)
-	a.Add = true
-	op.Do(l.dev, l.s, a)
+	l.backThroughNorm(l.s, l.w, l.g, model.RoleMLPNorm, dy, n, x, rstd, c.n, true)
 }

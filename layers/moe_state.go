@@ -74,8 +74,8 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 // Part 0, for C tokens:
 //
 //	wide (C, h) f32: the normed input for the router; none where act is fp32
-//	n (C, h) act, rstd (C) f32: backward: the norm again, then the gradient of its
-//	  result
+//	n (C, h) act, rstd (C) f32, of a LayerNorm (C, 2): backward: the norm again, then
+//	  the gradient of its result
 //
 // An expert, for C pairs:
 //
@@ -95,7 +95,7 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 		b.wide = ws.chunkRows(device.F32, chunk, h)
 	}
 	if backward {
-		b.n, b.rstd = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, 1)
+		b.n, b.rstd = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, newDims(s).stats)
 	}
 	return b
 }

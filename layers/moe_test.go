@@ -41,8 +41,12 @@ var moeCases = []moeCase{
 	{"all tokens to one", moeConfig(4, 1, func(c *model.Config) { c.OutputRouterLogits = true }), []float64{0, 0, 4}, 3},
 	{"shared", moeConfig(5, 2, func(c *model.Config) { c.SharedSize, c.OutputRouterLogits = 11, true }), nil, 0},
 	{"shared with a gate", moeConfig(5, 2, func(c *model.Config) { c.SharedSize, c.SharedGate, c.OutputRouterLogits = 5, true, true }), nil, 0},
-	{"sigmoids", moeConfig(7, 2, sigmoids(0)), nil, 2},
+	{"sigmoids", moeConfig(7, 2, sigmoids(0)), nil, 1},
 	{"sigmoids in groups", moeConfig(8, 3, sigmoids(4)), []float64{-9, -9}, 2},
+	{"biases", moeConfig(5, 2, func(c *model.Config) {
+		c.RouterBias, c.ExpertBias, c.OutputRouterLogits, c.Cut = true, true, true, &model.CutGate{Alpha: 1.7, Limit: 0.6}
+	}), nil, 0},
+	{"biases of idle experts", moeConfig(7, 2, func(c *model.Config) { c.ExpertBias = true }), []float64{-20, 0, -20, 0, 0, -20, -20}, 4},
 	{"gelu, offset", moeConfig(4, 2, func(c *model.Config) { c.Activation, c.NormOffset = model.GELUTanh, 1 }), nil, 0},
 }
 
@@ -104,7 +108,11 @@ func TestMoEGradients(t *testing.T) {
 		if c.cfg.NumExperts == 1 { // its weight is always 1
 			idle--
 		}
-		if idle != 3*c.idle {
+		tensors := 3 // of an expert
+		if c.cfg.ExpertBias {
+			tensors = 6
+		}
+		if idle != tensors*c.idle {
 			t.Errorf("%d gradients are 0, want those of %d experts", idle, c.idle)
 		}
 	})

@@ -46,7 +46,9 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 // TestCrossesIsWhatLaunchesCopy: what is said to be copied between host and device in a step is what is
 // copied, for whole heads and heads in parts.
 func TestCrossesIsWhatLaunchesCopy(t *testing.T) {
-	crossing(t, config(func(c *model.Config) { c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 36 }))
+	crossing(t, config(func(c *model.Config) {
+		c.NumHeads, c.NumKVHeads, c.HiddenSize, c.LearnedPositions, c.MaxPositions = 4, 2, 36, true, 13
+	}))
 	crossing(t, latentConfig(5))
 }
 

@@ -27,8 +27,8 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	const tokens = 13
 	var least int64
 	far := false // whether hidden states lie on the host
-	for _, sandwich := range []bool{false, true} {
-		cfg.SandwichNorms = sandwich
+	for i, norms := range []string{"inputs", "inputs and outputs", "outputs"} {
+		cfg.SandwichNorms, cfg.OutputNorms = i == 1, i == 2
 		run := func(keep Keeps) (matmuls, attended int64) {
 			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
 			sp.Keep, sp.OnHost = keep, far
@@ -38,7 +38,7 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 		}
 		far = false
 		kept, once := run(KeepIn(2, KeepAll))
-		if !sandwich {
+		if i == 0 {
 			least = kept
 		}
 		for i := range 16 { // all pairs of levels
@@ -46,7 +46,7 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 			matmuls, attended := run(keep)
 			want, sp := matmuls-least+attended-once, Spec{Config: cfg, Keep: keep}
 			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
-				t.Errorf("keep %v, norms of outputs %t: %d, the operations do %d", keep, sandwich, got, want)
+				t.Errorf("keep %v, norms of %s: %d, the operations do %d", keep, norms, got, want)
 			}
 		}
 		for _, cfg.QKNorm = range []bool{true, false} {
@@ -55,21 +55,43 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 			far = true
 			matmuls, attended := run(nil)
 			want, sp := matmuls-kept+attended-once, Spec{Config: cfg, OnHost: true}
-			if sandwich {
+			if cfg.NormsOutputs() {
 				want = matmuls - least + attended - once
 			}
 			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
-				t.Errorf("on the host, q/k norm %t, norms of outputs %t: %d, the operations do %d", cfg.QKNorm, sandwich, got, want)
+				t.Errorf("on the host, q/k norm %t, norms of %s: %d, the operations do %d", cfg.QKNorm, norms, got, want)
 			}
 		}
 	}
-	cfg.SandwichNorms = false
+	cfg.OutputNorms = false
 	toy, sp := newToy(), spec(cfg, KeepAll, device.F32)
 	sp.HeadShards = 4
 	cut := newRig(t, toy, sp, nil)
 	cut.step(cut.batch(seqs))
 	if got := sp.HeadRecomputedFLOPs(tokens); toy.matmuls != least+got {
 		t.Errorf("a head in parts: %d, the operations do %d", got, toy.matmuls-least)
+	}
+}
+
+// TestRecomputedFLOPsOfParallelBlocks: what a backward computes again where the MLP reads the block's
+// input, and has no gate, is what the operations do.
+func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
+	for _, gate := range []bool{false, true} {
+		cfg := config(func(c *model.Config) { c.LayerNorm, c.Parallel, c.Ungated = true, true, !gate })
+		var kept, once int64
+		for keep := KeepAll + 1; keep > KeepNothing; {
+			keep--
+			toy, sp := newToy(), spec(cfg, keep, device.F32)
+			r := newRig(t, toy, sp, nil)
+			r.step(r.batch(sequences(cfg.VocabSize, 1, 5, 8)))
+			if keep == KeepAll {
+				kept, once = toy.matmuls, toy.attended
+			}
+			want := toy.matmuls - kept + toy.attended - once
+			if got := sp.RecomputedFLOPs(13, sp.PairsAgain(5)+sp.PairsAgain(8)); got != want {
+				t.Errorf("gate %t, keep %v: %d, the operations do %d", gate, keep, got, want)
+			}
+		}
 	}
 }
 
@@ -386,5 +408,25 @@ func TestWorkspaceOfExpertsBlocks(t *testing.T) {
 			t.Errorf("%s: %d bytes where its blocks keep all and %d where they keep nothing, whatever others keep; where all blocks do, %d and %d",
 				kind, dense, experts, all, none)
 		}
+	}
+}
+
+// TestWorkspaceOfSums: what a fused backward adds to a workspace, and that micro-batches of fewer tokens have room in it.
+func TestWorkspaceOfSums(t *testing.T) {
+	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads, c.HeadDim = 4, 2, 64 })
+	at := func(tokens int, fused, onHost bool) int64 {
+		return Spec{Config: cfg, Act: device.BF16, MaxTokens: tokens, ChunkTokens: 64, HeadChunk: 64, Fused: fused, OnHost: onHost}.WorkspaceBytes()
+	}
+	for _, c := range []struct {
+		tokens int
+		onHost bool
+		want   int64
+	}{{1024, false, 4 * 4 * 64 * (1024 + 128 + 16)}, {1024, true, 4 * 2 * 64 * (1024 + 128 + 16)}, {1 << 20, false, 0}} {
+		if got := at(c.tokens, true, c.onHost) - at(c.tokens, false, c.onHost); got != c.want {
+			t.Errorf("%d tokens, on the host %t: %d bytes more, want %d", c.tokens, c.onHost, got, c.want)
+		}
+	}
+	if less, more := at(1<<16, true, false), at(1<<16+1, true, false); more < less {
+		t.Errorf("%d bytes for one token more than %d", more, less)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"mt/device"
@@ -225,7 +226,9 @@ func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Ra
 		switch x := rng.NormFloat64(); {
 		case p.Dims == 2:
 			v[i] = 0.35 * x
-		case slices.Contains([]model.Role{model.RoleQKVBias, model.RoleOBias, model.RoleGateUpBias, model.RoleDownBias}, p.Role):
+		case p.Role == model.RoleSinks:
+			v[i] = x
+		case strings.HasSuffix(string(p.Role), "_bias"):
 			v[i] = 0.2 * x
 		default:
 			v[i] = 1 - float64(r.spec.Config.NormOffset) + 0.3*x
@@ -256,7 +259,7 @@ func (r *rig) batch(mbs ...[]reference.Sequence) batch {
 	}
 	slices.Sort(b.ids)
 	b.ids = slices.Compact(b.ids)
-	h, embed := r.spec.Config.HiddenSize, r.ref["model.embed_tokens.weight"]
+	h, embed := r.spec.Config.HiddenSize, r.ref[r.table()]
 	var rows []float64
 	for _, id := range b.ids {
 		rows = append(rows, embed[int(id)*h:][:h]...)
@@ -268,6 +271,9 @@ func (r *rig) batch(mbs ...[]reference.Sequence) batch {
 	}
 	return b
 }
+
+// table is the name of the embedding's tensor.
+func (r *rig) table() string { return r.layouts[0].Tensors[0].Stored[0].Name }
 
 func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
 	mb := MicroBatch{Seqs: len(seqs), UniqueRows: len(unique)}
@@ -343,7 +349,7 @@ func (r *rig) gradients(unique int) ([]Grads, device.Tensor) {
 // addEmbedding adds the rows' gradient to the table's, which starts with the
 // head's share where it is tied.
 func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float64) {
-	const name = "model.embed_tokens.weight"
+	name := r.table()
 	h := r.spec.Config.HiddenSize
 	if grads[name] == nil {
 		grads[name] = make([]float64, len(r.ref[name]))
@@ -366,6 +372,10 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)
+		if r.layouts[i].Kind == model.Positions {
+			r.tpl.PositionsForward(r.s, r.weights[i], xs[i], xs[i-1], mb, ws)
+			continue
+		}
 		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
 	}
 	dx := r.hidden(n)
@@ -375,6 +385,10 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
 	}
 	for i := last - 1; i > 0; i-- {
+		if r.layouts[i].Kind == model.Positions {
+			r.tpl.PositionsBackward(r.s, grads[i], dx, mb, ws, first)
+			continue
+		}
 		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
 	}
 	r.tpl.EmbedBackward(r.s, embed, dx, mb, ws, first)
@@ -439,7 +453,11 @@ func (r *rig) evaluate(b batch) []float64 {
 		r.tpl.EmbedForward(r.s, x, b.table, mb, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
-			r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
+			if r.layouts[i].Kind == model.Positions {
+				r.tpl.PositionsForward(r.s, r.weights[i], y, x, mb, ws)
+			} else {
+				r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
+			}
 			x, y = y, x
 		}
 		if r.spec.Shards() > 1 {

@@ -1,6 +1,9 @@
 package layers
 
-import "mt/device"
+import (
+	"mt/device"
+	"mt/device/op"
+)
 
 // withMLP and withoutMLP say of a layer whether it is a whole decoder block or the
 // attention of one.
@@ -22,17 +25,19 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 //	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
 //	qkv (T, (H+2·KV)·D) act: q, k, v. Rotated; with q/k norm as they leave the
 //	  product, and then rot, of the same row size, holds normed and rotated q, k
-//	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm
+//	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one a token where it is over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
-//	delta (H, T) f32: scratch of attention's backward
+//	delta (H, T) f32, sums f32: scratch of attention's backward
 //
 // Rows of a chunk, except that KeepAll keeps x2 and gu of all tokens:
 //
 //	n (C, h) act, rstd (C) f32: a normed input, then its gradient; where outputs
-//	  are normed too, in the forward also such an output before its norm
-//	x2 (·, h) act: the MLP's residual input
-//	gu (·, 2·F) act: gate and up, then their gradient
-//	act (C, F) act: f(gate)·up
+//	  are normed too, in the forward also such an output before its norm. Of a
+//	  LayerNorm rstd is (C, 2), mean and rstd
+//	x2 (·, h) act: the MLP's residual input, which the backward of a parallel block does
+//	  without
+//	gu (·, 2·F) act: gate and up, then their gradient; without a gate (·, F)
+//	act (C, F) act: f(gate)·up, or f(up)
 //
 // Rows of a chunk in the backward, where outputs are normed:
 //
@@ -44,7 +49,7 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 // (H, T) and delta (G, T); group has what attention reads and writes, see groups.go.
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, do, dqkv rows
-	lse, delta                          device.Tensor
+	lse, delta, sums                    device.Tensor
 	n, rstd, x2, gu, act                rows
 	a, out, dout, rstdOut               rows
 	latent                              latentBuffers // latent.go
@@ -62,8 +67,10 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
 	}
 	if keep >= KeepAll && mlp {
-		b.x2 = mem.wholeRows(d.act, tokens, d.hidden)
-		b.gu = mem.wholeRows(d.act, tokens, 2*d.ffn)
+		if !d.parallel {
+			b.x2 = mem.wholeRows(d.act, tokens, d.hidden)
+		}
+		b.gu = mem.wholeRows(d.act, tokens, d.up)
 	}
 	return b
 }
@@ -75,7 +82,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
 		b.o = s.tallRows(ws, d.act, tokens, d.q)
-		if backward {
+		if backward || d.sinks {
 			b.lse = ws.take(device.F32, tokens*d.heads)
 		}
 	}
@@ -91,10 +98,12 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	if d.latent != nil {
 		b.latent = s.latentBuffers(d, tokens, backward, ws)
 	}
-	b.n = ws.chunkRows(d.act, chunk, d.hidden)
+	if d.normIn || !backward {
+		b.n = ws.chunkRows(d.act, chunk, d.hidden)
+	}
 	if mlp {
 		if keep < KeepAll {
-			b.gu = ws.chunkRows(d.act, chunk, 2*d.ffn)
+			b.gu = ws.chunkRows(d.act, chunk, d.up)
 		}
 		b.act = ws.chunkRows(d.act, chunk, d.ffn)
 	}
@@ -107,23 +116,28 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 // backwardBuffers takes from ws what a backward needs beyond the forward's buffers.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
-	if keep < KeepAll && mlp {
+	if keep < KeepAll && mlp && !d.parallel {
 		b.x2 = ws.chunkRows(d.act, chunk, d.hidden)
 	}
-	if d.sandwich {
+	if d.normOut {
 		b.a, b.out, b.dout = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
 		b.rstdOut = ws.chunkRows(device.F32, chunk, 1)
 	}
 	if d.qkNorm {
-		b.rstdQ = s.tallRows(ws, device.F32, tokens, d.heads)
-		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kvHeads)
+		b.rstdQ = s.tallRows(ws, device.F32, tokens, d.qGroups)
+		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kGroups)
 	}
-	b.rstd = ws.chunkRows(device.F32, chunk, 1)
+	if d.normIn {
+		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
+	}
 	b.do = s.tallRows(ws, d.act, tokens, d.q)
 	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)
-	heads := d.heads
+	a := op.AttentionShape{TQ: tokens, Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Softcap: float32(s.Config.AttnSoftcap)}
 	if s.OnHost {
-		heads /= d.kvHeads
+		a.Heads, a.KVHeads = d.heads/d.kvHeads, 1
 	}
-	b.delta = ws.take(device.F32, tokens*heads)
+	b.delta = ws.take(device.F32, tokens*a.Heads)
+	if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 {
+		b.sums = ws.take(device.F32, n)
+	}
 }

@@ -138,14 +138,28 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		panic(fmt.Sprintf("toy: %s: %v", o.Name(), err))
 	}
 	switch a := o.(type) {
+	case *op.Activate:
+		d.activate(a)
+	case *op.ActivateBackward:
+		d.activateBackward(a)
 	case *op.AddBiasGrad:
 		d.addBiasGrad(a)
 	case *op.AddRows:
 		d.addRows(a)
+	case *op.AddPositions:
+		d.addPositions(a)
+	case *op.AddPositionsBackward:
+		d.addPositionsBackward(a)
 	case *op.Attention:
 		d.attention(a)
 	case *op.AttentionBackward:
 		d.attentionBackward(a)
+	case *op.WeightedBiasGrad:
+		d.weightedBiasGrad(a)
+	case *op.Sinks:
+		d.sinks(a)
+	case *op.SinksGrad:
+		d.sinksGrad(a)
 	case *op.Convert:
 		d.convert(a)
 	case *op.CrossEntropy:
@@ -164,6 +178,10 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.sumHeads(a)
 	case *op.GatherRows:
 		d.gatherRows(a)
+	case *op.LayerNorm:
+		d.layerNorm(a)
+	case *op.LayerNormBackward:
+		d.layerNormBackward(a)
 	case *op.MatMul:
 		d.matMul(a)
 	case *op.RMSNorm:

@@ -47,6 +47,29 @@ func (d *toy) scaleRowsBackward(a *op.ScaleRowsBackward) {
 	d.storeAll(a.DW, dw)
 }
 
+func (d *toy) weightedBiasGrad(a *op.WeightedBiasGrad) {
+	exact("WeightedBiasGrad", a.DY, a.T*a.C)
+	db, dw := d.load(a.DB, a.C), d.load(a.DW, a.P)
+	oracle.WeightedBiasGrad(db, dw, d.load(a.DY, a.T*a.C), d.load(a.B, a.C), d.load(a.W, a.P), d.loadIDs(a.Index, a.T))
+	d.storeAll(a.DB, db)
+	d.storeAll(a.DW, dw)
+}
+
+func (d *toy) sinks(a *op.Sinks) {
+	exact("Sinks", a.O, a.T*a.Heads*a.Dim)
+	o, lse := d.load(a.O, a.T*a.Heads*a.Dim), d.load(a.LSE, a.Heads*a.T)
+	oracle.Sinks(o, lse, d.load(a.Sinks, a.Heads), a.T, a.Dim)
+	d.storeAll(a.O, o)
+	d.storeAll(a.LSE, lse)
+}
+
+func (d *toy) sinksGrad(a *op.SinksGrad) {
+	exact("SinksGrad", a.LSE, a.Heads*a.T)
+	ds := d.load(a.DSinks, a.Heads)
+	oracle.SinksGrad(ds, d.load(a.LSE, a.Heads*a.T), d.load(a.Delta, a.Heads*a.T), d.load(a.Sinks, a.Heads), a.T)
+	d.storeAll(a.DSinks, ds)
+}
+
 func (d *toy) addRows(a *op.AddRows) {
 	exact("AddRows", a.Src, a.T*a.C)
 	disjoint("AddRows", a.Dst, a.Src)
@@ -57,8 +80,17 @@ func (d *toy) addRows(a *op.AddRows) {
 		}
 		seen[u] = true
 	}
-	sum := d.load(a.Dst, a.U*a.C)
-	oracle.AddRows(sum, d.load(a.Src, a.T*a.C), ids, a.C)
+	sum, src := d.load(a.Dst, a.U*a.C), d.load(a.Src, a.T*a.C)
+	switch {
+	case a.W.None():
+		oracle.AddRows(sum, src, ids, a.C)
+	default:
+		var bias []float64
+		if !a.Bias.None() {
+			bias = d.load(a.Bias, a.C)
+		}
+		oracle.AddWeightedRows(sum, src, bias, d.load(a.W, a.P), ids, d.loadIDs(a.Pairs, a.T), a.C)
+	}
 	d.storeAll(a.Dst, sum)
 }
 

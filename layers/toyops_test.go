@@ -213,6 +213,7 @@ func (d *toy) attentionBackward(a *op.AttentionBackward) {
 		for e := range a.Dim {
 			delta += do[at+e] * o[at+e]
 		}
+		d.store(a.Delta, h*a.TQ+t, delta)
 		for j := range s {
 			p, key := math.Exp(s[j]-lse[h*a.TQ+t]), key0+j
 			var dp float64
@@ -241,33 +242,32 @@ func (d *toy) storeStrided(t device.Tensor, v []float64, width, stride int) {
 func (d *toy) glu(a *op.GLU) {
 	exact("GLU y", a.Y, a.T*a.F)
 	disjoint("GLU", a.Y, a.GU)
-	x := d.load(a.GU, 2*a.T*a.F)
-	for i := range a.T * a.F {
-		g, _ := activation(a.Activation)(x[i/a.F*2*a.F+i%a.F])
-		d.store(a.Y, i, g*x[i/a.F*2*a.F+a.F+i%a.F])
+	gu, y := d.load(a.GU, 2*a.T*a.F), make([]float64, a.T*a.F)
+	if a.Activation == op.CutSiLU {
+		oracle.CutGLU(float64(a.Cut.Alpha), float64(a.Cut.Limit), y, gu, a.T, a.F)
+	} else {
+		oracle.GLU(activation(a.Activation), y, gu, a.T, a.F)
 	}
+	d.storeAll(a.Y, y)
 }
 
 func (d *toy) gluBackward(a *op.GLUBackward) {
 	exact("GLUBackward dgu", a.DGU, 2*a.T*a.F)
 	disjoint("GLUBackward", a.DGU, a.DY, a.Y)
-	x, up := d.load(a.GU, 2*a.T*a.F), d.load(a.DY, a.T*a.F)
-	for i := range a.T * a.F {
-		p := i/a.F*2*a.F + i%a.F
-		g, slope := activation(a.Activation)(x[p])
-		d.store(a.DGU, p, up[i]*x[p+a.F]*slope)
-		d.store(a.DGU, p+a.F, up[i]*g)
-		if !a.Y.None() {
-			d.store(a.Y, i, g*x[p+a.F])
-		}
+	gu, dy, y := d.load(a.GU, 2*a.T*a.F), d.load(a.DY, a.T*a.F), make([]float64, a.T*a.F)
+	if a.Activation == op.CutSiLU {
+		oracle.CutGLUBackward(float64(a.Cut.Alpha), float64(a.Cut.Limit), gu, y, dy, gu, a.T, a.F)
+	} else {
+		oracle.GLUBackward(activation(a.Activation), gu, y, dy, gu, a.T, a.F)
+	}
+	d.storeAll(a.DGU, gu)
+	if !a.Y.None() {
+		d.storeAll(a.Y, y)
 	}
 }
 
 func activation(f op.Activation) oracle.Activation {
-	if f == op.GELUTanh {
-		return oracle.GELUTanh
-	}
-	return oracle.SiLU
+	return [...]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU}[f]
 }
 
 func (d *toy) copyColumns(a *op.CopyColumns) {

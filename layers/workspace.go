@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -18,16 +19,33 @@ type dims struct {
 	out            int // H·D, or with narrower values H·V: a row of attention's output as its product takes it
 	latent         *model.Latent
 	ffn            int // F
+	up             int // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
 	vocab          int // V
 	qkNorm         bool
-	sandwich       bool // outputs of attention and MLP are normed
+	qGroups        int // into how many groups q/k norm cuts the q of a token: one for each head, or 1
+	kGroups        int
+	normIn         bool // inputs of attention and MLP are normed
+	normOut        bool // outputs of attention and MLP are normed
+	sinks          bool // every head has one
+	parallel       bool // attention and MLP read the same
+	stats          int  // what a norm keeps of a row: rstd, or mean and rstd
 }
 
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), latent: c.Latent, qkNorm: c.QKNorm,
-		sandwich: c.SandwichNorms}
+		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1}
+	if c.QKNormWhole {
+		d.qGroups, d.kGroups = 1, 1
+	}
+	if c.Ungated {
+		d.up = d.ffn
+	}
+	if c.LayerNorm {
+		d.stats = 2
+	}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv
 	return d
@@ -143,9 +161,13 @@ func (s Spec) blockBytes(mlp, backward bool) int64 {
 	if backward {
 		keep = s.leastKept(mlp)
 	}
-	ws, saved := allotter{dry: true}, allotter{dry: true}
-	s.blockBuffers(newDims(s), mlp, keep, s.MaxTokens, backward, &saved, &ws)
-	return ws.used
+	most := int64(0)
+	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // the latter may have sums that the former has not
+		ws, saved := allotter{dry: true}, allotter{dry: true}
+		s.blockBuffers(newDims(s), mlp, keep, tokens, backward, &saved, &ws)
+		most = max(most, ws.used)
+	}
+	return most
 }
 
 // leastKept is the lowest level of all blocks with such an MLP: what is not kept lies in the

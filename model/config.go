@@ -4,14 +4,19 @@ import (
 	"slices"
 )
 
-// Activation is the function of a gated MLP's gate.
+// Activation is the function of a gated MLP's gate or, without a gate, of the MLP.
 type Activation uint8
 
 // The activations, by the names of config.json's hidden_act.
 const (
 	SiLU     Activation = iota // "silu", "swish"
-	GELUTanh                   // "gelu_pytorch_tanh"
+	GELUTanh                   // "gelu_pytorch_tanh", "gelu_new"
+	GELU                       // "gelu"; without a gate alone
 )
+
+// CutGate is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but
+// within ±Limit. Source: the gpt-oss model card, arXiv:2508.10925.
+type CutGate struct{ Alpha, Limit float64 }
 
 // Config is a decoder-only architecture in the terms of config.json. From NormOffset on, the
 // zero value of a field is what Llama has.
@@ -32,17 +37,34 @@ type Config struct {
 	QKVBias          bool
 	OBias            bool
 	MLPBias          bool
-	QKNorm           bool
+	QKNorm           bool // q and k are normed before they turn; see QKNormWhole
 	InitializerRange float64
 	BOS, EOS, PAD    []int // token ids, empty where config.json has none
 
 	NormOffset    float32 // a norm's weight is NormOffset + w
 	SandwichNorms bool    // the outputs of attention and MLP are normed too, before they are added
+	LayerNorm     bool    // norms are LayerNorm, not RMSNorm; then no outputs, queries or keys are normed
+	NormBias      bool    // a LayerNorm has a bias
+	Ungated       bool    // the MLP is down(f(up(x))), without a gate
+	Parallel      bool    // the MLP reads the block's input, as attention does, not what attention made of it
+	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
+	OutputNorms   bool    // these outputs are normed, and the inputs of attention and MLP are not
+	QKNormWhole   bool    // q/k norm is over all heads of a token at once, with a weight for each element; else over each head
 	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
+	EmbedRounded  bool    // EmbedScale is rounded to the type of activations before it multiplies
+	ResidualScale float64 // the outputs of attention and MLP are multiplied by it before they are added; 0: 1. Their inputs are normed
 	Activation    Activation
-	AttnScale     float64 // of the scores; 0: 1/√HeadDim
-	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
-	LogitSoftcap  float64 // the same for the logits
+	// Cut, unless nil, is what takes the place of f(gate)·up in a gated MLP.
+	Cut          *CutGate
+	AttnScale    float64 // of the scores; 0: 1/√HeadDim
+	AttnSoftcap  float64 // scores become cap·tanh(score/cap); 0: they don't
+	LogitSoftcap float64 // the same for the logits
+	LogitScale   float64 // logits are multiplied by it, before they are capped; 0: 1
+	// LearnedPositions says that each of MaxPositions positions has a learned row that is added to the embedding, and
+	// that nothing is rotated. No document may be longer.
+	LearnedPositions bool
+	// ResidualInit says that matrices whose product is added to the hidden state begin 1/√(2·NumLayers) as large.
+	ResidualInit bool
 
 	// SlidingWindow is how many positions a query sees, its own included, in a block for
 	// which Sliding is true; where Sliding is nil, in every block. 0: it sees all.
@@ -52,6 +74,8 @@ type Config struct {
 	// differs from Rope.
 	LocalRope *Rope
 
+	// NoRope are the blocks whose queries and keys do not turn; nil: none.
+	NoRope []bool
 	// RopeInterleaved says that rotary embeddings turn pairs of neighbours, elements 2i and 2i+1 of
 	// those that turn, in place of elements that lie half their number apart.
 	RopeInterleaved bool
@@ -65,6 +89,10 @@ type Config struct {
 	MLPOnlyLayers       []int // blocks that have no experts although DecoderSparseStep says so
 	OutputRouterLogits  bool  // training adds the auxiliary loss
 	RouterAuxLossCoef   float64
+	RouterBias          bool // the router's product has a bias
+	ExpertBias          bool // those of experts have
+
+	Sinks bool // each head's softmax has one more term, a parameter, whose value is 0
 
 	Latent *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
 
@@ -79,12 +107,12 @@ type Config struct {
 	SharedSize int
 	SharedGate bool
 
-	// What is planned and not trained; see Untrained.
-	Sinks      bool // each head's softmax has one more term
-	RouterBias bool
-	ExpertBias bool
+	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
+	MXFP4 bool
 
-	Freeze Freeze // which tensors are not trained; set by SetFreeze
+	// Dropout says in words what dropout config.json asks for, which mt trains without; empty: none.
+	Dropout string
+	Freeze  Freeze // which tensors are not trained; set by SetFreeze
 
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says
@@ -107,15 +135,6 @@ func (c *Config) ExpertBlocks() int {
 	return n
 }
 
-// Untrained says of a model that mt can plan and not train what mt lacks for it, and how a plan
-// takes it all the same. Both are empty for models that mt trains.
-func (c *Config) Untrained() (lacking, planned string) {
-	if f := c.familyOf(); f != nil {
-		return f.untrained, f.planned
-	}
-	return "", ""
-}
-
 // AllExperts is how many experts a block with experts has, the shared one, which is the last, included.
 func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
 
@@ -136,6 +155,18 @@ func (c *Config) ExpertSize(e int) int {
 	}
 	return c.MoEIntermediateSize
 }
+
+// Turns says whether a block's queries and keys have a rotary embedding.
+func (c *Config) Turns(block int) bool {
+	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block])
+}
+
+// NormsOutputs says whether the outputs of attention and MLP are normed before they are added, and
+// NormsInputs whether their inputs are normed.
+func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
+
+// NormsInputs says it of inputs; see NormsOutputs.
+func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 
 // Window is how many positions a query of block sees at most, its own included;
 // 0: all.

@@ -19,6 +19,8 @@ type family struct {
 	prefixes []prefix
 	// tensors are the names that differ from Llama's (or, in a block of four norms, from Gemma's).
 	tensors tensors
+	// blocks is how the names of the blocks' tensors begin, after the prefix; "": "layers.".
+	blocks string
 	// places are the roles whose tensors lie in others, or transposed.
 	places map[Role]placed
 	// defaults are the values of keys that config.json leaves out. (A null does not leave
@@ -26,17 +28,22 @@ type family struct {
 	defaults map[string]any
 	// ropeTypes are other names of rotary embeddings.
 	ropeTypes map[string]string
-	// activation is the key of the activation; "": hidden_act.
-	activation string
+	// names are what its config.json calls the keys that all families share, where that is not
+	// Llama's name. Defaults have Llama's.
+	names map[string]string
+	// dropout says that published files ask for dropout: the model is trained without, and a note
+	// says so. In other families it is refused.
+	dropout bool
 	// localTheta is the default base for blocks with a sliding window; 0: all blocks have
 	// the same rotary embedding.
 	localTheta float64
 	partial    bool // partial_rotary_factor counts
-	// untrained says what mt lacks to train such a model, and planned how a plan takes it all the
-	// same; empty for a family that is trained.
-	untrained, planned string
+	mxfp4      bool // experts may be stored in MXFP4
 	// keys are those that options reads, which an inline config may have.
 	keys []string
+	// prepare sets keys that are missing and whose values follow from others. It is called before
+	// anything is read.
+	prepare func(f *fields)
 	// options sets what the architecture's mathematics is. It is called when the sizes
 	// have been read and the rotary embeddings have not.
 	options func(c *Config, f *fields)
@@ -47,8 +54,8 @@ type family struct {
 // prefix is how the names of a model's tensors begin.
 type prefix struct{ model, head string }
 
-// tensors are the names of a block's tensors after "model.layers.N.", by role. A fused role
-// has several, in the order of their rows, or one that holds all its rows.
+// tensors are the names of tensors by role: of a block's after "model.layers.N.", of others after
+// "model.". A fused role has several, in the order of their rows, or one that holds all its rows.
 type tensors map[Role][]string
 
 // expertNumber stands for the expert's number in a name.
@@ -56,7 +63,10 @@ const expertNumber = "{expert}"
 
 // llamaTensors are the names that most families share.
 var llamaTensors = tensors{
+	RoleEmbed:        {"embed_tokens.weight"},
+	RolePositions:    {"embed_positions.weight"},
 	RoleAttnNorm:     {"input_layernorm.weight"},
+	RoleAttnNormBias: {"input_layernorm.bias"},
 	RoleQKV:          {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
 	RoleQKVBias:      {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
 	RoleQNorm:        {"self_attn.q_norm.weight"},
@@ -64,6 +74,9 @@ var llamaTensors = tensors{
 	RoleO:            {"self_attn.o_proj.weight"},
 	RoleOBias:        {"self_attn.o_proj.bias"},
 	RoleMLPNorm:      {"post_attention_layernorm.weight"},
+	RoleMLPNormBias:  {"post_attention_layernorm.bias"},
+	RoleUp:           {"mlp.up_proj.weight"},
+	RoleUpBias:       {"mlp.up_proj.bias"},
 	RoleGateUp:       {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
 	RoleGateUpBias:   {"mlp.gate_proj.bias", "mlp.up_proj.bias"},
 	RoleDown:         {"mlp.down_proj.weight"},
@@ -75,10 +88,17 @@ var llamaTensors = tensors{
 	RoleSharedGate:   {"mlp.shared_expert_gate.weight"},
 	RoleSharedGateUp: {"mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight"},
 	RoleSharedDown:   {"mlp.shared_experts.down_proj.weight"},
+
+	RoleFinalNorm:        {"norm.weight"},
+	RoleFinalNormBias:    {"norm.bias"},
+	RoleSinks:            {"self_attn.sinks"},
+	RoleRouterBias:       {"mlp.gate.bias"},
+	RoleExpertGateUpBias: {"mlp.experts." + expertNumber + ".gate_proj.bias", "mlp.experts." + expertNumber + ".up_proj.bias"},
+	RoleExpertDownBias:   {"mlp.experts." + expertNumber + ".down_proj.bias"},
 }
 
-// sandwichTensors are the names of a block's norms where it has four.
-var sandwichTensors = tensors{
+// outputNormTensors are the names of a block's norms where outputs are normed.
+var outputNormTensors = tensors{
 	RolePostAttnNorm: {"post_attention_layernorm.weight"},
 	RoleMLPNorm:      {"pre_feedforward_layernorm.weight"},
 	RolePostMLPNorm:  {"post_feedforward_layernorm.weight"},
@@ -100,8 +120,8 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
 	}
-	if c.SandwichNorms && sandwichTensors[r] != nil {
-		return sandwichTensors[r]
+	if c.NormsOutputs() && outputNormTensors[r] != nil {
+		return outputNormTensors[r]
 	}
 	if c.Latent != nil && c.Latent.tensorNames(r) != nil {
 		return c.Latent.tensorNames(r)
@@ -134,6 +154,9 @@ func (c *Config) names() prefix {
 	return usualPrefix
 }
 
+// Prefixes are how the names of the tensors begin: those of the model, and those of the head.
+func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
+
 // addOne ends the errors about models of a family that mt does not have.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
 
@@ -146,9 +169,7 @@ func findFamily(f *fields) *family {
 	}
 	var known []string
 	for _, a := range families {
-		if a.untrained == "" {
-			known = append(known, a.arch)
-		}
+		known = append(known, a.arch)
 		byArch := len(archs) == 1 && archs[0] == a.arch
 		byType := modelType == a.modelType
 		if (byArch && (byType || modelType == "")) || (byType && len(archs) == 0) {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,11 +16,28 @@ import (
 type fields struct {
 	where string // file or key path, for messages
 	vals  map[string]any
+	// names are what the file calls keys whose values are in vals by another name; nil: none.
+	names map[string]string
 	err   error
+}
+
+// renamed moves the values of keys that the file calls otherwise to the names that all families
+// share. A key of such a name that is in the file means nothing there.
+func (f *fields) renamed(names map[string]string) {
+	vals := maps.Clone(f.vals)
+	for common, own := range names {
+		delete(vals, common)
+		if v, given := f.vals[own]; given {
+			vals[common] = v
+			delete(vals, own)
+		}
+	}
+	f.vals, f.names = vals, names
 }
 
 func (f *fields) fail(key, format string, args ...any) {
 	if f.err == nil {
+		key = cmp.Or(f.names[key], key)
 		f.err = fmt.Errorf("%s: %s: %s", f.where, key, fmt.Sprintf(format, args...))
 	}
 }

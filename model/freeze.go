@@ -144,7 +144,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 			switch {
 			case p.Dims < 2 || lowest+i == 0:
 				continue
-			case p.Part > 0: // an expert's
+			case p.Part > 0 && p.Part <= c.NumExperts: // an expert's, and not the one that all tokens go through
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
 			}
 			products += n

@@ -11,9 +11,9 @@ func init() {
 		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
 			"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192,
 			"rms_norm_eps": 1e-6, "tie_word_embeddings": true, "query_pre_attn_scalar": 256, "sliding_window": 4096,
-			"hidden_activation": "gelu_pytorch_tanh", "attn_logit_softcapping": 50, "final_logit_softcapping": 30,
+			"hidden_act": "gelu_pytorch_tanh", "attn_logit_softcapping": 50, "final_logit_softcapping": 30,
 			"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0},
-		activation: "hidden_activation",
+		names: map[string]string{"hidden_act": "hidden_activation"},
 		keys: []string{"attention_bias", "sliding_window", "layer_types", "query_pre_attn_scalar", "hidden_activation",
 			"attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"},
 		options: (*Config).gemma2,
@@ -39,7 +39,7 @@ func (c *Config) gemma2JSON(m map[string]any) {
 // scaled embeddings, a scale of the scores and a cap of the logits of their own.
 func (c *Config) gemma(f *fields) {
 	c.NormOffset, c.SandwichNorms = 1, true
-	c.EmbedScale = math.Sqrt(float64(c.HiddenSize))
+	c.EmbedScale, c.EmbedRounded = math.Sqrt(float64(c.HiddenSize)), true
 	c.AttnScale = 1 / math.Sqrt(f.float("query_pre_attn_scalar", 256, 1e-6, 1e9))
 	c.LogitSoftcap = f.float("final_logit_softcapping", 0, 1e-3, 1e6)
 	c.biases(f)
@@ -52,8 +52,7 @@ func (c *Config) gemma(f *fields) {
 }
 
 func (c *Config) gemmaJSON(m map[string]any) {
-	m["attention_bias"], m["hidden_activation"] = c.QKVBias, m["hidden_act"]
-	delete(m, "hidden_act")
+	m["attention_bias"] = c.QKVBias
 	// Rounded, as the square of a root is not quite the number: 256, not 256.00000000000006.
 	m["query_pre_attn_scalar"] = math.Round(1e9/(c.AttnScale*c.AttnScale)) / 1e9
 	m["final_logit_softcapping"] = optionalFloat(c.LogitSoftcap)

@@ -4,12 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 )
 
 // InitRow fills dst with rows of p from row on, as a model trained from scratch
-// starts: matrices from N(0, initializer_range), the embedding's padding rows
-// and biases 0, norms such that they multiply by 1 (transformers'
+// starts: matrices, sinks and a router's bias from N(0, initializer_range), the embedding's padding rows
+// and other biases 0, norms such that they multiply by 1 (transformers'
 // _init_weights). dst holds whole rows: len(dst) is a multiple of p.Cols.
 //
 // Every row of a matrix has a generator of its own, keyed by seed, tensor name
@@ -20,9 +21,14 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
 		fill(dst, 1-c.NormOffset)
 		return
-	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleDownBias, RoleChoiceBias:
+	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
+		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias:
 		fill(dst, 0)
 		return
+	}
+	deviation := c.InitializerRange
+	if c.ResidualInit && (p.Role == RoleO || p.Role == RoleDown) {
+		deviation /= math.Sqrt(float64(2 * c.NumLayers))
 	}
 	source := rand.NewPCG(0, 0)
 	normal := rand.New(source)
@@ -35,7 +41,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 		}
 		source.Seed(rowKey(seed, part.Name, local))
 		for j := range values {
-			values[j] = float32(c.InitializerRange * normal.NormFloat64())
+			values[j] = float32(deviation * normal.NormFloat64())
 		}
 	}
 }

@@ -46,7 +46,7 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 		f.fail("model_type", "%s has parts that are not trained and cannot be made anew; take model_type gemma3_text", a.modelType)
 	}
 	if f.err == nil {
-		f.known(slices.Concat(a.keys, inlineKeys))
+		f.known(a.inlineKeys())
 	}
 	if f.err != nil {
 		return nil, f.err
@@ -54,12 +54,22 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 	return fromFields(f)
 }
 
+// inlineKeys are the keys that an inline config of the family may have: those of all, by the
+// family's own names, and its own.
+func (a *family) inlineKeys() []string {
+	keys := slices.Clone(a.keys)
+	for _, k := range inlineKeys {
+		keys = append(keys, cmp.Or(a.names[k], k))
+	}
+	return keys
+}
+
 // allInlineKeys are the keys of all families, so that a mistake is found before
 // the family is.
 func allInlineKeys() []string {
 	keys := slices.Clone(inlineKeys)
 	for _, a := range families {
-		keys = append(keys, a.keys...)
+		keys = append(keys, a.inlineKeys()...)
 	}
 	return keys
 }

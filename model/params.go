@@ -6,6 +6,7 @@ type LayerKind uint8
 // The layer kinds, in the order they appear in a model.
 const (
 	Embedding LayerKind = iota
+	Positions           // learned positions, which are added to the embedding
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block whose MLP is experts
 	MoE                 // its second half: norm, router and experts
@@ -13,7 +14,7 @@ const (
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "block", "attention", "moe", "head"}[k]
+	return [...]string{"embedding", "positions", "block", "attention", "moe", "head"}[k]
 }
 
 // Role says what a parameter does in its layer's template.
@@ -23,25 +24,34 @@ type Role string
 // rows, so that one matrix product serves all. An Attention layer has the roles of a block
 // up to RolePostAttnNorm.
 const (
-	RoleEmbed        Role = "embed"          // embedding (V, h)
-	RoleAttnNorm     Role = "attn_norm"      // block (h)
-	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, then k, then v
-	RoleQKVBias      Role = "qkv_bias"       // block ((H+2·KV)·D)
-	RoleQNorm        Role = "q_norm"         // block (D)
-	RoleKNorm        Role = "k_norm"         // block (D)
-	RoleO            Role = "o"              // block (h, H·D)
-	RoleOBias        Role = "o_bias"         // block (h)
-	RolePostAttnNorm Role = "post_attn_norm" // block (h): norm of attention's output, before the residual
-	RoleMLPNorm      Role = "mlp_norm"       // block, moe part 0 (h)
-	RoleGateUp       Role = "gate_up"        // block (2·F, h): gate, then up
-	RoleGateUpBias   Role = "gate_up_bias"   // block (2·F)
-	RoleDown         Role = "down"           // block (h, F)
-	RoleDownBias     Role = "down_bias"      // block (h)
-	RolePostMLPNorm  Role = "post_mlp_norm"  // block (h): norm of the MLP's output, before the residual
-	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
-	RoleChoiceBias   Role = "choice_bias"    // moe part 0 (E): decides with the scores which experts are chosen; has no gradient
-	RoleExpertGateUp Role = "expert_gate_up" // moe part 1+e (2·F, h): gate, then up
-	RoleExpertDown   Role = "expert_down"    // moe part 1+e (h, F)
+	RoleEmbed            Role = "embed"               // embedding (V, h)
+	RoleAttnNorm         Role = "attn_norm"           // block (h)
+	RoleQKV              Role = "qkv"                 // block ((H+2·KV)·D, h): q, then k, then v
+	RoleQKVBias          Role = "qkv_bias"            // block ((H+2·KV)·D)
+	RoleQNorm            Role = "q_norm"              // block (D) or, with QKNormWhole, (H·D)
+	RoleKNorm            Role = "k_norm"              // block (D) or (KV·D)
+	RolePositions        Role = "positions"           // positions (P, h)
+	RoleAttnNormBias     Role = "attn_norm_bias"      // block (h)
+	RoleMLPNormBias      Role = "mlp_norm_bias"       // block, moe part 0 (h)
+	RoleUp               Role = "up"                  // block (F, h), in place of gate_up
+	RoleUpBias           Role = "up_bias"             // block (F)
+	RoleSinks            Role = "sinks"               // block (H)
+	RoleO                Role = "o"                   // block (h, H·D)
+	RoleOBias            Role = "o_bias"              // block (h)
+	RolePostAttnNorm     Role = "post_attn_norm"      // block (h): norm of attention's output, before the residual
+	RoleMLPNorm          Role = "mlp_norm"            // block, moe part 0 (h)
+	RoleGateUp           Role = "gate_up"             // block (2·F, h): gate, then up
+	RoleGateUpBias       Role = "gate_up_bias"        // block (2·F)
+	RoleDown             Role = "down"                // block (h, F)
+	RoleDownBias         Role = "down_bias"           // block (h)
+	RolePostMLPNorm      Role = "post_mlp_norm"       // block (h): norm of the MLP's output, before the residual
+	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
+	RoleRouterBias       Role = "router_bias"         // moe part 0 (E): of the router's product
+	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): decides with the scores which experts are chosen; has no gradient
+	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up
+	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
+	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
+	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
 	// Of latent attention, in place of RoleQKV.
 	RoleQA      Role = "q_a"       // block (QRank, h)
 	RoleQANorm  Role = "q_a_norm"  // block (QRank)
@@ -54,14 +64,10 @@ const (
 	RoleSharedGate   Role = "shared_gate"
 	RoleSharedGateUp Role = "shared_gate_up"
 	RoleSharedDown   Role = "shared_down"
-	// Of families that are planned and not trained.
-	RoleSinks            Role = "sinks"               // block (H)
-	RoleRouterBias       Role = "router_bias"         // moe part 0 (E)
-	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
-	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
 
-	RoleFinalNorm Role = "final_norm" // head (h)
-	RoleLMHead    Role = "lm_head"    // head (V, h)
+	RoleFinalNorm     Role = "final_norm"      // head (h)
+	RoleFinalNormBias Role = "final_norm_bias" // head (h)
+	RoleLMHead        Role = "lm_head"         // head (V, h)
 )
 
 // Stored is some rows of a parameter, which are one tensor in most checkpoints.

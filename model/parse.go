@@ -27,7 +27,7 @@ const (
 const maxConfig = 16 << 20
 
 // LoadDir reads dir/config.json, a Hugging Face model directory's. Errors name
-// the file and the key. A model that is planned and not trained is refused.
+// the file and the key.
 func LoadDir(dir string) (*Config, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := files.Read(file, maxConfig)
@@ -38,9 +38,6 @@ func LoadDir(dir string) (*Config, error) {
 		return nil, fmt.Errorf("read model config: %w", err)
 	}
 	c, err := ParseConfig(raw, file)
-	if err == nil && c.family.untrained != "" {
-		return nil, fmt.Errorf("%s: %s cannot be trained: mt lacks %s; mt plan knows its presets", file, c.Arch, c.family.untrained)
-	}
 	if err == nil && len(c.family.prefixes) > 1 {
 		c.prefix, err = findPrefix(dir, c.family.prefixes)
 	}
@@ -68,7 +65,7 @@ func fromFields(top *fields) (*Config, error) {
 	if top.err != nil {
 		return nil, top.err
 	}
-	refuseQuantized(top)
+	packed := a.packed(top)
 	f := a.fields(top)
 	if f == nil {
 		return nil, top.err
@@ -84,16 +81,22 @@ func fromFields(top *fields) (*Config, error) {
 		RMSNormEps:       float32(f.float("rms_norm_eps", 1e-6, 0, 1)),
 		TieEmbeddings:    f.bool("tie_word_embeddings", false),
 		InitializerRange: f.float("initializer_range", 0.02, 0, 100),
+		MXFP4:            packed,
 	}
 	c.headsAndIDs(f)
 	c.activation(f)
-	refuseDropout(f)
+	c.dropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
-	if c.NumExperts > 0 && c.SandwichNorms {
+	if c.Activation == GELU && !c.Ungated {
+		f.fail("hidden_act", "\"gelu\" is not supported; known: silu, gelu_pytorch_tanh")
+	}
+	if c.NumExperts > 0 && c.NormsOutputs() {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
-	c.ropes(f)
+	if !c.LearnedPositions {
+		c.ropes(f)
+	}
 	if tied := top.bool("tie_word_embeddings", c.TieEmbeddings); tied != c.TieEmbeddings {
 		top.fail("tie_word_embeddings", "%t, and %t in %s; make them the same", tied, c.TieEmbeddings, a.nested)
 	}
@@ -116,9 +119,13 @@ func (a *family) fields(top *fields) *fields {
 			top.fail(a.nested, "missing")
 			return nil
 		}
-		refuseQuantized(f)
+		a.packed(f)
 	}
+	f.renamed(a.names)
 	f.setDefaults(a.defaults)
+	if a.prepare != nil {
+		a.prepare(f)
+	}
 	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
 		if top.has(key) {
 			f.vals[key] = top.vals[key]
@@ -149,16 +156,17 @@ func (c *Config) headDim(f *fields) {
 	}
 }
 
-// activation reads hidden_act, or the family's key for it.
+// activation reads hidden_act. gelu_new and gelu_fast are the GELU with tanh too, otherwise computed.
 func (c *Config) activation(f *fields) {
-	key := cmp.Or(c.family.activation, "hidden_act")
-	def, _ := c.family.defaults[key].(string)
-	switch act := f.str(key, cmp.Or(def, "silu")); act {
+	def, _ := c.family.defaults["hidden_act"].(string)
+	switch act := f.str("hidden_act", cmp.Or(def, "silu")); act {
 	case "silu", "swish":
 		c.Activation = SiLU
-	case "gelu_pytorch_tanh":
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
 		c.Activation = GELUTanh
+	case "gelu":
+		c.Activation = GELU
 	default:
-		f.fail(key, "%q is not supported; known: silu, gelu_pytorch_tanh", act)
+		f.fail("hidden_act", "%q is not supported; known: silu, gelu_pytorch_tanh", act)
 	}
 }

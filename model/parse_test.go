@@ -1,16 +1,11 @@
 package model
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-
-	"mt/internal/recordings"
 )
 
 func base() map[string]any {
@@ -99,7 +94,7 @@ func TestParseSpellings(t *testing.T) {
 		}},
 		{"mistral, no window", changed("mistral", map[string]any{"sliding_window": json.RawMessage("null")}),
 			func(c *Config) bool { return c.Window(2) == 0 }},
-		{"phi3", phiConfig(map[string]any{"partial_rotary_factor": 0.75, "rms_norm_eps": nil, "sliding_window": 5}), func(c *Config) bool {
+		{"phi3", phiConfig(map[string]any{"partial_rotary_factor": 0.75, "sliding_window": 5}), func(c *Config) bool {
 			return c.Rotary(0) == 12 && c.Window(0) == 5 && c.RMSNormEps == 1e-5 && len(c.Layers()[1].Params[1].Stored) == 1
 		}},
 		{"phi3, its own original length goes first", phiConfig(map[string]any{"original_max_position_embeddings": 16,
@@ -113,6 +108,54 @@ func TestParseSpellings(t *testing.T) {
 		}},
 		{"gemma3, caps", changed("gemma3_text", map[string]any{"attn_logit_softcapping": 50, "final_logit_softcapping": 30.0}),
 			func(c *Config) bool { return c.AttnSoftcap == 0 && c.LogitSoftcap == 30 }},
+		{"smollm3", changed("smollm3", map[string]any{"num_hidden_layers": 5, "num_key_value_heads": nil, "hidden_size": 128, "num_attention_heads": 8}), func(c *Config) bool {
+			return c.TieEmbeddings && c.NumKVHeads == 4 && c.Rope.Theta == 2e6 && c.MaxPositions == 32768 && reflect.DeepEqual(c.NoRope, []bool{false, false, false, true, false}) && !c.Turns(3)
+		}},
+		{"smollm3, its own blocks", changed("smollm3", map[string]any{"no_rope_layers": []any{0, 1, 0, 1}, "use_sliding_window": true, "sliding_window": 7, "mlp_bias": true}), func(c *Config) bool {
+			return reflect.DeepEqual(c.NoRope, []bool{true, false, true}) && c.Window(0) == 7 && c.Window(1) == 0 && c.MLPBias && !c.QKVBias
+		}},
+		{"smollm3, interval", changed("smollm3", map[string]any{"no_rope_layer_interval": 9}), func(c *Config) bool { return c.NoRope == nil && c.Turns(2) }},
+		{"granite", changed("granite", map[string]any{"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 16}),
+			func(c *Config) bool {
+				return c.EmbedScale == 12 && !c.EmbedRounded && c.ResidualScale == 0.22 && c.AttnScale == 1.0/128 && c.LogitScale == 1.0/16
+			}},
+		{"granite 4", changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "shared_intermediate_size": 99, "residual_multiplier": 0.22, "position_embedding_type": "rope",
+			"layer_types": []any{"attention", "attention", "full_attention"}}), func(c *Config) bool {
+			return c.IntermediateSize == 99 && c.ResidualScale == 0.22 && c.NoRope == nil && c.Layers()[1].Params[5].Stored[0].Name == "model.layers.0.shared_mlp.output_linear.weight"
+		}},
+		{"granite, defaults", changed("granite", nil), func(c *Config) bool { return c.AttnScale == 1 && c.LogitScale == 1 && c.ResidualScale == 1 }},
+		{"glm4", changed("glm4", nil), func(c *Config) bool {
+			return c.SandwichNorms && c.RopeInterleaved && c.QKVBias && !c.OBias && c.Rotary(0) == 64 && c.HeadDim == 128 && c.RMSNormEps == 1.5625e-7 &&
+				len(c.Layers()[1].Params) == 9 && c.Layers()[1].Params[6].Stored[0].Name == "model.layers.0.mlp.gate_up_proj.weight"
+		}},
+		{"glm", changed("glm", nil), func(c *Config) bool {
+			return !c.SandwichNorms && c.RopeInterleaved && c.QKVBias && c.Rotary(0) == 64 && len(c.Layers()[1].Params) == 7
+		}},
+		{"glm, its own share in rope_parameters", changed("glm", map[string]any{"head_dim": 6, "rope_parameters": map[string]any{"partial_rotary_factor": 0.7}}),
+			func(c *Config) bool { return c.Rotary(0) == 4 }},
+		{"glm, the share by default", changed("glm", map[string]any{"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 1e4}}),
+			func(c *Config) bool { return c.Rotary(0) == 64 }},
+		{"ernie4_5", changed("ernie4_5", map[string]any{"use_bias": true}), func(c *Config) bool {
+			return c.RopeInterleaved && c.QKVBias && c.OBias && c.MLPBias && c.HeadDim == 128 && c.Rope.Theta == 5e5 && c.TieEmbeddings
+		}},
+		{"seed_oss", changed("seed_oss", map[string]any{"attention_dropout": 0, "residual_dropout": 0, "num_key_value_heads": 2, "attention_out_bias": true}), func(c *Config) bool {
+			return c.QKVBias && c.OBias && !c.MLPBias && c.HeadDim == 128 && !c.RopeInterleaved
+		}},
+		{"exaone4", changed("exaone4", map[string]any{"num_hidden_layers": 5}), func(c *Config) bool {
+			return c.OutputNorms && c.QKNorm && !c.QKNormWhole && c.Window(2) == 4096 && c.Window(3) == 0 && reflect.DeepEqual(c.NoRope, []bool{false, false, false, true, false})
+		}},
+		{"exaone4, no window", changed("exaone4", map[string]any{"sliding_window": json.RawMessage("null"), "sliding_window_pattern": json.RawMessage("null"),
+			"layer_types": []any{"full_attention", "full_attention", "full_attention"}}), func(c *Config) bool { return c.NoRope == nil && c.SlidingWindow == 0 }},
+		{"exaone4, a window and no layer that has it", changed("exaone4", map[string]any{"sliding_window_pattern": "LLLG", "layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
+			func(c *Config) bool { return !c.Turns(0) && !c.Turns(2) && c.SlidingWindow == 0 }},
+		{"olmo2", changed("olmo2", map[string]any{"attention_bias": true}), func(c *Config) bool {
+			return c.OutputNorms && !c.SandwichNorms && c.QKNorm && c.QKNormWhole && c.QKVBias && c.OBias && c.RMSNormEps == 1e-5 && c.Rope.Theta == 1e4 && c.SlidingWindow == 0
+		}},
+		{"olmo3", changed("olmo3", map[string]any{"num_hidden_layers": 5, "rope_theta": 5e5,
+			"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 8192, "attention_factor": 1.2}}), func(c *Config) bool {
+			return c.OutputNorms && c.QKNormWhole && c.Window(2) == 4096 && c.Window(3) == 0 && c.Window(4) == 4096 && c.Ropes()[0].Type == "yarn" &&
+				reflect.DeepEqual(c.Ropes()[1], Rope{Type: "default", Theta: 5e5}) && c.RopeOf(2) == 1 && c.RopeOf(3) == 0
+		}},
 		{"gemma2", changed("gemma2", nil), func(c *Config) bool {
 			return c.AttnSoftcap == 50 && c.LogitSoftcap == 30 && !c.QKNorm && c.Window(0) == 4096 && c.Window(1) == 0 && c.HeadDim == 256
 		}},
@@ -133,6 +176,30 @@ func TestParseSpellings(t *testing.T) {
 			"tie_word_embeddings": true, "text_config": map[string]any{"hidden_size": 64, "eos_token_id": 1, "bos_token_id": 2, "model_type": "gemma3_text"}}, func(c *Config) bool {
 			return reflect.DeepEqual([][]int{c.EOS, c.BOS, c.PAD}, [][]int{{1, 106}, {2}, {3}})
 		}},
+		{"starcoder2", changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_epsilon": 1e-3, "rms_norm_eps": 0.5, "sliding_window": 9, "attention_dropout": 0.1, "residual_dropout": 0.1}), func(c *Config) bool {
+			return c.LayerNorm && c.NormBias && c.Ungated && c.QKVBias && c.OBias && c.MLPBias && c.TieEmbeddings && c.Activation == GELUTanh && c.Window(2) == 9 &&
+				c.RMSNormEps == 1e-3 && c.Dropout == "attention_dropout 0.1, residual_dropout 0.1" && !c.Parallel
+		}},
+		{"gpt_neox, old keys", changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "vocab_size": 320, "rotary_pct": 0.5, "rotary_emb_base": 500, "use_parallel_residual": false}), func(c *Config) bool {
+			return c.Rotary(0) == 8 && c.Rope.Theta == 500 && !c.Parallel && c.QKVBias && c.Activation == GELU && c.RMSNormEps == 1e-5 && !c.TieEmbeddings
+		}},
+		{"gpt_neox, new keys", changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "rope_parameters": map[string]any{"partial_rotary_factor": 1.0, "rope_theta": 700}, "attention_bias": false}), func(c *Config) bool {
+			return c.Rotary(0) == 16 && c.Rope.Theta == 700 && c.Parallel && !c.SharedNorm && !c.QKVBias && c.MLPBias &&
+				c.Layers()[1].Params[0].Stored[0].Name == "gpt_neox.layers.0.input_layernorm.weight"
+		}},
+		{"gpt2", changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "hidden_size": 5, "n_embd": 48, "n_layer": 2, "n_inner": json.RawMessage("null"), "attn_pdrop": 0.1}), func(c *Config) bool {
+			l := c.Layers()
+			return c.HiddenSize == 48 && c.NumLayers == 2 && c.NumHeads == 12 && c.IntermediateSize == 192 && c.MaxPositions == 1024 && c.LearnedPositions &&
+				c.Dropout == "attn_pdrop 0.1" && len(l) == 5 && l[1].Kind == Positions && l[1].Params[0].Rows == 1024 && len(c.Ropes()) == 0 && !c.Turns(0) &&
+				l[2].Params[2].Stored[0].Tensor() == "transformer.h.0.attn.c_attn.weight" && l[2].Params[2].Stored[0].Place.Transposed
+		}},
+		{"gpt2, its own width", changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "n_inner": 100}), func(c *Config) bool { return c.IntermediateSize == 100 && c.HiddenSize == 768 }},
+		{"cohere2", changed("cohere2", map[string]any{"vocab_size": 256000, "num_hidden_layers": 5, "rotary_pct": 1.0}), func(c *Config) bool {
+			return c.Parallel && c.SharedNorm && c.LayerNorm && !c.NormBias && c.RopeInterleaved && c.LogitScale == 0.0625 && c.Window(2) == 4096 && c.Window(3) == 0 &&
+				c.Turns(2) && !c.Turns(3) && c.Turns(4) && c.TieEmbeddings
+		}},
+		{"cohere2, layer_types", changed("cohere2", map[string]any{"vocab_size": 256000, "layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),
+			func(c *Config) bool { return !c.Turns(0) && c.Turns(1) }},
 		{"gemma3, null activation", changed("gemma3_text", map[string]any{"hidden_activation": json.RawMessage("null")}), func(c *Config) bool { return c.Activation == GELUTanh }},
 		{"gemma3, no window anywhere", changed("gemma3_text", map[string]any{"sliding_window": json.RawMessage("null"),
 			"layer_types": []any{"full_attention", "full_attention", "full_attention"}}), func(c *Config) bool { return c.SlidingWindow == 0 && c.LocalRope == nil }},
@@ -166,6 +233,16 @@ func TestParseSpellings(t *testing.T) {
 			return c.ExpertGroups == 8 && c.OpenGroups == 4 && c.GroupBest == 2 && c.QKNorm && c.QKVBias && !c.OBias
 		}},
 		{"glm4 moe, all groups open", changed("glm4_moe", map[string]any{"n_group": 8, "topk_group": 8}), func(c *Config) bool { return c.ExpertGroups == 0 }},
+		{"gpt-oss", changed("gpt_oss", nil), func(c *Config) bool {
+			return c.NumExperts == 128 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == c.IntermediateSize && c.NormTopKProb && c.HasExperts(0) &&
+				c.Sinks && c.RouterBias && c.ExpertBias && c.QKVBias && c.OBias && *c.Cut == CutGate{1.702, 7} && c.Window(0) == 128 && c.Window(1) == 0 &&
+				c.HeadDim == 64 && reflect.DeepEqual(c.Rope, Rope{Type: "yarn", Theta: 150000, Factor: 32, BetaFast: 32, BetaSlow: 1, NoTruncate: true, OriginalMaxPositions: 4096})
+		}},
+		{"gpt-oss, as published", changed("gpt_oss", map[string]any{"experts_per_token": 2, "num_experts_per_tok": 2, "num_local_experts": 3, "swiglu_limit": 5.0,
+			"initial_context_length": 4096, "rope_theta": 1e4, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8.0, "truncate": false,
+				"original_max_position_embeddings": 64}}), func(c *Config) bool {
+			return c.NumExperts == 3 && c.NumExpertsPerTok == 2 && c.Cut.Limit == 5 && c.Rope.Theta == 1e4 && c.Rope.Factor == 8 && c.Rope.NoTruncate
+		}},
 		{"qwen2, window after the last layer", map[string]any{"architectures": nil, "model_type": "qwen2", "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 3},
 			func(c *Config) bool { return c.ModelType == "qwen2" }},
 		{"qwen3", map[string]any{"architectures": []any{"Qwen3ForCausalLM"}, "model_type": "qwen3"},
@@ -183,15 +260,23 @@ func TestParseSpellings(t *testing.T) {
 	}
 }
 
+// allArchs are the architectures that mt knows, as errors list them.
+func allArchs() string {
+	var archs []string
+	for _, f := range families {
+		archs = append(archs, f.arch)
+	}
+	return strings.Join(archs, ", ")
+}
+
 func TestParseRefuses(t *testing.T) {
 	cases := []struct {
 		changes map[string]any
 		want    string // all of it, after the file's name
 	}{
-		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}, "model_type": "gpt2"},
-			"architectures: GPT2LMHeadModel is not supported; known: DeepseekV2ForCausalLM, DeepseekV3ForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, " +
-				"Glm4MoeForCausalLM, LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM; docs/adding-a-family.md in mt's sources shows how one more is added"},
-		{map[string]any{"architectures": nil, "model_type": "gpt2"}, "model_type: gpt2 is not supported; known: "},
+		{map[string]any{"architectures": []any{"BertModel"}, "model_type": "bert"},
+			"architectures: BertModel is not supported; known: " + allArchs() + "; docs/adding-a-family.md in mt's sources shows how one more is added"},
+		{map[string]any{"architectures": nil, "model_type": "bert"}, "model_type: bert is not supported; known: "},
 		{map[string]any{"architectures": nil, "model_type": nil}, "model_type: missing, and no architectures either"},
 		{map[string]any{"model_type": "qwen2"}, `architectures: LlamaForCausalLM does not go with model_type "qwen2"`},
 		{changed("mixtral", map[string]any{"router_jitter_noise": 0.1}), "router_jitter_noise: 0.1: noise in the router's input is not supported; set it to 0"},
@@ -257,12 +342,47 @@ func TestParseRefuses(t *testing.T) {
 		{changed("gemma3_text", map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), "rope_parameters: rope_type: this architecture has one embedding for full_attention and one"},
 		{changed("gemma3_text", map[string]any{"hidden_activation": "relu"}), `hidden_activation: "relu" is not supported; known: silu, gelu_pytorch_tanh`},
 		{changed("gemma3", nil), "text_config: missing"},
+		{changed("olmo3", map[string]any{"partial_rotary_factor": 0.5, "rope_parameters": map[string]any{"full_attention": map[string]any{}}}),
+			"rope_parameters: full_attention: partial_rotary_factor: 0.5 is not supported"},
+		{changed("olmo3", map[string]any{"partial_rotary_factor": 0.5, "rope_parameters": map[string]any{"sliding_attention": map[string]any{"partial_rotary_factor": 1}}}),
+			"rope_parameters: partial_rotary_factor: 0.5 is not supported"},
+		{changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_type": "rms_norm"}), `norm_type: "rms_norm" is not supported`},
+		{changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_epsilon": "x"}), `norm_epsilon: "x" is not a number`},
+		{changed("gpt_neox", map[string]any{"hidden_dropout": 0.1, "num_key_value_heads": nil}), "hidden_dropout: 0.1: dropout is not supported"},
+		{changed("gpt_neox", nil), "num_key_value_heads: 2 for 4 heads: this architecture has as many"},
+		{changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "head_dim": 8}), "head_dim: 8: this architecture has hidden_size / num_attention_heads, 16"},
+		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "n_layer": 0}), "n_layer: 0 is out of range"},
+		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "scale_attn_by_inverse_layer_idx": true}), "scale_attn_by_inverse_layer_idx: true is not supported, only false; docs/adding-a-family.md"},
+		{changed("cohere2", map[string]any{"vocab_size": 256000, "rotary_pct": 0.5}), "rotary_pct: 0.5 is not supported"},
+		{changed("cohere2", map[string]any{"vocab_size": 256000, "logit_scale": 0}), "logit_scale: 0 is out of range"},
+		{map[string]any{"hidden_act": "gelu"}, `hidden_act: "gelu" is not supported; known: silu, gelu_pytorch_tanh`},
+		{changed("seed_oss", map[string]any{"num_key_value_heads": 2}), "attention_dropout: 0.1: dropout is not supported; set it to 0"},
+		{changed("seed_oss", map[string]any{"num_key_value_heads": 2, "attention_dropout": 0}), "residual_dropout: 0.1: dropout"},
+		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window": json.RawMessage("null")}), "layer_types: missing, and sliding_window is null"},
+		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window_pattern": "LLLG"}), `layer_types: missing, and sliding_window_pattern "LLLG"`},
+		{changed("ernie4_5", map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
+		{changed("smollm3", map[string]any{"no_rope_layers": []any{1, 0}}), "no_rope_layers: 2 of them for 3 layers"},
+		{changed("smollm3", map[string]any{"no_rope_layers": []any{1, 2, 0}}), "no_rope_layers: 2 is not a number from 0 to 1"},
+		{changed("smollm3", map[string]any{"no_rope_layer_interval": 0}), "no_rope_layer_interval: 0 is out of range"},
+		{changed("granitemoehybrid", nil), "num_local_experts: 8: experts beside an MLP"},
+		{changed("granitemoehybrid", map[string]any{"num_local_experts": 0}), "layer_types: missing, which makes all layers Mamba's"},
+		{changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "layer_types": []any{"mamba", "attention", "attention"}}), `layer_types: layer 0 is "mamba"; only attention`},
+		{changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "layer_types": []any{"attention"}}), "layer_types: 1 of them for 3 layers"},
+		{changed("granite", map[string]any{"logits_scaling": 0}), "logits_scaling: 0 is out of range"},
+		{changed("granite", map[string]any{"num_local_experts": 4}), "num_local_experts: 4 is not supported in GraniteForCausalLM"},
+		{changed("glm4", map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
+		{changed("olmo2", map[string]any{"sliding_window": 4, "layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}), `layer_types: layer 1 is "sliding_attention"`},
+		{changed("olmo3", map[string]any{"rope_theta": 1e4}), "rope_theta: 10000: Transformers 4 has it in all layers, 5 in those without a window"},
+		{changed("olmo3", map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), "rope_parameters: rope_type: this architecture has one embedding for full_attention and one"},
+		{changed("olmo3", map[string]any{"rope_local_base_freq": 1e4}), "rope_local_base_freq: 10000 is not supported in Olmo3ForCausalLM"},
 		{changed("gemma3", map[string]any{"text_config": map[string]any{"hidden_size": "x"}}), `text_config: hidden_size: "x" is not a whole number`},
 		{changed("qwen3_moe", map[string]any{"num_experts": 4, "num_experts_per_tok": 5}), "num_experts_per_tok: 5 of 4 experts"},
 		{changed("qwen3_moe", map[string]any{"num_experts": 2000}), "num_experts: 2000 is out of range"},
 		{changed("qwen3_moe", map[string]any{"num_experts": 8, "num_local_experts": 9}), "num_local_experts: 9, and num_experts is 8"},
 		{changed("qwen3_moe", map[string]any{"mlp_only_layers": []any{3}}), "mlp_only_layers: 3 is not a number from 0 to 2"},
 		{changed("qwen3_moe", map[string]any{"num_experts": 1024, "num_hidden_layers": 1000}), "num_experts: 1024 experts in 1000 layers"},
+		{changed("gpt_oss", map[string]any{"experts_per_token": 3}), "experts_per_token: 3, and num_experts_per_tok is 4"},
+		{changed("gpt_oss", map[string]any{"swiglu_limit": -1.0}), "swiglu_limit: -1 is out of range"},
 		{map[string]any{"layer_types": []any{"full_attention", "sliding_attention"}}, `layer_types: layer 1 is "sliding_attention"`},
 		{map[string]any{"quantization_config": map[string]any{"bits": 4}}, "quantization_config: quantized weights"},
 	}
@@ -296,151 +416,4 @@ func TestLoadDirMissing(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "config.json: no such file; a model directory holds") {
 		t.Fatalf("got %v", err)
 	}
-}
-
-func TestJSONKeepsText(t *testing.T) {
-	text := `{
-    "zeta":   [1,  2], "vocab_size": 320,
-    "torch_dtype": "float32", "hidden_size": 64, "intermediate_size": 8, "num_hidden_layers": 1,
-    "num_attention_heads": 4, "model_type": "llama", "unknown": {"dtype": "float32", "x": 1e-05}
-}
-`
-	c, err := ParseConfig([]byte(text), "f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Replace(text, `"torch_dtype": "float32"`, `"torch_dtype": "bfloat16"`, 1)
-	if got := string(c.JSON("bfloat16")); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	none := strings.Replace(text, `    "torch_dtype": "float32", `, "    ", 1)
-	if c, err = ParseConfig([]byte(none), "f"); err != nil {
-		t.Fatal(err)
-	}
-	got := c.JSON("float32")
-	if !bytes.HasPrefix(got, []byte("{\n  \"torch_dtype\": \"float32\",\n    \"zeta\"")) || !json.Valid(got) {
-		t.Errorf("got\n%s", got)
-	}
-}
-
-func TestJSONOfInline(t *testing.T) {
-	for _, name := range PresetNames() {
-		c, err := Preset(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := c.JSON("bfloat16")
-		back, err := ParseConfig(text, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		back.source = source{}
-		if !reflect.DeepEqual(c, back) {
-			t.Errorf("%s: got %+v, want %+v", name, back, c)
-		}
-	}
-}
-
-// TestJSONOfOptions: what an inline config says comes back from the config.json
-// that is made of it.
-func TestJSONOfOptions(t *testing.T) {
-	yarn := map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "beta_fast": 16, "beta_slow": 2,
-		"mscale": 0.7, "mscale_all_dim": 0.3, "truncate": false, "attention_factor": 1.5}
-	for _, changes := range []map[string]any{
-		{"attention_bias": true, "mlp_bias": true, "rope_theta": 123.5, "rope_scaling": yarn},
-		{"rope_scaling": map[string]any{"type": "linear", "factor": 2.5}},
-		{"rope_parameters": map[string]any{"rope_type": "dynamic", "factor": 2.5, "rope_theta": 77}},
-		changed("mistral", map[string]any{"sliding_window": 7}),
-		changed("qwen2", map[string]any{"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1}),
-		changed("qwen3", map[string]any{"use_sliding_window": true, "sliding_window": 9, "attention_bias": true,
-			"layer_types": []any{"sliding_attention", "full_attention", "sliding_attention"}}),
-		phiConfig(map[string]any{"partial_rotary_factor": 0.75, "original_max_position_embeddings": 32, "sliding_window": 99,
-			"rope_scaling": map[string]any{"type": "longrope", "short_factor": eights[:6], "long_factor": eights[:6], "factor": 3, "attention_factor": 1.25}}),
-		phiConfig(map[string]any{"original_max_position_embeddings": 32, "rope_scaling": map[string]any{"type": "su", "short_factor": eights, "long_factor": eights}}),
-		changed("gemma3_text", map[string]any{"num_hidden_layers": 7, "rope_local_base_freq": 5, "query_pre_attn_scalar": 40.5, "attention_bias": true,
-			"attn_logit_softcapping": 5, "final_logit_softcapping": 6.5, "hidden_activation": "silu", "rope_scaling": map[string]any{"type": "linear", "factor": 8}}),
-		changed("gemma3_text", map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
-		changed("gemma3_text", map[string]any{"sliding_window": 3, "layer_types": []any{"sliding_attention", "sliding_attention", "sliding_attention"}}),
-		changed("qwen3_moe", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": []any{2, 0}, "norm_topk_prob": true,
-			"decoder_sparse_step": 2, "moe_intermediate_size": 5, "output_router_logits": true, "router_aux_loss_coef": 0.5, "use_sliding_window": true}),
-		changed("mixtral", map[string]any{"num_local_experts": 6, "num_experts_per_tok": 3, "sliding_window": 7, "output_router_logits": true, "router_aux_loss_coef": 0.5}),
-		changed("qwen2_moe", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": []any{2}, "norm_topk_prob": true, "moe_intermediate_size": 5,
-			"shared_expert_intermediate_size": 9, "qkv_bias": false, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 2}),
-		changed("glm4_moe", map[string]any{"n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "first_k_dense_replace": 2, "moe_intermediate_size": 5,
-			"n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.25, "norm_topk_prob": false, "use_qk_norm": true, "attention_bias": true, "partial_rotary_factor": 0.75}),
-	} {
-		m := base()
-		maps.Copy(m, changes)
-		c, err := FromInline(m, "x")
-		if err != nil {
-			t.Errorf("%v: %v", changes, err)
-			continue
-		}
-		text := c.JSON("bfloat16")
-		back, err := ParseConfig(text, "config.json")
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		back.source = source{}
-		if !reflect.DeepEqual(c, back) {
-			t.Errorf("got %+v, want %+v", back, c)
-		}
-	}
-}
-
-func TestFixtureConfigs(t *testing.T) {
-	for _, of := range recordings.Cases(t) {
-		name, dir := filepath.Base(of), filepath.Join(of, "model")
-		c, err := LoadDir(dir)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(c.JSON("float32"), raw) {
-			t.Errorf("%s: text is not kept", name)
-		}
-	}
-}
-
-func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte(`{"model_type": "llama", "vocab_size": 3, "rope_scaling": {"type": "llama3"}}`))
-	f.Add([]byte(`{"a": [1, {"b": null}]}`))
-	f.Add((&Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 4, HiddenSize: 8, IntermediateSize: 8, NumLayers: 1,
-		NumHeads: 2, NumKVHeads: 1, HeadDim: 4, MaxPositions: 8, Rope: Rope{Type: "default", Theta: 1e4}}).JSON("float32"))
-	for _, name := range []string{"mistral-7b", "gemma3-4b", "phi4", "qwen3-30b-a3b", "qwen2.5-0.5b", "gpt-oss-20b", "deepseek-v3"} {
-		c, err := Preset(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(c.JSON("bfloat16"))
-	}
-	f.Add([]byte(`{"model_type": "gemma3", "text_config": {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]}}`))
-	f.Add([]byte(`{"model_type": "phi3", "vocab_size": 9, "hidden_size": 8, "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2,
-		"rope_scaling": {"type": "su", "short_factor": [1, 2], "long_factor": [1, 3]}}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		c, err := ParseConfig(raw, "f")
-		if err != nil {
-			return
-		}
-		if c.Params() <= 0 || c.MatrixParams() <= 0 {
-			t.Fatalf("%d parameters, %d in matrices", c.Params(), c.MatrixParams())
-		}
-		if c.NumLayers*(1+c.NumExperts) < 1000 {
-			var n int64
-			for _, l := range c.Layers() {
-				n += l.Elems()
-			}
-			if n != c.Params() || c.RopeElems(10) <= 0 || c.AttendedPairs(10) <= 0 {
-				t.Fatalf("%d parameters in the table, %d counted; %d elements of rotary tables", n, c.Params(), c.RopeElems(10))
-			}
-		}
-		if _, err := ParseConfig(c.JSON("bfloat16"), "f"); err != nil {
-			t.Fatalf("what was written is not read: %v", err)
-		}
-	})
 }

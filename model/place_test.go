@@ -1,7 +1,9 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -90,6 +92,35 @@ func TestPlaces(t *testing.T) {
 	} {
 		if got := at["model.layers.0."+name]; got != want {
 			t.Errorf("%s: element %d, want %d", name, got, want)
+		}
+	}
+}
+
+// TestWithoutQuantization: a directory in MXFP4 is read, and what is written says nothing of it, wherever it stood.
+func TestWithoutQuantization(t *testing.T) {
+	const rest = `"model_type": "gpt_oss", "vocab_size": 9, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1`
+	const packed = `"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["a", "b"]}`
+	for _, text := range []string{"{" + packed + ", " + rest + "}", "{" + rest + ",\n " + packed + "\n}", `{"dtype": "bfloat16", ` + packed + " , " + rest + "}"} {
+		c, err := ParseConfig([]byte(text), "f")
+		if err != nil || !c.MXFP4 {
+			t.Fatal(err)
+		}
+		var got, want map[string]any
+		if err := json.Unmarshal(c.JSON("float32"), &got); err != nil {
+			t.Fatalf("%s: %v", c.JSON("float32"), err)
+		}
+		if err := json.Unmarshal([]byte("{"+rest+"}"), &want); err != nil {
+			t.Fatal(err)
+		}
+		delete(got, "dtype")
+		delete(got, "torch_dtype")
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %v", got)
+		}
+	}
+	for _, text := range []string{`{"quantization_config": {"quant_method": "bitsandbytes"}, ` + rest + "}", `{"model_type": "llama", ` + packed + "}"} {
+		if _, err := ParseConfig([]byte(text), "f"); err == nil {
+			t.Errorf("%s is read", text)
 		}
 	}
 }

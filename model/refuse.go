@@ -1,25 +1,45 @@
 package model
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // The functions of this file turn features this program does not have into
 // errors, lest a model be trained as something else.
 
-func refuseQuantized(f *fields) {
-	if f.has("quantization_config") {
-		f.fail("quantization_config", "quantized weights cannot be trained; take the model's unquantized directory")
+// quantizedKey is the key of a mapping that says how weights are quantized.
+const quantizedKey = "quantization_config"
+
+// packed says whether experts are stored in MXFP4, in a family whose experts may be. All else that is quantized is refused.
+func (a *family) packed(f *fields) bool {
+	if !f.has(quantizedKey) {
+		return false
 	}
+	if o := f.object(quantizedKey); a.mxfp4 && o != nil && o.str("quant_method", "") == "mxfp4" {
+		return true
+	}
+	f.fail(quantizedKey, "quantized weights cannot be trained; take the model's unquantized directory")
+	return false
 }
 
-func refuseDropout(f *fields) {
-	for _, key := range []string{"attention_dropout", "resid_pdrop", "embd_pdrop", "hidden_dropout"} {
-		if p := f.float(key, 0, 0, 1); p > 0 {
+// dropouts are the keys that ask for dropout, in one architecture or another.
+var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
+
+// dropout refuses dropout or, in a family whose published files ask for it, remembers what they ask for.
+func (c *Config) dropout(f *fields) {
+	var asked []string
+	for _, key := range dropouts {
+		switch p := f.float(key, 0, 0, 1); {
+		case p > 0 && c.family.dropout:
+			asked = append(asked, fmt.Sprintf("%s %g", key, p))
+		case p > 0:
 			f.fail(key, "%g: dropout is not supported; set it to 0 to train without", p)
 		}
 	}
+	c.Dropout = strings.Join(asked, ", ")
 }
 
 // neutral are keys that change the mathematics of one architecture or another, each with the
@@ -29,7 +49,7 @@ var neutral = map[string]any{
 	"attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "use_bias": false,
 	"qk_norm": false, "use_qk_norm": false, "qk_layernorm": false,
 	"is_causal": true, "use_bidirectional_attention": false,
-	"use_mrope": false, "rope_interleave": false, "rope_interleaved": false, "no_rope_layers": nil,
+	"use_mrope": false, "rope_interleave": false, "rope_interleaved": false, "no_rope_layers": nil, "rope_local_base_freq": nil,
 	"clip_qkv": nil, "attention_chunk_size": nil, "full_attn_mod": 1.0, "interpolate_factor": 1.0,
 	"attn_logit_softcapping": nil, "final_logit_softcapping": nil, "query_pre_attn_scalar": nil,
 	"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": nil,

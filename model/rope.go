@@ -43,7 +43,10 @@ const (
 func (c *Config) ropes(f *fields) {
 	v4, v5 := f.object("rope_scaling"), f.object("rope_parameters")
 	theta := f.float("rope_theta", defaultTheta, minTheta, maxTheta)
-	full, local := c.ropes4(f, v4, theta)
+	var full, local Rope
+	if v4 != nil || v5 == nil {
+		full, local = c.ropes4(f, v4, theta)
+	}
 	if v5 != nil {
 		full5, local5 := c.ropes5(f, v5, theta)
 		if v4 != nil && !(reflect.DeepEqual(full, full5) && reflect.DeepEqual(local, local5)) {
@@ -76,7 +79,16 @@ func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	return full, Rope{Type: "default", Theta: f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)}
 }
 
+// ropes5 is ropes4 of Transformers 5's spelling, o. A share of elements that turn at the top of the config is
+// for mappings that have none.
 func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
+	const share = "partial_rotary_factor"
+	inherit := func(in *fields) *fields {
+		if f.has(share) {
+			in.setDefaults(map[string]any{share: f.vals[share]})
+		}
+		return in
+	}
 	nested := o.has(fullAttention) || o.has(slidingAttention)
 	if !nested && c.family.localTheta > 0 {
 		o.fail("rope_type", "this architecture has one embedding for %s and one for %s here", fullAttention, slidingAttention)
@@ -89,13 +101,13 @@ func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 		one := func(key string, theta float64) Rope {
 			in := o.object(key)
 			if in == nil {
-				in = &fields{where: o.where}
+				in = &fields{where: o.where, vals: map[string]any{}}
 			}
-			return c.oneRope(o, in, theta)
+			return c.oneRope(o, inherit(in), theta)
 		}
 		full, local = one(fullAttention, theta), one(slidingAttention, localTheta)
 	} else {
-		full = c.oneRope(o, o, theta)
+		full = c.oneRope(o, inherit(o), theta)
 		local = full
 	}
 	if f.err == nil {
@@ -218,8 +230,12 @@ func (c *Config) rotary(r Rope) int {
 	return int(float64(c.turning()) * r.Partial)
 }
 
-// Ropes are the model's rotary embeddings; RopeOf says which one a block has.
+// Ropes are the model's rotary embeddings, none where positions are learned; RopeOf says which one a
+// block has.
 func (c *Config) Ropes() []Rope {
+	if c.LearnedPositions {
+		return nil
+	}
 	if c.LocalRope == nil {
 		return []Rope{c.Rope}
 	}

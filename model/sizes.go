@@ -21,6 +21,9 @@ func (c *Config) Params() int64 {
 	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
 	head := c.headLayer()
 	sum := head.Elems() + c.EmbedParam().Elems() + int64(c.NumLayers)*count(n.attention()).all
+	if c.LearnedPositions {
+		sum += int64(c.MaxPositions) * int64(c.HiddenSize)
+	}
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).all
 	if moe > 0 {
 		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all + n.sharedExpert().all)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // source is the text of a JSON object and where its values stand in it.
@@ -108,6 +109,26 @@ func (s source) with(value []byte, names ...string) []byte {
 		from = open
 	}
 	return append(out, s.raw[from:]...)
+}
+
+// without is s without a key, if it has that.
+func (s source) without(name string) source {
+	i := slices.IndexFunc(s.keys, func(k sourceKey) bool { return k.name == name })
+	if i < 0 {
+		return s
+	}
+	from, to := bytes.IndexByte(s.raw, '{')+1, s.keys[i].end
+	switch {
+	case i > 0: // with the comma in front
+		from = s.keys[i-1].end
+	case len(s.keys) > 1: // with the one behind
+		to += bytes.IndexByte(s.raw[to:], ',') + 1
+	}
+	out, _, err := scanObject(slices.Concat(s.raw[:from], s.raw[to:]))
+	if err != nil {
+		panic("model: an edited config does not parse: " + err.Error())
+	}
+	return out
 }
 
 // value is the text of a key's value, nil where there is no such key.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Layers is the parameter table: the embedding, the decoder blocks, the head. A
-// block with experts is two layers, Attention and MoE.
+// Layers is the parameter table: the embedding, learned positions where there are any, the decoder
+// blocks, the head. A block with experts is two layers, Attention and MoE.
 func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
@@ -16,6 +16,9 @@ func (c *Config) Layers() []Layer {
 		out = append(out, l)
 	}
 	add(Layer{Kind: Embedding, Params: []Param{c.EmbedParam()}})
+	if c.LearnedPositions {
+		add(Layer{Kind: Positions, Params: []Param{matrix(RolePositions, c.HiddenSize, stack(c.outer(RolePositions), c.MaxPositions))}})
+	}
 	for b := range c.NumLayers {
 		n := blockNames{c, b}
 		if !c.HasExperts(b) {
@@ -35,7 +38,10 @@ func (c *Config) Layers() []Layer {
 
 func (c *Config) headLayer() Layer {
 	l := Layer{Kind: Head, Tied: c.TieEmbeddings}
-	l.Params = []Param{vector(RoleFinalNorm, stack([]string{c.names().model + "norm.weight"}, c.HiddenSize))}
+	l.Params = []Param{vector(RoleFinalNorm, stack(c.outer(RoleFinalNorm), c.HiddenSize))}
+	if c.NormBias {
+		l.Params = append(l.Params, vector(RoleFinalNormBias, stack(c.outer(RoleFinalNormBias), c.HiddenSize)))
+	}
 	if !c.TieEmbeddings {
 		l.Params = append(l.Params, matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize)))
 	}
@@ -53,9 +59,17 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 
 // EmbedParam is the embedding's table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
-	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack([]string{c.names().model + "embed_tokens.weight"}, c.VocabSize))}
+	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)
 	return p[0]
+}
+
+// outer are the names of the tensors of role r, which is of no block.
+func (c *Config) outer(r Role) (names []string) {
+	for _, s := range c.tensorNames(r) {
+		names = append(names, c.names().model+s)
+	}
+	return names
 }
 
 // blockNames makes the parameters of one decoder block.
@@ -65,7 +79,13 @@ type blockNames struct {
 }
 
 // prefix is how the names of the block's tensors begin.
-func (n blockNames) prefix() string { return fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block) }
+func (n blockNames) prefix() string {
+	blocks := "layers."
+	if f := n.c.family; f != nil && f.blocks != "" {
+		blocks = f.blocks
+	}
+	return fmt.Sprintf("%s%s%d.", n.c.names().model, blocks, n.block)
+}
 
 // stored are the tensors of role r, with the given numbers of rows. Where the family has one name
 // for all of them, there is only one.
@@ -94,7 +114,10 @@ func (n blockNames) named(r Role) (names []string) {
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	p := []Param{vector(RoleAttnNorm, n.stored(RoleAttnNorm, h))}
+	var p []Param
+	if c.NormsInputs() {
+		p = n.norm(RoleAttnNorm, RoleAttnNormBias)
+	}
 	if c.Latent != nil {
 		p = append(p, n.latent()...)
 	} else {
@@ -104,7 +127,11 @@ func (n blockNames) attention() []Param {
 		p = append(p, vector(RoleQKVBias, n.stored(RoleQKVBias, q, kv, kv)))
 	}
 	if c.QKNorm {
-		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, c.HeadDim)), vector(RoleKNorm, n.stored(RoleKNorm, c.HeadDim)))
+		ofQ, ofK := c.HeadDim, c.HeadDim
+		if c.QKNormWhole {
+			ofQ, ofK = q, kv
+		}
+		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, ofQ)), vector(RoleKNorm, n.stored(RoleKNorm, ofK)))
 	}
 	if c.Sinks {
 		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
@@ -113,8 +140,17 @@ func (n blockNames) attention() []Param {
 	if c.OBias {
 		p = append(p, vector(RoleOBias, n.stored(RoleOBias, h)))
 	}
-	if c.SandwichNorms {
+	if c.NormsOutputs() {
 		p = append(p, vector(RolePostAttnNorm, n.stored(RolePostAttnNorm, h)))
+	}
+	return p
+}
+
+// norm is a norm of the hidden state, with its bias where there is one.
+func (n blockNames) norm(weight, bias Role) []Param {
+	p := []Param{vector(weight, n.stored(weight, n.c.HiddenSize))}
+	if n.c.NormBias {
+		p = append(p, vector(bias, n.stored(bias, n.c.HiddenSize)))
 	}
 	return p
 }
@@ -123,15 +159,23 @@ func (n blockNames) attention() []Param {
 func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
-	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), matrix(RoleGateUp, h, n.stored(RoleGateUp, f, f))}
+	var p []Param
+	if c.NormsInputs() && !c.SharedNorm {
+		p = n.norm(RoleMLPNorm, RoleMLPNormBias)
+	}
+	up, bias, rows := RoleGateUp, RoleGateUpBias, []int{f, f}
+	if c.Ungated {
+		up, bias, rows = RoleUp, RoleUpBias, []int{f}
+	}
+	p = append(p, matrix(up, h, n.stored(up, rows...)))
 	if c.MLPBias {
-		p = append(p, vector(RoleGateUpBias, n.stored(RoleGateUpBias, f, f)))
+		p = append(p, vector(bias, n.stored(bias, rows...)))
 	}
 	p = append(p, matrix(RoleDown, f, n.stored(RoleDown, h)))
 	if c.MLPBias {
 		p = append(p, vector(RoleDownBias, n.stored(RoleDownBias, h)))
 	}
-	if c.SandwichNorms {
+	if c.NormsOutputs() {
 		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
 	}
 	return p
@@ -146,7 +190,7 @@ func (n blockNames) router() []Param {
 	}
 	router := matrix(RoleRouter, h, stored)
 	router.F32 = true
-	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), router}
+	p := append(n.norm(RoleMLPNorm, RoleMLPNormBias), router)
 	if n.c.RouterBias {
 		p = append(p, vector(RoleRouterBias, n.stored(RoleRouterBias, experts)))
 	}

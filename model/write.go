@@ -46,13 +46,13 @@ func (c *Config) Resized(n int) *Config {
 const vocabKey = "vocab_size"
 
 // JSON is the config.json to put beside saved weights of the given dtype ("bfloat16",
-// "float32"). A text that was read is given back byte for byte, except for the dtype and for
-// a vocabulary size that has changed. For an inline config the text is made in full, such that
+// "float32"). A text that was read is given back byte for byte, except for the dtype, for
+// a vocabulary size that has changed, and for what said how weights were quantized. For an inline config the text is made in full, such that
 // both Transformers 4 and 5 load it.
 func (c *Config) JSON(dtype string) []byte {
 	if c.source.raw != nil {
 		quoted, _ := json.Marshal(dtype) // a string always marshals
-		return c.source.with(quoted, "torch_dtype", "dtype")
+		return c.source.without(quantizedKey).with(quoted, "torch_dtype", "dtype")
 	}
 	m := map[string]any{
 		"architectures":           []string{c.Arch},
@@ -71,14 +71,20 @@ func (c *Config) JSON(dtype string) []byte {
 		"bos_token_id":            tokenIDs(c.BOS),
 		"eos_token_id":            tokenIDs(c.EOS),
 		"pad_token_id":            tokenIDs(c.PAD),
-		"hidden_act":              [...]string{SiLU: "silu", GELUTanh: "gelu_pytorch_tanh"}[c.Activation],
+		"hidden_act":              [...]string{SiLU: "silu", GELUTanh: "gelu_pytorch_tanh", GELU: "gelu"}[c.Activation],
 		"attention_dropout":       float(0),
 		"torch_dtype":             dtype,
 		"use_cache":               true,
 	}
-	c.ropeJSON(m)
+	if !c.LearnedPositions {
+		c.ropeJSON(m)
+	}
 	if a := c.familyOf(); a != nil {
 		a.write(c, m)
+		for common, own := range a.names {
+			m[own] = m[common]
+			delete(m, common)
+		}
 	}
 	out, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

@@ -91,6 +91,8 @@ func (r *Run) weights(at Pace) []float64 {
 		switch layout.Kind {
 		case model.Embedding: // its rows are gathered
 			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
+		case model.Positions: // they are added
+			elems = 0
 		case model.MoE:
 			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts of a token that it does not go through
 			elems -= idle * float64(layout.Part(1).AllElems())

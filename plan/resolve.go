@@ -28,7 +28,9 @@ type Request struct {
 	// Recompute is "auto" (or empty), "full" or "none".
 	Recompute string
 	// HiddenStates is where they lie: "auto" (or empty), "device" or "host".
-	HiddenStates     string
+	HiddenStates string
+	// Fused says that attention's backward has memory for sums (layers.Spec.Fused).
+	Fused            bool
 	MicroBatchTokens int
 	ChunkTokens      int
 	HeadShards       int
@@ -163,7 +165,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.keep()
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Positions: max(q.RowTokens, q.Positions, 1)}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)

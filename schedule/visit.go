@@ -74,6 +74,7 @@ type Stage uint8
 // every phase.
 const (
 	Embed     Stage = iota
+	Positions       // learned positions are added to the embedding
 	Block           // a decoder block
 	Attention       // the first half of a block with experts
 	Route           // the router (part 0) decides which tokens go to which experts
@@ -84,7 +85,7 @@ const (
 )
 
 func (s Stage) String() string {
-	return [...]string{"embed", "block", "attention", "route", "expert", "join", "head", "head part"}[s]
+	return [...]string{"embed", "positions", "block", "attention", "route", "expert", "join", "head", "head part"}[s]
 }
 
 // Class says which slots a tile of weights goes through.

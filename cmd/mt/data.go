@@ -159,9 +159,9 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	case errors.Is(err, data.ErrStopped):
 		return nil, nil, train.ErrResumable
 	case errors.As(err, &wrong):
-		return nil, nil, c.Errorf(cmp.Or(wrong.Key, "dataset"), "%w", err)
+		return nil, nil, c.Errorf(cmp.Or(wrong.Key, c.DataKey()), "%w", err)
 	case err != nil:
-		return nil, nil, fmt.Errorf("dataset: %w", err)
+		return nil, nil, fmt.Errorf("%s: %w", c.DataKey(), err)
 	}
 	return set, spec.Tokenizer, nil
 }

@@ -59,7 +59,7 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
 	})
 	root.AddCommand(a.initCommand(), a.trainCommand(), a.planCommand(), a.tuneCommand(), a.evalCommand(), a.generateCommand(), a.exportCommand(), a.benchCommand(),
-		a.watchCommand(), a.doctorCommand(), a.dataCommand(), a.versionCommand(), a.manCommand())
+		a.watchCommand(), a.doctorCommand(), a.dataCommand(), a.importCommand(), a.versionCommand(), a.manCommand())
 	return root
 }
 

@@ -14,13 +14,16 @@ func init() {
 func glu(s *stream, a *op.GLU) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
-	in, out, unit := actOf(a.GU), actOf(a.Y), vec.SwiGLU
+	in, out, unit, cut := actOf(a.GU), actOf(a.Y), vec.SwiGLU, a.Activation == op.CutSiLU
 	if a.Activation == op.GELUTanh {
 		unit = vec.GeGLU
 	}
 	s.forRows(a.T, 3*a.F, func(sc *scratch, from, to int) {
 		for t := from; t < to; t++ {
 			row, act := in.load(sc, 0, 2*t*a.F, 2*a.F), out.target(sc, 1, t*a.F, a.F)
+			if cut {
+				row = cutOff(sc.f32(2, 2*a.F), row, a.Cut)
+			}
 			unit(act, row[:a.F], row[a.F:])
 			out.store(t*a.F, act)
 		}
@@ -36,22 +39,64 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 	writes(a.DGU, 1, 0, 2*a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
 	in, grad, din, act, unit := actOf(a.GU), actOf(a.DY), actOf(a.DGU), actOf(a.Y), vec.SwiGLUGrad
-	if a.Activation == op.GELUTanh {
+	switch a.Activation {
+	case op.GELUTanh:
 		unit = vec.GeGLUGrad
+	case op.CutSiLU:
+		unit = nil
 	}
 	s.forRows(a.T, 6*a.F, func(sc *scratch, from, to int) {
 		for t := from; t < to; t++ {
 			row, dout := in.load(sc, 0, 2*t*a.F, 2*a.F), grad.load(sc, 1, t*a.F, a.F)
 			drow := din.target(sc, 2, 2*t*a.F, 2*a.F)
-			if a.Y.None() {
-				unit(drow[:a.F], drow[a.F:], nil, dout, row[:a.F], row[a.F:])
+			var out []float32
+			if !a.Y.None() {
+				out = act.target(sc, 3, t*a.F, a.F)
+			}
+			if unit == nil {
+				cutGrad(drow, out, dout, row, sc.f32(4, 2*a.F), a.Cut)
 			} else {
-				out := act.target(sc, 3, t*a.F, a.F)
 				unit(drow[:a.F], drow[a.F:], out, dout, row[:a.F], row[a.F:])
+			}
+			if out != nil {
 				act.store(t*a.F, out)
 			}
 			din.store(2*t*a.F, drow)
 		}
 	})
 	return nil
+}
+
+// cutOff writes to dst the gates and the ups of a row of which vec.SwiGLU makes op.CutSiLU: Alpha·min(gate,
+// Limit) and (up+1)/Alpha, with up cut off.
+func cutOff(dst, row []float32, cut op.Cut) []float32 {
+	f := len(row) / 2
+	for i, g := range row[:f] {
+		dst[i] = cut.Alpha * min(g, cut.Limit)
+	}
+	by := 1 / cut.Alpha
+	for i, u := range row[f:] {
+		dst[f+i] = by * (1 + min(max(u, -cut.Limit), cut.Limit))
+	}
+	return dst
+}
+
+// cutGrad is vec.SwiGLUGrad for op.CutSiLU; drow may be row. buf has room for a row.
+func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
+	f := len(row) / 2
+	cutOff(buf, row, cut)
+	vec.SwiGLUGrad(buf[:f], buf[f:], out, dout, buf[:f], buf[f:])
+	for i, d := range buf[:f] {
+		if row[i] > cut.Limit {
+			d = 0
+		}
+		drow[i] = cut.Alpha * d
+	}
+	by := 1 / cut.Alpha
+	for i, d := range buf[f:] {
+		if row[f+i] > cut.Limit || row[f+i] < -cut.Limit {
+			d = 0
+		}
+		drow[f+i] = by * d
+	}
 }

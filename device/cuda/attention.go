@@ -8,10 +8,11 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// The kernels that compute attention: those that every GPU runs, and beside them those for sm_90a alone,
-// which differ in the last bits.
+// The kernels that compute attention: those that every GPU runs, the same with all gradients by one kernel where there is memory
+// for sums (op.AttentionBackward), and those for sm_90a alone. They differ in the last bits.
 const (
 	Portable = "portable"
+	Fused    = "fused"
 	SM90a    = "sm90a"
 )
 
@@ -27,8 +28,8 @@ func (d *dev) RunsSM90a() bool { return d.capability == capabilitySM90a && d.cud
 // device does not run them. It is to be called before the first operation.
 func (d *dev) UseAttention(kernels string) error {
 	switch {
-	case kernels != Portable && kernels != SM90a:
-		return fmt.Errorf("there are no kernels %q for attention, but %s and %s", kernels, Portable, SM90a)
+	case kernels != Portable && kernels != Fused && kernels != SM90a:
+		return fmt.Errorf("there are no kernels %q for attention, but %s, %s and %s", kernels, Portable, Fused, SM90a)
 	case kernels == SM90a && !d.RunsSM90a():
 		return fmt.Errorf("the %s, of compute capability %d.%d, does not run kernels for sm_90a: H100, H200 and GH200 do", d.name, d.capability/10, d.capability%10)
 	}

@@ -73,6 +73,40 @@ func TestAttentionKernels(t *testing.T) {
 	}
 }
 
+// TestFusedAttention: with memory for sums all gradients come of one kernel, of two the one that the GPU's shared memory has room for.
+func TestFusedAttention(t *testing.T) {
+	for capability, want := range map[int]string{80: "attention_gradients_d128", 89: "attention_gradients_small_d128", 100: "attention_gradients_d128"} {
+		d, _ := newDevice(t, emu.Options{ComputeCapability: capability}, Options{})
+		if err := d.UseAttention(Fused); err != nil {
+			t.Fatal(err)
+		}
+		s := newStream(t, d, "s")
+		const rows, dim = 3, 128
+		x := alloc(t, d, 1<<16)
+		s.Zero(x)
+		cu := x.Tensor(device.I32, 0, 2)
+		s.CopyH2D(cu.Mem(), []byte{0, 0, 0, 0, rows, 0, 0, 0})
+		at := func(i int64) device.Tensor { return x.Tensor(device.BF16, i<<10, int64(rows*dim)) }
+		f32 := func(i, n int64) device.Tensor { return x.Tensor(device.F32, i<<10, n) }
+		shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: rows, TK: rows, MaxQ: rows, MaxK: rows, Heads: 1, KVHeads: 1, Dim: dim, Scale: 1}
+		d.Do(s, &op.AttentionBackward{AttentionShape: shape, DQ: at(1), DK: at(2), DV: at(3), DO: at(4), O: at(5), Q: at(6), K: at(7), V: at(8), LSE: f32(9, rows),
+			Delta: f32(10, rows), Sums: f32(11, int64(shape.SumsLen())), QStride: dim, KStride: dim, DQStride: dim, DKStride: dim})
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for f := range d.functions {
+			found = found || f.name == want
+			if strings.Contains(f.name, "dkdv") {
+				t.Errorf("capability %d runs %s", capability, f.name)
+			}
+		}
+		if !found {
+			t.Errorf("capability %d does not run %s", capability, want)
+		}
+	}
+}
+
 // TestUseAttention: kernels that a device does not run are refused.
 func TestUseAttention(t *testing.T) {
 	for cc, words := range map[int]string{80: "of compute capability 8.0, does not run kernels for sm_90a", 100: "of compute capability 10.0"} {

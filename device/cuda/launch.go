@@ -76,6 +76,18 @@ func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared in
 // allocated the operation fails, and what it launches is dropped.
 func (l *launcher) Scratch(n int64) device.Mem { return l.memory(0, n, kernels.ScratchBytes) }
 
+// SharedBytes is what a block may have of shared memory. Source: CUDA C++ Programming Guide, "Technical Specifications per
+// Compute Capability"; of capabilities that are not listed, the least of all.
+func (l *launcher) SharedBytes() int {
+	switch l.stream.dev.capability {
+	case 80, 87:
+		return 163 << 10
+	case 90, 100, 103:
+		return 227 << 10
+	}
+	return 99 << 10
+}
+
 // MostWork is what a launch should have at most where a watchdog ends those that take long.
 func (l *launcher) MostWork(dt device.DType) float64 { return l.stream.dev.mostWork[dt] }
 

@@ -67,12 +67,14 @@ func (a *Attention) Work() (shape string, flops float64) {
 // AttentionBackward overwrites DQ, DK, DV.
 //
 //	DQ like Q with stride DQStride, DK and DV like K with DKStride, act
-//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 scratch
+//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 becomes Σ DO·O of a query and head
+//	Sums: none, or SumsLen f32 scratch for sums of DQ. With it a device may compute a with fewer
+//	products, and to other last bits.
 type AttentionBackward struct {
 	AttentionShape
 	DQ, DK, DV, DO, O, LSE, Q, K, V      device.Tensor
 	QStride, KStride, DQStride, DKStride int
-	Delta                                device.Tensor
+	Delta, Sums                          device.Tensor
 }
 
 // Name implements device.Op.
@@ -95,6 +97,7 @@ func (a *AttentionBackward) Check() error {
 	c.tensor("DV", a.DV, strided(a.TK, a.DKStride, narrow), dt)
 	c.tensor("LSE", a.LSE, a.Heads*a.TQ, device.F32)
 	c.tensor("Delta", a.Delta, a.Heads*a.TQ, device.F32)
+	c.optional("Sums", a.Sums, a.SumsLen(), device.F32)
 	return c.err
 }
 

@@ -41,18 +41,28 @@ func TestEveryField(t *testing.T) {
 		Residual: bf16(rows(3, 20, 8)), Rows: 3, Groups: 2, Dim: 4, XStride: 10, YStride: 20}, "RStd", "Residual")
 	every(t, RMSNormBackward{DX: f32(rows(3, 9, 8)), DW: f32(4), DY: f32(rows(3, 10, 8)), X: f32(rows(3, 11, 8)),
 		W: f32(4), RStd: f32(6), Rows: 3, Groups: 2, Dim: 4, DXStride: 9, DYStride: 10, XStride: 11, Add: true}, "DW")
+	every(t, LayerNorm{Y: bf16(12), Stats: f32(6), X: bf16(12), W: f32(4), B: f32(4), Rows: 3, Dim: 4}, "Stats", "B")
+	every(t, LayerNormBackward{DX: f32(12), DW: f32(4), DY: f32(12), X: f32(12), W: f32(4), Stats: f32(6), Rows: 3, Dim: 4, Add: true}, "DW")
 	every(t, RoPE{X: bf16(rows(3, 20, 12)), Cos: f32(2), Sin: f32(2), Pos: i32(3), T: 3, Heads: 2, Dim: 6, Rotary: 4, Stride: 20})
 	every(t, Attention{AttentionShape: shape(), O: bf16(3 * 24), LSE: f32(12), Q: bf16(q), K: bf16(k), V: bf16(k),
 		QStride: 30, KStride: 13}, "LSE")
 	every(t, AttentionBackward{AttentionShape: shape(), DQ: f32(rows(3, 25, 24)), DK: f32(rows(5, 14, 12)),
 		DV: f32(rows(5, 14, 12)), DO: f32(3 * 24), O: f32(3 * 24), LSE: f32(12), Q: f32(q), K: f32(k), V: f32(k), QStride: 30, KStride: 13,
-		DQStride: 25, DKStride: 14, Delta: f32(12)})
+		DQStride: 25, DKStride: 14, Delta: f32(12), Sums: f32(2 * 2 * (3 + 16) * 64)}, "Sums")
 	every(t, GLU{Activation: GELUTanh, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
 	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
+	every(t, GLU{Activation: CutSiLU, Cut: Cut{2, 3}, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
+	every(t, Sinks{O: bf16(30), LSE: f32(6), Sinks: f32(3), T: 2, Heads: 3, Dim: 5})
+	every(t, SinksGrad{DSinks: f32(3), LSE: f32(6), Delta: f32(6), Sinks: f32(3), T: 2, Heads: 3})
+	every(t, WeightedBiasGrad{DB: f32(3), DW: f32(5), DY: bf16(6), B: f32(3), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5}, "DB")
+	every(t, AddPositions{Y: bf16(6), X: bf16(6), Table: bf16(3), Pos: i32(2), T: 2, C: 3})
+	every(t, AddPositionsBackward{DTable: f32(12), DY: bf16(6), Cu: i32(3), Seqs: 2, Longest: 4, From: 1, T: 2, C: 3})
+	every(t, Activate{Activation: GELU, Y: bf16(6), X: bf16(6), T: 2, F: 3})
+	every(t, ActivateBackward{DX: f32(6), Y: f32(6), DY: f32(6), X: f32(6), T: 2, F: 3}, "Y")
 	every(t, Scale{X: bf16(7), N: 7})
 	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
-	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3})
+	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3, W: f32(5), Pairs: i32(2), Bias: f32(3), P: 5}, "Bias")
 	every(t, Router{Logits: f32(10), Bias: f32(5), IDs: i32(6), Weights: f32(6), ProbSum: f32(5), T: 2, E: 5, K: 3}, "Bias", "ProbSum")
 	rule := RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2, Scale: 2, Shared: true, Gated: true}
 	every(t, Router{Logits: f32(14), Bias: f32(6), IDs: i32(8), Weights: f32(8), ProbSum: f32(6), T: 2, E: 6, K: 3, Rule: rule}, "Bias", "ProbSum")
@@ -172,6 +182,8 @@ func TestGood(t *testing.T) {
 		"DX is DY":                  norm.Check(),
 		"no rotation":               (&RoPE{X: x, T: 2, Heads: 1, Dim: 4, Stride: 4, Pos: i32(2)}).Check(),
 		"Y is DY, DGU is GU":        (&GLUBackward{Activation: SiLU, DGU: x, Y: r, DY: r, GU: x, T: 1, F: 2}).Check(),
+		"LayerNorm's DX is DY":      (&LayerNormBackward{DX: x, DW: w, DY: x, X: x, W: w, Stats: w, Rows: 2, Dim: 4}).Check(),
+		"all of Activate in place":  (&ActivateBackward{DX: x, Y: w, DY: w, X: x, T: 1, F: 4}).Check(),
 		"no row in use":             (&ScatterAddRows{DY: x, Pos: i32(2), T: 2, C: 4}).Check(),
 		"a gradient needs no loss":  (&CrossEntropyShard{Logits: x, Targets: i32(2), LSE: r, T: 2, V: 4, Gradient: true}).Check(),
 		"all are chosen":            (&Router{Logits: x, IDs: i32(8), Weights: f32(8), T: 2, E: 4, K: 4}).Check(),
@@ -195,6 +207,9 @@ func TestNothingToDo(t *testing.T) {
 		"Attention":         (&Attention{AttentionShape: empty}).Check(),
 		"AttentionBackward": (&AttentionBackward{AttentionShape: empty}).Check(),
 		"GLU":               (&GLU{Activation: SiLU, F: 3}).Check(), "GLUBackward": (&GLUBackward{Activation: SiLU, T: 3}).Check(),
+		"LayerNorm": (&LayerNorm{}).Check(), "LayerNormBackward": (&LayerNormBackward{Add: true}).Check(),
+		"AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
+		"Activate": (&Activate{F: 3}).Check(), "ActivateBackward": (&ActivateBackward{T: 3}).Check(),
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),
 		"SortByExpert": (&SortByExpert{Offsets: i32(4), E: 3}).Check(),
@@ -233,7 +248,14 @@ func TestBad(t *testing.T) {
 		{(&RMSNorm{Y: bf16(4), X: x, W: w, Rows: 1, Groups: 1, Dim: 4}).Check(), "Y is bf16, want fp32"},
 		{(&CrossEntropyShard{Targets: i32(2), LSE: w, Losses: w, T: 2}).Check(), "a shard has no columns"},
 		{(&RMSNorm{Y: f32(8), X: x, W: w, Residual: x, Rows: 2, Groups: 1, Dim: 4, XStride: 4, YStride: 4}).Check(), "Residual may not be X"},
-		{(&GLU{Activation: 2, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(2) is no activation"},
+		{(&GLU{Activation: CutSiLU, Cut: Cut{Alpha: 1}, Y: x, GU: x, T: 1, F: 1}).Check(), "cut_silu with alpha 1 and limit 0: both must be above 0"},
+		{(&GLUBackward{Cut: Cut{1, 1}, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "silu has no alpha and no limit"},
+		{(&LayerNormBackward{DX: x, DW: w, DY: x, X: x, W: w, Stats: w, Rows: 2, Dim: 4, Add: true}).Check(), "with Add, DX may not be DY"},
+		{(&GLU{Activation: GELU, Y: x, GU: x, T: 1, F: 1}).Check(), "gelu is not computed of a gate"},
+		{(&GLUBackward{Activation: GELU, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "gelu is not computed of a gate"},
+		{(&Activate{Activation: CutSiLU, Y: x, X: x, T: 1, F: 1}).Check(), "cut_silu is computed of a gate"},
+		{(&GLU{Activation: 4, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(4) is no activation"},
+		{(&ActivateBackward{Activation: 4, DX: x, Y: x, DY: x, X: x, T: 1, F: 1}).Check(), "Activation(4) is no activation"},
 		{(&GLUBackward{Activation: 9, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "Activation(9) is no activation"},
 		{(&CrossEntropy{Softcap: -1}).Check(), "Softcap is -1: want a positive number, or 0 for none"},
 		{(&CrossEntropyShard{Softcap: float32(math.NaN())}).Check(), "Softcap is NaN: want a positive number, or 0 for none"},

@@ -6,14 +6,21 @@ import (
 	"mt/device"
 )
 
-// Activation is the function of a gated linear unit's gate.
+// Activation is the function of an MLP, or of its gate.
 type Activation uint8
 
 // The activations.
 const (
 	SiLU     Activation = iota // x/(1+e^−x)
 	GELUTanh                   // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
+	CutSiLU                    // of gate and up together, see Cut
+	GELU                       // ½x(1+erf(x/√2)), of the same source; of Activate alone
 )
+
+// Cut has the numbers of CutSiLU, 0 for the other activations: with g = min(gate, Limit) and u = up, but within
+// ±Limit, it is g·σ(Alpha·g)·(u+1). What is cut off gets no gradient. Source: the gpt-oss model card,
+// arXiv:2508.10925.
+type Cut struct{ Alpha, Limit float32 }
 
 func (f Activation) String() string {
 	switch f {
@@ -21,6 +28,10 @@ func (f Activation) String() string {
 		return "silu"
 	case GELUTanh:
 		return "gelu_tanh"
+	case CutSiLU:
+		return "cut_silu"
+	case GELU:
+		return "gelu"
 	}
 	return fmt.Sprintf("Activation(%d)", uint8(f))
 }
@@ -29,6 +40,7 @@ func (f Activation) String() string {
 // gate and then the up. Source: arXiv:2002.05202.
 type GLU struct {
 	Activation Activation
+	Cut        Cut
 	Y, GU      device.Tensor
 	T, F       int
 }
@@ -39,7 +51,7 @@ func (a *GLU) Name() string { return "GLU" }
 // Check implements device.Op.
 func (a *GLU) Check() error {
 	var c checker
-	c.activation(a.Activation)
+	c.gate(a.Activation, a.Cut)
 	c.sizes(a.T, a.F)
 	c.act("GU", a.GU, 2*a.T*a.F)
 	c.tensor("Y", a.Y, a.T*a.F, a.GU.DType)
@@ -51,6 +63,7 @@ func (a *GLU) Check() error {
 // DY.
 type GLUBackward struct {
 	Activation     Activation
+	Cut            Cut
 	DGU, Y, DY, GU device.Tensor
 	T, F           int
 }
@@ -61,7 +74,7 @@ func (a *GLUBackward) Name() string { return "GLUBackward" }
 // Check implements device.Op.
 func (a *GLUBackward) Check() error {
 	var c checker
-	c.activation(a.Activation)
+	c.gate(a.Activation, a.Cut)
 	c.sizes(a.T, a.F)
 	c.act("GU", a.GU, 2*a.T*a.F)
 	c.tensor("DGU", a.DGU, 2*a.T*a.F, a.GU.DType)
@@ -72,8 +85,28 @@ func (a *GLUBackward) Check() error {
 
 // activation checks that f is one of the activations.
 func (c *checker) activation(f Activation) {
-	if f != SiLU && f != GELUTanh {
+	if f > GELU {
 		c.fail("%v is no activation", f)
+	}
+}
+
+// alone checks that f is one of the activations of a single number.
+func (c *checker) alone(f Activation) {
+	if c.activation(f); f == CutSiLU {
+		c.fail("%v is computed of a gate", f)
+	}
+}
+
+// gate checks that f is one of the activations that a gate may have, and that it has the numbers it needs.
+func (c *checker) gate(f Activation, cut Cut) {
+	c.activation(f)
+	switch {
+	case f == GELU:
+		c.fail("%v is not computed of a gate", f)
+	case f == CutSiLU && !(cut.Alpha > 0 && cut.Limit > 0):
+		c.fail("%v with alpha %v and limit %v: both must be above 0", f, cut.Alpha, cut.Limit)
+	case f != CutSiLU && cut != Cut{}:
+		c.fail("%v has no alpha and no limit", f)
 	}
 }
 

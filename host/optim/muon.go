@@ -64,7 +64,7 @@ func (m Matrix) Elems() int64 { return int64(m.Rows) * int64(m.Cols) }
 // OfMatrices says whether Muon moves the matrices of p as such: neither embedding nor head nor
 // router, which choose rows and do not map one space to another.
 func OfMatrices(p model.Param) bool {
-	return p.Dims == 2 && !p.F32 && p.Role != model.RoleEmbed && p.Role != model.RoleLMHead
+	return p.Dims == 2 && !p.F32 && p.Role != model.RoleEmbed && p.Role != model.RolePositions && p.Role != model.RoleLMHead
 }
 
 // Matrices lists the matrices of the tensors that l owns, in their order.

@@ -10,13 +10,16 @@ import (
 func (c *Config) check() []error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.Errorf(key, format, args...)) }
-	held := c.ValSize > 0 || len(c.EvalDataset) > 0
-	if c.ValSize > 0 && len(c.EvalDataset) > 0 {
+	held := c.held()
+	c.checkSets(fail)
+	if c.ValSize > 0 && c.HasEvalData() {
 		fail("val_size", "val_size holds rows of dataset out and eval_dataset brings its own: give one of them")
 	}
 	if c.CompareBigram && held && c.EvalStrategy == "no" {
 		fail("compare_bigram", "compare_bigram compares with the evaluation at the end, and eval_strategy is no: leave one of them out")
 	}
+	c.perEpoch(fail)
+	c.checkSpecialTokens(fail)
 	if c.EvalStrategy == "steps" && c.Given("eval_strategy") && !c.Given("eval_steps") {
 		c.EvalSteps = c.LoggingSteps // as transformers.TrainingArguments does
 	}
@@ -25,8 +28,8 @@ func (c *Config) check() []error {
 	}
 	if len(c.InterleaveProbs) > 0 && c.MixStrategy == "concat" {
 		fail("interleave_probs", "interleave_probs has no place with mix_strategy concat: set interleave_under or interleave_over")
-	} else if n := len(c.InterleaveProbs); n > 0 && n != len(c.Dataset) {
-		fail("interleave_probs", "interleave_probs has %d values and dataset %d entries: give each one", n, len(c.Dataset))
+	} else if n := len(c.InterleaveProbs); n > 0 && n != len(c.Dataset)+len(c.Datasets) {
+		fail("interleave_probs", "interleave_probs has %d values and dataset %d entries: give each one", n, len(c.Dataset)+len(c.Datasets))
 	}
 	if c.MaskHistory && c.TrainOnPrompt {
 		fail("mask_history", "mask_history and train_on_prompt exclude each other")

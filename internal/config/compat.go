@@ -77,6 +77,7 @@ func (c *Config) Clone() *Config {
 	out.origin = maps.Clone(c.origin)
 	out.Model.Inline = maps.Clone(c.Model.Inline)
 	out.ChatTemplateKwargs = maps.Clone(c.ChatTemplateKwargs)
+	out.SpecialTokens = maps.Clone(c.SpecialTokens)
 	out.LRSchedulerKwargs = maps.Clone(c.LRSchedulerKwargs)
 	return &out
 }

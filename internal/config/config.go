@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/dustin/go-humanize"
+
+	"mt/data"
 )
 
 // Bytes is an amount of memory. Zero is "auto" where a key allows that.
@@ -74,15 +76,20 @@ type Pipeline struct {
 // Config is everything a user can say about a run. Field comments give the key
 // where the name does not; the table in keys.go gives meaning and limits.
 type Config struct {
-	Model               ModelRef // model_name_or_path or model
-	AddTokens           []string
-	NewSpecialTokens    []string
+	Model            ModelRef // model_name_or_path or model
+	AddTokens        []string
+	NewSpecialTokens []string
+	// SpecialTokens are tokens by their names, see NamedTokens, and a list of more.
+	SpecialTokens       map[string]any
 	ResizeVocab         bool
 	ResizeVocabMultiple int // resize_vocab_to_multiple_of
 
 	Dataset       []string // files, directories, globs
 	DatasetDir    string   // folder that relative names of Dataset and EvalDataset are in
 	DatasetFormat string   // one of data.Formats
+	// Datasets and EvalDatasets are data sets with keys of their own, in place of Dataset
+	// and EvalDataset.
+	Datasets, EvalDatasets []data.Set
 	// The names of the columns that rows have; empty: the usual ones.
 	TextColumn, MessagesColumn, PromptColumn, ResponseColumn string
 
@@ -143,6 +150,7 @@ type Config struct {
 	OverwriteOutputDir bool
 	SaveStrategy       string   // steps, epoch, no
 	SaveSteps          Interval // 0: only at the end
+	SavesPerEpoch      int      // 0: SaveSteps decides; check makes SaveSteps of it
 	SaveOnlyModel      bool     // checkpoints without moments
 	KeepCheckpoints    bool     // once the final model is written
 	SaveTotalLimit     int      // checkpoints kept; 0: all
@@ -154,6 +162,7 @@ type Config struct {
 	LoggingSteps       Interval
 	EvalStrategy       string   // steps, epoch, no
 	EvalSteps          Interval // 0: at the end only
+	EvalsPerEpoch      int      // 0: EvalSteps decides; check makes EvalSteps of it
 	ReportTo           []string
 	Trace              string // a file; empty: none
 	Dashboard          string // an address; "auto": the default one; empty: none

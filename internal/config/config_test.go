@@ -18,6 +18,7 @@ import (
 const everything = `model: {hidden_size: 64, rms_norm_eps: 1e-6, tie_word_embeddings: true, layer_types: [a, "1"], "odd key": null}
 add_tokens: ["<a, b>", "{", "  ", "true", "12", "#: -é"]
 new_special_tokens: "<|im_start|>,<|im_end|>"
+special_tokens: {eos_token: "<|im_end|>", additional_special_tokens: ["true", "<a>"]}
 resize_vocab: true
 resize_vocab_to_multiple_of: 8
 dataset: [a.txt, "b, c.txt", '${GOROOT}/src/**/*.go']
@@ -46,8 +47,6 @@ gradient_accumulation_steps: 4
 max_steps: 50
 num_train_epochs: 1.5
 optim: muon
-label_smoothing_factor: 0.1
-z_loss_coef: 0.001
 muon_lr: 0.02
 adam_lr: 0.001
 momentum: 0.9
@@ -161,7 +160,7 @@ func TestPrintedConfigsParseToEqual(t *testing.T) {
 // default there, apart from those with one value and those that exclude others.
 func TestEverythingIsCovered(t *testing.T) {
 	c, d := mustParse(t, everything), Default()
-	same := map[string]bool{"mask_history": true, "val_size": true}
+	same := map[string]bool{"mask_history": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "saves_per_epoch": true}
 	eachKey(func(k *key) {
 		if k.print(c) == k.print(d) && !same[k.name] {
 			t.Errorf("%s is at its default", k.name)

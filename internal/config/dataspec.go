@@ -9,10 +9,10 @@ import (
 // DataSpec is what c says about its dataset. The tokenizer, the vocabulary and
 // the model's directory are left to the caller.
 func (c *Config) DataSpec() data.Spec {
-	s := c.dataSpec(c.Dataset)
+	s := c.dataSpec(c.Dataset, c.Datasets)
 	s.MixStrategy, s.InterleaveProbs = c.MixStrategy, c.InterleaveProbs
 	s.MaxSamples = c.MaxSamples
-	if len(c.EvalDataset) == 0 {
+	if !c.HasEvalData() {
 		s.ValSize = c.ValSize
 	}
 	return s
@@ -20,13 +20,13 @@ func (c *Config) DataSpec() data.Spec {
 
 // EvalSpec is DataSpec for eval_dataset, whose rows are all for evaluation.
 func (c *Config) EvalSpec() data.Spec {
-	s := c.dataSpec(c.EvalDataset)
+	s := c.dataSpec(c.EvalDataset, c.EvalDatasets)
 	s.Held = true
 	return s
 }
 
-func (c *Config) dataSpec(paths []string) data.Spec {
-	s := data.Spec{Paths: paths, Dir: c.DatasetDir, Hub: DatasetDir, Format: c.DatasetFormat, Template: c.Template,
+func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
+	s := data.Spec{Paths: paths, Sets: sets, Dir: c.DatasetDir, Hub: DatasetDir, Format: c.DatasetFormat, Template: c.Template,
 		Columns:     data.Columns{Text: c.TextColumn, Messages: c.MessagesColumn, Prompt: c.PromptColumn, Response: c.ResponseColumn},
 		MaskHistory: c.MaskHistory, TrainOnPrompt: c.TrainOnPrompt, SkipBadRows: c.SkipBadRows,
 		MaxSeqLen: c.MaxSeqLen, Seed: c.Seed, Shuffle: c.Shuffle, CacheDir: c.CacheDir, Threads: c.Threads}

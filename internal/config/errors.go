@@ -73,8 +73,8 @@ func (c *Config) Require(keys ...string) error {
 		case k == "model" && !c.Model.Set():
 			return c.missing("no model: give model_name_or_path (a Hugging Face directory), " +
 				"or model (a preset's name or an inline config) to train from scratch")
-		case k == "dataset" && len(c.Dataset) == 0:
-			return c.missing("no dataset: give dataset (files, directories or globs)")
+		case k == "dataset" && len(c.Dataset)+len(c.Datasets) == 0:
+			return c.missing("no dataset: give dataset (files, directories or globs), or datasets")
 		}
 	}
 	return nil

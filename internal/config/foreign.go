@@ -93,7 +93,7 @@ var foreign = map[string]judge{
 	"group_by_length":               off("rows come in a seeded order or the file's: see shuffle"),
 	"neftune_noise_alpha":           off("noise on embeddings is not supported"),
 	"push_to_hub":                   off("mt reaches no network: upload output_dir with `hf upload`"),
-	"fsdp":                          off("one process drives one device"),
+	"fsdp":                          harmless,
 	"streaming":                     off("data is packed once into a token cache: see cache_dir"),
 	"use_cache":                     off("there is no key/value cache in training"),
 	"ignore_data_skip":              off("resuming goes on in the data where the checkpoint was made; reset_data: true begins at its first row, once"),

@@ -29,7 +29,7 @@ type key struct {
 	aliases []string
 	part    Part
 	doc     string
-	field   func(*Config) any // pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, Toggle, ModelRef, map[string]any
+	field   func(*Config) any // pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, []data.Set, Toggle, ModelRef, map[string]any
 
 	choices   []string          // a string's values, if only some are allowed
 	spellings map[string]string // other tools' names of choices
@@ -75,6 +75,8 @@ var sections = []section{
 		{name: "new_special_tokens", aliases: []string{"add_special_tokens"}, part: PartModel, commas: true,
 			doc:   "special tokens to add, which are no text: a decoded answer is without them",
 			field: func(c *Config) any { return &c.NewSpecialTokens }},
+		{name: specialTokensKey, part: PartModel, doc: "which tokens begin and end texts and so on, as `{eos_token: \"<|im_end|>\", pad_token: ..., additional_special_tokens: [...]}`; those that the vocabulary does not have are added",
+			field: func(c *Config) any { return &c.SpecialTokens }},
 		{name: "resize_vocab", part: PartModel, doc: "give the embedding and the head more rows where the tokenizer has more tokens",
 			field: func(c *Config) any { return &c.ResizeVocab }},
 		{name: "resize_vocab_to_multiple_of", part: PartModel, doc: "what resize_vocab rounds the number of rows up to",
@@ -107,6 +109,8 @@ const (
 var dataKeys = []key{
 	{name: "dataset", part: PartDataset, doc: "files, directories (of one with splits: train), globs, names of dataset_info.json, or data sets of the Hub in the local cache; `${NAME}` is the environment's",
 		field: func(c *Config) any { return &c.Dataset }},
+	{name: "datasets", part: PartDataset, doc: "data sets with keys of their own, in place of dataset: a list of mappings such as `{path: ORG/NAME, type: alpaca, split: 'train[:10%]'}`",
+		field: func(c *Config) any { return &c.Datasets }},
 	{name: "dataset_dir", part: PartDataset, doc: "folder that relative names in dataset and eval_dataset are in, and dataset_info.json",
 		field: func(c *Config) any { return &c.DatasetDir }},
 	{name: "dataset_format", part: PartDataset, doc: "how rows are written; auto: by a file's name (.jsonl, .json, .csv, .tsv, .parquet, .arrow, also .gz, .bz2, .xz or .zst; all else is text) " +
@@ -131,6 +135,8 @@ var dataKeys = []key{
 		field: func(c *Config) any { return &c.SkipBadRows }},
 	{name: "eval_dataset", doc: "held-out data, as dataset; of a directory with splits: validation, else test",
 		field: func(c *Config) any { return &c.EvalDataset }},
+	{name: "eval_datasets", aliases: []string{"test_datasets"}, part: PartDataset, doc: "held-out data sets with keys of their own, in place of eval_dataset, as datasets",
+		field: func(c *Config) any { return &c.EvalDatasets }},
 	{name: "val_size", aliases: []string{"val_set_size", "split_dataset_ratio"}, part: PartDataset,
 		doc:   "rows of dataset held out instead: below 1 their share, else their number",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.ValSize }},
@@ -143,7 +149,7 @@ var dataKeys = []key{
 		doc: "prompts of chats are supervised too", field: func(c *Config) any { return &c.TrainOnPrompt }},
 	{name: "mask_history", part: PartDataset, doc: "only the assistant's last turn of a chat is supervised",
 		field: func(c *Config) any { return &c.MaskHistory }},
-	{name: "template", part: PartDataset, doc: "chat template: a Jinja file, chatml, or default (LLaMA-Factory's); empty: the model's",
+	{name: "template", part: PartDataset, doc: "chat template: a Jinja file, or the name of one that mt has: chatml, stanford_alpaca, or LLaMA-Factory's, such as qwen3, llama3 and default; empty: the model's",
 		field: func(c *Config) any { return &c.Template }},
 	{name: "chat_template_kwargs", part: PartDataset, doc: "variables handed to the chat template, as `{enable_thinking: false}`; a row's own win",
 		field: func(c *Config) any { return &c.ChatTemplateKwargs }},
@@ -161,7 +167,7 @@ var dataKeys = []key{
 // optimizers whose arithmetic is the same.
 var optimizers = map[string]string{
 	"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_hf": "adamw", "torch.optim.adamw": "adamw", "paged_adamw": "adamw",
-	"paged_adamw_32bit": "adamw", "bitsandbytes.optim.adamw": "adamw", "deepspeedcpuadam": "adamw",
+	"paged_adamw_32bit": "adamw", "bitsandbytes.optim.adamw": "adamw", "bitsandbytes.optim.pagedadamw": "adamw", "deepspeedcpuadam": "adamw",
 	"adamw_bnb_8bit": "adamw_8bit", "adamw_torch_8bit": "adamw_8bit", "adamw8bit": "adamw_8bit", "paged_adamw_8bit": "adamw_8bit",
 	"torchao.optim.adamw8bit": "adamw_8bit", "bitsandbytes.optim.adamw8bit": "adamw_8bit", "bitsandbytes.optim.pagedadamw8bit": "adamw_8bit",
 	"adamw_torch_4bit": "adamw_4bit", "adamw4bit": "adamw_4bit", "torchao.optim.adamw4bit": "adamw_4bit",
@@ -239,6 +245,8 @@ var outputKeys = []key{
 		choices: []string{"steps", "epoch", "no"}, spellings: map[string]string{"false": "no"}, field: func(c *Config) any { return &c.SaveStrategy }},
 	{name: "save_steps", part: PartOutput, doc: "steps between checkpoints; 0: only the one at the end",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SaveSteps }},
+	{name: "saves_per_epoch", part: PartOutput, doc: "checkpoints in each of num_train_epochs: save_steps as that share of all steps",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SavesPerEpoch }},
 	{name: "save_only_model", part: PartOutput, doc: "checkpoints without the optimizer's state, of which none is written at the end: nothing can be resumed",
 		field: func(c *Config) any { return &c.SaveOnlyModel }},
 	{name: "keep_checkpoints", part: PartOutput, doc: "false: with the final model written there are no checkpoints any more, and the run cannot be lengthened",
@@ -261,6 +269,8 @@ var outputKeys = []key{
 		choices: []string{"steps", "epoch", "no"}, spellings: map[string]string{"false": "no"}, field: func(c *Config) any { return &c.EvalStrategy }},
 	{name: "eval_steps", part: PartOutput, doc: "steps between evaluations, with held-out data; 0: at the end only",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EvalSteps }},
+	{name: "evals_per_epoch", part: PartOutput, doc: "evaluations in each of num_train_epochs: eval_steps as that share of all steps",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EvalsPerEpoch }},
 	{name: "save_best", aliases: []string{"load_best_model_at_end"}, part: PartOutput, doc: "write a checkpoint at every evaluation, keep that of the lowest eval_loss beside save_total_limit, and make it the final model",
 		field: func(c *Config) any { return &c.SaveBest }},
 	{name: "early_stopping_patience", part: PartOutput, doc: "evaluations in a row without a lower eval_loss after which the run ends; 0: it does not end early",
@@ -311,8 +321,8 @@ var machineKeys = []key{
 		choices: []string{"bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.MasterDType }},
 	{name: "matmul", part: PartNumerics, doc: "by which algorithm cuBLASLt computes a matrix product; heuristic: its first proposal; timed: of up to eight, the fastest when the shape is first used",
 		choices: []string{"heuristic", "timed"}, field: func(c *Config) any { return &c.MatMul }},
-	{name: "attention_kernels", part: PartNumerics, doc: "which kernels of a GPU compute attention, where both can; sm90a: those for H100, H200 and GH200 alone; portable: those for all GPUs; auto: sm90a where all devices run them",
-		choices: []string{"auto", "portable", "sm90a"}, field: func(c *Config) any { return &c.AttentionKernels }},
+	{name: "attention_kernels", part: PartNumerics, doc: "which kernels of a GPU compute attention, where both can; sm90a: those for H100, H200 and GH200 alone; portable: those for all GPUs; fused: these, with all gradients by one kernel, which is faster and takes up to 160 MiB or a group of heads more; auto: sm90a where all devices run them, else fused",
+		choices: []string{"auto", "fused", "portable", "sm90a"}, field: func(c *Config) any { return &c.AttentionKernels }},
 	{name: "recompute", doc: "what the backward computes again; full: all it reads; none: as little as can be; auto: chosen block by block, by the memory that there is", anew: true,
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
 	{name: "hidden_states", doc: "where the inputs of layers lie; host: the device has chunks of tokens and one group of key/value heads at a time, so that a row may be longer than fits on it; auto: on the device, unless a row of more than 16,384 tokens does not fit there", anew: true,

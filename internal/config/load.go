@@ -22,6 +22,15 @@ func Load(file string, a Args) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, a)
 	}
+	src, err := readConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(file, src, a)
+}
+
+// readConfig is the text of a config file.
+func readConfig(file string) ([]byte, error) {
 	st, err := os.Stat(file)
 	switch {
 	case err != nil:
@@ -38,7 +47,7 @@ func Load(file string, a Args) (*Config, error) {
 	if len(src) > MaxFile {
 		return nil, Usagef("config: %s goes on behind %s: not a config file", file, Bytes(MaxFile))
 	}
-	return Parse(file, src, a)
+	return src, nil
 }
 
 // read is the content of a file, or of a pipe such as a shell's <(...), up to one byte
@@ -71,7 +80,11 @@ func Parse(name string, src []byte, a Args) (*Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.source(l.fileEntries(doc))
+		entries, err := l.ours(name, doc)
+		if err != nil {
+			return nil, err
+		}
+		l.source(entries)
 	}
 	l.source(a.entries)
 	if len(l.errs) == 0 {
@@ -100,6 +113,24 @@ type loader struct {
 }
 
 func (l *loader) fail(err error) { l.errs = append(l.errs, err) }
+
+// ours are the entries of a document in keys of mt, of which another tool's config is made
+// where nothing of it is lost.
+func (l *loader) ours(name string, doc value) ([]entry, error) {
+	t := toolOf(doc)
+	if t == nil {
+		return l.fileEntries(doc), nil
+	}
+	im, err := t.read(name, doc)
+	if err != nil {
+		return nil, err
+	}
+	if lost := im.Lost(); len(lost) > 0 {
+		return nil, errors.Join(append(lost, Usagef("%s is a config of %s, and what is named here would be lost: see what remains with `mt import %s --out mt.yaml`, and train that", name, im.Tool, name))...)
+	}
+	l.c.warnf("%s is a config of %s, which is read as `mt import %s` writes it; keys of no meaning here: %s", name, im.Tool, name, strings.Join(im.idle(), ", "))
+	return im.entries(), nil
+}
 
 // fileEntries are the entries of a document.
 func (l *loader) fileEntries(doc value) []entry {

@@ -347,6 +347,7 @@ var aliasesOf = map[string][2]string{
 	"lr_scheduler":           {"cosine", "lr_scheduler_type"},
 	"evaluation_strategy":    {"epoch", "eval_strategy"},
 	"gpus":                   {"2", "devices"},
+	"test_datasets":          {"[{path: a, type: alpaca}]", "eval_datasets"},
 	"load_best_model_at_end": {"true\nval_size: 1\neval_steps: 1", "save_best"},
 }
 

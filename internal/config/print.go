@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mt/data"
 )
 
 // YAML is c as a config file: every key by its canonical name, in a fixed
@@ -104,6 +106,8 @@ func (k *key) print(c *Config) string {
 		return flow(anys(*p))
 	case *[]float64:
 		return flow(anys(*p))
+	case *[]data.Set:
+		return setsText(*p)
 	case *bool:
 		return strconv.FormatBool(*p)
 	case *Toggle:

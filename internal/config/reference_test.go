@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/data"
 	"mt/model"
 )
 
@@ -56,12 +57,21 @@ An unknown or repeated key, a wrong type or an impossible value is an error with
 no effect beside the others gives a note.
 `
 
+const referenceSets = `
+## Keys of a data set
+
+An item of ` + "`datasets` or `eval_datasets`" + ` is a path, or a mapping with these keys. Where ` + "`type`" + ` is not given, the fields that are
+tell it, else each file's first row. ` + "`message_property_mappings: {role: from, content: value}`" + ` is another way to give ` + "`message_field_role` and `message_field_content`" + `.
+
+| key | meaning |
+| --- | --- |
+`
+
 const referencePresets = `
 ## Presets
 
 ` + "`model: NAME`" + ` trains one of these architectures from scratch; ` + "`model: {preset: NAME, vocab_size: 512}`" + ` changes keys of
-it. An inline ` + "`model`" + ` has the keys of a Hugging Face ` + "`config.json`" + `. ` + "`gpt-oss-20b` and `gpt-oss-120b`" + ` are shapes for
-` + "`mt plan`" + `: nothing trains them, and the error says what is lacking.
+it. An inline ` + "`model`" + ` has the keys of a Hugging Face ` + "`config.json`" + `.
 
 `
 
@@ -85,6 +95,10 @@ func reference(w io.Writer) error {
 			k := &s.keys[i]
 			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", code(k.name), code(k.defaultText(d)), k.values(), k.doc, code(k.aliases...))
 		}
+	}
+	b.WriteString(referenceSets)
+	for _, k := range setKeys {
+		fmt.Fprintf(b, "| %s | %s |\n", code(k.name), k.doc)
 	}
 	b.WriteString(referencePresets)
 	b.WriteString(code(model.PresetNames()...) + "\n")
@@ -129,6 +143,8 @@ func (k *key) values() string {
 		return auto + k.limit.words()
 	case *[]string:
 		return "a list, or one"
+	case *[]data.Set:
+		return "a list of paths and mappings, see [below](#keys-of-a-data-set)"
 	case *map[string]any:
 		return "a mapping"
 	case *[]float64:

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+
+	"mt/data"
 )
 
 var (
@@ -25,6 +27,8 @@ func (k *key) set(c *Config, spelled string, v value) error {
 		return e.list(p)
 	case *[]float64:
 		return e.numbers(p)
+	case *[]data.Set:
+		return e.sets(p)
 	case *bool:
 		return e.boolean(p)
 	case *Toggle:
@@ -246,7 +250,7 @@ func (e *setter) integer() (int64, error) {
 
 // zeroIsNone says whether leaving the key empty means its zero: "none".
 func (e *setter) zeroIsNone() bool {
-	return e.name == "max_steps" || e.name == "save_total_limit" || e.name == "max_samples"
+	return slices.Contains([]string{"max_steps", "save_total_limit", "max_samples", "evals_per_epoch", "saves_per_epoch"}, e.name)
 }
 
 func (e *setter) float(p *float64) error {

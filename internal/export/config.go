@@ -52,6 +52,17 @@ func readJSON(file string) (any, error) {
 	return v, nil
 }
 
+// renamed moves the values of keys that the file calls otherwise. A key of the name that most families
+// have means nothing there.
+func (s *settings) renamed(names map[string]string) {
+	for common, own := range names {
+		delete(s.vals, common)
+		if v, given := s.vals[own]; given {
+			s.vals[common] = v
+		}
+	}
+}
+
 // defaults sets the keys that are not there, not even as null.
 func (s *settings) defaults(of map[string]any) {
 	for k, v := range of {

@@ -15,6 +15,14 @@ type family struct {
 	dense []rule   // those of the first blocks, where a key says how many have no experts
 	// defaults of config.json are those of package model, as far as keys need them.
 	defaults map[string]any
+	// names are what config.json calls keys that most families share, where it is not that.
+	names map[string]string
+	// top are the tensors outside the blocks; nil: outer. blocks is how the blocks' names begin; "": "layers.".
+	top    []rule
+	blocks string
+	// layerNorm: norms are LayerNorm.
+	layerNorm bool
+	noRope    bool // positions are learned
 	// ropeTypes are other names of rotary embeddings.
 	ropeTypes map[string]string
 	// halves: rotary pairs are (i, i+D/2) in the directory and (2i, 2i+1) in
@@ -22,6 +30,8 @@ type family struct {
 	halves bool
 	// shift is added to norm weights: (1+w) norms are stored as 1+w.
 	shift float32
+	// rounds: yarn's "truncate: false" is written all the same, with a note.
+	rounds bool
 	// keys are those beside the common ones.
 	keys []func(p *plan)
 }
@@ -43,9 +53,10 @@ const (
 	norm          // the family's shift is added; always fp32
 	normIfAny     // the same of a module that some models do not have
 	router        // always fp32
-	experts       // one tensor per expert becomes one tensor of three dimensions
+	experts       // one tensor per expert becomes one tensor of three dimensions, biases of two
 	single        // a matrix of one row becomes a vector
-	named         // the names are whole, and there is no weight or bias of a module; always fp32
+	bare          // the names are whole: it is not the weight or bias of a module
+	stacked       // modules whose names stand with spaces between them become one, by rows
 )
 
 // outer are the tensors outside the blocks, the same everywhere.
@@ -64,7 +75,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms are the norms of single heads.
+// headNorms are the norms of q and k.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -97,6 +108,22 @@ func sharedExpert(module string) []rule {
 		{module + ".down_proj", "ffn_down_shexp", copied},
 	}
 }
+
+// ungated is an MLP without a gate, as llama.cpp has it.
+func ungated(mlpNorm, up, down string) []rule {
+	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
+}
+
+// olmo has norms of outputs alone.
+var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
+
+var outputNorms = []rule{
+	{"post_attention_layernorm", "post_attention_norm", norm},
+	{"post_feedforward_layernorm", "post_ffw_norm", norm},
+}
+
+var glmDefaults = map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7,
+	"partial_rotary_factor": 0.5}
 
 var families = []family{
 	{
@@ -159,12 +186,23 @@ var families = []family{
 		block: slices.Concat(attention, headNormsIfAny, []rule{
 			{"post_attention_layernorm", "post_attention_norm", norm},
 			{"mlp.gate", "ffn_gate_inp", router},
-			{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", named},
+			{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare},
 		}, expertMatrices, sharedExpert("mlp.shared_experts")),
 		defaults: map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "n_routed_experts": 128,
 			"n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
 			"routed_scaling_factor": 1.0, "norm_topk_prob": true},
 		keys: []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
+	},
+	{
+		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,
+		block: slices.Concat(attention, []rule{
+			{"self_attn.sinks", "attn_sinks.weight", bare},
+			{"post_attention_layernorm", "post_attention_norm", norm},
+			{"mlp.router", "ffn_gate_inp", router},
+		}, expertMatrices),
+		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 128, "head_dim": 64, "rope_theta": 150000.0, "rms_norm_eps": 1e-5,
+			"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "num_local_experts": 128, "num_experts_per_tok": 4},
+		keys: []func(*plan){(*plan).ossKeys},
 	},
 	{
 		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1,
@@ -180,6 +218,120 @@ var families = []family{
 			"max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256, "vocab_size": 262208,
 			"tie_word_embeddings": true, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
 		keys: []func(*plan){(*plan).gemmaAttention, (*plan).softcap},
+	},
+	{
+		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "norm_epsilon"},
+		block: slices.Concat(attention, ungated("post_attention_layernorm", "mlp.c_fc", "mlp.c_proj")),
+		defaults: map[string]any{"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30, "num_attention_heads": 24,
+			"num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
+		keys: []func(*plan){(*plan).ropeFreqs, (*plan).windowIgnored},
+	},
+	{
+		types: []string{"cohere2"}, arch: "cohere2", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "layer_norm_eps"},
+		block: slices.Concat(attention, feedForward[1:]), // one norm
+		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40, "num_attention_heads": 64,
+			"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "sliding_window": 4096},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).cohereAttention},
+	},
+	{
+		types: []string{"gpt_neox"}, arch: "gptneox", layerNorm: true,
+		names: map[string]string{"rms_norm_eps": "layer_norm_eps", "rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
+		top: []rule{
+			{"model.embed_in", "token_embd", copied},
+			{"model.final_layer_norm", "output_norm", norm},
+			{"lm_head", "output", copied},
+		},
+		block: slices.Concat([]rule{
+			{"input_layernorm", "attn_norm", norm},
+			{"self_attn.q_proj self_attn.k_proj self_attn.v_proj", "attn_qkv", stacked},
+			{"attention.dense", "attn_output", copied},
+		}, ungated("post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h")),
+		defaults: map[string]any{"vocab_size": 50432, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64,
+			"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).parallel, (*plan).tanhForErf},
+	},
+	{
+		types: []string{"gpt2"}, arch: "gpt2", layerNorm: true, noRope: true, blocks: "h.",
+		names: map[string]string{"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "max_position_embeddings": "n_positions",
+			"intermediate_size": "n_inner", "rms_norm_eps": "layer_norm_epsilon"},
+		top: []rule{
+			{"model.wte", "token_embd", copied},
+			{"model.wpe", "position_embd", copied},
+			{"model.ln_f", "output_norm", norm},
+			{"lm_head", "output", copied},
+		},
+		block: slices.Concat([]rule{
+			{"ln_1", "attn_norm", norm},
+			{"attn.c_attn", "attn_qkv", copied},
+			{"attn.c_proj", "attn_output", copied},
+		}, ungated("ln_2", "mlp.c_fc", "mlp.c_proj")),
+		defaults: map[string]any{"vocab_size": 50257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+			"max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
+	},
+	{
+		types: []string{"olmo2"}, arch: "olmo2",
+		block:    olmo,
+		defaults: map[string]any{"rms_norm_eps": 1e-5},
+		keys:     []func(*plan){(*plan).noFreqs},
+	},
+	{
+		types: []string{"olmo3"}, arch: "olmo2",
+		block:    olmo,
+		defaults: map[string]any{"rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 5e5},
+		keys:     []func(*plan){(*plan).noFreqs, (*plan).windowInFour},
+	},
+	{
+		types: []string{"smollm3"}, arch: "smollm3", halves: true,
+		block:    slices.Concat(attention, feedForward),
+		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 4, "rope_theta": 2e6, "tie_word_embeddings": true},
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).windowUnused},
+	},
+	{
+		types: []string{"granite"}, arch: "granite", halves: true,
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers},
+	},
+	{
+		types: []string{"seed_oss"}, arch: "seed_oss",
+		block:    slices.Concat(attention, []rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:]),
+		defaults: map[string]any{"max_position_embeddings": 524288, "num_key_value_heads": 8, "head_dim": 128},
+		keys:     []func(*plan){(*plan).noFreqs},
+	},
+	{
+		types: []string{"exaone4"}, arch: "exaone4",
+		block:    slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:]),
+		defaults: map[string]any{"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096},
+		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).exaoneWindow},
+	},
+	{
+		types: []string{"ernie4_5"}, arch: "ernie4_5",
+		block:    slices.Concat(attention, feedForward),
+		defaults: map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": true},
+		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
+	},
+	{
+		types: []string{"glm"}, arch: "chatglm",
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate_up_proj", "ffn_up", copied},
+			{"mlp.down_proj", "ffn_down", copied},
+		}),
+		defaults: glmDefaults,
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
+	},
+	{
+		types: []string{"glm4"}, arch: "glm4",
+		block: slices.Concat(attention, []rule{
+			{"post_self_attn_layernorm", "post_attention_norm", norm},
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate_up_proj", "ffn_up", copied},
+			{"mlp.down_proj", "ffn_down", copied},
+			{"post_mlp_layernorm", "post_ffw_norm", norm},
+		}),
+		defaults: glmDefaults,
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
 		types: []string{"phi3"}, arch: "phi3",
@@ -202,6 +354,7 @@ func findFamily(s *settings) (*family, error) {
 	var known []string
 	for i, f := range families {
 		if slices.Contains(f.types, s.str("model_type")) {
+			s.renamed(f.names)
 			s.defaults(families[i].defaults)
 			return &families[i], nil
 		}

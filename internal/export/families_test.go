@@ -22,6 +22,14 @@ func TestDefaults(t *testing.T) {
 			if kind == "qwen2_moe" { // llama.cpp never normalises their weights there
 				text["norm_topk_prob"] = false
 			}
+			if strings.HasPrefix(kind, "gpt") { // they have as many as heads
+				delete(text, "num_key_value_heads")
+			}
+			text["bos_token_id"], text["eos_token_id"] = 1, 2 // a family's own may not be in the small vocabulary
+			if kind == "exaone4" {                            // written where it has so many layers
+				text["num_hidden_layers"] = 64
+			}
+			text["attention_dropout"], text["residual_dropout"] = 0, 0
 			if !strings.HasSuffix(family.arch, "moe") || kind == "glm4_moe" {
 				maps.DeleteFunc(text, func(k string, _ any) bool {
 					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
@@ -59,7 +67,7 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	if err := p.common(); err != nil && !strings.Contains(err.Error(), "query_pre_attn_scalar") { // another matter
 		t.Fatal(err)
 	}
-	want := map[string]any{"context_length": uint32(c.MaxPositions), "attention.layer_norm_rms_epsilon": c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
+	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
 		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow)}
 	if c.LocalRope != nil {
 		want["rope.freq_base_swa"] = float32(c.LocalRope.Theta)

@@ -196,6 +196,17 @@ func TestGemma(t *testing.T) {
 	}
 }
 
+// TestMultipliers: what Granite multiplies with; its rows of q are reordered as Llama's.
+func TestMultipliers(t *testing.T) {
+	config := llamaConfig(map[string]any{"architectures": []string{"GraniteForCausalLM"}, "model_type": "granite", "embedding_multiplier": 12.0,
+		"residual_multiplier": 0.25, "logits_scaling": 8.0})
+	f, _ := exportGGUF(t, makeModel(t, config, llamaTensors(), nil), F32)
+	wantKeys(t, f, map[string]any{"general.architecture": "granite", "granite.embedding_scale": 12, "granite.residual_scale": 0.25, "granite.attention.scale": 1, "granite.logit_scale": 8})
+	if _, q := tensorOf(t, f, "blk.0.attn_q.weight"); q[32] != value("model.layers.0.self_attn.q_proj.weight", 64) {
+		t.Error("rows of q are not reordered")
+	}
+}
+
 // TestRefuses: what llama.cpp cannot express, and directories that are not whole.
 func TestRefuses(t *testing.T) {
 	type edit = func(c map[string]any, x map[string]shape)
@@ -233,6 +244,25 @@ func TestRefuses(t *testing.T) {
 		{"softcap", "attn_logit_softcapping: llama.cpp's gemma3 has no cap", func(c map[string]any, _ map[string]shape) {
 			c["model_type"], c["query_pre_attn_scalar"], c["attn_logit_softcapping"] = "gemma3_text", 4, 50.0
 		}},
+		{"window in four", "layer_types: layer 1 is full_attention: llama.cpp's olmo2 has full attention in each fourth layer", func(c map[string]any, _ map[string]shape) {
+			c["model_type"], c["layer_types"] = "olmo3", []string{"sliding_attention", "full_attention"}
+		}},
+		{"two bases", "rope_parameters: rope_theta is 5 in sliding_attention and 10000 in full_attention", func(c map[string]any, _ map[string]shape) {
+			c["model_type"], c["rope_parameters"] = "olmo3", map[string]any{"full_attention": map[string]any{}, "sliding_attention": map[string]any{"rope_theta": 5.0}}
+		}},
+		{"no divisors", "rope_type: llama3 cannot be written as GGUF: llama.cpp's granite", func(c map[string]any, _ map[string]shape) {
+			c["model_type"], c["rope_scaling"] = "granite", map[string]any{"rope_type": "llama3"}
+		}},
+		{"turning layers", "no_rope_layers: layer 1 has 0: llama.cpp's smollm3", func(c map[string]any, _ map[string]shape) {
+			c["model_type"], c["no_rope_layers"] = "smollm3", []int{1, 0}
+		}},
+		{"interval of turning layers", "no_rope_layer_interval: is not 4", func(c map[string]any, _ map[string]shape) {
+			c["model_type"], c["no_rope_layer_interval"] = "smollm3", 2
+		}},
+		{"biases", "use_bias: is true, but llama.cpp's ernie4_5 has no biases", func(c map[string]any, _ map[string]shape) {
+			c["model_type"], c["use_bias"] = "ernie4_5", true
+		}},
+		{"window in few layers", "sliding_window: 4096, but llama.cpp's exaone4 has one in models of 64 layers alone", set("model_type", "exaone4")},
 		{"long factors", "short_factor: ", func(c map[string]any, _ map[string]shape) {
 			c["model_type"], c["rope_scaling"] = "phi3", map[string]any{"type": "longrope", "long_factor": []float64{1, 2}, "short_factor": []float64{1}}
 		}},

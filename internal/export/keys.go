@@ -2,6 +2,7 @@ package export
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"mt/checkpoint/gguf"
 )
@@ -57,19 +58,44 @@ func (p *plan) common() error {
 	p.add("block_count", uint32(p.layers))
 	p.add("context_length", uint32(s.int("max_position_embeddings", 2048)))
 	p.add("embedding_length", uint32(hidden))
+	if p.family.noRope && s.vals["intermediate_size"] == nil {
+		s.vals["intermediate_size"] = json.Number(itoa(4 * hidden)) // GPT-2's n_inner may be null
+	}
 	p.add("feed_forward_length", uint32(s.need("intermediate_size")))
 	p.add("attention.head_count", uint32(p.heads))
 	p.add("attention.head_count_kv", uint32(p.kvHeads))
 	p.add("attention.key_length", uint32(p.headDim))
 	p.add("attention.value_length", uint32(p.headDim))
-	p.add("attention.layer_norm_rms_epsilon", float32(s.num("rms_norm_eps", 1e-6)))
-	p.rope = s.readRope()
-	p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
-	p.ropeKeys()
+	p.add(p.family.epsilon(), float32(s.num("rms_norm_eps", 1e-6)))
+	if !p.family.noRope {
+		p.rope = s.readRope()
+		p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
+		p.ropeKeys()
+	}
 	for _, f := range p.family.keys {
 		f(p)
 	}
 	return s.err
+}
+
+// epsilon is the key of what norms add.
+func (f *family) epsilon() string {
+	if f.layerNorm {
+		return "attention.layer_norm_epsilon"
+	}
+	return "attention.layer_norm_rms_epsilon"
+}
+
+// parallel says whether attention and MLP are beside each other.
+func (p *plan) parallel() {
+	p.add("use_parallel_residual", p.s.bool("use_parallel_residual", true))
+}
+
+// tanhForErf notes that llama.cpp's architecture has the GELU with tanh only.
+func (p *plan) tanhForErf() {
+	if p.s.str("hidden_act") == "gelu" || p.s.str("hidden_act") == "" {
+		p.note("llama.cpp computes this architecture's GELU with tanh in place of erf: results differ by some 1e-3")
+	}
 }
 
 // expertCount is how many experts a block chooses from.
@@ -129,6 +155,24 @@ func (p *plan) sigmoidExperts() {
 	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
+// ossKeys are those of gpt-oss. What llama.cpp takes for granted must be so: which layers have a window, and how the gate is cut off.
+func (p *plan) ossKeys() {
+	s := p.s
+	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
+	for i, kind := range s.strs("layer_types") {
+		if (kind == "sliding_attention") != (i%2 == 0) {
+			s.fail("layer_types", "layer %d is %q, but llama.cpp's %s has a sliding window in every other layer from the first on", i, kind, p.family.arch)
+		}
+	}
+	for key, always := range map[string]float64{"swiglu_alpha": 1.702, "swiglu_limit": 7} {
+		if v := s.num(key, always); v != always {
+			s.fail(key, "%g, but llama.cpp takes it to be %g: the model would be another", v, always)
+		}
+	}
+	p.expertCounts()
+	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
+}
+
 // windowIgnored notes that llama.cpp's llama ignores the model's window.
 func (p *plan) windowIgnored() {
 	if w := p.s.int("sliding_window", 0); w > 0 {
@@ -146,6 +190,79 @@ func (p *plan) windowUnused() {
 	s := p.s
 	if w := s.int("sliding_window", 0); w > 0 && s.bool("use_sliding_window", false) {
 		p.noteWindow(w)
+	}
+}
+
+// windowInFour: olmo2 has a window in all layers but each fourth, if it has one.
+func (p *plan) windowInFour() {
+	s := p.s
+	for i, t := range s.strs("layer_types") {
+		if full := (i+1)%4 == 0; full != (t == "full_attention") {
+			s.fail("layer_types", "layer %d is %s: llama.cpp's %s has full attention in each fourth layer and no other", i, t, p.family.arch)
+		}
+	}
+	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
+	if p.rope.local > 0 && p.rope.local != p.rope.theta {
+		s.fail("rope_parameters", "rope_theta is %g in sliding_attention and %g in full_attention, but llama.cpp's %s has one for both", p.rope.local, p.rope.theta, p.family.arch)
+	}
+}
+
+// exaoneWindow: exaone4 has a window, and layers without a rotary embedding, in models of 64 layers
+// alone.
+func (p *plan) exaoneWindow() {
+	s := p.s
+	w := s.int("sliding_window", 0)
+	switch {
+	case w == 0:
+		return
+	case p.layers != 64:
+		s.fail("sliding_window", "%d, but llama.cpp's %s has one in models of 64 layers alone: the model would be another", w, p.family.arch)
+	}
+	period := 4
+	if types := s.strs("layer_types"); len(types) > 0 {
+		period = p.period(types)
+	}
+	p.add("attention.sliding_window", uint32(w))
+	p.add("attention.sliding_window_pattern", uint32(period))
+}
+
+// noBias is for architectures whose code in llama.cpp reads no biases.
+func (p *plan) noBias() {
+	if p.s.bool("use_bias", false) {
+		p.s.fail("use_bias", "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
+	}
+}
+
+// turnsInFour: smollm3 has no rotary embedding in each fourth layer, whatever a file says.
+func (p *plan) turnsInFour() {
+	turns, _ := p.s.vals["no_rope_layers"].([]any)
+	if turns == nil && p.s.int("no_rope_layer_interval", 4) != 4 {
+		p.s.fail("no_rope_layer_interval", "is not 4: llama.cpp's %s has layers without a rotary embedding in each fourth place and no other", p.family.arch)
+	}
+	for i, v := range turns {
+		if x, _ := number(v); i < p.layers && (x == 0) != ((i+1)%4 == 0) {
+			p.s.fail("no_rope_layers", "layer %d has %v: llama.cpp's %s has layers without a rotary embedding in each fourth place and no other", i, v, p.family.arch)
+		}
+	}
+}
+
+// cohereAttention is cohere2's: windows, the scale of the logits, and no biases.
+func (p *plan) cohereAttention() {
+	if n := p.s.int("sliding_window_pattern", 4); n != 4 && p.s.vals["layer_types"] == nil {
+		p.s.fail("sliding_window_pattern", "is %d: llama.cpp's %s has full attention in each fourth layer and no other", n, p.family.arch)
+	}
+	p.windowInFour()
+	p.add("logit_scale", float32(p.s.num("logit_scale", 0.0625)))
+	if p.s.bool("attention_bias", false) {
+		p.s.fail("attention_bias", "is true: llama.cpp's %s has no biases", p.family.arch)
+	}
+}
+
+// multipliers are granite's.
+func (p *plan) multipliers() {
+	for _, m := range []struct{ from, to string }{{"embedding_multiplier", "embedding_scale"}, {"residual_multiplier", "residual_scale"},
+		{"attention_multiplier", "attention.scale"}, {"logits_scaling", "logit_scale"}} {
+		p.add(m.to, float32(p.s.num(m.from, 1)))
 	}
 }
 

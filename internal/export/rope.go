@@ -93,7 +93,11 @@ func (p *plan) yarn() {
 	if own > 0 {
 		p.add("rope.scaling.attn_factor", float32(own/scale(1)))
 	}
-	if !y.bool("truncate", true) {
+	switch {
+	case y.bool("truncate", true):
+	case p.family.rounds:
+		p.note("llama.cpp rounds where yarn's ramp begins and ends, which this model does not (truncate: false): results differ a little")
+	default:
 		p.s.fail("truncate", "is false, which cannot be written as GGUF")
 	}
 	for _, beta := range []struct {
@@ -116,6 +120,13 @@ func (p *plan) rotary() int {
 	return int(part * float64(p.headDim))
 }
 
+// noFreqs is for architectures whose code in llama.cpp reads no divisors of the frequencies.
+func (p *plan) noFreqs() {
+	if p.rope.kind == "llama3" {
+		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)
+	}
+}
+
 // ropeFreqs adds the divisors of the frequencies that llama3's scaling makes
 // (transformers.modeling_rope_utils, _compute_llama3_parameters).
 func (p *plan) ropeFreqs() {
@@ -129,9 +140,9 @@ func (p *plan) ropeFreqs() {
 		p.s.fail("rope_parameters", "factor %g from %g to %g makes no sense", factor, low, high)
 		return
 	}
-	out := make([]float32, p.headDim/2)
+	out := make([]float32, p.rotary()/2)
 	for i := range out {
-		wavelen := 2 * math.Pi * math.Pow(p.rope.theta, float64(2*i)/float64(p.headDim))
+		wavelen := 2 * math.Pi * math.Pow(p.rope.theta, float64(2*i)/float64(p.rotary()))
 		switch {
 		case wavelen < old/high:
 			out[i] = 1

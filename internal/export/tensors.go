@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,21 +53,16 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	if err := w.Check(c.Layouts(false)); err != nil {
 		return nil, err
 	}
-	f := &finder{w: w, head: "lm_head", asked: map[string]bool{}, rows: map[string]part{}}
-	f.top = strings.TrimSuffix(c.EmbedParam().Stored[0].Name, "embed_tokens.weight")
-	layers := c.Layers()
-	for _, l := range layers {
+	f := &finder{w: w, asked: map[string]bool{}, rows: map[string]part{}}
+	f.top, f.head = c.Prefixes()
+	f.head = strings.TrimSuffix(f.head, ".")
+	for _, l := range c.Layers() {
 		for _, p := range l.Params {
 			for i, s := range p.Stored {
 				if s.Place.Tensor != "" {
 					f.rows[s.Name] = part{s.Name, p.StoredShape(i), &p, i}
 				}
 			}
-		}
-	}
-	for _, p := range layers[len(layers)-1].Params {
-		if p.Role == model.RoleLMHead {
-			f.head = strings.TrimSuffix(p.Stored[0].Name, ".weight")
 		}
 	}
 	return f, nil
@@ -95,11 +91,16 @@ func (f *finder) missing(name string) error {
 // tensors plans all tensors of the directory in the order llama.cpp's loader
 // walks: the embedding, the blocks, the head.
 func (p *plan) tensors(f *finder) error {
-	for i, r := range outer {
+	top, blocks := p.family.top, cmp.Or(p.family.blocks, "layers.")
+	if top == nil {
+		top = outer
+	}
+	for i, r := range top {
 		if i == 1 { // after the embedding
 			for b := range p.layers {
 				for _, r := range p.rules(b) {
-					from := fmt.Sprintf("model.layers.%d.%s", b, r.from)
+					in := fmt.Sprintf("model.%s%d.", blocks, b)
+					from := in + strings.ReplaceAll(r.from, " ", " "+in)
 					if err := p.tensor(f, rule{from, fmt.Sprintf("blk.%d.%s", b, r.to), r.how}); err != nil {
 						return err
 					}
@@ -131,7 +132,9 @@ func (p *plan) tensor(f *finder, r rule) error {
 	switch r.how {
 	case experts:
 		return p.experts(f, r)
-	case named:
+	case stacked:
+		return p.stacked(f, r)
+	case bare:
 		ends = []string{""}
 	}
 	for i, end := range ends {
@@ -158,22 +161,53 @@ func (p *plan) tensor(f *finder, r rule) error {
 	return nil
 }
 
-// experts plans one tensor (experts, rows, columns) of the experts' matrices.
-func (p *plan) experts(f *finder, r rule) error {
-	module, which := r.from[:strings.LastIndexByte(r.from, '.')], r.from[strings.LastIndexByte(r.from, '.'):]
-	var it item
-	for e := range p.expertCount() {
-		name := module + "." + strconv.Itoa(e) + which + ".weight"
-		t, ok := f.find(name)
-		if !ok {
-			return f.missing(name)
+// stacked plans one tensor of the rows of several modules, and one of their biases.
+func (p *plan) stacked(f *finder, r rule) error {
+	for _, end := range []string{".weight", ".bias"} {
+		var it item
+		for _, module := range strings.Fields(r.from) {
+			t, ok := f.find(module + end)
+			if !ok && end == ".weight" {
+				return f.missing(module + end)
+			} else if !ok {
+				return nil
+			}
+			if it.Shape == nil {
+				it.Shape = append([]int64{0}, t.shape[1:]...)
+			}
+			it.Shape[0] += t.shape[0]
+			it.parts = append(it.parts, t)
 		}
-		it.Shape = t.shape
-		it.parts = append(it.parts, t)
+		it.Name = r.to + end
+		p.take(it, r.how)
 	}
-	it.Name = r.to + ".weight"
-	it.Shape = append([]int64{int64(len(it.parts))}, it.Shape...)
-	p.take(it, r.how)
+	return nil
+}
+
+// experts plans one tensor (experts, rows, columns) of the experts' matrices, and one (experts, rows) of their biases, if
+// they have some.
+func (p *plan) experts(f *finder, r rule) error {
+	dot := strings.LastIndexByte(r.from, '.')
+	for _, end := range []string{".weight", ".bias"} {
+		var it item
+		for e := range p.expertCount() {
+			name := r.from[:dot] + "." + strconv.Itoa(e) + r.from[dot:] + end
+			t, ok := f.find(name)
+			if !ok && end == ".bias" && e == 0 {
+				return nil
+			}
+			if !ok {
+				return f.missing(name)
+			}
+			it.Shape = t.shape
+			it.parts = append(it.parts, t)
+		}
+		it.Name = r.to + end
+		it.Shape = append([]int64{int64(len(it.parts))}, it.Shape...)
+		if p.take(it, r.how); end == ".bias" {
+			p.items[len(p.items)-1].Type = gguf.F32
+		}
+	}
 	return nil
 }
 

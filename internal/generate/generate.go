@@ -77,6 +77,9 @@ func (o Options) check(prompt []int32) error {
 		return errors.New("the prompt is empty: give at least one token")
 	case o.MaxNewTokens < 0:
 		return fmt.Errorf("%d new tokens are asked for: 0 is the least", o.MaxNewTokens)
+	case o.Config.LearnedPositions && len(prompt)+o.MaxNewTokens > o.Config.MaxPositions:
+		return fmt.Errorf("a prompt of %d tokens and %d new ones, where the model has learned %d positions: ask for at most %d new tokens",
+			len(prompt), o.MaxNewTokens, o.Config.MaxPositions, max(0, o.Config.MaxPositions-len(prompt)))
 	case !(o.Temperature >= 0) || math.IsInf(o.Temperature, 1):
 		return fmt.Errorf("temperature %v: it is 0 (the most likely token) or a positive number", o.Temperature)
 	case o.TopK < 0:

@@ -30,6 +30,8 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	switch v.Stage {
 	case schedule.Embed:
 		d.embed(p)
+	case schedule.Positions:
+		t.PositionsForward(s, d.weights(tile), layers.OnDevice(p.y), layers.OnDevice(p.x), layers.MicroBatch{Tokens: p.step.Tokens, Pos: p.step.Pos}, d.ws)
 	case schedule.Block:
 		t.BlockForwardCached(s, block, d.weights(tile), p.y, p.x, p.step, d.caches[l], d.ws)
 	case schedule.Attention:

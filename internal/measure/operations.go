@@ -136,6 +136,53 @@ var builds = map[string]build{
 		a.want(&x.GU, o.DType, 2*o.Rows*o.Cols)
 		return enqueue(x)
 	},
+	"Activate": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.Activate{Activation: op.GELU, T: o.Rows, F: o.Cols}
+		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"ActivateBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.ActivateBackward{Activation: op.GELU, T: o.Rows, F: o.Cols}
+		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY} {
+			a.want(t, o.DType, o.Rows*o.Cols)
+		}
+		return enqueue(x)
+	},
+	"AddPositions": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.AddPositions{T: o.Rows, C: o.Cols}
+		for _, t := range []*device.Tensor{&x.Y, &x.X, &x.Table} {
+			a.want(t, o.DType, o.Rows*o.Cols)
+		}
+		a.filled(&x.Pos, device.I32, o.Rows, counting)
+		return enqueue(x)
+	},
+	"AddPositionsBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.AddPositionsBackward{Seqs: 1, Longest: o.Rows, T: o.Rows, C: o.Cols}
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(&x.DTable, device.F32, o.Rows*o.Cols)
+		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
+		return enqueue(x)
+	},
+	"LayerNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.LayerNorm{Rows: o.Rows, Dim: o.Cols, Eps: 1e-5}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.want(&x.W, device.F32, o.Cols)
+		a.want(&x.B, device.F32, o.Cols)
+		a.want(&x.Stats, device.F32, 2*o.Rows)
+		return enqueue(x)
+	},
+	"LayerNormBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.LayerNormBackward{Rows: o.Rows, Dim: o.Cols}
+		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY} {
+			a.want(t, o.DType, o.Rows*o.Cols)
+		}
+		a.want(&x.W, device.F32, o.Cols)
+		a.want(&x.DW, device.F32, o.Cols)
+		a.filled(&x.Stats, device.F32, 2*o.Rows, ones)
+		return enqueue(x)
+	},
 	"RMSNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.RMSNorm{Rows: o.Rows, Groups: 1, Dim: o.Cols, XStride: o.Cols, YStride: o.Cols, Eps: 1e-6}
 		a.want(&x.X, o.DType, o.Rows*o.Cols)
@@ -208,6 +255,32 @@ var builds = map[string]build{
 		a.want(&x.DY, o.DType, o.Rows*o.Cols)
 		a.filled(&x.Start, device.I32, x.U+1, func(i int) float64 { return float64(min(2*i, o.Rows)) })
 		a.filled(&x.Pos, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"WeightedBiasGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.WeightedBiasGrad{T: o.Rows, C: o.Cols, P: o.Rows}
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(&x.B, device.F32, o.Cols)
+		a.want(&x.DB, device.F32, o.Cols)
+		a.filled(&x.W, device.F32, o.Rows, ones)
+		a.want(&x.DW, device.F32, o.Rows)
+		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"Sinks": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.Sinks{T: o.Rows, Heads: max(1, o.Cols/headDim)}
+		x.Dim = o.Cols / x.Heads
+		a.want(&x.O, o.DType, o.Rows*x.Heads*x.Dim)
+		a.want(&x.LSE, device.F32, o.Rows*x.Heads)
+		a.want(&x.Sinks, device.F32, x.Heads)
+		return enqueue(x)
+	},
+	"SinksGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.SinksGrad{T: o.Rows, Heads: o.Cols} // a column is a head
+		a.want(&x.DSinks, device.F32, x.Heads)
+		a.want(&x.LSE, device.F32, o.Rows*x.Heads)
+		a.want(&x.Delta, device.F32, o.Rows*x.Heads)
+		a.want(&x.Sinks, device.F32, x.Heads)
 		return enqueue(x)
 	},
 	"SortByExpert": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {

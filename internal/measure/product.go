@@ -141,6 +141,9 @@ func (m *Meter) Attention(a Attention) (Seconds, error) {
 		mems.want(&b.DK, a.DType, a.Tokens*narrow)
 		mems.want(&b.DV, a.DType, a.Tokens*narrow)
 		mems.want(&b.Delta, device.F32, a.Tokens*a.Heads)
+		if n := f.SumsLen(); n > 0 && a.DType == device.BF16 {
+			mems.want(&b.Sums, device.F32, n)
+		}
 	}
 	mem, err := mems.take()
 	if err != nil {

@@ -17,15 +17,68 @@ var ofFamilies = []broken{
 		{from: "base+of >= from && base+of < to", to: "base+of > from && base+of < to", test: "TestPlaced|TestLines"},
 		{from: "s.first -= elem\n\t\t\ts.parts(size, func(s stretch) { l.decode", to: "s.parts(size, func(s stretch) { l.decode", test: "TestLines"},
 		{from: "s.first -= elem\n\t\t\ts.parts(size, func(s stretch) { s.put", to: "s.parts(size, func(s stretch) { s.put", test: "TestLines"},
-		{from: "s.first+part.n*s.stride", to: "s.first+part.n", test: "TestLongStretch"},
-		{from: "s.elem, s.n, s.first = s.elem+part.n,", to: "s.elem, s.n, s.first = s.elem,", test: "TestLongStretch"},
+		{from: "s.first + at*s.stride", to: "s.first + at", test: "TestLongStretch"},
+		{from: "s.elem + at, min(step", to: "s.elem, min(step", test: "TestLongStretch"},
 		{from: "for from := base; from < base+piece.lines(); from += step {", to: "for from := base; from < base+1; from += step {", test: "TestLongStretch"},
 		{from: "values[s.first-from*line+k*s.stride]", to: "values[s.first+k*s.stride]", test: "TestPlaced"},
 	}},
 	{"checkpoint/writer.go", []way{
 		{from: "return max(min(max(most, leastPiece), pieceBytes), line)", to: "return min(max(most, leastPiece), pieceBytes)", test: "TestLongStretch"},
 	}},
+	{"model/gpt2.go", []way{
+		{from: "f.vals[\"intermediate_size\"] = 4 * n", to: "f.vals[\"intermediate_size\"] = n", test: "TestParseSpellings"},
+	}},
+	{"model/cohere2.go", []way{
+		{from: "none[b] = c.Window(b) == 0; none[b]", to: "none[b] = c.Window(b) > 0; none[b]", test: "TestParseSpellings"},
+	}},
+	{"model/fields.go", []way{
+		{from: "delete(vals, common)\n", to: "", test: "TestParseSpellings"},
+		{from: "key = cmp.Or(f.names[key], key)\n", to: "", test: "TestParseRefuses"},
+	}},
+	{"model/init.go", []way{
+		{from: "deviation /= math.Sqrt(float64(2 * c.NumLayers))", to: "deviation *= 1", test: "TestInitOfResiduals"},
+	}},
 	{"checkpoint/others.go", []way{
 		{from: "t.names[st.Tensor()], ", to: "t.names[st.Name], ", test: "TestPlaced"},
+		{from: "known.names[whole] && s.where[whole] == nil", to: "known.names[whole]", test: "TestMXFP4Refuses"},
+	}},
+	{"checkpoint/mxfp4.go", []way{
+		{from: "by*fp4[c&15], by*fp4[c>>4]", to: "by*fp4[c>>4], by*fp4[c&15]", test: "TestMXFP4"},
+		{from: "math.Ldexp(1, int(scale)-127)", to: "math.Ldexp(1, int(scale)-126)", test: "TestMXFP4"},
+		{from: "out.placed[i].at.Place.Transposed = false", to: "_ = i", test: "TestMXFP4"},
+		{from: "p.inScales, from*p.scalesALine, scales", to: "p.inScales, 0, scales", test: "TestMXFP4InPieces"},
+	}},
+	{"model/source.go", []way{
+		{from: "from = s.keys[i-1].end", to: "from = s.keys[i-1].end + 1", test: "TestWithoutQuantization"},
+		{from: "to += bytes.IndexByte(s.raw[to:], ',') + 1", to: "to += bytes.IndexByte(s.raw[to:], ',')", test: "TestWithoutQuantization"},
+	}},
+	{"layers/attention.go", []way{
+		{from: "l.sink(l.o.t, l.lse, 0, l.dims.heads)", to: "", test: "TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/cached.go", []way{
+		{from: "l.sink(l.o.t, l.lse, 0, d.heads)", to: "", test: "TestCachedEqualsWhole"},
+	}},
+	{"layers/groups.go", []way{
+		{from: "l.sink(b.o.t, l.ofGroup(l.lse, g), g*a.Heads, a.Heads)", to: "l.sink(b.o.t, l.ofGroup(l.lse, g), 0, a.Heads)", test: "TestHiddenStatesOnTheHost"},
+		{from: "l.sinkGrad(l.ofGroup(l.lse, g), g*a.Heads, a.Heads)", to: "l.sinkGrad(l.ofGroup(l.lse, g), 0, a.Heads)", test: "TestHiddenStatesOnTheHost"},
+	}},
+	{"layers/moe_backward.go", []way{
+		{from: "\tl.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, logits)\n", to: "", test: "TestMoEGradients"},
+		{from: "\tzeroVectors(s, g)\n\tif n == 0", to: "\tif n == 0", test: "TestMoEGradients"},
+	}},
+	{"device/cpu/sinks.go", []way{
+		{from: "share := 1 / (1 + math.Exp(above))", to: "share := 1 / (1 + math.Exp(-above))", test: "TestOps/threads=2/Sinks"},
+		{from: "was + max(above, 0)", to: "was + above", test: "TestOps/threads=2/Sinks"},
+		{from: "sum[h] -= float32", to: "sum[h] += float32", test: "TestOps/threads=2/SinksGrad"},
+	}},
+	{"device/cpu/weightedbias.go", []way{
+		{from: "dw[index[t]] += vec.Dot(row, b)", to: "dw[index[t]] = vec.Dot(row, b)", test: "TestOps/threads=2/WeightedBiasGrad"},
+	}},
+	{"device/cpu/glu.go", []way{
+		{from: "if row[i] > cut.Limit {", to: "if row[i] >= cut.Limit {", test: "TestOps/threads=2/GLUBackward"},
+		{from: "row[f+i] > cut.Limit || ", to: "", test: "TestOps/threads=2/GLUBackward"},
+	}},
+	{"device/cpu/addrows.go", []way{
+		{from: "vec.Add(dst, bias)\n", to: "\n", test: "TestOps/threads=2/AddRows"},
 	}},
 }

@@ -8,4 +8,82 @@ var ofImports = []broken{
 		{from: "c.LearningRate <= end {", to: "c.LearningRate < 0 {", test: "TestSchedulerArgsAreChecked"},
 		{from: "a.whole && x != math.Trunc(x):", to: "a.whole && x == math.Trunc(x):", test: "TestSchedulerArgsAreChecked"},
 	}},
+	{"internal/config/load.go", []way{
+		{from: "if lost := im.Lost(); len(lost) > 0 {", to: "if lost := im.Lost(); len(lost) > 1 {", test: "TestImportedIsTrained"},
+		{from: "return im.entries(), nil", to: "return l.fileEntries(doc), nil", test: "TestImportedIsTrained"},
+	}},
+	{"internal/config/import.go", []way{
+		{from: "if again := *im.c; k.set(", to: "if again := *im.c; false && k.set(", test: "TestImports"},
+		{from: "if err := k.set(im.c, e.spelled, s.val); err != nil {", to: "if err := k.set(im.c, e.spelled, s.val); err != nil && false {", test: "TestImports"},
+		{from: "if _, given := im.given[key]; given || im.refused != nil {", to: "if im.refused != nil {", test: "TestImports"},
+		{from: "if im.refused != nil {\n\t\treturn nil, im.refused\n\t}\n", to: "", test: "TestImportedIsTrained"},
+		{from: "e.val.kind == plain && grouped.MatchString(e.val.text) {", to: "false && grouped.MatchString(e.val.text) {", test: "TestImports"},
+	}},
+	{"internal/config/importrules.go", []way{
+		{from: "1/(float64(n)*epochs)", to: "1/float64(n)", test: "TestImports"},
+		{from: "if e.val.unset() {\n\t\t\tim.idle(e, \"it is off\")\n\t\t\treturn\n\t\t}\n\t\tim.lose(e, why)", to: "im.lose(e, why)", test: "TestImports"},
+		{from: "keep = append(keep, item)", to: "_ = item", test: "TestImports"},
+	}},
+	{"internal/config/import_llamafactory.go", []way{
+		{from: "if im.doc.get(\"stage\").is(\"pt\") {", to: "if true {", test: "TestImports"},
+		{from: "map[bool]string{true: \"false\", false: \"true\"}[val]", to: "map[bool]string{true: \"true\", false: \"false\"}[val]", test: "TestImports"},
+		{from: "data.NamesFile(name) || ", to: "", test: "TestImportedIsTrained"},
+	}},
+	{"internal/config/import_axolotl.go", []way{
+		{from: "fmt.Sprint(n/micro)", to: "fmt.Sprint(n)", test: "TestImports"},
+		{from: "if _, given := im.given[\"save_steps\"]; !given {", to: "if _, given := im.given[\"save_steps\"]; given {", test: "TestImports"},
+	}},
+	{"internal/config/import_torchtune.go", []way{
+		{from: "plainAt(e.val, fmt.Sprint(n*epochs))", to: "plainAt(e.val, fmt.Sprint(n))", test: "TestImports"},
+		{from: "if !decay && strings.Contains(name.text, \"AdamW\") {", to: "if decay {", test: "TestImports"},
+		{from: "\t\t\treturn at.text\n", to: "\t\t\treturn m\n", test: "TestImports"},
+	}},
+	{"data/laid.go", []way{
+		{from: "e.labs[t.from] = end", to: "", test: "TestLayouts"},
+		{from: "copy(e.labs[start:], e.ids[start:])", to: "copy(e.labs[start+1:], e.ids[start+1:])", test: "TestLayouts"},
+		{from: "e.ids, empty = append(e.ids, empty...), nil", to: "empty = nil", test: "TestLayouts"},
+		{from: "strings.TrimLeft(thought.ReplaceAllLiteralString(text, \"\"), \"\\n\")", to: "thought.ReplaceAllLiteralString(text, \"\")", test: "TestLayouts"},
+		{from: "case role != due:", to: "case false:", test: "TestLayouts"},
+		{from: "if l.replaces {", to: "if false {", test: "TestLayoutsEndWithTheirOwn"},
+		{from: "if bare && (!e.spec.MaskHistory || isLast) {", to: "if bare {", test: "TestLayouts"},
+		{from: "i == 0 && l.replaces || slices", to: "slices", same: "every layout that replaces EOS has it in its pieces"},
+	}},
+	{"data/render.go", []way{
+		{from: "return f.layout.id()", to: "return \"layout\"", test: "TestLayoutsEndWithTheirOwn"},
+	}},
+	{"internal/config/perepoch.go", []way{
+		{from: "float64(n)*c.NumTrainEpochs > 1 {", to: "n > 0 {", test: "TestPerEpoch"},
+		{from: "c.origin[k.steps] = c.origin[k.key]", to: "", test: "TestPerEpoch"},
+		{from: "case n == 0, isFlag(k.steps) && !isFlag(k.key):", to: "case n == 0:", test: "TestPerEpoch"},
+		{from: "		*k.n = 0\n", to: "", test: "TestPerEpoch"},
+	}},
+	{"internal/config/datasets.go", []way{
+		{from: "if s.Path == \"\" {", to: "if false {", test: "TestDatasetsKey"},
+		{from: "len(k.sets) > 0 && len(k.given) > 0 {", to: "false {", test: "TestDatasetsKey"},
+		{from: "out[role] = append(list, name)", to: "out[role] = append(list[:0], name)", test: "TestDatasetsKey"},
+	}},
+	{"data/set.go", []way{
+		{from: "maps.Copy(c.Roles, openAIRoles)\n", to: "", test: "TestSets"},
+		{from: "dir != \"\" && !filepath.IsLocal(pattern) {", to: "false && !filepath.IsLocal(pattern) {", test: "TestSets"},
+		{from: "set.Kept = cmp.Or(s.Kept, s.Path)", to: "set.Kept = cmp.Or(s.Kept, \"text\")", test: "TestSets"},
+	}},
+	{"data/sets.go", []way{
+		{from: "first = from + size*p.Shard + min(p.Shard, longer)", to: "first = from + size*p.Shard", test: "TestSets"},
+		{from: "p.Shard < longer {", to: "p.Shard <= longer {", test: "TestSets"},
+		{from: "return !p.Cut && p.Shards == 0 }", to: "return !p.Cut }", test: "TestSets"},
+	}},
+	{"data/paths.go", []way{
+		{from: "described || !from.plain() {", to: "described {", test: "TestSetsTogether"},
+		{from: "case described && own:", to: "case false:", test: "TestSetsTogether"},
+	}},
+	{"data/cache.go", []way{
+		{from: "{set.Format, set.Columns, set.Kept}", to: "{set.Format, set.Columns, \"\"}", test: "TestSetsTogether"},
+	}},
+	{"tokenizer/name.go", []way{
+		{from: "ends = append(ends, was)", to: "_ = was", test: "TestEndsWith"},
+		{from: "tokens[key] = old.Token(id)", to: "tokens[key] = \"\"", test: "TestName"},
+	}},
+	{"internal/train/model.go", []way{
+		{from: "m.save(map[string][]byte{name: text})", to: "", test: "TestSpecialTokensTrain"},
+	}},
 }

@@ -11,6 +11,7 @@ var ofKernels = []broken{
 		{from: "rows := full >> (32 - 8*uint32(in.n))\n\t\tw.offsets", to: "rows := full >> (24 - 4*uint32(in.n))\n\t\tw.offsets", test: "TestCountedProduct"},
 	}},
 	{"cudart/emu/ptx/countmemory.go", []way{
+		{from: "reads && (strong || !seen)", to: "reads && !seen", test: "TestStrongLoadsAreFresh"},
 		{from: "width = int(128 / bytes)", to: "width = 32", test: "TestBanks"},
 		{from: "to.Conflicts += int64(n - 1)", to: "to.Conflicts += int64(n)", test: "TestBanks"},
 		{from: "if b.words[bank][i] == word {", to: "if b.words[bank][i] == word && false {", test: "TestBanks"},

@@ -18,7 +18,7 @@ var ofModel = []broken{
 	}},
 	{"model/latent.go", []way{
 		{from: "float64(c.HeadDim+c.ValueDim())", to: "float64(2*c.HeadDim)", test: "TestPairsOfLatentAttention"},
-		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestPlannedParams"},
+		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestParamsOfPapers"},
 		{from: "scale *= m * m", to: "scale *= m", test: "TestGradientsEqualFiniteDifferences", in: "layers"},
 	}},
 	{"internal/virtual/clock.go", []way{
@@ -66,6 +66,27 @@ var ofModel = []broken{
 	}},
 	{"model/gemma2.go", []way{
 		{from: "math.Sqrt(float64(c.HiddenSize))", to: "float64(c.HiddenSize)", test: "TestParseSpellings"},
+	}},
+	{"model/olmo2.go", []way{
+		{from: "(b+1)%4 != 0", to: "b%4 != 0", test: "TestParseSpellings"},
+		{from: "theta != olmo3Theta && !f.has(\"rope_parameters\")", to: "theta != olmo3Theta", test: "TestJSONOfOptions|TestFixtureConfigs|TestParseSpellings|TestParseRefuses"},
+		{from: "c.LocalRope.Theta != olmo3Theta {", to: "false {", test: "TestJSONOfOptions"},
+	}},
+	{"model/smollm3.go", []way{
+		{from: "none[b] = turns[b] == 0", to: "none[b] = turns[b] != 0", test: "TestParseSpellings"},
+		{from: "len(turns) < c.NumLayers", to: "len(turns) != c.NumLayers", test: "TestParseSpellings"},
+		{from: "return !c.Turns(b)", to: "return c.Turns(b)", test: "TestParseSpellings"},
+	}},
+	{"model/granite.go", []way{
+		{from: "1/read(\"logits_scaling\")", to: "read(\"logits_scaling\")", test: "TestParseSpellings"},
+		{from: "'g', 15, 64)", to: "'g', 3, 64)", test: "TestJSONOfOptions"},
+	}},
+	{"model/granite4.go", []way{
+		{from: "== \"rope\" {\n\t\treturn", to: "!= \"rope\" {\n\t\treturn", test: "TestParseSpellings"},
+		{from: "c.IntermediateSize = f.int(\"shared_intermediate_size\", 0, 1, maxFFN)", to: "_ = f.int(\"shared_intermediate_size\", 0, 1, maxFFN)", test: "TestParseSpellings"},
+	}},
+	{"model/glm4.go", []way{
+		{from: "float(cmp.Or(c.Rope.Partial, 1))", to: "float(cmp.Or(c.Rope.Partial, 0.5))", test: "TestJSONOfOptions"},
 	}},
 	{"model/qwen2.go", []way{
 		{from: "return b >= first", to: "return b > first", test: "TestParseSpellings|TestAttendedPairs|TestParseRefuses|TestAddingAFamily"},

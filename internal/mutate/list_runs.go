@@ -81,7 +81,7 @@ var ofRuns = []broken{
 	{"internal/config/check.go", []way{
 		{from: "n == 0 || n >= layers ||", to: "n == 0 || n > layers ||", test: "TestCheckGradSlabs"},
 		{from: "if !held {", to: "if held {", test: "TestWarnings|TestSavingWithoutEffect"},
-		{from: "n > 0 && n != len(c.Dataset) {", to: "n > 0 && n < len(c.Dataset) {", test: "TestErrorsSayWhere|TestAllMistakesAtOnce"},
+		{from: "n > 0 && n != len(c.Dataset)+len(c.Datasets) {", to: "n > 0 && n < len(c.Dataset) {", test: "TestErrorsSayWhere|TestAllMistakesAtOnce"},
 		{from: "c.NumDecaySteps > c.MaxSteps {", to: "c.NumDecaySteps < c.MaxSteps {", test: "TestSchedule"},
 	}},
 	{"internal/config/compat.go", []way{
@@ -434,7 +434,7 @@ var ofRuns = []broken{
 		{from: "vec.Scale(grad, grad, w[p])\n", to: "", test: "TestOps/threads=2/ScaleRowsBackward"},
 	}},
 	{"device/cpu/addrows.go", []way{
-		{from: "vec.Add(out[u*a.C:(u+1)*a.C], in.load(sc, 0, t*a.C, a.C))", to: "vec.Scale(out[u*a.C:(u+1)*a.C], in.load(sc, 0, t*a.C, a.C), 1)", test: "TestOps/threads=2/AddRows"},
+		{from: "vec.Add(sum, row)", to: "vec.Scale(sum, row, 1)", test: "TestOps/threads=2/AddRows"},
 	}},
 	{"internal/watch/address.go", []way{
 		{from: "errors.Is(err, syscall.EADDRINUSE) && !asked", to: "errors.Is(err, syscall.EADDRINUSE)", test: "TestListenWherePortsAreTaken"},

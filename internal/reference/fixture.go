@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"mt/model"
 )
@@ -17,6 +18,7 @@ import (
 type Fixture struct {
 	Config  *model.Config
 	Weights Weights    // before training
+	Plain   Weights    // the same by the names that this package knows; see Weights.plain
 	Rows    []Sequence // in file order
 	PerStep int        // rows per step
 	// Loss and GradNorm are those of step 1, before clipping. LossBound and
@@ -51,7 +53,33 @@ func (f *Fixture) readModel(dir string) error {
 		}
 	}
 	f.Weights.separate(f.Config)
+	f.Plain = f.Weights.plain(f.Config)
 	return nil
+}
+
+// plain has every parameter by the names that a model without a family has, Llama's.
+func (w Weights) plain(c *model.Config) Weights {
+	var plain model.Config
+	out := Weights{}
+	from, to := reflect.ValueOf(c).Elem(), reflect.ValueOf(&plain).Elem()
+	for i := range from.NumField() {
+		if from.Type().Field(i).IsExported() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	layers := c.Layers()
+	for i, l := range plain.Layers() {
+		for k, p := range l.Params {
+			var all []float64
+			for _, s := range layers[i].Params[k].Stored {
+				all = append(all, w[s.Name]...)
+			}
+			for _, s := range p.Stored {
+				out[s.Name] = all[s.Row*p.Cols : (s.Row+s.Rows)*p.Cols]
+			}
+		}
+	}
+	return out
 }
 
 // separate adds the rows that lie in a tensor with others, or transposed, as tensors of their own.

@@ -47,16 +47,20 @@ func (r *Routing) take(p []float64, chosen []int) {
 // MoE is x + experts(norm(x)) for x (T, h): the second half of block i, where that
 // has experts. Unless r is nil, the routing is added to it.
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
-	n, h := norm(cfg, x, w[tensor(i, "post_attention_layernorm.weight")]), cfg.HiddenSize
+	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
-	if w[in+"gate.weight"] == nil {
+	if w[in+"experts.0.down_proj.weight"] == nil {
 		in = tensor(i, "block_sparse_moe.")
 	}
 	y := append([]float64(nil), x...)
+	router := in + "gate"
+	if w[router+".weight"] == nil {
+		router = in + "router"
+	}
 	for t := range len(n) / h {
 		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
-		p := scores(cfg, linear(row, w[in+"gate.weight"], nil, h))
-		chosen := choose(cfg, p, w[in+"gate.e_score_correction_bias"])
+		p := scores(cfg, linear(row, w[router+".weight"], w[router+".bias"], h))
+		chosen := choose(cfg, p, w[router+".e_score_correction_bias"])
 		r.take(p, chosen)
 		for k, weight := range expertWeights(cfg, p, chosen) {
 			addScaled(out, weight, mlp(cfg, w, fmt.Sprintf("%sexperts.%d.", in, chosen[k]), row))

@@ -17,7 +17,7 @@ func TestAuxLossEqualsTransformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	seqs := f.Rows[:f.PerStep]
-	loss, aux := Loss(f.Config, f.Weights, seqs), AuxLoss(f.Config, f.Weights, seqs)
+	loss, aux := Loss(f.Config, f.Plain, seqs), AuxLoss(f.Config, f.Plain, seqs)
 	if got := loss + aux; !(math.Abs(got-f.Loss) <= f.LossBound*f.Loss) {
 		t.Errorf("loss %.9g and auxiliary %.9g are %.9g, recorded %.9g", loss, aux, got, f.Loss)
 	}

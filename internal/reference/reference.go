@@ -48,8 +48,11 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 	if head == nil {
 		head = w["model.embed_tokens.weight"]
 	}
-	out := linear(norm(cfg, x, w["model.norm.weight"]), head, nil, cfg.HiddenSize)
+	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, nil, cfg.HiddenSize)
 	for i := range out {
+		if cfg.LogitScale != 0 {
+			out[i] *= cfg.LogitScale
+		}
 		out[i] = softcap(out[i], cfg.LogitSoftcap)
 	}
 	return out
@@ -67,46 +70,69 @@ func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
 			x[i] *= cfg.EmbedScale
 		}
 	}
+	if cfg.LearnedPositions { // row t for the token at t
+		for i, v := range w["model.embed_positions.weight"][:len(x)] {
+			x[i] += v
+		}
+	}
 	return x
 }
 
 // Block is the output (T, h) of decoder block i for one sequence x (T, h).
 func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	x2 := Attention(cfg, w, i, x)
+	if cfg.Parallel { // the MLP reads x, maybe by attention's norm
+		by := "post_attention_layernorm"
+		if cfg.SharedNorm {
+			by = "input_layernorm"
+		}
+		return residual(cfg, x2, mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, tensor(i, by), x)))
+	}
 	if cfg.HasExperts(i) {
 		return MoE(cfg, w, i, x2, nil)
 	}
-	pre, post := "post_attention_layernorm", ""
-	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
-		pre, post = "pre_feedforward_layernorm", "post_feedforward_layernorm"
+	n := normsOf(w, i)
+	out := mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, n.mlp, x2))
+	return residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
+}
+
+// norms are the names of the norms around attention and the MLP of a block; empty where there is none.
+type norms struct{ attn, attnOut, mlp, mlpOut string }
+
+// normsOf finds a block's norms, whose names mean one thing in blocks of two norms and others in those of
+// four and in those of outputs alone.
+func normsOf(w Weights, i int) norms {
+	of := func(s string) string {
+		if w[tensor(i, s+".weight")] == nil {
+			return ""
+		}
+		return tensor(i, s)
 	}
-	n := norm(cfg, x2, w[tensor(i, pre+".weight")])
-	out := mlp(cfg, w, tensor(i, "mlp."), n)
-	if post != "" {
-		out = norm(cfg, out, w[tensor(i, post+".weight")])
+	attn := of("input_layernorm")
+	if mlpOut := of("post_feedforward_layernorm"); mlpOut != "" { // Gemma and OLMo, which has no pre_feedforward_layernorm
+		return norms{attn, of("post_attention_layernorm"), of("pre_feedforward_layernorm"), mlpOut}
 	}
-	return add(x2, out)
+	// GLM-4, Llama
+	return norms{attn, of("post_self_attn_layernorm"), of("post_attention_layernorm"), of("post_mlp_layernorm")}
 }
 
 // tensor is the name of a tensor of block i.
 func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
 
 // Attention is x + attention(norm(x)) of decoder block i. In models whose blocks
-// have four norms, attention(norm(x)) is normed too.
+// have four norms, attention(norm(x)) is normed too; in others only attention(x) is.
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
-	n := norm(cfg, x, w[tensor(i, "input_layernorm.weight")])
+	around := normsOf(w, i)
+	n := hiddenNorm(cfg, w, around.attn, x)
 	var q, k, v []float64
 	if cfg.Latent != nil {
 		q, k, v = latentHeads(cfg, w, i, n)
 	} else {
 		q, k, v = heads(cfg, w, i, n)
 	}
-	o := attention(cfg, i, q, k, v)
+	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], cfg.OutputCols())
-	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
-		out = norm(cfg, out, w[tensor(i, "post_attention_layernorm.weight")])
-	}
-	return add(x, out)
+	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }
 
 // heads are q (T, H, D), k and v (T, KV, D) of block i, made of its normed input n.
@@ -124,15 +150,26 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
+	if !cfg.Turns(i) {
+		return q, k, v
+	}
 	r := cfg.Ropes()[cfg.RopeOf(i)]
 	rope(cfg, r, q, len(n)/h, d)
 	rope(cfg, r, k, len(n)/h, d)
 	return q, k, v
 }
 
-// mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in.
+// mlp is down(f(gate(n))·up(n)), or without a gate down(f(up(n))), with the tensors whose names begin with in. Where the
+// gate is cut off, it is so and not f (model.CutGate).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
+	if cfg.Ungated {
+		up := linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
+		for j, v := range up {
+			up[j] = activation(cfg, v)
+		}
+		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], cfg.IntermediateSize)
+	}
 	gateW, upW, downW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"], w[in+"down_proj.weight"]
 	if w[in+"w1.weight"] != nil {
 		gateW, upW, downW = w[in+"w1.weight"], w[in+"w3.weight"], w[in+"w2.weight"]
@@ -142,13 +179,25 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	}
 	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, upW, w[in+"up_proj.bias"], h)
 	for j, g := range gate {
-		if cfg.Activation == model.GELUTanh {
-			up[j] *= 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
+		if cut := cfg.Cut; cut != nil {
+			g = min(g, cut.Limit)
+			up[j] = (min(max(up[j], -cut.Limit), cut.Limit) + 1) * g / (1 + math.Exp(-cut.Alpha*g))
 		} else {
-			up[j] *= g / (1 + math.Exp(-g))
+			up[j] *= activation(cfg, g)
 		}
 	}
 	return linear(up, downW, w[in+"down_proj.bias"], len(gateW)/h)
+}
+
+// activation is the model's function f.
+func activation(cfg *model.Config, x float64) float64 {
+	switch cfg.Activation {
+	case model.GELUTanh:
+		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	case model.GELU:
+		return 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
+	}
+	return x / (1 + math.Exp(-x))
 }
 
 // softcap is limit·tanh(x/limit), x itself without a limit.
@@ -159,12 +208,17 @@ func softcap(x, limit float64) float64 {
 	return limit * math.Tanh(x/limit)
 }
 
-func add(a, b []float64) []float64 {
-	out := make([]float64, len(a))
-	for i := range a {
-		out[i] = a[i] + b[i]
+// residual is x + out, or x + ResidualScale·out.
+func residual(cfg *model.Config, x, out []float64) []float64 {
+	scale := cfg.ResidualScale
+	if scale == 0 {
+		scale = 1
 	}
-	return out
+	y := make([]float64, len(x))
+	for i := range x {
+		y[i] = x[i] + scale*out[i]
+	}
+	return y
 }
 
 // linear is x (T, in) · wᵀ + b for w (out, in).
@@ -181,6 +235,36 @@ func linear(x, w, b []float64, in int) []float64 {
 				sum += b[o]
 			}
 			y[i*out+o] = sum
+		}
+	}
+	return y
+}
+
+// hiddenNorm is the norm of x (T, h) whose tensors' names begin with name: RMSNorm, or the
+// LayerNorm of the models that have it; x itself where name is empty.
+func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
+	weight, bias := w[name+".weight"], w[name+".bias"]
+	switch {
+	case name == "":
+		return x
+	case !cfg.LayerNorm:
+		return norm(cfg, x, weight)
+	}
+	y := make([]float64, len(x))
+	h := len(weight)
+	for at := 0; at < len(x); at += h {
+		var mean, variance float64
+		for _, v := range x[at : at+h] {
+			mean += v / float64(h)
+		}
+		for _, v := range x[at : at+h] {
+			variance += (v - mean) * (v - mean) / float64(h)
+		}
+		for i, wv := range weight {
+			y[at+i] = (x[at+i] - mean) / math.Sqrt(variance+float64(cfg.RMSNormEps)) * wv
+			if bias != nil {
+				y[at+i] += bias[i]
+			}
 		}
 	}
 	return y
@@ -207,8 +291,9 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 }
 
 // attention is causal softmax(scale·q·kᵀ)·v of one sequence in block i, with key
-// heads shared. Values may have fewer elements than keys.
-func attention(cfg *model.Config, i int, q, k, v []float64) []float64 {
+// heads shared. Values may have fewer elements than keys. With sinks, a softmax has the head's sink as one
+// more score, whose value is 0.
+func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 	d, dv, group := cfg.HeadDim, cfg.ValueDim(), cfg.NumHeads/cfg.NumKVHeads
 	width, kWidth, vWidth := cfg.NumHeads*d, cfg.NumKVHeads*d, cfg.NumKVHeads*dv
 	tokens := len(q) / width
@@ -233,6 +318,9 @@ func attention(cfg *model.Config, i int, q, k, v []float64) []float64 {
 				scores = append(scores, softcap(dot(qr, k[j*kWidth+kv*d:][:d])*scale, cfg.AttnSoftcap))
 			}
 			lse := logSumExp(scores)
+			if sinks != nil {
+				lse = logSumExp([]float64{lse, sinks[h]})
+			}
 			for j, s := range scores {
 				p := math.Exp(s - lse)
 				for e, vv := range v[(first+j)*vWidth+kv*dv:][:dv] {

@@ -18,7 +18,7 @@ func TestEqualsTransformers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for row, recorded := range f.Logits {
-				got := Logits(f.Config, f.Weights, f.Rows[row].IDs)
+				got := Logits(f.Config, f.Plain, f.Rows[row].IDs)
 				if len(got) != len(recorded) {
 					t.Fatalf("%d logits, %d recorded", len(got), len(recorded))
 				}
@@ -36,7 +36,7 @@ func TestEqualsTransformers(t *testing.T) {
 			if f.Config.OutputRouterLogits {
 				return // the recorded loss has the experts' load in it, which Loss leaves out
 			}
-			loss := Loss(f.Config, f.Weights, f.Rows[:f.PerStep])
+			loss := Loss(f.Config, f.Plain, f.Rows[:f.PerStep])
 			if !(math.Abs(loss-f.Loss) <= f.LossBound*f.Loss) {
 				t.Errorf("loss %.9g, recorded %.9g", loss, f.Loss)
 			}

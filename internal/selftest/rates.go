@@ -151,7 +151,13 @@ func (r *Report) attention(m *meter, act device.DType) error {
 func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), func(), error) {
 	q, kv, rows := int64(n*attentionHeads*attentionDim), int64(n*attentionKVHeads*attentionDim), int64(n*attentionHeads)
 	size := act.Size()
-	mem, err := m.dev.Alloc(accounts.Workspace, size*(4*q+4*kv)+8*rows+2*device.Align)
+	shape := op.AttentionShape{Seqs: 1, TQ: n, TK: n, MaxQ: n, MaxK: n, Heads: attentionHeads, KVHeads: attentionKVHeads, Dim: attentionDim,
+		Scale: float32(1 / math.Sqrt(attentionDim))}
+	var sums int64
+	if backward && act == device.BF16 {
+		sums = int64(shape.SumsLen())
+	}
+	mem, err := m.dev.Alloc(accounts.Workspace, size*(4*q+4*kv)+8*rows+4*sums+2*device.Align)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -174,10 +180,13 @@ func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), f
 		m.dev.Free(mem)
 		return nil, nil, err
 	}
-	shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: n, TK: n, MaxQ: n, MaxK: n, Heads: attentionHeads,
-		KVHeads: attentionKVHeads, Dim: attentionDim, Scale: float32(1 / math.Sqrt(attentionDim))}
+	shape.CuQ, shape.CuK = cu, cu
 	qt, o, do, dq := take(act, q), take(act, q), take(act, q), take(act, q)
 	k, v, dk, dv := take(act, kv), take(act, kv), take(act, kv), take(act, kv)
+	var scratch device.Tensor
+	if sums > 0 {
+		scratch = take(device.F32, sums)
+	}
 	wide, narrow := attentionHeads*attentionDim, attentionKVHeads*attentionDim
 	forward := op.Attention{AttentionShape: shape, O: o, LSE: lse, Q: qt, K: k, V: v, QStride: wide, KStride: narrow}
 	op.Do(m.dev, m.s, forward)
@@ -185,7 +194,7 @@ func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), f
 	if backward {
 		call = func() {
 			op.Do(m.dev, m.s, op.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
-				Q: qt, K: k, V: v, QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta})
+				Q: qt, K: k, V: v, QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta, Sums: scratch})
 		}
 	}
 	return call, func() { m.dev.Free(mem) }, nil

@@ -133,14 +133,18 @@ func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out atten
 	q, k, v, do := l.of(act, in[0]), l.of(act, in[1]), l.of(act, in[2]), l.of(act, in[3])
 	o, dq, dk, dv := l.tensor(act, t*wide), l.tensor(act, t*wide), l.tensor(act, t*narrow), l.tensor(act, t*narrow)
 	lse, delta := l.tensor(device.F32, t*sizedHeads), l.tensor(device.F32, t*sizedHeads)
+	shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: of.n, TQ: t, TK: t, MaxQ: of.tokens, MaxK: of.tokens, Heads: sizedHeads,
+		KVHeads: sizedKVHeads, Dim: sizedDim, Scale: float32(1 / math.Sqrt(sizedDim))}
+	var sums device.Tensor
+	if act == device.BF16 {
+		sums = l.tensor(device.F32, shape.SumsLen())
+	}
 	if l.err != nil {
 		return out, l.err
 	}
-	shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: of.n, TQ: t, TK: t, MaxQ: of.tokens, MaxK: of.tokens, Heads: sizedHeads,
-		KVHeads: sizedKVHeads, Dim: sizedDim, Scale: float32(1 / math.Sqrt(sizedDim))}
 	forward := op.Attention{AttentionShape: shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: wide, KStride: narrow}
 	backward := op.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse, Q: q, K: k, V: v,
-		QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta}
+		QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta, Sums: sums}
 	out.forward, out.backward = l.timed(func() { op.Do(l.m.dev, l.m.s, forward) }), l.timed(func() { op.Do(l.m.dev, l.m.s, backward) })
 	out.o, out.dq, out.dk, out.dv, out.lse = l.read(o), l.read(dq), l.read(dk), l.read(dv), l.read(lse)
 	return out, l.err

@@ -85,6 +85,8 @@ func (t *Trainer) forward(l int, at layer) {
 	switch at.Kind {
 	case model.Embedding:
 		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, ws) })
+	case model.Positions:
+		t.sweep(at.turn, func(m micro) { ops.PositionsForward(s, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, ws) })
 	case model.Block, model.Attention:
 		t.sweep(at.turn, func(m micro) { at.forward(s, at.Block, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, nothing, ws) })
 	case model.MoE: // the router, its experts for all micro-batches at once, their sum
@@ -126,6 +128,8 @@ func (t *Trainer) backward(l int, at layer) {
 		t.sweep(at.turn, func(m micro) {
 			ops.MoERouteBackward(s, w[0], g[0], m.dx, m.x[l], m.at, m.MicroBatch, t.experts, ws, m.first, t.auxScale)
 		})
+	case at.Kind == model.Positions:
+		t.sweep(at.turn, func(m micro) { ops.PositionsBackward(s, g[0], on(m.dx), m.MicroBatch, ws, m.first) })
 	case at.Kind == model.Embedding:
 		t.sweep(at.turn, func(m micro) { ops.EmbedBackward(s, at.rowGrads, on(m.dx), m.MicroBatch, ws, m.first) })
 	default:

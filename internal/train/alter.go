@@ -85,7 +85,7 @@ func (a *alteration) otherPlanes() bool {
 
 // moved tells whether d only gives the same data another name.
 func (a *alteration) moved(d config.Difference) bool {
-	return (d.Key == "dataset" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
+	return (d.Key == "dataset" || d.Key == "datasets" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
 }
 
 // What an error about a difference that is not allowed advises to do.

@@ -16,10 +16,7 @@ type attender interface {
 func (j *job) chooseAttention() error {
 	c := j.c
 	if c.AttentionKernels == "auto" {
-		c.AttentionKernels = cuda.SM90a
-		if !j.runsSM90a() {
-			c.AttentionKernels = cuda.Portable
-		}
+		c.AttentionKernels = j.bestAttention()
 	}
 	if c.Device == "cpu" {
 		if c.AttentionKernels == cuda.SM90a {
@@ -36,6 +33,22 @@ func (j *job) chooseAttention() error {
 		}
 	}
 	return nil
+}
+
+// bestAttention is what auto means.
+func (j *job) bestAttention() string {
+	switch {
+	case j.c.Device == "cpu":
+		return cuda.Portable
+	case j.runsSM90a():
+		return cuda.SM90a
+	}
+	return cuda.Fused
+}
+
+// fuses says whether attention's backward gets memory for sums.
+func (j *job) fuses() bool {
+	return j.c.AttentionKernels == cuda.Fused || j.c.AttentionKernels == "auto" && j.bestAttention() == cuda.Fused
 }
 
 // runsSM90a says whether all devices run the kernels for sm_90a.
@@ -56,7 +69,9 @@ func (j *job) attentionWords() string {
 		return ""
 	case c.AttentionKernels == "auto" && len(j.devs) == 0:
 		return "attention by the kernels for sm_90a where the GPU is one of these, else by those for all GPUs"
-	case c.AttentionKernels == cuda.Portable || c.AttentionKernels == "auto" && !j.runsSM90a():
+	case j.fuses():
+		return "attention by the kernels for all GPUs, all gradients by one"
+	case c.AttentionKernels == cuda.Portable:
 		return "attention by the kernels for all GPUs"
 	}
 	if lacking := kernels.LackingForSM90a(j.model.HeadDim, j.act, j.model.AttnSoftcap > 0); lacking != kernels.LackingNothing {

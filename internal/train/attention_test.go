@@ -56,7 +56,7 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 		scene
 		gpu      emu.Options
 		recorded string
-	}{{newest, hopper, "sm90a"}, {portable, hopper, "portable"}, {newest.in(t), ada, "portable"}} {
+	}{{newest, hopper, "sm90a"}, {portable, hopper, "portable"}, {newest.in(t), ada, "fused"}} {
 		if out, err := c.train(t, t.Context(), hooks{symbols: emulate(t, c.gpu)}); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -89,6 +89,30 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 	got = portable.in(t)
 	got.stopAfter(t, 2, hopper)
 	if out, err := got.with("attention_kernels: auto\n").train(t, t.Context(), hooks{symbols: emulate(t, hopper)}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, portable)
+}
+
+// TestFusedAttentionIsKept: a run takes the fused kernels where there are none for sm_90a, they differ from the portable ones, and a
+// run that was begun with the latter keeps them. Where hidden states lie makes no difference.
+func TestFusedAttentionIsKept(t *testing.T) {
+	ada := emu.Options{Threads: 2, ComputeCapability: 89}
+	extra := "max_seq_len: 300\ndataset: " + writeRows(t, t.TempDir(), 4, 300, 48) + "\n"
+	fused := newWideScene(t, "").with(extra)
+	portable, host := fused.in(t).with("attention_kernels: portable\n"), fused.in(t).with("hidden_states: host\n")
+	for _, s := range []scene{fused, portable, host} {
+		if out, err := s.train(t, t.Context(), hooks{symbols: emulate(t, ada)}); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if a, b := strings.Join(fused.metrics(t, timedKeys...), ""), strings.Join(portable.metrics(t, timedKeys...), ""); a == b {
+		t.Error("both kernels give the same bits, so the rest shows nothing")
+	}
+	sameRun(t, host, fused)
+	got := portable.in(t)
+	got.stopAfter(t, 2, ada)
+	if out, err := got.with("attention_kernels: auto\n").train(t, t.Context(), hooks{symbols: emulate(t, ada)}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	sameRun(t, got, portable)
@@ -127,7 +151,8 @@ func TestAttentionWords(t *testing.T) {
 	}{
 		{"", 90, "attention by the kernels for sm_90a\n"},
 		{"attention_kernels: portable\n", 90, "attention by the kernels for all GPUs\n"},
-		{"", 80, "attention by the kernels for all GPUs\n"},
+		{"", 80, "attention by the kernels for all GPUs, all gradients by one\n"},
+		{"attention_kernels: fused\n", 90, "attention by the kernels for all GPUs, all gradients by one\n"},
 		{"compute_dtype: fp32\n", 90, "attention with heads of 64 elements runs on the kernels for all GPUs, slower: those for sm_90a do not take fp32\n"},
 	} {
 		s := newWideScene(t, c.extra)

@@ -183,11 +183,12 @@ func TestFixtures(t *testing.T) {
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
 // smoothed labels and a z-loss, frozen tensors, a tied table, experts, experts with the loss that balances their load, one
-// more that is shared, experts in groups, and latent attention.
+// more that is shared, experts in groups, latent attention, and families that have no larger recording.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced",
-		"glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole"} {
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
+		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "ernie-bias", "exaone4-window",
+		"glm-partial", "granite4-nope", "seedoss-bias"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",

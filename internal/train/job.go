@@ -158,9 +158,6 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if err := j.openModel(); err != nil {
 		return nil, err
 	}
-	if err := j.trainable(o.sketch); err != nil {
-		return nil, err
-	}
 	if err := c.CheckGradSlabs(len(j.model.Layers())); err != nil {
 		return nil, err
 	}
@@ -195,6 +192,9 @@ func (j *job) openModel() error {
 	}
 	j.opened, j.model, j.modelDir, j.tok, j.tokErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
 	j.notes = append(j.notes, m.Notes...)
+	if d := j.model.Dropout; d != "" {
+		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
+	}
 	if err := j.model.SetFreeze(model.Freeze{Names: j.c.Freeze, But: j.c.Unfrozen}); err != nil {
 		key := "freeze"
 		if len(j.c.Freeze) == 0 {
@@ -209,20 +209,6 @@ func (j *job) openModel() error {
 		return err
 	}
 	j.closers = append(j.closers, j.source.Close)
-	return nil
-}
-
-// trainable refuses a model that mt plans and does not train, unless the job is a sketch: then a
-// note says what the plan leaves out.
-func (j *job) trainable(sketch bool) error {
-	lacking, planned := j.model.Untrained()
-	switch {
-	case lacking == "":
-	case sketch:
-		j.note("%s can be planned, not trained: mt lacks %s. In the plan %s", j.model.Arch, lacking, planned)
-	default:
-		return j.c.Errorf("model", "%s cannot be trained: mt lacks %s; mt plan says what it would need", j.model.Arch, lacking)
-	}
 	return nil
 }
 
@@ -251,7 +237,7 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	spec := c.DataSpec()
 	spec.Held = j.heldOut
 	if j.set, err = j.open(spec, w, interactive); err != nil {
-		return j.dataError("dataset", err)
+		return j.dataError(c.DataKey(), err)
 	}
 	if j.set.IsText() && j.opened.withoutTokenizer() {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
@@ -262,9 +248,9 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		}
 	}
 	view := j.set.Eval()
-	if len(c.EvalDataset) > 0 {
+	if c.HasEvalData() {
 		if j.evalSet, err = j.open(c.EvalSpec(), w, interactive); err != nil {
-			return j.dataError("eval_dataset", err)
+			return j.dataError(c.EvalDataKey(), err)
 		}
 		view = j.evalSet.All()
 	}
@@ -331,7 +317,9 @@ func (j *job) resolveEvalPlan() error { return j.resolve(true) }
 
 func (j *job) resolve(evalOnly bool) (err error) {
 	q := j.request(evalOnly)
-	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
+	if n := q.RowTokens; n > j.model.MaxPositions && j.model.LearnedPositions {
+		return j.c.Errorf("max_seq_len", "rows have %d tokens, and the model has learned %d positions: it is at most that", n, j.model.MaxPositions)
+	} else if n > j.model.MaxPositions && j.model.MaxPositions > 0 {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
 	}
 	if j.hosts > 1 {
@@ -361,7 +349,7 @@ const idleEnough = 0.25
 // request asks for the plan of what the configuration says.
 func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
-	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates,
+	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,

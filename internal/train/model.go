@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,7 @@ const (
 	modelKey      = "model_name_or_path"
 	addTokensKey  = "add_tokens"
 	newSpecialKey = "new_special_tokens"
+	specialKey    = "special_tokens"
 )
 
 // addTokens adds c's tokens to the tokenizer, and rows to the model where they do
@@ -97,8 +99,11 @@ func (m *Model) addTokens(c *config.Config) error {
 			continue
 		}
 		key := addTokensKey
-		if slices.Contains(c.NewSpecialTokens, t.Content) {
+		switch {
+		case slices.Contains(c.NewSpecialTokens, t.Content):
 			key = newSpecialKey
+		case slices.Contains(c.MoreSpecialTokens(), t.Content):
+			key = specialKey
 		}
 		return c.Errorf(key, "%q gets the id %d, and the model has rows for %d tokens (vocab_size): set resize_vocab: true, "+
 			"which gives it more", t.Content, t.ID, rows)
@@ -116,27 +121,65 @@ func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
 	for _, of := range []struct {
 		key  string
 		list []string
-	}{{addTokensKey, c.AddTokens}, {newSpecialKey, c.NewSpecialTokens}} {
+	}{{addTokensKey, c.AddTokens}, {newSpecialKey, c.NewSpecialTokens}, {specialKey, c.MoreSpecialTokens()}} {
 		if err := m.checkTokens(of.list); err != nil {
 			return nil, c.Errorf(of.key, "%w", err)
 		}
 	}
+	special := slices.Concat(c.NewSpecialTokens, c.MoreSpecialTokens())
 	for _, s := range c.AddTokens {
-		if slices.Contains(c.NewSpecialTokens, s) {
-			return nil, c.Errorf(addTokensKey, "%q is in new_special_tokens too; leave it in one of them", s)
+		if slices.Contains(special, s) {
+			return nil, c.Errorf(addTokensKey, "%q is in new_special_tokens or special_tokens too; leave it in one of them", s)
 		}
 	}
-	if len(c.AddTokens)+len(c.NewSpecialTokens) == 0 {
+	if len(c.AddTokens)+len(special) == 0 {
 		return nil, nil
 	}
-	t, asked, err := tokenizer.Extend(m.Tokenizer, c.AddTokens, c.NewSpecialTokens)
+	t, asked, err := tokenizer.Extend(m.Tokenizer, c.AddTokens, special)
+	if names := c.NamedTokens(); err == nil && len(names) > 0 {
+		if t, err = tokenizer.Name(t, names); err == nil {
+			err = m.endGeneration(t, names)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.where(), err)
 	}
 	if t != m.Tokenizer {
-		m.Tokenizer, m.files = t, t.Files()
+		m.Tokenizer = t
+		m.save(t.Files())
 	}
-	return asked, nil
+	return slices.DeleteFunc(asked, func(t tokenizer.NewToken) bool { // that names are of known tokens is no news
+		return t.Known && !slices.Contains(c.AddTokens, t.Content) && !slices.Contains(c.NewSpecialTokens, t.Content)
+	}), nil
+}
+
+// save has files written beside the weights in place of those that came with the model.
+func (m *Model) save(files map[string][]byte) {
+	if m.files == nil {
+		m.files = map[string][]byte{}
+	}
+	maps.Copy(m.files, files)
+}
+
+// endGeneration has the model's generation_config.json, if it has one, end answers with the
+// eos_token that is given.
+func (m *Model) endGeneration(t tokenizer.Tokenizer, names map[string]string) error {
+	id, ok := t.EOS()
+	if names["eos_token"] == "" || !ok || m.Dir == "" {
+		return nil
+	}
+	const name = "generation_config.json"
+	text, err := os.ReadFile(filepath.Join(m.Dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		text, err = tokenizer.EndsWith(text, id)
+	}
+	if err == nil {
+		m.save(map[string][]byte{name: text})
+	}
+	return err
 }
 
 // checkTokens says why tokens cannot be added.

@@ -116,6 +116,32 @@ func TestAddedTokensTrain(t *testing.T) {
 	}
 }
 
+// TestSpecialTokensTrain: tokens that special_tokens names are added where they are new, texts end
+// with the one that is eos_token, and what is saved says so.
+func TestSpecialTokensTrain(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s, base := tokenScene(t, "")
+	if err := os.WriteFile(filepath.Join(base, "generation_config.json"), []byte(`{"eos_token_id": 0, "top_k": 5}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = s.with("max_steps: 1\nsave_steps: 0\nnew_special_tokens: <|im_start|>\nspecial_tokens:\n  eos_token: <|im_end|>\n  pad_token: <|im_end|>\n  additional_special_tokens: [\"<x>\"]\n")
+	if out := s.mustTrain(t); !strings.Contains(out, `3 tokens are new: they have the ids 256 ("<|im_start|>") to 258 ("<x>")`) {
+		t.Errorf("the run says\n%s", out)
+	}
+	tok, err := tokenizer.Load(s.out, 320)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if eos, ok := tok.EOS(); !ok || eos != 257 || tok.Token(eos) != "<|im_end|>" || !tok.IsSpecial(258) {
+		t.Errorf("EOS %d, %q", eos, tok.Token(eos))
+	}
+	for name, want := range map[string]string{"tokenizer_config.json": `"pad_token": "<|im_end|>"`, "generation_config.json": "[257,0]"} {
+		if text, err := os.ReadFile(filepath.Join(s.out, name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, %v, want %s", name, text, err, want)
+		}
+	}
+}
+
 // TestNewRowsAreTheMean: rows that a directory does not have, and those of tokens
 // that its tokenizer did not have, start at the mean of those that it has tokens
 // for, exactly, whatever the model computes in; all others stay as they were. A
@@ -204,7 +230,9 @@ func TestTokenErrors(t *testing.T) {
 	}{
 		{"resize_vocab: false\n", []string{"new_special_tokens", `"<|im_start|>" gets the id 256, and the model has rows for 256 tokens`, "resize_vocab: true"}},
 		{"resize_vocab: false\nnew_special_tokens: []\nadd_tokens: <a>\n", []string{"add_tokens", `"<a>" gets the id 256`, "resize_vocab: true"}},
-		{"add_tokens: <|im_end|>\n", []string{"add_tokens", `"<|im_end|>" is in new_special_tokens too`}},
+		{"add_tokens: <|im_end|>\n", []string{"add_tokens", `"<|im_end|>" is in new_special_tokens or special_tokens too`}},
+		{"add_tokens: <x>\nspecial_tokens: {pad_token: <x>}\n", []string{"add_tokens", `"<x>" is in new_special_tokens or special_tokens too`}},
+		{"resize_vocab: false\nnew_special_tokens: []\nspecial_tokens: {pad_token: <p>}\n", []string{"special_tokens", `"<p>" gets the id 256`, "resize_vocab: true"}},
 		{"add_tokens: " + strings.Repeat("x", 513) + "\n", []string{"add_tokens", "513 bytes long; at most 512"}},
 		{"model_name_or_path: " + bare + "\n", []string{"new_special_tokens", bare + " has no tokenizer.json"}},
 		{"model:\n  preset: tiny\n  vocab_size: 64\n", []string{"new_special_tokens", "there is no tokenizer to add tokens to", "set vocab_size to at least 256"}},

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// atomics makes the atomic instructions of all launches run one at a time.
+// atomics makes the atomic instructions of all launches, and strong loads and stores of global memory, run one at a time. So
+// what a block wrote before one of them is there for the block that sees it by another.
 var atomics sync.Mutex
 
 // atom decodes atom and red on integers and floats.
@@ -133,6 +134,7 @@ func (w *warp) atomic(in *inst, mask uint32) {
 				w.block.atomicGlobal(w, in, s.buffer, i, at)
 			}
 			atomics.Lock()
+			w.block.launch.idle = 0
 			w.update(in, s.data, at, i)
 			atomics.Unlock()
 		default:

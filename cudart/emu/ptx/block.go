@@ -29,6 +29,9 @@ type block struct {
 	pages      map[pageOf]*page // what warps have done to global memory, where that is checked; nil elsewhere
 	sparePages []*page
 
+	running     bool
+	seed, round uint64 // of the order of warps
+
 	began uint32     // tick at which the block started
 	full  uint32     // tick after the last barrier of the whole block
 	tick  uint32     // now
@@ -110,8 +113,13 @@ func (b *block) newWarp(index int) *warp {
 	return w
 }
 
-// run executes one block.
-func (b *block) run(at uint32, seed uint64) {
+// begin begins the next block of a job; b is not running where there is none.
+func (b *block) begin(j *job) {
+	at, seed, ok := j.number()
+	if b.running = ok; !ok {
+		return
+	}
+	b.seed, b.round = seed, 0
 	g := b.launch.Grid
 	b.ctaid = [3]uint32{at % g[0], at / g[0] % g[1], at / g[0] / g[1]}
 	if b.count != nil {
@@ -134,44 +142,43 @@ func (b *block) run(at uint32, seed uint64) {
 	if b.proxy != nil {
 		b.proxy.begin(seed)
 	}
-	b.schedule(seed)
 }
 
-// schedule runs the warps in an order that seed chooses, each until it waits or
-// ends.
-func (b *block) schedule(seed uint64) {
+// turn runs the warps in an order that the seed chooses, each until it waits, ends or has looked at what another block may
+// write. It returns false when all have ended.
+func (b *block) turn() bool {
 	n := uint64(len(b.warps))
-	for round := uint64(0); ; round++ {
-		from, step := permutation(n, mix(seed+round))
-		left, ran := 0, false
-		for i := range n {
-			w := b.warps[(from+i*step)%n]
-			if w.live == 0 {
-				continue
-			}
-			left++
-			if w.wait != nil || w.poll != nil && !w.ready() {
-				continue
-			}
-			ran = true
-			if w.run() == stateDone {
-				w.live = 0
-				left--
-			}
-			if b.proxy != nil {
-				b.proxy.turn()
-			}
+	from, step := permutation(n, mix(b.seed+b.round))
+	b.round++
+	left, ran := 0, false
+	for i := range n {
+		w := b.warps[(from+i*step)%n]
+		if w.live == 0 {
+			continue
 		}
-		if left == 0 {
-			if b.proxy != nil {
-				b.proxy.end()
-			}
-			return
+		left++
+		if w.wait != nil || w.poll != nil && !w.ready() {
+			continue
 		}
-		if !ran && (b.proxy == nil || !b.proxy.unblock()) {
-			b.stuck()
+		ran = true
+		if w.run() == stateDone {
+			w.live = 0
+			left--
+		}
+		if b.proxy != nil {
+			b.proxy.turn()
 		}
 	}
+	if left == 0 {
+		if b.proxy != nil {
+			b.proxy.end()
+		}
+		return false
+	}
+	if !ran && (b.proxy == nil || !b.proxy.unblock()) {
+		b.stuck()
+	}
+	return true
 }
 
 // fail ends the launch with an error. It panics; Launch.Run recovers it.

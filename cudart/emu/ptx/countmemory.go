@@ -39,7 +39,7 @@ func (c *counter) access(w *warp, in *inst, mask uint32, s *Step) {
 		case famAtomic:
 			to = &c.now.Atomic
 		}
-		c.globalTraffic(to, &w.addr, global, bytes, s)
+		c.globalTraffic(to, &w.addr, global, bytes, in.flags&flagStrong != 0, s)
 	}
 }
 
@@ -56,7 +56,7 @@ func (c *counter) copied(w *warp, in *inst, mask uint32, s *Step) {
 		}
 	})
 	if reads != 0 {
-		c.globalTraffic(&c.now.Copied, &w.addr, reads, uint64(in.size), s)
+		c.globalTraffic(&c.now.Copied, &w.addr, reads, uint64(in.size), false, s)
 	}
 }
 
@@ -64,8 +64,9 @@ func (c *counter) copied(w *warp, in *inst, mask uint32, s *Step) {
 const sectorBytes = 32
 
 // globalTraffic counts a request of the threads of mask for so many bytes each. An access lies
-// within one sector, as it is aligned and not longer than half of one.
-func (c *counter) globalTraffic(to *Traffic, addr *lanes64, mask uint32, bytes uint64, s *Step) {
+// within one sector, as it is aligned and not longer than half of one. What a strong load reads is fresh each time, since other
+// blocks may have written it.
+func (c *counter) globalTraffic(to *Traffic, addr *lanes64, mask uint32, bytes uint64, strong bool, s *Step) {
 	reads := to == &c.now.Load || to == &c.now.Copied
 	var known [32]uint64
 	n := 0
@@ -79,7 +80,7 @@ next:
 		}
 		known[n] = sector
 		n++
-		if _, seen := c.read[sector]; !seen && reads {
+		if _, seen := c.read[sector]; reads && (strong || !seen) {
 			c.read[sector] = struct{}{}
 			c.now.Fresh++
 			s.Fresh++

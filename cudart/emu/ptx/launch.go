@@ -34,6 +34,9 @@ type Launch struct {
 	Memory Memory
 	// Threads is how many goroutines run blocks; 0 means GOMAXPROCS.
 	Threads int
+	// Together, where it is more than 1, is how many blocks run at a time on one goroutine, turn by turn in an order that Seed
+	// chooses: as on a GPU, and the same in every run.
+	Together int
 	// Seed chooses the order of blocks and of the warps of a block, and when bulk copies land.
 	Seed uint64
 	// CheckGlobal reports blocks that touch the same word of global memory without
@@ -46,4 +49,5 @@ type Launch struct {
 	Count *Count
 
 	steps int64 // instructions of warps that the last Run executed
+	idle  int   // strong loads of global memory since the last atomic instruction; guarded by atomics
 }

@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,13 +28,17 @@ func (l *Launch) Run() ([]Access, error) {
 	if l.CheckGlobal {
 		j.global = &globalCheck{cells: map[*Buffer]*globalCells{}}
 	}
-	helpers := min(uint64(threads), blocks) - 1
-	var wg sync.WaitGroup
-	for range helpers {
-		wg.Go(j.work)
+	if l.Together > 1 {
+		j.together()
+	} else {
+		helpers := min(uint64(threads), blocks) - 1
+		var wg sync.WaitGroup
+		for range helpers {
+			wg.Go(j.work)
+		}
+		j.work()
+		wg.Wait()
 	}
-	j.work()
-	wg.Wait()
 	l.steps = j.steps
 	if j.err != nil {
 		return nil, j.err
@@ -92,6 +97,41 @@ type job struct {
 
 // work runs blocks until none is left or one has failed.
 func (j *job) work() {
+	b := j.take()
+	j.give(b, j.catch(func() {
+		for b.begin(j); b.running; b.begin(j) {
+			for b.turn() {
+			}
+		}
+	}))
+}
+
+// together is work with several blocks at a time.
+func (j *job) together() {
+	var all []*block
+	for len(all) < j.launch.Together {
+		all = append(all, j.take())
+	}
+	err := j.catch(func() {
+		for n, left := uint64(0), len(all); left > 0; n++ {
+			b := all[mix(j.launch.Seed+n)%uint64(left)]
+			if b.running && b.turn() {
+				continue
+			}
+			if b.begin(j); !b.running {
+				left--
+				i := slices.Index(all, b)
+				all[i], all[left] = all[left], b
+			}
+		}
+	})
+	for _, b := range all {
+		j.give(b, err)
+	}
+}
+
+// take is a block to run blocks of the launch on.
+func (j *job) take() *block {
 	l := j.launch
 	b, _ := l.Kernel.pool.Get().(*block)
 	if b == nil {
@@ -102,7 +142,12 @@ func (j *job) work() {
 		b.count = newCounter(l)
 	}
 	b.prepare(l)
-	err := j.blocksOn(b)
+	return b
+}
+
+// give ends the use of a block and adds what it touched and counted to the launch's.
+func (j *job) give(b *block, err error) {
+	l := j.launch
 	for i := range b.slots {
 		b.keep(&b.slots[i])
 	}
@@ -129,7 +174,8 @@ func (j *job) work() {
 	l.Kernel.pool.Put(b)
 }
 
-func (j *job) blocksOn(b *block) (err error) {
+// catch returns the error with which f fails, and then no further block begins.
+func (j *job) catch(f func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*Error)
@@ -140,17 +186,21 @@ func (j *job) blocksOn(b *block) (err error) {
 			err = e
 		}
 	}()
-	for {
-		i := j.next.Add(1) - 1
-		if i >= j.blocks {
-			return nil
-		}
-		at := uint32((j.from + i*j.step) % j.blocks)
-		if len(j.launch.Only) > 0 {
-			at = j.launch.Only[at]
-		}
-		b.run(at, j.launch.Seed+i)
+	f()
+	return nil
+}
+
+// number is the next block to run and the seed of its order; false where there is none.
+func (j *job) number() (at uint32, seed uint64, ok bool) {
+	i := j.next.Add(1) - 1
+	if i >= j.blocks {
+		return 0, 0, false
 	}
+	at = uint32((j.from + i*j.step) % j.blocks)
+	if len(j.launch.Only) > 0 {
+		at = j.launch.Only[at]
+	}
+	return at, j.launch.Seed + i, true
 }
 
 // knownSpecial says whether a special register is supported.

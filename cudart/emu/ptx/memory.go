@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"math/bits"
+	"runtime"
 	"unsafe"
 )
 
@@ -146,6 +147,10 @@ func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 	}
 }
 
+// inVain is after how many strong loads of global memory without an atomic instruction a launch counts as one whose blocks wait for
+// what never happens. A block of a kernel that does not wait in vain takes far less than that to go on.
+var inVain = 1 << 24
+
 func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	s := w.find(in, mask, lo, hi+bytes)
 	if s == nil {
@@ -158,6 +163,14 @@ func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	}
 	for i := range w.addr {
 		w.addr[i] -= s.base
+	}
+	if in.flags&flagStrong != 0 {
+		runtime.Gosched() // the warp may wait for a block that another goroutine runs
+		atomics.Lock()
+		defer atomics.Unlock()
+		if w.block.launch.idle++; w.block.launch.idle > inVain {
+			w.fail(in, bits.TrailingZeros32(mask), "waits for %s to change, and no block of the launch has executed an atomic instruction for %d such loads", s.buffer.Name, inVain)
+		}
 	}
 	w.gather(in, s.data, &w.addr, mask)
 }
@@ -177,6 +190,10 @@ func (w *warp) storeGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	}
 	for i := range w.addr {
 		w.addr[i] -= s.base
+	}
+	if in.flags&flagStrong != 0 {
+		atomics.Lock()
+		defer atomics.Unlock()
 	}
 	w.scatter(in, s.data, &w.addr, mask)
 }

@@ -76,7 +76,7 @@ func (w *warp) startAsync() {
 	w.bulk = bulkCopies{pending: w.bulk.pending[:0]}
 }
 
-// run executes instructions until the warp ends, waits or has used its slice.
+// run executes instructions until the warp ends, waits, has used its slice or has read what another block may write.
 func (w *warp) run() state {
 	code, touches := w.kernel.code, w.kernel.touches
 	limit := w.steps + sliceSteps
@@ -126,6 +126,9 @@ func (w *warp) run() state {
 				w.compare(in, mask)
 			case famLoad:
 				w.load(in, mask)
+				if in.flags&flagStrong != 0 {
+					limit = w.steps // at the next branch others have their turn
+				}
 			case famStore:
 				w.store(in, mask)
 			case famWrapped:

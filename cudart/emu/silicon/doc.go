@@ -12,6 +12,9 @@
 // limits on bulk copies under way and on how fast the unit for them starts, clusters and multicast, what ptxas does where it must serialise
 // wgmma, and that the latencies of mbarriers, bulk copies and the end of a wgmma are estimates.
 //
+// Of kernels whose blocks wait for each other (attention_gradients.cuh) it is left out what they wait: each block is counted and replayed as if all that it waits
+// for had been done. Adding to a sum in device memory counts as 32 bytes that pass to the L2 cache; how fast that adds is not known.
+//
 // It may import the interpreter and the profiles of GPUs in plan/rates.
 //
 // Invariant: it computes from counts, traces and tables alone, so the same kernel has the same

@@ -14,6 +14,9 @@ type Occupancy struct {
 	Limit  string `json:"limit"` // what there is no more of: registers, shared memory, warps or blocks
 }
 
+// SharedOfBlock is how many bytes of shared memory one block may have.
+func (a *Architecture) SharedOfBlock() int { return a.Shared - sharedReserved }
+
 // Occupancy computes what the architecture has room for. Blocks is 0 where there is no room for one.
 func (a *Architecture) Occupancy(b Block) Occupancy {
 	warps := (b.Threads + 31) / 32

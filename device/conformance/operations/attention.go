@@ -59,7 +59,8 @@ func attentionCases(add func(string, func(*rig))) {
 
 func attentionBackwardCases(add func(string, func(*rig))) {
 	for _, sh := range attentionShapes {
-		add(sh.String(), func(r *rig) { attentionBackward(r, sh) })
+		add(sh.String(), func(r *rig) { attentionBackward(r, sh, false) })
+		add("sums "+sh.String(), func(r *rig) { attentionBackward(r, sh, true) })
 	}
 }
 
@@ -142,7 +143,7 @@ func attention(r *rig, sh attentionShape, withLSE bool) {
 // remains are errors relative to these two, not to dS; their size is that of a
 // gradient or a few times as much. Where they cancel completely, as with a window
 // of 1, errors are relative to the inputs, whose size is 1.
-func attentionBackward(r *rig, sh attentionShape) {
+func attentionBackward(r *rig, sh attentionShape, withSums bool) {
 	in := newAttention(r, sh)
 	n, tk := in.TQ*in.Heads, in.shape.TK
 	exactO, exactL := make([]float64, n*in.Dim), make([]float64, n)
@@ -167,7 +168,12 @@ func attentionBackward(r *rig, sh attentionShape) {
 		}
 	}
 	delta.expect(wantDelta, summing(in.Dim), 0)
+	var sums device.Tensor
+	if n := in.shape.SumsLen(); withSums && n > 0 {
+		a := r.f32("Sums", n)
+		a.any, sums = true, a.t
+	}
 	enqueue(r, op.AttentionBackward{AttentionShape: in.shape, DQ: dq.t, DK: dk.t, DV: dv.t, DO: do.t, O: o.t,
 		LSE: lse.t, Q: in.q.t, K: in.k.t, V: in.v.t, QStride: in.QStride, KStride: in.KStride, DQStride: in.DQStride,
-		DKStride: in.DKStride, Delta: delta.t})
+		DKStride: in.DKStride, Delta: delta.t, Sums: sums})
 }

@@ -18,6 +18,12 @@ func GELUTanh(x float64) (y, slope float64) {
 	return x / 2 * (1 + t), (1+t)/2 + x/2*(1-t*t)*k*(1+3*0.044715*x*x)
 }
 
+// GELU is ½x(1+erf(x/√2)).
+func GELU(x float64) (y, slope float64) {
+	phi := math.Erfc(-x/math.Sqrt2) / 2
+	return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+}
+
 // Softcap is limit·tanh(x/limit) and its slope; where limit is 0 it is x itself.
 func Softcap(x, limit float64) (y, slope float64) {
 	if limit == 0 {
@@ -49,5 +55,23 @@ func GLUBackward(f Activation, dgu, y, dy, gu []float64, T, F int) {
 			}
 			dgu[2*t*F+i], dgu[(2*t+1)*F+i] = d*up*slope, d*g
 		}
+	}
+}
+
+// Activate sets y to f(x), element by element.
+func Activate(f Activation, y, x []float64) {
+	for i, v := range x {
+		y[i], _ = f(v)
+	}
+}
+
+// ActivateBackward overwrites dx, which may be x, and y unless that is nil; y may be dy.
+func ActivateBackward(f Activation, dx, y, dy, x []float64) {
+	for i, d := range dy {
+		v, slope := f(x[i])
+		if y != nil {
+			y[i] = v
+		}
+		dx[i] = d * slope
 	}
 }

@@ -145,3 +145,60 @@ func TestSortByExpert(t *testing.T) {
 		}
 	}
 }
+
+// TestSinksGrad: attention with sinks has the gradients of AttentionBackward, given what Sinks left, and SinksGrad.
+func TestSinksGrad(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	s := Shape{CuQ: []int32{0, 3, 5}, CuK: []int32{0, 3, 5}, TQ: 5, Heads: 2, KVHeads: 1, Dim: 3, Scale: 0.7, QStride: 6, KStride: 3,
+		DQStride: 6, DKStride: 3}
+	q, k, v, do, sinks := random(r, 30), random(r, 15), random(r, 15), random(r, 30), random(r, 2)
+	o, lse := make([]float64, 30), make([]float64, 10)
+	f := func() float64 {
+		Attention(o, lse, q, k, v, s)
+		Sinks(o, lse, sinks, s.TQ, s.Dim)
+		return dot(o, do)
+	}
+	f()
+	dq, dk, dv, ds, delta := make([]float64, 30), make([]float64, 15), make([]float64, 15), make([]float64, 2), make([]float64, 10)
+	AttentionBackward(dq, dk, dv, do, clone(o), clone(lse), q, k, v, s)
+	for h := range 2 {
+		for row := range s.TQ {
+			at := (row*2 + h) * s.Dim
+			delta[h*s.TQ+row] = dot(o[at:at+s.Dim], do[at:at+s.Dim])
+		}
+	}
+	SinksGrad(ds, clone(lse), delta, sinks, s.TQ)
+	checkGrad(t, "q", q, dq, f)
+	checkGrad(t, "k", k, dk, f)
+	checkGrad(t, "v", v, dv, f)
+	checkGrad(t, "sinks", sinks, ds, f)
+}
+
+func TestWeightedBiasGrad(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 2))
+	b, w, dy, index, src := random(r, 4), random(r, 5), random(r, 12), []int32{4, 0, 2}, make([]float64, 12)
+	f := func() float64 {
+		y := make([]float64, 12)
+		AddWeightedRows(y, src, b, w, []int32{0, 1, 2}, index, 4)
+		return dot(y, dy)
+	}
+	db, dw := make([]float64, 4), make([]float64, 5)
+	WeightedBiasGrad(db, dw, dy, b, w, index)
+	checkGrad(t, "b", b, db, f)
+	checkGrad(t, "w", w, dw, f)
+}
+
+func TestCutGLUBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 3))
+	gu, dy, y := random(r, 60), random(r, 30), make([]float64, 30)
+	f := func() float64 {
+		CutGLU(1.7, 0.8, y, gu, 3, 10)
+		return dot(y, dy)
+	}
+	dgu, again := make([]float64, 60), make([]float64, 30)
+	CutGLUBackward(1.7, 0.8, dgu, again, dy, gu, 3, 10)
+	checkGrad(t, "gu", gu, dgu, f)
+	if f(); dot(again, dy) != dot(y, dy) {
+		t.Error("the result that the backward writes is another")
+	}
+}

@@ -70,6 +70,32 @@ func TestRMSNormBackward(t *testing.T) {
 	}
 }
 
+func TestLayerNormBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	const rows, dim = 3, 5
+	x, w, b, weights := random(r, rows*dim), random(r, dim), random(r, dim), random(r, rows*dim)
+	y, stats := make([]float64, rows*dim), make([]float64, 2*rows)
+	f := func() float64 {
+		LayerNorm(y, stats, x, w, b, 1e-3)
+		return dot(y, weights)
+	}
+	for _, adds := range []bool{false, true} {
+		f()
+		dx, dw := clone(weights), random(r, dim)
+		was, dy := make([]float64, rows*dim), dx // written over dy
+		if adds {
+			dx, dy = random(r, rows*dim), weights
+			was = clone(dx)
+		}
+		wasW := clone(dw)
+		LayerNormBackward(dx, dw, dy, x, w, clone(stats), adds)
+		add(dx, -1, was)
+		add(dw, -1, wasW)
+		checkGrad(t, "dx", x, dx, f)
+		checkGrad(t, "dw", w, dw, f)
+	}
+}
+
 func TestRoPEInverseIsTheGradient(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	const T, heads, dim, rotary, stride = 3, 2, 7, 4, 16
@@ -110,6 +136,28 @@ func TestGLUBackward(t *testing.T) {
 		for i := range y {
 			if y[i] != act[i] {
 				t.Fatalf("y[%d] is %v, want %v", i, act[i], y[i])
+			}
+		}
+	}
+}
+
+func TestActivateBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	const n = 12
+	for _, activation := range []Activation{SiLU, GELUTanh, GELU} {
+		x, dy, y := random(r, n), random(r, n), make([]float64, n)
+		f := func() float64 {
+			Activate(activation, y, x)
+			return dot(y, dy)
+		}
+		f()
+		dx, act := clone(x), clone(dy)
+		ActivateBackward(activation, dx, act, act, dx)
+		checkGrad(t, "dx", x, dx, f)
+		for i, want := range y {
+			Activate(activation, y[i:i+1], x[i:i+1])
+			if act[i] != y[i] {
+				t.Fatalf("y[%d] is %v, want %v", i, act[i], want)
 			}
 		}
 	}

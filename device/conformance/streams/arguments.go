@@ -23,6 +23,12 @@ func badArguments(t *testing.T, d rig) {
 		{"RMSNormBackward: with Add, DX may not be DY", func(s device.Stream) {
 			op.Do(d, s, op.RMSNormBackward{DX: f, DY: f, X: f, W: f, DW: f, RStd: f, Rows: 1, Groups: 1, Dim: 4, Add: true})
 		}},
+		{"LayerNorm: Stats holds 1 elements, want 2", func(s device.Stream) {
+			op.Do(d, s, op.LayerNorm{Y: f, Stats: f.Slice(0, 1), X: f, W: f, Rows: 1, Dim: 4})
+		}},
+		{"LayerNormBackward: with Add, DX may not be DY", func(s device.Stream) {
+			op.Do(d, s, op.LayerNormBackward{DX: f, DY: f, X: f, W: f, DW: f, Stats: f, Rows: 1, Dim: 4, Add: true})
+		}},
 		{"RoPE: Pos holds 0 elements, want 1", func(s device.Stream) {
 			op.Do(d, s, op.RoPE{X: f, Cos: f, Sin: f, T: 1, Heads: 1, Dim: 4, Rotary: 4, Stride: 4})
 		}},
@@ -35,6 +41,16 @@ func badArguments(t *testing.T, d rig) {
 		{"GLU: GU is int32, want fp32 or bf16", func(s device.Stream) { op.Do(d, s, op.GLU{Activation: op.SiLU, Y: f, GU: ints, T: 1, F: 2}) }},
 		{"GLUBackward: DGU holds 8 elements, want 64", func(s device.Stream) {
 			op.Do(d, s, op.GLUBackward{Activation: op.SiLU, DGU: f.Slice(0, 8), Y: f, DY: f, GU: f, T: 4, F: 8})
+		}},
+		{"AddPositions: Pos is fp32, want int32", func(s device.Stream) {
+			op.Do(d, s, op.AddPositions{Y: f, X: f, Table: f, Pos: f, T: 1, C: 4})
+		}},
+		{"AddPositionsBackward: Cu holds 8 elements, want 9", func(s device.Stream) {
+			op.Do(d, s, op.AddPositionsBackward{DTable: f, DY: f, Cu: ints, Seqs: 8, Longest: 1, T: 1, C: 4})
+		}},
+		{"Activate: Activation(7) is no activation", func(s device.Stream) { op.Do(d, s, op.Activate{Activation: 7, Y: f, X: f, T: 1, F: 2}) }},
+		{"ActivateBackward: DY is bf16, want fp32", func(s device.Stream) {
+			op.Do(d, s, op.ActivateBackward{DX: f, DY: h, X: f, T: 1, F: 2})
 		}},
 		{"Scale: X is int32, want fp32 or bf16", func(s device.Stream) { op.Do(d, s, op.Scale{X: ints, N: 1, Factor: 2}) }},
 		{"GatherRows: Index is fp32, want int32", func(s device.Stream) { op.Do(d, s, op.GatherRows{Dst: f, Src: f, Index: f, T: 1, C: 4}) }},

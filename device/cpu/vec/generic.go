@@ -11,11 +11,10 @@ import (
 // assembly is compared with it.
 var generic = kernels{
 	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd,
-	scale: genericScale, scaleMul: genericScaleMul, dot: genericDot, dot3: genericDot3,
+	scale: genericScale, shift: genericShift, scaleMul: genericScaleMul, dot: genericDot, sum: genericSum, dot3: genericDot3,
 	normGrad: genericNormGrad, normGradAdd: genericNormGradAdd, rotate: genericRotate, max: genericMax,
 	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: softmaxRows(genericMax, genericExpSum), gradStrip: gradRows(genericGradRow),
-	swiglu:   unit{genericGLU(false), genericGLUGrad(false), genericGLUGradY(false)},
-	geglu:    unit{genericGLU(true), genericGLUGrad(true), genericGLUGradY(true)},
+	swiglu: genericUnit(identity), geglu: genericUnit(geluArgument), erfglu: genericUnit(logit),
 	tileRows: genericTiles(false), tileCols: genericTiles(true),
 }
 
@@ -49,6 +48,13 @@ func genericScale(y, x *float32, n int, a float32) {
 	}
 }
 
+func genericShift(y, x *float32, n int, a float32) {
+	d := span(y, n)
+	for i, v := range span(x, n) {
+		d[i] = v + a
+	}
+}
+
 func genericScaleMul(y, x, w *float32, n int, a float32) {
 	d, ws := span(y, n), span(w, n)
 	for i, v := range span(x, n) {
@@ -61,6 +67,14 @@ func genericDot(x, y *float32, n int) float32 {
 	ys := span(y, n)
 	for i, v := range span(x, n) {
 		acc[i&3] += v * ys[i]
+	}
+	return (acc[0] + acc[1]) + (acc[2] + acc[3])
+}
+
+func genericSum(x *float32, n int) float32 {
+	var acc [4]float32
+	for i, v := range span(x, n) {
+		acc[i&3] += v
 	}
 	return (acc[0] + acc[1]) + (acc[2] + acc[3])
 }
@@ -193,45 +207,63 @@ func genericGradRow(x, dx *float32, n int, scale, lse, delta float32) {
 	}
 }
 
-// sigmoidArgument is the z of a gated unit's x·sigmoid(z), and dz/dx. The square of
-// x stops growing where the sigmoid has long been 0 or 1, so that 0 times dz/dx
-// stays 0.
-func sigmoidArgument(x float32, gelu bool) (z, slope float32) {
-	if !gelu {
-		return x, 1
-	}
+// argument is the z of a unit's x·sigmoid(z), and dz/dx. The square of x stops growing
+// where the sigmoid has long been 0 or 1, so that 0 times dz/dx stays 0.
+type argument func(x float32) (z, slope float32)
+
+func identity(x float32) (z, slope float32) { return x, 1 }
+
+func geluArgument(x float32) (z, slope float32) {
 	const line, cube = 1.5957691216057308, 0.044715 * 1.5957691216057308 // 2√(2/π)
 	square := min(x*x, 1e4)
 	return x * (line + cube*square), line + 3*cube*square
 }
 
-func genericGLU(gelu bool) func(y, gate, up *float32, n int) {
+// logit is the log of Φ(x)/Φ(−x), Φ being the normal distribution. It is x times a
+// polynomial in x², by Horner's rule with the derivative; see
+// docs/decisions/2026-11-layer-norm.md.
+func logit(x float32) (z, slope float32) {
+	square := min(x*x, 30)
+	var p, d float32
+	for _, c := range [...]float32{-2.779469363001219e-11, 5.2709117071003675e-09, -3.0449308496827143e-07, 8.350795724254567e-06,
+		-0.00011280125909252092, -5.9747755585704e-05, 0.07266046106815338, 1.5957716703414917} {
+		d = d*square + p
+		p = p*square + c
+	}
+	return x * p, p + 2*square*d
+}
+
+func genericUnit(f argument) unit {
+	return unit{genericGLU(f), genericGLUGrad(f), genericGLUGradY(f)}
+}
+
+func genericGLU(f argument) func(y, gate, up *float32, n int) {
 	return func(y, gate, up *float32, n int) {
 		out, u := span(y, n), span(up, n)
 		for i, v := range span(gate, n) {
-			z, _ := sigmoidArgument(v, gelu)
+			z, _ := f(v)
 			out[i] = v / (1 + exp(-z)) * u[i]
 		}
 	}
 }
 
-func genericGLUGrad(gelu bool) func(dgate, dup, dy, gate, up *float32, n int) {
-	grad := genericGLUGradY(gelu)
+func genericGLUGrad(f argument) func(dgate, dup, dy, gate, up *float32, n int) {
+	grad := genericGLUGradY(f)
 	return func(dgate, dup, dy, gate, up *float32, n int) { grad(dgate, dup, nil, dy, gate, up, n) }
 }
 
-func genericGLUGradY(gelu bool) func(dgate, dup, y, dy, gate, up *float32, n int) {
+func genericGLUGradY(f argument) func(dgate, dup, y, dy, gate, up *float32, n int) {
 	return func(dgate, dup, y, dy, gate, up *float32, n int) {
 		dg, du, d, g, u := span(dgate, n), span(dup, n), span(dy, n), span(gate, n), span(up, n)
 		for i, v := range g {
-			z, slope := sigmoidArgument(v, gelu)
+			z, slope := f(v)
 			s := 1 / (1 + exp(-z))
-			f, grad, w := v*s, d[i], u[i]
+			active, grad, w := v*s, d[i], u[i]
 			if y != nil {
-				span(y, n)[i] = f * w
+				span(y, n)[i] = active * w
 			}
-			du[i] = grad * f
-			dg[i] = grad * w * (s + f*(1-s)*slope)
+			du[i] = grad * active
+			dg[i] = grad * w * (s + active*(1-s)*slope)
 		}
 	}
 }

@@ -43,6 +43,15 @@ func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.geglu.gradient(dgate, dup, y, dy, gate, up)
 }
 
+// ErfGLU writes y = gelu(gate)·up with the exact gelu(x) = x/2·(1+erf(x/√2)), which is
+// x/(1+e^−z) where z is the logit of the normal distribution at x.
+func ErfGLU(y, gate, up []float32) { chosen.erfglu.result(y, gate, up) }
+
+// ErfGLUGrad is to ErfGLU what SwiGLUGrad is to SwiGLU.
+func ErfGLUGrad(dgate, dup, y, dy, gate, up []float32) {
+	chosen.erfglu.gradient(dgate, dup, y, dy, gate, up)
+}
+
 // Softcap writes y = limit·tanh(scale·x/limit); y may be x.
 func Softcap(y, x []float32, scale, limit float32) {
 	same(len(y), len(x))

@@ -24,6 +24,11 @@ func addAVX512(y *float32, x *float32, n int)
 //go:noescape
 func scaleAVX512(y *float32, x *float32, n int, a float32)
 
+// shiftAVX512 is y = x + a; y may be x.
+//
+//go:noescape
+func shiftAVX512(y *float32, x *float32, n int, a float32)
+
 // scaleMulAVX512 is y = (a·x)·w, element by element; y may be x.
 //
 //go:noescape
@@ -33,6 +38,11 @@ func scaleMulAVX512(y *float32, x *float32, w *float32, n int, a float32)
 //
 //go:noescape
 func dotAVX512(x *float32, y *float32, n int) float32
+
+// sumAVX512 is Σ x.
+//
+//go:noescape
+func sumAVX512(x *float32, n int) float32
 
 // dot3AVX512 is Σ x·y·w.
 //
@@ -108,6 +118,21 @@ func gegluGradAVX512(dgate *float32, dup *float32, dy *float32, gate *float32, u
 //
 //go:noescape
 func gegluGradYAVX512(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
+
+// erfgluAVX512 is y = f(gate)·up.
+//
+//go:noescape
+func erfgluAVX512(y *float32, gate *float32, up *float32, n int)
+
+// erfgluGradAVX512 is the gradient of erfglu; dgate may be gate and dup may be up.
+//
+//go:noescape
+func erfgluGradAVX512(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
+
+// erfgluGradYAVX512 is erfgluGrad and y = f(gate)·up as well; y may be dy.
+//
+//go:noescape
+func erfgluGradYAVX512(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
 // tileRows1AVX512 multiplies 1 rows: see tileFunc.
 //
@@ -269,6 +294,11 @@ func addAVX2(y *float32, x *float32, n int)
 //go:noescape
 func scaleAVX2(y *float32, x *float32, n int, a float32)
 
+// shiftAVX2 is y = x + a; y may be x.
+//
+//go:noescape
+func shiftAVX2(y *float32, x *float32, n int, a float32)
+
 // scaleMulAVX2 is y = (a·x)·w, element by element; y may be x.
 //
 //go:noescape
@@ -278,6 +308,11 @@ func scaleMulAVX2(y *float32, x *float32, w *float32, n int, a float32)
 //
 //go:noescape
 func dotAVX2(x *float32, y *float32, n int) float32
+
+// sumAVX2 is Σ x.
+//
+//go:noescape
+func sumAVX2(x *float32, n int) float32
 
 // dot3AVX2 is Σ x·y·w.
 //
@@ -353,6 +388,21 @@ func gegluGradAVX2(dgate *float32, dup *float32, dy *float32, gate *float32, up 
 //
 //go:noescape
 func gegluGradYAVX2(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
+
+// erfgluAVX2 is y = f(gate)·up.
+//
+//go:noescape
+func erfgluAVX2(y *float32, gate *float32, up *float32, n int)
+
+// erfgluGradAVX2 is the gradient of erfglu; dgate may be gate and dup may be up.
+//
+//go:noescape
+func erfgluGradAVX2(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
+
+// erfgluGradYAVX2 is erfgluGrad and y = f(gate)·up as well; y may be dy.
+//
+//go:noescape
+func erfgluGradYAVX2(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
 // tileRows1AVX2 multiplies 1 rows: see tileFunc.
 //

@@ -24,6 +24,11 @@ func addNEON(y, x *float32, n int)
 //go:noescape
 func scaleNEON(y, x *float32, n int, a float32)
 
+// shiftNEON is y = x + a; y may be x.
+//
+//go:noescape
+func shiftNEON(y, x *float32, n int, a float32)
+
 // scaleMulNEON is y = (a·x)·w, element by element; y may be x.
 //
 //go:noescape
@@ -33,6 +38,11 @@ func scaleMulNEON(y, x, w *float32, n int, a float32)
 //
 //go:noescape
 func dotNEON(x, y *float32, n int) float32
+
+// sumNEON is Σ x.
+//
+//go:noescape
+func sumNEON(x *float32, n int) float32
 
 // dot3NEON is Σ x·y·w.
 //
@@ -103,6 +113,21 @@ func gegluGradNEON(dgate, dup, dy, gate, up *float32, n int)
 //
 //go:noescape
 func gegluGradYNEON(dgate, dup, y, dy, gate, up *float32, n int)
+
+// erfgluNEON is y = f(gate)·up.
+//
+//go:noescape
+func erfgluNEON(y, gate, up *float32, n int)
+
+// erfgluGradNEON is the gradient of erfglu; dgate may be gate and dup may be up.
+//
+//go:noescape
+func erfgluGradNEON(dgate, dup, dy, gate, up *float32, n int)
+
+// erfgluGradYNEON is erfgluGrad and y = f(gate)·up as well; y may be dy.
+//
+//go:noescape
+func erfgluGradYNEON(dgate, dup, y, dy, gate, up *float32, n int)
 
 // tileRows1NEON multiplies 1 rows: see tileFunc.
 //

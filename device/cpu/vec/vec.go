@@ -26,8 +26,10 @@ type kernels struct {
 	narrow       func(dst *uint16, src *float32, n int)
 	add          func(y, x *float32, n int)
 	scale        func(y, x *float32, n int, a float32)
+	shift        func(y, x *float32, n int, a float32)
 	scaleMul     func(y, x, w *float32, n int, a float32)
 	dot          func(x, y *float32, n int) float32
+	sum          func(x *float32, n int) float32
 	dot3         func(x, y, w *float32, n int) float32
 	normGrad     func(dx, dw, dy, x, w *float32, n int, rstd, c float32)
 	normGradAdd  func(dx, dw, dy, x, w *float32, n int, rstd, c float32)
@@ -39,6 +41,7 @@ type kernels struct {
 	gradStrip    func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)
 	swiglu       unit
 	geglu        unit
+	erfglu       unit
 	tileRows     []tileFunc // by height, from 1 on; a is read by rows
 	tileCols     []tileFunc // the same, a is read by columns
 	transpose    func(dst, src *float32, stride, blocks int)
@@ -119,6 +122,12 @@ func Scale(y, x []float32, a float32) {
 	chosen.scale(first(y), first(x), len(y), a)
 }
 
+// Shift is y = x + a; y may be x.
+func Shift(y, x []float32, a float32) {
+	same(len(y), len(x))
+	chosen.shift(first(y), first(x), len(y), a)
+}
+
 // ScaleMul is y = (a·x)·w, element by element; y may be x.
 func ScaleMul(y, x, w []float32, a float32) {
 	same(len(y), len(x), len(w))
@@ -130,6 +139,9 @@ func Dot(x, y []float32) float32 {
 	same(len(x), len(y))
 	return chosen.dot(first(x), first(y), len(x))
 }
+
+// Sum is Σ x.
+func Sum(x []float32) float32 { return chosen.sum(first(x), len(x)) }
 
 // Dot3 is Σ x·y·w.
 func Dot3(x, y, w []float32) float32 {

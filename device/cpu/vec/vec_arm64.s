@@ -175,6 +175,60 @@ turn5:
 next6:
 	RET
 
+// func shiftNEON(y, x *float32, n int, a float32)
+TEXT ·shiftNEON(SB), NOSPLIT, $0-28
+	MOVD y+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R2
+	FMOVS a+24(FP), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	CMP $16, R2
+	BLT next2
+turn1:
+	FMOVQ 0(R1), F1
+	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 0(R0)
+	FMOVQ 16(R1), F1
+	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 16(R0)
+	FMOVQ 32(R1), F1
+	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 32(R0)
+	FMOVQ 48(R1), F1
+	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 48(R0)
+	ADD $64, R0
+	ADD $64, R1
+	SUB $16, R2
+	CMP $16, R2
+	BGE turn1
+next2:
+	CMP $4, R2
+	BLT next4
+turn3:
+	FMOVQ 0(R1), F1
+	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ F1, 0(R0)
+	ADD $16, R0
+	ADD $16, R1
+	SUB $4, R2
+	CMP $4, R2
+	BGE turn3
+next4:
+	CMP $1, R2
+	BLT next6
+turn5:
+	FMOVS 0(R1), F1
+	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVS F1, 0(R0)
+	ADD $4, R0
+	ADD $4, R1
+	SUB $1, R2
+	CMP $1, R2
+	BGE turn5
+next6:
+	RET
+
 // func scaleMulNEON(y, x, w *float32, n int, a float32)
 TEXT ·scaleMulNEON(SB), NOSPLIT, $0-36
 	MOVD y+0(FP), R0
@@ -305,6 +359,58 @@ next6:
 	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
 	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
 	FMOVS F0, ret+24(FP)
+	RET
+
+// func sumNEON(x *float32, n int) float32
+TEXT ·sumNEON(SB), NOSPLIT, $0-20
+	MOVD x+0(FP), R0
+	MOVD n+8(FP), R1
+	WORD $0x6e201c00 // eor v0.16b, v0.16b, v0.16b
+	WORD $0x6e211c21 // eor v1.16b, v1.16b, v1.16b
+	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
+	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
+	CMP $16, R1
+	BLT next2
+turn1:
+	FMOVQ 0(R0), F4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FMOVQ 16(R0), F4
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	FMOVQ 32(R0), F4
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FMOVQ 48(R0), F4
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	ADD $64, R0
+	SUB $16, R1
+	CMP $16, R1
+	BGE turn1
+next2:
+	CMP $4, R1
+	BLT next4
+turn3:
+	FMOVQ 0(R0), F4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	ADD $16, R0
+	SUB $4, R1
+	CMP $4, R1
+	BGE turn3
+next4:
+	CMP $1, R1
+	BLT next6
+turn5:
+	FMOVS 0(R0), F4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	ADD $4, R0
+	SUB $1, R1
+	CMP $1, R1
+	BGE turn5
+next6:
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	FMOVS F0, ret+16(FP)
 	RET
 
 // func dot3NEON(x, y, w *float32, n int) float32
@@ -2395,6 +2501,887 @@ turn3:
 	WORD $0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
 	WORD $0x6e31deb5 // fmul v21.4s, v21.4s, v17.4s
 	FMOVS F21, 0(R0)
+	ADD $4, R0
+	ADD $4, R1
+	ADD $4, R2
+	ADD $4, R3
+	ADD $4, R4
+	ADD $4, R5
+	SUB $1, R6
+	CMP $1, R6
+	BGE turn3
+next4:
+	RET
+
+// func erfgluNEON(y, gate, up *float32, n int)
+TEXT ·erfgluNEON(SB), NOSPLIT, $0-32
+	MOVD y+0(FP), R0
+	MOVD gate+8(FP), R1
+	MOVD up+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVW $0xc2d00000, R4
+	VDUP R4, V0.S4
+	MOVW $0x42b20000, R4
+	VDUP R4, V1.S4
+	MOVW $0x3fb8aa3b, R4
+	VDUP R4, V2.S4
+	MOVW $0x4b400000, R4
+	VDUP R4, V3.S4
+	MOVW $0x3f317200, R4
+	VDUP R4, V4.S4
+	MOVW $0x35bfbe8e, R4
+	VDUP R4, V5.S4
+	MOVW $0x3f800000, R4
+	VDUP R4, V6.S4
+	MOVW $0x0000007f, R4
+	VDUP R4, V7.S4
+	MOVW $0x3efffffe, R4
+	VDUP R4, V8.S4
+	MOVW $0x3e2aaa49, R4
+	VDUP R4, V9.S4
+	MOVW $0x3d2aac79, R4
+	VDUP R4, V10.S4
+	MOVW $0x3c091d10, R4
+	VDUP R4, V11.S4
+	MOVW $0x3ab511e8, R4
+	VDUP R4, V12.S4
+	MOVW $0x41f00000, R4
+	VDUP R4, V13.S4
+	CMP $8, R3
+	BLT next2
+turn1:
+	FMOVQ 0(R1), F14
+	WORD $0x6e2eddd0 // fmul v16.4s, v14.4s, v14.4s
+	WORD $0x4eadf610 // fmin v16.4s, v16.4s, v13.4s
+	MOVW $0xadf47c16, R4
+	VDUP R4, V17.S4
+	WORD $0x6e321e52 // eor v18.16b, v18.16b, v18.16b
+	MOVW $0x31b51b6e, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb4a37936, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x370c1a65, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb8ec8fb7, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb87a99aa, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3d94cf02, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3fcc423f, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	WORD $0x6e2ede2f // fmul v15.4s, v17.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c70 // mov v16.16b, v3.16b
+	WORD $0x4e22cdf0 // fmla v16.4s, v15.4s, v2.4s
+	WORD $0x4ea3d611 // fsub v17.4s, v16.4s, v3.4s
+	WORD $0x4ea4ce2f // fmls v15.4s, v17.4s, v4.4s
+	WORD $0x4ea5ce2f // fmls v15.4s, v17.4s, v5.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e2fcd92 // fmla v18.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea81d11 // mov v17.16b, v8.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea61cd1 // mov v17.16b, v6.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x6ea38610 // sub v16.4s, v16.4s, v3.4s
+	WORD $0x4f3f0613 // sshr v19.4s, v16.4s, #1
+	WORD $0x6eb38610 // sub v16.4s, v16.4s, v19.4s
+	WORD $0x4ea78610 // add v16.4s, v16.4s, v7.4s
+	WORD $0x4f375610 // shl v16.4s, v16.4s, #23
+	WORD $0x4ea78673 // add v19.4s, v19.4s, v7.4s
+	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x6e33de2f // fmul v15.4s, v17.4s, v19.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2eddef // fmul v15.4s, v15.4s, v14.4s
+	FMOVQ 0(R2), F16
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVQ F15, 0(R0)
+	FMOVQ 16(R1), F14
+	WORD $0x6e2eddd0 // fmul v16.4s, v14.4s, v14.4s
+	WORD $0x4eadf610 // fmin v16.4s, v16.4s, v13.4s
+	MOVW $0xadf47c16, R4
+	VDUP R4, V17.S4
+	WORD $0x6e321e52 // eor v18.16b, v18.16b, v18.16b
+	MOVW $0x31b51b6e, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb4a37936, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x370c1a65, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb8ec8fb7, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb87a99aa, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3d94cf02, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3fcc423f, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	WORD $0x6e2ede2f // fmul v15.4s, v17.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c70 // mov v16.16b, v3.16b
+	WORD $0x4e22cdf0 // fmla v16.4s, v15.4s, v2.4s
+	WORD $0x4ea3d611 // fsub v17.4s, v16.4s, v3.4s
+	WORD $0x4ea4ce2f // fmls v15.4s, v17.4s, v4.4s
+	WORD $0x4ea5ce2f // fmls v15.4s, v17.4s, v5.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e2fcd92 // fmla v18.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea81d11 // mov v17.16b, v8.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea61cd1 // mov v17.16b, v6.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x6ea38610 // sub v16.4s, v16.4s, v3.4s
+	WORD $0x4f3f0613 // sshr v19.4s, v16.4s, #1
+	WORD $0x6eb38610 // sub v16.4s, v16.4s, v19.4s
+	WORD $0x4ea78610 // add v16.4s, v16.4s, v7.4s
+	WORD $0x4f375610 // shl v16.4s, v16.4s, #23
+	WORD $0x4ea78673 // add v19.4s, v19.4s, v7.4s
+	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x6e33de2f // fmul v15.4s, v17.4s, v19.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2eddef // fmul v15.4s, v15.4s, v14.4s
+	FMOVQ 16(R2), F16
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVQ F15, 16(R0)
+	ADD $32, R0
+	ADD $32, R1
+	ADD $32, R2
+	SUB $8, R3
+	CMP $8, R3
+	BGE turn1
+next2:
+	CMP $4, R3
+	BLT next4
+turn3:
+	FMOVQ 0(R1), F14
+	WORD $0x6e2eddd0 // fmul v16.4s, v14.4s, v14.4s
+	WORD $0x4eadf610 // fmin v16.4s, v16.4s, v13.4s
+	MOVW $0xadf47c16, R4
+	VDUP R4, V17.S4
+	WORD $0x6e321e52 // eor v18.16b, v18.16b, v18.16b
+	MOVW $0x31b51b6e, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb4a37936, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x370c1a65, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb8ec8fb7, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb87a99aa, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3d94cf02, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3fcc423f, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	WORD $0x6e2ede2f // fmul v15.4s, v17.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c70 // mov v16.16b, v3.16b
+	WORD $0x4e22cdf0 // fmla v16.4s, v15.4s, v2.4s
+	WORD $0x4ea3d611 // fsub v17.4s, v16.4s, v3.4s
+	WORD $0x4ea4ce2f // fmls v15.4s, v17.4s, v4.4s
+	WORD $0x4ea5ce2f // fmls v15.4s, v17.4s, v5.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e2fcd92 // fmla v18.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea81d11 // mov v17.16b, v8.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea61cd1 // mov v17.16b, v6.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x6ea38610 // sub v16.4s, v16.4s, v3.4s
+	WORD $0x4f3f0613 // sshr v19.4s, v16.4s, #1
+	WORD $0x6eb38610 // sub v16.4s, v16.4s, v19.4s
+	WORD $0x4ea78610 // add v16.4s, v16.4s, v7.4s
+	WORD $0x4f375610 // shl v16.4s, v16.4s, #23
+	WORD $0x4ea78673 // add v19.4s, v19.4s, v7.4s
+	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x6e33de2f // fmul v15.4s, v17.4s, v19.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2eddef // fmul v15.4s, v15.4s, v14.4s
+	FMOVQ 0(R2), F16
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVQ F15, 0(R0)
+	ADD $16, R0
+	ADD $16, R1
+	ADD $16, R2
+	SUB $4, R3
+	CMP $4, R3
+	BGE turn3
+next4:
+	CMP $1, R3
+	BLT next6
+turn5:
+	FMOVS 0(R1), F14
+	WORD $0x6e2eddd0 // fmul v16.4s, v14.4s, v14.4s
+	WORD $0x4eadf610 // fmin v16.4s, v16.4s, v13.4s
+	MOVW $0xadf47c16, R4
+	VDUP R4, V17.S4
+	WORD $0x6e321e52 // eor v18.16b, v18.16b, v18.16b
+	MOVW $0x31b51b6e, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb4a37936, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x370c1a65, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb8ec8fb7, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0xb87a99aa, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3d94cf02, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	MOVW $0x3fcc423f, R4
+	VDUP R4, V19.S4
+	WORD $0x4e30ce33 // fmla v19.4s, v17.4s, v16.4s
+	WORD $0x4eb31e71 // mov v17.16b, v19.16b
+	WORD $0x6e2ede2f // fmul v15.4s, v17.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c70 // mov v16.16b, v3.16b
+	WORD $0x4e22cdf0 // fmla v16.4s, v15.4s, v2.4s
+	WORD $0x4ea3d611 // fsub v17.4s, v16.4s, v3.4s
+	WORD $0x4ea4ce2f // fmls v15.4s, v17.4s, v4.4s
+	WORD $0x4ea5ce2f // fmls v15.4s, v17.4s, v5.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e2fcd92 // fmla v18.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea81d11 // mov v17.16b, v8.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce32 // fmla v18.4s, v17.4s, v15.4s
+	WORD $0x4ea61cd1 // mov v17.16b, v6.16b
+	WORD $0x4e2fce51 // fmla v17.4s, v18.4s, v15.4s
+	WORD $0x6ea38610 // sub v16.4s, v16.4s, v3.4s
+	WORD $0x4f3f0613 // sshr v19.4s, v16.4s, #1
+	WORD $0x6eb38610 // sub v16.4s, v16.4s, v19.4s
+	WORD $0x4ea78610 // add v16.4s, v16.4s, v7.4s
+	WORD $0x4f375610 // shl v16.4s, v16.4s, #23
+	WORD $0x4ea78673 // add v19.4s, v19.4s, v7.4s
+	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x6e33de2f // fmul v15.4s, v17.4s, v19.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2eddef // fmul v15.4s, v15.4s, v14.4s
+	FMOVS 0(R2), F16
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVS F15, 0(R0)
+	ADD $4, R0
+	ADD $4, R1
+	ADD $4, R2
+	SUB $1, R3
+	CMP $1, R3
+	BGE turn5
+next6:
+	RET
+
+// func erfgluGradNEON(dgate, dup, dy, gate, up *float32, n int)
+TEXT ·erfgluGradNEON(SB), NOSPLIT, $0-48
+	MOVD dgate+0(FP), R0
+	MOVD dup+8(FP), R1
+	MOVD dy+16(FP), R2
+	MOVD gate+24(FP), R3
+	MOVD up+32(FP), R4
+	MOVD n+40(FP), R5
+	MOVW $0xc2d00000, R6
+	VDUP R6, V0.S4
+	MOVW $0x42b20000, R6
+	VDUP R6, V1.S4
+	MOVW $0x3fb8aa3b, R6
+	VDUP R6, V2.S4
+	MOVW $0x4b400000, R6
+	VDUP R6, V3.S4
+	MOVW $0x3f317200, R6
+	VDUP R6, V4.S4
+	MOVW $0x35bfbe8e, R6
+	VDUP R6, V5.S4
+	MOVW $0x3f800000, R6
+	VDUP R6, V6.S4
+	MOVW $0x0000007f, R6
+	VDUP R6, V7.S4
+	MOVW $0x3efffffe, R6
+	VDUP R6, V8.S4
+	MOVW $0x3e2aaa49, R6
+	VDUP R6, V9.S4
+	MOVW $0x3d2aac79, R6
+	VDUP R6, V10.S4
+	MOVW $0x3c091d10, R6
+	VDUP R6, V11.S4
+	MOVW $0x3ab511e8, R6
+	VDUP R6, V12.S4
+	MOVW $0x41f00000, R6
+	VDUP R6, V13.S4
+	CMP $4, R5
+	BLT next2
+turn1:
+	FMOVQ 0(R3), F14
+	WORD $0x6e2eddd1 // fmul v17.4s, v14.4s, v14.4s
+	WORD $0x4eadf631 // fmin v17.4s, v17.4s, v13.4s
+	MOVW $0xadf47c16, R6
+	VDUP R6, V18.S4
+	WORD $0x6e331e73 // eor v19.16b, v19.16b, v19.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x31b51b6e, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb4a37936, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x370c1a65, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb8ec8fb7, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb87a99aa, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3d94cf02, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3fcc423f, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x6e2ede4f // fmul v15.4s, v18.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e31d631 // fadd v17.4s, v17.4s, v17.4s
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c71 // mov v17.16b, v3.16b
+	WORD $0x4e22cdf1 // fmla v17.4s, v15.4s, v2.4s
+	WORD $0x4ea3d632 // fsub v18.4s, v17.4s, v3.4s
+	WORD $0x4ea4ce4f // fmls v15.4s, v18.4s, v4.4s
+	WORD $0x4ea5ce4f // fmls v15.4s, v18.4s, v5.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e2fcd93 // fmla v19.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x6ea38631 // sub v17.4s, v17.4s, v3.4s
+	WORD $0x4f3f0634 // sshr v20.4s, v17.4s, #1
+	WORD $0x6eb48631 // sub v17.4s, v17.4s, v20.4s
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78694 // add v20.4s, v20.4s, v7.4s
+	WORD $0x4f375694 // shl v20.4s, v20.4s, #23
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e34de4f // fmul v15.4s, v18.4s, v20.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
+	FMOVQ 0(R2), F17
+	FMOVQ 0(R4), F18
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e2ede31 // fmul v17.4s, v17.4s, v14.4s
+	FMOVQ F17, 0(R1)
+	WORD $0x4eafcdce // fmls v14.4s, v14.4s, v15.4s
+	WORD $0x6e30ddce // fmul v14.4s, v14.4s, v16.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x6e2ede52 // fmul v18.4s, v18.4s, v14.4s
+	FMOVQ F18, 0(R0)
+	ADD $16, R0
+	ADD $16, R1
+	ADD $16, R2
+	ADD $16, R3
+	ADD $16, R4
+	SUB $4, R5
+	CMP $4, R5
+	BGE turn1
+next2:
+	CMP $1, R5
+	BLT next4
+turn3:
+	FMOVS 0(R3), F14
+	WORD $0x6e2eddd1 // fmul v17.4s, v14.4s, v14.4s
+	WORD $0x4eadf631 // fmin v17.4s, v17.4s, v13.4s
+	MOVW $0xadf47c16, R6
+	VDUP R6, V18.S4
+	WORD $0x6e331e73 // eor v19.16b, v19.16b, v19.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x31b51b6e, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb4a37936, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x370c1a65, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb8ec8fb7, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb87a99aa, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3d94cf02, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3fcc423f, R6
+	VDUP R6, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x6e2ede4f // fmul v15.4s, v18.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e31d631 // fadd v17.4s, v17.4s, v17.4s
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c71 // mov v17.16b, v3.16b
+	WORD $0x4e22cdf1 // fmla v17.4s, v15.4s, v2.4s
+	WORD $0x4ea3d632 // fsub v18.4s, v17.4s, v3.4s
+	WORD $0x4ea4ce4f // fmls v15.4s, v18.4s, v4.4s
+	WORD $0x4ea5ce4f // fmls v15.4s, v18.4s, v5.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e2fcd93 // fmla v19.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x6ea38631 // sub v17.4s, v17.4s, v3.4s
+	WORD $0x4f3f0634 // sshr v20.4s, v17.4s, #1
+	WORD $0x6eb48631 // sub v17.4s, v17.4s, v20.4s
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78694 // add v20.4s, v20.4s, v7.4s
+	WORD $0x4f375694 // shl v20.4s, v20.4s, #23
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e34de4f // fmul v15.4s, v18.4s, v20.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
+	FMOVS 0(R2), F17
+	FMOVS 0(R4), F18
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e2ede31 // fmul v17.4s, v17.4s, v14.4s
+	FMOVS F17, 0(R1)
+	WORD $0x4eafcdce // fmls v14.4s, v14.4s, v15.4s
+	WORD $0x6e30ddce // fmul v14.4s, v14.4s, v16.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x6e2ede52 // fmul v18.4s, v18.4s, v14.4s
+	FMOVS F18, 0(R0)
+	ADD $4, R0
+	ADD $4, R1
+	ADD $4, R2
+	ADD $4, R3
+	ADD $4, R4
+	SUB $1, R5
+	CMP $1, R5
+	BGE turn3
+next4:
+	RET
+
+// func erfgluGradYNEON(dgate, dup, y, dy, gate, up *float32, n int)
+TEXT ·erfgluGradYNEON(SB), NOSPLIT, $0-56
+	MOVD dgate+0(FP), R0
+	MOVD dup+8(FP), R1
+	MOVD dy+24(FP), R2
+	MOVD gate+32(FP), R3
+	MOVD up+40(FP), R4
+	MOVD y+16(FP), R5
+	MOVD n+48(FP), R6
+	MOVW $0xc2d00000, R7
+	VDUP R7, V0.S4
+	MOVW $0x42b20000, R7
+	VDUP R7, V1.S4
+	MOVW $0x3fb8aa3b, R7
+	VDUP R7, V2.S4
+	MOVW $0x4b400000, R7
+	VDUP R7, V3.S4
+	MOVW $0x3f317200, R7
+	VDUP R7, V4.S4
+	MOVW $0x35bfbe8e, R7
+	VDUP R7, V5.S4
+	MOVW $0x3f800000, R7
+	VDUP R7, V6.S4
+	MOVW $0x0000007f, R7
+	VDUP R7, V7.S4
+	MOVW $0x3efffffe, R7
+	VDUP R7, V8.S4
+	MOVW $0x3e2aaa49, R7
+	VDUP R7, V9.S4
+	MOVW $0x3d2aac79, R7
+	VDUP R7, V10.S4
+	MOVW $0x3c091d10, R7
+	VDUP R7, V11.S4
+	MOVW $0x3ab511e8, R7
+	VDUP R7, V12.S4
+	MOVW $0x41f00000, R7
+	VDUP R7, V13.S4
+	CMP $4, R6
+	BLT next2
+turn1:
+	FMOVQ 0(R3), F14
+	WORD $0x6e2eddd1 // fmul v17.4s, v14.4s, v14.4s
+	WORD $0x4eadf631 // fmin v17.4s, v17.4s, v13.4s
+	MOVW $0xadf47c16, R7
+	VDUP R7, V18.S4
+	WORD $0x6e331e73 // eor v19.16b, v19.16b, v19.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x31b51b6e, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb4a37936, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x370c1a65, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb8ec8fb7, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb87a99aa, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3d94cf02, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3fcc423f, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x6e2ede4f // fmul v15.4s, v18.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e31d631 // fadd v17.4s, v17.4s, v17.4s
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c71 // mov v17.16b, v3.16b
+	WORD $0x4e22cdf1 // fmla v17.4s, v15.4s, v2.4s
+	WORD $0x4ea3d632 // fsub v18.4s, v17.4s, v3.4s
+	WORD $0x4ea4ce4f // fmls v15.4s, v18.4s, v4.4s
+	WORD $0x4ea5ce4f // fmls v15.4s, v18.4s, v5.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e2fcd93 // fmla v19.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x6ea38631 // sub v17.4s, v17.4s, v3.4s
+	WORD $0x4f3f0634 // sshr v20.4s, v17.4s, #1
+	WORD $0x6eb48631 // sub v17.4s, v17.4s, v20.4s
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78694 // add v20.4s, v20.4s, v7.4s
+	WORD $0x4f375694 // shl v20.4s, v20.4s, #23
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e34de4f // fmul v15.4s, v18.4s, v20.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
+	FMOVQ 0(R2), F17
+	FMOVQ 0(R4), F18
+	WORD $0x6e32ddd3 // fmul v19.4s, v14.4s, v18.4s
+	FMOVQ F19, 0(R5)
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e2ede31 // fmul v17.4s, v17.4s, v14.4s
+	FMOVQ F17, 0(R1)
+	WORD $0x4eafcdce // fmls v14.4s, v14.4s, v15.4s
+	WORD $0x6e30ddce // fmul v14.4s, v14.4s, v16.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x6e2ede52 // fmul v18.4s, v18.4s, v14.4s
+	FMOVQ F18, 0(R0)
+	ADD $16, R0
+	ADD $16, R1
+	ADD $16, R2
+	ADD $16, R3
+	ADD $16, R4
+	ADD $16, R5
+	SUB $4, R6
+	CMP $4, R6
+	BGE turn1
+next2:
+	CMP $1, R6
+	BLT next4
+turn3:
+	FMOVS 0(R3), F14
+	WORD $0x6e2eddd1 // fmul v17.4s, v14.4s, v14.4s
+	WORD $0x4eadf631 // fmin v17.4s, v17.4s, v13.4s
+	MOVW $0xadf47c16, R7
+	VDUP R7, V18.S4
+	WORD $0x6e331e73 // eor v19.16b, v19.16b, v19.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x31b51b6e, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb4a37936, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x370c1a65, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb8ec8fb7, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0xb87a99aa, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3d94cf02, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	MOVW $0x3fcc423f, R7
+	VDUP R7, V20.S4
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x6e2ede4f // fmul v15.4s, v18.4s, v14.4s
+	WORD $0x6ea0f9ef // fneg v15.4s, v15.4s
+	WORD $0x4e31d631 // fadd v17.4s, v17.4s, v17.4s
+	WORD $0x4eb21e50 // mov v16.16b, v18.16b
+	WORD $0x4e31ce70 // fmla v16.4s, v19.4s, v17.4s
+	WORD $0x4e20f5ef // fmax v15.4s, v15.4s, v0.4s
+	WORD $0x4ea1f5ef // fmin v15.4s, v15.4s, v1.4s
+	WORD $0x4ea31c71 // mov v17.16b, v3.16b
+	WORD $0x4e22cdf1 // fmla v17.4s, v15.4s, v2.4s
+	WORD $0x4ea3d632 // fsub v18.4s, v17.4s, v3.4s
+	WORD $0x4ea4ce4f // fmls v15.4s, v18.4s, v4.4s
+	WORD $0x4ea5ce4f // fmls v15.4s, v18.4s, v5.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e2fcd93 // fmla v19.4s, v12.4s, v15.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
+	WORD $0x4e2fce53 // fmla v19.4s, v18.4s, v15.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x6ea38631 // sub v17.4s, v17.4s, v3.4s
+	WORD $0x4f3f0634 // sshr v20.4s, v17.4s, #1
+	WORD $0x6eb48631 // sub v17.4s, v17.4s, v20.4s
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78694 // add v20.4s, v20.4s, v7.4s
+	WORD $0x4f375694 // shl v20.4s, v20.4s, #23
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e34de4f // fmul v15.4s, v18.4s, v20.4s
+	WORD $0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD $0x6e2ffccf // fdiv v15.4s, v6.4s, v15.4s
+	WORD $0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
+	FMOVS 0(R2), F17
+	FMOVS 0(R4), F18
+	WORD $0x6e32ddd3 // fmul v19.4s, v14.4s, v18.4s
+	FMOVS F19, 0(R5)
+	WORD $0x6e31de52 // fmul v18.4s, v18.4s, v17.4s
+	WORD $0x6e2ede31 // fmul v17.4s, v17.4s, v14.4s
+	FMOVS F17, 0(R1)
+	WORD $0x4eafcdce // fmls v14.4s, v14.4s, v15.4s
+	WORD $0x6e30ddce // fmul v14.4s, v14.4s, v16.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x6e2ede52 // fmul v18.4s, v18.4s, v14.4s
+	FMOVS F18, 0(R0)
 	ADD $4, R0
 	ADD $4, R1
 	ADD $4, R2

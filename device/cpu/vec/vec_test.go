@@ -78,6 +78,8 @@ func TestRows(t *testing.T) {
 			out.check(t, "Add", func(i int) float64 { return y.at(i) + x.at(i) })
 			Scale(out.v(), x.v(), -1.5)
 			out.check(t, "Scale", func(i int) float64 { return -1.5 * x.at(i) })
+			Shift(out.v(), x.v(), 3)
+			out.check(t, "Shift", func(i int) float64 { return 3 + x.at(i) })
 			ScaleMul(out.v(), x.v(), w.v(), 3)
 			out.check(t, "ScaleMul", func(i int) float64 { return 3 * x.at(i) * w.at(i) })
 			for _, add := range []bool{false, true} {
@@ -101,10 +103,12 @@ func TestReductions(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 4))
 		for _, n := range lengths {
 			x, y, w := newRow(rng, n), newRow(rng, n), newRow(rng, n)
-			var dot, dot3, sum, size float64
+			var dot, dot3, sum, plain, length, size float64
 			most := math.Inf(-1)
 			for i := range n {
 				dot += x.at(i) * y.at(i)
+				plain += x.at(i)
+				length += math.Abs(x.at(i))
 				dot3 += x.at(i) * y.at(i) * w.at(i)
 				sum += math.Exp(2*x.at(i) - 1)
 				size += math.Abs(x.at(i) * y.at(i) * (1 + math.Abs(w.at(i))))
@@ -119,6 +123,7 @@ func TestReductions(t *testing.T) {
 				}
 			}
 			near("Dot", Dot(x.v(), y.v()), dot, size)
+			near("Sum", Sum(x.v()), plain, length)
 			near("Dot3", Dot3(x.v(), y.v(), w.v()), dot3, size)
 			near("SumExp", SumExp(x.v(), 2, 1), sum, 4*sum)
 			out := y.copy()
@@ -393,6 +398,7 @@ func TestPlaces(t *testing.T) {
 				}},
 				{"SwiGLU", func(from, to int) [][]float32 { return unitAt(SwiGLU, SwiGLUGrad, x, y, u, from, to) }},
 				{"GeGLU", func(from, to int) [][]float32 { return unitAt(GeGLU, GeGLUGrad, x, y, u, from, to) }},
+				{"ErfGLU", func(from, to int) [][]float32 { return unitAt(ErfGLU, ErfGLUGrad, x, y, u, from, to) }},
 			} {
 				whole := f.of(0, n)
 				for i := range n {

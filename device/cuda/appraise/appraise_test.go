@@ -33,6 +33,9 @@ func TestSample(t *testing.T) {
 			if c.alike != nil {
 				heads, repeats = c.alike(l.kernel.Name)
 			}
+			if c.marks != nil {
+				l.marks = c.marks(l.kernel.Name)
+			}
 			s := &sample{rig: r, launch: l, heads: heads, repeats: repeats}
 			if err := s.take(); err != nil {
 				t.Fatal(err)

@@ -20,6 +20,9 @@ type Case struct {
 	alike func(kernel string) (heads, repeats int)
 	// once: every block runs, and once, because kernels depend on what earlier ones wrote.
 	once bool
+	// marks says where the parameters of a kernel have the address of the marks by which its blocks wait for each other, behind
+	// their ticket; 0: it has none.
+	marks func(kernel string) int
 }
 
 // Size is how large the operations are.
@@ -72,12 +75,18 @@ func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 	c := Case{Name: name, Shape: fmt.Sprintf("%d × %d tokens, %d/%d heads of %d, %s", seqs, length, heads, kv, dim, dt), DType: dt}
 	c.alike = func(kernel string) (int, int) {
 		switch {
-		case strings.Contains(kernel, "delta"):
+		case strings.Contains(kernel, "delta"), strings.Contains(kernel, "marks"):
 			return 1, 1
-		case strings.Contains(kernel, "dkdv"):
+		case strings.Contains(kernel, "dkdv"), strings.Contains(kernel, "gradients"):
 			return kv, seqs
 		}
 		return heads, seqs
+	}
+	c.marks = func(kernel string) int {
+		if strings.Contains(kernel, "gradients") {
+			return 8
+		}
+		return 0
 	}
 	c.make = func(r *rig) device.Op {
 		T, wide, narrow := z.Tokens, heads*dim, kv*dim
@@ -92,8 +101,12 @@ func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 			return &op.Attention{AttentionShape: shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: stride, KStride: stride}
 		}
 		d := r.random(dt, T*stride)
+		var sums device.Tensor
+		if dt == device.BF16 {
+			sums = r.random(device.F32, shape.SumsLen())
+		}
 		return &op.AttentionBackward{AttentionShape: shape, DQ: d, DK: at(d, wide), DV: at(d, wide+narrow), DO: r.random(dt, T*wide), O: o, LSE: lse,
-			Q: q, K: k, V: v, QStride: stride, KStride: stride, DQStride: stride, DKStride: stride, Delta: r.random(device.F32, heads*T)}
+			Q: q, K: k, V: v, QStride: stride, KStride: stride, DQStride: stride, DKStride: stride, Delta: r.random(device.F32, heads*T), Sums: sums}
 	}
 	return c
 }

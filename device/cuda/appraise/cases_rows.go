@@ -31,6 +31,13 @@ func (z Size) elements(dt device.DType) []Case {
 		{Name: "AddBiasGrad", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
 			return &op.AddBiasGrad{DB: r.random(device.F32, C), DY: r.random(dt, T*C), T: T, N: C}
 		}},
+		{Name: "Sinks", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			return &op.Sinks{O: r.random(dt, T*C), LSE: r.random(device.F32, z.Heads*T), Sinks: r.random(device.F32, z.Heads), T: T, Heads: z.Heads, Dim: C / z.Heads}
+		}},
+		{Name: "SinksGrad", Shape: table(T, z.Heads), DType: dt, make: func(r *rig) device.Op {
+			return &op.SinksGrad{DSinks: r.random(device.F32, z.Heads), LSE: r.random(device.F32, z.Heads*T), Delta: r.random(device.F32, z.Heads*T),
+				Sinks: r.random(device.F32, z.Heads), T: T, Heads: z.Heads}
+		}},
 		{Name: "Convert", Shape: table(T, C) + " to " + other.String(), DType: dt, make: func(r *rig) device.Op {
 			return &op.Convert{Dst: r.random(other, T*C), Src: r.random(dt, T*C), N: int64(T * C)}
 		}},
@@ -92,6 +99,14 @@ func (z Size) rows(dt device.DType) []Case {
 		}},
 		{Name: "ScaleRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.ScaleRows{X: r.random(dt, T*C), W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
+		}},
+		{Name: "AddRows", Shape: shape + ", a bias", DType: dt, make: func(r *rig) device.Op {
+			return &op.AddRows{Dst: r.random(device.F32, T*C), Src: r.random(dt, T*C), Index: permuted(r, T), U: T, T: T, C: C,
+				Bias: r.random(device.F32, C), W: r.random(device.F32, T), Pairs: permuted(r, T), P: T}
+		}},
+		{Name: "WeightedBiasGrad", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.WeightedBiasGrad{DB: r.random(device.F32, C), DW: r.random(device.F32, T), DY: r.random(dt, T*C), B: r.random(device.F32, C),
+				W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
 		}},
 		{Name: "ScaleRowsBackward", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.ScaleRowsBackward{DY: r.random(dt, T*C), Y: r.random(dt, T*C), W: r.random(device.F32, T), DW: r.random(device.F32, T),

@@ -40,7 +40,7 @@ type Operation struct {
 // Count counts an operation of Cases for a GPU.
 func Count(c *Case, g *silicon.GPU) (*Operation, error) {
 	r := newRig()
-	r.sm90a = g.Arch.Name == "sm_90"
+	r.sm90a, r.shared = g.Arch.Name == "sm_90", g.Arch.SharedOfBlock()
 	o := c.make(r)
 	out := &Operation{Name: c.Name, Shape: c.Shape, DType: c.DType}
 	if w, ok := o.(op.Worker); ok {
@@ -69,6 +69,9 @@ func (c *Case) count(r *rig, l *launch, g *silicon.GPU) (*Launch, error) {
 	heads, repeats := 1, 1
 	if c.alike != nil {
 		heads, repeats = c.alike(l.kernel.Name)
+	}
+	if c.marks != nil {
+		l.marks = c.marks(l.kernel.Name)
 	}
 	s := &sample{rig: r, launch: l, heads: heads, repeats: repeats, once: c.once}
 	if err := s.take(); err != nil {

@@ -21,6 +21,7 @@ type rig struct {
 	rng      *rand.Rand
 	launches []launch
 	sm90a    bool // kernels for sm_90a are taken
+	shared   int  // bytes of shared memory that a block may have
 	err      error
 }
 
@@ -30,6 +31,7 @@ type launch struct {
 	grid, block [3]uint32
 	shared      int
 	params      []byte
+	marks       int // where params have the address of a ticket and marks; 0: nowhere
 }
 
 func newRig() *rig {
@@ -121,11 +123,14 @@ func (r *rig) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, pa
 		return
 	}
 	r.launches = append(r.launches, launch{found, [3]uint32{grid.X, grid.Y, grid.Z}, [3]uint32{block.X, block.Y, block.Z}, shared,
-		append([]byte(nil), params.Bytes...)})
+		append([]byte(nil), params.Bytes...), 0})
 }
 
 // SM90a implements kernels.Launcher.
 func (r *rig) SM90a() bool { return r.sm90a }
+
+// SharedBytes implements kernels.Launcher.
+func (r *rig) SharedBytes() int { return r.shared }
 
 // TensorMap implements kernels.Launcher.
 func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
@@ -156,8 +161,37 @@ func (l *launch) blocks() int { return int(l.grid[0]) * int(l.grid[1]) * int(l.g
 // threads is how many threads a block has.
 func (l *launch) threads() int { return int(l.block[0]) * int(l.block[1]) * int(l.block[2]) }
 
-// run runs some blocks, or all where only is nil.
+// run runs some blocks, or all where only is nil. Where some that take tickets and wait for each other run, they do so one by one, each with its
+// own number for a ticket and as if all that it waits for had been done: what waiting costs is not counted.
 func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) {
 	x := ptx.Launch{Kernel: l.kernel, Grid: l.grid, Block: l.block, Shared: l.shared, Params: l.params, Memory: r, Only: only, Count: c}
-	return x.Run()
+	if l.marks == 0 {
+		return x.Run()
+	}
+	if only == nil {
+		for b := range l.blocks() {
+			only = append(only, uint32(b))
+		}
+	}
+	var touched []ptx.Access
+	for _, b := range only {
+		r.admit(binary.LittleEndian.Uint64(l.params[l.marks:]), b)
+		x.Only = []uint32{b}
+		some, err := x.Run()
+		if err != nil {
+			return nil, err
+		}
+		touched = append(touched, some...)
+	}
+	return touched, nil
+}
+
+// admit writes the ticket that a block takes next, and marks that let it pass.
+func (r *rig) admit(marks uint64, ticket uint32) {
+	data := r.Find(marks).Data
+	const passed = 1 << 30
+	for i := 4; i+4 <= len(data); i += 4 {
+		binary.LittleEndian.PutUint32(data[i:], passed)
+	}
+	binary.LittleEndian.PutUint32(data, ticket)
 }

@@ -57,7 +57,7 @@ struct Place {
   i64 q0, k0;     // the sequence's first query and key among all
   int nq, nk;     // how many it has
   int first;      // the tile's first query or key in the sequence
-  int head;
+  int head, sequence;
   METHOD int shift() const { return nk - nq; } // from a query to its place
 };
 
@@ -66,10 +66,10 @@ struct Place {
 // least as many numbers as the sequence has tiles. A grid of some_heads · (T/TILE +
 // seqs) blocks therefore covers all tiles. The result is false for a number that
 // has no tile. from_end numbers tiles from the last on, so that the long rows of
-// causal attention start first.
-template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu, bool from_end) {
-  int tile = blockIdx_x / s.some_heads;
-  p.head = s.first_head + blockIdx_x % s.some_heads;
+// causal attention start first. block is the number, where it is not the block's own.
+template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu, bool from_end, int block = blockIdx_x) {
+  int tile = block / s.some_heads;
+  p.head = s.first_head + block % s.some_heads;
   if (from_end) tile = gridDim_x / s.some_heads - 1 - tile;
   int low = 0, high = s.seqs, begin = cu[0];
   while (high - low > 1) {
@@ -77,6 +77,7 @@ template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu,
     if ((cu[middle] - begin) / TILE + middle <= tile) low = middle;
     else high = middle;
   }
+  p.sequence = low;
   p.q0 = s.cu_q[low];
   p.k0 = s.cu_k[low];
   p.nq = s.cu_q[low + 1] - (int)p.q0;

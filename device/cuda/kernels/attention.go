@@ -193,7 +193,7 @@ func Attention(l Launcher, a *op.Attention) {
 	launchAttention(l, &k.forward, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 }
 
-// AttentionBackward overwrites DQ, DK, DV and Delta; see op.AttentionBackward. The
+// AttentionBackward overwrites DQ, DK, DV, Delta and Sums; see op.AttentionBackward. The
 // limits are those of Attention.
 func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
@@ -202,7 +202,7 @@ func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.TQ > 0 {
 		attentionDeltas(l, a)
 	}
-	if hopperBackward(l, a) {
+	if hopperBackward(l, a) || gradients(l, a) {
 		return
 	}
 	k := attentionPick(a.AttentionShape, a.Q.DType)

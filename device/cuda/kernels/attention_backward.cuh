@@ -8,8 +8,8 @@
 // (arXiv:2205.14135, appendix B.4). Three kernels, no atomics and no memory but
 // Delta: Delta (attention_delta.cu); DK and DV by tiles of keys, each going over
 // the group's query heads and their queries in a fixed order; DQ by tiles of
-// queries. That is seven products where one kernel with atomic sums would do five,
-// and the same bits every time.
+// queries. That is seven products; with memory for sums attention_gradients.cuh
+// does with five.
 //
 // In the latter two kernels a warp owns 16 rows of the result. It computes P and dS
 // with these as their rows. What comes out of one product is then, once rounded,

@@ -231,7 +231,7 @@ func (r *attentionRun) bound(n, roundings int) float64 {
 	return b
 }
 
-// check runs the forward, and the backward twice.
+// check runs the forward, and the backward several times, with and without sums.
 func (r *attentionRun) check() {
 	c, dim := r.c, r.c.dim
 	wide, narrow := c.heads*dim, c.kvHeads*dim
@@ -276,23 +276,29 @@ func (r *attentionRun) check() {
 	ov, lv := r.put(o, wantO), r.put(lse, wantL)
 	wantQ, wantK, wantV := make([]float64, r.o.TQ*r.o.DQStride), make([]float64, r.tk*r.o.DKStride), make([]float64, r.tk*r.o.DKStride)
 	oracle.AttentionBackward(wantQ, wantK, wantV, dov, ov, lv, qv, kv, vv, r.o)
-	var first [3][]byte
-	for range 2 {
+	sums := r.alloc(device.F32, r.shape.SumsLen(), 0)
+	first := map[bool][3][]byte{} // gradients, by whether there are no sums
+	for _, by := range []struct {
+		sums   device.Tensor
+		shared int
+	}{{}, {}, {sums: sums}, {sums: sums, shared: 163 << 10}, {sums: sums}} { // no bit depends on how much shared memory there is
+		r.dev.shared = by.shared
 		dq, dk, dv := r.alloc(r.dt, len(wantQ), c.at), r.alloc(r.dt, len(wantK), c.at), r.alloc(r.dt, len(wantV), c.at)
 		kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
-			Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride, DQStride: r.o.DQStride, DKStride: r.o.DKStride, Delta: delta})
+			Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride, DQStride: r.o.DQStride, DKStride: r.o.DKStride, Delta: delta, Sums: by.sums})
 		r.ok()
 		bound := r.bound(dim+r.shape.MaxQ, 3) // the roundings of P, of dS and of the result
 		r.same("DQ", dq, wantQ, r.o.DQStride, wide, bound, 1)
 		r.same("DK", dk, wantK, r.o.DKStride, narrow, bound, 1)
 		r.same("DV", dv, wantV, r.o.DKStride, narrow, bound, 0)
+		was, now := first[by.sums.None()], [3][]byte{}
 		for i, d := range []device.Tensor{dq, dk, dv} {
-			b := r.dev.bytes(d.Mem())
-			if first[i] != nil && !bytes.Equal(first[i], b) {
+			now[i] = bytes.Clone(r.dev.bytes(d.Mem()))
+			if was[i] != nil && !bytes.Equal(was[i], now[i]) {
 				r.t.Fatalf("gradient %d differs from run to run", i)
 			}
-			first[i] = bytes.Clone(b)
 		}
+		first[by.sums.None()] = now
 	}
 }
 

@@ -3,6 +3,13 @@
 // tree. RMSNormBackward uses the second one too.
 //
 // The least a call moves is one read of dy: 2 bytes an element in bf16.
+//
+// With weights, w (P) f32 of rows that index (T) i32 names, it is
+//
+//	WeightedBiasGrad  db (C) f32 += Σ_t w[index[t]]·dy, by the same kernels as AddBiasGrad;
+//	                  dw[index[t]] += Σ_c dy·b of row t (no index comes twice)
+//
+// b (C) f32. An index outside 0 … P−1 makes db NaN and writes no dw. blockIdx.x is the row of dw.
 #include "common.cuh"
 
 static constexpr int WARPS = 8;  // of a block of the first kernel; warp w takes rows w, w + WARPS …
@@ -10,9 +17,24 @@ static constexpr int AHEAD = 8;  // rows a warp has in flight
 static constexpr int LANES = 32; // columns of a block of the second kernel
 static constexpr int PARTS = 32; // threads that share the slices of a column there
 
+DEV float weight_at(const float *w, int at, int count) { return (u32)at < (u32)count ? w[at] : NAN_F; }
+
+// Weights are those of rows, and NoWeights of rows that have none.
+struct Weights {
+  const float *w;
+  const int *index;
+  int count;
+  METHOD float of(int t) const { return weight_at(w, index[t], count); }
+  METHOD float times(float k, float v) const { return k * v; }
+};
+struct NoWeights {
+  METHOD float of(int) const { return 1.0f; }
+  METHOD float times(float, float v) const { return v; }
+};
+
 // bias_slice: blockIdx.x is the block of 32·N columns, blockIdx.y the slice of each
 // rows; part (slices, columns) f32 is overwritten.
-template <int N, class T> DEV void bias_slice(float *part, const T *dy, int rows, int columns, int each) {
+template <int N, class T, class By> DEV void bias_slice(float *part, const T *dy, int rows, int columns, int each, By by) {
   __shared__ __attribute__((aligned(16))) float sums[WARPS][32 * N];
   int lane = threadIdx_x & 31, warp = threadIdx_x >> 5, col = (blockIdx_x * 32 + lane) * N;
   int end = min_i(rows, (blockIdx_y + 1) * each);
@@ -28,17 +50,17 @@ template <int N, class T> DEV void bias_slice(float *part, const T *dy, int rows
       for (int r = 0; r < AHEAD; r++) in[r] = load_chunk<N>(from + (i64)(t + r * WARPS) * columns);
 #pragma unroll
       for (int r = 0; r < AHEAD; r++) {
-        float v[N];
+        float v[N], k = by.of(t + r * WARPS);
         unpack(v, in[r]);
 #pragma unroll
-        for (int i = 0; i < N; i++) sum[i] += v[i];
+        for (int i = 0; i < N; i++) sum[i] += by.times(k, v[i]);
       }
     }
     for (; t < end; t += WARPS) {
-      float v[N];
+      float v[N], k = by.of(t);
       unpack(v, load_chunk<N>(from + (i64)t * columns));
 #pragma unroll
-      for (int i = 0; i < N; i++) sum[i] += v[i];
+      for (int i = 0; i < N; i++) sum[i] += by.times(k, v[i]);
     }
   }
   store_f32<N>(&sums[warp][lane * N], sum);
@@ -52,19 +74,42 @@ template <int N, class T> DEV void bias_slice(float *part, const T *dy, int rows
   }
 }
 
+static constexpr int ROW_THREADS = 256; // at most, of a block that has a row
+template <int N, class T> DEV void weight_grad(float *dw, const T *dy, const float *b, const int *index, int columns, int count) {
+  __shared__ __attribute__((aligned(16))) float space[MAX_WARPS];
+  zero_space(space, MAX_WARPS);
+  int at = index[blockIdx_x];
+  const T *row = dy + (i64)blockIdx_x * columns;
+  float sum = 0.0f;
+  for (int col = threadIdx_x * N; col < columns; col += blockDim_x * N) {
+    float v[N], bias[N];
+    unpack(v, load_chunk<N>(row + col));
+    load_f32<N>(bias, b + col);
+#pragma unroll
+    for (int i = 0; i < N; i++) sum += v[i] * bias[i];
+  }
+  sum = block_sum_any(sum, space);
+  if (threadIdx_x == 0 && (u32)at < (u32)count) dw[at] += sum;
+}
+
+#define KERNELS(T, N, SUFFIX)                                                                                                     \
+  __global__ __launch_bounds__(WARPS * 32, 4) void bias_slice##SUFFIX(float *part, const T *dy, int rows, int columns, int each) {  \
+    bias_slice<N>(part, dy, rows, columns, each, NoWeights());                                                                    \
+  }                                                                                                                               \
+  __global__ __launch_bounds__(WARPS * 32, 4) void weighted_slice##SUFFIX(float *part, const T *dy, int rows, int columns, int each, \
+                                                                          const float *w, const int *index, int count) {          \
+    bias_slice<N>(part, dy, rows, columns, each, Weights{w, index, count});                                                       \
+  }                                                                                                                               \
+  __global__ __launch_bounds__(ROW_THREADS) void weight_grad##SUFFIX(float *dw, const T *dy, const float *b, const int *index,     \
+                                                                     int columns, int count) {                                    \
+    weight_grad<N>(dw, dy, b, index, columns, count);                                                                             \
+  }
+
 extern "C" {
-__global__ __launch_bounds__(WARPS * 32, 4) void bias_slice_f32(float *part, const float *dy, int rows, int columns, int each) {
-  bias_slice<1>(part, dy, rows, columns, each);
-}
-__global__ __launch_bounds__(WARPS * 32, 4) void bias_slice_bf16(float *part, const bf16 *dy, int rows, int columns, int each) {
-  bias_slice<1>(part, dy, rows, columns, each);
-}
-__global__ __launch_bounds__(WARPS * 32, 4) void bias_slice16_f32(float *part, const float *dy, int rows, int columns, int each) {
-  bias_slice<4>(part, dy, rows, columns, each);
-}
-__global__ __launch_bounds__(WARPS * 32, 4) void bias_slice16_bf16(float *part, const bf16 *dy, int rows, int columns, int each) {
-  bias_slice<8>(part, dy, rows, columns, each);
-}
+KERNELS(float, 1, _f32)
+KERNELS(bf16, 1, _bf16)
+KERNELS(float, 4, 16_f32)
+KERNELS(bf16, 8, 16_bf16)
 
 // add_slices: dst (columns) f32 += Σ_s part (slices, columns) f32. Thread (column, p)
 // of a block sums slices p, p + PARTS …; the PARTS sums are added in order.

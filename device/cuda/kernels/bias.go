@@ -12,20 +12,28 @@ var (
 	addSlices = Kernel{Module: "bias", Name: "add_slices"}
 )
 
-// AddBiasGrad launches op.AddBiasGrad: first sums over slices of the rows, then the
-// sum of those.
+// AddBiasGrad launches op.AddBiasGrad.
 func AddBiasGrad(l Launcher, a *op.AddBiasGrad) {
-	const threads, leastRows, wantBlocks = 256, 64, 1024
 	if a.T == 0 || a.N == 0 {
 		return
 	}
 	wide := wideAt(a.DY) && wideBy(a.DY.DType, a.N)
-	columns := ceilDiv(int64(a.N), int64(32*chunkOf(wide, a.DY.DType)))
-	most := min(ceilDiv(wantBlocks, columns), ScratchBytes/4/int64(a.N))
-	part, slices, each := slicesOf(l, int64(a.T), int64(a.N), leastRows, most)
-	p := l.Params().Tensor(part).Tensor(a.DY).I32(a.T).I32(a.N).I32(each)
-	l.Launch(biasSlice.of(wide, a.DY.DType), Dim3{uint32(columns), uint32(slices), 1}, line(threads), 0, p)
-	addUp(l, a.DB, part, slices, a.N)
+	sumSlices(l, &biasSlice, a.DB, a.DY, a.T, a.N, wide, nil)
+}
+
+// sumSlices adds to dst (columns) the sums of the rows of x (rows, columns): first sums over slices of the rows,
+// by one of kernels, then the sum of those. further, unless nil, adds parameters of the kernel.
+func sumSlices(l Launcher, kernels *byAccess, dst, x device.Tensor, rows, columns int, wide bool, further func(*Params)) {
+	const threads, leastRows, wantBlocks = 256, 64, 1024
+	blocks := ceilDiv(int64(columns), int64(32*chunkOf(wide, x.DType)))
+	most := min(ceilDiv(wantBlocks, blocks), ScratchBytes/4/int64(columns))
+	part, slices, each := slicesOf(l, int64(rows), int64(columns), leastRows, most)
+	p := l.Params().Tensor(part).Tensor(x).I32(rows).I32(columns).I32(each)
+	if further != nil {
+		further(p)
+	}
+	l.Launch(kernels.of(wide, x.DType), Dim3{uint32(blocks), uint32(slices), 1}, line(threads), 0, p)
+	addUp(l, dst, part, slices, columns)
 }
 
 // slicesOf cuts count rows into at most `most` slices. A slice has each rows, at

@@ -104,6 +104,9 @@ func (r *rig) countOthers(t *testing.T) {
 			kernels.RMSNorm(s, &op.RMSNorm{Y: dy, RStd: rstd, X: x, W: w, Rows: rows, Groups: 1, Dim: width, XStride: width, YStride: width, Eps: 1})
 			kernels.RMSNormBackward(s, &op.RMSNormBackward{DX: dy, DW: w, DY: dy, X: x, W: w, RStd: rstd, Rows: rows, Groups: 1, Dim: width,
 				DXStride: width, DYStride: width, XStride: width})
+			stats := zeros(device.F32, 2*rows)
+			kernels.LayerNorm(s, &op.LayerNorm{Y: dy, Stats: stats, X: x, W: w, B: w, Rows: rows, Dim: width, Eps: 1})
+			kernels.LayerNormBackward(s, &op.LayerNormBackward{DX: dy, DW: w, DY: dy, X: x, W: w, Stats: stats, Rows: rows, Dim: width})
 		}
 		for _, to := range []device.DType{device.F32, device.BF16} {
 			kernels.Convert(s, &op.Convert{Dst: zeros(to, 101).Slice(1, 100), Src: zeros(dt, 101).Slice(1, 100), N: 100})
@@ -117,19 +120,28 @@ func (r *rig) countOthers(t *testing.T) {
 			}
 		}
 	}
-	for _, dim := range []int{96, 64, 128, 192, 256} { // no case has heads of 96 elements, and none runs on sm_90a
-		s.rig.sm90a = dim != 96
+	for _, c := range []struct {
+		dim, shared int
+		sm90a, sums bool
+	}{{dim: 96}, {dim: 64, sm90a: true}, {dim: 128, sm90a: true}, {dim: 192, sm90a: true}, {dim: 256, sm90a: true}, {dim: 96, sums: true},
+		{dim: 96, sums: true, shared: 163 << 10}, {dim: 128, sums: true, shared: 163 << 10}} { // no case has heads of 96 elements, and none runs on sm_90a or has much shared memory
+		dim := c.dim
+		s.rig.sm90a, s.rig.shared = c.sm90a, c.shared
 		const tokens = 160
 		cu := zeros(device.I32, 2)
 		binary.LittleEndian.PutUint32(r.bytes(cu.Mem())[4:], tokens)
 		shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: tokens, TK: tokens, MaxQ: tokens, MaxK: tokens, Heads: 2, KVHeads: 1, Dim: dim, Scale: 0.1}
+		var sums device.Tensor
+		if c.sums {
+			sums = zeros(device.F32, shape.SumsLen())
+		}
 		act := func() device.Tensor { return zeros(device.BF16, tokens*2*dim) }
 		q, k, v, o, lse := act(), act(), act(), act(), zeros(device.F32, 2*tokens)
 		kernels.Attention(s, &op.Attention{AttentionShape: shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: 2 * dim, KStride: dim})
 		kernels.AttentionBackward(s, &op.AttentionBackward{AttentionShape: shape, DQ: act(), DK: act(), DV: act(), DO: act(), O: o, LSE: lse, Q: q, K: k, V: v,
-			QStride: 2 * dim, KStride: dim, DQStride: 2 * dim, DKStride: dim, Delta: zeros(device.F32, 2*tokens)})
+			QStride: 2 * dim, KStride: dim, DQStride: 2 * dim, DKStride: dim, Delta: zeros(device.F32, 2*tokens), Sums: sums})
 	}
-	s.rig.sm90a = false
+	s.rig.sm90a, s.rig.shared = false, 0
 	if s.err != nil {
 		t.Fatal(s.err)
 	}

@@ -27,6 +27,12 @@ func TestElements(t *testing.T) {
 			forms(t, dev, fmt.Sprintf("RMSNormBackward/%v,%v", sh, add), func(e *elements) { e.normBackward(sh, add) })
 		}
 	}
+	for _, sh := range [][2]int{{3, 64}, {37, 256}, {9, 512}, {2, 4096}, {3, 5120}, {2, 8192}, {1, 8200}, {1100, 264}} {
+		for _, add := range []bool{false, true} {
+			forms(t, dev, fmt.Sprintf("LayerNorm/%v,%v", sh, add), func(e *elements) { e.layerNorm(sh[0], sh[1], add) })
+			forms(t, dev, fmt.Sprintf("LayerNormBackward/%v,%v", sh, add), func(e *elements) { e.layerNormBackward(sh[0], sh[1], add) })
+		}
+	}
 	// T, heads, dim, rotary, stride beyond dense
 	for _, sh := range [][5]int{{5, 5, 128, 128, 8}, {3, 32, 64, 64, 0}, {70, 1, 128, 64, 0}, {2, 130, 16, 16, 0}} {
 		for _, interleaved := range []bool{false, true} {
@@ -38,9 +44,14 @@ func TestElements(t *testing.T) {
 			f := op.Activation(f)
 			forms(t, dev, fmt.Sprintf("GLU/%v,%v", f, sh), func(e *elements) { e.glu(f, want, sh[0], sh[1]) })
 		}
+		forms(t, dev, fmt.Sprintf("GLU/cut,%v", sh), func(e *elements) { e.cutGLU(sh[0], sh[1]) })
+		for f, want := range map[op.Activation]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU} {
+			forms(t, dev, fmt.Sprintf("Activate/%v,%v", f, sh), func(e *elements) { e.activate(f, want, sh[0], sh[1]) })
+		}
 	}
 	for _, sh := range [][2]int{{3, 512}, {700, 264}, {1100, 40}, {64, 8}} {
 		forms(t, dev, fmt.Sprintf("AddBiasGrad/%v", sh), func(e *elements) { e.bias(sh[0], sh[1]) })
+		forms(t, dev, fmt.Sprintf("WeightedBias/%v", sh), func(e *elements) { e.weightedBias(sh[0], sh[1]) })
 	}
 	for _, sh := range [][3]int{{5, 40, 512}, {9, 7, 8200}, {2, 3, 8}} {
 		forms(t, dev, fmt.Sprintf("Rows/%v", sh), func(e *elements) { e.rows(sh[0], sh[1], sh[2]) })
@@ -64,7 +75,8 @@ func TestElements(t *testing.T) {
 			})
 		}
 	}
-	everyKernel(t, dev, "rmsnorm", "rmsnorm_backward", "rope", "glu", "bias", "rows", "crossentropy", "crossentropy_cap", "crossentropy_terms", "crossentropy_terms_cap", "convert")
+	everyKernel(t, dev, "rmsnorm", "rmsnorm_backward", "layernorm", "layernorm_backward", "rope", "glu", "activate", "bias", "rows", "crossentropy",
+		"crossentropy_cap", "crossentropy_terms", "crossentropy_terms_cap", "convert")
 }
 
 // everyKernel checks that all kernels of some modules have run.
@@ -121,6 +133,70 @@ func (e *elements) normBackward(sh [4]int, add bool) {
 	dw.expect(wantW, summing(n.Rows*n.Groups))
 	kernels.RMSNormBackward(e.s, &op.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows,
 		Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Offset: float32(n.Offset), Add: add})
+}
+
+// layerNorm has a bias or none. What is left when the mean, about 3, is subtracted has the
+// roundings of numbers of its size.
+func (e *elements) layerNorm(rows, dim int, bias bool) {
+	const eps = 1e-5
+	x, w, y, stats := e.around(3, rows*dim), e.f32(dim), e.act(rows*dim), e.f32(2*rows)
+	a := op.LayerNorm{Y: y.t, Stats: stats.t, X: x.t, W: w.t, Rows: rows, Dim: dim, Eps: eps}
+	var b []float64
+	if bias {
+		v := e.f32(dim)
+		a.B, b = v.t, v.v
+	}
+	wantY, wantS := y.copy(), stats.copy()
+	oracle.LayerNorm(wantY, wantS, x.v, w.v, b, eps)
+	y.expect(wantY, 4*summing(dim))
+	stats.expect(wantS, 4*summing(dim))
+	kernels.LayerNorm(e.s, &a)
+}
+
+// around makes numbers around a mean.
+func (e *elements) around(mean float64, n int) *vector {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = mean + e.rng.NormFloat64()
+	}
+	return e.put(e.dt, v)
+}
+
+// layerNormBackward writes DX over DY unless it adds.
+func (e *elements) layerNormBackward(rows, dim int, add bool) {
+	x, w, dy, dw := e.around(3, rows*dim), e.f32(dim), e.act(rows*dim), e.f32(dim)
+	dx := dy
+	if add {
+		dx = e.act(rows * dim)
+	}
+	stat := make([]float64, 2*rows)
+	for i := range rows {
+		stat[2*i], stat[2*i+1] = 3+e.rng.Float64(), 0.5+e.rng.Float64()
+	}
+	stats := e.put(device.F32, stat)
+	wantX, wantW := dx.copy(), dw.copy()
+	oracle.LayerNormBackward(wantX, wantW, dy.copy(), x.v, w.v, stats.v, add)
+	dx.expect(wantX, 4*summing(dim))
+	dw.expect(wantW, 4*summing(rows))
+	kernels.LayerNormBackward(e.s, &op.LayerNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, Stats: stats.t, Rows: rows, Dim: dim, Add: add})
+}
+
+// activate goes forward, then backward over itself, within the bounds of glu; the exact GELU's
+// argument is a polynomial that is fitted to 1e-7.
+func (e *elements) activate(f op.Activation, want oracle.Activation, T, F int) {
+	x, dy, y := e.normal(e.dt, T*F, 4), e.act(T*F), e.act(T*F)
+	wantY, wantDY, wantX := y.copy(), dy.copy(), x.copy()
+	oracle.Activate(want, wantY, x.v)
+	oracle.ActivateBackward(want, wantX, wantDY, dy.copy(), x.copy())
+	bound := 12 * uF32
+	if f != op.SiLU {
+		bound = 44 * uF32
+	}
+	y.expect(wantY, bound)
+	dy.expect(wantDY, bound)
+	x.expect(wantX, bound)
+	kernels.Activate(e.s, &op.Activate{Activation: f, Y: y.t, X: x.t, T: T, F: F})
+	kernels.ActivateBackward(e.s, &op.ActivateBackward{Activation: f, DX: x.t, Y: dy.t, DY: dy.t, X: x.t, T: T, F: F})
 }
 
 // rope turns forward and, at an odd address, back.

@@ -1,10 +1,9 @@
 // GLU: y (T, F) = f(gate)·up, where gu (T, 2F) holds a row's gate, then its up. All
-// act; everything written is overwritten. f is
+// act; everything written is overwritten. activation.cuh has f. Or gate and up are cut off first:
 //
-//	SiLU  x·σ(x)
-//	GELU  ½x·(1 + tanh v) = x·σ(2v) with v = √(2/π)·(x + 0.044715x³)
+//	Cut   g·σ(alpha·g)·(u+1) with g = min(gate, limit), u = max(−limit, min(up, limit))
 //
-// so f(x) = x·σ(z), f'(x) = σ(z) + f(x)·σ(−z)·z', where z is x, or 2v.
+// and what is cut off, not what lies at the limit, has no gradient.
 //
 // Backward, with d = dy: dgate = d·up·f'(gate), dup = d·f(gate), and y again where
 // it is wanted. dgu may be gu and y may be dy: a thread reads all that it will
@@ -14,25 +13,51 @@
 // each of y, 6 bytes in bf16; backward 5 (10 bytes), with y 6 (12 bytes).
 //
 // A block takes columns of one row: blockIdx.x is the row, blockIdx.y the columns.
-#include "common.cuh"
+#include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
 static constexpr int ELEMS = 16;    // columns a thread takes
 
-struct SiLU {
-  DEV float argument(float x) { return x; }
-  DEV float slope(float) { return 1.0f; }
+// Gated is f(gate)·up for a function Of.
+template <class Of> struct Gated {
+  METHOD float value(float g, float u) const {
+    float s, rest;
+    sigmoids(Of::argument(g), s, rest);
+    return u * (g * s);
+  }
+  // gradient turns gate and up, given d, into their gradients, and returns the value.
+  METHOD float gradient(float &g, float &u, float d) const {
+    float s, rest;
+    sigmoids(Of::argument(g), s, rest);
+    float active = g * s, slope = __builtin_fmaf(active * rest, Of::slope(g), s), out = u * active;
+    g = u * (d * slope);
+    u = d * active;
+    return out;
+  }
 };
 
-// Where σ(z) is 0 or 1 in fp32 the square may stop to grow: at 100 it is long so.
-struct GELU {
-  static constexpr float K = 1.5957691216057308f, CUBE = 0.044715f; // 2·√(2/π)
-  DEV float square(float x) { return __builtin_fminf(x * x, 1e4f); }
-  DEV float argument(float x) { return K * x * __builtin_fmaf(CUBE, square(x), 1.0f); }
-  DEV float slope(float x) { return K * __builtin_fmaf(3.0f * CUBE, square(x), 1.0f); }
+// Comparisons are such that what is no number stays so.
+struct Cut {
+  float alpha, limit;
+  METHOD float gate(float g) const { return g > limit ? limit : g; }
+  METHOD float up(float u) const { return u > limit ? limit : u < -limit ? -limit : u; }
+  METHOD float value(float g, float u) const {
+    float s, rest;
+    g = gate(g);
+    sigmoids(alpha * g, s, rest);
+    return (up(u) + 1.0f) * (g * s);
+  }
+  METHOD float gradient(float &g, float &u, float d) const {
+    float s, rest, within = gate(g), by = up(u) + 1.0f;
+    sigmoids(alpha * within, s, rest);
+    float active = within * s, slope = __builtin_fmaf(active * rest, alpha, s), out = by * active;
+    g = g > limit ? 0.0f : by * (d * slope);
+    u = u > limit || u < -limit ? 0.0f : d * active;
+    return out;
+  }
 };
 
-template <class F, int N, class T> DEV void glu(T *y, const T *gu, int columns) {
+template <class F, int N, class T> DEV void glu(F f, T *y, const T *gu, int columns) {
   constexpr int CHUNKS = ELEMS / N;
   const T *gate = gu + 2 * (i64)blockIdx_x * columns, *up = gate + columns;
   T *to = y + (i64)blockIdx_x * columns;
@@ -50,16 +75,12 @@ template <class F, int N, class T> DEV void glu(T *y, const T *gu, int columns) 
     float g[N], u[N];
     unpack(g, in[0][c]), unpack(u, in[1][c]);
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      float s, rest;
-      sigmoids(F::argument(g[i]), s, rest);
-      u[i] *= g[i] * s;
-    }
+    for (int i = 0; i < N; i++) u[i] = f.value(g[i], u[i]);
     store_floats<N>(to + col, u);
   }
 }
 
-template <class F, int N, class T> DEV void glu_backward(T *dgu, T *y, const T *dy, const T *gu, int columns) {
+template <class F, int N, class T> DEV void glu_backward(F f, T *dgu, T *y, const T *dy, const T *gu, int columns) {
   constexpr int CHUNKS = ELEMS / N;
   i64 row = (i64)blockIdx_x * columns;
   int first = (blockIdx_y * CHUNKS * blockDim_x + threadIdx_x) * N, step = blockDim_x * N;
@@ -79,27 +100,28 @@ template <class F, int N, class T> DEV void glu_backward(T *dgu, T *y, const T *
     float g[N], u[N], d[N], out[N];
     unpack(g, in[0][c]), unpack(u, in[1][c]), unpack(d, in[2][c]);
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      float s, rest;
-      sigmoids(F::argument(g[i]), s, rest);
-      float active = g[i] * s, slope = __builtin_fmaf(active * rest, F::slope(g[i]), s);
-      out[i] = u[i] * active;
-      u[i] *= d[i] * slope;
-      d[i] *= active;
-    }
+    for (int i = 0; i < N; i++) out[i] = f.gradient(g[i], u[i], d[i]);
     if (y) store_floats<N>(y + row + col, out);
-    store_floats<N>(dgu + 2 * row + col, u);
-    store_floats<N>(dgu + 2 * row + columns + col, d);
+    store_floats<N>(dgu + 2 * row + col, g);
+    store_floats<N>(dgu + 2 * row + columns + col, u);
   }
 }
 
-#define KERNELS(NAME, F, T, N, SUFFIX)                                                                                       \
-  __global__ __launch_bounds__(THREADS, 4) void NAME##SUFFIX(T *y, const T *gu, int columns) { glu<F, N>(y, gu, columns); }  \
-  __global__ __launch_bounds__(THREADS, N == 8 ? 4 : 2) void NAME##_backward##SUFFIX(T *dgu, T *y, const T *dy, const T *gu, \
-                                                                                     int columns) {                          \
-    glu_backward<F, N>(dgu, y, dy, gu, columns);                                                                             \
+#define KERNELS(NAME, F, T, N, SUFFIX, PARAMETERS, VALUE, BLOCKS)                                                                    \
+  __global__ __launch_bounds__(THREADS, 4) void NAME##SUFFIX(T *y, const T *gu, int columns PARAMETERS) {                             \
+    glu<F, N>(VALUE, y, gu, columns);                                                                                                 \
+  }                                                                                                                                   \
+  __global__ __launch_bounds__(THREADS, N == 8 ? BLOCKS : 2) void NAME##_backward##SUFFIX(T *dgu, T *y, const T *dy, const T *gu,          \
+                                                                                     int columns PARAMETERS) {                        \
+    glu_backward<F, N>(VALUE, dgu, y, dy, gu, columns);                                                                               \
   }
-#define FUNCTIONS(T, N, SUFFIX) KERNELS(silu, SiLU, T, N, SUFFIX) KERNELS(gelu, GELU, T, N, SUFFIX)
+#define NONE
+#define LIMITS , float alpha, float limit
+#define CUT_OF (Cut{alpha, limit})
+#define FUNCTIONS(T, N, SUFFIX)                                  \
+  KERNELS(silu, Gated<SiLU>, T, N, SUFFIX, NONE, Gated<SiLU>(), 4)  \
+  KERNELS(gelu, Gated<GELU>, T, N, SUFFIX, NONE, Gated<GELU>(), 4)  \
+  KERNELS(cut, Cut, T, N, SUFFIX, LIMITS, CUT_OF, 2)
 
 extern "C" {
 FUNCTIONS(float, 1, _f32)

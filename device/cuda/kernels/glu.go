@@ -9,8 +9,9 @@ func init() {
 
 // The kernels of each activation; see glu.cu.
 var (
-	gluOf         = [2]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu")}
-	gluBackwardOf = [2]byAccess{op.SiLU: forAccess("glu", "silu_backward"), op.GELUTanh: forAccess("glu", "gelu_backward")}
+	gluOf         = [...]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu"), op.CutSiLU: forAccess("glu", "cut")}
+	gluBackwardOf = [...]byAccess{op.SiLU: forAccess("glu", "silu_backward"), op.GELUTanh: forAccess("glu", "gelu_backward"),
+		op.CutSiLU: forAccess("glu", "cut_backward")}
 )
 
 // GLU launches op.GLU.
@@ -20,7 +21,8 @@ func GLU(l Launcher, a *op.GLU) {
 	}
 	wide := wideAt(a.Y, a.GU) && wideBy(a.GU.DType, a.F)
 	grid, block := columnBlocks(a.T, a.F, 16, 256)
-	l.Launch(gluOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, l.Params().Tensor(a.Y).Tensor(a.GU).I32(a.F))
+	p := l.Params().Tensor(a.Y).Tensor(a.GU).I32(a.F)
+	l.Launch(gluOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, cutOff(p, a.Activation, a.Cut))
 }
 
 // GLUBackward launches op.GLUBackward.
@@ -31,5 +33,13 @@ func GLUBackward(l Launcher, a *op.GLUBackward) {
 	wide := wideAt(a.DGU, a.Y, a.DY, a.GU) && wideBy(a.GU.DType, a.F)
 	grid, block := columnBlocks(a.T, a.F, 16, 256)
 	p := l.Params().Tensor(a.DGU).Tensor(a.Y).Tensor(a.DY).Tensor(a.GU).I32(a.F)
-	l.Launch(gluBackwardOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, p)
+	l.Launch(gluBackwardOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, cutOff(p, a.Activation, a.Cut))
+}
+
+// cutOff adds the numbers of a gate that is cut off.
+func cutOff(p *Params, f op.Activation, cut op.Cut) *Params {
+	if f == op.CutSiLU {
+		p.F32(cut.Alpha).F32(cut.Limit)
+	}
+	return p
 }

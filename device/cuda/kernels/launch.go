@@ -64,6 +64,8 @@ type Launcher interface {
 	// Slower tells that the device has no kernel for sm_90a for what is computed, with heads of dim
 	// elements, and takes a slower one.
 	Slower(what Lacking, dim int)
+	// SharedBytes is how many bytes of shared memory a block may have, static and dynamic.
+	SharedBytes() int
 	// MostWork is how many FLOPs on operands of a type a launch should have at most, as far as that can be
 	// had without changing a bit; 0: any number.
 	MostWork(dt device.DType) float64

@@ -49,6 +49,8 @@ func (l *limits) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) 
 
 func (l *limits) Slower(kernels.Lacking, int) {}
 
+func (l *limits) SharedBytes() int { return 99 << 10 }
+
 func (l *limits) MostWork(device.DType) float64 { return 0 }
 
 func (l *limits) Scratch(n int64) device.Mem {
@@ -132,6 +134,11 @@ func (l *largest) norms() {
 		kernels.RMSNormBackward(l, &op.RMSNormBackward{DX: x, DY: x, X: x, W: w, DW: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1],
 			XStride: width, DXStride: width, DYStride: width})
 	}
+	for _, dim := range []int{wideHidden, 16384} {
+		x, w, stats := l.act(manyTokens, int64(dim)), l.f32(int64(dim)), l.f32(2*manyTokens)
+		kernels.LayerNorm(l, &op.LayerNorm{Y: x, X: x, W: w, B: w, Stats: stats, Rows: manyTokens, Dim: dim})
+		kernels.LayerNormBackward(l, &op.LayerNormBackward{DX: x, DY: x, X: x, W: w, DW: w, Stats: stats, Rows: manyTokens, Dim: dim})
+	}
 }
 
 func (l *largest) elements() {
@@ -144,6 +151,20 @@ func (l *largest) elements() {
 	for _, f := range []op.Activation{op.SiLU, op.GELUTanh} {
 		kernels.GLU(l, &op.GLU{Activation: f, Y: y, GU: gu, T: manyTokens, F: wideInner})
 		kernels.GLUBackward(l, &op.GLUBackward{Activation: f, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
+	}
+	cut := op.Cut{Alpha: 1, Limit: 1}
+	kernels.GLU(l, &op.GLU{Activation: op.CutSiLU, Cut: cut, Y: y, GU: gu, T: manyTokens, F: wideInner})
+	kernels.GLUBackward(l, &op.GLUBackward{Activation: op.CutSiLU, Cut: cut, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
+	lse := l.f32(manyHeads * manyTokens)
+	kernels.Sinks(l, &op.Sinks{O: l.act(manyTokens, manyHeads, headDim), LSE: lse, Sinks: l.f32(manyHeads), T: manyTokens, Heads: manyHeads, Dim: headDim})
+	kernels.SinksGrad(l, &op.SinksGrad{DSinks: l.f32(manyHeads), LSE: lse, Delta: lse, Sinks: l.f32(manyHeads), T: manyTokens, Heads: manyHeads})
+	x := l.act(manyTokens, wideHidden)
+	kernels.AddPositions(l, &op.AddPositions{Y: x, X: x, Table: x, Pos: l.ints(manyTokens), T: manyTokens, C: wideHidden})
+	kernels.AddPositionsBackward(l, &op.AddPositionsBackward{DTable: l.f32(manyTokens * wideHidden), DY: x, Cu: l.ints(manySeqs + 1), Seqs: manySeqs,
+		Longest: manyTokens, T: manyTokens, C: wideHidden})
+	for _, f := range []op.Activation{op.SiLU, op.GELUTanh, op.GELU} {
+		kernels.Activate(l, &op.Activate{Activation: f, Y: gu, X: gu, T: manyTokens, F: 2 * wideInner})
+		kernels.ActivateBackward(l, &op.ActivateBackward{Activation: f, DX: gu, Y: gu, DY: gu, X: gu, T: manyTokens, F: 2 * wideInner})
 	}
 	kernels.Scale(l, &op.Scale{X: gu, N: 2 * manyTokens * wideInner, Factor: 2})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(2 * wideInner), DY: gu, T: manyTokens, N: 2 * wideInner})
@@ -173,7 +194,11 @@ func (l *largest) experts() {
 	x := l.act(T*K, wideInner)
 	kernels.ScaleRows(l, &op.ScaleRows{X: x, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
 	kernels.ScaleRowsBackward(l, &op.ScaleRowsBackward{DY: x, Y: x, W: weights, DW: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
+	bias := l.f32(wideInner)
+	kernels.WeightedBiasGrad(l, &op.WeightedBiasGrad{DB: bias, DW: weights, DY: x, B: bias, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
 	kernels.AddRows(l, &op.AddRows{Dst: l.f32(T * wideHidden), Src: l.act(T, wideHidden), Index: l.ints(T), U: T, T: T, C: wideHidden})
+	kernels.AddRows(l, &op.AddRows{Dst: l.f32(T * wideHidden), Src: l.act(T, wideHidden), Index: l.ints(T), U: T, T: T, C: wideHidden,
+		Bias: l.f32(wideHidden), W: weights, Pairs: l.ints(T), P: T * K})
 }
 
 func (l *largest) attention(dim int, softcap float32) {

@@ -46,6 +46,9 @@ type rig struct {
 	modules map[string]*ptx.Module
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
 	sm90a   bool                   // kernels for sm_90a are taken
+	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
+	most    float64                // FLOPs of a launch; 0: any number
+	blocks  int                    // that run turn by turn; 0: one after the other on each thread
 	slower  []kernels.Lacking      // why what was computed is slower than it could be
 }
 
@@ -170,7 +173,7 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 		s.err = fmt.Errorf("%s: %d bytes of shared memory where the kernel says at most %d", k.Name, shared, k.Shared)
 		return
 	}
-	most, gpu := 99<<10, "sm_86"
+	most, gpu := s.SharedBytes(), "that size"
 	if strings.HasSuffix(k.Module, "_sm90a") {
 		most, gpu = 227<<10, "sm_90"
 	}
@@ -180,7 +183,7 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 	}
 	s.seed++
 	l := ptx.Launch{Kernel: found, Grid: [3]uint32(dims(grid)), Block: [3]uint32(dims(block)), Shared: shared, Params: params.Bytes,
-		Memory: s.rig, Seed: s.seed, CheckGlobal: true, Count: &ptx.Count{}}
+		Memory: s.rig, Seed: s.seed, Together: s.rig.blocks, CheckGlobal: true, Count: &ptx.Count{}}
 	if _, err := l.Run(); err != nil {
 		s.err = err
 	}
@@ -200,7 +203,9 @@ func (s *rigStream) TensorMap(t device.Tensor, columns, rows, stride, boxRows in
 
 func (s *rigStream) Slower(what kernels.Lacking, _ int) { s.rig.slower = append(s.rig.slower, what) }
 
-func (s *rigStream) MostWork(device.DType) float64 { return 0 }
+func (s *rigStream) SharedBytes() int { return max(s.rig.shared, 99<<10) }
+
+func (s *rigStream) MostWork(device.DType) float64 { return s.rig.most }
 
 func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }
 

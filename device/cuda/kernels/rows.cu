@@ -8,7 +8,8 @@
 //
 // AddRows: dst (U, C) f32, row index[t] += row t of src (T, C) act; accumulates. No
 // index (T) i32 comes twice, so no row has two writers; one outside 0 … U−1 adds
-// nothing.
+// nothing. With weights it adds w[pairs[t]]·(the row + bias), where bias (C) f32 may be
+// none; a pair outside 0 … P−1 makes its row NaN.
 //
 // The least a call moves: gathering reads and writes T rows, 4 bytes an element in
 // bf16; scattering reads T rows and reads and writes U, in fp32; adding reads T
@@ -90,7 +91,18 @@ DEV void scatter(float *drows, const T *dy, const int *start, const int *pos, in
   store_f32<N>(to, sum);
 }
 
-template <int N, class T> DEV void add_rows(float *dst, const T *src, const int *index, int rows, int columns) {
+// weigh turns a row's values, in columns from col on, into k·(v + bias).
+template <int N> DEV void weigh(float (&v)[N], const float *bias, int col, float k) {
+  float b[N];
+#pragma unroll
+  for (int i = 0; i < N; i++) b[i] = 0.0f;
+  if (bias) load_f32<N>(b, bias + col);
+#pragma unroll
+  for (int i = 0; i < N; i++) v[i] = k * (v[i] + b[i]);
+}
+
+template <bool WEIGHTED, int N, class T>
+DEV void add_rows(float *dst, const T *src, const int *index, int rows, int columns, const float *bias, float k) {
   constexpr int CHUNKS = ADD_ELEMS / N;
   int row = index[blockIdx_x], first = (blockIdx_y * CHUNKS * blockDim_x + threadIdx_x) * N, step = blockDim_x * N;
   if ((u32)row >= (u32)rows) return;
@@ -107,6 +119,7 @@ template <int N, class T> DEV void add_rows(float *dst, const T *src, const int 
     int col = first + c * step;
     if (col >= columns) continue;
     unpack(v, in[c]);
+    if constexpr (WEIGHTED) weigh(v, bias, col, k);
 #pragma unroll
     for (int i = 0; i < N; i++) sum[c][i] += v[i];
     store_f32<N>(to + col, sum[c]);
@@ -127,7 +140,13 @@ template <int N, class T> DEV void add_rows(float *dst, const T *src, const int 
 #define ADD(T, N, SUFFIX)                                                                                                     \
   __global__ __launch_bounds__(ADD_THREADS, N == 1 ? 4 : 8) void add_rows##SUFFIX(float *dst, const T *src, const int *index, \
                                                                     int rows, int columns) {                                  \
-    add_rows<N>(dst, src, index, rows, columns);                                                                              \
+    add_rows<false, N>(dst, src, index, rows, columns, nullptr, 0.0f);                                                        \
+  }                                                                                                                           \
+  __global__ __launch_bounds__(ADD_THREADS, 4) void add_weighted_rows##SUFFIX(float *dst, const T *src, const int *index,       \
+                                                                           int rows, int columns, const float *bias,          \
+                                                                           const float *w, const int *pairs, int count) {     \
+    int pair = pairs[blockIdx_x];                                                                                             \
+    add_rows<true, N>(dst, src, index, rows, columns, bias, (u32)pair < (u32)count ? w[pair] : NAN_F);                        \
   }
 
 extern "C" {

@@ -13,9 +13,15 @@ import gguf
 import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
+        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "olmo2": "OLMO2", "olmo3": "OLMO2",
+        "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
+        "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
+        "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
+        "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
+PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
-        "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
+        "attention.head_count_kv"]
+LAYER_NORM = ["cohere2", "starcoder2", "gpt_neox", "gpt2"]
 
 
 def load(model):
@@ -46,11 +52,35 @@ def halves_to_pairs(x, heads):
     return y
 
 
+def single(tensors):
+    """Stacked experts (slices of columns, rows, with those of gate and up in turns) as tensors of their own."""
+    out = {}
+    for name, x in tensors.items():
+        if ".mlp.experts." not in name:
+            out[name] = x
+            continue
+        stem, end = (name[:-5], ".bias") if name.endswith("_bias") else (name, ".weight")
+        block, which = stem.rsplit(".", 1)
+        for e, y in enumerate(x):
+            y = y.T if y.ndim == 2 else y
+            parts = {"gate_proj": y[0::2], "up_proj": y[1::2]} if which == "gate_up_proj" else {which: y}
+            for p, z in parts.items():
+                out[f"{block}.{e}.{p}{end}"] = np.ascontiguousarray(z)
+    return out
+
+
+def by_parts(x, heads):
+    """Rows of query, key and value by head become all queries, all keys, all values."""
+    return np.concatenate([p.reshape(-1, *x.shape[1:]) for p in np.moveaxis(x.reshape(heads, 3, -1, *x.shape[1:]), 1, 0)])
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
     names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
     out, experts = {}, {}
+    if ARCH[cfg["model_type"]] == "GPT_OSS":
+        tensors = single(tensors)
     for name, x in tensors.items():
         for prefix in ("model.language_model.", "language_model.model."):
             if name.startswith(prefix):
@@ -66,17 +96,23 @@ def wanted(cfg, tensors):
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:
             continue
-        if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_q." in new:
+        if name.endswith(".sinks"):
+            new += ".weight"
+        if ARCH[cfg["model_type"]] in PAIRS and ".attn_q." in new:
             x = halves_to_pairs(x, cfg["num_attention_heads"])
-        if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_k." in new:
+        if ARCH[cfg["model_type"]] in PAIRS and ".attn_k." in new:
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
         if ".ffn_gate_inp_shexp." in new:
             x = x[0]
         if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
             x = x + np.float32(1)
+        if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:
+            x = by_parts(x, cfg["num_attention_heads"])
+        if ARCH[cfg["model_type"]] == "GPT2" and x.ndim == 2 and new.startswith("blk."):
+            x = x.T
         out[new] = x
     for name, of in experts.items():
-        out[names.get_name(name, try_suffixes=(".weight",))] = np.stack([of[i] for i in range(len(of))])
+        out[names.get_name(name, try_suffixes=(".weight", ".bias"))] = np.stack([of[i] for i in range(len(of))])
     allowed = {gguf.TENSOR_NAMES[t].format(bid=b) for t in gguf.MODEL_TENSORS[arch] for b in range(cfg["num_hidden_layers"])}
     for name in out:
         assert name.rsplit(".", 1)[0] in allowed, name
@@ -86,6 +122,8 @@ def wanted(cfg, tensors):
 def main(path, model):
     cfg = json.load(open(model + "/config.json"))
     cfg.update(cfg.get("text_config") or {})
+    if cfg["model_type"] == "gpt2":
+        cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])
     r = gguf.GGUFReader(path)
     want = wanted(cfg, load(model))
     got = {t.name: t for t in r.tensors}
@@ -98,7 +136,7 @@ def main(path, model):
             continue
         x = want[name]
         kind = default
-        if x.ndim < 2 or name.endswith("_norm.weight") or "ffn_gate_inp" in name:
+        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name:
             kind = "F32"
         elif kind == "Q8_0" and x.shape[-1] % 32:
             kind = "F16"
@@ -109,7 +147,9 @@ def main(path, model):
         back = gguf.quants.dequantize(t.data, t.tensor_type).reshape(x.shape)
         worst = max(worst, float(np.abs(back - x).max()))
     arch = r.fields["general.architecture"].contents()
-    for k in KEYS:
+    norm = "epsilon" if cfg["model_type"] in LAYER_NORM else "rms_epsilon"
+    rope = [] if cfg["model_type"] == "gpt2" else ["rope.freq_base"]
+    for k in KEYS + ["attention.layer_norm_" + norm] + rope:
         assert arch + "." + k in r.fields, k
     known = {v for c in vars(gguf.Keys).values() if isinstance(c, type) for v in vars(c).values() if isinstance(v, str)}
     for k in r.fields:

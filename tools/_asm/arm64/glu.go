@@ -2,38 +2,48 @@ package main
 
 import "mt/tools/asm/neon"
 
-// unit is a gated linear unit: x·sigmoid(z), where z is x, or with gelu 2√(2/π)(x + 0.044715x³). It is computed as the
-// assembly for x86 does, but that the reciprocal is a division.
+// unit is a gated linear unit: x·sigmoid(z), of the kinds that are said where the assembly for x86 is generated. It is computed
+// as that does, but that the reciprocal is a division.
 type unit struct {
 	exponential
-	gelu                     bool
+	kind                     string
 	line, cube, thrice, most neon.V
 }
 
-func (f *row) newUnit(gelu bool) unit {
-	u := unit{exponential: f.newExp(), gelu: gelu}
-	if gelu {
+const (
+	swiglu = "swiglu"
+	geglu  = "geglu"
+	erfglu = "erfglu"
+)
+
+// logit and logitEnd are those of the folder vec.
+var logit = []float32{1.5957716703414917, 0.07266046106815338, -5.9747755585704e-05, -0.00011280125909252092,
+	8.350795724254567e-06, -3.0449308496827143e-07, 5.2709117071003675e-09, -2.779469363001219e-11}
+
+const logitEnd = 30
+
+func (f *row) newUnit(kind string) unit {
+	u := unit{exponential: f.newExp(), kind: kind}
+	switch kind {
+	case geglu:
 		const scale = 1.5957691216057308 // 2√(2/π)
 		u.line, u.cube, u.thrice = f.constant(scale), f.constant(0.044715*scale), f.constant(3*0.044715*scale)
 		u.most = f.constant(1e4)
+	case erfglu:
+		u.most = f.constant(logitEnd)
 	}
 	return u
 }
 
-// unitName is what the functions of a unit are called.
-func unitName(gelu bool) string {
-	if gelu {
-		return "geglu"
-	}
-	return "swiglu"
-}
-
-// sigmoid sets s to 1 / (1 + e^−z), and slope, where that is wanted (gelu), to dz/dx.
+// sigmoid sets s to 1 / (1 + e^−z), and slope, where that is wanted and not 1, to dz/dx.
 func (u unit) sigmoid(s, x neon.V, slope *neon.V) {
 	f := u.Func
-	if !u.gelu {
+	switch u.kind {
+	case swiglu:
 		f.FNEG(s, x)
-	} else {
+	case erfglu:
+		f.Scope(func() { u.logit(s, x, slope) })
+	default:
 		f.Scope(func() {
 			square := f.Reg()
 			f.FMUL(square, x, x)
@@ -53,9 +63,37 @@ func (u unit) sigmoid(s, x neon.V, slope *neon.V) {
 	f.FDIV(s, u.one, s)
 }
 
-func glu(gelu bool) {
-	f := newRow(unitName(gelu), "func(y, gate, up *float32, n int)", "is y = f(gate)·up.")
-	p, n, u := f.Args("y", "gate", "up"), f.Arg("n"), f.newUnit(gelu)
+// logit sets s to −z of erfglu. There are too few registers for all its constants.
+func (u unit) logit(s, x neon.V, slope *neon.V) {
+	f := u.Func
+	square, last := f.Reg(), len(logit)-1
+	f.FMUL(square, x, x)
+	f.FMIN(square, square, u.most)
+	p, d := u.constant(logit[last]), f.Zeros()
+	for i := last - 1; i >= 0; i-- {
+		f.Scope(func() {
+			if slope != nil {
+				f.MOV(*slope, p)
+				f.FMLA(*slope, d, square)
+				f.MOV(d, *slope)
+			}
+			next := u.constant(logit[i])
+			f.FMLA(next, p, square)
+			f.MOV(p, next)
+		})
+	}
+	f.FMUL(s, p, x)
+	f.FNEG(s, s)
+	if slope != nil {
+		f.FADD(square, square, square)
+		f.MOV(*slope, p)
+		f.FMLA(*slope, d, square)
+	}
+}
+
+func glu(kind string) {
+	f := newRow(kind, "func(y, gate, up *float32, n int)", "is y = f(gate)·up.")
+	p, n, u := f.Args("y", "gate", "up"), f.Arg("n"), f.newUnit(kind)
 	f.each(n, 2, p, func(at place) {
 		g, s := at.load(p[1]), f.Reg()
 		u.sigmoid(s, g, nil)
@@ -66,15 +104,15 @@ func glu(gelu bool) {
 	f.Ret()
 }
 
-func gluGrad(gelu, forward bool) {
-	name, signature := unitName(gelu)+"Grad", "func(dgate, dup, dy, gate, up *float32, n int)"
-	doc, args := "is the gradient of "+unitName(gelu)+"; dgate may be gate and dup may be up.", []string{"dgate", "dup", "dy", "gate", "up"}
+func gluGrad(kind string, forward bool) {
+	name, signature := kind+"Grad", "func(dgate, dup, dy, gate, up *float32, n int)"
+	doc, args := "is the gradient of "+kind+"; dgate may be gate and dup may be up.", []string{"dgate", "dup", "dy", "gate", "up"}
 	if forward {
 		doc, args = "is "+name+" and y = f(gate)·up as well; y may be dy.", append(args, "y")
 		name, signature = name+"Y", "func(dgate, dup, y, dy, gate, up *float32, n int)"
 	}
 	f := newRow(name, signature, doc)
-	p, n, u := f.Args(args...), f.Arg("n"), f.newUnit(gelu)
+	p, n, u := f.Args(args...), f.Arg("n"), f.newUnit(kind)
 	f.each(n, 1, p, func(at place) {
 		g, s, slope := at.load(p[3]), f.Reg(), f.Reg()
 		u.sigmoid(s, g, &slope)
@@ -89,7 +127,7 @@ func gluGrad(gelu, forward bool) {
 		f.FMUL(dy, dy, g)
 		at.store(dy, p[1])
 		f.FMLS(g, g, s) // f·(1 − σ)
-		if gelu {
+		if kind != swiglu {
 			f.FMUL(g, g, slope)
 		}
 		f.FADD(g, g, s)

@@ -12,8 +12,10 @@ func vec() {
 	narrow("narrowNEON")
 	add()
 	scale()
+	shift()
 	scaleMul()
 	dot()
+	sumOf()
 	dot3()
 	normGrad(false)
 	normGrad(true)
@@ -22,10 +24,10 @@ func vec() {
 	expSum(true)
 	expSum(false)
 	gradRow()
-	for _, gelu := range []bool{false, true} {
-		glu(gelu)
-		gluGrad(gelu, false)
-		gluGrad(gelu, true)
+	for _, kind := range []string{swiglu, geglu, erfglu} {
+		glu(kind)
+		gluGrad(kind, false)
+		gluGrad(kind, true)
 	}
 	for h := 1; h <= productRows; h++ {
 		tile(h, false)
@@ -163,6 +165,17 @@ func scale() {
 	f.Ret()
 }
 
+func shift() {
+	f := newRow("shift", "func(y, x *float32, n int, a float32)", "is y = x + a; y may be x.")
+	p, n, a := f.Args("y", "x"), f.Arg("n"), f.SpreadArg("a")
+	f.each(n, 4, p, func(at place) {
+		x := at.load(p[1])
+		f.FADD(x, x, a)
+		at.store(x, p[0])
+	})
+	f.Ret()
+}
+
 func scaleMul() {
 	f := newRow("scaleMul", "func(y, x, w *float32, n int, a float32)", "is y = (a·x)·w, element by element; y may be x.")
 	p, n, a := f.Args("y", "x", "w"), f.Arg("n"), f.SpreadArg("a")
@@ -180,6 +193,15 @@ func dot() {
 	p, n, acc := f.Args("x", "y"), f.Arg("n"), f.accumulators(4)
 	f.each(n, 4, p, func(at place) {
 		f.FMLA(acc[at.i], at.load(p[0]), at.load(p[1]))
+	})
+	f.total(acc)
+}
+
+func sumOf() {
+	f := newRow("sum", "func(x *float32, n int) float32", "is Σ x.")
+	p, n, acc := f.Args("x"), f.Arg("n"), f.accumulators(4)
+	f.each(n, 4, p, func(at place) {
+		f.FADD(acc[at.i], acc[at.i], at.load(p[0]))
 	})
 	f.total(acc)
 }

@@ -42,42 +42,56 @@ func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// unit is a gated linear unit: x·sigmoid(z), where z is x, or with gelu 2√(2/π)(x +
-// 0.044715x³).
+// unit is a gated linear unit: x·sigmoid(z). What z is depends on its kind.
 type unit struct {
 	sigmoid
-	gelu                     bool
+	kind                     string
 	line, cube, thrice, most Op
 }
 
-func (v isa) newUnit(gelu bool) unit {
-	u := unit{sigmoid: v.newSigmoid(), gelu: gelu}
-	if gelu {
+// The kinds of units are what their functions are called. z is x (swiglu), 2√(2/π)(x +
+// 0.044715x³) (geglu), or the logit of the normal distribution, for which x·sigmoid(z) is
+// x/2·(1 + erf(x/√2)) (erfglu).
+const (
+	swiglu = "swiglu"
+	geglu  = "geglu"
+	erfglu = "erfglu"
+)
+
+// logit are the coefficients of a polynomial in x² which, times x, is the logit: the log of
+// Φ(x)/Φ(−x). Beyond x² = logitEnd, Φ is 0 or 1. docs/decisions/2026-11-layer-norm.md says how
+// it was fitted.
+var logit = []float32{1.5957716703414917, 0.07266046106815338, -5.9747755585704e-05, -0.00011280125909252092,
+	8.350795724254567e-06, -3.0449308496827143e-07, 5.2709117071003675e-09, -2.779469363001219e-11}
+
+const logitEnd = 30
+
+func (v isa) newUnit(kind string) unit {
+	u := unit{sigmoid: v.newSigmoid(), kind: kind}
+	switch kind {
+	case geglu:
 		const scale = 1.5957691216057308 // 2√(2/π)
 		u.line, u.cube, u.thrice = v.constant(scale), v.constant(0.044715*scale), v.constant(3*0.044715*scale)
 		u.most = v.constant(1e4)
+	case erfglu:
+		u.most = v.memory(logitEnd)
 	}
 	return u
-}
-
-// unitName is what the functions of a unit are called.
-func unitName(gelu bool) string {
-	if gelu {
-		return "geglu"
-	}
-	return "swiglu"
 }
 
 // argument returns z, and dz/dx where that is not 1 and wanted. The square of x stops
 // to grow where σ(z) has long been 0 or 1, so that 0 times dz/dx stays 0.
 func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
-	if !u.gelu {
+	if u.kind == swiglu {
 		return x, nil
 	}
 	square := u.Reg()
 	z = u.Reg()
 	VMULPS(x, x, square)
 	VMINPS(u.most, square, square)
+	if u.kind == erfglu {
+		return u.logit(x, square, slope)
+	}
 	VMOVUPS(u.line, z)
 	VFMADD231PS(u.cube, square, z)
 	VMULPS(x, z, z)
@@ -89,10 +103,32 @@ func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	return z, dz
 }
 
-func glu(v isa, gelu bool) {
-	v.Begin(unitName(gelu), "func(y, gate, up *float32, n int)", "is y = f(gate)·up.")
+// logit is the argument of erfglu by Horner's rule, which yields the polynomial p and its
+// derivative d in the square; dz/dx is p + 2·square·d.
+func (u unit) logit(x, square reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
+	p, z := u.Reg(), u.Reg()
+	VMOVUPS(u.memory(logit[len(logit)-1]), p)
+	if slope {
+		dz = u.Zero()
+	}
+	for i := len(logit) - 2; i >= 0; i-- {
+		if slope {
+			VFMADD213PS(p, square, dz)
+		}
+		VFMADD213PS(u.memory(logit[i]), square, p)
+	}
+	VMULPS(x, p, z)
+	if slope {
+		VADDPS(square, square, square)
+		VFMADD213PS(p, square, dz)
+	}
+	return z, dz
+}
+
+func glu(v isa, kind string) {
+	v.Begin(kind, "func(y, gate, up *float32, n int)", "is y = f(gate)·up.")
 	p := Args("y", "gate", "up")
-	n, s := Arg("n"), v.newUnit(gelu)
+	n, s := Arg("n"), v.newUnit(kind)
 	v.each(n, 2, p, func(_, d int, mask reg.Register) {
 		g := v.load(At(p[1], d), mask)
 		z, _ := s.argument(g, false)
@@ -106,8 +142,7 @@ func glu(v isa, gelu bool) {
 	RET()
 }
 
-func gluGrad(v isa, gelu, forward bool) {
-	name := unitName(gelu)
+func gluGrad(v isa, name string, forward bool) {
 	if forward {
 		v.Begin(name+"GradY", "func(dgate, dup, y, dy, gate, up *float32, n int)",
 			"is "+name+"Grad and y = f(gate)·up as well; y may be dy.")
@@ -119,7 +154,7 @@ func gluGrad(v isa, gelu, forward bool) {
 	if forward {
 		p = append(p, Args("y")...)
 	}
-	n, s := Arg("n"), v.newUnit(gelu)
+	n, s := Arg("n"), v.newUnit(name)
 	v.each(n, 1, p, func(_, d int, mask reg.Register) {
 		g := v.load(At(p[3], d), mask)
 		z, dz := s.argument(g, true)

@@ -63,6 +63,17 @@ var constants = map[uint32]Mem{}
 // bits returns a constant as an operand: a register where there are many registers,
 // and memory otherwise. It must be called before the loop that uses it.
 func (v isa) bits(b uint32) Op {
+	m := inMemory(b)
+	if !v.Wide() {
+		return m
+	}
+	r := ZMM()
+	VMOVUPS(m, r)
+	return r
+}
+
+// inMemory returns a constant as an operand in memory.
+func inMemory(b uint32) Mem {
 	m, ok := constants[b]
 	if !ok {
 		m = GLOBL(fmt.Sprintf("c%08x", b), RODATAandNOPTR)
@@ -71,13 +82,12 @@ func (v isa) bits(b uint32) Op {
 		}
 		constants[b] = m
 	}
-	if !v.Wide() {
-		return m
-	}
-	r := ZMM()
-	VMOVUPS(m, r)
-	return r
+	return m
 }
+
+// memory returns a number as an operand in memory, for functions with more constants than
+// registers.
+func (v isa) memory(f float32) Op { return inMemory(math.Float32bits(f)) }
 
 func (v isa) constant(f float32) Op { return v.bits(math.Float32bits(f)) }
 

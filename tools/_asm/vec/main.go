@@ -14,8 +14,10 @@ func main() {
 		narrow(v)
 		add(v)
 		scale(v)
+		shift(v)
 		scaleMul(v)
 		dot(v)
+		sumOf(v)
 		dot3(v)
 		normGrad(v, false)
 		normGrad(v, true)
@@ -25,10 +27,10 @@ func main() {
 		expSum(v, false)
 		softmaxStrip(v)
 		gradStrip(v)
-		for _, gelu := range []bool{false, true} {
-			glu(v, gelu)
-			gluGrad(v, gelu, false)
-			gluGrad(v, gelu, true)
+		for _, kind := range []string{swiglu, geglu, erfglu} {
+			glu(v, kind)
+			gluGrad(v, kind, false)
+			gluGrad(v, kind, true)
 		}
 		for h := 1; h <= v.tileRows; h++ {
 			tile(v, h, false)

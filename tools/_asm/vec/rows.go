@@ -99,6 +99,19 @@ func scale(v isa) {
 	RET()
 }
 
+func shift(v isa) {
+	v.Begin("shift", "func(y, x *float32, n int, a float32)", "is y = x + a; y may be x.")
+	p := Args("y", "x")
+	n, a := Arg("n"), v.broadcast("a")
+	v.each(n, 4, p, func(_, d int, mask reg.Register) {
+		x := v.load(At(p[1], d), mask)
+		VADDPS(x, a, x)
+		v.Store(x, At(p[0], d), mask)
+	})
+	VZEROUPPER()
+	RET()
+}
+
 func scaleMul(v isa) {
 	v.Begin("scaleMul", "func(y, x, w *float32, n int, a float32)", "is y = (a·x)·w, element by element; y may be x.")
 	p := Args("y", "x", "w")
@@ -133,6 +146,16 @@ func dot(v isa) {
 	v.each(n, 4, p, func(i, d int, mask reg.Register) {
 		x, y := v.load(At(p[0], d), mask), v.load(At(p[1], d), mask)
 		VFMADD231PS(x, y, acc[i])
+	})
+	v.total(acc)
+}
+
+func sumOf(v isa) {
+	v.Begin("sum", "func(x *float32, n int) float32", "is Σ x.")
+	p := Args("x")
+	n, acc := Arg("n"), v.accumulators()
+	v.each(n, 4, p, func(i, d int, mask reg.Register) {
+		VADDPS(v.load(At(p[0], d), mask), acc[i], acc[i])
 	})
 	v.total(acc)
 }

@@ -83,6 +83,19 @@ CASES = {
         beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.9)), {}),
     # Latent attention, whose queries are made of the hidden state.
     "deepseekv2-whole": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=None, topk_method="greedy"), {}),
+    # Norms of outputs alone; the block without a window has no rotary embedding.
+    "exaone4-window": (transformers.Exaone4Config, dict(tie_word_embeddings=False, sliding_window=5, sliding_window_pattern=2,
+        layer_types=["sliding_attention", "full_attention"]), {}),
+    # Rotary embeddings that turn neighbours, in all of a head and in four elements of six.
+    "ernie-bias": (transformers.Ernie4_5Config, dict(use_bias=True, tie_word_embeddings=True), {}),
+    "glm-partial": (transformers.GlmConfig, dict(attention_bias=True, tie_word_embeddings=False, rope_parameters={
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7}), {}),
+    # Nothing turns; embeddings, residuals, scores and logits are multiplied.
+    "granite4-nope": (transformers.GraniteMoeHybridConfig, dict(num_local_experts=0, shared_intermediate_size=20, layer_types=["full_attention"] * 2,
+        position_embedding_type=None, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3, logits_scaling=2.0,
+        mamba_n_heads=2, tie_word_embeddings=True), {}),
+    # Biases of q, k and v and none of o.
+    "seedoss-bias": (transformers.SeedOssConfig, dict(attention_bias=True, attention_out_bias=False, residual_dropout=0.0, tie_word_embeddings=False), {}),
 }
 
 SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}

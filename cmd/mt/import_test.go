@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestImport: a config of another tool is printed or written as one of mt, which mt plan takes; what is
+// lost is printed, nothing is written over, and mt train refuses what mt import warns of.
+func TestImport(t *testing.T) {
+	dir := t.TempDir()
+	theirs, ours := filepath.Join(dir, "theirs.yaml"), filepath.Join(dir, "ours.yaml")
+	const whole = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: " + "MODEL" + "\ndataset: a.jsonl\ncutoff_len: 64\ntemplate: vicuna\n"
+	model := filepath.Join(dir, "model")
+	if err := os.Mkdir(model, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{theirs: strings.Replace(whole, "MODEL", model, 1) + "use_galore: true\n", filepath.Join(model, "config.json"): `{"model_type": "martian"}`} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, errs := mt(t, "", "import", theirs)
+	if code != exitDone || !strings.Contains(out, "max_seq_len: 64  # renamed from cutoff_len\n") || !strings.Contains(errs, "theirs.yaml:7:13: use_galore: true: not possible: ") ||
+		!strings.Contains(errs, "mt cannot train this model") || !strings.Contains(errs, "martian") {
+		t.Errorf("exit %d\n%s\n%s", code, out, errs)
+	}
+	if code, out, errs = mt(t, "", "import", theirs, "--out", ours); code != exitDone || out != "" || !strings.Contains(errs, "a config of LLaMA-Factory, written to "+ours) {
+		t.Errorf("exit %d\n%s\n%s", code, out, errs)
+	}
+	if code, _, errs = mt(t, "", "plan", ours, "--model", "tiny"); code != exitDone {
+		t.Errorf("exit %d\n%s", code, errs)
+	}
+	for line, want := range map[string]string{
+		"import " + theirs + " --out " + ours:         "there is such a file already",
+		"import " + theirs + " --out " + dir + "/x/y": "no such file or directory",
+		"import":                               "takes one config file",
+		"import " + ours:                       "none of its keys is one by which LLaMA-Factory",
+		"import " + theirs + " --from axolotI": "--from axolotI: wants torchtune",
+		"train " + theirs:                      "use_galore: true: not possible",
+		"import " + dir + "/none.yaml":         "no such file",
+	} {
+		if code, _, errs := mt(t, "", strings.Fields(line)...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %s, want %s", line, code, errs, want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package kernels
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/device/op"
+)
+
+// gradientKernels compute all gradients of attention at once, for heads of up to dim elements. Which of the
+// two computes is a matter of shared memory alone: both add in the same order.
+type gradientKernels struct {
+	dim          int
+	large, small gradientKernel
+	round        attentionKernel // writes DQ of sums
+}
+
+type gradientKernel struct {
+	attentionKernel
+	queries int // of a tile
+}
+
+// attentionGradients are those kernels, for narrow heads first.
+var attentionGradients = []gradientKernels{
+	gradientsFor(64, "gradients", 64, 2), gradientsFor(96, "gradients_small", 64, 1), gradientsFor(128, "gradients_small", 32, 2),
+}
+
+// gradientsFor names the kernels for heads of dim elements; the smaller one has so many queries a tile and so many buffers. Shared memory
+// holds a tile of K, buffers of Q, DO, LSE and Delta, two of dS, and 64 bytes.
+func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
+	module := fmt.Sprintf("attention_gradients_%d", dim)
+	const keys = 128
+	kernel := func(name string, queries, buffers int) gradientKernel {
+		shared := keys*dim*2 + buffers*queries*(2*dim*2+8) + 2*keys*queries*2 + 64
+		return gradientKernel{attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_%s_d%d", name, dim), Shared: shared}, keys, 256}, queries}
+	}
+	return gradientKernels{dim, kernel("gradients", 64, 2), kernel(small, queries, buffers), attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_round_d%d", dim)}, unit, 128}}
+}
+
+var attentionMarks = Kernel{Module: "attention_gradients_64", Name: "attention_marks"}
+
+// unit is how many queries of a sequence and head are summed side by side.
+const unit = 16
+
+// gradientsTake are the kernels that compute a with five products, nil where none do. No bit may depend on the device or
+// on how much memory there is, so the shape decides, and whether there is memory for sums.
+func gradientsTake(a *op.AttentionBackward) *gradientKernels {
+	if a.Sums.None() || a.Q.DType != device.BF16 || !a.Summed() || a.TQ == 0 || a.TK == 0 {
+		return nil
+	}
+	for i := range attentionGradients {
+		if a.Dim <= attentionGradients[i].dim {
+			return &attentionGradients[i]
+		}
+	}
+	return nil
+}
+
+// gradients computes a by one kernel, all but Delta, or returns false. Sums may have room for some heads at a time.
+func gradients(l Launcher, a *op.AttentionBackward) bool {
+	k := gradientsTake(a)
+	if k == nil {
+		return false
+	}
+	g := &k.large
+	if g.Shared > l.SharedBytes() {
+		g = &k.small
+	}
+	group, units := a.Heads/a.KVHeads, a.TQ/unit+a.Seqs
+	some := min(int(a.Sums.Len)/(group*units*unit*k.dim), headsAtOnce(l.MostWork(a.Q.DType), a.KVHeads, 5*group, a.AttentionShape))
+	some = int(ceilDiv(int64(a.KVHeads), ceilDiv(int64(a.KVHeads), int64(some)))) // about as many in each launch
+	marks := l.Scratch(4*int64(1+units*group*some)).Tensor(device.I32, 0, int64(1+units*group*some))
+	reads := chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.DO)
+	keyFlags, queryFlags := attentionFlags(reads, chunked(a.Dim, []int{a.DKStride}, a.DK, a.DV)), attentionFlags(reads, chunked(a.Dim, []int{a.DQStride}, a.DQ))
+	for from := 0; from < a.KVHeads; from += some {
+		n := min(some, a.KVHeads-from)
+		l.Launch(&attentionMarks, line(ceilDiv(marks.Len, 256)), line(256), 0, l.Params().Tensor(marks).I32(int(marks.Len)))
+		p := l.Params().Tensor(a.Sums).Tensor(marks).Tensor(a.DK).Tensor(a.DV).Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
+		launchHeads(l, &g.attentionKernel, a.TK, from, n, p.I64(int64(a.DKStride)), a.AttentionShape, a.QStride, a.KStride, keyFlags)
+		p = l.Params().Tensor(a.DQ).Tensor(a.Sums).Tensor(marks).I64(int64(a.DQStride)).I32(g.queries)
+		launchHeads(l, &k.round, a.TQ, from*group, n*group, p, a.AttentionShape, a.QStride, a.KStride, queryFlags)
+	}
+	return true
+}

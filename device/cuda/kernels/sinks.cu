@@ -1,0 +1,71 @@
+// Sinks: o (T, heads, dim) act, a head's row *= σ(lse − sink), and lse (heads, T) f32 =
+// log(e^lse + e^sink), both in place. One block for each row, blockIdx.x.
+//
+// SinksGrad: dsinks (heads) f32 −= Σ_t e^(sink − lse)·delta, with lse as Sinks left it and
+// delta (heads, T) f32. Accumulates, in two kernels: the first sums slices of rows, the second
+// (add_slices) adds the slices' sums, always by the same tree.
+//
+// The least a call moves is what it moves: Sinks one read and one write of o, 4 bytes an element in
+// bf16; the gradient one read of lse and delta.
+#include "common.cuh"
+
+static constexpr int THREADS = 256; // at most
+static constexpr int AHEAD = 4;     // chunks of a row that a thread has in flight
+static constexpr int SUMMING = 256; // threads of a block that sums a head's slice
+
+template <int N, class T> DEV void sinks(T *o, float *lse, const float *sink, i64 rows, int heads, int dim) {
+  int columns = heads * dim;
+  i64 t = blockIdx_x;
+  T *row = o + t * columns;
+#pragma clang loop unroll(disable)
+  for (int first = threadIdx_x * N; first < columns; first += AHEAD * blockDim_x * N) {
+    chunk<T, N> in[AHEAD];
+#pragma unroll
+    for (int c = 0; c < AHEAD; c++) {
+      int col = first + c * blockDim_x * N;
+      if (col < columns) in[c] = load_chunk<N>(row + col);
+    }
+#pragma unroll
+    for (int c = 0; c < AHEAD; c++) {
+      int col = first + c * blockDim_x * N;
+      if (col >= columns) continue;
+      int h = col / dim;
+      float v[N], share, rest;
+      sigmoids(lse[h * rows + t] - sink[h], share, rest);
+      unpack(v, in[c]);
+#pragma unroll
+      for (int i = 0; i < N; i++) v[i] *= share;
+      store_floats<N>(row + col, v);
+    }
+  }
+  sync_threads(); // all have read lse
+  for (int h = threadIdx_x; h < heads; h += blockDim_x) {
+    float was = lse[h * rows + t], x = sink[h], top = x > was ? x : was;
+    lse[h * rows + t] = top + log_f(1.0f + exp_approx(-__builtin_fabsf(x - was)));
+  }
+}
+
+#define KERNELS(T, N, SUFFIX)                                                                                                   \
+  __global__ __launch_bounds__(THREADS) void sinks##SUFFIX(T *o, float *lse, const float *sink, i64 rows, int heads, int dim) { \
+    sinks<N>(o, lse, sink, rows, heads, dim);                                                                                   \
+  }
+
+extern "C" {
+KERNELS(float, 1, _f32)
+KERNELS(bf16, 1, _bf16)
+KERNELS(float, 4, 16_f32)
+KERNELS(bf16, 8, 16_bf16)
+
+// sinks_slice: blockIdx.x is the head, blockIdx.y the slice of each rows; part (slices, heads) f32 is
+// overwritten.
+__global__ __launch_bounds__(SUMMING) void sinks_slice(float *part, const float *lse, const float *delta, const float *sink, i64 rows,
+                                                       int heads, int each) {
+  __shared__ float space[SUMMING / 32];
+  i64 from = (i64)blockIdx_y * each, end = min_i(rows, from + each);
+  float x = sink[blockIdx_x], sum = 0.0f;
+  const float *l = lse + blockIdx_x * rows, *d = delta + blockIdx_x * rows;
+  for (i64 t = from + threadIdx_x; t < end; t += SUMMING) sum -= exp_approx(x - l[t]) * d[t];
+  sum = block_sum<SUMMING / 32>(sum, space);
+  if (threadIdx_x == 0) part[blockIdx_y * heads + blockIdx_x] = sum;
+}
+}

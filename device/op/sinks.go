@@ -1,0 +1,58 @@
+package op
+
+import "mt/device"
+
+// Sinks turns attention without sinks into attention with them: every head's softmax has one more score, the
+// head's sink, whose value is 0. Row t of head h of O is multiplied by σ(LSE − sink), and LSE becomes
+// log(e^LSE + e^sink), both in place. AttentionBackward of O and LSE as they are then is that of attention
+// with sinks. Source: the gpt-oss model card, arXiv:2508.10925.
+//
+//	O (T, Heads·Dim) act, LSE (Heads, T) f32, as Attention wrote them
+//	Sinks (Heads) f32
+type Sinks struct {
+	O, LSE, Sinks device.Tensor
+	T, Heads, Dim int
+}
+
+// Name implements device.Op.
+func (a *Sinks) Name() string { return "Sinks" }
+
+// Check implements device.Op.
+func (a *Sinks) Check() error {
+	var c checker
+	c.sizes(a.T, a.Heads, a.Dim)
+	c.act("O", a.O, a.T*a.Heads*a.Dim)
+	c.tensor("LSE", a.LSE, a.Heads*a.T, device.F32)
+	c.tensor("Sinks", a.Sinks, a.Heads, device.F32)
+	return c.err
+}
+
+// SinksGrad accumulates DSinks (Heads) f32: −Σ_t e^(sink − LSE)·Delta, by head.
+//
+//	LSE (Heads, T) f32 as Sinks left it, Delta (Heads, T) f32 as AttentionBackward left it
+type SinksGrad struct {
+	DSinks, LSE, Delta, Sinks device.Tensor
+	T, Heads                  int
+}
+
+// Name implements device.Op.
+func (a *SinksGrad) Name() string { return "SinksGrad" }
+
+// Check implements device.Op.
+func (a *SinksGrad) Check() error {
+	var c checker
+	c.sizes(a.T, a.Heads)
+	c.tensor("DSinks", a.DSinks, a.Heads, device.F32)
+	c.tensor("LSE", a.LSE, a.Heads*a.T, device.F32)
+	c.tensor("Delta", a.Delta, a.Heads*a.T, device.F32)
+	c.tensor("Sinks", a.Sinks, a.Heads, device.F32)
+	return c.err
+}
+
+// Bytes implements Mover.
+func (a *Sinks) Bytes() int64 {
+	return 2*int64(a.T*a.Heads*a.Dim)*a.O.DType.Size() + 8*int64(a.T*a.Heads)
+}
+
+// Bytes implements Mover.
+func (a *SinksGrad) Bytes() int64 { return 8 * int64(a.T*a.Heads) }

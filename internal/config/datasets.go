@@ -1,0 +1,316 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mt/data"
+)
+
+// setKey is a key of an item of datasets.
+type setKey struct {
+	name string
+	doc  string
+	set  func(s *data.Set, e *setter) error
+	show func(s *data.Set) any // as value.inline makes it; nil: not given
+}
+
+// setTypes are the values of type, with the names that other tools have for them.
+var setTypes = map[string]string{"chat_template": "messages", "openai": "messages", "chatml": "messages", "completion": "text", "pretrain": "text",
+	"prompt-completion": "prompt_completion"}
+
+// setKeys are the keys of an item of datasets, in the order they are printed.
+var setKeys = []setKey{
+	{"path", "a file, a folder, a pattern, a data set of the Hub in the local cache, or with `data_files` json, csv, parquet, arrow or text",
+		textOf(func(s *data.Set) *string { return &s.Path }), shownText(func(s *data.Set) *string { return &s.Path })},
+	{"name", "the config of the data set, where its card lists several",
+		textOf(func(s *data.Set) *string { return &s.Config }), shownText(func(s *data.Set) *string { return &s.Config })},
+	{"data_files", "files or patterns, in `path` where that is a folder or a data set of the Hub",
+		func(s *data.Set, e *setter) error { return e.list(&s.Files) }, func(s *data.Set) any { return anysOrNil(s.Files) }},
+	{"split", "the split that is taken, or a part of it: `validation`, `train[:10%]`",
+		textOf(func(s *data.Set) *string { return &s.Split }), shownText(func(s *data.Set) *string { return &s.Split })},
+	{"shards", "cut the data set into so many pieces, and take one of them",
+		wholeOf(func(s *data.Set) *int { return &s.Shards }), shownInt(func(s *data.Set) *int { return &s.Shards })},
+	{"shards_idx", "which of `shards` is taken, from 0",
+		wholeOf(func(s *data.Set) *int { return &s.Shard }), shownInt(func(s *data.Set) *int { return &s.Shard })},
+	{"ds_type", "how files keep rows, whatever their names say: " + oneOf(data.Builders),
+		textOf(func(s *data.Set) *string { return &s.Kept }), shownText(func(s *data.Set) *string { return &s.Kept })},
+	{"type", "what rows hold: " + oneOf(data.SetFormats) + "; also chat_template (messages), completion and pretrain (text)",
+		func(s *data.Set, e *setter) error {
+			err := textOf(func(s *data.Set) *string { return &s.Format })(s, e)
+			if to, ok := setTypes[s.Format]; ok {
+				s.Format = to
+			}
+			return err
+		}, shownText(func(s *data.Set) *string { return &s.Format })},
+	fieldKey("field", "text", "the column of the text"),
+	fieldKey("field_messages", "messages", "the column of the messages"),
+	fieldKey("field_instruction", "instruction", "the column of the instruction, or of the prompt"),
+	fieldKey("field_input", "input", "the column of what comes with the instruction"),
+	fieldKey("field_output", "output", "the column of the answer"),
+	fieldKey("field_system", "system", "the column of the system's message"),
+	fieldKey("field_tools", "tools", "the column of the tools"),
+	fieldKey("message_field_role", "role", "where a message has its role"),
+	fieldKey("message_field_content", "content", "where a message has its text"),
+	{"roles", "names that messages have for roles, as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
+}
+
+// mappingsKey is another way to give message_field_role and message_field_content.
+const mappingsKey = "message_property_mappings"
+
+// textOf sets a text of a set.
+func textOf(at func(*data.Set) *string) func(*data.Set, *setter) error {
+	return func(s *data.Set, e *setter) error { return e.text(at(s)) }
+}
+
+func shownText(at func(*data.Set) *string) func(*data.Set) any {
+	return func(s *data.Set) any {
+		if *at(s) == "" {
+			return nil
+		}
+		return *at(s)
+	}
+}
+
+// wholeOf sets a whole number of a set, which is not below 0.
+func wholeOf(at func(*data.Set) *int) func(*data.Set, *setter) error {
+	return func(s *data.Set, e *setter) error {
+		if e.v.kind == null {
+			return nil
+		}
+		n, err := e.integer()
+		*at(s) = int(n)
+		return err
+	}
+}
+
+func shownInt(at func(*data.Set) *int) func(*data.Set) any {
+	return func(s *data.Set) any {
+		if *at(s) == 0 {
+			return nil
+		}
+		return strconv.Itoa(*at(s))
+	}
+}
+
+func anysOrNil(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return anys(list)
+}
+
+// fieldKey is the key that names a column.
+func fieldKey(name, field, doc string) setKey {
+	return setKey{name, doc, func(s *data.Set, e *setter) error {
+		var column string
+		if err := e.text(&column); err != nil || column == "" {
+			return err
+		}
+		if s.Fields == nil {
+			s.Fields = map[string]string{}
+		}
+		s.Fields[field] = column
+		return nil
+	}, func(s *data.Set) any {
+		if s.Fields[field] == "" {
+			return nil
+		}
+		return s.Fields[field]
+	}}
+}
+
+// setRoles reads roles: for each role of templates the names that messages have for it.
+func setRoles(s *data.Set, e *setter) error {
+	const want = "a mapping such as {user: [human], assistant: [gpt]}"
+	if e.v.kind == null {
+		return nil
+	}
+	if e.v.kind != mapping {
+		return e.fail(want)
+	}
+	s.Roles = map[string]string{}
+	for _, f := range e.v.fields {
+		if !slices.Contains([]string{"user", "assistant", "system", "tool"}, f.name) {
+			return f.pos.errorf("roles: %q is no role of templates; these are user, assistant, system and tool", f.name)
+		}
+		var names []string
+		if err := (&setter{key: &key{name: "roles." + f.name}, spelled: "roles." + f.name, v: f.val}).list(&names); err != nil {
+			return err
+		}
+		for _, n := range names {
+			s.Roles[n] = f.name
+		}
+	}
+	return nil
+}
+
+func showRoles(s *data.Set) any {
+	if len(s.Roles) == 0 {
+		return nil
+	}
+	out := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
+		role := s.Roles[name]
+		list, _ := out[role].([]any)
+		out[role] = append(list, name)
+	}
+	return out
+}
+
+// sets sets a list of data sets: each a path or a mapping.
+func (e *setter) sets(p *[]data.Set) error {
+	v := e.v
+	if text := strings.TrimSpace(v.text); v.kind == plain && v.pos.Flag != "" && (strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{")) {
+		doc, err := parseYAML(v.pos.Flag, []byte("flag: "+text))
+		if err != nil {
+			return err
+		}
+		v = doc.fields[0].val.at(v.pos)
+	}
+	items := v.items
+	switch v.kind {
+	case null, list:
+	case mapping:
+		items = []value{v}
+	default:
+		var paths []string
+		if err := e.list(&paths); err != nil {
+			return err
+		}
+		for _, path := range paths {
+			items = append(items, value{kind: quoted, text: path, pos: v.pos})
+		}
+	}
+	out := []data.Set{}
+	for i, item := range items {
+		s, err := e.one(fmt.Sprintf("%s[%d]", e.spelled, i), item)
+		if err != nil {
+			return err
+		}
+		out = append(out, s)
+	}
+	if *p = out; len(out) == 0 {
+		*p = nil
+	}
+	return nil
+}
+
+// one reads a data set, which errors call by name.
+func (e *setter) one(name string, v value) (s data.Set, err error) {
+	switch v.kind {
+	case plain, quoted:
+		s.Path = v.text
+		return s, nil
+	case mapping:
+	default:
+		return s, (&setter{key: e.key, spelled: name, v: v}).fail("a path, or a mapping such as {path: ORG/NAME, type: alpaca}")
+	}
+	for _, f := range v.fields {
+		if f.name == mappingsKey {
+			if err := setMappings(&s, name, f); err != nil {
+				return s, err
+			}
+			continue
+		}
+		i := slices.IndexFunc(setKeys, func(k setKey) bool { return k.name == f.name })
+		if i < 0 {
+			return s, f.pos.errorf("%s has an unknown key %q%s", name, f.name, suggest(f.name, setKeyNames()))
+		}
+		spelled := name + "." + f.name
+		if err := setKeys[i].set(&s, &setter{key: &key{name: spelled, limit: atLeast(0, ""), field: func(*Config) any { return new(int) }}, spelled: spelled, v: f.val}); err != nil {
+			return s, err
+		}
+	}
+	if s.Path == "" {
+		return s, v.pos.errorf("%s has no path: give a file, a folder, a pattern or a name on the Hub", name)
+	}
+	return s, nil
+}
+
+// setMappings reads message_property_mappings.
+func setMappings(s *data.Set, name string, f field) error {
+	for _, m := range f.val.fields {
+		if m.name != "role" && m.name != "content" {
+			return m.pos.errorf("%s.%s: %q is not read; role and content are", name, mappingsKey, m.name)
+		}
+		spelled := name + "." + mappingsKey + "." + m.name
+		if err := fieldKey("", m.name, "").set(s, &setter{key: &key{name: spelled}, spelled: spelled, v: m.val}); err != nil {
+			return err
+		}
+	}
+	if f.val.kind != mapping && f.val.kind != null {
+		return f.val.pos.errorf("%s.%s: wants a mapping such as {role: from, content: value}, is %s", name, mappingsKey, f.val.shown())
+	}
+	return nil
+}
+
+func setKeyNames() []string {
+	out := []string{mappingsKey}
+	for _, k := range setKeys {
+		out = append(out, k.name)
+	}
+	return out
+}
+
+// setsText is sets as YAML on one line.
+func setsText(sets []data.Set) string {
+	items := make([]string, len(sets))
+	for i := range sets {
+		var parts []string
+		for _, k := range setKeys {
+			switch x := k.show(&sets[i]).(type) {
+			case nil:
+			case string:
+				if _, err := strconv.Atoi(x); err != nil || k.name != "shards" && k.name != "shards_idx" {
+					x = flow(x)
+				}
+				parts = append(parts, k.name+": "+x)
+			default:
+				parts = append(parts, k.name+": "+flow(x))
+			}
+		}
+		items[i] = "{" + strings.Join(parts, ", ") + "}"
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+// checkSets refuses data sets that are given twice over or contradict themselves.
+func (c *Config) checkSets(fail func(key, format string, args ...any)) {
+	for _, k := range []struct {
+		lists, paths string
+		sets         []data.Set
+		given        []string
+	}{{"datasets", "dataset", c.Datasets, c.Dataset}, {"eval_datasets", "eval_dataset", c.EvalDatasets, c.EvalDataset}} {
+		if len(k.sets) > 0 && len(k.given) > 0 {
+			fail(k.lists, "%s and %s are both given: put the paths of %s into %s too", k.lists, k.paths, k.paths, k.lists)
+		}
+		for i := range k.sets {
+			if err := k.sets[i].Check(); err != nil {
+				fail(k.lists, "%s[%d]: %v", k.lists, i, err)
+			}
+		}
+	}
+}
+
+// held tells whether there is held-out data.
+func (c *Config) held() bool { return c.ValSize > 0 || c.HasEvalData() }
+
+// HasEvalData tells whether there is data for evaluation alone.
+func (c *Config) HasEvalData() bool { return len(c.EvalDataset)+len(c.EvalDatasets) > 0 }
+
+// DataKey is the key that names what is trained on.
+func (c *Config) DataKey() string {
+	if len(c.Datasets) > 0 {
+		return "datasets"
+	}
+	return "dataset"
+}
+
+// EvalDataKey is the key that names what is for evaluation alone.
+func (c *Config) EvalDataKey() string {
+	return "eval_" + map[bool]string{true: "datasets", false: "dataset"}[len(c.EvalDatasets) > 0]
+}

@@ -1,0 +1,292 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// torchtune are the configs of pytorch/torchtune's recipes for full fine-tuning. Its values are
+// mappings with a _component_, a class or a function, and what that is given.
+var torchtune = &tool{
+	name: "torchtune", word: "torchtune",
+	is: func(doc value) bool {
+		return slices.ContainsFunc(doc.fields, func(f field) bool { return f.val.has(component) })
+	},
+	rules: torchtuneRules(), last: torchtuneLast,
+}
+
+const component = "_component_"
+
+func torchtuneRules() map[string]rule {
+	rules := map[string]rule{
+		"output_dir":   func(im *importer, e entry) { im.give(e, "output_dir", im.filled(e.val)) },
+		"tokenizer":    torchtuneTokenizer,
+		"dataset":      torchtuneSets("datasets"),
+		"dataset_val":  torchtuneSets("eval_datasets"),
+		"model":        idle("config.json of the model's directory says it"),
+		"checkpointer": torchtuneCheckpointer,
+		"optimizer":    torchtuneOptimizer,
+		"lr_scheduler": torchtuneScheduler,
+		"loss": func(im *importer, e entry) {
+			if strings.Contains(e.val.get(component).text, "CrossEntropyLoss") {
+				im.idle(e, "it is what mt trains on")
+				return
+			}
+			im.refuse(entry{"loss", e.pos, e.val.get(component)}, noOtherLoss)
+		},
+		"epochs":                to("num_train_epochs"),
+		"max_steps_per_epoch":   torchtuneSteps,
+		"run_val_every_n_steps": to("eval_steps"),
+		"save_every_n_epochs":   torchtuneSaves,
+		"optimizer_in_bwd": func(im *importer, e entry) {
+			im.idle(e, "so layers update here where nothing waits for the norm of all gradients: see max_grad_norm and clip")
+		},
+		"dtype": bf16Rule,
+		"metric_logger": func(im *importer, e entry) {
+			switch name := e.val.get(component).text; {
+			case strings.HasSuffix(name, "TensorBoardLogger"):
+				im.giveFor(e, "", setting{"report_to", plainAt(e.val, "tensorboard")})
+			case strings.HasSuffix(name, "DiskLogger"), strings.HasSuffix(name, "StdoutLogger"):
+				im.idle(e, "metrics.jsonl is always written")
+			default:
+				im.lose(entry{"metric_logger", e.pos, e.val.get(component)}, "mt reports to metrics.jsonl, tensorboard, trackio and mlflow: see report_to")
+			}
+		},
+		"log_every_n_steps":          to("logging_steps"),
+		"quantizer":                  lost(noQuant),
+		"resume_from_checkpoint":     func(im *importer, e entry) { im.give(e, "resume_from_checkpoint", e.val) },
+		"device":                     to("device"),
+		"collate_fn":                 lost("rows are put together in one way"),
+		"keep_last_n_checkpoints":    to("save_total_limit"),
+		"cudnn_deterministic_mode":   idle("the same bits come out of every run"),
+		"fsdp_reshard_after_forward": idle("weights stream through the device"),
+	}
+	with(rules, refused("mt does supervised fine-tuning and pre-training"), "policy_model", "reward_and_value_model", "ref_checkpointer", "ref_policy_checkpointer", "value_checkpointer", "reward_checkpointer",
+		"ppo_epochs", "grpo_samples", "base_model_path", "teacher_model", "kd_ratio")
+	with(rules, idle("weights and states lie in host memory and stream through the device; nothing is shared out by it"), "custom_sharded_layers", "fsdp_cpu_offload", "tensor_parallel_dim", "tensor_parallel_plan", "data_parallel_shard_dim",
+		"data_parallel_replicate_dim", "context_parallel_dim", "memory_efficient_fsdp_wrap", "enable_activation_offloading")
+	with(rules, idle("what the backward computes again is chosen by the memory that there is: see recompute"), "enable_activation_checkpointing", "ac_mode", "ac_option")
+	with(rules, idle("mt has kernels of its own"), "compile")
+	with(rules, idle("mt writes and prints what it has, and --trace a timeline"), "log_peak_memory_stats", "profiler", "name")
+	return rules
+}
+
+// torchtuneLast writes out the defaults of torchtune's recipes that are not those of mt.
+func torchtuneLast(im *importer) {
+	for _, d := range []struct{ key, text, why string }{
+		{"lr_scheduler_type", "constant", "without an lr_scheduler the rate stays"},
+		{"max_grad_norm", "0", "without clip_grad_norm nothing is clipped"},
+		{"packing", "false", ""},
+		{"save_strategy", "epoch", ""},
+	} {
+		im.orDefault(d.key, d.text, d.why)
+	}
+}
+
+var placeholder = regexp.MustCompile(`\$\{([a-z_0-9.]+)\}`)
+
+// filled is text with the values of other keys in place of ${KEY}, as OmegaConf has it.
+func (im *importer) filled(v value) value {
+	for range 8 { // a value may have such places too; one that leads back to itself stays as it is
+		v.text = placeholder.ReplaceAllStringFunc(v.text, func(m string) string {
+			at := im.doc
+			for part := range strings.SplitSeq(m[2:len(m)-1], ".") {
+				at = at.get(part)
+			}
+			if at.kind != plain && at.kind != quoted {
+				return m
+			}
+			return at.text
+		})
+	}
+	return v
+}
+
+// torchtuneTokenizer takes max_seq_len of the tokenizer; its files are read from the model's
+// directory.
+func torchtuneTokenizer(im *importer, e entry) {
+	n := e.val.get("max_seq_len")
+	for _, f := range e.val.fields {
+		if !slices.Contains([]string{component, "path", "merges_file", "merges_path", "vocab_path", "max_seq_len", "image_size", "max_num_tiles"}, f.name) && f.val.kind != null {
+			im.lose(entry{"tokenizer." + f.name, f.pos, f.val}, "the model's own tokenizer and chat template are taken as they are")
+		}
+	}
+	if n.kind == null {
+		im.lose(entry{"tokenizer.max_seq_len", e.pos, n}, "rows of any length: give max_seq_len, which is 2048 where it is not given; longer chats are cut")
+		return
+	}
+	im.give(entry{"tokenizer.max_seq_len", e.pos, n}, "max_seq_len", n)
+}
+
+// torchtuneCheckpointer takes the directory that weights are loaded from.
+func torchtuneCheckpointer(im *importer, e entry) {
+	dir := e.val.get("checkpoint_dir")
+	if dir.kind == null {
+		im.lose(e, "it names no checkpoint_dir")
+		return
+	}
+	if strings.Contains(e.val.get(component).text, "Meta") {
+		im.lose(entry{"checkpointer", e.pos, e.val.get(component)}, "mt reads Hugging Face directories: convert Meta's weights, or take those of the Hub")
+	}
+	im.giveFor(entry{"checkpointer.checkpoint_dir", e.pos, dir}, "with the tokenizer in it", setting{modelKey, im.filled(dir)})
+	if again := e.val.get("recipe_checkpoint"); again.kind != null {
+		im.lose(entry{"checkpointer.recipe_checkpoint", e.pos, again}, "a checkpoint of torchtune cannot be resumed")
+	}
+}
+
+// torchtuneOptimizer takes an optimizer with its numbers. torch.optim.AdamW decays weights by 0.01
+// where nothing is said.
+func torchtuneOptimizer(im *importer, e entry) {
+	name := e.val.get(component)
+	settings := []setting{{"optim", name}}
+	if err := byName["optim"].set(Default(), "optimizer", name); err != nil {
+		im.lose(entry{"optimizer", e.pos, name}, wanted(err)+"; adamw takes its place")
+		settings = nil
+	}
+	decay := false
+	for _, f := range e.val.fields {
+		sub := entry{"optimizer." + f.name, f.pos, f.val}
+		switch f.name {
+		case component, "fused", "foreach":
+		case "lr":
+			settings = append(settings, setting{"learning_rate", f.val})
+		case "weight_decay":
+			decay = true
+			settings = append(settings, setting{"weight_decay", f.val})
+		case "eps":
+			settings = append(settings, setting{"adam_epsilon", f.val})
+		case "betas":
+			if len(f.val.items) != 2 {
+				im.lose(sub, "it has two numbers")
+				continue
+			}
+			settings = append(settings, setting{"adam_beta1", f.val.items[0]}, setting{"adam_beta2", f.val.items[1]})
+		case "momentum", "nesterov", "ns_steps":
+			settings = append(settings, setting{f.name, f.val})
+		default:
+			im.lose(sub, "mt knows no such number")
+		}
+	}
+	if !decay && strings.Contains(name.text, "AdamW") {
+		settings = append(settings, setting{"weight_decay", plainAt(e.val, "0.01")})
+	}
+	im.giveFor(e, "", settings...)
+}
+
+// torchtuneScheduler takes lr_scheduler, of which the recipes have one kind.
+func torchtuneScheduler(im *importer, e entry) {
+	name := e.val.get(component)
+	if !strings.HasSuffix(name.text, "get_cosine_schedule_with_warmup") {
+		im.lose(entry{"lr_scheduler", e.pos, name}, "mt has the schedules of transformers: see lr_scheduler_type")
+		return
+	}
+	settings := []setting{{"lr_scheduler_type", plainAt(name, "cosine")}}
+	if n := e.val.get("num_warmup_steps"); n.kind != null {
+		settings = append(settings, setting{"warmup_steps", n})
+	}
+	if n := e.val.get("num_cycles"); n.kind != null {
+		settings = append(settings, setting{kwargsKey, value{kind: mapping, pos: n.pos, fields: []field{{"num_cycles", n.pos, n}}}})
+	}
+	im.giveFor(e, "", settings...)
+}
+
+// torchtuneSteps takes max_steps_per_epoch.
+func torchtuneSteps(im *importer, e entry) {
+	n, ok := e.val.count()
+	epochs, given := im.doc.get("epochs").count()
+	if !given {
+		epochs = 1
+	}
+	if !ok || n < 1 {
+		im.lose(e, "it is no number of steps")
+		return
+	}
+	im.giveFor(e, fmt.Sprintf("so many steps in each of %d epochs", epochs), setting{"max_steps", plainAt(e.val, fmt.Sprint(n*epochs))})
+}
+
+// torchtuneSaves takes save_every_n_epochs: 1 is save_strategy: epoch.
+func torchtuneSaves(im *importer, e entry) {
+	if e.val.is("1") {
+		im.giveFor(e, "", setting{"save_strategy", plainAt(e.val, "epoch")})
+		return
+	}
+	im.lose(e, "checkpoints are written every epoch, or every save_steps")
+}
+
+// torchtuneData are the data sets that are built into torchtune, and what they are in an item of
+// datasets. Those that ask in Alpaca's words put these into the user's turn of the model's own chat layout.
+var torchtuneData = map[string]map[string]string{
+	"alpaca_dataset":          {"path": "tatsu-lab/alpaca", "type": "alpaca"},
+	"alpaca_cleaned_dataset":  {"path": "yahma/alpaca-cleaned", "type": "alpaca"},
+	"text_completion_dataset": {"type": "text"},
+	"chat_dataset":            {"type": "messages"},
+	"instruct_dataset":        {"type": "prompt_completion"},
+}
+
+// torchtuneFields are the keys that data sets take and that an item of datasets has.
+var torchtuneFields = map[string]string{"source": "path", "split": "split", "data_files": "data_files", "subset": "name", "name": "name", "column": "field", "conversation_column": "field_messages"}
+
+// torchtuneSets takes dataset or dataset_val: a component, or a list of them.
+func torchtuneSets(key string) rule {
+	return func(im *importer, e entry) {
+		items := e.val.items
+		if e.val.kind != list {
+			items = []value{e.val}
+		}
+		out := value{kind: list, pos: e.val.pos}
+		for _, item := range items {
+			if set, ok := im.torchtuneSet(e, item); ok {
+				out.items = append(out.items, set)
+			}
+		}
+		if len(out.items) > 0 {
+			im.give(e, key, out)
+		}
+		if packed := e.val.get("packed"); packed.kind != null && key == "datasets" {
+			im.give(entry{e.spelled + ".packed", packed.pos, packed}, "packing", packed)
+		}
+	}
+}
+
+// torchtuneSet is one data set; false where it is none that mt could read.
+func (im *importer) torchtuneSet(e entry, item value) (set value, ok bool) {
+	name := item.get(component)
+	short := name.text[strings.LastIndex(name.text, ".")+1:]
+	known, ok := torchtuneData[short]
+	if !ok {
+		im.lose(entry{e.spelled, e.pos, name}, "mt has no such data set: give dataset, or datasets")
+		return set, false
+	}
+	set = value{kind: mapping, pos: item.pos}
+	given := map[string]bool{}
+	alpaca := known["type"] == "alpaca"
+	for _, f := range item.fields {
+		sub := entry{e.spelled + "." + f.name, f.pos, f.val}
+		switch key := torchtuneFields[f.name]; {
+		case f.val.kind == null, f.name == component, f.name == "packed", f.name == "add_eos" && f.val.is("true"), f.name == "conversation_style":
+		case f.name == "train_on_input":
+			given["train_on_input"] = true
+			im.give(sub, "train_on_prompt", f.val)
+		case key != "":
+			given[key] = true
+			set.fields = append(set.fields, field{key, f.pos, f.val})
+		default:
+			im.lose(sub, "mt has no such key of a data set")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(known)) {
+		if !given[key] {
+			set.fields = append(set.fields, field{key, item.pos, textAt(item, known[key])})
+		}
+	}
+	if e.spelled == "dataset" && alpaca {
+		im.lose(entry{"dataset", e.pos, name}, "Alpaca's words (\"Below is an instruction ...\") inside the user's turn; here that has the instruction and the input alone")
+		if !given["train_on_input"] && im.given["train_on_prompt"] == "" {
+			im.giveFor(entry{"dataset", e.pos, name}, "it trains on prompts too", setting{"train_on_prompt", plainAt(item, "true")})
+		}
+	}
+	return set, true
+}

@@ -1,0 +1,129 @@
+package config
+
+import "strings"
+
+// trl are configs of huggingface/trl's sft command: the keys of its ScriptArguments, SFTConfig and ModelConfig.
+var trl = &tool{
+	name: "TRL", word: "trl",
+	is:    func(doc value) bool { return doc.has("dataset_name") },
+	rules: trlRules(), last: trlLast,
+}
+
+func trlRules() map[string]rule {
+	rules := trainerRules(map[string]rule{
+		"optim":               optimRule,
+		"dataset_name":        trlSets,
+		"dataset_config":      idle("it is name in datasets"),
+		"dataset_train_split": idle("it is split in datasets"),
+		"dataset_test_split":  trlTestSplit,
+		"dataset_streaming":   idle("data is tokenised once into a token cache"),
+		"model_revision": func(im *importer, e entry) {
+			if e.val.is("main") {
+				im.idle(e, "the cache's main is taken")
+				return
+			}
+			im.lose(e, "of the cache refs/main is taken: give the snapshot's directory as model_name_or_path")
+		},
+		"dtype": trlDType, "torch_dtype": trlDType,
+		"use_peft":           lost(noAdapter),
+		"chat_template_path": to("template"),
+		"shuffle_dataset":    idle("rows come in an order that seed decides, as the sampler has them over there: see shuffle"),
+		"truncation_mode": func(im *importer, e entry) {
+			if e.val.is("keep_start") {
+				im.idle(e, "rows that are longer are cut at their end")
+				return
+			}
+			im.lose(e, "rows that are longer are cut at their end")
+		},
+		"loss_type": func(im *importer, e entry) {
+			if e.val.is("nll") || e.val.is("chunked_nll") {
+				im.idle(e, "it is what mt trains on")
+				return
+			}
+			im.lose(e, noOtherLoss)
+		},
+		"assistant_only_loss":  trlAssistantOnly,
+		"completion_only_loss": trlCompletionOnly,
+		"eos_token": func(im *importer, e entry) {
+			im.giveFor(e, "", setting{specialTokensKey, value{kind: mapping, pos: e.val.pos, fields: []field{{"eos_token", e.val.pos, textAt(e.val, e.val.text)}}}})
+		},
+		"pad_token":            idle("nothing is padded"),
+		"model_init_kwargs":    lost("config.json of the model's directory says it: change it there"),
+		"dataset_kwargs":       idle("mt prepares rows by itself"),
+		"router_aux_loss_coef": lost("the routers' own loss is not trained on"),
+		"ignore_bias_buffers":  idle("it is of DDP"),
+		"env":                  lost("set variables of the environment before mt is started"),
+	})
+	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save", "lora_task_type", "use_rslora", "use_dora")
+	with(rules, refused("mt does supervised fine-tuning by a config of TRL"), "beta", "reward_model_path", "num_generations", "max_completion_length", "reward_funcs", "ref_model")
+	return rules
+}
+
+// trlLast writes out the defaults of TRL's SFTConfig that are not those of mt.
+func trlLast(im *importer) {
+	im.orDefault("learning_rate", "2e-5", "")
+	im.orDefault("max_seq_len", "1024", "")
+	im.orDefault("packing", "false", "")
+	if !im.doc.has("completion_only_loss") && !im.doc.has("assistant_only_loss") {
+		im.orDefault("train_on_prompt", "true", "TRL trains on all of a conversation; of rows with prompt and completion on the completion: leave this out for those")
+	}
+}
+
+// trlSets takes dataset_name, with the config and the split that other keys name.
+func trlSets(im *importer, e entry) {
+	name, split := im.doc.get("dataset_config"), im.doc.get("dataset_train_split")
+	if name.kind == null && split.kind == null {
+		im.give(e, "dataset", textAt(e.val, strings.TrimSpace(e.val.text)))
+		return
+	}
+	im.give(e, "datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(e.val, name, split)}})
+}
+
+// trlSet is an item of datasets.
+func trlSet(path, name, split value) value {
+	set := value{kind: mapping, pos: path.pos, fields: []field{{"path", path.pos, textAt(path, strings.TrimSpace(path.text))}}}
+	if name.kind != null {
+		set.fields = append(set.fields, field{"name", name.pos, textAt(name, name.text)})
+	}
+	if split.kind != null {
+		set.fields = append(set.fields, field{"split", split.pos, textAt(split, split.text)})
+	}
+	return set
+}
+
+// trlTestSplit takes dataset_test_split, which is evaluated where eval_strategy says so.
+func trlTestSplit(im *importer, e entry) {
+	path := im.doc.get("dataset_name")
+	if when := im.doc.get("eval_strategy"); when.unset() || path.kind == null {
+		im.idle(e, "nothing is evaluated: eval_strategy is no")
+		return
+	}
+	im.giveFor(e, "", setting{"eval_datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(path, im.doc.get("dataset_config"), e.val)}}})
+}
+
+// trlDType takes dtype: what the weights are loaded as.
+func trlDType(im *importer, e entry) {
+	if e.val.is("auto") || e.val.is("float32") {
+		im.idle(e, "the master weights are fp32, whatever the model's files have")
+		return
+	}
+	bf16Rule(im, e)
+}
+
+// trlAssistantOnly takes assistant_only_loss: false trains on prompts too.
+func trlAssistantOnly(im *importer, e entry) {
+	if e.val.is("true") {
+		im.idle(e, "mt trains on what the assistant says")
+		return
+	}
+	im.give(e, "train_on_prompt", plainAt(e.val, "true"))
+}
+
+// trlCompletionOnly takes completion_only_loss: false trains on prompts too.
+func trlCompletionOnly(im *importer, e entry) {
+	if e.val.is("true") {
+		im.idle(e, "mt trains on completions")
+		return
+	}
+	im.give(e, "train_on_prompt", plainAt(e.val, "true"))
+}

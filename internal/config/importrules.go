@@ -1,0 +1,143 @@
+package config
+
+import (
+	"maps"
+	"strconv"
+)
+
+// to gives the value to a key of mt.
+func to(key string) rule { return func(im *importer, e entry) { im.give(e, key, e.val) } }
+
+// idle leaves a key out, whatever its value.
+func idle(why string) rule { return func(im *importer, e entry) { im.idle(e, why) } }
+
+// lost is a key that is not possible, unless its value switches it off.
+func lost(why string) rule {
+	return func(im *importer, e entry) {
+		if e.val.unset() {
+			im.idle(e, "it is off")
+			return
+		}
+		im.lose(e, why)
+	}
+}
+
+// refused is a key of another way to train, unless its value switches it off.
+func refused(why string) rule {
+	return func(im *importer, e entry) {
+		if e.val.unset() {
+			im.idle(e, "it is off")
+			return
+		}
+		im.refuse(e, why)
+	}
+}
+
+// with is rules with the same rule for more keys.
+func with(rules map[string]rule, r rule, names ...string) {
+	for _, n := range names {
+		rules[n] = r
+	}
+}
+
+// is tells whether a value is the word, or the truth value, text.
+func (v value) is(text string) bool {
+	val, isBool := truth(v.text)
+	want, wantsBool := truth(text)
+	return v.kind <= quoted && v.kind != null && (v.text == text || isBool && wantsBool && val == want)
+}
+
+// count is a value as a whole number; false where it is none.
+func (v value) count() (int, bool) {
+	n, err := strconv.Atoi(v.text)
+	return n, err == nil && v.kind == plain
+}
+
+// float is a value as a number; false where it is none.
+func (v value) float() (float64, bool) {
+	x, err := strconv.ParseFloat(v.text, 64)
+	return x, err == nil && v.kind == plain
+}
+
+// plainAt is a plain value that stands where v does.
+func plainAt(v value, text string) value { return value{kind: plain, text: text, pos: v.pos} }
+
+// textAt is text that stands where v does.
+func textAt(v value, text string) value { return value{kind: quoted, text: text, pos: v.pos} }
+
+// trainerRules are those of transformers.TrainingArguments, which LLaMA-Factory and TRL take too.
+func trainerRules(more map[string]rule) map[string]rule {
+	rules := map[string]rule{
+		"warmup_steps": warmupRule,
+		"bf16":         bf16Rule, "fp16": lost("mt computes in bf16 or fp32, which need no scaling of the loss: see compute_dtype"),
+		"report_to": reportRule,
+		"tf32":      tf32Rule, "fp8": lost("mt computes in bf16 or fp32"),
+		"data_seed": func(im *importer, e entry) { im.lose(e, "one seed decides all: see seed") },
+	}
+	with(rules, lost("mt computes in bf16 or fp32"), "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
+	with(rules, lost("AdamW's own numbers have keys: adam_beta1, adam_beta2, adam_epsilon"), "optim_args", "optim_target_modules")
+	with(rules, refused("mt train trains; mt eval and mt generate try a model"), "do_predict", "predict_with_generate")
+	maps.Copy(rules, more)
+	return rules
+}
+
+// warmupRule takes warmup_steps, where since Transformers 5 a share of all steps may stand.
+func warmupRule(im *importer, e entry) {
+	if x, ok := e.val.float(); ok && x > 0 && x < 1 {
+		im.give(e, "warmup_ratio", e.val)
+		return
+	}
+	im.give(e, "warmup_steps", e.val)
+}
+
+var tf32Rule = idle("products are of bf16, or of fp32 throughout")
+
+// bf16Rule takes bf16, or a type: bf16 is what mt computes in on a GPU, all else is compute_dtype: fp32.
+func bf16Rule(im *importer, e entry) {
+	switch {
+	case e.val.is("auto"), e.val.is("true"), e.val.is("full"), e.val.is("bf16"), e.val.is("bfloat16"):
+		im.idle(e, "so it is on a GPU, beside fp32 masters: see compute_dtype and master_dtype")
+	case im.doc.get("fp16").is("true"):
+		im.idle(e, "fp16 is on instead")
+	case e.val.is("false"):
+		im.give(e, "compute_dtype", plainAt(e.val, "fp32"))
+	default:
+		im.give(e, "compute_dtype", e.val)
+	}
+}
+
+// reportRule takes report_to: the boards that mt has are kept.
+func reportRule(im *importer, e entry) {
+	items := e.val.items
+	if e.val.kind != list {
+		items = []value{e.val}
+	}
+	var keep []value
+	lostOne := ""
+	for _, item := range items {
+		if e := (&setter{key: byName["report_to"], spelled: "report_to", v: item}); e.list(&[]string{}) != nil {
+			lostOne = item.text
+			continue
+		}
+		keep = append(keep, item)
+	}
+	if len(keep) > 0 {
+		im.give(e, "report_to", value{kind: list, items: keep, pos: e.val.pos})
+	}
+	if lostOne != "" {
+		im.lose(e, lostOne+" is not reported to; metrics.jsonl is always written, and tensorboard, trackio and mlflow can be")
+	}
+}
+
+// stepsOfEpochs gives a number of steps from a number for each epoch.
+func (im *importer) stepsOfEpochs(e entry, epochs float64, key string) {
+	n, ok := e.val.count()
+	switch {
+	case !ok:
+		im.give(e, key, e.val) // the error says what it wants
+	case n == 0:
+		im.idle(e, "it is off")
+	default:
+		im.giveFor(e, "a share of all steps, as over there", setting{key, plainAt(e.val, number(1/(float64(n)*epochs)))})
+	}
+}

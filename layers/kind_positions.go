@@ -1,0 +1,21 @@
+package layers
+
+import (
+	"mt/model"
+	"mt/schedule"
+)
+
+// positionsKind is the kind of learned positions.
+type positionsKind struct{ plainKind }
+
+func (positionsKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Positions) }
+
+// WorkspaceBytes is 0 where hidden states lie on the device.
+func (positionsKind) WorkspaceBytes(s Spec, _ bool) int64 {
+	if !s.Config.LearnedPositions {
+		return 0
+	}
+	ws := allotter{dry: true}
+	s.positionsSpace(newDims(s), s.MaxTokens, &ws)
+	return ws.used
+}

@@ -1,0 +1,58 @@
+package layers
+
+import (
+	"mt/device"
+	"mt/device/op"
+	"mt/model"
+)
+
+// PositionsForward overwrites y with x + the learned rows of the tokens' positions.
+//
+//	x, y (T, h) act, not overlapping
+//	ws: needed where they are on the host
+func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb MicroBatch, ws device.Mem) {
+	t.spec.fits(mb.Tokens)
+	in := t.spec.positionsSpace(t.dims, mb.Tokens, &allotter{mem: ws})
+	from, to := t.hidden(x, in), t.hidden(y, in) // a chunk is added to in place
+	for c := range t.positionChunks(mb.Tokens) {
+		fetch(s, c, from)
+		op.Do(t.dev, s, op.AddPositions{Y: to.of(c), X: from.of(c), Table: w[model.RolePositions], Pos: whole(mb.Pos, 1).of(c),
+			T: c.n, C: t.dims.hidden})
+		store(s, c, to)
+	}
+}
+
+// PositionsBackward accumulates the gradient of the learned rows. That of x is dx itself.
+//
+//	g: overwritten where first is set, else accumulated; dx (T, h) act
+//	ws: needed where dx is on the host
+func (t *Templates) PositionsBackward(s device.Stream, g Grads, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
+	t.spec.fits(mb.Tokens)
+	dtable, trained := g[model.RolePositions]
+	if !trained {
+		return
+	}
+	if first {
+		s.Zero(dtable.Mem())
+	}
+	from := t.hidden(dx, t.spec.positionsSpace(t.dims, mb.Tokens, &allotter{mem: ws}))
+	for c := range t.positionChunks(mb.Tokens) {
+		fetch(s, c, from)
+		op.Do(t.dev, s, op.AddPositionsBackward{DTable: dtable, DY: from.of(c), Cu: mb.Cu, Seqs: mb.Seqs, Longest: mb.MaxSeqlen,
+			From: c.at, T: c.n, C: t.dims.hidden})
+	}
+}
+
+// positionsSpace is a chunk (C, h) act at work where hidden states lie on the host.
+func (s Spec) positionsSpace(d dims, tokens int, ws *allotter) (chunk rows) {
+	if s.OnHost {
+		chunk = ws.chunkRows(d.act, chunkOf(s.ChunkTokens, tokens), d.hidden)
+	}
+	return chunk
+}
+
+// positionChunks are the chunks of a micro-batch, wherever it lies: the order of sums follows from
+// them.
+func (t *Templates) positionChunks(tokens int) func(func(span) bool) {
+	return spans(tokens, chunkOf(t.spec.ChunkTokens, tokens))
+}

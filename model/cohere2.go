@@ -1,0 +1,43 @@
+package model
+
+func init() {
+	register(family{
+		arch: "Cohere2ForCausalLM", modelType: "cohere2",
+		names: map[string]string{"rms_norm_eps": "layer_norm_eps"},
+		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40,
+			"num_attention_heads": 64, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
+			"pad_token_id": 0, "bos_token_id": 5, "eos_token_id": 255001, "sliding_window": 4096},
+		keys:    []string{"attention_bias", "logit_scale", "sliding_window", "sliding_window_pattern", "layer_types", "rotary_pct"},
+		options: (*Config).cohere2,
+		write: func(c *Config, m map[string]any) {
+			m["attention_bias"], m["logit_scale"] = c.QKVBias, float(c.LogitScale)
+			m["sliding_window"], m["layer_types"] = optional(c.SlidingWindow), c.layerTypes()
+		},
+	})
+}
+
+// cohere2 is what Cohere 2 (Command R7B, Command A) does unlike Llama: one LayerNorm without bias for attention and
+// an MLP beside it, rotations of neighbours in blocks with a window and none in the others, scaled
+// logits. Source: arXiv:2504.00698, transformers.Cohere2Config.
+func (c *Config) cohere2(f *fields) {
+	c.LayerNorm, c.Parallel, c.SharedNorm, c.RopeInterleaved = true, true, true, true
+	c.biases(f)
+	c.LogitScale = f.float("logit_scale", 0.0625, 1e-6, 1e6)
+	every := f.int("sliding_window_pattern", 4, 1, maxLayers)
+	c.windows(f, f.int("sliding_window", 0, 1, maxPositions), func(b int) bool { return (b+1)%every != 0 })
+	if f.err != nil {
+		return
+	}
+	none := make([]bool, c.NumLayers)
+	for b := range none {
+		if none[b] = c.Window(b) == 0; none[b] {
+			c.NoRope = none
+		}
+	}
+	if c.HeadDim != c.HiddenSize/c.NumHeads {
+		f.fail("head_dim", "%d: this architecture has hidden_size / num_attention_heads, %d", c.HeadDim, c.HiddenSize/c.NumHeads)
+	}
+	if p := f.float("rotary_pct", 1, 0, 1); p != 1 {
+		f.fail("rotary_pct", "%g is not supported, only 1%s", p, addOne)
+	}
+}
