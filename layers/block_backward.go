@@ -47,10 +47,9 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias,
-	model.RoleSinks, model.RoleChoiceBias, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
+	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
-// zeroVectors clears the gradients of vectors that g has, which for a bias that only chooses is all there
-// is of it. Those of matrices are
+// zeroVectors clears the gradients of vectors that g has. Those of matrices are
 // overwritten by the first product that makes them.
 func zeroVectors(s device.Stream, g Grads) {
 	for _, r := range vectors {

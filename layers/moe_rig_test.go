@@ -184,6 +184,9 @@ func (r *moeRig) grads(part int) Grads {
 
 func (r *moeRig) collect(out map[string][]float64, part int, g Grads) {
 	for _, p := range r.layout.Part(part).Tensors {
+		if p.Frozen {
+			continue
+		}
 		v := r.get(g[p.Role])
 		for _, q := range p.Stored {
 			out[q.Name] = v[q.Row*p.Cols : (q.Row+q.Rows)*p.Cols]

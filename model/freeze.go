@@ -38,7 +38,7 @@ func (p patterns) match(name string) bool {
 	return false
 }
 
-// frozen marks the parameters that are not trained. SetFreeze has compiled the expressions before.
+// frozen marks the parameters that are not to be trained, beside those that never are. SetFreeze has compiled the expressions before.
 func (c *Config) frozen(params []Param) {
 	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
 		return
@@ -49,7 +49,7 @@ func (c *Config) frozen(params []Param) {
 		p := &params[i]
 		if len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
 			name := p.Stored[0].Name
-			p.Frozen = names.match(name) || len(but) > 0 && !but.match(name)
+			p.Frozen = p.Frozen || names.match(name) || len(but) > 0 && !but.match(name)
 		}
 	}
 }

@@ -47,7 +47,7 @@ const (
 	RolePostMLPNorm      Role = "post_mlp_norm"       // block (h): norm of the MLP's output, before the residual
 	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
 	RoleRouterBias       Role = "router_bias"         // moe part 0 (E): of the router's product
-	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): decides with the scores which experts are chosen; has no gradient
+	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): decides with the scores which experts are chosen; never trained
 	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up
 	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
@@ -95,7 +95,7 @@ type Param struct {
 	// SavedF32 says that it is saved in fp32 even where others are saved in bf16, because
 	// Transformers keeps it so.
 	SavedF32 bool
-	// Frozen says that it is not trained; see Freeze.
+	// Frozen says that it is not trained: never, or because Config.Freeze says so.
 	Frozen bool
 }
 

@@ -196,7 +196,7 @@ func (n blockNames) router() []Param {
 	}
 	if n.c.ChoiceBias {
 		bias := vector(RoleChoiceBias, n.stored(RoleChoiceBias, experts))
-		bias.SavedF32 = true
+		bias.SavedF32, bias.Frozen = true, true
 		p = append(p, bias)
 	}
 	return p

@@ -16,6 +16,13 @@ var ofModel = []broken{
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
 		{from: "c.PairFLOPs()*float64(pairs)", to: "c.PairFLOPs()", test: "TestFLOPs"},
 	}},
+	{"model/freeze.go", []way{
+		{from: "p.Frozen = p.Frozen || names.match(name)", to: "p.Frozen = names.match(name)", test: "TestFrozenExpertsLeaveTheRest", in: "layers"},
+		{from: "p.Part > 0 && p.Part <= c.NumExperts:", to: "p.Part > 0:", test: "TestFLOPsOfFrozenExperts"},
+	}},
+	{"model/table.go", []way{
+		{from: "bias.SavedF32, bias.Frozen = true, true", to: "bias.SavedF32 = true", test: "TestMoEGradients", in: "layers"},
+	}},
 	{"model/latent.go", []way{
 		{from: "float64(c.HeadDim+c.ValueDim())", to: "float64(2*c.HeadDim)", test: "TestPairsOfLatentAttention"},
 		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestParamsOfPapers"},

@@ -83,6 +83,10 @@ CASES = {
         beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.9)), {}),
     # Latent attention, whose queries are made of the hidden state.
     "deepseekv2-whole": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=None, topk_method="greedy"), {}),
+    # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
+    "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
+        freeze=["embed_tokens", r"layers\.0\.self_attn\.(q_a_proj|q_a_layernorm|kv_b_proj)", r"layers\.1\.self_attn\.(q_b_proj|kv_a|o_proj)",
+            r"mlp\.gate\.", r"shared_experts"])),
     # Norms of outputs alone; the block without a window has no rotary embedding.
     "exaone4-window": (transformers.Exaone4Config, dict(tie_word_embeddings=False, sliding_window=5, sliding_window_pattern=2,
         layer_types=["sliding_attention", "full_attention"]), {}),
