@@ -10,7 +10,7 @@ var ofLatent = []broken{
 		{from: "Zeros: d.headDim - d.latent.ValueDim,\n", to: "Zeros: 0 * d.headDim,\n", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "turning.SrcStride, turning.SrcHead = b.kva.width, 0", to: "turning.SrcStride, turning.SrcHead = b.kva.width, 1", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "from(kv, at.NopeDim), from(b.kva.of(c), at.KVRank)", to: "from(kv, at.NopeDim), b.kva.of(c)", test: "TestGradientsEqualFiniteDifferences"},
-		{from: "Dst: from(dkva, at.KVRank), Src: turning.Dst", to: "Dst: from(dkva, at.KVRank), Src: keys.Dst", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "Dst: from(dkva, at.KVRank), Src: turning.Dst", to: "Dst: from(dkva, at.KVRank), Src: turning.Src", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "range [...]op.CopyHeads{keys, values}", to: "range []op.CopyHeads{keys, values}[:1]", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "K: b.dkva.width, A: dkva, B: l.w[model.RoleKVA], C: n, D: n}", to: "K: b.dkva.width, A: dkva, B: l.w[model.RoleKVA], D: n}", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "l.narrow(c)\n\tdq, source", to: "dq, source", test: "TestGradientsEqualFiniteDifferences|TestChunkSizes"},
