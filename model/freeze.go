@@ -131,7 +131,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 	}
 	all := c.Layers()
 	lowest, products, blocks := LowestTrained(all), 0.0, 0
-	for i, l := range all[lowest:] {
+	for _, l := range all[lowest:] {
 		if l.Kind == Block || l.Kind == Attention {
 			blocks++
 		}
@@ -142,7 +142,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		for _, p := range params {
 			n := float64(p.Elems())
 			switch {
-			case p.Dims < 2 || lowest+i == 0:
+			case p.Dims < 2 || l.Kind == Embedding || l.Kind == Positions:
 				continue
 			case p.Part > 0 && p.Part <= c.NumExperts: // an expert's, and not the one that all tokens go through
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)

@@ -100,6 +100,19 @@ func TestFLOPsOfFrozen(t *testing.T) {
 	}
 }
 
+// TestFLOPsOfFrozenPositions: learned positions are added, and no product.
+func TestFLOPsOfFrozenPositions(t *testing.T) {
+	c := frozenConfig()
+	c.LearnedPositions = true
+	want := c.BackwardFLOPs(10, 220)
+	if err := c.SetFreeze(Freeze{Names: []string{"norm"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.BackwardFLOPs(10, 220); got != want {
+		t.Errorf("%g FLOPs in the backward, want %g", got, want)
+	}
+}
+
 // TestFLOPsOfFrozenExperts: of experts as many count as a token goes to, and the one that all go to whole.
 func TestFLOPsOfFrozenExperts(t *testing.T) {
 	c := frozenConfig()
