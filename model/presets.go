@@ -130,7 +130,6 @@ var presets = map[string]map[string]any{
 		"rope_theta": 10000.0, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
 			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}, "bos_token_id": 0, "eos_token_id": 1},
 
-	// Planned and not trained.
 	"gpt-oss-20b":  shape("gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, oss(32)),
 	"gpt-oss-120b": shape("gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, oss(128)),
 }
