@@ -43,8 +43,8 @@ func (r *lane) allocExperts() (err error) {
 	if err != nil {
 		return err
 	}
-	n := r.plan.Experts
-	x.offsets, x.probs, x.counts = staging[:4*(n+1)], staging[4*(n+1):4*(2*n+1)], staging[4*(2*n+1):4*(3*n+1)]
+	n, places := r.plan.Experts, r.plan.Spec.Config.AllExperts()+1
+	x.offsets, x.probs, x.counts = staging[:4*places], staging[4*places:4*(places+n)], staging[4*(places+n):4*(places+2*n)]
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (r *lane) loadCounts(counts []int32) {
 			binary.LittleEndian.PutUint32(x.counts[4*e:], uint32(n))
 		}
 	}
-	r.compute.CopyH2D(x.state.Counts.Mem(), x.counts)
+	r.compute.CopyH2D(x.state.Counts.Slice(0, int64(r.plan.Experts)).Mem(), x.counts)
 }
 
 // expertTraffic counts the experts' tiles that were copied. It counts by program, because
@@ -234,12 +234,15 @@ func (x *expertTraffic) read(prog int) traffic {
 }
 
 // evenOffsets are the Offsets of RoutingLanded where every expert gets as many of a batch's
-// pairs as any other, or one more.
+// pairs as any other, or one more; a shared one has all tokens.
 func (r *lane) evenOffsets(tokens int) []int32 {
-	pairs := int64(tokens) * int64(r.plan.Spec.Config.NumExpertsPerTok)
-	out := make([]int32, r.plan.Experts+1)
+	c, pairs := r.plan.Spec.Config, int64(tokens)*int64(r.plan.Spec.Config.NumExpertsPerTok)
+	out := make([]int32, c.AllExperts()+1)
 	for e := range out {
 		out[e] = int32(int64(e) * pairs / int64(r.plan.Experts))
+	}
+	if c.SharedSize > 0 {
+		out[c.AllExperts()] = int32(pairs) + int32(tokens)
 	}
 	return out
 }

@@ -38,9 +38,10 @@ type trial struct {
 	layerwise                    bool // clipping
 	muon                         bool
 	threads                      int
-	moreBatches                  int // see Options
-	shards                       int // parts of the head; 0: whole
-	experts, chosen              int // of blocks but the second; 0: none
+	moreBatches                  int  // see Options
+	shards                       int  // parts of the head; 0: whole
+	experts, chosen              int  // of blocks but the second; 0: none
+	shared                       bool // one more expert is shared: with a gate, or where the loss does not balance the others, these are chosen by sigmoids
 	onDemand, aux                bool
 	order                        schedule.Order
 	lane                         []int // by layer: its lane; nil: there is one
@@ -143,6 +144,10 @@ func (tr trial) config() *model.Config {
 		c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.NormTopKProb = tr.experts, tr.chosen, 20, true
 		c.DecoderSparseStep, c.MLPOnlyLayers = 1, []int{1}
 		c.OutputRouterLogits, c.RouterAuxLossCoef = tr.aux, 0.05
+		if tr.shared {
+			c.SharedSize, c.SharedGate = 28, tr.aux
+			c.SigmoidScores, c.ChoiceBias, c.RoutedScale = !tr.aux, !tr.aux, 1.5
+		}
 	}
 	return c
 }

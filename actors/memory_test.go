@@ -28,6 +28,7 @@ func randomRequest(r *rand.Rand) plan.Request {
 	if r.Intn(3) == 0 {
 		tr.experts = 1 + r.Intn(12)
 		tr.chosen = 1 + r.Intn(min(3, tr.experts))
+		tr.shared = r.Intn(2) == 0
 	}
 	c := tr.config()
 	one := func(choices ...string) string { return choices[r.Intn(len(choices))] }
@@ -319,7 +320,7 @@ func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 func trialOf(q plan.Request, p *plan.Run) trial {
 	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keeps: p.Spec.Keep,
-		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p, muon: p.NSSteps > 0}
+		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shared: q.Config.SharedSize > 0, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p, muon: p.NSSteps > 0}
 	if q.MicroBatchTokens > 0 {
 		tr.micro = q.MicroBatchTokens
 	}

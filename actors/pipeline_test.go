@@ -110,6 +110,8 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 func addExperts(add func(string, func(*trial))) {
 	add("experts", func(tr *trial) { tr.experts, tr.chosen, tr.evalSteps = 24, 1, 2 })
 	add("experts-aux-bf16", func(tr *trial) { tr.experts, tr.chosen, tr.aux, tr.bf16, tr.gradBF16 = 7, 3, true, true, true })
+	add("experts-shared-aux", func(tr *trial) { tr.experts, tr.chosen, tr.shared, tr.aux = 5, 2, true, true })
+	add("experts-shared-sigmoids", func(tr *trial) { tr.experts, tr.chosen, tr.shared, tr.bf16, tr.evalSteps = 9, 1, true, true, 2 })
 	add("experts-no-clip-tied-shards", func(tr *trial) {
 		tr.experts, tr.chosen, tr.noClip, tr.tied, tr.shards, tr.evalSteps = 12, 2, true, true, 3, 3
 	})

@@ -8,6 +8,7 @@ import (
 // CopyOptions says how CopyModel writes.
 type CopyOptions struct {
 	DType         DType             // of the weights; empty: each as it is
+	F32           map[string]bool   // tensors that DType does not narrow to bf16
 	MaxShardBytes int64             // the most bytes of weights in a file; 5 GB unless given
 	Files         map[string][]byte // everything beside the weights: config.json, the tokenizer, …
 	FS            FS                // the operating system's unless given
@@ -36,6 +37,9 @@ func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (C
 		e := w.src.copied(name)
 		if _, ok := weightPlane(e.dtype); ok && opts.DType != "" {
 			e.plane = opts.DType.plane()
+			if opts.F32[name] {
+				e.plane = planeF32
+			}
 			e.dtype, e.bytes = e.plane.dtype, e.elems*e.plane.size()
 		}
 		entries = append(entries, e)

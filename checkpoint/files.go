@@ -42,11 +42,16 @@ type file struct {
 }
 
 // entriesOf lists plane p of the weights of every tensor that layout owns and that has it: those of a checkpoint, or
-// for lower halves those that parameters have of their own.
+// for lower halves those that parameters have of their own. What is always saved in fp32 is so in place of bf16, and
+// then has no lower halves.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
-		if t.Ref || p == planeLo && t.BF16 && !layout.HasLo(t) {
+		p := p
+		if t.SavedF32 && p == planeBF16 {
+			p = planeF32
+		}
+		if t.Ref || p == planeLo && (t.SavedF32 || t.BF16 && !layout.HasLo(t)) {
 			continue
 		}
 		for i, st := range t.Stored {

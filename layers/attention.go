@@ -36,10 +36,15 @@ func (l *launch) attention() {
 	l.attend()
 }
 
-// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or x·Wqkvᵀ + bias where inputs are not normed.
+// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or x·Wqkvᵀ + bias where inputs are not normed, or
+// what latent attention has in its place.
 func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
+	if d.latent != nil {
+		l.projectLatent(c)
+		return
+	}
 	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
 }
 
@@ -72,7 +77,7 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	}
 	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
-	op.Do(l.dev, l.s, op.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
+	op.Do(l.dev, l.s, op.RoPE{X: from(x, l.spec.Config.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
 		Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: l.spec.Config.RopeInterleaved})
 }
 
@@ -128,7 +133,7 @@ func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 // normed, x + norm(o·Woᵀ + bias) with that output in out.
 func (l *launch) residual(x2, out rows, c span) {
 	if !l.dims.normOut {
-		l.linear(l.s, x2.of(c), l.o.of(c), l.w[model.RoleO], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.q, l.dims.hidden)
+		l.linear(l.s, x2.of(c), l.output(c), l.w[model.RoleO], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
 		return
 	}
 	l.attentionOut(out, c)
@@ -137,7 +142,7 @@ func (l *launch) residual(x2, out rows, c span) {
 
 // attentionOut writes out = o·Woᵀ + bias of a chunk.
 func (l *launch) attentionOut(out rows, c span) {
-	l.linear(l.s, out.of(c), l.o.of(c), l.w[model.RoleO], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.q, l.dims.hidden)
+	l.linear(l.s, out.of(c), l.output(c), l.w[model.RoleO], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
 }
 
 // addNormed is y (n, h) = residual + RMSNorm(x); residual may be y.

@@ -65,8 +65,8 @@ func (l *launch) outBackward(c span) {
 	if d.normOut {
 		dy = l.outNormBackward(model.RolePostAttnNorm, l.a.of(c), c)
 	}
-	l.inputGrad(s, l.do.of(c), dy, l.w[model.RoleO], c.n, d.hidden, d.q)
-	l.weightGrad(s, l.g[model.RoleO], dy, l.o.of(c), c.n, d.hidden, d.q, l.overwrites(c))
+	l.weightGrad(s, l.g[model.RoleO], dy, l.output(c), c.n, d.hidden, d.out, l.overwrites(c))
+	l.outputGrad(dy, c)
 	l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)
 }
 
@@ -119,6 +119,11 @@ func (l *launch) projectBackward(c span) {
 		l.normQKBackward(dqkv, c)
 	}
 	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
+	if d.latent != nil {
+		l.projectLatentBackward(dqkv, c)
+		l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
+		return
+	}
 	l.weightGrad(s, l.g[model.RoleQKV], dqkv, in, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.biasGrad(model.RoleQKVBias, dqkv, c.n, d.qkv)
 	l.inputBackward(model.RoleQKV, model.RoleAttnNorm, dqkv, l.x, d.qkv, c)

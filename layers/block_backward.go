@@ -43,7 +43,8 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 
 // vectors are the roles, norms, biases and sinks, whose gradients are only ever added to, so that
 // they have to begin at zero. The order is fixed.
-var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleOBias,
+var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm,
+	model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias,
 	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}

@@ -49,6 +49,9 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts()
 	}
+	if l := d.latent; l != nil { // the narrow vectors
+		n += product(d.hidden, l.QRank+l.KVRank+l.RopeDim)
+	}
 	if s.OnHost && d.qkNorm { // what q/k norm's backward reads waits nowhere
 		n += 2 * c.QKVProducts()
 	}
@@ -56,8 +59,8 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 		n += product(c.OutputCols(), d.hidden)
 	}
 	if moe { // its second half keeps nothing: the router and every expert's gate and up again
-		experts := int64(c.NumExpertsPerTok + c.SharedExperts)
-		return n + product(d.hidden, c.NumExperts) + experts*product(d.hidden, 2*c.MoEIntermediateSize)
+		width := c.NumExpertsPerTok*c.MoEIntermediateSize + c.SharedSize
+		return n + product(d.hidden, s.routerLogits()) + product(d.hidden, 2*width)
 	}
 	if keep < KeepAll {
 		n += product(d.hidden, d.up)

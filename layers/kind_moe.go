@@ -6,7 +6,7 @@ import (
 )
 
 // moeKind is the kind of the second half of a decoder block whose MLP is experts:
-// part 0 is its norm and its router, every other part one expert.
+// part 0 is its norm and its router, every other part one expert, the shared one the last.
 type moeKind struct{ plainKind }
 
 // Stages: the router, the experts, and the router's tile again; in the backward the
@@ -34,7 +34,8 @@ func (moeKind) Part(_ Spec, l model.Layout, k int) Tile {
 		Grad: []Range{{To: at.Elem, Elems: part.GradElems}}}
 }
 
-// Largest are the router and the first expert: all experts have the same sizes.
-func (moeKind) Largest(Spec, model.Layout) []int { return []int{0, 1} }
+// Largest are the router, the first expert and the last: all but a shared one, which is the last, have
+// the same sizes.
+func (moeKind) Largest(_ Spec, l model.Layout) []int { return []int{0, 1, l.Parts() - 1} }
 
 func (moeKind) WorkspaceBytes(s Spec, backward bool) int64 { return s.moeWorkspaceBytes(backward) }

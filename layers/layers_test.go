@@ -92,6 +92,15 @@ var configs = []struct {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}
 	})},
+	{"latent", config(func(c *model.Config) {
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.RopeInterleaved = 9, 3, 3, 7, true
+		c.Latent = &model.Latent{QRank: 5, KVRank: 7, NopeDim: 3, RopeDim: 4, ValueDim: 5, NormEps: 1e-3}
+	})},
+	{"latent of whole queries", config(func(c *model.Config) {
+		c.OBias, c.HiddenSize, c.HeadDim, c.NormOffset = true, 9, 7, 0.5
+		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
+		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
+	})},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
 		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3

@@ -7,7 +7,8 @@ import (
 )
 
 // A MoE layer is y = x + Σ_k w_k·expert_k(norm(x)) over the K experts that the
-// router gives a token. It is visited in parts, whose results meet in a MoEState:
+// router gives a token. Where one more expert is shared by all tokens, it is one that
+// every token chooses, after those of the router: K and E count it. The layer is visited in parts, whose results meet in a MoEState:
 // part 0, the norm and the router, by every micro-batch; then MoESort; then the
 // experts, each by the tokens of all micro-batches together; then part 0 by every
 // micro-batch again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
@@ -31,9 +32,9 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 // Order, Rows and Offsets. With count set it adds how many each expert has to Counts.
 func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool) {
 	c := t.spec.Config
-	n := int64(tokens * c.NumExpertsPerTok)
+	n := int64(tokens * c.AllChosen())
 	a := op.SortByExpert{IDs: st.IDs.Slice(0, n), Order: st.Order, Rows: st.Rows, Offsets: st.Offsets,
-		N: int(n), K: c.NumExpertsPerTok, E: c.NumExperts}
+		N: int(n), K: c.AllChosen(), E: c.AllExperts()}
 	if count {
 		a.Counts = st.Counts
 	}
@@ -44,7 +45,7 @@ func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool
 // pairs Order[from:from+n], which are all pairs of that expert.
 func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem) {
 	l := t.newExpert(s, w, st, from, n, ws, false)
-	h, f := t.dims.hidden, t.spec.Config.MoEIntermediateSize
+	h, f := t.dims.hidden, l.width
 	for c := range l.expertChunks(n) {
 		l.gateUp(c)
 		t.glu(s, l.act.of(c), l.gu.of(c), c.n, f)
@@ -78,7 +79,8 @@ type moeLaunch struct {
 	at int        // part 0: first token of the micro-batch in the state
 	mb MicroBatch // part 0
 
-	from int // expert: its first pair in Order
+	from  int // expert: its first pair in Order
+	width int // expert: how many columns f(gate)·up has
 }
 
 func (t *Templates) newMoE(s device.Stream, w Weights, at int, mb MicroBatch, st MoEState) *moeLaunch {
@@ -87,8 +89,8 @@ func (t *Templates) newMoE(s device.Stream, w Weights, at int, mb MicroBatch, st
 }
 
 func (t *Templates) newExpert(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem, backward bool) *moeLaunch {
-	l := &moeLaunch{Templates: t, s: s, w: w, st: st, from: from}
-	l.moeBuffers = t.spec.expertBuffers(min(n, t.spec.expertChunk()), backward, &allotter{mem: ws})
+	l := &moeLaunch{Templates: t, s: s, w: w, st: st, from: from, width: int(w[model.RoleExpertDown].Len) / t.dims.hidden}
+	l.moeBuffers = t.spec.expertBuffers(min(n, t.spec.expertChunk()), l.width, backward, &allotter{mem: ws})
 	return l
 }
 
@@ -102,7 +104,7 @@ func (l *moeLaunch) expertChunks(n int) func(func(span) bool) {
 
 // of returns a chunk's rows of the state.
 func (l *moeLaunch) of(c span) routing {
-	return l.st.of(c, l.at, l.dims, l.spec.Config.NumExperts, l.spec.Config.NumExpertsPerTok)
+	return l.st.of(c, l.at, l.dims, l.spec.routerLogits(), l.spec.Config.AllChosen())
 }
 
 // route writes N, Logits, IDs and Weights of a chunk of x, and with sum set adds to ProbSum.
@@ -110,9 +112,9 @@ func (l *moeLaunch) of(c span) routing {
 func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
 	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w, model.RoleMLPNorm, c.n)
-	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, l.w[model.RoleRouterBias], c.n, l.dims.hidden, cfg.NumExperts)
-	a := op.Router{Logits: r.logits, IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts, K: cfg.NumExpertsPerTok,
-		Normalize: cfg.NormTopKProb}
+	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, l.w[model.RoleRouterBias], c.n, l.dims.hidden, l.spec.routerLogits())
+	a := op.Router{Logits: r.logits, Bias: l.w[model.RoleChoiceBias], IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts,
+		K: cfg.NumExpertsPerTok, Normalize: cfg.NormTopKProb, Rule: l.spec.routerRule()}
 	if sum {
 		a.ProbSum = l.st.ProbSum
 	}
@@ -129,6 +131,16 @@ func (l *moeLaunch) widened(r routing, c span) device.Tensor {
 	op.Do(l.dev, l.s, op.Convert{Dst: wide, Src: r.n, N: r.n.Len})
 	return wide
 }
+
+// routerRule is how the model's routers choose experts and weight them.
+func (s Spec) routerRule() op.RouterRule {
+	c := s.Config
+	return op.RouterRule{Sigmoid: c.SigmoidScores, Groups: c.ExpertGroups, OpenGroups: c.OpenGroups, GroupBest: c.GroupBest,
+		Scale: float32(c.RoutedScale), Shared: c.SharedSize > 0, Gated: c.SharedGate}
+}
+
+// routerLogits is how many logits a router has for a token.
+func (s Spec) routerLogits() int { return s.routerRule().Logits(s.Config.NumExperts) }
 
 // pairs and tokens are the pairs of a chunk, by number, and the tokens they are of.
 func (l *moeLaunch) pairs(c span) device.Tensor {
@@ -147,7 +159,7 @@ func (l *moeLaunch) product(m op.MatMul) {
 
 // gateUp gathers the normed inputs of a chunk and writes gu.
 func (l *moeLaunch) gateUp(c span) {
-	h, f := l.dims.hidden, l.spec.Config.MoEIntermediateSize
+	h, f := l.dims.hidden, l.width
 	op.Do(l.dev, l.s, op.GatherRows{Dst: l.in.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: h})
 	l.product(op.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c),
 		Bias: l.w[model.RoleExpertGateUpBias]})

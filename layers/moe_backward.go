@@ -48,7 +48,7 @@ func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoESt
 }
 
 func (l *moeLaunch) expertBackward(c span) {
-	h, f := l.dims.hidden, l.spec.Config.MoEIntermediateSize
+	h, f := l.dims.hidden, l.width
 	in, dy, gu, act, dact := l.in.of(c), l.out.of(c), l.gu.of(c), l.act.of(c), l.dact.of(c)
 	l.gateUp(c)
 	l.glu(l.s, act, gu, c.n, f)
@@ -108,16 +108,16 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 // of the router's weight, and adds to Sum what it passes on to N.
 func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	cfg, r := l.spec.Config, l.of(c)
-	h, experts := l.dims.hidden, cfg.NumExperts
-	a := op.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: experts,
-		K: cfg.NumExpertsPerTok, Normalize: cfg.NormTopKProb}
+	h, logits := l.dims.hidden, l.spec.routerLogits()
+	a := op.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: cfg.NumExperts,
+		K: cfg.NumExpertsPerTok, Normalize: cfg.NormTopKProb, Rule: l.spec.routerRule()}
 	if auxScale != 0 {
-		a.Counts, a.AuxScale = l.st.Counts, auxScale
+		a.Counts, a.AuxScale = l.st.Counts.Slice(0, int64(cfg.NumExperts)), auxScale
 	}
 	op.Do(l.dev, l.s, a)
-	l.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, experts)
-	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r, c), c.n, experts, h, overwrite)
-	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: experts, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
+	l.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, logits)
+	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r, c), c.n, logits, h, overwrite)
+	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: logits, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
 
 // routeNormBackward adds to dy what Sum, the gradient of norm(x), passes on to x. The norm is

@@ -135,7 +135,7 @@ func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
 	}
 	r.tpl.MoESort(r.s, st, r.total(), !eval)
 	off := r.offsets(st)
-	for e := range r.cfg.NumExperts {
+	for e := range r.cfg.AllExperts() {
 		if n := off[e+1] - off[e]; n > 0 {
 			r.tpl.ExpertForward(r.s, r.parts[1+e], st, off[e], n, ws)
 		}
@@ -159,7 +159,7 @@ func (r *moeRig) backward(st MoEState, ws device.Mem, auxScale float32) map[stri
 	}
 	r.tpl.MoESort(r.s, st, r.total(), false)
 	off, out := r.offsets(st), map[string][]float64{}
-	for e := r.cfg.NumExperts - 1; e >= 0; e-- {
+	for e := r.cfg.AllExperts() - 1; e >= 0; e-- {
 		w := r.parts[1+e]
 		if off[e] == off[e+1] {
 			w = nil // idle: its weights are not there
@@ -184,6 +184,9 @@ func (r *moeRig) grads(part int) Grads {
 
 func (r *moeRig) collect(out map[string][]float64, part int, g Grads) {
 	for _, p := range r.layout.Part(part).Tensors {
+		if p.Frozen {
+			continue
+		}
 		v := r.get(g[p.Role])
 		for _, q := range p.Stored {
 			out[q.Name] = v[q.Row*p.Cols : (q.Row+q.Rows)*p.Cols]

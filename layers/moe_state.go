@@ -4,21 +4,22 @@ import "mt/device"
 
 // MoEState is what the MoE layer at work holds on the device, for all tokens of
 // a step: micro-batch after micro-batch, each from its token offset at on. T is
-// the tokens of all, E the experts, K how many of them a token gets. Contents
+// the tokens of all, E the experts, K how many of them a token gets, both with the shared one; L is
+// the router's logits of a token, R the experts it chooses from. Contents
 // pass from visit to visit of one layer; only Counts and ProbSum last longer.
 type MoEState struct {
 	N   device.Tensor // (T, h) act: the normed input
 	Sum device.Tensor // (T, h) f32: forward: the output so far; backward: the gradient of N so far
 	DY  device.Tensor // (T, h) act: the gradient of the output; backward only
 
-	Logits            device.Tensor // (T, E) f32: the router's; in the backward their gradient in the end
+	Logits            device.Tensor // (T, L) f32: the router's; in the backward their gradient in the end
 	IDs               device.Tensor // (T, K) i32: the experts of a token
 	Weights, DWeights device.Tensor // (T, K) f32: the weights of these experts, and their gradients, backward only
 	Order, Rows       device.Tensor // (T·K) i32: pairs (token, choice) by expert, and their tokens
 	Offsets           device.Tensor // (E+1) i32: where an expert's pairs begin in Order
 
-	// Counts (E) i32 is how many pairs an expert had and ProbSum (E) f32 the sum of
-	// its probabilities, in all MoE layers since they were zeroed.
+	// Counts (E) i32 is how many pairs an expert had and ProbSum (R) f32 the sum of
+	// its scores, in all MoE layers since they were zeroed.
 	Counts, ProbSum device.Tensor
 }
 
@@ -41,10 +42,10 @@ func (t *Templates) BindMoE(mem device.Mem, tokens int, backward bool) MoEState 
 // moeState takes Counts and ProbSum first, so that where they lie does not depend on the
 // number of tokens.
 func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
-	h, experts, chosen := s.Config.HiddenSize, s.Config.NumExperts, s.Config.NumExpertsPerTok
-	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, experts),
+	h, experts, chosen := s.Config.HiddenSize, s.Config.AllExperts(), s.Config.AllChosen()
+	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, s.Config.NumExperts),
 		Offsets: mem.take(device.I32, experts+1), N: mem.take(s.Act, tokens*h), Sum: mem.take(device.F32, tokens*h),
-		Logits: mem.take(device.F32, tokens*experts), IDs: mem.take(device.I32, tokens*chosen),
+		Logits: mem.take(device.F32, tokens*s.routerLogits()), IDs: mem.take(device.I32, tokens*chosen),
 		Weights: mem.take(device.F32, tokens*chosen), Order: mem.take(device.I32, tokens*chosen),
 		Rows: mem.take(device.I32, tokens*chosen)}
 	if backward {
@@ -57,14 +58,14 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 type routing struct{ n, sum, dy, logits, ids, weights, dweights device.Tensor }
 
 // of returns the rows of the tokens in c; the first is token at + c.at of the state.
-func (st *MoEState) of(c span, at int, d dims, experts, chosen int) routing {
+func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 	rows := func(t device.Tensor, width int) device.Tensor {
 		if t.None() {
 			return t
 		}
 		return t.Slice(int64(at+c.at)*int64(width), int64(c.n)*int64(width))
 	}
-	return routing{n: rows(st.N, d.hidden), sum: rows(st.Sum, d.hidden), dy: rows(st.DY, d.hidden), logits: rows(st.Logits, experts),
+	return routing{n: rows(st.N, d.hidden), sum: rows(st.Sum, d.hidden), dy: rows(st.DY, d.hidden), logits: rows(st.Logits, scored),
 		ids: rows(st.IDs, chosen), weights: rows(st.Weights, chosen), dweights: rows(st.DWeights, chosen)}
 }
 
@@ -81,7 +82,7 @@ func (st *MoEState) of(c span, at int, d dims, experts, chosen int) routing {
 //	in (C, h) act: the tokens' normed inputs, in the backward then their gradient
 //	out (C, h) act: the expert's output; backward: its gradient
 //	gu (C, 2·F) act: gate and up, then their gradient
-//	act, dact (C, F) act: f(gate)·up, weighted, and its gradient
+//	act, dact (C, F) act: f(gate)·up, weighted, and its gradient; F is the expert's width
 type moeBuffers struct {
 	wide, n, rstd          rows
 	in, out, gu, act, dact rows
@@ -99,8 +100,8 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 	return b
 }
 
-func (s Spec) expertBuffers(pairs int, backward bool, ws *allotter) moeBuffers {
-	h, f := s.Config.HiddenSize, s.Config.MoEIntermediateSize
+func (s Spec) expertBuffers(pairs, f int, backward bool, ws *allotter) moeBuffers {
+	h := s.Config.HiddenSize
 	b := moeBuffers{in: ws.chunkRows(s.Act, pairs, h), out: ws.chunkRows(s.Act, pairs, h), gu: ws.chunkRows(s.Act, pairs, 2*f),
 		act: ws.chunkRows(s.Act, pairs, f)}
 	if backward {
@@ -118,13 +119,13 @@ func (s Spec) expertChunk() int {
 }
 
 // moeWorkspaceBytes is the workspace of a launch of a MoE layer, the larger of those of
-// part 0 and of an expert.
+// part 0 and of the widest expert.
 func (s Spec) moeWorkspaceBytes(backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0
 	}
 	route, expert := allotter{dry: true}, allotter{dry: true}
 	s.routeBuffers(s.MaxTokens, backward, &route)
-	s.expertBuffers(s.expertChunk(), backward, &expert)
+	s.expertBuffers(s.expertChunk(), max(s.Config.MoEIntermediateSize, s.Config.SharedSize), backward, &expert)
 	return max(route.used, expert.used)
 }

@@ -46,9 +46,14 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 // TestCrossesIsWhatLaunchesCopy: what is said to be copied between host and device in a step is what is
 // copied, for whole heads and heads in parts.
 func TestCrossesIsWhatLaunchesCopy(t *testing.T) {
-	cfg := config(func(c *model.Config) {
+	crossing(t, config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize, c.LearnedPositions, c.MaxPositions = 4, 2, 36, true, 13
-	})
+	}))
+	crossing(t, latentConfig(5))
+}
+
+func crossing(t *testing.T, cfg *model.Config) {
+	t.Helper()
 	for shards := 1; shards <= 3; shards++ {
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			toy, s := newToy(), onHost(spec(cfg, KeepNothing, act))

@@ -326,6 +326,9 @@ func (r *rig) step(b batch) result {
 	r.checkGuards()
 	for i, l := range r.layouts[1:] {
 		for _, p := range l.Tensors {
+			if p.Frozen {
+				continue
+			}
 			g := r.get(grads[i+1][p.Role])
 			for _, part := range p.Stored {
 				res.grads[part.Name] = g[part.Row*p.Cols : (part.Row+part.Rows)*p.Cols]

@@ -52,6 +52,7 @@ type buffers struct {
 	lse, delta, sums                    device.Tensor
 	n, rstd, x2, gu, act                rows
 	a, out, dout, rstdOut               rows
+	latent                              latentBuffers // latent.go
 	group                               groupBuffers
 }
 
@@ -93,6 +94,9 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	}
 	if s.OnHost {
 		b.group = s.takeGroup(d, tokens, backward, ws)
+	}
+	if d.latent != nil {
+		b.latent = s.latentBuffers(d, tokens, backward, ws)
 	}
 	if d.normIn || !backward {
 		b.n = ws.chunkRows(d.act, chunk, d.hidden)

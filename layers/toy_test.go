@@ -172,6 +172,10 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.gluBackward(a)
 	case *op.CopyColumns:
 		d.copyColumns(a)
+	case *op.CopyHeads:
+		d.copyHeads(a)
+	case *op.SumHeads:
+		d.sumHeads(a)
 	case *op.GatherRows:
 		d.gatherRows(a)
 	case *op.LayerNorm:

@@ -95,12 +95,17 @@ func (d *toy) addRows(a *op.AddRows) {
 }
 
 func (d *toy) router(a *op.Router) {
-	exact("Router", a.Logits, a.T*a.E)
-	ids, weights, sums := make([]int32, a.T*a.K), make([]float64, a.T*a.K), make([]float64, a.E)
+	n, k := a.T*a.Rule.Logits(a.E), a.T*a.Rule.Chosen(a.K)
+	exact("Router", a.Logits, n)
+	ids, weights, sums := make([]int32, k), make([]float64, k), make([]float64, a.E)
 	if !a.ProbSum.None() {
 		sums = d.load(a.ProbSum, a.E)
 	}
-	oracle.Router(d.load(a.Logits, a.T*a.E), ids, weights, sums, a.E, a.K, a.Normalize)
+	var bias []float64
+	if !a.Bias.None() {
+		bias = d.load(a.Bias, a.E)
+	}
+	oracle.Router(d.load(a.Logits, n), bias, ids, weights, sums, a.E, a.K, a.Normalize, oracle.RouterRule(a.Rule))
 	d.storeIDs(a.IDs, ids)
 	d.storeAll(a.Weights, weights)
 	if !a.ProbSum.None() {
@@ -109,14 +114,15 @@ func (d *toy) router(a *op.Router) {
 }
 
 func (d *toy) routerBackward(a *op.RouterBackward) {
-	exact("RouterBackward", a.DLogits, a.T*a.E)
-	dlogits := make([]float64, a.T*a.E)
+	n, k := a.T*a.Rule.Logits(a.E), a.T*a.Rule.Chosen(a.K)
+	exact("RouterBackward", a.DLogits, n)
+	dlogits := make([]float64, n)
 	var counts []int32
 	if !a.Counts.None() {
 		counts = d.loadIDs(a.Counts, a.E)
 	}
-	oracle.RouterBackward(dlogits, d.load(a.Logits, a.T*a.E), d.loadIDs(a.IDs, a.T*a.K), d.load(a.DWeights, a.T*a.K), counts,
-		a.E, a.K, a.Normalize, float64(a.AuxScale))
+	oracle.RouterBackward(dlogits, d.load(a.Logits, n), d.loadIDs(a.IDs, k), d.load(a.DWeights, k), counts,
+		a.E, a.K, a.Normalize, oracle.RouterRule(a.Rule), float64(a.AuxScale))
 	d.storeAll(a.DLogits, dlogits)
 }
 

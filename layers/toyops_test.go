@@ -277,6 +277,36 @@ func (d *toy) copyColumns(a *op.CopyColumns) {
 	}
 }
 
+func (d *toy) copyHeads(a *op.CopyHeads) {
+	disjoint("CopyHeads", a.Dst, a.Src)
+	x := d.load(a.Src, int(a.Src.Len))
+	for t := range a.T {
+		for h := range a.Heads {
+			for c := range a.C + a.Zeros {
+				v := 0.0
+				if c < a.C {
+					v = x[t*a.SrcStride+h*a.SrcHead+c]
+				}
+				d.store(a.Dst, t*a.DstStride+h*a.DstHead+c, v)
+			}
+		}
+	}
+}
+
+func (d *toy) sumHeads(a *op.SumHeads) {
+	disjoint("SumHeads", a.Dst, a.Src)
+	x := d.load(a.Src, int(a.Src.Len))
+	for t := range a.T {
+		for c := range a.C {
+			var sum float64
+			for h := range a.Heads {
+				sum += x[t*a.SrcStride+h*a.SrcHead+c]
+			}
+			d.store(a.Dst, t*a.DstStride+c, sum)
+		}
+	}
+}
+
 func (d *toy) gatherRows(a *op.GatherRows) {
 	x := d.load(a.Src, int(a.Src.Len))
 	for t, u := range d.loadInt(a.Index, a.T) {

@@ -5,6 +5,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/model"
 )
 
 // dims are the widths of a model's rows, in elements.
@@ -15,6 +16,8 @@ type dims struct {
 	headDim        int // D
 	q, kv          int // H·D and KV·D
 	qkv            int // (H+2·KV)·D: a packed row of q, k, v
+	out            int // H·D, or with narrower values H·V: a row of attention's output as its product takes it
+	latent         *model.Latent
 	ffn            int // F
 	up             int // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
 	vocab          int // V
@@ -31,7 +34,7 @@ type dims struct {
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), latent: c.Latent, qkNorm: c.QKNorm,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
 		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1}
 	if c.QKNormWhole {

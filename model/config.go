@@ -1,8 +1,6 @@
 package model
 
 import (
-	"cmp"
-	"math"
 	"slices"
 )
 
@@ -31,7 +29,7 @@ type Config struct {
 	NumLayers        int
 	NumHeads         int
 	NumKVHeads       int
-	HeadDim          int
+	HeadDim          int // of queries and keys, and of values unless Latent says otherwise
 	MaxPositions     int
 	RMSNormEps       float32
 	Rope             Rope
@@ -96,9 +94,18 @@ type Config struct {
 
 	Sinks bool // each head's softmax has one more term, a parameter, whose value is 0
 
-	// What is planned and not trained; see Untrained.
-	Latent        *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
-	SharedExperts int     // experts that every token goes through, beside those that are chosen
+	Latent *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
+
+	// How experts are chosen and weighted, where that is not a softmax over all logits.
+	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
+	ChoiceBias                          bool    // a bias is added to scores for the choice alone; it is not trained
+	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: there are no groups
+	RoutedScale                         float64 // of the weights of chosen experts; 0: 1
+
+	// SharedSize is the width of one more expert, which every token goes through; 0: there is none.
+	// With SharedGate its output is multiplied by the sigmoid of one more logit of the router.
+	SharedSize int
+	SharedGate bool
 
 	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
 	MXFP4 bool
@@ -128,25 +135,26 @@ func (c *Config) ExpertBlocks() int {
 	return n
 }
 
-// Untrained says of a model that mt can plan and not train what mt lacks for it, and how a plan
-// takes it all the same. Both are empty for models that mt trains.
-func (c *Config) Untrained() (lacking, planned string) {
-	if f := c.familyOf(); f != nil {
-		return f.untrained, f.planned
+// AllExperts is how many experts a block with experts has, the shared one, which is the last, included.
+func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
+
+// AllChosen is how many of them a token goes through.
+func (c *Config) AllChosen() int { return c.NumExpertsPerTok + c.shared() }
+
+func (c *Config) shared() int {
+	if c.SharedSize > 0 {
+		return 1
 	}
-	return "", ""
+	return 0
 }
 
-// OutputCols is how many elements of a token attention's output projection takes.
-func (c *Config) OutputCols() int {
-	if c.Latent != nil {
-		return c.NumHeads * c.Latent.ValueDim
+// ExpertSize is the width of expert e of a block with experts.
+func (c *Config) ExpertSize(e int) int {
+	if e == c.NumExperts {
+		return c.SharedSize
 	}
-	return c.NumHeads * c.HeadDim
+	return c.MoEIntermediateSize
 }
-
-// SharedSize is the width of the experts that every token goes through, together.
-func (c *Config) SharedSize() int { return c.SharedExperts * c.MoEIntermediateSize }
 
 // Turns says whether a block's queries and keys have a rotary embedding.
 func (c *Config) Turns(block int) bool {
@@ -167,9 +175,4 @@ func (c *Config) Window(block int) int {
 		return 0
 	}
 	return c.SlidingWindow
-}
-
-// ScoreScale is what attention's scores are multiplied by.
-func (c *Config) ScoreScale() float64 {
-	return cmp.Or(c.AttnScale, 1/math.Sqrt(float64(c.HeadDim)))
 }

@@ -39,9 +39,6 @@ type family struct {
 	localTheta float64
 	partial    bool // partial_rotary_factor counts
 	mxfp4      bool // experts may be stored in MXFP4
-	// untrained says what mt lacks to train such a model, and planned how a plan takes it all the
-	// same; empty for a family that is trained.
-	untrained, planned string
 	// keys are those that options reads, which an inline config may have.
 	keys []string
 	// prepare sets keys that are missing and whose values follow from others. It is called before
@@ -87,6 +84,10 @@ var llamaTensors = tensors{
 	RoleRouter:       {"mlp.gate.weight"},
 	RoleExpertGateUp: {"mlp.experts." + expertNumber + ".gate_proj.weight", "mlp.experts." + expertNumber + ".up_proj.weight"},
 	RoleExpertDown:   {"mlp.experts." + expertNumber + ".down_proj.weight"},
+	RoleChoiceBias:   {"mlp.gate.e_score_correction_bias"},
+	RoleSharedGate:   {"mlp.shared_expert_gate.weight"},
+	RoleSharedGateUp: {"mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight"},
+	RoleSharedDown:   {"mlp.shared_experts.down_proj.weight"},
 
 	RoleFinalNorm:        {"norm.weight"},
 	RoleFinalNormBias:    {"norm.bias"},
@@ -121,6 +122,9 @@ func (c *Config) tensorNames(r Role) []string {
 	}
 	if c.NormsOutputs() && outputNormTensors[r] != nil {
 		return outputNormTensors[r]
+	}
+	if c.Latent != nil && c.Latent.tensorNames(r) != nil {
+		return c.Latent.tensorNames(r)
 	}
 	return llamaTensors[r]
 }
@@ -165,9 +169,7 @@ func findFamily(f *fields) *family {
 	}
 	var known []string
 	for _, a := range families {
-		if a.untrained == "" {
-			known = append(known, a.arch)
-		}
+		known = append(known, a.arch)
 		byArch := len(archs) == 1 && archs[0] == a.arch
 		byType := modelType == a.modelType
 		if (byArch && (byType || modelType == "")) || (byType && len(archs) == 0) {

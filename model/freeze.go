@@ -38,7 +38,7 @@ func (p patterns) match(name string) bool {
 	return false
 }
 
-// frozen marks the parameters that are not trained. SetFreeze has compiled the expressions before.
+// frozen marks the parameters that are not to be trained, beside those that never are. SetFreeze has compiled the expressions before.
 func (c *Config) frozen(params []Param) {
 	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
 		return
@@ -49,7 +49,7 @@ func (c *Config) frozen(params []Param) {
 		p := &params[i]
 		if len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
 			name := p.Stored[0].Name
-			p.Frozen = names.match(name) || len(but) > 0 && !but.match(name)
+			p.Frozen = p.Frozen || names.match(name) || len(but) > 0 && !but.match(name)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 			switch {
 			case p.Dims < 2 || l.Kind == Embedding || l.Kind == Positions:
 				continue
-			case p.Part > 0: // an expert's
+			case p.Part > 0 && p.Part <= c.NumExperts: // an expert's, and not the one that all tokens go through
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
 			}
 			products += n
@@ -153,6 +153,6 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 			}
 		}
 	}
-	attention := 8 * float64(c.NumHeads) * float64(c.HeadDim) * float64(pairs) * float64(blocks) / float64(c.NumLayers)
+	attention := 2 * c.PairFLOPs() * float64(pairs) * float64(blocks) / float64(c.NumLayers)
 	return 2*products*float64(tokens) + attention
 }

@@ -113,7 +113,7 @@ func TestFLOPsOfFrozenPositions(t *testing.T) {
 	}
 }
 
-// TestFLOPsOfFrozenExperts: of experts as many count as a token goes to.
+// TestFLOPsOfFrozenExperts: of experts as many count as a token goes to, and the one that all go to whole.
 func TestFLOPsOfFrozenExperts(t *testing.T) {
 	c := frozenConfig()
 	c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = 8, 2, 12, 1
@@ -124,6 +124,14 @@ func TestFLOPsOfFrozenExperts(t *testing.T) {
 	experts := float64(4 * 2 * 3 * 12 * 16)
 	if got, want := c.BackwardFLOPs(10, 0), all-2*10*experts; got != want {
 		t.Errorf("%g FLOPs in the backward, want %g", got, want)
+	}
+	c.Freeze, c.SharedSize = Freeze{}, 20
+	if err := c.SetFreeze(Freeze{Names: []string{`\.shared_experts\.`}}); err != nil {
+		t.Fatal(err)
+	}
+	shared := float64(4 * 3 * 20 * 16)
+	if got, want := c.BackwardFLOPs(10, 0), all+2*10*shared; got != want { // half of what the whole backward of it takes
+		t.Errorf("%g FLOPs in the backward with a shared expert, want %g", got, want)
 	}
 }
 

@@ -18,11 +18,11 @@ import (
 // asked for together.
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
-	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
+	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
 		fill(dst, 1-c.NormOffset)
 		return
 	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
-		RoleExpertGateUpBias, RoleExpertDownBias:
+		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias:
 		fill(dst, 0)
 		return
 	}

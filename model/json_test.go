@@ -72,6 +72,11 @@ func TestJSONOfOptions(t *testing.T) {
 			"decoder_sparse_step": 2, "moe_intermediate_size": 5, "output_router_logits": true, "router_aux_loss_coef": 0.5, "use_sliding_window": true}),
 		changed("gpt_oss", map[string]any{"num_local_experts": 6, "num_experts_per_tok": 3, "swiglu_limit": 3.5, "swiglu_alpha": 1.5, "output_router_logits": true,
 			"router_aux_loss_coef": 0.25, "sliding_window": 9}),
+		changed("mixtral", map[string]any{"num_local_experts": 6, "num_experts_per_tok": 3, "sliding_window": 7, "output_router_logits": true, "router_aux_loss_coef": 0.5}),
+		changed("qwen2_moe", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": []any{2}, "norm_topk_prob": true, "moe_intermediate_size": 5,
+			"shared_expert_intermediate_size": 9, "qkv_bias": false, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 2}),
+		changed("glm4_moe", map[string]any{"n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "first_k_dense_replace": 2, "moe_intermediate_size": 5,
+			"n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.25, "norm_topk_prob": false, "use_qk_norm": true, "attention_bias": true, "partial_rotary_factor": 0.75}),
 	} {
 		m := base()
 		maps.Copy(m, changes)

@@ -45,21 +45,25 @@ const (
 	RoleDown             Role = "down"                // block (h, F)
 	RoleDownBias         Role = "down_bias"           // block (h)
 	RolePostMLPNorm      Role = "post_mlp_norm"       // block (h): norm of the MLP's output, before the residual
-	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32
-	RoleRouterBias       Role = "router_bias"         // moe part 0 (E)
+	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
+	RoleRouterBias       Role = "router_bias"         // moe part 0 (E): of the router's product
+	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): decides with the scores which experts are chosen; never trained
 	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up
 	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
-	// Of families that are planned and not trained.
-	RoleQA           Role = "q_a"            // block (QRank, h)
-	RoleQANorm       Role = "q_a_norm"       // block (QRank)
-	RoleQB           Role = "q_b"            // block (H·(NopeDim+RopeDim), QRank)
-	RoleKVA          Role = "kv_a"           // block (KVRank+RopeDim, h)
-	RoleKVANorm      Role = "kv_a_norm"      // block (KVRank)
-	RoleKVB          Role = "kv_b"           // block (H·(NopeDim+ValueDim), KVRank)
-	RoleSharedGateUp Role = "shared_gate_up" // moe part 0 (2·SharedSize, h)
-	RoleSharedDown   Role = "shared_down"    // moe part 0 (h, SharedSize)
+	// Of latent attention, in place of RoleQKV.
+	RoleQA      Role = "q_a"       // block (QRank, h)
+	RoleQANorm  Role = "q_a_norm"  // block (QRank)
+	RoleQB      Role = "q_b"       // block (H·D, QRank), or (H·D, h) where there is no RoleQA
+	RoleKVA     Role = "kv_a"      // block (KVRank+RopeDim, h)
+	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
+	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): of each head key, then value
+	// Roles by which a shared expert's tensors are named: its gate is the router's last row, and it
+	// is part 1+E, with the roles of an expert.
+	RoleSharedGate   Role = "shared_gate"
+	RoleSharedGateUp Role = "shared_gate_up"
+	RoleSharedDown   Role = "shared_down"
 
 	RoleFinalNorm     Role = "final_norm"      // head (h)
 	RoleFinalNormBias Role = "final_norm_bias" // head (h)
@@ -88,7 +92,10 @@ type Param struct {
 	// F32 says that it is streamed in fp32 even where others are streamed in bf16: a router,
 	// for instance, whose choice of experts turns on small differences.
 	F32 bool
-	// Frozen says that it is not trained; see Freeze.
+	// SavedF32 says that it is saved in fp32 even where others are saved in bf16, because
+	// Transformers keeps it so.
+	SavedF32 bool
+	// Frozen says that it is not trained: never, or because Config.Freeze says so.
 	Frozen bool
 }
 

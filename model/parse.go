@@ -27,7 +27,7 @@ const (
 const maxConfig = 16 << 20
 
 // LoadDir reads dir/config.json, a Hugging Face model directory's. Errors name
-// the file and the key. A model that is planned and not trained is refused.
+// the file and the key.
 func LoadDir(dir string) (*Config, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := files.Read(file, maxConfig)
@@ -38,9 +38,6 @@ func LoadDir(dir string) (*Config, error) {
 		return nil, fmt.Errorf("read model config: %w", err)
 	}
 	c, err := ParseConfig(raw, file)
-	if err == nil && c.family.untrained != "" {
-		return nil, fmt.Errorf("%s: %s cannot be trained: mt lacks %s; mt plan knows its presets", file, c.Arch, c.family.untrained)
-	}
 	if err == nil && len(c.family.prefixes) > 1 {
 		c.prefix, err = findPrefix(dir, c.family.prefixes)
 	}

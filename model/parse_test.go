@@ -212,6 +212,27 @@ func TestParseSpellings(t *testing.T) {
 		{"qwen3 moe, dense layers", changed("qwen3_moe", map[string]any{"num_local_experts": 9, "mlp_only_layers": []any{1}, "output_router_logits": true}), func(c *Config) bool {
 			return c.NumExperts == 9 && c.HasExperts(0) && !c.HasExperts(1) && c.HasExperts(2) && c.OutputRouterLogits && c.RouterAuxLossCoef == 0.001
 		}},
+		{"mixtral", map[string]any{"architectures": []any{"MixtralForCausalLM"}, "model_type": "mixtral", "num_local_experts": 4, "router_jitter_noise": 0.0, "sliding_window": json.RawMessage("null")},
+			func(c *Config) bool {
+				return c.NumExperts == 4 && c.NumExpertsPerTok == 2 && c.MoEIntermediateSize == c.IntermediateSize && c.NormTopKProb && c.HasExperts(0) && c.Rope.Theta == 1e6 &&
+					c.SlidingWindow == 0 && c.Layers()[2].Params[2].Stored[1].Name == "model.layers.0.block_sparse_moe.experts.0.w3.weight"
+			}},
+		{"qwen2 moe", changed("qwen2_moe", map[string]any{"mlp_only_layers": []any{1}}), func(c *Config) bool {
+			return c.NumExperts == 60 && c.NumExpertsPerTok == 4 && c.SharedSize == 5632 && c.SharedGate && c.QKVBias && !c.NormTopKProb && !c.HasExperts(1) &&
+				c.MoEIntermediateSize == 1408 && c.AllExperts() == 61 && c.AllChosen() == 5
+		}},
+		{"qwen2 moe, windows", changed("qwen2_moe", map[string]any{"qkv_bias": false, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1}), func(c *Config) bool {
+			return !c.QKVBias && c.Window(0) == 9 && c.Window(1) == 0 && c.Window(2) == 0
+		}},
+		{"qwen2 moe, no experts", changed("qwen2_moe", map[string]any{"num_experts": 0}), func(c *Config) bool { return c.SharedSize == 0 && c.AllExperts() == 0 }},
+		{"glm4 moe", changed("glm4_moe", map[string]any{"head_dim": 16, "n_shared_experts": 2, "first_k_dense_replace": 2, "routed_scaling_factor": 2.5, "num_nextn_predict_layers": 1}), func(c *Config) bool {
+			return c.SigmoidScores && c.ChoiceBias && c.NumExperts == 128 && c.NumExpertsPerTok == 8 && c.SharedSize == 2*1408 && c.NormTopKProb && c.RoutedScale == 2.5 &&
+				!c.HasExperts(1) && c.HasExperts(2) && c.ExpertGroups == 0 && !c.QKNorm && c.Rotary(0) == 8
+		}},
+		{"glm4 moe, groups", changed("glm4_moe", map[string]any{"n_group": 8, "topk_group": 4, "use_qk_norm": true, "attention_bias": true, "topk_method": "noaux_tc"}), func(c *Config) bool {
+			return c.ExpertGroups == 8 && c.OpenGroups == 4 && c.GroupBest == 2 && c.QKNorm && c.QKVBias && !c.OBias
+		}},
+		{"glm4 moe, all groups open", changed("glm4_moe", map[string]any{"n_group": 8, "topk_group": 8}), func(c *Config) bool { return c.ExpertGroups == 0 }},
 		{"gpt-oss", changed("gpt_oss", nil), func(c *Config) bool {
 			return c.NumExperts == 128 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == c.IntermediateSize && c.NormTopKProb && c.HasExperts(0) &&
 				c.Sinks && c.RouterBias && c.ExpertBias && c.QKVBias && c.OBias && *c.Cut == CutGate{1.702, 7} && c.Window(0) == 128 && c.Window(1) == 0 &&
@@ -239,13 +260,11 @@ func TestParseSpellings(t *testing.T) {
 	}
 }
 
-// trained are the architectures that mt trains, as errors list them.
-func trained() string {
+// allArchs are the architectures that mt knows, as errors list them.
+func allArchs() string {
 	var archs []string
 	for _, f := range families {
-		if f.untrained == "" {
-			archs = append(archs, f.arch)
-		}
+		archs = append(archs, f.arch)
 	}
 	return strings.Join(archs, ", ")
 }
@@ -256,10 +275,21 @@ func TestParseRefuses(t *testing.T) {
 		want    string // all of it, after the file's name
 	}{
 		{map[string]any{"architectures": []any{"BertModel"}, "model_type": "bert"},
-			"architectures: BertModel is not supported; known: " + trained() + "; docs/adding-a-family.md in mt's sources shows how one more is added"},
+			"architectures: BertModel is not supported; known: " + allArchs() + "; docs/adding-a-family.md in mt's sources shows how one more is added"},
 		{map[string]any{"architectures": nil, "model_type": "bert"}, "model_type: bert is not supported; known: "},
 		{map[string]any{"architectures": nil, "model_type": nil}, "model_type: missing, and no architectures either"},
 		{map[string]any{"model_type": "qwen2"}, `architectures: LlamaForCausalLM does not go with model_type "qwen2"`},
+		{changed("mixtral", map[string]any{"router_jitter_noise": 0.1}), "router_jitter_noise: 0.1: noise in the router's input is not supported; set it to 0"},
+		{changed("mixtral", map[string]any{"num_experts": 4}), "num_experts: 4, and num_local_experts is 8; remove one of them"},
+		{changed("qwen2_moe", map[string]any{"num_experts": 1024}), "num_experts: 1024 experts and a shared one are more than 1024"},
+		{changed("qwen2_moe", map[string]any{"num_experts_per_tok": 32}), "num_experts_per_tok: 32 experts and a shared one are more than 32"},
+		{changed("glm4_moe", map[string]any{"topk_method": "greedy"}), `topk_method: "greedy" is not supported; known: noaux_tc`},
+		{changed("glm4_moe", map[string]any{"scoring_func": "softmax"}), `scoring_func: "softmax" is not supported; known: sigmoid`},
+		{changed("glm4_moe", map[string]any{"n_group": 3, "topk_group": 4}), "topk_group: 4 of 3 groups cannot be chosen"},
+		{changed("glm4_moe", map[string]any{"n_group": 3, "topk_group": 2}), "n_group: 128 experts are not 3 groups of 2 and more"},
+		{changed("glm4_moe", map[string]any{"n_group": 32, "topk_group": 1}), "num_experts_per_tok: 8 of the 4 experts in 1 groups cannot be chosen"},
+		{changed("glm4_moe", map[string]any{"output_router_logits": true}), "output_router_logits: true: Glm4MoeForCausalLM has no loss of its router"},
+		{changed("glm4_moe", map[string]any{"moe_layer_freq": 2}), "moe_layer_freq: 2 is not supported"},
 		{map[string]any{"hidden_size": nil}, "hidden_size: missing"},
 		{map[string]any{"hidden_size": 0}, "hidden_size: 0 is out of range"},
 		{map[string]any{"hidden_size": -8}, "hidden_size: -8 is out of range"},

@@ -36,9 +36,6 @@ func TestJSONKeepsText(t *testing.T) {
 	}
 }
 
-// TestJSONOfOptions: what an inline config says comes back from the config.json
-// that is made of it.
-
 func TestFixtureConfigs(t *testing.T) {
 	for _, of := range recordings.Cases(t) {
 		name, dir := filepath.Base(of), filepath.Join(of, "model")

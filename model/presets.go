@@ -117,15 +117,22 @@ var presets = map[string]map[string]any{
 	"qwen3-30b-a3b":   shape("qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, moe(768)),
 	"qwen3-235b-a22b": shape("qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, moe(1536)),
 
-	// Planned and not trained.
-	"gpt-oss-20b":  shape("gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, oss(32)),
-	"gpt-oss-120b": shape("gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, oss(128)),
+	"deepseek-v2-lite": {"model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944, "num_hidden_layers": 27,
+		"num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 102400, "max_position_embeddings": 163840, "rms_norm_eps": 1e-6,
+		"q_lora_rank": nil, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+		"n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
+		"rope_theta": 10000.0, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
+			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.707, "mscale_all_dim": 0.707}, "bos_token_id": 100000, "eos_token_id": 100001},
 	"deepseek-v3": {"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
 		"num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "max_position_embeddings": 163840, "rms_norm_eps": 1e-6,
 		"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
 		"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
 		"rope_theta": 10000.0, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
 			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}, "bos_token_id": 0, "eos_token_id": 1},
+
+	// Planned and not trained.
+	"gpt-oss-20b":  shape("gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, oss(32)),
+	"gpt-oss-120b": shape("gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, oss(128)),
 }
 
 // aliases are names under which published models are known too.

@@ -167,8 +167,8 @@ func (c *Config) partial(f, o *fields, r *Rope) {
 	if p != 1 {
 		r.Partial = p
 	}
-	if n := int(float64(c.HeadDim) * p); n < 2 || n%2 != 0 {
-		o.fail("partial_rotary_factor", "%g turns %d of a head's %d elements: it must be an even number of them", p, n, c.HeadDim)
+	if n := int(float64(c.turning()) * p); n < 2 || n%2 != 0 {
+		o.fail("partial_rotary_factor", "%g turns %d of a head's %d elements: it must be an even number of them", p, n, c.turning())
 		r.Partial = 0
 	}
 }
@@ -225,9 +225,9 @@ func (c *Config) longropeFields(o *fields, r *Rope) {
 // rotary is how many elements of a head turn.
 func (c *Config) rotary(r Rope) int {
 	if r.Partial == 0 {
-		return c.HeadDim
+		return c.turning()
 	}
-	return int(float64(c.HeadDim) * r.Partial)
+	return int(float64(c.turning()) * r.Partial)
 }
 
 // Ropes are the model's rotary embeddings, none where positions are learned; RopeOf says which one a
@@ -251,7 +251,7 @@ func (c *Config) RopeOf(block int) int {
 }
 
 // Rotary is how many elements of a head the rotary embedding Ropes()[rope]
-// turns, the first ones.
+// turns, the first ones from RopeAt on.
 func (c *Config) Rotary(rope int) int { return c.rotary(c.Ropes()[rope]) }
 
 // ropeBounds are, in rising order, the lengths beyond which documents have other frequencies

@@ -26,13 +26,13 @@ func (c *Config) Params() int64 {
 	}
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).all
 	if moe > 0 {
-		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all)
+		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all + n.sharedExpert().all)
 	}
 	return sum
 }
 
 // MatrixParams is the number of parameters in the matrix products that one token goes through.
-// Of a block's experts these are NumExpertsPerTok and the router. The lm_head counts, tied or
+// Of a block's experts these are NumExpertsPerTok, the shared one and the router. The lm_head counts, tied or
 // not; the embedding's gather does not.
 func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
@@ -40,9 +40,17 @@ func (c *Config) MatrixParams() int64 {
 	sum := int64(c.VocabSize)*int64(c.HiddenSize) + int64(c.NumLayers)*count(n.attention()).matrix
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).matrix
 	if moe > 0 {
-		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix)
+		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix + n.sharedExpert().matrix)
 	}
 	return sum
+}
+
+// sharedExpert counts the expert that every token goes through.
+func (n blockNames) sharedExpert() counts {
+	if n.c.SharedSize == 0 {
+		return counts{}
+	}
+	return count(n.expert(n.c.NumExperts))
 }
 
 // AttendedPairs is how many (query, key) pairs a document of so many tokens has
@@ -66,14 +74,14 @@ func (c *Config) BlockPairs(block, length int) int64 {
 
 // FLOPs is the work of training on so many tokens, forward and backward, where pairs (query,
 // key) pairs are attended in all blocks together: 6·MatrixParams for a token and
-// 12·heads·head_dim for a pair, and less where tensors are frozen. Recomputation is not in it.
+// 3·PairFLOPs for a pair, and less where tensors are frozen. Recomputation is not in it.
 func (c *Config) FLOPs(tokens, pairs int64) float64 {
 	return c.ForwardFLOPs(tokens, pairs) + c.BackwardFLOPs(tokens, pairs)
 }
 
 // ForwardFLOPs is the forward's part of FLOPs, a third where nothing is frozen.
 func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
-	return 2*float64(c.MatrixParams())*float64(tokens) + 4*float64(c.NumHeads)*float64(c.HeadDim)*float64(pairs)
+	return 2*float64(c.MatrixParams())*float64(tokens) + c.PairFLOPs()*float64(pairs)
 }
 
 // QKVProducts is how many multiply-adds make one block's queries, keys and values of a token.

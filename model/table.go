@@ -27,7 +27,7 @@ func (c *Config) Layers() []Layer {
 		}
 		add(Layer{Kind: Attention, Block: b, Params: n.attention()})
 		moe := n.router()
-		for e := range c.NumExperts {
+		for e := range c.AllExperts() {
 			moe = append(moe, n.expert(e)...)
 		}
 		add(Layer{Kind: MoE, Block: b, Params: moe})
@@ -181,26 +181,37 @@ func (n blockNames) mlp() []Param {
 	return p
 }
 
-// router is part 0 of a MoE layer, with the experts that every token goes through.
+// router is part 0 of a MoE layer.
 func (n blockNames) router() []Param {
-	h, shared := n.c.HiddenSize, n.c.SharedSize()
-	router := matrix(RoleRouter, h, n.stored(RoleRouter, n.c.NumExperts))
+	h, experts := n.c.HiddenSize, n.c.NumExperts
+	stored := n.stored(RoleRouter, experts)
+	if n.c.SharedGate {
+		stored = append(stored, Stored{Name: n.stored(RoleSharedGate, 1)[0].Name, Row: experts, Rows: 1})
+	}
+	router := matrix(RoleRouter, h, stored)
 	router.F32 = true
 	p := append(n.norm(RoleMLPNorm, RoleMLPNormBias), router)
 	if n.c.RouterBias {
-		p = append(p, vector(RoleRouterBias, n.stored(RoleRouterBias, n.c.NumExperts)))
+		p = append(p, vector(RoleRouterBias, n.stored(RoleRouterBias, experts)))
 	}
-	if shared > 0 {
-		p = append(p, matrix(RoleSharedGateUp, h, n.stored(RoleSharedGateUp, shared, shared)),
-			matrix(RoleSharedDown, shared, n.stored(RoleSharedDown, h)))
+	if n.c.ChoiceBias {
+		bias := vector(RoleChoiceBias, n.stored(RoleChoiceBias, experts))
+		bias.SavedF32, bias.Frozen = true, true
+		p = append(p, bias)
 	}
 	return p
 }
 
 // expert is part 1+e of a MoE layer.
 func (n blockNames) expert(e int) []Param {
-	h, f := n.c.HiddenSize, n.c.MoEIntermediateSize
-	p := []Param{matrix(RoleExpertGateUp, h, n.ofExpert(e, RoleExpertGateUp, f, f)), matrix(RoleExpertDown, f, n.ofExpert(e, RoleExpertDown, h))}
+	h, f := n.c.HiddenSize, n.c.ExpertSize(e)
+	var gateUp, down []Stored
+	if e == n.c.NumExperts {
+		gateUp, down = n.stored(RoleSharedGateUp, f, f), n.stored(RoleSharedDown, h)
+	} else {
+		gateUp, down = n.ofExpert(e, RoleExpertGateUp, f, f), n.ofExpert(e, RoleExpertDown, h)
+	}
+	p := []Param{matrix(RoleExpertGateUp, h, gateUp), matrix(RoleExpertDown, f, down)}
 	if n.c.ExpertBias {
 		p = append(p, vector(RoleExpertGateUpBias, n.ofExpert(e, RoleExpertGateUpBias, f, f)),
 			vector(RoleExpertDownBias, n.ofExpert(e, RoleExpertDownBias, h)))

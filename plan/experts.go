@@ -49,7 +49,7 @@ func (r *Run) RoutingBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
 	}
-	return alignUp(4 * int64(3*r.Experts+1))
+	return alignUp(4 * int64(r.Spec.Config.AllExperts()+1+2*r.Experts))
 }
 
 // Experts says what the experts of a run move in a step, and when.
@@ -57,9 +57,10 @@ type Experts struct {
 	Layers  int     `json:"layers"`
 	Experts int     `json:"experts"`       // of each of those layers
 	Chosen  int     `json:"chosen"`        // by each token
+	Shared  bool    `json:"shared"`        // there is one more in each, which every token goes through
 	Fetched string  `json:"fetched"`       // "ahead" of the routing, "on demand" or, never moved, "in place"
 	Idle    float64 `json:"expected_idle"` // how many of a layer's experts, in a full step, where all are as likely
-	// Bytes of experts' tiles that cross the link in a full step: all of them, or
+	// Bytes of experts' tiles, a shared one's left out, that cross the link in a full step: all of them, or
 	// those that are expected to be chosen.
 	AllBytes      int64 `json:"all_bytes"`
 	ExpectedBytes int64 `json:"expected_bytes"`
@@ -70,7 +71,7 @@ func (r *Run) ExpertTraffic() *Experts {
 	if r.Experts == 0 {
 		return nil
 	}
-	x := &Experts{Layers: r.ExpertLayers(), Experts: r.Experts, Chosen: r.Spec.Config.NumExpertsPerTok, Fetched: "ahead", Idle: r.idleExperts(r.Limits.Tokens)}
+	x := &Experts{Layers: r.ExpertLayers(), Experts: r.Experts, Chosen: r.Spec.Config.NumExpertsPerTok, Shared: r.Spec.Config.SharedSize > 0, Fetched: "ahead", Idle: r.idleExperts(r.Limits.Tokens)}
 	switch {
 	case r.Unified:
 		x.Fetched = "in place"
@@ -89,7 +90,11 @@ func (r *Run) ExpertTraffic() *Experts {
 }
 
 func (x *Experts) String() string {
-	s := fmt.Sprintf("experts: %s (%d in each of %d layers, %d for each token)", x.Fetched, x.Experts, x.Layers, x.Chosen)
+	shared := ""
+	if x.Shared {
+		shared = " and one that is shared"
+	}
+	s := fmt.Sprintf("experts: %s (%d in each of %d layers, %d for each token%s)", x.Fetched, x.Experts, x.Layers, x.Chosen, shared)
 	if x.AllBytes > 0 {
 		s += fmt.Sprintf("; a step moves %s of them if all are used, %s expected", humanize.IBytes(uint64(x.AllBytes)), humanize.IBytes(uint64(x.ExpectedBytes)))
 	}

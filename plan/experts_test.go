@@ -111,6 +111,37 @@ func TestExpertTraffic(t *testing.T) {
 	}
 }
 
+// TestSharedExpert: slots are as large as the widest expert, and a shared one travels in any case, which is not counted with
+// those that may be idle.
+func TestSharedExpert(t *testing.T) {
+	q := small()
+	q.Config.SharedSize, q.Config.SharedGate = 8192, true
+	q.Rows, q.RowTokens, q.Depths.WeightSlots, q.HeadShards = 1, 1, 5, 8
+	r := resolve(t, q)
+	moe := r.Layouts[2]
+	shared := moe.Part(17)
+	if _, slot := r.Slots(schedule.Streamed); slot != shared.SlotBytes || r.BufferElems() != shared.GradElems || moe.Parts() != 18 {
+		t.Errorf("slots of %d bytes and gradients of %d elements; the shared expert, of %d parts, has %d and %d", slot, r.BufferElems(), moe.Parts(),
+			shared.SlotBytes, shared.GradElems)
+	}
+	x := r.ExpertTraffic()
+	if want := moe.Part(1).SlotBytes * 2 * 2 * 16; x.AllBytes != want || !r.OnDemand {
+		t.Errorf("%d bytes of experts, on demand %t; want %d", x.AllBytes, r.OnDemand, want)
+	}
+	if s := x.String(); !strings.HasPrefix(s, "experts: on demand (16 in each of 2 layers, 2 for each token and one that is shared)") {
+		t.Errorf("it is described as %q", s)
+	}
+	up, again, _ := r.transfers()
+	q.Config.SharedSize, q.Config.SharedGate = 0, false
+	upOf, againOf, _ := resolve(t, q).transfers()
+	least := float64(2 * shared.TileBytes) // of two layers; more is the gate
+	for pass, more := range map[string]float64{"forward": up - upOf, "backward": again - againOf} {
+		if more < least || more > 1.01*least {
+			t.Errorf("%s: the shared expert adds %g bytes to what goes up, want %g", pass, more, least)
+		}
+	}
+}
+
 // TestStepTooLargeForExperts: the error says how many rows would fit, and they do.
 func TestStepTooLargeForExperts(t *testing.T) {
 	q := small()

@@ -94,12 +94,12 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.Positions: // they are added
 			elems = 0
 		case model.MoE:
-			router, n := float64(layout.Part(0).AllElems()), float64(layout.Parts()-1)
-			elems = router + (elems-router)*float64(c.NumExpertsPerTok)/n
+			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts of a token that it does not go through
+			elems -= idle * float64(layout.Part(1).AllElems())
 		}
 		flops := 2 * elems * tokens
 		if attends {
-			flops += 4 * float64(c.NumHeads*c.HeadDim) * pairs
+			flops += c.PairFLOPs() * pairs
 		}
 		flops *= r.passes(l)
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)

@@ -10,7 +10,7 @@ import (
 // fetch is a tile that a step copies to the device.
 type fetch struct {
 	bytes  int64
-	expert bool
+	expert bool // one that tokens may or may not choose
 }
 
 // fetches lists what a step fetches, in order: forward until the visit that completes the
@@ -27,7 +27,7 @@ func (r *Run) fetches() (forward, backward []fetch) {
 	takes := p.WeightTakes
 	for v, visit := range p.Visits {
 		if len(takes) > 0 && takes[0] == v {
-			*list = append(*list, fetch{bytes: tiles[visit.Tile].Bytes(), expert: visit.Stage == schedule.Expert})
+			*list = append(*list, fetch{bytes: tiles[visit.Tile].Bytes(), expert: visit.Stage == schedule.Expert && visit.Part <= r.Experts})
 			takes = takes[1:]
 		}
 		if visit.Loss {

@@ -109,7 +109,6 @@ func TestTuneErrors(t *testing.T) {
 		good + " --svg " + good + "/x --rates " + cpu:             "--svg: ",
 		slots + " --rates " + cpu:                                 "of device memory and 2.0 MiB are available",
 		"--device cpu --rates " + cpu:                             "no model: give model_name_or_path",
-		good + " --model deepseek-v3 --rates " + cpu:              "cannot be trained: mt lacks",
 		good + " --model llama-405b --rates " + cpu:               "of host memory and",
 		good + " --compute-dtype bf16 --threads 0 --rates " + cpu: "--threads: wants at least 1",
 	} {

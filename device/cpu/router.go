@@ -1,6 +1,9 @@
 package cpu
 
 import (
+	"cmp"
+	"slices"
+
 	"mt/device/cpu/vec"
 	"mt/device/op"
 )
@@ -10,12 +13,13 @@ func init() {
 	op.Add(&table, routerBackward)
 }
 
-// router writes IDs and Weights token by token. It adds up the probabilities in
+// router writes IDs and Weights token by token. It adds up the scores in
 // fixed blocks of tokens, and then the blocks in order.
 func router(s *stream, a *op.Router) error {
-	reads(a.Logits, 1, 0, a.T*a.E)
-	writes(a.IDs, 1, 0, a.T*a.K)
-	writes(a.Weights, 1, 0, a.T*a.K)
+	reads(a.Logits, 1, 0, a.T*a.Rule.Logits(a.E))
+	reads(a.Bias, 1, 0, a.E)
+	writes(a.IDs, 1, 0, a.T*a.Rule.Chosen(a.K))
+	writes(a.Weights, 1, 0, a.T*a.Rule.Chosen(a.K))
 	writes(a.ProbSum, 1, 0, a.E)
 	s.sumRows(a.ProbSum, a.E, a.T, func(sc *scratch, sum []float32, from, to int) {
 		for t := from; t < to; t++ {
@@ -25,34 +29,127 @@ func router(s *stream, a *op.Router) error {
 	return nil
 }
 
-// route chooses the experts of token t and returns all its probabilities.
+// route chooses the experts of token t and returns the scores of all.
 func route(a *op.Router, sc *scratch, t int) []float32 {
-	logits, p := f32s(a.Logits, a.T*a.E)[t*a.E:(t+1)*a.E], sc.f32(0, a.E)
-	ids, weights := i32s(a.IDs, a.T*a.K)[t*a.K:(t+1)*a.K], f32s(a.Weights, a.T*a.K)[t*a.K:(t+1)*a.K]
-	sum := vec.ExpSum(p, logits, 1, vec.Max(logits))
-	choose(ids, logits)
+	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
+	row, p := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], sc.f32(0, a.E)
+	ids, weights := i32s(a.IDs, a.T*k)[t*k:(t+1)*k], f32s(a.Weights, a.T*k)[t*k:(t+1)*k]
+	logits := row[:a.E]
+	sum := scores(a.Rule, p, logits)
+	if a.Rule.Shared {
+		ids[a.K], weights[a.K] = int32(a.E), 1
+		if a.Rule.Gated {
+			weights[a.K] = sigmoid(row[a.E])
+		}
+		ids, weights = ids[:a.K], weights[:a.K]
+	}
+	chooseOpen(ids, keys(a, sc, logits, p, sum), a.Rule)
 	all := sum
 	if a.Normalize {
-		all = 0
+		all = least(a.Rule)
 		for _, e := range ids {
 			all += p[e]
 		}
 	}
 	for k, e := range ids {
-		weights[k] = p[e] / all
+		weights[k] = p[e] / all * routedScale(a.Rule)
 	}
 	vec.Scale(p, p, 1/sum)
 	return p
 }
 
-// choose fills ids with the places of the largest logits, the largest first, and of
-// equal ones the first one first. No comparison with a NaN holds, so a logit never
+// scores writes the scores of all experts times the number that it returns: exponentials of
+// the logits and their sum, or sigmoids and 1.
+func scores(r op.RouterRule, p, logits []float32) float32 {
+	if !r.Sigmoid {
+		return vec.ExpSum(p, logits, 1, vec.Max(logits))
+	}
+	vec.ExpSum(p, logits, -1, 0)
+	for e, x := range p {
+		p[e] = 1 / (1 + x)
+	}
+	return 1
+}
+
+// sigmoid is that of one logit, with the bits that scores has for it.
+func sigmoid(x float32) float32 {
+	p := [1]float32{x}
+	vec.ExpSum(p[:], p[:], -1, 0)
+	return 1 / (1 + p[0])
+}
+
+// routedScale is what the weights of chosen experts are multiplied by.
+func routedScale(r op.RouterRule) float32 { return cmp.Or(r.Scale, 1) }
+
+// least is what normalising adds to the sum of the chosen scores, so that it is not 0. An
+// exponential among those of a softmax is 1.
+func least(r op.RouterRule) float32 {
+	if r.Sigmoid {
+		return 1e-20
+	}
+	return 0
+}
+
+// keys are what the experts of a token are chosen by.
+func keys(a *op.Router, sc *scratch, logits, p []float32, sum float32) []float32 {
+	if !a.Rule.Sigmoid && a.Bias.None() && a.Rule.Groups == 0 {
+		return logits
+	}
+	out := sc.f32(1, a.E)
+	switch {
+	case !a.Rule.Sigmoid && a.Bias.None():
+		copy(out, logits)
+	case a.Bias.None():
+		copy(out, p)
+	default:
+		vec.Scale(out, p, 1/sum)
+		vec.Add(out, f32s(a.Bias, a.E))
+	}
+	return out
+}
+
+// chooseOpen fills ids with the places of the largest keys in the groups that are open, as choose does. It
+// overwrites the keys where there are groups.
+func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
+	if r.Groups == 0 {
+		choose(ids, keys)
+		return
+	}
+	var worth [op.MaxGroups]float32
+	var groups [op.MaxGroups]int32
+	size, open := len(keys)/r.Groups, groups[:r.OpenGroups]
+	for g := range r.Groups {
+		worth[g] = largest(keys[g*size:(g+1)*size], r.GroupBest)
+	}
+	choose(open, worth[:r.Groups])
+	slices.Sort(open) // so that the lower of equal experts stays the lower
+	for i, g := range open {
+		copy(keys[i*size:(i+1)*size], keys[int(g)*size:])
+	}
+	choose(ids, keys[:len(open)*size])
+	for k, e := range ids {
+		ids[k] = open[int(e)/size]*int32(size) + e%int32(size)
+	}
+}
+
+// largest is the sum of the n largest keys, n being 1 or 2.
+func largest(keys []float32, n int) float32 {
+	var at [2]int32
+	choose(at[:n], keys)
+	if n == 1 {
+		return keys[at[0]]
+	}
+	return keys[at[0]] + keys[at[1]]
+}
+
+// choose fills ids with the places of the largest keys, the largest first, and of
+// equal ones the first one first. No comparison with a NaN holds, so a key never
 // passes a NaN that stands before it. ids always differ.
-func choose(ids []int32, logits []float32) {
+func choose(ids []int32, keys []float32) {
 	n := 0
-	for e, x := range logits {
+	for e, x := range keys {
 		at := n
-		for at > 0 && x > logits[ids[at-1]] {
+		for at > 0 && x > keys[ids[at-1]] {
 			at--
 		}
 		if at == len(ids) {
@@ -64,17 +161,17 @@ func choose(ids []int32, logits []float32) {
 	}
 }
 
-// routerBackward writes DLogits token by token. With p the softmax over all experts
-// and g the gradient of p, the gradient of the logits is p·(g − Σ p·g). Where the
-// weights w of the chosen experts are normalised, w is the softmax over those
-// experts alone, and the same formula holds for w and its gradient.
+// routerBackward writes DLogits token by token. With g the gradient of the scores p, that of
+// the logits is p·(g − Σ p·g) where p is the softmax over all experts, and p·(1 − p)·g where
+// p are sigmoids.
 func routerBackward(s *stream, a *op.RouterBackward) error {
-	reads(a.Logits, 1, 0, a.T*a.E)
-	reads(a.IDs, 1, 0, a.T*a.K)
-	reads(a.DWeights, 1, 0, a.T*a.K)
+	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
+	reads(a.Logits, 1, 0, a.T*n)
+	reads(a.IDs, 1, 0, a.T*k)
+	reads(a.DWeights, 1, 0, a.T*k)
 	reads(a.Counts, 1, 0, a.E)
-	writes(a.DLogits, 1, 0, a.T*a.E)
-	if err := within("IDs", i32s(a.IDs, a.T*a.K), a.E); err != nil {
+	writes(a.DLogits, 1, 0, a.T*n)
+	if err := within("IDs", i32s(a.IDs, a.T*k), a.Rule.Chosen(a.E)); err != nil {
 		return err
 	}
 	s.partial = grown(s.partial, a.E)
@@ -94,12 +191,29 @@ func routerBackward(s *stream, a *op.RouterBackward) error {
 }
 
 // routeBack writes the gradient of token t's logits. aux is the gradient that every
-// probability has in addition.
+// score has in addition.
 func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
-	logits, out := f32s(a.Logits, a.T*a.E)[t*a.E:(t+1)*a.E], f32s(a.DLogits, a.T*a.E)[t*a.E:(t+1)*a.E]
-	ids, dw := i32s(a.IDs, a.T*a.K)[t*a.K:(t+1)*a.K], f32s(a.DWeights, a.T*a.K)[t*a.K:(t+1)*a.K]
-	p, g := sc.f32(0, a.E), sc.f32(1, a.E)
-	sum := vec.ExpSum(p, logits, 1, vec.Max(logits))
+	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
+	logits, out := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], f32s(a.DLogits, a.T*n)[t*n:(t+1)*n]
+	ids, dw := i32s(a.IDs, a.T*k)[t*k:(t+1)*k], f32s(a.DWeights, a.T*k)[t*k:(t+1)*k]
+	p := sc.f32(0, a.E)
+	sum := scores(a.Rule, p, logits[:a.E])
+	if a.Rule.Gated {
+		w := sigmoid(logits[a.E])
+		out[a.E] = w * (1 - w) * dw[a.K]
+	}
+	if a.Rule.Sigmoid {
+		sigmoidsBack(a, sc, out[:a.E], p, aux, ids[:a.K], dw)
+	} else {
+		softmaxBack(a, sc, out[:a.E], p, sum, aux, ids[:a.K], dw)
+	}
+}
+
+// softmaxBack writes the gradient of logits whose exponentials p sum to sum. Where the
+// weights w of the chosen experts are normalised, w is the softmax over those
+// experts alone, and the same formula holds for w and its gradient.
+func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
+	g := sc.f32(1, a.E)
 	var chosen, mean float32 // sums over the chosen experts: Σ exp, Σ w·dw
 	for k, e := range ids {
 		chosen += p[e]
@@ -108,13 +222,13 @@ func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	mean /= chosen
 	own := sc.f32(2, a.K) // the gradients that come through normalised weights
 	for k, e := range ids {
-		own[k] = p[e] / chosen * (dw[k] - mean)
+		own[k] = p[e] / chosen * (dw[k] - mean) * routedScale(a.Rule)
 	}
 	vec.Scale(p, p, 1/sum)
 	copy(g, aux)
 	if !a.Normalize {
 		for k, e := range ids {
-			g[e] += dw[k]
+			g[e] += dw[k] * routedScale(a.Rule)
 		}
 	}
 	dot := vec.Dot(p, g)
@@ -125,5 +239,26 @@ func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 		for k, e := range ids {
 			out[e] += own[k]
 		}
+	}
+}
+
+// sigmoidsBack writes the gradient of logits whose sigmoids are p.
+func sigmoidsBack(a *op.RouterBackward, sc *scratch, out, p, aux []float32, ids []int32, dw []float32) {
+	g := sc.f32(1, a.E)
+	copy(g, aux)
+	all, mean := float32(1), float32(0)
+	if a.Normalize { // w = p/all has the gradient (dw − Σ w·dw)/all
+		all = least(a.Rule)
+		for k, e := range ids {
+			all += p[e]
+			mean += p[e] * dw[k]
+		}
+		mean /= all
+	}
+	for k, e := range ids {
+		g[e] += (dw[k] - mean) / all * routedScale(a.Rule)
+	}
+	for e, x := range p {
+		out[e] = x * (1 - x) * g[e]
 	}
 }

@@ -63,11 +63,17 @@ func TestEveryField(t *testing.T) {
 	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3, W: f32(5), Pairs: i32(2), Bias: f32(3), P: 5}, "Bias")
-	every(t, Router{Logits: f32(10), IDs: i32(6), Weights: f32(6), ProbSum: f32(5), T: 2, E: 5, K: 3}, "ProbSum")
+	every(t, Router{Logits: f32(10), Bias: f32(5), IDs: i32(6), Weights: f32(6), ProbSum: f32(5), T: 2, E: 5, K: 3}, "Bias", "ProbSum")
+	rule := RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2, Scale: 2, Shared: true, Gated: true}
+	every(t, Router{Logits: f32(14), Bias: f32(6), IDs: i32(8), Weights: f32(8), ProbSum: f32(6), T: 2, E: 6, K: 3, Rule: rule}, "Bias", "ProbSum")
 	every(t, RouterBackward{DLogits: f32(10), Logits: f32(10), IDs: i32(6), DWeights: f32(6), Counts: i32(5),
 		T: 2, E: 5, K: 3}, "Counts")
+	every(t, RouterBackward{DLogits: f32(14), Logits: f32(14), IDs: i32(8), DWeights: f32(8), Counts: i32(6), T: 2, E: 6, K: 3, Rule: rule}, "Counts")
 	every(t, SortByExpert{IDs: i32(6), Order: i32(6), Rows: i32(6), Offsets: i32(6), Counts: i32(5), N: 6, K: 2, E: 5}, "Counts")
 	every(t, CopyColumns{Dst: bf16(9), Src: bf16(7), T: 2, C: 3, DstStride: 6, SrcStride: 4})
+	every(t, CopyHeads{Dst: bf16(rows(2, 30, rows(3, 9, 5))), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, Zeros: 1,
+		DstStride: 30, DstHead: 9, SrcStride: 20, SrcHead: 6})
+	every(t, SumHeads{Dst: bf16(rows(2, 7, 4)), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, DstStride: 7, SrcStride: 20, SrcHead: 6})
 	every(t, GatherRows{Dst: bf16(6), Src: bf16(3), Index: i32(2), T: 2, C: 3})
 	every(t, ScatterAddRows{DRows: f32(6), DY: bf16(15), Start: i32(3), Pos: i32(5), U: 2, T: 5, C: 3})
 	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), T: 2, V: 3})
@@ -207,7 +213,7 @@ func TestNothingToDo(t *testing.T) {
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),
 		"SortByExpert": (&SortByExpert{Offsets: i32(4), E: 3}).Check(),
-		"CopyColumns":  (&CopyColumns{C: 4}).Check(), "GatherRows": (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
+		"CopyColumns":  (&CopyColumns{C: 4}).Check(), "CopyHeads": (&CopyHeads{C: 4, T: 3}).Check(), "SumHeads": (&SumHeads{C: 4}).Check(), "GatherRows": (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
 		"CrossEntropy": (&CrossEntropy{V: 3}).Check(), "CrossEntropyShard": (&CrossEntropyShard{}).Check(),
 		"Convert": (&Convert{}).Check(), "WeightedSum": (&WeightedSum{}).Check(), "DivideByNorm": (&DivideByNorm{}).Check(),
 	} {
@@ -259,8 +265,18 @@ func TestBad(t *testing.T) {
 		{(&RouterBackward{T: 2, E: 4, K: 5}).Check(), "5 of 4 experts are chosen: want 1 to 4"},
 		{(&Router{T: 2, E: 64, K: 33}).Check(), "33 of 64 experts are chosen: want 1 to 32"},
 		{(&Router{E: 1025}).Check(), "1025 experts: at most 1024"},
+		{(&Router{T: 1, E: 1024, K: 1, Rule: RouterRule{Shared: true}}).Check(), "1025 experts: at most 1024"},
+		{(&Router{T: 2, E: 64, K: 32, Rule: RouterRule{Shared: true}}).Check(), "32 of 64 experts are chosen: want 1 to 31"},
+		{(&Router{T: 2, E: 8, K: 5, Rule: RouterRule{Groups: 4, OpenGroups: 2, GroupBest: 2}}).Check(), "5 of 8 experts are chosen: want 1 to 4"},
+		{(&Router{E: 8, Rule: RouterRule{Groups: 3, OpenGroups: 2, GroupBest: 2}}).Check(), "8 experts in 3 groups: want groups of equal size, at most 32"},
+		{(&Router{E: 66, Rule: RouterRule{Groups: 33, OpenGroups: 2, GroupBest: 2}}).Check(), "66 experts in 33 groups: want groups of equal size, at most 32"},
+		{(&Router{E: 8, Rule: RouterRule{Groups: 4, OpenGroups: 5, GroupBest: 2}}).Check(), "5 of 4 groups are open: want 1 to 4"},
+		{(&Router{E: 8, Rule: RouterRule{Groups: 4, OpenGroups: 1, GroupBest: 3}}).Check(), "a group of 2 experts is worth 3 keys: want 1 or 2, and no more than it has"},
+		{(&Router{E: 8, Rule: RouterRule{Groups: 8, OpenGroups: 1, GroupBest: 2}}).Check(), "a group of 1 experts is worth 2 keys: want 1 or 2, and no more than it has"},
+		{(&RouterBackward{E: 8, Rule: RouterRule{Gated: true}}).Check(), "there is a gate and no shared expert"},
 		{(&SortByExpert{N: 5, K: 2, E: 3}).Check(), "5 pairs are not 2 for each token"},
 		{(&SortByExpert{N: 5, E: 3}).Check(), "5 pairs are not 0 for each token"},
+		{(&CopyHeads{Dst: x, Src: x, T: 1, Heads: 2, C: 3, Zeros: 1, DstHead: 3, SrcHead: 3}).Check(), "DstHead is 3: heads of 4 elements overlap"},
 		{(&Convert{Dst: w, Src: x, N: 5}).Check(), "Dst holds 4 elements, want 5"},
 		{(&WeightedSum{D: x, X: bf16(8), Y: x, N: 8}).Check(), "X is bf16, want fp32"},
 		{(&WeightedSum{D: bf16(8), X: bf16(8), Y: bf16(8), N: 8}).Check(), "Y is bf16, want fp32"},

@@ -2,26 +2,47 @@ package op
 
 import "mt/device"
 
-// The most experts that a router can choose from, and the most that it can choose
-// for a token.
+// The most experts that a router can choose from, the most that it can choose for a
+// token, the one that is shared included, and the most groups that experts can stand in.
 const (
 	MaxExperts = 1024
 	MaxChosen  = 32
+	MaxGroups  = 32
 )
 
-// Router chooses the experts of every token: those with the K largest logits (of
-// equal ones, the lower index first), weighted by the softmax over all logits.
-// Source: arXiv:2101.03961, arXiv:2505.09388.
+// RouterRule is how a router differs from Router's plainest form, its zero value.
+type RouterRule struct {
+	Sigmoid bool // an expert's score is the sigmoid of its logit; else the softmax over all E logits
+
+	// Groups: the experts stand in so many groups of equal size, in their order, and those of a
+	// token are chosen from the OpenGroups best groups alone. A group is worth the sum of its
+	// GroupBest (1 or 2) largest keys. 0: there are no groups.
+	Groups, OpenGroups, GroupBest int
+
+	Scale float32 // the weights of the chosen experts are multiplied by it; 0: they aren't
+
+	// Shared: every token has expert number E too, behind those that are chosen for it, with the
+	// weight 1; or, with Gated, with the sigmoid of one more logit, its row's last.
+	Shared, Gated bool
+}
+
+// Router chooses the experts of every token: those with the K largest keys (of equal ones,
+// the lower index first), weighted by their scores. An expert's key is its score + Bias; of a
+// softmax without Bias it is the logit. Source: arXiv:2101.03961, arXiv:2505.09388; with
+// sigmoids, groups and Bias arXiv:2412.19437; the shared expert's gate: Qwen2-MoE in Transformers.
 //
-//	Logits (T, E) f32, E ≤ MaxExperts; 1 ≤ K ≤ min(E, MaxChosen)
-//	IDs (T, K) i32, Weights (T, K) f32, the greatest probability first: of the
-//	softmax over E, with Normalize divided by the sum of those chosen. IDs are
-//	less than E and differ, whatever the logits hold
-//	ProbSum (E) f32 accumulates Σ_t softmax; none: not wanted
+//	Logits (T, E) f32, with Gated (T, E+1); E ≤ MaxExperts; 1 ≤ K ≤ min(E, MaxChosen)
+//	Bias (E) f32; none: not wanted
+//	IDs (T, K) i32, Weights (T, K) f32, with Shared (T, K+1); the largest key first. Weights are
+//	Scale times scores, which with Normalize are divided by the sum of those chosen (and with
+//	Sigmoid that sum + 1e-20, as Transformers has it). IDs of a token differ, whatever the
+//	logits hold
+//	ProbSum (E) f32 accumulates Σ_t scores; none: not wanted
 type Router struct {
-	Logits, IDs, Weights, ProbSum device.Tensor
-	T, E, K                       int
-	Normalize                     bool
+	Logits, Bias, IDs, Weights, ProbSum device.Tensor
+	T, E, K                             int
+	Normalize                           bool
+	Rule                                RouterRule
 }
 
 // Name implements device.Op.
@@ -30,22 +51,25 @@ func (a *Router) Name() string { return "Router" }
 // Check implements device.Op.
 func (a *Router) Check() error {
 	var c checker
-	c.router(a.Logits, a.IDs, a.T, a.E, a.K)
-	c.tensor("Weights", a.Weights, a.T*a.K, device.F32)
+	c.router(a.Logits, a.IDs, a.T, a.E, a.K, a.Rule)
+	c.tensor("Weights", a.Weights, a.T*a.Rule.Chosen(a.K), device.F32)
+	c.optional("Bias", a.Bias, a.E, device.F32)
 	c.optional("ProbSum", a.ProbSum, a.E, device.F32)
 	return c.err
 }
 
-// RouterBackward overwrites DLogits. The choice of experts counts as fixed.
+// RouterBackward overwrites DLogits. The choice of experts counts as fixed, so Bias has no
+// gradient.
 //
-//	DLogits (T, E) f32 overwritten, may be Logits; DWeights (T, K) f32
-//	Logits, IDs, Normalize as in the forward
-//	Counts (E) i32: the probability of expert e has, for every token, the
-//	additional gradient AuxScale·Counts[e]; none: no such term
+//	DLogits as Logits, overwritten, may be Logits; DWeights as the forward's Weights
+//	Logits, IDs, Normalize, Rule as in the forward
+//	Counts (E) i32: the score of expert e has, for every token, the additional
+//	gradient AuxScale·Counts[e]; none: no such term
 type RouterBackward struct {
 	DLogits, Logits, IDs, DWeights, Counts device.Tensor
 	T, E, K                                int
 	Normalize                              bool
+	Rule                                   RouterRule
 	AuxScale                               float32
 }
 
@@ -55,24 +79,61 @@ func (a *RouterBackward) Name() string { return "RouterBackward" }
 // Check implements device.Op. The values of IDs are not checked.
 func (a *RouterBackward) Check() error {
 	var c checker
-	c.router(a.Logits, a.IDs, a.T, a.E, a.K)
-	c.tensor("DLogits", a.DLogits, a.T*a.E, device.F32)
-	c.tensor("DWeights", a.DWeights, a.T*a.K, device.F32)
+	c.router(a.Logits, a.IDs, a.T, a.E, a.K, a.Rule)
+	c.tensor("DLogits", a.DLogits, a.T*a.Rule.Logits(a.E), device.F32)
+	c.tensor("DWeights", a.DWeights, a.T*a.Rule.Chosen(a.K), device.F32)
 	c.optional("Counts", a.Counts, a.E, device.I32)
 	return c.err
 }
 
+// Logits is how many logits a token has where there are so many experts to choose from.
+func (r RouterRule) Logits(experts int) int {
+	if r.Gated {
+		return experts + 1
+	}
+	return experts
+}
+
+// Chosen is how many experts a token has where so many are chosen for it.
+func (r RouterRule) Chosen(k int) int {
+	if r.Shared {
+		return k + 1
+	}
+	return k
+}
+
 // router checks what the forward and the backward of a router both need: that each
 // of T tokens chooses K of E experts.
-func (c *checker) router(logits, ids device.Tensor, T, E, K int) {
+func (c *checker) router(logits, ids device.Tensor, T, E, K int, r RouterRule) {
 	c.sizes(T, E, K)
-	c.experts(T, E)
-	most := min(E, MaxChosen)
+	c.experts(T, r.Chosen(E))
+	c.groups(E, r)
+	most, own := min(E, MaxChosen), r.Chosen(0)
+	if r.Groups > 0 {
+		most = min(most, E/r.Groups*r.OpenGroups)
+	}
+	most = min(most, MaxChosen-own)
 	if T > 0 && (K <= 0 || K > most) {
 		c.fail("%d of %d experts are chosen: want 1 to %d", K, E, most)
 	}
-	c.tensor("Logits", logits, T*E, device.F32)
-	c.tensor("IDs", ids, T*K, device.I32)
+	if r.Gated && !r.Shared {
+		c.fail("there is a gate and no shared expert")
+	}
+	c.tensor("Logits", logits, T*r.Logits(E), device.F32)
+	c.tensor("IDs", ids, T*r.Chosen(K), device.I32)
+}
+
+// groups checks how E experts stand in groups.
+func (c *checker) groups(E int, r RouterRule) {
+	switch {
+	case r.Groups == 0:
+	case r.Groups < 0 || r.Groups > MaxGroups || E%r.Groups != 0:
+		c.fail("%d experts in %d groups: want groups of equal size, at most %d", E, r.Groups, MaxGroups)
+	case r.OpenGroups < 1 || r.OpenGroups > r.Groups:
+		c.fail("%d of %d groups are open: want 1 to %d", r.OpenGroups, r.Groups, r.Groups)
+	case r.GroupBest != 1 && r.GroupBest != 2 || E > 0 && r.GroupBest > E/r.Groups:
+		c.fail("a group of %d experts is worth %d keys: want 1 or 2, and no more than it has", E/r.Groups, r.GroupBest)
+	}
 }
 
 // experts checks that there are at most MaxExperts experts, and at least one where
@@ -88,10 +149,10 @@ func (c *checker) experts(n, experts int) {
 
 // Bytes implements Mover.
 func (a *Router) Bytes() int64 {
-	return 4 * int64(a.T*(a.E+2*a.K))
+	return 4 * int64(a.T*(a.Rule.Logits(a.E)+2*a.Rule.Chosen(a.K)))
 }
 
 // Bytes implements Mover.
 func (a *RouterBackward) Bytes() int64 {
-	return 8 * int64(a.T*(a.E+a.K))
+	return 8 * int64(a.T*(a.Rule.Logits(a.E)+a.Rule.Chosen(a.K)))
 }

@@ -71,8 +71,7 @@ const referencePresets = `
 ## Presets
 
 ` + "`model: NAME`" + ` trains one of these architectures from scratch; ` + "`model: {preset: NAME, vocab_size: 512}`" + ` changes keys of
-it. An inline ` + "`model`" + ` has the keys of a Hugging Face ` + "`config.json`" + `. ` + "`deepseek-v3`" + ` is a shape for
-` + "`mt plan`" + `: nothing trains it, and the error says what is lacking.
+it. An inline ` + "`model`" + ` has the keys of a Hugging Face ` + "`config.json`" + `.
 
 `
 

@@ -12,6 +12,7 @@ type family struct {
 	types []string // model_type in config.json
 	arch  string   // general.architecture
 	block []rule   // tensors of a decoder block
+	dense []rule   // those of the first blocks, where a key says how many have no experts
 	// defaults of config.json are those of package model, as far as keys need them.
 	defaults map[string]any
 	// names are what config.json calls keys that most families share, where it is not that.
@@ -46,14 +47,16 @@ type rule struct {
 type how uint8
 
 const (
-	copied  how = iota
-	queries     // heads may be reordered, num_attention_heads of them
-	keys        // the same, num_key_value_heads of them
-	norm        // the family's shift is added; always fp32
-	router      // always fp32
-	experts     // one tensor per expert becomes one tensor of three dimensions, biases of two
-	bare        // its name in the directory has no ".weight"
-	stacked     // modules whose names stand with spaces between them become one, by rows
+	copied    how = iota
+	queries       // heads may be reordered, num_attention_heads of them
+	keys          // the same, num_key_value_heads of them
+	norm          // the family's shift is added; always fp32
+	normIfAny     // the same of a module that some models do not have
+	router        // always fp32
+	experts       // one tensor per expert becomes one tensor of three dimensions, biases of two
+	single        // a matrix of one row becomes a vector
+	bare          // the names are whole: it is not the weight or bias of a module
+	stacked       // modules whose names stand with spaces between them become one, by rows
 )
 
 // outer are the tensors outside the blocks, the same everywhere.
@@ -78,11 +81,32 @@ var headNorms = []rule{
 	{"self_attn.k_norm", "attn_k_norm", norm},
 }
 
+var headNormsIfAny = []rule{
+	{"self_attn.q_norm", "attn_q_norm", normIfAny},
+	{"self_attn.k_norm", "attn_k_norm", normIfAny},
+}
+
 var feedForward = []rule{
 	{"post_attention_layernorm", "ffn_norm", norm},
 	{"mlp.gate_proj", "ffn_gate", copied},
 	{"mlp.up_proj", "ffn_up", copied},
 	{"mlp.down_proj", "ffn_down", copied},
+}
+
+// expertMatrices are those of experts with the usual names.
+var expertMatrices = []rule{
+	{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
+	{"mlp.experts.up_proj", "ffn_up_exps", experts},
+	{"mlp.experts.down_proj", "ffn_down_exps", experts},
+}
+
+// sharedExpert are the matrices of the expert that every token goes through, in a module of that name.
+func sharedExpert(module string) []rule {
+	return []rule{
+		{module + ".gate_proj", "ffn_gate_shexp", copied},
+		{module + ".up_proj", "ffn_up_shexp", copied},
+		{module + ".down_proj", "ffn_down_shexp", copied},
+	}
 }
 
 // ungated is an MLP without a gate, as llama.cpp has it.
@@ -130,23 +154,52 @@ var families = []family{
 		block: slices.Concat(attention, headNorms, []rule{
 			{"post_attention_layernorm", "ffn_norm", norm},
 			{"mlp.gate", "ffn_gate_inp", router},
-			{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
-			{"mlp.experts.up_proj", "ffn_up_exps", experts},
-			{"mlp.experts.down_proj", "ffn_down_exps", experts},
-		}),
+		}, expertMatrices),
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
-		keys:     []func(*plan){(*plan).expertKeys, (*plan).ropeFreqs, (*plan).windowUnused},
+		keys:     []func(*plan){(*plan).normalisedExperts, (*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"qwen2_moe"}, arch: "qwen2moe",
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate", "ffn_gate_inp", router},
+		}, expertMatrices, []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert")),
+		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096, "num_experts": 60, "num_experts_per_tok": 4,
+			"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632},
+		keys: []func(*plan){(*plan).expertsAndShared, (*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"mixtral"}, arch: "llama", halves: true,
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"block_sparse_moe.gate", "ffn_gate_inp", router},
+			{"block_sparse_moe.experts.w1", "ffn_gate_exps", experts},
+			{"block_sparse_moe.experts.w3", "ffn_up_exps", experts},
+			{"block_sparse_moe.experts.w2", "ffn_down_exps", experts},
+		}),
+		defaults: map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2},
+		keys:     []func(*plan){(*plan).expertCounts, (*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
+	},
+	{
+		types: []string{"glm4_moe"}, arch: "glm4moe",
+		dense: slices.Concat(attention, headNormsIfAny, []rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:]),
+		block: slices.Concat(attention, headNormsIfAny, []rule{
+			{"post_attention_layernorm", "post_attention_norm", norm},
+			{"mlp.gate", "ffn_gate_inp", router},
+			{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare},
+		}, expertMatrices, sharedExpert("mlp.shared_experts")),
+		defaults: map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "n_routed_experts": 128,
+			"n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+			"routed_scaling_factor": 1.0, "norm_topk_prob": true},
+		keys: []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
 		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,
 		block: slices.Concat(attention, []rule{
-			{"self_attn.sinks", "attn_sinks", bare},
+			{"self_attn.sinks", "attn_sinks.weight", bare},
 			{"post_attention_layernorm", "post_attention_norm", norm},
 			{"mlp.router", "ffn_gate_inp", router},
-			{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
-			{"mlp.experts.up_proj", "ffn_up_exps", experts},
-			{"mlp.experts.down_proj", "ffn_down_exps", experts},
-		}),
+		}, expertMatrices),
 		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 128, "head_dim": 64, "rope_theta": 150000.0, "rms_norm_eps": 1e-5,
 			"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "num_local_experts": 128, "num_experts_per_tok": 4},
 		keys: []func(*plan){(*plan).ossKeys},

@@ -98,22 +98,61 @@ func (p *plan) tanhForErf() {
 	}
 }
 
-// expertKeys are those of a mixture of experts.
-func (p *plan) expertKeys() {
+// expertCount is how many experts a block chooses from.
+func (p *plan) expertCount() int {
 	s := p.s
-	count := s.int("num_experts", s.int("num_local_experts", 0))
+	return s.int("num_experts", s.int("num_local_experts", s.int("n_routed_experts", 0)))
+}
+
+// expertCounts are the keys of every mixture of experts.
+func (p *plan) expertCounts() {
+	count := p.expertCount()
 	if count == 0 {
-		s.fail("num_experts", "missing or 0")
+		p.s.fail("num_experts", "missing or 0")
 	}
-	if !s.bool("norm_topk_prob", false) {
-		s.fail("norm_topk_prob", "is false, but llama.cpp's %s always normalises the weights of the chosen experts: the model would be another", p.family.arch)
+	p.add("expert_count", uint32(count))
+	p.add("expert_used_count", uint32(p.s.need("num_experts_per_tok")))
+}
+
+// everywhere are the keys of experts that are in every layer, which norm_topk_prob must be for.
+func (p *plan) everywhere(normalised bool) {
+	s := p.s
+	if is := s.bool("norm_topk_prob", false); is != normalised {
+		always := "always"
+		if is {
+			always = "never"
+		}
+		s.fail("norm_topk_prob", "is %t, but llama.cpp's %s %s normalises the weights of the chosen experts: the model would be another", is, p.family.arch, always)
 	}
 	if only, _ := s.vals["mlp_only_layers"].([]any); len(only) > 0 || s.int("decoder_sparse_step", 1) != 1 {
 		s.fail("decoder_sparse_step", "layers without experts (here or in mlp_only_layers) cannot be written: llama.cpp's %s has experts in every layer", p.family.arch)
 	}
-	p.add("expert_count", uint32(count))
-	p.add("expert_used_count", uint32(s.need("num_experts_per_tok")))
+	p.expertCounts()
 	p.add("expert_feed_forward_length", uint32(s.need("moe_intermediate_size")))
+}
+
+func (p *plan) normalisedExperts() { p.everywhere(true) }
+
+// expertsAndShared: one more expert that every token goes through, and weights as they are.
+func (p *plan) expertsAndShared() {
+	p.everywhere(false)
+	p.add("expert_shared_feed_forward_length", uint32(p.s.need("shared_expert_intermediate_size")))
+}
+
+// sigmoidExperts: scores are sigmoids, some experts are shared, and the first blocks have none.
+func (p *plan) sigmoidExperts() {
+	const sigmoid = 2 // gguf.ExpertGatingFuncType
+	s := p.s
+	if open, all := s.int("topk_group", 1), s.int("n_group", 1); open < all {
+		s.fail("topk_group", "%d of %d groups of experts are open: llama.cpp's %s has no groups", open, all, p.family.arch)
+	}
+	p.expertCounts()
+	p.add("expert_feed_forward_length", uint32(s.need("moe_intermediate_size")))
+	p.add("expert_shared_count", uint32(s.int("n_shared_experts", 0)))
+	p.add("expert_gating_func", uint32(sigmoid))
+	p.add("expert_weights_scale", float32(s.num("routed_scaling_factor", 1)))
+	p.add("expert_weights_norm", s.bool("norm_topk_prob", true))
+	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
 // ossKeys are those of gpt-oss. What llama.cpp takes for granted must be so: which layers have a window, and how the gate is cut off.
@@ -130,8 +169,7 @@ func (p *plan) ossKeys() {
 			s.fail(key, "%g, but llama.cpp takes it to be %g: the model would be another", v, always)
 		}
 	}
-	p.add("expert_count", uint32(s.need("num_local_experts")))
-	p.add("expert_used_count", uint32(s.need("num_experts_per_tok")))
+	p.expertCounts()
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 

@@ -26,7 +26,7 @@ func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, e
 		return Summary{}, err
 	}
 	defer w.Close()
-	files, err := companions(o)
+	files, keep, err := companions(o)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -36,7 +36,7 @@ func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, e
 	if err := room(fs, o.Out, size(w, o.Type)+filesSize(files)); err != nil {
 		return Summary{}, err
 	}
-	done, err := checkpoint.CopyModel(ctx, o.Out, w, checkpoint.CopyOptions{DType: dtypes[o.Type].d, MaxShardBytes: o.MaxShardBytes, Files: files, FS: fs,
+	done, err := checkpoint.CopyModel(ctx, o.Out, w, checkpoint.CopyOptions{DType: dtypes[o.Type].d, F32: keep, MaxShardBytes: o.MaxShardBytes, Files: files, FS: fs,
 		Progress: o.Progress})
 	if err != nil {
 		return Summary{}, err
@@ -44,30 +44,45 @@ func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, e
 	return Summary{Format: Safetensors, Out: o.Out, Files: done.Files, Tensors: done.Tensors, Bytes: done.Bytes}, nil
 }
 
-// companions are the files beside the weights; config.json is as it was read but
-// for the dtype, where that is another.
-func companions(o Options) (map[string][]byte, error) {
-	files, err := checkpoint.Companions(o.Model)
+// companions are the files beside the weights, and which of these are in fp32 whatever others are;
+// config.json is as it was read but for the dtype, where that is another.
+func companions(o Options) (files map[string][]byte, keep map[string]bool, err error) {
+	files, err = checkpoint.Companions(o.Model)
 	config := filepath.Join(o.Model, "config.json")
 	if err == nil {
 		err = checkpoint.CheckLink(config)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.Type == "" {
 		files["config.json"], err = checkpoint.ReadCompanion(config)
-		return files, err
+		return files, nil, err
 	}
 	c, err := model.LoadDir(o.Model)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.MXFP4 {
-		return nil, fmt.Errorf("%s: experts are in MXFP4, and safetensors are written tensor by tensor as they are; leave --outtype out, or write GGUF", config)
+		return nil, nil, fmt.Errorf("%s: experts are in MXFP4, and safetensors are written tensor by tensor as they are; leave --outtype out, or write GGUF", config)
 	}
 	files["config.json"] = c.JSON(dtypes[o.Type].name)
-	return files, nil
+	return files, savedF32(c), nil
+}
+
+// savedF32 are the tensors that are saved in fp32 whatever others are.
+func savedF32(c *model.Config) map[string]bool {
+	keep := map[string]bool{}
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for _, t := range p.Stored {
+				if p.SavedF32 {
+					keep[t.Name] = true
+				}
+			}
+		}
+	}
+	return keep
 }
 
 // size is about the bytes of the weights in another type.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/model"
 )
 
 // TestSafetensors: the same names and shapes in other files, config.json as it
@@ -90,3 +91,41 @@ func TestRoom(t *testing.T) {
 type full struct{ checkpoint.FS }
 
 func (full) Free(string) (int64, error) { return 100, nil }
+
+// TestSafetensorsKeepsF32: what Transformers keeps in fp32 stays in fp32 where others become bf16.
+func TestSafetensorsKeepsF32(t *testing.T) {
+	config := map[string]any{"model_type": "glm4_moe", "vocab_size": 24, "hidden_size": 32, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+		"num_key_value_heads": 1, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+	out := t.TempDir()
+	if _, err := Run(t.Context(), Options{Format: Safetensors, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: out, Type: BF16, Overwrite: true}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := checkpoint.OpenWeights(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for name, want := range map[string]string{"model.layers.1.mlp.gate.e_score_correction_bias": "F32", "model.layers.1.mlp.gate.weight": "BF16"} {
+		if x, _ := w.Tensor(name); x.DType != want {
+			t.Errorf("%s is %s, want %s", name, x.DType, want)
+		}
+	}
+}
+
+// tensorsFor are the tensors that a model with this config.json has.
+func tensorsFor(t *testing.T, config map[string]any) map[string]shape {
+	t.Helper()
+	c, err := model.FromInline(config, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors := map[string]shape{}
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for i, s := range p.Stored {
+				tensors[s.Name] = p.StoredShape(i)
+			}
+		}
+	}
+	return tensors
+}

@@ -98,7 +98,7 @@ func (p *plan) tensors(f *finder) error {
 	for i, r := range top {
 		if i == 1 { // after the embedding
 			for b := range p.layers {
-				for _, r := range p.family.block {
+				for _, r := range p.rules(b) {
 					in := fmt.Sprintf("model.%s%d.", blocks, b)
 					from := in + strings.ReplaceAll(r.from, " ", " "+in)
 					if err := p.tensor(f, rule{from, fmt.Sprintf("blk.%d.%s", b, r.to), r.how}); err != nil {
@@ -118,32 +118,38 @@ func (p *plan) tensors(f *finder) error {
 	return nil
 }
 
+// rules are those of block b.
+func (p *plan) rules(b int) []rule {
+	if p.family.dense != nil && b < p.s.int("first_k_dense_replace", 0) {
+		return p.family.dense
+	}
+	return p.family.block
+}
+
 // tensor plans the weight of a module, and its bias if there is one.
 func (p *plan) tensor(f *finder, r rule) error {
+	ends := []string{".weight", ".bias"}
 	switch r.how {
 	case experts:
 		return p.experts(f, r)
-	case bare:
-		t, ok := f.find(r.from)
-		if !ok {
-			return f.missing(r.from)
-		}
-		p.take(item{Tensor: gguf.Tensor{Name: r.to + ".weight", Shape: t.shape}, parts: []part{t}}, r.how)
-		return nil
 	case stacked:
 		return p.stacked(f, r)
+	case bare:
+		ends = []string{""}
 	}
-	for _, end := range []string{".weight", ".bias"} {
+	for i, end := range ends {
 		t, ok := f.find(r.from + end)
 		if !ok {
-			if end == ".weight" {
+			if i == 0 && r.how != normIfAny {
 				return f.missing(r.from + end)
 			}
 			continue
 		}
 		it := item{Tensor: gguf.Tensor{Name: r.to + end, Shape: t.shape}, parts: []part{t}}
 		switch {
-		case r.how == norm:
+		case r.how == single:
+			it.Shape = t.shape[1:]
+		case r.how == norm || r.how == normIfAny:
 			it.shift = p.family.shift
 		case r.how == queries && p.family.halves:
 			it.heads = p.heads
@@ -182,10 +188,9 @@ func (p *plan) stacked(f *finder, r rule) error {
 // they have some.
 func (p *plan) experts(f *finder, r rule) error {
 	dot := strings.LastIndexByte(r.from, '.')
-	count := p.s.int("num_experts", p.s.int("num_local_experts", 0))
 	for _, end := range []string{".weight", ".bias"} {
 		var it item
-		for e := range count {
+		for e := range p.expertCount() {
 			name := r.from[:dot] + "." + strconv.Itoa(e) + r.from[dot:] + end
 			t, ok := f.find(name)
 			if !ok && end == ".bias" && e == 0 {
@@ -211,7 +216,7 @@ func (p *plan) experts(f *finder, r rule) error {
 func (p *plan) take(it item, h how) {
 	it.Type = p.out.gguf()
 	switch {
-	case len(it.Shape) < 2 || h == norm || h == router:
+	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router:
 		it.Type = gguf.F32
 	case it.Type == gguf.Q8_0 && it.Shape[len(it.Shape)-1]%gguf.BlockLen != 0:
 		it.Type = gguf.F16

@@ -134,7 +134,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: 1, Positions: maxTokens} // only the last token has logits
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	vocab := int64(c.VocabSize)
-	staging := max(hidden*act, 4*vocab, 4*4*chunk, 4*int64(c.NumExperts+1), 4*c.RopeElems(maxTokens))
+	staging := max(hidden*act, 4*vocab, 4*4*chunk, 4*int64(c.AllExperts()+1), 4*c.RopeElems(maxTokens))
 	if d.staging, err = o.Device.AllocHost(staging); err != nil {
 		return nil, err
 	}

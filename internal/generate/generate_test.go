@@ -23,7 +23,8 @@ type kind struct {
 	name                 string
 	tied, qkNorm, biases bool
 	llama3               bool
-	experts              int // of all blocks but the second; 0: none
+	experts              int  // of all blocks but the second; 0: none
+	grouped              bool // they stand in groups and have sigmoids for scores, and one more is shared
 	softcap              float64
 	act                  device.DType
 	tolerance            float64 // of a logit, in units of the largest
@@ -38,7 +39,8 @@ var kinds = []kind{
 	{name: "qwen2", biases: true, tied: true, tolerance: 5e-5},
 	{name: "qwen3", qkNorm: true, tolerance: 5e-5},
 	{name: "qwen3moe", qkNorm: true, experts: 5, tolerance: 5e-5}, // in bf16 a near tie of the router may fall the other way
-	{name: "capped", softcap: 0.8, tolerance: 5e-5},               // logits go up to three or so
+	{name: "shared", qkNorm: true, experts: 6, grouped: true, tolerance: 5e-5},
+	{name: "capped", softcap: 0.8, tolerance: 5e-5}, // logits go up to three or so
 	{name: "llama-bf16", act: device.BF16, tolerance: 0.06},
 	{name: "qwen3-tied-bf16", qkNorm: true, tied: true, act: device.BF16, tolerance: 0.06},
 }
@@ -53,6 +55,10 @@ func (k kind) config() *model.Config {
 	if k.experts > 0 {
 		c.Arch, c.ModelType, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize = "Qwen3MoeForCausalLM", "qwen3_moe", k.experts, 2, 24
 		c.DecoderSparseStep, c.MLPOnlyLayers, c.NormTopKProb = 1, []int{1}, true
+		if k.grouped {
+			c.SigmoidScores, c.ChoiceBias, c.RoutedScale, c.SharedSize, c.SharedGate = true, true, 1.5, 40, true
+			c.ExpertGroups, c.OpenGroups, c.GroupBest = 3, 2, 2
+		}
 	}
 	if k.llama3 {
 		c.Rope = model.Rope{Type: "llama3", Theta: 500, Factor: 4, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositions: 16}

@@ -109,6 +109,13 @@ var builds = map[string]build{
 		a.want(&x.Src, o.DType, 2*o.Rows*o.Cols)
 		return enqueue(x)
 	},
+	"CopyHeads": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		dim := min(headDim, o.Cols)
+		x := &op.CopyHeads{T: o.Rows, Heads: o.Cols / dim, C: dim, DstStride: o.Cols, DstHead: dim, SrcStride: 2 * o.Cols, SrcHead: 2 * dim}
+		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
+		a.want(&x.Src, o.DType, 2*o.Rows*o.Cols)
+		return enqueue(x)
+	},
 	"GatherRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.GatherRows{T: o.Rows, C: o.Cols}
 		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
@@ -283,6 +290,13 @@ var builds = map[string]build{
 		a.want(&x.Order, device.I32, x.N)
 		a.want(&x.Rows, device.I32, x.N)
 		a.want(&x.Offsets, device.I32, o.Cols+1)
+		return enqueue(x)
+	},
+	"SumHeads": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		dim := min(headDim, o.Cols)
+		x := &op.SumHeads{T: o.Rows, Heads: o.Cols / dim, C: dim, DstStride: dim, SrcStride: o.Cols, SrcHead: dim}
+		a.want(&x.Dst, o.DType, o.Rows*dim)
+		a.want(&x.Src, o.DType, o.Rows*o.Cols)
 		return enqueue(x)
 	},
 	"DivideByNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {

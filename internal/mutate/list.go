@@ -42,6 +42,7 @@ func all() []mutation {
 		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
 		ofFamilies,
 		ofImports, ofInstall,
+		ofLatent,
 	} {
 		for _, b := range list {
 			for _, w := range b.ways {

@@ -261,6 +261,7 @@ var ofActors = []broken{
 		{from: "float64(b.AllTokens())", to: "float64(b.Tokens)", test: "TestRanksTrainAsOneHost/balanced_experts_on_2"},
 		{from: "!r.plan.Balances() || standsIn(b) {", to: "!r.plan.Balances() {", test: "TestRanksTrainAsOneHost/balanced_experts,_a_rank_without_rows_on_2"},
 		{from: "/ (n * n)", to: "/ n", test: "TestRecordings/qwen3moe-balanced", in: "internal/train"},
+		{from: "x.counts = staging[:4*places], staging[4*places:4*(places+n)]", to: "x.counts = staging[:4*places], staging[4*places-4:4*(places+n)-4]", test: "TestRecordings/qwen2moe-balanced", in: "internal/train"},
 		{from: "return p <= prog", to: "return p < prog", test: "TestExpertTrafficIsForgotten"},
 		{from: "l.Counts[e] += other.Counts[e]", to: "l.Counts[e] = other.Counts[e]", test: "TestLanesEqualTheSynchronousStep/balanced"},
 		{from: "l.Probs[e] += other.Probs[e]", to: "l.Probs[e] = other.Probs[e]", test: "TestRecordings/qwen3moe-balanced", in: "internal/train"},

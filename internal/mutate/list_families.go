@@ -63,7 +63,7 @@ var ofFamilies = []broken{
 		{from: "l.sinkGrad(l.ofGroup(l.lse, g), g*a.Heads, a.Heads)", to: "l.sinkGrad(l.ofGroup(l.lse, g), 0, a.Heads)", test: "TestHiddenStatesOnTheHost"},
 	}},
 	{"layers/moe_backward.go", []way{
-		{from: "\tl.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, experts)\n", to: "", test: "TestMoEGradients"},
+		{from: "\tl.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, logits)\n", to: "", test: "TestMoEGradients"},
 		{from: "\tzeroVectors(s, g)\n\tif n == 0", to: "\tif n == 0", test: "TestMoEGradients"},
 	}},
 	{"device/cpu/sinks.go", []way{

@@ -45,8 +45,10 @@ var ofFiles = []broken{
 	}},
 	{"checkpoint/files.go", []way{
 		{from: "e.shape = []int64{listed}", to: "_ = listed", test: "TestStateOfPieces"},
-		{from: "p == planeLo && t.BF16 && !layout.HasLo(t) {", to: "p == planeLo && !layout.HasLo(t) {", test: "TestResumeAfterEveryStep", in: "internal/train"},
-		{from: "p == planeLo && t.BF16 && !layout.HasLo(t) {", to: "false {", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "(t.SavedF32 || t.BF16 && !layout.HasLo(t))", to: "(t.SavedF32 || !layout.HasLo(t))", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "(t.SavedF32 || t.BF16 && !layout.HasLo(t))", to: "t.SavedF32", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "(t.SavedF32 || t.BF16 && !layout.HasLo(t))", to: "t.BF16 && !layout.HasLo(t)", test: "TestSavedF32"},
+		{from: "if t.SavedF32 && p == planeBF16 {", to: "if false {", test: "TestSavedF32"},
 		{from: "elem: of.DType.Bytes(first), elems: n", to: "elem: first, elems: n", test: "TestStateOfPieces"},
 	}},
 	{"checkpoint/resume.go", []way{

@@ -14,11 +14,19 @@ var ofModel = []broken{
 		{from: "return w*(w+1)/2 + (n-w)*w", to: "return w*(w+1)/2 + (n-w)*(w-1)", test: "TestAttendedPairs"},
 		{from: "2*float64(c.MatrixParams())", to: "2*float64(c.Params())", test: "TestFLOPs"},
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
-		{from: "4*float64(c.NumHeads)", to: "4*float64(c.NumKVHeads)", test: "TestFLOPs"},
+		{from: "c.PairFLOPs()*float64(pairs)", to: "c.PairFLOPs()", test: "TestFLOPs"},
 	}},
-	{"model/deepseek3.go", []way{
-		{from: "(l.NopeDim+l.RopeDim+l.ValueDim)/2", to: "l.NopeDim + l.RopeDim", test: "TestPairsOfLatentAttention"},
+	{"model/freeze.go", []way{
+		{from: "p.Frozen = p.Frozen || names.match(name)", to: "p.Frozen = names.match(name)", test: "TestFrozenExpertsLeaveTheRest", in: "layers"},
+		{from: "p.Part > 0 && p.Part <= c.NumExperts:", to: "p.Part > 0:", test: "TestFLOPsOfFrozenExperts"},
+	}},
+	{"model/table.go", []way{
+		{from: "bias.SavedF32, bias.Frozen = true, true", to: "bias.SavedF32 = true", test: "TestMoEGradients", in: "layers"},
+	}},
+	{"model/latent.go", []way{
+		{from: "float64(c.HeadDim+c.ValueDim())", to: "float64(2*c.HeadDim)", test: "TestPairsOfLatentAttention"},
 		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestParamsOfPapers"},
+		{from: "scale *= m * m", to: "scale *= m", test: "TestGradientsEqualFiniteDifferences", in: "layers"},
 	}},
 	{"internal/virtual/clock.go", []way{
 		{from: "owner = device / max(1, c.PerSwitch)", to: "owner = device", test: "TestPeers", in: "device/virtual"},
@@ -92,7 +100,12 @@ var ofModel = []broken{
 		{from: "return b >= first", to: "return b > first", test: "TestParseSpellings|TestAttendedPairs|TestParseRefuses|TestAddingAFamily"},
 		{from: "c.QKVBias = true\n", to: "", test: "TestParams|TestLayers|TestParseSpellings"},
 	}},
-	{"model/qwen3moe.go", []way{
+	{"model/experts.go", []way{
+		{from: "c.AllChosen() > maxExpertsUsed {", to: "c.NumExpertsPerTok > maxExpertsUsed {", test: "TestParseRefuses"},
+		{from: "case open == groups:\n", to: "case false:\n", test: "TestParseSpellings"},
+		{from: "c.NumExpertsPerTok > open*size:", to: "c.NumExpertsPerTok > c.NumExperts:", test: "TestParseRefuses"},
+		{from: "* c.MoEIntermediateSize\n", to: "\n", test: "TestParseSpellings"},
+		{from: `m["n_shared_experts"], m["norm_topk_prob"] = c.SharedSize/c.MoEIntermediateSize`, to: `m["n_shared_experts"], m["norm_topk_prob"] = c.SharedSize`, test: "TestJSONOfOptions"},
 		{from: `f.bool("norm_topk_prob", false)`, to: `f.bool("norm_topk_prob", true)`, test: "TestExpertDefaults"},
 		{from: "c.NumExpertsPerTok > c.NumExperts {", to: "c.NumExpertsPerTok > c.NumExperts+1 {", test: "TestParseRefuses"},
 		{from: `f.float("router_aux_loss_coef", 0.001, 0, 1e6)`, to: `f.float("router_aux_loss_coef", 0.01, 0, 1e6)`, test: "TestExpertDefaults"},

@@ -14,13 +14,17 @@ const Variable = "MT_FIXTURES"
 // families are the cases in the folder of families to come that mt trains by now, one a line.
 var families = []string{
 	"cohere2",
+	"deepseekv3",
 	"glm4",
+	"glm4moe",
 	"gpt2",
 	"gptoss",
 	"granite",
+	"mixtral",
 	"olmo2",
 	"olmo3",
 	"pythia",
+	"qwen2moe",
 	"smollm3",
 	"starcoder2",
 }

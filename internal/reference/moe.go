@@ -3,6 +3,7 @@ package reference
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/model"
 )
@@ -11,8 +12,8 @@ import (
 type Routing struct {
 	Rows   int       // tokens, once for every layer
 	Counts []float64 // by expert: how many rows chose it
-	Probs  []float64 // by expert: the sum of its probabilities, chosen or not
-	Chosen []int     // the experts of every row, the most probable first
+	Probs  []float64 // by expert: the sum of its scores, chosen or not
+	Chosen []int     // the experts of every row, those with the largest keys first
 }
 
 // AuxLoss is the auxiliary loss of everything in r: coefficient · experts · Σ
@@ -47,34 +48,101 @@ func (r *Routing) take(p []float64, chosen []int) {
 // has experts. Unless r is nil, the routing is added to it.
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
+	in := tensor(i, "mlp.")
+	if w[in+"experts.0.down_proj.weight"] == nil {
+		in = tensor(i, "block_sparse_moe.")
+	}
 	y := append([]float64(nil), x...)
-	router := tensor(i, "mlp.gate")
+	router := in + "gate"
 	if w[router+".weight"] == nil {
-		router = tensor(i, "mlp.router")
+		router = in + "router"
 	}
 	for t := range len(n) / h {
-		row := n[t*h : (t+1)*h]
-		p := linear(row, w[router+".weight"], w[router+".bias"], h)
-		lse := logSumExp(p)
-		for e, v := range p {
-			p[e] = math.Exp(v - lse)
-		}
-		chosen := largest(p, cfg.NumExpertsPerTok)
+		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
+		p := scores(cfg, linear(row, w[router+".weight"], w[router+".bias"], h))
+		chosen := choose(cfg, p, w[router+".e_score_correction_bias"])
 		r.take(p, chosen)
-		all := 1.0
-		if cfg.NormTopKProb {
-			all = 0
-			for _, e := range chosen {
-				all += p[e]
-			}
+		for k, weight := range expertWeights(cfg, p, chosen) {
+			addScaled(out, weight, mlp(cfg, w, fmt.Sprintf("%sexperts.%d.", in, chosen[k]), row))
 		}
-		for _, e := range chosen {
-			for c, v := range mlp(cfg, w, tensor(i, fmt.Sprintf("mlp.experts.%d.", e)), row) {
-				y[t*h+c] += p[e] / all * v
+		for _, shared := range []string{"shared_experts.", "shared_expert."} {
+			if w[in+shared+"down_proj.weight"] != nil {
+				addScaled(out, sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, in+shared, row))
 			}
 		}
 	}
 	return y
+}
+
+// scores are the experts' scores of a row, by its logits.
+func scores(cfg *model.Config, logits []float64) []float64 {
+	p, lse := make([]float64, len(logits)), logSumExp(logits)
+	for e, v := range logits {
+		if cfg.SigmoidScores {
+			p[e] = sigmoid(v)
+		} else {
+			p[e] = math.Exp(v - lse)
+		}
+	}
+	return p
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// choose are the experts of a row: those with the largest scores, or scores + bias, in the groups
+// that are open, the largest first.
+func choose(cfg *model.Config, p, bias []float64) []int {
+	keys := append([]float64(nil), p...)
+	for e, b := range bias {
+		keys[e] += b
+	}
+	if cfg.ExpertGroups > 0 {
+		size, worth := len(keys)/cfg.ExpertGroups, make([]float64, cfg.ExpertGroups)
+		for g := range worth {
+			for _, e := range largest(keys[g*size:(g+1)*size], cfg.GroupBest) {
+				worth[g] += keys[g*size+e]
+			}
+		}
+		open := largest(worth, cfg.OpenGroups)
+		for e := range keys {
+			if !slices.Contains(open, e/size) {
+				keys[e] = math.Inf(-1)
+			}
+		}
+	}
+	return largest(keys, cfg.NumExpertsPerTok)
+}
+
+// expertWeights are those of the chosen experts.
+func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
+	out, all := make([]float64, len(chosen)), 1.0
+	if cfg.NormTopKProb {
+		all = 0
+		for _, e := range chosen {
+			all += p[e]
+		}
+	}
+	for k, e := range chosen {
+		out[k] = p[e] / all
+		if cfg.RoutedScale != 0 {
+			out[k] *= cfg.RoutedScale
+		}
+	}
+	return out
+}
+
+// sharedWeight is what a shared expert's output is multiplied by, 1 without a gate.
+func sharedWeight(gate, row []float64) float64 {
+	if gate == nil {
+		return 1
+	}
+	return sigmoid(dot(gate, row))
+}
+
+func addScaled(out []float64, by float64, x []float64) {
+	for c, v := range x {
+		out[c] += by * v
+	}
 }
 
 // AuxLoss is the auxiliary loss of a step with these sequences, over all layers

@@ -122,10 +122,23 @@ func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i
 // Attention is x + attention(norm(x)) of decoder block i. In models whose blocks
 // have four norms, attention(norm(x)) is normed too; in others only attention(x) is.
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
-	h, d := cfg.HiddenSize, cfg.HeadDim
-	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
+	var q, k, v []float64
+	if cfg.Latent != nil {
+		q, k, v = latentHeads(cfg, w, i, n)
+	} else {
+		q, k, v = heads(cfg, w, i, n)
+	}
+	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
+	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], cfg.OutputCols())
+	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
+}
+
+// heads are q (T, H, D), k and v (T, KV, D) of block i, made of its normed input n.
+func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
+	h, d := cfg.HiddenSize, cfg.HeadDim
+	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
 	project := func(s string, from, rows int) []float64 {
 		weight := w[tensor(i, "self_attn."+s+"_proj.weight")]
 		if fused := w[tensor(i, "self_attn.qkv_proj.weight")]; fused != nil {
@@ -133,18 +146,17 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 		}
 		return linear(n, weight, w[tensor(i, "self_attn."+s+"_proj.bias")], h)
 	}
-	q, k, v := project("q", 0, qRows), project("k", qRows, kvRows), project("v", qRows+kvRows, kvRows)
+	q, k, v = project("q", 0, qRows), project("k", qRows, kvRows), project("v", qRows+kvRows, kvRows)
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
-	if cfg.Turns(i) {
-		r := cfg.Ropes()[cfg.RopeOf(i)]
-		rope(cfg, r, q, cfg.NumHeads)
-		rope(cfg, r, k, cfg.NumKVHeads)
+	if !cfg.Turns(i) {
+		return q, k, v
 	}
-	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
-	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], qRows)
-	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
+	r := cfg.Ropes()[cfg.RopeOf(i)]
+	rope(cfg, r, q, len(n)/h, d)
+	rope(cfg, r, k, len(n)/h, d)
+	return q, k, v
 }
 
 // mlp is down(f(gate(n))·up(n)), or without a gate down(f(up(n))), with the tensors whose names begin with in. Where the
@@ -158,7 +170,10 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 		}
 		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], cfg.IntermediateSize)
 	}
-	gateW, upW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"]
+	gateW, upW, downW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"], w[in+"down_proj.weight"]
+	if w[in+"w1.weight"] != nil {
+		gateW, upW, downW = w[in+"w1.weight"], w[in+"w3.weight"], w[in+"w2.weight"]
+	}
 	if fused := w[in+"gate_up_proj.weight"]; fused != nil {
 		gateW, upW = fused[:len(fused)/2], fused[len(fused)/2:]
 	}
@@ -171,7 +186,7 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 			up[j] *= activation(cfg, g)
 		}
 	}
-	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
+	return linear(up, downW, w[in+"down_proj.bias"], len(gateW)/h)
 }
 
 // activation is the model's function f.
@@ -257,42 +272,50 @@ func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float6
 
 // norm is RMSNorm over groups of len(w) elements.
 func norm(cfg *model.Config, x, w []float64) []float64 {
+	return rmsNorm(x, w, float64(cfg.RMSNormEps), float64(cfg.NormOffset))
+}
+
+func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 	y := make([]float64, len(x))
 	for at := 0; at < len(x); at += len(w) {
 		var sum float64
 		for _, v := range x[at : at+len(w)] {
 			sum += v * v
 		}
-		r := 1 / math.Sqrt(sum/float64(len(w))+float64(cfg.RMSNormEps))
+		r := 1 / math.Sqrt(sum/float64(len(w))+eps)
 		for i, wv := range w {
-			y[at+i] = x[at+i] * r * (float64(cfg.NormOffset) + wv)
+			y[at+i] = x[at+i] * r * (offset + wv)
 		}
 	}
 	return y
 }
 
 // attention is causal softmax(scale·q·kᵀ)·v of one sequence in block i, with key
-// heads shared. With sinks, a softmax has the head's sink as one more score, whose value is 0.
+// heads shared. Values may have fewer elements than keys. With sinks, a softmax has the head's sink as one
+// more score, whose value is 0.
 func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
-	d, group := cfg.HeadDim, cfg.NumHeads/cfg.NumKVHeads
-	width, kvWidth := cfg.NumHeads*d, cfg.NumKVHeads*d
+	d, dv, group := cfg.HeadDim, cfg.ValueDim(), cfg.NumHeads/cfg.NumKVHeads
+	width, kWidth, vWidth := cfg.NumHeads*d, cfg.NumKVHeads*d, cfg.NumKVHeads*dv
 	tokens := len(q) / width
-	o := make([]float64, len(q))
+	o := make([]float64, tokens*cfg.NumHeads*dv)
 	scale := cfg.AttnScale
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(d))
 	}
+	if cfg.Latent != nil {
+		scale *= latentTemperature(cfg.Rope)
+	}
 	for h := range cfg.NumHeads {
-		kv := h / group * d
+		kv := h / group
 		for t := range tokens {
 			first := 0
 			if n := cfg.Window(i); n > 0 {
 				first = max(0, t+1-n)
 			}
-			qr, out := q[t*width+h*d:][:d], o[t*width+h*d:][:d]
+			qr, out := q[t*width+h*d:][:d], o[(t*cfg.NumHeads+h)*dv:][:dv]
 			scores := make([]float64, 0, t+1-first)
 			for j := first; j <= t; j++ {
-				scores = append(scores, softcap(dot(qr, k[j*kvWidth+kv:][:d])*scale, cfg.AttnSoftcap))
+				scores = append(scores, softcap(dot(qr, k[j*kWidth+kv*d:][:d])*scale, cfg.AttnSoftcap))
 			}
 			lse := logSumExp(scores)
 			if sinks != nil {
@@ -300,7 +323,7 @@ func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 			}
 			for j, s := range scores {
 				p := math.Exp(s - lse)
-				for e, vv := range v[(first+j)*kvWidth+kv:][:d] {
+				for e, vv := range v[(first+j)*vWidth+kv*dv:][:dv] {
 					out[e] += p * vv
 				}
 			}

@@ -12,6 +12,9 @@ import (
 // yarn is arXiv:2309.00071; longrope is arXiv:2402.13753.
 func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	dim := float64(cfg.HeadDim)
+	if cfg.Latent != nil {
+		dim = float64(cfg.Latent.RopeDim)
+	}
 	if r.Partial != 0 {
 		dim = math.Floor(dim * r.Partial)
 	}
@@ -90,12 +93,11 @@ func amplitude(cfg *model.Config, r model.Rope) float64 {
 	return 1
 }
 
-// rope rotates the heads of x (T, heads, D) in place. Among the elements that turn,
+// rope rotates the heads of x (tokens, heads, d) in place. Among the elements that turn,
 // element i pairs with the one half their number further on or, where the model
 // interleaves them, element 2i with the next.
-func rope(cfg *model.Config, r model.Rope, x []float64, heads int) {
-	d := cfg.HeadDim
-	tokens := len(x) / (heads * d)
+func rope(cfg *model.Config, r model.Rope, x []float64, tokens, d int) {
+	heads := len(x) / (tokens * d)
 	freq, by := Frequencies(cfg, r, tokens), amplitude(cfg, r)
 	for t := range tokens {
 		for i, f := range freq {

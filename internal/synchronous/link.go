@@ -102,7 +102,7 @@ func (t *Trainer) pairsByExpert(count bool) []pairs {
 			t.probabilities[k] += float64(math.Float32frombits(word(sums, k)))
 		}
 	}
-	out := make([]pairs, t.spec.Config.NumExperts)
+	out := make([]pairs, t.spec.Config.AllExperts())
 	for k := range out {
 		from := int(word(offsets, k))
 		out[k] = pairs{from, int(word(offsets, k+1)) - from}

@@ -190,12 +190,13 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
-// smoothed labels and a z-loss, frozen tensors, a tied table, experts, experts with the loss that balances
-// their load, and families that have no larger recording.
+// smoothed labels and a z-loss, frozen tensors, a tied table, experts, experts with the loss that balances their load, one
+// more that is shared, experts in groups, latent attention, and families that have no larger recording.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
-		"qwen3moe-balanced", "ernie-bias", "exaone4-window", "glm-partial", "granite4-nope", "seedoss-bias"} {
+		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
+		"glm-partial", "granite4-nope", "seedoss-bias"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",
@@ -205,7 +206,7 @@ func TestRecordings(t *testing.T) {
 			"lanes-4": "binding: copy\ndevices: 4\npipeline: {micro_batch_tokens: 20}",
 		} {
 			t.Run(name+"/"+variant, func(t *testing.T) {
-				if strings.HasPrefix(variant, "lanes-") && name != "qwen3moe-balanced" {
+				if strings.HasPrefix(variant, "lanes-") && !strings.HasSuffix(name, "-balanced") {
 					long.Only(t) // the load is summed up over all lanes; of all else one number of them tells enough
 				}
 				out := t.TempDir()
@@ -303,7 +304,7 @@ func compareWeights(t *testing.T, initial, final, got string, limit float64, who
 					d += math.Pow(float64(b[x])-float64(s[x]), 2)
 				}
 				num, den = num+e, den+d
-				if d == 0 { // it is frozen
+				if d == 0 { // it is frozen, or a bias that only chooses
 					if e > 0 {
 						t.Errorf("%s: it is not to move, and differs by %g", part.Name, math.Sqrt(e))
 					}

@@ -158,9 +158,6 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if err := j.openModel(); err != nil {
 		return nil, err
 	}
-	if err := j.trainable(o.sketch); err != nil {
-		return nil, err
-	}
 	if err := c.CheckGradSlabs(len(j.model.Layers())); err != nil {
 		return nil, err
 	}
@@ -212,20 +209,6 @@ func (j *job) openModel() error {
 		return err
 	}
 	j.closers = append(j.closers, j.source.Close)
-	return nil
-}
-
-// trainable refuses a model that mt plans and does not train, unless the job is a sketch: then a
-// note says what the plan leaves out.
-func (j *job) trainable(sketch bool) error {
-	lacking, planned := j.model.Untrained()
-	switch {
-	case lacking == "":
-	case sketch:
-		j.note("%s can be planned, not trained: mt lacks %s. In the plan %s", j.model.Arch, lacking, planned)
-	default:
-		return j.c.Errorf("model", "%s cannot be trained: mt lacks %s; mt plan says what it would need", j.model.Arch, lacking)
-	}
 	return nil
 }
 

@@ -165,32 +165,6 @@ func TestRoomIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestPlannedAndNotTrained: a shape that mt does not train is planned, with a note that says so;
-// whatever would compute with it is refused.
-func TestPlannedAndNotTrained(t *testing.T) {
-	t.Cleanup(func() { checkClean(t) })
-	const card = "model: deepseek-v3\ndevice_memory: 79GiB\nhost_memory: 16TiB\n"
-	out, err := sketch(t, card, Options{})
-	if err != nil || !strings.Contains(out, "note: DeepseekV3ForCausalLM can be planned, not trained: mt lacks latent attention") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	c, err := config.Parse("run.yaml", []byte(card+"dataset: /nope.jsonl\n"), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "run.yaml:1:8: model: DeepseekV3ForCausalLM cannot be trained: mt lacks latent attention"
-	if err := DryRun(c, Options{}); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	shape, err := model.Preset("deepseek-v3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := StartSynthetic(SyntheticOptions{Model: shape, Rows: 1, SeqLen: 8}); err == nil || !strings.Contains(err.Error(), "cannot be trained") {
-		t.Errorf("a synthetic run: %v", err)
-	}
-}
-
 // TestPlanSaysWhatIsKept: in words, by block, and in JSON by layer; in what is predicted of a step, too.
 func TestPlanSaysWhatIsKept(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })

@@ -94,9 +94,6 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 			err = fmt.Errorf("synthetic run: %w", err)
 		}
 	}()
-	if lacking, _ := o.Model.Untrained(); lacking != "" {
-		return nil, fmt.Errorf("%s cannot be trained: mt lacks %s", o.Model.Arch, lacking)
-	}
 	if err := s.openDevices(); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -44,52 +45,133 @@ func softmax(x []float64) []float64 {
 	return p
 }
 
-// Router writes ids and weights (T, K): the experts with the largest of a token's
-// logits (T, E), and their probabilities, which are divided by their sum where
-// normalize is set. It adds all probabilities to probSum (E).
-func Router(logits []float64, ids []int32, weights, probSum []float64, E, K int, normalize bool) {
-	for t := range len(logits) / E {
-		row := logits[t*E : (t+1)*E]
-		order := make([]int32, E)
-		for e := range order {
-			order[e] = int32(e)
-		}
-		slices.SortStableFunc(order, func(a, b int32) int {
-			switch {
-			case row[a] > row[b]:
-				return -1
-			case row[a] < row[b]:
-				return 1
+// RouterRule has the fields of op.RouterRule.
+type RouterRule struct {
+	Sigmoid                       bool
+	Groups, OpenGroups, GroupBest int
+	Scale                         float32
+	Shared, Gated                 bool
+}
+
+// scale is what weights are multiplied by.
+func (r RouterRule) scale() float64 {
+	if r.Scale == 0 {
+		return 1
+	}
+	return float64(r.Scale)
+}
+
+// widths are how many logits and how many experts a token has.
+func (r RouterRule) widths(E, K int) (logits, chosen int) {
+	if r.Shared {
+		K++
+	}
+	if r.Gated {
+		E++
+	}
+	return E, K
+}
+
+// scores are those of a row of logits.
+func (r RouterRule) scores(row []float64) []float64 {
+	if !r.Sigmoid {
+		return softmax(row)
+	}
+	p := make([]float64, len(row))
+	for e, x := range row {
+		p[e] = sigmoid(x)
+	}
+	return p
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// least is what a sum of scores that others are divided by begins with.
+func (r RouterRule) least() float64 {
+	if r.Sigmoid {
+		return 1e-20
+	}
+	return 0
+}
+
+// falling are the indices of v from its largest element on; of equal ones the first is first.
+func falling(v []float64) []int32 {
+	order := make([]int32, len(v))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(v[b], v[a]) })
+	return order
+}
+
+// choose returns the K experts with the largest keys, of the open groups alone.
+func (r RouterRule) choose(keys []float64, K int) []int32 {
+	order := falling(keys)
+	if r.Groups > 0 {
+		size := len(keys) / r.Groups
+		worth := make([]float64, r.Groups)
+		for g := range worth {
+			in := keys[g*size : (g+1)*size]
+			for _, e := range falling(in)[:r.GroupBest] {
+				worth[g] += in[e]
 			}
-			return 0
-		})
-		p := softmax(row)
+		}
+		open := falling(worth)[:r.OpenGroups]
+		order = slices.DeleteFunc(order, func(e int32) bool { return !slices.Contains(open, e/int32(size)) })
+	}
+	return order[:K]
+}
+
+// Router writes ids and weights (T, K): the experts with the largest keys of a token, by its
+// logits (T, E), and their scores times a scale, which are divided by their sum where
+// normalize is set; then what there is of a shared expert. It adds all scores to probSum (E).
+// bias (E) may be nil.
+func Router(logits, bias []float64, ids []int32, weights, probSum []float64, E, K int, normalize bool, rule RouterRule) {
+	wide, chosen := rule.widths(E, K)
+	for t := range len(logits) / max(1, wide) {
+		row := logits[t*wide : (t+1)*wide]
+		p := rule.scores(row[:E])
 		add(probSum, 1, p)
-		all := 1.0
+		keys := row[:E]
+		if rule.Sigmoid || bias != nil {
+			keys = slices.Clone(p)
+		}
+		for e, b := range bias {
+			keys[e] += b
+		}
+		order, all := rule.choose(keys, K), 1.0
 		if normalize {
-			all = 0
-			for _, e := range order[:K] {
+			all = rule.least()
+			for _, e := range order {
 				all += p[e]
 			}
 		}
-		for k, e := range order[:K] {
-			ids[t*K+k], weights[t*K+k] = e, p[e]/all
+		for k, e := range order {
+			ids[t*chosen+k], weights[t*chosen+k] = e, rule.scale()*p[e]/all
+		}
+		if rule.Shared {
+			ids[t*chosen+K], weights[t*chosen+K] = int32(E), 1
+		}
+		if rule.Gated {
+			weights[t*chosen+K] = sigmoid(row[E])
 		}
 	}
 }
 
 // RouterBackward writes dlogits, which may be logits, from dweights and from
-// aux·counts, an additional gradient of every probability; counts may be nil.
-func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, counts []int32, E, K int, normalize bool, aux float64) {
-	for t := range len(logits) / E {
-		p, g := softmax(logits[t*E:(t+1)*E]), make([]float64, E)
+// aux·counts, an additional gradient of every score; counts may be nil.
+func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, counts []int32, E, K int, normalize bool, rule RouterRule, aux float64) {
+	wide, each := rule.widths(E, K)
+	for t := range len(logits) / max(1, wide) {
+		row := logits[t*wide : (t+1)*wide]
+		p, g := rule.scores(row[:E]), make([]float64, E)
 		for e, n := range counts {
 			g[e] = aux * float64(n)
 		}
-		chosen, dw := ids[t*K:(t+1)*K], dweights[t*K:(t+1)*K]
+		chosen, dw := ids[t*each:t*each+K], dweights[t*each:(t+1)*each]
 		all, mean := 1.0, 0.0
 		if normalize { // w = p/all has the gradient (dw − Σ dw·w)/all
-			all = 0
+			all = rule.least()
 			for _, e := range chosen {
 				all += p[e]
 			}
@@ -98,11 +180,19 @@ func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, 
 			}
 		}
 		for k, e := range chosen {
-			g[e] += (dw[k] - mean) / all
+			g[e] += rule.scale() * (dw[k] - mean) / all
+		}
+		if rule.Gated {
+			w := sigmoid(row[E])
+			dlogits[t*wide+E] = dw[K] * w * (1 - w)
 		}
 		d := dot(p, g)
 		for e := range p {
-			dlogits[t*E+e] = p[e] * (g[e] - d)
+			if rule.Sigmoid {
+				dlogits[t*wide+e] = p[e] * (1 - p[e]) * g[e]
+			} else {
+				dlogits[t*wide+e] = p[e] * (g[e] - d)
+			}
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestRouter(t *testing.T) {
 	logits := []float64{0, math.Log(2), 0, math.Log(2), 0}
 	for _, normalize := range []bool{false, true} {
 		ids, weights, sum := make([]int32, 3), make([]float64, 3), []float64{1, 0, 0, 0, 0}
-		Router(logits, ids, weights, sum, 5, 3, normalize)
+		Router(logits, nil, ids, weights, sum, 5, 3, normalize, RouterRule{})
 		want := []float64{2.0 / 7, 2.0 / 7, 1.0 / 7}
 		if normalize {
 			want = []float64{0.4, 0.4, 0.2}
@@ -66,32 +66,70 @@ func TestRouter(t *testing.T) {
 	}
 }
 
+// Experts are chosen by score and bias, in the best groups alone, and weighted by score. The
+// shared expert comes last.
+func TestRouterRule(t *testing.T) {
+	logit := func(p float64) float64 { return math.Log(p / (1 - p)) }
+	logits := []float64{logit(0.9), logit(0.1), logit(0.6), logit(0.5), logit(0.2), logit(0.3), logit(0.75)}
+	bias := []float64{0, 0, 0, 0, 0.6, 0.25}
+	for _, c := range []struct {
+		rule    RouterRule
+		ids     []int32
+		weights []float64
+	}{
+		// keys 0.9 0.1 | 0.6 0.5 | 0.8 0.55: groups are worth 1, 1.1, 1.35
+		{RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2}, []int32{4, 2}, []float64{0.25, 0.75}},
+		{RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 1}, []int32{0, 4}, []float64{0.9 / 1.1, 0.2 / 1.1}},
+		{RouterRule{Sigmoid: true, Scale: 2.5}, []int32{0, 4}, []float64{2.5 * 0.9 / 1.1, 2.5 * 0.2 / 1.1}},
+	} {
+		for _, shared := range []bool{false, true} {
+			rule, row, ids, want := c.rule, logits[:6], c.ids, c.weights
+			if shared {
+				rule.Shared, rule.Gated = true, true
+				row, ids, want = logits, append(slices.Clone(ids), 6), append(slices.Clone(want), 0.75)
+			}
+			got, weights := make([]int32, len(ids)), make([]float64, len(ids))
+			Router(row, bias, got, weights, make([]float64, 6), 6, 2, true, rule)
+			for k, w := range weights {
+				if math.Abs(w-want[k]) > 1e-15 || got[k] != ids[k] {
+					t.Errorf("%+v: experts %v with weights %v, want %v with %v", rule, got, weights, ids, want)
+					break
+				}
+			}
+		}
+	}
+}
+
 func TestRouterBackward(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 10))
-	const T, E, K, aux = 4, 5, 2, 0.25
-	counts := []int32{3, 0, 1, 2, 2}
-	for _, normalize := range []bool{false, true} {
-		t.Run(fmt.Sprintf("normalize %v", normalize), func(t *testing.T) {
-			logits, dw := random(r, T*E), random(r, T*K)
-			ids, weights := make([]int32, T*K), make([]float64, T*K)
-			f := func() float64 {
-				sum := make([]float64, E)
-				Router(logits, ids, weights, sum, E, K, normalize)
-				s := dot(weights, dw)
-				for e, p := range sum {
-					s += aux * float64(counts[e]) * p
+	const T, E, K, aux = 4, 6, 2, 0.25
+	counts, bias := []int32{3, 0, 1, 2, 2, 1}, random(r, E)
+	for _, rule := range []RouterRule{{}, {Sigmoid: true, Scale: 1.5}, {Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2, Shared: true},
+		{Shared: true, Gated: true}, {Sigmoid: true, Shared: true, Gated: true}, {Scale: 2}} {
+		for _, normalize := range []bool{false, true} {
+			t.Run(fmt.Sprintf("normalize %v, %+v", normalize, rule), func(t *testing.T) {
+				wide, chosenOf := rule.widths(E, K)
+				logits, dw := random(r, T*wide), random(r, T*chosenOf)
+				ids, weights := make([]int32, T*chosenOf), make([]float64, T*chosenOf)
+				f := func() float64 {
+					sum := make([]float64, E)
+					Router(logits, bias, ids, weights, sum, E, K, normalize, rule)
+					s := dot(weights, dw)
+					for e, p := range sum {
+						s += aux * float64(counts[e]) * p
+					}
+					return s
 				}
-				return s
-			}
-			f()
-			chosen := slices.Clone(ids)
-			grad := clone(logits)
-			RouterBackward(grad, grad, chosen, dw, counts, E, K, normalize, aux)
-			checkGrad(t, "dlogits", logits, grad, f)
-			if !slices.Equal(ids, chosen) {
-				t.Fatal("other experts were chosen: differences say nothing")
-			}
-		})
+				f()
+				chosen := slices.Clone(ids)
+				grad := clone(logits)
+				RouterBackward(grad, grad, chosen, dw, counts, E, K, normalize, rule, aux)
+				checkGrad(t, "dlogits", logits, grad, f)
+				if !slices.Equal(ids, chosen) {
+					t.Fatal("other experts were chosen: differences say nothing")
+				}
+			})
+		}
 	}
 }
 

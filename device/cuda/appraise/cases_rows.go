@@ -46,6 +46,15 @@ func (z Size) elements(dt device.DType) []Case {
 		{Name: "CopyColumns", Shape: table(T, C/8) + " of longer rows", DType: dt, make: func(r *rig) device.Op {
 			return &op.CopyColumns{Dst: r.random(dt, T*C/8), Src: r.random(dt, T*C), T: T, C: C / 8, DstStride: C / 8, SrcStride: C}
 		}},
+		{Name: "CopyHeads", Shape: table(T, C) + " with zeros behind heads", DType: dt, make: func(r *rig) device.Op {
+			dim := C / z.Heads
+			return &op.CopyHeads{Dst: r.random(dt, 2*T*C), Src: r.random(dt, T*C), T: T, Heads: z.Heads, C: dim, Zeros: dim, DstStride: 2 * C, DstHead: 2 * dim,
+				SrcStride: C, SrcHead: dim}
+		}},
+		{Name: "SumHeads", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			dim := C / z.Heads
+			return &op.SumHeads{Dst: r.random(dt, T*dim), Src: r.random(dt, T*C), T: T, Heads: z.Heads, C: dim, DstStride: dim, SrcStride: C, SrcHead: dim}
+		}},
 		{Name: "WeightedSum", Shape: table(C, C), DType: dt, make: func(r *rig) device.Op {
 			x := r.random(dt, C*C)
 			return &op.WeightedSum{D: x, X: x, Y: r.random(device.F32, C*C), N: int64(C * C), A: 1, B: 2}

@@ -23,7 +23,7 @@ func (p *Params) TensorMap(m TensorMap) *Params {
 }
 
 // hopper has the kernels for sm_90a, by the elements of a head.
-var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 256: hopperFor(256, 64, 64, 32)}
+var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 192: hopperFor(192, 64, 64, 64), 256: hopperFor(256, 64, 64, 32)}
 
 // hopperKernels are attentionKernels, of which each goes over tiles of another side than its blocks'.
 type hopperKernels struct {

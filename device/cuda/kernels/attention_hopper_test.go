@@ -20,13 +20,15 @@ var hopperCases = []attentionCase{
 	{queries: []int{300, 70}, heads: 4, kvHeads: 2, dim: 64, window: 150, beyond: 8},
 	{queries: []int{64, 128, 65}, keys: []int{321, 128, 512}, heads: 1, kvHeads: 1, dim: 128},
 	{queries: []int{520}, heads: 1, kvHeads: 1, dim: 128, climb: 0.05},
+	{queries: []int{210}, heads: 2, kvHeads: 2, dim: 192},
+	{queries: []int{64, 65}, keys: []int{200, 129}, heads: 2, kvHeads: 1, dim: 192, window: 100, beyond: 8},
 	{queries: []int{210}, heads: 2, kvHeads: 1, dim: 256},
 	{queries: []int{64, 65}, keys: []int{200, 129}, heads: 2, kvHeads: 2, dim: 256, window: 100, beyond: 8},
 }
 
 // hopperTakes says whether there are kernels for sm_90a that take a case.
 func (c *attentionCase) hopperTakes() bool {
-	return (c.dim == 64 || c.dim == 128 || c.dim == 256) && c.softcap == 0 && c.beyond%8 == 0 && c.at%8 == 0
+	return (c.dim%64 == 0 && c.dim <= 256) && c.softcap == 0 && c.beyond%8 == 0 && c.at%8 == 0
 }
 
 // TestAttentionHopper runs the cases of the other kernels, and more, where there are kernels for sm_90a. What
@@ -63,7 +65,7 @@ func TestLackingForSM90a(t *testing.T) {
 		capped bool
 		want   kernels.Lacking
 	}{
-		{64, device.BF16, false, ""}, {128, device.BF16, false, ""}, {256, device.BF16, false, ""}, {96, device.BF16, false, kernels.LackingDim}, {200, device.BF16, false, kernels.LackingDim},
+		{64, device.BF16, false, ""}, {128, device.BF16, false, ""}, {192, device.BF16, false, ""}, {256, device.BF16, false, ""}, {96, device.BF16, false, kernels.LackingDim}, {200, device.BF16, false, kernels.LackingDim},
 		{128, device.BF16, true, kernels.LackingCap}, {128, device.F32, false, kernels.LackingF32},
 	} {
 		if got := kernels.LackingForSM90a(c.dim, c.dt, c.capped); got != c.want {
@@ -75,7 +77,7 @@ func TestLackingForSM90a(t *testing.T) {
 // TestAttentionHopperNeighbours: nothing of another sequence shows in a sequence's results, though tiles that
 // reach across its end bring rows of both: not even a NaN.
 func TestAttentionHopperNeighbours(t *testing.T) {
-	for _, dim := range []int{64, 128, 256} {
+	for _, dim := range []int{64, 128, 192, 256} {
 		dev := newRig()
 		dev.sm90a = true
 		var first [5][]byte
@@ -117,7 +119,7 @@ func TestAttentionHopperNeighbours(t *testing.T) {
 func TestAttentionHopperNaN(t *testing.T) {
 	dev := newRig()
 	dev.sm90a = true
-	for _, dim := range []int{64, 128, 256} {
+	for _, dim := range []int{64, 128, 192, 256} {
 		const rows, row = 140, 66
 		r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{rows}, heads: 1, kvHeads: 1, dim: dim})
 		q, qv := r.random(rows, dim, dim)

@@ -29,7 +29,17 @@ func TestExperts(t *testing.T) {
 	}
 	// T, E, K: T beyond what one token for each warp of all slices takes
 	for _, sh := range [][3]int{{8300, 5, 2}, {30, 32, 32}, {9, 64, 6}, {17, 128, 8}, {9, 200, 8}, {3, 1000, 32}} {
-		forms(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2]) })
+		forms(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2], false, op.RouterRule{}) })
+	}
+	groups := op.RouterRule{Sigmoid: true, Groups: 4, OpenGroups: 2, GroupBest: 2, Scale: 2.5, Shared: true}
+	gated := op.RouterRule{Shared: true, Gated: true}
+	for _, z := range []struct {
+		T, E, K int
+		bias    bool
+		rule    op.RouterRule
+	}{{8300, 8, 3, true, groups}, {9, 32, 4, false, gated}, {9, 60, 4, true, op.RouterRule{}}, {9, 64, 6, true, groups}, {9, 128, 8, false, op.RouterRule{Sigmoid: true}},
+		{9, 160, 6, false, op.RouterRule{Groups: 8, OpenGroups: 3, GroupBest: 1, Scale: 16}}, {5, 256, 8, true, groups}, {3, 1000, 31, true, groups}, {3, 384, 8, false, gated}} {
+		forms(t, dev, fmt.Sprintf("Router/%+v", z), func(e *elements) { e.router(z.T, z.E, z.K, z.bias, z.rule) })
 	}
 	// N, K, E: N beyond what the least pieces hold
 	for _, sh := range [][3]int{{131072 + 640, 2, 6}, {700, 7, 1024}} {
@@ -84,17 +94,20 @@ func (e *elements) scaleRows(T, C int) {
 // router goes forward, then backward over the logits; normalised, and with sums, at
 // an odd address. Arguments of exponentials are up to 20: half an ulp of that is
 // the error of a probability, and a gradient is a few of these.
-func (e *elements) router(T, E, K int) {
-	normalize := e.at > 0
-	logits, sums, weights, dw := e.normal(device.F32, T*E, 2), e.f32(E), e.f32(T*K), e.f32(T*K)
-	ids, counts := e.i32(make([]int32, T*K)), make([]int32, E)
+func (e *elements) router(T, E, K int, bias bool, rule op.RouterRule) {
+	normalize, n, k := e.at > 0, T*rule.Logits(E), T*rule.Chosen(K)
+	logits, sums, weights, dw := e.normal(device.F32, n, 2), e.f32(E), e.f32(k), e.f32(k)
+	ids, counts, keys := e.i32(make([]int32, k)), make([]int32, E), &vector{}
+	if bias {
+		keys = e.normal(device.F32, E, 0.25)
+	}
 	for i := range counts {
 		counts[i] = int32(e.rng.IntN(9))
 	}
-	chosen, wantW, wantS, want := make([]int32, T*K), weights.copy(), sums.copy(), logits.copy()
-	oracle.Router(logits.v, chosen, wantW, wantS, E, K, normalize)
-	oracle.RouterBackward(want, logits.v, chosen, dw.v, counts, E, K, normalize, 0.25)
-	wantIDs := make([]float64, T*K)
+	chosen, wantW, wantS, want := make([]int32, k), weights.copy(), sums.copy(), logits.copy()
+	oracle.Router(logits.v, keys.v, chosen, wantW, wantS, E, K, normalize, oracle.RouterRule(rule))
+	oracle.RouterBackward(want, logits.v, chosen, dw.v, counts, E, K, normalize, oracle.RouterRule(rule), 0.25)
+	wantIDs := make([]float64, k)
 	for i, id := range chosen {
 		wantIDs[i] = float64(id)
 	}
@@ -102,14 +115,14 @@ func (e *elements) router(T, E, K int) {
 	ids.expect(wantIDs, 0)
 	weights.expect(wantW, bound)
 	logits.expect(want, 4*bound)
-	a := op.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K, Normalize: normalize}
+	a := op.Router{Logits: logits.t, Bias: keys.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K, Normalize: normalize, Rule: rule}
 	if normalize {
 		a.ProbSum = sums.t
 		sums.expect(wantS, bound+summing(T))
 	}
 	kernels.Router(e.s, &a)
 	kernels.RouterBackward(e.s, &op.RouterBackward{DLogits: logits.t, Logits: logits.t, IDs: ids.t, DWeights: dw.t,
-		Counts: e.i32(counts).t, T: T, E: E, K: K, Normalize: normalize, AuxScale: 0.25})
+		Counts: e.i32(counts).t, T: T, E: E, K: K, Normalize: normalize, Rule: rule, AuxScale: 0.25})
 }
 
 // sort counts only at an odd address.
@@ -152,32 +165,34 @@ func TestStrangeLogits(t *testing.T) {
 		"zeros, both":      func(e int) float64 { return math.Copysign(0, float64(e%2)-0.5) },
 		"NaN of one token": func(e int) float64 { return []float64{0, nan}[min(1, e/39)] },
 	} {
-		forms(t, dev, name, func(e *elements) {
-			v := make([]float64, T*E)
-			for i := range v {
-				v[i] = float64(i % 7)
-				if i/E == 2 {
-					v[i] = strange(i % E)
-				}
-			}
-			logits, ids, weights := e.put(device.F32, v), e.i32(make([]int32, T*K)), e.f32(T*K)
-			kernels.Router(e.s, &op.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K})
-			for i := range T {
-				seen := map[float64]bool{}
-				for k := range K {
-					id, _ := e.get(ids.t, i*K+k)
-					w, _ := e.get(weights.t, i*K+k)
-					if id < 0 || id >= E || seen[id] || i != 2 && w != w {
-						t.Fatalf("token %d: choice %d is expert %v with the weight %v", i, k, id, w)
-					}
-					seen[id] = true
-					if name == "zeros, both" && i == 2 && id != float64(k) {
-						t.Fatalf("choice %d of equal logits is expert %v", k, id)
+		for _, rule := range []op.RouterRule{{}, {Sigmoid: true, Groups: 4, OpenGroups: 2, GroupBest: 2}} {
+			forms(t, dev, fmt.Sprintf("%s, %+v", name, rule), func(e *elements) {
+				v := make([]float64, T*E)
+				for i := range v {
+					v[i] = float64(i % 7)
+					if i/E == 2 {
+						v[i] = strange(i % E)
 					}
 				}
-			}
-			e.vectors = nil // nothing else is expected
-		})
+				logits, ids, weights := e.put(device.F32, v), e.i32(make([]int32, T*K)), e.f32(T*K)
+				kernels.Router(e.s, &op.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K, Rule: rule})
+				for i := range T {
+					seen := map[float64]bool{}
+					for k := range K {
+						id, _ := e.get(ids.t, i*K+k)
+						w, _ := e.get(weights.t, i*K+k)
+						if id < 0 || id >= E || seen[id] || i != 2 && w != w {
+							t.Fatalf("token %d: choice %d is expert %v with the weight %v", i, k, id, w)
+						}
+						seen[id] = true
+						if name == "zeros, both" && i == 2 && id != float64(k) {
+							t.Fatalf("choice %d of equal logits is expert %v", k, id)
+						}
+					}
+				}
+				e.vectors = nil // nothing else is expected
+			})
+		}
 	}
 }
 

@@ -102,16 +102,18 @@ DEV Operand beyond(Operand o, int bytes) { return o + bytes / 16; }
 #define SUMS_64(C) SUMS_32(C), FOUR(C, 4), FOUR(C, 5), FOUR(C, 6), FOUR(C, 7)
 #define SUMS_128(C)                                                                                                        \
   SUMS_64(C), FOUR(C, 8), FOUR(C, 9), FOUR(C, 10), FOUR(C, 11), FOUR(C, 12), FOUR(C, 13), FOUR(C, 14), FOUR(C, 15)
+#define SUMS_192(C)                                                                                                        \
+  SUMS_128(C), FOUR(C, 16), FOUR(C, 17), FOUR(C, 18), FOUR(C, 19), FOUR(C, 20), FOUR(C, 21), FOUR(C, 22), FOUR(C, 23)
 #define SUMS_256(C)                                                                                                        \
-  SUMS_128(C), FOUR(C, 16), FOUR(C, 17), FOUR(C, 18), FOUR(C, 19), FOUR(C, 20), FOUR(C, 21), FOUR(C, 22), FOUR(C, 23),     \
-      FOUR(C, 24), FOUR(C, 25), FOUR(C, 26), FOUR(C, 27), FOUR(C, 28), FOUR(C, 29), FOUR(C, 30), FOUR(C, 31)
+  SUMS_192(C), FOUR(C, 24), FOUR(C, 25), FOUR(C, 26), FOUR(C, 27), FOUR(C, 28), FOUR(C, 29), FOUR(C, 30), FOUR(C, 31)
 #define NAMES_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define NAMES_64 NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define NAMES_128                                                                                                          \
   NAMES_64 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define NAMES_192                                                                                                          \
+  NAMES_128 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define NAMES_256                                                                                                          \
-  NAMES_128 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
-            "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+  NAMES_192 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define MULTIPLY(N, OPERANDS, ADD) \
   "{ .reg .pred add; setp.ne.b32 add, " ADD ", 0;\n" \
   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES_##N "}, " OPERANDS "; }"
@@ -127,6 +129,7 @@ template <int N> DEV void wait_products() { asm volatile("wgmma.wait_group.sync.
 DEV void settled(float (&c)[4][4]) { asm volatile("" : SUMS_32(c)::"memory"); }
 DEV void settled(float (&c)[8][4]) { asm volatile("" : SUMS_64(c)::"memory"); }
 DEV void settled(float (&c)[16][4]) { asm volatile("" : SUMS_128(c)::"memory"); }
+DEV void settled(float (&c)[24][4]) { asm volatile("" : SUMS_192(c)::"memory"); }
 DEV void settled(float (&c)[32][4]) { asm volatile("" : SUMS_256(c)::"memory"); }
 template <int F> DEV void settled(u32 (&p)[F][4]) {
 #pragma unroll
@@ -152,6 +155,10 @@ DEV void multiply_add(float (&c)[8][4], const u32 (&a)[4], Operand b) {
 DEV void multiply_add(float (&c)[16][4], const u32 (&a)[4], Operand b) {
   asm volatile(MULTIPLY(128, "{%64, %65, %66, %67}, %68, add, 1, 1, 1", "1")
                : SUMS_128(c) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b) : "memory");
+}
+DEV void multiply_add(float (&c)[24][4], const u32 (&a)[4], Operand b) {
+  asm volatile(MULTIPLY(192, "{%96, %97, %98, %99}, %100, add, 1, 1, 1", "1")
+               : SUMS_192(c) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b) : "memory");
 }
 DEV void multiply_add(float (&c)[32][4], const u32 (&a)[4], Operand b) {
   asm volatile(MULTIPLY(256, "{%128, %129, %130, %131}, %132, add, 1, 1, 1", "1")

@@ -79,14 +79,14 @@ func TestLargest(t *testing.T) {
 			l.elements()
 			l.rows()
 			l.experts()
-			for _, dim := range []int{32, 64, 96, 128, 256} {
+			for _, dim := range []int{32, 64, 96, 128, 192, 256} {
 				l.attention(dim, 0)
 				l.attention(dim, 30)
 				l.sm90a = true
 				l.attention(dim, 0)
 				l.sm90a = false
 			}
-			if want := 9 * int(dt) * (1 - int(off)/4); l.hopper != want {
+			if want := 12 * int(dt) * (1 - int(off)/4); l.hopper != want {
 				t.Errorf("%s at %d: %d launches of kernels for sm_90a, want %d", dt, off, l.hopper, want)
 			}
 			if l.launches < 100 {

@@ -1,23 +1,55 @@
-// Router and RouterBackward: which experts take a token. With p = softmax over the E
-// logits of a token and S the K largest (ties: the lower index first):
+// Router and RouterBackward: which experts take a token. A token's experts have scores p,
+// the softmax over its E logits or, with SIGMOID, their sigmoids; and keys, the scores + bias
+// or, of a softmax without bias, the logits. S are the K largest keys (ties: the lower index
+// first), of the open groups alone: there are `groups` of E/groups experts each, worth the sum
+// of their `best` largest keys, and the `open` worthiest are open. groups 0: all are.
 //
-//	ids, weights (T, K) i32, f32: S in falling order and p of it; with normalize
-//	                    divided by its sum. Overwritten
+//	ids, weights (T, K) i32, f32: S in falling order and p of it; with NORMALIZE
+//	                    divided by its sum (of sigmoids, + 1e-20); times scale. Overwritten
 //	part (blocks, E) f32: Σ p over a block's tokens, unless null
 //
-// Backward: dlogits = p·(g − Σ p·g), where g is what comes back for p: aux·counts[e],
-// and for those in S also dweights, or with normalize (dweights − Σ dweights·weights)
-// / Σ_S p. dlogits is overwritten; it may be logits.
+// With SHARED rows of ids and weights have one more place, for expert E with the weight 1; with
+// GATED too, rows of logits have one more place, whose sigmoid is that weight.
+//
+// Backward: with g what comes back for p, aux·counts[e], and for those in S also
+// scale·dweights, or with NORMALIZE scale·(dweights − Σ dweights·p/Σ_S p) / Σ_S p,
+// dlogits = p·(g − Σ p·g) of a softmax and p·(1 − p)·g of sigmoids. dlogits is
+// overwritten; it may be logits.
 //
 // A NaN counts as the largest logit, so K different experts come out in any case,
 // with weights that are NaN.
 //
 // The least a call moves is E reads of 4 bytes a token, backward as many writes too.
 //
-// A warp takes token after token; lane l holds logits l, l + 32 …, R of them.
+// A warp takes token after token; lane l holds logits l, l + 32 …, R of them. router_E is
+// for softmaxes with no bias, groups, scale or shared expert, router_any_E for everything.
 #include "common.cuh"
 
 static constexpr int WARPS = 8, THREADS = WARPS * 32;
+static constexpr int NORMALIZE = 1, SIGMOID = 2, SHARED = 4, GATED = 8;
+
+// rule_of is how experts are chosen and weighted. Its kernels know that PLAIN ones have
+// NORMALIZE alone.
+template <bool PLAIN> struct rule_of {
+  int K, experts, flags, groups, open, best;
+  float scale;
+
+  METHOD bool normalize() const { return flags & NORMALIZE; }
+  METHOD bool sigmoid() const { return !PLAIN && (flags & SIGMOID); }
+  METHOD bool shared() const { return !PLAIN && (flags & SHARED); }
+  METHOD bool gated() const { return !PLAIN && (flags & GATED); }
+  METHOD int logits() const { return gated() ? experts + 1 : experts; }
+  METHOD int chosen() const { return shared() ? K + 1 : K; }
+  METHOD float scaled(float x) const { return PLAIN ? x : x * scale; }
+  // least is what the sum of the chosen scores begins with.
+  METHOD float least() const { return sigmoid() ? 1e-20f : 0.0f; }
+};
+
+DEV float sigmoid_of(float x) {
+  float up, down;
+  sigmoids(x, up, down);
+  return up;
+}
 
 DEV u32 redux_max(u32 x) { return __nvvm_redux_sync_umax(x, 0xffffffffu); }
 DEV u32 redux_min(u32 x) { return __nvvm_redux_sync_umin(x, 0xffffffffu); }
@@ -28,6 +60,9 @@ DEV u32 ordered(float x) {
   u32 bits = bits_of(x + 0.0f), flipped = bits ^ ((u32)((int)bits >> 31) | 0x80000000u);
   return x == x ? flipped : 0xffffffffu;
 }
+
+// valued is the float that ordered maps to key.
+DEV float valued(u32 key) { return float_of(key & 0x80000000u ? key ^ 0x80000000u : ~key); }
 
 // row_of is a token's logits in the lanes of a warp: R·32 of them, −∞ behind the end.
 template <int R> struct row_of {
@@ -46,6 +81,9 @@ template <int R> struct row_of {
 
   METHOD float probability(float x) const { return exp_approx(x - top) * inverse; }
 
+  // score is p of a logit.
+  template <bool PLAIN> METHOD float score(const rule_of<PLAIN> &rule, float x) const { return rule.sigmoid() ? sigmoid_of(x) : probability(x); }
+
   METHOD void softmax() {
     float most = v[0], sum = 0.0f;
 #pragma unroll
@@ -57,48 +95,92 @@ template <int R> struct row_of {
   }
 };
 
-// choose gives lane k the k-th largest logit, k < K: its expert.
-template <int R> DEV int choose(const row_of<R> &row, int K) {
-  int lane = threadIdx_x & 31, mine = 0;
-  u32 key[R];
+// best_of takes the largest of all lanes' keys away, and returns its number and its key.
+template <int R> DEV int best_of(u32 (&key)[R], u32 &most) {
+  int lane = threadIdx_x & 31;
+  u32 best = 0, at = 0;
 #pragma unroll
-  for (int r = 0; r < R; r++) key[r] = ordered(row.v[r]);
+  for (int r = 0; r < R; r++)
+    if (key[r] > best) best = key[r], at = r;
+  most = redux_max(best);
+  u32 number = redux_min(best == most ? at * 32 + lane : 0xffffffffu);
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    if (r * 32 + lane == number) key[r] = 0;
+  return (int)number;
+}
+
+// close sets the keys of experts in groups that are not open to 0, that of none.
+template <int R> DEV void close(u32 (&key)[R], const rule_of<false> &rule) {
+  int lane = threadIdx_x & 31, size = rule.experts / rule.groups;
+  u32 worth[1] = {0};
 #pragma clang loop unroll(disable)
-  for (int k = 0; k < K; k++) {
-    u32 best = 0, at = 0;
+  for (int g = 0; g < rule.groups; g++) {
+    u32 mine[R], most;
 #pragma unroll
-    for (int r = 0; r < R; r++)
-      if (key[r] > best) best = key[r], at = r;
-    u32 most = redux_max(best);
-    u32 expert = redux_min(best == most ? at * 32 + lane : 0xffffffffu);
+    for (int r = 0; r < R; r++) mine[r] = (u32)(r * 32 + lane - g * size) < (u32)size ? key[r] : 0;
+    float sum = 0.0f;
+#pragma clang loop unroll(disable)
+    for (int n = 0; n < rule.best; n++) best_of(mine, most), sum += valued(most);
+    if (lane == g) worth[0] = ordered(sum);
+  }
+  u32 open = 0, unused;
+#pragma clang loop unroll(disable)
+  for (int k = 0; k < rule.open; k++) open |= 1u << best_of(worth, unused);
 #pragma unroll
-    for (int r = 0; r < R; r++)
-      if (r * 32 + lane == expert) key[r] = 0;
-    if (lane == k) mine = (int)expert;
+  for (int r = 0; r < R; r++) {
+    int e = r * 32 + lane;
+    if (e >= rule.experts || !(open >> (e / size) & 1)) key[r] = 0;
+  }
+}
+
+// choose gives lane k the k-th largest key, k < K: its expert.
+template <int R, bool PLAIN> DEV int choose(const row_of<R> &row, const float *bias, const rule_of<PLAIN> &rule) {
+  int lane = threadIdx_x & 31, mine = 0;
+  u32 key[R], unused;
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    int e = r * 32 + lane;
+    float x = row.v[r];
+    if (!PLAIN && (rule.sigmoid() || bias)) x = row.score(rule, x);
+    if (!PLAIN && bias && e < rule.experts) x += bias[e];
+    key[r] = ordered(x);
+    if (!PLAIN && e >= rule.experts) key[r] = 0;
+  }
+  if constexpr (!PLAIN)
+    if (rule.groups) close(key, rule);
+#pragma clang loop unroll(disable)
+  for (int k = 0; k < rule.K; k++) {
+    int expert = best_of(key, unused);
+    if (lane == k) mine = expert;
   }
   return mine;
 }
 
-template <int R>
-DEV void router(const float *logits, int *ids, float *weights, float *part, int tokens, int experts, int K, int normalize, int each) {
+template <int R, bool PLAIN>
+DEV void router(const float *logits, const float *bias, int *ids, float *weights, float *part, int tokens, int each, const rule_of<PLAIN> &rule) {
   __shared__ float sums[WARPS][R * 32];
-  int lane = threadIdx_x & 31, warp = threadIdx_x >> 5;
+  int lane = threadIdx_x & 31, warp = threadIdx_x >> 5, K = rule.K, experts = rule.experts;
   float sum[R];
 #pragma unroll
   for (int r = 0; r < R; r++) sum[r] = 0.0f;
   int end = min_i(tokens, (blockIdx_x + 1) * each);
 #pragma clang loop unroll(disable)
   for (int t = blockIdx_x * each + warp; t < end; t += WARPS) {
-    const float *from = logits + (i64)t * experts;
+    const float *from = logits + (i64)t * rule.logits();
     row_of<R> row;
     row.load(from, experts);
-    row.softmax();
-    int expert = choose(row, K);
-    float weight = lane < K ? row.probability(from[expert]) : 0.0f;
-    if (normalize) weight /= warp_sum(weight);
-    if (lane < K) ids[(i64)t * K + lane] = expert, weights[(i64)t * K + lane] = weight;
+    if (!rule.sigmoid()) row.softmax();
+    int expert = choose(row, bias, rule);
+    float weight = lane < K ? row.score(rule, from[expert]) : 0.0f;
+    if (rule.normalize()) weight /= warp_sum(weight) + rule.least();
+    weight = rule.scaled(weight);
+    if (rule.shared() && lane == K) expert = experts, weight = rule.gated() ? sigmoid_of(from[experts]) : 1.0f;
+    i64 at = (i64)t * rule.chosen() + lane;
+    if (lane < rule.chosen()) ids[at] = expert, weights[at] = weight;
+    if (!part) continue;
 #pragma unroll
-    for (int r = 0; r < R; r++) sum[r] += row.probability(row.v[r]);
+    for (int r = 0; r < R; r++) sum[r] += row.score(rule, row.v[r]);
   }
   if (!part) return;
 #pragma unroll
@@ -112,26 +194,33 @@ DEV void router(const float *logits, int *ids, float *weights, float *part, int 
   }
 }
 
-template <int R>
+template <int R, bool PLAIN>
 DEV void router_backward(float *dlogits, const float *logits, const int *ids, const float *dweights, const int *counts, int tokens,
-                         int experts, int K, int normalize, float aux) {
-  int lane = threadIdx_x & 31, t = blockIdx_x * WARPS + (threadIdx_x >> 5);
+                         float aux, const rule_of<PLAIN> &rule) {
+  int lane = threadIdx_x & 31, t = blockIdx_x * WARPS + (threadIdx_x >> 5), K = rule.K, experts = rule.experts;
   if (t >= tokens) return;
-  const float *from = logits + (i64)t * experts;
-  float *to = dlogits + (i64)t * experts;
+  const float *from = logits + (i64)t * rule.logits(), *dw = dweights + (i64)t * rule.chosen();
+  float *to = dlogits + (i64)t * rule.logits();
   row_of<R> row;
   row.load(from, experts);
-  row.softmax();
+  if (!rule.sigmoid()) row.softmax();
+  // slope is dp/dlogit of a softmax whose Σ p·g is taken off, or of a sigmoid.
+  auto slope = [&](float x) {
+    float up, down;
+    if (!rule.sigmoid()) return row.probability(x);
+    sigmoids(x, up, down);
+    return up * down;
+  };
 
   // Of lane k < K: the k-th expert, its p, and what comes back for that.
-  int expert = lane < K ? ids[(i64)t * K + lane] : -1;
+  int expert = lane < K ? ids[(i64)t * rule.chosen() + lane] : -1;
   bool chosen = (u32)expert < (u32)experts;
-  float p = chosen ? row.probability(from[expert]) : 0.0f, g = chosen ? dweights[(i64)t * K + lane] : 0.0f;
+  float own = chosen ? from[expert] : 0.0f, p = chosen ? row.score(rule, own) : 0.0f, g = chosen ? rule.scaled(dw[lane]) : 0.0f;
   float mean = 0.0f; // Σ p·g
-  if (normalize) {
-    float all = warp_sum(p);
+  if (rule.normalize()) {
+    float all = warp_sum(p) + rule.least();
     g = (g - warp_sum(p * g) / all) / all; // Σ p·g is then 0
-  } else {
+  } else if (!rule.sigmoid()) {
     mean = warp_sum(p * g);
   }
   float extra[R], sum = 0.0f;
@@ -140,31 +229,52 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
     int e = r * 32 + lane;
     extra[r] = 0.0f;
     if (counts && e < experts) extra[r] = aux * (float)counts[e];
-    sum += extra[r] * row.probability(row.v[r]);
+    if (!rule.sigmoid()) sum += extra[r] * row.probability(row.v[r]);
   }
-  if (counts) mean += warp_sum(sum);
+  if (counts && !rule.sigmoid()) mean += warp_sum(sum);
+  float gate = 0.0f;
+  if (rule.gated()) gate = dw[K] * sigmoid_of(from[experts]) * sigmoid_of(-from[experts]);
   sync_warp(); // every lane has read its logits
 #pragma unroll
   for (int r = 0; r < R; r++) {
     int e = r * 32 + lane;
-    if (e < experts) to[e] = row.probability(row.v[r]) * (extra[r] - mean);
+    if (e < experts) to[e] = slope(row.v[r]) * (extra[r] - mean);
   }
+  if (rule.gated() && lane == 0) to[experts] = gate;
   sync_warp(); // the chosen are written once more
   if (!chosen) return;
   if (counts) g += aux * (float)counts[expert];
-  to[expert] = p * (g - mean);
+  to[expert] = slope(own) * (g - mean);
 }
 
-#define KERNELS(R, E)                                                                                                           \
+#define PLAIN_KERNELS(R, E)                                                                                                     \
   __global__ __launch_bounds__(THREADS) void router_##E(const float *logits, int *ids, float *weights, float *part, int tokens, \
                                                        int experts, int K, int normalize, int each) {                           \
-    router<R>(logits, ids, weights, part, tokens, experts, K, normalize, each);                                                 \
+    rule_of<true> rule{K, experts, normalize};                                                                                  \
+    router<R, true>(logits, nullptr, ids, weights, part, tokens, each, rule);                                                   \
   }                                                                                                                             \
   __global__ __launch_bounds__(THREADS) void router_backward_##E(float *dlogits, const float *logits, const int *ids,           \
                                                                 const float *dweights, const int *counts, int tokens,           \
                                                                 int experts, int K, int normalize, float aux) {                 \
-    router_backward<R>(dlogits, logits, ids, dweights, counts, tokens, experts, K, normalize, aux);                             \
+    rule_of<true> rule{K, experts, normalize};                                                                                  \
+    router_backward<R, true>(dlogits, logits, ids, dweights, counts, tokens, aux, rule);                                        \
   }
+
+#define ANY_KERNELS(R, E)                                                                                                       \
+  __global__ __launch_bounds__(THREADS) void router_any_##E(const float *logits, const float *bias, int *ids, float *weights,   \
+                                                           float *part, int tokens, int each, int experts, int K, int flags,    \
+                                                           int groups, int open, int best, float scale) {                       \
+    rule_of<false> rule{K, experts, flags, groups, open, best, scale};                                                          \
+    router<R, false>(logits, bias, ids, weights, part, tokens, each, rule);                                                     \
+  }                                                                                                                             \
+  __global__ __launch_bounds__(THREADS) void router_backward_any_##E(float *dlogits, const float *logits, const int *ids,       \
+                                                                    const float *dweights, const int *counts, int tokens,       \
+                                                                    float aux, int experts, int K, int flags, float scale) {    \
+    rule_of<false> rule{K, experts, flags, 0, 0, 0, scale};                                                                     \
+    router_backward<R, false>(dlogits, logits, ids, dweights, counts, tokens, aux, rule);                                       \
+  }
+
+#define KERNELS(R, E) PLAIN_KERNELS(R, E) ANY_KERNELS(R, E)
 
 extern "C" {
 KERNELS(1, 32)

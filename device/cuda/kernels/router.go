@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 
 	"mt/device"
@@ -14,13 +15,14 @@ func init() {
 
 // routerKernels are the kernels for up to that many experts; see router.cu.
 type routerKernels struct {
-	experts           int
-	forward, backward Kernel
+	experts                 int
+	forward, backward       Kernel
+	forwardAny, backwardAny Kernel
 }
 
 func routerFor(experts int) routerKernels {
 	name := func(op string) Kernel { return Kernel{Module: "router", Name: fmt.Sprintf("%s_%d", op, experts)} }
-	return routerKernels{experts, name("router"), name("router_backward")}
+	return routerKernels{experts, name("router"), name("router_backward"), name("router_any"), name("router_backward_any")}
 }
 
 var routers = []routerKernels{routerFor(32), routerFor(64), routerFor(128), routerFor(256), routerFor(op.MaxExperts)}
@@ -38,7 +40,17 @@ func routerPick(experts int) *routerKernels {
 // one token at a time.
 const routerWarps = 8
 
-// Router launches op.Router: first ids, weights and the sums of probabilities over
+// routerFlags are the flags of a rule; see router.cu.
+func routerFlags(normalize bool, r op.RouterRule) (flags int) {
+	for i, set := range []bool{normalize, r.Sigmoid, r.Shared, r.Gated} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	return flags
+}
+
+// Router launches op.Router: first ids, weights and the sums of scores over
 // slices of the tokens, then the sum of those.
 func Router(l Launcher, a *op.Router) {
 	if a.T == 0 {
@@ -51,9 +63,15 @@ func Router(l Launcher, a *op.Router) {
 	if !a.ProbSum.None() {
 		part = l.Scratch(4*int64(slices)*int64(a.E)).Tensor(device.F32, 0, int64(slices)*int64(a.E))
 	}
-	p := l.Params().Tensor(a.Logits).Tensor(a.IDs).Tensor(a.Weights).Tensor(part)
-	p.I32(a.T).I32(a.E).I32(a.K).Bool(a.Normalize).I32(int(each))
-	l.Launch(&routerPick(a.E).forward, line(int64(slices)), line(routerWarps*32), 0, p)
+	kernel, p, r := &routerPick(a.E).forward, l.Params().Tensor(a.Logits), a.Rule
+	if r == (op.RouterRule{}) && a.Bias.None() {
+		p.Tensor(a.IDs).Tensor(a.Weights).Tensor(part).I32(a.T).I32(a.E).I32(a.K).Bool(a.Normalize).I32(int(each))
+	} else {
+		kernel = &routerPick(a.E).forwardAny
+		p.Tensor(a.Bias).Tensor(a.IDs).Tensor(a.Weights).Tensor(part).I32(a.T).I32(int(each)).I32(a.E).I32(a.K)
+		p.I32(routerFlags(a.Normalize, r)).I32(r.Groups).I32(r.OpenGroups).I32(r.GroupBest).F32(cmp.Or(r.Scale, 1))
+	}
+	l.Launch(kernel, line(int64(slices)), line(routerWarps*32), 0, p)
 	if !a.ProbSum.None() {
 		addUp(l, a.ProbSum, part, slices, a.E)
 	}
@@ -64,7 +82,13 @@ func RouterBackward(l Launcher, a *op.RouterBackward) {
 	if a.T == 0 {
 		return
 	}
-	p := l.Params().Tensor(a.DLogits).Tensor(a.Logits).Tensor(a.IDs).Tensor(a.DWeights).Tensor(a.Counts)
-	p.I32(a.T).I32(a.E).I32(a.K).Bool(a.Normalize).F32(a.AuxScale)
-	l.Launch(&routerPick(a.E).backward, line(ceilDiv(int64(a.T), routerWarps)), line(routerWarps*32), 0, p)
+	kernel, r := &routerPick(a.E).backward, a.Rule
+	p := l.Params().Tensor(a.DLogits).Tensor(a.Logits).Tensor(a.IDs).Tensor(a.DWeights).Tensor(a.Counts).I32(a.T)
+	if r == (op.RouterRule{}) {
+		p.I32(a.E).I32(a.K).Bool(a.Normalize).F32(a.AuxScale)
+	} else {
+		kernel = &routerPick(a.E).backwardAny
+		p.F32(a.AuxScale).I32(a.E).I32(a.K).I32(routerFlags(a.Normalize, r)).F32(cmp.Or(r.Scale, 1))
+	}
+	l.Launch(kernel, line(ceilDiv(int64(a.T), routerWarps)), line(routerWarps*32), 0, p)
 }

@@ -16,7 +16,8 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "olmo2": "OLMO2", "olmo3": "OLMO2",
         "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
         "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
-        "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS"}
+        "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
+        "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
 PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -86,6 +87,7 @@ def wanted(cfg, tensors):
                 name = "model." + name[len(prefix):]
         if name == "lm_head.weight" and cfg.get("tie_word_embeddings"):
             continue
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         parts = name.split(".")
         if "experts" in parts:
             i = parts.index("experts")
@@ -100,6 +102,8 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_attention_heads"])
         if ARCH[cfg["model_type"]] in PAIRS and ".attn_k." in new:
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
+        if ".ffn_gate_inp_shexp." in new:
+            x = x[0]
         if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
             x = x + np.float32(1)
         if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:

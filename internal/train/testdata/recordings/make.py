@@ -39,6 +39,9 @@ BASE = dict(hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_atten
 RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_type="cosine", warmup_steps=3,
               adam_beta1=0.8, adam_beta2=0.9, adam_epsilon=1e-3, weight_decay=0.5, max_grad_norm=0.5)
 
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, tie_word_embeddings=False,
+              n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=6, first_k_dense_replace=1)
+
 CASES = {
     # Clipped in every step.
     "llama-clipped": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), {}),
@@ -66,6 +69,24 @@ CASES = {
     "qwen3moe-balanced": (transformers.Qwen3MoeConfig, dict(tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2,
         moe_intermediate_size=10, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[], output_router_logits=True,
         router_aux_loss_coef=0.3), dict(rows_per_step=1)),
+    # The same loss, where a shared expert with a gate stands beside those that it balances.
+    "qwen2moe-balanced": (transformers.Qwen2MoeConfig, dict(tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=10, shared_expert_intermediate_size=14, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[],
+        output_router_logits=True, router_aux_loss_coef=0.3), dict(rows_per_step=1)),
+    # Sigmoid scores; a bias that decides with them; groups, of which some are open; two shared experts.
+    "glm4moe-groups": (transformers.Glm4MoeConfig, dict(head_dim=8, tie_word_embeddings=False, n_routed_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=6, n_shared_experts=2, n_group=4, topk_group=2, first_k_dense_replace=1, routed_scaling_factor=1.5,
+        norm_topk_prob=True, use_qk_norm=True, attention_bias=True), {}),
+    # Latent attention, whose scores yarn scales; a softmax over experts in groups.
+    "deepseekv2-groups": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=10, n_group=4, topk_group=2, topk_method="group_limited_greedy",
+        routed_scaling_factor=1.7, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16,
+        beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.9)), {}),
+    # Latent attention, whose queries are made of the hidden state.
+    "deepseekv2-whole": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=None, topk_method="greedy"), {}),
+    # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
+    "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
+        freeze=["embed_tokens", r"layers\.0\.self_attn\.(q_a_proj|q_a_layernorm|kv_b_proj)", r"layers\.1\.self_attn\.(q_b_proj|kv_a|o_proj)",
+            r"mlp\.gate\.", r"shared_experts"])),
     # Norms of outputs alone; the block without a window has no rotary embedding.
     "exaone4-window": (transformers.Exaone4Config, dict(tie_word_embeddings=False, sliding_window=5, sliding_window_pattern=2,
         layer_types=["sliding_attention", "full_attention"]), {}),
@@ -171,7 +192,7 @@ def deviations(single, double, initial):
 
 def record(name):
     kind, shape, recipe = CASES[name]
-    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0)}
+    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0) or shape.get("n_routed_experts", 0)}
     to = os.path.join(HERE, name)
     shutil.rmtree(to, ignore_errors=True)
     torch.manual_seed(3)
@@ -181,6 +202,9 @@ def record(name):
         for p in m.parameters():
             if p.ndim == 1:
                 p.add_(torch.randn_like(p) * 0.1)
+        for name_of, b in m.named_buffers():
+            if name_of.endswith("correction_bias"):
+                b.copy_(torch.randn_like(b) * 0.3)
     initial = {k: v.clone() for k, v in m.state_dict().items()}
     model_dir = os.path.join(to, "model")
     m.save_pretrained(model_dir)

@@ -1,0 +1,78 @@
+package export
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/checkpoint/gguf"
+)
+
+// sharedConfig is a small model that shares an expert.
+func sharedConfig(changes map[string]any) map[string]any {
+	config := map[string]any{"vocab_size": 24, "hidden_size": 32, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+		"num_key_value_heads": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+	maps.Copy(config, changes)
+	return config
+}
+
+func glmConfig(changes map[string]any) map[string]any {
+	config := sharedConfig(map[string]any{"model_type": "glm4_moe", "n_routed_experts": 4, "n_shared_experts": 3, "head_dim": 8, "routed_scaling_factor": 1.5})
+	maps.Copy(config, changes)
+	return config
+}
+
+// TestDenseAndShared: the first block has a dense MLP, the other experts, a bias that chooses them, and three shared
+// ones that are one as wide as three.
+func TestDenseAndShared(t *testing.T) {
+	config := glmConfig(nil)
+	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
+	wantKeys(t, f, map[string]any{"general.architecture": "glm4moe", "glm4moe.expert_count": 4, "glm4moe.expert_used_count": 2, "glm4moe.expert_shared_count": 3,
+		"glm4moe.expert_feed_forward_length": 8, "glm4moe.leading_dense_block_count": 1, "glm4moe.expert_gating_func": 2, "glm4moe.rope.dimension_count": 4,
+		"glm4moe.expert_weights_scale": 1.5, "glm4moe.expert_weights_norm": true})
+	for name, want := range map[string]gguf.Tensor{
+		"blk.0.ffn_up.weight":              {Shape: []int64{12, 32}, Type: gguf.F16},
+		"blk.1.ffn_up_shexp.weight":        {Shape: []int64{24, 32}, Type: gguf.F16},
+		"blk.1.ffn_down_exps.weight":       {Shape: []int64{4, 32, 8}, Type: gguf.F16},
+		"blk.1.exp_probs_b.bias":           {Shape: []int64{4}, Type: gguf.F32},
+		"blk.1.ffn_gate_inp.weight":        {Shape: []int64{4, 32}, Type: gguf.F32},
+		"blk.1.attn_k.weight":              {Shape: []int64{8, 32}, Type: gguf.F16},
+		"blk.1.post_attention_norm.weight": {Shape: []int64{32}, Type: gguf.F32},
+	} {
+		if x, _ := tensorOf(t, f, name); !slices.Equal(x.Shape, want.Shape) || x.Type != want.Type {
+			t.Errorf("%s: %v %v, want %v %v", name, x.Shape, x.Type, want.Shape, want.Type)
+		}
+	}
+	if _, bias := tensorOf(t, f, "blk.1.exp_probs_b.bias"); bias[3] != value("model.layers.1.mlp.gate.e_score_correction_bias", 3) {
+		t.Errorf("the bias is %v", bias)
+	}
+}
+
+// TestSharedGate: the gate of a shared expert is a vector.
+func TestSharedGate(t *testing.T) {
+	config := sharedConfig(map[string]any{"model_type": "qwen2_moe", "num_experts": 3, "shared_expert_intermediate_size": 20})
+	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
+	wantKeys(t, f, map[string]any{"general.architecture": "qwen2moe", "qwen2moe.expert_count": 3, "qwen2moe.expert_shared_feed_forward_length": 20})
+	x, gate := tensorOf(t, f, "blk.1.ffn_gate_inp_shexp.weight")
+	if !slices.Equal(x.Shape, []int64{32}) || x.Type != gguf.F32 || gate[31] != value("model.layers.1.mlp.shared_expert_gate.weight", 31) {
+		t.Errorf("the gate is %v %v", x.Shape, x.Type)
+	}
+}
+
+// TestExpertsRefused: what llama.cpp computes otherwise is not written.
+func TestExpertsRefused(t *testing.T) {
+	for _, tc := range []struct {
+		config map[string]any
+		want   string
+	}{
+		{glmConfig(map[string]any{"n_group": 2, "topk_group": 1}), "topk_group: 1 of 2 groups of experts are open: llama.cpp's glm4moe has no groups"},
+		{sharedConfig(map[string]any{"model_type": "qwen2_moe", "num_experts": 3, "norm_topk_prob": true}), "norm_topk_prob: is true, but llama.cpp's qwen2moe never"},
+	} {
+		_, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, tc.config, tensorsFor(t, tc.config), nil), Out: filepath.Join(t.TempDir(), "x.gguf")})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("got %v, want %s", err, tc.want)
+		}
+	}
+}

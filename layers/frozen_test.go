@@ -1,0 +1,99 @@
+package layers
+
+import (
+	"reflect"
+	"regexp"
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// freezings are cfg with one parameter of the layer frozen, and with all others of that layer, for each of its parameters.
+func freezings(cfg *model.Config, l model.Layer) []*model.Config {
+	var out []*model.Config
+	freeze := func(frozen func(model.Role, int) bool) {
+		c := *cfg
+		for _, p := range l.Params {
+			if frozen(p.Role, p.Part) {
+				for _, s := range p.Stored {
+					c.Freeze.Names = append(c.Freeze.Names, "^"+regexp.QuoteMeta(s.Name)+"$")
+				}
+			}
+		}
+		out = append(out, &c)
+	}
+	for _, p := range l.Params {
+		freeze(func(r model.Role, part int) bool { return r == p.Role && part == p.Part })
+		freeze(func(r model.Role, part int) bool { return r != p.Role || part != p.Part })
+	}
+	return out
+}
+
+// sameTrained wants of got the gradients of all that cfg trains, with the bits that they have in all, and no others.
+func sameTrained(t *testing.T, cfg *model.Config, got, all map[string][]float64) {
+	t.Helper()
+	frozen := map[string]bool{}
+	for _, l := range cfg.Layers() {
+		for _, p := range l.Params {
+			for _, s := range p.Stored {
+				frozen[s.Name] = p.Frozen
+			}
+		}
+	}
+	for name, want := range all {
+		if g, ok := got[name]; ok == frozen[name] || ok && !reflect.DeepEqual(g, want) {
+			t.Errorf("without gradients of %q: %s has one: %t, or it has other bits", cfg.Freeze.Names, name, ok)
+		}
+	}
+	for name := range got {
+		if all[name] == nil {
+			t.Errorf("%s has a gradient where %q has none", name, cfg.Freeze.Names)
+		}
+	}
+}
+
+// TestFrozenLeavesTheRest: without the gradient of one tensor of a layer, or of all but one, those of the others and of
+// what lies below have the same bits: of every kind of block and of the head.
+func TestFrozenLeavesTheRest(t *testing.T) {
+	for _, c := range configs {
+		t.Run(c.name, func(t *testing.T) {
+			step := func(cfg *model.Config) map[string][]float64 {
+				r := newRig(t, openCPU(t, 1), spec(cfg, KeepNothing, device.F32), nil)
+				return r.step(r.batch(micro(cfg)...)).grads
+			}
+			all := step(c.cfg)
+			for _, l := range c.cfg.Layers() {
+				if len(l.Params) == 1 { // a layer that is frozen as a whole has no backward of its own
+					continue
+				}
+				for _, cfg := range freezings(c.cfg, l) {
+					sameTrained(t, cfg, step(cfg), all)
+				}
+			}
+		})
+	}
+}
+
+// TestFrozenExpertsLeaveTheRest is TestFrozenLeavesTheRest for routers and experts, the shared one included.
+func TestFrozenExpertsLeaveTheRest(t *testing.T) {
+	for _, c := range moeCases {
+		t.Run(c.name, func(t *testing.T) {
+			step := func(cfg *model.Config) map[string][]float64 {
+				of := c
+				of.cfg = cfg
+				_, grads := newMoERig(t, openCPU(t, 1), of, spec(cfg, KeepNothing, device.F32)).run()
+				return grads
+			}
+			all := step(c.cfg)
+			for _, l := range c.cfg.Layers() {
+				if l.Kind != model.MoE {
+					continue
+				}
+				for _, cfg := range freezings(c.cfg, l) {
+					sameTrained(t, cfg, step(cfg), all)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package model
+
+import (
+	"slices"
+	"strings"
+)
+
+// Bounds on experts, the shared one included, and on their groups: what the router's operation
+// takes, and how many parts a parameter table may have in all.
+const (
+	maxExperts      = 1024
+	maxExpertsUsed  = 32
+	maxExpertsAll   = 1 << 17
+	maxExpertGroups = 32
+)
+
+// expertKeys are what experts reads, balanceKeys what balance does.
+var (
+	expertKeys = append([]string{"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+		"decoder_sparse_step", "mlp_only_layers"}, balanceKeys...)
+	balanceKeys = []string{"output_router_logits", "router_aux_loss_coef"}
+)
+
+// balance reads the loss that balances the experts' load.
+func (c *Config) balance(f *fields) {
+	c.OutputRouterLogits = f.bool("output_router_logits", false)
+	c.RouterAuxLossCoef = f.float("router_aux_loss_coef", 0.001, 0, 1e6)
+}
+
+func (c *Config) balanceJSON(m map[string]any) {
+	m["output_router_logits"], m["router_aux_loss_coef"] = c.OutputRouterLogits, float(c.RouterAuxLossCoef)
+}
+
+// experts reads what says which blocks have experts, and how many of what size.
+// Source: arXiv:2505.09388; transformers.Qwen3MoeConfig.
+func (c *Config) experts(f *fields) {
+	key := "num_experts"
+	if !f.has(key) {
+		key = "num_local_experts"
+	}
+	c.NumExperts = f.int(key, 128, 0, maxExperts)
+	c.NumExpertsPerTok = f.int("num_experts_per_tok", 8, 1, maxExpertsUsed)
+	c.MoEIntermediateSize = f.int("moe_intermediate_size", 768, 1, maxFFN)
+	c.NormTopKProb = f.bool("norm_topk_prob", false)
+	c.DecoderSparseStep = f.int("decoder_sparse_step", 1, 1, maxLayers)
+	c.MLPOnlyLayers = f.ints("mlp_only_layers", 0, c.NumLayers-1)
+	slices.Sort(c.MLPOnlyLayers)
+	c.MLPOnlyLayers = slices.Compact(c.MLPOnlyLayers)
+	c.balance(f)
+	if n := f.int("num_local_experts", c.NumExperts, 0, maxExperts); n != c.NumExperts {
+		f.fail("num_local_experts", "%d, and num_experts is %d; remove one of them", n, c.NumExperts)
+	}
+	c.expertBounds(f, key)
+}
+
+// expertBounds checks how many experts there are; key has their number.
+func (c *Config) expertBounds(f *fields, key string) {
+	if c.NumExperts > 0 && c.NumExpertsPerTok > c.NumExperts {
+		f.fail("num_experts_per_tok", "%d of %d experts cannot be chosen", c.NumExpertsPerTok, c.NumExperts)
+	}
+	if c.AllExperts() > maxExperts {
+		f.fail(key, "%d experts and a shared one are more than %d", c.NumExperts, maxExperts)
+	}
+	if c.AllChosen() > maxExpertsUsed {
+		f.fail("num_experts_per_tok", "%d experts and a shared one are more than %d", c.NumExpertsPerTok, maxExpertsUsed)
+	}
+	if c.AllExperts()*c.NumLayers > maxExpertsAll {
+		f.fail(key, "%d experts in %d layers are more than %d in all", c.AllExperts(), c.NumLayers, maxExpertsAll)
+	}
+}
+
+// routedKeys are what routedExperts reads, and expertGroups.
+var routedKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+	"first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", "output_router_logits", "topk_method", "scoring_func",
+	"moe_layer_freq"}
+
+// routedExperts reads the experts of DeepSeek's models and of what followed them: some are shared, the first blocks have
+// none, and the weights of those that are chosen are scaled. scoring is the only scoring_func, and methods are the
+// topk_methods that are known. The family's defaults have all keys.
+func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
+	c.NumExperts = f.need("n_routed_experts", 1, maxExperts)
+	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
+	c.MoEIntermediateSize = f.need("moe_intermediate_size", 1, maxFFN/maxExpertsUsed)
+	c.SharedSize = f.need("n_shared_experts", 0, maxExpertsUsed) * c.MoEIntermediateSize
+	c.RoutedScale = f.float("routed_scaling_factor", 1, 1e-6, 1e6)
+	c.DecoderSparseStep = 1
+	for b := range f.need("first_k_dense_replace", 0, c.NumLayers) {
+		c.MLPOnlyLayers = append(c.MLPOnlyLayers, b)
+	}
+	c.expertBounds(f, "n_routed_experts")
+	if is := f.str("topk_method", methods[0]); !slices.Contains(methods, is) {
+		f.fail("topk_method", "%q is not supported; known: %s", is, strings.Join(methods, ", "))
+	}
+	if is := f.str("scoring_func", scoring); is != scoring {
+		f.fail("scoring_func", "%q is not supported; known: %s", is, scoring)
+	}
+	if n := f.int("moe_layer_freq", 1, 1, maxLayers); n != 1 {
+		f.fail("moe_layer_freq", "%d is not supported: every block has experts, or is one of the first", n)
+	}
+	if f.bool("output_router_logits", false) {
+		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)
+	}
+}
+
+// sigmoidKeys are what sigmoidExperts reads, and keys of layers that predict further tokens.
+var sigmoidKeys = slices.Concat(routedKeys, []string{"num_nextn_predict_layers", "num_mtp_layers"})
+
+// sigmoidExperts reads the experts of DeepSeek-V3 and of what followed it: scores are sigmoids, a bias balances the load by
+// what is chosen and not by a loss, and experts may be in groups, each of which is worth its two best. Source:
+// arXiv:2412.19437; transformers.DeepseekV3Config.
+func (c *Config) sigmoidExperts(f *fields) {
+	c.routedExperts(f, "sigmoid", "noaux_tc")
+	c.SigmoidScores, c.ChoiceBias = true, true
+	c.NormTopKProb = f.bool("norm_topk_prob", true)
+	c.expertGroups(f, 2)
+}
+
+// expertGroups reads the groups that experts are in, each worth its best experts. Where all of them are open there are
+// none.
+func (c *Config) expertGroups(f *fields, best int) {
+	groups, open := f.int("n_group", 1, 1, maxExpertGroups), f.int("topk_group", 1, 1, maxExpertGroups)
+	switch size := c.NumExperts / groups; {
+	case open > groups:
+		f.fail("topk_group", "%d of %d groups cannot be chosen", open, groups)
+	case open == groups:
+	case c.NumExperts%groups != 0 || size < best:
+		f.fail("n_group", "%d experts are not %d groups of %d and more", c.NumExperts, groups, best)
+	case c.NumExpertsPerTok > open*size:
+		f.fail("num_experts_per_tok", "%d of the %d experts in %d groups cannot be chosen", c.NumExpertsPerTok, open*size, open)
+	default:
+		c.ExpertGroups, c.OpenGroups, c.GroupBest = groups, open, best
+	}
+}
+
+func (c *Config) routedJSON(m map[string]any) {
+	m["n_routed_experts"], m["num_experts_per_tok"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
+	m["n_shared_experts"], m["norm_topk_prob"] = c.SharedSize/c.MoEIntermediateSize, c.NormTopKProb
+	m["first_k_dense_replace"], m["routed_scaling_factor"] = len(c.MLPOnlyLayers), float(c.RoutedScale)
+	m["n_group"], m["topk_group"] = max(1, c.ExpertGroups), max(1, c.OpenGroups)
+}
+
+func (c *Config) sigmoidJSON(m map[string]any) {
+	c.routedJSON(m)
+	m["num_nextn_predict_layers"] = 0
+}
+
+func (c *Config) expertsJSON(m map[string]any) {
+	m["num_experts"], m["num_experts_per_tok"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
+	m["norm_topk_prob"], m["decoder_sparse_step"] = c.NormTopKProb, c.DecoderSparseStep
+	m["mlp_only_layers"] = append([]int{}, c.MLPOnlyLayers...)
+	c.balanceJSON(m)
+}
