@@ -16,6 +16,7 @@ type gpu struct {
 	// bf16 and fp32 are what large products reach, in TFLOP/s; fp32 without TF32.
 	bf16, fp32 figure
 	attention  heads
+	sm90a      bool   // it runs kernels for sm_90a
 	bandwidth  figure // GB/s of device memory
 	link       bus
 	peers      way
@@ -162,16 +163,16 @@ var gpus = []gpu{
 		attention: onA100.times(253.0/271.2, scaled+"A100"), bandwidth: gddr(864), link: gen4, peers: gen4Peers, host: "ddr5-4800x8"},
 	{name: "h100-pcie", title: "H100 PCIe", memory: shows(79.6),
 		bf16: ofPeak(0.8, 756, "0.8 of the datasheet's 756 TFLOP/s, as H100 SXM reaches"), fp32: cores(51),
-		attention: onH100.times(756.0/989, scaled+"H100 SXM"), bandwidth: hbm(2000), link: gen5, peers: gen5Peers, host: "ddr5-4800x8"},
+		sm90a: true, attention: onH100.times(756.0/989, scaled+"H100 SXM"), bandwidth: hbm(2000), link: gen5, peers: gen5Peers, host: "ddr5-4800x8"},
 	{name: "h100-sxm", title: "H100 SXM", aliases: []string{"h100", "h100-80gb-hbm3", "h100-sxm5", "h100-80gb"}, memory: shows(79.6),
 		bf16: figure{794.5, fromMAMF + " (H100 SXM)"}, fp32: cores(67),
-		attention: onH100, bandwidth: hbm(3350), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
+		sm90a: true, attention: onH100, bandwidth: hbm(3350), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
 	{name: "h200", title: "H200", aliases: []string{"h200-sxm", "h200-141gb"}, memory: shows(140.4),
 		bf16: figure{794.5, fromMAMF + " (H100 SXM; the same chip)"}, fp32: cores(67),
-		attention: onH100, bandwidth: hbm(4800), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
+		sm90a: true, attention: onH100, bandwidth: hbm(4800), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
 	{name: "gh200", title: "GH200 96 GB", aliases: []string{"gh200-96gb", "gh200-480gb"}, memory: shows(95.6),
 		bf16: figure{828.6, fromMAMF + " (GH200)"}, fp32: cores(67),
-		attention: onH100, bandwidth: figure{3400, "measured: STREAM on the GPU, arXiv:2407.07850"}, link: c2c, peers: single, host: "grace"},
+		sm90a: true, attention: onH100, bandwidth: figure{3400, "measured: STREAM on the GPU, arXiv:2407.07850"}, link: c2c, peers: single, host: "grace"},
 	{name: "b200", title: "B200", aliases: []string{"b200-sxm", "b200-180gb"}, memory: shows(179),
 		bf16: figure{1745, fromMAMF + " (B200)"}, fp32: cores(80),
 		attention: portableH100.times(1.1, "estimate: as mt's portable kernels on an H100 with more multiprocessors; its newer products (tcgen05) are not used"), bandwidth: hbm(8000),
@@ -191,7 +192,7 @@ func (g *gpu) device() (Device, Link) {
 		most := ofProducts * g.bf16.value
 		return Attention{Length: length, Dim: dim, Forward: Round(min(forward, most)), Backward: Round(min(backward, most))}
 	}
-	d := Device{Name: name, Kind: "cuda", Memory: g.memory.value, Bandwidth: Round(g.bandwidth.value), Launch: 3, Enqueue: 5,
+	d := Device{Name: name, Kind: "cuda", Memory: g.memory.value, SM90a: g.sm90a, Bandwidth: Round(g.bandwidth.value), Launch: 3, Enqueue: 5,
 		Products: map[string][]Product{"bf16": {{Rate: Round(g.bf16.value)}}, "fp32": {{Rate: Round(g.fp32.value)}}},
 		Attention: map[string][]Attention{
 			"bf16": {at(1024, 64, a.of64.shortForward, a.of64.shortBackward), at(1024, 128, a.of128.shortForward, a.of128.shortBackward),
