@@ -110,6 +110,9 @@ func newRuns(o Options, pool *parallel.Pool) (runs []*run, err error) {
 			Attention: map[string][]rates.Attention{}, Ops: map[string]rates.Op{}, Sources: map[string]string{}}
 		if dev.Kind() == "cuda" {
 			r.out.Device.Memory = float64(dev.Usage().Limit) / (1 << 30)
+			if d, ok := dev.(interface{ RunsSM90a() bool }); ok {
+				r.out.Device.SM90a = d.RunsSM90a()
+			}
 		}
 		if r.m, err = measure.New(dev, r.timing); err != nil {
 			return runs, err

@@ -50,7 +50,8 @@ var ofModel = []broken{
 		{from: "min(peak, perCore*float64(cores)/updatePart)", to: "peak", test: "TestParseHost"},
 	}},
 	{"plan/rates/gpus.go", []way{
-		{from: "Forward: Round(forward * narrow), Backward: Round(backward * narrow)", to: "Forward: Round(backward * narrow), Backward: Round(forward * narrow)", test: "TestShippedProfiles"},
+		{from: "Forward: Round(min(forward, most)), Backward: Round(min(backward, most))", to: "Forward: Round(min(backward, most)), Backward: Round(min(forward, most))", test: "TestShippedProfiles"},
+		{from: "most := ofProducts * g.bf16.value", to: "most := 2 * g.bf16.value", test: "TestShippedProfiles"},
 		{from: "return figure{part * peak,", to: "return figure{peak,", test: "TestShippedProfiles"},
 	}},
 	{"model/params.go", []way{

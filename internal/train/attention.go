@@ -51,8 +51,17 @@ func (j *job) fuses() bool {
 	return j.c.AttentionKernels == cuda.Fused || j.c.AttentionKernels == "auto" && j.bestAttention() == cuda.Fused
 }
 
-// runsSM90a says whether all devices run the kernels for sm_90a.
+// runsSM90a says whether all devices run the kernels for sm_90a: those that are here, or those of the machine that is
+// planned for.
 func (j *job) runsSM90a() bool {
+	if len(j.devs) == 0 && j.profile != nil {
+		for lane := range max(1, j.lanes) {
+			if !j.profile.On(lane).Device.SM90a {
+				return false
+			}
+		}
+		return true
+	}
 	for _, dev := range j.devs {
 		if d, ok := dev.(attender); !ok || !d.RunsSM90a() {
 			return false
@@ -67,7 +76,7 @@ func (j *job) attentionWords() string {
 	switch {
 	case c.Device != "cuda":
 		return ""
-	case c.AttentionKernels == "auto" && len(j.devs) == 0:
+	case c.AttentionKernels == "auto" && len(j.devs) == 0 && j.profile == nil:
 		return "attention by the kernels for sm_90a where the GPU is one of these, else by those for all GPUs"
 	case j.fuses():
 		return "attention by the kernels for all GPUs, all gradients by one"

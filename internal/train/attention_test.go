@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
+	"mt/plan/rates"
 )
 
 // newWideScene is a run in bf16 on a GPU whose model has heads of 64 elements, on rows that are longer than
@@ -162,6 +163,21 @@ func TestAttentionWords(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("%q on %d: want %q in\n%s", c.extra, c.cc, c.want, out.String())
+		}
+	}
+}
+
+// TestAttentionWordsOfAProfile: the same of a GPU that is not here.
+func TestAttentionWordsOfAProfile(t *testing.T) {
+	for gpu, want := range map[string]string{"h200": "attention by the kernels for sm_90a\n", "gh200": "attention by the kernels for sm_90a\n",
+		"rtx-3080": "attention by the kernels for all GPUs, all gradients by one\n", "b200": "attention by the kernels for all GPUs, all gradients by one\n"} {
+		m, err := rates.Find(gpu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := sketch(t, "model: qwen2.5-0.5b\n", Options{Forecast: Forecast{Machine: m}})
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v, want %q in\n%s", gpu, err, want, out)
 		}
 	}
 }

@@ -16,33 +16,47 @@ type gpu struct {
 	// bf16 and fp32 are what large products reach, in TFLOP/s; fp32 without TF32.
 	bf16, fp32 figure
 	attention  heads
+	sm90a      bool   // it runs kernels for sm_90a
 	bandwidth  figure // GB/s of device memory
 	link       bus
 	peers      way
 	host       string // a host that such a GPU is often in; see parseHost
 }
 
-// heads is what attention reaches in bf16 with heads of 128 elements, in TFLOP/s: forward and
-// backward over sequences of 1,024 and of 8,192 tokens.
+// heads is what attention reaches in bf16 with heads of 64 and of 128 elements.
 type heads struct {
-	shortForward, shortBackward, longForward, longBackward float64
-	source                                                 string
+	of64, of128 reaches
+	source      string
+}
+
+// reaches is what attention reaches in TFLOP/s, of two products forward and five backward, over sequences of 1,024
+// and of 8,192 tokens.
+type reaches struct{ shortForward, shortBackward, longForward, longBackward float64 }
+
+func (r reaches) times(f float64) reaches {
+	return reaches{r.shortForward * f, r.shortBackward * f, r.longForward * f, r.longBackward * f}
 }
 
 // times is what a GPU of another speed reaches, by the same kernels.
 func (h heads) times(f float64, source string) heads {
-	return heads{h.shortForward * f, h.shortBackward * f, h.longForward * f, h.longBackward * f, source}
+	return heads{h.of64.times(f), h.of128.times(f), source}
 }
 
-// Attention is computed by mt's own kernels, so that nobody has published what it reaches. These
-// were estimated from the instructions of the kernels: for each tile, what the tensor cores, the
-// shared memory and the special functions take.
-const fromKernels = "estimate: from the instructions of mt's kernels, mma.sync"
+// Attention is computed by mt's own kernels, so that nobody has published what it reaches. These are counted and
+// replayed in the emulator (mt bench kernels --device emu). The portable kernels' count was fitted to what FlashAttention-2 reaches.
+// That of the kernels for sm_90a is too high: FlashAttention-3's forward is published with 602 TFLOP/s where it says 718, so
+// they are given as much less.
+const (
+	counted = "estimate: counted in mt's kernels by its emulator"
+	tooHigh = 602.0 / 718
+)
 
 var (
-	onH100 = heads{195, 125, 320, 185, fromKernels + "; H100 170-220 and 110-140 at 1k, 300-340 and 170-200 from 8k"}
-	onA100 = heads{140, 90, 180, 117, fromKernels + "; A100 170-190 and 110-125; short sequences as much slower as half way to the H100's"}
-	on4090 = heads{80, 50, 97, 62, fromKernels + "; RTX 4090 90-105 and 55-70; short sequences a fifth slower"}
+	onH100 = heads{reaches{293, 244, 502, 418}, reaches{415, 309, 720, 529}, ""}.times(tooHigh, counted+" (sm_90a), and 602/718 of that, as of FlashAttention-3")
+	onA100 = heads{reaches{127, 102, 169, 127}, reaches{163, 114, 213, 159}, counted}
+	on4090 = heads{reaches{124, 96, 144, 131}, reaches{129, 84, 149, 130}, counted}
+	// portableH100 is what the kernels for all GPUs reach on an H100.
+	portableH100 = heads{reaches{206, 139, 248, 171}, reaches{273, 149, 361, 196}, counted}
 )
 
 // bus is a link to the host.
@@ -149,19 +163,19 @@ var gpus = []gpu{
 		attention: onA100.times(253.0/271.2, scaled+"A100"), bandwidth: gddr(864), link: gen4, peers: gen4Peers, host: "ddr5-4800x8"},
 	{name: "h100-pcie", title: "H100 PCIe", memory: shows(79.6),
 		bf16: ofPeak(0.8, 756, "0.8 of the datasheet's 756 TFLOP/s, as H100 SXM reaches"), fp32: cores(51),
-		attention: onH100.times(756.0/989, scaled+"H100 SXM"), bandwidth: hbm(2000), link: gen5, peers: gen5Peers, host: "ddr5-4800x8"},
+		sm90a: true, attention: onH100.times(756.0/989, scaled+"H100 SXM"), bandwidth: hbm(2000), link: gen5, peers: gen5Peers, host: "ddr5-4800x8"},
 	{name: "h100-sxm", title: "H100 SXM", aliases: []string{"h100", "h100-80gb-hbm3", "h100-sxm5", "h100-80gb"}, memory: shows(79.6),
 		bf16: figure{794.5, fromMAMF + " (H100 SXM)"}, fp32: cores(67),
-		attention: onH100, bandwidth: hbm(3350), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
+		sm90a: true, attention: onH100, bandwidth: hbm(3350), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
 	{name: "h200", title: "H200", aliases: []string{"h200-sxm", "h200-141gb"}, memory: shows(140.4),
 		bf16: figure{794.5, fromMAMF + " (H100 SXM; the same chip)"}, fp32: cores(67),
-		attention: onH100, bandwidth: hbm(4800), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
+		sm90a: true, attention: onH100, bandwidth: hbm(4800), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
 	{name: "gh200", title: "GH200 96 GB", aliases: []string{"gh200-96gb", "gh200-480gb"}, memory: shows(95.6),
 		bf16: figure{828.6, fromMAMF + " (GH200)"}, fp32: cores(67),
-		attention: onH100, bandwidth: figure{3400, "measured: STREAM on the GPU, arXiv:2407.07850"}, link: c2c, peers: single, host: "grace"},
+		sm90a: true, attention: onH100, bandwidth: figure{3400, "measured: STREAM on the GPU, arXiv:2407.07850"}, link: c2c, peers: single, host: "grace"},
 	{name: "b200", title: "B200", aliases: []string{"b200-sxm", "b200-180gb"}, memory: shows(179),
 		bf16: figure{1745, fromMAMF + " (B200)"}, fp32: cores(80),
-		attention: onH100.times(1.1, "estimate: as H100 with more multiprocessors; its newer products (tcgen05) are not used"), bandwidth: hbm(8000),
+		attention: portableH100.times(1.1, "estimate: as mt's portable kernels on an H100 with more multiprocessors; its newer products (tcgen05) are not used"), bandwidth: hbm(8000),
 		link: gen5, peers: nvlink5, host: "ddr5-5600x8"},
 	{name: "gb10", title: "GB10 (DGX Spark)", aliases: []string{"dgx-spark", "spark"}, memory: figure{119, "what Linux leaves of 128 GB, shared with the host"},
 		bf16: ofPeak(0.75, 125, "0.75 of 125 TFLOP/s; fp8 products reach 188 of 250 (forums.developer.nvidia.com, thread 359960)"), fp32: cores(31),
@@ -172,22 +186,22 @@ var gpus = []gpu{
 // device is what layers are computed on with g, and the link to it.
 func (g *gpu) device() (Device, Link) {
 	a, name := g.attention, "NVIDIA "+g.title
-	// 64 elements leave the tensor cores waiting for the special functions more often; fp32 has no
-	// tensor cores at all.
-	const narrow, fp32 = 0.8, 0.25
-	at := func(length int, forward, backward float64) []Attention {
-		return []Attention{{Length: length, Dim: 64, Forward: Round(forward * narrow), Backward: Round(backward * narrow)},
-			{Length: length, Dim: 128, Forward: Round(forward), Backward: Round(backward)}}
+	// fp32 has no tensor cores. In bf16 the count knows no clock that falls under load, which the products' rates have in them.
+	const fp32, ofProducts = 0.25, 0.95
+	at := func(length, dim int, forward, backward float64) Attention {
+		most := ofProducts * g.bf16.value
+		return Attention{Length: length, Dim: dim, Forward: Round(min(forward, most)), Backward: Round(min(backward, most))}
 	}
-	d := Device{Name: name, Kind: "cuda", Memory: g.memory.value, Bandwidth: Round(g.bandwidth.value), Launch: 3, Enqueue: 5,
+	d := Device{Name: name, Kind: "cuda", Memory: g.memory.value, SM90a: g.sm90a, Bandwidth: Round(g.bandwidth.value), Launch: 3, Enqueue: 5,
 		Products: map[string][]Product{"bf16": {{Rate: Round(g.bf16.value)}}, "fp32": {{Rate: Round(g.fp32.value)}}},
 		Attention: map[string][]Attention{
-			"bf16": append(at(1024, a.shortForward, a.shortBackward), at(8192, a.longForward, a.longBackward)...),
-			"fp32": at(8192, fp32*g.fp32.value, fp32*g.fp32.value),
+			"bf16": {at(1024, 64, a.of64.shortForward, a.of64.shortBackward), at(1024, 128, a.of128.shortForward, a.of128.shortBackward),
+				at(8192, 64, a.of64.longForward, a.of64.longBackward), at(8192, 128, a.of128.longForward, a.of128.longBackward)},
+			"fp32": {at(8192, 64, 0.8*fp32*g.fp32.value, 0.8*fp32*g.fp32.value), at(8192, 128, fp32*g.fp32.value, fp32*g.fp32.value)},
 		},
 		Sources: map[string]string{
 			"memory_gib": g.memory.source, "memory_gb_per_s": g.bandwidth.source, "products.bf16": g.bf16.source, "products.fp32": g.fp32.source,
-			"attention.bf16": a.source + "; heads of 64 elements 0.8 of it", "attention.fp32": "estimate: a quarter of what fp32 products reach",
+			"attention.bf16": a.source + "; at most 0.95 of what products reach", "attention.fp32": "estimate: a quarter of what fp32 products reach, heads of 64 elements 0.8 of it",
 			"launch_us": "estimate: the gap between kernels of one stream", "enqueue_us": "estimate: cudaLaunchKernel with the checks before it",
 		}}
 	l := g.link
