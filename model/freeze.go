@@ -14,42 +14,36 @@ type Freeze struct {
 	But   []string // where there are some: tensors that match none of these are frozen too
 }
 
-// patterns are compiled expressions.
-type patterns []*regexp.Regexp
+// freezing is a Freeze whose expressions are compiled.
+type freezing struct{ names, but []*regexp.Regexp }
 
-func compile(exprs []string) (patterns, error) {
-	var out patterns
-	for _, e := range exprs {
-		p, err := regexp.Compile(e)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no regular expression: %w", e, err)
+func (f Freeze) compile() (out freezing, err error) {
+	for _, x := range []struct {
+		exprs []string
+		into  *[]*regexp.Regexp
+	}{{f.Names, &out.names}, {f.But, &out.but}} {
+		for _, e := range x.exprs {
+			p, err := regexp.Compile(e)
+			if err != nil {
+				return out, fmt.Errorf("%q is no regular expression: %w", e, err)
+			}
+			*x.into = append(*x.into, p)
 		}
-		out = append(out, p)
 	}
 	return out, nil
 }
 
-func (p patterns) match(name string) bool {
-	for _, x := range p {
-		if x.MatchString(name) {
-			return true
-		}
-	}
-	return false
+// has says whether the tensor of that name is frozen.
+func (f freezing) has(name string) bool {
+	matches := func(p *regexp.Regexp) bool { return p.MatchString(name) }
+	return slices.ContainsFunc(f.names, matches) || len(f.but) > 0 && !slices.ContainsFunc(f.but, matches)
 }
 
-// frozen marks the parameters that are not to be trained, beside those that never are. SetFreeze has compiled the expressions before.
+// frozen marks the parameters that are not to be trained, beside those that never are.
 func (c *Config) frozen(params []Param) {
-	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
-		return
-	}
-	names, _ := compile(c.Freeze.Names)
-	but, _ := compile(c.Freeze.But)
 	for i := range params {
-		p := &params[i]
-		if len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
-			name := p.Stored[0].Name
-			p.Frozen = p.Frozen || names.match(name) || len(but) > 0 && !but.match(name)
+		if p := &params[i]; len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
+			p.Frozen = p.Frozen || c.freezing.has(p.Stored[0].Name)
 		}
 	}
 }
@@ -60,38 +54,33 @@ func (c *Config) SetFreeze(f Freeze) error {
 	if len(f.Names)+len(f.But) == 0 {
 		return nil
 	}
-	all := [2]patterns{}
-	for i, exprs := range [][]string{f.Names, f.But} {
-		var err error
-		if all[i], err = compile(exprs); err != nil {
-			return err
-		}
+	by, err := f.compile()
+	if err != nil {
+		return err
 	}
 	var names []string
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {
-			frozen := 0
-			for _, s := range p.Stored {
-				names = append(names, s.Name)
-				if all[0].match(s.Name) || len(f.But) > 0 && !all[1].match(s.Name) {
+			of, frozen := storedNames(p), 0
+			for _, name := range of {
+				if by.has(name) {
 					frozen++
 				}
 			}
-			if frozen > 0 && frozen < len(p.Stored) {
-				return fmt.Errorf("%s are kept as one tensor, so they are frozen together or not at all", strings.Join(storedNames(p), ", "))
+			if frozen > 0 && frozen < len(of) {
+				return fmt.Errorf("%s are kept as one tensor, so they are frozen together or not at all", strings.Join(of, ", "))
 			}
+			names = append(names, of...)
 		}
 	}
-	for i, exprs := range [][]string{f.Names, f.But} {
-		for k, p := range all[i] {
-			if !slices.ContainsFunc(names, p.MatchString) {
-				return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", exprs[k], names[0], names[len(names)/2])
-			}
+	for _, p := range slices.Concat(by.names, by.but) {
+		if !slices.ContainsFunc(names, p.MatchString) {
+			return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, names[0], names[len(names)/2])
 		}
 	}
-	c.Freeze = f
-	if c.TrainedParams() == 0 {
-		c.Freeze = Freeze{}
+	was, wasBy := c.Freeze, c.freezing
+	if c.Freeze, c.freezing = f, by; c.TrainedParams() == 0 {
+		c.Freeze, c.freezing = was, wasBy
 		return fmt.Errorf("every tensor is frozen, so there is nothing to train")
 	}
 	return nil
