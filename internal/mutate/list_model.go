@@ -17,7 +17,7 @@ var ofModel = []broken{
 		{from: "c.PairFLOPs()*float64(pairs)", to: "c.PairFLOPs()", test: "TestFLOPs"},
 	}},
 	{"model/freeze.go", []way{
-		{from: "p.Frozen = p.Frozen || names.match(name)", to: "p.Frozen = names.match(name)", test: "TestFrozenExpertsLeaveTheRest", in: "layers"},
+		{from: "p.Frozen = p.Frozen || c.freezing.has(", to: "p.Frozen = c.freezing.has(", test: "TestFrozenExpertsLeaveTheRest", in: "layers"},
 		{from: "p.Part > 0 && p.Part <= c.NumExperts:", to: "p.Part > 0:", test: "TestFLOPsOfFrozenExperts"},
 	}},
 	{"model/table.go", []way{
