@@ -28,16 +28,19 @@ func (c *Config) Resized(n int) *Config {
 		return &out
 	}
 	size := strconv.AppendInt(nil, int64(n), 10)
-	nested := c.familyOf().nested
-	if nested == "" || c.source.value(vocabKey) != nil {
+	key, inNested := "", []byte(nil)
+	if n := c.familyOf().nested; n != nil {
+		key, inNested = n.key, c.source.value(n.key)
+	}
+	if inNested == nil || c.source.value(vocabKey) != nil {
 		out.source = c.source.set(vocabKey, size)
 	}
-	if nested != "" {
-		inner, _, err := scanObject(c.source.value(nested))
+	if inNested != nil {
+		inner, _, err := scanObject(inNested)
 		if err != nil {
 			panic("model: a parsed config does not parse: " + err.Error())
 		}
-		out.source = out.source.set(nested, inner.set(vocabKey, size).raw)
+		out.source = out.source.set(key, inner.set(vocabKey, size).raw)
 	}
 	return &out
 }

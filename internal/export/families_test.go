@@ -9,6 +9,11 @@ import (
 	"mt/model"
 )
 
+// nested are the model_types of whole config.json and of the language model's part, by the one that a family here goes by.
+var nested = map[string][2]string{"gemma3": {"gemma3", "gemma3_text"}, "mistral3": {"mistral3", "mistral"}, "qwen2_vl_text": {"qwen2_vl", "qwen2_vl_text"},
+	"qwen2_5_vl_text": {"qwen2_5_vl", "qwen2_5_vl_text"}, "qwen3_vl": {"qwen3_vl", "qwen3_vl_text"}, "qwen3_vl_text": {"qwen3_vl", "qwen3_vl_text"},
+	"qwen3_vl_moe": {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3_vl_moe_text": {"qwen3_vl_moe", "qwen3_vl_moe_text"}}
+
 // TestDefaults: keys that config.json leaves out are what package model, which
 // trains with them, takes them to be.
 func TestDefaults(t *testing.T) {
@@ -35,9 +40,12 @@ func TestDefaults(t *testing.T) {
 					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
 				})
 			}
-			if kind == "gemma3" {
-				text["model_type"] = "gemma3_text"
-				text = map[string]any{"model_type": kind, "text_config": text}
+			if strings.HasPrefix(kind, "qwen2_vl") || strings.HasPrefix(kind, "qwen2_5_vl") || strings.HasPrefix(kind, "qwen3_vl_moe") {
+				text["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []any{2, 1, 1}} // of heads of 8 elements
+			}
+			if in := nested[kind]; in[0] != "" {
+				text["model_type"] = in[1]
+				text = map[string]any{"model_type": in[0], "text_config": text}
 			}
 			text["tie_word_embeddings"] = false
 			checkDefaults(t, kind, mustJSON(t, text))

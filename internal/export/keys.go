@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 
 	"mt/checkpoint/gguf"
 )
@@ -19,6 +20,7 @@ type plan struct {
 
 	layers, heads, kvHeads, headDim int
 	rope                            rope
+	tied                            bool // the head is the embedding
 }
 
 // maxHeadDim bounds the tables that are made before the weights are looked at.
@@ -191,6 +193,54 @@ func (p *plan) windowUnused() {
 	if w := s.int("sliding_window", 0); w > 0 && s.bool("use_sliding_window", false) {
 		p.noteWindow(w)
 	}
+}
+
+// sections sets how many pairs of a head's elements turn with each of the positions of a token, time, row and column in
+// an image, which are one in a text. usual is what a file without the key means.
+func sections(usual ...int32) func(p *plan) {
+	return func(p *plan) {
+		of := append([]int32{}, usual...)
+		if list, ok := p.rope.params.vals["mrope_section"].([]any); ok {
+			of = of[:0]
+			for _, v := range list {
+				x, _ := number(v)
+				of = append(of, int32(x))
+			}
+		}
+		var sum int32
+		for _, n := range of {
+			sum += n
+		}
+		if len(of) != 3 || int(sum) != p.headDim/2 {
+			p.s.fail("mrope_section", "%v are not three numbers whose sum is half of a head's %d elements", of, p.headDim)
+		}
+		p.add("rope.dimension_sections", append(of, 0)) // llama.cpp has a fourth position, 0 in texts
+		if still := p.still(of); len(still) > 0 && p.s.err == nil {
+			p.note(fmt.Sprintf("llama.cpp does not turn pairs %v of a head's elements, which in this model turn with the time: they turn slowly, and "+
+				"results differ in long texts", still))
+		}
+	}
+}
+
+// still are the pairs of a head's elements that the architectures of Qwen3-VL in llama.cpp turn with none of the three positions: there the pairs
+// of each are 3i, 3i+1 or 3i+2 for i below its section, where in the model all others turn with the time.
+func (p *plan) still(sections []int32) []int {
+	var out []int
+	if p.family.arch == "qwen2vl" {
+		return nil
+	}
+	for i := range p.headDim / 2 {
+		if i >= 3*int(sections[i%3]) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// deepstack sets how many of the first layers a vision tower adds to; they are expected where there are images.
+func (p *plan) deepstack() {
+	at, _ := p.s.object("vision_config")["deepstack_visual_indexes"].([]any)
+	p.add("n_deepstack_layers", uint32(len(at)))
 }
 
 // windowInFour: olmo2 has a window in all layers but each fourth, if it has one.

@@ -191,12 +191,12 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
 // smoothed labels and a z-loss, frozen tensors, a tied table, experts, experts with the loss that balances their load, one
-// more that is shared, experts in groups, latent attention, and families that have no larger recording.
+// more that is shared, experts in groups, latent attention, families that have no larger recording, and language models beside vision towers.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
-		"glm-partial", "granite4-nope", "seedoss-bias"} {
+		"glm-partial", "granite4-nope", "seedoss-bias", "mistral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",
