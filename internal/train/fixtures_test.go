@@ -129,7 +129,8 @@ func runTrain(t *testing.T, c *config.Config, h hooks) {
 // TestFixtures trains every recorded case from outside, as a user would, in
 // many ways that must not matter, and compares losses, gradient norms and final
 // weights with the recording. Where long tests are left out a case is trained in the
-// default way, every other one in one of the other ways too, and three on the emulated GPU.
+// default way, every other one in one of the other ways too, and three on the emulated GPU. Of the others
+// in fp32 there, which are the slowest, a third is drawn.
 func TestFixtures(t *testing.T) {
 	variants := map[string]string{
 		"default":         "",
@@ -157,6 +158,9 @@ func TestFixtures(t *testing.T) {
 			t.Run(name+"/"+variant, func(t *testing.T) {
 				if variant != "default" && variant != onGPU[name] && (i%2 > 0 || variant != byTurns[i/2%len(byTurns)]) {
 					long.Only(t)
+					if variant == "cuda-fp32" {
+						long.Drawn(t, 3)
+					}
 				}
 				if long.Race && strings.HasPrefix(variant, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
