@@ -63,6 +63,7 @@ label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
+lr_groups: [{name: a b, modules: ['q\\.w', "x,y"], lr: 1e-6}, {name: n, modules: norm, lr: 2, weight_decay: 0}]
 learning_rate: 3e-3
 lr_scheduler_type: wsd
 lr_scheduler_kwargs: {power: null}
