@@ -39,6 +39,7 @@ type recipe struct {
 	ZLoss        float64 `json:"z_loss_coef"`
 	Freeze       []string
 	Muon         map[string]any
+	Groups       json.RawMessage `json:"lr_groups"`
 }
 
 type bound struct {
@@ -50,10 +51,11 @@ type bound struct {
 type expected struct {
 	Bounds map[string]bound `json:"bounds"`
 	Steps  []struct {
-		Step     int     `json:"step"`
-		Loss     float64 `json:"loss"`
-		GradNorm float64 `json:"grad_norm"`
-		LR       float64 `json:"lr"`
+		Step     int                `json:"step"`
+		Loss     float64            `json:"loss"`
+		GradNorm float64            `json:"grad_norm"`
+		LR       float64            `json:"lr"`
+		Groups   map[string]float64 `json:"lr_groups"`
 	} `json:"steps"`
 }
 
@@ -78,6 +80,9 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		for _, key := range slices.Sorted(maps.Keys(r.Muon)) {
 			extra += fmt.Sprintf("%s: %v\n", key, r.Muon[key])
 		}
+	}
+	if len(r.Groups) > 0 {
+		extra += fmt.Sprintf("\nlr_groups: %s\n", r.Groups)
 	}
 	if len(r.Freeze) > 0 {
 		extra += "\nfreeze:\n"
@@ -193,12 +198,12 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
-// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
+// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates,
 // smoothed labels and a z-loss, frozen tensors, a tied table, experts, all of them chosen, experts with the loss that balances
 // their load, one more that is shared, experts in groups, latent attention, and families that have no larger recording.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
 		"glm-partial", "granite4-nope", "gptoss-whole", "seedoss-bias"} {
 		dir := filepath.Join(folder, name)
@@ -259,6 +264,7 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 			Loss     float64
 			GradNorm float64 `json:"grad_norm"`
 			LR       float64
+			Groups   map[string]float64 `json:"lr_groups"`
 		}
 		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
 			t.Fatal(err)
@@ -275,6 +281,11 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 		within("grad_norm", m.GradNorm, w.GradNorm, b.GradNorm)
 		if math.Abs(m.LR-w.LR) > 1e-12 {
 			t.Errorf("step %d: lr %v, recorded %v", m.Step, m.LR, w.LR)
+		}
+		for name, lr := range w.Groups {
+			if math.Abs(m.Groups[name]-lr) > 1e-12 {
+				t.Errorf("step %d: lr of %s %v, recorded %v", m.Step, name, m.Groups[name], lr)
+			}
 		}
 	}
 }

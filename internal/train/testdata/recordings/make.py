@@ -51,6 +51,10 @@ CASES = {
     # Matrices of attention and MLP by torch.optim.Muon, all else by AdamW, at rates of their own.
     "llama-muon": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(muon=dict(
         muon_lr=0.03, adam_lr=0.005, momentum=0.8, nesterov=True, ns_steps=4, adjust_lr_fn="match_rms_adamw"))),
+    # Rates, and a decay, of groups of tensors, of which one takes a part of what mt keeps as one.
+    "llama-groups": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(lr_groups=[
+        dict(name="embeddings", modules=["embed_tokens|lm_head"], lr=0.002, weight_decay=0.0),
+        dict(name="keys", modules=[r"k_proj\.", r"layers\.1\.mlp\.up_proj"], lr=0.03), dict(name="norms", modules=["norm"], lr=0.05, weight_decay=2.0)])),
     # Labels are smoothed, and the square of the log-sum-exp of the logits counts.
     "llama-smoothed": (transformers.LlamaConfig, dict(tie_word_embeddings=False), dict(label_smoothing_factor=0.2, z_loss_coef=0.02)),
     # The table, the norms and a block are not trained, so the backward ends early.
@@ -154,16 +158,19 @@ def train(model_dir, rows, rec, dtype, autocast=False):
     muon = rec.get("muon")
     matrices = [p for name, p in m.named_parameters() if muon and p.ndim == 2 and "embed" not in name and "lm_head" not in name]
     others = [p for p in params if not any(p is x for x in matrices)]
-    biases = {p for name, p in m.named_parameters() if name.endswith("bias")}
+    def settings(name, p):
+        """The decay of a tensor and, where it is in a group, its rate."""
+        group = next((g for g in rec.get("lr_groups", []) if any(re.search(e, name) for e in g["modules"])), {})
+        rate = {"lr": group["lr"], "group": group["name"]} if group else {}
+        return {"weight_decay": group.get("weight_decay", rec["weight_decay"]) if p.ndim >= 2 and not name.endswith("bias") else 0.0, **rate}
+
     optimizers = [torch.optim.AdamW(
-        [{"params": [p for p in others if p.ndim >= 2 and p not in biases], "weight_decay": rec["weight_decay"]},
-         {"params": [p for p in others if p.ndim < 2 or p in biases], "weight_decay": 0.0}],
+        [{"params": [p], **settings(name, p)} for name, p in m.named_parameters() if any(p is x for x in others)],
         lr=muon["adam_lr"] if muon else rec["learning_rate"], betas=(rec["adam_beta1"], rec["adam_beta2"]), eps=rec["adam_epsilon"])]
     if muon:
         optimizers.append(torch.optim.Muon(matrices, lr=muon["muon_lr"], weight_decay=rec["weight_decay"],
             **{k: v for k, v in muon.items() if not k.endswith("_lr")}))
     schedules = [SCHEDULES[rec["lr_scheduler_type"]](o, rec["warmup_steps"], rec["max_steps"]) for o in optimizers]
-    of_rate = rec["learning_rate"] / optimizers[0].defaults["lr"]
     steps = []
     for step in range(rec["max_steps"]):
         batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
@@ -187,7 +194,9 @@ def train(model_dir, rows, rec, dtype, autocast=False):
             total += loss.item()
         limit = rec["max_grad_norm"] or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(params, limit).item()
-        steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedules[0].get_last_lr()[0] * of_rate})
+        steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedules[0].get_last_lr()[0] / schedules[0].base_lrs[0] * rec["learning_rate"]})
+        if rec.get("lr_groups"):
+            steps[-1]["lr_groups"] = {g["group"]: g["lr"] for g in optimizers[0].param_groups if "group" in g}
         for o in optimizers + schedules:
             o.step()
     return steps, m
