@@ -1,6 +1,7 @@
 package model
 
 import (
+	"regexp"
 	"slices"
 )
 
@@ -114,10 +115,11 @@ type Config struct {
 	Dropout string
 	Freeze  Freeze // which tensors are not trained; set by SetFreeze
 
-	freezing freezing // Freeze, compiled
-	family   *family  // the family whose tensor names it has; nil: Llama's
-	prefix   prefix   // how its tensors' names begin; zero: as the family's first prefix says
-	turned   bool     // matrices of experts are stored the other way round than the family's places say
+	freezing freezing           // Freeze, compiled
+	grouping [][]*regexp.Regexp // of each group of SetGroups, its expressions
+	family   *family            // the family whose tensor names it has; nil: Llama's
+	prefix   prefix             // how its tensors' names begin; zero: as the family's first prefix says
+	turned   bool               // matrices of experts are stored the other way round than the family's places say
 	// headTells: the config does not say whether embeddings are tied; the weights do.
 	headTells bool
 	source    source // config.json as it was read; empty for an inline config
