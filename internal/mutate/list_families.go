@@ -54,9 +54,24 @@ var ofFamilies = []broken{
 		{from: "to += bytes.IndexByte(s.raw[to:], ',') + 1", to: "to += bytes.IndexByte(s.raw[to:], ',')", test: "TestWithoutQuantization"},
 	}},
 	{"layers/attention.go", []way{
+		{from: "T: c.n, Heads: d.heads, Dim: d.headDim, Rotary: r.rotary,", to: "T: c.n, Heads: d.heads + d.kvHeads, Dim: d.headDim, Rotary: r.rotary,", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "int(l.mb.Stretches.Len)-1, min(a.MaxQ, size)", to: "int(l.mb.Stretches.Len)-2, min(a.MaxQ, size)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "l.sink(l.o.t, l.lse, 0, l.dims.heads)", to: "", test: "TestGradientsEqualFiniteDifferences"},
 	}},
+	{"layers/layers.go", []way{
+		{from: "for at := first + size; at < cu[i+1]", to: "for at := first + size; at <= cu[i+1]", test: "TestStretches"},
+	}},
+	{"layers/block.go", []way{
+		{from: "l.dims.qkNorm = t.spec.Config.NormsQK(block)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/moe_backward.go", []way{
+		{from: "l.inputs(l.out, c)\n", to: "", test: "TestMoEGradients"},
+		{from: "l.weightsBackward(in, dy, c, h)", to: "_ = dy", test: "TestMoEGradients"},
+	}},
 	{"layers/cached.go", []way{
+		{from: "a.TK -= first\n", to: "", test: "TestCachedPieces"},
+		{from: "first := start / size * size\n", to: "first := start\n", test: "TestStretches"},
+		{from: "first = step.Start / size * size\n", to: "first = step.Start\n", test: "TestCachedPieces"},
 		{from: "l.sink(l.o.t, l.lse, 0, d.heads)", to: "", test: "TestCachedEqualsWhole"},
 	}},
 	{"layers/groups.go", []way{

@@ -17,7 +17,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
         "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
-        "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA",
+        "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA",
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE"}
 PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
@@ -58,7 +58,7 @@ def single(tensors, hidden, in_turns):
     """Stacked experts (slices of columns, rows, or of rows, columns) as tensors of their own; rows of gate and up are in turns, or one after the other."""
     out = {}
     for name, x in tensors.items():
-        if ".mlp.experts." not in name:
+        if ".experts." not in name:
             out[name] = x
             continue
         stem, end = (name[:-5], ".bias") if name.endswith("_bias") else (name, ".weight")
@@ -84,7 +84,7 @@ def wanted(cfg, tensors):
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
     names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
     out, experts = {}, {}
-    if ARCH[cfg["model_type"]] in ("GPT_OSS", "QWEN3VLMOE"):
+    if ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4", "QWEN3VLMOE"):
         tensors = single(tensors, cfg["hidden_size"], ARCH[cfg["model_type"]] == "GPT_OSS")
     for name, x in tensors.items():
         for prefix in ("model.language_model.", "language_model.model."):
@@ -128,6 +128,7 @@ def wanted(cfg, tensors):
 def main(path, model):
     cfg = json.load(open(model + "/config.json"))
     cfg = {**cfg, **(cfg.get("text_config") or {}), **{k: v for k, v in cfg.items() if k == "tie_word_embeddings"}}
+    cfg["intermediate_size"] = cfg.get("intermediate_size_mlp", cfg.get("intermediate_size"))
     if cfg["model_type"] == "gpt2":
         cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])
     r = gguf.GGUFReader(path)

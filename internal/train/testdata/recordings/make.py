@@ -45,6 +45,9 @@ RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_typ
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, tie_word_embeddings=False,
               n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=6, first_k_dense_replace=1)
 
+LLAMA4 = dict(num_hidden_layers=4, intermediate_size=10, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, attention_chunk_size=5,
+              no_rope_layers=[1, 0, 1, 1], tie_word_embeddings=False)
+
 # Small towers, through which no text goes.
 PIXTRAL = dict(model_type="pixtral", hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1, image_size=4, patch_size=2)
 QWEN2_TOWER = dict(depth=1, embed_dim=4, hidden_size=16, num_heads=1, mlp_ratio=1, patch_size=2, spatial_merge_size=1, temporal_patch_size=1)
@@ -116,6 +119,14 @@ CASES = {
     "ernie-bias": (transformers.Ernie4_5Config, dict(use_bias=True, tie_word_embeddings=True), {}),
     "glm-partial": (transformers.GlmConfig, dict(attention_bias=True, tie_word_embeddings=False, rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7}), {}),
+    # Documents of up to three stretches; a block that does not turn, whose queries are tempered; norms of queries and keys without
+    # weights; weights of experts that multiply their inputs, an expert that is shared, and a dense block.
+    "llama4-stretches": (transformers.Llama4TextConfig, dict(LLAMA4, moe_layers=[1, 2, 3], attn_temperature_tuning=True, attn_scale=0.7, floor_scale=3,
+        use_qk_norm=True, rope_parameters=dict(rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=16)), dict(max_steps=20)),
+    # Two experts of a token, in every second block; nothing is normed or tempered; some is not trained.
+    "llama4-frozen": (transformers.Llama4TextConfig, dict(LLAMA4, interleave_moe_layer_step=2, num_experts_per_tok=2, attn_temperature_tuning=False,
+        use_qk_norm=False), dict(freeze=["embed_tokens", r"router", r"layers\.3\..*shared_expert", r"layers\.1\..*feed_forward\.experts"])),
     # Nothing turns; embeddings, residuals, scores and logits are multiplied.
     "granite4-nope": (transformers.GraniteMoeHybridConfig, dict(num_local_experts=0, shared_intermediate_size=20, layer_types=["full_attention"] * 2,
         position_embedding_type=None, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3, logits_scaling=2.0,
