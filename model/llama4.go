@@ -44,11 +44,8 @@ func init() {
 	register(text)
 }
 
-// llama4Spellings takes what published files have otherwise: an empty list of layers for none given, and a number for true.
+// llama4Spellings takes a number for true, which published files have.
 func llama4Spellings(f *fields) {
-	if list, ok := f.vals["no_rope_layers"].([]any); ok && len(list) == 0 {
-		f.vals["no_rope_layers"] = nil
-	}
 	if x, ok := number(f.vals["attn_temperature_tuning"]); ok {
 		f.vals["attn_temperature_tuning"] = x != 0
 	}

@@ -28,19 +28,17 @@ func (c *Config) Resized(n int) *Config {
 		return &out
 	}
 	size := strconv.AppendInt(nil, int64(n), 10)
-	key, inNested := "", []byte(nil)
-	if n := c.familyOf().nested; n != nil {
-		key, inNested = n.key, c.source.value(n.key)
+	part := c.familyOf().nested
+	if part == nil {
+		out.source = c.source.set(vocabKey, size)
+		return &out
 	}
-	if inNested == nil || c.source.value(vocabKey) != nil {
+	inner, _, err := scanObject(c.source.value(part.key)) // there may be none, or a null, where the keys are at the top
+	if err != nil || c.source.value(vocabKey) != nil {
 		out.source = c.source.set(vocabKey, size)
 	}
-	if inNested != nil {
-		inner, _, err := scanObject(inNested)
-		if err != nil {
-			panic("model: a parsed config does not parse: " + err.Error())
-		}
-		out.source = out.source.set(key, inner.set(vocabKey, size).raw)
+	if err == nil {
+		out.source = out.source.set(part.key, inner.set(vocabKey, size).raw)
 	}
 	return &out
 }

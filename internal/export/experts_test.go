@@ -100,6 +100,7 @@ func TestExpertsRefused(t *testing.T) {
 		{llama4Config(map[string]any{"floor_scale": 100}), "floor_scale: is 100, but"},
 		{llama4Config(map[string]any{"attn_scale": 0.2}), "attn_scale: is 0.2, but"},
 		{llama4Config(map[string]any{"use_qk_norm": false}), "use_qk_norm: is false, but"},
+		{llama4Config(map[string]any{"num_local_experts": 128}), "use_qk_norm: is true, but"},
 		{llama4Config(map[string]any{"no_rope_layers": []any{1, 0}}), "no_rope_layers: layer 1 has 0"},
 		{llama4Config(map[string]any{"layer_types": []any{"chunked_attention", "full_attention"}}), "layer_types: layer 1 is full_attention"},
 		{llama4Config(map[string]any{"moe_layers": []any{0}}), "moe_layers: layer 1: llama.cpp's llama4 has experts in every n-th layer"},

@@ -29,6 +29,25 @@ var ofFamilies = []broken{
 	{"model/gpt2.go", []way{
 		{from: "f.vals[\"intermediate_size\"] = 4 * n", to: "f.vals[\"intermediate_size\"] = n", test: "TestParseSpellings"},
 	}},
+	{"model/llama4.go", []way{
+		{from: "f.vals[\"attn_temperature_tuning\"] = x != 0\n", to: "", test: "TestLlama4"},
+		{from: "Ahead: 1}", to: "Ahead: 0}", test: "TestLlama4"},
+		{from: "if !slices.Contains(listed, b) {", to: "if slices.Contains(listed, b) {", test: "TestLlama4"},
+	}},
+	{"model/config.go", []way{
+		{from: "return c.QKNorm && (!c.QKNormPlain || c.Turns(block))", to: "return c.QKNorm", test: "TestLlama4"},
+	}},
+	{"model/sizes.go", []way{
+		{from: "int64(length/size)*c.BlockPairs(block, size)", to: "c.BlockPairs(block, size)", test: "TestAttendedPairs"},
+	}},
+	{"model/temper.go", []way{
+		{from: "c.NoRope == nil || c.NoRope[block]", to: "c.NoRope == nil", test: "TestLlama4"},
+		{from: "math.Floor(float64(p+t.Ahead)/t.Every)", to: "float64(p+t.Ahead)/t.Every", test: "TestTemper"},
+	}},
+	{"internal/export/llama4.go", []way{
+		{from: "(block+1)%p.expertsEach() != 0", to: "block%p.expertsEach() != 0", test: "TestExpertsInterleaved"},
+		{from: "p.expertCount() != 128", to: "true", test: "TestExperts"},
+	}},
 	{"model/cohere2.go", []way{
 		{from: "none[b] = c.Window(b) == 0; none[b]", to: "none[b] = c.Window(b) > 0; none[b]", test: "TestParseSpellings"},
 	}},
