@@ -19,6 +19,14 @@ var (
 			"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e9, "sliding_window": nil, "vocab_size": 131072},
 		"vision_config": map[string]any{"model_type": "pixtral", "hidden_size": 1024, "num_hidden_layers": 24}}
 
+	// Ministral-3-8B, in files of 2512.
+	ministral8B = map[string]any{"architectures": []any{"Mistral3ForConditionalGeneration"}, "model_type": "mistral3", "image_token_index": 10,
+		"text_config": map[string]any{"model_type": "ministral3", "attention_dropout": 0.0, "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096,
+			"initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 262144, "num_attention_heads": 32, "num_hidden_layers": 34,
+			"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "sliding_window": nil, "vocab_size": 131072,
+			"rope_parameters": map[string]any{"beta_fast": 32.0, "beta_slow": 1.0, "factor": 16.0, "llama_4_scaling_beta": 0.1, "mscale": 1.0, "mscale_all_dim": 1.0,
+				"original_max_position_embeddings": 16384, "rope_theta": 1e6, "rope_type": "yarn", "type": "yarn"}}}
+
 	qwen25VL7B = map[string]any{"architectures": []any{"Qwen2_5_VLForConditionalGeneration"}, "model_type": "qwen2_5_vl", "attention_dropout": 0.0,
 		"bos_token_id": 151643, "eos_token_id": 151645, "image_token_id": 151655, "hidden_act": "silu", "hidden_size": 3584, "intermediate_size": 18944,
 		"max_position_embeddings": 128000, "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
@@ -53,6 +61,9 @@ func TestPublishedTowers(t *testing.T) {
 	}{
 		"Mistral-Small-3.2-24B": {mistralSmall, 23572403200, func(c *Config) bool {
 			return reflect.DeepEqual(c.Rope, Rope{Type: "default", Theta: 1e9}) && c.SlidingWindow == 0 && !c.TieEmbeddings && c.HeadDim == 128 && !c.QKVBias && c.headTells
+		}},
+		"Ministral-3-8B": {ministral8B, 8489553920, func(c *Config) bool {
+			return reflect.DeepEqual(c.Temper, &Temper{Scale: 0.1, Every: 16384}) && c.Tempers(3) && c.Rope.Type == "yarn" && c.attentionFactor(c.Rope) == 1 && c.SlidingWindow == 0
 		}},
 		"Qwen2.5-VL-7B": {qwen25VL7B, 7615616512, func(c *Config) bool {
 			return reflect.DeepEqual(c.Rope, Rope{Type: "default", Theta: 1e6}) && c.SlidingWindow == 0 && c.QKVBias && !c.OBias && reflect.DeepEqual(c.EOS, []int{151645})
@@ -104,6 +115,13 @@ func TestTowerSpellings(t *testing.T) {
 			func(c *Config) bool { return c.Rope.Type == "yarn" && c.Rope.Factor == 4 }},
 		"windows":                 {with(flat, map[string]any{"use_sliding_window": true, "max_window_layers": 20}), func(c *Config) bool { return c.Window(19) == 0 && c.Window(20) == 32768 }},
 		"experts by another name": {text(qwen3VL30B, map[string]any{"num_experts": nil, "num_local_experts": 4, "num_experts_per_tok": 2}), func(c *Config) bool { return c.NumExperts == 4 }},
+		"Ministral without a rotary embedding": {map[string]any{"architectures": nil, "model_type": "mistral3", "text_config": map[string]any{"model_type": "ministral3"}}, func(c *Config) bool {
+			return c.Temper != nil && c.Temper.Scale == 0.1 && c.Rope.Type == "yarn" && c.Rope.Factor == 16 && c.NumLayers == 34 && c.VocabSize == 131072 && c.MaxPositions == 262144
+		}},
+		"Ministral that tempers nothing": {text(ministral8B, map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), func(c *Config) bool { return c.Temper == nil }},
+		"Mistral with Ministral's key":   {text(ministral8B, map[string]any{"model_type": "mistral"}), func(c *Config) bool { return c.Temper == nil }},
+		"Ministral alone": {changed("ministral3", map[string]any{"pad_token_id": 0, "head_dim": 16, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.5}}),
+			func(c *Config) bool { return reflect.DeepEqual(c.Temper, &Temper{Scale: 0.5, Every: 32}) }},
 		"defaults of experts": {map[string]any{"architectures": nil, "model_type": "qwen3_vl_moe", "text_config": map[string]any{}}, func(c *Config) bool {
 			return c.NumExperts == 60 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == 1408 && c.HiddenSize == 2048 && c.NumKVHeads == 16 && c.HeadDim == 128 &&
 				c.NormTopKProb && !c.TieEmbeddings && c.Rope.Theta == 5e5
@@ -117,7 +135,8 @@ func TestTowerSpellings(t *testing.T) {
 		config map[string]any
 		want   string
 	}{
-		"another model's part": {text(mistralSmall, map[string]any{"model_type": "ministral4"}), `text_config: model_type: "ministral4" is not supported here; known: mistral`},
+		"another model's part": {text(mistralSmall, map[string]any{"model_type": "ministral4"}), `text_config: model_type: "ministral4" is not supported here; known: mistral, ministral3`},
+		"no stretch":           {text(ministral8B, map[string]any{"rope_parameters": map[string]any{"llama_4_scaling_beta": 0.1}}), "rope_parameters: original_max_position_embeddings: missing"},
 		"no part":              {map[string]any{"architectures": nil, "model_type": "qwen3_vl"}, "text_config: missing"},
 		"a part that is none":  {with(qwen25VL7B, map[string]any{"text_config": 3}), "text_config: 3 is not a mapping"},
 		"sections":             {with(qwen25VL7B, map[string]any{"rope_scaling": map[string]any{"type": "mrope", "mrope_section": []any{16, 24, 23}}}), "rope_scaling: mrope_section: [16 24 23] are not three numbers whose sum is half of a head's 128 elements"},

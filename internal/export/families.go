@@ -145,6 +145,14 @@ var families = []family{
 		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
 	},
 	{
+		types: []string{"ministral3"}, arch: "mistral3", halves: true,
+		block: slices.Concat(attention, feedForward),
+		defaults: map[string]any{"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
+			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384.0,
+				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).tempers, (*plan).windowIgnored},
+	},
+	{
 		types: []string{"qwen2"}, arch: "qwen2",
 		block:    slices.Concat(attention, feedForward),
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},

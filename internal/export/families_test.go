@@ -30,8 +30,8 @@ func TestDefaults(t *testing.T) {
 			if strings.HasPrefix(kind, "gpt") { // they have as many as heads
 				delete(text, "num_key_value_heads")
 			}
-			text["bos_token_id"], text["eos_token_id"] = 1, 2 // a family's own may not be in the small vocabulary
-			if kind == "exaone4" {                            // written where it has so many layers
+			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's own may not be in the small vocabulary
+			if kind == "exaone4" {                                                     // written where it has so many layers
 				text["num_hidden_layers"] = 64
 			}
 			text["attention_dropout"], text["residual_dropout"] = 0, 0
@@ -77,6 +77,10 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	}
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
 		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow)}
+	if c.Temper != nil && c.ModelType == "ministral3" {
+		want["attention.temperature_scale"] = float32(c.Temper.Scale)
+		want["rope.scaling.factor"], want["rope.scaling.original_context_length"] = float32(c.Rope.Factor), uint32(c.Temper.Every)
+	}
 	if c.LocalRope != nil {
 		want["rope.freq_base_swa"] = float32(c.LocalRope.Theta)
 	}

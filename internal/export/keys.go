@@ -243,6 +243,17 @@ func (p *plan) deepstack() {
 	p.add("n_deepstack_layers", uint32(len(at)))
 }
 
+// tempers sets by how much queries grow with their position, at each further stretch of yarn's original length.
+func (p *plan) tempers() {
+	r := p.rope
+	if scale := r.params.num("llama_4_scaling_beta", 0); scale > 0 {
+		if r.kind != "yarn" {
+			p.s.fail("llama_4_scaling_beta", "%g, without yarn: llama.cpp's %s knows the length of a stretch from yarn's", scale, p.family.arch)
+		}
+		p.add("attention.temperature_scale", float32(scale))
+	}
+}
+
 // windowInFour: olmo2 has a window in all layers but each fourth, if it has one.
 func (p *plan) windowInFour() {
 	s := p.s

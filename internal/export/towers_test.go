@@ -15,7 +15,9 @@ func TestTowers(t *testing.T) {
 		head  bool
 		notes string // "" for none of its own
 	}{
-		"mistral3":   {map[string]any{"general.architecture": "llama", "llama.rope.dimension_count": 6, "llama.attention.sliding_window": 5}, false, "sliding window"},
+		"mistral3": {map[string]any{"general.architecture": "llama", "llama.rope.dimension_count": 6, "llama.attention.sliding_window": 5}, false, "sliding window"},
+		"ministral3": {map[string]any{"general.architecture": "mistral3", "mistral3.attention.temperature_scale": 0.7, "mistral3.rope.scaling.factor": 4,
+			"mistral3.rope.scaling.original_context_length": 4}, true, ""},
 		"qwen2vl":    {map[string]any{"general.architecture": "qwen2vl", "qwen2vl.rope.dimension_sections": []int32{1, 1, 0, 0}}, true, ""},
 		"qwen25vl":   {map[string]any{"general.architecture": "qwen2vl", "qwen2vl.rope.scaling.factor": 4, "qwen2vl.rope.dimension_sections": []int32{1, 1, 0, 0}}, true, "sliding window"},
 		"qwen3vl":    {map[string]any{"general.architecture": "qwen3vl", "qwen3vl.rope.dimension_sections": []int32{1, 1, 1, 0}, "qwen3vl.n_deepstack_layers": 1}, false, ""},
@@ -33,6 +35,19 @@ func TestTowers(t *testing.T) {
 		if got := strings.Join(s.Notes, " "); !strings.Contains(got, want.notes) || want.notes == "" && len(s.Notes) != 2 {
 			t.Errorf("%s: notes %q", name, s.Notes)
 		}
+	}
+}
+
+// TestTemperRefused: without yarn llama.cpp does not know where queries grow.
+func TestTemperRefused(t *testing.T) {
+	p := &plan{s: &settings{file: "c", vals: map[string]any{}}, family: &family{arch: "mistral3"},
+		rope: rope{kind: "linear", params: &settings{vals: map[string]any{"llama_4_scaling_beta": 0.5}}}}
+	if p.tempers(); p.s.err == nil || !strings.Contains(p.s.err.Error(), "llama_4_scaling_beta: 0.5, without yarn") {
+		t.Error(p.s.err)
+	}
+	s := &settings{vals: map[string]any{"model_type": "ministral3", "rope_scaling": map[string]any{"type": "yarn", "rope_theta": 7.0}}}
+	if _, err := findFamily(s); err != nil || s.readRope().theta != 7 {
+		t.Errorf("%v, %v: the default goes before rope_scaling", s.vals, err)
 	}
 }
 

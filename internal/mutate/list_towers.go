@@ -13,6 +13,14 @@ var ofTowers = []broken{
 		{from: "rows != cols && len(at)", to: "len(at)", test: "TestAsStored"},
 		{from: "filepath.Base(file) == file", to: "true", test: "TestAsStored"},
 	}},
+	{"model/mistral3.go", []way{
+		{from: "f.setDefaults(ministralDefaults)\n", to: "", test: "TestTowerSpellings"},
+		{from: "c.Temper = &Temper{Scale: scale,", to: "c.Temper = &Temper{Scale: 1,", test: "TestTowerSpellings"},
+		{from: "rope[tempersKey] = float(c.Temper.Scale)", to: "rope[tempersKey] = float(0)", test: "TestJSONOfOptions"},
+	}},
+	{"internal/export/config.go", []way{
+		{from: "k != \"rope_parameters\" || s", to: "true || s", test: "TestTemperRefused"},
+	}},
 	{"model/qwen2vl.go", []way{
 		{from: "sum != c.HeadDim/2", to: "sum < 0", test: "TestTowerSpellings"},
 	}},
@@ -25,6 +33,7 @@ var ofTowers = []broken{
 	}},
 	{"internal/export/keys.go", []way{
 		{from: "append(of, 0)) // llama.cpp has a fourth", to: "of) //", test: "TestTowers"},
+		{from: "p.add(\"attention.temperature_scale\", float32(scale))", to: "", test: "TestTowers"},
 		{from: "i >= 3*int(sections[i%3])", to: "i > 3*int(sections[i%3])", test: "TestStill"},
 	}},
 	{"internal/export/gguf.go", []way{

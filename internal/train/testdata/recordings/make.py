@@ -134,6 +134,10 @@ CASES = {
     # Language models beside vision towers; the towers stay as they are.
     "mistral3": (beside(transformers.Mistral3Config, PIXTRAL, dict(model_type="mistral", sliding_window=5), image_token_index=45, tie_word_embeddings=True), {},
         dict(max_steps=20, bf16=True)),
+    # Queries grow at the fifth token, and at each fourth one more.
+    "ministral3": (beside(transformers.Mistral3Config, PIXTRAL, dict(model_type="ministral3", sliding_window=None, rope_parameters=dict(rope_type="yarn",
+        rope_theta=100.0, factor=4.0, original_max_position_embeddings=4, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+        llama_4_scaling_beta=0.7)), image_token_index=45, tie_word_embeddings=False), {}, dict(max_steps=20, bf16=True)),
     "qwen2vl": (beside(transformers.Qwen2VLConfig, QWEN2_TOWER, dict(head_dim=4, rope_parameters=dict(rope_type="default", rope_theta=100.0,
         mrope_section=[1, 1, 0])), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(max_steps=20, bf16=True)),
     "qwen25vl": (beside(transformers.Qwen2_5_VLConfig, QWEN25_TOWER, dict(head_dim=4, use_sliding_window=True, sliding_window=5, max_window_layers=1,
