@@ -179,11 +179,14 @@ func TestAsStored(t *testing.T) {
 		"as published":      {experts(8, 6), map[string][]byte{single: file(`{"` + down + `": {"shape": [4, 6, 8]}}`)}, false, false},
 		"the other way":     {experts(8, 6), map[string][]byte{single: file(`{"` + down + `": {"shape": [4, 8, 6]}}`)}, false, true},
 		"in shards":         {experts(8, 6), map[string][]byte{shards: []byte(mapping), "x.safetensors": file(`{"` + down + `": {"shape": [4, 8, 6]}}`)}, false, true},
-		"a shard elsewhere": {experts(8, 6), map[string][]byte{shards: []byte(strings.Replace(mapping, "x.", "../x.", 1))}, false, false},
+		"a shard elsewhere": {experts(8, 6), map[string][]byte{shards: []byte(strings.Replace(mapping, "x.", "../x.", 1)), "../x.safetensors": file(`{"` + down + `": {"shape": [4, 8, 6]}}`)}, false, false},
 		"a square one":      {experts(8, 8), map[string][]byte{single: file(`{"` + down + `": {"shape": [4, 8, 8]}, "` + gateUp + `": {"shape": [4, 16, 8]}}`)}, false, true},
 		"another one":       {experts(8, 4), map[string][]byte{single: file(`{"` + down + `": {"shape": [4, 4, 8]}, "` + gateUp + `": {"shape": [4, 8, 8]}}`)}, false, false},
 	} {
-		dir := t.TempDir()
+		dir := filepath.Join(t.TempDir(), "model")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		for name, data := range andOne(tt.files, "config.json", []byte(tt.config)) {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 				t.Fatal(err)

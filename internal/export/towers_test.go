@@ -61,5 +61,8 @@ func TestStill(t *testing.T) {
 		if got := (&plan{family: p.family, headDim: 24}).still([]int32{4, 4, 4}); got != nil {
 			t.Errorf("%s: %v of even sections", arch, got)
 		}
+		if got := (&plan{family: p.family, headDim: 16}).still([]int32{2, 3, 3}); !slices.Equal(got, []int{6}) && want != nil {
+			t.Errorf("%s: %v of fewer for the time", arch, got)
+		}
 	}
 }
