@@ -1,6 +1,7 @@
 package model
 
 import (
+	"regexp"
 	"slices"
 )
 
@@ -127,10 +128,11 @@ type Config struct {
 	Dropout string
 	Freeze  Freeze // which tensors are not trained; set by SetFreeze
 
-	freezing freezing // Freeze, compiled
-	family   *family  // the family whose tensor names it has; nil: Llama's
-	prefix   prefix   // how its tensors' names begin; zero: as the family's first prefix says
-	source   source   // config.json as it was read; empty for an inline config
+	freezing freezing           // Freeze, compiled
+	grouping [][]*regexp.Regexp // of each group of SetGroups, its expressions
+	family   *family            // the family whose tensor names it has; nil: Llama's
+	prefix   prefix             // how its tensors' names begin; zero: as the family's first prefix says
+	source   source             // config.json as it was read; empty for an inline config
 }
 
 // HasExperts tells whether the MLP of the given block is made of experts.
