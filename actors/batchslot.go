@@ -98,7 +98,7 @@ func (r *lane) layOut(e gatherRows) {
 		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
-			RowStart: place(m.RowStart), RowPos: place(m.RowPos), UniqueRows: len(batch.UniqueIDs)})
+			RowStart: place(m.RowStart), RowPos: place(m.RowPos), UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + b.offset[i]})
 	}
 	if r.schedule.On(0) != int(r.index) {
 		return

@@ -61,6 +61,7 @@ max_grad_norm: 0
 clip: layerwise
 label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
+neftune_noise_alpha: 5
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
 learning_rate: 3e-3
