@@ -31,6 +31,15 @@ var ofRecipes = []broken{
 	{"data/ranks.go", []way{
 		{from: "if i < rank*len(rows)/ranks {", to: "if i <= rank*len(rows)/ranks {", test: "TestRankBatches"},
 	}},
+	{"internal/config/import_freeze.go", []way{
+		{from: "first = max(0, all-trained)", to: "first = 0", test: "TestFreezeTuning"},
+		{from: "all = min(-trained, all)", to: "all = -trained", test: "TestFreezeTuning"},
+		{from: "first = stride - 1", to: "first = 0", test: "TestFreezeTuning"},
+		{from: "regexp.QuoteMeta(fmt.Sprintf(\".%d.%s\", l, m))", to: "fmt.Sprintf(\".%d.%s\", l, m)", test: "TestFreezeTuning"},
+	}},
+	{"model/seedoss.go", []way{
+		{from: "		dropout: true,\n", to: "", test: "TestParseSpellings"},
+	}},
 	{"internal/train/job.go", []way{
 		{from: "Seed: uint64(c.Seed)}", to: "}", test: "TestNoiseOfSteps"},
 	}},
