@@ -452,7 +452,7 @@ func (r *Run) allActivations() int {
 // head turns its input into the gradient. A lane without the head has the gradient beside the
 // inputs of its layers.
 func (r *Run) activations() (n int) {
-	lowest := r.LowestTrained()
+	lowest := model.LowestTrained(r.Layouts)
 	for l := range r.Layouts {
 		if r.has(l) && l >= lowest {
 			n += r.Kind(l).Activations(r.Spec)
