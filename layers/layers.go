@@ -26,6 +26,8 @@ type Spec struct {
 	HeadShards int
 	// Terms are what the losses of training have beside −log p; those of an evaluation have nothing.
 	Terms op.LossTerms
+	// Noise is what training adds to the embedding's output; evaluation and generation add nothing.
+	Noise op.Noise
 	// NoBackward is how many blocks, the first ones, have no backward, because they and what is below them is frozen.
 	NoBackward int
 	// OnHost says that hidden states lie on the host, that a launch has chunks of them on the
@@ -171,4 +173,5 @@ type MicroBatch struct {
 	RowStart, RowPos        device.Tensor
 	Stretches               device.Tensor
 	UniqueRows              int
+	First                   int // its first token is that of the step
 }
