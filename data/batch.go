@@ -19,6 +19,20 @@ type Row struct {
 	// Docs are the lengths of the documents in the row, in order. Attention does not
 	// see from one document to the next, and positions restart. Nil: one document.
 	Docs []int32
+	// Pairs are the pairs whose documents the row holds, in order; of a data set of pairs
+	// all documents are in them. Nil for others.
+	Pairs []Pair
+}
+
+// Pair says where a pair of answers to one prompt stands in a row or micro-batch. Both answers
+// are documents, adjacent ones, that begin with the prompt; their targets are the answers' tokens.
+type Pair struct {
+	// ID is the pair's number in the data set: the same in every row that has it, in every
+	// epoch, order and run over the same data.
+	ID int64
+	// Chosen and Rejected are the numbers of its documents among those of the row or
+	// micro-batch: document i of a micro-batch begins at CuSeqlens[i].
+	Chosen, Rejected int32
 }
 
 // MicroBatch is the rows that go through a layer in one launch: all documents one after
@@ -40,6 +54,8 @@ type MicroBatch struct {
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
 	Supervised int64
+	// Pairs are the pairs of its documents, in order: none is in two micro-batches.
+	Pairs []Pair
 }
 
 // Batch is one optimizer step's (or evaluation pass's) global batch, or the part of it that one
@@ -50,6 +66,7 @@ type Batch struct {
 	UniqueIDs    []int32 // all ids of the batch, each once, in rising order
 	Tokens       int64
 	Supervised   int64 // over all micro-batches; the loss is divided by AllSupervised
+	Pairs        int64 // over all micro-batches; AllPairs has those of all ranks
 	// Ranks is what all ranks have of the step; nil: this batch is all of it.
 	Ranks *AllRanks
 	// Pos is the data position after this batch: how many rows were consumed since
@@ -71,6 +88,7 @@ func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 		mb := newMicroBatch(rows[:n], tokens)
 		b.Tokens += int64(mb.Tokens)
 		b.Supervised += mb.Supervised
+		b.Pairs += int64(len(mb.Pairs))
 		b.MicroBatches = append(b.MicroBatches, mb)
 		rows = rows[n:]
 	}
@@ -88,7 +106,10 @@ func newMicroBatch(rows []Row, tokens int) MicroBatch {
 		CuSeqlens: []int32{0},
 	}
 	for _, r := range rows {
-		first := 0
+		first, before := 0, int32(len(mb.CuSeqlens)-1)
+		for _, p := range r.Pairs {
+			mb.Pairs = append(mb.Pairs, Pair{ID: p.ID, Chosen: before + p.Chosen, Rejected: before + p.Rejected})
+		}
 		for n := range r.docs() {
 			mb.add(r.IDs[first:first+n], r.labels()[first:first+n])
 			first += n

@@ -17,6 +17,8 @@ const (
 	kindText kind = "text"
 	kindChat kind = "chat"
 	kindIDs  kind = "input_ids"
+	// kindPairs are pairs of answers to a prompt: the chosen one and then the rejected one.
+	kindPairs kind = "pairs"
 )
 
 // partBytes is how many bytes of the sources are tokenised from one commit to the next.
@@ -242,7 +244,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 			}
 		}
 	}
-	return b.w.endDoc(d.line, d.flags)
+	return b.w.endDoc(d.line, d.flags, d.cut)
 }
 
 // bad counts a bad row where skip_bad_rows is set, else returns its error.

@@ -88,6 +88,9 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 		d.labels = len(c.labs)
 		c.labs = append(c.labs, e.labs...)
 	}
+	if d.kind == kindPairs {
+		d.cut = e.cut
+	}
 	if d.kind != kindIDs && d.first {
 		d.flags |= e.doubled()
 	}
@@ -132,11 +135,11 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	form := c.form
 	switch {
 	case !c.known:
-		form, err = e.spec.Columns.formOf(fields)
+		form, err = e.spec.formOf(fields)
 	case !c.given:
-		form, err = form.agree(e.spec.Columns, fields)
+		form, err = form.agree(e.spec, fields)
 	case form.loose:
-		if own, none := e.spec.Columns.formOf(fields); none == nil && own.format == form.format {
+		if own, none := e.spec.formOf(fields); none == nil && own.format == form.format {
 			form = own
 		}
 	}
@@ -157,9 +160,13 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	if _, err := e.spec.tokenizerFor(where); err != nil {
 		return &fatalRow{err}
 	}
-	if d.kind == kindText {
+	switch d.kind {
+	case kindText:
 		err = e.text(e.row.text, "text", true, true)
-	} else {
+	case kindPairs:
+		d.labels = 0
+		d.flags, err = e.pair(e.row.pair)
+	default:
 		d.labels = 0
 		d.flags, err = e.chat(e.row.chat)
 	}

@@ -17,6 +17,7 @@ const (
 	fmtShareGPT format = "sharegpt"
 	fmtMessages format = "messages"
 	fmtPrompt   format = "prompt_completion"
+	fmtPairs    format = "pairs"
 )
 
 // form is a format with the names of the columns that the rows of a file have.
@@ -35,6 +36,8 @@ func (f format) kind() kind {
 		return kindText
 	case fmtIDs:
 		return kindIDs
+	case fmtPairs:
+		return kindPairs
 	}
 	return kindChat
 }
@@ -45,7 +48,7 @@ var marks = []struct {
 	format format
 }{
 	{"input_ids", fmtIDs}, {"messages", fmtMessages}, {"conversations", fmtShareGPT}, {"conversation", fmtShareGPT},
-	{"instruction", fmtAlpaca}, {"prompt", fmtPrompt}, {"text", fmtText},
+	{"instruction", fmtAlpaca}, {"prompt", fmtPrompt}, {"text", fmtText}, {chosenField, fmtPairs},
 }
 
 // responses are the usual names of the field with the answer to "prompt".
@@ -63,6 +66,8 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 		}
 		f := form{format: m.format, field: m.field, cols: columnsOf(m.format)}
 		switch m.format {
+		case fmtPairs:
+			return pairForm(fields)
 		case fmtPrompt:
 			i := slices.IndexFunc(responses, func(r string) bool { return given(fields[r]) != nil })
 			if i < 0 {
@@ -98,6 +103,14 @@ func chatForms(f form, raw json.RawMessage) form {
 	return f
 }
 
+// formOf recognises the form of a row by its fields.
+func (s *Spec) formOf(fields map[string]json.RawMessage) (form, error) {
+	if s.Pairs {
+		return pairForm(fields)
+	}
+	return s.Columns.formOf(fields)
+}
+
 // formIn is the form of all rows of a data set; false where none is given, and each file's
 // first row decides.
 func (s *Spec) formIn(set int) (form, bool) {
@@ -114,8 +127,8 @@ func (s *Spec) formIn(set int) (form, bool) {
 
 // agree is the form of a row. It is an error where its format is not f's, with which the
 // file began.
-func (f form) agree(names Columns, fields map[string]json.RawMessage) (form, error) {
-	g, err := names.formOf(fields)
+func (f form) agree(s *Spec, fields map[string]json.RawMessage) (form, error) {
+	g, err := s.formOf(fields)
 	if err == nil && g.format != f.format {
 		err = fmt.Errorf("this is %s, and what came before is %s (field %q); a file holds rows of one format", g.format, f.format, g.field)
 	}

@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,6 +27,10 @@ type columns struct {
 	Prompt, Query, Response, History string
 	Messages                         string
 	Role, Content                    string // fields of a message
+	// Chosen and Rejected are the answers of a pair. Turn says that the prompt of a pair is the
+	// user's turn also where it is a text; else texts follow each other as they are.
+	Chosen, Rejected string `json:",omitempty"`
+	Turn             bool   `json:",omitempty"`
 	// Roles maps the names that a chat has for roles to those of templates. function_call
 	// stands for an assistant that calls a function.
 	Roles map[string]string
@@ -65,10 +70,19 @@ func columnsOf(f format) *columns {
 		return &columns{System: "system", Tools: "tools", Messages: "conversations", Role: "from", Content: "value", Roles: shareGPTRoles}
 	case fmtMessages:
 		return &columns{Tools: "tools", Messages: "messages", Role: "role", Content: "content", Roles: openAIRoles}
+	case fmtPairs:
+		return &columns{System: "system", Tools: "tools", Prompt: "prompt", Chosen: chosenField, Rejected: rejectedField, Role: "role", Content: "content", Roles: anyRoles()}
 	case fmtPrompt:
 		return &columns{System: "system", Tools: "tools", Prompt: "prompt", Response: "completion", Role: "role", Content: "content", Roles: openAIRoles}
 	}
 	return &columns{Text: "text"}
+}
+
+// anyRoles are the roles of both, for rows in which either may stand.
+func anyRoles() map[string]string {
+	roles := maps.Clone(shareGPTRoles)
+	maps.Copy(roles, openAIRoles)
+	return roles
 }
 
 // split is a range of a data set's rows, as Hugging Face writes it: "train" or

@@ -6,7 +6,7 @@ import "math/bits"
 // what was cut off is not counted.
 type Stats struct {
 	ID         string `json:"id"`
-	Kind       string `json:"kind"` // text, chat or input_ids
+	Kind       string `json:"kind"` // text, chat, input_ids or pairs
 	Packed     bool   `json:"packed"`
 	Files      int    `json:"files"`
 	Documents  int64  `json:"documents"`
@@ -55,10 +55,23 @@ func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 // IsChat tells whether documents are chats, or prompts with their answers.
 func (d *Dataset) IsChat() bool { return d.c.Kind == kindChat }
 
+// IsPairs tells whether documents are pairs of answers to prompts.
+func (d *Dataset) IsPairs() bool { return d.c.Kind == kindPairs }
+
+// Pairs is how many pairs were read: the IDs of pairs in rows are below it. Rows may lack some,
+// which were too long or are not in the mix, and have others several times. It is 0 where
+// documents are no pairs.
+func (d *Dataset) Pairs() int64 {
+	if !d.IsPairs() {
+		return 0
+	}
+	return d.c.Docs
+}
+
 // ChatTemplate is the template that chats went through, which belongs beside the trained
 // model; "" where it is the model's own, or where none was used.
 func (d *Dataset) ChatTemplate() string {
-	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
+	if f := &d.spec.chat; (d.IsChat() || d.IsPairs()) && f.tmpl != nil && !f.own {
 		return f.tmpl.Source()
 	}
 	return ""
