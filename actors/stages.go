@@ -126,7 +126,7 @@ func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out
 		if !v.FirstPart() {
 			dx = gr
 		}
-		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
+		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, losses, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
 			e.First, v.FirstPart(), v.LastPart())
 	case v.Stage == schedule.HeadPart:
 		var terms op.LossTerms
