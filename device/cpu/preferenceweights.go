@@ -30,13 +30,8 @@ func preferenceWeights(s *stream, a *op.PreferenceWeights) error {
 		var count [2]int
 		for side := range ratio {
 			from, to := cu[2*pair+side], cu[2*pair+side+1]
-			var sum float64
-			for t := from; t < to; t++ {
-				if targets[t] != op.IgnoreIndex {
-					sum, count[side] = sum+float64(losses[t]), count[side]+1
-				}
-			}
-			ratio[side] = float64(float32(-sum)) - float64(reference[2*pair+side])
+			p, n := op.LogP(losses[from:to], targets[from:to])
+			ratio[side], count[side] = float64(p)-float64(reference[2*pair+side]), n
 		}
 		_, byC, byR := a.Loss.Of(ratio[0], ratio[1], count[0], count[1])
 		// A token's loss is −log p, so it moves the ratio the other way.

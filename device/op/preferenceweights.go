@@ -65,6 +65,18 @@ func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
+// LogP is log p of a document, given the losses of its tokens, and how many targets it has: the sum is made in float64 and
+// rounded to fp32, as what a reference thinks of it is.
+func LogP(losses []float32, targets []int32) (p float32, n int) {
+	var sum float64
+	for t, target := range targets {
+		if target != IgnoreIndex {
+			sum, n = sum+float64(losses[t]), n+1
+		}
+	}
+	return float32(-sum), n
+}
+
 // PreferenceWeights turns the losses of tokens into what the gradient of each has to be multiplied by, so that it is that of
 // the losses of pairs. Documents follow each other in pairs, the chosen before the rejected one.
 //
@@ -73,7 +85,7 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 //	Reference (Pairs, 2) f32: log p of the chosen and of the rejected document by the reference
 //	Weights (T) f32 overwritten: the derivative of the pair's loss by the token's, plus Likelihood in chosen documents
 //
-// The log p of a document is the sum of its tokens' in float64, rounded to fp32 as a reference is.
+// Documents have the log p that LogP gives.
 type PreferenceWeights struct {
 	Weights, Losses, Targets, Cu, Reference device.Tensor
 	T, Pairs                                int
