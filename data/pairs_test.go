@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -174,5 +175,53 @@ func TestPairsTooLong(t *testing.T) {
 		if got := d.All().Longest(); got != 12 && !packing || packing && got > 12 {
 			t.Errorf("the longest row has %d tokens", got)
 		}
+	}
+}
+
+// TestPairColumns reads pairs whose columns have other names, from every kind of file.
+func TestPairColumns(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "own.csv", "q,sys,good,bad\ni,s,[c],r\n")
+	write(t, dir, "lists.csv", `chosen,rejected
+"[{""role"":""user"",""content"":""u""},{""role"":""assistant"",""content"":""c""}]","[{""role"":""user"",""content"":""u""},{""role"":""assistant"",""content"":""r""}]"
+`)
+	write(t, dir, "talk.jsonl", `{"talk":[{"who":"me","says":"u"}],"good":[{"who":"bot","says":"c"}],"bad":{"who":"bot","says":"r"}}`)
+	type turn struct{ Role, Content string }
+	type pairRow struct {
+		Prompt           string
+		Chosen, Rejected []turn
+	}
+	write(t, dir, "nested.parquet", parquetOf(t, pairRow{"u", []turn{{"user", "u"}, {"assistant", "c"}}, []turn{{"user", "u"}, {"assistant", "r"}}}))
+	for _, tt := range []struct {
+		name string
+		set  Set
+		want []string
+	}{
+		{"texts", Set{Path: "own.csv", Fields: map[string]string{"prompt": "q", "chosen": "good", "rejected": "bad"}}, []string{"i[[c]$]", "i[r$]"}},
+		{"a user's turn", Set{Path: "own.csv", Fields: map[string]string{"instruction": "q", "system": "sys", "chosen": "good", "rejected": "bad"}}, []string{"s:s|u:i|a:[[c]|]", "s:s|u:i|a:[r|]"}},
+		{"lists in a table", Set{Path: "lists.csv", Format: "pairs"}, []string{"u:u|a:[c|]", "u:u|a:[r|]"}},
+		{"messages", Set{Path: "talk.jsonl", Fields: map[string]string{"messages": "talk", "chosen": "good", "rejected": "bad", "role": "who", "content": "says"}, Roles: map[string]string{"me": "user", "bot": "assistant"}},
+			[]string{"u:u|a:[c|]", "u:u|a:[r|]"}},
+		{"columns", Set{Path: "nested.parquet", Fields: map[string]string{"prompt": "Prompt", "chosen": "Chosen", "rejected": "Rejected", "role": "Role", "content": "Content"}}, []string{"u:u|a:[c|]", "u:u|a:[r|]"}},
+	} {
+		s := pairSpec(t, small)
+		s.Sets, s.Dir = []Set{tt.set}, dir
+		d, err := Open(s)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if got := documents(d.Row(0)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s := pairSpec(t, small, filepath.Join(dir, "own.jsonl"))
+	write(t, dir, "own.jsonl", `{"q":"i","prompt":"no","chosen":"c","rejected":"r"}`)
+	s.Columns = Columns{Prompt: "q"}
+	if got := documents(mustOpen(t, s).Row(0)); !slices.Equal(got, []string{"i[c$]", "i[r$]"}) {
+		t.Errorf("prompt_column: %q", got)
 	}
 }
