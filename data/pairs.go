@@ -151,6 +151,7 @@ func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 		err = c.list(asked, c.Prompt, prompt)
 	default:
 		err = c.question(asked, fields)
+		asked.plain = true
 	}
 	if err != nil {
 		return nil, err
