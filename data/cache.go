@@ -66,6 +66,7 @@ type manifest struct {
 	LeftText     int64  `json:"left_text,omitempty"`
 	LeftCalls    int64  `json:"left_calls,omitempty"`
 	PromptCut    int64  `json:"prompt_cut,omitempty"`
+	Verbatim     int64  `json:"verbatim,omitempty"`
 
 	// IDSum is the CRC32C of the documents with no flags but those in idFlags.
 	IDSum uint32 `json:"id_sum"`
@@ -74,7 +75,7 @@ type manifest struct {
 // counts are the counters of documents, by the flag that they count.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
-		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut}
+		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim}
 }
 
 // cachedFile is a source as it was when it was read.
@@ -161,8 +162,9 @@ func cachePath(s *Spec, sources []source) (string, error) {
 		how, err := json.Marshal(struct {
 			Format  format
 			Columns *columns
-			Kept    string `json:",omitempty"`
-		}{set.Format, set.Columns, set.Kept})
+			Names   *columns `json:",omitempty"`
+			Kept    string   `json:",omitempty"`
+		}{set.Format, set.Columns, set.Names, set.Kept})
 		if err != nil {
 			return "", fmt.Errorf("columns of %q: %w", set.Name, err)
 		}

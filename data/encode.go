@@ -135,15 +135,18 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	form := c.form
 	switch {
 	case !c.known:
-		form, err = e.spec.formOf(fields)
+		form, err = e.spec.formOf(c.src.set, fields)
 	case !c.given:
-		form, err = form.agree(e.spec, fields)
+		form, err = form.agree(e.spec, c.src.set, fields)
 	case form.loose:
-		if own, none := e.spec.formOf(fields); none == nil && own.format == form.format {
+		if own, none := e.spec.formOf(c.src.set, fields); none == nil && own.format == form.format {
 			form = own
 		}
 	}
-	if err != nil {
+	where := place(c.src.path, c.unit, r.n)
+	if fatal, ok := err.(*fatalRow); ok {
+		return &fatalRow{fmt.Errorf("%s: %w", where, fatal.err)}
+	} else if err != nil {
 		return err
 	}
 	if err := e.row.fill(form, fields, e.spec.VocabSize); err != nil {
@@ -156,7 +159,6 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 		}
 		return nil
 	}
-	where := place(c.src.path, c.unit, r.n)
 	if _, err := e.spec.tokenizerFor(where); err != nil {
 		return &fatalRow{err}
 	}
@@ -164,6 +166,9 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	case kindText:
 		err = e.text(e.row.text, "text", true, true)
 	case kindPairs:
+		if e.spec.TrainOnPrompt {
+			return &fatalRow{fmt.Errorf("%s: train_on_prompt: of a pair the answers alone are trained on; leave it out", where)}
+		}
 		d.labels = 0
 		d.flags, err = e.pair(e.row.pair)
 	default:

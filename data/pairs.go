@@ -1,9 +1,11 @@
 package data
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -28,50 +30,70 @@ type textPair struct {
 const (
 	chosenField   = "chosen"
 	rejectedField = "rejected"
+	questionField = "question"
 )
 
 // pairForm is the form of a row that is a pair. The prompt is in a field of its own, or it is
-// what both answers begin with, as in TRL.
-func pairForm(fields map[string]json.RawMessage) (form, error) {
-	for _, name := range []string{chosenField, rejectedField} {
+// what both answers begin with, as in TRL. named are the columns that have other names than
+// usual; those that it leaves empty are recognised.
+func pairForm(named *columns, fields map[string]json.RawMessage) (form, error) {
+	c := columnsOf(fmtPairs)
+	c.Chosen, c.Rejected, c.Tools = cmp.Or(named.Chosen, c.Chosen), cmp.Or(named.Rejected, c.Rejected), cmp.Or(named.Tools, c.Tools)
+	maps.Copy(c.Roles, named.Roles)
+	for _, name := range []string{c.Chosen, c.Rejected} {
 		if given(fields[name]) == nil {
 			return form{}, missingField(name, fields)
 		}
 	}
-	f := form{format: fmtPairs, field: chosenField, cols: columnsOf(fmtPairs)}
-	c := f.cols
-	c.Prompt, c.System = "", ""
-	has := func(name string) bool { return given(fields[name]) != nil }
-	answer := firstMessage(fields[chosenField])
-	switch prompt := given(fields["prompt"]); {
-	case prompt != nil && prompt[0] == '[':
-		c.Prompt = "prompt"
-		answer = firstMessage(prompt)
-	case answer != nil && roleIn(c, answer) != "assistant": // whole conversations
-	case prompt != nil:
-		c.Prompt, c.System = "prompt", "system"
-	case has("conversations"), has("messages"):
-		c.Messages, c.System = "conversations", "system"
-		if !has(c.Messages) {
-			c.Messages = "messages"
-		}
-		answer = firstMessage(fields[c.Messages])
-	case has("instruction"):
-		c.asAlpaca()
-	case has("question"):
-		c.Prompt, c.Turn, c.System = "question", true, "system"
-	}
-	if _, shared := answer["from"]; shared {
+	first := c.findPrompt(named, fields)
+	c.System = cmp.Or(named.System, c.System)
+	if _, shared := first["from"]; shared {
 		c.Role, c.Content = "from", "value"
 	}
-	return f, nil
+	c.Role, c.Content = cmp.Or(named.Role, c.Role), cmp.Or(named.Content, c.Content)
+	return form{format: fmtPairs, field: c.Chosen, cols: c}, nil
 }
 
-// asAlpaca names the columns of a prompt as Alpaca's rows have them.
-func (c *columns) asAlpaca() {
-	a := columnsOf(fmtAlpaca)
-	c.Prompt, c.Query, c.System, c.History, c.Turn = a.Prompt, a.Query, a.System, a.History, true
+// findPrompt names the columns that the prompt of a row is in, and gives the first message of
+// the row, if it has any.
+func (c *columns) findPrompt(named *columns, fields map[string]json.RawMessage) (first map[string]any) {
+	has := func(name string) bool { return given(fields[name]) != nil }
+	first = firstMessage(fields[c.Chosen])
+	whole := first != nil && c.roleIn(first, named) != "assistant" // chosen and rejected are whole conversations
+	if named.Prompt != "" && !named.Turn {
+		c.Prompt = named.Prompt
+	}
+	switch {
+	case named.Messages != "":
+		c.inMessages(named.Messages)
+	case named.Turn:
+		c.Prompt, c.Query, c.Turn = cmp.Or(named.Prompt, columnsOf(fmtAlpaca).Prompt), named.Query, true
+	case has(c.Prompt) && fields[c.Prompt][0] == '[':
+		c.System = ""
+		return firstMessage(fields[c.Prompt])
+	case whole:
+		c.Prompt, c.System = "", ""
+	case has(c.Prompt) || named.Prompt != "":
+	case has("conversations"):
+		c.inMessages("conversations")
+	case has("messages"):
+		c.inMessages("messages")
+	case has("instruction"):
+		a := columnsOf(fmtAlpaca)
+		c.Prompt, c.Query, c.History, c.Turn = a.Prompt, a.Query, a.History, true
+	case has(questionField):
+		c.Prompt, c.Turn = questionField, true
+	default:
+		c.Prompt, c.System = "", ""
+	}
+	if c.Messages != "" {
+		return firstMessage(fields[c.Messages])
+	}
+	return first
 }
+
+// inMessages says that the prompt is a list of messages in the column of that name.
+func (c *columns) inMessages(name string) { c.Messages, c.Prompt = name, "" }
 
 // firstMessage is the first message of a JSON list, or a message that stands alone; nil for
 // anything else.
@@ -85,9 +107,9 @@ func firstMessage(raw json.RawMessage) map[string]any {
 	return one
 }
 
-// roleIn is the role of a message, whichever of the two usual fields has it.
-func roleIn(c *columns, m map[string]any) string {
-	for _, field := range []string{"role", "from"} {
+// roleIn is the role of a message, whichever of the usual fields has it.
+func (c *columns) roleIn(m map[string]any, named *columns) string {
+	for _, field := range []string{named.Role, "role", "from"} {
 		if name, ok := m[field].(string); ok {
 			return c.Roles[name]
 		}
@@ -129,6 +151,7 @@ func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 		err = c.list(asked, c.Prompt, prompt)
 	default:
 		err = c.question(asked, fields)
+		asked.plain = true
 	}
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	var prompt []int32
 	var sides [2][]int32
 	if p.text != nil {
+		flags = flagVerbatim
 		prompt, sides, err = e.textSides(p.text)
 	} else {
 		flags, prompt, sides, err = e.chatSides(p)

@@ -167,7 +167,7 @@ func (st *stream) learn(s *Spec, row []byte) {
 		return
 	}
 	if fields, err := fieldsOf(row); err == nil {
-		if form, err := s.formOf(fields); err == nil {
+		if form, err := s.formOf(st.src.set, fields); err == nil {
 			st.form, st.known = form, true
 		}
 	}

@@ -14,6 +14,7 @@ type dataSet struct {
 	Name    string
 	Format  format   // the format of all its rows; empty: each file's first row decides
 	Columns *columns // nil: the usual ones of Format
+	Names   *columns // of pairs: those that are given; the others are recognised in each row
 	// Samples is how many documents are taken. The seed chooses them, and where there are
 	// fewer some come more than once. 0: all.
 	Samples int64
@@ -36,8 +37,9 @@ type columns struct {
 	Roles map[string]string
 }
 
-// lists tells which columns of a table's rows may hold a JSON list, which the table has as text.
-func (s *Spec) lists(set int) func(name string) bool {
+// lists tells which values of a table are lists in JSON, and not the text that a table has in
+// every column. In the columns of pairs, which may be texts too, these are lists of messages.
+func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	known := []string{"input_ids", "labels", s.Columns.Messages}
 	for _, m := range marks {
 		c := columnsOf(m.format)
@@ -46,10 +48,25 @@ func (s *Spec) lists(set int) func(name string) bool {
 			known = append(known, m.field)
 		}
 	}
-	if c := s.sets[set].Columns; c != nil {
-		known = append(known, c.Messages, c.History, c.Tools)
+	either := []string{chosenField, rejectedField, columnsOf(fmtPairs).Prompt, s.Columns.Prompt}
+	for _, c := range []*columns{s.sets[set].Columns, s.sets[set].Names} {
+		if c != nil {
+			known = append(known, c.Messages, c.History, c.Tools)
+			either = append(either, c.Chosen, c.Rejected, c.Prompt)
+		}
 	}
-	return func(name string) bool { return name != "" && slices.Contains(known, name) }
+	return func(name string, value []byte) bool {
+		return name != "" && (slices.Contains(known, name) || slices.Contains(either, name) && isMessages(value))
+	}
+}
+
+// isMessages tells whether text is a list of messages in JSON.
+func isMessages(text []byte) bool {
+	if len(text) == 0 || text[0] != '[' {
+		return false
+	}
+	first := firstMessage(text)
+	return first["role"] != nil || first["from"] != nil
 }
 
 const functionCall = "function_call"

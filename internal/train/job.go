@@ -221,6 +221,9 @@ func (j *job) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset
 		return nil, err
 	}
 	j.closers = append(j.closers, func() { _ = set.Close() })
+	if set.IsPairs() && !spec.Pairs {
+		return nil, errors.New("the data set holds pairs of answers (chosen and rejected), which are trained on with dpo: give dpo, as in `dpo: {beta: 0.1}`, or other data")
+	}
 	j.notes = append(j.notes, set.Warnings()...)
 	if err := set.Read(func() { j.longest = max(j.longest, set.All().Longest()) }); err != nil {
 		return nil, err
@@ -320,7 +323,7 @@ func (j *job) resolveEvalPlan() error { return j.resolve(true) }
 
 func (j *job) resolve(evalOnly bool) (err error) {
 	q := j.request(evalOnly)
-	if n := q.RowTokens; n > j.model.MaxPositions && j.model.LearnedPositions {
+	if n := min(q.RowTokens, j.c.MaxSeqLen); n > j.model.MaxPositions && j.model.LearnedPositions {
 		return j.c.Errorf("max_seq_len", "rows have %d tokens, and the model has learned %d positions: it is at most that", n, j.model.MaxPositions)
 	} else if n > j.model.MaxPositions && j.model.MaxPositions > 0 {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
