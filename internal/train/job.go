@@ -178,6 +178,9 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if o.sketch || o.trials {
 		return j, nil
 	}
+	if len(c.DPO) > 0 && j.modelDir == "" {
+		return nil, c.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
+	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
 	}
@@ -256,9 +259,6 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 			return j.dataError(c.EvalDataKey(), err)
 		}
 		view = j.evalSet.All()
-	}
-	if err := j.checkPairs(); err != nil {
-		return err
 	}
 	if j.set.Train().Rows() == 0 {
 		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", j.set.Rows())

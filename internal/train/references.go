@@ -43,27 +43,6 @@ func preferenceLoss(c *config.Config) op.PreferenceLoss {
 	return op.PreferenceLoss{Kind: preferenceKinds[p.LossType], Beta: float32(p.Beta), Smoothing: float32(p.LabelSmoothing)}
 }
 
-// checkPairs refuses pairs that nobody asked to learn from, and what cannot learn from pairs.
-func (j *job) checkPairs() error {
-	asked := j.c.Preference().LossType != ""
-	for _, d := range []struct {
-		key string
-		set *data.Dataset
-	}{{j.c.DataKey(), j.set}, {j.c.EvalDataKey(), j.evalSet}} {
-		if d.set == nil || d.set.IsPairs() == asked {
-			continue
-		}
-		if asked {
-			return j.c.Errorf(d.key, "%s: dpo trains on pairs of answers, and this data has none: its rows need chosen and rejected", d.key)
-		}
-		return j.c.Errorf(d.key, "%s: its rows are pairs of answers (chosen and rejected): give dpo: {beta: 0.1} to learn from them", d.key)
-	}
-	if asked && j.modelDir == "" {
-		return j.c.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
-	}
-	return nil
-}
-
 // preferences are what the pipeline needs for pairs; nil where training is not on pairs.
 func (s *session) preferences() *actors.Preferences {
 	if s.plan.Spec.Preference.None() {
