@@ -121,3 +121,18 @@ func TestPreferenceBits(t *testing.T) {
 		compareBits(t, "hidden states on the host", other.step(other.preferred(pairsOf(cfg), 1)), want)
 	}
 }
+
+// Pairs cost one more product with the head: a whole one is multiplied twice in the forward, and one in parts is anyway.
+func TestPreferenceFLOPs(t *testing.T) {
+	sp := spec(configs[0].cfg, KeepNothing, device.F32)
+	if got := sp.HeadRecomputedFLOPs(7); got != 0 {
+		t.Errorf("without pairs %d", got)
+	}
+	sp.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}
+	for _, shards := range []int{1, 3} {
+		sp.HeadShards = shards
+		if got := sp.HeadRecomputedFLOPs(7); got != 2*7*12*11 {
+			t.Errorf("%d parts: %d", shards, got)
+		}
+	}
+}

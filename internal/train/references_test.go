@@ -3,6 +3,7 @@ package train
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,5 +180,32 @@ func TestPairsRefused(t *testing.T) {
 	}
 	if _, err := Eval(t.Context(), EvalOptions{Config: pairScene(t, "val_size: 0\neval_steps: 0\n").config(t), Options: Options{Stdout: &strings.Builder{}, Stderr: &strings.Builder{}}}); err == nil || !config.IsUsage(err) {
 		t.Errorf("mt eval of pairs: %v", err)
+	}
+}
+
+// TestPairsWindow: a line of metrics.jsonl has the means over the pairs of all its steps.
+func TestPairsWindow(t *testing.T) {
+	each := pairScene(t, "logging_steps: 1\nval_size: 0\neval_steps: 0\nmax_steps: 4\n")
+	whole := each.in(t).with("logging_steps: 4\n")
+	each.mustTrain(t)
+	whole.mustTrain(t)
+	rewards := func(line string) (r struct {
+		Chosen   float64 `json:"rewards/chosen"`
+		Accuracy float64 `json:"rewards/accuracies"`
+		Log      float64 `json:"logps/rejected"`
+	}) {
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	var chosen, accuracy, log float64
+	for _, line := range each.metrics(t) {
+		r := rewards(line)
+		chosen, accuracy, log = chosen+r.Chosen/4, accuracy+r.Accuracy/4, log+r.Log/4
+	}
+	lines := whole.metrics(t)
+	if r := rewards(lines[0]); len(lines) != 1 || math.Abs(r.Chosen-chosen) > 1e-9 || math.Abs(r.Accuracy-accuracy) > 1e-9 || math.Abs(r.Log-log) > 1e-9 {
+		t.Errorf("%d lines, the first with %+v; the means are %v %v %v", len(lines), r, chosen, accuracy, log)
 	}
 }
