@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Record small runs on pairs of answers with TRL's DPOTrainer, for TestPreferenceRecordings.
 
-    pip install torch transformers trl accelerate datasets
+    pip install torch transformers trl accelerate datasets psutil
     python make_dpo.py [CASE ...]     # writes the folders beside this file anew
 
 Each case becomes a folder as make.py has them, with pairs (prompt, chosen, rejected) in train.jsonl, `dpo` in recipe.json,
