@@ -67,6 +67,7 @@ type Batch struct {
 	Tokens       int64
 	Supervised   int64 // over all micro-batches; the loss is divided by AllSupervised
 	Pairs        int64 // over all micro-batches; AllPairs has those of all ranks
+	Chosen       int64 // the targets of the pairs' chosen answers; AllChosen has those of all ranks
 	// Ranks is what all ranks have of the step; nil: this batch is all of it.
 	Ranks *AllRanks
 	// Pos is the data position after this batch: how many rows were consumed since
@@ -89,6 +90,9 @@ func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 		b.Tokens += int64(mb.Tokens)
 		b.Supervised += mb.Supervised
 		b.Pairs += int64(len(mb.Pairs))
+		for _, p := range mb.Pairs {
+			b.Chosen += mb.targets(p.Chosen)
+		}
 		b.MicroBatches = append(b.MicroBatches, mb)
 		rows = rows[n:]
 	}
@@ -135,6 +139,16 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.CuSeqlens = append(mb.CuSeqlens, int32(len(mb.IDs)))
 	mb.MaxSeqlen = max(mb.MaxSeqlen, n)
 	mb.Supervised += supervised(labels)
+}
+
+// targets is how many targets document i has.
+func (mb *MicroBatch) targets(i int32) (n int64) {
+	for _, t := range mb.Targets[mb.CuSeqlens[i]:mb.CuSeqlens[i+1]] {
+		if t != IgnoreIndex {
+			n++
+		}
+	}
+	return n
 }
 
 // index fills UniqueIDs and, in each micro-batch, Index, RowStart and RowPos.
@@ -210,6 +224,18 @@ func (r Row) Supervised() int64 {
 	for n := range r.docs() {
 		sum += supervised(labels[first : first+n])
 		first += n
+	}
+	return sum
+}
+
+// chosen counts the tokens of the row that count in the loss, in the chosen answers of its pairs.
+func (r Row) chosen() (sum int64) {
+	doc, first, labels := int32(0), 0, r.labels()
+	for n := range r.docs() {
+		if slices.ContainsFunc(r.Pairs, func(p Pair) bool { return p.Chosen == doc }) {
+			sum += supervised(labels[first : first+n])
+		}
+		doc, first = doc+1, first+n
 	}
 	return sum
 }

@@ -128,16 +128,24 @@ func cacheTokenBytes(vocab int) int64 {
 	return 4
 }
 
+// CacheFolder is where caches lie: dir or, where that is empty, a folder of the user's.
+func CacheFolder(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for token caches: %w; set cache_dir", err)
+	}
+	return filepath.Join(user, "mt"), nil
+}
+
 // cachePath is where the cache of sources lies. Its name depends on what is read and how;
 // the manifest inside tells whether the content is still the same.
 func cachePath(s *Spec, sources []source) (string, error) {
-	dir := s.CacheDir
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("no folder for token caches: %w; set cache_dir", err)
-		}
-		dir = filepath.Join(user, "mt")
+	dir, err := CacheFolder(s.CacheDir)
+	if err != nil {
+		return "", err
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %q %q %v %d %q %v %v %v\n", cacheVersion, s.tokenizerID(), s.Format, s.Pairs, s.VocabSize, s.chat.id(), s.MaskHistory, s.TrainOnPrompt, s.SkipBadRows)

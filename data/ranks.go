@@ -9,6 +9,7 @@ type AllRanks struct {
 	Tokens     int64 // of the global batch
 	Supervised int64 // of the global batch; the loss is divided by it
 	Pairs      int64 // of the global batch
+	Chosen     int64 // of the global batch: the targets of the pairs' chosen answers
 	// Docs are the lengths of the documents of the global batch, in tokens.
 	Docs []int32
 	// IDs are the UniqueIDs of each rank's batch, by rank.
@@ -37,6 +38,14 @@ func (b *Batch) AllPairs() int64 {
 		return b.Pairs
 	}
 	return b.Ranks.Pairs
+}
+
+// AllChosen is how many targets the chosen answers of the global batch's pairs have.
+func (b *Batch) AllChosen() int64 {
+	if b.Ranks == nil {
+		return b.Chosen
+	}
+	return b.Ranks.Chosen
 }
 
 // AllDocs are the lengths of the documents of the global batch, in tokens.
@@ -68,6 +77,7 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 		all.Tokens += int64(len(r.IDs))
 		all.Supervised += r.Supervised()
 		all.Pairs += int64(len(r.Pairs))
+		all.Chosen += r.chosen()
 		for n := range r.docs() {
 			if n > 0 {
 				all.Docs = append(all.Docs, int32(n))

@@ -21,6 +21,8 @@ type Request struct {
 	Act device.DType
 	// Terms are what losses have beside −log p.
 	Terms op.LossTerms
+	// Preference is the loss of pairs, in preference training.
+	Preference op.PreferenceLoss
 	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
 	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
@@ -165,7 +167,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.keep()
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)

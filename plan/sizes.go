@@ -282,11 +282,14 @@ func (r *Run) WorkspaceBytes() int64 {
 
 // BatchIntBytes is the size of a batch's ids and places: index, targets,
 // positions and row places of every token, cumulative lengths, and the row
-// starts of every micro-batch. Aligning a tensor may cost up to device.Align bytes.
+// starts of every micro-batch; of pairs also what a reference thinks of every document. Aligning a tensor may cost up to device.Align bytes.
 func (r *Run) BatchIntBytes() int64 {
-	l := r.Limits
+	l, lists := r.Limits, 6
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
-	return alignUp(4*n + 6*int64(l.MicroBatches)*device.Align)
+	if !r.Spec.Preference.None() {
+		n, lists = n+int64(l.Sequences), lists+1
+	}
+	return alignUp(4*n + int64(lists)*int64(l.MicroBatches)*device.Align)
 }
 
 // BatchBytes is the size of a batch on the device without its losses. The embedding's rows are

@@ -145,6 +145,8 @@ type Config struct {
 	Freeze, Unfrozen []string
 	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
+	// DPO makes a run one that learns from pairs; see Preference.
+	DPO map[string]any
 
 	OutputDir          string
 	OverwriteOutputDir bool

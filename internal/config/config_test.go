@@ -160,7 +160,7 @@ func TestPrintedConfigsParseToEqual(t *testing.T) {
 // default there, apart from those with one value and those that exclude others.
 func TestEverythingIsCovered(t *testing.T) {
 	c, d := mustParse(t, everything), Default()
-	same := map[string]bool{"mask_history": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "saves_per_epoch": true}
+	same := map[string]bool{"mask_history": true, "dpo": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "saves_per_epoch": true}
 	eachKey(func(k *key) {
 		if k.print(c) == k.print(d) && !same[k.name] {
 			t.Errorf("%s is at its default", k.name)

@@ -246,7 +246,7 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
 	}
 	for _, key := range []string{"train_on_prompt", "mask_history", "template", "chat_template_kwargs", "enable_thinking"} {
-		if c.Given(key) && !j.set.IsChat() {
+		if c.Given(key) && !j.set.IsChat() && !j.set.IsPairs() {
 			j.note("%s has no effect: the data set holds no chats", key)
 		}
 	}
@@ -256,6 +256,9 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 			return j.dataError(c.EvalDataKey(), err)
 		}
 		view = j.evalSet.All()
+	}
+	if err := j.checkPairs(); err != nil {
+		return err
 	}
 	if j.set.Train().Rows() == 0 {
 		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", j.set.Rows())
@@ -289,11 +292,11 @@ func (j *job) dataError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// rowTokens is how many tokens the longest row of a batch can have: max_seq_len where
-// no data was read.
+// rowTokens is how many tokens the longest row of a batch can have: where no data was read
+// max_seq_len, or two answers of that length.
 func (j *job) rowTokens() int {
 	if j.set == nil {
-		return j.c.MaxSeqLen
+		return data.RowTokens(j.c.MaxSeqLen, len(j.c.DPO) > 0)
 	}
 	return j.longest
 }
@@ -352,7 +355,7 @@ const idleEnough = 0.25
 // request asks for the plan of what the configuration says.
 func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
-	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
+	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c), GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,

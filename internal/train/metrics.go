@@ -66,6 +66,7 @@ type stepMetrics struct {
 	// How many tiles of experts crossed the link, and their bytes.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
+	*PairMetrics
 	// How many matrix products mt's own kernels have computed so far in cuBLASLt's place.
 	OwnProducts int64 `json:"own_products,omitempty"`
 }
@@ -176,7 +177,12 @@ func flops(p *plan.Run, tokens, pairs, again int64) (model, executed float64) {
 
 // step adds a step to the window and returns the metrics after it.
 func (m *meter) step(r actors.StepReport) stepMetrics {
-	m.window.Add(r.Loss, r.Supervised)
+	if r.Pairs != nil {
+		m.window.Add(r.Loss, r.Pairs.Pairs)
+		m.window.AddPairs(pairLog(r.Pairs))
+	} else {
+		m.window.Add(r.Loss, r.Supervised)
+	}
 	m.timed.add(r)
 	m.recent = append(m.recent, r.Elapsed)
 	if len(m.recent) > etaSteps {
@@ -192,6 +198,9 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},
 		DiskReadBytes: t.read / int64(t.steps), DiskWriteBytes: t.written / int64(t.steps), DiskHidden: t.hidden(), DiskStepsPerPB: stepsPerPetabyte(t.written / int64(t.steps)),
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
+	if r.Pairs != nil {
+		out.PairMetrics = pairMetricsOf(m.window.Pairs)
+	}
 	out.Memory, out.OwnProducts = m.memory(), m.products()
 	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal
 	if m.peakFLOPS > 0 {
@@ -222,4 +231,5 @@ type evalMetrics struct {
 	Loss       any   `json:"eval_loss"`
 	Perplexity any   `json:"eval_perplexity"`
 	Tokens     int64 `json:"eval_tokens"`
+	*EvalPairMetrics
 }

@@ -144,6 +144,8 @@ type session struct {
 
 	samples samples
 
+	reference, evalReference references // of the training data's pairs and of the held-out ones; nil, but with dpo
+
 	from     string               // the checkpoint it goes on from
 	resumed  int                  // the step of that checkpoint; 0: none
 	products map[string][8]uint64 // how matrix products were computed, by shape
@@ -274,6 +276,9 @@ func (s *session) open(from resume) (err error) {
 	if s.dev, s.pool, err = s.openDevice(); err != nil {
 		return err
 	}
+	if err = s.findReferences(s.pool); err != nil {
+		return err
+	}
 	if err = s.openStore(from); err != nil {
 		return err
 	}
@@ -399,6 +404,7 @@ func (s *session) options() actors.Options {
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.train.Pos},
 		Start:       s.reached,
+		Preferences: s.preferences(),
 		Optimizer:   optimizer,
 		Matrices:    s.muon(),
 		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",
@@ -459,9 +465,18 @@ func (s *session) onEval(r actors.EvalReport) {
 	s.lastEval = r
 	s.bests.report(r)
 	s.saver.isBest(s.bests.reported.Step)
-	s.line.above(fmt.Sprintf("step %d/%d  eval_loss %.4f  perplexity %.3f  (%s tokens)", r.Step, s.c.MaxSteps, r.Loss, math.Exp(r.Loss), humanize.Comma(r.Tokens)))
-	s.onBoards(r.Step, board.Scalar{Name: "eval/loss", Value: r.Loss})
-	s.record(evalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens})
+	m := evalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens}
+	text := fmt.Sprintf("perplexity %.3f  (%s tokens)", math.Exp(r.Loss), humanize.Comma(r.Tokens))
+	scalars := []board.Scalar{{Name: "eval/loss", Value: r.Loss}}
+	if r.Pairs != nil {
+		pairs := pairMetricsOf(pairLog(r.Pairs))
+		m.Perplexity, m.EvalPairMetrics = nil, (*EvalPairMetrics)(pairs)
+		text = fmt.Sprintf("%s  (%s pairs)", pairs.text(), humanize.Comma(r.Pairs.Pairs))
+		scalars = append(scalars, pairs.scalars("eval/")...)
+	}
+	s.line.above(fmt.Sprintf("step %d/%d  eval_loss %.4f  %s", r.Step, s.c.MaxSteps, r.Loss, text))
+	s.onBoards(r.Step, scalars...)
+	s.record(m)
 }
 
 // record writes v to metrics.jsonl. Where that fails the run ends, unless it is the file of a rank
