@@ -244,9 +244,6 @@ func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, e
 	}
 	p.asked = p.answers[0].clone()
 	p.asked.messages, p.asked.names = p.asked.messages[:n], p.asked.names[:n]
-	for _, v := range p.answers {
-		v.from = n
-	}
 	return p, nil
 }
 
@@ -266,7 +263,6 @@ func sameMessage(a, b any) bool {
 // of messages.
 func (c *columns) answered(asked *conversation, field string, raw json.RawMessage) (*conversation, error) {
 	v := asked.clone()
-	v.from = len(v.messages)
 	switch raw[0] {
 	case '[':
 		return v, c.list(v, field, raw)

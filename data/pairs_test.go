@@ -89,7 +89,7 @@ func TestPairBatches(t *testing.T) {
 		s := pairSpec(t, small, write(t, t.TempDir(), "d.jsonl", pairLines(n)))
 		s.MaxSeqLen, s.Packing, s.Shuffle = 16, set(packing), true
 		d := mustOpen(t, s)
-		for _, ranks := range []int{1, 3} {
+		for _, ranks := range []int{1, 7} {
 			for _, most := range []int{1, 40, 1000} {
 				seen := map[int64]int{}
 				for step := range d.Sampler(5).StepsPerEpoch() {

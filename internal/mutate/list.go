@@ -39,7 +39,7 @@ type mutation struct {
 func all() []mutation {
 	var out []mutation
 	for _, list := range [][]broken{
-		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
+		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofPairs, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
 		ofFamilies,
 		ofImports, ofInstall,
 		ofLatent,
