@@ -19,9 +19,8 @@ type Request struct {
 	Config *model.Config
 	// Act is the compute dtype, resolved already.
 	Act device.DType
-	// Terms are what losses have beside −log p.
-	Terms op.LossTerms
-	// Preference is the loss of pairs, in preference training.
+	// Terms are what losses have beside −log p; Preference is the loss of pairs, where training is on these.
+	Terms      op.LossTerms
 	Preference op.PreferenceLoss
 	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
 	BF16Master bool

@@ -40,7 +40,7 @@ var ofPreferences = []broken{
 		{from: "s.Shards() == 1 && s.Preference.None()", to: "s.Shards() == 1", test: "TestPreferenceFLOPs"},
 	}},
 	{"plan/sizes.go", []way{
-		{from: "n, lists = n+int64(l.Sequences), lists+1", to: "lists++", test: "TestPlannedRunsWork", in: "actors"},
+		{from: "n += int64(l.Sequences)\n", to: "n += 0\n", test: "TestPlannedRunsWork", in: "actors"},
 	}},
 	{"data/batch.go", []way{
 		{from: "b.Chosen += mb.targets(p.Chosen)", to: "b.Chosen += mb.targets(p.Rejected)", test: "TestPreferenceRecordings/dpo-rpo-tied", in: "internal/train"},
