@@ -63,6 +63,8 @@ label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
+ema_decay: 0.99
+ema_update_after_step: 2
 lr_groups: [{name: a b, modules: ['q\\.w', "x,y"], lr: 1e-6}, {name: n, modules: norm, lr: 2, weight_decay: 0}]
 learning_rate: 3e-3
 lr_scheduler_type: wsd
@@ -417,8 +419,16 @@ func compareSchedules(t *testing.T, files []string) {
 		readJSON(t, file, &run)
 		var flags []string
 		for k, v := range recipe {
+			text := fmt.Sprint(v)
+			if list, ok := v.([]any); ok {
+				raw, err := json.Marshal(list)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = string(raw)
+			}
 			if byName[k] != nil {
-				flags = append(flags, fmt.Sprintf("--%s=%v", k, v))
+				flags = append(flags, fmt.Sprintf("--%s=%s", k, text))
 			}
 		}
 		c := mustParse(t, "", flags...)

@@ -40,6 +40,8 @@ type recipe struct {
 	Freeze       []string
 	Muon         map[string]any
 	Groups       json.RawMessage `json:"lr_groups"`
+	EMADecay     float64         `json:"ema_decay"`
+	EMAAfter     int             `json:"ema_update_after_step"`
 }
 
 type bound struct {
@@ -80,6 +82,9 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		for _, key := range slices.Sorted(maps.Keys(r.Muon)) {
 			extra += fmt.Sprintf("%s: %v\n", key, r.Muon[key])
 		}
+	}
+	if r.EMADecay > 0 {
+		extra += fmt.Sprintf("\nema_decay: %g\nema_update_after_step: %d\n", r.EMADecay, r.EMAAfter)
 	}
 	if len(r.Groups) > 0 {
 		extra += fmt.Sprintf("\nlr_groups: %s\n", r.Groups)
@@ -194,12 +199,12 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
-// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates,
+// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates, an average of the weights,
 // smoothed labels and a z-loss, frozen tensors, a tied table, experts, experts with the loss that balances their load, one
 // more that is shared, experts in groups, latent attention, and families that have no larger recording.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
 		"glm-partial", "granite4-nope", "seedoss-bias"} {
 		dir := filepath.Join(folder, name)
@@ -220,6 +225,9 @@ func TestRecordings(t *testing.T) {
 				readJSON(t, filepath.Join(dir, "expected.json"), &want)
 				compareSteps(t, out, want, want.Bounds["fp32"])
 				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds["fp32"].Weights, false)
+				if ema := filepath.Join(dir, "ema.safetensors"); strings.HasSuffix(name, "-averaged") {
+					compareWeights(t, filepath.Join(dir, "model"), ema, filepath.Join(out, averageDir), want.Bounds["fp32"].Weights, false)
+				}
 			})
 		}
 	}

@@ -23,6 +23,9 @@ func (j *job) checkOutput() error {
 		if from, err := os.Stat(j.modelDir); err == nil && os.SameFile(out, from) {
 			return j.c.Errorf("output_dir", "output_dir %s is where the model is loaded from, and would be overwritten; choose another", dir)
 		}
+		if err := j.checkAverageDir(); err != nil {
+			return err
+		}
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		st, err := os.Stat(at)
