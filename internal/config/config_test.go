@@ -408,7 +408,7 @@ func TestScheduleEqualsTransformers(t *testing.T) {
 func compareSchedules(t *testing.T, files []string) {
 	t.Helper()
 	for _, file := range files {
-		var recipe map[string]any
+		var recipe map[string]json.RawMessage
 		var run struct {
 			Steps []struct {
 				Step int
@@ -419,16 +419,8 @@ func compareSchedules(t *testing.T, files []string) {
 		readJSON(t, file, &run)
 		var flags []string
 		for k, v := range recipe {
-			text := fmt.Sprint(v)
-			if list, ok := v.([]any); ok {
-				raw, err := json.Marshal(list)
-				if err != nil {
-					t.Fatal(err)
-				}
-				text = string(raw)
-			}
 			if byName[k] != nil {
-				flags = append(flags, fmt.Sprintf("--%s=%s", k, text))
+				flags = append(flags, fmt.Sprintf("--%s=%s", k, strings.Trim(string(v), `"`)))
 			}
 		}
 		c := mustParse(t, "", flags...)
