@@ -136,7 +136,7 @@ var ofHost = []broken{
 		{from: "if far {\n\t\treturn b + d", to: "if far && false {\n\t\treturn b + d", test: "TestKernelsAgree"},
 		{from: "next := normal(lerp(m[i], e, part, far))", to: "next := lerp(m[i], e, part, far)", test: "TestKernelsAgree"},
 		{from: "return -(1 - t), mask(true)", to: "return 1 - t, mask(true)", test: "TestMuonIsTorchs"},
-		{from: "by.decays[0] = float32(1 - lr*decay)", to: "", test: "TestMuonIsTorchs"},
+		{from: "by.decays[0] = float32(1 - lr*decay)", to: "_ = decay", test: "TestMuonIsTorchs"},
 		{from: "return u.lr * g.Scale, g.WeightDecay", to: "return u.lr * g.Scale, u.of.WeightDecay", test: "TestMuonsGroups"},
 		{from: "storedAt(p, at); s.Group > 0", to: "storedAt(p, 0); s.Group > 0", test: "TestMuonsGroups"},
 	}},

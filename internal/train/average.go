@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -10,6 +11,8 @@ import (
 // averageDir is the model of the averages, in the output directory.
 const averageDir = "ema"
 
+func (j *job) averageDir() string { return filepath.Join(j.c.OutputDir, averageDir) }
+
 // average is how an average of the weights is kept.
 func (j *job) average() optim.Average {
 	return optim.Average{Decay: j.c.EMADecay, After: int64(j.c.EMAAfter)}
@@ -17,7 +20,7 @@ func (j *job) average() optim.Average {
 
 // checkAverageDir refuses to load the model from where that of the averages will be written.
 func (j *job) checkAverageDir() error {
-	to, err := os.Stat(filepath.Join(j.c.OutputDir, averageDir))
+	to, err := os.Stat(j.averageDir())
 	if err != nil || j.c.EMADecay == 0 {
 		return nil
 	}
@@ -40,5 +43,9 @@ func (s *session) writeAverage(extra map[string][]byte) error {
 	if !s.team.first() {
 		return s.serveModel(what)
 	}
-	return s.writeModel(filepath.Join(s.c.OutputDir, averageDir), what, extra)
+	if err := s.writeModel(s.averageDir(), what, extra); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.o.Stdout, "the average of the weights is written to %s\n", s.averageDir())
+	return nil
 }

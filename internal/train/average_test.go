@@ -1,6 +1,7 @@
 package train
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,7 @@ import (
 func TestAverageOfNothing(t *testing.T) {
 	s := newScene(t, "ema_decay: 0.9\nsave_dtype: fp32\n")
 	j := openScene(t, s)
-	run := &session{job: j, saver: &saver{j: j}}
+	run := &session{job: j, saver: &saver{j: j}, o: Options{Stdout: io.Discard}}
 	if err := run.openStore(resume{}); err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +64,14 @@ func TestAverageIsAModel(t *testing.T) {
 		if err != nil || err2 != nil || string(a) != string(b) {
 			t.Errorf("%s differs: %v, %v", name, err, err2)
 		}
+	}
+	left := filepath.Join(ema, "model.tmp-7")
+	write(t, filepath.Join(left, "model.safetensors"), "half")
+	if out := s.with("resume_from_checkpoint: false\n").mustTrain(t); !strings.Contains(out, "the average of the weights is written to "+ema) {
+		t.Errorf("the run does not say where the average is:\n%s", out)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Errorf("%s, which a killed run has left, is still there", left)
 	}
 	best := plain.in(t).with("ema_decay: 0.5\nsave_best: true\nlearning_rate: 5\n")
 	best.mustTrain(t)

@@ -102,6 +102,9 @@ func (j *job) sweep() {
 		_ = j.fs().RemoveAll(filepath.Join(j.c.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
 	}
 	j.prune(0, 0, 0, 0)
+	if j.c.EMADecay > 0 {
+		_ = checkpoint.Prune(j.fs(), j.averageDir(), 0, 0, 0, 0) // what stays takes room
+	}
 }
 
 // prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
