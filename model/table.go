@@ -128,7 +128,7 @@ func (n blockNames) attention() []Param {
 	if c.QKVBias {
 		p = append(p, vector(RoleQKVBias, n.stored(RoleQKVBias, q, kv, kv)))
 	}
-	if c.QKNorm {
+	if c.QKNorm && !c.QKNormPlain {
 		ofQ, ofK := c.HeadDim, c.HeadDim
 		if c.QKNormWhole {
 			ofQ, ofK = q, kv

@@ -148,6 +148,7 @@ type Config struct {
 	Freeze, Unfrozen []string
 	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
+	NoiseAlpha            float64 // of op.Noise; 0: embeddings get none
 
 	OutputDir          string
 	OverwriteOutputDir bool

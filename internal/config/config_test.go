@@ -61,6 +61,7 @@ max_grad_norm: 0
 clip: layerwise
 label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
+neftune_noise_alpha: 5
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
 ema_decay: 0.99
@@ -408,7 +409,7 @@ func TestScheduleEqualsTransformers(t *testing.T) {
 func compareSchedules(t *testing.T, files []string) {
 	t.Helper()
 	for _, file := range files {
-		var recipe map[string]json.RawMessage
+		var recipe map[string]any
 		var run struct {
 			Steps []struct {
 				Step int
@@ -419,9 +420,14 @@ func compareSchedules(t *testing.T, files []string) {
 		readJSON(t, file, &run)
 		var flags []string
 		for k, v := range recipe {
-			if byName[k] != nil {
-				flags = append(flags, fmt.Sprintf("--%s=%s", k, strings.Trim(string(v), `"`)))
+			if byName[k] == nil {
+				continue
 			}
+			text := []byte(fmt.Sprint(v))
+			if list, ok := v.([]any); ok {
+				text, _ = json.Marshal(list)
+			}
+			flags = append(flags, fmt.Sprintf("--%s=%s", k, text))
 		}
 		c := mustParse(t, "", flags...)
 		for _, s := range run.Steps {

@@ -134,7 +134,7 @@ var ofModel = []broken{
 		{from: ", (rows+full-1)/full)", to: ", rows/full)", test: "TestLimitsHold"},
 		{from: "2*(tokens/(microBatchTokens+1))+1)", to: "tokens/(microBatchTokens+1)+1)", test: "TestLimitsBoundEveryBatch", in: "actors"},
 		{from: "UniqueIDs: min(vocab, tokens)", to: "UniqueIDs: tokens", test: "TestLimits"},
-		{from: "return alignUp(4*n + 6*int64(l.MicroBatches)*device.Align)", to: "return alignUp(4 * n)", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated|TestMicroBatchesDoNotChangeTheLoss", in: "actors"},
+		{from: "return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)", to: "return alignUp(4 * n)", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated|TestMicroBatchesDoNotChangeTheLoss", in: "actors"},
 		{from: "r.has(l) && r.GradBinding(l) == Copied", to: "r.has(l)", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "return r.Unified && !r.SlabsAreCredits() && !r.GradBF16", to: "return r.Unified && !r.SlabsAreCredits()", test: "TestGradsInPlace"},
 	}},

@@ -3,6 +3,7 @@ package reference
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/model"
 )
@@ -18,6 +19,8 @@ type Sequence struct {
 	// Targets has, for each place, the token to predict there, shifted already. It
 	// is negative where none is to be predicted.
 	Targets []int32
+	// Noise (T, h) is added to what the embedding's module returns; nil: nothing is.
+	Noise []float64
 }
 
 // Loss is the sum of −log p over all targets, divided by their number.
@@ -25,7 +28,7 @@ func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	var sum float64
 	var n int
 	for _, s := range seqs {
-		logits := Logits(cfg, w, s.IDs)
+		logits := logits(cfg, w, s)
 		for t, target := range s.Targets {
 			if target < 0 {
 				continue
@@ -40,7 +43,11 @@ func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 
 // Logits is the (T, V) logits of one sequence.
 func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
-	x := embed(cfg, w, ids)
+	return logits(cfg, w, Sequence{IDs: ids})
+}
+
+func logits(cfg *model.Config, w Weights, s Sequence) []float64 {
+	x := embed(cfg, w, s)
 	for i := range cfg.NumLayers {
 		x = Block(cfg, w, i, x)
 	}
@@ -59,15 +66,26 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 }
 
 // embed is the (T, h) input of the first block.
-func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
-	x := make([]float64, 0, len(ids)*cfg.HiddenSize)
-	for _, id := range ids {
+func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
+	x := make([]float64, 0, len(s.IDs)*cfg.HiddenSize)
+	for _, id := range s.IDs {
 		at := int(id) * cfg.HiddenSize
 		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
 	}
+	// A rounded scale is the embedding's own: noise comes behind it.
+	scale := 1.0
 	if cfg.EmbedScale != 0 {
-		for i := range x {
-			x[i] *= cfg.EmbedScale
+		scale = cfg.EmbedScale
+	}
+	for i := range x {
+		noise := 0.0
+		if s.Noise != nil {
+			noise = s.Noise[i]
+		}
+		if cfg.EmbedRounded {
+			x[i] = x[i]*scale + noise
+		} else {
+			x[i] = (x[i] + noise) * scale
 		}
 	}
 	if cfg.LearnedPositions { // row t for the token at t
@@ -150,12 +168,21 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
-	if !cfg.Turns(i) {
-		return q, k, v
+	if cfg.Turns(i) {
+		r := cfg.Ropes()[cfg.RopeOf(i)]
+		rope(cfg, r, q, len(n)/h, d)
+		rope(cfg, r, k, len(n)/h, d)
+		if cfg.QKNorm && cfg.QKNormPlain {
+			ones := slices.Repeat([]float64{1}, d)
+			q, k = norm(cfg, q, ones), norm(cfg, k, ones)
+		}
 	}
-	r := cfg.Ropes()[cfg.RopeOf(i)]
-	rope(cfg, r, q, len(n)/h, d)
-	rope(cfg, r, k, len(n)/h, d)
+	if by := cfg.Temper; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
+		for j := range q {
+			position := float64(j / qRows)
+			q[j] *= 1 + by.Scale*math.Log(1+math.Floor((position+float64(by.Ahead))/by.Every))
+		}
+	}
 	return q, k, v
 }
 
@@ -311,6 +338,9 @@ func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 			first := 0
 			if n := cfg.Window(i); n > 0 {
 				first = max(0, t+1-n)
+			}
+			if n := cfg.Stretch(i); n > 0 {
+				first = t - t%n
 			}
 			qr, out := q[t*width+h*d:][:d], o[(t*cfg.NumHeads+h)*dv:][:dv]
 			scores := make([]float64, 0, t+1-first)
