@@ -119,7 +119,7 @@ func rounded(t *testing.T, dir string) map[string][]float32 {
 	f.Config.Rope.NoTruncate = false
 	out := map[string][]float32{}
 	for i := range f.Logits {
-		for _, v := range reference.Logits(f.Config, f.Weights, f.Rows[i].IDs) {
+		for _, v := range reference.Logits(f.Config, f.Plain, f.Rows[i].IDs) {
 			out["row"+strconv.Itoa(i)] = append(out["row"+strconv.Itoa(i)], float32(v))
 		}
 	}
