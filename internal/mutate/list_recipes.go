@@ -40,6 +40,9 @@ var ofRecipes = []broken{
 	{"model/seedoss.go", []way{
 		{from: "		dropout: true,\n", to: "", test: "TestParseSpellings"},
 	}},
+	{"model/presets.go", []way{
+		{from: "11008, 36, 16, 4, 128, 128256", to: "11008, 36, 16, 8, 128, 128256", test: "TestParams"},
+	}},
 	{"internal/train/job.go", []way{
 		{from: "Seed: uint64(c.Seed)}", to: "}", test: "TestNoiseOfSteps"},
 	}},
