@@ -17,7 +17,8 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
         "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
-        "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
+        "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE",
+        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2"}
 PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -92,6 +93,11 @@ def wanted(cfg, tensors):
         if "experts" in parts:
             i = parts.index("experts")
             experts.setdefault(".".join(parts[:i + 1] + parts[i + 2:]), {})[int(parts[i + 1])] = x
+            continue
+        if name.endswith(".kv_b_proj.weight"):
+            by_head = x.reshape(cfg["num_attention_heads"], -1, x.shape[-1])
+            for letter, y in (("k", by_head[:, :cfg["qk_nope_head_dim"]].swapaxes(1, 2)), ("v", by_head[:, cfg["qk_nope_head_dim"]:])):
+                out[names.get_name(name.replace("kv_b", letter + "_b"), try_suffixes=(".weight",))] = np.ascontiguousarray(y)
             continue
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:
