@@ -51,7 +51,7 @@ var ofRecipes = []broken{
 		{from: "p.deepseekKeys(softmax)", to: "p.deepseekKeys(2)", test: "TestLatent"},
 	}},
 	{"internal/export/tensors.go", []way{
-		{from: "		return slices.Concat(p.latentAttention(), of)", to: "		return of", test: "TestLatent"},
+		{from: "		return slices.Concat(p.latentAttention(), of)", to: "		return slices.Concat(of)", test: "TestLatent"},
 	}},
 	{"model/presets.go", []way{
 		{from: "11008, 36, 16, 4, 128, 128256", to: "11008, 36, 16, 8, 128, 128256", test: "TestParams"},
