@@ -41,6 +41,7 @@ type launch struct {
 	buffers
 	s     device.Stream
 	block int
+	dims  dims // the block's
 	w     Weights
 	g     Grads // backward only
 	mb    MicroBatch
@@ -56,8 +57,9 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	if saved.Bytes == 0 {
 		keep = KeepNothing
 	}
-	l := &launch{Templates: t, s: s, block: block, w: w, mb: mb, keep: keep}
-	l.buffers = t.spec.blockBuffers(t.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
+	l := &launch{Templates: t, s: s, block: block, dims: t.dims, w: w, mb: mb, keep: keep}
+	l.dims.qkNorm = t.spec.Config.NormsQK(block)
+	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
 	if t.spec.OnHost {
 		l.far = t.spec.scratch(t.dims, mb.Tokens, backward, t.spec.Scratch)
 	}

@@ -198,6 +198,8 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.routerBackward(a)
 	case *op.Scale:
 		d.scale(a)
+	case *op.ScaleRows:
+		d.scaleRows(a)
 	case *op.ScaleRowsBackward:
 		d.scaleRowsBackward(a)
 	case *op.ScatterAddRows:

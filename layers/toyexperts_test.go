@@ -30,6 +30,13 @@ func (d *toy) scale(a *op.Scale) {
 	d.storeAll(a.X, v)
 }
 
+func (d *toy) scaleRows(a *op.ScaleRows) {
+	exact("ScaleRows", a.X, a.T*a.C)
+	x := d.load(a.X, a.T*a.C)
+	oracle.ScaleRows(x, d.load(a.W, a.P), d.loadIDs(a.Index, a.T), a.C)
+	d.storeAll(a.X, x)
+}
+
 func (d *toy) scaleRowsBackward(a *op.ScaleRowsBackward) {
 	exact("ScaleRowsBackward", a.Y, a.T*a.C)
 	disjoint("ScaleRowsBackward", a.DY, a.Y)

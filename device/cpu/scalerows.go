@@ -5,7 +5,29 @@ import (
 	"mt/device/op"
 )
 
-func init() { op.Add(&table, scaleRowsBackward) }
+func init() {
+	op.Add(&table, scaleRows)
+	op.Add(&table, scaleRowsBackward)
+}
+
+// scaleRows multiplies row t of X by W[Index[t]].
+func scaleRows(s *stream, a *op.ScaleRows) error {
+	reads(a.W, 1, 0, a.P)
+	reads(a.Index, 1, 0, a.T)
+	writes(a.X, 1, 0, a.T*a.C)
+	index, w, x := i32s(a.Index, a.T), f32s(a.W, a.P), actOf(a.X)
+	if err := within("Index", index, a.P); err != nil {
+		return err
+	}
+	s.forRows(a.T, a.C, func(sc *scratch, from, to int) {
+		for t := from; t < to; t++ {
+			row := x.load(sc, 0, t*a.C, a.C)
+			vec.Scale(row, row, w[index[t]])
+			x.store(t*a.C, row)
+		}
+	})
+	return nil
+}
 
 // scaleRowsBackward writes DW[Index[t]] = Σ_c DY·Y, then scales row t of both.
 func scaleRowsBackward(s *stream, a *op.ScaleRowsBackward) error {

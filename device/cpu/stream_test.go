@@ -143,6 +143,9 @@ func TestBadIndicesAreErrors(t *testing.T) {
 		{Want: "Start[1] is 9: want 0 to 2", Call: func(s device.Stream) {
 			op.Do(d, s, op.ScatterAddRows{DRows: f, DY: f, Start: ints(s, 0, 9), Pos: ints(s, 0, 1), U: 1, T: 2, C: 4})
 		}},
+		{Want: "Index[1] is 16: want less than 16", Call: func(s device.Stream) {
+			op.Do(d, s, op.ScaleRows{X: f, W: f, Index: ints(s, 15, 16), T: 2, C: 4, P: 16})
+		}},
 		{Want: "Index[0] is 3: want less than 3", Call: func(s device.Stream) {
 			op.Do(d, s, op.ScaleRowsBackward{Y: f, DY: f.Slice(8, 8), W: f, DW: f, Index: ints(s, 3, 1), T: 2, C: 4, P: 3})
 		}},

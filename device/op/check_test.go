@@ -60,6 +60,7 @@ func TestEveryField(t *testing.T) {
 	every(t, Activate{Activation: GELU, Y: bf16(6), X: bf16(6), T: 2, F: 3})
 	every(t, ActivateBackward{DX: f32(6), Y: f32(6), DY: f32(6), X: f32(6), T: 2, F: 3}, "Y")
 	every(t, Scale{X: bf16(7), N: 7})
+	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, AddNoise{X: bf16(6), Cu: i32(3), T: 2, C: 3, Seqs: 2, From: 1, First: 4, Step: 1, Scale: 1})
 	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3, W: f32(5), Pairs: i32(2), Bias: f32(3), P: 5}, "Bias")
@@ -210,7 +211,7 @@ func TestNothingToDo(t *testing.T) {
 		"LayerNorm": (&LayerNorm{}).Check(), "LayerNormBackward": (&LayerNormBackward{Add: true}).Check(),
 		"AddNoise": (&AddNoise{Cu: i32(1), C: 3}).Check(), "AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
 		"Activate": (&Activate{F: 3}).Check(), "ActivateBackward": (&ActivateBackward{T: 3}).Check(),
-		"Scale": (&Scale{}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
+		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),
 		"SortByExpert": (&SortByExpert{Offsets: i32(4), E: 3}).Check(),
 		"CopyColumns":  (&CopyColumns{C: 4}).Check(), "CopyHeads": (&CopyHeads{C: 4, T: 3}).Check(), "SumHeads": (&SumHeads{C: 4}).Check(), "GatherRows": (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),

@@ -2,8 +2,27 @@ package op
 
 import "mt/device"
 
-// ScaleRowsBackward is for rows that are each multiplied by a weight before they are added up (AddRows with W): it writes
-// the gradient of the weights and scales both Y and its gradient.
+// ScaleRows multiplies row t of X by W[Index[t]], in place.
+//
+//	X (T, C) act; W (P) f32; Index (T) i32, each < P
+type ScaleRows struct {
+	X, W, Index device.Tensor
+	T, C, P     int
+}
+
+// Name implements device.Op.
+func (a *ScaleRows) Name() string { return "ScaleRows" }
+
+// Check implements device.Op. The values of Index are not checked.
+func (a *ScaleRows) Check() error {
+	var c checker
+	c.scaledRows(a.W, a.Index, a.T, a.C, a.P)
+	c.act("X", a.X, a.T*a.C)
+	return c.err
+}
+
+// ScaleRowsBackward writes the gradient of the weights and scales both Y and its
+// gradient.
 //
 //	Y (T, C) act: the rows before they were scaled; DY (T, C) act: the gradient
 //	of the scaled rows
@@ -30,11 +49,17 @@ func (a *ScaleRowsBackward) Check() error {
 	return c.err
 }
 
-// scaledRows checks what operations on rows that have weights need: for each of T rows, one of P factors.
+// scaledRows checks what the forward and the backward both need: for each of T
+// rows, one of P factors.
 func (c *checker) scaledRows(w, index device.Tensor, T, C, P int) {
 	c.sizes(T, C, P)
 	c.tensor("W", w, P, device.F32)
 	c.tensor("Index", index, T, device.I32)
+}
+
+// Bytes implements Mover.
+func (a *ScaleRows) Bytes() int64 {
+	return 2*int64(a.T*a.C)*a.X.DType.Size() + 8*int64(a.T)
 }
 
 // Bytes implements Mover.

@@ -109,7 +109,7 @@ func (p *plan) tensors(f *finder) error {
 				}
 			}
 		}
-		if r.to == "output" && p.s.bool("tie_word_embeddings", false) {
+		if r.to == "output" && p.tied {
 			continue // llama.cpp takes the embedding
 		}
 		if err := p.tensor(f, r); err != nil {
@@ -122,8 +122,11 @@ func (p *plan) tensors(f *finder) error {
 
 // rules are those of block b.
 func (p *plan) rules(b int) []rule {
-	of := p.family.block
-	if p.family.dense != nil && b < p.s.int("first_k_dense_replace", 0) {
+	of, isDense := p.family.block, p.family.isDense
+	if isDense == nil {
+		isDense = func(p *plan, b int) bool { return b < p.s.int("first_k_dense_replace", 0) }
+	}
+	if p.family.dense != nil && isDense(p, b) {
 		of = p.family.dense
 	}
 	if p.family.latent {

@@ -239,6 +239,13 @@ var builds = map[string]build{
 		a.want(&x.X, o.DType, o.Rows*o.Cols)
 		return enqueue(x)
 	},
+	"ScaleRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.ScaleRows{T: o.Rows, C: o.Cols, P: o.Rows}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.filled(&x.W, device.F32, o.Rows, ones)
+		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
 	"ScaleRowsBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.ScaleRowsBackward{T: o.Rows, C: o.Cols, P: o.Rows}
 		a.want(&x.DY, o.DType, o.Rows*o.Cols)

@@ -40,7 +40,7 @@ func all() []mutation {
 	var out []mutation
 	for _, list := range [][]broken{
 		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
-		ofFamilies,
+		ofFamilies, ofTowers,
 		ofImports, ofInstall,
 		ofLatent,
 		ofRecipes,

@@ -13,8 +13,8 @@ func Scale(x []float64, factor float64) {
 	}
 }
 
-// scaleRows multiplies row t of x (T, C) by w[index[t]].
-func scaleRows(x, w []float64, index []int32, C int) {
+// ScaleRows multiplies row t of x (T, C) by w[index[t]].
+func ScaleRows(x, w []float64, index []int32, C int) {
 	for t, p := range index {
 		Scale(x[t*C:(t+1)*C], w[p])
 	}
@@ -26,8 +26,8 @@ func ScaleRowsBackward(dy, y, w, dw []float64, index []int32, C int) {
 	for t, p := range index {
 		dw[p] = dot(dy[t*C:(t+1)*C], y[t*C:(t+1)*C])
 	}
-	scaleRows(dy, w, index, C)
-	scaleRows(y, w, index, C)
+	ScaleRows(dy, w, index, C)
+	ScaleRows(y, w, index, C)
 }
 
 // AddRows adds row t of src to row index[t] of dst.

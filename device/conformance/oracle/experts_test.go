@@ -30,7 +30,7 @@ func TestScaleRowsBackward(t *testing.T) {
 	index, x, w, weights := []int32{4, 0, 3}, random(r, T*C), random(r, P), random(r, T*C)
 	f := func() float64 {
 		y := clone(x)
-		scaleRows(y, w, index, C)
+		ScaleRows(y, w, index, C)
 		return dot(y, weights)
 	}
 	y, dy, dw := clone(x), clone(weights), make([]float64, P)
@@ -38,7 +38,7 @@ func TestScaleRowsBackward(t *testing.T) {
 	checkGrad(t, "dx", x, dy, f)
 	checkGrad(t, "dw", w, dw, f)
 	scaled := clone(x)
-	scaleRows(scaled, w, index, C)
+	ScaleRows(scaled, w, index, C)
 	if !slices.Equal(y, scaled) {
 		t.Errorf("scaled rows are %v, want %v", y, scaled)
 	}

@@ -57,6 +57,9 @@ func badArguments(t *testing.T, d rig) {
 		{"ScatterAddRows: Start is fp32, want int32", func(s device.Stream) {
 			op.Do(d, s, op.ScatterAddRows{DRows: f, DY: f, Start: f, Pos: ints, U: 1, T: 2, C: 4})
 		}},
+		{"ScaleRows: Index is fp32, want int32", func(s device.Stream) {
+			op.Do(d, s, op.ScaleRows{X: f, W: f, Index: f, T: 1, C: 4, P: 1})
+		}},
 		{"ScaleRowsBackward: DY is bf16, want fp32", func(s device.Stream) {
 			op.Do(d, s, op.ScaleRowsBackward{Y: f, DY: h, W: f, DW: f, Index: ints, T: 1, C: 4, P: 1})
 		}},

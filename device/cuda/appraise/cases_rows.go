@@ -108,6 +108,9 @@ func (z Size) rows(dt device.DType) []Case {
 			return &op.WeightedBiasGrad{DB: r.random(device.F32, C), DW: r.random(device.F32, T), DY: r.random(dt, T*C), B: r.random(device.F32, C),
 				W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
 		}},
+		{Name: "ScaleRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.ScaleRows{X: r.random(dt, T*C), W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
+		}},
 		{Name: "ScaleRowsBackward", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.ScaleRowsBackward{DY: r.random(dt, T*C), Y: r.random(dt, T*C), W: r.random(device.F32, T), DW: r.random(device.F32, T),
 				Index: permuted(r, T), T: T, C: C, P: T}

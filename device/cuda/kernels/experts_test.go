@@ -15,7 +15,7 @@ import (
 func TestExperts(t *testing.T) {
 	dev := newRig()
 	for _, sh := range [][2]int{{1, 8}, {5, 768}, {3, 4104}, {2, 33 * 256}} {
-		forms(t, dev, fmt.Sprintf("ScaleRowsBackward/%v", sh), func(e *elements) { e.scaleRowsBackward(sh[0], sh[1]) })
+		forms(t, dev, fmt.Sprintf("ScaleRows/%v", sh), func(e *elements) { e.scaleRows(sh[0], sh[1]) })
 		forms(t, dev, fmt.Sprintf("Scale/%v", sh), func(e *elements) {
 			x := e.act(sh[0] * sh[1])
 			want := x.copy()
@@ -74,17 +74,20 @@ func bound16(dt device.DType) float64 {
 	return 0
 }
 
-func (e *elements) scaleRowsBackward(T, C int) {
+func (e *elements) scaleRows(T, C int) {
 	index := make([]int32, T)
 	for i, p := range e.rng.Perm(T + 2)[:T] {
 		index[i] = int32(p)
 	}
-	w, dw, ids, y, dy := e.f32(T+2), e.f32(T+2), e.i32(index), e.act(T*C), e.act(T*C)
-	wantY, wantDY, wantW := y.copy(), dy.copy(), dw.copy()
+	w, dw, ids, x, y, dy := e.f32(T+2), e.f32(T+2), e.i32(index), e.act(T*C), e.act(T*C), e.act(T*C)
+	wantX, wantY, wantDY, wantW := x.copy(), y.copy(), dy.copy(), dw.copy()
+	oracle.ScaleRows(wantX, w.v, index, C)
 	oracle.ScaleRowsBackward(wantDY, wantY, w.v, wantW, index, C)
+	x.expect(wantX, uF32)
 	y.expect(wantY, uF32)
 	dy.expect(wantDY, uF32)
 	dw.expect(wantW, summing(C))
+	kernels.ScaleRows(e.s, &op.ScaleRows{X: x.t, W: w.t, Index: ids.t, T: T, C: C, P: T + 2})
 	kernels.ScaleRowsBackward(e.s, &op.ScaleRowsBackward{DY: dy.t, Y: y.t, W: w.t, DW: dw.t, Index: ids.t, T: T, C: C, P: T + 2})
 }
 
@@ -219,9 +222,9 @@ func TestWrongRow(t *testing.T) {
 		dst.expect(want, uF32)
 		kernels.AddRows(e.s, &op.AddRows{Dst: dst.t, Src: src.t, Index: ids.t, U: 2, T: 3, C: C})
 	})
-	forms(t, dev, "ScaleRowsBackward", func(e *elements) {
+	forms(t, dev, "ScaleRows", func(e *elements) {
 		w, dw, ids := e.f32(2), e.f32(2), e.i32([]int32{2, 1, -1})
-		var x [2]*vector
+		var x [3]*vector
 		for i := range x {
 			x[i] = e.act(3 * C)
 			want := x[i].copy()
@@ -233,9 +236,10 @@ func TestWrongRow(t *testing.T) {
 		wantW := dw.copy()
 		wantW[1] = 0
 		for c := C; c < 2*C; c++ {
-			wantW[1] += x[0].v[c] * x[1].v[c]
+			wantW[1] += x[1].v[c] * x[2].v[c]
 		}
 		dw.expect(wantW, summing(C))
-		kernels.ScaleRowsBackward(e.s, &op.ScaleRowsBackward{DY: x[0].t, Y: x[1].t, W: w.t, DW: dw.t, Index: ids.t, T: 3, C: C, P: 2})
+		kernels.ScaleRows(e.s, &op.ScaleRows{X: x[0].t, W: w.t, Index: ids.t, T: 3, C: C, P: 2})
+		kernels.ScaleRowsBackward(e.s, &op.ScaleRowsBackward{DY: x[1].t, Y: x[2].t, W: w.t, DW: dw.t, Index: ids.t, T: 3, C: C, P: 2})
 	})
 }

@@ -193,6 +193,7 @@ func (l *largest) experts() {
 	kernels.SortByExpert(l, &op.SortByExpert{IDs: ids, Order: l.ints(T * K), Rows: l.ints(T * K), Offsets: l.ints(E + 1), Counts: counts,
 		N: T * K, K: K, E: E})
 	x := l.act(T*K, wideInner)
+	kernels.ScaleRows(l, &op.ScaleRows{X: x, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
 	kernels.ScaleRowsBackward(l, &op.ScaleRowsBackward{DY: x, Y: x, W: weights, DW: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
 	bias := l.f32(wideInner)
 	kernels.WeightedBiasGrad(l, &op.WeightedBiasGrad{DB: bias, DW: weights, DY: x, B: bias, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})

@@ -1,16 +1,17 @@
 // Rows and whole tensors times a factor, in place; act elements are rounded once.
 //
 //	Scale              x (n) act *= factor
+//	ScaleRows          x (T, C) act row t *= w[index[t]]
 //	ScaleRowsBackward  dw[index[t]] = Σ_c dy·y of row t, overwritten; then row t of dy
 //	                   and of y (T, C) act, each *= w[index[t]]
 //
-// w, dw (P) f32, index (T) i32. An index outside 0 … P−1 makes its rows NaN and
+// w, dw (P) f32, index (T) i32. An index outside 0 … P−1 makes its row NaN and
 // writes no dw.
 //
 // The least a call moves is what it moves: one read and one write of each tensor, 4
 // bytes an element in bf16, 8 for the backward.
 //
-// blockIdx.x is the row; of scale so many elements of the tensor.
+// blockIdx.x is the row; of scale_rows blockIdx.y the columns.
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
@@ -22,18 +23,18 @@ template <int N> DEV void times(float (&v)[N], float k) {
   for (int i = 0; i < N; i++) v[i] *= k;
 }
 
-template <int N, class T> DEV void scale(T *x, i64 n, float k) {
-  i64 first = ((i64)blockIdx_x * (ELEMS / N) * THREADS + threadIdx_x) * N;
+// scaled multiplies a piece of n elements: those that the thread takes.
+template <int N, class T> DEV void scaled(T *x, i64 first, int step, i64 n, float k) {
   constexpr int CHUNKS = ELEMS / N;
   chunk<T, N> in[CHUNKS];
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) {
-    i64 at = first + c * THREADS * N;
+    i64 at = first + c * step;
     if (at < n) in[c] = load_chunk<N>(x + at);
   }
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) {
-    i64 at = first + c * THREADS * N;
+    i64 at = first + c * step;
     if (at >= n) continue;
     float v[N];
     unpack(v, in[c]);
@@ -42,10 +43,12 @@ template <int N, class T> DEV void scale(T *x, i64 n, float k) {
   }
 }
 
+DEV float weight_at(const float *w, int at, int count) { return (u32)at < (u32)count ? w[at] : NAN_F; }
+
 template <int N, class T> DEV void scale_rows_backward(T *dy, T *y, const float *w, float *dw, const int *index, int columns, int count) {
   __shared__ float space[THREADS / 32];
   int at = index[blockIdx_x];
-  float k = (u32)at < (u32)count ? w[at] : NAN_F, sum = 0.0f;
+  float k = weight_at(w, at, count), sum = 0.0f;
   i64 row = (i64)blockIdx_x * columns;
   T *d = dy + row, *o = y + row;
 #pragma clang loop unroll(disable)
@@ -81,11 +84,18 @@ template <int N, class T> DEV void scale_rows_backward(T *dy, T *y, const float 
   if (threadIdx_x == 0 && (u32)at < (u32)count) dw[at] = sum;
 }
 
-#define KERNELS(T, N, SUFFIX)                                                                                        \
-  __global__ __launch_bounds__(THREADS) void scale##SUFFIX(T *x, i64 n, float factor) { scale<N>(x, n, factor); }    \
-  __global__ __launch_bounds__(THREADS) void scale_rows_backward##SUFFIX(T *dy, T *y, const float *w, float *dw,     \
-                                                                         const int *index, int columns, int count) { \
-    scale_rows_backward<N>(dy, y, w, dw, index, columns, count);                                                     \
+#define KERNELS(T, N, SUFFIX)                                                                                                     \
+  __global__ __launch_bounds__(THREADS) void scale##SUFFIX(T *x, i64 n, float factor) {                                           \
+    i64 first = ((i64)blockIdx_x * (ELEMS / N) * THREADS + threadIdx_x) * N;                                                      \
+    scaled<N>(x, first, THREADS * N, n, factor);                                                                                  \
+  }                                                                                                                               \
+  __global__ __launch_bounds__(THREADS) void scale_rows##SUFFIX(T *x, const float *w, const int *index, int columns, int count) { \
+    int first = (blockIdx_y * (ELEMS / N) * blockDim_x + threadIdx_x) * N;                                                        \
+    scaled<N>(x + (i64)blockIdx_x * columns, first, blockDim_x * N, columns, weight_at(w, index[blockIdx_x], count));             \
+  }                                                                                                                               \
+  __global__ __launch_bounds__(THREADS) void scale_rows_backward##SUFFIX(T *dy, T *y, const float *w, float *dw,                  \
+                                                                         const int *index, int columns, int count) {              \
+    scale_rows_backward<N>(dy, y, w, dw, index, columns, count);                                                                  \
   }
 
 extern "C" {

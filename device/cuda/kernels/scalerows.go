@@ -2,9 +2,26 @@ package kernels
 
 import "mt/device/op"
 
-func init() { add(ScaleRowsBackward) }
+func init() {
+	add(ScaleRows)
+	add(ScaleRowsBackward)
+}
 
-var scaleRowsBackward = forAccess("scale", "scale_rows_backward")
+var (
+	scaleRows         = forAccess("scale", "scale_rows")
+	scaleRowsBackward = forAccess("scale", "scale_rows_backward")
+)
+
+// ScaleRows launches op.ScaleRows. An index that W does not have gives a row of
+// NaN.
+func ScaleRows(l Launcher, a *op.ScaleRows) {
+	if a.T == 0 || a.C == 0 {
+		return
+	}
+	wide := wideAt(a.X) && wideBy(a.X.DType, a.C)
+	grid, block := columnBlocks(a.T, a.C, scaleElems, 256)
+	l.Launch(scaleRows.of(wide, a.X.DType), grid, block, 0, l.Params().Tensor(a.X).Tensor(a.W).Tensor(a.Index).I32(a.C).I32(a.P))
+}
 
 // ScaleRowsBackward launches op.ScaleRowsBackward. An index that W does not have
 // gives rows of NaN and no element of DW.
