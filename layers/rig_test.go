@@ -244,6 +244,15 @@ type batch struct {
 	ids        []int32
 	table      device.Tensor // (U, h) act
 	supervised int
+	pairs      int // where the spec has a preference loss: the batch's gradient is divided by their number
+}
+
+// scale is what the gradient of a batch is divided by.
+func (b batch) scale() float32 {
+	if b.pairs > 0 {
+		return 1 / float32(b.pairs)
+	}
+	return 1 / float32(b.supervised)
 }
 
 func (r *rig) batch(mbs ...[]reference.Sequence) batch {
@@ -391,7 +400,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	if r.spec.Shards() > 1 {
 		r.headShards(b, mb, grads[last], dx, xs[last-1], losses, ws, first)
 	} else {
-		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
+		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, b.scale(), first)
 	}
 	for i := last - 1; i > 0; i-- {
 		if r.layouts[i].Kind == model.Positions {
@@ -446,7 +455,7 @@ func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x Hidden, losses d
 	n := r.spec.Shards()
 	for k := n - 1; k >= 0; k-- {
 		p, w := r.shard(k)
-		r.tpl.HeadShardBackward(r.s, w, shardOf(g, p, r.spec.Config.HiddenSize), dx, x, lse, mb, ws, 1/float32(b.supervised), p,
+		r.tpl.HeadShardBackward(r.s, w, shardOf(g, p, r.spec.Config.HiddenSize), dx, x, losses, lse, mb, ws, b.scale(), p,
 			first, k == n-1, k == 0)
 	}
 }

@@ -19,8 +19,10 @@ type Request struct {
 	Config *model.Config
 	// Act is the compute dtype, resolved already.
 	Act   device.DType
-	Terms op.LossTerms // what losses have beside −log p
-	Noise op.Noise     // what training adds to embeddings
+	Noise op.Noise // what training adds to embeddings
+	// Terms are what losses have beside −log p; Preference is the loss of pairs, where training is on these.
+	Terms      op.LossTerms
+	Preference op.PreferenceLoss
 	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
 	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
@@ -165,7 +167,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.keep()
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Noise: q.Noise, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)

@@ -53,6 +53,7 @@ func TestEveryField(t *testing.T) {
 	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
 	every(t, GLU{Activation: CutSiLU, Cut: Cut{2, 3}, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
 	every(t, Sinks{O: bf16(30), LSE: f32(6), Sinks: f32(3), T: 2, Heads: 3, Dim: 5})
+	every(t, PreferenceWeights{Weights: f32(7), Losses: f32(7), Targets: i32(7), Cu: i32(5), Reference: f32(4), T: 7, Pairs: 2, Loss: PreferenceLoss{Kind: Hinge, Beta: 1}})
 	every(t, SinksGrad{DSinks: f32(3), LSE: f32(6), Delta: f32(6), Sinks: f32(3), T: 2, Heads: 3})
 	every(t, WeightedBiasGrad{DB: f32(3), DW: f32(5), DY: bf16(6), B: f32(3), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5}, "DB")
 	every(t, AddPositions{Y: bf16(6), X: bf16(6), Table: bf16(3), Pos: i32(2), T: 2, C: 3})
@@ -77,8 +78,8 @@ func TestEveryField(t *testing.T) {
 	every(t, SumHeads{Dst: bf16(rows(2, 7, 4)), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, DstStride: 7, SrcStride: 20, SrcHead: 6})
 	every(t, GatherRows{Dst: bf16(6), Src: bf16(3), Index: i32(2), T: 2, C: 3})
 	every(t, ScatterAddRows{DRows: f32(6), DY: bf16(15), Start: i32(3), Pos: i32(5), U: 2, T: 5, C: 3})
-	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), T: 2, V: 3})
-	every(t, CrossEntropyShard{Logits: bf16(6), Targets: i32(2), LSE: f32(2), Losses: f32(2), T: 2, V: 3, From: 7})
+	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), Weights: f32(2), T: 2, V: 3}, "Weights")
+	every(t, CrossEntropyShard{Logits: bf16(6), Targets: i32(2), LSE: f32(2), Losses: f32(2), Weights: f32(2), T: 2, V: 3, From: 7}, "Weights")
 	every(t, Convert{Dst: bf16(7), Src: f32(7), N: 7})
 }
 

@@ -67,7 +67,7 @@ const (
 // foreign are the keys of other tools (LLaMA-Factory, Axolotl, torchtune,
 // TrainingArguments) that mt knows and has no use for.
 var foreign = map[string]judge{
-	"stage":            only("mt does supervised fine-tuning and pre-training: sft or pt", "sft", "pt"),
+	"stage":            only("mt does supervised fine-tuning and pre-training (sft or pt), and DPO where dpo is given", "sft", "pt"),
 	"do_train":         on("mt train trains; mt eval evaluates"),
 	"finetuning_type":  only(noAdapter+"; write full, or leave it out", "full"),
 	"adapter":          off(noAdapter),

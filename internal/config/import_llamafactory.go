@@ -26,13 +26,7 @@ const (
 
 func llamaFactoryRules() map[string]rule {
 	rules := trainerRules(map[string]rule{
-		"stage": func(im *importer, e entry) {
-			if why := foreign["stage"](e.val, im.c); why != "" {
-				im.refuse(e, why)
-				return
-			}
-			im.idle(e, "what rows hold tells")
-		},
+		"stage": llamaFactoryStage,
 		"do_train": func(im *importer, e entry) {
 			if why := foreign["do_train"](e.val, im.c); why != "" {
 				im.refuse(e, why)
@@ -82,6 +76,7 @@ func llamaFactoryRules() map[string]rule {
 	}
 	maps.Copy(rules, freezeRules())
 	maps.Copy(rules, llamaFactoryV1())
+	maps.Copy(rules, llamaFactoryDPO())
 	return rules
 }
 

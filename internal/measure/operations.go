@@ -109,6 +109,15 @@ var builds = map[string]build{
 		a.want(&x.Losses, device.F32, o.Rows)
 		return enqueue(x)
 	},
+	"PreferenceWeights": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.PreferenceWeights{T: 2 * o.Rows, Pairs: o.Rows, Loss: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}}
+		a.want(&x.Weights, device.F32, x.T)
+		a.want(&x.Losses, device.F32, x.T)
+		a.filled(&x.Targets, device.I32, x.T, ones)
+		a.filled(&x.Cu, device.I32, x.T+1, counting)
+		a.want(&x.Reference, device.F32, x.T)
+		return enqueue(x)
+	},
 	"CopyColumns": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.CopyColumns{T: o.Rows, C: o.Cols, DstStride: o.Cols, SrcStride: 2 * o.Cols}
 		a.want(&x.Dst, o.DType, o.Rows*o.Cols)

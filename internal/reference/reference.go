@@ -28,15 +28,8 @@ func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	var sum float64
 	var n int
 	for _, s := range seqs {
-		logits := logits(cfg, w, s)
-		for t, target := range s.Targets {
-			if target < 0 {
-				continue
-			}
-			row := logits[t*cfg.VocabSize : (t+1)*cfg.VocabSize]
-			sum += logSumExp(row) - row[target]
-			n++
-		}
+		of, targets := SumOfLosses(cfg, w, s)
+		sum, n = sum+of, n+targets
 	}
 	return sum / float64(n)
 }

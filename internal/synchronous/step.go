@@ -117,7 +117,7 @@ func (t *Trainer) backward(l int, at layer) {
 	case at.Kind == model.Head:
 		for k := len(w) - 1; k >= 0; k-- {
 			t.sweep(at.turn+k, func(m micro) {
-				ops.HeadShardBackward(s, w[k], g[k], on(m.dx), on(m.x[l]), m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
+				ops.HeadShardBackward(s, w[k], g[k], on(m.dx), on(m.x[l]), m.losses, m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
 			})
 		}
 	case at.Kind == model.MoE: // the same routing again, then the experts from the last to the first

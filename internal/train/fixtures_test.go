@@ -39,6 +39,7 @@ type recipe struct {
 	ZLoss        float64 `json:"z_loss_coef"`
 	Freeze       []string
 	Muon         map[string]any
+	DPO          map[string]any
 	Groups       json.RawMessage `json:"lr_groups"`
 }
 
@@ -79,6 +80,12 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		extra += "\noptim: muon\n"
 		for _, key := range slices.Sorted(maps.Keys(r.Muon)) {
 			extra += fmt.Sprintf("%s: %v\n", key, r.Muon[key])
+		}
+	}
+	if len(r.DPO) > 0 {
+		extra += "\ndpo:\n"
+		for _, key := range slices.Sorted(maps.Keys(r.DPO)) {
+			extra += fmt.Sprintf("  %s: %v\n", key, r.DPO[key])
 		}
 	}
 	if len(r.Groups) > 0 {

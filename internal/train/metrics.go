@@ -67,6 +67,7 @@ type stepMetrics struct {
 	// How many tiles of experts crossed the link, and their bytes.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
+	*PairMetrics
 	// How many matrix products mt's own kernels have computed so far in cuBLASLt's place.
 	OwnProducts int64 `json:"own_products,omitempty"`
 }
@@ -181,7 +182,12 @@ func flopsOf(p *plan.Run) func(tokens, pairs, again int64) (model, executed floa
 
 // step adds a step to the window and returns the metrics after it.
 func (m *meter) step(r actors.StepReport) stepMetrics {
-	m.window.Add(r.Loss, r.Supervised)
+	if r.Pairs != nil {
+		m.window.Add(r.Loss, r.Pairs.Pairs)
+		m.window.AddPairs(pairLog(r.Pairs))
+	} else {
+		m.window.Add(r.Loss, r.Supervised)
+	}
 	m.timed.add(r)
 	m.recent = append(m.recent, r.Elapsed)
 	if len(m.recent) > etaSteps {
@@ -197,6 +203,9 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},
 		DiskReadBytes: t.read / int64(t.steps), DiskWriteBytes: t.written / int64(t.steps), DiskHidden: t.hidden(), DiskStepsPerPB: stepsPerPetabyte(t.written / int64(t.steps)),
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
+	if r.Pairs != nil {
+		out.PairMetrics = pairMetricsOf(m.window.Pairs)
+	}
 	out.Memory, out.OwnProducts = m.memory(), m.products()
 	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal
 	if m.peakFLOPS > 0 {
@@ -227,4 +236,5 @@ type evalMetrics struct {
 	Loss       any   `json:"eval_loss"`
 	Perplexity any   `json:"eval_perplexity"`
 	Tokens     int64 `json:"eval_tokens"`
+	*EvalPairMetrics
 }

@@ -78,7 +78,11 @@ func (z Size) losses(dt device.DType) []Case {
 	}
 	return []Case{{Name: "CrossEntropy", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 		return &op.CrossEntropy{Logits: r.random(dt, T*V), Targets: targets(r), Losses: r.random(device.F32, T), T: T, V: V, Scale: 0.1}
-	}}, shard(false), shard(true)}
+	}}, shard(false), shard(true), {Name: "PreferenceWeights", Shape: fmt.Sprintf("%d tokens, 8 pairs", z.Tokens), DType: dt, make: func(r *rig) device.Op {
+		n, one := z.Tokens, r.random(device.F32, z.Tokens)
+		return &op.PreferenceWeights{Weights: one, Losses: one, Targets: r.integers(n, func(i int) int { return i % 7 }), Reference: r.random(device.F32, 16),
+			Cu: r.integers(17, func(i int) int { return i * n / 16 }), T: n, Pairs: 8, Loss: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 0.1}}
+	}}}
 }
 
 // rows are the operations that find rows by an index.
