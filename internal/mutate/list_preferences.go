@@ -66,6 +66,7 @@ var ofPreferences = []broken{
 		{from: "if !bytes.Equal(encodeReferences(refs, key), b) {", to: "if false {", test: "TestReferencesAreKept"},
 		{from: "set.ID(), s.c.MaxSeqLen,", to: "set.ID(), 0,", test: "TestReferencesAreKept"},
 		{from: "MaxSeqLen, s.act,", to: "MaxSeqLen, 0,", test: "TestReferencesAreKept"},
+		{from: "referencesFrom(all[0].Train)", to: "referencesFrom(all[0].Eval)", test: "TestPairsTogether"},
 		{from: "if err == nil && !done {", to: "if false {", test: "TestPairsResume"},
 		{from: "r.opened, r.model, r.modelDir = m, m.Config, m.Dir", to: "", test: "TestPairsAreEvaluated"},
 	}},

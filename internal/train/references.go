@@ -56,12 +56,35 @@ func (s *session) preferences() *actors.Preferences {
 	}}
 }
 
+// toldReferences are references as rank 0 tells them to the others.
+type toldReferences struct {
+	Train []byte `json:"train"`
+	Eval  []byte `json:"eval"`
+}
+
 // findReferences reads or makes the references of all data. It comes before the run's own memory is allocated, since making
-// them takes memory for the reference model, which is given back.
-func (s *session) findReferences(pool *parallel.Pool) (err error) {
+// them takes memory for the reference model, which is given back. Of several ranks the first does so, and tells the others.
+func (s *session) findReferences(pool *parallel.Pool) error {
 	if s.plan.Spec.Preference.None() {
 		return nil
 	}
+	if s.team.first() {
+		if err := s.makeReferences(pool); err != nil {
+			return err
+		}
+	}
+	if s.team.size() == 1 {
+		return nil
+	}
+	all, err := tell(s.team, "the references of pairs", toldReferences{Train: s.reference.bytes(), Eval: s.evalReference.bytes()})
+	if err == nil {
+		s.reference, s.evalReference = referencesFrom(all[0].Train), referencesFrom(all[0].Eval)
+	}
+	return err
+}
+
+// makeReferences reads or makes the references of all data.
+func (s *session) makeReferences(pool *parallel.Pool) error {
 	r, err := s.referenceJob()
 	if err != nil {
 		return err
@@ -197,13 +220,30 @@ const referencesMagic = "mt references 1\n"
 func encodeReferences(refs references, key [sha256.Size]byte) []byte {
 	b := append([]byte(referencesMagic), key[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
+	b = append(b, refs.bytes()...)
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// bytes are the numbers, little-endian.
+func (refs references) bytes() (b []byte) {
 	for _, pair := range refs {
 		for _, x := range pair {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 		}
 	}
-	sum := sha256.Sum256(b)
-	return append(b, sum[:]...)
+	return b
+}
+
+// referencesFrom reads what bytes has made.
+func referencesFrom(b []byte) references {
+	refs := make(references, len(b)/8)
+	for i := range refs {
+		for k := range refs[i] {
+			refs[i][k] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i+4*k:]))
+		}
+	}
+	return refs
 }
 
 // readReferences reads a file that encodeReferences made, which must be whole, of this key and of so many pairs.
@@ -216,12 +256,7 @@ func readReferences(path string, key [sha256.Size]byte, pairs int64) (references
 	if int64(len(b)) != int64(head)+8*pairs+sha256.Size {
 		return nil, fmt.Errorf("it has %d bytes, and not those of %d pairs", len(b), pairs)
 	}
-	refs := make(references, pairs)
-	for i := range refs {
-		for k := range refs[i] {
-			refs[i][k] = math.Float32frombits(binary.LittleEndian.Uint32(b[head+8*i+4*k:]))
-		}
-	}
+	refs := referencesFrom(b[head : len(b)-sha256.Size])
 	if !bytes.Equal(encodeReferences(refs, key), b) {
 		return nil, errors.New("it is damaged, or of another model or data")
 	}

@@ -162,6 +162,30 @@ func TestPairsAreEvaluated(t *testing.T) {
 	}
 }
 
+// TestPairsTogether: ranks train on pairs as one process does, up to the order of sums; the first alone makes the reference's
+// pass. They do so again from what is kept, and go on from a checkpoint, with the same bits.
+func TestPairsTogether(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	alone := pairScene(t, "eval_dataset: "+pairModel+"/../../dpo-ipo/train.jsonl\nval_size: 0\nlogging_steps: 1\n")
+	alone.mustTrain(t)
+	for n := 2; n <= 3; n++ {
+		want := alone.in(t)
+		want.yaml = override(want.yaml, "cache_dir: "+t.TempDir()+"\n")
+		want.together(t, n)
+		near(t, want.losses(t), alone.losses(t))
+		again := want.in(t)
+		again.together(t, n)
+		sameRun(t, again, want)
+		for _, name := range []string{checkpointName(6), checkpointName(8), endFile} {
+			if err := os.RemoveAll(filepath.Join(again.out, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again.together(t, n)
+		sameRun(t, again, want)
+	}
+}
+
 // TestPairsRefused: what does not go together is refused by key.
 func TestPairsRefused(t *testing.T) {
 	rows := writeRows(t, t.TempDir(), 8, 12, 48)

@@ -293,9 +293,6 @@ func (j *job) checkRanks() error {
 	if j.nsSteps() > 0 && t.Size() > 1 {
 		return j.c.Errorf("optim", "optim: %s moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", j.c.Optim, t.Size())
 	}
-	if len(j.c.DPO) > 0 && t.Size() > 1 {
-		return j.c.Errorf("dpo", "dpo: %d ranks do not share out the pass of the reference model: train on one host, whose devices share the work", t.Size())
-	}
 	if len(j.c.ParamDir) > 0 && t.Size() > 1 {
 		return j.c.Errorf("param_dir", "param_dir: each of %d ranks has all weights in memory: leave it out, or train on one host", t.Size())
 	}
