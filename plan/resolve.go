@@ -17,9 +17,8 @@ import (
 // says otherwise.
 type Request struct {
 	Config *model.Config
-	// Act is the compute dtype, resolved already.
-	Act   device.DType
-	Noise op.Noise // what training adds to embeddings
+	Act    device.DType // the compute dtype, resolved already
+	Noise  op.Noise     // what training adds to embeddings
 	// Terms are what losses have beside −log p; Preference is the loss of pairs, where training is on these.
 	Terms      op.LossTerms
 	Preference op.PreferenceLoss
