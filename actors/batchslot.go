@@ -102,7 +102,7 @@ func (r *lane) layOut(e gatherRows) {
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
 			RowStart: place(m.RowStart), RowPos: place(m.RowPos), Stretches: place(r.plan.Spec.Stretches(m.CuSeqlens)),
-			UniqueRows: len(batch.UniqueIDs)})
+			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + b.offset[i]})
 		r.prefer(e.p, m, &b.micro[i], place)
 	}
 	if r.schedule.On(0) != int(r.index) {

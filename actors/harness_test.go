@@ -38,6 +38,7 @@ type trial struct {
 	noClip, sync                 bool
 	layerwise                    bool // clipping
 	muon                         bool
+	noise                        bool // is added to embeddings
 	threads                      int
 	moreBatches                  int  // see Options
 	shards                       int  // parts of the head; 0: whole
@@ -199,6 +200,9 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.Away, p.GradAway, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.gradAway, tr.params, tr.stateSlots, tr.recipe().Planes
 	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	if tr.noise {
+		p.Spec.Noise = op.Noise{Alpha: 1, Seed: 21}
+	}
 	if tr.keeps == nil {
 		p.Spec.Keep = layers.KeepIn(tr.blocks, tr.keep)
 	}

@@ -76,7 +76,11 @@ func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr layers.Hidden, mb layers.MicroBatch) {
 	s := r.compute.Stream
 	if v.Phase != schedule.Backward {
-		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb, r.workspace)
+		step := 0 // an evaluation has no noise
+		if v.Phase == schedule.Forward {
+			step = e.p.Batch.Step
+		}
+		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb, step, r.workspace)
 		return
 	}
 	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)

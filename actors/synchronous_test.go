@@ -151,13 +151,15 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		"experts-parts-tied-no-clip": func(tr *trial) {
 			tr.experts, tr.chosen, tr.shards, tr.tied, tr.noClip = 6, 2, 3, true, true
 		},
-		"layerwise":         func(tr *trial) { tr.layerwise = true },
-		"layerwise-tied":    func(tr *trial) { tr.layerwise, tr.tied, tr.shards, tr.depths.GradSlabs = true, true, 2, 2 },
-		"layerwise-muon":    func(tr *trial) { tr.layerwise, tr.muon, tr.bf16, tr.gradBF16 = true, true, true, true },
-		"layerwise-experts": func(tr *trial) { tr.layerwise, tr.experts, tr.chosen = true, 5, 3 },
-		"muon":              func(tr *trial) { tr.muon = true },
-		"muon-buffers":      func(tr *trial) { tr.muon, tr.depths.MatrixBuffers = true, 3 },
-		"muon-no-clip-tied": func(tr *trial) { tr.muon, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true, true },
+		"noise":                   func(tr *trial) { tr.noise, tr.micro = true, 12 },
+		"noise-tied-bf16-experts": func(tr *trial) { tr.noise, tr.tied, tr.bf16, tr.experts, tr.chosen = true, true, true, 5, 3 },
+		"layerwise":               func(tr *trial) { tr.layerwise = true },
+		"layerwise-tied":          func(tr *trial) { tr.layerwise, tr.tied, tr.shards, tr.depths.GradSlabs = true, true, 2, 2 },
+		"layerwise-muon":          func(tr *trial) { tr.layerwise, tr.muon, tr.bf16, tr.gradBF16 = true, true, true, true },
+		"layerwise-experts":       func(tr *trial) { tr.layerwise, tr.experts, tr.chosen = true, 5, 3 },
+		"muon":                    func(tr *trial) { tr.muon = true },
+		"muon-buffers":            func(tr *trial) { tr.muon, tr.depths.MatrixBuffers = true, 3 },
+		"muon-no-clip-tied":       func(tr *trial) { tr.muon, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true, true },
 		"muon-experts": func(tr *trial) {
 			tr.muon, tr.bf16, tr.experts, tr.chosen, tr.depths.MatrixBuffers = true, true, 5, 3, 2
 		},

@@ -35,9 +35,22 @@ func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*co
 	return v, v.check()
 }
 
+// noImages refuses a conversation about images or the like: its answers would be learned blindly.
+func noImages(fields map[string]json.RawMessage) error {
+	for _, k := range []string{"images", "image", "videos", "video", "audios", "audio"} {
+		if raw := given(fields[k]); raw != nil && !slices.Contains([]string{"[]", `""`, "{}"}, string(raw)) {
+			return fmt.Errorf("%s is %s; mt trains on text alone, and a model with a vision tower on its text part: remove the row, or the field if the text makes sense without", k, clip(raw))
+		}
+	}
+	return nil
+}
+
 // turns reads a row without checking the order of its turns.
 func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
+		return nil, err
+	}
+	if err := noImages(fields); err != nil {
 		return nil, err
 	}
 	v := &conversation{}

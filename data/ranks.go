@@ -11,7 +11,8 @@ type AllRanks struct {
 	Pairs      int64 // of the global batch
 	Chosen     int64 // of the global batch: the targets of the pairs' chosen answers
 	// Docs are the lengths of the documents of the global batch, in tokens.
-	Docs []int32
+	Docs  []int32
+	First int // how many tokens of the global batch are in front of this rank's
 	// IDs are the UniqueIDs of each rank's batch, by rank.
 	IDs [][]int32
 }
@@ -30,6 +31,14 @@ func (b *Batch) AllSupervised() int64 {
 		return b.Supervised
 	}
 	return b.Ranks.Supervised
+}
+
+// FirstToken is the place in the step of the batch's first token: how many tokens of the global batch are in front of it.
+func (b *Batch) FirstToken() int {
+	if b.Ranks == nil {
+		return 0
+	}
+	return b.Ranks.First
 }
 
 // AllPairs is how many pairs the global batch has.
@@ -73,8 +82,11 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	}
 	all := &AllRanks{IDs: make([][]int32, ranks)}
 	largest := int32(-1)
-	for _, r := range rows {
+	for i, r := range rows {
 		all.Tokens += int64(len(r.IDs))
+		if i < rank*len(rows)/ranks {
+			all.First += len(r.IDs)
+		}
 		all.Supervised += r.Supervised()
 		all.Pairs += int64(len(r.Pairs))
 		all.Chosen += r.chosen()

@@ -26,6 +26,8 @@ type Spec struct {
 	HeadShards int
 	// Terms are what the losses of training have beside −log p; those of an evaluation have nothing.
 	Terms op.LossTerms
+	// Noise is what training adds to the embedding's output; evaluation and generation add nothing.
+	Noise op.Noise
 	// Preference, unless none, makes training one on pairs of documents, whose losses are these.
 	Preference op.PreferenceLoss
 	// NoBackward is how many blocks, the first ones, have no backward, because they and what is below them is frozen.
@@ -176,6 +178,7 @@ type MicroBatch struct {
 	RowStart, RowPos        device.Tensor
 	Stretches               device.Tensor
 	UniqueRows              int
+	First                   int // its first token is that of the step
 	Reference               device.Tensor
 	Likelihood              float32
 }

@@ -31,6 +31,7 @@ type rig struct {
 	guards     []device.Mem
 	hostGuards [][]byte
 	slots      map[int]device.Tensor // weights of the head's parts, once they are used
+	at         int                   // the number of the step, for noise; 0: there is none
 }
 
 const guardBytes = 2 * device.Align
@@ -275,8 +276,12 @@ func (r *rig) batch(mbs ...[]reference.Sequence) batch {
 	}
 	b.table = r.tensor(r.spec.Act, len(rows))
 	r.put(b.table, rows)
+	first := 0
 	for _, seqs := range mbs {
-		b.mbs = append(b.mbs, r.microBatch(seqs, b.ids))
+		mb := r.microBatch(seqs, b.ids)
+		mb.First = first
+		first += mb.Tokens
+		b.mbs = append(b.mbs, mb)
 	}
 	return b
 }
@@ -376,7 +381,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	n := mb.Tokens * r.spec.Config.HiddenSize
 	xs := []Hidden{r.hidden(n)}
 	saved := []device.Mem{{}}
-	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, ws)
+	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, r.at, ws)
 	last := len(r.layouts) - 1
 	for i := 1; i < last; i++ {
 		xs = append(xs, r.hidden(n))
@@ -463,7 +468,7 @@ func (r *rig) evaluate(b batch) []float64 {
 	for _, mb := range b.mbs {
 		n := mb.Tokens * r.spec.Config.HiddenSize
 		x, y, losses := r.hidden(n), r.hidden(n), r.tensor(device.F32, mb.Tokens)
-		r.tpl.EmbedForward(r.s, x, b.table, mb, ws)
+		r.tpl.EmbedForward(r.s, x, b.table, mb, 0, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
 			if r.layouts[i].Kind == model.Positions {

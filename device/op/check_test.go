@@ -63,6 +63,7 @@ func TestEveryField(t *testing.T) {
 	every(t, Scale{X: bf16(7), N: 7})
 	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
+	every(t, AddNoise{X: bf16(6), Cu: i32(3), T: 2, C: 3, Seqs: 2, From: 1, First: 4, Step: 1, Scale: 1})
 	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3, W: f32(5), Pairs: i32(2), Bias: f32(3), P: 5}, "Bias")
 	every(t, Router{Logits: f32(10), Bias: f32(5), IDs: i32(6), Weights: f32(6), ProbSum: f32(5), T: 2, E: 5, K: 3}, "Bias", "ProbSum")
 	rule := RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2, Scale: 2, Shared: true, Gated: true}
@@ -209,7 +210,7 @@ func TestNothingToDo(t *testing.T) {
 		"AttentionBackward": (&AttentionBackward{AttentionShape: empty}).Check(),
 		"GLU":               (&GLU{Activation: SiLU, F: 3}).Check(), "GLUBackward": (&GLUBackward{Activation: SiLU, T: 3}).Check(),
 		"LayerNorm": (&LayerNorm{}).Check(), "LayerNormBackward": (&LayerNormBackward{Add: true}).Check(),
-		"AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
+		"AddNoise": (&AddNoise{Cu: i32(1), C: 3}).Check(), "AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
 		"Activate": (&Activate{F: 3}).Check(), "ActivateBackward": (&ActivateBackward{T: 3}).Check(),
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),

@@ -61,6 +61,7 @@ max_grad_norm: 0
 clip: layerwise
 label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
+neftune_noise_alpha: 5
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
 lr_groups: [{name: a b, modules: ['q\\.w', "x,y"], lr: 1e-6}, {name: n, modules: norm, lr: 2, weight_decay: 0}]

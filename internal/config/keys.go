@@ -213,6 +213,8 @@ var optimKeys = []key{
 		limit: limit{max: 1, below: true, why: "at 1 nothing is learned from the targets"}, field: func(c *Config) any { return &c.LabelSmoothing }},
 	{name: "z_loss_coef", part: PartUpdate, doc: "what the squared log-sum-exp of a token's logits is multiplied by and added to its loss (1e-4 in PaLM); the loss of steps has it, that of evaluations does not",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.ZLoss }},
+	{name: "neftune_noise_alpha", part: PartUpdate, doc: "NEFTune (arXiv 2310.05914): embeddings of a document of L tokens get noise between ±alpha/√(L·hidden_size) in training, and none in evaluation and generation; 5 to 15 are usual. The noise follows from seed, step and place in the step alone",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.NoiseAlpha }},
 	{name: preferenceKey, part: PartUpdate, doc: "train on pairs of answers by DPO: `{beta: 0.1, loss_type: sigmoid, label_smoothing: 0, rpo_alpha: 0, reference_model: DIR}`, of which those that are left out have these values, and reference_model the model that training starts from; loss_type is sigmoid, hinge or ipo. Empty: training is on tokens",
 		field: func(c *Config) any { return &c.DPO }},
 	{name: "learning_rate", part: PartSchedule, doc: "the highest rate of the schedule",

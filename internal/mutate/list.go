@@ -40,9 +40,10 @@ func all() []mutation {
 	var out []mutation
 	for _, list := range [][]broken{
 		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofPairs, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
-		ofFamilies,
+		ofFamilies, ofTowers,
 		ofImports, ofInstall,
 		ofLatent,
+		ofRecipes,
 		ofPreferences,
 	} {
 		for _, b := range list {

@@ -27,7 +27,7 @@ func PreferenceLoss(cfg *model.Config, w Weights, pairs []Pair, lossOf func(p Pa
 
 // SumOfLosses is the sum of −log p over the targets of a sequence, and their number.
 func SumOfLosses(cfg *model.Config, w Weights, s Sequence) (sum float64, n int) {
-	logits := Logits(cfg, w, s.IDs)
+	logits := logits(cfg, w, s)
 	for t, target := range s.Targets {
 		if target < 0 {
 			continue

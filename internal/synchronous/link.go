@@ -81,7 +81,7 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 		m := micro{x: make([]device.Tensor, 1), MicroBatch: layers.MicroBatch{Tokens: from.Tokens, Seqs: len(from.CuSeqlens) - 1, MaxSeqlen: from.MaxSeqlen,
 			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
 			RowStart: put(from.RowStart), RowPos: put(from.RowPos), Stretches: put(t.spec.Stretches(from.CuSeqlens)),
-			UniqueRows: len(b.UniqueIDs)},
+			UniqueRows: len(b.UniqueIDs), First: b.FirstToken() + first},
 			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width),
 			losses: t.losses.Tensor(device.F32, 4*int64(first), n), lse: t.lse.Tensor(device.F32, 4*int64(first), n)}
 		if !t.spec.Preference.None() {

@@ -84,7 +84,7 @@ func (t *Trainer) forward(l int, at layer) {
 	ops, s, w, ws, on := t.ops, t.stream, at.weights, t.workspace, layers.OnDevice
 	switch at.Kind {
 	case model.Embedding:
-		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, ws) })
+		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, t.batch.Step, ws) })
 	case model.Positions:
 		t.sweep(at.turn, func(m micro) { ops.PositionsForward(s, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, ws) })
 	case model.Block, model.Attention:

@@ -358,7 +358,9 @@ const idleEnough = 0.25
 // request asks for the plan of what the configuration says.
 func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
-	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c), GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
+	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
+		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
+		GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,

@@ -151,7 +151,7 @@ func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.s
 func (j *job) newMeter(from checkpoint.TrainerState) *meter {
 	system := &glance{look: host.MachineMemory, clock: time.Now}
 	return &meter{maxSteps: j.c.MaxSteps, groups: j.c.GroupRates, window: from.Log,
-		flops: func(tokens, pairs, again int64) (float64, float64) { return flops(j.plan, tokens, pairs, again) },
+		flops: flopsOf(j.plan),
 		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
 		memory: func() memoryUse {
 			return takenMemory(j.usage(), host.Usage(), int64(j.c.HostMemory), system.now())
@@ -169,12 +169,15 @@ func (j *job) ownProducts() (n int64) {
 	return n
 }
 
-// flops is how many floating point operations p takes for so many tokens and attended
+// flopsOf tells how many floating point operations p takes for so many tokens and attended
 // (query, key) pairs, some of which are attended again: those of the model, and those
-// executed, with what is computed a second time.
-func flops(p *plan.Run, tokens, pairs, again int64) (model, executed float64) {
-	model = p.Spec.Config.FLOPs(tokens, pairs)
-	return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
+// executed, with what is computed a second time. What a token and a pair take is counted once.
+func flopsOf(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
+	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
+	return func(tokens, pairs, again int64) (model, executed float64) {
+		model = token*float64(tokens) + pair*float64(pairs)
+		return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
+	}
 }
 
 // step adds a step to the window and returns the metrics after it.

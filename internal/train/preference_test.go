@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/cudart/emu"
+	"mt/internal/long"
 )
 
 // TestPreferenceRecordings is TestRecordings for runs on pairs, which testdata/recordings/make_dpo.py makes with TRL's
@@ -18,11 +20,18 @@ func TestPreferenceRecordings(t *testing.T) {
 			"default": "",
 			"copy":    "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 30, chunk_tokens: 8, head_shards: 3}",
 			"lanes":   "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 30}",
+			"gpu":     "device: cuda\ncompute_dtype: fp32\npipeline: {micro_batch_tokens: 30, head_shards: 2}",
 			"host":    "binding: copy\nhidden_states: host\npipeline: {micro_batch_tokens: 1, chunk_tokens: 8}",
 		} {
 			t.Run(name+"/"+variant, func(t *testing.T) {
-				out := t.TempDir()
-				runTrain(t, fixtureConfig(t, dir, out, extra), hooks{fs: lazyFS{checkpoint.OS()}})
+				out, h := t.TempDir(), hooks{fs: lazyFS{checkpoint.OS()}}
+				if variant == "gpu" {
+					if name != "dpo-rpo-tied" {
+						long.Only(t)
+					}
+					h.symbols = emulate(t, emu.Options{Threads: 1})
+				}
+				runTrain(t, fixtureConfig(t, dir, out, extra), h)
 				var want expected
 				readJSON(t, filepath.Join(dir, "expected.json"), &want)
 				compareSteps(t, out, want, want.Bounds["fp32"])

@@ -154,7 +154,7 @@ func TestTogether(t *testing.T) {
 // are those of one process but for their last bits.
 func TestOtherNumbersOfRanks(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
-	alone := newScene(t, "save_steps: 2\n")
+	alone := newScene(t, "save_steps: 2\nneftune_noise_alpha: 3\n")
 	alone.mustTrain(t)
 	got := alone.in(t)
 	for i, n := range []int{2, 1, 3, 2} { // up to steps 2, 4, 6 and 8

@@ -193,7 +193,8 @@ func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool)
 
 // tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
 func (s *session) tellReferences(total int64) func() {
-	begun, shown, done := time.Now(), time.Time{}, int64(0)
+	begun, done := time.Now(), int64(0)
+	shown := begun
 	every := time.Second
 	if !s.o.Interactive {
 		every = 30 * time.Second
