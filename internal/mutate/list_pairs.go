@@ -65,10 +65,10 @@ var ofPairs = []broken{
 		{from: "supervised := i > document &&", to: "supervised := i > first &&", test: "TestInspectShowsPairs"},
 	}},
 	{"internal/config/import_dpo.go", []way{
-		{from: "ok && zero == 0 && p.to != \"beta\" {", to: "false {", test: "TestImports"},
+		{from: "ok && zero == 0 && p.to != \"beta\" {", to: "ok && zero == -1 {", test: "TestImports"},
 		{from: "plainAt(e.val, \"0.1\")", to: "plainAt(e.val, \"0.2\")", test: "TestImports"},
 		{from: "if dir.text == im.filled(im.doc.get(\"checkpointer\").get(\"checkpoint_dir\")).text {", to: "if dir.text == \"\" {", test: "TestImports"},
 		{from: "alpha.val = weights[1]", to: "", test: "TestImports"},
-		{from: "isNumber && x == 1", to: "isNumber", test: "TestImportedIsTrained"},
+		{from: "isNumber && x == 1", to: "isNumber && x != 2", test: "TestImportedIsTrained"},
 	}},
 }
