@@ -339,6 +339,7 @@ func TestPairErrors(t *testing.T) {
 		name, row string
 		says      []string
 	}{
+		{"an image", `{"prompt":"p","chosen":"c","rejected":"r","images":["a.png"]}`, []string{`images is ["a.png"]`, "text alone"}},
 		{"one answer", `{"prompt":"p","chosen":"c"}`, []string{"d.jsonl:1", `"rejected" is missing`}},
 		{"no answer", `{"prompt":"p","chosen":"c","rejected":null}`, []string{"rejected is null"}},
 		{"another kind of row", `{"prompt":"p","completion":"c"}`, []string{"d.jsonl:1: dpo trains on pairs, and data set", `d.jsonl" holds other rows`, "field_chosen"}},
