@@ -39,6 +39,7 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 type launch struct {
 	*Templates
 	buffers
+	dims  dims // of the block
 	s     device.Stream
 	block int
 	w     Weights
@@ -56,8 +57,11 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	if saved.Bytes == 0 {
 		keep = KeepNothing
 	}
-	l := &launch{Templates: t, s: s, block: block, w: w, mb: mb, keep: keep}
-	l.buffers = t.spec.blockBuffers(t.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
+	l := &launch{Templates: t, dims: t.dims, s: s, block: block, w: w, mb: mb, keep: keep}
+	if t.spec.Config.IsRecurrent(block) {
+		l.dims = t.dims.recurrent()
+	}
+	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
 	if t.spec.OnHost {
 		l.far = t.spec.scratch(t.dims, mb.Tokens, backward, t.spec.Scratch)
 	}

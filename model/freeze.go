@@ -119,10 +119,13 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		return 2 * c.ForwardFLOPs(tokens, pairs)
 	}
 	all := c.Layers()
-	lowest, products, blocks := LowestTrained(all), 0.0, 0
+	lowest, products, blocks, recurrences := LowestTrained(all), 0.0, 0, 0.0
 	for _, l := range all[lowest:] {
-		if l.Kind == Block || l.Kind == Attention {
+		switch l.Kind {
+		case Block, Attention:
 			blocks++
+		case Recurrent, Mixer:
+			recurrences += float64(2 * c.Recurrence.FLOPs())
 		}
 		params := l.Params
 		if l.Tied {
@@ -131,7 +134,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		for _, p := range params {
 			n := float64(p.Elems())
 			switch {
-			case p.Dims < 2 || l.Kind == Embedding || l.Kind == Positions:
+			case p.Dims != 2 || l.Kind == Embedding || l.Kind == Positions:
 				continue
 			case p.Part > 0 && p.Part <= c.NumExperts: // an expert's, and not the one that all tokens go through
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
@@ -142,6 +145,6 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 			}
 		}
 	}
-	attention := 2 * c.PairFLOPs() * float64(pairs) * float64(blocks) / float64(c.NumLayers)
-	return 2*products*float64(tokens) + attention
+	attention := 2 * c.PairFLOPs() * float64(pairs) * float64(blocks) / float64(max(1, c.NumLayers-c.RecurrentBlocks()))
+	return (2*products+recurrences)*float64(tokens) + attention
 }
