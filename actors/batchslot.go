@@ -84,6 +84,9 @@ func (r *lane) layOut(e gatherRows) {
 	b.micro, b.offset, b.lists = b.micro[:0], b.offset[:0], b.lists[:0]
 	var off int64
 	place := func(v []int32) device.Tensor {
+		if len(v) == 0 {
+			return device.Tensor{}
+		}
 		at := off
 		b.lists = append(b.lists, list{at, v})
 		off = (at + 4*int64(len(v)) + device.Align - 1) / device.Align * device.Align
@@ -98,7 +101,8 @@ func (r *lane) layOut(e gatherRows) {
 		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
-			RowStart: place(m.RowStart), RowPos: place(m.RowPos), UniqueRows: len(batch.UniqueIDs)})
+			RowStart: place(m.RowStart), RowPos: place(m.RowPos), Stretches: place(r.plan.Spec.Stretches(m.CuSeqlens)),
+			UniqueRows: len(batch.UniqueIDs)})
 	}
 	if r.schedule.On(0) != int(r.index) {
 		return

@@ -65,24 +65,37 @@ func (l *launch) rotate(c span) {
 // normQK norms q and k of n packed rows, head by head or all heads of each at once. y may be x; rstdQ and rstdK may be none.
 func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
 	d := t.dims
-	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.qGroups, Dim: d.q / d.qGroups,
+	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: t.headNorm(w, model.RoleQNorm), Rows: n, Groups: d.qGroups, Dim: d.q / d.qGroups,
 		XStride: d.qkv, YStride: d.qkv, Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
 	op.Do(t.dev, s, a)
-	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm]
+	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, t.headNorm(w, model.RoleKNorm)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(t.dev, s, a)
 }
 
-// rope rotates the q and k heads of a chunk's packed rows in place, or with inverse set
-// rotates them back; it does neither in blocks without a rotary embedding.
-func (l *launch) rope(x device.Tensor, c span, inverse bool) {
-	if !l.spec.Config.Turns(l.block) {
-		return
+// headNorm is the weight of q/k norm that has role r: ones where the model has none.
+func (t *Templates) headNorm(w Weights, r model.Role) device.Tensor {
+	if t.spec.Config.QKNormPlain {
+		return t.ones
 	}
-	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
+	return w[r]
+}
+
+// rope rotates the q and k heads of a chunk's packed rows in place, or with inverse set
+// rotates them back, in blocks with a rotary embedding. Where queries are tempered it then multiplies
+// those of q by the factor of their position, either way.
+func (l *launch) rope(x device.Tensor, c span, inverse bool) {
+	d, cfg := l.dims, l.spec.Config
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
-	op.Do(l.dev, l.s, op.RoPE{X: from(x, l.spec.Config.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
-		Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: l.spec.Config.RopeInterleaved})
+	if cfg.Turns(l.block) {
+		r := l.ropes[cfg.RopeOf(l.block)]
+		op.Do(l.dev, l.s, op.RoPE{X: from(x, cfg.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
+			Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: cfg.RopeInterleaved})
+	}
+	if r := l.temper; cfg.Tempers(l.block) {
+		op.Do(l.dev, l.s, op.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads, Dim: d.headDim, Rotary: r.rotary,
+			Stride: d.qkv, Inverse: inverse})
+	}
 }
 
 // from is the elements of t from off on: a column of packed rows.
@@ -99,11 +112,16 @@ func (l *launch) heads() (q, k, v device.Tensor) {
 	return q, from(q, d.q), from(l.qkv.t, d.q+d.kv)
 }
 
-// shape is the attention of the micro-batch's sequences over themselves.
+// shape is the attention of the micro-batch's sequences over themselves. A stretch is to attention
+// a sequence of its own; positions are the document's.
 func (l *launch) shape() op.AttentionShape {
 	a := l.attentionShape()
-	a.CuQ, a.CuK, a.Seqs = l.mb.Cu, l.mb.Cu, l.mb.Seqs
-	a.TQ, a.TK, a.MaxQ, a.MaxK = l.mb.Tokens, l.mb.Tokens, l.mb.MaxSeqlen, l.mb.MaxSeqlen
+	a.CuQ, a.Seqs, a.MaxQ = l.mb.Cu, l.mb.Seqs, l.mb.MaxSeqlen
+	if size := l.spec.Config.Stretch(l.block); size > 0 {
+		a.CuQ, a.Seqs, a.MaxQ = l.mb.Stretches, int(l.mb.Stretches.Len)-1, min(a.MaxQ, size)
+	}
+	a.CuK, a.MaxK = a.CuQ, a.MaxQ
+	a.TQ, a.TK = l.mb.Tokens, l.mb.Tokens
 	return a
 }
 

@@ -144,12 +144,12 @@ func (l *launch) projectBackward(c span) {
 // before the norm.
 func (l *launch) normQKBackward(dqkv device.Tensor, c span) {
 	d, raw := l.dims, l.qkv.of(c)
-	a := op.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.w[model.RoleQNorm],
+	a := op.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.headNorm(l.w, model.RoleQNorm),
 		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.qkv, DYStride: d.qkv, XStride: d.qkv,
 		Offset: l.spec.Config.NormOffset}
 	op.Do(l.dev, l.s, a)
 	a.DX, a.DY, a.X = from(dqkv, d.q), from(dqkv, d.q), from(raw, d.q)
-	a.DW, a.W, a.RStd = l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c)
+	a.DW, a.W, a.RStd = l.g[model.RoleKNorm], l.headNorm(l.w, model.RoleKNorm), l.rstdK.of(c)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(l.dev, l.s, a)
 }

@@ -39,9 +39,9 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 type launch struct {
 	*Templates
 	buffers
-	dims  dims // of the block
 	s     device.Stream
 	block int
+	dims  dims // the block's
 	w     Weights
 	g     Grads // backward only
 	mb    MicroBatch
@@ -57,7 +57,8 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	if saved.Bytes == 0 {
 		keep = KeepNothing
 	}
-	l := &launch{Templates: t, dims: t.dims, s: s, block: block, w: w, mb: mb, keep: keep}
+	l := &launch{Templates: t, s: s, block: block, dims: t.dims, w: w, mb: mb, keep: keep}
+	l.dims.qkNorm = t.spec.Config.NormsQK(block)
 	if t.spec.Config.IsRecurrent(block) {
 		l.dims = t.dims.recurrent()
 	}

@@ -15,6 +15,24 @@ type CacheStep struct {
 	Pos    device.Tensor // (Tokens): rows of the RoPE tables of Start, Start+1, …
 	CuQ    device.Tensor // (2): 0, Tokens
 	CuK    device.Tensor // (2): 0, Start+Tokens
+	// StretchQ and StretchK are what Spec.CachedStretches says.
+	StretchQ, StretchK device.Tensor
+}
+
+// CachedStretches are the bounds of the stretches that tokens new tokens behind start others are in: among the new
+// tokens, and among keys from the first one's beginning on. They are nil where the model cuts none.
+func (s Spec) CachedStretches(start, tokens int) (q, k []int32) {
+	size := s.Config.StretchSize
+	if size == 0 {
+		return nil, nil
+	}
+	first := start / size * size
+	q, k = []int32{0}, []int32{0}
+	for at := first; at < start+tokens; at += size {
+		end := min(at+size, start+tokens)
+		q, k = append(q, int32(end-start)), append(k, int32(end-first))
+	}
+	return q, k
 }
 
 // CacheBytes is the device memory of one block's key/value cache for maxTokens
@@ -70,11 +88,24 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		l.project(c)
 		l.rotate(c)
 	}
-	a := l.attentionShape()
-	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1
-	a.TQ, a.MaxQ, a.TK, a.MaxK = step.Tokens, step.Tokens, int(end), int(end)
-	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.qkv.t, K: from(all, d.q), V: from(all, d.q+d.kv),
-		QStride: d.qkv, KStride: d.qkv})
+	a, first := l.cachedShape(step)
+	keys := from(all, first*d.qkv+d.q)
+	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.qkv.t, K: keys, V: from(keys, d.kv), QStride: d.qkv, KStride: d.qkv})
 	l.sink(l.o.t, l.lse, 0, d.heads)
 	return l
+}
+
+// cachedShape is the attention of the new tokens to the rows of the cache from first on.
+func (l *launch) cachedShape(step CacheStep) (a op.AttentionShape, first int) {
+	a = l.attentionShape()
+	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1
+	a.TQ, a.TK = step.Tokens, step.Start+step.Tokens
+	a.MaxQ, a.MaxK = a.TQ, a.TK
+	if size := l.spec.Config.Stretch(l.block); size > 0 {
+		first = step.Start / size * size
+		a.CuQ, a.CuK, a.Seqs = step.StretchQ, step.StretchK, int(step.StretchQ.Len)-1
+		a.TK -= first
+		a.MaxQ, a.MaxK = min(a.TQ, size), min(a.TK, size)
+	}
+	return a, first
 }

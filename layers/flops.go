@@ -58,7 +58,7 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if l := d.latent; l != nil { // the narrow vectors
 		n += product(d.hidden, l.QRank+l.KVRank+l.RopeDim)
 	}
-	if s.OnHost && d.qkNorm { // what q/k norm's backward reads waits nowhere
+	if s.OnHost && c.NormsQK(block) { // what q/k norm's backward reads waits nowhere
 		n += 2 * c.QKVProducts(block)
 	}
 	if d.normOut || !moe && keep < KeepAll && !d.parallel { // before the norm of attention's output, or for x2

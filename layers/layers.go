@@ -61,6 +61,23 @@ func (s Spec) RopePositions(dst, positions, cu []int32) {
 	}
 }
 
+// Stretches are the bounds of the documents, cu, and those of the stretches that they are cut into in some
+// blocks; nil where the model cuts none.
+func (s Spec) Stretches(cu []int32) []int32 {
+	size := int32(s.Config.StretchSize)
+	if size == 0 {
+		return nil
+	}
+	out := []int32{0}
+	for i, first := range cu[:len(cu)-1] {
+		for at := first + size; at < cu[i+1]; at += size {
+			out = append(out, at)
+		}
+		out = append(out, cu[i+1])
+	}
+	return out
+}
+
 // Templates are the layer templates of one run: stateless, so one value serves
 // all layers and all streams. Every method enqueues on the stream it is given
 // and returns; errors stick to the stream. The workspace ws of a launch is at
@@ -68,10 +85,12 @@ func (s Spec) RopePositions(dst, positions, cu []int32) {
 // after; one serves all launches of a stream. Buffers must outlive an event
 // recorded after the launch.
 type Templates struct {
-	spec  Spec
-	dims  dims
-	ropes []ropeTable
-	dev   device.Device
+	spec   Spec
+	dims   dims
+	ropes  []ropeTable
+	temper ropeTable     // Config.Temper's, which turns all of a head by no angle
+	ones   device.Tensor // the weights of a q/k norm that has none
+	dev    device.Device
 }
 
 // ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2)
@@ -81,26 +100,34 @@ type ropeTable struct {
 	rotary   int
 }
 
-// ropeTables views Spec.Cos and Spec.Sin, which hold the model's rotary
-// embeddings one after the other.
-func ropeTables(s Spec) []ropeTable {
-	var out []ropeTable
-	var off int64
-	for i := range s.Config.Ropes() {
-		r := ropeTable{rotary: s.Config.Rotary(i)}
-		n := int64(s.Config.RopeRows(s.Positions)) * int64(r.rotary/2)
+// viewTables views Spec.Cos and Spec.Sin, which hold one after the other what Config.RopeTables says.
+func (t *Templates) viewTables() {
+	s := t.spec
+	c, off := s.Config, int64(0)
+	view := func(rotary int) ropeTable {
+		r, n := ropeTable{rotary: rotary}, int64(c.RopeRows(s.Positions))*int64(rotary/2)
 		if !s.Cos.None() {
 			r.cos, r.sin = s.Cos.Slice(off, n), s.Sin.Slice(off, n)
 		}
 		off += n
-		out = append(out, r)
+		return r
 	}
-	return out
+	for i := range c.Ropes() {
+		t.ropes = append(t.ropes, view(c.Rotary(i)))
+	}
+	if c.Temper != nil {
+		t.temper = view(c.HeadDim)
+	}
+	if c.QKNormPlain && !s.Cos.None() {
+		t.ones = s.Cos.Slice(off, int64(c.HeadDim))
+	}
 }
 
 // New makes the templates of a run on a device.
 func New(spec Spec, dev device.Device) *Templates {
-	return &Templates{spec: spec, dims: newDims(spec), ropes: ropeTables(spec), dev: dev}
+	t := &Templates{spec: spec, dims: newDims(spec), dev: dev}
+	t.viewTables()
+	return t
 }
 
 // Weights are the parameters of one layer on the device, by role.
@@ -137,10 +164,11 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 }
 
 // MicroBatch is a data.MicroBatch on the device; all tensors i32. Pos are rows of
-// the RoPE tables, see Spec.RopePositions.
+// the RoPE tables, see Spec.RopePositions, and Stretches what Spec.Stretches says.
 type MicroBatch struct {
 	Tokens, Seqs, MaxSeqlen int
 	Index, Targets, Pos, Cu device.Tensor
 	RowStart, RowPos        device.Tensor
+	Stretches               device.Tensor
 	UniqueRows              int
 }

@@ -88,6 +88,15 @@ var configs = []struct {
 		c.RMSNormEps = 0.01 // so that it shows whether it is scaled
 	})},
 	{"smollm3", config(func(c *model.Config) { c.NoRope, c.QKNorm = []bool{false, true}, true })},
+	{"llama4", config(func(c *model.Config) {
+		c.NoRope, c.QKNorm, c.QKNormPlain, c.RopeInterleaved = []bool{false, true}, true, true, true
+		c.StretchSize, c.Stretched, c.Temper = 3, []bool{true, false}, &model.Temper{Scale: 0.7, Every: 3, Ahead: 1}
+		c.NumHeads, c.NumKVHeads, c.RMSNormEps = 4, 2, 0.1 // so that it shows where it is added
+	})},
+	{"tempered, in stretches", config(func(c *model.Config) {
+		c.Temper, c.StretchSize, c.Stretched = &model.Temper{Scale: 0.4, Every: 2}, 4, []bool{true, true}
+		c.Rope = model.Rope{Type: "longrope", Theta: 100, OriginalMaxPositions: 4, ShortFactor: []float64{1, 1.1, 1.5}, LongFactor: []float64{1, 2, 5}}
+	})},
 	{"interleaved", config(func(c *model.Config) {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}
@@ -101,7 +110,9 @@ var configs = []struct {
 		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
 	})},
-	{"output gate", config(func(c *model.Config) { c.OutputGate, c.QKVBias, c.NumHeads, c.NumKVHeads, c.HiddenSize = true, true, 4, 2, 14 })},
+	{"output gate", config(func(c *model.Config) {
+		c.OutputGate, c.QKVBias, c.NumHeads, c.NumKVHeads, c.HiddenSize = true, true, 4, 2, 14
+	})},
 	{"recurrent", recurrentConfig()},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
@@ -418,6 +429,8 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	cfg := r.spec.Config
 	b := r.batch([]reference.Sequence{{IDs: ids[start : start+n]}})
 	step := CacheStep{Tokens: n, Start: start, CuQ: r.ints(0, int32(n)), CuK: r.ints(0, int32(start+n))}
+	q, k := r.spec.CachedStretches(start, n)
+	step.StretchQ, step.StretchK = r.ints(q...), r.ints(k...)
 	var pos []int32
 	for i := range n {
 		pos = append(pos, int32(cfg.RopeShift(len(ids))+start+i))

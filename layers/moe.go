@@ -7,7 +7,7 @@ import (
 )
 
 // A MoE layer is y = x + Σ_k w_k·expert_k(norm(x)) over the K experts that the
-// router gives a token. Where one more expert is shared by all tokens, it is one that
+// router gives a token or, with Config.WeightedInputs, x + Σ_k expert_k(w_k·norm(x)). Where one more expert is shared by all tokens, it is one that
 // every token chooses, after those of the router: K and E count it. The layer is visited in parts, whose results meet in a MoEState:
 // part 0, the norm and the router, by every micro-batch; then MoESort; then the
 // experts, each by the tokens of all micro-batches together; then part 0 by every
@@ -51,7 +51,9 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 		t.glu(s, l.act.of(c), l.gu.of(c), c.n, f)
 		l.product(op.MatMul{M: c.n, N: h, K: f, TransB: true, A: l.act.of(c), B: w[model.RoleExpertDown], D: l.out.of(c)})
 		a := l.rowsOf(l.out.of(c), c)
-		a.W, a.Pairs, a.Bias, a.P = st.Weights, l.pairs(c), w[model.RoleExpertDownBias], int(st.Weights.Len)
+		if !t.spec.Config.WeightedInputs {
+			a.W, a.Pairs, a.Bias, a.P = st.Weights, l.pairs(c), w[model.RoleExpertDownBias], int(st.Weights.Len)
+		}
 		op.Do(t.dev, s, a)
 	}
 }
@@ -157,12 +159,20 @@ func (l *moeLaunch) product(m op.MatMul) {
 	op.Do(l.dev, l.s, m)
 }
 
-// gateUp gathers the normed inputs of a chunk and writes gu.
+// gateUp gathers the normed inputs of a chunk, weighted where they are to be, and writes gu.
 func (l *moeLaunch) gateUp(c span) {
 	h, f := l.dims.hidden, l.width
-	op.Do(l.dev, l.s, op.GatherRows{Dst: l.in.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: h})
+	l.inputs(l.in, c)
+	if l.spec.Config.WeightedInputs {
+		op.Do(l.dev, l.s, op.ScaleRows{X: l.in.of(c), W: l.st.Weights, Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
+	}
 	l.product(op.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c),
 		Bias: l.w[model.RoleExpertGateUpBias]})
+}
+
+// inputs gathers the normed inputs of a chunk.
+func (l *moeLaunch) inputs(to rows, c span) {
+	op.Do(l.dev, l.s, op.GatherRows{Dst: to.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: l.dims.hidden})
 }
 
 // rowsOf adds the rows of a chunk to those of their tokens in Sum. A token chooses an

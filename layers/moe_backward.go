@@ -29,7 +29,7 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 // is not read.
 //
 // The weight of a pair multiplies f(gate)·up, not the output, so that the product
-// with down is not needed again.
+// with down is not needed again; or it multiplies the input, where the model says so.
 func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
 	zeroVectors(s, g)
 	if n == 0 {
@@ -54,19 +54,31 @@ func (l *moeLaunch) expertBackward(c span) {
 	l.glu(l.s, act, gu, c.n, f)
 	op.Do(l.dev, l.s, op.GatherRows{Dst: dy, Src: l.st.DY, Index: l.tokens(c), T: c.n, C: h})
 	l.product(op.MatMul{M: c.n, N: f, K: h, A: dy, B: l.w[model.RoleExpertDown], D: dact})
-	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dact, Y: act, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
-		T: c.n, C: f, P: int(l.st.Weights.Len)})
+	if !l.spec.Config.WeightedInputs {
+		l.weightsBackward(dact, act, c, f)
+	}
 	if bias, ok := l.w[model.RoleExpertDownBias]; ok {
 		op.Do(l.dev, l.s, op.WeightedBiasGrad{DB: l.g[model.RoleExpertDownBias], DW: l.st.DWeights, DY: dy, B: bias, W: l.st.Weights,
 			Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
 	}
-	// From here on act is weighted and dact the gradient of f(gate)·up.
+	// From here on act is weighted, if outputs are, and dact the gradient of f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
 	l.gluBackward(l.s, gu, device.Tensor{}, dact, c.n, f)
 	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, 2*f)
 	l.expertGrad(model.RoleExpertGateUp, gu, in, c, 2*f, h)
 	l.product(op.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
+	if l.spec.Config.WeightedInputs { // dy is read no more
+		l.inputs(l.out, c)
+		l.weightsBackward(in, dy, c, h)
+	}
 	op.Do(l.dev, l.s, l.rowsOf(in, c))
+}
+
+// weightsBackward writes the gradients of the weights of a chunk's pairs, which multiply rows y of so many columns, and
+// multiplies y and its gradient dy by the weights.
+func (l *moeLaunch) weightsBackward(dy, y device.Tensor, c span, width int) {
+	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dy, Y: y, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
+		T: c.n, C: width, P: int(l.st.Weights.Len)})
 }
 
 // expertGrad writes dW (out, in) = dYᵀ·X of the first chunk, and adds it for later ones.

@@ -42,6 +42,9 @@ var moeCases = []moeCase{
 	{"shared with a gate", moeConfig(5, 2, func(c *model.Config) { c.SharedSize, c.SharedGate, c.OutputRouterLogits = 5, true, true }), nil, 0},
 	{"sigmoids", moeConfig(7, 2, sigmoids(0)), nil, 1},
 	{"sigmoids in groups", moeConfig(8, 3, sigmoids(4)), []float64{-9, -9}, 2},
+	{"weighted inputs", moeConfig(7, 2, func(c *model.Config) {
+		c.WeightedInputs, c.SigmoidScores, c.SharedSize = true, true, 11
+	}), []float64{-20, 0, 0, 0, -20}, 2},
 	{"biases", moeConfig(5, 2, func(c *model.Config) {
 		c.RouterBias, c.ExpertBias, c.OutputRouterLogits, c.Cut = true, true, true, &model.CutGate{Alpha: 1.7, Limit: 0.6}
 	}), nil, 0},

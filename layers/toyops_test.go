@@ -88,7 +88,10 @@ func (d *toy) rmsNormBackward(a *op.RMSNormBackward) {
 	}
 	disjoint("RMSNormBackward", a.DX, a.X)
 	x, dy := d.load(a.X, (a.Rows-1)*a.XStride+a.Groups*a.Dim), d.load(a.DY, (a.Rows-1)*a.DYStride+a.Groups*a.Dim)
-	w, dw, rstds := offset(d.load(a.W, a.Dim), a.Offset), d.load(a.DW, a.Dim), d.load(a.RStd, a.Rows*a.Groups)
+	w, dw, rstds := offset(d.load(a.W, a.Dim), a.Offset), make([]float64, a.Dim), d.load(a.RStd, a.Rows*a.Groups)
+	if !a.DW.None() {
+		dw = d.load(a.DW, a.Dim)
+	}
 	old := make([]float64, (a.Rows-1)*a.DXStride+a.Groups*a.Dim)
 	if a.Add {
 		old = d.load(a.DX, len(old))
@@ -107,7 +110,9 @@ func (d *toy) rmsNormBackward(a *op.RMSNormBackward) {
 			}
 		}
 	}
-	d.storeAll(a.DW, dw)
+	if !a.DW.None() {
+		d.storeAll(a.DW, dw)
+	}
 }
 
 func offset(w []float64, by float32) []float64 {

@@ -18,11 +18,11 @@ type dims struct {
 	qkv            int // (H+2·KV)·D: a packed row of q, k, v; with an output gate H·D more, of that
 	out            int // H·D, or with narrower values H·V: a row of attention's output as its product takes it
 	latent         *model.Latent
-	ffn            int // F
-	up             int // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
-	vocab          int // V
-	qkNorm         bool
-	qGroups        int // into how many groups q/k norm cuts the q of a token: one for each head, or 1
+	ffn            int  // F
+	up             int  // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
+	vocab          int  // V
+	qkNorm         bool // of a launch: in its block; else: in some blocks
+	qGroups        int  // into how many groups q/k norm cuts the q of a token: one for each head, or 1
 	kGroups        int
 	normIn         bool // inputs of attention and MLP are normed
 	normOut        bool // outputs of attention and MLP are normed

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"regexp"
 	"slices"
 )
 
@@ -37,7 +38,7 @@ type Config struct {
 	QKVBias          bool
 	OBias            bool
 	MLPBias          bool
-	QKNorm           bool // q and k are normed before they turn; see QKNormWhole
+	QKNorm           bool // q and k are normed before they turn; see QKNormWhole and QKNormPlain
 	InitializerRange float64
 	BOS, EOS, PAD    []int // token ids, empty where config.json has none
 
@@ -50,6 +51,7 @@ type Config struct {
 	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
 	OutputNorms   bool    // these outputs are normed, and the inputs of attention and MLP are not
 	QKNormWhole   bool    // q/k norm is over all heads of a token at once, with a weight for each element; else over each head
+	QKNormPlain   bool    // q/k norm, of each head, has no weights, and blocks whose queries and keys do not turn are without it
 	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
 	EmbedRounded  bool    // EmbedScale is rounded to the type of activations before it multiplies
 	ResidualScale float64 // the outputs of attention and MLP are multiplied by it before they are added; 0: 1. Their inputs are normed
@@ -73,6 +75,15 @@ type Config struct {
 	// LocalRope is the rotary embedding of blocks with a sliding window where it
 	// differs from Rope.
 	LocalRope *Rope
+
+	// StretchSize cuts a document into stretches of so many positions, the last maybe shorter: in a block for which
+	// Stretched is true a query sees those up to its own of its stretch alone. Such a block has no sliding window. 0: nothing is cut.
+	StretchSize int
+	Stretched   []bool
+
+	// Temper multiplies queries by a factor that grows with their position, in the blocks of NoRope or, where there are
+	// none, in all; nil: it does not.
+	Temper *Temper
 
 	// NoRope are the blocks whose queries and keys do not turn; nil: none.
 	NoRope []bool
@@ -108,6 +119,9 @@ type Config struct {
 	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: there are no groups
 	RoutedScale                         float64 // of the weights of chosen experts; 0: 1
 
+	// WeightedInputs says that the input of a chosen expert is multiplied by its weight, and not its output. Then experts have no biases.
+	WeightedInputs bool
+
 	// SharedSize is the width of one more expert, which every token goes through; 0: there is none.
 	// With SharedGate its output is multiplied by the sigmoid of one more logit of the router.
 	SharedSize int
@@ -120,10 +134,11 @@ type Config struct {
 	Dropout string
 	Freeze  Freeze // which tensors are not trained; set by SetFreeze
 
-	freezing freezing // Freeze, compiled
-	family   *family  // the family whose tensor names it has; nil: Llama's
-	prefix   prefix   // how its tensors' names begin; zero: as the family's first prefix says
-	source   source   // config.json as it was read; empty for an inline config
+	freezing freezing           // Freeze, compiled
+	grouping [][]*regexp.Regexp // of each group of SetGroups, its expressions
+	family   *family            // the family whose tensor names it has; nil: Llama's
+	prefix   prefix             // how its tensors' names begin; zero: as the family's first prefix says
+	source   source             // config.json as it was read; empty for an inline config
 }
 
 // HasExperts tells whether the MLP of the given block is made of experts.
@@ -168,6 +183,9 @@ func (c *Config) Turns(block int) bool {
 	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block]) && !c.IsRecurrent(block)
 }
 
+// NormsQK says whether a block's queries and keys are normed.
+func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormPlain || c.Turns(block)) }
+
 // NormsOutputs says whether the outputs of attention and MLP are normed before they are added, and
 // NormsInputs whether their inputs are normed.
 func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
@@ -182,4 +200,12 @@ func (c *Config) Window(block int) int {
 		return 0
 	}
 	return c.SlidingWindow
+}
+
+// Stretch is the size of the stretches that documents are cut into in a block; 0: they are not cut.
+func (c *Config) Stretch(block int) int {
+	if c.Stretched == nil || !c.Stretched[block] {
+		return 0
+	}
+	return c.StretchSize
 }

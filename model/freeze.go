@@ -18,19 +18,27 @@ type Freeze struct {
 type freezing struct{ names, but []*regexp.Regexp }
 
 func (f Freeze) compile() (out freezing, err error) {
-	for _, x := range []struct {
-		exprs []string
-		into  *[]*regexp.Regexp
-	}{{f.Names, &out.names}, {f.But, &out.but}} {
-		for _, e := range x.exprs {
-			p, err := regexp.Compile(e)
-			if err != nil {
-				return out, fmt.Errorf("%q is no regular expression: %w", e, err)
-			}
-			*x.into = append(*x.into, p)
+	if out.names, err = compile(f.Names); err == nil {
+		out.but, err = compile(f.But)
+	}
+	return out, err
+}
+
+// compile compiles expressions that names of tensors are matched with.
+func compile(exprs []string) (out []*regexp.Regexp, err error) {
+	for _, e := range exprs {
+		p, err := regexp.Compile(e)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no regular expression: %w", e, err)
 		}
+		out = append(out, p)
 	}
 	return out, nil
+}
+
+// unmatched is the error of an expression that matches none of names.
+func unmatched(p *regexp.Regexp, names []string) error {
+	return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, names[0], names[len(names)/2])
 }
 
 // has says whether the tensor of that name is frozen.
@@ -75,7 +83,7 @@ func (c *Config) SetFreeze(f Freeze) error {
 	}
 	for _, p := range slices.Concat(by.names, by.but) {
 		if !slices.ContainsFunc(names, p.MatchString) {
-			return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, names[0], names[len(names)/2])
+			return unmatched(p, names)
 		}
 	}
 	was, wasBy := c.Freeze, c.freezing

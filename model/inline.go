@@ -43,7 +43,7 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 	}
 	a := findFamily(f)
 	if f.err == nil && a.nested != "" {
-		f.fail("model_type", "%s has parts that are not trained and cannot be made anew; take model_type gemma3_text", a.modelType)
+		f.fail("model_type", "%s has parts that are not trained and cannot be made anew; take model_type %[1]s_text", a.modelType)
 	}
 	if f.err == nil {
 		f.known(a.inlineKeys())

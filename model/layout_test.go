@@ -97,6 +97,7 @@ func TestAttendedPairs(t *testing.T) {
 		{NumLayers: 3},
 		{NumLayers: 2, SlidingWindow: 4},
 		{NumLayers: 3, SlidingWindow: 2, Sliding: []bool{true, false, true}},
+		{NumLayers: 3, StretchSize: 3, Stretched: []bool{true, false, true}},
 	} {
 		for n := range 9 {
 			var want int64
@@ -105,6 +106,9 @@ func TestAttendedPairs(t *testing.T) {
 					sees := q + 1
 					if w := c.Window(b); w > 0 {
 						sees = min(sees, w)
+					}
+					if size := c.Stretch(b); size > 0 {
+						sees = q%size + 1
 					}
 					want += int64(sees)
 				}

@@ -86,6 +86,7 @@ type Stored struct {
 	Row   int    // first row inside the parameter
 	Rows  int    // rows it has there; a vector counts its elements as rows
 	Place Place  // where the checkpoint has them, unless it is as a tensor of that name
+	Group int    // the group that it is in, from 1, as SetGroups counts them; 0: none
 }
 
 // Param is one parameter as the engine holds it: dense, row-major, one or more

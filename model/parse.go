@@ -96,6 +96,9 @@ func fromFields(top *fields) (*Config, error) {
 	}
 	if !c.LearnedPositions {
 		c.ropes(f)
+		if by := c.attentionFactor(c.Rope); c.QKNormPlain && by != 1 && f.err == nil {
+			f.fail("use_qk_norm", "true, and the rotary embedding multiplies by %g what it turns: norms behind it are not supported", by)
+		}
 	}
 	if tied := top.bool("tie_word_embeddings", c.TieEmbeddings); tied != c.TieEmbeddings {
 		top.fail("tie_word_embeddings", "%t, and %t in %s; make them the same", tied, c.TieEmbeddings, a.nested)

@@ -286,12 +286,22 @@ func (c *Config) RopeShift(length int) int {
 // tokens.
 func (c *Config) RopeRows(maxPos int) int { return c.RopeShift(maxPos) + maxPos }
 
-// RopeElems is the size in elements of all cos tables together for documents of
-// at most maxPos tokens.
+// RopeElems is the size in elements of RopeTables' cos, or of its sin, for documents of at most maxPos tokens.
 func (c *Config) RopeElems(maxPos int) int64 {
-	var n int64
+	n := c.TemperElems(maxPos)
+	if c.QKNormPlain {
+		n += int64(c.HeadDim)
+	}
 	for _, r := range c.Ropes() {
 		n += int64(c.RopeRows(maxPos)) * int64(c.rotary(r)/2)
 	}
 	return n
+}
+
+// TemperElems is the size of Temper's table in RopeTables; 0 without one.
+func (c *Config) TemperElems(maxPos int) int64 {
+	if c.Temper == nil {
+		return 0
+	}
+	return int64(c.RopeRows(maxPos)) * int64(c.HeadDim/2)
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // RopeTables are cos and sin of position·frequency times the attention factor,
@@ -11,6 +12,9 @@ import (
 // document's length a table has a section for each range of lengths; RopeShift
 // says where one begins. The angle is rounded to float32, as Transformers
 // computes it.
+//
+// Behind them Temper, if the model has one, has a table (RopeRows, HeadDim/2): a factor is a
+// rotation by no angle. Then there are HeadDim ones, the weights of a q/k norm without weights.
 func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	n := c.RopeElems(maxPos)
 	cos, sin = make([]float32, 0, n), make([]float32, 0, n)
@@ -26,7 +30,17 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 			}
 		}
 	}
-	return cos, sin
+	if c.Temper != nil {
+		for _, length := range c.ropeSections(maxPos) {
+			for p := range length {
+				cos = append(cos, slices.Repeat([]float32{float32(c.Temper.At(p))}, c.HeadDim/2)...)
+			}
+		}
+	}
+	if c.QKNormPlain {
+		cos = append(cos, slices.Repeat([]float32{1}, c.HeadDim)...)
+	}
+	return cos, append(sin, make([]float32, len(cos)-len(sin))...)
 }
 
 // ropeSections are, for each section of a table, the length of its longest documents.

@@ -80,10 +80,13 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 }
 
 // BlockPairs is how many (query, key) pairs a document of so many tokens has in one block:
-// n(n+1)/2, less where a window cuts them off, and none in a block with a recurrence.
+// n(n+1)/2, less where a window cuts them off or where the document is cut into stretches, and none in a block with a recurrence.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) {
 		return 0
+	}
+	if size := c.Stretch(block); size > 0 && length > size {
+		return int64(length/size)*c.BlockPairs(block, size) + c.BlockPairs(block, length%size)
 	}
 	n, w := int64(length), int64(length)
 	if window := c.Window(block); window > 0 {

@@ -13,6 +13,7 @@ func (c *Config) Layers() []Layer {
 	add := func(l Layer) {
 		l.Index = len(out)
 		c.frozen(l.Params)
+		c.grouped(l.Params)
 		out = append(out, l)
 	}
 	add(Layer{Kind: Embedding, Params: []Param{c.EmbedParam()}})
@@ -65,6 +66,7 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 func (c *Config) EmbedParam() Param {
 	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)
+	c.grouped(p)
 	return p[0]
 }
 
@@ -133,7 +135,7 @@ func (n blockNames) attention() []Param {
 	if c.QKVBias {
 		p = append(p, vector(RoleQKVBias, n.queries(RoleQKVBias, q, kv)))
 	}
-	if c.QKNorm {
+	if c.QKNorm && !c.QKNormPlain {
 		ofQ, ofK := c.HeadDim, c.HeadDim
 		if c.QKNormWhole {
 			ofQ, ofK = q, kv

@@ -1,42 +1,60 @@
 package model
 
+import "slices"
+
 // The values of layer_types.
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
+	chunkedAttention = "chunked_attention"
 )
 
 // windows reads layer_types, which says what blocks have a sliding window of the given size
 // (0: there is none). Where the key is missing, sliding says it.
 func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
+	has := c.blocksOf(f, slidingAttention, "sliding window", size, sliding)
+	if !slices.Contains(has, true) {
+		return
+	}
+	c.SlidingWindow = size
+	if slices.Contains(has, false) {
+		c.Sliding = has
+	}
+}
+
+// stretches reads attention_chunk_size, and layer_types, which says in what blocks documents are cut into such
+// stretches. Where the latter is missing these are the blocks that turn.
+func (c *Config) stretches(f *fields) {
+	size := f.int("attention_chunk_size", 0, 1, maxPositions)
+	if has := c.blocksOf(f, chunkedAttention, "attention_chunk_size", size, c.Turns); slices.Contains(has, true) {
+		c.StretchSize, c.Stretched = size, has
+	}
+}
+
+// blocksOf are the blocks that layer_types gives attention of a kind other than full_attention, whose size is what and
+// must not be 0. Where the key is missing, by says which they are, if there is a size.
+func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := f.strs("layer_types")
 	if types != nil && len(types) != c.NumLayers {
 		f.fail("layer_types", "%d of them for %d layers", len(types), c.NumLayers)
 	}
 	if f.err != nil {
-		return
+		return nil
 	}
-	has, some, all := make([]bool, c.NumLayers), false, true
+	has := make([]bool, c.NumLayers)
 	for b := range has {
-		has[b] = size > 0 && sliding(b)
+		has[b] = size > 0 && by(b)
 		if types != nil {
-			has[b] = types[b] == slidingAttention
+			has[b] = types[b] == kind
 			switch {
 			case !has[b] && types[b] != fullAttention:
-				f.fail("layer_types", "layer %d is %q; known: %s, %s", b, types[b], fullAttention, slidingAttention)
+				f.fail("layer_types", "layer %d is %q; known: %s, %s", b, types[b], fullAttention, kind)
 			case has[b] && size == 0:
-				f.fail("layer_types", "layer %d is %q, and there is no sliding window", b, types[b])
+				f.fail("layer_types", "layer %d is %q, and there is no %s", b, types[b], what)
 			}
 		}
-		some, all = some || has[b], all && has[b]
 	}
-	if !some {
-		return
-	}
-	c.SlidingWindow = size
-	if !all {
-		c.Sliding = has
-	}
+	return has
 }
 
 // uniformWindow gives all blocks the window of the key sliding_window, if there is one.
@@ -64,6 +82,9 @@ func (c *Config) layerTypes() []string {
 		out[b] = fullAttention
 		if c.Window(b) > 0 {
 			out[b] = slidingAttention
+		}
+		if c.Stretch(b) > 0 {
+			out[b] = chunkedAttention
 		}
 	}
 	return out

@@ -38,6 +38,11 @@ func (AdamW) moments() []moment { return adamMoments }
 // At implements Optimizer.
 func (a AdamW) At(r Rate) Update { return elementUpdate{adamMoments, a.arithmetic(r), r.Step} }
 
+func (a AdamW) decaying(by float64) Elementwise {
+	a.WeightDecay = by
+	return a
+}
+
 // arithmetic has the factors clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
 func (a AdamW) arithmetic(r Rate) *arithmetic {
 	if r.Step < 1 {
@@ -47,7 +52,7 @@ func (a AdamW) arithmetic(r Rate) *arithmetic {
 	bc2 := 1 - math.Pow(a.Beta2, float64(r.Step))
 	c := coefs{r.Clip, 1, float32(1 - a.Beta1), float32(a.Beta2), float32(1 - a.Beta2),
 		float32(r.LR / bc1), float32(math.Sqrt(bc2)), float32(a.Eps)}
-	by := &arithmetic{adamRule, c, c}
+	by := &arithmetic{rule: adamRule, still: c, decays: c}
 	by.decays[1] = float32(1 - r.LR*a.WeightDecay)
 	return by
 }

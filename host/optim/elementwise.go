@@ -14,6 +14,8 @@ type Elementwise interface {
 	moments() []moment
 	// arithmetic is how elements move at one rate.
 	arithmetic(r Rate) *arithmetic
+	// decaying is the optimizer with another WeightDecay.
+	decaying(by float64) Elementwise
 }
 
 // moment is one of the numbers that are kept of an element.
@@ -26,6 +28,7 @@ type moment struct {
 type arithmetic struct {
 	rule          rule
 	still, decays coefs
+	groups        []*arithmetic // of what is in groups (model.Stored.Group), from 1 on; nil: all move alike
 }
 
 // weightAt points to weights: hi and lo, or w.
@@ -101,6 +104,20 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 // move updates n > 0 elements from element at on. grad points to the gradient of
 // the first.
 func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
+	if x.by.groups == nil {
+		x.moveBy(x.by, at, n, kind, grad)
+		return
+	}
+	for n > 0 {
+		by, k := x.by.of(x.weight.Layout.Tensors[x.tensor].Param, at)
+		k = min(k, n)
+		x.moveBy(by, at, k, kind, grad)
+		at, n, grad = at+k, n-k, skipGrad(kind, grad, int(k))
+	}
+}
+
+// moveBy is move of elements that move alike.
+func (x *elements) moveBy(by *arithmetic, at, n int64, kind gradKind, grad *byte) {
 	tl, count := &x.weight.Layout.Tensors[x.tensor], int(n)
 	m, v := x.moment(0, at), x.moment(1, at)
 	for _, p := range [...]*float32{m, v} {
@@ -109,14 +126,14 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 		}
 	}
 	announceGrad(kind, grad, count)
-	c := &x.by.still
+	c := &by.still
 	if tl.Decay() {
-		c = &x.by.decays
+		c = &by.decays
 	}
 	var w weightAt
 	switch {
 	case tl.BF16 && x.weight.Layout.BF16Master:
-		x.moveRounded(tl, at, m, v, kind, grad, count, c)
+		x.moveRounded(by.rule, tl, at, m, v, kind, grad, count, c)
 		return
 	case tl.BF16:
 		w.hi = (*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at]))
@@ -127,7 +144,7 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 		w.w = (*float32)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+4*at]))
 		announceWrite(w.w, count)
 	}
-	active.move(x.by.rule, w, m, v, kind, grad, count, c)
+	active.move(by.rule, w, m, v, kind, grad, count, c)
 }
 
 // moment points to the i-th moment of element at; nil: it is not kept.

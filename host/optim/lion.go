@@ -34,10 +34,15 @@ func (o Lion) At(r Rate) Update { return elementUpdate{lionMoments, o.arithmetic
 
 func (Lion) moments() []moment { return lionMoments }
 
+func (o Lion) decaying(by float64) Elementwise {
+	o.WeightDecay = by
+	return o
+}
+
 // arithmetic has the factors clip, decay, β1, 1−β1, β2, 1−β2, lr.
 func (o Lion) arithmetic(r Rate) *arithmetic {
 	c := coefs{r.Clip, 1, float32(o.Beta1), float32(1 - o.Beta1), float32(o.Beta2), float32(1 - o.Beta2), float32(r.LR)}
-	by := &arithmetic{lionRule, c, c}
+	by := &arithmetic{rule: lionRule, still: c, decays: c}
 	by.decays[1] = float32(1 - r.LR*o.WeightDecay)
 	return by
 }

@@ -28,6 +28,8 @@ type Muon struct {
 	Scale       float64 // of the rate of matrices
 	Others      Optimizer
 	OthersScale float64 // of the rate of all else
+	// Groups are those of matrices; nil: there are none. Others has its own.
+	Groups *Groups
 }
 
 // Adjust is how the rate of a matrix (rows, cols) follows from its shape.
@@ -113,16 +115,15 @@ func (m Muon) At(r Rate) Update {
 // MatrixUpdate moves matrices at one rate, in two parts: Prepare, and Apply when the device has made
 // o of u. Several goroutines may call its methods at the same time, for different elements.
 type MatrixUpdate struct {
-	of          Muon
-	clip, decay float32
-	lr          float64
-	step        int64 // see Rate
+	of   Muon
+	clip float32
+	lr   float64 // the run's
+	step int64   // see Rate
 }
 
 // MatricesAt prepares updates of matrices at one rate.
 func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
-	lr := r.LR * m.Scale
-	return &MatrixUpdate{of: m, clip: r.Clip, decay: float32(1 - lr*m.WeightDecay), lr: lr, step: r.Step}
+	return &MatrixUpdate{of: m, clip: r.Clip, lr: r.LR, step: r.Step}
 }
 
 // Prepare moves the momentum of n elements of matrix x, from element at on, by their gradient g,
@@ -197,11 +198,21 @@ func prepareStrip(m, g, out []float32, c *coefs) {
 // of u.
 func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	o.Check("apply to a matrix", n)
-	c := coefs{1, float32(u.lr * u.of.Adjust.of(x.Rows, x.Cols))}
-	by := &arithmetic{applyRule, c, c}
-	by.decays[0] = u.decay
+	lr, decay := u.rate(w.Layout.Tensors[x.Tensor].Param, x.At)
+	c := coefs{1, float32(lr * u.of.Adjust.of(x.Rows, x.Cols))}
+	by := &arithmetic{rule: applyRule, still: c, decays: c}
+	by.decays[0] = float32(1 - lr*decay)
 	all := elements{weight: &w, tensor: x.Tensor, by: by, step: u.step}
 	all.move(x.At+at, n, o.kind(), o.at(0))
+}
+
+// rate is the rate of the matrix that begins with element at of p, before it is adjusted, and its weight decay.
+func (u *MatrixUpdate) rate(p model.Param, at int64) (lr, decay float64) {
+	if s, _ := storedAt(p, at); s.Group > 0 && u.of.Groups != nil {
+		g := (*u.of.Groups)[s.Group-1]
+		return u.lr * g.Scale, g.WeightDecay
+	}
+	return u.lr * u.of.Scale, u.of.WeightDecay
 }
 
 func applyStrip(w, _, o []float32, c *coefs) {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 	"unsafe"
@@ -171,8 +172,34 @@ func TestMuonsOthers(t *testing.T) {
 	m := Muon{Others: AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}, OthersScale: 0.25}
 	coefs := func(u Update) arithmetic { return *u.(elementUpdate).by }
 	got, want := coefs(m.At(Rate{LR: 0.5, Step: 3, Clip: 0.5})), coefs(m.Others.At(Rate{LR: 0.125, Step: 3, Clip: 0.5}))
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("coefficients %v, want %v", got, want)
+	}
+}
+
+// TestMuonsGroups: a matrix that is in a group moves at the rate and with the decay of the group, and those beside it in the
+// same parameter do not.
+func TestMuonsGroups(t *testing.T) {
+	p := model.Param{Role: model.RoleQKV, Rows: 9, Cols: 6, Dims: 2, Stored: []model.Stored{{Rows: 4}, {Row: 4, Rows: 2, Group: 1}, {Row: 6, Rows: 3}}}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})
+	moved := func(o Muon) []float32 {
+		w := Weight{Layout: &layout, Tile: bytesOf(gradOf(layout.TileBytes/4, false, 1, mean).values())}
+		for _, x := range Matrices(layout) {
+			o.MatricesAt(Rate{LR: 0.1, Step: 1, Clip: 1}).Apply(x, 0, x.Elems(), w, gradOf(x.Elems(), false, uint64(x.At), mean))
+		}
+		return View[float32](w.Tile)
+	}
+	plain := Muon{Scale: 2, WeightDecay: 0.1}
+	got, rest, group := plain, moved(plain), moved(Muon{Scale: 0.5, WeightDecay: 0.3})
+	got.Groups = &Groups{{Scale: 0.5, WeightDecay: 0.3}}
+	for i, x := range moved(got) {
+		want := rest
+		if i >= 4*6 && i < 6*6 {
+			want = group
+		}
+		if x != want[i] {
+			t.Fatalf("element %d is %v, want %v", i, x, want[i])
+		}
 	}
 }
 

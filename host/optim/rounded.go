@@ -17,7 +17,7 @@ import (
 // the bits are the same in whichever pieces and by however many threads, devices and hosts weights are moved.
 
 // moveRounded is move of elements of a tensor without lower halves.
-func (x *elements) moveRounded(tl *model.TensorLayout, at int64, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
+func (x *elements) moveRounded(by rule, tl *model.TensorLayout, at int64, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	hi := unsafe.Slice((*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at])), n)
 	announceWrite(&hi[0], n)
 	d := drawsOf(x.weight.Seed, x.step, x.weight.Layout.Index)
@@ -27,7 +27,7 @@ func (x *elements) moveRounded(tl *model.TensorLayout, at int64, m, v *float32, 
 		k := min(stripElems, n-i)
 		w, part := wide[1][:k], hi[i:i+k]
 		widenBF16(w, part)
-		active.move(x.by.rule, weightAt{w: &w[0]}, skip(m, i), skip(v, i), kind, skipGrad(kind, grad, i), k, c)
+		active.move(by, weightAt{w: &w[0]}, skip(m, i), skip(v, i), kind, skipGrad(kind, grad, i), k, c)
 		d.round(part, w, uint64(tl.Elem+at)+uint64(i))
 	}
 }

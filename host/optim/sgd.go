@@ -45,10 +45,15 @@ func (o SGD) moments() []moment {
 	return sgdMoments
 }
 
+func (o SGD) decaying(by float64) Elementwise {
+	o.WeightDecay = by
+	return o
+}
+
 // arithmetic has the factors clip, decay, momentum, lr, and a mask of all bits with Nesterov's momentum.
 func (o SGD) arithmetic(r Rate) *arithmetic {
 	c := coefs{r.Clip, 0, float32(o.Momentum), float32(r.LR), mask(o.Nesterov)}
-	by := &arithmetic{momentumRule, c, c}
+	by := &arithmetic{rule: momentumRule, still: c, decays: c}
 	if o.Momentum == 0 {
 		by.rule = sgdRule
 	}

@@ -49,6 +49,7 @@ func (c *Config) check() []error {
 	if strings.HasPrefix(c.Optim, "muon") && c.LearningRate == 0 && c.MuonLR+c.AdamLR > 0 {
 		fail("learning_rate", "learning_rate is 0, and muon_lr and adam_lr follow its schedule: give the larger of them as learning_rate")
 	}
+	c.checkGroups(fail)
 	if len(c.ParamDir) > 0 && len(c.StateDir) == 0 {
 		fail("param_dir", "param_dir keeps weights on disks where state_dir is not enough: give state_dir too (it may be the same directory)")
 	}

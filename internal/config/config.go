@@ -141,6 +141,7 @@ type Config struct {
 	WeightDecay       float64
 	MaxGradNorm       float64 // 0: no clipping
 	Clip              string  // what MaxGradNorm bounds: global, layerwise
+	LRGroups          []LRGroup
 	// Freeze and Unfrozen are regular expressions; see model.Freeze.
 	Freeze, Unfrozen []string
 	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.

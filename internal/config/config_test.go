@@ -63,6 +63,7 @@ label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
+lr_groups: [{name: a b, modules: ['q\\.w', "x,y"], lr: 1e-6}, {name: n, modules: norm, lr: 2, weight_decay: 0}]
 learning_rate: 3e-3
 lr_scheduler_type: wsd
 lr_scheduler_kwargs: {power: null}
@@ -416,9 +417,14 @@ func compareSchedules(t *testing.T, files []string) {
 		readJSON(t, file, &run)
 		var flags []string
 		for k, v := range recipe {
-			if byName[k] != nil {
-				flags = append(flags, fmt.Sprintf("--%s=%v", k, v))
+			if byName[k] == nil {
+				continue
 			}
+			text := []byte(fmt.Sprint(v))
+			if list, ok := v.([]any); ok {
+				text, _ = json.Marshal(list)
+			}
+			flags = append(flags, fmt.Sprintf("--%s=%s", k, text))
 		}
 		c := mustParse(t, "", flags...)
 		for _, s := range run.Steps {

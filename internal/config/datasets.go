@@ -163,13 +163,9 @@ func showRoles(s *data.Set) any {
 
 // sets sets a list of data sets: each a path or a mapping.
 func (e *setter) sets(p *[]data.Set) error {
-	v := e.v
-	if text := strings.TrimSpace(v.text); v.kind == plain && v.pos.Flag != "" && (strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{")) {
-		doc, err := parseYAML(v.pos.Flag, []byte("flag: "+text))
-		if err != nil {
-			return err
-		}
-		v = doc.fields[0].val.at(v.pos)
+	v, err := e.written()
+	if err != nil {
+		return err
 	}
 	items := v.items
 	switch v.kind {

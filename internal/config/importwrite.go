@@ -77,19 +77,27 @@ func (l *Line) unchanged() bool {
 	return k.set(c, k.name, l.ours[0].val) == nil && k.print(c) == text
 }
 
-// written is a value of k as YAML has it; data sets are written one a line, with the first line empty.
+// written is a value of k as YAML has it; data sets and groups are written one a line, with the first line empty.
 func (k *key) written(v value) string {
 	c := Default()
 	if err := k.set(c, k.name, v); err != nil {
 		panic("config: " + k.name + " was set and cannot be printed: " + err.Error())
 	}
-	sets, ok := k.field(c).(*[]data.Set)
-	if !ok {
+	var items []string
+	switch list := k.field(c).(type) {
+	case *[]data.Set:
+		for i := range *list {
+			items = append(items, setsText((*list)[i:i+1]))
+		}
+	case *[]LRGroup:
+		for i := range *list {
+			items = append(items, groupsText((*list)[i:i+1]))
+		}
+	default:
 		return k.print(c)
 	}
 	var b strings.Builder
-	for i := range *sets {
-		text := setsText((*sets)[i : i+1])
+	for _, text := range items {
 		b.WriteString("\n  - " + text[1:len(text)-1])
 	}
 	return b.String()

@@ -29,7 +29,7 @@ type key struct {
 	aliases []string
 	part    Part
 	doc     string
-	field   func(*Config) any // pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, []data.Set, Toggle, ModelRef, map[string]any
+	field   func(*Config) any // pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, []data.Set, []LRGroup, Toggle, ModelRef, map[string]any
 
 	choices   []string          // a string's values, if only some are allowed
 	spellings map[string]string // other tools' names of choices
@@ -215,6 +215,8 @@ var optimKeys = []key{
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.ZLoss }},
 	{name: "learning_rate", part: PartSchedule, doc: "the highest rate of the schedule",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.LearningRate }},
+	{name: groupsKey, part: PartUpdate, doc: "tensors with learning rates of their own, as `[{name: embed, modules: [embed_tokens], lr: 1e-5}]`: those that match one of modules, as freeze has expressions, take lr in place of learning_rate (and of muon_lr and adam_lr), under the same schedule, and weight_decay, if the group has one",
+		field: func(c *Config) any { return &c.LRGroups }},
 	{name: "lr_scheduler_type", aliases: []string{"lr_scheduler"}, part: PartSchedule,
 		doc: "how the rate falls after warm-up (wsd: it stays, then decays); cosine_with_min_lr is cosine with a min_lr", choices: schedulers,
 		spellings: map[string]string{"constant_with_warmup": "constant", "cosine_with_min_lr": "cosine",

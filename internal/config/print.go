@@ -108,6 +108,8 @@ func (k *key) print(c *Config) string {
 		return flow(anys(*p))
 	case *[]data.Set:
 		return setsText(*p)
+	case *[]LRGroup:
+		return groupsText(*p)
 	case *bool:
 		return strconv.FormatBool(*p)
 	case *Toggle:

@@ -145,6 +145,8 @@ func (k *key) values() string {
 		return "a list, or one"
 	case *[]data.Set:
 		return "a list of paths and mappings, see [below](#keys-of-a-data-set)"
+	case *[]LRGroup:
+		return "a list of mappings with name, modules, lr and weight_decay"
 	case *map[string]any:
 		return "a mapping"
 	case *[]float64:

@@ -29,6 +29,8 @@ func (k *key) set(c *Config, spelled string, v value) error {
 		return e.numbers(p)
 	case *[]data.Set:
 		return e.sets(p)
+	case *[]LRGroup:
+		return e.groups(p)
 	case *bool:
 		return e.boolean(p)
 	case *Toggle:

@@ -61,6 +61,32 @@ func TestSharedGate(t *testing.T) {
 	}
 }
 
+func llama4Config(changes map[string]any) map[string]any {
+	config := sharedConfig(map[string]any{"model_type": "llama4_text", "num_local_experts": 3, "num_experts_per_tok": 1, "intermediate_size": 10,
+		"intermediate_size_mlp": 20, "head_dim": 8, "interleave_moe_layer_step": 2, "bos_token_id": 1, "eos_token_id": 2})
+	delete(config, "moe_intermediate_size")
+	maps.Copy(config, changes)
+	return config
+}
+
+// TestExpertsInterleaved: every second block has experts, whose matrices lie in one tensor, and a shared one; the others are dense.
+func TestExpertsInterleaved(t *testing.T) {
+	config := llama4Config(map[string]any{"no_rope_layers": []any{}, "attn_temperature_tuning": 4, "num_hidden_layers": 4})
+	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
+	wantKeys(t, f, map[string]any{"general.architecture": "llama4", "llama4.expert_count": 3, "llama4.expert_used_count": 1, "llama4.feed_forward_length": 20,
+		"llama4.expert_feed_forward_length": 10, "llama4.interleave_moe_layer_step": 2, "llama4.rope.dimension_count": 8})
+	for name, want := range map[string][]int64{"blk.0.ffn_up.weight": {20, 32}, "blk.3.ffn_gate_exps.weight": {3, 10, 32}, "blk.1.ffn_down_exps.weight": {3, 32, 10},
+		"blk.1.ffn_up_shexp.weight": {10, 32}, "blk.1.ffn_gate_inp.weight": {3, 32}, "blk.2.attn_q.weight": {16, 32}} {
+		if x, _ := tensorOf(t, f, name); !slices.Equal(x.Shape, want) {
+			t.Errorf("%s: %v, want %v", name, x.Shape, want)
+		}
+	}
+	// Row 4 of expert 2's up, column 5: element (2, 5, 10 + 4) of (3, 32, 20).
+	if _, up := tensorOf(t, f, "blk.1.ffn_up_exps.weight"); up[(2*10+4)*32+5] != value("model.layers.1.feed_forward.experts.gate_up_proj", (2*32+5)*20+14) {
+		t.Error("up is not where it is to be")
+	}
+}
+
 // TestExpertsRefused: what llama.cpp computes otherwise is not written.
 func TestExpertsRefused(t *testing.T) {
 	for _, tc := range []struct {
@@ -69,6 +95,16 @@ func TestExpertsRefused(t *testing.T) {
 	}{
 		{glmConfig(map[string]any{"n_group": 2, "topk_group": 1}), "topk_group: 1 of 2 groups of experts are open: llama.cpp's glm4moe has no groups"},
 		{sharedConfig(map[string]any{"model_type": "qwen2_moe", "num_experts": 3, "norm_topk_prob": true}), "norm_topk_prob: is true, but llama.cpp's qwen2moe never"},
+		{llama4Config(map[string]any{"attention_chunk_size": 4096}), "attention_chunk_size: is 4096, but llama.cpp's llama4 takes it to be 8192"},
+		{llama4Config(map[string]any{"attn_temperature_tuning": false}), "attn_temperature_tuning: is false, but"},
+		{llama4Config(map[string]any{"floor_scale": 100}), "floor_scale: is 100, but"},
+		{llama4Config(map[string]any{"attn_scale": 0.2}), "attn_scale: is 0.2, but"},
+		{llama4Config(map[string]any{"use_qk_norm": false}), "use_qk_norm: is false, but"},
+		{llama4Config(map[string]any{"num_local_experts": 128}), "use_qk_norm: is true, but"},
+		{llama4Config(map[string]any{"no_rope_layers": []any{1, 0}}), "no_rope_layers: layer 1 has 0"},
+		{llama4Config(map[string]any{"layer_types": []any{"chunked_attention", "full_attention"}}), "layer_types: layer 1 is full_attention"},
+		{llama4Config(map[string]any{"moe_layers": []any{0}}), "moe_layers: layer 1: llama.cpp's llama4 has experts in every n-th layer"},
+		{llama4Config(map[string]any{"moe_layers": []any{}}), "moe_layers: has no layer"},
 	} {
 		_, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, tc.config, tensorsFor(t, tc.config), nil), Out: filepath.Join(t.TempDir(), "x.gguf")})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

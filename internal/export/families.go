@@ -12,7 +12,11 @@ type family struct {
 	types []string // model_type in config.json
 	arch  string   // general.architecture
 	block []rule   // tensors of a decoder block
-	dense []rule   // those of the first blocks, where a key says how many have no experts
+	dense []rule   // those of blocks without experts, where only some have them
+	// isDense says which blocks these are; nil: the first ones, and a key says how many.
+	isDense func(p *plan, block int) bool
+	// width is what config.json calls the width of a dense MLP; "": intermediate_size.
+	width string
 	// defaults of config.json are those of package model, as far as keys need them.
 	defaults map[string]any
 	// names are what config.json calls keys that most families share, where it is not that.
@@ -203,6 +207,27 @@ var families = []family{
 		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 128, "head_dim": 64, "rope_theta": 150000.0, "rms_norm_eps": 1e-5,
 			"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "num_local_experts": 128, "num_experts_per_tok": 4},
 		keys: []func(*plan){(*plan).ossKeys},
+	},
+	{
+		types: []string{"llama4_text", "llama4"}, arch: "llama4", width: "intermediate_size_mlp", isDense: (*plan).betweenExperts,
+		dense: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"feed_forward.gate_proj", "ffn_gate", copied},
+			{"feed_forward.up_proj", "ffn_up", copied},
+			{"feed_forward.down_proj", "ffn_down", copied},
+		}),
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"feed_forward.router", "ffn_gate_inp", router},
+			{"feed_forward.experts.gate_proj", "ffn_gate_exps", experts},
+			{"feed_forward.experts.up_proj", "ffn_up_exps", experts},
+			{"feed_forward.experts.down_proj", "ffn_down_exps", experts},
+		}, sharedExpert("feed_forward.shared_expert")),
+		defaults: map[string]any{"vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+			"num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
+			"rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_local_experts": 16, "num_experts_per_tok": 1, "interleave_moe_layer_step": 1,
+			"use_qk_norm": true, "attention_chunk_size": 8192, "attn_temperature_tuning": true, "floor_scale": 8192, "attn_scale": 0.1},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).llama4Keys},
 	},
 	{
 		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1,

@@ -35,8 +35,8 @@ func TestDefaults(t *testing.T) {
 					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
 				})
 			}
-			if kind == "gemma3" {
-				text["model_type"] = "gemma3_text"
+			if nested := map[string]string{"gemma3": "gemma3_text", "llama4": "llama4_text"}[kind]; nested != "" {
+				text["model_type"] = nested
 				text = map[string]any{"model_type": kind, "text_config": text}
 			}
 			text["tie_word_embeddings"] = false

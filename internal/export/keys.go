@@ -61,7 +61,7 @@ func (p *plan) common() error {
 	if p.family.noRope && s.vals["intermediate_size"] == nil {
 		s.vals["intermediate_size"] = json.Number(itoa(4 * hidden)) // GPT-2's n_inner may be null
 	}
-	p.add("feed_forward_length", uint32(s.need("intermediate_size")))
+	p.add("feed_forward_length", uint32(s.need(cmp.Or(p.family.width, "intermediate_size"))))
 	p.add("attention.head_count", uint32(p.heads))
 	p.add("attention.head_count_kv", uint32(p.kvHeads))
 	p.add("attention.key_length", uint32(p.headDim))
@@ -236,7 +236,7 @@ func (p *plan) noBias() {
 // turnsInFour: smollm3 has no rotary embedding in each fourth layer, whatever a file says.
 func (p *plan) turnsInFour() {
 	turns, _ := p.s.vals["no_rope_layers"].([]any)
-	if turns == nil && p.s.int("no_rope_layer_interval", 4) != 4 {
+	if len(turns) == 0 && p.s.int("no_rope_layer_interval", 4) != 4 {
 		p.s.fail("no_rope_layer_interval", "is not 4: llama.cpp's %s has layers without a rotary embedding in each fourth place and no other", p.family.arch)
 	}
 	for i, v := range turns {

@@ -123,7 +123,7 @@ func tensorsFor(t *testing.T, config map[string]any) map[string]shape {
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {
 			for i, s := range p.Stored {
-				tensors[s.Name] = p.StoredShape(i)
+				tensors[s.Tensor()] = p.TensorShape(i)
 			}
 		}
 	}

@@ -120,7 +120,11 @@ func (p *plan) tensors(f *finder) error {
 
 // rules are those of block b.
 func (p *plan) rules(b int) []rule {
-	if p.family.dense != nil && b < p.s.int("first_k_dense_replace", 0) {
+	isDense := p.family.isDense
+	if isDense == nil {
+		isDense = func(p *plan, b int) bool { return b < p.s.int("first_k_dense_replace", 0) }
+	}
+	if p.family.dense != nil && isDense(p, b) {
 		return p.family.dense
 	}
 	return p.family.block

@@ -35,6 +35,10 @@ type Options struct {
 // chunk is how many tokens of a prompt go through the layers at once.
 const chunk = 512
 
+// intBytes holds what upload puts on the device: two ints a token and, where every token is a
+// stretch by itself, two more, and some.
+const intBytes = 4 * 5 * chunk
+
 // Run continues prompt (at least one id) and passes each new id to emit as it
 // is chosen. It ends after MaxNewTokens, at an id of Stop, or with ctx, whose cause is then
 // the error.
@@ -98,6 +102,7 @@ func (o Options) check(prompt []int32) error {
 // decoder holds the device side of one growing sequence.
 type decoder struct {
 	o         Options
+	spec      layers.Spec
 	stream    device.Stream
 	templates *layers.Templates
 	visits    [][]schedule.Visit // by layer: those of an evaluation
@@ -134,7 +139,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: 1, Positions: maxTokens} // only the last token has logits
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	vocab := int64(c.VocabSize)
-	staging := max(hidden*act, 4*vocab, 4*4*chunk, 4*int64(c.AllExperts()+1), 4*c.RopeElems(maxTokens))
+	staging := max(hidden*act, 4*vocab, intBytes, 4*int64(c.AllExperts()+1), 4*c.RopeElems(maxTokens))
 	if d.staging, err = o.Device.AllocHost(staging); err != nil {
 		return nil, err
 	}
@@ -146,7 +151,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	if spec.Sin, err = d.table(sin); err != nil {
 		return nil, err
 	}
-	d.templates = layers.New(spec, o.Device)
+	d.spec, d.templates = spec, layers.New(spec, o.Device)
 	for _, l := range o.Layout {
 		d.visits = append(d.visits, layers.KindOf(l.Kind).Stages(spec, l).Evaluate)
 	}
@@ -192,7 +197,7 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 		}
 		*t.to = m.Tensor(t.dt, 0, t.n)
 	}
-	return d.take(&d.ints, accounts.Batch, 4*4*chunk)
+	return d.take(&d.ints, accounts.Batch, intBytes)
 }
 
 // slotBytes is the size of the largest tile that is copied into the slot.
@@ -283,22 +288,27 @@ func (d *decoder) piece(ids []int32, last bool) error {
 }
 
 // upload puts on the device what the templates read of a piece: where each token's row is
-// (index), its position, and the bounds that step.CuQ and step.CuK have.
+// (index), its position, and the bounds that step has.
 func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tensor, err error) {
-	n := len(ids)
-	v := make([]int32, 2*n, 2*n+4)
+	n, all := len(ids), int64(0)
+	put := func(v []int32) device.Tensor {
+		at := all
+		for _, x := range v {
+			binary.LittleEndian.PutUint32(d.staging[4*all:], uint32(x))
+			all++
+		}
+		return d.ints.Tensor(device.I32, 4*at, all-at)
+	}
+	rows, positions := make([]int32, n), make([]int32, n)
 	for i := range n {
-		v[i], v[n+i] = int32(i), int32(d.shift+d.start+i)
+		rows[i], positions[i] = int32(i), int32(d.shift+d.start+i)
 	}
-	v = append(v, 0, int32(n), 0, int32(d.start+n))
-	for i, x := range v {
-		binary.LittleEndian.PutUint32(d.staging[4*i:], uint32(x))
-	}
-	all := d.ints.Tensor(device.I32, 0, int64(len(v)))
-	d.stream.CopyH2D(all.Mem(), d.staging[:4*len(v)])
-	at := int64(n)
-	step.Pos, step.CuQ, step.CuK = all.Slice(at, at), all.Slice(2*at, 2), all.Slice(2*at+2, 2)
-	return all.Slice(0, at), d.stream.Sync()
+	index, step.Pos = put(rows), put(positions)
+	step.CuQ, step.CuK = put([]int32{0, int32(n)}), put([]int32{0, int32(d.start + n)})
+	q, k := d.spec.CachedStretches(d.start, n)
+	step.StretchQ, step.StretchK = put(q), put(k)
+	d.stream.CopyH2D(d.ints.Slice(0, 4*all), d.staging[:4*all])
+	return index, d.stream.Sync()
 }
 
 // register makes copies of the tiles fast, until the decoder is closed.

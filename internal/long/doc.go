@@ -1,5 +1,6 @@
 // Package long says which tests take long. `go test` leaves them out, so that it is
-// done in three minutes; .ci/run sets MT_LONG=1 and runs them all.
+// done in three minutes; .ci/run sets MT_LONG=1 and runs them, and of the largest tables
+// some tests that are drawn anew each time. MT_LONG=all leaves nothing out.
 //
 // It may import the standard library only, and only tests import it.
 //

@@ -1,6 +1,7 @@
 package long
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
 )
@@ -8,8 +9,14 @@ import (
 // Variable names the environment variable that asks for the long tests.
 const Variable = "MT_LONG"
 
+// Everything is the variable's value that leaves nothing to chance: what Drawn draws from is run whole.
+const Everything = "all"
+
 // asked says whether long tests are run.
 var asked = os.Getenv(Variable) != ""
+
+// draw says whether a test is run of which one in n is.
+var draw = func(n int) bool { return os.Getenv(Variable) == Everything || rand.N(n) == 0 }
 
 // Only skips a test, or one of a table, that nobody asked for.
 func Only(t *testing.T) {
@@ -35,4 +42,13 @@ func Count(t *testing.T, whole, part int) int {
 func Every(t *testing.T, n int) int {
 	t.Helper()
 	return n / Count(t, n, 1)
+}
+
+// Drawn skips a test of a table that is too large for every run, unless it is one of those drawn: one in n, others
+// each time. It is a long test too.
+func Drawn(t *testing.T, n int) {
+	t.Helper()
+	if Only(t); !draw(n) {
+		t.Skipf("long: 1 in %d is drawn, %s=%s runs all", n, Variable, Everything)
+	}
 }

@@ -21,10 +21,38 @@ func TestLeftOut(t *testing.T) {
 				t.Errorf("asked %t: one in %d is tried, want one in %d", on, got, want)
 			}
 		})
+		t.Run("drawn", func(t *testing.T) {
+			defer func(was func(int) bool) { draw = was }(draw)
+			for _, drawn := range []bool{false, true} {
+				var of int
+				draw = func(n int) bool { of = n; return drawn }
+				ran := false
+				t.Run("one", func(t *testing.T) { Drawn(t, 5); ran = true })
+				if ran != (on && drawn) || on && of != 5 {
+					t.Errorf("asked %t, drawn %t: ran: %t, one of %d", on, drawn, ran, of)
+				}
+			}
+		})
 		t.Run("few", func(t *testing.T) {
 			if got := Count(t, 2, 3); got != 2 {
 				t.Errorf("asked %t: %d of 2 are tried", on, got)
 			}
 		})
+	}
+}
+
+// TestDraw: one in n is drawn, and every one where all are asked for.
+func TestDraw(t *testing.T) {
+	for value, want := range map[string]int{"1": 1000, Everything: 3000} {
+		t.Setenv(Variable, value)
+		n := 0
+		for range 3000 {
+			if draw(3) {
+				n++
+			}
+		}
+		if n < want-300 || n > want+300 { // eleven times the deviation of so many draws
+			t.Errorf("%s=%s: %d of 3000 are drawn, want about %d", Variable, value, n, want)
+		}
 	}
 }

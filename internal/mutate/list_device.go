@@ -37,12 +37,12 @@ var ofDevice = []broken{
 		{from: "XStride: h, Offset: t.spec.Config.NormOffset}", to: "XStride: h}", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/attention.go", []way{
-		{from: "if !l.spec.Config.Turns(l.block) {", to: "if false {", test: "TestGradientsEqualFiniteDifferences"},
-		{from: ", Interleaved: l.spec.Config.RopeInterleaved", to: "", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "if cfg.Turns(l.block) {", to: "if true {", test: "TestGradientsEqualFiniteDifferences"},
+		{from: ", Interleaved: cfg.RopeInterleaved", to: "", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "from(l.qkv.t, d.q+d.kv)", to: "from(l.qkv.t, d.q)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "Window: c.Window(l.block)", to: "Window: c.Window(l.block + 1)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "Heads: d.heads + d.kvHeads,", to: "Heads: d.heads,", test: "TestRecordings", in: "internal/train"},
-		{from: "a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm]", to: "a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, w[model.RoleQNorm]", test: "TestRecordings", in: "internal/train"},
+		{from: "a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, t.headNorm(w, model.RoleKNorm)", to: "a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, t.headNorm(w, model.RoleQNorm)", test: "TestRecordings", in: "internal/train"},
 		{from: "pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))", to: "pos := l.mb.Pos.Slice(0, int64(c.n))", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
 		{from: "Scale: float32(c.ScoreScale()),", to: "Scale: float32(c.ScoreScale() * c.ScoreScale()),", test: "TestRecordings", in: "internal/train"},
 	}},
@@ -57,7 +57,7 @@ var ofDevice = []broken{
 		{from: "l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "DV: from(dq, d.q+d.kv)", to: "DV: from(dq, d.q)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "project := l.keep < KeepQKV", to: "project := l.keep < KeepAttention", test: "TestKeepChangesNothing"},
-		{from: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c)", to: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdQ.of(c)", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "l.g[model.RoleKNorm], l.headNorm(l.w, model.RoleKNorm), l.rstdK.of(c)", to: "l.g[model.RoleKNorm], l.headNorm(l.w, model.RoleKNorm), l.rstdQ.of(c)", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/head.go", []way{
 		{from: "t.scale(s, y, n, t.logitScale())", to: "", test: "TestGradientsEqualFiniteDifferences"},
@@ -104,7 +104,7 @@ var ofDevice = []broken{
 	}},
 	{"layers/cached.go", []way{
 		{from: "l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)", to: "l.qkv = whole(all, d.qkv)", test: "TestCachedEqualsWhole"},
-		{from: "K: from(all, d.q), V: from(all, d.q+d.kv)", to: "K: from(all, d.q), V: from(all, d.q)", test: "TestCachedEqualsWhole"},
+		{from: "K: keys, V: from(keys, d.kv)", to: "K: keys, V: keys", test: "TestCachedEqualsWhole"},
 	}},
 	{"layers/moe_backward.go", []way{
 		{from: "if c.at > 0 {\n\t\tm.C = m.D", to: "if c.at < 0 {\n\t\tm.C = m.D", test: "TestMoEChunks|TestMoEGradients"},

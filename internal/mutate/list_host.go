@@ -44,6 +44,7 @@ var ofHost = []broken{
 	}},
 	{"host/optim/elementwise.go", []way{
 		{from: "if tl.Decay() {", to: "if !tl.Decay() {", test: "TestUpdateFollowsTheFormula", in: "host"},
+		{from: "skipGrad(kind, grad, int(k))", to: "grad", test: "TestGroupsMoveAtTheirRates", in: "host"},
 		{from: "if tl.Ref || tl.Frozen {\n\t\t\tcontinue", to: "if tl.Ref && false {\n\t\t\tcontinue", test: "TestUnitsCoverALayer"},
 		{from: "N: min(pieceElems, tl.Elems()-at)", to: "N: min(pieceElems, tl.Elems()-at-1)", test: "TestUnitsCoverALayer"},
 		{from: "x.move(at, n, grad.kind(), grad.at(at-first))", to: "x.move(first, n, grad.kind(), grad.at(at-first))", test: "TestSmallStatesHaveTheSameBitsEverywhere", in: "host"},
@@ -134,7 +135,15 @@ var ofHost = []broken{
 		{from: "if far {\n\t\treturn b + d", to: "if far && false {\n\t\treturn b + d", test: "TestKernelsAgree"},
 		{from: "next := normal(lerp(m[i], e, part, far))", to: "next := lerp(m[i], e, part, far)", test: "TestKernelsAgree"},
 		{from: "return -(1 - t), mask(true)", to: "return 1 - t, mask(true)", test: "TestMuonIsTorchs"},
-		{from: "by.decays[0] = u.decay", to: "", test: "TestMuonIsTorchs"},
+		{from: "by.decays[0] = float32(1 - lr*decay)", to: "", test: "TestMuonIsTorchs"},
+		{from: "return u.lr * g.Scale, g.WeightDecay", to: "return u.lr * g.Scale, u.of.WeightDecay", test: "TestMuonsGroups"},
+		{from: "storedAt(p, at); s.Group > 0", to: "storedAt(p, 0); s.Group > 0", test: "TestMuonsGroups"},
+	}},
+	{"host/optim/groups.go", []way{
+		{from: "of.LR *= x.Scale", to: "_ = of", test: "TestGroupsMoveAtTheirRates", in: "host"},
+		{from: "g.By.decaying(x.WeightDecay).arithmetic(of)", to: "g.By.arithmetic(of)", test: "TestGroupsMoveAtTheirRates", in: "host"},
+		{from: "return a.groups[s.Group-1], end - at", to: "return a.groups[s.Group-1], end", test: "TestGroupsMoveAtTheirRates", in: "host"},
+		{from: "int64(t.Row)*int64(p.Cols) <= at", to: "int64(t.Row)*int64(p.Cols) < at", test: "TestGroupsMoveAtTheirRates", in: "host"},
 	}},
 	{"host/optim/plane.go", []way{
 		{from: "if f == nil || tl.Ref || tl.Frozen {", to: "if f == nil {", test: "TestPlanesOfALayer"},

@@ -8,6 +8,16 @@ var ofImports = []broken{
 		{from: "c.LearningRate <= end {", to: "c.LearningRate < 0 {", test: "TestSchedulerArgsAreChecked"},
 		{from: "a.whole && x != math.Trunc(x):", to: "a.whole && x == math.Trunc(x):", test: "TestSchedulerArgsAreChecked"},
 	}},
+	{"internal/config/lrgroups.go", []way{
+		{from: "lr * (g.LR / c.LearningRate)", to: "lr * g.LR", test: "TestLRGroups"},
+		{from: "case g.LR == 0:", to: "case false:", test: "TestLRGroupsAreChecked"},
+		{from: "len(c.LRGroups) > 0 && c.LearningRate == 0", to: "false", test: "TestLRGroupsAreChecked"},
+	}},
+	{"internal/config/import_axolotl_groups.go", []way{
+		{from: "f.val = partsOfNames(f.val)", to: "_ = partsOfNames", test: "TestImports"},
+		{from: "number(by*of)", to: "number(by+0*of)", test: "TestImportedGroups"},
+		{from: "&& im.doc.get(\"unfrozen_parameters\").unset() {", to: "{", test: "TestImportedGroups"},
+	}},
 	{"internal/config/load.go", []way{
 		{from: "if lost := im.Lost(); len(lost) > 0 {", to: "if lost := im.Lost(); len(lost) > 1 {", test: "TestImportedIsTrained"},
 		{from: "return im.entries(), nil", to: "return l.fileEntries(doc), nil", test: "TestImportedIsTrained"},

@@ -20,7 +20,7 @@ var ofLatent = []broken{
 		{from: "l.projectLatentBackward(dqkv, c)\n\t\tl.normBackward(model.RoleAttnNorm, l.x.of(c), c)\n", to: "l.projectLatentBackward(dqkv, c)\n", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/attention.go", []way{
-		{from: "X: from(x, l.spec.Config.RopeAt())", to: "X: x", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "X: from(x, cfg.RopeAt())", to: "X: x", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/flops.go", []way{
 		{from: "l.QRank+l.KVRank+l.RopeDim)\n", to: "l.QRank+l.KVRank)\n", test: "TestRecomputedFLOPsOfLatentAttention"},

@@ -62,7 +62,7 @@ var ofLong = []broken{
 		{from: "v.Parts > 1 && !v.FirstPart()", to: "v.Parts > 1", test: "TestCrossesIsWhatLaunchesCopy"},
 	}},
 	{"layers/flops.go", []way{
-		{from: "if s.OnHost && d.qkNorm {", to: "if false {", test: "TestRecomputedFLOPsAreCounted"},
+		{from: "if s.OnHost && c.NormsQK(block) {", to: "if false {", test: "TestRecomputedFLOPsAreCounted"},
 	}},
 	{"plan/onhost.go", []way{
 		{from: "q.RowTokens > maxMicroBatchTokens", to: "q.RowTokens >= maxMicroBatchTokens", test: "TestHiddenStatesStayWhereTheyFit"},

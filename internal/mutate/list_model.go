@@ -20,6 +20,13 @@ var ofModel = []broken{
 		{from: "p.Frozen = p.Frozen || c.freezing.has(", to: "p.Frozen = c.freezing.has(", test: "TestFrozenExpertsLeaveTheRest", in: "layers"},
 		{from: "p.Part > 0 && p.Part <= c.NumExperts:", to: "p.Part > 0:", test: "TestFLOPsOfFrozenExperts"},
 	}},
+	{"model/groups.go", []way{
+		{from: "if !slices.ContainsFunc(names, p.MatchString) {", to: "if false {", test: "TestRefusedGroups"},
+		{from: "case len(in) > 1:", to: "case len(in) > 2:", test: "TestRefusedGroups"},
+		{from: "case len(in) == 1 && c.freezing.has(name):", to: "case false:", test: "TestRefusedGroups"},
+		{from: "if !p.Frozen || c.freezing.has(name) {", to: "if true {", test: "TestGroupsOfWhatIsNeverTrained"},
+		{from: "p.Stored[i].Group = g + 1", to: "p.Stored[i].Group = 1 + 0*g", test: "TestGroups"},
+	}},
 	{"model/table.go", []way{
 		{from: "bias.SavedF32, bias.Frozen = true, true", to: "bias.SavedF32 = true", test: "TestMoEGradients", in: "layers"},
 	}},
@@ -127,7 +134,7 @@ var ofModel = []broken{
 		{from: ", (rows+full-1)/full)", to: ", rows/full)", test: "TestLimitsHold"},
 		{from: "2*(tokens/(microBatchTokens+1))+1)", to: "tokens/(microBatchTokens+1)+1)", test: "TestLimitsBoundEveryBatch", in: "actors"},
 		{from: "UniqueIDs: min(vocab, tokens)", to: "UniqueIDs: tokens", test: "TestLimits"},
-		{from: "return alignUp(4*n + 6*int64(l.MicroBatches)*device.Align)", to: "return alignUp(4 * n)", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated|TestMicroBatchesDoNotChangeTheLoss", in: "actors"},
+		{from: "return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)", to: "return alignUp(4 * n)", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated|TestMicroBatchesDoNotChangeTheLoss", in: "actors"},
 		{from: "r.has(l) && r.GradBinding(l) == Copied", to: "r.has(l)", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "return r.Unified && !r.SlabsAreCredits() && !r.GradBF16", to: "return r.Unified && !r.SlabsAreCredits()", test: "TestGradsInPlace"},
 	}},

@@ -254,6 +254,7 @@ var ofRuns = []broken{
 		{from: "Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}", to: "Eps: c.AdamEpsilon}", test: "TestRecordings"},
 		{from: "if j.c.MasterDType != \"bf16\" || ", to: "if j.c.MasterDType == \"bf16\" || ", test: "TestAnotherMaster"},
 		{from: "return rate / c.LearningRate", to: "return rate", test: "TestMuonsRates"},
+		{from: "Scale: g.LR / highest", to: "Scale: g.LR / j.c.LearningRate", test: "TestGroupsRates"},
 		{from: "Scale: share(c.MuonLR)", to: "Scale: share(c.AdamLR)", test: "TestMuonsRates"},
 	}},
 	{"internal/train/train.go", []way{

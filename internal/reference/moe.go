@@ -63,7 +63,14 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		chosen := choose(cfg, p, w[router+".e_score_correction_bias"])
 		r.take(p, chosen)
 		for k, weight := range expertWeights(cfg, p, chosen) {
-			addScaled(out, weight, mlp(cfg, w, fmt.Sprintf("%sexperts.%d.", in, chosen[k]), row))
+			expert := fmt.Sprintf("%sexperts.%d.", in, chosen[k])
+			if cfg.WeightedInputs {
+				weighted := make([]float64, h)
+				addScaled(weighted, weight, row)
+				addScaled(out, 1, mlp(cfg, w, expert, weighted))
+				continue
+			}
+			addScaled(out, weight, mlp(cfg, w, expert, row))
 		}
 		for _, shared := range []string{"shared_experts.", "shared_expert."} {
 			if w[in+shared+"down_proj.weight"] != nil {

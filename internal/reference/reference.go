@@ -3,6 +3,7 @@ package reference
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/model"
 )
@@ -159,12 +160,21 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
-	if !cfg.Turns(i) {
-		return q, k, v
+	if cfg.Turns(i) {
+		r := cfg.Ropes()[cfg.RopeOf(i)]
+		rope(cfg, r, q, len(n)/h, d)
+		rope(cfg, r, k, len(n)/h, d)
+		if cfg.QKNorm && cfg.QKNormPlain {
+			ones := slices.Repeat([]float64{1}, d)
+			q, k = norm(cfg, q, ones), norm(cfg, k, ones)
+		}
 	}
-	r := cfg.Ropes()[cfg.RopeOf(i)]
-	rope(cfg, r, q, len(n)/h, d)
-	rope(cfg, r, k, len(n)/h, d)
+	if by := cfg.Temper; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
+		for j := range q {
+			position := float64(j / qRows)
+			q[j] *= 1 + by.Scale*math.Log(1+math.Floor((position+float64(by.Ahead))/by.Every))
+		}
+	}
 	return q, k, v
 }
 
@@ -320,6 +330,9 @@ func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 			first := 0
 			if n := cfg.Window(i); n > 0 {
 				first = max(0, t+1-n)
+			}
+			if n := cfg.Stretch(i); n > 0 {
+				first = t - t%n
 			}
 			qr, out := q[t*width+h*d:][:d], o[(t*cfg.NumHeads+h)*dv:][:dv]
 			scores := make([]float64, 0, t+1-first)

@@ -61,6 +61,9 @@ func (t *Trainer) load(b *data.Batch) {
 func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	var off int64
 	put := func(v []int32) device.Tensor {
+		if len(v) == 0 {
+			return device.Tensor{}
+		}
 		at := t.ints.Tensor(device.I32, off, int64(len(v)))
 		t.stream.CopyH2D(at.Mem(), bytesOf(v))
 		off = (off + at.Mem().Bytes + device.Align - 1) / device.Align * device.Align
@@ -74,7 +77,8 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 		n, width := int64(from.Tokens), int64(t.spec.Config.HiddenSize)
 		m := micro{x: make([]device.Tensor, 1), MicroBatch: layers.MicroBatch{Tokens: from.Tokens, Seqs: len(from.CuSeqlens) - 1, MaxSeqlen: from.MaxSeqlen,
 			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
-			RowStart: put(from.RowStart), RowPos: put(from.RowPos), UniqueRows: len(b.UniqueIDs)},
+			RowStart: put(from.RowStart), RowPos: put(from.RowPos), Stretches: put(t.spec.Stretches(from.CuSeqlens)),
+			UniqueRows: len(b.UniqueIDs)},
 			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width),
 			losses: t.losses.Tensor(device.F32, 4*int64(first), n), lse: t.lse.Tensor(device.F32, 4*int64(first), n)}
 		for l := range t.layers[1:] {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,6 +181,9 @@ func (s *session) closeBoards(err error) {
 func (m stepMetrics) scalars() []board.Scalar {
 	out := []board.Scalar{{Name: "train/learning_rate", Value: m.LR}, {Name: "train/epoch", Value: m.Epoch},
 		{Name: "train/tok_per_s", Value: m.TokPerS}, {Name: "train/tflops", Value: m.TFLOPS}}
+	for _, name := range slices.Sorted(maps.Keys(m.GroupLR)) {
+		out = append(out, board.Scalar{Name: "train/learning_rate/" + name, Value: m.GroupLR[name]})
+	}
 	for _, v := range []struct {
 		name  string
 		value any

@@ -39,6 +39,7 @@ type recipe struct {
 	ZLoss        float64 `json:"z_loss_coef"`
 	Freeze       []string
 	Muon         map[string]any
+	Groups       json.RawMessage `json:"lr_groups"`
 }
 
 type bound struct {
@@ -50,10 +51,11 @@ type bound struct {
 type expected struct {
 	Bounds map[string]bound `json:"bounds"`
 	Steps  []struct {
-		Step     int     `json:"step"`
-		Loss     float64 `json:"loss"`
-		GradNorm float64 `json:"grad_norm"`
-		LR       float64 `json:"lr"`
+		Step     int                `json:"step"`
+		Loss     float64            `json:"loss"`
+		GradNorm float64            `json:"grad_norm"`
+		LR       float64            `json:"lr"`
+		Groups   map[string]float64 `json:"lr_groups"`
 	} `json:"steps"`
 }
 
@@ -78,6 +80,9 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		for _, key := range slices.Sorted(maps.Keys(r.Muon)) {
 			extra += fmt.Sprintf("%s: %v\n", key, r.Muon[key])
 		}
+	}
+	if len(r.Groups) > 0 {
+		extra += fmt.Sprintf("\nlr_groups: %s\n", r.Groups)
 	}
 	if len(r.Freeze) > 0 {
 		extra += "\nfreeze:\n"
@@ -129,7 +134,8 @@ func runTrain(t *testing.T, c *config.Config, h hooks) {
 // TestFixtures trains every recorded case from outside, as a user would, in
 // many ways that must not matter, and compares losses, gradient norms and final
 // weights with the recording. Where long tests are left out a case is trained in the
-// default way, every other one in one of the other ways too, and three on the emulated GPU.
+// default way, every other one in one of the other ways too, and three on the emulated GPU. Of the others
+// in fp32 there, which are the slowest, a third is drawn.
 func TestFixtures(t *testing.T) {
 	variants := map[string]string{
 		"default":         "",
@@ -157,6 +163,9 @@ func TestFixtures(t *testing.T) {
 			t.Run(name+"/"+variant, func(t *testing.T) {
 				if variant != "default" && variant != onGPU[name] && (i%2 > 0 || variant != byTurns[i/2%len(byTurns)]) {
 					long.Only(t)
+					if variant == "cuda-fp32" {
+						long.Drawn(t, 3)
+					}
 				}
 				if long.Race && strings.HasPrefix(variant, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
@@ -189,32 +198,50 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
-// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
-// smoothed labels and a z-loss, frozen tensors, a tied table, experts, experts with the loss that balances their load, one
-// more that is shared, experts in groups, latent attention, and families that have no larger recording.
+// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates,
+// smoothed labels and a z-loss, frozen tensors, a tied table, experts, all of them chosen, experts with the loss that balances
+// their load, one more that is shared, experts in groups, latent attention, and families that have no larger recording.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
-		"glm-partial", "granite4-nope", "qwen3next-shared", "seedoss-bias"} {
+		"glm-partial", "granite4-nope", "llama4-stretches", "llama4-frozen", "gptoss-whole", "qwen3next-shared", "seedoss-bias"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
-			"default": "",
-			"copy":    "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",
-			"lanes":   "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 20}",
-			"lanes-2": "binding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20}",
-			"lanes-4": "binding: copy\ndevices: 4\npipeline: {micro_batch_tokens: 20}",
+			"default":    "",
+			"copy":       "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",
+			"lanes":      "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 20}",
+			"lanes-2":    "binding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20}",
+			"lanes-4":    "binding: copy\ndevices: 4\npipeline: {micro_batch_tokens: 20}",
+			"bf16":       "compute_dtype: bf16",
+			"bf16-grads": "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
+			"cuda-bf16":  "device: cuda",
 		} {
 			t.Run(name+"/"+variant, func(t *testing.T) {
+				var want expected
+				readJSON(t, filepath.Join(dir, "expected.json"), &want)
+				kind := "fp32"
+				if strings.Contains(variant, "bf16") {
+					kind = "bf16"
+				}
+				bounds, ok := want.Bounds[kind]
+				if !ok {
+					t.Skip("it has no bounds in " + kind)
+				}
+				if long.Race && strings.HasPrefix(variant, "cuda") {
+					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+				}
+				c := fixtureConfig(t, dir, t.TempDir(), extra)
 				if strings.HasPrefix(variant, "lanes-") && !strings.HasSuffix(name, "-balanced") {
 					long.Only(t) // the load is summed up over all lanes; of all else one number of them tells enough
 				}
-				out := t.TempDir()
-				runTrain(t, fixtureConfig(t, dir, out, extra), hooks{fs: lazyFS{checkpoint.OS()}})
-				var want expected
-				readJSON(t, filepath.Join(dir, "expected.json"), &want)
-				compareSteps(t, out, want, want.Bounds["fp32"])
-				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds["fp32"].Weights, false)
+				h := hooks{fs: lazyFS{checkpoint.OS()}}
+				if c.Device == "cuda" {
+					h.symbols = emulate(t, emu.Options{Threads: 1})
+				}
+				runTrain(t, c, h)
+				compareSteps(t, c.OutputDir, want, bounds)
+				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), c.OutputDir, bounds.Weights, kind == "bf16")
 			})
 		}
 	}
@@ -237,6 +264,7 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 			Loss     float64
 			GradNorm float64 `json:"grad_norm"`
 			LR       float64
+			Groups   map[string]float64 `json:"lr_groups"`
 		}
 		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
 			t.Fatal(err)
@@ -253,6 +281,11 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 		within("grad_norm", m.GradNorm, w.GradNorm, b.GradNorm)
 		if math.Abs(m.LR-w.LR) > 1e-12 {
 			t.Errorf("step %d: lr %v, recorded %v", m.Step, m.LR, w.LR)
+		}
+		for name, lr := range w.Groups {
+			if math.Abs(m.Groups[name]-lr) > 1e-12 {
+				t.Errorf("step %d: lr of %s %v, recorded %v", m.Step, name, m.Groups[name], lr)
+			}
 		}
 	}
 }

@@ -202,6 +202,9 @@ func (j *job) openModel() error {
 		}
 		return j.c.Errorf(key, "%s: %w", key, err)
 	}
+	if err := j.setGroups(); err != nil {
+		return err
+	}
 	if j.modelDir == "" {
 		return nil
 	}

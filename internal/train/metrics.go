@@ -28,32 +28,33 @@ func number(f float64) any {
 // stepMetrics is one object of metrics.jsonl. Units are in the names; stall_s is by
 // cause. Its window is the steps since the object before it.
 type stepMetrics struct {
-	Step          int       `json:"step"`
-	MaxSteps      int       `json:"max_steps"`
-	Epoch         float64   `json:"epoch"`
-	Loss          any       `json:"loss"`
-	StepLoss      any       `json:"step_loss"`
-	WindowSteps   int       `json:"window_steps"`
-	GradNorm      any       `json:"grad_norm"`
-	LR            float64   `json:"lr"`
-	Tokens        int64     `json:"tokens"`
-	TokensTotal   int64     `json:"tokens_total"`
-	TimedSteps    int       `json:"timed_steps"`
-	TokPerS       float64   `json:"tok_per_s"`
-	TFLOPS        float64   `json:"tflops"`
-	TFLOPSExec    float64   `json:"tflops_executed"`
-	MFU           any       `json:"mfu"`
-	StepS         float64   `json:"step_s"`
-	EtaS          float64   `json:"eta_s"`
-	HostBytes     int64     `json:"host_bytes"`
-	DeviceBytes   int64     `json:"device_bytes"`
-	Memory        memoryUse `json:"memory"`
-	H2DGBps       float64   `json:"h2d_gbps"`
-	D2HGBps       float64   `json:"d2h_gbps"`
-	PeerGBps      float64   `json:"peer_gbps,omitempty"`
-	NetworkGBps   float64   `json:"network_gbps,omitempty"`
-	DiskReadGBps  float64   `json:"disk_read_gbps,omitempty"`
-	DiskWriteGBps float64   `json:"disk_write_gbps,omitempty"`
+	Step          int                `json:"step"`
+	MaxSteps      int                `json:"max_steps"`
+	Epoch         float64            `json:"epoch"`
+	Loss          any                `json:"loss"`
+	StepLoss      any                `json:"step_loss"`
+	WindowSteps   int                `json:"window_steps"`
+	GradNorm      any                `json:"grad_norm"`
+	LR            float64            `json:"lr"`
+	GroupLR       map[string]float64 `json:"lr_groups,omitempty"` // by the names of lr_groups
+	Tokens        int64              `json:"tokens"`
+	TokensTotal   int64              `json:"tokens_total"`
+	TimedSteps    int                `json:"timed_steps"`
+	TokPerS       float64            `json:"tok_per_s"`
+	TFLOPS        float64            `json:"tflops"`
+	TFLOPSExec    float64            `json:"tflops_executed"`
+	MFU           any                `json:"mfu"`
+	StepS         float64            `json:"step_s"`
+	EtaS          float64            `json:"eta_s"`
+	HostBytes     int64              `json:"host_bytes"`
+	DeviceBytes   int64              `json:"device_bytes"`
+	Memory        memoryUse          `json:"memory"`
+	H2DGBps       float64            `json:"h2d_gbps"`
+	D2HGBps       float64            `json:"d2h_gbps"`
+	PeerGBps      float64            `json:"peer_gbps,omitempty"`
+	NetworkGBps   float64            `json:"network_gbps,omitempty"`
+	DiskReadGBps  float64            `json:"disk_read_gbps,omitempty"`
+	DiskWriteGBps float64            `json:"disk_write_gbps,omitempty"`
 	// What a step reads from disks and writes to them, the part of that time in which the device had work, and how many
 	// steps a disk lasts for every petabyte of writes that it is rated for.
 	DiskReadBytes  int64              `json:"disk_read_bytes,omitempty"`
@@ -77,8 +78,9 @@ type meter struct {
 	peakFLOPS float64 // matrix product rate of this device; 0: not measured
 	epoch     func(step int) float64
 	flops     func(tokens, pairs, again int64) (model, executed float64)
-	memory    func() memoryUse // taken now
-	products  func() int64     // see OwnProducts
+	memory    func() memoryUse                    // taken now
+	products  func() int64                        // see OwnProducts
+	groups    func(lr float64) map[string]float64 // see GroupLR
 
 	window checkpoint.LogWindow // the steps since the last logged one
 	timed  timed                // those of them that this process made
@@ -147,7 +149,7 @@ func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.s
 // from.
 func (j *job) newMeter(from checkpoint.TrainerState) *meter {
 	system := &glance{look: host.MachineMemory, clock: time.Now}
-	return &meter{maxSteps: j.c.MaxSteps, window: from.Log,
+	return &meter{maxSteps: j.c.MaxSteps, groups: j.c.GroupRates, window: from.Log,
 		flops: func(tokens, pairs, again int64) (float64, float64) { return flops(j.plan, tokens, pairs, again) },
 		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
 		memory: func() memoryUse {
@@ -186,7 +188,7 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 	sec := max(t.elapsed, 1).Seconds()
 	flops, executed := m.flops(t.tokens, t.pairs, t.again)
 	out := stepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.window.Mean()), StepLoss: number(r.Loss),
-		WindowSteps: m.window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
+		WindowSteps: m.window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, GroupLR: m.groups(r.LR), Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
 		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
 		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, NetworkGBps: float64(t.sent) / sec / 1e9,
 		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},

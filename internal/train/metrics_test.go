@@ -19,12 +19,13 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/internal/accounts"
+	"mt/internal/board"
 )
 
 // madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
 // token, a quarter of them computed again, and 1 MFLOP a pair.
 func madeUpMeter(from checkpoint.LogWindow) *meter {
-	return &meter{maxSteps: 10, peakFLOPS: 8e12, window: from, products: func() int64 { return 0 },
+	return &meter{maxSteps: 10, peakFLOPS: 8e12, window: from, products: func() int64 { return 0 }, groups: func(float64) map[string]float64 { return nil },
 		epoch: func(step int) float64 { return float64(step) / 4 },
 		flops: func(tokens, pairs, again int64) (float64, float64) {
 			f := 1e9*float64(tokens) + 1e6*float64(pairs)
@@ -105,6 +106,18 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 	raw, err := json.Marshal(m.step(actors.StepReport{Step: 2, Elapsed: time.Second, DiskRead: 1e9, DiskWritten: 2e9, DiskBusy: 900 * time.Millisecond}))
 	if want := `"disk_read_gbps":2,"disk_write_gbps":2,"disk_read_bytes":2000000000,"disk_write_bytes":2000000000,"disk_hidden":0.8,"disk_steps_per_pb":500000,`; err != nil || !strings.Contains(string(raw), want) {
 		t.Errorf("of disks: %v\n%s, want\n%s", err, raw, want)
+	}
+	m = madeUpMeter(checkpoint.LogWindow{})
+	m.groups = func(lr float64) map[string]float64 { return map[string]float64{"b": 2 * lr, "a": 4 * lr} }
+	grouped := m.step(actors.StepReport{Step: 1, Elapsed: time.Second, LR: 0.5})
+	raw, err = json.Marshal(grouped)
+	if want := `"lr":0.5,"lr_groups":{"a":2,"b":1},`; err != nil || !strings.Contains(string(raw), want) {
+		t.Errorf("of groups: %v\n%s, want\n%s", err, raw, want)
+	}
+	for _, want := range []board.Scalar{{Name: "train/learning_rate/a", Value: 2}, {Name: "train/learning_rate/b", Value: 1}} {
+		if !slices.Contains(grouped.scalars(), want) {
+			t.Errorf("boards show %v, and not %v", grouped.scalars(), want)
+		}
 	}
 	m = madeUpMeter(checkpoint.LogWindow{})
 	m.peakFLOPS = 0

@@ -1,6 +1,10 @@
 package train
 
 import (
+	"cmp"
+
+	"github.com/dustin/go-humanize"
+
 	"mt/device"
 	"mt/device/cuda"
 	"mt/host/optim"
@@ -13,22 +17,22 @@ func (j *job) optimizer() optim.Optimizer {
 
 func (j *job) optimizerOf() optim.Optimizer {
 	c := j.c
-	lion := optim.Lion{Beta1: c.AdamBeta1, WeightDecay: c.WeightDecay, Beta2: c.AdamBeta2}
+	lion := j.grouped(optim.Lion{Beta1: c.AdamBeta1, WeightDecay: c.WeightDecay, Beta2: c.AdamBeta2}, c.LearningRate)
 	switch c.Optim {
 	case "muon", "muon_8bit":
 		return *j.muon()
 	case "adamw_8bit":
-		return optim.Quantised{By: j.adamW(), Bits: 8}
+		return optim.Quantised{By: j.adamW(c.LearningRate), Bits: 8}
 	case "adamw_4bit":
-		return optim.Quantised{By: j.adamW(), Bits: 4}
+		return optim.Quantised{By: j.adamW(c.LearningRate), Bits: 4}
 	case "lion":
 		return lion
 	case "lion_8bit":
 		return optim.Quantised{By: lion, Bits: 8}
 	case "sgd":
-		return optim.SGD{Momentum: c.Momentum, Nesterov: c.Nesterov, WeightDecay: c.WeightDecay}
+		return j.grouped(optim.SGD{Momentum: c.Momentum, Nesterov: c.Nesterov, WeightDecay: c.WeightDecay}, c.LearningRate)
 	}
-	return j.adamW()
+	return j.adamW(c.LearningRate)
 }
 
 // elementwise is the optimizer, or what it moves all with that is no matrix.
@@ -39,9 +43,43 @@ func (j *job) elementwise() optim.Optimizer {
 	return j.optimizerOf()
 }
 
-func (j *job) adamW() optim.AdamW {
+// adamW is AdamW whose highest rate is highest.
+func (j *job) adamW(highest float64) optim.Elementwise {
 	c := j.c
-	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}
+	return j.grouped(optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}, highest)
+}
+
+// grouped is an optimizer whose highest rate is highest, with the groups of lr_groups.
+func (j *job) grouped(by optim.Elementwise, highest float64) optim.Elementwise {
+	if groups := j.groups(highest); groups != nil {
+		return optim.Grouped{By: by, Groups: groups}
+	}
+	return by
+}
+
+// groups are those of lr_groups for an optimizer whose highest rate is highest; nil: there are none.
+func (j *job) groups(highest float64) *optim.Groups {
+	if len(j.c.LRGroups) == 0 {
+		return nil
+	}
+	out := optim.Groups{}
+	for _, g := range j.c.LRGroups {
+		out = append(out, optim.Group{Scale: g.LR / highest, WeightDecay: j.c.Decay(g)})
+	}
+	return &out
+}
+
+// setGroups puts tensors into the groups of lr_groups, and says how large these are.
+func (j *job) setGroups() error {
+	c := j.c
+	if err := j.model.SetGroups(c.ModelGroups()); err != nil {
+		return c.Errorf("lr_groups", "lr_groups: %w", err)
+	}
+	sizes := j.model.GroupParams()
+	for i, g := range c.LRGroups {
+		j.note("lr_groups: %s of %s parameters are in %s, with a learning rate of %v", humanize.Comma(sizes[i+1]), humanize.Comma(j.model.TrainedParams()), g.Name, g.LR)
+	}
+	return nil
 }
 
 // bf16Master says whether what streams of a matrix is its master weight.
@@ -59,11 +97,12 @@ func (j *job) checkMaster() error {
 // muon is how matrices are moved whole; nil: none are.
 func (j *job) muon() *optim.Muon {
 	c := j.c
-	bits, others := 0, optim.Optimizer(j.adamW())
+	adamW := j.adamW(cmp.Or(c.AdamLR, c.LearningRate))
+	bits, others := 0, optim.Optimizer(adamW)
 	switch c.Optim {
 	case "muon":
 	case "muon_8bit":
-		bits, others = 8, optim.Quantised{By: j.adamW(), Bits: 8}
+		bits, others = 8, optim.Quantised{By: adamW, Bits: 8}
 	default:
 		return nil
 	}
@@ -74,7 +113,7 @@ func (j *job) muon() *optim.Muon {
 		return rate / c.LearningRate
 	}
 	return &optim.Muon{Momentum: c.Momentum, Nesterov: c.Nesterov, NSSteps: c.NSSteps, Adjust: optim.Adjust(c.AdjustLR), WeightDecay: c.WeightDecay,
-		Bits: bits, Scale: share(c.MuonLR), Others: others, OthersScale: share(c.AdamLR)}
+		Bits: bits, Scale: share(c.MuonLR), Others: others, OthersScale: share(c.AdamLR), Groups: j.groups(c.LearningRate)}
 }
 
 // nsSteps is how many iterations a matrix takes that is moved whole; 0: none is.

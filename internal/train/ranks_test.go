@@ -97,7 +97,7 @@ func TestRecordingsTogether(t *testing.T) {
 						t.Skip("it has no bounds in " + kind)
 					}
 					if n > 2 || variant != "default" && dir != filepath.Join("testdata/recordings", name) {
-						long.Only(t)
+						long.Drawn(t, 3)
 					}
 					out := t.TempDir()
 					runs := trainTogether(t, n, t.Context(), func(int) (*config.Config, hooks) { return fixtureConfig(t, dir, out, extra), hooks{} })

@@ -35,6 +35,7 @@ var recipes = map[string]string{
 	"experts-ahead":   "experts\nbinding: copy\nper_device_train_batch_size: 24\nval_size: 2\neval_steps: 2\npipeline: {weight_slots: 9}\n",
 	"experts-bf16":    "experts\ncompute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 2, micro_batch_tokens: 1}\n",
 	"muon":            "optim: muon\nmuon_lr: 0.02\nsave_dtype: fp32\n",
+	"groups":          "lr_groups: [{name: a, modules: [k_proj, embed_tokens], lr: 1e-3}, {name: b, modules: ['layers\\.1\\.mlp'], lr: 0.1, weight_decay: 0}]\nmax_grad_norm: 0\ncompute_dtype: bf16\nsave_dtype: fp32\n",
 	"muon-bf16":       "optim: muon\nadjust_lr_fn: match_rms_adamw\ncompute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\noptimizer_zstd: true\n",
 	"muon-8bit":       "wide\noptim: muon_8bit\nmuon_lr: 0.02\ncompute_dtype: bf16\nsave_dtype: fp32\n",
 	"adamw-8bit":      "wide\noptim: adamw_8bit\ncompute_dtype: bf16\nsave_dtype: fp32\n",

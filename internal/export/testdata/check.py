@@ -17,7 +17,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
         "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
-        "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
+        "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
 PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -52,18 +52,20 @@ def halves_to_pairs(x, heads):
     return y
 
 
-def single(tensors):
-    """Stacked experts (slices of columns, rows, with those of gate and up in turns) as tensors of their own."""
+def single(tensors, woven):
+    """Stacked experts (slices of columns, rows, with those of gate and up in turns if woven) as tensors of their own."""
     out = {}
     for name, x in tensors.items():
-        if ".mlp.experts." not in name:
+        if ".experts." not in name:
             out[name] = x
             continue
         stem, end = (name[:-5], ".bias") if name.endswith("_bias") else (name, ".weight")
         block, which = stem.rsplit(".", 1)
         for e, y in enumerate(x):
             y = y.T if y.ndim == 2 else y
-            parts = {"gate_proj": y[0::2], "up_proj": y[1::2]} if which == "gate_up_proj" else {which: y}
+            half = len(y) // 2
+            both = {"gate_proj": y[0::2], "up_proj": y[1::2]} if woven else {"gate_proj": y[:half], "up_proj": y[half:]}
+            parts = both if which == "gate_up_proj" else {which: y}
             for p, z in parts.items():
                 out[f"{block}.{e}.{p}{end}"] = np.ascontiguousarray(z)
     return out
@@ -79,8 +81,8 @@ def wanted(cfg, tensors):
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
     names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
     out, experts = {}, {}
-    if ARCH[cfg["model_type"]] == "GPT_OSS":
-        tensors = single(tensors)
+    if ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4"):
+        tensors = single(tensors, ARCH[cfg["model_type"]] == "GPT_OSS")
     for name, x in tensors.items():
         for prefix in ("model.language_model.", "language_model.model."):
             if name.startswith(prefix):
@@ -122,6 +124,7 @@ def wanted(cfg, tensors):
 def main(path, model):
     cfg = json.load(open(model + "/config.json"))
     cfg.update(cfg.get("text_config") or {})
+    cfg["intermediate_size"] = cfg.get("intermediate_size_mlp", cfg.get("intermediate_size"))
     if cfg["model_type"] == "gpt2":
         cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])
     r = gguf.GGUFReader(path)

@@ -15,7 +15,8 @@ Muon's Newton-Schulz iterations are made in the type of the run.
 
 The loss of a step is the sum of its tokens' losses over the number of supervised
 tokens in the whole batch. grad_norm is the L2 norm over all trained tensors, a
-tied tensor once. Tensors with two or more dimensions decay.
+tied tensor once. Tensors with two or more dimensions decay, but for biases, which are
+stacked where experts have them: transformers.Trainer leaves them out by name.
 
 The recipes are chosen so that whatever is wrong in them shows: betas unlike
 anybody's defaults, a decay and an epsilon that matter within a few steps, a rate
@@ -23,9 +24,11 @@ that differs from step to step, a norm that is far above the limit.
 
 A case is run in fp32, which is recorded, and in fp64, which says how far fp32
 may be off: a bound is 8 times the largest deviation, and at least 2e-5 of a loss,
-2e-4 of a norm, and 2e-3 of the way that a tensor went.
+2e-4 of a norm, and 2e-3 of the way that a tensor went. One with "bf16" is run in
+autocast too: these bounds are 3 times its deviations from fp32, at least 4e-3, 2e-2
+and 5e-2, where the way that all tensors went is taken as one.
 """
-import json, os, random, re, shutil, sys, tempfile
+import json, math, os, random, re, shutil, sys, tempfile
 import torch, torch.optim._muon, transformers
 from safetensors.torch import load_file
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
@@ -46,12 +49,19 @@ RECURRENT = dict(num_hidden_layers=3, head_dim=8, layer_types=["linear_attention
                  linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False,
                  rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))
 
+LLAMA4 = dict(num_hidden_layers=4, intermediate_size=10, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, attention_chunk_size=5,
+              no_rope_layers=[1, 0, 1, 1], tie_word_embeddings=False)
+
 CASES = {
     # Clipped in every step.
     "llama-clipped": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), {}),
     # Matrices of attention and MLP by torch.optim.Muon, all else by AdamW, at rates of their own.
     "llama-muon": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(muon=dict(
         muon_lr=0.03, adam_lr=0.005, momentum=0.8, nesterov=True, ns_steps=4, adjust_lr_fn="match_rms_adamw"))),
+    # Rates, and a decay, of groups of tensors, of which one takes a part of what mt keeps as one.
+    "llama-groups": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(lr_groups=[
+        dict(name="embeddings", modules=["embed_tokens|lm_head"], lr=0.002, weight_decay=0.0),
+        dict(name="keys", modules=[r"k_proj\.", r"layers\.1\.mlp\.up_proj"], lr=0.03), dict(name="norms", modules=["norm"], lr=0.05, weight_decay=2.0)])),
     # Labels are smoothed, and the square of the log-sum-exp of the logits counts.
     "llama-smoothed": (transformers.LlamaConfig, dict(tie_word_embeddings=False), dict(label_smoothing_factor=0.2, z_loss_coef=0.02)),
     # The table, the norms and a block are not trained, so the backward ends early.
@@ -98,15 +108,28 @@ CASES = {
     "ernie-bias": (transformers.Ernie4_5Config, dict(use_bias=True, tie_word_embeddings=True), {}),
     "glm-partial": (transformers.GlmConfig, dict(attention_bias=True, tie_word_embeddings=False, rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7}), {}),
+    # Documents of up to three stretches; a block that does not turn, whose queries are tempered; norms of queries and keys without
+    # weights; weights of experts that multiply their inputs, an expert that is shared, and a dense block.
+    "llama4-stretches": (transformers.Llama4TextConfig, dict(LLAMA4, moe_layers=[1, 2, 3], attn_temperature_tuning=True, attn_scale=0.7, floor_scale=3,
+        use_qk_norm=True, rope_parameters=dict(rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=16)), dict(max_steps=20)),
+    # Two experts of a token, in every second block; nothing is normed or tempered; some is not trained.
+    "llama4-frozen": (transformers.Llama4TextConfig, dict(LLAMA4, interleave_moe_layer_step=2, num_experts_per_tok=2, attn_temperature_tuning=False,
+        use_qk_norm=False), dict(freeze=["embed_tokens", r"router", r"layers\.3\..*shared_expert", r"layers\.1\..*feed_forward\.experts"])),
     # Nothing turns; embeddings, residuals, scores and logits are multiplied.
     "granite4-nope": (transformers.GraniteMoeHybridConfig, dict(num_local_experts=0, shared_intermediate_size=20, layer_types=["full_attention"] * 2,
         position_embedding_type=None, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3, logits_scaling=2.0,
         mamba_n_heads=2, tie_word_embeddings=True), {}),
+    # Sinks, cut-off gates and biases, where every token goes to all experts: no rounding sends it to another one.
+    "gptoss-whole": (transformers.GptOssConfig, dict(num_local_experts=4, num_experts_per_tok=4,
+        sliding_window=5, layer_types=["sliding_attention", "full_attention"], tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0,
+        truncate=False)), dict(bf16=True)),
     # Biases of q, k and v and none of o.
     "seedoss-bias": (transformers.SeedOssConfig, dict(attention_bias=True, attention_out_bias=False, residual_dropout=0.0, tie_word_embeddings=False), {}),
     # A recurrence with two value heads for each key head in two blocks of three, the first of which has no experts; attention with a gate in
     # the last. Rows are longer than the chunks that the recurrence is computed by.
-    "qwen3next-shared": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=10,
+    "qwen3next-shared": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
         shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0], max_position_embeddings=160), dict(learning_rate=3e-3, longest=150)),
 }
 
@@ -143,7 +166,7 @@ def newton_schulz(grad, coefficients, steps, eps):
 torch.optim._muon._zeropower_via_newtonschulz = newton_schulz
 
 
-def train(model_dir, rows, rec, dtype):
+def train(model_dir, rows, rec, dtype, autocast=False):
     """Return figures of every step and the trained model."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
     m = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
@@ -154,15 +177,19 @@ def train(model_dir, rows, rec, dtype):
     muon = rec.get("muon")
     matrices = [p for name, p in m.named_parameters() if muon and p.ndim == 2 and "embed" not in name and "lm_head" not in name]
     others = [p for p in params if not any(p is x for x in matrices)]
+    def settings(name, p):
+        """The decay of a tensor and, where it is in a group, its rate."""
+        group = next((g for g in rec.get("lr_groups", []) if any(re.search(e, name) for e in g["modules"])), {})
+        rate = {"lr": group["lr"], "group": group["name"]} if group else {}
+        return {"weight_decay": group.get("weight_decay", rec["weight_decay"]) if p.ndim >= 2 and not name.endswith("bias") else 0.0, **rate}
+
     optimizers = [torch.optim.AdamW(
-        [{"params": [p for p in others if p.ndim >= 2], "weight_decay": rec["weight_decay"]},
-         {"params": [p for p in others if p.ndim < 2], "weight_decay": 0.0}],
+        [{"params": [p], **settings(name, p)} for name, p in m.named_parameters() if any(p is x for x in others)],
         lr=muon["adam_lr"] if muon else rec["learning_rate"], betas=(rec["adam_beta1"], rec["adam_beta2"]), eps=rec["adam_epsilon"])]
     if muon:
         optimizers.append(torch.optim.Muon(matrices, lr=muon["muon_lr"], weight_decay=rec["weight_decay"],
             **{k: v for k, v in muon.items() if not k.endswith("_lr")}))
     schedules = [SCHEDULES[rec["lr_scheduler_type"]](o, rec["warmup_steps"], rec["max_steps"]) for o in optimizers]
-    of_rate = rec["learning_rate"] / optimizers[0].defaults["lr"]
     steps = []
     for step in range(rec["max_steps"]):
         batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
@@ -170,8 +197,11 @@ def train(model_dir, rows, rec, dtype):
         m.zero_grad()
         total = 0.0
         for row in batch:
-            out = m(input_ids=torch.tensor([row["input_ids"]]))
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                out = m(input_ids=torch.tensor([row["input_ids"]]))
             logits = out.logits[0, :-1]
+            if autocast:
+                logits = logits.float()
             labels = torch.tensor(row["labels"][1:])
             loss = torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="sum",
                                                      label_smoothing=rec.get("label_smoothing_factor", 0.0)) / supervised
@@ -183,24 +213,27 @@ def train(model_dir, rows, rec, dtype):
             total += loss.item()
         limit = rec["max_grad_norm"] or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(params, limit).item()
-        steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedules[0].get_last_lr()[0] * of_rate})
+        steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedules[0].get_last_lr()[0] / schedules[0].base_lrs[0] * rec["learning_rate"]})
+        if rec.get("lr_groups"):
+            steps[-1]["lr_groups"] = {g["group"]: g["lr"] for g in optimizers[0].param_groups if "group" in g}
         for o in optimizers + schedules:
             o.step()
     return steps, m
 
 
-def deviations(single, double, initial):
-    """The largest relative differences of loss, norm, and tensors as far as they moved."""
+def deviations(single, double, initial, as_one=False):
+    """The largest relative differences of loss, norm, and tensors, or all tensors as one, as far as they moved."""
     rel = {key: max(abs(a[key] - b[key]) / abs(b[key]) for a, b in zip(single[0], double[0])) for key in ("loss", "grad_norm")}
     a, b = single[1].state_dict(), double[1].state_dict()
     moved = [k for k in b if not torch.equal(b[k], initial[k].double())]
-    rel["weights"] = max(float((a[k].double() - b[k]).norm() / (b[k] - initial[k].double()).norm()) for k in moved)
+    off, way = ([float((x[k].double() - b[k].double()).norm()) for k in moved] for x in (a, initial))
+    rel["weights"] = math.hypot(*off) / math.hypot(*way) if as_one else max(o / w for o, w in zip(off, way))
     return rel
 
 
 def record(name):
     kind, shape, recipe = CASES[name]
-    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0) or shape.get("n_routed_experts", 0)}
+    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0) or shape.get("n_routed_experts", 0) or shape.get("num_local_experts", 0)}
     to = os.path.join(HERE, name)
     shutil.rmtree(to, ignore_errors=True)
     torch.manual_seed(3)
@@ -219,11 +252,14 @@ def record(name):
     rows = make_rows(rec["rows_per_step"] * rec["max_steps"], config.vocab_size, 5, rec.get("longest", 15))
     single, double = train(model_dir, rows, rec, torch.float32), train(model_dir, rows, rec, torch.float64)
     off = deviations(single, double, initial)
-    bounds = {"loss": max(8 * off["loss"], 2e-5), "grad_norm": max(8 * off["grad_norm"], 2e-4), "weights": max(8 * off["weights"], 2e-3)}
+    bounds = {"fp32": {key: max(8 * off[key], floor) for key, floor in (("loss", 2e-5), ("grad_norm", 2e-4), ("weights", 2e-3))}}
+    if rec.get("bf16"):
+        off = deviations(train(model_dir, rows, rec, torch.float32, autocast=True), single, initial, as_one=True)
+        bounds["bf16"] = {key: max(3 * off[key], floor) for key, floor in (("loss", 4e-3), ("grad_norm", 2e-2), ("weights", 5e-2))}
     with open(os.path.join(to, "train.jsonl"), "w") as f:
         f.writelines(json.dumps(row) + "\n" for row in rows)
     for file, content in {"recipe.json": rec, "expected.json": {"torch": torch.__version__, "transformers": transformers.__version__,
-                          "bounds": {"fp32": bounds}, "steps": single[0]}}.items():
+                          "bounds": bounds, "steps": single[0]}}.items():
         with open(os.path.join(to, file), "w") as f:
             json.dump(content, f, indent=1)
             f.write("\n")
@@ -233,7 +269,7 @@ def record(name):
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
     os.remove(os.path.join(model_dir, "generation_config.json"))
     losses, norms = [s["loss"] for s in single[0]], [s["grad_norm"] for s in single[0]]
-    print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}, norm {min(norms):.2f} to {max(norms):.2f}; fp32 off fp64 by", off)
+    print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}, norm {min(norms):.2f} to {max(norms):.2f}; off by", off, bounds)
 
 
 def main():

@@ -1,0 +1,92 @@
+package model
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Group is some tensors of a checkpoint that are updated otherwise than the rest.
+type Group struct {
+	Name    string   // for people
+	Modules []string // its tensors match one of these, as Freeze has expressions
+}
+
+// SetGroups puts tensors into groups, and Stored.Group says into which. The error says which expression is wrong or matches no
+// tensor, or which tensor is in two groups or frozen; so SetFreeze comes first. A tensor that is never trained is in none.
+func (c *Config) SetGroups(groups []Group) error {
+	var by [][]*regexp.Regexp
+	for _, g := range groups {
+		exprs, err := compile(g.Modules)
+		if err != nil {
+			return fmt.Errorf("group %s: %w", g.Name, err)
+		}
+		by = append(by, exprs)
+	}
+	var names []string
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for _, name := range storedNames(p) {
+				if !p.Frozen || c.freezing.has(name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	for i, g := range groups {
+		for _, p := range by[i] {
+			if !slices.ContainsFunc(names, p.MatchString) {
+				return fmt.Errorf("group %s: %w", g.Name, unmatched(p, names))
+			}
+		}
+	}
+	for _, name := range names {
+		switch in := groupsOf(by, name); {
+		case len(in) > 1:
+			return fmt.Errorf("%s is in two groups, %s and %s: make their modules narrower", name, groups[in[0]].Name, groups[in[1]].Name)
+		case len(in) == 1 && c.freezing.has(name):
+			return fmt.Errorf("group %s: %s is frozen, so it has no rate: make modules narrower, or freeze less", groups[in[0]].Name, name)
+		}
+	}
+	c.grouping = by
+	return nil
+}
+
+// groupsOf lists the groups that a tensor of that name is in.
+func groupsOf(by [][]*regexp.Regexp, name string) (in []int) {
+	for i, exprs := range by {
+		if slices.ContainsFunc(exprs, func(p *regexp.Regexp) bool { return p.MatchString(name) }) {
+			in = append(in, i)
+		}
+	}
+	return in
+}
+
+// grouped marks tensors with their groups.
+func (c *Config) grouped(params []Param) {
+	if len(c.grouping) == 0 {
+		return
+	}
+	for _, p := range params {
+		for i := range p.Stored {
+			for _, g := range groupsOf(c.grouping, p.Stored[i].Name) { // one at most: SetGroups has seen to that
+				p.Stored[i].Group = g + 1
+			}
+		}
+	}
+}
+
+// GroupParams is the number of parameters in each group, from 1 on; the first number is that of those in none that are trained.
+func (c *Config) GroupParams() []int64 {
+	out := make([]int64, len(c.grouping)+1)
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for _, s := range p.Stored {
+				if !p.Frozen {
+					out[s.Group] += int64(s.Rows) * int64(p.Cols)
+				}
+			}
+		}
+	}
+	return out
+}
