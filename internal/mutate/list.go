@@ -43,6 +43,7 @@ func all() []mutation {
 		ofFamilies,
 		ofImports, ofInstall,
 		ofLatent,
+		ofRecurrence,
 	} {
 		for _, b := range list {
 			for _, w := range b.ways {
