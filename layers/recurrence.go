@@ -142,7 +142,7 @@ func (d dims) gateOf() op.Activation {
 	if d.recurs {
 		return op.SiLU
 	}
-	return op.Sigmoid
+	return op.SigmoidGate
 }
 
 // gatedOutputBackward writes do of a chunk, and in dqkv the gradient of the gate, from dy, the gradient of the output's

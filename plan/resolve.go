@@ -18,9 +18,11 @@ import (
 type Request struct {
 	Config *model.Config
 	// Act is the compute dtype, resolved already.
-	Act device.DType
-	// Terms are what losses have beside −log p.
-	Terms op.LossTerms
+	Act   device.DType
+	Noise op.Noise // what training adds to embeddings
+	// Terms are what losses have beside −log p; Preference is the loss of pairs, where training is on these.
+	Terms      op.LossTerms
+	Preference op.PreferenceLoss
 	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
 	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
@@ -165,7 +167,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.keep()
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
@@ -452,7 +454,7 @@ func (r *Run) allActivations() int {
 // head turns its input into the gradient. A lane without the head has the gradient beside the
 // inputs of its layers.
 func (r *Run) activations() (n int) {
-	lowest := r.LowestTrained()
+	lowest := model.LowestTrained(r.Layouts)
 	for l := range r.Layouts {
 		if r.has(l) && l >= lowest {
 			n += r.Kind(l).Activations(r.Spec)

@@ -20,7 +20,7 @@ func glu(s *stream, a *op.GLU) error {
 	switch a.Activation {
 	case op.GELUTanh:
 		unit = vec.GeGLU
-	case op.Sigmoid:
+	case op.SigmoidGate:
 		unit = sigmoidGLU
 	}
 	s.forRows(a.T, 3*a.F, func(sc *scratch, from, to int) {
@@ -49,7 +49,7 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 		unit = vec.GeGLUGrad
 	case op.CutSiLU:
 		unit = nil
-	case op.Sigmoid:
+	case op.SigmoidGate:
 		unit = sigmoidGrad
 	}
 	s.forRows(a.T, 6*a.F, func(sc *scratch, from, to int) {

@@ -17,7 +17,7 @@ var ofRecurrence = []broken{
 	}},
 	{"layers/recurrence.go", []way{
 		{from: "A: dgates, B: l.w[model.RoleRecurGates], C: n, D: n}", to: "A: dgates, B: l.w[model.RoleRecurGates], D: n}", test: "TestGradientsEqualFiniteDifferences"},
-		{from: "return op.Sigmoid", to: "return op.SiLU", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "return op.SigmoidGate", to: "return op.SiLU", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "Dst: from(l.dqkv.of(c), d.gateAt())", to: "Dst: l.dqkv.of(c)", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "if step.Start == 0 {", to: "if step.Start != 0 {", test: "TestCachedEqualsWhole"},
 		{from: "l.convolve(tail)", to: "l.convolve(device.Tensor{})", test: "TestCachedEqualsWhole"},
