@@ -29,7 +29,7 @@ autocast too: these bounds are 3 times its deviations from fp32, at least 4e-3, 
 and 5e-2, where the way that all tensors went is taken as one.
 """
 import json, math, os, random, re, shutil, sys, tempfile
-import torch, torch.optim._muon, transformers
+import torch, torch.optim._muon, torch.optim.swa_utils, transformers
 from safetensors.torch import load_file, save_file
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
@@ -77,6 +77,8 @@ CASES = {
     "llama-groups": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(lr_groups=[
         dict(name="embeddings", modules=["embed_tokens|lm_head"], lr=0.002, weight_decay=0.0),
         dict(name="keys", modules=[r"k_proj\.", r"layers\.1\.mlp\.up_proj"], lr=0.03), dict(name="norms", modules=["norm"], lr=0.05, weight_decay=2.0)])),
+    # An average of the weights, which begins after the third update.
+    "llama-averaged": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(ema_decay=0.7, ema_update_after_step=2)),
     # Labels are smoothed, and the square of the log-sum-exp of the logits counts.
     "llama-smoothed": (transformers.LlamaConfig, dict(tie_word_embeddings=False), dict(label_smoothing_factor=0.2, z_loss_coef=0.02)),
     # The table, the norms and a block are not trained, so the backward ends early.
@@ -211,7 +213,7 @@ def transpose(file, which):
 
 
 def train(model_dir, rows, rec, dtype, autocast=False):
-    """Return figures of every step and the trained model."""
+    """Return figures of every step, the trained model and the average of its weights."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
     config = transformers.AutoConfig.from_pretrained(model_dir)
     m = auto(config).from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
@@ -235,6 +237,7 @@ def train(model_dir, rows, rec, dtype, autocast=False):
         optimizers.append(torch.optim.Muon(matrices, lr=muon["muon_lr"], weight_decay=rec["weight_decay"],
             **{k: v for k, v in muon.items() if not k.endswith("_lr")}))
     schedules = [SCHEDULES[rec["lr_scheduler_type"]](o, rec["warmup_steps"], rec["max_steps"]) for o in optimizers]
+    averaged = torch.optim.swa_utils.AveragedModel(m, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(rec.get("ema_decay", 0)))
     steps = []
     for step in range(rec["max_steps"]):
         batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
@@ -263,7 +266,9 @@ def train(model_dir, rows, rec, dtype, autocast=False):
             steps[-1]["lr_groups"] = {g["group"]: g["lr"] for g in optimizers[0].param_groups if "group" in g}
         for o in optimizers + schedules:
             o.step()
-    return steps, m
+        if step + 1 > rec.get("ema_update_after_step", 0):
+            averaged.update_parameters(m)
+    return steps, m, averaged.module
 
 
 def deviations(single, double, initial, as_one=False):
@@ -315,6 +320,9 @@ def record(name):
     with tempfile.TemporaryDirectory() as t:  # names as in a model directory
         single[1].save_pretrained(t)
         shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "final.safetensors"))
+        if rec.get("ema_decay"):
+            single[2].save_pretrained(t)
+            shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "ema.safetensors"))
     if rec.get("transposed"):
         transpose(os.path.join(to, "final.safetensors"), rec["transposed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
