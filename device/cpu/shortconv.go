@@ -128,7 +128,7 @@ func tokensOf(cu []int32, tokens int) ([]int32, error) {
 		return nil, err
 	}
 	if last := cu[len(cu)-1]; cu[0] != 0 || int(last) != tokens {
-		return nil, fmt.Errorf("Cu goes from %d to %d: want all of %d tokens", cu[0], last, tokens)
+		return nil, fmt.Errorf("sequences go from %d to %d: want all of %d tokens", cu[0], last, tokens)
 	}
 	return cu, nil
 }
