@@ -7,7 +7,7 @@ var ofPreferences = []broken{
 		{from: "loss = (1-smoothing)*softplus(-beta*delta) + ", to: "loss = (1-smoothing)*softplus(beta*delta) + ", test: "TestPreferenceRecordings", in: "internal/train"},
 		{from: "if loss > 0 {\n\t\t\tslope = -beta\n\t\t}", to: "slope = -beta", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
 		{from: "return loss, slope * perC, -slope * perR", to: "return loss, slope * perC, -slope * perC", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
-		{from: "if target != IgnoreIndex {", to: "if true {", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
+		{from: "if target != IgnoreIndex {", to: "if target != 1 {", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
 	}},
 	{"device/cpu/preferenceweights.go", []way{
 		{from: "float32(-byC) + a.Likelihood", to: "float32(-byC)", test: "TestOps/threads=2/PreferenceWeights"},
