@@ -107,6 +107,12 @@ type Config struct {
 
 	Latent *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
 
+	// OutputGate says that attention's output is multiplied by the sigmoid of a gate, which is made as queries are.
+	OutputGate bool
+	// Recurrence takes the place of attention in the blocks that Recurrent is true of.
+	Recurrence *Recurrence
+	Recurrent  []bool
+
 	// How experts are chosen and weighted, where that is not a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
 	ChoiceBias                          bool    // a bias is added to scores for the choice alone; it is not trained
@@ -177,7 +183,7 @@ func (c *Config) ExpertSize(e int) int {
 
 // Turns says whether a block's queries and keys have a rotary embedding.
 func (c *Config) Turns(block int) bool {
-	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block])
+	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block]) && !c.IsRecurrent(block)
 }
 
 // NormsQK says whether a block's queries and keys are normed.

@@ -97,7 +97,7 @@ func TestPairsOfLatentAttention(t *testing.T) {
 	if got, want := c.FLOPs(0, 1), 6.0*128*(192+128); got != want {
 		t.Errorf("a pair takes %g FLOPs, want %g", got, want)
 	}
-	if got, want := c.QKVProducts(), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*256); got != want {
+	if got, want := c.QKVProducts(0), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*256); got != want {
 		t.Errorf("q, k and v take %d multiply-adds, want %d", got, want)
 	}
 }

@@ -134,6 +134,9 @@ func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
+	if cfg.IsRecurrent(i) {
+		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
+	}
 	var q, k, v []float64
 	if cfg.Latent != nil {
 		q, k, v = latentHeads(cfg, w, i, n)
@@ -141,6 +144,12 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 		q, k, v = heads(cfg, w, i, n)
 	}
 	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
+	if cfg.OutputGate {
+		gate := linear(n, w[tensor(i, "self_attn.gate_proj.weight")], w[tensor(i, "self_attn.gate_proj.bias")], cfg.HiddenSize)
+		for j, g := range gate {
+			o[j] *= sigmoid(g)
+		}
+	}
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], cfg.OutputCols())
 	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }

@@ -80,7 +80,7 @@ func TestRecordingsTogether(t *testing.T) {
 	for _, dir := range recordings.Found(t) {
 		dirs[filepath.Base(dir)] = dir
 	}
-	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole"} {
+	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "qwen3next-shared"} {
 		dirs[name] = filepath.Join("testdata/recordings", name)
 	}
 	for name, dir := range dirs {

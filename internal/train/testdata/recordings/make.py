@@ -45,6 +45,10 @@ RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_typ
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, tie_word_embeddings=False,
               n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=6, first_k_dense_replace=1)
 
+RECURRENT = dict(num_hidden_layers=3, head_dim=8, layer_types=["linear_attention", "linear_attention", "full_attention"], linear_num_key_heads=2,
+                 linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False,
+                 rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))
+
 LLAMA4 = dict(num_hidden_layers=4, intermediate_size=10, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, attention_chunk_size=5,
               no_rope_layers=[1, 0, 1, 1], tie_word_embeddings=False)
 
@@ -158,19 +162,23 @@ CASES = {
         truncate=False)), dict(bf16=True)),
     # Biases of q, k and v and none of o.
     "seedoss-bias": (transformers.SeedOssConfig, dict(attention_bias=True, attention_out_bias=False, residual_dropout=0.0, tie_word_embeddings=False), {}),
+    # A recurrence with two value heads for each key head in two blocks of three, the first of which has no experts; attention with a gate in
+    # the last. Rows are longer than the chunks that the recurrence is computed by.
+    "qwen3next-shared": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
+        shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0], max_position_embeddings=160), dict(learning_rate=3e-3, longest=150)),
 }
 
 SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}
 
 
-def make_rows(n, vocab, seed):
-    """Random rows of several lengths; in every third the beginning is not supervised.
+def make_rows(n, vocab, seed, longest):
+    """Random rows of several lengths, below longest; in every third the beginning is not supervised.
 
     The token of padding does not occur: torch.nn.Embedding gives its row no gradient."""
     r = random.Random(seed)
     rows = []
     for i in range(n):
-        ids = [r.randrange(1, vocab // 2) for _ in range(r.randrange(2, 15))]
+        ids = [r.randrange(1, vocab // 2) for _ in range(r.randrange(2, longest))]
         labels = list(ids)
         if i % 3 == 1:
             for k in range(r.randrange(1, len(ids))):
@@ -295,7 +303,7 @@ def record(name):
     m.save_pretrained(model_dir)
     if rec.get("transposed"):
         transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
-    rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5)
+    rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5, rec.get("longest", 15))
     single, double = train(model_dir, rows, rec, torch.float32), train(model_dir, rows, rec, torch.float64)
     off = deviations(single, double, initial)
     bounds = {"fp32": {key: max(8 * off[key], floor) for key, floor in (("loss", 2e-5), ("grad_norm", 2e-4), ("weights", 2e-3))}}
