@@ -46,7 +46,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm,
 	model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
-	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias,
+	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients of vectors that g has. Those of matrices are

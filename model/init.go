@@ -22,7 +22,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 		fill(dst, 1-c.NormOffset)
 		return
 	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
-		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias:
+		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias, RoleLMHeadBias:
 		fill(dst, 0)
 		return
 	}
