@@ -23,8 +23,10 @@ type agreePass struct {
 
 // passEnd is what one rank knows at the end of a pass.
 type passEnd struct {
-	Sum  float64 // of the losses, in nats
-	Stop bool    // the rank was asked to stop
+	Sum float64 // of the losses, in nats
+	// Pairs are those of LossLanded; zero, but in a run on pairs.
+	Pairs PairSums
+	Stop  bool // the rank was asked to stop
 	// Layer and MicroBatch are where a diagnosis has found the first output that is not finite;
 	// Layer −1: nowhere.
 	Layer, MicroBatch int
@@ -48,6 +50,9 @@ func (c *conductorCore) agree() []effect {
 	}
 	c.agreeing = true
 	own := passEnd{Sum: c.landed.Sum, Stop: c.asksStop, Layer: -1}
+	if c.landed.Pairs != nil {
+		own.Pairs = *c.landed.Pairs
+	}
 	if c.program.Check {
 		own.Layer, own.MicroBatch = c.diagnosis.layer, c.diagnosis.microBatch
 	}
@@ -59,12 +64,18 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	c.landed, c.agreeing = nil, false
 	landed := m.Landed
 	landed.Sum = 0
+	if landed.Pairs != nil {
+		landed.Pairs = &PairSums{}
+	}
 	if c.program.Check {
 		c.diagnosis.layer = -1
 	}
 	stop := false
 	for rank, end := range m.All {
 		landed.Sum += end.Sum
+		if landed.Pairs != nil {
+			landed.Pairs.add(end.Pairs)
+		}
 		stop = stop || end.Stop
 		if c.program.Check {
 			c.diagnosis.found(rank, end)
@@ -198,7 +209,7 @@ func (e agreePass) encode() (b []byte) {
 	for _, n := range []int{e.p.Seq, e.p.Step, kind, stop, e.Own.Layer, e.Own.MicroBatch} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(int64(n)))
 	}
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(e.Own.Sum))
+	return e.Own.Pairs.append(binary.LittleEndian.AppendUint64(b, math.Float64bits(e.Own.Sum)))
 }
 
 // describe says which pass a value is of.
@@ -212,5 +223,5 @@ func describe(v []byte) string {
 
 // decodeEnd reads how a pass has ended.
 func decodeEnd(v []byte) passEnd {
-	return passEnd{Stop: readInt(v) == 1, Layer: readInt(v[8:]), MicroBatch: readInt(v[16:]), Sum: math.Float64frombits(binary.LittleEndian.Uint64(v[24:]))}
+	return passEnd{Stop: readInt(v) == 1, Layer: readInt(v[8:]), MicroBatch: readInt(v[16:]), Sum: math.Float64frombits(binary.LittleEndian.Uint64(v[24:])), Pairs: decodePairs(v[32:])}
 }

@@ -102,7 +102,8 @@ func (r *lane) layOut(e gatherRows) {
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
 			RowStart: place(m.RowStart), RowPos: place(m.RowPos), Stretches: place(r.plan.Spec.Stretches(m.CuSeqlens)),
-			UniqueRows: len(batch.UniqueIDs)})
+			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + b.offset[i]})
+		r.prefer(e.p, m, &b.micro[i], place)
 	}
 	if r.schedule.On(0) != int(r.index) {
 		return
@@ -146,6 +147,12 @@ func putFloats(dst []byte, v []float32) {
 	}
 }
 
-// supervisedScale is the factor of every token's gradient: one over the number
-// of supervised tokens in the global batch.
-func supervisedScale(b *data.Batch) float32 { return float32(1 / float64(max(b.AllSupervised(), 1))) }
+// lossScale is the factor of every token's gradient: one over the number of supervised tokens in the global batch or, in a
+// run on pairs, of its pairs.
+func (r *shared) lossScale(b *data.Batch) float32 {
+	n := b.AllSupervised()
+	if r.preferred() {
+		n = b.AllPairs()
+	}
+	return float32(1 / float64(max(n, 1)))
+}

@@ -102,6 +102,8 @@ type conductorCore struct {
 	balance  balancing   // no layer's, unless several ranks agree on the load of their experts
 	routed   routing     // of program, where the ranks agree on its load
 	loading  bool        // they do so, or have
+	// likelihood is Preferences.Likelihood.
+	likelihood float64
 }
 
 // stepInProgress is a step that is closed and whose updates are not all done.
@@ -113,9 +115,10 @@ type stepInProgress struct {
 // evalState is how far an evaluation is.
 type evalState struct {
 	running    bool
-	pass       int     // the last that was planned, counted from 1
-	sum        float64 // of the losses, in nats
-	supervised int64   // tokens that they are of
+	pass       int       // the last that was planned, counted from 1
+	sum        float64   // of the losses, in nats
+	pairs      *PairSums // nil, but in a run on pairs
+	supervised int64     // tokens that they are of
 }
 
 // diagnosis is a forward of a batch that is run once more, to find the first layer whose
@@ -372,7 +375,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	c.tokens += p.Batch.AllTokens()
 	pairs, again := c.attendedPairs(p.Batch)
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr, Saved: save,
-		Loss: m.Sum/float64(max(p.Batch.AllSupervised(), 1)) + m.Aux, Tokens: p.Batch.AllTokens(), TotalTokens: c.tokens, Supervised: p.Batch.AllSupervised(), AttendedPairs: pairs, AttendedAgain: again}}
+		Loss: c.meanLoss(m.Sum, p.Batch.AllSupervised(), m.Pairs) + m.Aux, Pairs: m.Pairs, Tokens: p.Batch.AllTokens(), TotalTokens: c.tokens, Supervised: p.Batch.AllSupervised(), AttendedPairs: pairs, AttendedAgain: again}}
 	out := []effect{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
 	if save {
 		out = append(out, send{checkpointerID, c.save(m.Step)})
@@ -381,6 +384,14 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 		c.eval, c.evalAsked = evalState{running: true}, 0
 	}
 	return out
+}
+
+// meanLoss is the mean of losses that add up to sum over so many supervised tokens, or that of pairs.
+func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums) float64 {
+	if pairs != nil {
+		return pairs.mean(c.likelihood)
+	}
+	return sum / float64(max(supervised, 1))
 }
 
 // attendedPairs counts the (query, key) pairs of b, and those that are attended again.
@@ -397,12 +408,17 @@ func (c *conductorCore) attendedPairs(b *data.Batch) (pairs, again int64) {
 
 func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 	c.eval.sum += m.Sum
+	if m.Pairs != nil {
+		if c.eval.pairs == nil {
+			c.eval.pairs = &PairSums{}
+		}
+		c.eval.pairs.add(*m.Pairs)
+	}
 	c.eval.supervised += p.Batch.AllSupervised()
 	if c.eval.pass < c.plan.EvalPasses {
 		return nil
 	}
-	loss := c.eval.sum / float64(max(c.eval.supervised, 1))
-	r := EvalReport{Step: c.version, Loss: loss, Tokens: c.eval.supervised}
+	r := EvalReport{Step: c.version, Loss: c.meanLoss(c.eval.sum, c.eval.supervised, c.eval.pairs), Tokens: c.eval.supervised, Pairs: c.eval.pairs}
 	c.eval = evalState{}
 	if c.plan.Enough != nil && c.plan.Enough(r) {
 		c.stop, c.enough = true, true

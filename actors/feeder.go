@@ -55,6 +55,9 @@ func (r *run) execFeeder(w work) error {
 		if err == nil {
 			err = r.checkBatch(b)
 		}
+		if err == nil {
+			err = r.checkPairs(b)
+		}
 		if err != nil {
 			what := "step"
 			if e.Eval {

@@ -11,6 +11,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
+	"mt/device/op"
 	"mt/host"
 	"mt/host/extents"
 	"mt/host/optim"
@@ -37,6 +38,7 @@ type trial struct {
 	noClip, sync                 bool
 	layerwise                    bool // clipping
 	muon                         bool
+	noise                        bool // is added to embeddings
 	threads                      int
 	moreBatches                  int  // see Options
 	shards                       int  // parts of the head; 0: whole
@@ -73,6 +75,7 @@ type trial struct {
 	planned                      *plan.Run       // instead of what the fields above say
 	timeline                     *timeline.Recorder
 	reported                     func(StepReport)
+	pairs                        op.PreferenceKind // rows are of pairs, and this is their loss
 }
 
 // outcome is everything a trial leaves behind.
@@ -168,6 +171,17 @@ func (tr trial) makeRows(step int) (rows []data.Row) {
 		for i := range row.IDs {
 			row.IDs[i] = int32(r.Intn(37))
 		}
+		if tr.pairs != op.NoPreference { // one pair, or two where there is room
+			for at := 0; at < len(row.IDs); {
+				n := len(row.IDs) - at
+				if n > 9 {
+					n = 5
+				}
+				row.Pairs = append(row.Pairs, data.Pair{ID: int64(100*step + 2*len(rows) + len(row.Pairs)), Chosen: int32(len(row.Docs)), Rejected: int32(len(row.Docs) + 1)})
+				row.Docs = append(row.Docs, int32(n/2), int32(n-n/2))
+				at += n
+			}
+		}
 		rows = append(rows, row)
 	}
 	return rows
@@ -186,11 +200,17 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.Away, p.GradAway, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.gradAway, tr.params, tr.stateSlots, tr.recipe().Planes
 	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	if tr.noise {
+		p.Spec.Noise = op.Noise{Alpha: 1, Seed: 21}
+	}
 	if tr.keeps == nil {
 		p.Spec.Keep = layers.KeepIn(tr.blocks, tr.keep)
 	}
 	if p.Spec.OnHost = tr.onHost; tr.onHost {
 		p.Spec.Keep, p.Depths.ActivationSlots = nil, (tr.blocks+3)*p.Limits.MicroBatches
+	}
+	if tr.pairs != op.NoPreference {
+		p.Spec.Preference = op.PreferenceLoss{Kind: tr.pairs, Beta: 0.5, Smoothing: 0.125}
 	}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
@@ -398,8 +418,15 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 			}
 		},
 		OnEval: func(r EvalReport) {
-			out.evals = append(out.evals, fmt.Sprintf("%d %x", r.Step, math.Float64bits(r.Loss)))
+			eval := fmt.Sprintf("%d %x", r.Step, math.Float64bits(r.Loss))
+			if r.Pairs != nil {
+				eval += fmt.Sprintf(" %+v", *r.Pairs)
+			}
+			out.evals = append(out.evals, eval)
 		}}
+	if tr.pairs != op.NoPreference {
+		o.Preferences = tr.preferences()
+	}
 	if tr.noClip {
 		o.MaxGradNorm = 0
 	}
@@ -418,6 +445,13 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 		out.end = o.Start
 	}
 	return o
+}
+
+// preferences have a reference that follows from the pair alone.
+func (tr trial) preferences() *Preferences {
+	return &Preferences{Likelihood: 0.5, Reference: func(_ bool, id int64) [2]float32 {
+		return [2]float32{-8 - float32(id%3), -9 + float32(id%5)}
+	}}
 }
 
 // lossOf reads the loss from an outcome's line.

@@ -12,6 +12,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
+	"mt/device/op"
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -162,6 +163,9 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 	for seed := range int64(*memoryRequests) {
 		r := rand.New(rand.NewSource(seed))
 		q := lessHost(r, randomShape(r))
+		if seed%3 == 0 {
+			q.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}
+		}
 		p, err := plan.Resolve(q)
 		if err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, q, err)
@@ -194,7 +198,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "hidden states on the host": p.Spec.OnHost, "evaluation": p.EvalOnly,
+		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "hidden states on the host": p.Spec.OnHost, "evaluation": p.EvalOnly, "pairs": !p.Spec.Preference.None(),
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
@@ -205,7 +209,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 23+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 24+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }
@@ -320,7 +324,7 @@ func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 func trialOf(q plan.Request, p *plan.Run) trial {
 	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keeps: p.Spec.Keep,
-		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shared: q.Config.SharedSize > 0, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p, muon: p.NSSteps > 0}
+		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shared: q.Config.SharedSize > 0, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p, muon: p.NSSteps > 0, pairs: q.Preference.Kind}
 	if q.MicroBatchTokens > 0 {
 		tr.micro = q.MicroBatchTokens
 	}
@@ -332,8 +336,11 @@ func trialOf(q plan.Request, p *plan.Run) trial {
 func TestPlannedRunsWork(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	spilled := 0
-	for range 25 {
+	for i := range 25 {
 		q := randomRequest(r)
+		if i%3 == 0 {
+			q.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}
+		}
 		q.EvalOnly, q.RowTokens = false, max(q.RowTokens, 3)
 		p, err := plan.Resolve(q)
 		if err != nil {

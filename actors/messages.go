@@ -249,13 +249,14 @@ type LossComputed struct {
 type LossLanded struct {
 	Prog, Step int
 	Eval       bool
-	Sum        float64 // nats over all supervised tokens
-	Aux        float64 // the loss that balances the experts' load, to be added to the mean
+	Sum        float64   // nats over all supervised tokens
+	Aux        float64   // the loss that balances the experts' load, to be added to the mean
+	Pairs      *PairSums // nil, but in a run on pairs
 }
 
 func (m LossLanded) with(result any) any {
 	found := result.(losses)
-	m.Sum, m.Aux = found.sum, found.aux
+	m.Sum, m.Aux, m.Pairs = found.sum, found.aux, found.pairs
 	return m
 }
 
@@ -362,6 +363,7 @@ type StepReport struct {
 	Tokens         int64
 	TotalTokens    int64 // since the start of training
 	Supervised     int64
+	Pairs          *PairSums                // of the step; nil, but in a run on pairs
 	AttendedPairs  int64                    // (query, key) pairs, in all blocks together
 	AttendedAgain  int64                    // those of them in blocks whose attention the backward computes again
 	Elapsed        time.Duration            // since the report before, of a step or an evaluation
@@ -380,6 +382,7 @@ type StepReport struct {
 // EvalReport is what the Reporter reports of an evaluation.
 type EvalReport struct {
 	Step   int
-	Loss   float64 // nats per supervised token
-	Tokens int64   // supervised tokens
+	Loss   float64   // nats per supervised token, or the mean of pairs' losses
+	Tokens int64     // supervised tokens
+	Pairs  *PairSums // nil, but in a run on pairs
 }

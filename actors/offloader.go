@@ -69,8 +69,11 @@ type offloadLoss struct {
 	Load float64
 }
 
-// losses is the result of offloadLoss: Sum and Aux of LossLanded.
-type losses struct{ sum, aux float64 }
+// losses is the result of offloadLoss: Sum, Aux and Pairs of LossLanded.
+type losses struct {
+	sum, aux float64
+	pairs    *PairSums
+}
 
 func (c *offloaderCore) step(msg any) []effect {
 	switch m := msg.(type) {
@@ -181,7 +184,7 @@ func (r *lane) execOffloader(w work) error {
 		s.Wait(b.computed)
 		s.CopyD2H(r.lossHost[:n], b.losses.Mem().Slice(0, n))
 		s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {
-			return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p, e.Load)}
+			return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p, e.Load), pairs: r.landedPairs(e.p, r.lossHost[:n])}
 		}))
 	default:
 		panic(fmt.Sprintf("offloader: work %T", w.do))

@@ -59,7 +59,9 @@ type Options struct {
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
-	Saver Saver // nil with Schedule.NoSave
+	// Preferences are given where Plan has a preference loss, and nil elsewhere.
+	Preferences *Preferences
+	Saver       Saver // nil with Schedule.NoSave
 	// LinkStates: of a layer whose state is on a disk the Saver links the file that it is written to. So it is saved only when
 	// that is done, and is not written again before Saver.Layer has returned. There is one rank then.
 	LinkStates bool

@@ -12,6 +12,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/device/op"
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -311,6 +312,8 @@ var rankTrials = []struct {
 	{"balanced experts, a rank without rows", 1e-6, 2e-6, func(tr *rankTrial) { tr.experts, tr.chosen, tr.aux, tr.rows = 4, 2, true, 1 }},
 	{"evaluations", 1e-6, 2e-6, func(tr *rankTrial) { tr.evalSteps = 2 }},
 	{"a rank without rows", 1e-6, 2e-6, func(tr *rankTrial) { tr.rows = 1 }},
+	{"pairs", 1e-6, 2e-6, func(tr *rankTrial) { tr.pairs, tr.evalSteps = op.Sigmoid, 2 }},
+	{"pairs, a rank without rows", 1e-6, 2e-6, func(tr *rankTrial) { tr.pairs, tr.rows = op.IPO, 1 }},
 	{"layerwise", 1e-6, 2e-6, func(tr *rankTrial) { tr.layerwise = true }},
 	{"three rows, no clip", 1e-6, 2e-6, func(tr *rankTrial) { tr.rows, tr.noClip = 3, true }},
 }

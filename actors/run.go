@@ -137,6 +137,9 @@ func (r *run) spawn() error {
 	conductor.pairs = func(length int) (all, again int64) {
 		return o.Plan.Spec.Config.AttendedPairs(length), o.Plan.Spec.PairsAgain(length)
 	}
+	if o.Preferences != nil {
+		conductor.likelihood = o.Preferences.Likelihood
+	}
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
 		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}

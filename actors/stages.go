@@ -76,7 +76,11 @@ func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr layers.Hidden, mb layers.MicroBatch) {
 	s := r.compute.Stream
 	if v.Phase != schedule.Backward {
-		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb, r.workspace)
+		step := 0 // an evaluation has no noise
+		if v.Phase == schedule.Forward {
+			step = e.p.Batch.Step
+		}
+		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb, step, r.workspace)
 		return
 	}
 	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
@@ -119,14 +123,14 @@ func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, ou
 func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr layers.Hidden) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	at, n := int64(r.batches[e.Batch].offset[l.MicroBatch]), int64(mb.Tokens)
-	losses, scale := r.batches[e.Batch].losses.Slice(at, n), supervisedScale(e.p.Batch)
+	losses, scale := r.batches[e.Batch].losses.Slice(at, n), r.lossScale(e.p.Batch)
 	switch {
 	case v.Stage == schedule.HeadPart && v.Phase == schedule.Backward:
 		dx := out
 		if !v.FirstPart() {
 			dx = gr
 		}
-		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
+		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, losses, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
 			e.First, v.FirstPart(), v.LastPart())
 	case v.Stage == schedule.HeadPart:
 		var terms op.LossTerms

@@ -12,6 +12,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
+	"mt/device/op"
 	"mt/device/wrap/fault"
 	"mt/host"
 	"mt/host/optim"
@@ -66,6 +67,10 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	s.LayerNorms = tr.layerwise
+	if tr.pairs != op.NoPreference {
+		its := tr.preferences()
+		s.Likelihood, s.Reference = its.Likelihood, func(id int64) [2]float32 { return its.Reference(false, id) }
+	}
 	o := tr.options([]device.Device{dev}, store, nil, p, &out)
 	rate := optim.Rate{}
 	for step := 1; step <= tr.steps; step++ {
@@ -146,16 +151,23 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		"experts-parts-tied-no-clip": func(tr *trial) {
 			tr.experts, tr.chosen, tr.shards, tr.tied, tr.noClip = 6, 2, 3, true, true
 		},
-		"layerwise":         func(tr *trial) { tr.layerwise = true },
-		"layerwise-tied":    func(tr *trial) { tr.layerwise, tr.tied, tr.shards, tr.depths.GradSlabs = true, true, 2, 2 },
-		"layerwise-muon":    func(tr *trial) { tr.layerwise, tr.muon, tr.bf16, tr.gradBF16 = true, true, true, true },
-		"layerwise-experts": func(tr *trial) { tr.layerwise, tr.experts, tr.chosen = true, 5, 3 },
-		"muon":              func(tr *trial) { tr.muon = true },
-		"muon-buffers":      func(tr *trial) { tr.muon, tr.depths.MatrixBuffers = true, 3 },
-		"muon-no-clip-tied": func(tr *trial) { tr.muon, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true, true },
+		"noise":                   func(tr *trial) { tr.noise, tr.micro = true, 12 },
+		"noise-tied-bf16-experts": func(tr *trial) { tr.noise, tr.tied, tr.bf16, tr.experts, tr.chosen = true, true, true, 5, 3 },
+		"layerwise":               func(tr *trial) { tr.layerwise = true },
+		"layerwise-tied":          func(tr *trial) { tr.layerwise, tr.tied, tr.shards, tr.depths.GradSlabs = true, true, 2, 2 },
+		"layerwise-muon":          func(tr *trial) { tr.layerwise, tr.muon, tr.bf16, tr.gradBF16 = true, true, true, true },
+		"layerwise-experts":       func(tr *trial) { tr.layerwise, tr.experts, tr.chosen = true, 5, 3 },
+		"muon":                    func(tr *trial) { tr.muon = true },
+		"muon-buffers":            func(tr *trial) { tr.muon, tr.depths.MatrixBuffers = true, 3 },
+		"muon-no-clip-tied":       func(tr *trial) { tr.muon, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true, true },
 		"muon-experts": func(tr *trial) {
 			tr.muon, tr.bf16, tr.experts, tr.chosen, tr.depths.MatrixBuffers = true, true, 5, 3, 2
 		},
+		"pairs":              func(tr *trial) { tr.pairs = op.Sigmoid },
+		"pairs-parts-bf16":   func(tr *trial) { tr.pairs, tr.shards, tr.bf16, tr.gradBF16 = op.IPO, 3, true, true },
+		"pairs-tied-no-clip": func(tr *trial) { tr.pairs, tr.tied, tr.noClip, tr.micro = op.Hinge, true, true, 1 },
+		"pairs-host":         func(tr *trial) { tr.pairs, tr.onHost = op.Sigmoid, true },
+		"pairs-experts":      func(tr *trial) { tr.pairs, tr.experts, tr.chosen, tr.aux = op.Sigmoid, 5, 3, true },
 		"loss-not-finite": func(tr *trial) {
 			tr.maxNonFinite, tr.spoil, tr.batch = 5, spoilWeights(0), withToken0(2, tr.rows, tr.micro)
 		},
@@ -300,5 +312,8 @@ func randomTrial(r *rand.Rand) trial {
 	}
 	tr.muon, tr.depths.MatrixBuffers = coin(), 1+r.Intn(3)
 	tr.onHost = tr.experts == 0 && tr.lane == nil && coin()
+	if coin() {
+		tr.pairs = op.Sigmoid
+	}
 	return tr
 }

@@ -17,7 +17,7 @@ var companions = []string{
 	"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
 	"chat_template.jinja", "chat_template.json", "tekken.json",
-	"preprocessor_config.json", "processor_config.json", "configuration_*.py", "modeling_*.py",
+	"preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json", "configuration_*.py", "modeling_*.py",
 	"LICENSE*", "NOTICE*",
 }
 

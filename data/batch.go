@@ -19,6 +19,20 @@ type Row struct {
 	// Docs are the lengths of the documents in the row, in order. Attention does not
 	// see from one document to the next, and positions restart. Nil: one document.
 	Docs []int32
+	// Pairs are the pairs whose documents the row holds, in order; of a data set of pairs
+	// all documents are in them. Nil for others.
+	Pairs []Pair
+}
+
+// Pair says where a pair of answers to one prompt stands in a row or micro-batch. Both answers
+// are documents, adjacent ones, that begin with the prompt; their targets are the answers' tokens.
+type Pair struct {
+	// ID is the pair's number in the data set: the same in every row that has it, in every
+	// epoch, order and run over the same data.
+	ID int64
+	// Chosen and Rejected are the numbers of its documents among those of the row or
+	// micro-batch: document i of a micro-batch begins at CuSeqlens[i].
+	Chosen, Rejected int32
 }
 
 // MicroBatch is the rows that go through a layer in one launch: all documents one after
@@ -40,6 +54,8 @@ type MicroBatch struct {
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
 	Supervised int64
+	// Pairs are the pairs of its documents, in order: none is in two micro-batches.
+	Pairs []Pair
 }
 
 // Batch is one optimizer step's (or evaluation pass's) global batch, or the part of it that one
@@ -50,6 +66,8 @@ type Batch struct {
 	UniqueIDs    []int32 // all ids of the batch, each once, in rising order
 	Tokens       int64
 	Supervised   int64 // over all micro-batches; the loss is divided by AllSupervised
+	Pairs        int64 // over all micro-batches; AllPairs has those of all ranks
+	Chosen       int64 // the targets of the pairs' chosen answers; AllChosen has those of all ranks
 	// Ranks is what all ranks have of the step; nil: this batch is all of it.
 	Ranks *AllRanks
 	// Pos is the data position after this batch: how many rows were consumed since
@@ -71,6 +89,10 @@ func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 		mb := newMicroBatch(rows[:n], tokens)
 		b.Tokens += int64(mb.Tokens)
 		b.Supervised += mb.Supervised
+		b.Pairs += int64(len(mb.Pairs))
+		for _, p := range mb.Pairs {
+			b.Chosen += mb.targets(p.Chosen)
+		}
 		b.MicroBatches = append(b.MicroBatches, mb)
 		rows = rows[n:]
 	}
@@ -88,7 +110,10 @@ func newMicroBatch(rows []Row, tokens int) MicroBatch {
 		CuSeqlens: []int32{0},
 	}
 	for _, r := range rows {
-		first := 0
+		first, before := 0, int32(len(mb.CuSeqlens)-1)
+		for _, p := range r.Pairs {
+			mb.Pairs = append(mb.Pairs, Pair{ID: p.ID, Chosen: before + p.Chosen, Rejected: before + p.Rejected})
+		}
 		for n := range r.docs() {
 			mb.add(r.IDs[first:first+n], r.labels()[first:first+n])
 			first += n
@@ -114,6 +139,16 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.CuSeqlens = append(mb.CuSeqlens, int32(len(mb.IDs)))
 	mb.MaxSeqlen = max(mb.MaxSeqlen, n)
 	mb.Supervised += supervised(labels)
+}
+
+// targets is how many targets document i has.
+func (mb *MicroBatch) targets(i int32) (n int64) {
+	for _, t := range mb.Targets[mb.CuSeqlens[i]:mb.CuSeqlens[i+1]] {
+		if t != IgnoreIndex {
+			n++
+		}
+	}
+	return n
 }
 
 // index fills UniqueIDs and, in each micro-batch, Index, RowStart and RowPos.
@@ -189,6 +224,18 @@ func (r Row) Supervised() int64 {
 	for n := range r.docs() {
 		sum += supervised(labels[first : first+n])
 		first += n
+	}
+	return sum
+}
+
+// chosen counts the tokens of the row that count in the loss, in the chosen answers of its pairs.
+func (r Row) chosen() (sum int64) {
+	doc, first, labels := int32(0), 0, r.labels()
+	for n := range r.docs() {
+		if slices.ContainsFunc(r.Pairs, func(p Pair) bool { return p.Chosen == doc }) {
+			sum += supervised(labels[first : first+n])
+		}
+		doc, first = doc+1, first+n
 	}
 	return sum
 }

@@ -17,6 +17,8 @@ const (
 	kindText kind = "text"
 	kindChat kind = "chat"
 	kindIDs  kind = "input_ids"
+	// kindPairs are pairs of answers to a prompt: the chosen one and then the rejected one.
+	kindPairs kind = "pairs"
 )
 
 // partBytes is how many bytes of the sources are tokenised from one commit to the next.
@@ -221,7 +223,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	case d.err != nil:
 		return b.bad(fmt.Errorf("%s: %w", where, d.err))
 	}
-	if err := b.become(d.kind); err != nil {
+	if err := b.become(d.kind, c.src.set); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	var labels []int32
@@ -242,7 +244,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 			}
 		}
 	}
-	return b.w.endDoc(d.line, d.flags)
+	return b.w.endDoc(d.line, d.flags, d.cut)
 }
 
 // bad counts a bad row where skip_bad_rows is set, else returns its error.
@@ -260,14 +262,18 @@ func (b *builder) bad(err error) error {
 	return nil
 }
 
-// become notes the kind of the data set's documents, and refuses a document of another
-// kind: a data set has only one.
-func (b *builder) become(k kind) error {
+// become notes the kind of the documents, and refuses a document of another kind: there is
+// only one, in all data sets. set is the number of the document's data set.
+func (b *builder) become(k kind, set int) error {
 	if b.w.Kind == "" {
 		b.w.Kind = k
 	}
-	if b.w.Kind != k {
-		return fmt.Errorf("this is %s, and what came before is %s; a data set is of one kind, so choose its files, for instance with a glob", k, b.w.Kind)
+	name := b.spec.sets[set].Name
+	switch {
+	case b.spec.Pairs && k != kindPairs:
+		return fmt.Errorf("dpo trains on pairs, and data set %q holds %s; take it out", name, k)
+	case b.w.Kind != k:
+		return fmt.Errorf("this is %s, and what came before is %s; all data is of one kind, so leave data set %q out, or choose its files, for instance with a glob", k, b.w.Kind, name)
 	}
 	return nil
 }

@@ -23,16 +23,17 @@ import (
 //	tokens    (Tokens) u16 or u32
 //	labels    (Tokens) of the same width, or nothing
 //	documents (Docs) of two u64: the number of tokens up to its end; its line
-//	          or row in its file, with flags << 48
+//	          or row in its file, with flags << 48. A pair counts as one document, and has
+//	          a third: how many of its tokens are the chosen answer's, with the prompt
 //	manifest  JSON
 //	trailer   u64 length of the manifest, u32 its CRC32C, u32 version, magic
 //
 // It is written under another name, renamed when it is complete, and never changed then.
 const (
-	cacheVersion = 3
+	cacheVersion = 4
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
-	docBytes     = 16
+	docBytes     = 16     // of a pair 8 more
 	flagShift    = 48     // the bit at which a document's flags begin
 	ignore16     = 0xffff // how u16 labels write IgnoreIndex
 )
@@ -64,6 +65,8 @@ type manifest struct {
 	LeftThinking int64  `json:"left_thinking,omitempty"`
 	LeftText     int64  `json:"left_text,omitempty"`
 	LeftCalls    int64  `json:"left_calls,omitempty"`
+	PromptCut    int64  `json:"prompt_cut,omitempty"`
+	Verbatim     int64  `json:"verbatim,omitempty"`
 
 	// IDSum is the CRC32C of the documents with no flags but those in idFlags.
 	IDSum uint32 `json:"id_sum"`
@@ -72,7 +75,7 @@ type manifest struct {
 // counts are the counters of documents, by the flag that they count.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
-		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls}
+		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim}
 }
 
 // cachedFile is a source as it was when it was read.
@@ -93,11 +96,19 @@ type cachedFile struct {
 
 // sizes are the sizes in bytes of the tokens, the labels and the documents.
 func (m *manifest) sizes() [3]int64 {
-	s := [3]int64{m.Tokens * m.TokenBytes, 0, m.Docs * docBytes}
+	s := [3]int64{m.Tokens * m.TokenBytes, 0, m.Docs * m.docBytes()}
 	if m.HasLabels {
 		s[1] = s[0]
 	}
 	return s
+}
+
+// docBytes is how many bytes a document takes among the documents.
+func (m *manifest) docBytes() int64 {
+	if m.Kind == kindPairs {
+		return docBytes + 8
+	}
+	return docBytes
 }
 
 // cache is a cache file that is mapped into memory.
@@ -117,19 +128,27 @@ func cacheTokenBytes(vocab int) int64 {
 	return 4
 }
 
+// CacheFolder is where caches lie: dir or, where that is empty, a folder of the user's.
+func CacheFolder(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for token caches: %w; set cache_dir", err)
+	}
+	return filepath.Join(user, "mt"), nil
+}
+
 // cachePath is where the cache of sources lies. Its name depends on what is read and how;
 // the manifest inside tells whether the content is still the same.
 func cachePath(s *Spec, sources []source) (string, error) {
-	dir := s.CacheDir
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("no folder for token caches: %w; set cache_dir", err)
-		}
-		dir = filepath.Join(user, "mt")
+	dir, err := CacheFolder(s.CacheDir)
+	if err != nil {
+		return "", err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%d %q %q %d %q %v %v %v\n", cacheVersion, s.tokenizerID(), s.Format, s.VocabSize, s.chat.id(), s.MaskHistory, s.TrainOnPrompt, s.SkipBadRows)
+	fmt.Fprintf(h, "%d %q %q %v %d %q %v %v %v\n", cacheVersion, s.tokenizerID(), s.Format, s.Pairs, s.VocabSize, s.chat.id(), s.MaskHistory, s.TrainOnPrompt, s.SkipBadRows)
 	if len(s.TemplateVars) > 0 && s.chat.tmpl != nil {
 		fmt.Fprintf(h, "%s\n", typed(s.TemplateVars))
 	}
@@ -143,8 +162,9 @@ func cachePath(s *Spec, sources []source) (string, error) {
 		how, err := json.Marshal(struct {
 			Format  format
 			Columns *columns
-			Kept    string `json:",omitempty"`
-		}{set.Format, set.Columns, set.Kept})
+			Names   *columns `json:",omitempty"`
+			Kept    string   `json:",omitempty"`
+		}{set.Format, set.Columns, set.Names, set.Kept})
 		if err != nil {
 			return "", fmt.Errorf("columns of %q: %w", set.Name, err)
 		}
@@ -301,11 +321,11 @@ func sumOf(name string) (string, error) {
 }
 
 // end is where document i ends, in tokens from the start of the data set.
-func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*docBytes:])) }
+func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes():])) }
 
 // line is the line or row of its file at which document i stands, and its flags.
 func (c *cache) line(i int64) (n int64, flags uint64) {
-	v := binary.LittleEndian.Uint64(c.docs[i*docBytes+8:])
+	v := binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+8:])
 	return int64(v & (1<<flagShift - 1)), v >> flagShift
 }
 
@@ -315,6 +335,11 @@ func (c *cache) span(i int64) (first, end int64) {
 		first = c.end(i - 1)
 	}
 	return first, c.end(i)
+}
+
+// chosen is how many tokens of pair i are its chosen document's.
+func (c *cache) chosen(i int64) int64 {
+	return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+16:]))
 }
 
 // fileOf is the file that document i is in, and the number of the first document in it.

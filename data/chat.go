@@ -35,9 +35,22 @@ func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*co
 	return v, v.check()
 }
 
+// noImages refuses a conversation about images or the like: its answers would be learned blindly.
+func noImages(fields map[string]json.RawMessage) error {
+	for _, k := range []string{"images", "image", "videos", "video", "audios", "audio"} {
+		if raw := given(fields[k]); raw != nil && !slices.Contains([]string{"[]", `""`, "{}"}, string(raw)) {
+			return fmt.Errorf("%s is %s; mt trains on text alone, and a model with a vision tower on its text part: remove the row, or the field if the text makes sense without", k, clip(raw))
+		}
+	}
+	return nil
+}
+
 // turns reads a row without checking the order of its turns.
 func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
+		return nil, err
+	}
+	if err := noImages(fields); err != nil {
 		return nil, err
 	}
 	v := &conversation{}
@@ -53,23 +66,28 @@ func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversat
 	if err != nil {
 		return nil, err
 	}
+	return v, c.extras(v, fields)
+}
+
+// extras reads what a row says of a conversation beside its turns: tools, and variables of the template.
+func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (err error) {
 	if v.tools, err = c.toolsOf(fields); err != nil {
-		return nil, err
+		return err
 	}
 	if raw := given(fields["chat_template_kwargs"]); raw != nil {
 		vars, err := jinja.DecodeJSON(raw)
 		o, ok := vars.(*jinja.Object)
 		if err != nil || !ok {
-			return nil, fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
+			return fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
 		}
 		for _, name := range OwnVars {
 			if _, has := o.Get(name); has {
-				return nil, fmt.Errorf("chat_template_kwargs has %s, which mt sets itself; remove it there", name)
+				return fmt.Errorf("chat_template_kwargs has %s, which mt sets itself; remove it there", name)
 			}
 		}
 		v.vars = o
 	}
-	return v, nil
+	return nil
 }
 
 // checkUTF8 refuses a row that has bytes which are not UTF-8, and names the field.
@@ -121,17 +139,31 @@ func textField(name string, fields map[string]json.RawMessage) (string, error) {
 
 // alpaca reads the fields instruction, input, output, system and history.
 func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) error {
-	var parts [4]string // system, instruction, input, output
-	for i, name := range []string{c.System, c.Prompt, c.Query, c.Response} {
+	answer, err := textField(c.Response, fields)
+	switch {
+	case err != nil:
+		return err
+	case given(fields[c.Response]) == nil:
+		return missingField(c.Response, fields)
+	}
+	if err := c.question(v, fields); err != nil {
+		return err
+	}
+	v.add("assistant", answer)
+	v.plain = true
+	return nil
+}
+
+// question adds the user's turn that instruction and input make, and what comes before it.
+func (c *columns) question(v *conversation, fields map[string]json.RawMessage) error {
+	var parts [3]string // system, instruction, input
+	for i, name := range []string{c.System, c.Prompt, c.Query} {
 		var err error
 		if parts[i], err = textField(name, fields); err != nil {
 			return err
 		}
 	}
-	switch {
-	case given(fields[c.Response]) == nil:
-		return missingField(c.Response, fields)
-	case parts[1] == "" && parts[2] == "":
+	if parts[1] == "" && parts[2] == "" {
 		return fmt.Errorf("%s is empty or missing; remove the row", c.Prompt)
 	}
 	if parts[0] != "" {
@@ -150,8 +182,6 @@ func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) err
 		asked.Set("instruction", parts[1])
 		asked.Set("input", parts[2])
 	}
-	v.add("assistant", parts[3])
-	v.plain = true
 	return nil
 }
 

@@ -49,6 +49,7 @@ var columnsIn = map[string][]string{
 	"text":            {},
 	string(fmtAlpaca): {promptColumnKey, responseColumnKey}, string(fmtPrompt): {promptColumnKey, responseColumnKey},
 	string(fmtShareGPT): {messagesColumnKey}, string(fmtMessages): {messagesColumnKey},
+	string(fmtPairs): {promptColumnKey, messagesColumnKey},
 }
 
 // checkColumns refuses columns that contradict each other or the Spec's format.
@@ -60,14 +61,18 @@ func (s *Spec) checkColumns() error {
 	wrong := func(key, format string, args ...any) error {
 		return &SpecError{key, fmt.Errorf(key+" "+format, args...)}
 	}
-	if allowed, limited := columnsIn[s.Format]; limited {
+	format := s.Format
+	if s.Pairs {
+		format = string(fmtPairs)
+	}
+	if allowed, limited := columnsIn[format]; limited {
 		for _, key := range given {
 			switch {
 			case slices.Contains(allowed, key):
 			case len(allowed) == 0:
-				return wrong(key, "is given, and dataset_format %s takes files as they are; leave one of them out", s.Format)
+				return wrong(key, "is given, and dataset_format %s takes files as they are; leave one of them out", format)
 			default:
-				return wrong(key, "has no place in dataset_format %s, which has %s", s.Format, strings.Join(allowed, " and "))
+				return wrong(key, "has no place in dataset_format %s, which has %s", format, strings.Join(allowed, " and "))
 			}
 		}
 	}
@@ -153,7 +158,7 @@ func errNoColumn(all []string) error {
 
 // errNoForm is the error of a row with no field that is known.
 func errNoForm(fields map[string]json.RawMessage) error {
-	return errors.New("neither text nor input_ids, and no chat (messages, conversations, instruction and output, or prompt and completion) among the fields " +
+	return errors.New("neither text nor input_ids, and no chat (messages, conversations, instruction and output, or prompt and completion), and no pair (chosen and rejected) among the fields " +
 		fmt.Sprintf("%q; give one of them, or say which they are: ", slices.Sorted(maps.Keys(fields))) +
 		textColumnKey + ", " + messagesColumnKey + ", or " + promptColumnKey + " and " + responseColumnKey)
 }

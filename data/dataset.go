@@ -133,15 +133,22 @@ func (d *Dataset) warnRows() {
 	if n := d.c.Skipped; n > 0 {
 		d.warnf("skipped %d bad row(s) (skip_bad_rows); the first: %s", n, d.c.FirstSkipped)
 	}
-	problem := func(format string, n int64) { d.problems = append(d.problems, fmt.Sprintf(format, n)) }
+	problem := func(format string, args ...any) { d.problems = append(d.problems, fmt.Sprintf(format, args...)) }
+	one := "chat(s)"
+	if d.IsPairs() {
+		one = "pair(s)"
+	}
 	if n := d.c.LeftText; n > 0 {
-		problem("in %d chat(s) the chat template leaves out text of a message; mt data inspect names the first", n)
+		problem("in %d %s the chat template leaves out text of a message; mt data inspect names the first", n, one)
 	}
 	if n := d.c.LeftCalls; n > 0 {
-		problem("in %d chat(s) the chat template leaves out tools or calls of them; mt data inspect names the first", n)
+		problem("in %d %s the chat template leaves out tools or calls of them; mt data inspect names the first", n, one)
 	}
 	if n := d.c.LeftThinking; n > 0 {
-		problem("in %d chat(s) the chat template leaves out thoughts, as many do with those of earlier answers; mt data inspect names the first", n)
+		problem("in %d %s the chat template leaves out thoughts, as many do with those of earlier answers; mt data inspect names the first", n, one)
+	}
+	if n := d.c.PromptCut; n > 0 {
+		problem("in %d pair(s) the end of the prompt has other tokens before an answer than alone, and counts as the answer's; mt data inspect names the first", n)
 	}
 	if n := d.c.DoubledBOS; n > 0 {
 		problem("%d document(s) begin with two BOS tokens: the text has one that the tokenizer or template adds again", n)
@@ -149,7 +156,7 @@ func (d *Dataset) warnRows() {
 	if n := d.c.MissingEOS; n > 0 && d.c.Kind == kindText {
 		problem("%d text(s) do not end with an end-of-text token: the tokenizer names none (eos_token in tokenizer_config.json)", n)
 	} else if n > 0 {
-		problem("in %d chat(s) a supervised turn does not end with a special token, so the model learns no end of turn: look at the chat template", n)
+		problem("in %d %s a supervised turn does not end with a special token, so the model learns no end of turn: look at the chat template", n, one)
 	}
 }
 

@@ -50,7 +50,7 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 		}
 	}
 	if d.e.tmpl == nil {
-		return d.layOut(d.e.spec.chat.layout, v)
+		return d.e.askByLayout(d.e.spec.chat.layout, v)
 	}
 	out, err := v.writeAny(d.e.asked)
 	if err != nil {
@@ -59,19 +59,19 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	return d.e.tok.Encode(nil, []byte(out.Text))
 }
 
-// layOut lays v out by the layout l.
-func (d *Dialogue) layOut(l *layout, v *conversation) ([]int32, error) {
+// askByLayout are the ids of a conversation by the layout l, up to where the answer begins.
+func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	if v.tools != nil {
 		return nil, l.noTools()
 	}
-	d.e.ids, d.e.labs = d.e.ids[:0], d.e.labs[:0]
-	if err := d.e.layTurns(l, v, len(v.messages)-1); err != nil {
+	e.ids, e.labs = e.ids[:0], e.labs[:0]
+	if err := e.layTurns(l, v, len(v.messages)-1); err != nil {
 		return nil, err
 	}
-	if l.thinks() && !d.e.thinking(v) { // the answer goes on behind thoughts that there were none of
-		return d.e.tok.Encode(d.e.ids, []byte(l.emptyThought()))
+	if l.thinks() && !e.thinking(v) { // the answer goes on behind thoughts that there were none of
+		return e.tok.Encode(slices.Clone(e.ids), []byte(l.emptyThought()))
 	}
-	return slices.Clone(d.e.ids), nil
+	return slices.Clone(e.ids), nil
 }
 
 // Ends are the special tokens with which the chat template ends an answer. There are none

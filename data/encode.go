@@ -88,6 +88,9 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 		d.labels = len(c.labs)
 		c.labs = append(c.labs, e.labs...)
 	}
+	if d.kind == kindPairs {
+		d.cut = e.cut
+	}
 	if d.kind != kindIDs && d.first {
 		d.flags |= e.doubled()
 	}
@@ -132,15 +135,18 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	form := c.form
 	switch {
 	case !c.known:
-		form, err = e.spec.Columns.formOf(fields)
+		form, err = e.spec.formOf(c.src.set, fields)
 	case !c.given:
-		form, err = form.agree(e.spec.Columns, fields)
+		form, err = form.agree(e.spec, c.src.set, fields)
 	case form.loose:
-		if own, none := e.spec.Columns.formOf(fields); none == nil && own.format == form.format {
+		if own, none := e.spec.formOf(c.src.set, fields); none == nil && own.format == form.format {
 			form = own
 		}
 	}
-	if err != nil {
+	where := place(c.src.path, c.unit, r.n)
+	if fatal, ok := err.(*fatalRow); ok {
+		return &fatalRow{fmt.Errorf("%s: %w", where, fatal.err)}
+	} else if err != nil {
 		return err
 	}
 	if err := e.row.fill(form, fields, e.spec.VocabSize); err != nil {
@@ -153,13 +159,19 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 		}
 		return nil
 	}
-	where := place(c.src.path, c.unit, r.n)
 	if _, err := e.spec.tokenizerFor(where); err != nil {
 		return &fatalRow{err}
 	}
-	if d.kind == kindText {
+	switch d.kind {
+	case kindText:
 		err = e.text(e.row.text, "text", true, true)
-	} else {
+	case kindPairs:
+		if e.spec.TrainOnPrompt {
+			return &fatalRow{fmt.Errorf("%s: train_on_prompt: of a pair the answers alone are trained on; leave it out", where)}
+		}
+		d.labels = 0
+		d.flags, err = e.pair(e.row.pair)
+	default:
 		d.labels = 0
 		d.flags, err = e.chat(e.row.chat)
 	}

@@ -44,6 +44,7 @@ type encoded struct {
 	kind        kind
 	from, to    int // the range of its ids
 	labels      int // where its labels start in the chunk's labs; -1: it has none
+	cut         int // of a pair: how many of its ids are the chosen document's
 	line        int64
 	flags       uint64
 	first, last bool

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -17,6 +18,7 @@ const (
 	fmtShareGPT format = "sharegpt"
 	fmtMessages format = "messages"
 	fmtPrompt   format = "prompt_completion"
+	fmtPairs    format = "pairs"
 )
 
 // form is a format with the names of the columns that the rows of a file have.
@@ -35,6 +37,8 @@ func (f format) kind() kind {
 		return kindText
 	case fmtIDs:
 		return kindIDs
+	case fmtPairs:
+		return kindPairs
 	}
 	return kindChat
 }
@@ -45,7 +49,7 @@ var marks = []struct {
 	format format
 }{
 	{"input_ids", fmtIDs}, {"messages", fmtMessages}, {"conversations", fmtShareGPT}, {"conversation", fmtShareGPT},
-	{"instruction", fmtAlpaca}, {"prompt", fmtPrompt}, {"text", fmtText},
+	{"instruction", fmtAlpaca}, {"prompt", fmtPrompt}, {"text", fmtText}, {chosenField, fmtPairs},
 }
 
 // responses are the usual names of the field with the answer to "prompt".
@@ -63,6 +67,12 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 		}
 		f := form{format: m.format, field: m.field, cols: columnsOf(m.format)}
 		switch m.format {
+		case fmtAlpaca:
+			if given(fields[f.cols.Response]) == nil && given(fields[chosenField]) != nil {
+				continue
+			}
+		case fmtPairs:
+			return pairForm(&columns{}, fields)
 		case fmtPrompt:
 			i := slices.IndexFunc(responses, func(r string) bool { return given(fields[r]) != nil })
 			if i < 0 {
@@ -98,11 +108,28 @@ func chatForms(f form, raw json.RawMessage) form {
 	return f
 }
 
+// formOf recognises the form of a row of a data set by its fields.
+func (s *Spec) formOf(set int, fields map[string]json.RawMessage) (form, error) {
+	d := &s.sets[set]
+	if !s.Pairs && d.Format != fmtPairs && s.Format != string(fmtPairs) {
+		return s.Columns.formOf(fields)
+	}
+	if s.Pairs && d.Format == "" && fields[chosenField] == nil && fields[rejectedField] == nil {
+		return form{}, &fatalRow{fmt.Errorf("dpo trains on pairs, and data set %q holds other rows: this one has neither chosen nor rejected among its fields %q; take the data set out, or name its columns in datasets: field_chosen, field_rejected",
+			d.Name, slices.Sorted(maps.Keys(fields)))}
+	}
+	named := d.Names
+	if named == nil {
+		named = &columns{Prompt: s.Columns.Prompt, Messages: s.Columns.Messages}
+	}
+	return pairForm(named, fields)
+}
+
 // formIn is the form of all rows of a data set; false where none is given, and each file's
 // first row decides.
 func (s *Spec) formIn(set int) (form, bool) {
 	d := &s.sets[set]
-	if d.Format != "" {
+	if d.Format != "" && d.Columns != nil {
 		return form{format: d.Format, cols: d.Columns}, true
 	}
 	switch f := format(s.Format); f {
@@ -114,8 +141,8 @@ func (s *Spec) formIn(set int) (form, bool) {
 
 // agree is the form of a row. It is an error where its format is not f's, with which the
 // file began.
-func (f form) agree(names Columns, fields map[string]json.RawMessage) (form, error) {
-	g, err := names.formOf(fields)
+func (f form) agree(s *Spec, set int, fields map[string]json.RawMessage) (form, error) {
+	g, err := s.formOf(set, fields)
 	if err == nil && g.format != f.format {
 		err = fmt.Errorf("this is %s, and what came before is %s (field %q); a file holds rows of one format", g.format, f.format, g.field)
 	}

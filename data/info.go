@@ -36,7 +36,7 @@ var elsewhere = []string{"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url",
 // unread are the columns that mt does not use, each with the reason.
 var unread = map[string]string{
 	"images": "mt trains on text", "videos": "mt trains on text", "audios": "mt trains on text",
-	"chosen": "mt does not train on preferences", "rejected": "mt does not train on preferences", "kto_tag": "mt does not train on preferences",
+	"kto_tag": "mt trains on pairs of answers, and not on single ones with a mark",
 }
 
 // readInfo reads the dataset_info.json in dir; nil where there is none.
@@ -98,9 +98,6 @@ func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error
 // columns are the names that the entry gives to columns, and their format. Where an entry
 // names any columns, those that it does not name are absent.
 func (in *setInfo) columns() (*columns, format, error) {
-	if in.Ranking {
-		return nil, "", errors.New("ranking is true, and mt does not train on preferences; remove the data set")
-	}
 	f := fmtAlpaca
 	switch in.Formatting {
 	case "", "alpaca":
@@ -111,19 +108,28 @@ func (in *setInfo) columns() (*columns, format, error) {
 	}
 	c := columnsOf(f)
 	c.History = "" // absent unless the entry names it
+	if in.Ranking {
+		c.Chosen, c.Rejected, c.Turn = chosenField, rejectedField, true
+	}
 	if in.Columns == nil {
 		c.System, c.Tools = "", ""
 	}
 	if err := in.nameColumns(c); err != nil {
 		return nil, "", err
 	}
-	if f == fmtShareGPT {
+	if in.Ranking {
+		if c.Chosen == "" || c.Rejected == "" {
+			return nil, "", errors.New("ranking is true: columns must name chosen and rejected")
+		}
+		c.Response, f = "", fmtPairs
+	}
+	if c.Messages != "" {
 		return c, f, in.nameTags(c)
 	}
 	if len(in.Tags) > 0 {
 		return nil, "", errors.New("tags are of formatting sharegpt")
 	}
-	if c.Response == "" { // then the prompt is a column of plain text, for pre-training
+	if c.Response == "" && f != fmtPairs { // then the prompt is a column of plain text, for pre-training
 		return &columns{Text: c.Prompt}, fmtText, nil
 	}
 	return c, f, nil
@@ -136,6 +142,9 @@ func (in *setInfo) nameColumns(c *columns) error {
 	}
 	named := map[string]*string{"system": &c.System, "tools": &c.Tools, "prompt": &c.Prompt, "query": &c.Query,
 		"response": &c.Response, "history": &c.History, "messages": &c.Messages}
+	if in.Ranking {
+		named["chosen"], named["rejected"] = &c.Chosen, &c.Rejected
+	}
 	keep := c.Messages
 	for _, p := range named {
 		*p = ""
@@ -149,6 +158,9 @@ func (in *setInfo) nameColumns(c *columns) error {
 			return fmt.Errorf("columns has %s (%q): %s; remove the column", k, *v, why)
 		}
 		p, ok := named[k]
+		if !ok && (k == "chosen" || k == "rejected") {
+			return fmt.Errorf("columns has %s (%q) and ranking is not true; set it, or remove the column", k, *v)
+		}
 		if !ok {
 			return fmt.Errorf("columns has %q; known are %s", k, strings.Join(slices.Sorted(maps.Keys(named)), ", "))
 		}

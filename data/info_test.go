@@ -15,6 +15,9 @@ func TestDatasetInfo(t *testing.T) {
 	write(t, dir, "alpaca.json", `[{"instruction":"i","input":"j","output":"o","system":"not named"}]`)
 	write(t, dir, "own.jsonl", `{"q":"i","more":"j","a":"o","sys":"s","before":[["x","y"]]}`)
 	write(t, dir, "share.json", `[{"chat":[{"who":"me","says":"h"},{"who":"it","says":"g"}],"sys":"s"}]`)
+	write(t, dir, "ranked.jsonl", `{"q":"i","more":"j","good":"c","bad":"r","sys":"s"}`)
+	write(t, dir, "usual.jsonl", `{"instruction":"i","input":"j","chosen":"c","rejected":"r","system":"not named"}`)
+	write(t, dir, "rankedshare.json", `[{"chat":[{"who":"me","says":"h"}],"good":{"who":"it","says":"c"},"bad":{"who":"it","says":"r"}}]`)
 	write(t, dir, "openai.jsonl", chat("user", "h", "assistant", "g"))
 	write(t, dir, "text.jsonl", "{\"body\":\"abc\"}\n{\"body\":\"de\"}")
 	write(t, dir, "sub/many.jsonl", "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n{\"text\":\"d\"}")
@@ -26,7 +29,10 @@ func TestDatasetInfo(t *testing.T) {
 		"text": {"file_name": "text.jsonl", "columns": {"prompt": "body"}},
 		"some": {"file_name": "text.jsonl", "columns": {"prompt": "body"}, "num_samples": 1},
 		"often": {"file_name": "text.jsonl", "columns": {"prompt": "body"}, "num_samples": 5},
-		"part": {"file_name": "sub", "columns": {"prompt": "text"}, "split": "train[25%:3]"}
+		"part": {"file_name": "sub", "columns": {"prompt": "text"}, "split": "train[25%:3]"},
+		"ranked": {"file_name": "ranked.jsonl", "ranking": true, "columns": {"prompt": "q", "query": "more", "chosen": "good", "rejected": "bad", "system": "sys"}},
+		"ranked usual": {"file_name": "usual.jsonl", "ranking": true},
+		"ranked share": {"file_name": "rankedshare.json", "ranking": true, "formatting": "sharegpt", "columns": {"messages": "chat", "chosen": "good", "rejected": "bad"}, "tags": {"role_tag": "who", "content_tag": "says", "user_tag": "me", "assistant_tag": "it"}}
 	}`)
 	for name, want := range map[string][]string{
 		"alpaca": {"u:i\nj|a:[o|]"},
@@ -35,6 +41,10 @@ func TestDatasetInfo(t *testing.T) {
 		"openai": {"u:h|a:[g|]"},
 		"text":   {"[abc$]", "[de$]"},
 		"part":   {"[b$]", "[c$]"},
+
+		"ranked":       {"s:s|u:i\nj|a:[c|]s:s|u:i\nj|a:[r|]"},
+		"ranked usual": {"u:i\nj|a:[c|]u:i\nj|a:[r|]"},
+		"ranked share": {"u:h|a:[c|]u:h|a:[r|]"},
 	} {
 		s := chatSpec(t, small, name)
 		s.Dir = dir
@@ -74,7 +84,8 @@ func TestDatasetInfoErrors(t *testing.T) {
 		`7`:                          {`"x"`},
 		`{"file_name": "none.json"}`: {"none.json"},
 		`{"file_name": "a.json", "formatting": "x"}`:                            {`formatting is "x"`, "sharegpt"},
-		`{"file_name": "a.json", "ranking": true}`:                              {"ranking", "preferences"},
+		`{"file_name": "a.json", "ranking": true, "columns": {"prompt": "p"}}`:  {"ranking", "chosen and rejected"},
+		`{"file_name": "a.json", "columns": {"prompt": "p", "chosen": "c"}}`:    {`chosen ("c")`, "ranking is not true"},
 		`{"file_name": "a.json", "columns": {"images": "i"}}`:                   {"images", "text"},
 		`{"file_name": "a.json", "columns": {"promt": "i"}}`:                    {`"promt"`, "prompt"},
 		`{"file_name": "a.json", "columns": {"response": "i"}}`:                 {"no prompt"},

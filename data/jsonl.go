@@ -22,6 +22,7 @@ type jsonRow struct {
 	labels []int32 // nil: none are given
 	labBuf []int32
 	chat   *conversation
+	pair   *pair
 }
 
 // fieldsOf are the fields of a row, by name.
@@ -59,6 +60,10 @@ func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (er
 			return missingField(name, fields)
 		}
 		return r.parseText(name, raw)
+	}
+	if f.format == fmtPairs {
+		r.pair, err = f.cols.pair(fields)
+		return err
 	}
 	r.chat, err = f.cols.conversation(f.format, fields)
 	return err

@@ -14,14 +14,14 @@ func (d *Dataset) arrange() (err error) {
 	if d.mix, err = d.newMix(); err != nil {
 		return err
 	}
-	d.packing = d.c.Kind != kindIDs
+	d.packing = d.c.Kind != kindIDs && d.c.Kind != kindPairs
 	if p := d.spec.Packing; p != nil {
 		d.packing = *p
 	}
 	d.rows = d.mix.n
 	switch {
-	case d.c.Kind == kindChat && d.packing:
-		err = d.packChats()
+	case (d.c.Kind == kindChat || d.c.Kind == kindPairs) && d.packing:
+		err = d.packWhole()
 	case d.packing:
 		d.mix.sum(d.c)
 		d.pack()
@@ -102,18 +102,16 @@ func (d *Dataset) truncate() error {
 	return nil
 }
 
-// cutAll counts the documents that are longer than MaxSeqLen, and drops those that have
-// nothing supervised before the cut. It returns the documents that are left; nil stands for
-// all of them, in file order.
+// cutAll counts the documents and pairs that are longer than MaxSeqLen, and drops those that
+// have nothing supervised before the cut, of a pair in either document. It returns those that
+// are left; nil stands for all of them, in file order.
 func (d *Dataset) cutAll() (kept []int64, err error) {
 	n := int64(d.spec.MaxSeqLen)
-	var labels []int32
 	for p := range d.mix.n {
 		doc := d.mix.doc(p)
 		first, end := d.c.span(doc)
-		if end-first > n {
-			labels = d.c.readLabels(labels[:0], first, first+n)
-			if labels != nil && supervised(labels) == 0 {
+		if cut := end - first - d.length(doc); cut > 0 {
+			if !d.teaches(doc) {
 				if d.c.Kind == kindIDs && !d.spec.SkipBadRows {
 					return nil, fmt.Errorf("%s: the row has %d tokens, and none of the first %d (max_seq_len) is supervised; raise max_seq_len or remove the row", d.c.where(doc), end-first, n)
 				}
@@ -124,23 +122,47 @@ func (d *Dataset) cutAll() (kept []int64, err error) {
 				d.dropAt = d.example(d.dropAt, doc)
 				continue
 			}
-			d.truncated, d.cutTokens = d.truncated+1, d.cutTokens+end-first-n
+			d.truncated, d.cutTokens = d.truncated+1, d.cutTokens+cut
 			d.cutAt = d.example(d.cutAt, doc)
 		}
 		if kept != nil {
 			kept = append(kept, doc)
 		}
 	}
-	if d.truncated > 0 {
+	if d.truncated > 0 && d.IsPairs() {
+		d.warnf("cut an answer in %d of %d pairs, so that it and the prompt have %d tokens (max_seq_len)", d.truncated, d.mix.n, n)
+	} else if d.truncated > 0 {
 		d.warnf("cut %d of %d rows to %d tokens (max_seq_len)", d.truncated, d.mix.n, n)
 	}
-	if d.dropped > 0 {
+	if d.dropped > 0 && d.IsPairs() {
+		d.warnf("left out %d of %d pairs: their prompt alone has %d tokens (max_seq_len) or more", d.dropped, d.mix.n, n)
+	} else if d.dropped > 0 {
 		d.warnf("left out %d of %d rows: none of their first %d tokens (max_seq_len) is supervised", d.dropped, d.mix.n, n)
 	}
 	if kept == nil && d.mix.seq != nil {
 		kept = d.mix.seq
 	}
 	return kept, nil
+}
+
+// teaches tells whether what a document, or each of a pair, has before the cut is supervised somewhere.
+func (d *Dataset) teaches(doc int64) bool {
+	first, _ := d.c.span(doc)
+	for _, part := range d.parts(doc) {
+		labels := d.c.readLabels(nil, first+part.from, first+part.to)
+		if labels != nil && supervised(labels) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// length is how many tokens of a document, or of a pair, a row has.
+func (d *Dataset) length(doc int64) (sum int64) {
+	for _, part := range d.parts(doc) {
+		sum += part.to - part.from
+	}
+	return sum
 }
 
 // example appends where doc is, for a message, unless there are enough examples already.
@@ -151,8 +173,8 @@ func (d *Dataset) example(to []string, doc int64) []string {
 	return to
 }
 
-// packChats makes rows of several whole chats each, such that little room is left in them.
-func (d *Dataset) packChats() error {
+// packWhole makes rows of several whole chats or pairs each, such that little room is left in them.
+func (d *Dataset) packWhole() error {
 	kept, err := d.cutAll()
 	if err != nil {
 		return err
@@ -175,38 +197,55 @@ func (d *Dataset) Row(i int) Row {
 // fill makes r row i. It reuses r's slices where they are large enough.
 func (d *Dataset) fill(i int, r *Row) {
 	d.assemble(d.pieces(i), r)
-	if !d.packing {
+	if !d.packing && !d.IsPairs() {
 		r.Docs = nil
 	}
 }
 
 // assemble makes r of ranges of documents, one after the other.
 func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
-	r.IDs, r.Labels, r.Docs = r.IDs[:0], r.Labels[:0], r.Docs[:0]
+	r.IDs, r.Labels, r.Docs, r.Pairs = r.IDs[:0], r.Labels[:0], r.Docs[:0], r.Pairs[:0]
 	for doc, piece := range pieces {
 		first, _ := d.c.span(doc)
 		r.IDs = d.c.readIDs(r.IDs, first+piece.from, first+piece.to)
 		r.Labels = d.c.readLabels(r.Labels, first+piece.from, first+piece.to)
 		r.Docs = append(r.Docs, int32(piece.to-piece.from))
+		if n := int32(len(r.Docs)); d.IsPairs() && n%2 == 0 {
+			r.Pairs = append(r.Pairs, Pair{ID: doc, Chosen: n - 2, Rejected: n - 1})
+		}
 	}
 }
 
-// pieces are the documents of row i, each with the range of its tokens that the row holds.
+// pieces are the documents of row i, each with the range of its tokens that the row holds. A pair
+// comes twice: with the range of the chosen document, then with that of the rejected one.
 func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
 	row := d.checked(i)
 	switch {
 	case d.fitAt != nil:
 		return func(yield func(int64, stretch) bool) {
 			for _, doc := range d.fit[d.fitAt[row]:d.fitAt[row+1]] {
-				if !yield(doc, d.part(doc, 0)) {
-					return
+				for _, part := range d.parts(doc) {
+					if !yield(doc, part) {
+						return
+					}
 				}
 			}
 		}
 	case d.packing:
 		return d.packed(without(d.drop, row))
 	}
-	return func(yield func(int64, stretch) bool) { yield(d.single(row)) }
+	return func(yield func(int64, stretch) bool) {
+		doc, part := d.single(row)
+		if !d.IsPairs() {
+			yield(doc, part)
+			return
+		}
+		for _, part := range d.parts(doc) {
+			if !yield(doc, part) {
+				return
+			}
+		}
+	}
 }
 
 // single is the document of row i, where rows are not packed, and the range of its tokens in the row.
@@ -229,6 +268,17 @@ func (d *Dataset) part(doc, from int64) stretch {
 	return stretch{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
 }
 
+// parts are the ranges of a document's tokens that a row has where it is not split: one that
+// begins with the document, or of a pair two, one for each of its documents.
+func (d *Dataset) parts(doc int64) []stretch {
+	if !d.IsPairs() {
+		return []stretch{d.part(doc, 0)}
+	}
+	first, end := d.c.span(doc)
+	most, cut := int64(d.spec.MaxSeqLen), d.c.chosen(doc)
+	return []stretch{{0, min(cut, most)}, {cut, min(end-first, cut+most)}}
+}
+
 func (d *Dataset) checked(i int) int64 {
 	if i < 0 || int64(i) >= d.rows {
 		panic(fmt.Sprintf("data: row %d of %d", i, d.rows))
@@ -244,21 +294,34 @@ func (d *Dataset) tokens(i int) (sum int64) {
 	return sum
 }
 
+// longestRow is how many tokens a row has at most.
+func (d *Dataset) longestRow() int64 {
+	return int64(RowTokens(d.spec.MaxSeqLen, d.IsPairs()))
+}
+
+// RowTokens is how many tokens a row has at most where a document has at most maxSeqLen: a row
+// of pairs has room for two documents.
+func RowTokens(maxSeqLen int, pairs bool) int {
+	if pairs {
+		return 2 * maxSeqLen
+	}
+	return maxSeqLen
+}
+
 // fitWindow is how many chats are packed at a time. A larger window leaves less room in the
 // rows, and takes chats further from their order in the files.
 const fitWindow = 8192
 
-// bestFit packs documents, cut to MaxSeqLen, into rows. In each window of documents it takes
+// bestFit packs documents and pairs, cut to MaxSeqLen, into rows. In each window of documents it takes
 // the longest first and puts each into the row with the least room that it fits in. Rows are
 // in the order of their first documents, and the documents of a row in file order.
 func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	at = []int64{0}
-	most := int64(d.spec.MaxSeqLen)
+	most := d.longestRow()
 	for window := range slices.Chunk(docs, fitWindow) {
 		lengths := make([]int64, len(window))
 		for i, doc := range window {
-			first, end := d.c.span(doc)
-			lengths[i] = min(end-first, most)
+			lengths[i] = d.length(doc)
 		}
 		for _, bin := range bestFit(lengths, most) {
 			for _, i := range bin {

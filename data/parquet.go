@@ -43,14 +43,16 @@ type parquetField struct {
 // wanted says which columns of a data set's Parquet files are read: all that some format
 // has a use for.
 func (s *Spec) wanted(set int) func(name string) bool {
-	known := map[string]bool{"labels": true, "chat_template_kwargs": true}
+	known := map[string]bool{"labels": true, "chat_template_kwargs": true, questionField: true}
 	add := func(c *columns) {
-		for _, n := range []string{c.Text, c.System, c.Tools, c.Prompt, c.Query, c.Response, c.History, c.Messages} {
+		for _, n := range []string{c.Text, c.System, c.Tools, c.Prompt, c.Query, c.Response, c.History, c.Messages, c.Chosen, c.Rejected} {
 			known[n] = true
 		}
 	}
-	if c := s.sets[set].Columns; c != nil {
-		add(c)
+	for _, c := range []*columns{s.sets[set].Columns, s.sets[set].Names} {
+		if c != nil {
+			add(c)
+		}
 	}
 	for _, m := range marks {
 		known[m.field] = true

@@ -14,6 +14,8 @@ const (
 	flagLeftThinking                    // the template left out thoughts
 	flagLeftText                        // the template left out text of a message
 	flagLeftCalls                       // the template left out tools or calls of them
+	flagVerbatim                        // of a pair: it is of texts, which no template writes
+	flagPromptCut                       // of a pair: the prompt alone ends with other tokens than it has before an answer
 )
 
 // idFlags are the flags that take part in a data set's ID, which checkpoints compare. They

@@ -8,8 +8,11 @@ type AllRanks struct {
 	StandIn    bool
 	Tokens     int64 // of the global batch
 	Supervised int64 // of the global batch; the loss is divided by it
+	Pairs      int64 // of the global batch
+	Chosen     int64 // of the global batch: the targets of the pairs' chosen answers
 	// Docs are the lengths of the documents of the global batch, in tokens.
-	Docs []int32
+	Docs  []int32
+	First int // how many tokens of the global batch are in front of this rank's
 	// IDs are the UniqueIDs of each rank's batch, by rank.
 	IDs [][]int32
 }
@@ -30,6 +33,30 @@ func (b *Batch) AllSupervised() int64 {
 	return b.Ranks.Supervised
 }
 
+// FirstToken is the place in the step of the batch's first token: how many tokens of the global batch are in front of it.
+func (b *Batch) FirstToken() int {
+	if b.Ranks == nil {
+		return 0
+	}
+	return b.Ranks.First
+}
+
+// AllPairs is how many pairs the global batch has.
+func (b *Batch) AllPairs() int64 {
+	if b.Ranks == nil {
+		return b.Pairs
+	}
+	return b.Ranks.Pairs
+}
+
+// AllChosen is how many targets the chosen answers of the global batch's pairs have.
+func (b *Batch) AllChosen() int64 {
+	if b.Ranks == nil {
+		return b.Chosen
+	}
+	return b.Ranks.Chosen
+}
+
 // AllDocs are the lengths of the documents of the global batch, in tokens.
 func (b *Batch) AllDocs() []int32 {
 	if b.Ranks != nil {
@@ -47,7 +74,7 @@ func (b *Batch) AllDocs() []int32 {
 // NewRankBatch makes the batch of one of several ranks out of the rows of the global batch:
 // rank r of n takes the rows from r·len(rows)/n to (r+1)·len(rows)/n, in micro-batches as
 // NewBatch makes them. A rank for which no row is left takes the first row of all, without
-// labels: it computes as the others do, and its gradients are zero.
+// labels and pairs: it computes as the others do, and its gradients are zero.
 func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	b := NewBatch(step, rankRows(rows, rank, ranks), maxTokens)
 	if ranks <= 1 {
@@ -55,9 +82,14 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	}
 	all := &AllRanks{IDs: make([][]int32, ranks)}
 	largest := int32(-1)
-	for _, r := range rows {
+	for i, r := range rows {
 		all.Tokens += int64(len(r.IDs))
+		if i < rank*len(rows)/ranks {
+			all.First += len(r.IDs)
+		}
 		all.Supervised += r.Supervised()
+		all.Pairs += int64(len(r.Pairs))
+		all.Chosen += r.chosen()
 		for n := range r.docs() {
 			if n > 0 {
 				all.Docs = append(all.Docs, int32(n))
@@ -86,6 +118,7 @@ func rankRows(rows []Row, rank, ranks int) []Row {
 		return own
 	}
 	unlabelled := rows[0]
+	unlabelled.Pairs = nil
 	unlabelled.Labels = slices.Repeat([]int32{IgnoreIndex}, len(unlabelled.IDs))
 	return []Row{unlabelled}
 }

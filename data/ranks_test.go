@@ -76,11 +76,21 @@ func TestRankBatches(t *testing.T) {
 				t.Fatalf("%s: rank %d says step %d, %d tokens, %d supervised, documents %v; want %d, %d, %v",
 					name, rank, b.Step, b.AllTokens(), b.AllSupervised(), b.AllDocs(), whole.Tokens, whole.Supervised, wantDocs)
 			}
+			if first, want := b.FirstToken(), tokensOf(rows[:rank*len(rows)/ranks]); first != want {
+				t.Fatalf("%s: rank %d begins with token %d of the step, want %d", name, rank, first, want)
+			}
 			if len(b.Ranks.IDs) != ranks || !reflect.DeepEqual(b.Ranks.IDs, all[0].Ranks.IDs) || !slices.Equal(b.Ranks.IDs[rank], b.UniqueIDs) {
 				t.Fatalf("%s: rank %d has the ids %v, and lists %v", name, rank, b.UniqueIDs, b.Ranks.IDs)
 			}
 		}
 	}
+}
+
+func tokensOf(rows []Row) (n int) {
+	for _, r := range rows {
+		n += len(r.IDs)
+	}
+	return n
 }
 
 // TestRankAlone: the only rank's batch is the batch, and says of the global one what it is.

@@ -138,7 +138,7 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 		case err != nil:
 			return st.wrap(err)
 		default:
-			st.learn(f.spec.Columns, c.buf[from:])
+			st.learn(f.spec, c.buf[from:])
 			c.recs = append(c.recs, record{from: from, to: len(c.buf), n: n})
 		}
 		if st.rows++; st.rows <= skip {
@@ -162,12 +162,12 @@ func (f *feeder) sendAt(st *stream, c *chunk) error {
 }
 
 // learn takes the form of the file's rows from row, if no earlier row had one.
-func (st *stream) learn(names Columns, row []byte) {
+func (st *stream) learn(s *Spec, row []byte) {
 	if st.known {
 		return
 	}
 	if fields, err := fieldsOf(row); err == nil {
-		if form, err := names.formOf(fields); err == nil {
+		if form, err := s.formOf(st.src.set, fields); err == nil {
 			st.form, st.known = form, true
 		}
 	}

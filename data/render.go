@@ -140,6 +140,7 @@ type encoder struct {
 	tok       tokenizer.Tokenizer
 	row       jsonRow
 	ids, labs []int32
+	cut       int // of a pair: where in ids its rejected document begins
 	starts    []int
 	around    special
 	tmpl      *jinja.Template // a copy of the form's template with the encoder's own Stop; nil where there is no template

@@ -87,6 +87,15 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
+// told renders a conversation as it is.
+func (e *encoder) told(v *conversation) (written, error) {
+	r, err := e.tmpl.Render(e.variables(v))
+	if err != nil {
+		return written{}, err
+	}
+	return written{r, nil, leftOut(v, r)}, nil
+}
+
 // asked renders a conversation up to where the answer begins.
 func (e *encoder) asked(v *conversation) (written, error) {
 	vars := e.variables(v)

@@ -17,6 +17,8 @@ type Report struct {
 	LeftThinking []string `json:"left_thinking_at,omitempty"`
 	LeftText     []string `json:"left_text_at,omitempty"`
 	LeftCalls    []string `json:"left_calls_at,omitempty"`
+	// PromptCut names the first pairs that Stats counts under this name.
+	PromptCut []string `json:"prompt_cut_at,omitempty"`
 	// Cut and Dropped name the first documents that were cut to max_seq_len, and the first
 	// that were left out because nothing supervised was left of them.
 	Cut     []string `json:"cut_at,omitempty"`
@@ -26,7 +28,7 @@ type Report struct {
 // places are the lists of named documents, by the flag that leads to each list.
 func (r *Report) places() map[uint64]*[]string {
 	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
-		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls}
+		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls, flagPromptCut: &r.PromptCut}
 }
 
 // ReportExamples is how many documents of each kind a Report names at most.
@@ -55,6 +57,9 @@ type Piece struct {
 	Where    string `json:"-"`        // File and Line in one, for messages
 	Set      string `json:"set"`      // the data set it belongs to
 	Format   string `json:"format"`   // the format of its row: text, messages, ...
+	// Side is which document of a pair it is, chosen or rejected, by itself; Document is then
+	// the pair's ID. It is empty where documents are no pairs.
+	Side string `json:"side,omitempty"`
 	// MissingEOS and DoubledBOS say whether Stats counts the document under these names.
 	MissingEOS bool `json:"missing_eos"`
 	DoubledBOS bool `json:"doubled_bos"`
@@ -78,7 +83,15 @@ func (d *Dataset) piece(doc int64, part stretch) Piece {
 	first, end := d.c.span(doc)
 	f, _ := d.c.fileOf(doc)
 	line, flags := d.c.line(doc)
-	return Piece{Document: doc, From: part.from, Tokens: part.to - part.from, Total: end - first, File: f.Path, Line: line, Where: place(f.Path, f.Unit, line),
+	side := ""
+	if cut := first; d.IsPairs() {
+		if side, cut = chosenField, first+d.c.chosen(doc); part.from == 0 {
+			end = cut
+		} else {
+			side, part.from, part.to, first = rejectedField, 0, part.to-part.from, cut
+		}
+	}
+	return Piece{Side: side, Document: doc, From: part.from, Tokens: part.to - part.from, Total: end - first, File: f.Path, Line: line, Where: place(f.Path, f.Unit, line),
 		Set: d.spec.sets[f.Set].Name, Format: f.Format,
 		MissingEOS: flags&flagMissingEOS != 0, DoubledBOS: flags&flagDoubledBOS != 0,
 		LeftThinking: flags&flagLeftThinking != 0, LeftText: flags&flagLeftText != 0, LeftCalls: flags&flagLeftCalls != 0}

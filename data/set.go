@@ -43,7 +43,7 @@ type Set struct {
 var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 
 // SetFormats are the values of Set.Format.
-var SetFormats = []string{string(fmtText), string(fmtMessages), string(fmtShareGPT), string(fmtAlpaca), string(fmtPrompt)}
+var SetFormats = []string{string(fmtText), string(fmtMessages), string(fmtShareGPT), string(fmtAlpaca), string(fmtPrompt), string(fmtPairs)}
 
 // fieldOf gives where in columns a field of a Set goes.
 var fieldOf = map[string]func(*columns) *string{
@@ -56,6 +56,9 @@ var fieldOf = map[string]func(*columns) *string{
 	"tools":       func(c *columns) *string { return &c.Tools },
 	"role":        func(c *columns) *string { return &c.Role },
 	"content":     func(c *columns) *string { return &c.Content },
+	"prompt":      func(c *columns) *string { return &c.Prompt },
+	"chosen":      func(c *columns) *string { return &c.Chosen },
+	"rejected":    func(c *columns) *string { return &c.Rejected },
 }
 
 // FieldNames are the keys of Set.Fields.
@@ -67,6 +70,7 @@ var fieldsIn = map[format][]string{
 	fmtMessages: {"messages", "system", "tools", "role", "content"}, fmtShareGPT: {"messages", "system", "tools", "role", "content"},
 	fmtAlpaca: {"instruction", "input", "output", "system", "tools"},
 	fmtPrompt: {"instruction", "output", "system", "tools"},
+	fmtPairs:  {"prompt", "instruction", "input", "messages", "chosen", "rejected", "system", "tools", "role", "content"},
 }
 
 // format is the format of a set's rows: the one that is given, or that of its fields. It is
@@ -76,6 +80,8 @@ func (s *Set) format() format {
 	switch {
 	case s.Format != "":
 		return format(s.Format)
+	case has("prompt") || has("chosen") || has("rejected"):
+		return fmtPairs
 	case has("messages") || has("role") || has("content") || len(s.Roles) > 0:
 		return fmtMessages
 	case has("input"):
@@ -103,6 +109,9 @@ func (s *Set) Check() error {
 	case s.Shards < 0 || s.Shard < 0 || s.Shards == 0 && s.Shard > 0 || s.Shards > 0 && s.Shard >= s.Shards:
 		return fmt.Errorf("shards_idx is %d of %d shards; it is from 0 to one less than their number", s.Shard, s.Shards)
 	}
+	if s.Fields["prompt"] != "" && s.Fields["instruction"] != "" {
+		return errors.New("the fields prompt and instruction both name the prompt; a text in instruction is the user's turn, one in prompt is taken as it is: give one of them")
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Fields)) {
 		switch {
 		case s.Fields[name] == "":
@@ -112,17 +121,17 @@ func (s *Set) Check() error {
 			return fmt.Errorf("the field %s has no place in type %s, whose rows have %s", name, f, strings.Join(fieldsIn[f], ", "))
 		}
 	}
-	if len(s.Roles) > 0 && f != fmtMessages && f != fmtShareGPT {
+	if len(s.Roles) > 0 && f != fmtMessages && f != fmtShareGPT && f != fmtPairs {
 		return fmt.Errorf("roles have no place in type %s, whose rows have no messages", f)
 	}
 	return nil
 }
 
 // columns are the names of the columns of a set's rows; nil where each file's first row
-// decides.
+// decides, and of pairs.
 func (s *Set) columns() *columns {
 	f := s.format()
-	if f == "" {
+	if f == "" || f == fmtPairs {
 		return nil
 	}
 	c := columnsOf(f)
@@ -132,9 +141,22 @@ func (s *Set) columns() *columns {
 		}
 	}
 	if f == fmtMessages || f == fmtShareGPT { // whichever names the fields of messages have
-		c.Roles = maps.Clone(shareGPTRoles)
-		maps.Copy(c.Roles, openAIRoles)
+		c.Roles = anyRoles()
 		maps.Copy(c.Roles, s.Roles)
+	}
+	return c
+}
+
+// names are the columns of pairs that are given; nil where rows are no pairs.
+func (s *Set) names() *columns {
+	if s.format() != fmtPairs {
+		return nil
+	}
+	c := &columns{Roles: s.Roles, Turn: s.Fields["instruction"] != "" || s.Fields["input"] != ""}
+	for name, column := range s.Fields {
+		if column != "" {
+			*fieldOf[name](c) = column
+		}
 	}
 	return c
 }
@@ -146,7 +168,7 @@ func (s *Set) plain() bool {
 
 // dataSet is what s says of its rows.
 func (s *Set) dataSet() (set dataSet, err error) {
-	set = dataSet{Name: s.Path, Format: s.format(), Columns: s.columns(), Kept: s.Kept}
+	set = dataSet{Name: s.Path, Format: s.format(), Columns: s.columns(), Names: s.names(), Kept: s.Kept}
 	if slices.Contains(Builders, s.Path) {
 		set.Kept = cmp.Or(s.Kept, s.Path)
 	}

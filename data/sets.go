@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ type dataSet struct {
 	Name    string
 	Format  format   // the format of all its rows; empty: each file's first row decides
 	Columns *columns // nil: the usual ones of Format
+	Names   *columns // of pairs: those that are given; the others are recognised in each row
 	// Samples is how many documents are taken. The seed chooses them, and where there are
 	// fewer some come more than once. 0: all.
 	Samples int64
@@ -26,13 +28,18 @@ type columns struct {
 	Prompt, Query, Response, History string
 	Messages                         string
 	Role, Content                    string // fields of a message
+	// Chosen and Rejected are the answers of a pair. Turn says that the prompt of a pair is the
+	// user's turn also where it is a text; else texts follow each other as they are.
+	Chosen, Rejected string `json:",omitempty"`
+	Turn             bool   `json:",omitempty"`
 	// Roles maps the names that a chat has for roles to those of templates. function_call
 	// stands for an assistant that calls a function.
 	Roles map[string]string
 }
 
-// lists tells which columns of a table's rows may hold a JSON list, which the table has as text.
-func (s *Spec) lists(set int) func(name string) bool {
+// lists tells which values of a table are lists in JSON, and not the text that a table has in
+// every column. In the columns of pairs, which may be texts too, these are lists of messages.
+func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	known := []string{"input_ids", "labels", s.Columns.Messages}
 	for _, m := range marks {
 		c := columnsOf(m.format)
@@ -41,10 +48,25 @@ func (s *Spec) lists(set int) func(name string) bool {
 			known = append(known, m.field)
 		}
 	}
-	if c := s.sets[set].Columns; c != nil {
-		known = append(known, c.Messages, c.History, c.Tools)
+	either := []string{chosenField, rejectedField, columnsOf(fmtPairs).Prompt, s.Columns.Prompt}
+	for _, c := range []*columns{s.sets[set].Columns, s.sets[set].Names} {
+		if c != nil {
+			known = append(known, c.Messages, c.History, c.Tools)
+			either = append(either, c.Chosen, c.Rejected, c.Prompt)
+		}
 	}
-	return func(name string) bool { return name != "" && slices.Contains(known, name) }
+	return func(name string, value []byte) bool {
+		return name != "" && (slices.Contains(known, name) || slices.Contains(either, name) && isMessages(value))
+	}
+}
+
+// isMessages tells whether text is a list of messages in JSON.
+func isMessages(text []byte) bool {
+	if len(text) == 0 || text[0] != '[' {
+		return false
+	}
+	first := firstMessage(text)
+	return first["role"] != nil || first["from"] != nil
 }
 
 const functionCall = "function_call"
@@ -65,10 +87,19 @@ func columnsOf(f format) *columns {
 		return &columns{System: "system", Tools: "tools", Messages: "conversations", Role: "from", Content: "value", Roles: shareGPTRoles}
 	case fmtMessages:
 		return &columns{Tools: "tools", Messages: "messages", Role: "role", Content: "content", Roles: openAIRoles}
+	case fmtPairs:
+		return &columns{System: "system", Tools: "tools", Prompt: "prompt", Chosen: chosenField, Rejected: rejectedField, Role: "role", Content: "content", Roles: anyRoles()}
 	case fmtPrompt:
 		return &columns{System: "system", Tools: "tools", Prompt: "prompt", Response: "completion", Role: "role", Content: "content", Roles: openAIRoles}
 	}
 	return &columns{Text: "text"}
+}
+
+// anyRoles are the roles of both, for rows in which either may stand.
+func anyRoles() map[string]string {
+	roles := maps.Clone(shareGPTRoles)
+	maps.Copy(roles, openAIRoles)
+	return roles
 }
 
 // split is a range of a data set's rows, as Hugging Face writes it: "train" or

@@ -47,6 +47,9 @@ type Spec struct {
 	TemplateVars map[string]any
 	// Columns names the columns of rows that have other names than usual.
 	Columns Columns
+	// Pairs says that rows are pairs of answers to a prompt. Without it they are where nothing
+	// else is recognised in them, or where Format or a Set's says so.
+	Pairs bool
 	// MaskHistory supervises the last turn of a chat alone. TrainOnPrompt supervises
 	// everything.
 	MaskHistory, TrainOnPrompt bool
@@ -61,10 +64,11 @@ type Spec struct {
 	// MaxSamples is how many documents of each data set are taken at most, from
 	// its start; 0: all.
 	MaxSamples int64
-	// MaxSeqLen is how many tokens a row has at most, at least 2; 0 means 2048.
+	// MaxSeqLen is how many tokens a row has at most, at least 2; 0 means 2048. Of a pair each
+	// of the two documents has at most so many, and a row twice as many.
 	MaxSeqLen int
 	// Packing puts several documents into a row of MaxSeqLen. nil: yes for text and
-	// chats, no for input_ids. Chats are never split.
+	// chats, no for input_ids and pairs, each of which then is a row. Chats and pairs are never split.
 	Packing *bool
 	// Seed decides the order of rows, where Shuffle is set, and which rows Eval has.
 	Seed    int64
@@ -116,7 +120,7 @@ const defaultMaxSeqLen = 2048
 // Formats are the values of Spec.Format. auto goes by a file's name and its first row. text
 // takes files as they are. jsonl, parquet and csv (or TSV) say how files keep rows. The others
 // say what a row holds, whichever way files keep rows.
-var Formats = []string{"auto", "text", "jsonl", "parquet", "csv", "alpaca", "sharegpt", "messages", "prompt_completion"}
+var Formats = []string{"auto", "text", "jsonl", "parquet", "csv", "alpaca", "sharegpt", "messages", "prompt_completion", "pairs"}
 
 // resolved is s with defaults filled in. The error says what is wrong with s.
 func (s Spec) resolved() (Spec, error) {

@@ -6,10 +6,10 @@ import "math/bits"
 // what was cut off is not counted.
 type Stats struct {
 	ID         string `json:"id"`
-	Kind       string `json:"kind"` // text, chat or input_ids
+	Kind       string `json:"kind"` // text, chat, input_ids or pairs
 	Packed     bool   `json:"packed"`
 	Files      int    `json:"files"`
-	Documents  int64  `json:"documents"`
+	Documents  int64  `json:"documents"` // a pair counts as one
 	Rows       int    `json:"rows"`
 	TrainRows  int    `json:"train_rows"`
 	EvalRows   int    `json:"eval_rows"`
@@ -17,12 +17,12 @@ type Stats struct {
 	Supervised int64  `json:"supervised_tokens"`
 	VocabSize  int    `json:"vocab_size"`
 	VocabUsed  int    `json:"vocab_used"`     // different ids
-	Truncated  int64  `json:"truncated_rows"` // rows that were cut to max_seq_len
+	Truncated  int64  `json:"truncated_rows"` // rows, or pairs, that were cut to max_seq_len
 	Unused     int    `json:"unused_rows"`    // packed rows that were left out: they have no supervised token
 	Binary     int    `json:"binary_files"`   // skipped
 	Hidden     int    `json:"hidden_files"`   // skipped
-	// CutTokens are the tokens that were cut off Truncated rows. Dropped are the chats that
-	// were left out since nothing supervised was left of them before the cut.
+	// CutTokens are the tokens that were cut off Truncated rows. Dropped are the chats and pairs
+	// that were left out since nothing supervised was left of them before the cut.
 	CutTokens int64 `json:"cut_tokens,omitempty"`
 	Dropped   int64 `json:"dropped_rows,omitempty"`
 	// Skipped are the rows that skip_bad_rows left out; Unsupervised are those of them that
@@ -36,13 +36,16 @@ type Stats struct {
 	DoubledBOS int64 `json:"doubled_bos,omitempty"`
 	// LeftThinking, LeftText and LeftCalls are the chats of which the chat template left
 	// out some thoughts, some text of a message, or tools or calls.
-	LeftThinking int64    `json:"left_thinking,omitempty"`
-	LeftText     int64    `json:"left_text,omitempty"`
-	LeftCalls    int64    `json:"left_calls,omitempty"`
-	Lengths      []Bucket `json:"document_lengths"`
+	LeftThinking int64 `json:"left_thinking,omitempty"`
+	LeftText     int64 `json:"left_text,omitempty"`
+	LeftCalls    int64 `json:"left_calls,omitempty"`
+	// PromptCut are the pairs whose prompt ends with other tokens before an answer than alone.
+	// These tokens count as the answer's.
+	PromptCut int64    `json:"prompt_cut,omitempty"`
+	Lengths   []Bucket `json:"document_lengths"`
 }
 
-// Bucket counts the documents that, as read, have From to To tokens.
+// Bucket counts the documents, or pairs, that, as read, have From to To tokens.
 type Bucket struct {
 	From      int64 `json:"from"`
 	To        int64 `json:"to"`
@@ -52,8 +55,24 @@ type Bucket struct {
 // IsText tells whether documents are text that was tokenised, and not input_ids.
 func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 
-// IsChat tells whether documents are chats, or prompts with their answers.
-func (d *Dataset) IsChat() bool { return d.c.Kind == kindChat }
+// IsChat tells whether documents are chats, or prompts with their answers; of pairs, whether
+// some are not of texts that are taken as they are.
+func (d *Dataset) IsChat() bool {
+	return d.c.Kind == kindChat || d.IsPairs() && d.c.Verbatim < d.c.Docs
+}
+
+// IsPairs tells whether documents are pairs of answers to prompts.
+func (d *Dataset) IsPairs() bool { return d.c.Kind == kindPairs }
+
+// Pairs is how many pairs were read: the IDs of pairs in rows are below it. Rows may lack some,
+// which were too long or are not in the mix, and have others several times. It is 0 where
+// documents are no pairs.
+func (d *Dataset) Pairs() int64 {
+	if !d.IsPairs() {
+		return 0
+	}
+	return d.c.Docs
+}
 
 // ChatTemplate is the template that chats went through, which belongs beside the trained
 // model; "" where it is the model's own, or where none was used.
@@ -71,7 +90,7 @@ func (d *Dataset) Stats() Stats {
 		Documents: d.c.Docs, Rows: d.Rows(), TrainRows: d.Train().Rows(), EvalRows: d.Eval().Rows(),
 		VocabSize: d.VocabSize(), Truncated: d.truncated, CutTokens: d.cutTokens, Dropped: d.dropped, Unused: len(d.drop), Binary: d.binary, Hidden: d.hidden,
 		Skipped: d.c.Skipped, Unsupervised: d.c.Unsupervised, MissingEOS: d.c.MissingEOS, DoubledBOS: d.c.DoubledBOS,
-		LeftThinking: d.c.LeftThinking, LeftText: d.c.LeftText, LeftCalls: d.c.LeftCalls,
+		LeftThinking: d.c.LeftThinking, LeftText: d.c.LeftText, LeftCalls: d.c.LeftCalls, PromptCut: d.c.PromptCut,
 		Lengths: d.lengths(),
 	}
 	used := make([]bool, d.VocabSize())

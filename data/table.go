@@ -17,12 +17,12 @@ import (
 type tableRows struct {
 	r      *bufio.Reader
 	comma  byte
-	lists  func(name string) bool // columns whose values may be JSON lists
-	header []string               // nil: not read yet
-	line   int64                  // lines read
-	text   []byte                 // the values of the current record one after the other, without quotes
-	ends   []int                  // where each of these values ends in text
-	quoted bool                   // at least one of them stood in quotes
+	lists  func(name string, value []byte) bool // whether a value may be a JSON list
+	header []string                             // nil: not read yet
+	line   int64                                // lines read
+	text   []byte                               // the values of the current record one after the other, without quotes
+	ends   []int                                // where each of these values ends in text
+	quoted bool                                 // at least one of them stood in quotes
 	done   error
 }
 
@@ -34,7 +34,7 @@ var errRowValues = &badRow{err: fmt.Errorf("the row has more than %d values", ma
 // newTable reads a file of the given name. Its values are separated by commas, or by tabs
 // where the name says so. Where the first line has none of those, they are separated by
 // another of the usual separators that it has.
-func newTable(r io.Reader, name string, lists func(string) bool) *tableRows {
+func newTable(r io.Reader, name string, lists func(string, []byte) bool) *tableRows {
 	t := &tableRows{r: bufio.NewReaderSize(r, 256<<10), comma: ',', lists: lists}
 	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // an error of reading comes again at the first row
 		_, _ = t.r.Discard(3)
@@ -95,8 +95,8 @@ func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
 // appendValue appends a value as JSON: as a string, or in a column of lists as the list that
 // it writes, or null where it is empty.
 func (t *tableRows) appendValue(dst []byte, name string, v []byte) []byte {
-	if t.lists(name) {
-		switch list := bytes.TrimSpace(v); {
+	if list := bytes.TrimSpace(v); t.lists(name, list) {
+		switch {
 		case len(list) == 0:
 			return append(dst, "null"...)
 		case list[0] == '[' && json.Valid(list):

@@ -109,7 +109,7 @@ func FuzzTable(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		table := newTable(bytes.NewReader(content), "a.csv", func(string) bool { return false })
+		table := newTable(bytes.NewReader(content), "a.csv", func(string, []byte) bool { return false })
 		var got [][]string
 		for {
 			row, _, err := table.next(nil)

@@ -53,7 +53,7 @@ func (v View) Longest() int {
 	longest := 0
 	for i := range v.rows {
 		longest = max(longest, int(v.d.tokens(v.at(i))))
-		if longest == v.d.spec.MaxSeqLen {
+		if longest == int(v.d.longestRow()) {
 			break // no row can be longer
 		}
 	}

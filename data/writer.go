@@ -201,11 +201,14 @@ func (w *cacheWriter) tokens(ids, labels []int32) error {
 }
 
 // endDoc ends the current document, which is on the given line of its file; 0 where it is
-// the whole file.
-func (w *cacheWriter) endDoc(line int64, flags uint64) error {
+// the whole file. The first chosen tokens of a pair are its chosen document.
+func (w *cacheWriter) endDoc(line int64, flags uint64, chosen int) error {
 	w.Docs++
 	w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(w.Tokens))
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(line)|flags&idFlags<<flagShift)
+	if w.Kind == kindPairs {
+		w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(chosen))
+	}
 	w.IDSum = crc32.Update(w.IDSum, castagnoli, w.buf)
 	binary.LittleEndian.PutUint64(w.buf[8:], uint64(line)|flags<<flagShift)
 	return w.parts[2].write(w.buf)

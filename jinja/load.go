@@ -14,7 +14,8 @@ const defaultName = "default"
 
 // Load reads the chat template of a model directory: chat_template.jinja, else
 // chat_template in tokenizer_config.json, which is a text or a list of named
-// texts, of which "default" is taken. It is nil without an error where the
+// texts, of which "default" is taken, else chat_template.json, which older processors
+// for images have beside the tokenizer. It is nil without an error where the
 // directory has none.
 func Load(dir string) (*Template, error) {
 	path := filepath.Join(dir, "chat_template.jinja")
@@ -25,7 +26,16 @@ func Load(dir string) (*Template, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	path = filepath.Join(dir, "tokenizer_config.json")
+	for _, name := range []string{"tokenizer_config.json", "chat_template.json"} {
+		if t, err := loadJSON(filepath.Join(dir, name)); t != nil || err != nil {
+			return t, err
+		}
+	}
+	return nil, nil
+}
+
+// loadJSON reads the template in the file at path, nil where there is none.
+func loadJSON(path string) (*Template, error) {
 	text, err := files.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

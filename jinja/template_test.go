@@ -131,6 +131,9 @@ func TestLoad(t *testing.T) {
 		{"item without", map[string]string{"tokenizer_config.json": `{"chat_template": [{}]}`}, "", "item 0 lacks a name"},
 		{"broken JSON", map[string]string{"tokenizer_config.json": `{"chat_template": `}, "", "tokenizer_config.json: JSON: byte 18"},
 		{"array", map[string]string{"tokenizer_config.json": `[]`}, "", "holds no JSON object"},
+		{"of a processor", map[string]string{"tokenizer_config.json": `{"x": 1}`, "chat_template.json": `{"chat_template": "P"}`}, "P", ""},
+		{"of a processor too", map[string]string{"tokenizer_config.json": `{"chat_template": "C"}`, "chat_template.json": `{"chat_template": "P"}`}, "C", ""},
+		{"of a broken processor", map[string]string{"chat_template.json": `[]`}, "", "chat_template.json: the file holds no JSON object"},
 		{"broken template", map[string]string{"chat_template.jinja": "a\n{% if %}"}, "", "chat_template.jinja:2:7: an expression is missing"},
 	} {
 		tmpl, err := Load(write(t, c.files))

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"cmp"
+	"math"
 
 	"mt/device"
 	"mt/device/op"
@@ -9,16 +10,18 @@ import (
 )
 
 // EmbedForward overwrites x (T, h) act with the rows of the micro-batch's
-// tokens, scaled where the model does.
+// tokens, scaled where the model does, and adds Spec.Noise in training.
 //
 //	table (U, h) act: the embedding rows of the batch's unique ids, in id order
+//	step: of training, from 1 on, by which the noise is drawn; 0: there is none
 //	ws: needed where x is on the host
-func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor, mb MicroBatch, ws device.Mem) {
+func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor, mb MicroBatch, step int, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	y := t.hidden(x, t.spec.embedSpace(t.dims, mb.Tokens, false, &allotter{mem: ws}).x)
 	for c := range t.embedChunks(mb.Tokens) {
 		op.Do(t.dev, s, op.GatherRows{Dst: y.of(c), Src: table, Index: whole(mb.Index, 1).of(c), T: c.n, C: t.dims.hidden})
 		t.scaleEmbedding(s, y.of(c), c.n)
+		t.addNoise(s, y.of(c), c, mb, step)
 		store(s, c, y)
 	}
 }
@@ -70,6 +73,22 @@ func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, n int) {
 		scale = bfloat.Widen(bfloat.Round(scale))
 	}
 	t.scale(s, x, n, scale)
+}
+
+// addNoise adds to x, the chunk c of the micro-batch, the noise of a step. Transformers adds it to what the embedding's module
+// returns (integrations/neftune.py). A scale that is rounded is that module's own; any other is a number that the model
+// multiplies by afterwards, noise and all.
+func (t *Templates) addNoise(s device.Stream, x device.Tensor, c span, mb MicroBatch, step int) {
+	noise, cfg := t.spec.Noise, t.spec.Config
+	if noise.Alpha == 0 || step == 0 {
+		return
+	}
+	scale := float64(noise.Alpha) / math.Sqrt(float64(t.dims.hidden)) / t.residualUnit()
+	if !cfg.EmbedRounded {
+		scale *= cmp.Or(cfg.EmbedScale, 1)
+	}
+	op.Do(t.dev, s, op.AddNoise{X: x, Cu: mb.Cu, T: c.n, C: t.dims.hidden, Seqs: mb.Seqs, From: c.at, First: mb.First, Step: step,
+		Seed: noise.Seed, Scale: float32(scale)})
 }
 
 // scale multiplies x (n, h) act by factor.

@@ -35,7 +35,7 @@ func TestEmbedScaleIsRounded(t *testing.T) {
 			mb := MicroBatch{Tokens: n, UniqueRows: n, Index: r.ints(rows...), RowStart: r.ints(starts...), RowPos: r.ints(rows...)}
 			table, x := r.tensor(act, len(values)), r.tensor(act, len(values))
 			r.put(table, values)
-			r.tpl.EmbedForward(r.s, OnDevice(x), table, mb, device.Mem{})
+			r.tpl.EmbedForward(r.s, OnDevice(x), table, mb, 0, device.Mem{})
 			grad := r.tensor(device.F32, len(values))
 			r.tpl.EmbedBackward(r.s, grad, OnDevice(table), mb, device.Mem{}, true)
 			for what, got := range map[string][]float64{"row": r.get(x), "gradient": r.get(grad)} {

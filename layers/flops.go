@@ -72,9 +72,9 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 }
 
 // HeadRecomputedFLOPs is the work, in FLOPs, of computing the logits again, as the second
-// sweep over the parts of a cut head does; 0 for a whole head.
+// sweep does over the parts of a cut head or over pairs (Preference); else it is 0.
 func (s Spec) HeadRecomputedFLOPs(tokens int64) int64 {
-	if s.Shards() == 1 {
+	if s.Shards() == 1 && s.Preference.None() {
 		return 0
 	}
 	return 2 * tokens * int64(s.Config.HiddenSize) * int64(s.Config.VocabSize)

@@ -13,7 +13,11 @@ import (
 //	n (C, h) act: the normed input, then its gradient; rstd (C) f32, of a LayerNorm (C, 2)
 //	logits (C, V) act: the logits, then their gradient; V of the part at work
 //	in, out (C, h) act: the input and its gradient, where these lie on the host
-type headSpace struct{ n, rstd, logits, in, out rows }
+//	weights (T) f32, with Spec.Preference: of the gradient of every token of the micro-batch
+type headSpace struct {
+	n, rstd, logits, in, out rows
+	weights                  device.Tensor
+}
 
 func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	chunk := chunkOf(s.HeadChunk, tokens)
@@ -22,17 +26,29 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	if s.OnHost {
 		b.in, b.out = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
 	}
+	if !s.Preference.None() {
+		b.weights = ws.take(device.F32, tokens)
+	}
 	return b
+}
+
+// weigh writes the weights of a micro-batch's tokens, if they have some, from the losses of all of them.
+func (t *Templates) weigh(s device.Stream, b headSpace, losses device.Tensor, mb MicroBatch) {
+	if !t.spec.Preference.None() {
+		op.Do(t.dev, s, op.PreferenceWeights{Weights: b.weights, Losses: losses, Targets: mb.Targets, Cu: mb.Cu, Reference: mb.Reference,
+			T: mb.Tokens, Pairs: mb.Seqs / 2, Loss: t.spec.Preference, Likelihood: mb.Likelihood})
+	}
 }
 
 // HeadForwardBackward computes the losses of a micro-batch and their gradients:
 // final norm, lm_head and cross-entropy, HeadChunk tokens at a time, so that the
-// logits of a whole micro-batch never exist.
+// logits of a whole micro-batch never exist. With Spec.Preference a token's gradient depends on the losses
+// of its pair, so there are two sweeps over the chunks: one for losses, and one that computes the logits again.
 //
 //	x (T, h) act; dx (T, h) act overwritten, may be x itself, else disjoint
 //	losses (T) f32 overwritten: −log p and Spec.Terms, unscaled, 0 where no target is
 //	scale: what every token's gradient is multiplied by, 1/(supervised tokens of
-//	the batch)
+//	the batch) or, with Spec.Preference, 1/(pairs of the batch)
 //	g: overwritten where first is set, else accumulated. RoleLMHead is there for
 //	a tied head too: its own share of the embedding's gradient
 func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
@@ -43,12 +59,16 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 	if first {
 		zeroVectors(s, g)
 	}
+	if !t.spec.Preference.None() {
+		t.HeadForward(s, w, x, losses, mb, ws)
+		t.weigh(s, b, losses, mb)
+	}
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		fetch(s, c, in)
 		xc, n, logits := in.of(c), b.n.of(c), b.logits.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, d.vocab)
 		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
-			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})
+			Losses: whole(losses, 1).of(c), Weights: whole(b.weights, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
 		t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, d.vocab)
 		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)

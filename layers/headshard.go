@@ -106,9 +106,9 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losse
 //	last part alone; overwritten where firstBatch is set, else accumulated
 //	dx (T, h) act, not x: overwritten by the first part. Until the last part it
 //	is the gradient of lm_head's input, rounded to act once a part
-//	x (T, h) act; lse (T) f32 of all parts, as HeadShardForward left it
+//	x (T, h) act; losses, lse (T) f32 of all parts, as HeadShardForward left them
 //	scale: as for HeadForwardBackward
-func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
+func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims
 	b := t.spec.headBuffers(d, p.Rows, mb.Tokens, &allotter{mem: ws})
@@ -118,6 +118,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 	} else if db, ok := g[model.RoleLMHeadBias]; ok && firstBatch {
 		s.Zero(db.Mem())
 	}
+	t.weigh(s, b, losses, mb)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		fetch(s, c, in)
 		if !first {
@@ -126,7 +127,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 		xc, n, logits, dxc := in.of(c), b.n.of(c), b.logits.of(c), out.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, p.Rows)
 		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
-			T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
+			Weights: whole(b.weights, 1).of(c), T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
 			Softcap: t.logitCap(), Terms: t.spec.Terms, Vocab: d.vocab})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, p.Rows, d.hidden, firstBatch && c.at == 0)
 		t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, p.Rows)

@@ -26,6 +26,10 @@ type Spec struct {
 	HeadShards int
 	// Terms are what the losses of training have beside −log p; those of an evaluation have nothing.
 	Terms op.LossTerms
+	// Noise is what training adds to the embedding's output; evaluation and generation add nothing.
+	Noise op.Noise
+	// Preference, unless none, makes training one on pairs of documents, whose losses are these.
+	Preference op.PreferenceLoss
 	// NoBackward is how many blocks, the first ones, have no backward, because they and what is below them is frozen.
 	NoBackward int
 	// OnHost says that hidden states lie on the host, that a launch has chunks of them on the
@@ -165,10 +169,16 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 
 // MicroBatch is a data.MicroBatch on the device; all tensors i32. Pos are rows of
 // the RoPE tables, see Spec.RopePositions, and Stretches what Spec.Stretches says.
+//
+// With Spec.Preference documents 2p and 2p+1 are pair p, and Reference (Seqs) f32 is log p of every document by the reference;
+// a token of a chosen document counts Likelihood times by itself, beside what its pair's loss makes of it.
 type MicroBatch struct {
 	Tokens, Seqs, MaxSeqlen int
 	Index, Targets, Pos, Cu device.Tensor
 	RowStart, RowPos        device.Tensor
 	Stretches               device.Tensor
 	UniqueRows              int
+	First                   int // its first token is that of the step
+	Reference               device.Tensor
+	Likelihood              float32
 }

@@ -375,7 +375,7 @@ func TestHeadInPlace(t *testing.T) {
 		mb, last := b.mbs[0], len(r.layouts)-1
 		run := func(inPlace bool) []float64 {
 			x := r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
-			r.tpl.EmbedForward(r.s, OnDevice(x), b.table, mb, device.Mem{})
+			r.tpl.EmbedForward(r.s, OnDevice(x), b.table, mb, 0, device.Mem{})
 			dx := x
 			if !inPlace {
 				dx = r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
@@ -429,7 +429,7 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	}
 	step.Pos = r.ints(pos...)
 	x, y := r.tensor(device.F32, n*cfg.HiddenSize), r.tensor(device.F32, n*cfg.HiddenSize)
-	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], device.Mem{})
+	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], 0, device.Mem{})
 	for i, l := range r.layouts[1 : len(r.layouts)-1] {
 		if w := r.weights[i+1]; l.Kind == model.Positions {
 			r.tpl.PositionsForward(r.s, w, OnDevice(y), OnDevice(x), MicroBatch{Tokens: n, Pos: step.Pos}, ws)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 	"mt/schedule"
 )
@@ -23,11 +24,12 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			for shards := 1; shards <= 3; shards += 2 {
 				s := spec(cfg, KeepNothing, act)
-				s.HeadShards = shards
+				s.HeadShards, s.Noise = shards, op.Noise{Alpha: 3, Seed: 4}
 				var results []result
 				var losses [][]float64
 				for _, s := range []Spec{s, onHost(s)} {
 					r := newRig(t, dev, s, nil)
+					r.at = 2
 					b := r.batch(micro(cfg)...)
 					results = append(results, r.step(b))
 					losses = append(losses, r.evaluate(b))

@@ -31,6 +31,7 @@ type rig struct {
 	guards     []device.Mem
 	hostGuards [][]byte
 	slots      map[int]device.Tensor // weights of the head's parts, once they are used
+	at         int                   // the number of the step, for noise; 0: there is none
 }
 
 const guardBytes = 2 * device.Align
@@ -243,6 +244,15 @@ type batch struct {
 	ids        []int32
 	table      device.Tensor // (U, h) act
 	supervised int
+	pairs      int // where the spec has a preference loss: the batch's gradient is divided by their number
+}
+
+// scale is what the gradient of a batch is divided by.
+func (b batch) scale() float32 {
+	if b.pairs > 0 {
+		return 1 / float32(b.pairs)
+	}
+	return 1 / float32(b.supervised)
 }
 
 func (r *rig) batch(mbs ...[]reference.Sequence) batch {
@@ -266,8 +276,12 @@ func (r *rig) batch(mbs ...[]reference.Sequence) batch {
 	}
 	b.table = r.tensor(r.spec.Act, len(rows))
 	r.put(b.table, rows)
+	first := 0
 	for _, seqs := range mbs {
-		b.mbs = append(b.mbs, r.microBatch(seqs, b.ids))
+		mb := r.microBatch(seqs, b.ids)
+		mb.First = first
+		first += mb.Tokens
+		b.mbs = append(b.mbs, mb)
 	}
 	return b
 }
@@ -367,7 +381,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	n := mb.Tokens * r.spec.Config.HiddenSize
 	xs := []Hidden{r.hidden(n)}
 	saved := []device.Mem{{}}
-	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, ws)
+	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, r.at, ws)
 	last := len(r.layouts) - 1
 	for i := 1; i < last; i++ {
 		xs = append(xs, r.hidden(n))
@@ -386,7 +400,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	if r.spec.Shards() > 1 {
 		r.headShards(b, mb, grads[last], dx, xs[last-1], losses, ws, first)
 	} else {
-		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
+		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, b.scale(), first)
 	}
 	for i := last - 1; i > 0; i-- {
 		if r.layouts[i].Kind == model.Positions {
@@ -444,7 +458,7 @@ func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x Hidden, losses d
 	n := r.spec.Shards()
 	for k := n - 1; k >= 0; k-- {
 		p, w := r.shard(k)
-		r.tpl.HeadShardBackward(r.s, w, shardOf(g, p, r.spec.Config.HiddenSize), dx, x, lse, mb, ws, 1/float32(b.supervised), p,
+		r.tpl.HeadShardBackward(r.s, w, shardOf(g, p, r.spec.Config.HiddenSize), dx, x, losses, lse, mb, ws, b.scale(), p,
 			first, k == n-1, k == 0)
 	}
 }
@@ -457,7 +471,7 @@ func (r *rig) evaluate(b batch) []float64 {
 	for _, mb := range b.mbs {
 		n := mb.Tokens * r.spec.Config.HiddenSize
 		x, y, losses := r.hidden(n), r.hidden(n), r.tensor(device.F32, mb.Tokens)
-		r.tpl.EmbedForward(r.s, x, b.table, mb, ws)
+		r.tpl.EmbedForward(r.s, x, b.table, mb, 0, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
 			if r.layouts[i].Kind == model.Positions {

@@ -146,6 +146,8 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.addBiasGrad(a)
 	case *op.AddRows:
 		d.addRows(a)
+	case *op.AddNoise:
+		d.addNoise(a)
 	case *op.AddPositions:
 		d.addPositions(a)
 	case *op.AddPositionsBackward:
@@ -164,6 +166,8 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.convert(a)
 	case *op.CrossEntropy:
 		d.crossEntropy(a)
+	case *op.PreferenceWeights:
+		d.preferenceWeights(a)
 	case *op.CrossEntropyShard:
 		d.crossEntropyShard(a)
 	case *op.GLU:

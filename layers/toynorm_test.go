@@ -5,6 +5,14 @@ import (
 	"mt/device/op"
 )
 
+func (d *toy) addNoise(a *op.AddNoise) {
+	exact("AddNoise", a.X, a.T*a.C)
+	exact("AddNoise Cu", a.Cu, a.Seqs+1)
+	x := d.load(a.X, a.T*a.C)
+	oracle.AddNoise(x, d.loadIDs(a.Cu, a.Seqs+1), a.From, a.First, a.Step, a.C, a.Seed, float64(a.Scale))
+	d.storeAll(a.X, x)
+}
+
 func (d *toy) layerNorm(a *op.LayerNorm) {
 	exact("LayerNorm x", a.X, a.Rows*a.Dim)
 	exact("LayerNorm y", a.Y, a.Rows*a.Dim)

@@ -366,6 +366,29 @@ func logitGrad(t op.LossTerms, x, lse float64, vocab int, target bool) float64 {
 	return p
 }
 
+// weight is element t of weights; 1 where there are none.
+func (d *toy) weight(weights device.Tensor, t int) float64 {
+	if weights.None() {
+		return 1
+	}
+	return d.load(weights.Slice(int64(t), 1), 1)[0]
+}
+
+func (d *toy) preferenceWeights(a *op.PreferenceWeights) {
+	exact("PreferenceWeights", a.Losses, a.T)
+	weights, cu := make([]float64, a.T), intsOf(d.loadInt(a.Cu, 2*a.Pairs+1))
+	oracle.PreferenceWeights(weights, d.load(a.Losses, a.T), intsOf(d.loadInt(a.Targets, a.T)), cu, d.load(a.Reference, 2*a.Pairs),
+		int(a.Loss.Kind), float64(a.Loss.Beta), float64(a.Loss.Smoothing), float64(a.Likelihood))
+	d.storeAll(a.Weights, weights)
+}
+
+func intsOf(v []int) (out []int32) {
+	for _, x := range v {
+		out = append(out, int32(x))
+	}
+	return out
+}
+
 func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 	exact("CrossEntropyShard", a.Logits, a.T*a.V)
 	x := d.load(a.Logits, a.T*a.V)
@@ -374,7 +397,7 @@ func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 		at := target - a.From
 		here := at >= 0 && at < a.V
 		if a.Gradient {
-			lse, scale := d.load(a.LSE.Slice(int64(t), 1), 1)[0], float64(a.Scale)
+			lse, scale := d.load(a.LSE.Slice(int64(t), 1), 1)[0], float64(a.Scale)*d.weight(a.Weights, t)
 			for i, v := range row {
 				p := logitGrad(a.Terms, v, lse, a.Vocab, i == at)
 				if target == op.IgnoreIndex {
@@ -411,7 +434,7 @@ func (d *toy) crossEntropy(a *op.CrossEntropy) {
 	x := d.load(a.Logits, a.T*a.V)
 	for t, target := range d.loadInt(a.Targets, a.T) {
 		row, slopes := capped(x[t*a.V:(t+1)*a.V], a.Softcap)
-		lse, scale := logSumExp(row), float64(a.Scale)
+		lse, scale := logSumExp(row), float64(a.Scale)*d.weight(a.Weights, t)
 		loss := 0.0
 		if target == op.IgnoreIndex {
 			scale = 0

@@ -136,7 +136,10 @@ type Config struct {
 	grouping [][]*regexp.Regexp // of each group of SetGroups, its expressions
 	family   *family            // the family whose tensor names it has; nil: Llama's
 	prefix   prefix             // how its tensors' names begin; zero: as the family's first prefix says
-	source   source             // config.json as it was read; empty for an inline config
+	turned   bool               // matrices of experts are stored the other way round than the family's places say
+	// headTells: the config does not say whether embeddings are tied; the weights do.
+	headTells bool
+	source    source // config.json as it was read; empty for an inline config
 }
 
 // HasExperts tells whether the MLP of the given block is made of experts.

@@ -11,9 +11,9 @@ import (
 // is written.
 type family struct {
 	arch, modelType string
-	// nested is the key of the mapping that holds the language model's keys; "": they
-	// are at the top of config.json.
-	nested string
+	// nested says where the language model's keys are in the config.json of a larger model; nil:
+	// they are at the top.
+	nested *nested
 	// prefixes are how tensors' names can begin, the usual way first; none: "model." and
 	// "lm_head.".
 	prefixes []prefix
@@ -23,6 +23,9 @@ type family struct {
 	blocks string
 	// places are the roles whose tensors lie in others, or transposed.
 	places map[Role]placed
+	// eitherWay says that the matrices of experts may also be stored the other way round, transposed
+	// or not. Their shapes tell.
+	eitherWay bool
 	// defaults are the values of keys that config.json leaves out. (A null does not leave
 	// its key out: it says that there is no value.)
 	defaults map[string]any

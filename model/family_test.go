@@ -111,9 +111,12 @@ func TestPrefixOfDirectory(t *testing.T) {
 
 // TestInlineNestedFamily: a multimodal model cannot be made anew.
 func TestInlineNestedFamily(t *testing.T) {
-	_, err := FromInline(map[string]any{"model_type": "gemma3"}, "x")
-	if err == nil || !strings.Contains(err.Error(), "take model_type gemma3_text") {
-		t.Errorf("got %v", err)
+	for whole, text := range map[string]string{"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3",
+		"qwen3_vl_moe": "qwen3_moe"} {
+		_, err := FromInline(map[string]any{"model_type": whole}, "x")
+		if err == nil || !strings.HasSuffix(err.Error(), "take model_type "+text) {
+			t.Errorf("%s: got %v", whole, err)
+		}
 	}
 }
 

@@ -113,30 +113,29 @@ func (c *Config) TrainedParams() (n int64) {
 	return n
 }
 
-// LowestTrained is the index of the lowest layer with a parameter that is not frozen.
-func LowestTrained(layers []Layer) int {
-	return slices.IndexFunc(layers, func(l Layer) bool {
-		return slices.ContainsFunc(l.Params, func(p Param) bool { return !p.Frozen })
-	})
+// LowestTrained is the index of the lowest layer that has a gradient; their number where none has one.
+func LowestTrained(layouts []Layout) int {
+	for i, l := range layouts {
+		if l.GradElems > 0 {
+			return i
+		}
+	}
+	return len(layouts)
 }
 
 // BackwardFLOPs is the backward's part of FLOPs: for each product once for the gradient of its input, from the lowest
-// layer that is trained on, and once for that of its weights, if they are trained.
+// layer that is trained on, and once for that of its weights, if they are trained. It walks the table of parameters
+// where some are frozen.
 func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
 		return 2 * c.ForwardFLOPs(tokens, pairs)
 	}
-	all := c.Layers()
-	lowest, products, blocks := LowestTrained(all), 0.0, 0
-	for _, l := range all[lowest:] {
+	all, products, blocks := c.Layouts(false), 0.0, 0
+	for _, l := range all[LowestTrained(all):] {
 		if l.Kind == Block || l.Kind == Attention {
 			blocks++
 		}
-		params := l.Params
-		if l.Tied {
-			params = append(slices.Clone(params), c.EmbedParam())
-		}
-		for _, p := range params {
+		for _, p := range l.Tensors {
 			n := float64(p.Elems())
 			switch {
 			case p.Dims < 2 || l.Kind == Embedding || l.Kind == Positions:

@@ -47,7 +47,7 @@ func TestFreeze(t *testing.T) {
 			}
 		}
 	}
-	if got, want := LowestTrained(c.Layers()), 3; got != want {
+	if got, want := LowestTrained(c.Layouts(false)), 3; got != want {
 		t.Errorf("the lowest layer that is trained is %d, want %d", got, want)
 	}
 	if c.TrainedParams() >= c.Params() || c.TrainedParams() < c.Params()/4 {

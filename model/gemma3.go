@@ -21,14 +21,14 @@ func init() {
 	register(text)
 
 	// The multimodal directories hold the same language model; their vision tower
-	// is not trained. The Hub's files have the first prefix, Transformers 5 writes
-	// the second.
-	text.arch, text.modelType, text.nested = "Gemma3ForConditionalGeneration", "gemma3", "text_config"
+	// is not trained.
+	text.arch, text.modelType = "Gemma3ForConditionalGeneration", "gemma3"
+	text.nested = &nested{key: "text_config", types: []string{"gemma3_text"}, alone: "gemma3_text"}
 	text.defaults = maps.Clone(text.defaults)
 	maps.Copy(text.defaults, map[string]any{"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0})
 	// Transformers caps no logits there.
 	text.options = func(c *Config, f *fields) { c.gemma3(f); c.LogitSoftcap = 0 }
-	text.prefixes = []prefix{{"language_model.model.", "language_model.lm_head."}, {"model.language_model.", "lm_head."}}
+	text.prefixes = towerPrefixes
 	register(text)
 }
 
@@ -41,9 +41,6 @@ func (c *Config) gemma3(f *fields) {
 	// Transformers 4.57 and 5.23 read attn_logit_softcapping, the cap of the scores,
 	// and do not apply it; nor do others. No published model has one.
 	f.float("attn_logit_softcapping", 0, 1e-3, 1e6)
-	if t := f.str("model_type", "gemma3_text"); t != "gemma3_text" {
-		f.fail("model_type", "%q is not supported here; known: gemma3_text", t)
-	}
 	every := f.int("sliding_window_pattern", f.int("_sliding_window_pattern", 6, 1, maxLayers), 1, maxLayers)
 	c.windows(f, f.int("sliding_window", 0, 1, maxPositions), func(b int) bool { return (b+1)%every != 0 })
 }

@@ -42,8 +42,8 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 		f.vals["model_type"] = "llama"
 	}
 	a := findFamily(f)
-	if f.err == nil && a.nested != "" {
-		f.fail("model_type", "%s has parts that are not trained and cannot be made anew; take model_type %[1]s_text", a.modelType)
+	if f.err == nil && a.nested != nil {
+		f.fail("model_type", "%s has parts that are not trained and cannot be made anew; take model_type %s", a.modelType, a.nested.alone)
 	}
 	if f.err == nil {
 		f.known(a.inlineKeys())

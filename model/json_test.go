@@ -42,6 +42,7 @@ func TestJSONOfOptions(t *testing.T) {
 		phiConfig(map[string]any{"original_max_position_embeddings": 32, "rope_scaling": map[string]any{"type": "su", "short_factor": eights, "long_factor": eights}}),
 		changed("gemma3_text", map[string]any{"num_hidden_layers": 7, "rope_local_base_freq": 5, "query_pre_attn_scalar": 40.5, "attention_bias": true,
 			"attn_logit_softcapping": 5, "final_logit_softcapping": 6.5, "hidden_activation": "silu", "rope_scaling": map[string]any{"type": "linear", "factor": 8}}),
+		changed("ministral3", map[string]any{"pad_token_id": 0, "sliding_window": 5, "rope_parameters": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.5}}),
 		changed("gemma3_text", map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
 		changed("gemma3_text", map[string]any{"sliding_window": 3, "layer_types": []any{"sliding_attention", "sliding_attention", "sliding_attention"}}),
 		changed("smollm3", map[string]any{"no_rope_layers": []any{0, 1, 0}, "use_sliding_window": true, "sliding_window": 7, "mlp_bias": true, "attention_bias": true}),

@@ -37,7 +37,8 @@ func init() {
 	register(text)
 
 	// The multimodal directories hold the same language model; their vision tower is not trained.
-	text.arch, text.modelType, text.nested = "Llama4ForConditionalGeneration", "llama4", "text_config"
+	text.arch, text.modelType = "Llama4ForConditionalGeneration", "llama4"
+	text.nested = &nested{key: "text_config", types: []string{"llama4_text"}, alone: "llama4_text"}
 	text.defaults = maps.Clone(text.defaults)
 	text.prefixes = []prefix{{"language_model.model.", "language_model.lm_head."}}
 	register(text)
@@ -55,9 +56,6 @@ func llama4Spellings(f *fields) {
 // when they have turned. That is the same: a rotation changes no norm, and the norm has no weights. Source:
 // transformers.Llama4TextConfig.
 func (c *Config) llama4(f *fields) {
-	if t := f.str("model_type", "llama4_text"); t != "llama4_text" {
-		f.fail("model_type", "%q is not supported here; known: llama4_text", t)
-	}
 	c.biases(f)
 	c.noRope(f)
 	c.RopeInterleaved = true

@@ -38,8 +38,8 @@ func LoadDir(dir string) (*Config, error) {
 		return nil, fmt.Errorf("read model config: %w", err)
 	}
 	c, err := ParseConfig(raw, file)
-	if err == nil && len(c.family.prefixes) > 1 {
-		c.prefix, err = findPrefix(dir, c.family.prefixes)
+	if err == nil && len(c.family.prefixes) > 0 {
+		err = c.asStored(dir)
 	}
 	return c, err
 }
@@ -70,6 +70,7 @@ func fromFields(top *fields) (*Config, error) {
 	if f == nil {
 		return nil, top.err
 	}
+	silent := a.nested != nil && a.nested.headTells && !f.has(tiedKey)
 	c := &Config{
 		Arch: a.arch, ModelType: a.modelType, family: a,
 		VocabSize:        f.need("vocab_size", 1, maxVocab),
@@ -79,9 +80,10 @@ func fromFields(top *fields) (*Config, error) {
 		NumHeads:         f.need("num_attention_heads", 1, maxHeads),
 		MaxPositions:     f.int("max_position_embeddings", 2048, 1, maxPositions),
 		RMSNormEps:       float32(f.float("rms_norm_eps", 1e-6, 0, 1)),
-		TieEmbeddings:    f.bool("tie_word_embeddings", false),
+		TieEmbeddings:    f.bool(tiedKey, false),
 		InitializerRange: f.float("initializer_range", 0.02, 0, 100),
 		MXFP4:            packed,
+		headTells:        silent,
 	}
 	c.headsAndIDs(f)
 	c.activation(f)
@@ -100,8 +102,8 @@ func fromFields(top *fields) (*Config, error) {
 			f.fail("use_qk_norm", "true, and the rotary embedding multiplies by %g what it turns: norms behind it are not supported", by)
 		}
 	}
-	if tied := top.bool("tie_word_embeddings", c.TieEmbeddings); tied != c.TieEmbeddings {
-		top.fail("tie_word_embeddings", "%t, and %t in %s; make them the same", tied, c.TieEmbeddings, a.nested)
+	if tied := top.bool(tiedKey, c.TieEmbeddings); tied != c.TieEmbeddings {
+		top.fail(tiedKey, "%t, and %t in %s; make them the same", tied, c.TieEmbeddings, a.nested.key)
 	}
 	if top.err == nil {
 		top.err = f.err
@@ -110,31 +112,6 @@ func fromFields(top *fields) (*Config, error) {
 		return nil, top.err
 	}
 	return c, nil
-}
-
-// fields are the language model's keys, with the family's defaults; nil where there are none.
-// For a nested language model the token ids of the larger model count, as they do in
-// Transformers' generation.
-func (a *family) fields(top *fields) *fields {
-	f := top
-	if a.nested != "" {
-		if f = top.object(a.nested); f == nil {
-			top.fail(a.nested, "missing")
-			return nil
-		}
-		a.packed(f)
-	}
-	f.renamed(a.names)
-	f.setDefaults(a.defaults)
-	if a.prepare != nil {
-		a.prepare(f)
-	}
-	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
-		if top.has(key) {
-			f.vals[key] = top.vals[key]
-		}
-	}
-	return f
 }
 
 // headsAndIDs reads the keys whose bounds depend on the sizes.

@@ -138,8 +138,8 @@ func TestParseSpellings(t *testing.T) {
 		{"ernie4_5", changed("ernie4_5", map[string]any{"use_bias": true}), func(c *Config) bool {
 			return c.RopeInterleaved && c.QKVBias && c.OBias && c.MLPBias && c.HeadDim == 128 && c.Rope.Theta == 5e5 && c.TieEmbeddings
 		}},
-		{"seed_oss", changed("seed_oss", map[string]any{"attention_dropout": 0, "residual_dropout": 0, "num_key_value_heads": 2, "attention_out_bias": true}), func(c *Config) bool {
-			return c.QKVBias && c.OBias && !c.MLPBias && c.HeadDim == 128 && !c.RopeInterleaved
+		{"seed_oss", changed("seed_oss", map[string]any{"num_key_value_heads": 2, "attention_out_bias": true}), func(c *Config) bool {
+			return c.Dropout == "attention_dropout 0.1, residual_dropout 0.1" && c.QKVBias && c.OBias && !c.MLPBias && c.HeadDim == 128 && !c.RopeInterleaved
 		}},
 		{"exaone4", changed("exaone4", map[string]any{"num_hidden_layers": 5}), func(c *Config) bool {
 			return c.OutputNorms && c.QKNorm && !c.QKNormWhole && c.Window(2) == 4096 && c.Window(3) == 0 && reflect.DeepEqual(c.NoRope, []bool{false, false, false, true, false})
@@ -356,8 +356,6 @@ func TestParseRefuses(t *testing.T) {
 		{changed("cohere2", map[string]any{"vocab_size": 256000, "rotary_pct": 0.5}), "rotary_pct: 0.5 is not supported"},
 		{changed("cohere2", map[string]any{"vocab_size": 256000, "logit_scale": 0}), "logit_scale: 0 is out of range"},
 		{map[string]any{"hidden_act": "gelu"}, `hidden_act: "gelu" is not supported; known: silu, gelu_pytorch_tanh`},
-		{changed("seed_oss", map[string]any{"num_key_value_heads": 2}), "attention_dropout: 0.1: dropout is not supported; set it to 0"},
-		{changed("seed_oss", map[string]any{"num_key_value_heads": 2, "attention_dropout": 0}), "residual_dropout: 0.1: dropout"},
 		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window": json.RawMessage("null")}), "layer_types: missing, and sliding_window is null"},
 		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window_pattern": "LLLG"}), `layer_types: missing, and sliding_window_pattern "LLLG"`},
 		{changed("ernie4_5", map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},

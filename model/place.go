@@ -87,6 +87,9 @@ func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 		return stored
 	}
 	how := n.c.family.places[r]
+	if n.c.turned {
+		how.transposed = !how.transposed
+	}
 	var first, step, rows int // of what shares a tensor
 	for _, s := range stored {
 		step += how.woven.run(s.Rows, n.c.HeadDim)

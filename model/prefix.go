@@ -18,22 +18,77 @@ import (
 // the safetensors format sets for a header.
 const maxHeader = 100_000_000
 
-// findPrefix is the first of ps with which a tensor name in dir begins. Where there are no
-// weights, or none with such a name, it is ps[0]: whoever loads the weights says what is
-// missing.
-func findPrefix(dir string, ps []prefix) (prefix, error) {
+// asStored settles what the weights in dir say and config.json does not: how the names of tensors begin, whether
+// there is a head, and which way round the matrices of experts are.
+func (c *Config) asStored(dir string) error {
 	names, err := weightNames(dir)
 	if err != nil {
-		return prefix{}, err
+		return err
 	}
+	c.prefix = findPrefix(names, c.family.prefixes)
+	if c.headTells && len(names) > 0 {
+		c.TieEmbeddings = names[c.prefix.head+"weight"] == nil
+	}
+	if c.family.eitherWay {
+		c.turned = c.storedTurned(dir, names)
+	}
+	return nil
+}
+
+// storedTurned says whether the matrices of experts are stored the other way round than the family's places say.
+func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool {
+	for b := range c.NumLayers {
+		if !c.HasExperts(b) {
+			continue
+		}
+		for role, engine := range map[Role][2]int{RoleExpertGateUp: {2 * c.MoEIntermediateSize, c.HiddenSize}, RoleExpertDown: {c.HiddenSize, c.MoEIntermediateSize}} {
+			how := c.family.places[role]
+			rows, cols := engine[0], engine[1]
+			if !how.transposed {
+				rows, cols = cols, rows
+			}
+			// A square matrix tells nothing; the other of the two is not square then.
+			at := storedShape(dir, names, blockNames{c, b}.prefix()+how.tensor)
+			if rows != cols && len(at) == 3 && at[1] == rows && at[2] == cols {
+				return true
+			}
+		}
+		return false
+	}
+	return false
+}
+
+// storedShape is the shape of a tensor in dir, of whose weights names are the names; nil where it cannot be read.
+func storedShape(dir string, names map[string]json.RawMessage, tensor string) []int {
+	raw := names[tensor]
+	var file string
+	if json.Unmarshal(raw, &file) == nil && filepath.Base(file) == file { // names are those of an index
+		header, err := readHeader(filepath.Join(dir, file))
+		var in map[string]json.RawMessage
+		if err != nil || json.Unmarshal(header, &in) != nil {
+			return nil
+		}
+		raw = in[tensor]
+	}
+	var t struct{ Shape []int }
+	if json.Unmarshal(raw, &t) != nil {
+		return nil
+	}
+	return t.Shape
+}
+
+// findPrefix is the first of ps with which one of the names begins. Where there are no
+// weights, or none with such a name, it is ps[0]: whoever loads the weights says what is
+// missing.
+func findPrefix(names map[string]json.RawMessage, ps []prefix) prefix {
 	for _, p := range ps {
 		for n := range names {
 			if strings.HasPrefix(n, p.model) {
-				return p, nil
+				return p
 			}
 		}
 	}
-	return ps[0], nil
+	return ps[0]
 }
 
 // weightNames are the names of the tensors in a model directory, from the header of its only

@@ -31,7 +31,8 @@ func TestPrefixOfTwo(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(tc.index), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := findPrefix(dir, ps); err != nil || p.model != tc.want {
+		names, err := weightNames(dir)
+		if p := findPrefix(names, ps); err != nil || p.model != tc.want {
 			t.Errorf("%s: %+v, %v; want %s", name, p, err, tc.want)
 		}
 	}

@@ -14,6 +14,12 @@ func TestResized(t *testing.T) {
 		{"at the top", `{"model_type": "llama", "vocab_size":  320, ` + sizes + `, "x": {"vocab_size": 320}}`, `"vocab_size":  320,`, `"vocab_size":  384,`},
 		{"in the language model's part", `{"model_type": "gemma3", "text_config": {` + sizes + `, "vocab_size": 320}, "x": 1}`, `"vocab_size": 320}`, `"vocab_size": 384}`},
 		{"in both", `{"model_type": "gemma3", "vocab_size": 320, "text_config": {` + sizes + `, "vocab_size": 320}}`, `"vocab_size": 320`, `"vocab_size": 384`},
+		{"at the top, where another model has a part", `{"model_type": "qwen2_5_vl", "vocab_size": 320, "bos_token_id": 1, "eos_token_id": 2, "num_key_value_heads": 4, ` + sizes + `}`,
+			`"vocab_size": 320`, `"vocab_size": 384`},
+		{"at the top, where it is left out", `{"model_type": "qwen2_vl", "bos_token_id": 1, "eos_token_id": 2, "num_key_value_heads": 4, ` + sizes + `}`,
+			`"model_type"`, "\n  \"vocab_size\": 384,\"model_type\""},
+		{"at the top, and no part", `{"model_type": "qwen2_vl", "text_config": null, "vocab_size": 320, "bos_token_id": 1, "eos_token_id": 2, "num_key_value_heads": 4, ` + sizes + `}`,
+			`"vocab_size": 320`, `"vocab_size": 384`},
 		{"nowhere", `{"model_type": "gemma3", "text_config": {` + sizes + `}}`, `"text_config": {`, "\"text_config\": {\n  \"vocab_size\": 384,"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "ll
 
 var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
 	"original_max_position_embeddings", "partial_rotary_factor", "attention_factor", "beta_fast", "beta_slow", "mscale",
-	"mscale_all_dim", "truncate", "short_factor", "long_factor", "short_mscale", "long_mscale"}
+	"mscale_all_dim", "truncate", "short_factor", "long_factor", "short_mscale", "long_mscale", tempersKey}
 
 const (
 	defaultTheta       = 10000

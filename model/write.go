@@ -28,16 +28,17 @@ func (c *Config) Resized(n int) *Config {
 		return &out
 	}
 	size := strconv.AppendInt(nil, int64(n), 10)
-	nested := c.familyOf().nested
-	if nested == "" || c.source.value(vocabKey) != nil {
+	part := c.familyOf().nested
+	if part == nil {
+		out.source = c.source.set(vocabKey, size)
+		return &out
+	}
+	inner, _, err := scanObject(c.source.value(part.key)) // there may be none, or a null, where the keys are at the top
+	if err != nil || c.source.value(vocabKey) != nil {
 		out.source = c.source.set(vocabKey, size)
 	}
-	if nested != "" {
-		inner, _, err := scanObject(c.source.value(nested))
-		if err != nil {
-			panic("model: a parsed config does not parse: " + err.Error())
-		}
-		out.source = out.source.set(nested, inner.set(vocabKey, size).raw)
+	if err == nil {
+		out.source = out.source.set(part.key, inner.set(vocabKey, size).raw)
 	}
 	return &out
 }

@@ -24,19 +24,9 @@ func (r *Run) FrozenLayers() []bool {
 	return out
 }
 
-// LowestTrained is the lowest layer that has a gradient.
-func (r *Run) LowestTrained() int {
-	for l := range r.Layouts {
-		if !r.Frozen(l) {
-			return l
-		}
-	}
-	return len(r.Layouts)
-}
-
 // dropFrozen takes from the layers' visits what is only for gradients that nobody wants.
 func (r *Run) dropFrozen(layers []schedule.Layer) {
-	lowest := r.LowestTrained()
+	lowest := model.LowestTrained(r.Layouts)
 	for i := range layers {
 		l := &layers[i]
 		if i < lowest {
@@ -54,7 +44,7 @@ func (r *Run) dropFrozen(layers []schedule.Layer) {
 // passes is how many times the forward's products of layer l a step computes: once for the forward and, from the lowest
 // layer that is trained on, for the gradients of inputs, and once more for as much of the layer as is trained.
 func (r *Run) passes(l int) float64 {
-	if l < r.LowestTrained() {
+	if l < model.LowestTrained(r.Layouts) {
 		return 1
 	}
 	layout := r.Layouts[l]
@@ -66,7 +56,7 @@ func (r *Run) blocksWithoutBackward() (n int) {
 	if r.EvalOnly {
 		return 0
 	}
-	for l, lowest := 0, r.LowestTrained(); l < lowest; l++ {
+	for l, lowest := 0, model.LowestTrained(r.Layouts); l < lowest; l++ {
 		if k := r.Layouts[l].Kind; k == model.Block || k == model.MoE {
 			n++
 		}

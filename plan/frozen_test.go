@@ -23,8 +23,8 @@ func TestFrozenRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.LowestTrained() != 6 || r.Spec.NoBackward != 5 {
-		t.Errorf("layer %d is the lowest that is trained, %d blocks have no backward", r.LowestTrained(), r.Spec.NoBackward)
+	if model.LowestTrained(r.Layouts) != 6 || r.Spec.NoBackward != 5 {
+		t.Errorf("layer %d is the lowest that is trained, %d blocks have no backward", model.LowestTrained(r.Layouts), r.Spec.NoBackward)
 	}
 	for l := range r.Layouts {
 		frozen := l < 6 || l == 8

@@ -5,69 +5,11 @@ import (
 	"fmt"
 
 	"mt/device"
-	"mt/device/op"
-	"mt/host/optim"
 	"mt/internal/human"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"
 )
-
-// Request is a run with values left to resolve: zero is "auto" unless the field
-// says otherwise.
-type Request struct {
-	Config *model.Config
-	// Act is the compute dtype, resolved already.
-	Act device.DType
-	// Terms are what losses have beside −log p.
-	Terms op.LossTerms
-	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
-	BF16Master bool
-	// GradDType is "auto" (or empty), "fp32" or "bf16".
-	GradDType string
-	// Recompute is "auto" (or empty), "full" or "none".
-	Recompute string
-	// HiddenStates is where they lie: "auto" (or empty), "device" or "host".
-	HiddenStates string
-	// Fused says that attention's backward has memory for sums (layers.Spec.Fused).
-	Fused            bool
-	MicroBatchTokens int
-	ChunkTokens      int
-	HeadShards       int
-	Depths           Depths
-	Rows, RowTokens  int // rows of a step, tokens of the longest row
-	Positions        int // the longest document that the rotary tables serve; 0: RowTokens
-	Order            schedule.Order
-	Devices          int // how many lanes; 0: one
-	// By lane, where devices differ: what each reaches, and its budget in bytes (0: no limit).
-	// nil: all are alike, and have DeviceMemory, which is else the least of them.
-	Paces      []Pace
-	LaneMemory []int64
-	// Lane is the table that the run was begun with, by layer; nil: one is to be made.
-	Lane     []int
-	Clip     bool
-	Unified  bool
-	EvalOnly bool
-	Planes   optim.Planes // what is kept beside the weights, unless EvalOnly
-	Optim    string       // the optimizer, as a machine's rates name it
-	NSSteps  int          // of optim.Muon; 0: no matrix is updated whole
-	// Context is the device memory in bytes that is taken before anything is
-	// allocated: the driver, kernels, library workspaces. The budget covers it.
-	Context      int64
-	DeviceMemory int64  // budget in bytes
-	HostMemory   int64  // budget in bytes; with Unified it covers both sides
-	HostBy       string // for the error: what limits HostMemory; empty: the user's key
-	// StateDir says that states may be on disks, as far as HostMemory asks for it.
-	StateDir bool
-	// ParamDir says that the tiles of decoder blocks may be there too, where that does not do.
-	ParamDir bool
-	// Compress says that what is on disks is written in fewer bytes.
-	Compress bool
-	// Ranks is how many processes divide Rows among them, and Rank which of them is planned, from 0 on;
-	// Ranks 0 and 1: alone. Units is how the optimizer cuts a layer.
-	Ranks, Rank int
-	Units       func(model.Layout) []optim.Unit
-}
 
 // maxMicroBatchTokens is the largest automatic micro-batch.
 const maxMicroBatchTokens = 16384
@@ -165,7 +107,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.keep()
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
@@ -452,7 +394,7 @@ func (r *Run) allActivations() int {
 // head turns its input into the gradient. A lane without the head has the gradient beside the
 // inputs of its layers.
 func (r *Run) activations() (n int) {
-	lowest := r.LowestTrained()
+	lowest := model.LowestTrained(r.Layouts)
 	for l := range r.Layouts {
 		if r.has(l) && l >= lowest {
 			n += r.Kind(l).Activations(r.Spec)

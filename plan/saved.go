@@ -26,7 +26,7 @@ func (r *Run) SavedBytesOf(l, tokens int) int64 {
 // savedAt is SavedBytes at a level.
 func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	n := r.Kind(l).SavedBytes(r.Spec, level, r.Limits.Tokens)
-	if n == 0 || r.EvalOnly || !r.has(l) || l < r.LowestTrained() {
+	if n == 0 || r.EvalOnly || !r.has(l) || l < model.LowestTrained(r.Layouts) {
 		return 0
 	}
 	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
@@ -69,7 +69,7 @@ func (r *Run) keptHere() string {
 
 // keeps says whether layer l is of a kind that can keep something, and has a backward.
 func (r *Run) keeps(l int) bool {
-	if l < r.LowestTrained() {
+	if l < model.LowestTrained(r.Layouts) {
 		return false
 	}
 	return r.Layouts[l].Kind == model.Block || r.Layouts[l].Kind == model.Attention

@@ -283,13 +283,18 @@ func (r *Run) WorkspaceBytes() int64 {
 // BatchIntBytes is the size of a batch's ids and places: index, targets,
 // positions and row places of every token, cumulative lengths, and the row
 // starts of every micro-batch; bounds of stretches, which a document has at most
-// one more of than fit into it. Aligning a tensor may cost up to device.Align bytes.
+// one more of than fit into it; of pairs also what a reference thinks of every document.
+// Aligning a tensor may cost up to device.Align bytes.
 func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
 	tensors := int64(6)
 	if size := r.Spec.Config.StretchSize; size > 0 {
 		n += int64(l.Tokens/size + l.Sequences + l.MicroBatches)
+		tensors++
+	}
+	if !r.Spec.Preference.None() {
+		n += int64(l.Sequences)
 		tensors++
 	}
 	return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)

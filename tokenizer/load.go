@@ -20,7 +20,7 @@ var vocabularyFiles = []string{"tokenizer.model", "spiece.model", "vocab.json", 
 
 // companions are the files that go beside a saved model as they are.
 var companions = []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-	"vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}
+	"vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"}
 
 // maxFile bounds the memory that a file of a tokenizer takes.
 const maxFile = 256 << 20

@@ -15,7 +15,7 @@ import glob, json, os, subprocess, sys, tempfile
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 # One program computes both, but blocks of its matrix products may be cut
 # otherwise on another machine: some roundings of logits below 4.
@@ -48,7 +48,8 @@ def train(binary, d, out, rate, steps):
 
 
 def load(d):
-    m, info = AutoModelForCausalLM.from_pretrained(d, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    auto = AutoModelForImageTextToText if hasattr(AutoConfig.from_pretrained(d), "vision_config") else AutoModelForCausalLM
+    m, info = auto.from_pretrained(d, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     for what, keys in info.items():
         assert not keys, f"{d}: {what}: {keys}"
     return m.eval()

@@ -114,18 +114,43 @@ func (p paint) writeSample(w io.Writer, s sample) error {
 	for _, piece := range s.Pieces {
 		end := first + int(piece.Tokens)
 		fmt.Fprintf(&b, "--- %s\n", place(piece))
-		p.tokens(&b, s, first, end)
+		if piece.Side == "" {
+			p.tokens(&b, s, first, first, end)
+		} else {
+			p.side(&b, s, piece.Side, first, end)
+		}
 		first = end
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
+// side shows the document [first, end) of a pair: with the chosen answer the prompt, which the
+// rejected one has too.
+func (p paint) side(b *strings.Builder, s sample, side string, first, end int) {
+	answer := first
+	for answer < end && s.Labels[answer] == data.IgnoreIndex {
+		answer++
+	}
+	if side == "chosen" {
+		b.WriteString("prompt: ")
+		p.tokens(b, s, first, first, answer)
+	}
+	b.WriteString(side + ": ")
+	p.tokens(b, s, first, answer, end)
+}
+
 // place says where a piece of a document was read, and what the chat template
 // left out of it.
 func place(p data.Piece) string {
 	at := fmt.Sprintf("%s (%s), %s tokens", p.Where, p.Format, humanize.Comma(p.Total))
-	if p.Tokens < p.Total {
+	if p.Side != "" {
+		at = fmt.Sprintf("%s (pair %d, %s), %s tokens", p.Where, p.Document, p.Side, humanize.Comma(p.Total))
+	}
+	switch {
+	case p.Tokens < p.Total && p.Side != "":
+		at += fmt.Sprintf(", cut to %s", humanize.Comma(p.Tokens))
+	case p.Tokens < p.Total:
 		at = fmt.Sprintf("%s (%s), tokens %s to %s of %s", p.Where, p.Format, humanize.Comma(p.From), humanize.Comma(p.From+p.Tokens-1), humanize.Comma(p.Total))
 	}
 	var left []string
@@ -143,12 +168,12 @@ func place(p data.Piece) string {
 	return at + "; the template leaves out " + strings.Join(left, ", ")
 }
 
-// tokens shows the tokens [first, end) of s. A document's first token is
+// tokens shows the tokens [first, end) of the document of s that begins with token document. Its first token is
 // predicted from nothing, so it has no loss whatever its label says.
-func (p paint) tokens(b *strings.Builder, s sample, first, end int) {
+func (p paint) tokens(b *strings.Builder, s sample, document, first, end int) {
 	open := false
 	for i := first; i < end; i++ {
-		supervised := i > first && s.Labels[i] != data.IgnoreIndex
+		supervised := i > document && s.Labels[i] != data.IgnoreIndex
 		text := visible(s.Tokens[i])
 		switch {
 		case text == "": // the first tokens of a character are shown with its last

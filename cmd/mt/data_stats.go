@@ -29,7 +29,7 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("kind", "%s%s", s.Kind, map[bool]string{true: ", packed"}[s.Packed])
 	row("files", "%s", humanize.Comma(int64(s.Files)))
-	row("documents", "%s", humanize.Comma(s.Documents))
+	row(s.documents(), "%s", humanize.Comma(s.Documents))
 	for _, set := range s.Report.Sets {
 		row("  "+set.Name, "%s (%s), %s tokens%s", humanize.Comma(set.Documents), strings.Join(set.Formats, ", "),
 			humanize.Comma(set.Tokens), used(set))
@@ -56,6 +56,22 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	return h.WriteText(w)
 }
 
+// documents is what the documents of the data are called.
+func (s dataStats) documents() string {
+	if s.Kind == "pairs" {
+		return "pairs"
+	}
+	return "documents"
+}
+
+// chats is what the documents of the data are called that went through a chat template.
+func (s dataStats) chats() string {
+	if s.Kind == "pairs" {
+		return "pairs"
+	}
+	return "chats"
+}
+
 // used says how often the documents of a data set are in the mix, unless it is once
 // each.
 func used(set data.SetReport) string {
@@ -79,17 +95,18 @@ func (s dataStats) findings() []finding {
 		skipped = []string{s.Report.FirstSkipped}
 	}
 	return []finding{
-		{"rows cut to max_seq_len", s.Truncated, s.Report.Cut},
+		{map[bool]string{true: "pairs with an answer cut to max_seq_len", false: "rows cut to max_seq_len"}[s.Kind == "pairs"], s.Truncated, s.Report.Cut},
 		{"tokens cut off", s.CutTokens, nil},
-		{"chats dropped, nothing supervised before the cut", s.Dropped, s.Report.Dropped},
+		{s.chats() + " dropped, nothing supervised before the cut", s.Dropped, s.Report.Dropped},
 		{"packed rows with nothing supervised", int64(s.Unused), nil},
 		{"bad rows skipped", s.Skipped, skipped},
 		{"  with nothing supervised", s.Unsupervised, nil},
 		{map[bool]string{true: "texts without an end-of-text token", false: "turns without a special token at their end"}[s.Kind == "text"], s.MissingEOS, s.Report.MissingEOS},
 		{"documents that begin with two BOS", s.DoubledBOS, s.Report.DoubledBOS},
-		{"chats of which the template leaves out text", s.LeftText, s.Report.LeftText},
-		{"chats of which the template leaves out tools or calls", s.LeftCalls, s.Report.LeftCalls},
-		{"chats of which the template leaves out thoughts", s.LeftThinking, s.Report.LeftThinking},
+		{s.chats() + " of which the template leaves out text", s.LeftText, s.Report.LeftText},
+		{s.chats() + " of which the template leaves out tools or calls", s.LeftCalls, s.Report.LeftCalls},
+		{s.chats() + " of which the template leaves out thoughts", s.LeftThinking, s.Report.LeftThinking},
+		{"pairs whose prompt ends otherwise before an answer", s.PromptCut, s.Report.PromptCut},
 		{"binary files skipped", int64(s.Binary), nil},
 		{"hidden files skipped", int64(s.Hidden), nil},
 	}
@@ -104,7 +121,10 @@ func first(at []string) string {
 }
 
 func (s dataStats) histogram() histogram.Histogram {
-	h := histogram.Histogram{Title: "documents by their tokens", X: "tokens of a document", Y: "documents"}
+	h := histogram.Histogram{Title: s.documents() + " by their tokens", X: "tokens of a document", Y: s.documents()}
+	if s.Kind == "pairs" {
+		h.X = "tokens of a pair"
+	}
 	for _, b := range s.Lengths {
 		label := humanize.Comma(b.From) + "–" + humanize.Comma(b.To)
 		if b.From == b.To {
@@ -125,9 +145,9 @@ func (s dataStats) problem() error {
 		return fmt.Errorf("%s text(s) do not end with an end-of-text token%s, so a model would not learn where a text ends; "+
 			"the tokenizer names none: give it an eos_token in tokenizer_config.json", humanize.Comma(s.MissingEOS), first(s.Report.MissingEOS))
 	case s.MissingEOS > 0:
-		return fmt.Errorf("%s chat(s) have a supervised turn that does not end with a special token%s, so a model would not learn to stop; "+
+		return fmt.Errorf("%s %s have a supervised turn that does not end with a special token%s, so a model would not learn to stop; "+
 			"let the chat template write its end-of-turn token after every assistant turn (template: FILE)",
-			humanize.Comma(s.MissingEOS), first(s.Report.MissingEOS))
+			humanize.Comma(s.MissingEOS), map[bool]string{true: "pair(s)", false: "chat(s)"}[s.Kind == "pairs"], first(s.Report.MissingEOS))
 	}
 	return nil
 }

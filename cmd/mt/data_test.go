@@ -238,3 +238,20 @@ func TestInspectShowsWhatTheTemplateLeavesOut(t *testing.T) {
 		}
 	}
 }
+
+// TestInspectShowsPairs shows the prompt of a pair once, with both answers under it.
+func TestInspectShowsPairs(t *testing.T) {
+	dir := t.TempDir()
+	c := chats{dir: dir}
+	c.write(t, "pairs.jsonl", `{"prompt":"Hi: ","chosen":"yes","rejected":"no, I will not"}`)
+	code, stdout, stderr := mt(t, "", "data", "inspect", "--dataset", filepath.Join(dir, "pairs.jsonl"), "--cache-dir", dir, "--max-seq-len", "9")
+	for _, want := range []string{
+		"(pair 0, chosen), 8 tokens\nprompt: H·i·:· \nchosen: ⟦y·e·s·<|endoftext|>⟧\n",
+		"(pair 0, rejected), 19 tokens, cut to 9\nrejected: ⟦n·o·,· ·I⟧\n",
+		"pairs with an answer cut to max_seq_len", "pairs by their tokens", "kind ",
+	} {
+		if code != exitDone || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d: %q is not in\n%s%s", code, want, stdout, stderr)
+		}
+	}
+}

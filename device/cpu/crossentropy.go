@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"mt/device"
 	"mt/device/cpu/vec"
 	"mt/device/op"
 )
@@ -16,6 +17,7 @@ func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	if raceEnabled {
 		reads(a.Targets, 1, 0, a.T)
 		writes(a.Losses, 1, 0, a.T)
+		reads(a.Weights, 1, 0, a.T)
 		if a.ForwardOnly {
 			reads(a.Logits, 1, 0, a.T*a.V)
 		} else {
@@ -57,13 +59,21 @@ func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32
 		return terms.loss(logSum(vec.SumExp(seen, 1, top), top), taken)
 	}
 	sum := vec.ExpSum(row, seen, 1, top)
-	lse := logSum(sum, top)
-	terms.gradient(row, a.Scale/sum, a.Scale, lse, target)
+	lse, scale := logSum(sum, top), a.Scale*weightOf(a.Weights, t)
+	terms.gradient(row, scale/sum, scale, lse, target)
 	if a.Softcap > 0 {
 		vec.SoftcapGrad(row, seen, a.Softcap)
 	}
 	logits.store(t*a.V, row)
 	return terms.loss(lse, taken)
+}
+
+// weightOf is element t of weights; 1 where there are none.
+func weightOf(weights device.Tensor, t int) float32 {
+	if weights.None() {
+		return 1
+	}
+	return f32s(weights, t+1)[t]
 }
 
 // lossTerms are op.LossTerms over a vocabulary: what the target and what each column takes off

@@ -40,6 +40,7 @@ func announceShard(a *op.CrossEntropyShard) {
 	reads(a.Targets, 1, 0, a.T)
 	if a.Gradient {
 		reads(a.LSE, 1, 0, a.T)
+		reads(a.Weights, 1, 0, a.T)
 		writes(a.Logits, 1, 0, a.T*a.V)
 		return
 	}
@@ -84,7 +85,8 @@ func shardGradient(a *op.CrossEntropyShard, logits act, sc *scratch, t, target i
 	row := logits.load(sc, 0, t*a.V, a.V)
 	seen := capped(sc, row, a.Softcap)
 	vec.ExpSum(row, seen, 1, lse)
-	termsOf(a.Terms, a.Vocab).gradient(row, a.Scale, a.Scale, float64(lse), target-a.From)
+	scale := a.Scale * weightOf(a.Weights, t)
+	termsOf(a.Terms, a.Vocab).gradient(row, scale, scale, float64(lse), target-a.From)
 	if a.Softcap > 0 {
 		vec.SoftcapGrad(row, seen, a.Softcap)
 	}

@@ -149,6 +149,12 @@ func TestBadIndicesAreErrors(t *testing.T) {
 		{Want: "Index[0] is 3: want less than 3", Call: func(s device.Stream) {
 			op.Do(d, s, op.ScaleRowsBackward{Y: f, DY: f.Slice(8, 8), W: f, DW: f, Index: ints(s, 3, 1), T: 2, C: 4, P: 3})
 		}},
+		{Want: "rows 1 to 3: the documents are 0 to 2", Call: func(s device.Stream) {
+			op.Do(d, s, op.AddNoise{X: f, Cu: ints(s, 0, 2), T: 2, C: 4, Seqs: 1, From: 1})
+		}},
+		{Want: "Cu[1] is 1: want 2 to 2147483647", Call: func(s device.Stream) {
+			op.Do(d, s, op.AddNoise{X: f, Cu: ints(s, 2, 1), T: 2, C: 4, Seqs: 1})
+		}},
 		{Want: "Index[1] is 2: want less than 2", Call: func(s device.Stream) {
 			op.Do(d, s, op.AddRows{Dst: f, Src: f.Slice(8, 8), Index: ints(s, 0, 2), U: 2, T: 2, C: 4})
 		}},

@@ -53,6 +53,7 @@ func TestEveryField(t *testing.T) {
 	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
 	every(t, GLU{Activation: CutSiLU, Cut: Cut{2, 3}, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
 	every(t, Sinks{O: bf16(30), LSE: f32(6), Sinks: f32(3), T: 2, Heads: 3, Dim: 5})
+	every(t, PreferenceWeights{Weights: f32(7), Losses: f32(7), Targets: i32(7), Cu: i32(5), Reference: f32(4), T: 7, Pairs: 2, Loss: PreferenceLoss{Kind: Hinge, Beta: 1}})
 	every(t, SinksGrad{DSinks: f32(3), LSE: f32(6), Delta: f32(6), Sinks: f32(3), T: 2, Heads: 3})
 	every(t, WeightedBiasGrad{DB: f32(3), DW: f32(5), DY: bf16(6), B: f32(3), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5}, "DB")
 	every(t, AddPositions{Y: bf16(6), X: bf16(6), Table: bf16(3), Pos: i32(2), T: 2, C: 3})
@@ -62,6 +63,7 @@ func TestEveryField(t *testing.T) {
 	every(t, Scale{X: bf16(7), N: 7})
 	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
+	every(t, AddNoise{X: bf16(6), Cu: i32(3), T: 2, C: 3, Seqs: 2, From: 1, First: 4, Step: 1, Scale: 1})
 	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3, W: f32(5), Pairs: i32(2), Bias: f32(3), P: 5}, "Bias")
 	every(t, Router{Logits: f32(10), Bias: f32(5), IDs: i32(6), Weights: f32(6), ProbSum: f32(5), T: 2, E: 5, K: 3}, "Bias", "ProbSum")
 	rule := RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2, Scale: 2, Shared: true, Gated: true}
@@ -76,8 +78,8 @@ func TestEveryField(t *testing.T) {
 	every(t, SumHeads{Dst: bf16(rows(2, 7, 4)), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, DstStride: 7, SrcStride: 20, SrcHead: 6})
 	every(t, GatherRows{Dst: bf16(6), Src: bf16(3), Index: i32(2), T: 2, C: 3})
 	every(t, ScatterAddRows{DRows: f32(6), DY: bf16(15), Start: i32(3), Pos: i32(5), U: 2, T: 5, C: 3})
-	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), T: 2, V: 3})
-	every(t, CrossEntropyShard{Logits: bf16(6), Targets: i32(2), LSE: f32(2), Losses: f32(2), T: 2, V: 3, From: 7})
+	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), Weights: f32(2), T: 2, V: 3}, "Weights")
+	every(t, CrossEntropyShard{Logits: bf16(6), Targets: i32(2), LSE: f32(2), Losses: f32(2), Weights: f32(2), T: 2, V: 3, From: 7}, "Weights")
 	every(t, Convert{Dst: bf16(7), Src: f32(7), N: 7})
 }
 
@@ -208,7 +210,7 @@ func TestNothingToDo(t *testing.T) {
 		"AttentionBackward": (&AttentionBackward{AttentionShape: empty}).Check(),
 		"GLU":               (&GLU{Activation: SiLU, F: 3}).Check(), "GLUBackward": (&GLUBackward{Activation: SiLU, T: 3}).Check(),
 		"LayerNorm": (&LayerNorm{}).Check(), "LayerNormBackward": (&LayerNormBackward{Add: true}).Check(),
-		"AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
+		"AddNoise": (&AddNoise{Cu: i32(1), C: 3}).Check(), "AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
 		"Activate": (&Activate{F: 3}).Check(), "ActivateBackward": (&ActivateBackward{T: 3}).Check(),
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),

@@ -23,15 +23,16 @@ func (t LossTerms) None() bool { return t == LossTerms{} }
 //	ForwardOnly (rows whose target is IgnoreIndex become 0)
 //	Targets (T) i32; Losses (T) f32 overwritten: −log p(target), unscaled,
 //	0 for IgnoreIndex
+//	Weights (T) f32, or none: what a row's gradient is multiplied by beside Scale
 //	Terms: what is added to losses, and its gradient to the gradient
 //	Softcap: 0, or the logits become Softcap·tanh(logit/Softcap) first; the
 //	gradient is that of the logits as they were
 type CrossEntropy struct {
-	Logits, Targets, Losses device.Tensor
-	T, V                    int
-	Scale, Softcap          float32
-	Terms                   LossTerms
-	ForwardOnly             bool
+	Logits, Targets, Losses, Weights device.Tensor
+	T, V                             int
+	Scale, Softcap                   float32
+	Terms                            LossTerms
+	ForwardOnly                      bool
 }
 
 // Name implements device.Op.
@@ -46,6 +47,7 @@ func (a *CrossEntropy) Check() error {
 	c.act("Logits", a.Logits, a.T*a.V)
 	c.tensor("Targets", a.Targets, a.T, device.I32)
 	c.tensor("Losses", a.Losses, a.T, device.F32)
+	c.optional("Weights", a.Weights, a.T, device.F32)
 	return c.err
 }
 

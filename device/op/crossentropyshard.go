@@ -8,7 +8,7 @@ import "mt/device"
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32
-//	Softcap and Terms as for CrossEntropy; with Terms, Vocab is the size of the whole vocabulary
+//	Softcap, Terms and Weights as for CrossEntropy; with Terms, Vocab is the size of the whole vocabulary
 //
 // In the sweep without Gradient, Logits are only read. LSE takes in the shard; with
 // First it starts from this shard alone. Losses gets the logit of the target in the
@@ -17,12 +17,12 @@ import "mt/device"
 // nor Losses, and overwrites Logits by (softmax − onehot)·Scale, or by 0 in rows
 // whose target is IgnoreIndex.
 type CrossEntropyShard struct {
-	Logits, Targets, LSE, Losses device.Tensor
-	T, V, From                   int
-	Scale, Softcap               float32
-	Terms                        LossTerms
-	Vocab                        int
-	First, Last, Gradient        bool
+	Logits, Targets, LSE, Losses, Weights device.Tensor
+	T, V, From                            int
+	Scale, Softcap                        float32
+	Terms                                 LossTerms
+	Vocab                                 int
+	First, Last, Gradient                 bool
 }
 
 // Name implements device.Op.
@@ -44,6 +44,7 @@ func (a *CrossEntropyShard) Check() error {
 	if !a.Gradient {
 		c.tensor("Losses", a.Losses, a.T, device.F32)
 	}
+	c.optional("Weights", a.Weights, a.T, device.F32)
 	if a.V <= 0 && a.T > 0 {
 		c.fail("a shard has no columns")
 	}

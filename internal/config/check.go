@@ -39,6 +39,7 @@ func (c *Config) check() []error {
 	}
 	c.checkTemplateVars(fail)
 	c.checkScheduler(fail)
+	c.checkPreference(fail)
 	c.checkWatching(held, fail)
 	if c.OutputDir == "" {
 		fail("output_dir", "output_dir is empty: name a directory")

@@ -79,5 +79,6 @@ func (c *Config) Clone() *Config {
 	out.ChatTemplateKwargs = maps.Clone(c.ChatTemplateKwargs)
 	out.SpecialTokens = maps.Clone(c.SpecialTokens)
 	out.LRSchedulerKwargs = maps.Clone(c.LRSchedulerKwargs)
+	out.DPO = maps.Clone(c.DPO)
 	return &out
 }

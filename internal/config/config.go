@@ -146,6 +146,9 @@ type Config struct {
 	Freeze, Unfrozen []string
 	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
+	NoiseAlpha            float64 // of op.Noise; 0: embeddings get none
+	// DPO makes a run one that learns from pairs; see Preference.
+	DPO map[string]any
 
 	OutputDir          string
 	OverwriteOutputDir bool

@@ -61,6 +61,7 @@ max_grad_norm: 0
 clip: layerwise
 label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
+neftune_noise_alpha: 5
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
 lr_groups: [{name: a b, modules: ['q\\.w', "x,y"], lr: 1e-6}, {name: n, modules: norm, lr: 2, weight_decay: 0}]
@@ -161,7 +162,7 @@ func TestPrintedConfigsParseToEqual(t *testing.T) {
 // default there, apart from those with one value and those that exclude others.
 func TestEverythingIsCovered(t *testing.T) {
 	c, d := mustParse(t, everything), Default()
-	same := map[string]bool{"mask_history": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "saves_per_epoch": true}
+	same := map[string]bool{"mask_history": true, "dpo": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "saves_per_epoch": true}
 	eachKey(func(k *key) {
 		if k.print(c) == k.print(d) && !same[k.name] {
 			t.Errorf("%s is at its default", k.name)
@@ -421,8 +422,9 @@ func compareSchedules(t *testing.T, files []string) {
 				continue
 			}
 			text := []byte(fmt.Sprint(v))
-			if list, ok := v.([]any); ok {
-				text, _ = json.Marshal(list)
+			switch v.(type) {
+			case []any, map[string]any:
+				text, _ = json.Marshal(v)
 			}
 			flags = append(flags, fmt.Sprintf("--%s=%s", k, text))
 		}

@@ -20,7 +20,7 @@ type setKey struct {
 
 // setTypes are the values of type, with the names that other tools have for them.
 var setTypes = map[string]string{"chat_template": "messages", "openai": "messages", "chatml": "messages", "completion": "text", "pretrain": "text",
-	"prompt-completion": "prompt_completion"}
+	"prompt-completion": "prompt_completion", "preference": "pairs"}
 
 // setKeys are the keys of an item of datasets, in the order they are printed.
 var setKeys = []setKey{
@@ -48,7 +48,10 @@ var setKeys = []setKey{
 		}, shownText(func(s *data.Set) *string { return &s.Format })},
 	fieldKey("field", "text", "the column of the text"),
 	fieldKey("field_messages", "messages", "the column of the messages"),
-	fieldKey("field_instruction", "instruction", "the column of the instruction, or of the prompt"),
+	fieldKey("field_prompt", "prompt", "of pairs, the column of the prompt: messages, or a text that is taken as it is"),
+	fieldKey("field_chosen", "chosen", "of pairs, the column of the chosen answer"),
+	fieldKey("field_rejected", "rejected", "of pairs, the column of the rejected answer"),
+	fieldKey("field_instruction", "instruction", "the column of the instruction, or of the prompt; of pairs, of a prompt that is the user's turn"),
 	fieldKey("field_input", "input", "the column of what comes with the instruction"),
 	fieldKey("field_output", "output", "the column of the answer"),
 	fieldKey("field_system", "system", "the column of the system's message"),

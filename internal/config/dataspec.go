@@ -26,7 +26,7 @@ func (c *Config) EvalSpec() data.Spec {
 }
 
 func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
-	s := data.Spec{Paths: paths, Sets: sets, Dir: c.DatasetDir, Hub: DatasetDir, Format: c.DatasetFormat, Template: c.Template,
+	s := data.Spec{Pairs: len(c.DPO) > 0, Paths: paths, Sets: sets, Dir: c.DatasetDir, Hub: DatasetDir, Format: c.DatasetFormat, Template: c.Template,
 		Columns:     data.Columns{Text: c.TextColumn, Messages: c.MessagesColumn, Prompt: c.PromptColumn, Response: c.ResponseColumn},
 		MaskHistory: c.MaskHistory, TrainOnPrompt: c.TrainOnPrompt, SkipBadRows: c.SkipBadRows,
 		MaxSeqLen: c.MaxSeqLen, Seed: c.Seed, Shuffle: c.Shuffle, CacheDir: c.CacheDir, Threads: c.Threads}

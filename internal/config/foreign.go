@@ -67,7 +67,7 @@ const (
 // foreign are the keys of other tools (LLaMA-Factory, Axolotl, torchtune,
 // TrainingArguments) that mt knows and has no use for.
 var foreign = map[string]judge{
-	"stage":            only("mt does supervised fine-tuning and pre-training: sft or pt", "sft", "pt"),
+	"stage":            only("mt does supervised fine-tuning and pre-training (sft or pt), and DPO where dpo is given", "sft", "pt"),
 	"do_train":         on("mt train trains; mt eval evaluates"),
 	"finetuning_type":  only(noAdapter+"; write full, or leave it out", "full"),
 	"adapter":          off(noAdapter),
@@ -91,7 +91,6 @@ var foreign = map[string]judge{
 	"greater_is_better":             off("a lower eval_loss is better"),
 	"trackio_space_id":              off("mt reaches no Space of the Hub; `trackio sync` takes a project there"),
 	"group_by_length":               off("rows come in a seeded order or the file's: see shuffle"),
-	"neftune_noise_alpha":           off("noise on embeddings is not supported"),
 	"push_to_hub":                   off("mt reaches no network: upload output_dir with `hf upload`"),
 	"fsdp":                          harmless,
 	"streaming":                     off("data is packed once into a token cache: see cache_dir"),
@@ -122,7 +121,7 @@ var foreignSwitches = func() map[string]bool {
 	}
 	for _, k := range []string{"stage", "finetuning_type", "adapter", "lora_rank", "lora_r", "lora_alpha", "lora_dropout",
 		"lora_target", "quantization_bit", "logging_strategy",
-		"neftune_noise_alpha", "fsdp", "deepspeed", "preprocessing_num_workers",
+		"fsdp", "deepspeed", "preprocessing_num_workers",
 		"dataset_processes", "dataloader_num_workers", "ddp_timeout", "logging_dir", "per_device_eval_batch_size",
 		"eval_batch_size", "flash_attn", "attn_implementation", "model_type", "tokenizer_type", "local_rank",
 		"gradient_checkpointing_kwargs", "metric_for_best_model", "trackio_space_id", "wandb_project", "wandb_entity", "wandb_watch", "wandb_name",

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,7 +57,6 @@ func axolotlRules() map[string]rule {
 		"use_mlflow":      switchedReport("mlflow"),
 		"use_tensorboard": switchedReport("tensorboard"), "use_trackio": switchedReport("trackio"),
 		"chat_template_kwargs": to("chat_template_kwargs"),
-		"rl":                   refused("mt does not train on preferences or rewards by this config"),
 		"reward_model":         refused("mt trains no reward models"), "process_reward_model": refused("mt trains no reward models"),
 		"diffusion": refused("mt trains on the next token"), "ebft": refused("mt trains on the next token"),
 		"processor_type":    lost(noTowers),
@@ -99,7 +99,7 @@ func axolotlRules() map[string]rule {
 	with(rules, axolotlGroups, groupsKey, "embedding_lr", "embedding_lr_scale")
 	with(rules, lost(noOtherLoss), "use_eaft", "center_rewards_coefficient", "num_labels", "scaling_softmax")
 	with(rules, idle("it belongs to use_eaft"), "eaft_alpha", "eaft_k")
-	with(rules, idle("it belongs to a way of training that is named beside it"), "trl", "vllm", "dpo_loss_type", "rl_beta", "bench_dataset")
+	with(rules, idle("it belongs to a way of training that is named beside it"), "trl", "vllm", "bench_dataset")
 	with(rules, lost("the rate rises evenly, and falls as lr_scheduler_type says"), "lr_quadratic_warmup", "cosine_constant_lr_ratio", "jagged_restart_steps")
 	with(rules, lost("no loss ends a run by itself; early_stopping_patience ends one by its evaluations"), "loss_watchdog_threshold", "loss_watchdog_patience")
 	with(rules, lost("weights are those of base_model"), "reinit_weights", "base_model_ignore_patterns", "llama4_linearized_experts")
@@ -110,6 +110,7 @@ func axolotlRules() map[string]rule {
 	with(rules, idle("mt has its own: see --trace"), "profiler_steps", "profiler_steps_start")
 	with(rules, idle("it is of a cloud that axolotl is started on"), "provider", "project_name", "volumes", "gpu", "gpu_count", "timeout", "timeout_preprocess", "memory", "memory_preprocess", "secrets",
 		"dockerfile_commands", "branch", "node_count", "env")
+	maps.Copy(rules, axolotlDPO())
 	return rules
 }
 

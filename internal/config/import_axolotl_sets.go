@@ -45,9 +45,19 @@ func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
 	}
 	for layout := range layouts {
 		if _, given := im.given["template"]; layout != "" && !given {
-			im.giveFor(entry{e.spelled + "[].type", e.pos, textAt(e.val, "alpaca")}, "the layout of this type", setting{"template", textAt(e.val, layout)})
+			im.giveFor(entry{e.spelled + "[].type", e.pos, layoutType(e.val)}, "the layout of this type", setting{"template", textAt(e.val, layout)})
 		}
 	}
+}
+
+// layoutType is the type of the first data set in a list that has one.
+func layoutType(sets value) value {
+	for _, item := range sets.items {
+		if v := item.get("type"); v.kind != null {
+			return v
+		}
+	}
+	return sets.get("type")
 }
 
 // axolotlSet is one data set as an item of datasets, with the template that its type has.
@@ -83,6 +93,11 @@ func (im *importer) axolotlSet(name string, item value) (set value, layout strin
 
 // axolotlType takes the type of a data set: a name, or a mapping of fields.
 func (im *importer) axolotlType(e entry) (fields []field, layout string) {
+	if axolotlOnPairs(im) {
+		if fields, layout, ok := im.axolotlPairs(e); ok {
+			return fields, layout
+		}
+	}
 	if e.val.kind == mapping {
 		for _, f := range e.val.fields {
 			switch {

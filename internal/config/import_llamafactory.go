@@ -26,26 +26,13 @@ const (
 
 func llamaFactoryRules() map[string]rule {
 	rules := trainerRules(map[string]rule{
-		"stage": func(im *importer, e entry) {
-			if why := foreign["stage"](e.val, im.c); why != "" {
-				im.refuse(e, why)
-				return
-			}
-			im.idle(e, "what rows hold tells")
-		},
+		"stage": llamaFactoryStage,
 		"do_train": func(im *importer, e entry) {
 			if why := foreign["do_train"](e.val, im.c); why != "" {
 				im.refuse(e, why)
 				return
 			}
 			im.idle(e, "mt train trains")
-		},
-		"finetuning_type": func(im *importer, e entry) {
-			if e.val.is("full") {
-				im.idle(e, "mt trains all parameters")
-				return
-			}
-			im.lose(e, noAdapter)
 		},
 		"template":             templateRule,
 		"optim":                optimRule,
@@ -65,7 +52,7 @@ func llamaFactoryRules() map[string]rule {
 	})
 	with(rules, lost(noOtherOptimizer), "use_galore", "use_apollo", "use_badam", "use_adam_mini")
 	with(rules, lost(noOtherLoss), "use_dft_loss", "use_asft_loss", "use_eaft_loss")
-	with(rules, lost("it is of a model that mt does not have"), "mixture_of_depths", "shift_attn", "rope_scaling", "use_llama_pro", "moe_aux_loss_coef")
+	with(rules, lost("it is of a model that mt does not have"), "mixture_of_depths", "shift_attn", "rope_scaling", "moe_aux_loss_coef")
 	with(rules, lost("mt has no such key yet"), "default_system", "tool_format", "preserve_thinking", "new_special_tokens_config", "init_special_tokens", "split_special_tokens", "eval_on_each_dataset", "media_dir")
 	with(rules, refused("mt merges and exports nothing but what it trained: see mt export"), "export_dir")
 	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "additional_target", "loraplus_lr_ratio", "loraplus_lr_embedding",
@@ -73,7 +60,7 @@ func llamaFactoryRules() map[string]rule {
 	with(rules, lost(noQuant), "quantization_bit", "quantization_method", "double_quantization")
 	with(rules, idle("mt trains the text part of a model; images, videos and audio are not read"), "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "crop_to_patches", "video_max_pixels", "video_min_pixels",
 		"video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "freeze_vision_tower", "freeze_multi_modal_projector")
-	with(rules, lost("mt trains all of the text part"), "freeze_language_model", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
+	with(rules, lost("mt trains all of the text part"), "freeze_language_model")
 	for _, prefix := range []struct {
 		names []string
 		rule  rule
@@ -87,7 +74,9 @@ func llamaFactoryRules() map[string]rule {
 	} {
 		with(rules, prefix.rule, prefix.names...)
 	}
+	maps.Copy(rules, freezeRules())
 	maps.Copy(rules, llamaFactoryV1())
+	maps.Copy(rules, llamaFactoryDPO())
 	return rules
 }
 

@@ -85,12 +85,17 @@ func TestImportedIsTrained(t *testing.T) {
 	for text, want := range map[string][]string{
 		whole + "use_galore: true\nuse_badam: true\n": {"t.yaml:9:13: use_galore: true: not possible: mt has no such optimizer", "t.yaml:10:12: use_badam: true: not possible",
 			"t.yaml is a config of LLaMA-Factory, and what is named here would be lost: see what remains with `mt import t.yaml --out mt.yaml`, and train that"},
-		whole + "weight_decay: -1\n":                       {"t.yaml:9:15: weight_decay: -1: not possible: weight_decay: wants at least 0, is -1"},
-		whole + "use_gallore: true\n":                      {"t.yaml:9:14: use_gallore: true: not possible: mt knows no such key; did you mean \"use_galore\"?"},
-		"stage: dpo\nfinetuning_type: full\n":              {"t.yaml:1:8: stage: dpo: mt does supervised fine-tuning and pre-training"},
-		"base_model: a\ndatasets: [{path: b}]\nrl: dpo\n":  {"t.yaml:3:5: rl: dpo: mt does not train on preferences"},
-		"dataset_name: a\nval_size: 1\neval_dataset: b\n":  {"t.yaml:2:11: val_size holds rows"},
-		"loss: {_component_: torchtune.rlhf.loss.DPOLoss}": {"t.yaml:1:21: loss: torchtune.rlhf.loss.DPOLoss: mt trains on the cross-entropy"},
+		whole + "weight_decay: -1\n":                                                      {"t.yaml:9:15: weight_decay: -1: not possible: weight_decay: wants at least 0, is -1"},
+		whole + "use_gallore: true\n":                                                     {"t.yaml:9:14: use_gallore: true: not possible: mt knows no such key; did you mean \"use_galore\"?"},
+		"stage: kto\nfinetuning_type: full\n":                                             {"t.yaml:1:8: stage: kto: mt does supervised fine-tuning and pre-training (sft or pt), and DPO"},
+		"base_model: a\ndatasets: [{path: b}]\nrl: kto\n":                                 {"t.yaml:3:5: rl: kto: of training on preferences mt has dpo"},
+		"base_model: a\ndatasets: [{path: b}]\nrl: dpo\ndpo_loss_type: [robust]\n":        {"dpo_loss_type: robust: of training on preferences mt has dpo"},
+		"stage: dpo\nfinetuning_type: full\npref_loss: orpo\n":                            {"t.yaml:3:12: pref_loss: orpo: of training on preferences mt has dpo"},
+		"dataset_name: a\nbeta: 0.1\nloss_type: robust\n":                                 {"t.yaml:3:12: loss_type: robust: of training on preferences mt has dpo"},
+		"dataset_name: a\nbeta: 0.1\nloss_type: [sigmoid, sft]\nloss_weights: [0.5, 1]\n": {"t.yaml:3:12: loss_type: "},
+		"dataset_name: a\nval_size: 1\neval_dataset: b\n":                                 {"t.yaml:2:11: val_size holds rows"},
+		"loss: {_component_: torchtune.rlhf.loss.SimPOLoss}":                              {"t.yaml:1:21: loss: torchtune.rlhf.loss.SimPOLoss: of training on preferences mt has dpo"},
+		"loss: {_component_: torch.nn.MSELoss}":                                           {"t.yaml:1:21: loss: torch.nn.MSELoss: mt trains on the cross-entropy"},
 	} {
 		_, err := Parse("t.yaml", []byte(text), Args{})
 		for _, w := range want {

@@ -22,21 +22,16 @@ const component = "_component_"
 
 func torchtuneRules() map[string]rule {
 	rules := map[string]rule{
-		"output_dir":   func(im *importer, e entry) { im.give(e, "output_dir", im.filled(e.val)) },
-		"tokenizer":    torchtuneTokenizer,
-		"dataset":      torchtuneSets("datasets"),
-		"dataset_val":  torchtuneSets("eval_datasets"),
-		"model":        idle("config.json of the model's directory says it"),
-		"checkpointer": torchtuneCheckpointer,
-		"optimizer":    torchtuneOptimizer,
-		"lr_scheduler": torchtuneScheduler,
-		"loss": func(im *importer, e entry) {
-			if strings.Contains(e.val.get(component).text, "CrossEntropyLoss") {
-				im.idle(e, "it is what mt trains on")
-				return
-			}
-			im.refuse(entry{"loss", e.pos, e.val.get(component)}, noOtherLoss)
-		},
+		"output_dir":            func(im *importer, e entry) { im.give(e, "output_dir", im.filled(e.val)) },
+		"tokenizer":             torchtuneTokenizer,
+		"dataset":               torchtuneSets("datasets"),
+		"dataset_val":           torchtuneSets("eval_datasets"),
+		"model":                 idle("config.json of the model's directory says it"),
+		"checkpointer":          torchtuneCheckpointer,
+		"optimizer":             torchtuneOptimizer,
+		"lr_scheduler":          torchtuneScheduler,
+		"loss":                  torchtuneLoss,
+		"ref_checkpointer":      torchtuneRefCheckpointer,
 		"epochs":                to("num_train_epochs"),
 		"max_steps_per_epoch":   torchtuneSteps,
 		"run_val_every_n_steps": to("eval_steps"),
@@ -64,7 +59,7 @@ func torchtuneRules() map[string]rule {
 		"cudnn_deterministic_mode":   idle("the same bits come out of every run"),
 		"fsdp_reshard_after_forward": idle("weights stream through the device"),
 	}
-	with(rules, refused("mt does supervised fine-tuning and pre-training"), "policy_model", "reward_and_value_model", "ref_checkpointer", "ref_policy_checkpointer", "value_checkpointer", "reward_checkpointer",
+	with(rules, refused("mt does supervised fine-tuning, pre-training and DPO"), "policy_model", "reward_and_value_model", "ref_policy_checkpointer", "value_checkpointer", "reward_checkpointer",
 		"ppo_epochs", "grpo_samples", "base_model_path", "teacher_model", "kd_ratio")
 	with(rules, idle("weights and states lie in host memory and stream through the device; nothing is shared out by it"), "custom_sharded_layers", "fsdp_cpu_offload", "tensor_parallel_dim", "tensor_parallel_plan", "data_parallel_shard_dim",
 		"data_parallel_replicate_dim", "context_parallel_dim", "memory_efficient_fsdp_wrap", "enable_activation_offloading")
@@ -219,11 +214,14 @@ func torchtuneSaves(im *importer, e entry) {
 // torchtuneData are the data sets that are built into torchtune, and what they are in an item of
 // datasets. Those that ask in Alpaca's words put these into the user's turn of the model's own chat layout.
 var torchtuneData = map[string]map[string]string{
-	"alpaca_dataset":          {"path": "tatsu-lab/alpaca", "type": "alpaca"},
-	"alpaca_cleaned_dataset":  {"path": "yahma/alpaca-cleaned", "type": "alpaca"},
-	"text_completion_dataset": {"type": "text"},
-	"chat_dataset":            {"type": "messages"},
-	"instruct_dataset":        {"type": "prompt_completion"},
+	"alpaca_dataset":                {"path": "tatsu-lab/alpaca", "type": "alpaca"},
+	"alpaca_cleaned_dataset":        {"path": "yahma/alpaca-cleaned", "type": "alpaca"},
+	"text_completion_dataset":       {"type": "text"},
+	"chat_dataset":                  {"type": "messages"},
+	"instruct_dataset":              {"type": "prompt_completion"},
+	"preference_dataset":            {"type": "pairs"},
+	"hh_rlhf_helpful_dataset":       {"path": "RLHFlow/HH-RLHF-Helpful-standard", "type": "pairs"},
+	"stack_exchange_paired_dataset": {"path": "lvwerra/stack-exchange-paired", "type": "pairs", "field_instruction": "question", "field_chosen": "response_j", "field_rejected": "response_k"},
 }
 
 // torchtuneFields are the keys that data sets take and that an item of datasets has.
@@ -267,6 +265,20 @@ func (im *importer) torchtuneSet(e entry, item value) (set value, ok bool) {
 		sub := entry{e.spelled + "." + f.name, f.pos, f.val}
 		switch key := torchtuneFields[f.name]; {
 		case f.val.kind == null, f.name == component, f.name == "packed", f.name == "add_eos" && f.val.is("true"), f.name == "conversation_style":
+		case f.name == "column_map" && known["type"] == "pairs":
+			for _, c := range f.val.fields {
+				key := map[string]string{"prompt": "field_instruction", "chosen": "field_chosen", "rejected": "field_rejected"}[c.name]
+				if key == "" {
+					im.lose(entry{sub.spelled + "." + c.name, c.pos, c.val}, "a pair has prompt, chosen and rejected")
+					continue
+				}
+				given[key] = true
+				set.fields = append(set.fields, field{key, c.pos, c.val})
+			}
+		case f.name == "train_on_input" && known["type"] == "pairs":
+			if !f.val.unset() {
+				im.lose(sub, "of a pair the answers alone are trained on")
+			}
 		case f.name == "train_on_input":
 			given["train_on_input"] = true
 			im.give(sub, "train_on_prompt", f.val)

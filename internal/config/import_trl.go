@@ -1,8 +1,11 @@
 package config
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
-// trl are configs of huggingface/trl's sft command: the keys of its ScriptArguments, SFTConfig and ModelConfig.
+// trl are configs of huggingface/trl's sft and dpo commands: the keys of its ScriptArguments, SFTConfig or DPOConfig, and ModelConfig.
 var trl = &tool{
 	name: "TRL", word: "trl",
 	is:    func(doc value) bool { return doc.has("dataset_name") },
@@ -35,13 +38,6 @@ func trlRules() map[string]rule {
 			}
 			im.lose(e, "rows that are longer are cut at their end")
 		},
-		"loss_type": func(im *importer, e entry) {
-			if e.val.is("nll") || e.val.is("chunked_nll") {
-				im.idle(e, "it is what mt trains on")
-				return
-			}
-			im.lose(e, noOtherLoss)
-		},
 		"assistant_only_loss":  trlAssistantOnly,
 		"completion_only_loss": trlCompletionOnly,
 		"eos_token": func(im *importer, e entry) {
@@ -55,12 +51,17 @@ func trlRules() map[string]rule {
 		"env":                  lost("set variables of the environment before mt is started"),
 	})
 	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save", "lora_task_type", "use_rslora", "use_dora")
-	with(rules, refused("mt does supervised fine-tuning by a config of TRL"), "beta", "reward_model_path", "num_generations", "max_completion_length", "reward_funcs", "ref_model")
+	maps.Copy(rules, trlDPO())
+	with(rules, refused("mt does supervised fine-tuning and DPO by a config of TRL"), "desirable_weight", "undesirable_weight", "reward_model_path", "num_generations", "max_completion_length", "reward_funcs", "ref_model")
 	return rules
 }
 
 // trlLast writes out the defaults of TRL's SFTConfig that are not those of mt.
 func trlLast(im *importer) {
+	if trlOnPairs(im) {
+		trlPairsLast(im)
+		return
+	}
 	im.orDefault("learning_rate", "2e-5", "")
 	im.orDefault("max_seq_len", "1024", "")
 	im.orDefault("packing", "false", "")

@@ -133,7 +133,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"bf16 against fp32", "bf16: true\ncompute_dtype: fp32", `t.yaml:1:7: bf16: true: contradicts compute_dtype: fp32; leave one of them out`},
 		{"no bf16 against bf16", "bf16: false\ncompute_dtype: bf16", `contradicts compute_dtype: bf16; leave one of them out`},
 		{"checkpointing", "gradient_checkpointing: true\nrecompute: none", `contradicts recompute: none; leave one of them out`},
-		{"stage", "stage: dpo", `t.yaml:1:8: stage: dpo: mt does supervised fine-tuning and pre-training: sft or pt`},
+		{"stage", "stage: dpo", `t.yaml:1:8: stage: dpo: mt does supervised fine-tuning and pre-training (sft or pt), and DPO where dpo is given`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := parse(t, tc.text)

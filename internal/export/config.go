@@ -63,10 +63,10 @@ func (s *settings) renamed(names map[string]string) {
 	}
 }
 
-// defaults sets the keys that are not there, not even as null.
+// defaults sets the keys that are not there, not even as null; rope_scaling is rope_parameters by its older name.
 func (s *settings) defaults(of map[string]any) {
 	for k, v := range of {
-		if _, given := s.vals[k]; !given {
+		if _, given := s.vals[k]; !given && (k != "rope_parameters" || s.vals["rope_scaling"] == nil) {
 			s.vals[k] = v
 		}
 	}

@@ -118,6 +118,9 @@ func ungated(mlpNorm, up, down string) []rule {
 	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
+// mrope is a name of rotary embeddings that turn with a token's place in an image; sections has the rest.
+var mrope = map[string]string{"mrope": "default"}
+
 // olmo has norms of outputs alone.
 var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
 
@@ -136,10 +139,18 @@ var families = []family{
 		keys:  []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
-		types: []string{"mistral"}, arch: "llama", halves: true,
+		types: []string{"mistral", "mistral3"}, arch: "llama", halves: true,
 		block:    slices.Concat(attention, feedForward),
 		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 4096},
 		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
+	},
+	{
+		types: []string{"ministral3"}, arch: "mistral3", halves: true,
+		block: slices.Concat(attention, feedForward),
+		defaults: map[string]any{"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
+			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384.0,
+				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).tempers, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"qwen2"}, arch: "qwen2",
@@ -161,6 +172,28 @@ var families = []family{
 		}, expertMatrices),
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
 		keys:     []func(*plan){(*plan).normalisedExperts, (*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}, arch: "qwen2vl", ropeTypes: mrope,
+		block:    slices.Concat(attention, feedForward),
+		defaults: map[string]any{"num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 1e6},
+		keys:     []func(*plan){sections(16, 24, 24), (*plan).windowUnused},
+	},
+	{
+		types: []string{"qwen3_vl", "qwen3_vl_text"}, arch: "qwen3vl", ropeTypes: mrope,
+		block:    slices.Concat(attention, headNorms, feedForward),
+		defaults: map[string]any{"num_key_value_heads": 32, "max_position_embeddings": 128000, "head_dim": 128, "rope_theta": 5e5},
+		keys:     []func(*plan){sections(24, 20, 20), (*plan).deepstack},
+	},
+	{
+		types: []string{"qwen3_vl_moe", "qwen3_vl_moe_text"}, arch: "qwen3vlmoe", ropeTypes: mrope,
+		block: slices.Concat(attention, headNorms, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate", "ffn_gate_inp", router},
+		}, expertMatrices),
+		defaults: map[string]any{"num_key_value_heads": 16, "max_position_embeddings": 128000, "rope_theta": 5e5, "num_experts_per_tok": 4,
+			"moe_intermediate_size": 1408, "norm_topk_prob": true},
+		keys: []func(*plan){(*plan).normalisedExperts, sections(24, 20, 20), (*plan).deepstack},
 	},
 	{
 		types: []string{"qwen2_moe"}, arch: "qwen2moe",
@@ -241,7 +274,7 @@ var families = []family{
 		}),
 		defaults: map[string]any{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
 			"max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256, "vocab_size": 262208,
-			"tie_word_embeddings": true, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
+			"rope_theta": 1e6, "rope_local_base_freq": 1e4},
 		keys: []func(*plan){(*plan).gemmaAttention, (*plan).softcap},
 	},
 	{
@@ -249,7 +282,7 @@ var families = []family{
 		names: map[string]string{"rms_norm_eps": "norm_epsilon"},
 		block: slices.Concat(attention, ungated("post_attention_layernorm", "mlp.c_fc", "mlp.c_proj")),
 		defaults: map[string]any{"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30, "num_attention_heads": 24,
-			"num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
+			"num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
 		keys: []func(*plan){(*plan).ropeFreqs, (*plan).windowIgnored},
 	},
 	{
@@ -293,7 +326,7 @@ var families = []family{
 			{"attn.c_proj", "attn_output", copied},
 		}, ungated("ln_2", "mlp.c_fc", "mlp.c_proj")),
 		defaults: map[string]any{"vocab_size": 50257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
-			"max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": true},
+			"max_position_embeddings": 1024, "rms_norm_eps": 1e-5},
 	},
 	{
 		types: []string{"olmo2"}, arch: "olmo2",
@@ -310,7 +343,7 @@ var families = []family{
 	{
 		types: []string{"smollm3"}, arch: "smollm3", halves: true,
 		block:    slices.Concat(attention, feedForward),
-		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 4, "rope_theta": 2e6, "tie_word_embeddings": true},
+		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 4, "rope_theta": 2e6},
 		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).windowUnused},
 	},
 	{
@@ -333,7 +366,7 @@ var families = []family{
 	{
 		types: []string{"ernie4_5"}, arch: "ernie4_5",
 		block:    slices.Concat(attention, feedForward),
-		defaults: map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": true},
+		defaults: map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5},
 		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
 	},
 	{

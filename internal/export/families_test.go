@@ -9,6 +9,11 @@ import (
 	"mt/model"
 )
 
+// nested are the model_types of whole config.json and of the language model's part, by the one that a family here goes by.
+var nested = map[string][2]string{"gemma3": {"gemma3", "gemma3_text"}, "mistral3": {"mistral3", "mistral"}, "llama4": {"llama4", "llama4_text"}, "qwen2_vl_text": {"qwen2_vl", "qwen2_vl_text"},
+	"qwen2_5_vl_text": {"qwen2_5_vl", "qwen2_5_vl_text"}, "qwen3_vl": {"qwen3_vl", "qwen3_vl_text"}, "qwen3_vl_text": {"qwen3_vl", "qwen3_vl_text"},
+	"qwen3_vl_moe": {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3_vl_moe_text": {"qwen3_vl_moe", "qwen3_vl_moe_text"}}
+
 // TestDefaults: keys that config.json leaves out are what package model, which
 // trains with them, takes them to be.
 func TestDefaults(t *testing.T) {
@@ -25,8 +30,8 @@ func TestDefaults(t *testing.T) {
 			if strings.HasPrefix(kind, "gpt") { // they have as many as heads
 				delete(text, "num_key_value_heads")
 			}
-			text["bos_token_id"], text["eos_token_id"] = 1, 2 // a family's own may not be in the small vocabulary
-			if kind == "exaone4" {                            // written where it has so many layers
+			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's own may not be in the small vocabulary
+			if kind == "exaone4" {                                                     // written where it has so many layers
 				text["num_hidden_layers"] = 64
 			}
 			text["attention_dropout"], text["residual_dropout"] = 0, 0
@@ -35,9 +40,12 @@ func TestDefaults(t *testing.T) {
 					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
 				})
 			}
-			if nested := map[string]string{"gemma3": "gemma3_text", "llama4": "llama4_text"}[kind]; nested != "" {
-				text["model_type"] = nested
-				text = map[string]any{"model_type": kind, "text_config": text}
+			if strings.HasPrefix(kind, "qwen2_vl") || strings.HasPrefix(kind, "qwen2_5_vl") || strings.HasPrefix(kind, "qwen3_vl_moe") {
+				text["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []any{2, 1, 1}} // of heads of 8 elements
+			}
+			if in := nested[kind]; in[0] != "" {
+				text["model_type"] = in[1]
+				text = map[string]any{"model_type": in[0], "text_config": text}
 			}
 			text["tie_word_embeddings"] = false
 			checkDefaults(t, kind, mustJSON(t, text))
@@ -69,6 +77,10 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	}
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
 		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow)}
+	if c.Temper != nil && c.ModelType == "ministral3" {
+		want["attention.temperature_scale"] = float32(c.Temper.Scale)
+		want["rope.scaling.factor"], want["rope.scaling.original_context_length"] = float32(c.Rope.Factor), uint32(c.Temper.Every)
+	}
 	if c.LocalRope != nil {
 		want["rope.freq_base_swa"] = float32(c.LocalRope.Theta)
 	}

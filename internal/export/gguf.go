@@ -78,6 +78,7 @@ func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.tied = c.TieEmbeddings
 	f, err := newFinder(w, c)
 	if err != nil {
 		return nil, err

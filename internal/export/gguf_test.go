@@ -215,7 +215,7 @@ func TestRefuses(t *testing.T) {
 		name, want string
 		edit       edit
 	}{
-		{"family", `config.json: model_type: "bert" cannot be written as GGUF; known: llama, mistral, qwen2`, set("model_type", "bert")},
+		{"family", `config.json: model_type: "bert" cannot be written as GGUF; known: llama, mistral, mistral3, ministral3, qwen2`, set("model_type", "bert")},
 		{"missing key", "config.json: hidden_size: missing or 0", set("hidden_size", nil)},
 		{"no number", "config.json: intermediate_size: many is not a number", set("intermediate_size", "many")},
 		{"fraction", "config.json: num_hidden_layers: 1.5 is not a whole number", set("num_hidden_layers", 1.5)},

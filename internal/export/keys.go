@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 
 	"mt/checkpoint/gguf"
 )
@@ -19,6 +20,7 @@ type plan struct {
 
 	layers, heads, kvHeads, headDim int
 	rope                            rope
+	tied                            bool // the head is the embedding
 }
 
 // maxHeadDim bounds the tables that are made before the weights are looked at.
@@ -190,6 +192,65 @@ func (p *plan) windowUnused() {
 	s := p.s
 	if w := s.int("sliding_window", 0); w > 0 && s.bool("use_sliding_window", false) {
 		p.noteWindow(w)
+	}
+}
+
+// sections sets how many pairs of a head's elements turn with each of the positions of a token, time, row and column in
+// an image, which are one in a text. usual is what a file without the key means.
+func sections(usual ...int32) func(p *plan) {
+	return func(p *plan) {
+		of := append([]int32{}, usual...)
+		if list, ok := p.rope.params.vals["mrope_section"].([]any); ok {
+			of = of[:0]
+			for _, v := range list {
+				x, _ := number(v)
+				of = append(of, int32(x))
+			}
+		}
+		var sum int32
+		for _, n := range of {
+			sum += n
+		}
+		if len(of) != 3 || int(sum) != p.headDim/2 {
+			p.s.fail("mrope_section", "%v are not three numbers whose sum is half of a head's %d elements", of, p.headDim)
+		}
+		p.add("rope.dimension_sections", append(of, 0)) // llama.cpp has a fourth position, 0 in texts
+		if still := p.still(of); len(still) > 0 && p.s.err == nil {
+			p.note(fmt.Sprintf("llama.cpp does not turn pairs %v of a head's elements, which in this model turn with the time: they turn slowly, and "+
+				"results differ in long texts", still))
+		}
+	}
+}
+
+// still are the pairs of a head's elements that the architectures of Qwen3-VL in llama.cpp turn with none of the three positions: there the pairs
+// of each are 3i, 3i+1 or 3i+2 for i below its section, where in the model all others turn with the time.
+func (p *plan) still(sections []int32) []int {
+	var out []int
+	if p.family.arch == "qwen2vl" {
+		return nil
+	}
+	for i := range p.headDim / 2 {
+		if i >= 3*int(sections[i%3]) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// deepstack sets how many of the first layers a vision tower adds to; they are expected where there are images.
+func (p *plan) deepstack() {
+	at, _ := p.s.object("vision_config")["deepstack_visual_indexes"].([]any)
+	p.add("n_deepstack_layers", uint32(len(at)))
+}
+
+// tempers sets by how much queries grow with their position, at each further stretch of yarn's original length.
+func (p *plan) tempers() {
+	r := p.rope
+	if scale := r.params.num("llama_4_scaling_beta", 0); scale > 0 {
+		if r.kind != "yarn" {
+			p.s.fail("llama_4_scaling_beta", "%g, without yarn: llama.cpp's %s knows the length of a stretch from yarn's", scale, p.family.arch)
+		}
+		p.add("attention.temperature_scale", float32(scale))
 	}
 }
 

@@ -107,7 +107,7 @@ func (p *plan) tensors(f *finder) error {
 				}
 			}
 		}
-		if r.to == "output" && p.s.bool("tie_word_embeddings", false) {
+		if r.to == "output" && p.tied {
 			continue // llama.cpp takes the embedding
 		}
 		if err := p.tensor(f, r); err != nil {

@@ -420,7 +420,7 @@ func tokenText(v any) string {
 }
 
 // template sets the keys of the chat templates: chat_template.jinja, else those
-// of tokenizer_config.json.
+// of tokenizer_config.json, else that of a processor for images in chat_template.json.
 func (p *plan) template(dir string, config *settings) error {
 	add := func(key, text string) { p.kvs = append(p.kvs, gguf.KV{Key: key, Value: text}) }
 	const key = "tokenizer.chat_template"
@@ -432,7 +432,16 @@ func (p *plan) template(dir string, config *settings) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	switch t := config.vals["chat_template"].(type) {
+	of := config.vals["chat_template"]
+	if of == nil {
+		v, err := readJSON(filepath.Join(dir, "chat_template.json"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		o, _ := v.(map[string]any)
+		of = o["chat_template"]
+	}
+	switch t := of.(type) {
 	case string:
 		add(key, t)
 	case []any:

@@ -92,11 +92,14 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestTemplateFile: chat_template.jinja comes before tokenizer_config.json.
+// TestTemplateFile: chat_template.jinja comes before tokenizer_config.json, and chat_template.json after it.
 func TestTemplateFile(t *testing.T) {
 	f, _ := exportGGUF(t, makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.jinja": "J",
 		"tokenizer.json": byteLevelJSON(fmt.Sprintf(byteLevelStep, true), ""), "tokenizer_config.json": `{"chat_template":"C"}`}), F16)
 	wantKeys(t, f, map[string]any{"tokenizer.chat_template": "J"})
+	f, _ = exportGGUF(t, makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.json": `{"chat_template":"P"}`,
+		"tokenizer.json": byteLevelJSON(fmt.Sprintf(byteLevelStep, true), ""), "tokenizer_config.json": `{}`}), F16)
+	wantKeys(t, f, map[string]any{"tokenizer.chat_template": "P"})
 }
 
 func TestTokenizerRefuses(t *testing.T) {

@@ -58,7 +58,7 @@ func (d *decoder) embed(p *piece) {
 	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, p.ids)
 	d.stream.CopyH2D(d.rows.Mem().Slice(0, bytes), d.staging[:bytes])
 	d.templates.EmbedForward(d.stream, layers.OnDevice(p.y), d.rows.Slice(0, p.y.Len),
-		layers.MicroBatch{Tokens: len(p.ids), Index: p.index, UniqueRows: len(p.ids)}, d.ws)
+		layers.MicroBatch{Tokens: len(p.ids), Index: p.index, UniqueRows: len(p.ids)}, 0, d.ws)
 }
 
 // route chooses experts for the piece's tokens and waits until the host knows which. parts

@@ -75,6 +75,12 @@ var builds = map[string]build{
 		a.want(&x.DY, o.DType, o.Rows*o.Cols)
 		return enqueue(x)
 	},
+	"AddNoise": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.AddNoise{T: o.Rows, C: o.Cols, Seqs: 1, Step: 1, Scale: 1}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
+		return enqueue(x)
+	},
 	"AddRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddRows{U: o.Rows, T: o.Rows, C: o.Cols}
 		a.want(&x.Dst, device.F32, o.Rows*o.Cols)
@@ -101,6 +107,15 @@ var builds = map[string]build{
 		a.filled(&x.Targets, device.I32, o.Rows, func(i int) float64 { return float64(i % o.Cols) })
 		a.want(&x.LSE, device.F32, o.Rows)
 		a.want(&x.Losses, device.F32, o.Rows)
+		return enqueue(x)
+	},
+	"PreferenceWeights": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.PreferenceWeights{T: 2 * o.Rows, Pairs: o.Rows, Loss: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}}
+		a.want(&x.Weights, device.F32, x.T)
+		a.want(&x.Losses, device.F32, x.T)
+		a.filled(&x.Targets, device.I32, x.T, ones)
+		a.filled(&x.Cu, device.I32, x.T+1, counting)
+		a.want(&x.Reference, device.F32, x.T)
 		return enqueue(x)
 	},
 	"CopyColumns": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {

@@ -39,10 +39,12 @@ type mutation struct {
 func all() []mutation {
 	var out []mutation
 	for _, list := range [][]broken{
-		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
-		ofFamilies,
+		ofHost, ofActors, ofDevice, ofModel, ofFiles, ofText, ofPairs, ofRuns, ofMeasure, ofRanks, ofDisks, ofKernels, ofHopper, ofLong,
+		ofFamilies, ofTowers,
 		ofImports, ofInstall,
 		ofLatent,
+		ofRecipes,
+		ofPreferences,
 	} {
 		for _, b := range list {
 			for _, w := range b.ways {

@@ -87,7 +87,7 @@ var ofActors = []broken{
 		{from: "DataPos: c.plan.DataPos(step)", to: "DataPos: c.plan.DataPos(step + 1)", test: "TestTranscripts|TestSaves"},
 		{from: "Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0)", to: "Skip: math.IsNaN(m.Sum + m.Aux)", test: "TestLossesThatSkipAStep"},
 		{from: "math.IsNaN(m.Sum+m.Aux) || ", to: "", test: "TestLossesThatSkipAStep"},
-		{from: "m.Sum/float64(max(p.Batch.AllSupervised(), 1)) + m.Aux", to: "m.Sum/float64(max(p.Batch.AllTokens(), 1)) + m.Aux", test: "TestRecordings", in: "internal/train"},
+		{from: "c.meanLoss(m.Sum, p.Batch.AllSupervised(), m.Pairs) + m.Aux", to: "c.meanLoss(m.Sum, p.Batch.AllTokens(), m.Pairs) + m.Aux", test: "TestRecordings", in: "internal/train"},
 		{from: "c.eval.supervised += p.Batch.AllSupervised()", to: "c.eval.supervised = p.Batch.AllSupervised()", test: "TestTranscripts|TestSaves"},
 		{from: "c.eval.sum += m.Sum", to: "c.eval.sum = m.Sum", test: "TestTranscripts"},
 		{from: "m.NonFinite >= c.plan.MaxNonFinite", to: "m.NonFinite > c.plan.MaxNonFinite", test: "TestTranscripts|TestNonFiniteRunsNameTheLayer"},
@@ -215,7 +215,7 @@ var ofActors = []broken{
 		{from: "phase == Backward && i == last", to: "phase == Backward && i == 0", test: "TestTranscripts", in: "actors"},
 	}},
 	{"actors/batchslot.go", []way{
-		{from: "1 / float64(max(b.AllSupervised(), 1))", to: "1 / float64(max(b.AllTokens(), 1))", test: "TestRecordings", in: "internal/train"},
+		{from: "n := b.AllSupervised()", to: "n := b.AllTokens()", test: "TestRecordings", in: "internal/train"},
 		{from: "tokens += m.Tokens", to: "tokens = m.Tokens", test: "TestMicroBatchesDoNotChangeTheLoss"},
 	}},
 	{"actors/reporter.go", []way{

@@ -9,6 +9,7 @@ var ofFamilies = []broken{
 		{from: "case byHeads:\n\t\treturn headDim", to: "case byHeads:\n\t\treturn headDim / 2", test: "TestPlaces"},
 		{from: "s.Place.Slice, s.Place.Slices = e, n.c.NumExperts", to: "s.Place.Slice, s.Place.Slices = 0, n.c.NumExperts", test: "TestPlaces"},
 		{from: "\t\t\tfirst += run\n", to: "", test: "TestPlaces"},
+		{from: "how.transposed = !how.transposed\n", to: "", test: "TestAsStored"},
 	}},
 	{"checkpoint/placed.go", []way{
 		{from: "base := int64(at.Slice) * lines\n", to: "base := int64(0)\n", test: "TestPlaced"},

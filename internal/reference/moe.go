@@ -179,7 +179,7 @@ func AuxLoss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	}
 	var r Routing
 	for _, s := range seqs {
-		x := embed(cfg, w, s.IDs)
+		x := embed(cfg, w, s)
 		for i := range cfg.NumLayers {
 			if cfg.HasExperts(i) {
 				x = MoE(cfg, w, i, Attention(cfg, w, i, x), &r)

@@ -19,6 +19,8 @@ type Sequence struct {
 	// Targets has, for each place, the token to predict there, shifted already. It
 	// is negative where none is to be predicted.
 	Targets []int32
+	// Noise (T, h) is added to what the embedding's module returns; nil: nothing is.
+	Noise []float64
 }
 
 // Loss is the sum of −log p over all targets, divided by their number.
@@ -26,22 +28,19 @@ func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	var sum float64
 	var n int
 	for _, s := range seqs {
-		logits := Logits(cfg, w, s.IDs)
-		for t, target := range s.Targets {
-			if target < 0 {
-				continue
-			}
-			row := logits[t*cfg.VocabSize : (t+1)*cfg.VocabSize]
-			sum += logSumExp(row) - row[target]
-			n++
-		}
+		of, targets := SumOfLosses(cfg, w, s)
+		sum, n = sum+of, n+targets
 	}
 	return sum / float64(n)
 }
 
 // Logits is the (T, V) logits of one sequence.
 func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
-	x := embed(cfg, w, ids)
+	return logits(cfg, w, Sequence{IDs: ids})
+}
+
+func logits(cfg *model.Config, w Weights, s Sequence) []float64 {
+	x := embed(cfg, w, s)
 	for i := range cfg.NumLayers {
 		x = Block(cfg, w, i, x)
 	}
@@ -60,15 +59,26 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 }
 
 // embed is the (T, h) input of the first block.
-func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
-	x := make([]float64, 0, len(ids)*cfg.HiddenSize)
-	for _, id := range ids {
+func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
+	x := make([]float64, 0, len(s.IDs)*cfg.HiddenSize)
+	for _, id := range s.IDs {
 		at := int(id) * cfg.HiddenSize
 		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
 	}
+	// A rounded scale is the embedding's own: noise comes behind it.
+	scale := 1.0
 	if cfg.EmbedScale != 0 {
-		for i := range x {
-			x[i] *= cfg.EmbedScale
+		scale = cfg.EmbedScale
+	}
+	for i := range x {
+		noise := 0.0
+		if s.Noise != nil {
+			noise = s.Noise[i]
+		}
+		if cfg.EmbedRounded {
+			x[i] = x[i]*scale + noise
+		} else {
+			x[i] = (x[i] + noise) * scale
 		}
 	}
 	if cfg.LearnedPositions { // row t for the token at t

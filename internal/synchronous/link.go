@@ -27,6 +27,9 @@ func (t *Trainer) load(b *data.Batch) {
 		}
 	}
 	t.batch, t.scale = b, float32(1/float64(max(b.Supervised, 1)))
+	if !t.spec.Preference.None() {
+		t.scale = float32(1 / float64(max(b.Pairs, 1)))
+	}
 	n := int64(len(b.UniqueIDs)) * int64(c.HiddenSize)
 	rows := make([]byte, n*t.spec.Act.Size())
 	t.store.Layers[0].GatherRows(rows, 0, b.UniqueIDs)
@@ -78,9 +81,13 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 		m := micro{x: make([]device.Tensor, 1), MicroBatch: layers.MicroBatch{Tokens: from.Tokens, Seqs: len(from.CuSeqlens) - 1, MaxSeqlen: from.MaxSeqlen,
 			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
 			RowStart: put(from.RowStart), RowPos: put(from.RowPos), Stretches: put(t.spec.Stretches(from.CuSeqlens)),
-			UniqueRows: len(b.UniqueIDs)},
+			UniqueRows: len(b.UniqueIDs), First: b.FirstToken() + first},
 			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width),
 			losses: t.losses.Tensor(device.F32, 4*int64(first), n), lse: t.lse.Tensor(device.F32, 4*int64(first), n)}
+		if !t.spec.Preference.None() {
+			m.Reference, m.Likelihood = put(t.references(from)), float32(t.Likelihood*float64(b.Pairs)/float64(max(b.Chosen, 1)))
+			m.Reference.DType = device.F32
+		}
 		for l := range t.layers[1:] {
 			m.x = append(m.x, t.x[l+1][i].Tensor(t.spec.Act, 0, n*width))
 		}
@@ -115,7 +122,7 @@ func (t *Trainer) pairsByExpert(count bool) []pairs {
 }
 
 // land brings losses and gradients to the host, waits for them and adds up the loss:
-// the mean over supervised tokens, summed in their order in float64.
+// the mean over supervised tokens, summed in their order in float64, or over pairs.
 func (t *Trainer) land() (float64, error) {
 	for _, at := range t.layers {
 		for k, tile := range at.tiles {
@@ -142,7 +149,11 @@ func (t *Trainer) land() (float64, error) {
 	for i := 0; t.balances && i < t.spec.Config.NumExperts; i++ {
 		balance += float64(word(counts, i)) * t.probabilities[i]
 	}
-	return sum/float64(max(t.batch.Supervised, 1)) + t.aux*balance, nil
+	mean := sum / float64(max(t.batch.Supervised, 1))
+	if !t.spec.Preference.None() {
+		mean = t.pairsLoss(losses)
+	}
+	return mean + t.aux*balance, nil
 }
 
 // fetch enqueues the copy of m to the host, and returns where it will be.

@@ -19,6 +19,9 @@ import (
 type Trainer struct {
 	// LayerNorms: the gradient of each layer is clipped by itself; layers that share a table as one.
 	LayerNorms bool
+	// Reference and Likelihood are those of actors.Preferences, for a plan with a preference loss.
+	Reference  func(id int64) [2]float32
+	Likelihood float64
 
 	dev    device.Device
 	store  *host.Store

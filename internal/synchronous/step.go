@@ -84,7 +84,7 @@ func (t *Trainer) forward(l int, at layer) {
 	ops, s, w, ws, on := t.ops, t.stream, at.weights, t.workspace, layers.OnDevice
 	switch at.Kind {
 	case model.Embedding:
-		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, ws) })
+		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, t.batch.Step, ws) })
 	case model.Positions:
 		t.sweep(at.turn, func(m micro) { ops.PositionsForward(s, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, ws) })
 	case model.Block, model.Attention:
@@ -117,7 +117,7 @@ func (t *Trainer) backward(l int, at layer) {
 	case at.Kind == model.Head:
 		for k := len(w) - 1; k >= 0; k-- {
 			t.sweep(at.turn+k, func(m micro) {
-				ops.HeadShardBackward(s, w[k], g[k], on(m.dx), on(m.x[l]), m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
+				ops.HeadShardBackward(s, w[k], g[k], on(m.dx), on(m.x[l]), m.losses, m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
 			})
 		}
 	case at.Kind == model.MoE: // the same routing again, then the experts from the last to the first

@@ -192,5 +192,8 @@ func (m stepMetrics) scalars() []board.Scalar {
 			out = append(out, board.Scalar{Name: v.name, Value: x})
 		}
 	}
+	if m.PairMetrics != nil {
+		out = append(out, m.PairMetrics.scalars("train/")...)
+	}
 	return out
 }

@@ -39,6 +39,7 @@ type recipe struct {
 	ZLoss        float64 `json:"z_loss_coef"`
 	Freeze       []string
 	Muon         map[string]any
+	DPO          map[string]any
 	Groups       json.RawMessage `json:"lr_groups"`
 }
 
@@ -79,6 +80,12 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		extra += "\noptim: muon\n"
 		for _, key := range slices.Sorted(maps.Keys(r.Muon)) {
 			extra += fmt.Sprintf("%s: %v\n", key, r.Muon[key])
+		}
+	}
+	if len(r.DPO) > 0 {
+		extra += "\ndpo:\n"
+		for _, key := range slices.Sorted(maps.Keys(r.DPO)) {
+			extra += fmt.Sprintf("  %s: %v\n", key, r.DPO[key])
 		}
 	}
 	if len(r.Groups) > 0 {
@@ -200,12 +207,13 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates,
 // smoothed labels and a z-loss, frozen tensors, a tied table, experts, all of them chosen, experts with the loss that balances
-// their load, one more that is shared, experts in groups, latent attention, and families that have no larger recording.
+// their load, one more that is shared, experts in groups, latent attention, families that have no
+// larger recording, and language models beside vision towers.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
-		"glm-partial", "granite4-nope", "llama4-stretches", "llama4-frozen", "gptoss-whole", "phimoe-near", "seedoss-bias"} {
+		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default":    "",

@@ -57,7 +57,7 @@ func (s *session) stepTakes() time.Duration {
 	}
 	p := s.plan
 	rows := int64(p.Limits.Tokens) / int64(p.RowTokens)
-	_, executed := flops(p, int64(p.Limits.Tokens), rows*p.Spec.Config.AttendedPairs(p.RowTokens), rows*p.Spec.PairsAgain(p.RowTokens))
+	_, executed := flopsOf(p)(int64(p.Limits.Tokens), rows*p.Spec.Config.AttendedPairs(p.RowTokens), rows*p.Spec.PairsAgain(p.RowTokens))
 	return time.Duration(executed / s.meter.peakFLOPS * float64(time.Second))
 }
 

@@ -41,6 +41,9 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	if j.modelDir == "" {
 		return EvalResult{}, j.c.Errorf("model", "an evaluation needs a model directory")
 	}
+	if j.set.IsPairs() {
+		return EvalResult{}, j.c.Errorf(j.c.DataKey(), "%s: its rows are pairs of answers, which an evaluation in training compares (eval_dataset or val_size, with dpo); mt eval takes text, chats and input_ids", j.c.DataKey())
+	}
 	j.eval, j.evalView = data.NewSampler(j.set.All(), j.c.RowsPerStep(), 0, false), j.set.All()
 	if err := j.resolveEvalPlan(); err != nil {
 		return EvalResult{}, err

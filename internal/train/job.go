@@ -178,6 +178,9 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if o.sketch || o.trials {
 		return j, nil
 	}
+	if len(c.DPO) > 0 && j.modelDir == "" {
+		return nil, c.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
+	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
 	}
@@ -227,6 +230,9 @@ func (j *job) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset
 		return nil, err
 	}
 	j.closers = append(j.closers, func() { _ = set.Close() })
+	if set.IsPairs() && !spec.Pairs {
+		return nil, errors.New("the data set holds pairs of answers (chosen and rejected), which are trained on with dpo: give dpo, as in `dpo: {beta: 0.1}`, or other data")
+	}
 	j.notes = append(j.notes, set.Warnings()...)
 	if err := set.Read(func() { j.longest = max(j.longest, set.All().Longest()) }); err != nil {
 		return nil, err
@@ -249,7 +255,7 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
 	}
 	for _, key := range []string{"train_on_prompt", "mask_history", "template", "chat_template_kwargs", "enable_thinking"} {
-		if c.Given(key) && !j.set.IsChat() {
+		if c.Given(key) && !j.set.IsChat() && !j.set.IsPairs() {
 			j.note("%s has no effect: the data set holds no chats", key)
 		}
 	}
@@ -292,11 +298,11 @@ func (j *job) dataError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// rowTokens is how many tokens the longest row of a batch can have: max_seq_len where
-// no data was read.
+// rowTokens is how many tokens the longest row of a batch can have: where no data was read
+// max_seq_len, or two answers of that length.
 func (j *job) rowTokens() int {
 	if j.set == nil {
-		return j.c.MaxSeqLen
+		return data.RowTokens(j.c.MaxSeqLen, len(j.c.DPO) > 0)
 	}
 	return j.longest
 }
@@ -323,7 +329,7 @@ func (j *job) resolveEvalPlan() error { return j.resolve(true) }
 
 func (j *job) resolve(evalOnly bool) (err error) {
 	q := j.request(evalOnly)
-	if n := q.RowTokens; n > j.model.MaxPositions && j.model.LearnedPositions {
+	if n := min(q.RowTokens, j.c.MaxSeqLen); n > j.model.MaxPositions && j.model.LearnedPositions {
 		return j.c.Errorf("max_seq_len", "rows have %d tokens, and the model has learned %d positions: it is at most that", n, j.model.MaxPositions)
 	} else if n > j.model.MaxPositions && j.model.MaxPositions > 0 {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
@@ -355,7 +361,9 @@ const idleEnough = 0.25
 // request asks for the plan of what the configuration says.
 func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
-	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
+	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
+		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
+		GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,

@@ -13,7 +13,7 @@ import (
 )
 
 // ordered are keys of runs that may have any number of devices.
-const ordered = "micro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\nsave_steps: 2\nval_size: 2\neval_steps: 3\n"
+const ordered = "micro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\nsave_steps: 2\nval_size: 2\neval_steps: 3\nneftune_noise_alpha: 3\n"
 
 // TestDevicesGiveTheSameBits: a run on two or three devices is, in losses, weights and checkpoints,
 // that on one device which takes the micro-batches in the same order; and it may go on, step for

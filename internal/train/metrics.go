@@ -67,6 +67,7 @@ type stepMetrics struct {
 	// How many tiles of experts crossed the link, and their bytes.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
+	*PairMetrics
 	// How many matrix products mt's own kernels have computed so far in cuBLASLt's place.
 	OwnProducts int64 `json:"own_products,omitempty"`
 }
@@ -150,7 +151,7 @@ func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.s
 func (j *job) newMeter(from checkpoint.TrainerState) *meter {
 	system := &glance{look: host.MachineMemory, clock: time.Now}
 	return &meter{maxSteps: j.c.MaxSteps, groups: j.c.GroupRates, window: from.Log,
-		flops: func(tokens, pairs, again int64) (float64, float64) { return flops(j.plan, tokens, pairs, again) },
+		flops: flopsOf(j.plan),
 		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
 		memory: func() memoryUse {
 			return takenMemory(j.usage(), host.Usage(), int64(j.c.HostMemory), system.now())
@@ -168,17 +169,25 @@ func (j *job) ownProducts() (n int64) {
 	return n
 }
 
-// flops is how many floating point operations p takes for so many tokens and attended
+// flopsOf tells how many floating point operations p takes for so many tokens and attended
 // (query, key) pairs, some of which are attended again: those of the model, and those
-// executed, with what is computed a second time.
-func flops(p *plan.Run, tokens, pairs, again int64) (model, executed float64) {
-	model = p.Spec.Config.FLOPs(tokens, pairs)
-	return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
+// executed, with what is computed a second time. What a token and a pair take is counted once.
+func flopsOf(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
+	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
+	return func(tokens, pairs, again int64) (model, executed float64) {
+		model = token*float64(tokens) + pair*float64(pairs)
+		return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
+	}
 }
 
 // step adds a step to the window and returns the metrics after it.
 func (m *meter) step(r actors.StepReport) stepMetrics {
-	m.window.Add(r.Loss, r.Supervised)
+	if r.Pairs != nil {
+		m.window.Add(r.Loss, r.Pairs.Pairs)
+		m.window.AddPairs(pairLog(r.Pairs))
+	} else {
+		m.window.Add(r.Loss, r.Supervised)
+	}
 	m.timed.add(r)
 	m.recent = append(m.recent, r.Elapsed)
 	if len(m.recent) > etaSteps {
@@ -194,6 +203,9 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},
 		DiskReadBytes: t.read / int64(t.steps), DiskWriteBytes: t.written / int64(t.steps), DiskHidden: t.hidden(), DiskStepsPerPB: stepsPerPetabyte(t.written / int64(t.steps)),
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
+	if r.Pairs != nil {
+		out.PairMetrics = pairMetricsOf(m.window.Pairs)
+	}
 	out.Memory, out.OwnProducts = m.memory(), m.products()
 	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal
 	if m.peakFLOPS > 0 {
@@ -224,4 +236,5 @@ type evalMetrics struct {
 	Loss       any   `json:"eval_loss"`
 	Perplexity any   `json:"eval_perplexity"`
 	Tokens     int64 `json:"eval_tokens"`
+	*EvalPairMetrics
 }

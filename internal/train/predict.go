@@ -79,7 +79,7 @@ func (how predicting) predict(r *plan.Run, m *rates.Machine) (*Prediction, error
 	if err != nil {
 		return nil, fmt.Errorf("predict a step: %w", err)
 	}
-	p.Counted, p.Executed = flops(r, p.Report.Tokens, p.Report.AttendedPairs, p.Report.AttendedAgain)
+	p.Counted, p.Executed = flopsOf(r)(p.Report.Tokens, p.Report.AttendedPairs, p.Report.AttendedAgain)
 	return &p, nil
 }
 

@@ -108,6 +108,9 @@ func (m stepMetrics) texts(interactive bool, spark string) []string {
 		norm = fmt.Sprintf("%.3f", v)
 	}
 	head := fmt.Sprintf("step %d/%d  loss %s", m.Step, m.MaxSteps, loss)
+	if m.PairMetrics != nil {
+		head += "  " + m.PairMetrics.text()
+	}
 	more := fmt.Sprintf("  grad_norm %s  lr %.2e", norm, m.LR)
 	eta := "  ETA " + duration(time.Duration(m.EtaS*float64(time.Second)))
 	rate := fmt.Sprintf("  %s tok/s", humanize.CommafWithDigits(m.TokPerS, 0))

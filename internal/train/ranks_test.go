@@ -80,7 +80,7 @@ func TestRecordingsTogether(t *testing.T) {
 	for _, dir := range recordings.Found(t) {
 		dirs[filepath.Base(dir)] = dir
 	}
-	for _, name := range []string{"llama-clipped", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole"} {
+	for _, name := range []string{"llama-clipped", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole"} {
 		dirs[name] = filepath.Join("testdata/recordings", name)
 	}
 	for name, dir := range dirs {
@@ -154,7 +154,7 @@ func TestTogether(t *testing.T) {
 // are those of one process but for their last bits.
 func TestOtherNumbersOfRanks(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
-	alone := newScene(t, "save_steps: 2\n")
+	alone := newScene(t, "save_steps: 2\nneftune_noise_alpha: 3\n")
 	alone.mustTrain(t)
 	got := alone.in(t)
 	for i, n := range []int{2, 1, 3, 2} { // up to steps 2, 4, 6 and 8

@@ -211,7 +211,7 @@ func fillOlder(saved *config.Config) {
 func (j *job) digests() map[string]string {
 	arch := sha256.Sum256(j.model.JSON(""))
 	out := map[string]string{"dataset": j.set.ID(), "model": hex.EncodeToString(arch[:8])}
-	if j.tok != nil && (j.set.IsText() || j.set.IsChat()) {
+	if j.tok != nil && (j.set.IsText() || j.set.IsChat() || j.set.IsPairs()) {
 		out["tokenizer"] = j.tok.ID()
 	}
 	return out

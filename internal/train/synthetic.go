@@ -276,7 +276,7 @@ func (s *Synthetic) Notes() []string {
 // FLOPs are the model FLOPs of a reported step and those that were executed, in
 // floating point operations.
 func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
-	return flops(s.Plan, r.Tokens, r.AttendedPairs, r.AttendedAgain)
+	return flopsOf(s.Plan)(r.Tokens, r.AttendedPairs, r.AttendedAgain)
 }
 
 // Times are how long the operations since the last call took, the longest first; none

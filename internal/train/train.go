@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"path/filepath"
 	"sync/atomic"
-
-	"github.com/dustin/go-humanize"
 
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
 	"mt/host"
-	"mt/internal/board"
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/parallel"
@@ -143,6 +139,8 @@ type session struct {
 	bests   bests
 
 	samples samples
+
+	reference, evalReference references // of the training data's pairs and of the held-out ones; nil, but with dpo
 
 	from     string               // the checkpoint it goes on from
 	resumed  int                  // the step of that checkpoint; 0: none
@@ -274,6 +272,9 @@ func (s *session) open(from resume) (err error) {
 	if s.dev, s.pool, err = s.openDevice(); err != nil {
 		return err
 	}
+	if err = s.findReferences(s.pool); err != nil {
+		return err
+	}
 	if err = s.openStore(from); err != nil {
 		return err
 	}
@@ -399,6 +400,7 @@ func (s *session) options() actors.Options {
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.train.Pos},
 		Start:       s.reached,
+		Preferences: s.preferences(),
 		Optimizer:   optimizer,
 		Matrices:    s.muon(),
 		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",
@@ -455,15 +457,6 @@ func (s *session) onStep(r actors.StepReport) {
 	}
 }
 
-func (s *session) onEval(r actors.EvalReport) {
-	s.lastEval = r
-	s.bests.report(r)
-	s.saver.isBest(s.bests.reported.Step)
-	s.line.above(fmt.Sprintf("step %d/%d  eval_loss %.4f  perplexity %.3f  (%s tokens)", r.Step, s.c.MaxSteps, r.Loss, math.Exp(r.Loss), humanize.Comma(r.Tokens)))
-	s.onBoards(r.Step, board.Scalar{Name: "eval/loss", Value: r.Loss})
-	s.record(evalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens})
-}
-
 // record writes v to metrics.jsonl. Where that fails the run ends, unless it is the file of a rank
 // but the first, which is for those who look for what slows a run down.
 func (s *session) record(v any) {
@@ -479,12 +472,4 @@ func (s *session) record(v any) {
 		s.late.add(err.Error())
 		s.log = nil
 	}
-}
-
-// evalOwed says whether an evaluation is due after the last step done (at the start,
-// the step that the run goes on from) and metrics.jsonl does not have it.
-func (s *session) evalOwed() bool {
-	step, every := s.lastStep, s.cadence()
-	due := s.eval != nil && step > 0 && (every.eval > 0 && step%every.eval == 0 || every.evalEpochs && s.endsEpoch(step) || step == s.c.MaxSteps)
-	return due && s.lastEval.Step != step
 }

@@ -193,10 +193,15 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 		defer func() { err = errors.Join(err, machine.CloseAll(devs)) }()
 	}
 	rows := [][]data.Row{randomRows(t.shape(r), 1), randomRows(t.shape(r), 2)}
+	var preferences *actors.Preferences
+	if !r.Spec.Preference.None() {
+		inPairs(rows)
+		preferences = &actors.Preferences{Reference: func(bool, int64) [2]float32 { return [2]float32{} }}
+	}
 	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, LayerNorms: t.job.c.Clip == "layerwise", Stop: ctx.Done(), ThroughHost: !t.job.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.job.c.SynchronousUpdates,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
-		Optimizer: t.job.optimizer(), Matrices: t.job.muon(),
+		Optimizer: t.job.optimizer(), Matrices: t.job.muon(), Preferences: preferences,
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return data.NewBatch(step, rows[step%len(rows)], r.Limits.MicroBatchTokens), nil
 		},
@@ -205,6 +210,16 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 		err = errors.Join(err, context.Cause(ctx))
 	}
 	return reports, err
+}
+
+// inPairs makes a pair of every row: its halves.
+func inPairs(steps [][]data.Row) {
+	for _, rows := range steps {
+		for i := range rows {
+			n := int32(len(rows[i].IDs))
+			rows[i].Docs, rows[i].Pairs = []int32{n / 2, n - n/2}, []data.Pair{{Chosen: 0, Rejected: 1}}
+		}
+	}
 }
 
 // shape says how many random tokens of which vocabulary a batch of r has.

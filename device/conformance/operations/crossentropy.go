@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/op"
 )
@@ -22,11 +23,15 @@ func lossCases(add func(string, func(*rig))) {
 }
 
 // lossForm is what logits are like and what a loss has beside −log p: smoothing and z are
-// op.LossTerms.
-type lossForm struct{ size, limit, smoothing, z float64 }
+// op.LossTerms. Rows of the gradient may have weights.
+type lossForm struct {
+	size, limit, smoothing, z float64
+	weighted                  bool
+}
 
 var lossForms = []lossForm{{size: 3}, {size: 40}, {size: 3, limit: 2}, {size: 40, limit: 30}, {size: 3, smoothing: 0.125}, {size: 40, z: 0.015625},
-	{size: 3, smoothing: 0.5, z: 0.25}, {size: 40, limit: 30, smoothing: 0.25, z: 0.0078125}}
+	{size: 3, smoothing: 0.5, z: 0.25}, {size: 40, limit: 30, smoothing: 0.25, z: 0.0078125},
+	{size: 3, weighted: true}, {size: 40, limit: 30, smoothing: 0.25, z: 0.0078125, weighted: true}}
 
 func (f lossForm) String() string {
 	s := fmt.Sprintf("size %v", f.size)
@@ -38,11 +43,26 @@ func (f lossForm) String() string {
 			s += fmt.Sprintf(",%s %v", x.name, x.value)
 		}
 	}
+	if f.weighted {
+		s += ",weights"
+	}
 	return s
 }
 
 func (f lossForm) terms() op.LossTerms {
 	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
+}
+
+// weights makes the weights of T rows, none where the form has none, and multiplies the rows of grad, of V columns, by them.
+func (f lossForm) weights(r *rig, T, V int, grad []float64) device.Tensor {
+	if !f.weighted {
+		return device.Tensor{}
+	}
+	w := r.f32("Weights", T)
+	for t := range T {
+		scaled(grad[t*V:(t+1)*V], w.v[t])
+	}
+	return w.t
 }
 
 // more is how much larger than without terms a loss and its error can be.
@@ -75,6 +95,10 @@ func lossCase(r *rig, T, V int, f lossForm, forwardOnly bool) {
 	want, wantL := logits.copy(), losses.copy()
 	const scale = 0.125
 	oracle.CrossEntropy(want, targets, wantL, V, scale, limit, f.smoothing, f.z, forwardOnly)
+	var weights device.Tensor
+	if !forwardOnly {
+		weights = f.weights(r, T, V, want)
+	}
 	if !forwardOnly {
 		logits.expect(want, exponents(V, size, limit), 1)
 		if limit > 0 { // 1 − tanh² is as inexact as a number near 1
@@ -88,6 +112,6 @@ func lossCase(r *rig, T, V int, f lossForm, forwardOnly bool) {
 	case V == 1: // the loss is exactly 0
 		losses.expect(wantL, 0, 0)
 	}
-	enqueue(r, op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V,
+	enqueue(r, op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, Weights: weights, T: T, V: V,
 		Scale: scale, Softcap: float32(limit), Terms: f.terms(), ForwardOnly: forwardOnly})
 }

@@ -64,11 +64,12 @@ func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
 	wantL := make([]float64, T)
 	const scale = 0.125
 	oracle.CrossEntropy(whole, targets, wantL, V, scale, limit, f.smoothing, f.z, false)
+	weights := f.weights(r, T, V, whole)
 	lse.least, losses.least = 1, f.more(V)
 	lse.expect(wantLSE, exponents(V, size, limit)+rounded, 0)
 	losses.expect(wantL, exponents(V, size, limit)+rounded, 0)
 	shard := func(k int, gradient, first, last bool) {
-		enqueue(r, op.CrossEntropyShard{Logits: parts[k].t, Targets: ids.t, LSE: lse.t, Losses: losses.t,
+		enqueue(r, op.CrossEntropyShard{Logits: parts[k].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, Weights: weights,
 			T: T, V: cuts[k+1] - cuts[k], From: cuts[k], Scale: scale, Softcap: float32(limit), Terms: f.terms(), Vocab: V, First: first, Last: last, Gradient: gradient})
 	}
 	for k := range shards {

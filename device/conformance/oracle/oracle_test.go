@@ -178,6 +178,19 @@ func TestCrossEntropyGradient(t *testing.T) {
 	}
 }
 
+func TestPreferenceGradient(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for kind := 1; kind <= 3; kind++ {
+		sums, reference, targets := random(r, 2), [2]float64{-0.5, -0.25}, [2]int{3, 5}
+		f := func() float64 {
+			loss, _ := Preference(kind, 0.5, 0.25, [2]float64(sums), reference, targets)
+			return loss
+		}
+		_, by := Preference(kind, 0.5, 0.25, [2]float64(sums), reference, targets)
+		checkGrad(t, "sums", sums, by[:], f)
+	}
+}
+
 func TestAttentionBackward(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, c := range []struct {

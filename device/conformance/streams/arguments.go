@@ -63,6 +63,7 @@ func badArguments(t *testing.T, d rig) {
 		{"ScaleRowsBackward: DY is bf16, want fp32", func(s device.Stream) {
 			op.Do(d, s, op.ScaleRowsBackward{Y: f, DY: h, W: f, DW: f, Index: ints, T: 1, C: 4, P: 1})
 		}},
+		{"AddNoise: Cu is fp32, want int32", func(s device.Stream) { op.Do(d, s, op.AddNoise{X: f, Cu: f, T: 1, C: 4, Seqs: 1}) }},
 		{"AddRows: Dst is bf16, want fp32", func(s device.Stream) { op.Do(d, s, op.AddRows{Dst: h, Src: h, Index: ints, U: 1, T: 1, C: 4}) }},
 		{"Router: 3 of 2 experts are chosen: want 1 to 2", func(s device.Stream) {
 			op.Do(d, s, op.Router{Logits: f, IDs: ints, Weights: f, T: 1, E: 2, K: 3})

@@ -78,7 +78,11 @@ func (z Size) losses(dt device.DType) []Case {
 	}
 	return []Case{{Name: "CrossEntropy", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 		return &op.CrossEntropy{Logits: r.random(dt, T*V), Targets: targets(r), Losses: r.random(device.F32, T), T: T, V: V, Scale: 0.1}
-	}}, shard(false), shard(true)}
+	}}, shard(false), shard(true), {Name: "PreferenceWeights", Shape: fmt.Sprintf("%d tokens, 8 pairs", z.Tokens), DType: dt, make: func(r *rig) device.Op {
+		n, one := z.Tokens, r.random(device.F32, z.Tokens)
+		return &op.PreferenceWeights{Weights: one, Losses: one, Targets: r.integers(n, func(i int) int { return i % 7 }), Reference: r.random(device.F32, 16),
+			Cu: r.integers(17, func(i int) int { return i * n / 16 }), T: n, Pairs: 8, Loss: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 0.1}}
+	}}}
 }
 
 // rows are the operations that find rows by an index.
@@ -90,15 +94,15 @@ func (z Size) rows(dt device.DType) []Case {
 		{Name: "GatherRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.GatherRows{Dst: r.random(dt, T*C), Src: r.random(dt, U*C), Index: r.integers(T, func(i int) int { return i * 7919 % U }), T: T, C: C}
 		}},
+		{Name: "AddNoise", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.AddNoise{X: r.random(dt, T*C), Cu: r.integers(9, func(i int) int { return i * T / 8 }), T: T, C: C, Seqs: 8, Step: 1, Scale: 1}
+		}},
 		{Name: "ScatterAddRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.ScatterAddRows{DRows: r.random(device.F32, U*C), DY: r.random(dt, T*C), Start: r.integers(U+1, func(i int) int { return i * T / U }),
 				Pos: permuted(r, T), U: U, T: T, C: C}
 		}},
 		{Name: "AddRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.AddRows{Dst: r.random(device.F32, T*C), Src: r.random(dt, T*C), Index: permuted(r, T), U: T, T: T, C: C}
-		}},
-		{Name: "ScaleRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
-			return &op.ScaleRows{X: r.random(dt, T*C), W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
 		}},
 		{Name: "AddRows", Shape: shape + ", a bias", DType: dt, make: func(r *rig) device.Op {
 			return &op.AddRows{Dst: r.random(device.F32, T*C), Src: r.random(dt, T*C), Index: permuted(r, T), U: T, T: T, C: C,
@@ -107,6 +111,9 @@ func (z Size) rows(dt device.DType) []Case {
 		{Name: "WeightedBiasGrad", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.WeightedBiasGrad{DB: r.random(device.F32, C), DW: r.random(device.F32, T), DY: r.random(dt, T*C), B: r.random(device.F32, C),
 				W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
+		}},
+		{Name: "ScaleRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.ScaleRows{X: r.random(dt, T*C), W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
 		}},
 		{Name: "ScaleRowsBackward", Shape: shape, DType: dt, make: func(r *rig) device.Op {
 			return &op.ScaleRowsBackward{DY: r.random(dt, T*C), Y: r.random(dt, T*C), W: r.random(device.F32, T), DW: r.random(device.F32, T),

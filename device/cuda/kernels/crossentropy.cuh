@@ -15,6 +15,8 @@
 // With terms, a loss is lse − target·x(target) − column·Σx + z·lse², of the logits as a cap leaves
 // them, and the gradient is that of it. A shard's losses then gather what is taken off lse.
 //
+// Where weights (T) f32 are given, scale is multiplied by the row's own.
+//
 // With a cap, x counts as cap·tanh(x/cap), and the gradient is that times the
 // slope 1 − tanh².
 //
@@ -238,7 +240,8 @@ template <class M> DEV slopes<M> slopes_of(M terms, float top, float k, float ls
 }
 
 template <class T, class L, class M>
-DEV void cross_entropy(T *logits, const int *targets, float *losses, int columns, float scale, int forward_only, L limit, M terms) {
+DEV void cross_entropy(T *logits, const int *targets, float *losses, const float *weights, int columns, float scale, int forward_only,
+                       L limit, M terms) {
   __shared__ float space[(M::more ? 3 : 2) * MAX_WARPS];
   row_of<T> row = cut(logits, columns);
   int target = targets[blockIdx_x];
@@ -260,6 +263,7 @@ DEV void cross_entropy(T *logits, const int *targets, float *losses, int columns
     if (threadIdx_x == 0) losses[blockIdx_x] = log_f(all.sum) + (all.top - seen(limit, chosen));
   }
   if (forward_only) return;
+  if (weights) scale *= weights[blockIdx_x];
   sync_threads(); // every thread has read the target's logit
   finish_gradient(row, limit, target, inside, chosen, slopes_of(terms, all.top, scale / all.sum, lse, scale));
 }
@@ -291,12 +295,14 @@ DEV void shard_forward(T *logits, const int *targets, float *lse, float *losses,
 }
 
 template <class T, class L, class M>
-DEV void shard_gradient(T *logits, const int *targets, const float *lse, int columns, int from, float scale, L limit, M terms) {
+DEV void shard_gradient(T *logits, const int *targets, const float *lse, const float *weights, int columns, int from, float scale,
+                        L limit, M terms) {
   row_of<T> row = cut(logits, columns);
   int target = targets[blockIdx_x], at = target - from;
   if (target == IGNORE) return clear(row);
   bool inside = target >= from && at < columns;
   float chosen = 0.0f, top = lse[blockIdx_x];
+  if (weights) scale *= weights[blockIdx_x];
   if (inside) chosen = to_float(row.p[at]);
   sync_threads(); // every thread has read the target's logit
   finish_gradient(row, limit, at, inside, chosen, slopes_of(terms, top, scale, top, scale));
@@ -305,9 +311,10 @@ DEV void shard_gradient(T *logits, const int *targets, const float *lse, int col
 // The kernels for one type. The parameters after TERMS come last in each kernel,
 // and LIMIT and TERMS are made of them.
 #define CROSS_ENTROPY(T, NAME, SUFFIX, LIMIT, TERMS, ...)                                                                   \
-  __global__ __launch_bounds__(THREADS, 2) void NAME##SUFFIX(T *logits, const int *targets, float *losses, int columns,     \
-                                                            float scale, int forward_only __VA_OPT__(, ) __VA_ARGS__) {     \
-    cross_entropy(logits, targets, losses, columns, scale, forward_only, LIMIT, TERMS);                                     \
+  __global__ __launch_bounds__(THREADS, 2) void NAME##SUFFIX(T *logits, const int *targets, float *losses,                  \
+                                                            const float *weights, int columns, float scale,                 \
+                                                            int forward_only __VA_OPT__(, ) __VA_ARGS__) {                  \
+    cross_entropy(logits, targets, losses, weights, columns, scale, forward_only, LIMIT, TERMS);                            \
   }                                                                                                                         \
   __global__ __launch_bounds__(THREADS, 2) void NAME##_shard##SUFFIX(                                                       \
       T *logits, const int *targets, float *lse, float *losses, int columns, int from, int first,                           \
@@ -315,6 +322,7 @@ DEV void shard_gradient(T *logits, const int *targets, const float *lse, int col
     shard_forward(logits, targets, lse, losses, columns, from, first, last, LIMIT, TERMS);                                  \
   }                                                                                                                         \
   __global__ __launch_bounds__(THREADS, 2) void NAME##_shard_gradient##SUFFIX(                                              \
-      T *logits, const int *targets, const float *lse, int columns, int from, float scale __VA_OPT__(, ) __VA_ARGS__) {     \
-    shard_gradient(logits, targets, lse, columns, from, scale, LIMIT, TERMS);                                               \
+      T *logits, const int *targets, const float *lse, const float *weights, int columns, int from,                         \
+      float scale __VA_OPT__(, ) __VA_ARGS__) {                                                                             \
+    shard_gradient(logits, targets, lse, weights, columns, from, scale, LIMIT, TERMS);                                      \
   }

@@ -41,6 +41,6 @@ func CrossEntropy(l Launcher, a *op.CrossEntropy) {
 	if a.T == 0 {
 		return
 	}
-	p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.Losses).I32(a.V).F32(a.Scale).Bool(a.ForwardOnly)
+	p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.Losses).Tensor(a.Weights).I32(a.V).F32(a.Scale).Bool(a.ForwardOnly)
 	l.Launch(&lossPick(a.Terms, a.V, a.Softcap, p).whole[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 }

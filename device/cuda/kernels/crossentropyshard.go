@@ -11,7 +11,7 @@ func CrossEntropyShard(l Launcher, a *op.CrossEntropyShard) {
 		return
 	}
 	if a.Gradient {
-		p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).I32(a.V).I32(a.From).F32(a.Scale)
+		p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).Tensor(a.Weights).I32(a.V).I32(a.From).F32(a.Scale)
 		l.Launch(&lossPick(a.Terms, a.Vocab, a.Softcap, p).shardGradient[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 		return
 	}

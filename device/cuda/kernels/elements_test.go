@@ -286,6 +286,20 @@ func (f lossForm) terms() op.LossTerms {
 	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
 }
 
+// rowWeights are those of forms with a cap, by which rows of the gradient are multiplied; others have none.
+func (e *elements) rowWeights(f lossForm, grad []float64, V int, forwardOnly bool) device.Tensor {
+	if f.limit == 0 {
+		return device.Tensor{}
+	}
+	w := e.normal(device.F32, len(grad)/V, 1)
+	for i := range grad {
+		if !forwardOnly {
+			grad[i] *= w.v[i/V]
+		}
+	}
+	return w.t
+}
+
 // lossTargets are the first column, the last, none and a wrong one.
 func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), op.IgnoreIndex, int32(V), -1} }
 
@@ -319,11 +333,12 @@ func (e *elements) loss(V int, f lossForm, forwardOnly bool) {
 	logits, ids, losses := e.normal(e.dt, T*V, 3), e.i32(targets), e.f32(T)
 	want, wantL := logits.copy(), losses.copy()
 	wantLoss(want, wantL, targets, V, scale, f, forwardOnly)
+	weights := e.rowWeights(f, want, V, forwardOnly)
 	if !forwardOnly {
 		logits.expect(want, lossBound(V))
 	}
 	losses.expect(wantL, lossBound(V))
-	kernels.CrossEntropy(e.s, &op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: scale,
+	kernels.CrossEntropy(e.s, &op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, Weights: weights, T: T, V: V, Scale: scale,
 		Softcap: float32(f.limit), Terms: f.terms(), ForwardOnly: forwardOnly})
 }
 
@@ -350,6 +365,7 @@ func (e *elements) shards(V int, f lossForm) {
 		wantLSE[t] = math.Log(wantLSE[t])
 	}
 	wantLoss(whole, wantL, targets, V, scale, f, false)
+	weights := e.rowWeights(f, whole, V, false)
 	lse.expect(wantLSE, lossBound(V))
 	losses.expect(wantL, lossBound(V))
 	for i, part := range parts {
@@ -362,7 +378,7 @@ func (e *elements) shards(V int, f lossForm) {
 	}
 	for sweep := range 4 {
 		i := sweep % 2
-		kernels.CrossEntropyShard(e.s, &op.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
+		kernels.CrossEntropyShard(e.s, &op.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, Weights: weights, T: T,
 			V: len(parts[i].v) / T, From: i * cut, Scale: scale, Softcap: float32(f.limit), Terms: f.terms(), Vocab: V, First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
 	}
 }

@@ -176,7 +176,10 @@ func (l *largest) rows() {
 	x, table := l.act(manyTokens, wideHidden), l.act(wideVocabulary, wideHidden)
 	kernels.GatherRows(l, &op.GatherRows{Dst: x, Src: table, Index: l.ints(manyTokens), T: manyTokens, C: wideHidden})
 	kernels.ScatterAddRows(l, &op.ScatterAddRows{DRows: l.f32(wideVocabulary * wideHidden), DY: x, Start: l.ints(wideVocabulary + 1), Pos: l.ints(manyTokens), U: wideVocabulary, T: manyTokens, C: wideHidden})
+	kernels.AddNoise(l, &op.AddNoise{X: x, Cu: l.ints(manySeqs + 1), T: manyTokens, C: wideHidden, Seqs: manySeqs, Scale: 1})
 	logits, targets, losses := l.act(manyTokens, wideVocabulary), l.ints(manyTokens), l.f32(manyTokens)
+	kernels.PreferenceWeights(l, &op.PreferenceWeights{Weights: losses, Losses: losses, Targets: targets, Cu: l.ints(manyTokens + 1), Reference: losses,
+		T: manyTokens, Pairs: manyTokens / 2, Loss: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}})
 	kernels.CrossEntropy(l, &op.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: manyTokens, V: wideVocabulary})
 	for _, gradient := range []bool{false, true} {
 		kernels.CrossEntropyShard(l, &op.CrossEntropyShard{Logits: logits, Targets: targets, Losses: losses, LSE: l.f32(manyTokens),

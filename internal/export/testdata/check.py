@@ -17,8 +17,10 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
         "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
-        "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE"}
-PAIRS = ("LLAMA", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
+        "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA", "ministral3": "MISTRAL3",
+        "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
+        "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE"}
+PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
 LAYER_NORM = ["cohere2", "starcoder2", "gpt_neox", "gpt2"]
@@ -52,8 +54,8 @@ def halves_to_pairs(x, heads):
     return y
 
 
-def single(tensors, woven):
-    """Stacked experts (slices of columns, rows, with those of gate and up in turns if woven) as tensors of their own."""
+def single(tensors, hidden, in_turns):
+    """Stacked experts (slices of columns, rows, or of rows, columns) as tensors of their own; rows of gate and up are in turns, or one after the other."""
     out = {}
     for name, x in tensors.items():
         if ".experts." not in name:
@@ -62,10 +64,11 @@ def single(tensors, woven):
         stem, end = (name[:-5], ".bias") if name.endswith("_bias") else (name, ".weight")
         block, which = stem.rsplit(".", 1)
         for e, y in enumerate(x):
-            y = y.T if y.ndim == 2 else y
-            half = len(y) // 2
-            both = {"gate_proj": y[0::2], "up_proj": y[1::2]} if woven else {"gate_proj": y[:half], "up_proj": y[half:]}
-            parts = both if which == "gate_up_proj" else {which: y}
+            up = which.startswith("gate_up")
+            if y.ndim == 2 and (in_turns or (y.shape[0] == hidden) == up):
+                y = y.T
+            gate, other = (y[0::2], y[1::2]) if in_turns else (y[:len(y) // 2], y[len(y) // 2:])
+            parts = {"gate_proj": gate, "up_proj": other} if up else {which: y}
             for p, z in parts.items():
                 out[f"{block}.{e}.{p}{end}"] = np.ascontiguousarray(z)
     return out
@@ -81,12 +84,13 @@ def wanted(cfg, tensors):
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
     names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
     out, experts = {}, {}
-    if ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4"):
-        tensors = single(tensors, ARCH[cfg["model_type"]] == "GPT_OSS")
+    if ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4", "QWEN3VLMOE"):
+        tensors = single(tensors, cfg["hidden_size"], ARCH[cfg["model_type"]] == "GPT_OSS")
     for name, x in tensors.items():
         for prefix in ("model.language_model.", "language_model.model."):
             if name.startswith(prefix):
                 name = "model." + name[len(prefix):]
+        name = name.removeprefix("language_model.") if name.startswith("language_model.lm_head.") else name
         if name == "lm_head.weight" and cfg.get("tie_word_embeddings"):
             continue
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
@@ -123,7 +127,7 @@ def wanted(cfg, tensors):
 
 def main(path, model):
     cfg = json.load(open(model + "/config.json"))
-    cfg.update(cfg.get("text_config") or {})
+    cfg = {**cfg, **(cfg.get("text_config") or {}), **{k: v for k, v in cfg.items() if k == "tie_word_embeddings"}}
     cfg["intermediate_size"] = cfg.get("intermediate_size_mlp", cfg.get("intermediate_size"))
     if cfg["model_type"] == "gpt2":
         cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])

@@ -30,7 +30,7 @@ and 5e-2, where the way that all tensors went is taken as one.
 """
 import json, math, os, random, re, shutil, sys, tempfile
 import torch, torch.optim._muon, transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,6 +47,21 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=6, qk_rop
 
 LLAMA4 = dict(num_hidden_layers=4, intermediate_size=10, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, attention_chunk_size=5,
               no_rope_layers=[1, 0, 1, 1], tie_word_embeddings=False)
+
+# Small towers, through which no text goes.
+PIXTRAL = dict(model_type="pixtral", hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1, image_size=4, patch_size=2)
+QWEN2_TOWER = dict(depth=1, embed_dim=4, hidden_size=16, num_heads=1, mlp_ratio=1, patch_size=2, spatial_merge_size=1, temporal_patch_size=1)
+QWEN25_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, intermediate_size=6, patch_size=2, spatial_merge_size=1,
+                    temporal_patch_size=1, fullatt_block_indexes=[0], window_size=4)
+QWEN3_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, intermediate_size=6, patch_size=2, spatial_merge_size=1,
+                   temporal_patch_size=1, num_position_embeddings=4, deepstack_visual_indexes=[0])
+IMAGE_TOKENS = dict(image_token_id=45, video_token_id=46, vision_start_token_id=47, vision_end_token_id=48)
+
+
+def beside(kind, tower, text, **top):
+    """A model with a tower; text are the keys of its language model."""
+    return lambda **base: kind(vision_config=tower, text_config={**base, **text}, **top)
+
 
 CASES = {
     # Clipped in every step.
@@ -120,6 +135,24 @@ CASES = {
     "granite4-nope": (transformers.GraniteMoeHybridConfig, dict(num_local_experts=0, shared_intermediate_size=20, layer_types=["full_attention"] * 2,
         position_embedding_type=None, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3, logits_scaling=2.0,
         mamba_n_heads=2, tie_word_embeddings=True), {}),
+    # Language models beside vision towers; the towers stay as they are.
+    "mistral3": (beside(transformers.Mistral3Config, PIXTRAL, dict(model_type="mistral", sliding_window=5), image_token_index=45, tie_word_embeddings=True), {},
+        dict(max_steps=20, bf16=True)),
+    # Queries grow at the fifth token, and at each fourth one more.
+    "ministral3": (beside(transformers.Mistral3Config, PIXTRAL, dict(model_type="ministral3", sliding_window=None, rope_parameters=dict(rope_type="yarn",
+        rope_theta=100.0, factor=4.0, original_max_position_embeddings=4, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+        llama_4_scaling_beta=0.7)), image_token_index=45, tie_word_embeddings=False), {}, dict(max_steps=20, bf16=True)),
+    "qwen2vl": (beside(transformers.Qwen2VLConfig, QWEN2_TOWER, dict(head_dim=4, rope_parameters=dict(rope_type="default", rope_theta=100.0,
+        mrope_section=[1, 1, 0])), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(max_steps=20, bf16=True)),
+    "qwen25vl": (beside(transformers.Qwen2_5_VLConfig, QWEN25_TOWER, dict(head_dim=4, use_sliding_window=True, sliding_window=5, max_window_layers=1,
+        rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=16, mrope_section=[1, 1, 0])),
+        tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(max_steps=20, bf16=True)),
+    "qwen3vl": (beside(transformers.Qwen3VLConfig, QWEN3_TOWER, dict(attention_bias=True, rope_parameters=dict(rope_type="default", rope_theta=100.0,
+        mrope_section=[1, 1, 1], mrope_interleaved=True)), tie_word_embeddings=True, **IMAGE_TOKENS), {}, dict(max_steps=20, bf16=True)),
+    # Experts as published files have them; Transformers 5 writes the same transposed.
+    "qwen3vlmoe": (beside(transformers.Qwen3VLMoeConfig, QWEN3_TOWER, dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=10,
+        decoder_sparse_step=1, mlp_only_layers=[], rope_parameters=dict(rope_type="default", rope_theta=100.0, mrope_section=[1, 1, 1],
+        mrope_interleaved=True)), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(max_steps=20, transposed="experts")),
     # Sinks, cut-off gates and biases, where every token goes to all experts: no rounding sends it to another one.
     "gptoss-whole": (transformers.GptOssConfig, dict(num_local_experts=4, num_experts_per_tok=4,
         sliding_window=5, layer_types=["sliding_attention", "full_attention"], tie_word_embeddings=False,
@@ -162,11 +195,23 @@ def newton_schulz(grad, coefficients, steps, eps):
 torch.optim._muon._zeropower_via_newtonschulz = newton_schulz
 
 
+def auto(config):
+    """The class that loads models of config."""
+    return transformers.AutoModelForImageTextToText if hasattr(config, "vision_config") else transformers.AutoModelForCausalLM
+
+
+def transpose(file, which):
+    """Turns the matrices of the tensors whose names match."""
+    tensors = load_file(file)
+    save_file({k: v.transpose(-1, -2).contiguous() if re.search(which, k) else v for k, v in tensors.items()}, file, metadata={"format": "pt"})
+
+
 def train(model_dir, rows, rec, dtype, autocast=False):
     """Return figures of every step and the trained model."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
-    m = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
-    m.train(m.config.model_type != "phimoe")  # which would draw experts at random
+    config = transformers.AutoConfig.from_pretrained(model_dir)
+    m = auto(config).from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
+    m.train(config.model_type != "phimoe")  # which would draw experts at random
     for name, p in m.named_parameters():
         p.requires_grad_(not any(re.search(e, name) for e in rec.get("freeze", [])))
     params = [p for p in m.parameters() if p.requires_grad]
@@ -202,7 +247,7 @@ def train(model_dir, rows, rec, dtype, autocast=False):
             loss = torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="sum",
                                                      label_smoothing=rec.get("label_smoothing_factor", 0.0)) / supervised
             loss = loss + rec.get("z_loss_coef", 0.0) * logits[labels != -100].logsumexp(-1).square().sum() / supervised
-            if m.config.to_dict().get("output_router_logits"):
+            if config.to_dict().get("output_router_logits"):
                 loss = loss + m.config.router_aux_loss_coef * load_balancing_loss_func(
                     out.router_logits, m.config.num_experts, m.config.num_experts_per_tok)
             loss.backward()
@@ -229,12 +274,14 @@ def deviations(single, double, initial, as_one=False):
 
 def record(name):
     kind, shape, recipe = CASES[name]
-    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0) or shape.get("n_routed_experts", 0) or shape.get("num_local_experts", 0)}
+    rec = {**RECIPE, **recipe}
     to = os.path.join(HERE, name)
     shutil.rmtree(to, ignore_errors=True)
     torch.manual_seed(3)
     config = kind(**{**BASE, **shape})
-    m = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    text = config.get_text_config()
+    rec["experts"] = getattr(text, "num_experts", 0) or getattr(text, "n_routed_experts", 0) or getattr(text, "num_local_experts", 0)
+    m = auto(config).from_config(config, dtype=torch.float32)
     with torch.no_grad():  # norms and biases away from ones and zeros, so that a missing one shows
         for p in m.parameters():
             if p.ndim == 1:
@@ -245,7 +292,9 @@ def record(name):
     initial = {k: v.clone() for k, v in m.state_dict().items()}
     model_dir = os.path.join(to, "model")
     m.save_pretrained(model_dir)
-    rows = make_rows(rec["rows_per_step"] * rec["max_steps"], config.vocab_size, 5)
+    if rec.get("transposed"):
+        transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
+    rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5)
     single, double = train(model_dir, rows, rec, torch.float32), train(model_dir, rows, rec, torch.float64)
     off = deviations(single, double, initial)
     bounds = {"fp32": {key: max(8 * off[key], floor) for key, floor in (("loss", 2e-5), ("grad_norm", 2e-4), ("weights", 2e-3))}}
@@ -262,6 +311,8 @@ def record(name):
     with tempfile.TemporaryDirectory() as t:  # names as in a model directory
         single[1].save_pretrained(t)
         shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "final.safetensors"))
+    if rec.get("transposed"):
+        transpose(os.path.join(to, "final.safetensors"), rec["transposed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
     os.remove(os.path.join(model_dir, "generation_config.json"))
     losses, norms = [s["loss"] for s in single[0]], [s["grad_norm"] for s in single[0]]

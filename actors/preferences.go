@@ -1,0 +1,164 @@
+package actors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"mt/data"
+	"mt/device"
+	"mt/device/op"
+	"mt/layers"
+)
+
+// This file is what a run on pairs has beside others: what the head's gradient needs to know of a batch, and what the pairs'
+// losses and rewards add up to. The host makes the latter from the losses of tokens, in which all of it is.
+
+// Preferences are what a run needs whose plan has a preference loss.
+type Preferences struct {
+	// Likelihood is what the mean of −log p over the targets of chosen answers counts, beside the pairs' losses.
+	Likelihood float64
+	// Reference is log p of the chosen and the rejected answer of a pair by the reference model. It is called from several
+	// goroutines. nil, in runs without steps: the model is the reference itself.
+	Reference func(eval bool, id int64) [2]float32
+	// Found, which may be nil, is told what the model's log p are in an evaluation, pair by pair.
+	Found func(id int64, logp [2]float32)
+}
+
+// PairSums are sums over pairs.
+type PairSums struct {
+	Pairs, Targets       int64   // how many pairs, and how many targets their chosen answers have
+	Loss, Nats           float64 // the pairs' losses, and −log p over those targets
+	Chosen, Rejected     float64 // rewards: Beta·(log p − log p by the reference)
+	Right                float64 // pairs whose chosen answer has the larger reward
+	LogChosen, LogReject float64 // log p
+}
+
+// numbers are the sums, to be sent and added up.
+func (s *PairSums) numbers() []*float64 {
+	return []*float64{&s.Loss, &s.Nats, &s.Chosen, &s.Rejected, &s.Right, &s.LogChosen, &s.LogReject}
+}
+
+// add adds other pairs' sums.
+func (s *PairSums) add(o PairSums) {
+	s.Pairs, s.Targets = s.Pairs+o.Pairs, s.Targets+o.Targets
+	for i, x := range o.numbers() {
+		*s.numbers()[i] += *x
+	}
+}
+
+// mean is the loss, given Preferences.Likelihood.
+func (s *PairSums) mean(likelihood float64) float64 {
+	return s.Loss/float64(max(s.Pairs, 1)) + likelihood*s.Nats/float64(max(s.Targets, 1))
+}
+
+// append appends the sums as they are sent.
+func (s PairSums) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(s.Pairs)), uint64(s.Targets))
+	for _, x := range s.numbers() {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(*x))
+	}
+	return b
+}
+
+// decodePairs reads sums that were sent.
+func decodePairs(v []byte) (s PairSums) {
+	s.Pairs, s.Targets = int64(readInt(v)), int64(readInt(v[8:]))
+	for i, x := range s.numbers() {
+		*x = math.Float64frombits(binary.LittleEndian.Uint64(v[16+8*i:]))
+	}
+	return s
+}
+
+// preferred says whether the run learns from pairs.
+func (r *shared) preferred() bool { return !r.plan.Spec.Preference.None() }
+
+// prefer fills what a micro-batch has of pairs: place puts a list into the batch. A rank for which no row is left has documents
+// and no pairs: as they have no targets, nothing depends on what it is told of them.
+func (r *lane) prefer(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place func([]int32) device.Tensor) {
+	if !r.preferred() || p.Eval {
+		return
+	}
+	if r.o.predicted != nil { // nothing is known of documents, and nothing is computed
+		to.Reference = place(make([]int32, to.Seqs))
+		to.Reference.DType = device.F32
+		return
+	}
+	bits := make([]int32, to.Seqs)
+	for _, pair := range m.Pairs {
+		ref := r.o.Preferences.Reference(false, pair.ID)
+		bits[pair.Chosen], bits[pair.Rejected] = int32(math.Float32bits(ref[0])), int32(math.Float32bits(ref[1]))
+	}
+	to.Reference = place(bits)
+	to.Reference.DType = device.F32
+	to.Likelihood = float32(r.o.Preferences.Likelihood * float64(p.Batch.AllPairs()) / float64(max(p.Batch.AllChosen(), 1)))
+}
+
+// landedPairs adds up what the losses of a pass on the host say of its pairs; nil where the run is not on pairs.
+func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
+	if !r.preferred() || r.o.predicted != nil || p.Check {
+		return nil
+	}
+	sums, o, loss := &PairSums{}, r.o.Preferences, r.plan.Spec.Preference
+	for i := range p.Batch.MicroBatches {
+		m := &p.Batch.MicroBatches[i]
+		all := readFloats(losses, m.Tokens)
+		losses = losses[4*m.Tokens:]
+		for _, pair := range m.Pairs {
+			logP := func(doc int32) (float32, int) {
+				from, to := m.CuSeqlens[doc], m.CuSeqlens[doc+1]
+				return op.LogP(all[from:to], m.Targets[from:to])
+			}
+			chosen, n := logP(pair.Chosen)
+			rejected, k := logP(pair.Rejected)
+			if p.Eval && o.Found != nil {
+				o.Found(pair.ID, [2]float32{chosen, rejected})
+			}
+			ref := [2]float32{chosen, rejected}
+			if o.Reference != nil {
+				ref = o.Reference(p.Eval, pair.ID)
+			}
+			sums.add(pairSums(loss, [2]float32{chosen, rejected}, ref, n, k))
+		}
+	}
+	return sums
+}
+
+// pairSums are those of one pair: log p of its answers by the model and by the reference, and how many targets they have.
+func pairSums(loss op.PreferenceLoss, logp, ref [2]float32, n, k int) PairSums {
+	c, r := float64(logp[0])-float64(ref[0]), float64(logp[1])-float64(ref[1])
+	of, _, _ := loss.Of(c, r, n, k)
+	s := PairSums{Pairs: 1, Targets: int64(n), Loss: of, Nats: -float64(logp[0]), Chosen: float64(loss.Beta) * c, Rejected: float64(loss.Beta) * r,
+		LogChosen: float64(logp[0]), LogReject: float64(logp[1])}
+	if c > r {
+		s.Right = 1
+	}
+	return s
+}
+
+// readFloats reads n little-endian float32.
+func readFloats(b []byte, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return v
+}
+
+// checkPairs refuses a batch of a run on pairs whose documents are not pairs, the chosen answer before the rejected one.
+func (r *shared) checkPairs(b *data.Batch) error {
+	if !r.preferred() || r.o.predicted != nil || standsIn(b) {
+		return nil
+	}
+	for i, m := range b.MicroBatches {
+		if docs := len(m.CuSeqlens) - 1; docs != 2*len(m.Pairs) {
+			return fmt.Errorf("micro-batch %d has %d documents and %d pairs: training on pairs (dpo) needs data of pairs alone", i, docs, len(m.Pairs))
+		}
+		for k, p := range m.Pairs {
+			if int(p.Chosen) != 2*k || int(p.Rejected) != 2*k+1 {
+				return fmt.Errorf("micro-batch %d: pair %d is documents %d and %d, want %d and %d", i, k, p.Chosen, p.Rejected, 2*k, 2*k+1)
+			}
+		}
+	}
+	return nil
+}

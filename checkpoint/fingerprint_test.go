@@ -1,0 +1,60 @@
+package checkpoint
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestFingerprint: the copy of a model has the same one; a model of which a first or a last element differs, or a name, has not.
+func TestFingerprint(t *testing.T) {
+	const dir = "../internal/train/testdata/recordings/dpo-ipo/model"
+	raw, err := os.ReadFile(filepath.Join(dir, singleName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(change func([]byte)) string {
+		t.Helper()
+		b, to := append([]byte(nil), raw...), t.TempDir()
+		change(b)
+		if err := os.WriteFile(filepath.Join(to, singleName), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		print, err := Fingerprint(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return print
+	}
+	want, err := Fingerprint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := of(func([]byte) {}); got != want || len(got) != 64 {
+		t.Errorf("of a copy %s, of the original %s", got, want)
+	}
+	s, err := openSource(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	seen := map[string]string{want: "the original"}
+	for what, change := range map[string]func([]byte){
+		"first element": func(b []byte) { b[s.shards[singleName].tensors["lm_head.weight"].off] ^= 1 },
+		"last element": func(b []byte) {
+			x := s.shards[singleName].tensors["lm_head.weight"]
+			b[x.off+x.bytes-1] ^= 1
+		},
+		"name": func(b []byte) { b[bytes.Index(b, []byte("lm_head"))] = 'k' },
+	} {
+		got := of(change)
+		if other, twice := seen[got]; twice {
+			t.Errorf("%s has the fingerprint of %s", what, other)
+		}
+		seen[got] = what
+	}
+	if _, err := Fingerprint(t.TempDir()); err == nil {
+		t.Error("of an empty directory")
+	}
+}

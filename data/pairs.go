@@ -1,0 +1,286 @@
+package data
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"mt/jinja"
+)
+
+// pair is a prompt with the answer that was chosen and the one that was rejected: as texts that
+// follow each other with nothing between, or as conversations.
+type pair struct {
+	text    *textPair
+	asked   *conversation    // the prompt, up to where an answer begins
+	answers [2]*conversation // the prompt and an answer: chosen, rejected
+}
+
+// textPair is a pair of texts.
+type textPair struct {
+	prompt  string
+	answers [2]string
+}
+
+// Names of the columns of pairs, where nothing else is said.
+const (
+	chosenField   = "chosen"
+	rejectedField = "rejected"
+	questionField = "question"
+)
+
+// pairForm is the form of a row that is a pair. The prompt is in a field of its own, or it is
+// what both answers begin with, as in TRL. named are the columns that have other names than
+// usual; those that it leaves empty are recognised.
+func pairForm(named *columns, fields map[string]json.RawMessage) (form, error) {
+	c := columnsOf(fmtPairs)
+	c.Chosen, c.Rejected, c.Tools = cmp.Or(named.Chosen, c.Chosen), cmp.Or(named.Rejected, c.Rejected), cmp.Or(named.Tools, c.Tools)
+	maps.Copy(c.Roles, named.Roles)
+	for _, name := range []string{c.Chosen, c.Rejected} {
+		if given(fields[name]) == nil {
+			return form{}, missingField(name, fields)
+		}
+	}
+	first := c.findPrompt(named, fields)
+	c.System = cmp.Or(named.System, c.System)
+	if _, shared := first["from"]; shared {
+		c.Role, c.Content = "from", "value"
+	}
+	c.Role, c.Content = cmp.Or(named.Role, c.Role), cmp.Or(named.Content, c.Content)
+	return form{format: fmtPairs, field: c.Chosen, cols: c}, nil
+}
+
+// findPrompt names the columns that the prompt of a row is in, and gives the first message of
+// the row, if it has any.
+func (c *columns) findPrompt(named *columns, fields map[string]json.RawMessage) (first map[string]any) {
+	has := func(name string) bool { return given(fields[name]) != nil }
+	first = firstMessage(fields[c.Chosen])
+	whole := first != nil && c.roleIn(first, named) != "assistant" // chosen and rejected are whole conversations
+	if named.Prompt != "" && !named.Turn {
+		c.Prompt = named.Prompt
+	}
+	switch {
+	case named.Messages != "":
+		c.inMessages(named.Messages)
+	case named.Turn:
+		c.Prompt, c.Query, c.Turn = cmp.Or(named.Prompt, columnsOf(fmtAlpaca).Prompt), named.Query, true
+	case has(c.Prompt) && fields[c.Prompt][0] == '[':
+		c.System = ""
+		return firstMessage(fields[c.Prompt])
+	case whole:
+		c.Prompt, c.System = "", ""
+	case has(c.Prompt) || named.Prompt != "":
+	case has("conversations"):
+		c.inMessages("conversations")
+	case has("messages"):
+		c.inMessages("messages")
+	case has("instruction"):
+		a := columnsOf(fmtAlpaca)
+		c.Prompt, c.Query, c.History, c.Turn = a.Prompt, a.Query, a.History, true
+	case has(questionField):
+		c.Prompt, c.Turn = questionField, true
+	default:
+		c.Prompt, c.System = "", ""
+	}
+	if c.Messages != "" {
+		return firstMessage(fields[c.Messages])
+	}
+	return first
+}
+
+// inMessages says that the prompt is a list of messages in the column of that name.
+func (c *columns) inMessages(name string) { c.Messages, c.Prompt = name, "" }
+
+// firstMessage is the first message of a JSON list, or a message that stands alone; nil for
+// anything else.
+func firstMessage(raw json.RawMessage) map[string]any {
+	var list []map[string]any
+	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+		return list[0]
+	}
+	var one map[string]any
+	_ = json.Unmarshal(raw, &one) // what it is not is told when the row is read
+	return one
+}
+
+// roleIn is the role of a message, whichever of the usual fields has it.
+func (c *columns) roleIn(m map[string]any, named *columns) string {
+	for _, field := range []string{named.Role, "role", "from"} {
+		if name, ok := m[field].(string); ok {
+			return c.Roles[name]
+		}
+	}
+	return ""
+}
+
+// pair reads a row that is a pair. The error names the field, the value and the way out.
+func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
+	if err := checkUTF8(fields); err != nil {
+		return nil, err
+	}
+	raw := [2]json.RawMessage{given(fields[c.Chosen]), given(fields[c.Rejected])}
+	for i, name := range []string{c.Chosen, c.Rejected} {
+		if raw[i] == nil {
+			return nil, missingField(name, fields)
+		}
+	}
+	prompt := given(fields[c.Prompt])
+	switch {
+	case c.Prompt != "" && prompt == nil && (!c.Turn || given(fields[c.Query]) == nil):
+		return nil, missingField(c.Prompt, fields)
+	case prompt != nil && prompt[0] == '"' && raw[0][0] == '"' && !c.Turn:
+		return c.textPair(fields)
+	case c.Prompt == "" && c.Messages == "" && raw[0][0] == '"':
+		return c.commonText(fields)
+	}
+	asked := &conversation{}
+	if err := c.extras(asked, fields); err != nil {
+		return nil, err
+	}
+	var err error
+	switch {
+	case c.Messages != "":
+		err = c.chat(asked, fields)
+	case c.Prompt == "":
+		return c.common(asked, raw)
+	case prompt != nil && prompt[0] == '[':
+		err = c.list(asked, c.Prompt, prompt)
+	default:
+		err = c.question(asked, fields)
+		asked.plain = true
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &pair{asked: asked}
+	for i, field := range []string{c.Chosen, c.Rejected} {
+		if p.answers[i], err = c.answered(asked, field, raw[i]); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// textPair reads three texts.
+func (c *columns) textPair(fields map[string]json.RawMessage) (*pair, error) {
+	system, err := textField(c.System, fields)
+	if err != nil {
+		return nil, err
+	}
+	if system != "" {
+		return nil, fmt.Errorf("%s is %s, and %s is a text that is taken as it is, without a chat template; give messages, or name it field_instruction in datasets, so that it is the user's turn",
+			c.System, clip([]byte(system)), c.Prompt)
+	}
+	t := &textPair{}
+	for _, part := range []struct {
+		name string
+		to   *string
+	}{{c.Prompt, &t.prompt}, {c.Chosen, &t.answers[0]}, {c.Rejected, &t.answers[1]}} {
+		if *part.to, err = textField(part.name, fields); err != nil {
+			return nil, err
+		}
+	}
+	return &pair{text: t}, nil
+}
+
+// commonText reads two texts that begin with the prompt: up to the first character that
+// differs, and without a space before it. Source: TRL's extract_prompt.
+func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
+	var texts [2][]rune
+	for i, name := range []string{c.Chosen, c.Rejected} {
+		text, err := textField(name, fields)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = []rune(text)
+	}
+	n := commonLength(texts[0], texts[1], func(a, b rune) bool { return a == b })
+	if n > 0 && texts[0][n-1] == ' ' && n < min(len(texts[0]), len(texts[1])) && texts[0][n] != texts[1][n] {
+		n--
+	}
+	if n < 1 {
+		return nil, c.noPrompt()
+	}
+	t := &textPair{prompt: string(texts[0][:n])}
+	for i, text := range texts {
+		t.answers[i] = string(text[n:])
+	}
+	return &pair{text: t}, nil
+}
+
+// commonLength is how many elements at the start of a and b are the same; one less than the
+// shorter of them has where it is all of that. Source: TRL's extract_prompt.
+func commonLength[E any](a, b []E, same func(a, b E) bool) int {
+	n := min(len(a), len(b)) - 1
+	for i := range max(n, 0) {
+		if !same(a[i], b[i]) {
+			return i
+		}
+	}
+	return n
+}
+
+func (c *columns) noPrompt() error {
+	return fmt.Errorf("%s and %s have no beginning in common that could be the prompt; give it in a field of its own, prompt, or remove the row", c.Chosen, c.Rejected)
+}
+
+// common reads two conversations that begin with the same messages, which are the prompt. extras
+// has what else the row says of a conversation.
+func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, error) {
+	p := &pair{}
+	for i, field := range []string{c.Chosen, c.Rejected} {
+		p.answers[i] = extras.clone()
+		if err := c.list(p.answers[i], field, raw[i]); err != nil {
+			return nil, err
+		}
+	}
+	n := commonLength(p.answers[0].messages, p.answers[1].messages, sameMessage)
+	if n < 1 {
+		return nil, c.noPrompt()
+	}
+	p.asked = p.answers[0].clone()
+	p.asked.messages, p.asked.names = p.asked.messages[:n], p.asked.names[:n]
+	return p, nil
+}
+
+// sameMessage tells whether two messages say the same, in whichever order they name it.
+func sameMessage(a, b any) bool {
+	var plain [2]any
+	for i, m := range []any{a, b} {
+		text, err := m.(*jinja.Object).MarshalJSON()
+		if err != nil || json.Unmarshal(text, &plain[i]) != nil {
+			return false
+		}
+	}
+	return reflect.DeepEqual(plain[0], plain[1])
+}
+
+// answered is the prompt asked with the answer that field holds: a text, a message, or a list
+// of messages.
+func (c *columns) answered(asked *conversation, field string, raw json.RawMessage) (*conversation, error) {
+	v := asked.clone()
+	switch raw[0] {
+	case '[':
+		return v, c.list(v, field, raw)
+	case '{':
+		return v, c.list(v, field, slices.Concat([]byte{'['}, raw, []byte{']'}))
+	case '"':
+		v.add("assistant", string(unquote(nil, raw[1:len(raw)-1])))
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s is %s; it must be a text, a message or a list of messages", field, clip(raw))
+}
+
+// clone is a copy to which messages can be added.
+func (v *conversation) clone() *conversation {
+	out := *v
+	out.messages, out.names = slices.Clip(v.messages), slices.Clip(v.names)
+	return &out
+}
+
+// errNoAnswer is the error of a pair of which a side is nothing but the prompt.
+var errNoAnswer = &badRow{class: classUnsupervised, err: errors.New("no token of an answer is supervised: chosen or rejected is empty; remove the row")}

@@ -1,0 +1,119 @@
+package data
+
+import "slices"
+
+// pair sets e.ids to the chosen document of a pair and then the rejected one, e.labs to their
+// labels, and e.cut to where the second begins. Each is the prompt with an answer. The answer
+// begins where the tokens of the prompt alone, with what the template writes before an answer,
+// and those of either document part; only answers are supervised. Source: TRL's DPOTrainer.
+func (e *encoder) pair(p *pair) (flags uint64, err error) {
+	var prompt []int32
+	var sides [2][]int32
+	if p.text != nil {
+		flags = flagVerbatim
+		prompt, sides, err = e.textSides(p.text)
+	} else {
+		flags, prompt, sides, err = e.chatSides(p)
+	}
+	if err != nil {
+		return 0, err
+	}
+	n := len(prompt)
+	for _, side := range sides {
+		n = min(n, agreeing(prompt, side))
+	}
+	if n < len(prompt) {
+		flags |= flagPromptCut
+	}
+	var ids, labs []int32
+	for _, side := range sides {
+		e.ids = side
+		e.labs = append(ignored(e.labs[:0], n), side[n:]...)
+		if supervised(e.labs) == 0 {
+			return 0, errNoAnswer
+		}
+		flags |= e.unended()
+		ids, labs = append(ids, e.ids...), append(labs, e.labs...)
+	}
+	e.ids, e.labs, e.cut = ids, labs, len(sides[0])
+	return flags, nil
+}
+
+// agreeing is how many ids at the start of a and b are the same.
+func agreeing(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// textSides are the tokens of a prompt and of the two texts that follow it, each with EOS at
+// its end.
+func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err error) {
+	if prompt, err = e.beginning(t.prompt); err != nil {
+		return nil, sides, err
+	}
+	for i, answer := range t.answers {
+		if sides[i], err = e.beginning(t.prompt + answer); err != nil {
+			return nil, sides, err
+		}
+		if eos := e.around.eos; eos != IgnoreIndex && (answer == "" || sides[i][len(sides[i])-1] != eos) {
+			sides[i] = append(sides[i], eos)
+		}
+	}
+	return prompt, sides, nil
+}
+
+// beginning are the tokens of a text, with what the tokenizer puts before it.
+func (e *encoder) beginning(text string) ([]int32, error) {
+	return e.tok.Encode(slices.Clone(e.around.before), []byte(text))
+}
+
+// chatSides are the tokens of a prompt, up to where the answer begins, and of the prompt with
+// each of its answers, as the template or layout writes them.
+func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]int32, err error) {
+	form := &e.spec.chat
+	layout := form.layout
+	if form.tmpl == nil && layout == nil && p.asked.plain {
+		layout = defaultLayout
+	}
+	if form.tmpl == nil && layout == nil {
+		return 0, nil, sides, form.err
+	}
+	if form.tmpl == nil {
+		if prompt, err = e.askByLayout(layout, p.asked); err != nil {
+			return 0, nil, sides, err
+		}
+		for i, v := range p.answers {
+			if err := e.layOut(layout, v); err != nil {
+				return 0, nil, sides, err
+			}
+			sides[i] = slices.Clone(e.ids)
+		}
+		return 0, prompt, sides, nil
+	}
+	if _, prompt, err = e.written(p.asked, e.asked); err != nil {
+		return 0, nil, sides, err
+	}
+	for i, v := range p.answers {
+		var left uint64
+		if left, sides[i], err = e.written(v, e.told); err != nil {
+			return 0, nil, sides, err
+		}
+		flags |= left
+	}
+	return flags, prompt, sides, nil
+}
+
+// written are the tokens of what the template makes of a conversation, and what it leaves out.
+func (e *encoder) written(v *conversation, write func(*conversation) (written, error)) (left uint64, ids []int32, err error) {
+	out, err := v.writeAny(write)
+	if err != nil {
+		return 0, nil, err
+	}
+	ids, err = e.tok.Encode(nil, []byte(out.Text))
+	return out.left, ids, err
+}

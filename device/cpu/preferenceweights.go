@@ -1,0 +1,45 @@
+package cpu
+
+import (
+	"fmt"
+
+	"mt/device/op"
+)
+
+func init() { op.Add(&table, preferenceWeights) }
+
+// preferenceWeights takes the pairs one after the other.
+func preferenceWeights(s *stream, a *op.PreferenceWeights) error {
+	reads(a.Losses, 1, 0, a.T)
+	reads(a.Targets, 1, 0, a.T)
+	reads(a.Cu, 1, 0, 2*a.Pairs+1)
+	reads(a.Reference, 1, 0, 2*a.Pairs)
+	writes(a.Weights, 1, 0, a.T)
+	weights, losses, targets := f32s(a.Weights, a.T), f32s(a.Losses, a.T), i32s(a.Targets, a.T)
+	cu, reference := i32s(a.Cu, 2*a.Pairs+1), f32s(a.Reference, 2*a.Pairs)
+	for i, end := range cu[1:] {
+		if end < cu[i] || int(end) > a.T || cu[0] != 0 {
+			return fmt.Errorf("document %d goes from %d to %d of %d tokens", i, cu[i], end, a.T)
+		}
+	}
+	if int(cu[2*a.Pairs]) != a.T {
+		return fmt.Errorf("the documents end at %d of %d tokens", cu[2*a.Pairs], a.T)
+	}
+	for pair := range a.Pairs {
+		var ratio [2]float64
+		var count [2]int
+		for side := range ratio {
+			from, to := cu[2*pair+side], cu[2*pair+side+1]
+			p, n := op.LogP(losses[from:to], targets[from:to])
+			ratio[side], count[side] = float64(p)-float64(reference[2*pair+side]), n
+		}
+		_, byC, byR := a.Loss.Of(ratio[0], ratio[1], count[0], count[1])
+		// A token's loss is −log p, so it moves the ratio the other way.
+		for side, w := range [2]float32{float32(-byC) + a.Likelihood, float32(-byR)} {
+			for t := cu[2*pair+side]; t < cu[2*pair+side+1]; t++ {
+				weights[t] = w
+			}
+		}
+	}
+	return nil
+}

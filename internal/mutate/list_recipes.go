@@ -1,0 +1,46 @@
+package main
+
+// ofRecipes are mistakes in what other trainers' recipes ask for: noise on embeddings, layers that are frozen.
+var ofRecipes = []broken{
+	{"device/op/noise.go", []way{
+		{from: "a.First + a.From + a.T; end", to: "a.First + a.From; end", test: "TestLargestPlace"},
+	}},
+	{"device/cpu/noise.go", []way{
+		{from: "cu[i+1]) > at", to: "cu[i+1]) >= at", test: "TestOps/threads=2/AddNoise"},
+		{from: "uint32(a.First+at)", to: "uint32(at)", test: "TestOps/threads=2/AddNoise"},
+		{from: "uint32(seed >> 32)", to: "0", test: "TestOps/threads=2/AddNoise"},
+		{from: "for range 10 {", to: "for range 9 {", test: "TestPhilox"},
+		{from: "end > int(cu[a.Seqs])", to: "end > int(cu[a.Seqs])+9", test: "TestBadIndicesAreErrors"},
+	}},
+	{"device/cuda/kernels/noise.go", []way{
+		{from: ".I32(a.First).I32(a.Step)", to: ".I32(a.Step).I32(a.First)", test: "TestNoise"},
+	}},
+	{"layers/embedding.go", []way{
+		{from: "if !cfg.EmbedRounded {", to: "if cfg.EmbedRounded {", test: "TestNoise"},
+		{from: "noise.Alpha == 0 || step == 0", to: "noise.Alpha == 0", test: "TestNoiseOfSteps", in: "internal/train"},
+		{from: "float64(t.dims.hidden)) / t.residualUnit()", to: "float64(t.dims.hidden))", test: "TestNoise"},
+		{from: "From: c.at, First: mb.First", to: "First: mb.First", test: "TestHiddenStatesOnTheHost"},
+	}},
+	{"actors/stages.go", []way{
+		{from: "if v.Phase == schedule.Forward {", to: "{", test: "TestNoiseOfSteps", in: "internal/train"},
+	}},
+	{"actors/batchslot.go", []way{
+		{from: "First: batch.FirstToken() + b.offset[i]", to: "First: batch.FirstToken()", test: "TestNoiseOfSteps", in: "internal/train"},
+		{from: "First: batch.FirstToken() + b.offset[i]", to: "First: b.offset[i]", test: "TestOtherNumbersOfRanks", in: "internal/train"},
+	}},
+	{"data/ranks.go", []way{
+		{from: "if i < rank*len(rows)/ranks {", to: "if i <= rank*len(rows)/ranks {", test: "TestRankBatches"},
+	}},
+	{"internal/config/import_freeze.go", []way{
+		{from: "first = max(0, all-trained)", to: "first = 0", test: "TestFreezeTuning"},
+		{from: "all = min(-trained, all)", to: "all = -trained", test: "TestFreezeTuning"},
+		{from: "first = stride - 1", to: "first = 0", test: "TestFreezeTuning"},
+		{from: "regexp.QuoteMeta(fmt.Sprintf(\".%d.%s\", l, m))", to: "fmt.Sprintf(\".%d.%s\", l, m)", test: "TestFreezeTuning"},
+	}},
+	{"model/seedoss.go", []way{
+		{from: "		dropout: true,\n", to: "", test: "TestParseSpellings"},
+	}},
+	{"internal/train/job.go", []way{
+		{from: "Seed: uint64(c.Seed)}", to: "}", test: "TestNoiseOfSteps"},
+	}},
+}

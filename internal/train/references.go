@@ -1,0 +1,265 @@
+package train
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device/op"
+	"mt/internal/config"
+	"mt/internal/files"
+	"mt/internal/parallel"
+	"mt/plan"
+)
+
+// This file makes what training on pairs (dpo) compares with: log p of every answer by the reference model, found once by a
+// forward pass over all pairs, before training begins, and kept in a file beside the token caches.
+
+// references are log p of the chosen and the rejected answer of a data set's pairs, by the pairs' numbers. NaN: no row has
+// the pair.
+type references [][2]float32
+
+// preferenceKinds are the values of dpo.loss_type.
+var preferenceKinds = map[string]op.PreferenceKind{"sigmoid": op.Sigmoid, "hinge": op.Hinge, "ipo": op.IPO}
+
+// preferenceLoss is the loss that c asks for.
+func preferenceLoss(c *config.Config) op.PreferenceLoss {
+	p := c.Preference()
+	if p.LossType == "" {
+		return op.PreferenceLoss{}
+	}
+	return op.PreferenceLoss{Kind: preferenceKinds[p.LossType], Beta: float32(p.Beta), Smoothing: float32(p.LabelSmoothing)}
+}
+
+// preferences are what the pipeline needs for pairs; nil where training is not on pairs.
+func (s *session) preferences() *actors.Preferences {
+	if s.plan.Spec.Preference.None() {
+		return nil
+	}
+	return &actors.Preferences{Likelihood: s.c.Preference().RPOAlpha, Reference: func(eval bool, id int64) [2]float32 {
+		if eval {
+			return s.evalReference[id]
+		}
+		return s.reference[id]
+	}}
+}
+
+// toldReferences are references as rank 0 tells them to the others.
+type toldReferences struct {
+	Train []byte `json:"train"`
+	Eval  []byte `json:"eval"`
+}
+
+// findReferences reads or makes the references of all data. It comes before the run's own memory is allocated, since making
+// them takes memory for the reference model, which is given back. Of several ranks the first does so, and tells the others.
+func (s *session) findReferences(pool *parallel.Pool) error {
+	if s.plan.Spec.Preference.None() {
+		return nil
+	}
+	if s.team.first() {
+		if err := s.makeReferences(pool); err != nil {
+			return err
+		}
+	}
+	if s.team.size() == 1 {
+		return nil
+	}
+	all, err := tell(s.team, "the references of pairs", toldReferences{Train: s.reference.bytes(), Eval: s.evalReference.bytes()})
+	if err == nil {
+		s.reference, s.evalReference = referencesFrom(all[0].Train), referencesFrom(all[0].Eval)
+	}
+	return err
+}
+
+// makeReferences reads or makes the references of all data.
+func (s *session) makeReferences(pool *parallel.Pool) error {
+	r, err := s.referenceJob()
+	if err != nil {
+		return err
+	}
+	print, err := checkpoint.Fingerprint(r.modelDir)
+	if err != nil {
+		return err
+	}
+	if s.reference, err = s.referencesOf(r, s.set, print, pool); err != nil {
+		return err
+	}
+	if s.evalReference = s.reference; s.evalSet != nil {
+		s.evalReference, err = s.referencesOf(r, s.evalSet, print, pool)
+	}
+	return err
+}
+
+// referenceJob is a job for the reference model on the run's devices, with the numerics of the run.
+func (j *job) referenceJob() (*job, error) {
+	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, act: j.act, unified: j.unified,
+		dev: j.dev, devs: j.devs, lanes: j.lanes, paces: j.paces, memory: j.memory, context: j.context, budget: j.budget, hooks: j.hooks, oneDevice: j.oneDevice}
+	name := j.c.Preference().ReferenceModel
+	if name == "" {
+		return r, nil
+	}
+	r.c = j.c.Clone()
+	r.c.Model = config.ModelRef{Path: name}
+	m, err := OpenModel(r.c)
+	if err != nil {
+		return nil, j.c.Errorf("dpo", "dpo.reference_model: %w", err)
+	}
+	if m.Config.VocabSize < j.model.VocabSize {
+		return nil, j.c.Errorf("dpo", "dpo.reference_model: %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, j.model.VocabSize)
+	}
+	r.opened, r.model, r.modelDir = m, m.Config, m.Dir
+	return r, nil
+}
+
+// referencesOf are the references of set: from the cache, or by a pass of r's model, which is then kept there.
+func (s *session) referencesOf(r *job, set *data.Dataset, print string, pool *parallel.Pool) (references, error) {
+	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
+	key := sha256.Sum256(fmt.Appendf(nil, "1 %s %s %d %v %d %x", print, set.ID(), s.c.MaxSeqLen, s.act, r.model.VocabSize, r.model.JSON("")))
+	dir, err := data.CacheFolder(s.c.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, hex.EncodeToString(key[:8])+".references")
+	refs, err := readReferences(path, key, set.Pairs())
+	switch {
+	case err == nil:
+		return refs, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		s.line.above(fmt.Sprintf("note: %s is made anew: %v", path, err))
+	}
+	if refs, err = s.passReferences(r, set, pool); err != nil {
+		return nil, err
+	}
+	if err = checkpoint.MakeDirs(s.fs(), dir); err == nil {
+		err = checkpoint.WriteFile(s.fs(), path, encodeReferences(refs, key))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("references of dpo: %w: free some there, or set cache_dir to a folder on another disk", err)
+	}
+	return refs, nil
+}
+
+// passReferences is the pass of r's model over all rows of set.
+func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool) (refs references, err error) {
+	if f := s.hooks.reading; f != nil {
+		f("references")
+	}
+	r.plan, err = plan.Resolve(r.request(true))
+	if err != nil {
+		return nil, fmt.Errorf("reference model: %w", r.planError(err))
+	}
+	if err := r.checkRoom(); err != nil {
+		return nil, err
+	}
+	defer r.closeAfter(&err)
+	store, err := r.weightsOf(r.plan.Layouts, pool)
+	if err != nil {
+		return nil, err
+	}
+	refs = make(references, set.Pairs())
+	for i := range refs {
+		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
+	}
+	sampler, done := data.NewSampler(set.All(), s.c.RowsPerStep(), 0, false), false
+	tell := s.tellReferences(int64(len(refs)))
+	err = actors.Run(actors.Options{Devices: r.devs, Home: store, Pool: pool, Plan: r.plan, MaxGradNorm: 1, Stop: s.job.stop, ThroughHost: !s.c.PeerCopies,
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
+		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
+			refs[id] = logp
+			tell()
+		}},
+		Batch: func(step int, _ bool) (*data.Batch, error) {
+			return sampler.Batch(step, s.c.Pipeline.MicroBatchTokens)
+		},
+		OnEval: func(actors.EvalReport) { done = true }})
+	s.line.end()
+	if err == nil && !done {
+		err = ErrResumable // the next start begins it anew
+	}
+	return refs, err
+}
+
+// tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
+func (s *session) tellReferences(total int64) func() {
+	begun, done := time.Now(), int64(0)
+	shown := begun
+	every := time.Second
+	if !s.o.Interactive {
+		every = 30 * time.Second
+	}
+	return func() {
+		done++
+		now := time.Now()
+		if done < total && now.Sub(shown) < every {
+			return
+		}
+		shown = now
+		eta := ""
+		if done < total {
+			eta = "  ETA " + duration(time.Duration(float64(now.Sub(begun))/float64(done)*float64(total-done)))
+		}
+		s.line.show(fmt.Sprintf("reference: %s of %s pairs%s", humanize.Comma(min(done, total)), humanize.Comma(total), eta))
+	}
+}
+
+// referencesMagic begins a file of references. Then come its key, how many pairs there are, their numbers, little-endian, and the
+// SHA-256 of all before it.
+const referencesMagic = "mt references 1\n"
+
+func encodeReferences(refs references, key [sha256.Size]byte) []byte {
+	b := append([]byte(referencesMagic), key[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
+	b = append(b, refs.bytes()...)
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// bytes are the numbers, little-endian.
+func (refs references) bytes() (b []byte) {
+	for _, pair := range refs {
+		for _, x := range pair {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+	}
+	return b
+}
+
+// referencesFrom reads what bytes has made.
+func referencesFrom(b []byte) references {
+	refs := make(references, len(b)/8)
+	for i := range refs {
+		for k := range refs[i] {
+			refs[i][k] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i+4*k:]))
+		}
+	}
+	return refs
+}
+
+// readReferences reads a file that encodeReferences made, which must be whole, of this key and of so many pairs.
+func readReferences(path string, key [sha256.Size]byte, pairs int64) (references, error) {
+	const head = len(referencesMagic) + sha256.Size + 8
+	b, err := files.Read(path, int64(head)+8*pairs+sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != int64(head)+8*pairs+sha256.Size {
+		return nil, fmt.Errorf("it has %d bytes, and not those of %d pairs", len(b), pairs)
+	}
+	refs := referencesFrom(b[head : len(b)-sha256.Size])
+	if !bytes.Equal(encodeReferences(refs, key), b) {
+		return nil, errors.New("it is damaged, or of another model or data")
+	}
+	return refs, nil
+}

@@ -1,0 +1,138 @@
+package layers
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"mt/device"
+	"mt/device/conformance/oracle"
+	"mt/device/op"
+	"mt/internal/reference"
+	"mt/model"
+)
+
+// pairsOf are two micro-batches, of one pair and of two, in which the answers have different lengths. References are near
+// what a random model thinks of its answers, so that no loss is flat.
+func pairsOf(cfg *model.Config) [][]reference.Pair {
+	rng := rand.New(rand.NewPCG(8, 8))
+	pair := func(seed uint64, chosen, rejected int) reference.Pair {
+		s := sequences(cfg.VocabSize, seed, chosen, rejected)
+		return reference.Pair{Chosen: s[0], Rejected: s[1], Reference: [2]float64{-2.5*float64(chosen) + rng.NormFloat64(), -2.5*float64(rejected) + rng.NormFloat64()}}
+	}
+	return [][]reference.Pair{{pair(1, 7, 5)}, {pair(2, 2, 4), pair(3, 3, 3)}}
+}
+
+// preferred is the batch of pairs on the rig's device.
+func (r *rig) preferred(mbs [][]reference.Pair, likelihood float32) batch {
+	var seqs [][]reference.Sequence
+	chosen := 0
+	for _, pairs := range mbs {
+		var all []reference.Sequence
+		for _, p := range pairs {
+			all = append(all, p.Chosen, p.Rejected)
+			for _, target := range p.Chosen.Targets {
+				if target >= 0 {
+					chosen++
+				}
+			}
+		}
+		seqs = append(seqs, all)
+	}
+	b := r.batch(seqs...)
+	for i, pairs := range mbs {
+		b.pairs += len(pairs)
+		ref := r.tensor(device.F32, 2*len(pairs))
+		var logs []float64
+		for _, p := range pairs {
+			logs = append(logs, p.Reference[:]...)
+		}
+		for j, v := range r.put(ref, logs) {
+			pairs[j/2].Reference[j%2] = v
+		}
+		b.mbs[i].Reference = ref
+	}
+	for i := range b.mbs { // the mean over the chosen answers' targets, in a gradient that is divided by pairs
+		b.mbs[i].Likelihood = likelihood * float32(b.pairs) / float32(chosen)
+	}
+	return b
+}
+
+// The gradient of every parameter is the finite difference of the reference's loss, of a whole head and of one in parts.
+func TestPreferenceGradients(t *testing.T) {
+	losses := []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.25}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.125}, {Kind: op.IPO, Beta: 0.5}}
+	for i, name := range []string{"plain", "qwen2 tied", "capped", "granite"} {
+		at := slices.IndexFunc(configs, func(c struct {
+			name string
+			cfg  *model.Config
+		}) bool {
+			return c.name == name
+		})
+		cfg, loss, likelihood := configs[at].cfg, losses[i], float32(i%2)
+		t.Run(fmt.Sprintf("%s,%+v", name, loss), func(t *testing.T) {
+			pairs := pairsOf(cfg)
+			grads, weights := map[string]map[string][]float64{}, reference.Weights(nil)
+			for _, shards := range []int{1, 3} {
+				for _, d := range devices {
+					sp := spec(cfg, KeepNothing, device.F32)
+					sp.Preference, sp.HeadShards = loss, shards
+					r := newRig(t, d.open(t), sp, weights)
+					grads[fmt.Sprintf("%s, %d parts", d.name, shards)], weights = r.step(r.preferred(pairs, likelihood)).grads, r.ref
+				}
+			}
+			lossOf := func(p reference.Pair, sums [2]float64, targets [2]int) float64 {
+				of, _ := oracle.Preference(int(loss.Kind), float64(loss.Beta), float64(loss.Smoothing), sums, p.Reference, targets)
+				return of
+			}
+			of := func() float64 {
+				return reference.PreferenceLoss(cfg, weights, slices.Concat(pairs...), lossOf, float64(likelihood))
+			}
+			rng := rand.New(rand.NewPCG(5, 5))
+			for _, name := range slices.Sorted(maps.Keys(weights)) {
+				x := weights[name]
+				for _, dir := range directions(rng, len(x)) {
+					want := reference.Derivative(func(s float64) float64 { return reference.Perturbed(of, x, dir, s) })
+					for rig, g := range grads {
+						checkGradient(t, rig+" "+name, g[name], dir, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Chunks, host memory and threads change no bit of what pairs make of the head, and an evaluation has the losses of training.
+func TestPreferenceBits(t *testing.T) {
+	cfg := configs[0].cfg
+	sp := spec(cfg, KeepNothing, device.BF16)
+	sp.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 0.25}
+	for _, shards := range []int{1, 2} {
+		sp.HeadShards = shards
+		r := newRig(t, openCPU(t, 1), sp, nil)
+		b := r.preferred(pairsOf(cfg), 1)
+		want := r.step(b)
+		compareBits(t, "an evaluation", result{losses: r.evaluate(b)}, result{losses: want.losses})
+		again := sp
+		again.OnHost = true
+		again.Scratch = make([]byte, again.ScratchBytes(true))
+		other := newRig(t, openCPU(t, 2), again, r.ref)
+		compareBits(t, "hidden states on the host", other.step(other.preferred(pairsOf(cfg), 1)), want)
+	}
+}
+
+// Pairs cost one more product with the head: a whole one is multiplied twice in the forward, and one in parts is anyway.
+func TestPreferenceFLOPs(t *testing.T) {
+	sp := spec(configs[0].cfg, KeepNothing, device.F32)
+	if got := sp.HeadRecomputedFLOPs(7); got != 0 {
+		t.Errorf("without pairs %d", got)
+	}
+	sp.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}
+	for _, shards := range []int{1, 3} {
+		sp.HeadShards = shards
+		if got := sp.HeadRecomputedFLOPs(7); got != 2*7*12*11 {
+			t.Errorf("%d parts: %d", shards, got)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package model
+
+import "slices"
+
+// The defaults of the two language models that Mistral 3 has, and what they share.
+var (
+	mistralKeys     = []string{"sliding_window", "layer_types"}
+	mistralDefaults = map[string]any{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "sliding_window": 4096,
+		"bos_token_id": 1, "eos_token_id": 2}
+	ministralDefaults = map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 34,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
+		"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 11}
+)
+
+func init() {
+	register(family{
+		arch: "Ministral3ForCausalLM", modelType: "ministral3",
+		defaults: ministralDefaults,
+		keys:     slices.Concat(mistralKeys, []string{tempersKey}),
+		prepare:  ministralRope,
+		options:  (*Config).ministral3,
+		write:    (*Config).ministral3JSON,
+	})
+	register(family{
+		arch: "Mistral3ForConditionalGeneration", modelType: "mistral3",
+		// Published files have tie_word_embeddings nowhere; their class ties embeddings where there is no head.
+		nested:   &nested{key: "text_config", types: []string{"mistral", "ministral3"}, alone: "mistral", topTies: true, headTells: true},
+		prefixes: towerPrefixes,
+		keys:     mistralKeys,
+		prepare: func(f *fields) {
+			if !isMinistral(f) {
+				f.setDefaults(mistralDefaults)
+				return
+			}
+			f.setDefaults(ministralDefaults)
+			ministralRope(f)
+		},
+		options: func(c *Config, f *fields) {
+			if isMinistral(f) {
+				c.ministral3(f)
+			} else {
+				c.uniformWindow(f)
+			}
+		},
+	})
+}
+
+// towerPrefixes are those of models whose vision tower is beside the language model: the Hub's files have the first,
+// Transformers 5 has the second.
+var towerPrefixes = []prefix{{"language_model.model.", "language_model.lm_head."}, {"model.language_model.", "lm_head."}}
+
+func isMinistral(f *fields) bool { return f.str("model_type", "mistral") == "ministral3" }
+
+// tempersKey is, in the mapping of the rotary embedding, by how much queries grow with their position.
+const tempersKey = "llama_4_scaling_beta"
+
+// ministralRope sets the class's own rotary embedding where there is none.
+func ministralRope(f *fields) {
+	if !f.has("rope_scaling") && !f.has("rope_parameters") {
+		f.vals["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384,
+			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, tempersKey: 0.1}
+	}
+}
+
+// ministral3 is Mistral whose queries are tempered at each further stretch of yarn's original length. Source:
+// transformers.Ministral3Config.
+func (c *Config) ministral3(f *fields) {
+	c.uniformWindow(f)
+	o := f.object("rope_parameters")
+	if o == nil {
+		o = f.object("rope_scaling")
+	}
+	if o == nil {
+		return
+	}
+	if scale := o.float(tempersKey, 0, 0, 1e3); scale > 0 {
+		c.Temper = &Temper{Scale: scale, Every: float64(o.need("original_max_position_embeddings", 2, maxPositions))}
+	}
+	if f.err == nil {
+		f.err = o.err
+	}
+}
+
+func (c *Config) ministral3JSON(m map[string]any) {
+	m["sliding_window"] = optional(c.SlidingWindow)
+	if c.Temper == nil {
+		return
+	}
+	for _, key := range []string{"rope_scaling", "rope_parameters"} {
+		if rope, ok := m[key].(map[string]any); ok {
+			rope[tempersKey] = float(c.Temper.Scale)
+		}
+	}
+}
