@@ -39,7 +39,7 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 	for i, l := range layouts {
 		layouts[i].Tensors = slices.Clone(l.Tensors)
 		for k, t := range l.Tensors {
-			if t.Role == model.RoleEmbed || t.Role == model.RoleLMHead {
+			if t.Role == model.RoleEmbed || t.Role == model.RoleLMHead || t.Role == model.RoleLMHeadBias {
 				t.Rows, t.Stored = tokens, []model.Stored{{Name: t.Stored[0].Name, Rows: tokens}}
 				layouts[i].Tensors[k] = t // the first rows lie where all rows begin
 			}

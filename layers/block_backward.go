@@ -47,7 +47,7 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
 	model.RoleRecurTaps, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurNorm,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
-	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias,
+	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients of vectors that g has. Those of matrices are

@@ -70,6 +70,7 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
 			Losses: whole(losses, 1).of(c), Weights: whole(b.weights, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
+		t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, d.vocab)
 		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)
 		t.finalNormBackward(s, w, g, out.of(c), xc, n, b.rstd.of(c), c.n)
 		store(s, c, out)
@@ -91,12 +92,12 @@ func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x
 	}
 }
 
-// logits writes logits (n, vocab) = y·Wᵀ of y (n, h) = Config.LogitScale·norm(x), which it writes too;
+// logits writes logits (n, vocab) = y·Wᵀ + bias of y (n, h) = Config.LogitScale·norm(x), which it writes too;
 // rstd (n), unless none, receives the norm's scale.
 func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n, vocab int) {
 	t.norm(s, y, rstd, x, w, model.RoleFinalNorm, n)
 	t.scale(s, y, n, t.logitScale())
-	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, device.Tensor{}, n, t.dims.hidden, vocab)
+	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, w[model.RoleLMHeadBias], n, t.dims.hidden, vocab)
 }
 
 // HeadForward computes the losses of an evaluation: those of HeadForwardBackward alone, with the same

@@ -67,13 +67,16 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 	bf16 := false
 	for _, t := range head.Tensors {
 		p := t.Param
-		if p.Role == model.RoleLMHead {
-			p.Rows, p.Stored, bf16 = s.Shard(k).Rows, nil, t.BF16
+		if ofVocabulary(p.Role) {
+			p.Rows, p.Stored, bf16 = s.Shard(k).Rows, nil, bf16 || t.BF16
 		}
 		l.Params = append(l.Params, p)
 	}
 	return model.NewLayout(l, bf16, model.Param{})
 }
+
+// ofVocabulary says whether a parameter of the head has a row for each token, so that a part of the head has some of them.
+func ofVocabulary(r model.Role) bool { return r == model.RoleLMHead || r == model.RoleLMHeadBias }
 
 // HeadShardForward is HeadForward for one part of the head. Parts follow each
 // other in any order, the same for every micro-batch.
@@ -112,6 +115,8 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 	out, in := t.hidden(dx, b.out), t.hidden(x, b.in)
 	if firstBatch && last {
 		zeroVectors(s, g)
+	} else if db, ok := g[model.RoleLMHeadBias]; ok && firstBatch {
+		s.Zero(db.Mem())
 	}
 	t.weigh(s, b, losses, mb)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
@@ -125,6 +130,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 			Weights: whole(b.weights, 1).of(c), T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
 			Softcap: t.logitCap(), Terms: t.spec.Terms, Vocab: d.vocab})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, p.Rows, d.hidden, firstBatch && c.at == 0)
+		t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, p.Rows)
 		sum := dxc
 		if first {
 			sum = device.Tensor{}

@@ -43,7 +43,7 @@ func (headKind) Class(s Spec) schedule.Class {
 
 func (headKind) Parts(s Spec, _ model.Layout) int { return s.Shards() }
 
-// Part k of a cut head is its rows of lm_head, which may lie in the embedding's tile, and
+// Part k of a cut head is its rows of lm_head and of its bias, which may lie in the embedding's tile, and
 // the norm, which every part has. The norm's gradient leaves with the last part of the
 // backward, which is part 0.
 func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
@@ -58,7 +58,7 @@ func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 			from.Layer, from.From = 0, 0 // the table is the only tensor of the embedding's tile
 		}
 		grad := Range{From: to.Elem, To: whole.Elem, Elems: to.Elems()}
-		rows := to.Role == model.RoleLMHead
+		rows := ofVocabulary(to.Role)
 		if rows {
 			first := int64(s.Shard(k).From)
 			from.From += first * (whole.TileBytes() / int64(whole.Rows))

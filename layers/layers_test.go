@@ -97,6 +97,11 @@ var configs = []struct {
 		c.Temper, c.StretchSize, c.Stretched = &model.Temper{Scale: 0.4, Every: 2}, 4, []bool{true, true}
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, OriginalMaxPositions: 4, ShortFactor: []float64{1, 1.1, 1.5}, LongFactor: []float64{1, 2, 5}}
 	})},
+	{"head with a bias", config(func(c *model.Config) { c.HeadBias, c.LayerNorm, c.NormBias, c.VocabSize = true, true, true, 13 })},
+	{"long scales", config(func(c *model.Config) {
+		c.Rope = model.Rope{Type: "longrope", Theta: 100, OriginalMaxPositions: 4, ShortMScale: 1.3, LongMScale: 0.8,
+			ShortFactor: []float64{1, 1.1, 1.5}, LongFactor: []float64{1, 2, 5}}
+	})},
 	{"interleaved", config(func(c *model.Config) {
 		c.RopeInterleaved = true
 		c.Rope = model.Rope{Type: "default", Theta: 100, Partial: 0.7}

@@ -45,6 +45,9 @@ var moeCases = []moeCase{
 	{"weighted inputs", moeConfig(7, 2, func(c *model.Config) {
 		c.WeightedInputs, c.SigmoidScores, c.SharedSize = true, true, 11
 	}), []float64{-20, 0, 0, 0, -20}, 2},
+	{"near", moeConfig(6, 2, func(c *model.Config) {
+		c.NearExperts, c.LayerNorm, c.NormBias, c.OutputRouterLogits = 0.3, true, true, true
+	}), nil, 0},
 	{"biases", moeConfig(5, 2, func(c *model.Config) {
 		c.RouterBias, c.ExpertBias, c.OutputRouterLogits, c.Cut = true, true, true, &model.CutGate{Alpha: 1.7, Limit: 0.6}
 	}), nil, 0},

@@ -432,8 +432,11 @@ func (r *rig) shard(k int) (Shard, Weights) {
 func shardOf[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
 	m := M{}
 	for role, t := range whole {
-		if role == model.RoleLMHead {
+		switch role {
+		case model.RoleLMHead:
 			t = t.Slice(int64(p.From)*int64(width), int64(p.Rows)*int64(width))
+		case model.RoleLMHeadBias:
+			t = t.Slice(int64(p.From), int64(p.Rows))
 		}
 		m[role] = t
 	}

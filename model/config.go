@@ -61,6 +61,7 @@ type Config struct {
 	AttnScale    float64 // of the scores; 0: 1/√HeadDim
 	AttnSoftcap  float64 // scores become cap·tanh(score/cap); 0: they don't
 	LogitSoftcap float64 // the same for the logits
+	HeadBias     bool    // logits have a bias
 	LogitScale   float64 // logits are multiplied by it, before they are capped; 0: 1
 	// LearnedPositions says that each of MaxPositions positions has a learned row that is added to the embedding, and
 	// that nothing is rotated. No document may be longer.
@@ -112,6 +113,8 @@ type Config struct {
 	// Recurrence takes the place of attention in the blocks that Recurrent is true of.
 	Recurrence *Recurrence
 	Recurrent  []bool
+	// NearExperts weights each chosen expert by a softmax over those that are near it, as op.RouterRule.Near says; 0: it is not so.
+	NearExperts float64
 
 	// How experts are chosen and weighted, where that is not a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit

@@ -40,6 +40,7 @@ type family struct {
 	// localTheta is the default base for blocks with a sliding window; 0: all blocks have
 	// the same rotary embedding.
 	localTheta float64
+	mscales    bool // short_mscale and long_mscale of longrope count
 	partial    bool // partial_rotary_factor counts
 	mxfp4      bool // experts may be stored in MXFP4
 	// keys are those that options reads, which an inline config may have.

@@ -31,7 +31,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 		}
 		return
 	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
-		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias:
+		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias, RoleLMHeadBias:
 		fill(dst, 0)
 		return
 	}

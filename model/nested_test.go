@@ -63,7 +63,7 @@ func TestPublishedTowers(t *testing.T) {
 			return reflect.DeepEqual(c.Rope, Rope{Type: "default", Theta: 1e9}) && c.SlidingWindow == 0 && !c.TieEmbeddings && c.HeadDim == 128 && !c.QKVBias && c.headTells
 		}},
 		"Ministral-3-8B": {ministral8B, 8489553920, func(c *Config) bool {
-			return reflect.DeepEqual(c.Temper, &Temper{Scale: 0.1, Every: 16384}) && c.Tempers(3) && c.Rope.Type == "yarn" && c.attentionFactor(c.Rope) == 1 && c.SlidingWindow == 0
+			return reflect.DeepEqual(c.Temper, &Temper{Scale: 0.1, Every: 16384}) && c.Tempers(3) && c.Rope.Type == "yarn" && c.attentionFactor(c.Rope, 1) == 1 && c.SlidingWindow == 0
 		}},
 		"Qwen2.5-VL-7B": {qwen25VL7B, 7615616512, func(c *Config) bool {
 			return reflect.DeepEqual(c.Rope, Rope{Type: "default", Theta: 1e6}) && c.SlidingWindow == 0 && c.QKVBias && !c.OBias && reflect.DeepEqual(c.EOS, []int{151645})

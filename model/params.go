@@ -78,6 +78,7 @@ const (
 	RoleFinalNorm     Role = "final_norm"      // head (h)
 	RoleFinalNormBias Role = "final_norm_bias" // head (h)
 	RoleLMHead        Role = "lm_head"         // head (V, h)
+	RoleLMHeadBias    Role = "lm_head_bias"    // head (V)
 )
 
 // Stored is some rows of a parameter, which are one tensor in most checkpoints.

@@ -98,7 +98,7 @@ func fromFields(top *fields) (*Config, error) {
 	}
 	if !c.LearnedPositions {
 		c.ropes(f)
-		if by := c.attentionFactor(c.Rope); c.QKNormPlain && by != 1 && f.err == nil {
+		if by := c.attentionFactor(c.Rope, 1); c.QKNormPlain && by != 1 && f.err == nil {
 			f.fail("use_qk_norm", "true, and the rotary embedding multiplies by %g what it turns: norms behind it are not supported", by)
 		}
 	}

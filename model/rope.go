@@ -22,6 +22,8 @@ type Rope struct {
 	MScale, MScaleAllDim float64 // yarn; 0: none
 	NoTruncate           bool    // yarn: the ramp's ends are not rounded to whole elements
 	ShortFactor          []float64
+	ShortMScale          float64   // longrope: multiplies cos and sin of documents that have short factors; 0: as AttentionFactor says
+	LongMScale           float64   // the same of those that have long ones
 	LongFactor           []float64 // longrope; one for each pair that turns
 }
 
@@ -29,7 +31,7 @@ var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "ll
 
 var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
 	"original_max_position_embeddings", "partial_rotary_factor", "attention_factor", "beta_fast", "beta_slow", "mscale",
-	"mscale_all_dim", "truncate", "short_factor", "long_factor", tempersKey}
+	"mscale_all_dim", "truncate", "short_factor", "long_factor", "short_mscale", "long_mscale", tempersKey}
 
 const (
 	defaultTheta       = 10000
@@ -213,6 +215,10 @@ func (c *Config) longropeFields(o *fields, r *Rope) {
 	r.Factor = o.float("factor", 0, 1e-6, maxFactor)
 	r.AttentionFactor = o.float("attention_factor", 0, 0, maxFactor)
 	r.ShortFactor, r.LongFactor = o.floats("short_factor", 1e-6, maxFactor), o.floats("long_factor", 1e-6, maxFactor)
+	if c.family.mscales {
+		o.require(r.Type, "short_mscale", "long_mscale")
+		r.ShortMScale, r.LongMScale = o.float("short_mscale", 1, 1e-6, maxFactor), o.float("long_mscale", 1, 1e-6, maxFactor)
+	}
 	n := c.rotary(*r) / 2
 	if len(r.ShortFactor) != n {
 		o.fail("short_factor", "%d numbers for %d pairs of elements that turn", len(r.ShortFactor), n)

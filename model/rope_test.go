@@ -82,7 +82,7 @@ func (tc ropeCase) compare(t *testing.T) {
 			for j, f := range freq {
 				angle := float32(p) * f
 				bound := 4 * float64(math.Nextafter32(angle, 1e9)-angle)
-				bound = (bound + 2e-7) * max(1, c.attentionFactor(r)) // two units of the last place of a cosine
+				bound = (bound + 2e-7) * max(1, c.attentionFactor(r, want.Length)) // two units of the last place of a cosine
 				theirs := k*len(freq) + j
 				if d := math.Abs(float64(cos[at+j] - math.Float32frombits(want.Cos[theirs]))); !(d <= bound) {
 					t.Errorf("cos(%d, %d) off by %g", p, j, d)

@@ -35,7 +35,7 @@ func (r Rope) json() map[string]any {
 	m := map[string]any{"rope_type": r.Type}
 	for key, x := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor, "high_freq_factor": r.HighFreqFactor,
 		"attention_factor": r.AttentionFactor, "beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "mscale": r.MScale,
-		"mscale_all_dim": r.MScaleAllDim, "partial_rotary_factor": r.Partial} {
+		"mscale_all_dim": r.MScaleAllDim, "short_mscale": r.ShortMScale, "long_mscale": r.LongMScale, "partial_rotary_factor": r.Partial} {
 		if x != 0 {
 			m[key] = float(x)
 		}

@@ -19,8 +19,8 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	n := c.RopeElems(maxPos)
 	cos, sin = make([]float32, 0, n), make([]float32, 0, n)
 	for _, r := range c.Ropes() {
-		factor := float32(c.attentionFactor(r))
 		for _, length := range c.ropeSections(maxPos) {
+			factor := float32(c.attentionFactor(r, length))
 			freq := c.frequencies(r, length)
 			for p := range length {
 				for _, f := range freq {
@@ -92,9 +92,13 @@ func (c *Config) frequencies(r Rope, length int) []float32 {
 	return out
 }
 
-// attentionFactor is what cos and sin are multiplied by.
-func (c *Config) attentionFactor(r Rope) float64 {
+// attentionFactor is what cos and sin are multiplied by for documents of length tokens.
+func (c *Config) attentionFactor(r Rope, length int) float64 {
 	switch {
+	case r.ShortMScale != 0 && length <= r.OriginalMaxPositions:
+		return r.ShortMScale
+	case r.LongMScale != 0:
+		return r.LongMScale
 	case r.AttentionFactor != 0:
 		return r.AttentionFactor
 	case r.Type == "yarn" && r.MScale != 0 && r.MScaleAllDim != 0:

@@ -47,6 +47,9 @@ func (c *Config) headLayer() Layer {
 	if c.NormBias {
 		l.Params = append(l.Params, vector(RoleFinalNormBias, stack(c.outer(RoleFinalNormBias), c.HiddenSize)))
 	}
+	if c.HeadBias {
+		l.Params = append(l.Params, vector(RoleLMHeadBias, stack([]string{c.names().head + "bias"}, c.VocabSize)))
+	}
 	if !c.TieEmbeddings {
 		l.Params = append(l.Params, matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize)))
 	}

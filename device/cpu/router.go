@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"mt/device/cpu/vec"
@@ -54,6 +55,11 @@ func route(a *op.Router, sc *scratch, t int) []float32 {
 	for k, e := range ids {
 		weights[k] = p[e] / all * routedScale(a.Rule)
 	}
+	if a.Rule.Near > 0 {
+		for k := range ids {
+			weights[k] = routedScale(a.Rule) / near(sc.f32(1, a.E), logits, ids, k, a.Rule.Near)
+		}
+	}
 	vec.Scale(p, p, 1/sum)
 	return p
 }
@@ -70,6 +76,27 @@ func scores(r op.RouterRule, p, logits []float32) float32 {
 	}
 	return 1
 }
+
+// near writes what the experts have in the softmax that weights the k-th of those chosen, times the sum that it returns; the
+// chosen one has 1. What is out of it, or was chosen before, has 0.
+func near(out, logits []float32, ids []int32, k int, by float32) (sum float32) {
+	top := logits[ids[k]]
+	vec.ExpSum(out, logits, 1, top)
+	for e, s := range logits {
+		if (top-s)/max(abs(s), top) > 2*by {
+			out[e] = 0
+		}
+	}
+	for _, e := range ids[:k] {
+		out[e] = 0
+	}
+	for _, x := range out {
+		sum += x
+	}
+	return sum
+}
+
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
 // sigmoid is that of one logit, with the bits that scores has for it.
 func sigmoid(x float32) float32 {
@@ -202,11 +229,33 @@ func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 		w := sigmoid(logits[a.E])
 		out[a.E] = w * (1 - w) * dw[a.K]
 	}
-	if a.Rule.Sigmoid {
+	switch {
+	case a.Rule.Sigmoid:
 		sigmoidsBack(a, sc, out[:a.E], p, aux, ids[:a.K], dw)
-	} else {
+	case a.Rule.Near > 0:
+		nearBack(a, sc, out, logits, p, sum, aux, ids, dw)
+	default:
 		softmaxBack(a, sc, out[:a.E], p, sum, aux, ids[:a.K], dw)
 	}
+}
+
+// nearBack writes the gradient of logits whose exponentials p sum to sum, where weights are those of near. out may be logits.
+func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
+	grad, by := sc.f32(1, a.E), sc.f32(2, a.E)
+	vec.Scale(p, p, 1/sum)
+	dot := vec.Dot(p, aux)
+	for e, x := range p {
+		grad[e] = x * (aux[e] - dot)
+	}
+	for k, own := range ids[:a.K] {
+		weight := 1 / near(by, logits[:a.E], ids, k, a.Rule.Near)
+		g := routedScale(a.Rule) * dw[k] * weight
+		for e, x := range by {
+			grad[e] -= g * x * weight
+		}
+		grad[own] += g
+	}
+	copy(out, grad)
 }
 
 // softmaxBack writes the gradient of logits whose exponentials p sum to sum. Where the

@@ -19,6 +19,12 @@ type RouterRule struct {
 	// GroupBest (1 or 2) largest keys. 0: there are no groups.
 	Groups, OpenGroups, GroupBest int
 
+	// Near: each of the chosen experts is weighted by the softmax of its logit over itself and those experts that stay
+	// when the ones chosen before it are out and that are near: with s a logit and top the chosen expert's, (top − s) /
+	// max(|s|, top) is at most 2·Near. There are then no sigmoids, groups or Bias. 0: it is not so. Source: SparseMixer-v2,
+	// arXiv:2409.12136, as an evaluation has it in Transformers' Phi-3.5-MoE.
+	Near float32
+
 	Scale float32 // the weights of the chosen experts are multiplied by it; 0: they aren't
 
 	// Shared: every token has expert number E too, behind those that are chosen for it, with the
@@ -54,6 +60,9 @@ func (a *Router) Check() error {
 	c.router(a.Logits, a.IDs, a.T, a.E, a.K, a.Rule)
 	c.tensor("Weights", a.Weights, a.T*a.Rule.Chosen(a.K), device.F32)
 	c.optional("Bias", a.Bias, a.E, device.F32)
+	if a.Rule.Near > 0 && (a.Normalize || !a.Bias.None()) {
+		c.fail("Near does not go with Normalize or a Bias")
+	}
 	c.optional("ProbSum", a.ProbSum, a.E, device.F32)
 	return c.err
 }
@@ -108,6 +117,9 @@ func (c *checker) router(logits, ids device.Tensor, T, E, K int, r RouterRule) {
 	c.sizes(T, E, K)
 	c.experts(T, r.Chosen(E))
 	c.groups(E, r)
+	if r.Near < 0 || r.Near > 0 && (r.Sigmoid || r.Groups > 0) {
+		c.fail("Near is %g: want at least 0, and 0 with sigmoids or groups", r.Near)
+	}
 	most, own := min(E, MaxChosen), r.Chosen(0)
 	if r.Groups > 0 {
 		most = min(most, E/r.Groups*r.OpenGroups)

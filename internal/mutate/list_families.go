@@ -48,6 +48,24 @@ var ofFamilies = []broken{
 		{from: "(block+1)%p.expertsEach() != 0", to: "block%p.expertsEach() != 0", test: "TestExpertsInterleaved"},
 		{from: "p.expertCount() != 128", to: "true", test: "TestExperts"},
 	}},
+	{"device/cpu/router.go", []way{
+		{from: "(top-s)/max(abs(s), top) > 2*by", to: "(top-s)/max(abs(s), top) > by", test: "TestOps"},
+		{from: "for _, e := range ids[:k] {\n\t\tout[e] = 0", to: "for _, e := range ids[:0] {\n\t\tout[e] = 0", test: "TestOps"},
+		{from: "grad[e] -= g * x * weight", to: "grad[e] -= g * x", test: "TestOps"},
+	}},
+	{"layers/headshard.go", []way{
+		{from: "} else if db, ok := g[model.RoleLMHeadBias]; ok && firstBatch {", to: "} else if db, ok := g[model.RoleLMHeadBias]; ok && false {", test: "TestShardsEqualTheWhole"},
+		{from: "t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, p.Rows)\n", to: "", test: "TestShardsEqualTheWhole"},
+	}},
+	{"layers/head.go", []way{
+		{from: "t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, d.vocab)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/kind_head.go", []way{
+		{from: "rows := ofVocabulary(to.Role)", to: "rows := to.Role == model.RoleLMHead", test: "TestRecordings", in: "internal/train"},
+	}},
+	{"model/ropetable.go", []way{
+		{from: "length <= r.OriginalMaxPositions:", to: "length < r.OriginalMaxPositions:", test: "TestPhimoe"},
+	}},
 	{"model/cohere2.go", []way{
 		{from: "none[b] = c.Window(b) == 0; none[b]", to: "none[b] = c.Window(b) > 0; none[b]", test: "TestParseSpellings"},
 	}},

@@ -55,7 +55,11 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		p := scores(cfg, linear(row, w[router+".weight"], w[router+".bias"], h))
 		chosen := choose(cfg, p, w[router+".e_score_correction_bias"])
 		r.take(p, chosen)
-		for k, weight := range expertWeights(cfg, p, chosen) {
+		weights := expertWeights(cfg, p, chosen)
+		if cfg.NearExperts > 0 {
+			weights = nearWeights(cfg, linear(row, w[router+".weight"], w[router+".bias"], h), chosen)
+		}
+		for k, weight := range weights {
 			expert := fmt.Sprintf("%sexperts.%d.", in, chosen[k])
 			if cfg.WeightedInputs {
 				weighted := make([]float64, h)
@@ -125,6 +129,21 @@ func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
 		if cfg.RoutedScale != 0 {
 			out[k] *= cfg.RoutedScale
 		}
+	}
+	return out
+}
+
+// nearWeights are those of the chosen experts where each is a softmax over the experts that stay when the ones before it are out, and
+// that are near it.
+func nearWeights(cfg *model.Config, logits []float64, chosen []int) (out []float64) {
+	for k, e := range chosen {
+		top, sum := logits[e], 0.0
+		for i, s := range logits {
+			if !slices.Contains(chosen[:k], i) && (top-s)/max(math.Abs(s), top) <= 2*cfg.NearExperts {
+				sum += math.Exp(s - top)
+			}
+		}
+		out = append(out, 1/sum)
 	}
 	return out
 }

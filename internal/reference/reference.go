@@ -48,7 +48,7 @@ func logits(cfg *model.Config, w Weights, s Sequence) []float64 {
 	if head == nil {
 		head = w["model.embed_tokens.weight"]
 	}
-	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, nil, cfg.HiddenSize)
+	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, w["lm_head.bias"], cfg.HiddenSize)
 	for i := range out {
 		if cfg.LogitScale != 0 {
 			out[i] *= cfg.LogitScale

@@ -72,9 +72,15 @@ func yarnKeeps(r model.Rope, dim, i float64) float64 {
 	return 1 - min(max((i-low)/(high-low), 0), 1)
 }
 
-// amplitude is what cos and sin are multiplied by.
-func amplitude(cfg *model.Config, r model.Rope) float64 {
+// amplitude is what cos and sin are multiplied by in a document of length tokens.
+func amplitude(cfg *model.Config, r model.Rope, length int) float64 {
 	temperature := func(m float64) float64 { return 1 + 0.1*m*math.Log(max(r.Factor, 1)) }
+	if r.ShortMScale != 0 {
+		if length > r.OriginalMaxPositions {
+			return r.LongMScale
+		}
+		return r.ShortMScale
+	}
 	switch {
 	case r.AttentionFactor != 0:
 		return r.AttentionFactor
@@ -98,7 +104,7 @@ func amplitude(cfg *model.Config, r model.Rope) float64 {
 // interleaves them, element 2i with the next.
 func rope(cfg *model.Config, r model.Rope, x []float64, tokens, d int) {
 	heads := len(x) / (tokens * d)
-	freq, by := Frequencies(cfg, r, tokens), amplitude(cfg, r)
+	freq, by := Frequencies(cfg, r, tokens), amplitude(cfg, r, tokens)
 	for t := range tokens {
 		for i, f := range freq {
 			sin, cos := math.Sincos(float64(t) * f)

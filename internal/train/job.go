@@ -198,6 +198,9 @@ func (j *job) openModel() error {
 	if d := j.model.Dropout; d != "" {
 		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
 	}
+	if j.model.NearExperts > 0 {
+		j.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
+	}
 	if err := j.model.SetFreeze(model.Freeze{Names: j.c.Freeze, But: j.c.Unfrozen}); err != nil {
 		key := "freeze"
 		if len(j.c.Freeze) == 0 {

@@ -21,7 +21,7 @@ const meanRows = 1024
 func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) error {
 	for i, l := range s.Layers {
 		for t, tl := range l.Layout.Tensors {
-			if tl.Ref || tl.Role != model.RoleEmbed && tl.Role != model.RoleLMHead || len(rows) == 0 {
+			if tl.Ref || tl.Role != model.RoleEmbed && tl.Role != model.RoleLMHead && tl.Role != model.RoleLMHeadBias || len(rows) == 0 {
 				continue
 			}
 			if err := s.Lend(i, true, func(l *host.LayerState) error {

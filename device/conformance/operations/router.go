@@ -29,6 +29,8 @@ var routerRules = []struct {
 	{"sigmoid", false, op.RouterRule{Sigmoid: true, Scale: 1.5}},
 	{"sigmoid, bias, groups", true, op.RouterRule{Sigmoid: true, Groups: 4, OpenGroups: 2, GroupBest: 2, Shared: true, Scale: 2.5}},
 	{"groups of one", true, op.RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 1, Shared: true, Gated: true}},
+	{"near", false, op.RouterRule{Near: 0.13, Scale: 1.5}},
+	{"near, gated", false, op.RouterRule{Near: 0.4, Shared: true, Gated: true}},
 	{"many groups", false, op.RouterRule{Groups: 32, OpenGroups: 9, GroupBest: 1}},
 }
 
@@ -49,6 +51,9 @@ func routerForms(f func(name string, z routing)) {
 				forms = append(forms, "far apart") // scores would be too close to 0 and 1 for a choice between them
 			}
 			for _, normalize := range []bool{false, true} {
+				if normalize && of.rule.Near > 0 {
+					continue
+				}
 				for _, form := range forms {
 					f(fmt.Sprintf("%v,normalize %v,%s,%s", sh, normalize, form, of.name), routing{sh[0], sh[1], sh[2], normalize, form, of.bias, of.rule})
 				}

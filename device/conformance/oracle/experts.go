@@ -49,7 +49,7 @@ func softmax(x []float64) []float64 {
 type RouterRule struct {
 	Sigmoid                       bool
 	Groups, OpenGroups, GroupBest int
-	Scale                         float32
+	Near, Scale                   float32
 	Shared, Gated                 bool
 }
 
@@ -122,6 +122,21 @@ func (r RouterRule) choose(keys []float64, K int) []int32 {
 	return order[:K]
 }
 
+// near is the softmax that weights the k-th of the chosen experts: over those that are near it, without the ones chosen before.
+func (r RouterRule) near(row []float64, chosen []int32, k int) []float64 {
+	p, top, sum := make([]float64, len(row)), row[chosen[k]], 0.0
+	for e, s := range row {
+		if far := (top-s)/max(math.Abs(s), top) > 2*float64(r.Near); !far && !slices.Contains(chosen[:k], int32(e)) {
+			p[e] = math.Exp(s - top)
+			sum += p[e]
+		}
+	}
+	for e := range p {
+		p[e] /= sum
+	}
+	return p
+}
+
 // Router writes ids and weights (T, K): the experts with the largest keys of a token, by its
 // logits (T, E), and their scores times a scale, which are divided by their sum where
 // normalize is set; then what there is of a shared expert. It adds all scores to probSum (E).
@@ -148,6 +163,9 @@ func Router(logits, bias []float64, ids []int32, weights, probSum []float64, E, 
 		}
 		for k, e := range order {
 			ids[t*chosen+k], weights[t*chosen+k] = e, rule.scale()*p[e]/all
+			if rule.Near > 0 {
+				weights[t*chosen+k] = rule.scale() * rule.near(row[:E], order, k)[e]
+			}
 		}
 		if rule.Shared {
 			ids[t*chosen+K], weights[t*chosen+K] = int32(E), 1
@@ -180,18 +198,28 @@ func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, 
 			}
 		}
 		for k, e := range chosen {
-			g[e] += rule.scale() * (dw[k] - mean) / all
+			if rule.Near == 0 {
+				g[e] += rule.scale() * (dw[k] - mean) / all
+			}
 		}
 		if rule.Gated {
 			w := sigmoid(row[E])
 			dlogits[t*wide+E] = dw[K] * w * (1 - w)
+		}
+		back := make([]float64, E) // what comes back through weights of near experts
+		for k, e := range chosen {
+			if rule.Near > 0 {
+				by := rule.near(row[:E], chosen, k)
+				add(back, -rule.scale()*dw[k]*by[e], by)
+				back[e] += rule.scale() * dw[k] * by[e]
+			}
 		}
 		d := dot(p, g)
 		for e := range p {
 			if rule.Sigmoid {
 				dlogits[t*wide+e] = p[e] * (1 - p[e]) * g[e]
 			} else {
-				dlogits[t*wide+e] = p[e] * (g[e] - d)
+				dlogits[t*wide+e] = p[e]*(g[e]-d) + back[e]
 			}
 		}
 	}

@@ -16,6 +16,10 @@
 // dlogits = p·(g − Σ p·g) of a softmax and p·(1 − p)·g of sigmoids. dlogits is
 // overwritten; it may be logits.
 //
+// With near > 0 the k-th of the chosen experts has the weight scale / Σ exp(s − top), its logit being top, over the
+// logits s of those that are near, (top − s) / max(|s|, top) ≤ 2·near, and were not chosen before it. Backward, each
+// of these weights w, with the share q of the experts in its softmax, adds scale·dweight·w·(δ − q) to dlogits.
+//
 // A NaN counts as the largest logit, so K different experts come out in any case,
 // with weights that are NaN.
 //
@@ -32,7 +36,7 @@ static constexpr int NORMALIZE = 1, SIGMOID = 2, SHARED = 4, GATED = 8;
 // NORMALIZE alone.
 template <bool PLAIN> struct rule_of {
   int K, experts, flags, groups, open, best;
-  float scale;
+  float scale, near;
 
   METHOD bool normalize() const { return flags & NORMALIZE; }
   METHOD bool sigmoid() const { return !PLAIN && (flags & SIGMOID); }
@@ -40,6 +44,7 @@ template <bool PLAIN> struct rule_of {
   METHOD bool gated() const { return !PLAIN && (flags & GATED); }
   METHOD int logits() const { return gated() ? experts + 1 : experts; }
   METHOD int chosen() const { return shared() ? K + 1 : K; }
+  METHOD bool nears() const { return !PLAIN && near > 0.0f; }
   METHOD float scaled(float x) const { return PLAIN ? x : x * scale; }
   // least is what the sum of the chosen scores begins with.
   METHOD float least() const { return sigmoid() ? 1e-20f : 0.0f; }
@@ -53,6 +58,9 @@ DEV float sigmoid_of(float x) {
 
 DEV u32 redux_max(u32 x) { return __nvvm_redux_sync_umax(x, 0xffffffffu); }
 DEV u32 redux_min(u32 x) { return __nvvm_redux_sync_umin(x, 0xffffffffu); }
+
+// of_lane gives every lane what lane `from` has.
+DEV int of_lane(int x, int from) { return __nvvm_shfl_sync_idx_i32(0xffffffffu, x, from, 31); }
 
 // ordered maps floats to integers in the same order: 1 … for numbers and infinities,
 // 2^32 − 1 for NaN, 0 for none. Both zeros are one.
@@ -157,6 +165,21 @@ template <int R, bool PLAIN> DEV int choose(const row_of<R> &row, const float *b
   return mine;
 }
 
+// nears_of writes what a lane's logits have in the softmax of near experts of the one with the logit top, times the sum
+// that it returns. Those whose bits are set in out were chosen before.
+template <int R> DEV float nears_of(float (&share)[R], const row_of<R> &row, u32 out, float top, const rule_of<false> &rule) {
+  int lane = threadIdx_x & 31;
+  float sum = 0.0f;
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    float s = row.v[r];
+    bool far = (top - s) / max_f(__builtin_fabsf(s), top) > 2.0f * rule.near;
+    share[r] = far || (out >> r & 1) || r * 32 + lane >= rule.experts ? 0.0f : exp_approx(s - top);
+    sum += share[r];
+  }
+  return warp_sum(sum);
+}
+
 template <int R, bool PLAIN>
 DEV void router(const float *logits, const float *bias, int *ids, float *weights, float *part, int tokens, int each, const rule_of<PLAIN> &rule) {
   __shared__ float sums[WARPS][R * 32];
@@ -174,6 +197,18 @@ DEV void router(const float *logits, const float *bias, int *ids, float *weights
     int expert = choose(row, bias, rule);
     float weight = lane < K ? row.score(rule, from[expert]) : 0.0f;
     if (rule.normalize()) weight /= warp_sum(weight) + rule.least();
+    if constexpr (!PLAIN)
+      if (rule.nears()) {
+        u32 out = 0;
+#pragma clang loop unroll(disable)
+        for (int k = 0; k < K; k++) {
+          float share[R];
+          int e = of_lane(expert, k);
+          float all = nears_of(share, row, out, from[e], rule);
+          if (lane == k) weight = 1.0f / all;
+          if ((e & 31) == lane) out |= 1u << (e >> 5);
+        }
+      }
     weight = rule.scaled(weight);
     if (rule.shared() && lane == K) expert = experts, weight = rule.gated() ? sigmoid_of(from[experts]) : 1.0f;
     i64 at = (i64)t * rule.chosen() + lane;
@@ -215,7 +250,7 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
   // Of lane k < K: the k-th expert, its p, and what comes back for that.
   int expert = lane < K ? ids[(i64)t * rule.chosen() + lane] : -1;
   bool chosen = (u32)expert < (u32)experts;
-  float own = chosen ? from[expert] : 0.0f, p = chosen ? row.score(rule, own) : 0.0f, g = chosen ? rule.scaled(dw[lane]) : 0.0f;
+  float own = chosen ? from[expert] : 0.0f, p = chosen ? row.score(rule, own) : 0.0f, g = chosen && !rule.nears() ? rule.scaled(dw[lane]) : 0.0f;
   float mean = 0.0f; // Σ p·g
   if (rule.normalize()) {
     float all = warp_sum(p) + rule.least();
@@ -232,17 +267,36 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
     if (!rule.sigmoid()) sum += extra[r] * row.probability(row.v[r]);
   }
   if (counts && !rule.sigmoid()) mean += warp_sum(sum);
+  float back[R];
+  if constexpr (!PLAIN)
+    if (rule.nears()) {
+      u32 out = 0;
+#pragma unroll
+      for (int r = 0; r < R; r++) back[r] = 0.0f;
+#pragma clang loop unroll(disable)
+      for (int k = 0; k < K; k++) {
+        float share[R];
+        int e = of_lane(expert, k);
+        if ((u32)e >= (u32)experts) continue;
+        float weight = 1.0f / nears_of(share, row, out, from[e], rule), by = rule.scaled(dw[k]) * weight;
+        bool mine = (e & 31) == lane;
+        if (mine) out |= 1u << (e >> 5);
+#pragma unroll
+        for (int r = 0; r < R; r++) back[r] += by * ((mine && r == e >> 5 ? 1.0f : 0.0f) - share[r] * weight);
+      }
+    }
   float gate = 0.0f;
   if (rule.gated()) gate = dw[K] * sigmoid_of(from[experts]) * sigmoid_of(-from[experts]);
   sync_warp(); // every lane has read its logits
 #pragma unroll
   for (int r = 0; r < R; r++) {
     int e = r * 32 + lane;
-    if (e < experts) to[e] = slope(row.v[r]) * (extra[r] - mean);
+    float x = slope(row.v[r]) * (extra[r] - mean);
+    if (e < experts) to[e] = rule.nears() ? x + back[r] : x;
   }
   if (rule.gated() && lane == 0) to[experts] = gate;
   sync_warp(); // the chosen are written once more
-  if (!chosen) return;
+  if (!chosen || rule.nears()) return;
   if (counts) g += aux * (float)counts[expert];
   to[expert] = slope(own) * (g - mean);
 }
@@ -263,14 +317,15 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
 #define ANY_KERNELS(R, E)                                                                                                       \
   __global__ __launch_bounds__(THREADS) void router_any_##E(const float *logits, const float *bias, int *ids, float *weights,   \
                                                            float *part, int tokens, int each, int experts, int K, int flags,    \
-                                                           int groups, int open, int best, float scale) {                       \
-    rule_of<false> rule{K, experts, flags, groups, open, best, scale};                                                          \
+                                                           int groups, int open, int best, float scale, float near) {           \
+    rule_of<false> rule{K, experts, flags, groups, open, best, scale, near};                                                          \
     router<R, false>(logits, bias, ids, weights, part, tokens, each, rule);                                                     \
   }                                                                                                                             \
   __global__ __launch_bounds__(THREADS) void router_backward_any_##E(float *dlogits, const float *logits, const int *ids,       \
                                                                     const float *dweights, const int *counts, int tokens,       \
-                                                                    float aux, int experts, int K, int flags, float scale) {    \
-    rule_of<false> rule{K, experts, flags, 0, 0, 0, scale};                                                                     \
+                                                                    float aux, int experts, int K, int flags, float scale,      \
+                                                                    float near) {                                               \
+    rule_of<false> rule{K, experts, flags, 0, 0, 0, scale, near};                                                                     \
     router_backward<R, false>(dlogits, logits, ids, dweights, counts, tokens, aux, rule);                                       \
   }
 

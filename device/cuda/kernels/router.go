@@ -69,7 +69,7 @@ func Router(l Launcher, a *op.Router) {
 	} else {
 		kernel = &routerPick(a.E).forwardAny
 		p.Tensor(a.Bias).Tensor(a.IDs).Tensor(a.Weights).Tensor(part).I32(a.T).I32(int(each)).I32(a.E).I32(a.K)
-		p.I32(routerFlags(a.Normalize, r)).I32(r.Groups).I32(r.OpenGroups).I32(r.GroupBest).F32(cmp.Or(r.Scale, 1))
+		p.I32(routerFlags(a.Normalize, r)).I32(r.Groups).I32(r.OpenGroups).I32(r.GroupBest).F32(cmp.Or(r.Scale, 1)).F32(r.Near)
 	}
 	l.Launch(kernel, line(int64(slices)), line(routerWarps*32), 0, p)
 	if !a.ProbSum.None() {
@@ -88,7 +88,7 @@ func RouterBackward(l Launcher, a *op.RouterBackward) {
 		p.I32(a.E).I32(a.K).Bool(a.Normalize).F32(a.AuxScale)
 	} else {
 		kernel = &routerPick(a.E).backwardAny
-		p.F32(a.AuxScale).I32(a.E).I32(a.K).I32(routerFlags(a.Normalize, r)).F32(cmp.Or(r.Scale, 1))
+		p.F32(a.AuxScale).I32(a.E).I32(a.K).I32(routerFlags(a.Normalize, r)).F32(cmp.Or(r.Scale, 1)).F32(r.Near)
 	}
 	l.Launch(kernel, line(ceilDiv(int64(a.T), routerWarps)), line(routerWarps*32), 0, p)
 }

@@ -133,6 +133,10 @@ CASES = {
     # Two experts of a token, in every second block; nothing is normed or tempered; some is not trained.
     "llama4-frozen": (transformers.Llama4TextConfig, dict(LLAMA4, interleave_moe_layer_step=2, num_experts_per_tok=2, attn_temperature_tuning=False,
         use_qk_norm=False), dict(freeze=["embed_tokens", r"router", r"layers\.3\..*shared_expert", r"layers\.1\..*feed_forward\.experts"])),
+    # LayerNorm, biases of attention and of logits, and experts weighted by those that are near the chosen one.
+    "phimoe-near": (transformers.PhimoeConfig, dict(attention_bias=True, lm_head_bias=True, tie_word_embeddings=False, num_local_experts=5, num_experts_per_tok=2,
+        intermediate_size=10, router_jitter_noise=0.3, input_jitter_noise=0.0, head_dim=4, rope_parameters=dict(rope_type="longrope", rope_theta=100.0,
+        original_max_position_embeddings=32, short_factor=[1.0, 1.3], long_factor=[1.0, 4.0], short_mscale=1.2, long_mscale=1.4)), dict(max_steps=20)),
     # Nothing turns; embeddings, residuals, scores and logits are multiplied.
     "granite4-nope": (transformers.GraniteMoeHybridConfig, dict(num_local_experts=0, shared_intermediate_size=20, layer_types=["full_attention"] * 2,
         position_embedding_type=None, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3, logits_scaling=2.0,
@@ -217,7 +221,7 @@ def train(model_dir, rows, rec, dtype, autocast=False):
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
     config = transformers.AutoConfig.from_pretrained(model_dir)
     m = auto(config).from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
-    m.train()
+    m.train(config.model_type != "phimoe")  # which would draw experts at random
     for name, p in m.named_parameters():
         p.requires_grad_(not any(re.search(e, name) for e in rec.get("freeze", [])))
     params = [p for p in m.parameters() if p.requires_grad]
