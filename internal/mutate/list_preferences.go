@@ -60,10 +60,10 @@ var ofPreferences = []broken{
 		{from: "n = b.AllPairs()", to: "n = b.AllPairs() + 1", test: "TestPipelineEqualsTheSynchronousStep/pairs"},
 	}},
 	{"actors/agreement.go", []way{
-		{from: "landed.Pairs.add(end.Pairs)", to: "landed.Pairs = &end.Pairs", test: "TestRanksTrainAsOneHost/pairs"},
+		{from: "landed.Pairs.add(end.Pairs)", to: "landed.Pairs = &end.Pairs", test: "TestRanksTrainAsOneHost/pairs_on_2"},
 	}},
 	{"internal/train/references.go", []way{
-		{from: "if !bytes.Equal(encodeReferences(refs, key), b) {", to: "if false {", test: "TestReferencesAreKept"},
+		{from: "if !bytes.Equal(encodeReferences(refs, key), b) {", to: "if len(encodeReferences(refs, key)) != len(b) && bytes.Equal(b, b) {", test: "TestReferencesAreKept"},
 		{from: "set.ID(), s.c.MaxSeqLen,", to: "set.ID(), 0,", test: "TestReferencesAreKept"},
 		{from: "MaxSeqLen, s.act,", to: "MaxSeqLen, 0,", test: "TestReferencesAreKept"},
 		{from: "referencesFrom(all[0].Train)", to: "referencesFrom(all[0].Eval)", test: "TestPairsTogether"},
