@@ -39,7 +39,7 @@ var ofRecurrence = []broken{
 	}},
 	{"device/cpu/shortconv.go", []way{
 		{from: "case from >= first:", to: "case from >= 0:", test: "TestOps/threads=2/ShortConv"},
-		{from: "t := u + a.Taps - 1 - j; t < end {", to: "t := u + a.Taps - 1 - j; t < a.T {", test: "TestOps/threads=2/ShortConvBackward"},
+		{from: "t := u + a.Taps - 1 - j; t < end {", to: "t := u + a.Taps - 1 - j; t < max(end, a.T) {", test: "TestOps/threads=2/ShortConvBackward"},
 		{from: "c.slope(sc, a, t, dw, t < to)", to: "c.slope(sc, a, t, dw, true)", test: "TestOps/threads=2/ShortConvBackward"},
 		{from: "row = tail.load(sc, convRow, (t+a.Taps-1)*a.C, a.C)", to: "row = tail.load(sc, convRow, 0, a.C)", test: "TestOps/threads=2/ShortConv"},
 	}},
