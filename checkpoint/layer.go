@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/host/optim"
 	"mt/model"
@@ -20,6 +21,8 @@ type Layer struct {
 	// read into a layer is kept in so far as it has a place. Only a layer of which all is there can
 	// be written.
 	Share *optim.Share
+	// Mean, unless nil, is the plane that is written in place of the weights that are trained.
+	Mean *optim.State
 	// Lend, unless nil, has use work on the layer with Lo and Planes, which have no memory else; what use
 	// changes is kept. One layer is lent at a time.
 	Lend func(use func(Layer) error) error
@@ -148,6 +151,8 @@ func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 // is a view of the arena where that has the same bytes, and otherwise in buf.
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
+	case l.Mean != nil && !t.Frozen:
+		return l.mean(t, p, elem, n, buf)
 	case p == planeF32 && !t.BF16, p == planeBF16 && t.BF16:
 		return l.tile(t, elem, n)
 	}
@@ -178,6 +183,22 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 		} else {
 			binary.LittleEndian.PutUint16(buf[2*i:], uint16(bits))
 		}
+	}
+	return buf[:2*n]
+}
+
+// mean is encode of the average of the weights, fp32 or rounded to bf16.
+func (l Layer) mean(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
+	i := slices.IndexFunc(l.Layout.Tensors, func(of model.TensorLayout) bool { return !of.Ref && !of.Frozen && of.Elem == t.Elem })
+	values := l.Mean.Floats(i, elem, n)
+	if p == planeF32 {
+		for i, x := range values {
+			binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(x))
+		}
+		return buf[:4*n]
+	}
+	for i, x := range values {
+		binary.LittleEndian.PutUint16(buf[2*i:], hiOf(math.Float32bits(x)))
 	}
 	return buf[:2*n]
 }

@@ -81,7 +81,7 @@ func (a *arrowRows) begin(wanted func(string) bool) error {
 	if !some {
 		return errNoColumn(names)
 	}
-	return nil
+	return noImageColumns(names)
 }
 
 // message reads the next message: its kind, the table that describes it, and its body,

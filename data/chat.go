@@ -37,9 +37,24 @@ func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*co
 
 // noImages refuses a conversation about images or the like: its answers would be learned blindly.
 func noImages(fields map[string]json.RawMessage) error {
-	for _, k := range []string{"images", "image", "videos", "video", "audios", "audio"} {
+	for _, k := range notText {
 		if raw := given(fields[k]); raw != nil && !slices.Contains([]string{"[]", `""`, "{}"}, string(raw)) {
 			return fmt.Errorf("%s is %s; mt trains on text alone, and a model with a vision tower on its text part: remove the row, or the field if the text makes sense without", k, clip(raw))
+		}
+	}
+	return nil
+}
+
+// notText are the usual names of fields with what is no text.
+var notText = []string{"images", "image", "videos", "video", "audios", "audio"}
+
+// noImageColumns is noImages of a file of columns, of which those without a text are not read.
+func noImageColumns(names []string) error {
+	about := slices.IndexFunc(names, func(n string) bool { return slices.Contains(notText, n) })
+	for _, m := range marks {
+		if about >= 0 && m.format.kind() == kindChat && slices.Contains(names, m.field) {
+			return fmt.Errorf("a column %q beside the column %q; mt trains on text alone, and a model with a vision tower on its text part: "+
+				"remove the rows with images and then that column, or the column alone if the text makes sense without", names[about], m.field)
 		}
 	}
 	return nil

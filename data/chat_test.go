@@ -71,6 +71,7 @@ var formatRows = []struct {
 	{"conversations of roles", "", `{"conversations":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "u:h|a:[g|]"},
 	{"messages of from and value", "sharegpt", `{"messages":[{"from":"human","value":"h"},{"from":"gpt","value":"g"}]}`, "u:h|a:[g|]"},
 	{"pairs of texts", "pairs", `{"prompt":"p","chosen":"c","rejected":"r"}`, "p[c$]p[r$]"},
+	{"pairs of instructions", "pairs", `{"instruction":"i","input":"j","chosen":"c","rejected":"r"}`, "u:i\nj|a:[c|]u:i\nj|a:[r|]"},
 	{"pairs of messages", "pairs", `{"prompt":[{"role":"user","content":"p"}],"chosen":[{"role":"assistant","content":"c"}],"rejected":[{"role":"assistant","content":"r"}]}`, "u:p|a:[c|]u:p|a:[r|]"},
 	{"text", "", `{"text":"abc"}`, "[abc$]"},
 	{"ready ids", "", `{"input_ids":[97,98,99],"labels":[-100,98,99]}`, "a[bc]"},

@@ -102,7 +102,7 @@ func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 		f, err := c.named(form{format: fmtMessages, field: c.Messages}, fields)
 		return chatForms(f, fields[c.Messages]), err
 	case c.Prompt != "" || c.Response != "":
-		return c.pair(fields)
+		return c.prompted(fields)
 	}
 	return recognised(fields)
 }
@@ -115,9 +115,9 @@ func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) 
 	return f, nil
 }
 
-// pair recognises a row with a prompt and its answer, at least one of which has a name
+// prompted recognises a row with a prompt and its answer, at least one of which has a name
 // that c gives. It is of Alpaca's form where the prompt is the field "instruction".
-func (c Columns) pair(fields map[string]json.RawMessage) (form, error) {
+func (c Columns) prompted(fields map[string]json.RawMessage) (form, error) {
 	f := form{format: fmtPrompt}
 	has := func(name string) bool { return given(fields[name]) != nil }
 	if usual := columnsOf(fmtAlpaca).Prompt; c.Prompt == usual || c.Prompt == "" && !has(columnsOf(fmtPrompt).Prompt) && has(usual) {

@@ -19,8 +19,14 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 	if err := os.WriteFile(path, content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, skip := range []bool{false, true} {
+	times := 2
+	if bytes.Contains(content, []byte(chosenField)) {
+		times = 4 // as pairs too
+	}
+	for i := range times {
+		skip := i%2 == 1
 		s := textSpec(t, 64, path)
+		s.Pairs = i >= 2
 		s.Template, s.SkipBadRows, s.Threads, s.Tokenizer = "chatml", skip, 1, withChatML(t)
 		d, err := Open(s)
 		if err != nil {
@@ -39,7 +45,7 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 			for _, p := range pieces {
 				sum += p.Tokens
 			}
-			if sum != int64(len(r.IDs)) || r.Docs != nil && len(r.Docs) != len(pieces) || len(r.IDs) > 64 {
+			if sum != int64(len(r.IDs)) || r.Docs != nil && len(r.Docs) != len(pieces) || len(r.IDs) > RowTokens(64, d.IsPairs()) {
 				t.Fatalf("row %d has %d tokens, its pieces %+v", i, len(r.IDs), pieces)
 			}
 		}
@@ -53,6 +59,9 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 func FuzzJSONL(f *testing.F) {
 	for _, tt := range formatRows {
 		f.Add([]byte(tt.row + "\n" + tt.row))
+	}
+	for _, tt := range pairRows {
+		f.Add([]byte(tt.row))
 	}
 	for _, tt := range badRowTable {
 		f.Add([]byte(tt.good + "\n" + tt.bad))

@@ -122,6 +122,9 @@ func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
 	}
+	if err := noImages(fields); err != nil {
+		return nil, err
+	}
 	raw := [2]json.RawMessage{given(fields[c.Chosen]), given(fields[c.Rejected])}
 	for i, name := range []string{c.Chosen, c.Rejected} {
 		if raw[i] == nil {

@@ -184,7 +184,7 @@ func TestPairsTooLong(t *testing.T) {
 // TestPairColumns reads pairs whose columns have other names, from every kind of file.
 func TestPairColumns(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "own.csv", "q,sys,good,bad\ni,s,[c],r\n")
+	write(t, dir, "own.csv", "q,sys,good,bad\ni,s,[1],r\n")
 	write(t, dir, "lists.csv", `chosen,rejected
 "[{""role"":""user"",""content"":""u""},{""role"":""assistant"",""content"":""c""}]","[{""role"":""user"",""content"":""u""},{""role"":""assistant"",""content"":""r""}]"
 `)
@@ -200,8 +200,8 @@ func TestPairColumns(t *testing.T) {
 		set  Set
 		want []string
 	}{
-		{"texts", Set{Path: "own.csv", Fields: map[string]string{"prompt": "q", "chosen": "good", "rejected": "bad"}}, []string{"i[[c]$]", "i[r$]"}},
-		{"a user's turn", Set{Path: "own.csv", Fields: map[string]string{"instruction": "q", "system": "sys", "chosen": "good", "rejected": "bad"}}, []string{"s:s|u:i|a:[[c]|]", "s:s|u:i|a:[r|]"}},
+		{"texts", Set{Path: "own.csv", Fields: map[string]string{"prompt": "q", "chosen": "good", "rejected": "bad"}}, []string{"i[[1]$]", "i[r$]"}},
+		{"a user's turn", Set{Path: "own.csv", Fields: map[string]string{"instruction": "q", "system": "sys", "chosen": "good", "rejected": "bad"}}, []string{"s:s|u:i|a:[[1]|]", "s:s|u:i|a:[r|]"}},
 		{"lists in a table", Set{Path: "lists.csv", Format: "pairs"}, []string{"u:u|a:[c|]", "u:u|a:[r|]"}},
 		{"messages", Set{Path: "talk.jsonl", Fields: map[string]string{"messages": "talk", "chosen": "good", "rejected": "bad", "role": "who", "content": "says"}, Roles: map[string]string{"me": "user", "bot": "assistant"}},
 			[]string{"u:u|a:[c|]", "u:u|a:[r|]"}},
@@ -339,6 +339,7 @@ func TestPairErrors(t *testing.T) {
 		name, row string
 		says      []string
 	}{
+		{"an image", `{"prompt":"p","chosen":"c","rejected":"r","images":["a.png"]}`, []string{`images is ["a.png"]`, "text alone"}},
 		{"one answer", `{"prompt":"p","chosen":"c"}`, []string{"d.jsonl:1", `"rejected" is missing`}},
 		{"no answer", `{"prompt":"p","chosen":"c","rejected":null}`, []string{"rejected is null"}},
 		{"another kind of row", `{"prompt":"p","completion":"c"}`, []string{"d.jsonl:1: dpo trains on pairs, and data set", `d.jsonl" holds other rows`, "field_chosen"}},

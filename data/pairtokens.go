@@ -60,7 +60,8 @@ func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err 
 		if sides[i], err = e.beginning(t.prompt + answer); err != nil {
 			return nil, sides, err
 		}
-		if eos := e.around.eos; eos != IgnoreIndex && (answer == "" || sides[i][len(sides[i])-1] != eos) {
+		eos, n := e.around.eos, len(sides[i])
+		if ends := answer != "" && n > 0 && sides[i][n-1] == eos; eos != IgnoreIndex && !ends {
 			sides[i] = append(sides[i], eos)
 		}
 	}

@@ -88,16 +88,14 @@ func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parque
 			return err
 		}
 		r.file = file
-		for _, c := range file.Root().Columns() {
-			if wanted(c.Name()) {
-				return nil
-			}
-		}
 		var names []string
 		for _, c := range file.Root().Columns() {
 			names = append(names, c.Name())
 		}
-		return errNoColumn(names)
+		if !slices.ContainsFunc(names, wanted) {
+			return errNoColumn(names)
+		}
+		return noImageColumns(names)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("parquet: %w", err)

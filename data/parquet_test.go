@@ -135,6 +135,10 @@ func TestParquetErrors(t *testing.T) {
 		name, file, content string
 		want                []string
 	}{
+		{"images", "a.parquet", parquetOf(t, struct {
+			Images   []byte `parquet:"images"`
+			Messages string `parquet:"messages"`
+		}{[]byte("x"), "[]"}), []string{`a column "images" beside the column "messages"`, "text alone"}},
 		{"no such column", "a.parquet", parquetOf(t, struct{ Body string }{"x"}), []string{"a.parquet: parquet: no column", "Body", "dataset_info.json"}},
 		{"null", "a.parquet", parquetOf(t, pqTextNull{1, ptr("ab")}, pqTextNull{2, nil}), []string{"a.parquet: row 2: text is null"}},
 		{"no rows", "a.parquet", parquetOf[pqText](t), []string{"is empty", "a.parquet"}},

@@ -47,6 +47,7 @@ type LayerState struct {
 
 	pool  *parallel.Pool
 	seed  uint64          // see Store.Draw
+	means optim.Average   // see Store.Average
 	units []optim.Unit    // the units into which by cuts the layer
 	by    optim.Optimizer // the optimizer of the last update
 
@@ -126,6 +127,13 @@ func (s *Store) Use(pool *parallel.Pool) {
 func (s *Store) Draw(seed uint64) {
 	for _, l := range s.Layers {
 		l.seed = seed
+	}
+}
+
+// Average says how the averages move that are kept of the weights (optim.Average.With); at first none are.
+func (s *Store) Average(by optim.Average) {
+	for _, l := range s.Layers {
+		l.means = by
 	}
 }
 

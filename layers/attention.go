@@ -37,11 +37,15 @@ func (l *launch) attention() {
 }
 
 // project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or x·Wqkvᵀ + bias where inputs are not normed, or
-// what latent attention has in its place.
+// what latent attention or a recurrence has in its place.
 func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
-	if d.latent != nil {
+	switch {
+	case d.recurs:
+		l.projectRecurrence(c)
+		return
+	case d.latent != nil:
 		l.projectLatent(c)
 		return
 	}
@@ -127,8 +131,13 @@ func (l *launch) attentionShape() op.AttentionShape {
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
-// attend writes o, and lse where something reads it later.
+// attend writes o, and lse where something reads it later; in a recurrent block it does what that has in its place.
 func (l *launch) attend() {
+	if l.dims.recurs {
+		l.convolve(device.Tensor{})
+		l.recurrence(device.Tensor{})
+		return
+	}
 	if l.spec.OnHost {
 		l.attendGroups()
 		return
@@ -151,7 +160,7 @@ func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 // normed, x + norm(o·Woᵀ + bias) with that output in out.
 func (l *launch) residual(x2, out rows, c span) {
 	if !l.dims.normOut {
-		l.linear(l.s, x2.of(c), l.output(c), l.w[model.RoleO], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+		l.linear(l.s, x2.of(c), l.output(c), l.w[l.outRole()], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
 		return
 	}
 	l.attentionOut(out, c)
@@ -160,7 +169,7 @@ func (l *launch) residual(x2, out rows, c span) {
 
 // attentionOut writes out = o·Woᵀ + bias of a chunk.
 func (l *launch) attentionOut(out rows, c span) {
-	l.linear(l.s, out.of(c), l.output(c), l.w[model.RoleO], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+	l.linear(l.s, out.of(c), l.output(c), l.w[l.outRole()], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
 }
 
 // addNormed is y (n, h) = residual + RMSNorm(x); residual may be y.

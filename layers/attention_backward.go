@@ -53,8 +53,11 @@ func (l *launch) recompute() {
 			l.putQKV(c)
 		}
 	}
-	if l.keep < KeepAttention {
+	switch {
+	case l.keep < KeepAttention:
 		l.attend()
+	case l.dims.recurs: // what the convolution makes is never kept either
+		l.convolve(device.Tensor{})
 	}
 }
 
@@ -65,7 +68,7 @@ func (l *launch) outBackward(c span) {
 	if d.normOut {
 		dy = l.outNormBackward(model.RolePostAttnNorm, l.a.of(c), c)
 	}
-	l.weightGrad(s, l.g[model.RoleO], dy, l.output(c), c.n, d.hidden, d.out, l.overwrites(c))
+	l.weightGrad(s, l.g[l.outRole()], dy, l.output(c), c.n, d.hidden, d.out, l.overwrites(c))
 	l.outputGrad(dy, c)
 	l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)
 }
@@ -87,6 +90,10 @@ func (l *launch) attentionBackward() {
 func (l *launch) attendBackward() {
 	if l.spec.OnHost {
 		l.attendGroupsBackward()
+		return
+	}
+	if l.dims.recurs {
+		l.recurrenceBackward()
 		return
 	}
 	d := l.dims
@@ -119,8 +126,12 @@ func (l *launch) projectBackward(c span) {
 		l.normQKBackward(dqkv, c)
 	}
 	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
-	if d.latent != nil {
-		l.projectLatentBackward(dqkv, c)
+	if d.latent != nil || d.recurs {
+		if d.recurs {
+			l.projectRecurrenceBackward(c)
+		} else {
+			l.projectLatentBackward(dqkv, c)
+		}
 		l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
 		return
 	}

@@ -59,6 +59,9 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	}
 	l := &launch{Templates: t, s: s, block: block, dims: t.dims, w: w, mb: mb, keep: keep}
 	l.dims.qkNorm = t.spec.Config.NormsQK(block)
+	if t.spec.Config.IsRecurrent(block) {
+		l.dims = t.dims.recurrent()
+	}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
 	if t.spec.OnHost {
 		l.far = t.spec.scratch(t.dims, mb.Tokens, backward, t.spec.Scratch)

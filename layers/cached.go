@@ -68,6 +68,12 @@ func (t *Templates) AttentionForwardCached(s device.Stream, block int, w Weights
 // cachedAttention writes o of the new tokens.
 func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) *launch {
 	t.spec.fits(step.Tokens)
+	if t.spec.Config.IsRecurrent(block) {
+		l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens}, device.Mem{}, ws, false)
+		l.x, l.y = whole(x, l.dims.hidden), whole(y, l.dims.hidden)
+		l.goOn(step, cache)
+		return l
+	}
 	d, rowBytes := t.dims, int64(t.dims.qkv)*t.dims.act.Size()
 	end := int64(step.Start + step.Tokens)
 	if step.Start < 0 || end*rowBytes > cache.Bytes {

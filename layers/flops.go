@@ -40,23 +40,29 @@ func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (produc
 // attentionFLOPs is attention's forward: QKᵀ and PV.
 func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDims(s).q) }
 
-// productsAgain is the products of a token that the backward of a block computes again at a
+// productsAgain is the products of a token, and its part in a recurrence, that the backward of a block computes again at a
 // level, in FLOPs.
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
-	d, c := newDims(s), s.Config
+	d, c := s.dimsOf(block), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
 	moe := c.HasExperts(block)
 	if keep < KeepQKV {
-		n += 2 * c.QKVProducts()
+		n += 2 * c.QKVProducts(block)
+	}
+	if d.recurs { // what the convolution makes is never kept
+		n += d.recurrence.ConvFLOPs()
+		if keep < KeepAttention {
+			n += d.recurrence.StateFLOPs()
+		}
 	}
 	if l := d.latent; l != nil { // the narrow vectors
 		n += product(d.hidden, l.QRank+l.KVRank+l.RopeDim)
 	}
 	if s.OnHost && c.NormsQK(block) { // what q/k norm's backward reads waits nowhere
-		n += 2 * c.QKVProducts()
+		n += 2 * c.QKVProducts(block)
 	}
 	if d.normOut || !moe && keep < KeepAll && !d.parallel { // before the norm of attention's output, or for x2
-		n += product(c.OutputCols(), d.hidden)
+		n += product(d.out, d.hidden)
 	}
 	if moe { // its second half keeps nothing: the router and every expert's gate and up again
 		width := c.NumExpertsPerTok*c.MoEIntermediateSize + c.SharedSize

@@ -40,7 +40,7 @@ type Kind interface {
 
 // kinds has the Kind of every model.LayerKind.
 var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.Block: blockKind{}, model.Attention: attentionKind{},
-	model.MoE: moeKind{}, model.Head: headKind{}}
+	model.MoE: moeKind{}, model.Recurrent: recurrentKind{}, model.Mixer: mixerKind{}, model.Head: headKind{}}
 
 // KindOf returns the Kind of the layers that model calls k.
 func KindOf(k model.LayerKind) Kind { return kinds[k] }

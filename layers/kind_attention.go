@@ -12,14 +12,11 @@ type attentionKind struct{ plainKind }
 func (attentionKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Attention) }
 
 func (attentionKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
-	return s.savedBytes(withoutMLP, keep, tokens)
+	return s.savedBytes(newDims(s), withoutMLP, keep, tokens)
 }
 
 func (attentionKind) WorkspaceBytes(s Spec, backward bool) int64 {
-	if s.Config.ExpertBlocks() == 0 {
-		return 0
-	}
-	return s.blockBytes(withoutMLP, backward)
+	return s.attentionBytes(withoutMLP, backward)
 }
 
 func (attentionKind) CacheBytes(s Spec, maxTokens int) int64 { return s.CacheBytes(maxTokens) }

@@ -11,14 +11,11 @@ type blockKind struct{ plainKind }
 func (blockKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Block) }
 
 func (blockKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
-	return s.savedBytes(withMLP, keep, tokens)
+	return s.savedBytes(newDims(s), withMLP, keep, tokens)
 }
 
 func (blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
-	if s.Config.ExpertBlocks() == s.Config.NumLayers {
-		return 0
-	}
-	return s.blockBytes(withMLP, backward)
+	return s.attentionBytes(withMLP, backward)
 }
 
 func (blockKind) CacheBytes(s Spec, maxTokens int) int64 { return s.CacheBytes(maxTokens) }

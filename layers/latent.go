@@ -98,9 +98,12 @@ func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.C
 }
 
 // output is attention's output of a chunk as products take it: without the zeros behind heads of
-// narrower values.
+// narrower values, and times its gate.
 func (l *launch) output(c span) device.Tensor {
-	if l.dims.latent == nil {
+	switch {
+	case l.dims.gated:
+		return l.gatedOutput(c)
+	case l.dims.latent == nil:
 		return l.o.of(c)
 	}
 	d, narrow := l.dims, l.narrowOutput(c)
@@ -117,7 +120,11 @@ func (l *launch) narrowOutput(c span) device.Tensor {
 // outputGrad writes do of a chunk, the gradient of attention's output, from dy, that of its product.
 func (l *launch) outputGrad(dy device.Tensor, c span) {
 	d, do := l.dims, l.do.of(c)
-	if d.latent == nil {
+	switch {
+	case d.gated:
+		l.gatedOutputBackward(dy, c)
+		return
+	case d.latent == nil:
 		l.inputGrad(l.s, do, dy, l.w[model.RoleO], c.n, d.hidden, d.out)
 		return
 	}

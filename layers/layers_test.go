@@ -115,6 +115,10 @@ var configs = []struct {
 		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
 	})},
+	{"output gate", config(func(c *model.Config) {
+		c.OutputGate, c.QKVBias, c.NumHeads, c.NumKVHeads, c.HiddenSize = true, true, 4, 2, 14
+	})},
+	{"recurrent", recurrentConfig()},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
 		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3
@@ -137,6 +141,15 @@ var configs = []struct {
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, Partial: 0.75, OriginalMaxPositions: 4,
 			ShortFactor: []float64{1, 1.1, 1.5}, LongFactor: []float64{1, 2, 5}}
 	})},
+}
+
+// recurrentConfig is a model with a recurrence in one block and attention with a gate in the other.
+func recurrentConfig() *model.Config {
+	return config(func(c *model.Config) {
+		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7
+		c.Recurrence = &model.Recurrence{KeyHeads: 1, Heads: 2, KeyDim: 16, ValueDim: 9, Taps: 3}
+		c.Recurrent = []bool{true, false}
+	})
 }
 
 // sequences are random documents of the given lengths; some places have no

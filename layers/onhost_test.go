@@ -21,6 +21,9 @@ func onHost(s Spec) Spec {
 // parts, in training and in an evaluation.
 func TestHiddenStatesOnTheHost(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		if cfg.OutputGate {
+			t.Skip("its hidden states lie on the device: a plan says so")
+		}
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			for shards := 1; shards <= 3; shards += 2 {
 				s := spec(cfg, KeepNothing, act)

@@ -11,9 +11,9 @@ const withMLP, withoutMLP = true, false
 
 // savedBytes is the device memory that keep takes for one layer and one micro-batch of
 // so many tokens; 0 for KeepNothing. Needs no device.
-func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
+func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	a := allotter{dry: true}
-	s.savedBuffers(newDims(s), mlp, keep, tokens, &a)
+	s.savedBuffers(d, mlp, keep, tokens, &a)
 	return a.used
 }
 
@@ -23,7 +23,7 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 // Rows of all tokens:
 //
 //	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
-//	qkv (T, (H+2·KV)·D) act: q, k, v. Rotated; with q/k norm as they leave the
+//	qkv (T, (H+2·KV)·D) act: q, k, v, and behind them an output gate, if there is one. Rotated; with q/k norm as they leave the
 //	  product, and then rot, of the same row size, holds normed and rotated q, k
 //	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one a token where it is over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
@@ -53,6 +53,8 @@ type buffers struct {
 	n, rstd, x2, gu, act                rows
 	a, out, dout, rstdOut               rows
 	latent                              latentBuffers // latent.go
+	recur                               recurBuffers  // recurrence.go
+	gate                                gateBuffers
 	group                               groupBuffers
 }
 
@@ -61,10 +63,17 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 	var b buffers
 	if keep >= KeepAttention {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
-		b.lse = mem.take(device.F32, tokens*d.heads)
+		if d.recurs {
+			b.recur.states = mem.take(device.F32, d.statesLen(tokens))
+		} else {
+			b.lse = mem.take(device.F32, tokens*d.heads)
+		}
 	}
 	if keep >= KeepQKV {
 		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
+		if d.recurs {
+			b.recur.gates = mem.wholeRows(d.act, tokens, 2*d.recurrence.Heads)
+		}
 	}
 	if keep >= KeepAll && mlp {
 		if !d.parallel {
@@ -82,7 +91,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
 		b.o = s.tallRows(ws, d.act, tokens, d.q)
-		if backward || d.sinks {
+		if !d.recurs && (backward || d.sinks) {
 			b.lse = ws.take(device.F32, tokens*d.heads)
 		}
 	}
@@ -94,6 +103,12 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	}
 	if s.OnHost {
 		b.group = s.takeGroup(d, tokens, backward, ws)
+	}
+	if d.recurs {
+		s.recurBuffers(&b.recur, d, keep, tokens, backward, ws)
+	}
+	if d.gated {
+		b.gate = gateBuffers{ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)}
 	}
 	if d.latent != nil {
 		b.latent = s.latentBuffers(d, tokens, backward, ws)
@@ -132,6 +147,9 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 	}
 	b.do = s.tallRows(ws, d.act, tokens, d.q)
 	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)
+	if d.recurs {
+		return
+	}
 	a := op.AttentionShape{TQ: tokens, Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Softcap: float32(s.Config.AttnSoftcap)}
 	if s.OnHost {
 		a.Heads, a.KVHeads = d.heads/d.kvHeads, 1

@@ -23,6 +23,7 @@ type toy struct {
 	// matmuls and attended count floating point operations of MatMul and of
 	// Attention's forward.
 	matmuls, attended int64
+	recurred          int64 // those of recurrences' forward
 	// up and down count bytes that streams copied to it and from it.
 	up, down int64
 }
@@ -162,6 +163,14 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.sinks(a)
 	case *op.SinksGrad:
 		d.sinksGrad(a)
+	case *op.ShortConv:
+		d.shortConv(a)
+	case *op.ShortConvBackward:
+		d.shortConvBackward(a)
+	case *op.GatedDelta:
+		d.gatedDelta(a)
+	case *op.GatedDeltaBackward:
+		d.gatedDeltaBackward(a)
 	case *op.Convert:
 		d.convert(a)
 	case *op.CrossEntropy:

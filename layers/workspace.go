@@ -15,7 +15,7 @@ type dims struct {
 	heads, kvHeads int
 	headDim        int // D
 	q, kv          int // H·D and KV·D
-	qkv            int // (H+2·KV)·D: a packed row of q, k, v
+	qkv            int // (H+2·KV)·D: a packed row of q, k, v; with an output gate H·D more, of that
 	out            int // H·D, or with narrower values H·V: a row of attention's output as its product takes it
 	latent         *model.Latent
 	ffn            int  // F
@@ -29,6 +29,9 @@ type dims struct {
 	sinks          bool // every head has one
 	parallel       bool // attention and MLP read the same
 	stats          int  // what a norm keeps of a row: rstd, or mean and rstd
+	gated          bool // the output has a gate, the last columns of qkv
+	recurs         bool // there is a recurrence in the place of attention: see recurrent
+	recurrence     *model.Recurrence
 }
 
 func newDims(s Spec) dims {
@@ -36,7 +39,7 @@ func newDims(s Spec) dims {
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), latent: c.Latent, qkNorm: c.QKNorm,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: c.Recurrence}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}
@@ -48,6 +51,9 @@ func newDims(s Spec) dims {
 	}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv
+	if d.gated {
+		d.qkv += d.q
+	}
 	return d
 }
 
@@ -152,34 +158,49 @@ func (s Spec) workspaceBytes(backward bool) (n int64) {
 // BlockForwardBytes is the workspace of a decoder block's forward that keeps
 // nothing, of MaxTokens tokens. It does not depend on Keep.
 func (s Spec) BlockForwardBytes() int64 {
-	return max(blockKind{}.WorkspaceBytes(s, false), attentionKind{}.WorkspaceBytes(s, false))
+	return max(blockKind{}.WorkspaceBytes(s, false), attentionKind{}.WorkspaceBytes(s, false), recurrentKind{}.WorkspaceBytes(s, false),
+		mixerKind{}.WorkspaceBytes(s, false))
 }
 
-// blockBytes is the workspace of a decoder block, or of the attention of one.
-func (s Spec) blockBytes(mlp, backward bool) int64 {
-	keep := KeepNothing // an evaluation keeps nothing, so it needs most
-	if backward {
-		keep = s.leastKept(mlp)
+// attentionBytes and recurrentBytes are the workspace of decoder blocks, or of the first halves of such, with attention and
+// with a recurrence; 0 where the model has none.
+func (s Spec) attentionBytes(mlp, backward bool) int64 {
+	return s.blockBytes(newDims(s), mlp, false, backward)
+}
+
+func (s Spec) recurrentBytes(mlp, backward bool) int64 {
+	if s.Config.Recurrence == nil {
+		return 0
+	}
+	return s.blockBytes(newDims(s).recurrent(), mlp, true, backward)
+}
+
+func (s Spec) blockBytes(d dims, mlp, recurrent, backward bool) int64 {
+	keep, some := s.leastKept(mlp, recurrent)
+	if !some {
+		return 0
+	}
+	if !backward {
+		keep = KeepNothing // an evaluation keeps nothing, so it needs most
 	}
 	most := int64(0)
 	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // the latter may have sums that the former has not
 		ws, saved := allotter{dry: true}, allotter{dry: true}
-		s.blockBuffers(newDims(s), mlp, keep, tokens, backward, &saved, &ws)
+		s.blockBuffers(d, mlp, keep, tokens, backward, &saved, &ws)
 		most = max(most, ws.used)
 	}
 	return most
 }
 
-// leastKept is the lowest level of all blocks with such an MLP: what is not kept lies in the
-// workspace.
-func (s Spec) leastKept(mlp bool) Keep {
-	least := KeepAll
+// leastKept is the lowest level of all blocks of a kind, and whether there is one: what is not kept lies in the workspace.
+func (s Spec) leastKept(mlp, recurrent bool) (least Keep, some bool) {
+	least = KeepAll
 	for block := range s.Config.NumLayers {
-		if s.Config.HasExperts(block) != mlp {
-			least = min(least, s.Keep.Of(block))
+		if s.Config.HasExperts(block) != mlp && s.Config.IsRecurrent(block) == recurrent {
+			least, some = min(least, s.Keep.Of(block)), true
 		}
 	}
-	return least
+	return least, some
 }
 
 // HeadBytes is the workspace of the head, or of its largest part, for MaxTokens

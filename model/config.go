@@ -111,6 +111,12 @@ type Config struct {
 	// NearExperts weights each chosen expert by a softmax over those that are near it, as op.RouterRule.Near says; 0: it is not so.
 	NearExperts float64
 
+	// OutputGate says that attention's output is multiplied by the sigmoid of a gate, which is made as queries are.
+	OutputGate bool
+	// Recurrence takes the place of attention in the blocks that Recurrent is true of.
+	Recurrence *Recurrence
+	Recurrent  []bool
+
 	// How experts are chosen and weighted, where that is not a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
 	ChoiceBias                          bool    // a bias is added to scores for the choice alone; it is not trained
@@ -181,7 +187,7 @@ func (c *Config) ExpertSize(e int) int {
 
 // Turns says whether a block's queries and keys have a rotary embedding.
 func (c *Config) Turns(block int) bool {
-	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block])
+	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block]) && !c.IsRecurrent(block)
 }
 
 // NormsQK says whether a block's queries and keys are normed.

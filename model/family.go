@@ -130,6 +130,12 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.Latent != nil && c.Latent.tensorNames(r) != nil {
 		return c.Latent.tensorNames(r)
 	}
+	if c.OutputGate && gatedTensors[r] != nil {
+		return gatedTensors[r]
+	}
+	if recurrenceTensors[r] != nil {
+		return recurrenceTensors[r]
+	}
 	return llamaTensors[r]
 }
 

@@ -130,15 +130,18 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
 		return 2 * c.ForwardFLOPs(tokens, pairs)
 	}
-	all, products, blocks := c.Layouts(false), 0.0, 0
+	all, products, blocks, recurrences := c.Layouts(false), 0.0, 0, 0.0
 	for _, l := range all[LowestTrained(all):] {
-		if l.Kind == Block || l.Kind == Attention {
+		switch l.Kind {
+		case Block, Attention:
 			blocks++
+		case Recurrent, Mixer:
+			recurrences += float64(2 * c.Recurrence.FLOPs())
 		}
 		for _, p := range l.Tensors {
 			n := float64(p.Elems())
 			switch {
-			case p.Dims < 2 || l.Kind == Embedding || l.Kind == Positions:
+			case p.Dims != 2 || l.Kind == Embedding || l.Kind == Positions:
 				continue
 			case p.Part > 0 && p.Part <= c.NumExperts: // an expert's, and not the one that all tokens go through
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
@@ -149,6 +152,6 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 			}
 		}
 	}
-	attention := 2 * c.PairFLOPs() * float64(pairs) * float64(blocks) / float64(c.NumLayers)
-	return 2*products*float64(tokens) + attention
+	attention := 2 * c.PairFLOPs() * float64(pairs) * float64(blocks) / float64(max(1, c.NumLayers-c.RecurrentBlocks()))
+	return (2*products+recurrences)*float64(tokens) + attention
 }

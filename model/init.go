@@ -21,6 +21,15 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
 		fill(dst, 1-c.NormOffset)
 		return
+	case RoleRecurNorm, RoleRecurDtBias:
+		fill(dst, 1)
+		return
+	case RoleRecurDecay: // rates of decay, uniform in [0.01, 16)
+		for i := range dst {
+			part, local := p.storedOf(row + i)
+			dst[i] = float32(math.Log(0.01 + 15.99*rand.New(rand.NewPCG(rowKey(seed, part.Name, local))).Float64()))
+		}
+		return
 	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
 		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias, RoleLMHeadBias:
 		fill(dst, 0)

@@ -33,7 +33,7 @@ func TestWholeQueries(t *testing.T) {
 	if !slices.Equal(roles, want) {
 		t.Errorf("got %q, want %q", roles, want)
 	}
-	if got, want := c.QKVProducts(), int64(7168*128*192+7168*(512+64)+512*128*256); got != want {
+	if got, want := c.QKVProducts(0), int64(7168*128*192+7168*(512+64)+512*128*256); got != want {
 		t.Errorf("q, k and v take %d multiply-adds, want %d", got, want)
 	}
 }

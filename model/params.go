@@ -10,11 +10,13 @@ const (
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block whose MLP is experts
 	MoE                 // its second half: norm, router and experts
+	Recurrent           // a decoder block with a recurrence in the place of attention, and a dense MLP
+	Mixer               // the first half of such a block whose MLP is experts
 	Head
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "positions", "block", "attention", "moe", "head"}[k]
+	return [...]string{"embedding", "positions", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
 }
 
 // Role says what a parameter does in its layer's template.
@@ -26,7 +28,7 @@ type Role string
 const (
 	RoleEmbed            Role = "embed"               // embedding (V, h)
 	RoleAttnNorm         Role = "attn_norm"           // block (h)
-	RoleQKV              Role = "qkv"                 // block ((H+2·KV)·D, h): q, then k, then v
+	RoleQKV              Role = "qkv"                 // block ((H+2·KV)·D, h): q, then k, then v; with an output gate H·D rows of it behind them
 	RoleQKVBias          Role = "qkv_bias"            // block ((H+2·KV)·D)
 	RoleQNorm            Role = "q_norm"              // block (D) or, with QKNormWhole, (H·D)
 	RoleKNorm            Role = "k_norm"              // block (D) or (KV·D)
@@ -59,6 +61,14 @@ const (
 	RoleKVA     Role = "kv_a"      // block (KVRank+RopeDim, h)
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): of each head key, then value
+	// Of a recurrence, in place of RoleQKV and RoleO.
+	RoleRecurIn     Role = "recur_in"      // recurrent, mixer (2·K+2·V, h): q, k, v, z
+	RoleRecurGates  Role = "recur_gates"   // (2·Heads, h): b, then a
+	RoleRecurTaps   Role = "recur_taps"    // (2·K+V, 1, Taps), fp32: of the convolution of q, k and v
+	RoleRecurDecay  Role = "recur_decay"   // (Heads): logarithms of rates of decay
+	RoleRecurDtBias Role = "recur_dt_bias" // (Heads): added to a
+	RoleRecurNorm   Role = "recur_norm"    // (ValueDim): of every head's output
+	RoleRecurOut    Role = "recur_out"     // (h, V)
 	// Roles by which a shared expert's tensors are named: its gate is the router's last row, and it
 	// is part 1+E, with the roles of an expert.
 	RoleSharedGate   Role = "shared_gate"
@@ -86,7 +96,7 @@ type Param struct {
 	Role Role
 	Rows int // a vector (Dims 1) has Rows elements and Cols 1
 	Cols int
-	Dims int // 1 or 2: decay and the streamed dtype depend on it
+	Dims int // 1, 2, or 3 for (Rows, 1, Cols): decay and the streamed dtype depend on it
 	// Stored are the tensors that it is made of, in the order of their rows.
 	Stored []Stored
 	// Part is which part of the layer it belongs to; see Layer.Parts.
@@ -112,6 +122,9 @@ func (p Param) Decay() bool { return p.Dims >= 2 }
 func (p Param) StoredShape(i int) []int64 {
 	if p.Dims == 1 {
 		return []int64{int64(p.Stored[i].Rows)}
+	}
+	if p.Dims == 3 {
+		return []int64{int64(p.Stored[i].Rows), 1, int64(p.Cols)}
 	}
 	return []int64{int64(p.Stored[i].Rows), int64(p.Cols)}
 }

@@ -59,7 +59,8 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"a": [1, {"b": null}]}`))
 	f.Add((&Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 4, HiddenSize: 8, IntermediateSize: 8, NumLayers: 1,
 		NumHeads: 2, NumKVHeads: 1, HeadDim: 4, MaxPositions: 8, Rope: Rope{Type: "default", Theta: 1e4}}).JSON("float32"))
-	for _, name := range []string{"mistral-7b", "gemma3-4b", "phi4", "qwen3-30b-a3b", "qwen2.5-0.5b", "gpt-oss-20b", "deepseek-v3"} {
+	for _, name := range []string{"mistral-7b", "gemma3-4b", "phi4", "qwen3-30b-a3b", "qwen2.5-0.5b", "gpt-oss-20b", "deepseek-v3", "olmo2-7b", "olmo3-7b",
+		"smollm3-3b", "granite3.1-8b", "glm4-9b", "mixtral-8x7b", "gpt2", "pythia-1b"} {
 		c, err := Preset(name)
 		if err != nil {
 			f.Fatal(err)
@@ -82,7 +83,7 @@ func FuzzParseConfig(f *testing.F) {
 			for _, l := range c.Layers() {
 				n += l.Elems()
 			}
-			if n != c.Params() || c.RopeElems(10) <= 0 || c.AttendedPairs(10) <= 0 {
+			if n != c.Params() || (c.RopeElems(10) > 0) == c.LearnedPositions || c.AttendedPairs(10) <= 0 {
 				t.Fatalf("%d parameters in the table, %d counted; %d elements of rotary tables", n, c.Params(), c.RopeElems(10))
 			}
 		}

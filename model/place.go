@@ -65,18 +65,21 @@ type placed struct {
 type weave uint8
 
 const (
-	inTurn  weave = iota // all of the first, then all of the second
-	byRows               // a row of each, then the next of each
-	byHeads              // the rows of a head of each, then those of the next
+	inTurn     weave = iota // all of the first, then all of the second
+	byRows                  // a row of each, then the next of each
+	byHeads                 // the rows of a head of each, then those of the next
+	byKeyHeads              // of each the rows of the heads that share a recurrence's first key head, then those of the next
 )
 
 // run is how many rows of one follow each other that has rows of them.
-func (w weave) run(rows, headDim int) int {
+func (w weave) run(rows int, c *Config) int {
 	switch w {
 	case byRows:
 		return 1
 	case byHeads:
-		return headDim
+		return c.HeadDim
+	case byKeyHeads:
+		return rows / c.Recurrence.KeyHeads
 	}
 	return rows
 }
@@ -92,14 +95,14 @@ func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 	}
 	var first, step, rows int // of what shares a tensor
 	for _, s := range stored {
-		step += how.woven.run(s.Rows, n.c.HeadDim)
+		step += how.woven.run(s.Rows, n.c)
 		rows += s.Rows
 	}
 	for i := range stored {
 		s := &stored[i]
 		s.Place = Place{Tensor: s.Name, Transposed: how.transposed, Run: s.Rows, Step: s.Rows, Rows: s.Rows}
 		if how.tensor != "" {
-			run := how.woven.run(s.Rows, n.c.HeadDim)
+			run := how.woven.run(s.Rows, n.c)
 			s.Place = Place{Tensor: n.prefix() + how.tensor, Transposed: how.transposed, First: first, Run: run, Step: step, Rows: rows}
 			first += run
 		}

@@ -68,6 +68,37 @@ func oss(experts int) map[string]any {
 			"truncate": false, "original_max_position_embeddings": 4096}}
 }
 
+// olmo is what the OLMo models of 7 billion parameters share.
+func olmo(positions int, rest map[string]any) map[string]any {
+	m := map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-6, "rope_theta": 500000.0, "eos_token_id": 100257, "pad_token_id": 100277}
+	maps.Copy(m, rest)
+	return m
+}
+
+// olmo3Long stretches the positions of the OLMo 3 models, in blocks without a window.
+var olmo3Long = map[string]any{"sliding_window": 4096, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0,
+	"beta_slow": 1.0, "attention_factor": 1.2079441541679836, "original_max_position_embeddings": 8192}}
+
+// granite31 is what the Granite 3.1 models share.
+func granite31(attention, logits, theta float64) map[string]any {
+	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": theta, "tie_word_embeddings": true,
+		"embedding_multiplier": 12.0,
+		"residual_multiplier":  0.22, "attention_multiplier": attention, "logits_scaling": logits, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+}
+
+// gpt2Of is a GPT-2 model of so many layers and heads; all else follows from the width.
+func gpt2Of(h, layers, heads int) map[string]any {
+	return map[string]any{"model_type": "gpt2", "n_embd": h, "n_layer": layers, "n_head": heads, "vocab_size": 50257, "n_positions": 1024,
+		"layer_norm_epsilon": 1e-5, "bos_token_id": 50256, "eos_token_id": 50256}
+}
+
+// pythia is a Pythia model, whose MLP is four times as wide as a hidden state.
+func pythia(h, layers, heads, vocab int) map[string]any {
+	return map[string]any{"model_type": "gpt_neox", "hidden_size": h, "intermediate_size": 4 * h, "num_hidden_layers": layers, "num_attention_heads": heads,
+		"vocab_size": vocab, "max_position_embeddings": 2048, "layer_norm_eps": 1e-5, "rotary_pct": 0.25, "rotary_emb_base": 10000.0,
+		"use_parallel_residual": true, "bos_token_id": 0, "eos_token_id": 0}
+}
+
 // phi is what the Phi models share.
 func phi(window any, theta float64, positions, bos, eos, pad int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "original_max_position_embeddings": positions, "rope_theta": theta,
@@ -129,6 +160,28 @@ var presets = map[string]map[string]any{
 		"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
 		"rope_theta": 10000.0, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
 			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}, "bos_token_id": 0, "eos_token_id": 1},
+
+	"olmo2-7b": shape("olmo2", 4096, 11008, 32, 32, 32, 128, 100352, olmo(4096, nil)),
+	"olmo3-7b": shape("olmo3", 4096, 11008, 32, 32, 32, 128, 100278, olmo(65536, olmo3Long)),
+	"smollm3-3b": shape("smollm3", 2048, 11008, 36, 16, 4, 128, 128256, map[string]any{"max_position_embeddings": 65536, "rms_norm_eps": 1e-6, "rope_theta": 5e6,
+		"tie_word_embeddings": true, "no_rope_layer_interval": 4, "bos_token_id": 128000, "eos_token_id": 128012, "pad_token_id": 128004}),
+
+	"granite3.1-2b": shape("granite", 2048, 8192, 40, 32, 8, 64, 49155, granite31(0.015625, 8, 5e6)),
+	"granite3.1-8b": shape("granite", 4096, 12800, 40, 32, 8, 128, 49155, granite31(0.0078125, 16, 1e7)),
+
+	"glm4-9b": shape("glm4", 4096, 13696, 40, 32, 2, 128, 151552, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+		"partial_rotary_factor": 0.5, "attention_bias": true, "eos_token_id": []any{151329, 151336, 151338}, "pad_token_id": 151329}),
+
+	"mixtral-8x7b": shape("mixtral", 4096, 14336, 32, 32, 8, 128, 32000, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
+		"num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02, "bos_token_id": 1, "eos_token_id": 2}),
+
+	"gpt2":        gpt2Of(768, 12, 12),
+	"gpt2-medium": gpt2Of(1024, 24, 16),
+	"gpt2-large":  gpt2Of(1280, 36, 20),
+	"gpt2-xl":     gpt2Of(1600, 48, 25),
+	"pythia-160m": pythia(768, 12, 12, 50304),
+	"pythia-1b":   pythia(2048, 16, 8, 50304),
+	"pythia-6.9b": pythia(4096, 32, 32, 50432),
 
 	"gpt-oss-20b":  shape("gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, oss(32)),
 	"gpt-oss-120b": shape("gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, oss(128)),

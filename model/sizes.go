@@ -7,7 +7,7 @@ func count(ps []Param) counts {
 	var n counts
 	for _, p := range ps {
 		n.all += p.Elems()
-		if p.Dims >= 2 {
+		if p.Dims == 2 {
 			n.matrix += p.Elems()
 		}
 	}
@@ -20,7 +20,7 @@ func (c *Config) Params() int64 {
 	n := blockNames{c, 0}
 	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
 	head := c.headLayer()
-	sum := head.Elems() + c.EmbedParam().Elems() + int64(c.NumLayers)*count(n.attention()).all
+	sum := head.Elems() + c.EmbedParam().Elems() + c.firstHalves().all
 	if c.LearnedPositions {
 		sum += int64(c.MaxPositions) * int64(c.HiddenSize)
 	}
@@ -37,10 +37,27 @@ func (c *Config) Params() int64 {
 func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
 	moe := int64(c.ExpertBlocks())
-	sum := int64(c.VocabSize)*int64(c.HiddenSize) + int64(c.NumLayers)*count(n.attention()).matrix
+	sum := int64(c.VocabSize)*int64(c.HiddenSize) + c.firstHalves().matrix
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).matrix
 	if moe > 0 {
 		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix + n.sharedExpert().matrix)
+	}
+	return sum
+}
+
+// firstHalves counts the first halves of all blocks: those with attention are alike, and so are those with a recurrence.
+func (c *Config) firstHalves() (sum counts) {
+	var of [2]*counts
+	for b := range c.NumLayers {
+		kind := 0
+		if c.IsRecurrent(b) {
+			kind = 1
+		}
+		if of[kind] == nil {
+			n := count(blockNames{c, b}.attention())
+			of[kind] = &n
+		}
+		sum.all, sum.matrix = sum.all+of[kind].all, sum.matrix+of[kind].matrix
 	}
 	return sum
 }
@@ -63,8 +80,11 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 }
 
 // BlockPairs is how many (query, key) pairs a document of so many tokens has in one block:
-// n(n+1)/2, less where a window cuts them off or where the document is cut into stretches.
+// n(n+1)/2, less where a window cuts them off or where the document is cut into stretches, and none in a block with a recurrence.
 func (c *Config) BlockPairs(block, length int) int64 {
+	if c.IsRecurrent(block) {
+		return 0
+	}
 	if size := c.Stretch(block); size > 0 && length > size {
 		return int64(length/size)*c.BlockPairs(block, size) + c.BlockPairs(block, length%size)
 	}
@@ -84,13 +104,18 @@ func (c *Config) FLOPs(tokens, pairs int64) float64 {
 
 // ForwardFLOPs is the forward's part of FLOPs, a third where nothing is frozen.
 func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
-	return 2*float64(c.MatrixParams())*float64(tokens) + c.PairFLOPs()*float64(pairs)
+	recurrences := 0.0
+	if c.Recurrence != nil {
+		recurrences = float64(int64(c.RecurrentBlocks()) * c.Recurrence.FLOPs())
+	}
+	return (2*float64(c.MatrixParams())+recurrences)*float64(tokens) + c.PairFLOPs()*float64(pairs)
 }
 
-// QKVProducts is how many multiply-adds make one block's queries, keys and values of a token.
-func (c *Config) QKVProducts() (sum int64) {
-	for _, p := range (blockNames{c, 0}).attention() {
-		if p.Dims >= 2 && p.Role != RoleO {
+// QKVProducts is how many multiply-adds make the queries, keys and values of a token in a block, with all that is made beside
+// them.
+func (c *Config) QKVProducts(block int) (sum int64) {
+	for _, p := range (blockNames{c, block}).attention() {
+		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut {
 			sum += p.Elems()
 		}
 	}

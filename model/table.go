@@ -22,11 +22,15 @@ func (c *Config) Layers() []Layer {
 	}
 	for b := range c.NumLayers {
 		n := blockNames{c, b}
+		whole, half := Block, Attention
+		if c.IsRecurrent(b) {
+			whole, half = Recurrent, Mixer
+		}
 		if !c.HasExperts(b) {
-			add(Layer{Kind: Block, Block: b, Params: append(n.attention(), n.mlp()...)})
+			add(Layer{Kind: whole, Block: b, Params: append(n.attention(), n.mlp()...)})
 			continue
 		}
-		add(Layer{Kind: Attention, Block: b, Params: n.attention()})
+		add(Layer{Kind: half, Block: b, Params: n.attention()})
 		moe := n.router()
 		for e := range c.AllExperts() {
 			moe = append(moe, n.expert(e)...)
@@ -115,10 +119,13 @@ func (n blockNames) named(r Role) (names []string) {
 	return names
 }
 
-// attention is the block's first half.
+// attention is the block's first half, a recurrence where it has one.
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	if c.IsRecurrent(n.block) {
+		return n.recurrence()
+	}
 	var p []Param
 	if c.NormsInputs() {
 		p = n.norm(RoleAttnNorm, RoleAttnNormBias)
@@ -126,10 +133,10 @@ func (n blockNames) attention() []Param {
 	if c.Latent != nil {
 		p = append(p, n.latent()...)
 	} else {
-		p = append(p, matrix(RoleQKV, h, n.stored(RoleQKV, q, kv, kv)))
+		p = append(p, matrix(RoleQKV, h, n.queries(RoleQKV, q, kv)))
 	}
 	if c.QKVBias {
-		p = append(p, vector(RoleQKVBias, n.stored(RoleQKVBias, q, kv, kv)))
+		p = append(p, vector(RoleQKVBias, n.queries(RoleQKVBias, q, kv)))
 	}
 	if c.QKNorm && !c.QKNormPlain {
 		ofQ, ofK := c.HeadDim, c.HeadDim

@@ -28,6 +28,9 @@ func TestParams(t *testing.T) {
 		"mistral-7b": 7241732096, "gemma3-1b": 999885952, "gemma3-4b": 3880263168, "gemma3-12b": 11766034176,
 		"gemma3-27b": 27009346304, "phi3-mini": 3821079552, "phi4": 14659507200,
 		"qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560, "qwen3-32b": 32762123264, "llama-405b": 405853388800,
+		"olmo2-7b": 7298617344, "olmo3-7b": 7298011136, "smollm3-3b": 3075098624, "granite3.1-2b": 2533531648, "granite3.1-8b": 8170848256,
+		"glm4-9b": 9400279040, "mixtral-8x7b": 46702792704, "gpt2": 124439808, "gpt2-medium": 354823168, "gpt2-large": 774030080,
+		"gpt2-xl": 1557611200, "pythia-160m": 162322944, "pythia-1b": 1011781632, "pythia-6.9b": 6857302016,
 	} {
 		c := preset(t, name)
 		if got := c.Params(); got != want {
@@ -94,7 +97,7 @@ func TestPairsOfLatentAttention(t *testing.T) {
 	if got, want := c.FLOPs(0, 1), 6.0*128*(192+128); got != want {
 		t.Errorf("a pair takes %g FLOPs, want %g", got, want)
 	}
-	if got, want := c.QKVProducts(), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*256); got != want {
+	if got, want := c.QKVProducts(0), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*256); got != want {
 		t.Errorf("q, k and v take %d multiply-adds, want %d", got, want)
 	}
 }

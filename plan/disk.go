@@ -13,6 +13,7 @@ type Writes struct {
 	Limit      int     // how many checkpoints stay; 0: all
 	Kept       []int64 // the sizes of those that are there already, the oldest first
 	Model      int64   // the final model
+	Average    int64   // that of the averages of the weights; 0: there is none
 	Log        int64   // metrics and events
 }
 
@@ -33,7 +34,7 @@ func (w Writes) AtMost() int64 {
 		saves = 0
 	}
 	if saves == 0 || w.Limit == 0 {
-		return sum(w.Log, times(saves, w.Checkpoint), w.Model)
+		return sum(w.Log, times(saves, w.Checkpoint), w.Model, w.Average)
 	}
 	limit := min(w.Limit, math.MaxInt/2)
 	n := min(saves, max(1, limit-len(w.Kept)+1)) // the first save after which one may be removed
@@ -65,7 +66,7 @@ func (w Writes) AtMost() int64 {
 	if limit == 1 {
 		now += removed
 	}
-	return sum(w.Log, max(most, sum(now, w.Model)))
+	return sum(w.Log, max(most, sum(now, w.Model, w.Average)))
 }
 
 // times and sum do not overflow: they are math.MaxInt64 at most.

@@ -27,14 +27,14 @@ func played(w Writes) int64 {
 			now, kept = now-kept[0], kept[1:]
 		}
 	}
-	return w.Log + max(most, now+w.Model)
+	return w.Log + max(most, now+w.Average+w.Model)
 }
 
 // TestDiskAtMost compares with runs played save by save.
 func TestDiskAtMost(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
-		w := Writes{Checkpoint: r.Int64N(3) * 10, Saves: r.IntN(8), Limit: r.IntN(5), Model: r.Int64N(30), Log: r.Int64N(3)}
+		w := Writes{Checkpoint: r.Int64N(3) * 10, Saves: r.IntN(8), Limit: r.IntN(5), Model: r.Int64N(30), Average: r.Int64N(2) * 7, Log: r.Int64N(3)}
 		for range r.IntN(6) {
 			w.Kept = append(w.Kept, r.Int64N(40))
 		}
@@ -51,6 +51,7 @@ func TestDiskAtMostOfLongRuns(t *testing.T) {
 	}{
 		{Writes{Checkpoint: 100, Saves: Unknown, Model: 20, Log: 1}, math.MaxInt64},
 		{Writes{Checkpoint: 0, Saves: Unknown, Model: 20, Log: 1}, 21},
+		{Writes{Checkpoint: 0, Saves: Unknown, Model: 20, Average: 5, Log: 1}, 26},
 		{Writes{Checkpoint: 100, Saves: Unknown, Limit: 2, Model: 20, Log: 1}, 301},
 		{Writes{Checkpoint: 100, Saves: Unknown, Limit: 2, Model: 20, Kept: []int64{100, 100}}, 100},
 		{Writes{Checkpoint: 100, Saves: Unknown, Limit: 1, Model: 120, Kept: []int64{100, 100}}, 120},

@@ -57,7 +57,7 @@ func (r *Run) blocksWithoutBackward() (n int) {
 		return 0
 	}
 	for l, lowest := 0, model.LowestTrained(r.Layouts); l < lowest; l++ {
-		if k := r.Layouts[l].Kind; k == model.Block || k == model.MoE {
+		if k := r.Layouts[l].Kind; k == model.Block || k == model.Recurrent || k == model.MoE {
 			n++
 		}
 	}

@@ -83,11 +83,10 @@ func (r *Run) pace(lane int) Pace {
 // their tiles, whichever is longer.
 func (r *Run) weights(at Pace) []float64 {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
-	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers))
+	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers-c.RecurrentBlocks()))
 	out := make([]float64, len(r.Layouts))
 	for l, layout := range r.Layouts {
 		elems, bytes := float64(layout.AllElems()), float64(layout.TileBytes)
-		attends := layout.Kind == model.Block || layout.Kind == model.Attention
 		switch layout.Kind {
 		case model.Embedding: // its rows are gathered
 			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
@@ -98,8 +97,11 @@ func (r *Run) weights(at Pace) []float64 {
 			elems -= idle * float64(layout.Part(1).AllElems())
 		}
 		flops := 2 * elems * tokens
-		if attends {
+		switch layout.Kind {
+		case model.Block, model.Attention:
 			flops += c.PairFLOPs() * pairs
+		case model.Recurrent, model.Mixer:
+			flops += float64(c.Recurrence.FLOPs()) * tokens
 		}
 		flops *= r.passes(l)
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)

@@ -7,6 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/model"
 	"mt/schedule"
 )
 
@@ -88,6 +89,22 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 				t.Errorf("hidden states on the host: %t", r.Spec.OnHost)
 			}
 		})
+	}
+}
+
+// TestRecurrencesKeepHiddenStates: recurrences and output gates are refused with hidden states on the host.
+func TestRecurrencesKeepHiddenStates(t *testing.T) {
+	for want, edit := range map[string]func(c *model.Config){
+		"with recurrences, whose convolution": func(c *model.Config) { c.Recurrence = &model.Recurrence{} },
+		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
+	} {
+		q := long(65536, 24)
+		c := *q.Config
+		edit(&c)
+		q.Config, q.HiddenStates = &c, "host"
+		if _, err := Resolve(q); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }
 

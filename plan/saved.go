@@ -72,7 +72,11 @@ func (r *Run) keeps(l int) bool {
 	if l < model.LowestTrained(r.Layouts) {
 		return false
 	}
-	return r.Layouts[l].Kind == model.Block || r.Layouts[l].Kind == model.Attention
+	switch r.Layouts[l].Kind {
+	case model.Block, model.Attention, model.Recurrent, model.Mixer:
+		return true
+	}
+	return false
 }
 
 // spillWorth is the part of a step by which spilling has to make it shorter: it takes host memory, and

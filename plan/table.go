@@ -131,17 +131,21 @@ func (r *Run) planeRows(host addRow) {
 	}
 	for _, key := range order {
 		g := groups[key]
-		last := len(g.names) - 1
-		names := g.names[last]
-		if last > 0 {
-			names = strings.Join(g.names[:last], ", ") + " and " + names
-		}
 		each := ""
 		if key.Block > 1 {
 			each = fmt.Sprintf(" for %d elements", key.Block)
 		}
-		host(key.Kind, g.bytes, "%s of %s, %s%s%s", names, key.Of, key.DType, each, r.ofAll())
+		host(key.Kind, g.bytes, "%s of %s, %s%s%s", series(g.names), key.Of, key.DType, each, r.ofAll())
 	}
+}
+
+// series is words as one says them: a, b and c.
+func series(words []string) string {
+	last := len(words) - 1
+	if last <= 0 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // programBytes is what a process takes beside its buffers, as measured: 33 MiB of code, up to 30 of

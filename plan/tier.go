@@ -60,13 +60,24 @@ func (r *Run) DiskBytes() (states, tiles int64) {
 
 // stateWords is what the states that are on disks are, for people.
 func (r *Run) stateWords() string {
+	var kinds []string
 	for l, layout := range r.Layouts {
-		if r.away(l) && layout.Split() {
-			return "lower halves and moments"
+		if !r.away(l) {
+			continue
+		}
+		if layout.Split() && !slices.Contains(kinds, lowerHalves) {
+			kinds = slices.Insert(kinds, 0, lowerHalves)
+		}
+		for _, p := range r.placed(l) {
+			if !slices.Contains(kinds, p.Kind) {
+				kinds = append(kinds, p.Kind)
+			}
 		}
 	}
-	return "moments"
+	return series(kinds)
 }
+
+const lowerHalves = "lower halves"
 
 // onDisks is a decision on what is on disks, and what it leaves of the host's memory; less than 0: so much is lacking.
 type onDisks struct {

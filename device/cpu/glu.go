@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"math"
+
 	"mt/device/cpu/vec"
 	"mt/device/op"
 )
@@ -15,8 +17,11 @@ func glu(s *stream, a *op.GLU) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
 	in, out, unit, cut := actOf(a.GU), actOf(a.Y), vec.SwiGLU, a.Activation == op.CutSiLU
-	if a.Activation == op.GELUTanh {
+	switch a.Activation {
+	case op.GELUTanh:
 		unit = vec.GeGLU
+	case op.SigmoidGate:
+		unit = sigmoidGLU
 	}
 	s.forRows(a.T, 3*a.F, func(sc *scratch, from, to int) {
 		for t := from; t < to; t++ {
@@ -44,6 +49,8 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 		unit = vec.GeGLUGrad
 	case op.CutSiLU:
 		unit = nil
+	case op.SigmoidGate:
+		unit = sigmoidGrad
 	}
 	s.forRows(a.T, 6*a.F, func(sc *scratch, from, to int) {
 		for t := from; t < to; t++ {
@@ -98,5 +105,23 @@ func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 			d = 0
 		}
 		drow[f+i] = by * d
+	}
+}
+
+// sigmoidGLU is y = σ(gate)·up.
+func sigmoidGLU(y, gate, up []float32) {
+	for i, g := range gate {
+		y[i] = up[i] / (1 + float32(math.Exp(float64(-g))))
+	}
+}
+
+// sigmoidGrad turns dy into the gradients of gate and up, which these may be, and unless y is nil into what sigmoidGLU makes.
+func sigmoidGrad(dgate, dup, y, dy, gate, up []float32) {
+	for i, g := range gate {
+		s, d, u := 1/(1+float32(math.Exp(float64(-g)))), dy[i], up[i]
+		dgate[i], dup[i] = d*u*s*(1-s), d*s
+		if y != nil {
+			y[i] = s * u
+		}
 	}
 }

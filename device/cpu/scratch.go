@@ -14,7 +14,7 @@ type scratch struct {
 
 // The number of buffers of a scratch. Operations on rows number the first ones in
 // their own order; attention gives its buffers names.
-const numBuffers = 17
+const numBuffers = 26
 
 // f32 is buffer i with n elements, on a cache line.
 func (s *scratch) f32(i, n int) []float32 {

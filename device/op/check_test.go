@@ -55,6 +55,15 @@ func TestEveryField(t *testing.T) {
 	every(t, Sinks{O: bf16(30), LSE: f32(6), Sinks: f32(3), T: 2, Heads: 3, Dim: 5})
 	every(t, PreferenceWeights{Weights: f32(7), Losses: f32(7), Targets: i32(7), Cu: i32(5), Reference: f32(4), T: 7, Pairs: 2, Loss: PreferenceLoss{Kind: Hinge, Beta: 1}})
 	every(t, SinksGrad{DSinks: f32(3), LSE: f32(6), Delta: f32(6), Sinks: f32(3), T: 2, Heads: 3})
+	every(t, GLU{Activation: SigmoidGate, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
+	every(t, ShortConv{Y: bf16(10), X: bf16(12), W: f32(15), Cu: i32(2), Tail: bf16(10), Seqs: 1, T: 2, C: 5, Taps: 3, XStride: 7}, "Tail")
+	every(t, ShortConvBackward{DX: bf16(13), DW: f32(15), DY: bf16(10), X: bf16(12), W: f32(15), Cu: i32(3), Seqs: 2, T: 2, C: 5, Taps: 3,
+		XStride: 7, DXStride: 8}, "DW")
+	ofDelta := DeltaShape{Cu: i32(2), Seqs: 1, T: 65, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 5, GateStride: 7}
+	every(t, GatedDelta{DeltaShape: ofDelta, O: bf16(650), QKV: bf16(65 * 16), Gates: bf16(64*7 + 4), ALog: f32(2), DtBias: f32(2), States: f32(60), Last: f32(30)},
+		"States", "Last")
+	every(t, GatedDeltaBackward{DeltaShape: ofDelta, DQKV: bf16(65 * 16), DGates: bf16(64*7 + 4), DALog: f32(2), DDtBias: f32(2), DO: bf16(650), QKV: bf16(65 * 16),
+		Gates: bf16(64*7 + 4), ALog: f32(2), DtBias: f32(2), States: f32(60)}, "DALog", "DDtBias")
 	every(t, WeightedBiasGrad{DB: f32(3), DW: f32(5), DY: bf16(6), B: f32(3), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5}, "DB")
 	every(t, AddPositions{Y: bf16(6), X: bf16(6), Table: bf16(3), Pos: i32(2), T: 2, C: 3})
 	every(t, AddPositionsBackward{DTable: f32(12), DY: bf16(6), Cu: i32(3), Seqs: 2, Longest: 4, From: 1, T: 2, C: 3})
@@ -256,8 +265,16 @@ func TestBad(t *testing.T) {
 		{(&GLU{Activation: GELU, Y: x, GU: x, T: 1, F: 1}).Check(), "gelu is not computed of a gate"},
 		{(&GLUBackward{Activation: GELU, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "gelu is not computed of a gate"},
 		{(&Activate{Activation: CutSiLU, Y: x, X: x, T: 1, F: 1}).Check(), "cut_silu is computed of a gate"},
-		{(&GLU{Activation: 4, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(4) is no activation"},
-		{(&ActivateBackward{Activation: 4, DX: x, Y: x, DY: x, X: x, T: 1, F: 1}).Check(), "Activation(4) is no activation"},
+		{(&Activate{Activation: SigmoidGate, Y: x, X: x, T: 1, F: 1}).Check(), "sigmoid is computed of a gate"},
+		{(&ShortConv{Taps: 9}).Check(), "9 taps: want 1 to 8"},
+		{(&ShortConvBackward{}).Check(), "0 taps: want 1 to 8"},
+		{(&ShortConv{Taps: 1, Seqs: 2, Cu: i32(3), Tail: x}).Check(), "Tail with 2 sequences: want one"},
+		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 2, Heads: 3}}).Check(), "3 heads do not share 2 key heads evenly"},
+		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 65}}).Check(), "65 heads: at most 64"},
+		{(&GatedDeltaBackward{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 1, KeyDim: 4, ValueDim: 129}}).Check(), "a state is 4 by 129: want at most 128"},
+		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 1, Seqs: 2, Cu: i32(3)}, ALog: x, DtBias: x, Last: x}).Check(), "Last with 2 sequences: want one"},
+		{(&GLU{Activation: 5, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(5) is no activation"},
+		{(&ActivateBackward{Activation: 5, DX: x, Y: x, DY: x, X: x, T: 1, F: 1}).Check(), "Activation(5) is no activation"},
 		{(&GLUBackward{Activation: 9, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "Activation(9) is no activation"},
 		{(&CrossEntropy{Softcap: -1}).Check(), "Softcap is -1: want a positive number, or 0 for none"},
 		{(&CrossEntropyShard{Softcap: float32(math.NaN())}).Check(), "Softcap is NaN: want a positive number, or 0 for none"},

@@ -11,10 +11,11 @@ type Activation uint8
 
 // The activations.
 const (
-	SiLU     Activation = iota // x/(1+e^−x)
-	GELUTanh                   // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
-	CutSiLU                    // of gate and up together, see Cut
-	GELU                       // ½x(1+erf(x/√2)), of the same source; of Activate alone
+	SiLU        Activation = iota // x/(1+e^−x)
+	GELUTanh                      // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
+	CutSiLU                       // of gate and up together, see Cut
+	GELU                          // ½x(1+erf(x/√2)), of the same source; of Activate alone
+	SigmoidGate                   // 1/(1+e^−x), of a gate alone
 )
 
 // Cut has the numbers of CutSiLU, 0 for the other activations: with g = min(gate, Limit) and u = up, but within
@@ -32,6 +33,8 @@ func (f Activation) String() string {
 		return "cut_silu"
 	case GELU:
 		return "gelu"
+	case SigmoidGate:
+		return "sigmoid"
 	}
 	return fmt.Sprintf("Activation(%d)", uint8(f))
 }
@@ -85,14 +88,14 @@ func (a *GLUBackward) Check() error {
 
 // activation checks that f is one of the activations.
 func (c *checker) activation(f Activation) {
-	if f > GELU {
+	if f > SigmoidGate {
 		c.fail("%v is no activation", f)
 	}
 }
 
 // alone checks that f is one of the activations of a single number.
 func (c *checker) alone(f Activation) {
-	if c.activation(f); f == CutSiLU {
+	if c.activation(f); f == CutSiLU || f == SigmoidGate {
 		c.fail("%v is computed of a gate", f)
 	}
 }

@@ -68,7 +68,7 @@ type elementUpdate struct {
 func (e elementUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	x := elements{weight: &w, tensor: u.Tensor, from: u.At, by: e.by, step: e.step}
 	for i, m := range e.moments {
-		x.moments[i] = find(planes, m.Name, F32).floats(u.Tensor, u.At, u.N)
+		x.moments[i] = find(planes, m.Name, F32).Floats(u.Tensor, u.At, u.N)
 	}
 	x.walk(u.At, u.N, u.At, grad)
 }
@@ -104,15 +104,18 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 // move updates n > 0 elements from element at on. grad points to the gradient of
 // the first.
 func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
-	if x.by.groups == nil {
-		x.moveBy(x.by, at, n, kind, grad)
-		return
+	tl := &x.weight.Layout.Tensors[x.tensor]
+	for first, end := at, at+n; first < end; {
+		by, k := x.by, end-first
+		if by.groups != nil {
+			by, k = by.of(tl.Param, first)
+			k = min(k, end-first)
+		}
+		x.moveBy(by, first, k, kind, grad)
+		first, grad = first+k, skipGrad(kind, grad, int(k))
 	}
-	for n > 0 {
-		by, k := x.by.of(x.weight.Layout.Tensors[x.tensor].Param, at)
-		k = min(k, n)
-		x.moveBy(by, at, k, kind, grad)
-		at, n, grad = at+k, n-k, skipGrad(kind, grad, int(k))
+	if x.weight.Mean != nil {
+		x.average(tl, at, n)
 	}
 }
 

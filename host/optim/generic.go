@@ -27,6 +27,7 @@ var generic = kernels{
 		sgdRule:      plainStrips(sgdStrip),
 		momentumRule: plainStrips(momentumStrip),
 		applyRule:    plainStrips(applyStrip),
+		averageRule:  plainStrips(averageStrip),
 	},
 	split: [rules][gradKinds]splitKernel{
 		adamRule: {
@@ -44,6 +45,7 @@ var generic = kernels{
 		sgdRule:      splitStrips(sgdStrip),
 		momentumRule: splitStrips(momentumStrip),
 		applyRule:    splitStrips(applyStrip),
+		averageRule:  splitStrips(averageStrip),
 	},
 	prepare: [gradZero][gradZero]prepareKernel{{prepareStrips(gradF32, gradF32), prepareStrips(gradF32, gradBF16)},
 		{prepareStrips(gradBF16, gradF32), prepareStrips(gradBF16, gradBF16)}},

@@ -25,6 +25,7 @@ const (
 	sgdRule
 	momentumRule // of SGD
 	applyRule    // of Muon's matrices; there is none for gradZero
+	averageRule  // of averages, which are its moment; there is none but for gradZero
 	rules
 )
 

@@ -74,6 +74,11 @@ func sgdPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c
 //go:noescape
 func momentumPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
+// averagePlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func averagePlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
 // adamSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
 //
 //go:noescape
@@ -143,6 +148,11 @@ func sgdSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *by
 //
 //go:noescape
 func momentumSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// averageSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func averageSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
 // prepareF32ToF32AVX512 moves n elements of a momentum; n is a multiple of the lanes.
 //
@@ -279,6 +289,11 @@ func sgdPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *
 //go:noescape
 func momentumPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
+// averagePlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func averagePlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
 // adamSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
 //
 //go:noescape
@@ -348,6 +363,11 @@ func sgdSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte
 //
 //go:noescape
 func momentumSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// averageSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func averageSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
 // prepareF32ToF32AVX2 moves n elements of a momentum; n is a multiple of the lanes.
 //

@@ -1231,6 +1231,82 @@ done:
 	VZEROUPPER
 	RET
 
+// func averagePlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·averagePlainZeroAVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ      DX, $0x00000020
+	JL        one
+	VMOVUPS   (AX), Z3
+	VMOVUPS   (CX), Z4
+	VSUBPS    Z4, Z3, Z5
+	VMULPS    Z0, Z5, Z5
+	VMOVAPS   Z4, Z4
+	VMOVAPS   Z3, Z3
+	VANDPS    Z1, Z3, Z3
+	VANDNPS   Z4, Z1, Z4
+	VORPS     Z4, Z3, Z4
+	VADDPS    Z5, Z4, Z4
+	VPTESTMD  Z2, Z4, K1
+	VMOVAPS.Z Z4, K1, Z4
+	VMOVUPS   Z4, (CX)
+	VMOVUPS   64(AX), Z3
+	VMOVUPS   64(CX), Z4
+	VSUBPS    Z4, Z3, Z5
+	VMULPS    Z0, Z5, Z5
+	VMOVAPS   Z4, Z4
+	VMOVAPS   Z3, Z3
+	VANDPS    Z1, Z3, Z3
+	VANDNPS   Z4, Z1, Z4
+	VORPS     Z4, Z3, Z4
+	VADDPS    Z5, Z4, Z4
+	VPTESTMD  Z2, Z4, K1
+	VMOVAPS.Z Z4, K1, Z4
+	VMOVUPS   Z4, 64(CX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000020, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000010
+	JL        done
+	VMOVUPS   (AX), Z3
+	VMOVUPS   (CX), Z4
+	VSUBPS    Z4, Z3, Z5
+	VMULPS    Z0, Z5, Z5
+	VMOVAPS   Z4, Z4
+	VMOVAPS   Z3, Z3
+	VANDPS    Z1, Z3, Z3
+	VANDNPS   Z4, Z1, Z4
+	VORPS     Z4, Z3, Z4
+	VADDPS    Z5, Z4, Z4
+	VPTESTMD  Z2, Z4, K1
+	VMOVAPS.Z Z4, K1, Z4
+	VMOVUPS   Z4, (CX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000010, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
 // func adamSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX512F
 TEXT ·adamSplitF32AVX512(SB), NOSPLIT, $0-56
@@ -2784,6 +2860,97 @@ one:
 	VPSRLD    $0x10, Z8, Z8
 	VPMOVDW   Z7, (CX)
 	VPMOVDW   Z8, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func averageSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·averageSplitZeroAVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z3
+	VPMOVSXWD (CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMOVUPS   (DX), Z4
+	VSUBPS    Z4, Z3, Z5
+	VMULPS    Z0, Z5, Z5
+	VMOVAPS   Z4, Z4
+	VMOVAPS   Z3, Z3
+	VANDPS    Z1, Z3, Z3
+	VANDNPS   Z4, Z1, Z4
+	VORPS     Z4, Z3, Z4
+	VADDPS    Z5, Z4, Z4
+	VPTESTMD  Z2, Z4, K1
+	VMOVAPS.Z Z4, K1, Z4
+	VMOVUPS   Z4, (DX)
+	VPMOVZXWD 32(AX), Z3
+	VPMOVSXWD 32(CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMOVUPS   64(DX), Z4
+	VSUBPS    Z4, Z3, Z5
+	VMULPS    Z0, Z5, Z5
+	VMOVAPS   Z4, Z4
+	VMOVAPS   Z3, Z3
+	VANDPS    Z1, Z3, Z3
+	VANDNPS   Z4, Z1, Z4
+	VORPS     Z4, Z3, Z4
+	VADDPS    Z5, Z4, Z4
+	VPTESTMD  Z2, Z4, K1
+	VMOVAPS.Z Z4, K1, Z4
+	VMOVUPS   Z4, 64(DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z3
+	VPMOVSXWD (CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMOVUPS   (DX), Z4
+	VSUBPS    Z4, Z3, Z5
+	VMULPS    Z0, Z5, Z5
+	VMOVAPS   Z4, Z4
+	VMOVAPS   Z3, Z3
+	VANDPS    Z1, Z3, Z3
+	VANDNPS   Z4, Z1, Z4
+	VORPS     Z4, Z3, Z4
+	VADDPS    Z5, Z4, Z4
+	VPTESTMD  Z2, Z4, K1
+	VMOVAPS.Z Z4, K1, Z4
+	VMOVUPS   Z4, (DX)
 	ADDQ      $0x00000020, AX
 	ADDQ      $0x00000020, CX
 	ADDQ      $0x00000040, DX
@@ -5125,6 +5292,85 @@ done:
 	VZEROUPPER
 	RET
 
+// func averagePlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·averagePlainZeroAVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Y4
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ     DX, $0x00000010
+	JL       one
+	VMOVUPS  (AX), Y4
+	VMOVUPS  (CX), Y5
+	VSUBPS   Y5, Y4, Y6
+	VMULPS   Y0, Y6, Y6
+	VMOVAPS  Y5, Y5
+	VMOVAPS  Y4, Y4
+	VANDPS   Y1, Y4, Y4
+	VANDNPS  Y5, Y1, Y5
+	VORPS    Y5, Y4, Y5
+	VADDPS   Y6, Y5, Y5
+	VPAND    Y3, Y5, Y4
+	VPCMPEQD Y2, Y4, Y4
+	VPANDN   Y5, Y4, Y5
+	VMOVUPS  Y5, (CX)
+	VMOVUPS  32(AX), Y4
+	VMOVUPS  32(CX), Y5
+	VSUBPS   Y5, Y4, Y6
+	VMULPS   Y0, Y6, Y6
+	VMOVAPS  Y5, Y5
+	VMOVAPS  Y4, Y4
+	VANDPS   Y1, Y4, Y4
+	VANDNPS  Y5, Y1, Y5
+	VORPS    Y5, Y4, Y5
+	VADDPS   Y6, Y5, Y5
+	VPAND    Y3, Y5, Y4
+	VPCMPEQD Y2, Y4, Y4
+	VPANDN   Y5, Y4, Y5
+	VMOVUPS  Y5, 32(CX)
+	ADDQ     $0x00000040, AX
+	ADDQ     $0x00000040, CX
+	SUBQ     $0x00000010, DX
+	JMP      many
+
+one:
+	CMPQ     DX, $0x00000008
+	JL       done
+	VMOVUPS  (AX), Y4
+	VMOVUPS  (CX), Y5
+	VSUBPS   Y5, Y4, Y6
+	VMULPS   Y0, Y6, Y6
+	VMOVAPS  Y5, Y5
+	VMOVAPS  Y4, Y4
+	VANDPS   Y1, Y4, Y4
+	VANDNPS  Y5, Y1, Y5
+	VORPS    Y5, Y4, Y5
+	VADDPS   Y6, Y5, Y5
+	VPAND    Y3, Y5, Y4
+	VPCMPEQD Y2, Y4, Y4
+	VPANDN   Y5, Y4, Y5
+	VMOVUPS  Y5, (CX)
+	ADDQ     $0x00000020, AX
+	ADDQ     $0x00000020, CX
+	SUBQ     $0x00000008, DX
+	JMP      one
+
+done:
+	VZEROUPPER
+	RET
+
 // func adamSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX2
 TEXT ·adamSplitF32AVX2(SB), NOSPLIT, $0-56
@@ -6836,6 +7082,100 @@ one:
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x00000008, BX
 	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func averageSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·averageSplitZeroAVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000010
+	JL        one
+	VPMOVZXWD (AX), Y4
+	VPMOVSXWD (CX), Y5
+	VPSLLD    $0x10, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VMOVUPS   (DX), Y5
+	VSUBPS    Y5, Y4, Y6
+	VMULPS    Y0, Y6, Y6
+	VMOVAPS   Y5, Y5
+	VMOVAPS   Y4, Y4
+	VANDPS    Y1, Y4, Y4
+	VANDNPS   Y5, Y1, Y5
+	VORPS     Y5, Y4, Y5
+	VADDPS    Y6, Y5, Y5
+	VPAND     Y3, Y5, Y4
+	VPCMPEQD  Y2, Y4, Y4
+	VPANDN    Y5, Y4, Y5
+	VMOVUPS   Y5, (DX)
+	VPMOVZXWD 16(AX), Y4
+	VPMOVSXWD 16(CX), Y5
+	VPSLLD    $0x10, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VMOVUPS   32(DX), Y5
+	VSUBPS    Y5, Y4, Y6
+	VMULPS    Y0, Y6, Y6
+	VMOVAPS   Y5, Y5
+	VMOVAPS   Y4, Y4
+	VANDPS    Y1, Y4, Y4
+	VANDNPS   Y5, Y1, Y5
+	VORPS     Y5, Y4, Y5
+	VADDPS    Y6, Y5, Y5
+	VPAND     Y3, Y5, Y4
+	VPCMPEQD  Y2, Y4, Y4
+	VPANDN    Y5, Y4, Y5
+	VMOVUPS   Y5, 32(DX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000008
+	JL        done
+	VPMOVZXWD (AX), Y4
+	VPMOVSXWD (CX), Y5
+	VPSLLD    $0x10, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VMOVUPS   (DX), Y5
+	VSUBPS    Y5, Y4, Y6
+	VMULPS    Y0, Y6, Y6
+	VMOVAPS   Y5, Y5
+	VMOVAPS   Y4, Y4
+	VANDPS    Y1, Y4, Y4
+	VANDNPS   Y5, Y1, Y5
+	VORPS     Y5, Y4, Y5
+	VADDPS    Y6, Y5, Y5
+	VPAND     Y3, Y5, Y4
+	VPCMPEQD  Y2, Y4, Y4
+	VPANDN    Y5, Y4, Y5
+	VMOVUPS   Y5, (DX)
+	ADDQ      $0x00000010, AX
+	ADDQ      $0x00000010, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000008, BX
+	JMP       one
 
 done:
 	VZEROUPPER

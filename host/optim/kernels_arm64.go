@@ -74,6 +74,11 @@ func sgdPlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 //go:noescape
 func momentumPlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
+// averagePlainZeroNEON updates n elements of an fp32 plane; n is a multiple of 8.
+//
+//go:noescape
+func averagePlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
+
 // adamSplitF32NEON updates n elements of a pair of planes; n is a multiple of 8.
 //
 //go:noescape
@@ -143,6 +148,11 @@ func sgdSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]fl
 //
 //go:noescape
 func momentumSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
+
+// averageSplitZeroNEON updates n elements of a pair of planes; n is a multiple of 8.
+//
+//go:noescape
+func averageSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
 // prepareF32ToF32NEON moves n elements of a momentum; n is a multiple of 8.
 //

@@ -802,6 +802,47 @@ loop1:
 done2:
 	RET
 
+// func averagePlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
+TEXT ·averagePlainZeroNEON(SB), NOSPLIT, $0-48
+	MOVD w+0(FP), R0
+	MOVD m+8(FP), R1
+	MOVD n+32(FP), R2
+	MOVD c+40(FP), R3
+	FMOVS 0(R3), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	FMOVS 4(R3), F1
+	WORD $0x4e040421 // dup v1.4s, v1.s[0]
+	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
+	MOVW $0x7f800000, R4
+	VDUP R4, V3.S4
+	CMP $8, R2
+	BLT done2
+loop1:
+	FLDPQ 0(R0), (F4, F5)
+	FLDPQ 0(R1), (F6, F7)
+	WORD $0x4ea6d488 // fsub v8.4s, v4.4s, v6.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4ea61cc9 // mov v9.16b, v6.16b
+	WORD $0x6ea11c89 // bit v9.16b, v4.16b, v1.16b
+	WORD $0x4e28d526 // fadd v6.4s, v9.4s, v8.4s
+	WORD $0x4ea38cc8 // cmtst v8.4s, v6.4s, v3.4s
+	WORD $0x4e281cc6 // and v6.16b, v6.16b, v8.16b
+	WORD $0x4ea7d4a8 // fsub v8.4s, v5.4s, v7.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4ea71ce9 // mov v9.16b, v7.16b
+	WORD $0x6ea11ca9 // bit v9.16b, v5.16b, v1.16b
+	WORD $0x4e28d527 // fadd v7.4s, v9.4s, v8.4s
+	WORD $0x4ea38ce8 // cmtst v8.4s, v7.4s, v3.4s
+	WORD $0x4e281ce7 // and v7.16b, v7.16b, v8.16b
+	FSTPQ (F6, F7), 0(R1)
+	ADD $32, R0
+	ADD $32, R1
+	SUB $8, R2
+	CMP $8, R2
+	BGE loop1
+done2:
+	RET
+
 // func adamSplitF32NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 TEXT ·adamSplitF32NEON(SB), NOSPLIT, $0-56
 	MOVD hi+0(FP), R0
@@ -1773,6 +1814,56 @@ loop1:
 	WORD $0x4e491910 // uzp1 v16.8h, v8.8h, v9.8h
 	FMOVQ F15, 0(R0)
 	FMOVQ F16, 0(R1)
+	ADD $16, R0
+	ADD $16, R1
+	ADD $32, R2
+	SUB $8, R3
+	CMP $8, R3
+	BGE loop1
+done2:
+	RET
+
+// func averageSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
+TEXT ·averageSplitZeroNEON(SB), NOSPLIT, $0-56
+	MOVD hi+0(FP), R0
+	MOVD lo+8(FP), R1
+	MOVD m+16(FP), R2
+	MOVD n+40(FP), R3
+	MOVD c+48(FP), R4
+	FMOVS 0(R4), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	FMOVS 4(R4), F1
+	WORD $0x4e040421 // dup v1.4s, v1.s[0]
+	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
+	MOVW $0x7f800000, R5
+	VDUP R5, V3.S4
+	MOVW $0x00008000, R5
+	VDUP R5, V4.S4
+	CMP $8, R3
+	BLT done2
+loop1:
+	FMOVQ 0(R0), F6
+	WORD $0x2e6138c5 // shll v5.4s, v6.4h, #16
+	WORD $0x6e6138c6 // shll2 v6.4s, v6.8h, #16
+	FMOVQ 0(R1), F7
+	WORD $0x0e6710a5 // saddw v5.4s, v5.4s, v7.4h
+	WORD $0x4e6710c6 // saddw2 v6.4s, v6.4s, v7.8h
+	FLDPQ 0(R2), (F7, F8)
+	WORD $0x4ea7d4a9 // fsub v9.4s, v5.4s, v7.4s
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD $0x4ea71cea // mov v10.16b, v7.16b
+	WORD $0x6ea11caa // bit v10.16b, v5.16b, v1.16b
+	WORD $0x4e29d547 // fadd v7.4s, v10.4s, v9.4s
+	WORD $0x4ea38ce9 // cmtst v9.4s, v7.4s, v3.4s
+	WORD $0x4e291ce7 // and v7.16b, v7.16b, v9.16b
+	WORD $0x4ea8d4c9 // fsub v9.4s, v6.4s, v8.4s
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD $0x4ea81d0a // mov v10.16b, v8.16b
+	WORD $0x6ea11cca // bit v10.16b, v6.16b, v1.16b
+	WORD $0x4e29d548 // fadd v8.4s, v10.4s, v9.4s
+	WORD $0x4ea38d09 // cmtst v9.4s, v8.4s, v3.4s
+	WORD $0x4e291d08 // and v8.16b, v8.16b, v9.16b
+	FSTPQ (F7, F8), 0(R2)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2

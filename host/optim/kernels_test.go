@@ -49,13 +49,14 @@ func TestKernelsAgree(t *testing.T) {
 		sgdRule:      {SGD{WeightDecay: 0.1}.arithmetic(Rate{LR: 0.1, Clip: 0.5}).decays},
 		momentumRule: {SGD{Momentum: 0.9, WeightDecay: 0.1}.arithmetic(Rate{LR: 0.1, Clip: 0.5}).decays, SGD{Momentum: 0.9, Nesterov: true}.arithmetic(Rate{LR: 0.1, Clip: 0.5}).still},
 		applyRule:    {{decay, half}},
+		averageRule:  {*Average{Decay: 0.9}.factors(2), *Average{Decay: 0.25}.factors(2), *Average{Decay: 0.9}.factors(1)},
 	}
 	for _, k := range available() {
 		for seed, n := range []int{1, 8, 15, 16, 17, 33, 64, 999} {
 			for by, all := range factors {
 				for _, c := range all {
 					for kind := range gradKinds {
-						if by != applyRule || kind != gradZero {
+						if active.plain[by][kind] != nil {
 							agree(t, fmt.Sprintf("%s, rule %d, %v, kind %d, %d elements", k.name, by, c, kind, n), n, uint64(seed), kind,
 								func(k *kernels, x weightAt, m, v *float32, grad *byte) { k.move(by, x, m, v, kind, grad, n, &c) }, k)
 						}

@@ -41,6 +41,7 @@ var avx512 = kernels{
 		{sgdPlainF32AVX512, sgdPlainBF16AVX512, sgdPlainZeroAVX512},
 		{momentumPlainF32AVX512, momentumPlainBF16AVX512, momentumPlainZeroAVX512},
 		{applyPlainF32AVX512, applyPlainBF16AVX512},
+		{gradZero: averagePlainZeroAVX512},
 	},
 	split: [rules][gradKinds]splitKernel{
 		{adamSplitF32AVX512, adamSplitBF16AVX512, adamSplitZeroAVX512},
@@ -48,6 +49,7 @@ var avx512 = kernels{
 		{sgdSplitF32AVX512, sgdSplitBF16AVX512, sgdSplitZeroAVX512},
 		{momentumSplitF32AVX512, momentumSplitBF16AVX512, momentumSplitZeroAVX512},
 		{applySplitF32AVX512, applySplitBF16AVX512},
+		{gradZero: averageSplitZeroAVX512},
 	},
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX512, prepareF32ToBF16AVX512}, {prepareBF16ToF32AVX512, prepareBF16ToBF16AVX512}},
 	sum:     [gradKinds]sumKernel{sumF32AVX512, sumBF16AVX512},
@@ -64,6 +66,7 @@ var avx2 = kernels{
 		{sgdPlainF32AVX2, sgdPlainBF16AVX2, sgdPlainZeroAVX2},
 		{momentumPlainF32AVX2, momentumPlainBF16AVX2, momentumPlainZeroAVX2},
 		{applyPlainF32AVX2, applyPlainBF16AVX2},
+		{gradZero: averagePlainZeroAVX2},
 	},
 	split: [rules][gradKinds]splitKernel{
 		{adamSplitF32AVX2, adamSplitBF16AVX2, adamSplitZeroAVX2},
@@ -71,6 +74,7 @@ var avx2 = kernels{
 		{sgdSplitF32AVX2, sgdSplitBF16AVX2, sgdSplitZeroAVX2},
 		{momentumSplitF32AVX2, momentumSplitBF16AVX2, momentumSplitZeroAVX2},
 		{applySplitF32AVX2, applySplitBF16AVX2},
+		{gradZero: averageSplitZeroAVX2},
 	},
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX2, prepareF32ToBF16AVX2}, {prepareBF16ToF32AVX2, prepareBF16ToBF16AVX2}},
 	sum:     [gradKinds]sumKernel{sumF32AVX2, sumBF16AVX2},

@@ -14,6 +14,7 @@ var neon = kernels{
 		{sgdPlainF32NEON, sgdPlainBF16NEON, sgdPlainZeroNEON},
 		{momentumPlainF32NEON, momentumPlainBF16NEON, momentumPlainZeroNEON},
 		{applyPlainF32NEON, applyPlainBF16NEON},
+		{gradZero: averagePlainZeroNEON},
 	},
 	split: [rules][gradKinds]splitKernel{
 		{adamSplitF32NEON, adamSplitBF16NEON, adamSplitZeroNEON},
@@ -21,6 +22,7 @@ var neon = kernels{
 		{sgdSplitF32NEON, sgdSplitBF16NEON, sgdSplitZeroNEON},
 		{momentumSplitF32NEON, momentumSplitBF16NEON, momentumSplitZeroNEON},
 		{applySplitF32NEON, applySplitBF16NEON},
+		{gradZero: averageSplitZeroNEON},
 	},
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32NEON, prepareF32ToBF16NEON}, {prepareBF16ToF32NEON, prepareBF16ToBF16NEON}},
 	sum:     [gradKinds]sumKernel{sumF32NEON, sumBF16NEON},

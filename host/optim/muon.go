@@ -135,7 +135,7 @@ func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, 
 	announceWrite(to.at(0), int(n*to.size()))
 	c, q := u.factors(), u.of.codes()
 	if u.of.Bits == 0 || !q.coded(pieceOf(w.Layout.Tensors[x.Tensor].Param, x.At)) {
-		m := find(planes, momentum.Name, F32).floats(x.Tensor, x.At+at, n)
+		m := find(planes, momentum.Name, F32).Floats(x.Tensor, x.At+at, n)
 		announceWrite(&m[0], int(n))
 		active.prepared(&m[0], g.kind(), g.at(0), to.kind(), to.at(0), int(n), c)
 		return

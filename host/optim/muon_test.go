@@ -120,7 +120,7 @@ func TestMuonIsTorchs(t *testing.T) {
 			if halves > 50*n/100 {
 				t.Errorf("case %d: %d of %d elements of u are not torch's", i, halves, 50*n)
 			}
-			near(t, "momentum", find(planes, "momentum", F32).floats(0, 0, int64(n)), c.Momentum.floats(t), bound)
+			near(t, "momentum", find(planes, "momentum", F32).Floats(0, 0, int64(n)), c.Momentum.floats(t), bound)
 			got := make([]float32, n)
 			weights(func(i int, bits uint32) uint32 { got[i] = math.Float32frombits(bits); return bits })
 			off = max(off, near(t, "weights", got, c.Last.floats(t), bound))
@@ -208,7 +208,7 @@ func TestMuonForgets(t *testing.T) {
 	p := model.Param{Role: model.RoleO, Rows: 1, Cols: 1, Dims: 2}
 	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})
 	planes := statesOf(Muon{}.Planes, layout)
-	m := find(planes, "momentum", F32).floats(0, 0, 1)
+	m := find(planes, "momentum", F32).Floats(0, 0, 1)
 	m[0] = 1e-30
 	by, zero, to := Muon{Momentum: 0.5}.MatricesAt(Rate{Clip: 1}), gradFrom([]float32{0}, false), gradFrom([]float32{0}, false)
 	for range 30 {
@@ -280,7 +280,7 @@ func TestMuonWithCodes(t *testing.T) {
 		useKernels(t, k)
 		coded, fp32 := statesOf(o.Planes, layout), statesOf(plain.Planes, layout)
 		x, w := Matrices(layout)[0], Weight{Layout: &layout}
-		m := find(fp32, "momentum", F32).floats(0, 0, x.Elems())
+		m := find(fp32, "momentum", F32).Floats(0, 0, x.Elems())
 		for step := range 5 {
 			g := gradOf(x.Elems(), step%2 == 1, uint64(step), mean)
 			got, want := gradFrom(make([]float32, x.Elems()), true), gradFrom(make([]float32, x.Elems()), true)

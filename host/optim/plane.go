@@ -235,9 +235,9 @@ func find(planes []State, name string, d DType) *State {
 	panic(fmt.Sprintf("optim: an update of weights without the plane %q", name))
 }
 
-// floats are n values, fp32, of elements of one tensor from element at on. All of the pieces that
+// Floats are n values, fp32, of elements of one tensor from element at on. All of the pieces that
 // these are in must have them.
-func (s *State) floats(tensor int, at, n int64) []float32 {
+func (s *State) Floats(tensor int, at, n int64) []float32 {
 	i := len(s.at[tensor]) - 1
 	for i > 0 && s.at[tensor][i] > at {
 		i--

@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,13 +14,18 @@ func BenchmarkUpdates(b *testing.B) {
 	adam, lion := AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}, Lion{Beta1: 0.9, Beta2: 0.99}
 	for _, level := range Levels() {
 		for _, o := range []Optimizer{adam, Quantised{adam, 8}, Quantised{adam, 4}, lion, Quantised{lion, 8}, SGD{Momentum: 0.9}} {
-			for _, master := range []string{"fp32", "bf16"} {
+			for _, master := range []string{"fp32", "bf16", "fp32, averaged", "bf16, averaged"} {
 				b.Run(fmt.Sprintf("%s/%T%v/%s", level, o, o, master), func(b *testing.B) {
 					defer Use(Use(level))
 					const n = 8 << 20
 					l := matrix(n, true)
-					l.BF16Master = master == "bf16"
-					w, states := held(&l, o.Planes)
+					var average Average
+					if strings.HasSuffix(master, "averaged") {
+						average.Decay = 0.999
+					}
+					l.BF16Master = strings.HasPrefix(master, "bf16")
+					w, states := held(&l, average.With(o.Planes))
+					w.Mean, w.Average = MeanOf(states), average
 					g := gradOf(n, false, 1, mean)
 					var took []time.Duration
 					for i := 0; b.Loop(); i++ {

@@ -51,6 +51,9 @@ func (c *Config) check() []error {
 		fail("learning_rate", "learning_rate is 0, and muon_lr and adam_lr follow its schedule: give the larger of them as learning_rate")
 	}
 	c.checkGroups(fail)
+	if c.EMADecay > 0 && c.MaxSteps > 0 && c.EMAAfter >= c.MaxSteps {
+		fail("ema_update_after_step", "ema_update_after_step is %d, and max_steps %d: the average would be the last weights; lower it, or leave ema_decay out", c.EMAAfter, c.MaxSteps)
+	}
 	if len(c.ParamDir) > 0 && len(c.StateDir) == 0 {
 		fail("param_dir", "param_dir keeps weights on disks where state_dir is not enough: give state_dir too (it may be the same directory)")
 	}
@@ -143,6 +146,9 @@ func (c *Config) warnings(held bool) {
 	}
 	if c.SaveOnlyModel || c.SaveStrategy == "no" {
 		ignored("optimizer_zstd", "the optimizer's state is not saved")
+	}
+	if c.EMADecay == 0 {
+		ignored("ema_update_after_step", "ema_decay is 0")
 	}
 	if c.EarlyStoppingPatience == 0 {
 		ignored("early_stopping_threshold", "early_stopping_patience is 0")

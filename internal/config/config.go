@@ -142,6 +142,8 @@ type Config struct {
 	MaxGradNorm       float64 // 0: no clipping
 	Clip              string  // what MaxGradNorm bounds: global, layerwise
 	LRGroups          []LRGroup
+	EMADecay          float64 // of the average of weights that is kept; 0: none is
+	EMAAfter          int     // ema_update_after_step
 	// Freeze and Unfrozen are regular expressions; see model.Freeze.
 	Freeze, Unfrozen []string
 	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.

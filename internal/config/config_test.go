@@ -64,6 +64,8 @@ z_loss_coef: 1e-4
 neftune_noise_alpha: 5
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
+ema_decay: 0.99
+ema_update_after_step: 2
 lr_groups: [{name: a b, modules: ['q\\.w', "x,y"], lr: 1e-6}, {name: n, modules: norm, lr: 2, weight_decay: 0}]
 learning_rate: 3e-3
 lr_scheduler_type: wsd

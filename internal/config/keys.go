@@ -238,6 +238,10 @@ var optimKeys = []key{
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.NumDecaySteps }},
 	{name: "decay_ratio", part: PartSchedule, doc: "wsd: the decay as a share of all steps",
 		limit: between(0, 1, ""), field: func(c *Config) any { return &c.DecayRatio }},
+	{name: "ema_decay", part: PartUpdate, doc: "what stays in each update of an exponential moving average of the weights, such as 0.999, which the run keeps beside them at 4 bytes a parameter and saves as a model in `ema` in output_dir; 0: none is kept",
+		limit: limit{max: 1, below: true, why: "at 1 it never changes"}, field: func(c *Config) any { return &c.EMADecay }},
+	{name: "ema_update_after_step", part: PartUpdate, doc: "updates after which the average begins, as the weights are after the next one",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EMAAfter }},
 	{name: "max_nonfinite_steps", part: PartOutput, doc: "skipped steps in a row after which the run fails",
 		limit: atLeast(1, ""), field: func(c *Config) any { return &c.MaxNonfiniteSteps }},
 }

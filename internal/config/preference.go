@@ -87,6 +87,7 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 	}{
 		{"label_smoothing_factor", c.LabelSmoothing > 0, "is about the targets of tokens, and dpo learns from pairs: dpo.label_smoothing is about those"},
 		{"z_loss_coef", c.ZLoss > 0, "adds to the losses of tokens, of which dpo makes the log-probabilities of answers: leave it out"},
+		{"neftune_noise_alpha", c.NoiseAlpha > 0, "adds noise to the model in steps, and dpo compares it with a reference that has none: leave it out"},
 		{"train_on_prompt", c.TrainOnPrompt, "asks for targets in prompts, which both answers of a pair share: leave it out"},
 		{"compare_bigram", c.CompareBigram, "compares losses of tokens, and the loss of dpo is one of pairs: leave it out"},
 	} {

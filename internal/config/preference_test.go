@@ -38,6 +38,7 @@ func TestPreference(t *testing.T) {
 		"dpo: {loss_type: hinge, label_smoothing: 0.1}":     "dpo.label_smoothing belongs to loss_type sigmoid",
 		"dpo: {beta: 1}\nlabel_smoothing_factor: 0.1":       "label_smoothing_factor is about the targets of tokens",
 		"dpo: {beta: 1}\nz_loss_coef: 0.1":                  "z_loss_coef adds to the losses of tokens",
+		"dpo: {beta: 1}\nneftune_noise_alpha: 5":            "neftune_noise_alpha adds noise to the model in steps",
 		"dpo: {beta: 1}\ntrain_on_prompt: true":             "train_on_prompt asks for targets in prompts",
 		"dpo: {beta: 1}\ncompare_bigram: true\nval_size: 1": "compare_bigram compares losses of tokens",
 	} {

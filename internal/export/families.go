@@ -24,6 +24,8 @@ type family struct {
 	// top are the tensors outside the blocks; nil: outer. blocks is how the blocks' names begin; "": "layers.".
 	top    []rule
 	blocks string
+	// latent: attention is latent, and has its own rules in front of these.
+	latent bool
 	// layerNorm: norms are LayerNorm.
 	layerNorm bool
 	noRope    bool // positions are learned
@@ -51,16 +53,18 @@ type rule struct {
 type how uint8
 
 const (
-	copied    how = iota
-	queries       // heads may be reordered, num_attention_heads of them
-	keys          // the same, num_key_value_heads of them
-	norm          // the family's shift is added; always fp32
-	normIfAny     // the same of a module that some models do not have
-	router        // always fp32
-	experts       // one tensor per expert becomes one tensor of three dimensions, biases of two
-	single        // a matrix of one row becomes a vector
-	bare          // the names are whole: it is not the weight or bias of a module
-	stacked       // modules whose names stand with spaces between them become one, by rows
+	copied        how = iota
+	queries           // heads may be reordered, num_attention_heads of them
+	keys              // the same, num_key_value_heads of them
+	norm              // the family's shift is added; always fp32
+	normIfAny         // the same of a module that some models do not have
+	router            // always fp32
+	experts           // one tensor per expert becomes one tensor of three dimensions, biases of two
+	single            // a matrix of one row becomes a vector
+	bare              // the names are whole: it is not the weight or bias of a module
+	stacked           // modules whose names stand with spaces between them become one, by rows
+	keysOfHeads       // of latent attention's product for keys and values, what is for keys
+	valuesOfHeads     // the same for values
 )
 
 // outer are the tensors outside the blocks, the same everywhere.
@@ -229,6 +233,21 @@ var families = []family{
 			"n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
 			"routed_scaling_factor": 1.0, "norm_topk_prob": true},
 		keys: []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
+	},
+	{
+		types: []string{"deepseek_v2"}, arch: "deepseek2", latent: true,
+		dense: feedForward, block: deepseekExperts(),
+		defaults: map[string]any{"max_position_embeddings": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+			"v_head_dim": 128, "n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0},
+		keys: []func(*plan){(*plan).deepseek2Keys},
+	},
+	{
+		types: []string{"deepseek_v3"}, arch: "deepseek2", latent: true,
+		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
+		defaults: map[string]any{"max_position_embeddings": 4096, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+			"n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5},
+		keys: []func(*plan){(*plan).deepseek3Keys},
 	},
 	{
 		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,

@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 			if kind == "qwen2_moe" { // llama.cpp never normalises their weights there
 				text["norm_topk_prob"] = false
 			}
-			if strings.HasPrefix(kind, "gpt") { // they have as many as heads
+			if strings.HasPrefix(kind, "gpt") || family.latent { // they have as many as heads
 				delete(text, "num_key_value_heads")
 			}
 			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's own may not be in the small vocabulary
@@ -39,6 +39,9 @@ func TestDefaults(t *testing.T) {
 				maps.DeleteFunc(text, func(k string, _ any) bool {
 					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
 				})
+			}
+			if kind == "deepseek_v2" { // it has no default
+				text["num_experts_per_tok"] = 2
 			}
 			if strings.HasPrefix(kind, "qwen2_vl") || strings.HasPrefix(kind, "qwen2_5_vl") || strings.HasPrefix(kind, "qwen3_vl_moe") {
 				text["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []any{2, 1, 1}} // of heads of 8 elements
@@ -77,6 +80,11 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	}
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
 		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow)}
+	if l := c.Latent; l != nil {
+		want["attention.key_length"], want["attention.key_length_mla"] = uint32(l.KVRank+l.RopeDim), uint32(c.HeadDim)
+		want["attention.value_length"], want["attention.value_length_mla"] = uint32(l.KVRank), uint32(l.ValueDim)
+		want["attention.q_lora_rank"] = uint32(l.QRank)
+	}
 	if c.Temper != nil && c.ModelType == "ministral3" {
 		want["attention.temperature_scale"] = float32(c.Temper.Scale)
 		want["rope.scaling.factor"], want["rope.scaling.original_context_length"] = float32(c.Rope.Factor), uint32(c.Temper.Every)

@@ -174,6 +174,9 @@ func (j *writing) item(w io.Writer, it item) error {
 	if it.values != nil {
 		return j.chunk(w, it, it.values)
 	}
+	if it.rows.n > 0 {
+		return j.headRows(w, it)
+	}
 	for _, part := range it.parts {
 		if err := j.part(w, it, part); err != nil {
 			return err

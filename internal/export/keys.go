@@ -19,6 +19,7 @@ type plan struct {
 	narrow []string // matrices whose rows cannot be cut into blocks
 
 	layers, heads, kvHeads, headDim int
+	narrowed                        narrow // of latent attention
 	rope                            rope
 	tied                            bool // the head is the embedding
 }
@@ -53,6 +54,9 @@ func (p *plan) common() error {
 	p.kvHeads = s.int("num_key_value_heads", p.heads)
 	hidden := s.need("hidden_size")
 	p.headDim = s.int("head_dim", hidden/p.heads)
+	if p.family.latent {
+		p.latentSizes()
+	}
 	if s.err == nil && (p.headDim == 0 || p.headDim > maxHeadDim || p.headDim%2 != 0 || p.kvHeads == 0 || p.heads%p.kvHeads != 0) {
 		s.fail("num_attention_heads", "%d heads, %d of keys, of %d elements: impossible", p.heads, p.kvHeads, p.headDim)
 	}
@@ -66,8 +70,7 @@ func (p *plan) common() error {
 	p.add("feed_forward_length", uint32(s.need(cmp.Or(p.family.width, "intermediate_size"))))
 	p.add("attention.head_count", uint32(p.heads))
 	p.add("attention.head_count_kv", uint32(p.kvHeads))
-	p.add("attention.key_length", uint32(p.headDim))
-	p.add("attention.value_length", uint32(p.headDim))
+	p.headLengths()
 	p.add(p.family.epsilon(), float32(s.num("rms_norm_eps", 1e-6)))
 	if !p.family.noRope {
 		p.rope = s.readRope()

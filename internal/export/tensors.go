@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,7 @@ type item struct {
 	values []float32 // in place of parts
 	heads  int       // not 0: the rows of each head are reordered
 	shift  float32   // added to every element
+	rows   headRows  // n is not 0: these of each head are all that is written
 }
 
 // part is a tensor of the directory, or rows that lie in one with others, which then have the name and shape
@@ -120,14 +122,17 @@ func (p *plan) tensors(f *finder) error {
 
 // rules are those of block b.
 func (p *plan) rules(b int) []rule {
-	isDense := p.family.isDense
+	of, isDense := p.family.block, p.family.isDense
 	if isDense == nil {
 		isDense = func(p *plan, b int) bool { return b < p.s.int("first_k_dense_replace", 0) }
 	}
 	if p.family.dense != nil && isDense(p, b) {
-		return p.family.dense
+		of = p.family.dense
 	}
-	return p.family.block
+	if p.family.latent {
+		return slices.Concat(p.latentAttention(), of)
+	}
+	return of
 }
 
 // tensor plans the weight of a module, and its bias if there is one.
@@ -138,6 +143,8 @@ func (p *plan) tensor(f *finder, r rule) error {
 		return p.experts(f, r)
 	case stacked:
 		return p.stacked(f, r)
+	case keysOfHeads, valuesOfHeads:
+		return p.ofHeads(f, r)
 	case bare:
 		ends = []string{""}
 	}

@@ -62,9 +62,19 @@ func permuted(n int) func(i int) float64 {
 	return func(i int) float64 { return float64(i * step % n) }
 }
 
+// shortTaps is how many taps a short convolution has.
+const shortTaps = 4
+
 func ones(int) float64 { return 1 }
 
 func counting(i int) float64 { return float64(i) }
+
+// deltaShape is one sequence of heads of headDim, each with a key head of its own.
+func deltaShape(o Operation) op.DeltaShape {
+	dim := min(headDim, o.Cols)
+	heads := min(op.MostDeltaHeads, o.Cols/dim)
+	return op.DeltaShape{Seqs: 1, T: o.Rows, KeyHeads: heads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads}
+}
 
 // builds are the arguments of every operation. Values stay finite however often an
 // operation runs: factors are 1 where it works in place.
@@ -129,6 +139,31 @@ var builds = map[string]build{
 		x := &op.CopyHeads{T: o.Rows, Heads: o.Cols / dim, C: dim, DstStride: o.Cols, DstHead: dim, SrcStride: 2 * o.Cols, SrcHead: 2 * dim}
 		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
 		a.want(&x.Src, o.DType, 2*o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"GatedDelta": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.GatedDelta{DeltaShape: deltaShape(o)} // a column is an element of a value
+		a.want(&x.O, o.DType, o.Rows*o.Cols)
+		a.want(&x.QKV, o.DType, o.Rows*x.Width())
+		a.want(&x.Gates, o.DType, o.Rows*x.GateStride)
+		a.want(&x.ALog, device.F32, x.Heads)
+		a.want(&x.DtBias, device.F32, x.Heads)
+		a.want(&x.States, device.F32, x.StatesLen())
+		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
+		return enqueue(x)
+	},
+	"GatedDeltaBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.GatedDeltaBackward{DeltaShape: deltaShape(o)}
+		a.want(&x.DO, o.DType, o.Rows*o.Cols)
+		a.want(&x.QKV, o.DType, o.Rows*x.Width())
+		a.want(&x.DQKV, o.DType, o.Rows*x.Width())
+		a.want(&x.Gates, o.DType, o.Rows*x.GateStride)
+		a.want(&x.DGates, o.DType, o.Rows*x.GateStride)
+		for _, t := range []*device.Tensor{&x.ALog, &x.DtBias, &x.DALog, &x.DDtBias} {
+			a.want(t, device.F32, x.Heads)
+		}
+		a.want(&x.States, device.F32, x.StatesLen())
+		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"GatherRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
@@ -280,6 +315,24 @@ var builds = map[string]build{
 		a.filled(&x.W, device.F32, o.Rows, ones)
 		a.want(&x.DW, device.F32, o.Rows)
 		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"ShortConv": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.ShortConv{Seqs: 1, T: o.Rows, C: o.Cols, Taps: shortTaps, XStride: o.Cols}
+		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(&x.W, device.F32, o.Cols*x.Taps)
+		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
+		return enqueue(x)
+	},
+	"ShortConvBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.ShortConvBackward{Seqs: 1, T: o.Rows, C: o.Cols, Taps: shortTaps, XStride: o.Cols, DXStride: o.Cols}
+		for _, t := range []*device.Tensor{&x.DX, &x.DY, &x.X} {
+			a.want(t, o.DType, o.Rows*o.Cols)
+		}
+		a.want(&x.W, device.F32, o.Cols*x.Taps)
+		a.want(&x.DW, device.F32, o.Cols*x.Taps)
+		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"Sinks": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {

@@ -43,6 +43,7 @@ func all() []mutation {
 		ofFamilies, ofTowers,
 		ofImports, ofInstall,
 		ofLatent,
+		ofRecurrence,
 		ofRecipes,
 		ofPreferences,
 	} {

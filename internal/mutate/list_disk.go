@@ -207,7 +207,8 @@ var ofDisks = []broken{
 		{from: "ways = append(ways, r.leave)\n", to: "", test: "TestSmallModelsKeepTheirGradients"},
 		{from: "if q.Unified {\n\t\tspare -= t.AllDevices\n\t}\n", to: "", test: "TestStatesGoToDisksWhereMemoryIsOne"},
 		{from: "if size > 0 && size <= limit {", to: "if size > 0 && size <= limit+1<<40 {", test: "TestStatesGoToDisksAsMemoryAsks"},
-		{from: "if r.away(l) && layout.Split() {", to: "if r.away(l) || layout.Split() {", test: "TestStatesOnDisks", in: "internal/train"},
+		{from: "layout.Split() && !slices.Contains(kinds, lowerHalves)", to: "layout.Elems > 0 && !slices.Contains(kinds, lowerHalves)", test: "TestStatesOnDisks", in: "internal/train"},
+		{from: "if !slices.Contains(kinds, p.Kind) {", to: "if false {", test: "TestStatesOnDisks", in: "internal/train"},
 		{from: "l := able[k*len(able)/n]", to: "l := able[k]", test: "TestStatesAreSpread"},
 	}},
 	{"checkpoint/resume.go", []way{

@@ -6,7 +6,7 @@ var ofFamilies = []broken{
 		{from: "first := int64(at.Slice) * int64(at.Rows) * cols", to: "first := int64(0)", test: "TestPlaces"},
 		{from: "row = at.First + row/at.Run*at.Step + row%at.Run", to: "row = at.First + row", test: "TestPlaces"},
 		{from: "if at.Transposed {\n\t\treturn first", to: "if false {\n\t\treturn first", test: "TestPlaces"},
-		{from: "case byHeads:\n\t\treturn headDim", to: "case byHeads:\n\t\treturn headDim / 2", test: "TestPlaces"},
+		{from: "return c.HeadDim", to: "return c.HeadDim / 2", test: "TestPlaces"},
 		{from: "s.Place.Slice, s.Place.Slices = e, n.c.NumExperts", to: "s.Place.Slice, s.Place.Slices = 0, n.c.NumExperts", test: "TestPlaces"},
 		{from: "\t\t\tfirst += run\n", to: "", test: "TestPlaces"},
 		{from: "how.transposed = !how.transposed\n", to: "", test: "TestAsStored"},

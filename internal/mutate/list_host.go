@@ -44,6 +44,7 @@ var ofHost = []broken{
 	}},
 	{"host/optim/elementwise.go", []way{
 		{from: "if tl.Decay() {", to: "if !tl.Decay() {", test: "TestUpdateFollowsTheFormula", in: "host"},
+		{from: "x.average(tl, at, n)", to: "_ = tl", test: "TestAverages", in: "host"},
 		{from: "skipGrad(kind, grad, int(k))", to: "grad", test: "TestGroupsMoveAtTheirRates", in: "host"},
 		{from: "if tl.Ref || tl.Frozen {\n\t\t\tcontinue", to: "if tl.Ref && false {\n\t\t\tcontinue", test: "TestUnitsCoverALayer"},
 		{from: "N: min(pieceElems, tl.Elems()-at)", to: "N: min(pieceElems, tl.Elems()-at-1)", test: "TestUnitsCoverALayer"},
@@ -55,7 +56,7 @@ var ofHost = []broken{
 		{from: "int((end+cols-1)/cols)", to: "int(end/cols)", test: "TestUpdateRowsIsUpdateWithZeros", in: "host"},
 		{from: "&x.weight.Lo[tl.Elem+at-x.weight.From]", to: "&x.weight.Lo[at]", test: "TestUpdateFollowsTheFormula", in: "host"},
 		{from: "&x.moments[i][at-x.from]", to: "&x.moments[i][0]", test: "TestUpdateRowsIsUpdateWithZeros", in: "host"},
-		{from: "find(planes, m.Name, F32).floats(u.Tensor, u.At,", to: "find(planes, m.Name, F32).floats(u.Tensor, 0,", test: "TestUpdateFollowsTheFormula", in: "host"},
+		{from: "find(planes, m.Name, F32).Floats(u.Tensor, u.At,", to: "find(planes, m.Name, F32).Floats(u.Tensor, 0,", test: "TestUpdateFollowsTheFormula", in: "host"},
 	}},
 	{"host/optim/codes.go", []way{
 		{from: "if lower < word>>8 {", to: "if lower <= word>>8 {", test: "TestCodesAreTheNearest"},
@@ -135,9 +136,18 @@ var ofHost = []broken{
 		{from: "if far {\n\t\treturn b + d", to: "if far && false {\n\t\treturn b + d", test: "TestKernelsAgree"},
 		{from: "next := normal(lerp(m[i], e, part, far))", to: "next := lerp(m[i], e, part, far)", test: "TestKernelsAgree"},
 		{from: "return -(1 - t), mask(true)", to: "return 1 - t, mask(true)", test: "TestMuonIsTorchs"},
-		{from: "by.decays[0] = float32(1 - lr*decay)", to: "", test: "TestMuonIsTorchs"},
+		{from: "by.decays[0] = float32(1 - lr*decay)", to: "_ = decay", test: "TestMuonIsTorchs"},
 		{from: "return u.lr * g.Scale, g.WeightDecay", to: "return u.lr * g.Scale, u.of.WeightDecay", test: "TestMuonsGroups"},
 		{from: "storedAt(p, at); s.Group > 0", to: "storedAt(p, 0); s.Group > 0", test: "TestMuonsGroups"},
+	}},
+	{"host/optim/average.go", []way{
+		{from: "step <= a.After+1 {", to: "step <= a.After {", test: "TestAverages", in: "host"},
+		{from: "float32(1 - decay)", to: "float32(decay)", test: "TestAverages", in: "host"},
+		{from: "m[i] = normal(lerp(m[i], x, part, far))", to: "m[i] = lerp(m[i], x, part, far)", test: "TestKernelsAgree"},
+		{from: "&x.weight.Lo[tl.Elem+at-x.weight.From]", to: "&x.weight.Lo[tl.Elem+at]", test: "TestAverages", in: "host"},
+		{from: "widenBF16(w, hi[i:i+k])", to: "widenBF16(w, hi[:k])", test: "TestAverages", in: "host"},
+		{from: "&mean[i], nil", to: "&mean[0], nil", test: "TestAverages", in: "host"},
+		{from: "if a.Decay == 0 {", to: "if false {", test: "TestNoAverages", in: "host"},
 	}},
 	{"host/optim/groups.go", []way{
 		{from: "of.LR *= x.Scale", to: "_ = of", test: "TestGroupsMoveAtTheirRates", in: "host"},

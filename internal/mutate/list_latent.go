@@ -17,7 +17,7 @@ var ofLatent = []broken{
 		{from: "b.rstdKVA.of(c), model.RoleKVANorm", to: "b.rstdQA.of(c), model.RoleKVANorm", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/attention_backward.go", []way{
-		{from: "l.projectLatentBackward(dqkv, c)\n\t\tl.normBackward(model.RoleAttnNorm, l.x.of(c), c)\n", to: "l.projectLatentBackward(dqkv, c)\n", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "l.projectLatentBackward(dqkv, c)\n\t\t}\n\t\tl.normBackward(model.RoleAttnNorm, l.x.of(c), c)\n", to: "l.projectLatentBackward(dqkv, c)\n\t\t}\n", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/attention.go", []way{
 		{from: "X: from(x, cfg.RopeAt())", to: "X: x", test: "TestGradientsEqualFiniteDifferences"},

@@ -3,8 +3,8 @@ package main
 // ofModel breaks what is known of architectures, and the memory plan.
 var ofModel = []broken{
 	{"model/init.go", []way{
-		{from: "rowKey(seed, part.Name, local)", to: "rowKey(seed, part.Name, local/2)", test: "TestInitRow"},
-		{from: "rowKey(seed, part.Name, local)", to: "rowKey(0, part.Name, local)", test: "TestInitRow"},
+		{from: "source.Seed(rowKey(seed, part.Name, local))", to: "source.Seed(rowKey(seed, part.Name, local/2))", test: "TestInitRow"},
+		{from: "source.Seed(rowKey(seed, part.Name, local))", to: "source.Seed(rowKey(0, part.Name, local))", test: "TestInitRow"},
 		{from: "append(b, name...)", to: "b", test: "TestInitRow"},
 		{from: "fill(dst, 1-c.NormOffset)", to: "fill(dst, 1)", test: "TestInitRow"},
 		{from: "c.PAD[0] == row {", to: "c.PAD[0] == 0 {", test: "TestInitRow"},

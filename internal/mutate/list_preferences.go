@@ -7,7 +7,7 @@ var ofPreferences = []broken{
 		{from: "loss = (1-smoothing)*softplus(-beta*delta) + ", to: "loss = (1-smoothing)*softplus(beta*delta) + ", test: "TestPreferenceRecordings", in: "internal/train"},
 		{from: "if loss > 0 {\n\t\t\tslope = -beta\n\t\t}", to: "slope = -beta", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
 		{from: "return loss, slope * perC, -slope * perR", to: "return loss, slope * perC, -slope * perC", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
-		{from: "if target != IgnoreIndex {", to: "if true {", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
+		{from: "if target != IgnoreIndex {", to: "if target != 1 {", test: "TestOps/threads=2/PreferenceWeights", in: "device/cpu"},
 	}},
 	{"device/cpu/preferenceweights.go", []way{
 		{from: "float32(-byC) + a.Likelihood", to: "float32(-byC)", test: "TestOps/threads=2/PreferenceWeights"},
@@ -34,7 +34,7 @@ var ofPreferences = []broken{
 		{from: "Weights: whole(b.weights, 1).of(c), ", to: "", test: "TestPreferenceGradients"},
 	}},
 	{"layers/headshard.go", []way{
-		{from: "\tt.weigh(s, b, losses, mb)\n", to: "\tif first {\n\t\tt.weigh(s, b, losses, mb)\n\t}\n", test: "TestPreferenceGradients"},
+		{from: "\tt.weigh(s, b, losses, mb)\n", to: "\tif first {\n\t\tt.weigh(s, b, losses, mb)\n\t}\n", test: "TestPreferenceRecordings/dpo-ipo/copy", in: "internal/train"},
 	}},
 	{"layers/flops.go", []way{
 		{from: "s.Shards() == 1 && s.Preference.None()", to: "s.Shards() == 1", test: "TestPreferenceFLOPs"},
@@ -46,15 +46,15 @@ var ofPreferences = []broken{
 		{from: "b.Chosen += mb.targets(p.Chosen)", to: "b.Chosen += mb.targets(p.Rejected)", test: "TestPreferenceRecordings/dpo-rpo-tied", in: "internal/train"},
 	}},
 	{"data/ranks.go", []way{
-		{from: "all.Chosen += r.chosen()", to: "all.Chosen = r.chosen()", test: "TestRanksTrainAsOneHost/pairs", in: "actors"},
+		{from: "all.Chosen += r.chosen()", to: "all.Chosen = r.chosen()", test: "TestRecordingsTogether/dpo-rpo-tied", in: "internal/train"},
 	}},
 	{"actors/preferences.go", []way{
-		{from: "r.o.Preferences.Likelihood * float64(p.Batch.AllPairs())", to: "r.o.Preferences.Likelihood * float64(p.Batch.Pairs)", test: "TestRanksTrainAsOneHost/pairs", in: "actors"},
+		{from: "r.o.Preferences.Likelihood * float64(p.Batch.AllPairs())", to: "r.o.Preferences.Likelihood * float64(p.Batch.Pairs)", test: "TestRecordingsTogether/dpo-rpo-tied", in: "internal/train"},
 		{from: "s.Pairs, s.Targets = s.Pairs+o.Pairs, s.Targets+o.Targets", to: "s.Pairs, s.Targets = o.Pairs, o.Targets", test: "TestPipelineEqualsTheSynchronousStep/pairs"},
 		{from: "losses = losses[4*m.Tokens:]", to: "", test: "TestPipelineEqualsTheSynchronousStep/pairs"},
 		{from: "if c > r {", to: "if c < r {", test: "TestPreferenceRecordings", in: "internal/train"},
 		{from: "if docs := len(m.CuSeqlens) - 1; docs != 2*len(m.Pairs) {", to: "if false {", test: "TestOnlyPairs"},
-		{from: "|| int(p.Rejected) != 2*k+1", to: "", test: "TestOnlyPairs"},
+		{from: "int(p.Chosen) != 2*k || int(p.Rejected) != 2*k+1", to: "int(p.Chosen) != 2*k", test: "TestOnlyPairs"},
 	}},
 	{"actors/batchslot.go", []way{
 		{from: "n = b.AllPairs()", to: "n = b.AllPairs() + 1", test: "TestPipelineEqualsTheSynchronousStep/pairs"},

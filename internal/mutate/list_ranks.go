@@ -110,7 +110,9 @@ var ofRanks = []broken{
 	{"internal/train/staging.go", []way{
 		{from: "*free = (*free)[optim.Pages(all):]", to: "", test: "TestTogether"},
 		{from: "host.NewArena(accounts.Collected, s.plan.CollectBytes(), s.pool)", to: "host.NewArena(accounts.Collected, 2*s.plan.CollectBytes(), s.pool)", test: "TestMemoryOfRanks"},
-		{from: "if what != everything {", to: "if what == everything {", test: "TestTogether"},
+		{from: "if what != everything && (", to: "if what == everything && (", test: "TestTogether"},
+		{from: "what == averages {\n\t\t\twhole.Mean", to: "false {\n\t\t\twhole.Mean", test: "TestRecordings"},
+		{from: "return optim.MeanOf(l.Planes) != nil", to: "return false", test: "TestRecordings"},
 	}},
 	{"internal/train/elsewhere.go", []way{
 		{from: "tile[0] = int(l.Layout.TileBytes)", to: "tile[0] = int(l.Layout.TileBytes) / 2; tile[1] = int(l.Layout.TileBytes) - tile[0]", test: "TestTogetherApart"},

@@ -40,6 +40,22 @@ var ofRecipes = []broken{
 	{"model/seedoss.go", []way{
 		{from: "		dropout: true,\n", to: "", test: "TestParseSpellings"},
 	}},
+	{"internal/export/latent.go", []way{
+		{from: "n: n.nope, turned: true}", to: "n: n.nope}", test: "TestLatent"},
+		{from: "from: n.nope, n: n.value", to: "n: n.value", test: "TestLatent"},
+		{from: "key, value = int(n.rank+n.rope), int(n.rank)", to: "key, value = int(n.nope+n.rope), int(n.value)", test: "TestDefaults"},
+		{from: "float32(0.1*all)", to: "float32(all)", test: "TestLatent"},
+		{from: "if m != all || m == 0 {", to: "if m != all {", test: "TestLatentRefused"},
+		{from: "j.turned[int64(i)%cols*rows.n+int64(i)/cols] = v", to: "j.turned[i] = v", test: "TestLatent"},
+		{from: "open < all {", to: "false && open < all {", test: "TestLatent"},
+		{from: "p.deepseekKeys(softmax)", to: "p.deepseekKeys(2)", test: "TestLatent"},
+	}},
+	{"internal/export/tensors.go", []way{
+		{from: "		return slices.Concat(p.latentAttention(), of)", to: "		return slices.Concat(of)", test: "TestLatent"},
+	}},
+	{"model/presets.go", []way{
+		{from: "11008, 36, 16, 4, 128, 128256", to: "11008, 36, 16, 8, 128, 128256", test: "TestParams"},
+	}},
 	{"internal/train/job.go", []way{
 		{from: "Seed: uint64(c.Seed)}", to: "}", test: "TestNoiseOfSteps"},
 	}},

@@ -248,6 +248,11 @@ var ofRuns = []broken{
 		{from: "Clip: c.WaitsForNorm(),", to: "Clip: c.MaxGradNorm > 1,", test: "TestRecordings"},
 		{from: "c.NumTrainEpochs * float64(j.train.StepsPerEpoch())", to: "c.NumTrainEpochs * float64(j.set.Train().Rows())", test: "TestEndedEpochsAreDone"},
 	}},
+	{"internal/train/average.go", []way{
+		{from: "case s.reached.AdamStep == 0:", to: "case false:", test: "TestAverageOfNothing"},
+		{from: "if err := s.writeModel(s.averageDir(), what, extra); err != nil {", to: "if err := s.writeModel(s.averageDir(), lowerHalves, extra); err != nil {", test: "TestRecordings"},
+		{from: "err == nil && os.SameFile(to, from)", to: "err != nil && os.SameFile(to, from)", test: "TestAverageIsAModel"},
+	}},
 	{"internal/train/optimizer.go", []way{
 		{from: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta2", to: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta1", test: "TestRecordings"},
 		{from: "Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay", to: "Eps: 1e-8, WeightDecay: c.WeightDecay", test: "TestRecordings"},

@@ -49,6 +49,7 @@ var ofText = []broken{
 		{from: "r < ' ' && !unicode.IsSpace(r)", to: "r < ' ' && unicode.IsSpace(r)", test: "TestProseIsNoAlien"},
 	}},
 	{"data/chat.go", []way{
+		{from: "about >= 0 && m.format.kind() == kindChat", to: "about > len(names)", test: "TestParquetErrors"},
 		{from: "if err := noImages(fields); err != nil {", to: "if err := error(nil); err != nil {", test: "TestBadRows"},
 		{from: "query += \"\\n\"", to: "query += \" \"", test: "TestFormats"},
 		{from: "v.from = len(v.messages)\n", to: "", test: "TestFormats"},

@@ -49,14 +49,7 @@ func (r *Routing) take(p []float64, chosen []int) {
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
-	if w[in+"experts.0.down_proj.weight"] == nil {
-		in = tensor(i, "block_sparse_moe.")
-	}
-	y := append([]float64(nil), x...)
-	router := in + "gate"
-	if w[router+".weight"] == nil {
-		router = in + "router"
-	}
+	y, router := append([]float64(nil), x...), in+"gate"
 	for t := range len(n) / h {
 		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
 		p := scores(cfg, linear(row, w[router+".weight"], w[router+".bias"], h))
@@ -76,10 +69,8 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 			}
 			addScaled(out, weight, mlp(cfg, w, expert, row))
 		}
-		for _, shared := range []string{"shared_experts.", "shared_expert."} {
-			if w[in+shared+"down_proj.weight"] != nil {
-				addScaled(out, sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, in+shared, row))
-			}
+		if shared := in + "shared_experts."; w[shared+"down_proj.weight"] != nil {
+			addScaled(out, sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
 		}
 	}
 	return y

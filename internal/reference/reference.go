@@ -8,9 +8,9 @@ import (
 	"mt/model"
 )
 
-// Weights are a model's tensors, row-major, by their names in a Hugging Face
-// checkpoint ("model.layers.0.self_attn.q_proj.weight"). A bias or a q/k norm is
-// applied where it is there. lm_head.weight may be missing where it is tied.
+// Weights are a model's tensors, row-major, by the names that a model without a family has,
+// Llama's ("model.layers.0.self_attn.q_proj.weight"); Fixture.Plain has them so of every family. A bias or a
+// q/k norm is applied where it is there. lm_head.weight may be missing where it is tied.
 type Weights map[string][]float64
 
 // Sequence is one document: attention and positions start with it.
@@ -110,7 +110,7 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 // norms are the names of the norms around attention and the MLP of a block; empty where there is none.
 type norms struct{ attn, attnOut, mlp, mlpOut string }
 
-// normsOf finds a block's norms, whose names mean one thing in blocks of two norms and others in those of
+// normsOf finds a block's norms, whose names mean one thing in blocks of two norms and another in those of
 // four and in those of outputs alone.
 func normsOf(w Weights, i int) norms {
 	of := func(s string) string {
@@ -120,11 +120,10 @@ func normsOf(w Weights, i int) norms {
 		return tensor(i, s)
 	}
 	attn := of("input_layernorm")
-	if mlpOut := of("post_feedforward_layernorm"); mlpOut != "" { // Gemma and OLMo, which has no pre_feedforward_layernorm
+	if mlpOut := of("post_feedforward_layernorm"); mlpOut != "" { // pre_feedforward_layernorm is not there where outputs alone are normed
 		return norms{attn, of("post_attention_layernorm"), of("pre_feedforward_layernorm"), mlpOut}
 	}
-	// GLM-4, Llama
-	return norms{attn, of("post_self_attn_layernorm"), of("post_attention_layernorm"), of("post_mlp_layernorm")}
+	return norms{attn: attn, mlp: of("post_attention_layernorm")}
 }
 
 // tensor is the name of a tensor of block i.
@@ -135,6 +134,9 @@ func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
+	if cfg.IsRecurrent(i) {
+		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
+	}
 	var q, k, v []float64
 	if cfg.Latent != nil {
 		q, k, v = latentHeads(cfg, w, i, n)
@@ -142,6 +144,12 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 		q, k, v = heads(cfg, w, i, n)
 	}
 	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
+	if cfg.OutputGate {
+		gate := linear(n, w[tensor(i, "self_attn.gate_proj.weight")], w[tensor(i, "self_attn.gate_proj.bias")], cfg.HiddenSize)
+		for j, g := range gate {
+			o[j] *= sigmoid(g)
+		}
+	}
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], cfg.OutputCols())
 	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }
@@ -149,15 +157,10 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 // heads are q (T, H, D), k and v (T, KV, D) of block i, made of its normed input n.
 func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	h, d := cfg.HiddenSize, cfg.HeadDim
-	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
-	project := func(s string, from, rows int) []float64 {
-		weight := w[tensor(i, "self_attn."+s+"_proj.weight")]
-		if fused := w[tensor(i, "self_attn.qkv_proj.weight")]; fused != nil {
-			weight = fused[from*h : (from+rows)*h]
-		}
-		return linear(n, weight, w[tensor(i, "self_attn."+s+"_proj.bias")], h)
+	project := func(s string) []float64 {
+		return linear(n, w[tensor(i, "self_attn."+s+"_proj.weight")], w[tensor(i, "self_attn."+s+"_proj.bias")], h)
 	}
-	q, k, v = project("q", 0, qRows), project("k", qRows, kvRows), project("v", qRows+kvRows, kvRows)
+	q, k, v = project("q"), project("k"), project("v")
 	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
 		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
 	}
@@ -172,7 +175,7 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	}
 	if by := cfg.Temper; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
 		for j := range q {
-			position := float64(j / qRows)
+			position := float64(j / (cfg.NumHeads * d))
 			q[j] *= 1 + by.Scale*math.Log(1+math.Floor((position+float64(by.Ahead))/by.Every))
 		}
 	}
@@ -190,14 +193,8 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 		}
 		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], cfg.IntermediateSize)
 	}
-	gateW, upW, downW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"], w[in+"down_proj.weight"]
-	if w[in+"w1.weight"] != nil {
-		gateW, upW, downW = w[in+"w1.weight"], w[in+"w3.weight"], w[in+"w2.weight"]
-	}
-	if fused := w[in+"gate_up_proj.weight"]; fused != nil {
-		gateW, upW = fused[:len(fused)/2], fused[len(fused)/2:]
-	}
-	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, upW, w[in+"up_proj.bias"], h)
+	gateW := w[in+"gate_proj.weight"]
+	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
 	for j, g := range gate {
 		if cut := cfg.Cut; cut != nil {
 			g = min(g, cut.Limit)
@@ -206,7 +203,7 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 			up[j] *= activation(cfg, g)
 		}
 	}
-	return linear(up, downW, w[in+"down_proj.bias"], len(gateW)/h)
+	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
 }
 
 // activation is the model's function f.

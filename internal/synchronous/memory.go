@@ -174,7 +174,7 @@ func (t *Trainer) makeLayers() {
 			slab: optim.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
 		turn++
 		switch layout.Kind {
-		case model.Attention:
+		case model.Attention, model.Mixer:
 			at.forward, at.backward = t.ops.AttentionForward, t.ops.AttentionBackward
 		case model.MoE:
 			turn++ // two sweeps

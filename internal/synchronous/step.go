@@ -87,7 +87,7 @@ func (t *Trainer) forward(l int, at layer) {
 		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, t.batch.Step, ws) })
 	case model.Positions:
 		t.sweep(at.turn, func(m micro) { ops.PositionsForward(s, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, ws) })
-	case model.Block, model.Attention:
+	case model.Block, model.Attention, model.Recurrent, model.Mixer:
 		t.sweep(at.turn, func(m micro) { at.forward(s, at.Block, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, nothing, ws) })
 	case model.MoE: // the router, its experts for all micro-batches at once, their sum
 		s.Zero(t.experts.ProbSum.Mem())

@@ -80,8 +80,15 @@ func (a *alteration) otherData() bool {
 
 // otherPlanes tells whether the optimizer keeps something else than the checkpoint has.
 func (a *alteration) otherPlanes() bool {
-	return a.c.Optim != a.saved.Optim || a.c.Optim == "sgd" && (a.c.Momentum == 0) != (a.saved.Momentum == 0)
+	return a.c.Optim != a.saved.Optim || a.otherMomentum() || a.otherAverage()
 }
+
+// otherMomentum and otherAverage tell whether one of the runs keeps a momentum, or an average of the weights, and the other does not.
+func (a *alteration) otherMomentum() bool {
+	return a.c.Optim == "sgd" && (a.c.Momentum == 0) != (a.saved.Momentum == 0)
+}
+
+func (a *alteration) otherAverage() bool { return (a.c.EMADecay == 0) != (a.saved.EMADecay == 0) }
 
 // moved tells whether d only gives the same data another name.
 func (a *alteration) moved(d config.Difference) bool {
@@ -100,7 +107,7 @@ const (
 func (a *alteration) allow(d config.Difference) error {
 	wayOut := ""
 	part := d.Part
-	if d.Key == "momentum" && a.otherPlanes() {
+	if d.Key == "momentum" && a.otherMomentum() || d.Key == "ema_decay" && a.otherAverage() {
 		part = config.PartOptimizer // where it is 0 nothing is kept
 	}
 	switch part {

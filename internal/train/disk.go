@@ -22,14 +22,15 @@ import (
 // disk is how much disk space a run takes in its output directory, in bytes.
 type disk struct {
 	Dir         string `json:"dir"`
-	Checkpoint  int64  `json:"checkpoint_bytes"`      // one checkpoint
-	Checkpoints *int   `json:"checkpoints"`           // still to be written; null where only the data tells how many
-	Limit       int    `json:"save_total_limit"`      // how many checkpoints stay; 0: all
-	Model       int64  `json:"model_bytes"`           // the final model
-	Log         int64  `json:"log_bytes"`             // metrics and events
-	AtMost      *int64 `json:"at_most_bytes"`         // on top of what is there now; null as above
-	Free        *int64 `json:"free_bytes,omitempty"`  // what unfinished saves have left counts as free
-	Cache       string `json:"token_cache,omitempty"` // a file that is written already
+	Checkpoint  int64  `json:"checkpoint_bytes"`        // one checkpoint
+	Checkpoints *int   `json:"checkpoints"`             // still to be written; null where only the data tells how many
+	Limit       int    `json:"save_total_limit"`        // how many checkpoints stay; 0: all
+	Model       int64  `json:"model_bytes"`             // the final model
+	Average     int64  `json:"average_bytes,omitempty"` // the model of the averages of the weights
+	Log         int64  `json:"log_bytes"`               // metrics and events
+	AtMost      *int64 `json:"at_most_bytes"`           // on top of what is there now; null as above
+	Free        *int64 `json:"free_bytes,omitempty"`    // what unfinished saves have left counts as free
+	Cache       string `json:"token_cache,omitempty"`   // a file that is written already
 	CacheBytes  int64  `json:"token_cache_bytes,omitempty"`
 	what        string // what a checkpoint holds, in words
 }
@@ -53,6 +54,9 @@ func (j *job) writes(from resume) (plan.Writes, error) {
 		o.Linked = j.plan.Away
 	}
 	w := plan.Writes{Limit: j.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
+	if c.EMADecay > 0 {
+		w.Average = w.Model
+	}
 	if c.SaveStrategy != "no" {
 		w.Checkpoint, w.Saves = o.CheckpointBytes(), j.saves(done)
 	}
@@ -154,7 +158,7 @@ func (j *job) disk(from resume) (disk, error) {
 		return disk{}, err
 	}
 	c := j.c
-	d := disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
+	d := disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Average: w.Average, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
 	switch {
 	case c.SaveOnlyModel:
 		d.what = "weights " + c.SaveDType
@@ -279,6 +283,9 @@ func (j *job) saveAfter(done, n int) int {
 // breakdown says what is on disk when w takes the most room.
 func breakdown(w plan.Writes) string {
 	model := "the final model of " + human.Bytes(w.Model)
+	if w.Average > 0 {
+		model += fmt.Sprintf(", that of the averages of %s", human.Bytes(w.Average))
+	}
 	n := w.Saves
 	if w.Limit > 0 && n > w.Limit {
 		n = w.Limit + 1
@@ -351,6 +358,9 @@ func (d disk) write(w io.Writer) {
 		row("one checkpoint", d.Checkpoint, "%s; %s", d.what, often)
 	}
 	row("final model", d.Model, "in output_dir")
+	if d.Average > 0 {
+		row("averages", d.Average, "as a model, in %s in output_dir", averageDir)
+	}
 	row("log", d.Log, "metrics and events")
 	if d.AtMost != nil {
 		free := "more than now"

@@ -11,13 +11,16 @@ import (
 // finish writes the model into the output directory and shows what was learned.
 func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	c := s.c
+	if err := s.writeAverage(extra); err != nil {
+		return err
+	}
 	if err := s.takeBest(); err != nil {
 		return err
 	}
 	if !s.team.first() {
-		return s.serveModel()
+		return s.serveModel(lowerHalves)
 	}
-	if err := s.writeModel(extra); err != nil {
+	if err := s.writeModel(c.OutputDir, lowerHalves, extra); err != nil {
 		return err
 	}
 	end, stopped := s.saver.last, ErrResumable

@@ -41,6 +41,8 @@ type recipe struct {
 	Muon         map[string]any
 	DPO          map[string]any
 	Groups       json.RawMessage `json:"lr_groups"`
+	EMADecay     float64         `json:"ema_decay"`
+	EMAAfter     int             `json:"ema_update_after_step"`
 }
 
 type bound struct {
@@ -87,6 +89,9 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		for _, key := range slices.Sorted(maps.Keys(r.DPO)) {
 			extra += fmt.Sprintf("  %s: %v\n", key, r.DPO[key])
 		}
+	}
+	if r.EMADecay > 0 {
+		extra += fmt.Sprintf("\nema_decay: %g\nema_update_after_step: %d\n", r.EMADecay, r.EMAAfter)
 	}
 	if len(r.Groups) > 0 {
 		extra += fmt.Sprintf("\nlr_groups: %s\n", r.Groups)
@@ -205,15 +210,15 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
-// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates,
+// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates, an average of the weights,
 // smoothed labels and a z-loss, frozen tensors, a tied table, experts, all of them chosen, experts with the loss that balances
 // their load, one more that is shared, experts in groups, latent attention, families that have no
 // larger recording, and language models beside vision towers.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
-		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
+		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default":    "",
@@ -250,6 +255,9 @@ func TestRecordings(t *testing.T) {
 				runTrain(t, c, h)
 				compareSteps(t, c.OutputDir, want, bounds)
 				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), c.OutputDir, bounds.Weights, kind == "bf16")
+				if strings.HasSuffix(name, "-averaged") {
+					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "ema.safetensors"), filepath.Join(c.OutputDir, averageDir), bounds.Weights, kind == "bf16")
+				}
 			})
 		}
 	}

@@ -210,7 +210,7 @@ func (s scene) metrics(t *testing.T, without ...string) (out []string) {
 }
 
 // left is the content of every file that a finished run leaves and that says
-// nothing about where or when it ran: the model and its last checkpoint.
+// nothing about where or when it ran: the model, that of the averages and its last checkpoint.
 func (s scene) left(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -219,7 +219,7 @@ func (s scene) left(t *testing.T) map[string]string {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && path != s.out && path != last && !strings.HasPrefix(path, last):
+		case d.IsDir() && path != s.out && path != last && !strings.HasPrefix(path, last) && path != filepath.Join(s.out, averageDir):
 			return fs.SkipDir
 		case d.IsDir() || name == configFile || name == metricsFile || name == "manifest.json" || strings.HasPrefix(name, "rank-"):
 			return nil

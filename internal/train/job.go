@@ -369,7 +369,7 @@ func (j *job) request(evalOnly bool) plan.Request {
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
 			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && j.team.size() <= 1 && j.hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.WaitsForNorm(), Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes, Optim: c.Optim,
+		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.WaitsForNorm(), Unified: j.unified, EvalOnly: evalOnly, Planes: j.average().With(j.optimizer().Planes), Optim: c.Optim,
 		NSSteps: j.nsSteps(), Ranks: j.team.size(), Rank: j.team.number(), Units: j.optimizer().Units,
 		Context: j.contextBytes(), DeviceMemory: j.deviceBudget(), HostMemory: j.share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {

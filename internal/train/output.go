@@ -23,6 +23,9 @@ func (j *job) checkOutput() error {
 		if from, err := os.Stat(j.modelDir); err == nil && os.SameFile(out, from) {
 			return j.c.Errorf("output_dir", "output_dir %s is where the model is loaded from, and would be overwritten; choose another", dir)
 		}
+		if err := j.checkAverageDir(); err != nil {
+			return err
+		}
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		st, err := os.Stat(at)
@@ -99,6 +102,9 @@ func (j *job) sweep() {
 		_ = j.fs().RemoveAll(filepath.Join(j.c.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
 	}
 	j.prune(0, 0, 0, 0)
+	if j.c.EMADecay > 0 {
+		_ = checkpoint.Prune(j.fs(), j.averageDir(), 0, 0, 0, 0) // what stays takes room
+	}
 }
 
 // prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end

@@ -38,7 +38,7 @@ func (j *job) checkOwner() error {
 		return err
 	}
 	for _, e := range entries {
-		if !isEmpty(dir, e) && (inTheWay(e) || slices.Contains(copied, e.Name())) {
+		if !isEmpty(dir, e) && (inTheWay(e) || slices.Contains(copied, e.Name()) || j.c.EMADecay > 0 && e.Name() == averageDir) {
 			return j.c.Errorf("output_dir", "output_dir %s holds %s, which no run of mt made and this one would replace or remove; "+
 				"choose another output_dir, or set overwrite_output_dir: true", dir, e.Name())
 		}

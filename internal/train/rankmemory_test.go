@@ -14,9 +14,9 @@ import (
 // ranks of this test are in one process, whose arenas are counted together.
 func TestMemoryOfRanks(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
-	of := map[string]string{"weights": "weights", "lo planes": "lo planes", "moments": "moments", "gradient slabs": "gradient slabs",
+	of := map[string]string{"weights": "weights", "lo planes": "lo planes", "moments": "moments", "averages": "moments", "gradient slabs": "gradient slabs",
 		"gradient shares": "gradient slabs", "exchange buffers": "exchange buffers", "collected layer": "collected for checkpoints"}
-	for _, extra := range []string{"compute_dtype: bf16\n", "max_grad_norm: 0\n"} {
+	for _, extra := range []string{"compute_dtype: bf16\n", "max_grad_norm: 0\n", "compute_dtype: bf16\nema_decay: 0.9\n"} {
 		for n := 2; n <= 4; n++ {
 			s := newScene(t, "max_steps: 3\nval_size: 0\n"+extra)
 			planned, held := map[string]int64{}, map[string]int64{}

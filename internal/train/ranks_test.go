@@ -80,7 +80,7 @@ func TestRecordingsTogether(t *testing.T) {
 	for _, dir := range recordings.Found(t) {
 		dirs[filepath.Base(dir)] = dir
 	}
-	for _, name := range []string{"llama-clipped", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole"} {
+	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "qwen3next-shared"} {
 		dirs[name] = filepath.Join("testdata/recordings", name)
 	}
 	for name, dir := range dirs {
@@ -108,6 +108,9 @@ func TestRecordingsTogether(t *testing.T) {
 					}
 					compareSteps(t, out, want, want.Bounds[kind])
 					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds[kind].Weights, kind == "bf16")
+					if strings.HasSuffix(name, "-averaged") {
+						compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "ema.safetensors"), filepath.Join(out, averageDir), want.Bounds[kind].Weights, kind == "bf16")
+					}
 				})
 			}
 		}
@@ -122,6 +125,7 @@ func TestTogether(t *testing.T) {
 		"unclipped": "save_steps: 3\nmax_grad_norm: 0\n",
 		"bf16":      "save_steps: 3\ncompute_dtype: bf16\nsave_dtype: fp32\noptimizer_zstd: true\n",
 		"master":    "wide\nsave_steps: 3\noptim: adamw_8bit\ncompute_dtype: bf16\nmaster_dtype: bf16\n",
+		"averaged":  "save_steps: 3\ncompute_dtype: bf16\nema_decay: 0.8\nema_update_after_step: 1\n",
 		"codes":     "wide\nsave_steps: 3\noptim: adamw_8bit\nsave_dtype: fp32\n",
 	} {
 		for n := 2; n <= 3; n++ {

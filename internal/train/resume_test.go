@@ -36,6 +36,8 @@ var recipes = map[string]string{
 	"experts-bf16":    "experts\ncompute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 2, micro_batch_tokens: 1}\n",
 	"muon":            "optim: muon\nmuon_lr: 0.02\nsave_dtype: fp32\n",
 	"groups":          "lr_groups: [{name: a, modules: [k_proj, embed_tokens], lr: 1e-3}, {name: b, modules: ['layers\\.1\\.mlp'], lr: 0.1, weight_decay: 0}]\nmax_grad_norm: 0\ncompute_dtype: bf16\nsave_dtype: fp32\n",
+	"averaged":        "wide\noptim: adamw_8bit\nema_decay: 0.9\nema_update_after_step: 2\ncompute_dtype: bf16\nsave_dtype: fp32\n",
+	"averaged-muon":   "optim: muon\nema_decay: 0.3\ncompute_dtype: bf16\nmaster_dtype: bf16\nfreeze: ['layers\\.0\\.mlp']\nmax_grad_norm: 0\n",
 	"muon-bf16":       "optim: muon\nadjust_lr_fn: match_rms_adamw\ncompute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\noptimizer_zstd: true\n",
 	"muon-8bit":       "wide\noptim: muon_8bit\nmuon_lr: 0.02\ncompute_dtype: bf16\nsave_dtype: fp32\n",
 	"adamw-8bit":      "wide\noptim: adamw_8bit\ncompute_dtype: bf16\nsave_dtype: fp32\n",

@@ -47,6 +47,7 @@ type parts int
 const (
 	lowerHalves parts = iota // of the weights
 	everything               // those, and the optimizer's planes
+	averages                 // the average of the weights, in their place
 )
 
 // bring is layer i for a checkpoint, with the parts beside its tile whole. Alone they are where
@@ -61,7 +62,7 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 	if g.arena != nil {
 		free = g.arena.Bytes()
 	}
-	if l.Layout.Split() {
+	if l.Layout.Split() && what != averages {
 		lo, err := g.move(l.LoBytes(), &free, func(r int) int64 { return 2 * g.shares[i][r].Elems() })
 		if err != nil {
 			return whole, fmt.Errorf("lower halves: %w", err)
@@ -70,8 +71,8 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 	}
 	whole.Planes, whole.Share = nil, nil
 	for _, p := range l.Planes {
-		if what != everything {
-			break
+		if what != everything && (what != averages || p.Name != optim.MeanOf(l.Planes).Name) {
+			continue
 		}
 		data, err := g.move(p.Data, &free, func(r int) int64 { return p.ShareBytes(l.Layout, g.shares[i][r]) })
 		if err != nil {
@@ -107,16 +108,24 @@ func (j *job) needsLower(l model.Layout) bool {
 	return checkpoint.DType(j.c.SaveDType) == checkpoint.F32 && l.Split()
 }
 
-// serveModel does the part of a rank that does not write the model: it sends rank 0 the lower
-// halves that it asks for.
-func (s *session) serveModel() error {
+// needs says whether more of a layer than its tile is needed to write the model as what says.
+func (j *job) needs(l *host.LayerState, what parts) bool {
+	if what == averages {
+		return optim.MeanOf(l.Planes) != nil
+	}
+	return j.needsLower(l.Layout)
+}
+
+// serveModel does the part of a rank that does not write the model: it sends rank 0 the parts of layers
+// that it asks for.
+func (s *session) serveModel(what parts) error {
 	for {
 		asked, err := tell(s.team, modelAsked, 0)
 		if err != nil || asked[0] < 0 {
 			return err
 		}
 		if err := s.store.Lend(asked[0], false, func(l *host.LayerState) error {
-			_, err := s.staging.bring(asked[0], l, lowerHalves)
+			_, err := s.staging.bring(asked[0], l, what)
 			return err
 		}); err != nil {
 			return err
@@ -128,9 +137,9 @@ func (s *session) serveModel() error {
 // −1 when it is done.
 const modelAsked = "the model"
 
-// writeModel writes the model into the output directory. With several ranks it is for rank 0, while
-// the others serve.
-func (s *session) writeModel(extra map[string][]byte) error {
+// writeModel writes the model into dir, of the weights or of their averages, as what says. With several ranks it is for rank 0,
+// while the others serve.
+func (s *session) writeModel(dir string, what parts, extra map[string][]byte) error {
 	opts := s.writerOptions(s.lastStep)
 	home := s.store
 	lent := -1 // a layer whose state is in a state slot until the next one is wanted
@@ -144,7 +153,7 @@ func (s *session) writeModel(extra map[string][]byte) error {
 	opts.Whole = func(i int) (checkpoint.Layer, error) {
 		giveBack()
 		l := home.Layers[i]
-		if !s.needsLower(l.Layout) && !home.TileAway(i) {
+		if !s.needs(l, what) && !home.TileAway(i) {
 			return checkpointLayer(l), nil
 		}
 		if home.Away(i) {
@@ -153,15 +162,18 @@ func (s *session) writeModel(extra map[string][]byte) error {
 			}
 			lent = i
 		}
-		if s.team == nil {
-			return checkpointLayer(l), nil
+		if s.team != nil {
+			if _, err := tell(s.team, modelAsked, i); err != nil {
+				return checkpoint.Layer{}, err
+			}
 		}
-		if _, err := tell(s.team, modelAsked, i); err != nil {
-			return checkpoint.Layer{}, err
+		whole, err := s.staging.bring(i, l, what)
+		if what == averages {
+			whole.Mean = optim.MeanOf(whole.Planes)
 		}
-		return s.staging.bring(i, l, lowerHalves)
+		return whole, err
 	}
-	if err := checkpoint.WriteModel(s.c.OutputDir, checkpointLayers(s.store), opts, extra); err != nil {
+	if err := checkpoint.WriteModel(dir, checkpointLayers(s.store), opts, extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)
 	}
 	if s.team != nil {

@@ -43,6 +43,7 @@ func (s scene) partOnDisks(t *testing.T, n int64) scene {
 // model, and says what goes where; files are gone at the end.
 func TestStatesOnDisks(t *testing.T) {
 	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n", "frozen": "freeze: [norm, 'layers\\.0\\.']\n",
+		"averaged": "compute_dtype: bf16\nema_decay: 0.8\n", "grouped": "lr_groups: [{name: a, modules: [v_proj], lr: 0.03}]\n",
 		"bf16 master": "compute_dtype: bf16\nmaster_dtype: bf16\nsave_dtype: fp32\n"} {
 		t.Run(name, func(t *testing.T) {
 			want := newScene(t, "save_steps: 3\nrecompute: full\n"+extra)
@@ -52,6 +53,9 @@ func TestStatesOnDisks(t *testing.T) {
 			what := "moments"
 			if name == "unclipped" {
 				what = "lower halves and moments" // fp32 weights and those that are bf16 alone have no lower halves
+			}
+			if name == "averaged" {
+				what = "lower halves, moments and averages"
 			}
 			if !regexp.MustCompile(`disk +state +\S+ \S+ +` + what + ` of [1-9]`).MatchString(out) {
 				t.Errorf("nothing is said to be on disks:\n%s", out)
@@ -79,7 +83,8 @@ func TestStatesOnDisks(t *testing.T) {
 // its checkpoints too, uses as much memory as the plan says, and leaves no file.
 func TestWeightsOnDisks(t *testing.T) {
 	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n",
-		"frozen": "experts\nmax_grad_norm: 0\nbinding: copy\nfreeze: [self_attn, 'experts\\.1?[0-9]\\.']\n"} {
+		"averaged": "compute_dtype: bf16\nema_decay: 0.8\nmax_grad_norm: 0\n",
+		"frozen":   "experts\nmax_grad_norm: 0\nbinding: copy\nfreeze: [self_attn, 'experts\\.1?[0-9]\\.']\n"} {
 		t.Run(name, func(t *testing.T) {
 			want := recipeScene(t, extra+"save_steps: 3\nrecompute: full\nsave_dtype: fp32\n")
 			want.mustTrain(t)

@@ -266,6 +266,7 @@ func (s *session) openStore(from resume) (err error) {
 		s.late.add(note)
 	}
 	s.store.Draw(uint64(s.c.Seed))
+	s.store.Average(s.average())
 	return s.openStaging()
 }
 

@@ -84,6 +84,7 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
 		return err
 	}
+	t.store.Average(t.job.average())
 	t.away, t.grads, t.params, t.slots = r.Away, r.GradAway, r.ParamAway, r.Depths.StateSlots
 	return initialise(t.store, t.job.model, 1, pool)
 }

@@ -17,7 +17,7 @@ func init() {
 // activations are those of the units, and the exact GELU, whose argument z is a polynomial: its
 // rounding counts as little as that of the other GELU's, and it is fitted to 1e-7.
 var activations = append([]unit{{f: op.GELU, oracle: oracle.GELU, bound: 40 * uF32, least: 1}},
-	slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU })...)
+	slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU || u.f == op.SigmoidGate })...)
 
 func activateCases(add func(string, func(*rig))) {
 	for _, u := range activations {

@@ -29,7 +29,7 @@ type unit struct {
 // also has x·dz/dx, up to 12 where it counts, times 1 − σ, which is as inexact as a number near 1.
 // Far below 0 a result is only as exact as z is large. A gate that is cut off has two roundings more.
 var units = []unit{{f: op.SiLU, oracle: oracle.SiLU, bound: 12 * uF32}, {f: op.GELUTanh, oracle: oracle.GELUTanh, bound: 40 * uF32, least: 1},
-	{f: op.CutSiLU, bound: 16 * uF32, cut: op.Cut{Alpha: 1.75, Limit: 3}}}
+	{f: op.CutSiLU, bound: 16 * uF32, cut: op.Cut{Alpha: 1.75, Limit: 3}}, {f: op.SigmoidGate, oracle: oracle.Sigmoid, bound: 12 * uF32}}
 
 // inputs are gates and ups, some of which lie exactly where they are cut off.
 func (u *unit) inputs(r *rig, n int) *array {

@@ -24,6 +24,12 @@ func GELU(x float64) (y, slope float64) {
 	return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 }
 
+// Sigmoid is 1/(1+e^−x).
+func Sigmoid(x float64) (y, slope float64) {
+	s := 1 / (1 + math.Exp(-x))
+	return s, s * (1 - s)
+}
+
 // Softcap is limit·tanh(x/limit) and its slope; where limit is 0 it is x itself.
 func Softcap(x, limit float64) (y, slope float64) {
 	if limit == 0 {

@@ -37,6 +37,7 @@ typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 #define blockIdx_x ((int)__nvvm_read_ptx_sreg_ctaid_x())
 #define blockIdx_y ((int)__nvvm_read_ptx_sreg_ctaid_y())
 #define gridDim_x ((int)__nvvm_read_ptx_sreg_nctaid_x())
+#define gridDim_y ((int)__nvvm_read_ptx_sreg_nctaid_y())
 #define blockDim_x ((int)__nvvm_read_ptx_sreg_ntid_x())
 
 // Dynamic shared memory: one array for every kernel of a file.

@@ -3,7 +3,7 @@
 //
 //	Cut   g·σ(alpha·g)·(u+1) with g = min(gate, limit), u = max(−limit, min(up, limit))
 //
-// and what is cut off, not what lies at the limit, has no gradient.
+// and what is cut off, not what lies at the limit, has no gradient. Or f is σ itself (Sigmoid).
 //
 // Backward, with d = dy: dgate = d·up·f'(gate), dup = d·f(gate), and y again where
 // it is wanted. dgu may be gu and y may be dy: a thread reads all that it will
@@ -53,6 +53,22 @@ struct Cut {
     float active = within * s, slope = __builtin_fmaf(active * rest, alpha, s), out = by * active;
     g = g > limit ? 0.0f : by * (d * slope);
     u = u > limit || u < -limit ? 0.0f : d * active;
+    return out;
+  }
+};
+
+struct Sigmoid {
+  METHOD float value(float g, float u) const {
+    float s, rest;
+    sigmoids(g, s, rest);
+    return u * s;
+  }
+  METHOD float gradient(float &g, float &u, float d) const {
+    float s, rest;
+    sigmoids(g, s, rest);
+    float out = u * s;
+    g = d * (out * rest);
+    u = d * s;
     return out;
   }
 };
@@ -121,7 +137,8 @@ template <class F, int N, class T> DEV void glu_backward(F f, T *dgu, T *y, cons
 #define FUNCTIONS(T, N, SUFFIX)                                  \
   KERNELS(silu, Gated<SiLU>, T, N, SUFFIX, NONE, Gated<SiLU>(), 4)  \
   KERNELS(gelu, Gated<GELU>, T, N, SUFFIX, NONE, Gated<GELU>(), 4)  \
-  KERNELS(cut, Cut, T, N, SUFFIX, LIMITS, CUT_OF, 2)
+  KERNELS(cut, Cut, T, N, SUFFIX, LIMITS, CUT_OF, 2)             \
+  KERNELS(sigmoid, Sigmoid, T, N, SUFFIX, NONE, Sigmoid(), 4)
 
 extern "C" {
 FUNCTIONS(float, 1, _f32)

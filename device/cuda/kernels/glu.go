@@ -9,9 +9,10 @@ func init() {
 
 // The kernels of each activation; see glu.cu.
 var (
-	gluOf         = [...]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu"), op.CutSiLU: forAccess("glu", "cut")}
+	gluOf = [...]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu"), op.CutSiLU: forAccess("glu", "cut"),
+		op.SigmoidGate: forAccess("glu", "sigmoid")}
 	gluBackwardOf = [...]byAccess{op.SiLU: forAccess("glu", "silu_backward"), op.GELUTanh: forAccess("glu", "gelu_backward"),
-		op.CutSiLU: forAccess("glu", "cut_backward")}
+		op.CutSiLU: forAccess("glu", "cut_backward"), op.SigmoidGate: forAccess("glu", "sigmoid_backward")}
 )
 
 // GLU launches op.GLU.

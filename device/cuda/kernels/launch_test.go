@@ -79,6 +79,7 @@ func TestLargest(t *testing.T) {
 			l.elements()
 			l.rows()
 			l.experts()
+			l.delta()
 			for _, dim := range []int{32, 64, 96, 128, 192, 256} {
 				l.attention(dim, 0)
 				l.attention(dim, 30)
@@ -148,7 +149,7 @@ func (l *largest) elements() {
 			T: manyTokens, Heads: manyHeads, Dim: headDim, Rotary: headDim, Stride: manyHeads * headDim, Interleaved: interleaved})
 	}
 	gu, y := l.act(manyTokens, 2*wideInner), l.act(manyTokens, wideInner)
-	for _, f := range []op.Activation{op.SiLU, op.GELUTanh} {
+	for _, f := range []op.Activation{op.SiLU, op.GELUTanh, op.SigmoidGate} {
 		kernels.GLU(l, &op.GLU{Activation: f, Y: y, GU: gu, T: manyTokens, F: wideInner})
 		kernels.GLUBackward(l, &op.GLUBackward{Activation: f, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
 	}
@@ -202,6 +203,26 @@ func (l *largest) experts() {
 	kernels.AddRows(l, &op.AddRows{Dst: l.f32(T * wideHidden), Src: l.act(T, wideHidden), Index: l.ints(T), U: T, T: T, C: wideHidden})
 	kernels.AddRows(l, &op.AddRows{Dst: l.f32(T * wideHidden), Src: l.act(T, wideHidden), Index: l.ints(T), U: T, T: T, C: wideHidden,
 		Bias: l.f32(wideHidden), W: weights, Pairs: l.ints(T), P: T * K})
+}
+
+func (l *largest) delta() {
+	for _, seqs := range []int{1, manySeqs} {
+		shape := op.DeltaShape{Cu: l.ints(int64(seqs) + 1), Seqs: seqs, T: manyTokens, KeyHeads: op.MostDeltaHeads, Heads: op.MostDeltaHeads,
+			KeyDim: op.MostDeltaDim, ValueDim: op.MostDeltaDim, GateStride: 2 * op.MostDeltaHeads}
+		if seqs > 1 {
+			shape.KeyHeads = 16
+		}
+		qkv, gates, heads := l.act(manyTokens, int64(shape.Width())), l.act(manyTokens, 2*op.MostDeltaHeads), l.f32(op.MostDeltaHeads)
+		states := l.f32(int64(shape.StatesLen()))
+		kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: shape, O: qkv, QKV: qkv, Gates: gates, ALog: heads, DtBias: heads, States: states})
+		kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: shape, DQKV: qkv, DGates: gates, DALog: heads, DDtBias: heads, DO: qkv, QKV: qkv,
+			Gates: gates, ALog: heads, DtBias: heads, States: states})
+		w := l.f32(wideInner * op.MostTaps)
+		x := l.act(manyTokens, wideInner)
+		kernels.ShortConv(l, &op.ShortConv{Y: x, X: x, W: w, Cu: shape.Cu, Seqs: seqs, T: manyTokens, C: wideInner, Taps: op.MostTaps, XStride: wideInner})
+		kernels.ShortConvBackward(l, &op.ShortConvBackward{DX: x, DW: w, DY: x, X: x, W: w, Cu: shape.Cu, Seqs: seqs, T: manyTokens, C: wideInner,
+			Taps: op.MostTaps, XStride: wideInner, DXStride: wideInner})
+	}
 }
 
 func (l *largest) attention(dim int, softcap float32) {

@@ -19,7 +19,8 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
         "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA", "ministral3": "MISTRAL3",
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
-        "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE"}
+        "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE",
+        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -98,6 +99,11 @@ def wanted(cfg, tensors):
         if "experts" in parts:
             i = parts.index("experts")
             experts.setdefault(".".join(parts[:i + 1] + parts[i + 2:]), {})[int(parts[i + 1])] = x
+            continue
+        if name.endswith(".kv_b_proj.weight"):
+            by_head = x.reshape(cfg["num_attention_heads"], -1, x.shape[-1])
+            for letter, y in (("k", by_head[:, :cfg["qk_nope_head_dim"]].swapaxes(1, 2)), ("v", by_head[:, cfg["qk_nope_head_dim"]:])):
+                out[names.get_name(name.replace("kv_b", letter + "_b"), try_suffixes=(".weight",))] = np.ascontiguousarray(y)
             continue
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:

@@ -14,6 +14,7 @@ func optim() {
 				apply(split, grad)
 			}
 		}
+		average(split)
 	}
 	for _, grad := range []string{"F32", "BF16"} {
 		prepare(grad, "F32")
@@ -153,6 +154,21 @@ func apply(split bool, grad string) {
 			s.FMUL(w, w, decay)
 		}
 		s.descend(w, s.gradient(), rate)
+	})
+}
+
+// average writes the update of an average by the weights, which stay as they are. Its factors: one and a mask (see lerp).
+func average(split bool) {
+	s := newElement("average", 1, split, "Zero")
+	var part, far neon.V
+	s.factors(&part, &far)
+	s.run(func() {
+		w, m := s.weight(), s.load(s.m)
+		for i := range 2 {
+			s.lerp(m[i], m[i], w[i], part, far)
+			s.normal(m[i])
+		}
+		s.store(m, s.m)
 	})
 }
 

@@ -22,6 +22,7 @@ func main() {
 					apply(v, split, grad)
 				}
 			}
+			average(v, split)
 		}
 		for _, grad := range []string{"F32", "BF16"} {
 			prepare(v, grad, "F32")

@@ -99,6 +99,20 @@ func apply(v isa, split bool, grad string) {
 	})
 }
 
+// average writes the update of an average by the weights, which stay as they are. Its factors: one and a mask (see lerp).
+func average(v isa, split bool) {
+	var part, far reg.VecVirtual
+	s := newElement(v, "average", 1, split, "Zero")
+	s.factors(&part, &far)
+	s.run(func(disp int) {
+		w, m, spare := s.weight(disp), s.Reg(), s.Reg()
+		VMOVUPS(At(s.m, 4*disp), m)
+		next := s.lerp(m, w, part, far)
+		s.normal(next, spare, s.zero, s.exponent)
+		VMOVUPS(next, At(s.m, 4*disp))
+	})
+}
+
 // prepare writes the update of a matrix's momentum by a gradient of one type, and what it hands over in another. Its factors: clip,
 // then twice a factor and a mask (see lerp), and a mask of all bits with Nesterov's momentum.
 func prepare(v isa, grad, handed string) {

@@ -29,7 +29,7 @@ autocast too: these bounds are 3 times its deviations from fp32, at least 4e-3, 
 and 5e-2, where the way that all tensors went is taken as one.
 """
 import json, math, os, random, re, shutil, sys, tempfile
-import torch, torch.optim._muon, transformers
+import torch, torch.optim._muon, torch.optim.swa_utils, transformers
 from safetensors.torch import load_file, save_file
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
@@ -44,6 +44,10 @@ RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_typ
 
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, tie_word_embeddings=False,
               n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=6, first_k_dense_replace=1)
+
+RECURRENT = dict(num_hidden_layers=3, head_dim=8, layer_types=["linear_attention", "linear_attention", "full_attention"], linear_num_key_heads=2,
+                 linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False,
+                 rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))
 
 LLAMA4 = dict(num_hidden_layers=4, intermediate_size=10, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, attention_chunk_size=5,
               no_rope_layers=[1, 0, 1, 1], tie_word_embeddings=False)
@@ -73,6 +77,8 @@ CASES = {
     "llama-groups": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(lr_groups=[
         dict(name="embeddings", modules=["embed_tokens|lm_head"], lr=0.002, weight_decay=0.0),
         dict(name="keys", modules=[r"k_proj\.", r"layers\.1\.mlp\.up_proj"], lr=0.03), dict(name="norms", modules=["norm"], lr=0.05, weight_decay=2.0)])),
+    # An average of the weights, which begins after the third update.
+    "llama-averaged": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(ema_decay=0.7, ema_update_after_step=2)),
     # Labels are smoothed, and the square of the log-sum-exp of the logits counts.
     "llama-smoothed": (transformers.LlamaConfig, dict(tie_word_embeddings=False), dict(label_smoothing_factor=0.2, z_loss_coef=0.02)),
     # The table, the norms and a block are not trained, so the backward ends early.
@@ -160,19 +166,23 @@ CASES = {
         truncate=False)), dict(bf16=True)),
     # Biases of q, k and v and none of o.
     "seedoss-bias": (transformers.SeedOssConfig, dict(attention_bias=True, attention_out_bias=False, residual_dropout=0.0, tie_word_embeddings=False), {}),
+    # A recurrence with two value heads for each key head in two blocks of three, the first of which has no experts; attention with a gate in
+    # the last. Rows are longer than the chunks that the recurrence is computed by.
+    "qwen3next-shared": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
+        shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0], max_position_embeddings=160), dict(learning_rate=3e-3, longest=150)),
 }
 
 SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}
 
 
-def make_rows(n, vocab, seed):
-    """Random rows of several lengths; in every third the beginning is not supervised.
+def make_rows(n, vocab, seed, longest):
+    """Random rows of several lengths, below longest; in every third the beginning is not supervised.
 
     The token of padding does not occur: torch.nn.Embedding gives its row no gradient."""
     r = random.Random(seed)
     rows = []
     for i in range(n):
-        ids = [r.randrange(1, vocab // 2) for _ in range(r.randrange(2, 15))]
+        ids = [r.randrange(1, vocab // 2) for _ in range(r.randrange(2, longest))]
         labels = list(ids)
         if i % 3 == 1:
             for k in range(r.randrange(1, len(ids))):
@@ -207,7 +217,7 @@ def transpose(file, which):
 
 
 def train(model_dir, rows, rec, dtype, autocast=False):
-    """Return figures of every step and the trained model."""
+    """Return figures of every step, the trained model and the average of its weights."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
     config = transformers.AutoConfig.from_pretrained(model_dir)
     m = auto(config).from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
@@ -231,6 +241,7 @@ def train(model_dir, rows, rec, dtype, autocast=False):
         optimizers.append(torch.optim.Muon(matrices, lr=muon["muon_lr"], weight_decay=rec["weight_decay"],
             **{k: v for k, v in muon.items() if not k.endswith("_lr")}))
     schedules = [SCHEDULES[rec["lr_scheduler_type"]](o, rec["warmup_steps"], rec["max_steps"]) for o in optimizers]
+    averaged = torch.optim.swa_utils.AveragedModel(m, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(rec.get("ema_decay", 0)))
     steps = []
     for step in range(rec["max_steps"]):
         batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
@@ -259,7 +270,9 @@ def train(model_dir, rows, rec, dtype, autocast=False):
             steps[-1]["lr_groups"] = {g["group"]: g["lr"] for g in optimizers[0].param_groups if "group" in g}
         for o in optimizers + schedules:
             o.step()
-    return steps, m
+        if step + 1 > rec.get("ema_update_after_step", 0):
+            averaged.update_parameters(m)
+    return steps, m, averaged.module
 
 
 def deviations(single, double, initial, as_one=False):
@@ -294,7 +307,7 @@ def record(name):
     m.save_pretrained(model_dir)
     if rec.get("transposed"):
         transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
-    rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5)
+    rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5, rec.get("longest", 15))
     single, double = train(model_dir, rows, rec, torch.float32), train(model_dir, rows, rec, torch.float64)
     off = deviations(single, double, initial)
     bounds = {"fp32": {key: max(8 * off[key], floor) for key, floor in (("loss", 2e-5), ("grad_norm", 2e-4), ("weights", 2e-3))}}
@@ -311,6 +324,9 @@ def record(name):
     with tempfile.TemporaryDirectory() as t:  # names as in a model directory
         single[1].save_pretrained(t)
         shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "final.safetensors"))
+        if rec.get("ema_decay"):
+            single[2].save_pretrained(t)
+            shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "ema.safetensors"))
     if rec.get("transposed"):
         transpose(os.path.join(to, "final.safetensors"), rec["transposed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10

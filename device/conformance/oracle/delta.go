@@ -1,0 +1,207 @@
+package oracle
+
+import "math"
+
+// Delta says what the gated delta rule goes over, as op.DeltaShape does.
+type Delta struct {
+	Cu                                            []int32
+	KeyHeads, Heads, KeyDim, ValueDim, GateStride int
+}
+
+// ShortConv sets y (T, channels) to SiLU of the causal convolution of each sequence of x with w (channels, taps). tail, unless
+// nil, are the (taps−1, channels) rows before the only sequence's first.
+func ShortConv(y, x, w, tail []float64, cu []int32, channels, taps, stride int) {
+	convolve(x, w, tail, cu, channels, taps, stride, func(t, c int, sum float64, _ func(j int) (float64, int)) {
+		y[t*channels+c] = sum / (1 + math.Exp(-sum))
+	})
+}
+
+// ShortConvBackward sets dx and adds to dw, unless that is nil, the gradients of x and of w, given that of y.
+func ShortConvBackward(dx, dw, dy, x, w []float64, cu []int32, channels, taps, stride, dxStride int) {
+	for t := range int(cu[len(cu)-1]) {
+		clear(dx[t*dxStride:][:channels])
+	}
+	convolve(x, w, nil, cu, channels, taps, stride, func(t, c int, sum float64, at func(j int) (float64, int)) {
+		s := 1 / (1 + math.Exp(-sum))
+		d := dy[t*channels+c] * s * (1 + sum*(1-s))
+		for j := range taps {
+			v, from := at(j)
+			if from >= 0 {
+				dx[from*dxStride+c] += d * w[c*taps+j]
+			}
+			if dw != nil {
+				dw[c*taps+j] += d * v
+			}
+		}
+	})
+}
+
+// convolve calls f with the sum of every token and channel, and with what a tap reads: the value, and of which token it is,
+// −1 where that is before the sequence.
+func convolve(x, w, tail []float64, cu []int32, channels, taps, stride int, f func(t, c int, sum float64, at func(j int) (float64, int))) {
+	for s := range len(cu) - 1 {
+		for t := int(cu[s]); t < int(cu[s+1]); t++ {
+			for c := range channels {
+				at := func(j int) (float64, int) {
+					from := t - taps + 1 + j
+					switch {
+					case from >= int(cu[s]):
+						return x[from*stride+c], from
+					case tail != nil:
+						return tail[(from-int(cu[s])+taps-1)*channels+c], -1
+					}
+					return 0, -1
+				}
+				var sum float64
+				for j := range taps {
+					v, _ := at(j)
+					sum += w[c*taps+j] * v
+				}
+				f(t, c, sum, at)
+			}
+		}
+	}
+}
+
+// step is what one head does at one token.
+type step struct {
+	q, k, v          []float64 // q and k normed
+	rq, rk           float64   // what q and k were multiplied by, the scale of q apart
+	beta, g, a, rate float64   // rate: e^ALog
+	before, mid      []float64 // the state before, and decayed
+	after, d         []float64 // the state after; β(v − midᵀk)
+	memory           []float64 // midᵀk
+}
+
+// steps are the steps of head h through a sequence, whose state begins as s.
+func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float64) (out []step) {
+	K, V := a.KeyDim, a.ValueDim
+	keys := a.KeyHeads * K
+	width, kh := 2*keys+a.Heads*V, h/(a.Heads/a.KeyHeads)
+	for t := int(from); t < int(to); t++ {
+		row, gate := qkv[t*width:], gates[t*a.GateStride:]
+		st := step{v: row[2*keys+h*V:][:V], beta: 1 / (1 + math.Exp(-gate[h])), a: gate[a.Heads+h] + dtBias[h], rate: math.Exp(aLog[h])}
+		st.q, st.rq = unit(row[kh*K:][:K], 1/math.Sqrt(float64(K)))
+		st.k, st.rk = unit(row[keys+kh*K:][:K], 1)
+		st.g = -st.rate * softplus(st.a)
+		st.before = s
+		st.mid, st.after, st.memory, st.d = make([]float64, K*V), make([]float64, K*V), make([]float64, V), make([]float64, V)
+		for i, x := range s {
+			st.mid[i] = math.Exp(st.g) * x
+			st.memory[i%V] += st.mid[i] * st.k[i/V]
+		}
+		for j, m := range st.memory {
+			st.d[j] = st.beta * (st.v[j] - m)
+		}
+		for i, x := range st.mid {
+			st.after[i] = x + st.k[i/V]*st.d[i%V]
+		}
+		s = st.after
+		out = append(out, st)
+	}
+	return out
+}
+
+func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+// unit is x of length 1, times scale, and 1 over its length.
+func unit(x []float64, scale float64) (y []float64, r float64) {
+	r = 1 / math.Sqrt(dot(x, x)+1e-6)
+	for _, v := range x {
+		y = append(y, scale*r*v)
+	}
+	return y, r
+}
+
+// GatedDelta sets o (T, Heads·ValueDim), token by token, and states as op.GatedDelta says, unless that is nil. last, unless
+// nil, is the state before the only sequence, and then that behind it.
+func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
+	K, V := a.KeyDim, a.ValueDim
+	for s := range len(a.Cu) - 1 {
+		for h := range a.Heads {
+			state := make([]float64, K*V)
+			if last != nil {
+				copy(state, last[h*K*V:])
+			}
+			for i, st := range a.steps(h, a.Cu[s], a.Cu[s+1], qkv, gates, aLog, dtBias, state) {
+				t := int(a.Cu[s]) + i
+				if states != nil && i > 0 && i%64 == 0 {
+					copy(states[(t/64*a.Heads+h)*K*V:], st.before)
+				}
+				out := o[(t*a.Heads+h)*V:][:V]
+				clear(out)
+				for n, x := range st.after {
+					out[n%V] += x * st.q[n/V]
+				}
+				state = st.after
+			}
+			if last != nil {
+				copy(last[h*K*V:], state)
+			}
+		}
+	}
+}
+
+// GatedDeltaBackward sets dqkv and dgates, and adds to daLog and ddtBias, given do.
+func (a Delta) GatedDeltaBackward(dqkv, dgates, daLog, ddtBias, do, qkv, gates, aLog, dtBias []float64) {
+	K, V := a.KeyDim, a.ValueDim
+	keys := a.KeyHeads * K
+	width := 2*keys + a.Heads*V
+	clear(dqkv)
+	for s := range len(a.Cu) - 1 {
+		for h := range a.Heads {
+			kh := h / (a.Heads / a.KeyHeads)
+			ds := make([]float64, K*V)
+			steps := a.steps(h, a.Cu[s], a.Cu[s+1], qkv, gates, aLog, dtBias, make([]float64, K*V))
+			for i := len(steps) - 1; i >= 0; i-- {
+				t := int(a.Cu[s]) + i
+				row, gate := dqkv[t*width:], dgates[t*a.GateStride:]
+				dbeta, dg := steps[i].backward(row[kh*K:][:K], row[keys+kh*K:][:K], row[2*keys+h*V:][:V], ds, do[(t*a.Heads+h)*V:][:V])
+				st := steps[i]
+				gate[h] = dbeta * st.beta * (1 - st.beta)
+				da := -dg * st.rate / (1 + math.Exp(-st.a))
+				gate[a.Heads+h] = da
+				if daLog != nil {
+					daLog[h] += dg * st.g
+					ddtBias[h] += da
+				}
+			}
+		}
+	}
+}
+
+// backward adds to the gradients of q, k and v before the norms, turns ds, the gradient of the state after the step, into that
+// of the state before, and returns those of β and g.
+func (st step) backward(dq, dk, dv, ds, do []float64) (dbeta, dg float64) {
+	V := len(st.v)
+	dqn, dkn, dd := make([]float64, len(st.q)), make([]float64, len(st.k)), make([]float64, V)
+	for n := range ds {
+		i, j := n/V, n%V
+		ds[n] += st.q[i] * do[j]
+		dqn[i] += st.after[n] * do[j]
+		dd[j] += ds[n] * st.k[i]
+		dkn[i] += ds[n] * st.d[j]
+	}
+	for j := range dd {
+		dbeta += dd[j] * (st.v[j] - st.memory[j])
+		dv[j] += st.beta * dd[j]
+	}
+	for n := range ds {
+		i, j := n/V, n%V
+		dkn[i] -= st.mid[n] * st.beta * dd[j]
+		ds[n] -= st.k[i] * st.beta * dd[j]
+		dg += ds[n] * st.mid[n]
+		ds[n] *= math.Exp(st.g)
+	}
+	unitBackward(dq, dqn, st.q, st.rq, 1/math.Sqrt(float64(len(st.q))))
+	unitBackward(dk, dkn, st.k, st.rk, 1)
+	return dbeta, dg
+}
+
+// unitBackward adds to dx the gradient of x, given dy of y = scale·x·r.
+func unitBackward(dx, dy, y []float64, r, scale float64) {
+	along := dot(dy, y) / scale
+	for i := range dx {
+		dx[i] += r * (scale*dy[i] - y[i]*along)
+	}
+}

@@ -1,0 +1,305 @@
+package cpu
+
+import (
+	"math"
+
+	"mt/device/cpu/vec"
+	"mt/device/op"
+)
+
+func init() { op.Add(&table, gatedDelta) }
+
+// The buffers of the gated delta rule. Matrices of a chunk have op.DeltaChunk rows at most; rows are as long as whole panels.
+const (
+	dPack    = iota // an operand of a product, in panels
+	dQ              // q of the chunk, normed (n, KeyDim)
+	dK              // and k
+	dStates         // the state of each head of the group (KeyDim, ValueDim)
+	dV              // v (n, ValueDim)
+	dRest           // v − e^γ·K·S
+	dNew            // the chunk's new values, as panels of rows
+	dPairs          // K·Kᵀ
+	dLower          // −β·K·Kᵀ·decay below the diagonal
+	dScores         // Q·Kᵀ·decay, the diagonal included
+	dOut            // o, or its gradient
+	dKeys           // keys times factors
+	dGates          // numbers of every token, see deltaHead
+	dNewRows        // the new values as rows
+	// Of the backward:
+	dGrad     // gradient of the new values, then of what they are made of, as rows
+	dGradPack // the same as panels of rows
+	dDScores  // gradients of scores, then of pairs
+	dDStates  // gradients of the states behind the chunk
+	dDQ       // gradients of normed q
+	dDK       // and of k
+	dTerm     // a product on its way into a sum
+	dNorms    // 1 over the lengths of q and k
+	dDGates   // gradients of β and γ
+	dWide     // a row on its way
+)
+
+// deltaJob is a sequence and a key head, with the value heads that share it. It goes from chunk to chunk.
+type deltaJob struct {
+	*op.DeltaShape
+	sc           *scratch
+	qkv, gates   act
+	aLog, dtBias []float32
+	group, kh    int
+	keys, values int // KeyDim and ValueDim in whole panels
+	first, end   int // tokens of the sequence
+	at, n        int // the chunk: its first token, and how many
+	q, k, norms  []float32
+	sum          *[op.DeltaChunk]float64 // γ, in fp64: what counts are differences
+}
+
+// deltaHead is what a head of a chunk has of every token: β, g, γ (the sum of g from the chunk's first token on), e^γ, and
+// e^(γ of the last − γ).
+type deltaHead struct {
+	beta, g, from, to []float32
+	sum               *[op.DeltaChunk]float64
+}
+
+// runDelta calls f for every sequence and key head, on all cores.
+func (s *stream) runDelta(a *op.DeltaShape, job deltaJob, f func(seq int, j *deltaJob)) error {
+	cu, err := tokensOf(i32s(a.Cu, a.Seqs+1), a.T)
+	if err != nil || a.T == 0 {
+		return err
+	}
+	s.pool.Run(a.Seqs*a.KeyHeads, func(i int) {
+		j := job
+		seq := i / a.KeyHeads
+		j.DeltaShape, j.sc, j.kh, j.group = a, s.scratch.get(), i%a.KeyHeads, a.Heads/a.KeyHeads
+		j.keys, j.values = panels(a.KeyDim)*vec.Panel, panels(a.ValueDim)*vec.Panel
+		j.first, j.end, j.sum = int(cu[seq]), int(cu[seq+1]), new([op.DeltaChunk]float64)
+		f(seq, &j)
+		s.scratch.put(j.sc)
+	})
+	return nil
+}
+
+// gatedDelta takes the chunks of a sequence in order. Source: arXiv:2412.06464, section 3.3.
+func gatedDelta(s *stream, a *op.GatedDelta) error {
+	announceDelta(&a.DeltaShape, a.QKV, a.Gates)
+	reads(a.ALog, 1, 0, a.Heads)
+	reads(a.DtBias, 1, 0, a.Heads)
+	writes(a.O, 1, 0, a.T*a.Heads*a.ValueDim)
+	writes(a.States, 1, 0, a.StatesLen())
+	writes(a.Last, 1, 0, a.Heads*a.KeyDim*a.ValueDim)
+	states, last := f32s(a.States, a.StatesLen()), f32s(a.Last, a.Heads*a.KeyDim*a.ValueDim)
+	job := deltaJob{qkv: actOf(a.QKV), gates: actOf(a.Gates), aLog: f32s(a.ALog, a.Heads), dtBias: f32s(a.DtBias, a.Heads)}
+	return s.runDelta(&a.DeltaShape, job, func(_ int, j *deltaJob) {
+		j.begin(last)
+		for j.at = j.first; j.at < j.end; j.at += op.DeltaChunk {
+			j.load()
+			for g := range j.group {
+				if states != nil && j.at > j.first {
+					j.copyState(states[j.place(g):], j.state(dStates, g), false)
+				}
+				h := j.head(g)
+				j.solve(g, h)
+				j.output(g, h, actOf(a.O))
+				j.carry(g, h)
+			}
+		}
+		for g := 0; last != nil && g < j.group; g++ {
+			j.copyState(last[(j.kh*j.group+g)*a.KeyDim*a.ValueDim:], j.state(dStates, g), false)
+		}
+	})
+}
+
+// state is the state of head g of the group in a buffer.
+func (j *deltaJob) state(buf, g int) []float32 {
+	return j.sc.f32(buf, j.group*j.KeyDim*j.values)[g*j.KeyDim*j.values:][:j.KeyDim*j.values]
+}
+
+// place is where States has the state before the chunk of head g of the group.
+func (j *deltaJob) place(g int) int {
+	return (j.at/op.DeltaChunk*j.Heads + j.kh*j.group + g) * j.KeyDim * j.ValueDim
+}
+
+// copyState copies a dense state from or, with load, to a buffer's rows of whole panels.
+func (j *deltaJob) copyState(dense, rows []float32, load bool) {
+	for i := range j.KeyDim {
+		if d, r := dense[i*j.ValueDim:][:j.ValueDim], rows[i*j.values:]; load {
+			copy(r, d)
+		} else {
+			copy(d, r)
+		}
+	}
+}
+
+// begin sets the states before a sequence: 0, or what last has.
+func (j *deltaJob) begin(last []float32) {
+	for g := range j.group {
+		s := j.state(dStates, g)
+		clear(s)
+		if last != nil {
+			j.copyState(last[(j.kh*j.group+g)*j.KeyDim*j.ValueDim:], s, true)
+		}
+	}
+}
+
+// load reads q and k of the chunk and norms them.
+func (j *deltaJob) load() {
+	j.n = min(op.DeltaChunk, j.end-j.at)
+	j.q, j.k = j.sc.f32(dQ, op.DeltaChunk*j.keys), j.sc.f32(dK, op.DeltaChunk*j.keys)
+	j.norms = j.sc.f32(dNorms, 2*op.DeltaChunk)
+	width, scale := j.Width(), float32(1/math.Sqrt(float64(j.KeyDim)))
+	for i := range j.n {
+		at := (j.at+i)*width + j.kh*j.KeyDim
+		j.norms[2*i] = j.unit(j.q[i*j.keys:][:j.KeyDim], at, scale)
+		j.norms[2*i+1] = j.unit(j.k[i*j.keys:][:j.KeyDim], at+j.KeyHeads*j.KeyDim, 1)
+	}
+}
+
+// unit writes the row of QKV at so many elements, of length 1 and then times scale, and returns 1 over its length.
+func (j *deltaJob) unit(y []float32, at int, scale float32) float32 {
+	x := j.qkv.load(j.sc, dWide, at, j.KeyDim)
+	r := float32(1 / math.Sqrt(float64(vec.Dot(x, x))+1e-6))
+	vec.Scale(y, x, r*scale)
+	return r
+}
+
+// head computes the gates of head g of the group for the chunk.
+func (j *deltaJob) head(g int) deltaHead {
+	v := j.sc.f32(dGates, 4*op.DeltaChunk)
+	at := func(i int) []float32 { return v[i*op.DeltaChunk:][:j.n] }
+	d, h := deltaHead{at(0), at(1), at(2), at(3), j.sum}, j.kh*j.group+g
+	rate, sum := math.Exp(float64(j.aLog[h])), 0.0
+	for i := range j.n {
+		b, a := j.gate(i, h)
+		d.beta[i] = float32(1 / (1 + math.Exp(-b)))
+		step := -rate * softplus(a)
+		sum += step
+		d.g[i], d.sum[i], d.from[i] = float32(step), sum, float32(math.Exp(sum))
+	}
+	for i := range j.n {
+		d.to[i] = float32(math.Exp(sum - d.sum[i]))
+	}
+	return d
+}
+
+// gate is b, and a + DtBias, of head h of token i of the chunk.
+func (j *deltaJob) gate(i, h int) (b, a float64) {
+	row := (j.at + i) * j.GateStride
+	b = float64(j.gates.load(j.sc, dWide, row+h, 1)[0])
+	return b, float64(j.gates.load(j.sc, dWide, row+j.Heads+h, 1)[0]) + float64(j.dtBias[h])
+}
+
+func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+// product is C (m, n) = A (m, k)·B (k, n), or added to C. With aCols A's columns are given, with bRows B's.
+func (j *deltaJob) product(c []float32, cs int, a []float32, as int, aCols bool, b []float32, bs int, bRows bool, m, n, k int, adds bool) {
+	pack := j.sc.f32(dPack, panels(n)*vec.Panel*k)
+	if bRows {
+		vec.Transpose(pack, b, bs, n, k)
+	} else {
+		packPanels(pack, b, bs, k, n)
+	}
+	vec.Tile(m, k, a, as, aCols, pack, k*vec.Panel, c, cs, panels(n), adds)
+}
+
+const chunkPanel = op.DeltaChunk * vec.Panel // a panel of a chunk's rows
+
+// solve finds the chunk's new values: (I + L)·new = β·(v − e^γ·K·S) with L = β·K·Kᵀ·decay below the diagonal. They
+// stand in dNew as panels, in dNewRows as rows.
+func (j *deltaJob) solve(g int, h deltaHead) {
+	rest, v := j.sc.f32(dRest, op.DeltaChunk*j.values), j.sc.f32(dV, op.DeltaChunk*j.values)
+	j.product(rest, j.values, j.k, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
+	pairs, lower := j.sc.f32(dPairs, chunkSquare), j.sc.f32(dLower, chunkSquare)
+	j.product(pairs, op.DeltaChunk, j.k, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+	rows := j.sc.f32(dNewRows, op.DeltaChunk*j.values)
+	off := 2*j.KeyHeads*j.KeyDim + (j.kh*j.group+g)*j.ValueDim
+	for i := range j.n {
+		row := v[i*j.values:][:j.ValueDim]
+		copy(row, j.qkv.load(j.sc, dWide, (j.at+i)*j.Width()+off, j.ValueDim))
+		r := rest[i*j.values:][:j.ValueDim]
+		vec.Scale(r, r, -h.from[i])
+		vec.Add(r, row)
+		vec.Scale(rows[i*j.values:][:j.ValueDim], r, h.beta[i])
+		for e := range i {
+			lower[i*op.DeltaChunk+e] = -h.beta[i] * decay(h, i, e) * pairs[i*op.DeltaChunk+e]
+		}
+	}
+	solved := j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel)
+	j.toPanels(solved, rows)
+	for p := range panels(j.ValueDim) {
+		x := solved[p*chunkPanel:]
+		for i := 1; i < j.n; i++ {
+			vec.Tile(1, i, lower[i*op.DeltaChunk:], op.DeltaChunk, false, x, chunkPanel, x[i*vec.Panel:], vec.Panel, 1, true)
+		}
+	}
+	j.toRows(rows, solved)
+}
+
+const chunkSquare = op.DeltaChunk * op.DeltaChunk
+
+// decay is by what a state that token e wrote has decayed when token i of the chunk reads it.
+func decay(h deltaHead, i, e int) float32 {
+	return float32(math.Exp(h.sum[i] - h.sum[e]))
+}
+
+// toPanels copies a chunk's rows of values into panels, which are 0 beside them; toRows copies them back.
+func (j *deltaJob) toPanels(dst, src []float32) {
+	for i := range j.n {
+		for p := range panels(j.ValueDim) {
+			to, from := dst[p*chunkPanel+i*vec.Panel:][:vec.Panel], src[i*j.values+p*vec.Panel:i*j.values+min(j.ValueDim, (p+1)*vec.Panel)]
+			clear(to[copy(to, from):])
+		}
+	}
+}
+
+func (j *deltaJob) toRows(dst, src []float32) {
+	for i := range j.n {
+		for p := range panels(j.ValueDim) {
+			copy(dst[i*j.values+p*vec.Panel:][:vec.Panel], src[p*chunkPanel+i*vec.Panel:])
+		}
+	}
+}
+
+// scores writes Q·Kᵀ·decay, 0 above the diagonal.
+func (j *deltaJob) scores(h deltaHead) []float32 {
+	s := j.sc.f32(dScores, chunkSquare)
+	j.product(s, op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+	for i := range j.n {
+		for e := range j.n {
+			if at := i*op.DeltaChunk + e; e > i {
+				s[at] = 0
+			} else {
+				s[at] *= decay(h, i, e)
+			}
+		}
+	}
+	return s
+}
+
+// output writes o of the chunk: e^γ·Q·S + scores·new.
+func (j *deltaJob) output(g int, h deltaHead, to act) {
+	o := j.sc.f32(dOut, op.DeltaChunk*j.values)
+	j.product(o, j.values, j.q, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
+	for i := range j.n {
+		vec.Scale(o[i*j.values:][:j.values], o[i*j.values:][:j.values], h.from[i])
+	}
+	vec.Tile(j.n, j.n, j.scores(h), op.DeltaChunk, false, j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel), chunkPanel, o, j.values,
+		panels(j.ValueDim), true)
+	for i := range j.n {
+		to.put(((j.at+i)*j.Heads+j.kh*j.group+g)*j.ValueDim, o[i*j.values:][:j.ValueDim])
+	}
+}
+
+// carry turns the state of head g into that behind the chunk: decayed, + (what is left of each key)ᵀ·new.
+func (j *deltaJob) carry(g int, h deltaHead) {
+	s, keys := j.state(dStates, g), j.scaledRows(j.k, func(i int) float32 { return h.to[i] })
+	vec.Scale(s, s, h.from[j.n-1])
+	vec.Tile(j.KeyDim, j.n, keys, j.keys, true, j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel), chunkPanel, s, j.values,
+		panels(j.ValueDim), true)
+}
+
+// scaledRows is a copy of the chunk's rows of keys or queries, each times a factor.
+func (j *deltaJob) scaledRows(x []float32, factor func(i int) float32) []float32 {
+	y := j.sc.f32(dKeys, op.DeltaChunk*j.keys)
+	for i := range j.n {
+		vec.Scale(y[i*j.keys:][:j.KeyDim], x[i*j.keys:][:j.KeyDim], factor(i))
+	}
+	return y
+}

@@ -1,0 +1,240 @@
+package cpu
+
+import (
+	"math"
+
+	"mt/device"
+	"mt/device/cpu/vec"
+	"mt/device/op"
+)
+
+func init() { op.Add(&table, gatedDeltaBackward) }
+
+func announceDelta(a *op.DeltaShape, qkv, gates device.Tensor) {
+	reads(a.Cu, 1, 0, a.Seqs+1)
+	reads(qkv, 1, 0, a.T*a.Width())
+	reads(gates, a.T, a.GateStride, 2*a.Heads)
+}
+
+// gatedDeltaBackward takes the chunks of a sequence in reverse. It has the state before each chunk, computes the chunk's
+// new values again, and goes back through the equations of gatedDelta.
+func gatedDeltaBackward(s *stream, a *op.GatedDeltaBackward) error {
+	announceDelta(&a.DeltaShape, a.QKV, a.Gates)
+	reads(a.ALog, 1, 0, a.Heads)
+	reads(a.DtBias, 1, 0, a.Heads)
+	reads(a.DO, 1, 0, a.T*a.Heads*a.ValueDim)
+	writes(a.DQKV, 1, 0, a.T*a.Width())
+	writes(a.DGates, a.T, a.GateStride, 2*a.Heads)
+	writes(a.States, 1, 0, a.StatesLen())
+	writes(a.DALog, 1, 0, a.Heads)
+	writes(a.DDtBias, 1, 0, a.Heads)
+	s.partial = grown(s.partial, 2*a.Seqs*a.Heads)
+	sums, states := s.partial[:2*a.Seqs*a.Heads], f32s(a.States, a.StatesLen())
+	clear(sums)
+	job := deltaJob{qkv: actOf(a.QKV), gates: actOf(a.Gates), aLog: f32s(a.ALog, a.Heads), dtBias: f32s(a.DtBias, a.Heads)}
+	err := s.runDelta(&a.DeltaShape, job, func(seq int, j *deltaJob) {
+		b := deltaBackward{deltaJob: j, a: a, sums: sums[2*seq*a.Heads:][:2*a.Heads]}
+		clear(j.sc.f32(dDStates, j.group*j.KeyDim*j.values))
+		chunks := (j.end - j.first + op.DeltaChunk - 1) / op.DeltaChunk
+		for j.at = j.first + (chunks-1)*op.DeltaChunk; j.at >= j.first; j.at -= op.DeltaChunk {
+			j.load()
+			b.chunk(states)
+		}
+	})
+	addSums(f32s(a.DALog, a.Heads), sums, a.Seqs, 0)
+	addSums(f32s(a.DDtBias, a.Heads), sums, a.Seqs, 1)
+	return err
+}
+
+// addSums adds to total, unless it is nil, number which of two rows of every sequence, in order.
+func addSums(total, sums []float32, seqs, which int) {
+	for s := 0; total != nil && s < seqs; s++ {
+		vec.Add(total, sums[(2*s+which)*len(total):][:len(total)])
+	}
+}
+
+// deltaBackward is the backward of a deltaJob.
+type deltaBackward struct {
+	*deltaJob
+	a          *op.GatedDeltaBackward
+	sums       []float32 // of the sequence: gradients of ALog, then of DtBias
+	dq, dk     []float32
+	dbeta, dof []float32 // gradients of β and of γ
+}
+
+// chunk goes back through the chunk at work, head by head, and then through the norms of q and k.
+func (b *deltaBackward) chunk(states []float32) {
+	b.dq, b.dk = b.sc.f32(dDQ, op.DeltaChunk*b.keys), b.sc.f32(dDK, op.DeltaChunk*b.keys)
+	clear(b.dq)
+	clear(b.dk)
+	gates := b.sc.f32(dDGates, 2*op.DeltaChunk)
+	b.dbeta, b.dof = gates[:b.n], gates[op.DeltaChunk:][:b.n]
+	for g := range b.group {
+		if clear(b.state(dStates, g)); b.at > b.first {
+			b.copyState(states[b.place(g):], b.state(dStates, g), true)
+		}
+		clear(b.dbeta)
+		clear(b.dof)
+		h := b.head(g)
+		b.solve(g, h)
+		b.newValues(g, h)
+		b.throughScores(g, h)
+		b.throughSystem(g, h)
+		b.throughState(g, h)
+		b.storeGates(g, h)
+	}
+	scale := 1 / math.Sqrt(float64(b.KeyDim))
+	to := actOf(b.a.DQKV)
+	for i := range b.n {
+		at := (b.at+i)*b.Width() + b.kh*b.KeyDim
+		to.put(at, b.throughUnit(b.dq, b.q, i, b.norms[2*i], scale))
+		to.put(at+b.KeyHeads*b.KeyDim, b.throughUnit(b.dk, b.k, i, b.norms[2*i+1], 1))
+	}
+}
+
+// throughUnit is the gradient of row i of q or k before the norm, given dy of y = scale·r·x; it lies in dy.
+func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale float64) []float32 {
+	d, u := dy[i*b.keys:][:b.KeyDim], y[i*b.keys:][:b.KeyDim]
+	along := float32(float64(vec.Dot(d, u)) / scale)
+	for e := range d {
+		d[e] = r * (float32(scale)*d[e] - u[e]*along)
+	}
+	return d
+}
+
+// newValues writes the gradient of the chunk's new values, as rows: that of what the outputs and the state behind the chunk
+// made of them.
+func (b *deltaBackward) newValues(g int, h deltaHead) {
+	dnew, do, scores := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dOut, op.DeltaChunk*b.values), b.scores(h)
+	b.product(dnew, b.values, b.k, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
+	fresh := b.sc.f32(dNewRows, op.DeltaChunk*b.values)
+	for i := range b.n {
+		row := dnew[i*b.values:][:b.ValueDim]
+		vec.Scale(row, row, h.to[i])
+		left := vec.Dot(row, fresh[i*b.values:][:b.ValueDim])
+		b.dof[i] -= left
+		b.dof[b.n-1] += left
+		copy(do[i*b.values:][:b.ValueDim], actOf(b.a.DO).load(b.sc, dWide, ((b.at+i)*b.Heads+b.kh*b.group+g)*b.ValueDim, b.ValueDim))
+	}
+	b.product(dnew, b.values, scores, op.DeltaChunk, true, do, b.values, false, b.n, b.ValueDim, b.n, true)
+}
+
+// throughScores adds to the gradients of q, k and γ what the outputs pass on, and what the state behind the chunk passes on
+// by its new values.
+func (b *deltaBackward) throughScores(g int, h deltaHead) {
+	do, fresh := b.sc.f32(dOut, op.DeltaChunk*b.values), b.sc.f32(dNewRows, op.DeltaChunk*b.values)
+	ds, scores, term := b.sc.f32(dDScores, chunkSquare), b.sc.f32(dScores, chunkSquare), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
+	b.product(ds, op.DeltaChunk, do, b.values, false, fresh, b.values, true, b.n, b.n, b.ValueDim, false)
+	for i := range b.n {
+		for e := range b.n {
+			at := i*op.DeltaChunk + e
+			if e > i {
+				ds[at] = 0
+				continue
+			}
+			through := ds[at] * scores[at]
+			b.dof[i] += through
+			b.dof[e] -= through
+			ds[at] *= decay(h, i, e)
+		}
+	}
+	b.product(b.dq, b.keys, ds, op.DeltaChunk, false, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
+	b.product(b.dk, b.keys, ds, op.DeltaChunk, true, b.q, b.keys, false, b.n, b.KeyDim, b.n, true)
+	b.product(term, b.keys, do, b.values, false, b.state(dStates, g), b.values, true, b.n, b.KeyDim, b.ValueDim, false)
+	b.addRows(b.dq, term, b.q, h.from, 1)
+	b.product(term, b.keys, fresh, b.values, false, b.state(dDStates, g), b.values, true, b.n, b.KeyDim, b.ValueDim, false)
+	for i := range b.n {
+		row := term[i*b.keys:][:b.KeyDim]
+		vec.Scale(row, row, h.to[i])
+		vec.Add(b.dk[i*b.keys:][:b.KeyDim], row)
+	}
+}
+
+// addRows adds to dx the rows of term, each times a factor and sign; the factor is an exponential of γ, whose gradient is what
+// x is along its own.
+func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
+	for i := range b.n {
+		row := term[i*b.keys:][:b.KeyDim]
+		vec.Scale(row, row, sign*factor[i])
+		vec.Add(dx[i*b.keys:][:b.KeyDim], row)
+		b.dof[i] += vec.Dot(row, x[i*b.keys:][:b.KeyDim])
+	}
+}
+
+// throughSystem turns the gradient of the new values into that of what they were made of, dGrad, which it writes as the
+// gradient of β·(v − e^γ·K·S), and adds what the system's matrix passes on to β, γ and k.
+func (b *deltaBackward) throughSystem(g int, h deltaHead) {
+	rows, solved, lower := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dGradPack, panels(b.ValueDim)*chunkPanel), b.sc.f32(dLower, chunkSquare)
+	b.toPanels(solved, rows)
+	for p := range panels(b.ValueDim) {
+		x := solved[p*chunkPanel:]
+		for i := b.n - 2; i >= 0; i-- {
+			vec.Tile(1, b.n-1-i, lower[(i+1)*op.DeltaChunk+i:], op.DeltaChunk, true, x[(i+1)*vec.Panel:], chunkPanel, x[i*vec.Panel:],
+				vec.Panel, 1, true)
+		}
+	}
+	b.toRows(rows, solved)
+	dl, pairs := b.sc.f32(dDScores, chunkSquare), b.sc.f32(dPairs, chunkSquare)
+	b.product(dl, op.DeltaChunk, rows, b.values, false, b.sc.f32(dNewRows, op.DeltaChunk*b.values), b.values, true, b.n, b.n, b.ValueDim, false)
+	for i := range b.n {
+		for e := range b.n {
+			at := i*op.DeltaChunk + e
+			if e >= i {
+				dl[at] = 0
+				continue
+			}
+			by := -dl[at] * decay(h, i, e)
+			b.dbeta[i] += by * pairs[at]
+			through := by * h.beta[i] * pairs[at]
+			b.dof[i] += through
+			b.dof[e] -= through
+			dl[at] = by * h.beta[i]
+		}
+	}
+	b.product(b.dk, b.keys, dl, op.DeltaChunk, false, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
+	b.product(b.dk, b.keys, dl, op.DeltaChunk, true, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
+}
+
+// throughState stores the gradient of v, adds what the state before the chunk passes on to k, β and γ, and turns the
+// gradient of the state behind the chunk into that of the state before.
+func (b *deltaBackward) throughState(g int, h deltaHead) {
+	rows, rest, term := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dRest, op.DeltaChunk*b.values), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
+	off, to := 2*b.KeyHeads*b.KeyDim+(b.kh*b.group+g)*b.ValueDim, actOf(b.a.DQKV)
+	for i := range b.n {
+		row := rows[i*b.values:][:b.ValueDim]
+		b.dbeta[i] += vec.Dot(row, rest[i*b.values:][:b.ValueDim])
+		vec.Scale(row, row, h.beta[i])
+		to.put((b.at+i)*b.Width()+off, row)
+	}
+	s, ds := b.state(dStates, g), b.state(dDStates, g)
+	b.product(term, b.keys, rows, b.values, false, s, b.values, true, b.n, b.KeyDim, b.ValueDim, false)
+	b.addRows(b.dk, term, b.k, h.from, -1)
+	for i := range b.KeyDim {
+		b.dof[b.n-1] += h.from[b.n-1] * vec.Dot(s[i*b.values:][:b.ValueDim], ds[i*b.values:][:b.ValueDim])
+	}
+	vec.Scale(ds, ds, h.from[b.n-1])
+	b.product(ds, b.values, b.scaledRows(b.q, func(i int) float32 { return h.from[i] }), b.keys, true, b.sc.f32(dOut, op.DeltaChunk*b.values), b.values,
+		false, b.KeyDim, b.ValueDim, b.n, true)
+	b.product(ds, b.values, b.scaledRows(b.k, func(i int) float32 { return -h.from[i] }), b.keys, true, rows, b.values,
+		false, b.KeyDim, b.ValueDim, b.n, true)
+}
+
+// storeGates turns the gradients of β and γ into those of b and a, and adds to those of ALog and DtBias. Token i's g is in γ of
+// all tokens from i on.
+func (b *deltaBackward) storeGates(g int, h deltaHead) {
+	head, to, dg := b.kh*b.group+g, actOf(b.a.DGates), 0.0
+	rate := math.Exp(float64(b.aLog[head]))
+	var one [1]float32
+	for i := b.n - 1; i >= 0; i-- {
+		dg += float64(b.dof[i])
+		_, a := b.gate(i, head)
+		da := -dg * rate / (1 + math.Exp(-a))
+		row := (b.at + i) * b.GateStride
+		one[0] = b.dbeta[i] * h.beta[i] * (1 - h.beta[i])
+		to.put(row+head, one[:])
+		one[0] = float32(da)
+		to.put(row+b.Heads+head, one[:])
+		b.sums[head] += float32(dg * float64(h.g[i]))
+		b.sums[b.Heads+head] += float32(da)
+	}
+}

@@ -1,0 +1,63 @@
+package kernels
+
+import (
+	"mt/device"
+	"mt/device/op"
+)
+
+func init() {
+	add(GatedDelta)
+	add(GatedDeltaBackward)
+}
+
+// The kernels of the gated delta rule, by compute type; see gateddelta.cu.
+var (
+	delta         = byType("gateddelta", "delta")
+	deltaBackward = byType("gateddelta", "delta_backward")
+)
+
+const deltaThreads = 256
+
+// GatedDelta launches op.GatedDelta: a block for each head and each of as many sequences as scratch memory has room for.
+func GatedDelta(l Launcher, a *op.GatedDelta) {
+	if a.T == 0 {
+		return
+	}
+	const chunk = op.DeltaChunk
+	each := 2*chunk*a.KeyDim + a.KeyDim*a.ValueDim + 2*chunk*a.ValueDim + 2*chunk*chunk
+	scratch, lanes := deltaLanes(l, a.Seqs, a.Heads*each)
+	p := l.Params().Tensor(a.O).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States).Tensor(a.Last).
+		Tensor(scratch)
+	l.Launch(delta[a.QKV.DType], Dim3{uint32(a.Heads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
+}
+
+// GatedDeltaBackward launches op.GatedDeltaBackward: a block for each key head and each of as many sequences as scratch memory
+// has room for. What these add to the gradients of ALog and DtBias is added up afterwards.
+func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) {
+	if a.T == 0 {
+		return
+	}
+	const chunk = op.DeltaChunk
+	each := a.KeyHeads * (5*chunk*a.KeyDim + 4*chunk*a.ValueDim + 3*chunk*chunk)
+	scratch, lanes := deltaLanes(l, a.Seqs, each+2*a.Heads)
+	sums := int64(lanes * a.Heads)
+	all := int64(lanes * each)
+	partA, partDt := scratch.Slice(all, sums), scratch.Slice(all+sums, sums)
+	p := l.Params().Tensor(a.DQKV).Tensor(a.DGates).Tensor(a.DO).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).
+		Tensor(a.States).Tensor(partA).Tensor(partDt).Tensor(scratch)
+	l.Launch(deltaBackward[a.QKV.DType], Dim3{uint32(a.KeyHeads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
+	addUp(l, a.DALog, partA, lanes, a.Heads)
+	addUp(l, a.DDtBias, partDt, lanes, a.Heads)
+}
+
+func deltaShape(p *Params, a *op.DeltaShape) *Params {
+	return p.I32(a.Seqs).I32(a.KeyHeads).I32(a.Heads).I32(a.KeyDim).I32(a.ValueDim).I32(a.GateStride)
+}
+
+// deltaLanes is how many sequences are gone through at a time, and scratch memory with so many floats for each. It depends on
+// shapes alone; at least one fits (op.MostDeltaDim, op.MostDeltaHeads).
+func deltaLanes(l Launcher, seqs, floats int) (device.Tensor, int) {
+	lanes := max(1, min(seqs, ScratchBytes/4/floats))
+	n := int64(lanes * floats)
+	return l.Scratch(4*n).Tensor(device.F32, 0, n), lanes
+}

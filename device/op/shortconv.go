@@ -1,0 +1,80 @@
+package op
+
+import "mt/device"
+
+// ShortConv writes Y: each channel of X convolved along each sequence with the channel's own taps, then SiLU.
+// y[t] = SiLU(Σ_j w[j]·x[t−Taps+1+j]), where x is 0 before a sequence begins.
+//
+//	X act: element (t, c) at t·XStride + c; Y (T, C) act; W (C, Taps) f32
+//	Cu (Seqs+1) i32: the first token of each sequence, then the end of the last
+//	Tail: none, or (Taps−1, C) act of the only sequence: the rows before its first here, and afterwards its last
+type ShortConv struct {
+	Y, X, W, Cu, Tail         device.Tensor
+	Seqs, T, C, Taps, XStride int
+}
+
+// Name implements device.Op.
+func (a *ShortConv) Name() string { return "ShortConv" }
+
+// Check implements device.Op. The values of Cu are not checked.
+func (a *ShortConv) Check() error {
+	var c checker
+	c.sizes(a.Seqs, a.T, a.C, a.Taps, a.XStride)
+	c.taps(a.Taps)
+	c.act("X", a.X, strided(a.T, a.XStride, a.C))
+	c.tensor("Y", a.Y, a.T*a.C, a.X.DType)
+	c.tensor("W", a.W, a.C*a.Taps, device.F32)
+	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
+	c.optional("Tail", a.Tail, (a.Taps-1)*a.C, a.X.DType)
+	c.single("Tail", a.Tail, a.Seqs)
+	return c.err
+}
+
+// ShortConvBackward overwrites DX and accumulates DW (C, Taps) f32, unless that is none, given X as ShortConv read it and
+// DY (T, C) act. There is no Tail: sequences begin with zeros.
+//
+//	DX act: element (t, c) at t·DXStride + c, beside DY
+type ShortConvBackward struct {
+	DX, DW, DY, X, W, Cu                device.Tensor
+	Seqs, T, C, Taps, XStride, DXStride int
+}
+
+// Name implements device.Op.
+func (a *ShortConvBackward) Name() string { return "ShortConvBackward" }
+
+// Check implements device.Op.
+func (a *ShortConvBackward) Check() error {
+	var c checker
+	c.sizes(a.Seqs, a.T, a.C, a.Taps, a.XStride, a.DXStride)
+	c.taps(a.Taps)
+	c.act("X", a.X, strided(a.T, a.XStride, a.C))
+	c.tensor("DX", a.DX, strided(a.T, a.DXStride, a.C), a.X.DType)
+	c.tensor("DY", a.DY, a.T*a.C, a.X.DType)
+	c.tensor("W", a.W, a.C*a.Taps, device.F32)
+	c.optional("DW", a.DW, a.C*a.Taps, device.F32)
+	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
+	return c.err
+}
+
+// MostTaps is how many taps a ShortConv has at most.
+const MostTaps = 8
+
+// taps checks how many taps there are.
+func (c *checker) taps(n int) {
+	if n < 1 || n > MostTaps {
+		c.fail("%d taps: want 1 to %d", n, MostTaps)
+	}
+}
+
+// single checks that what goes on from call to call is that of one sequence.
+func (c *checker) single(name string, t device.Tensor, seqs int) {
+	if !t.None() && seqs != 1 {
+		c.fail("%s with %d sequences: want one", name, seqs)
+	}
+}
+
+// Bytes implements Mover.
+func (a *ShortConv) Bytes() int64 { return 2 * int64(a.T*a.C) * a.X.DType.Size() }
+
+// Bytes implements Mover.
+func (a *ShortConvBackward) Bytes() int64 { return 3 * int64(a.T*a.C) * a.X.DType.Size() }

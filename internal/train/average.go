@@ -1,0 +1,51 @@
+package train
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"mt/host/optim"
+)
+
+// averageDir is the model of the averages, in the output directory.
+const averageDir = "ema"
+
+func (j *job) averageDir() string { return filepath.Join(j.c.OutputDir, averageDir) }
+
+// average is how an average of the weights is kept.
+func (j *job) average() optim.Average {
+	return optim.Average{Decay: j.c.EMADecay, After: int64(j.c.EMAAfter)}
+}
+
+// checkAverageDir refuses to load the model from where that of the averages will be written.
+func (j *job) checkAverageDir() error {
+	to, err := os.Stat(j.averageDir())
+	if err != nil || j.c.EMADecay == 0 {
+		return nil
+	}
+	if from, err := os.Stat(j.modelDir); err == nil && os.SameFile(to, from) {
+		return j.c.Errorf("output_dir", "the model is loaded from %s in output_dir %s, and with ema_decay another would be written there; choose another output_dir", averageDir, j.c.OutputDir)
+	}
+	return nil
+}
+
+// writeAverage writes the model of the averages, if some are kept. It comes before takeBest, which fills the store with weights
+// that they do not belong to: they are those of the last step. Where nothing was updated yet, they are the weights.
+func (s *session) writeAverage(extra map[string][]byte) error {
+	what := averages
+	switch {
+	case s.c.EMADecay == 0:
+		return nil
+	case s.reached.AdamStep == 0:
+		what = lowerHalves
+	}
+	if !s.team.first() {
+		return s.serveModel(what)
+	}
+	if err := s.writeModel(s.averageDir(), what, extra); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.o.Stdout, "the average of the weights is written to %s\n", s.averageDir())
+	return nil
+}
