@@ -108,13 +108,14 @@ type Config struct {
 
 	Latent *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
 
+	// NearExperts weights each chosen expert by a softmax over those that are near it, as op.RouterRule.Near says; 0: it is not so.
+	NearExperts float64
+
 	// OutputGate says that attention's output is multiplied by the sigmoid of a gate, which is made as queries are.
 	OutputGate bool
 	// Recurrence takes the place of attention in the blocks that Recurrent is true of.
 	Recurrence *Recurrence
 	Recurrent  []bool
-	// NearExperts weights each chosen expert by a softmax over those that are near it, as op.RouterRule.Near says; 0: it is not so.
-	NearExperts float64
 
 	// How experts are chosen and weighted, where that is not a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
