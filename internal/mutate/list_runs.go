@@ -252,6 +252,8 @@ var ofRuns = []broken{
 		{from: "case s.reached.AdamStep == 0:", to: "case false:", test: "TestAverageOfNothing"},
 		{from: "if err := s.writeModel(s.averageDir(), what, extra); err != nil {", to: "if err := s.writeModel(s.averageDir(), lowerHalves, extra); err != nil {", test: "TestRecordings"},
 		{from: "err == nil && os.SameFile(to, from)", to: "err != nil && os.SameFile(to, from)", test: "TestAverageIsAModel"},
+		{from: "return s.dropAverage()", to: "return nil", test: "TestAverageOfAnEarlierRun"},
+		{from: " || !holdsWeights(dir) {", to: " {", test: "TestAverageOfAnEarlierRun"},
 	}},
 	{"internal/train/optimizer.go", []way{
 		{from: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta2", to: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta1", test: "TestRecordings"},
