@@ -83,6 +83,7 @@ var ofRuns = []broken{
 		{from: "if !held {", to: "if held {", test: "TestWarnings|TestSavingWithoutEffect"},
 		{from: "n > 0 && n != len(c.Dataset)+len(c.Datasets) {", to: "n > 0 && n < len(c.Dataset) {", test: "TestErrorsSayWhere|TestAllMistakesAtOnce"},
 		{from: "c.NumDecaySteps > c.MaxSteps {", to: "c.NumDecaySteps < c.MaxSteps {", test: "TestSchedule"},
+		{from: "c.EMAAfter+1 < c.MaxSteps", to: "c.EMAAfter < c.MaxSteps", test: "TestAverageBeginsBeforeTheEnd"},
 	}},
 	{"internal/config/compat.go", []way{
 		{from: "if a, b := saved.RowsPerStep(), c.RowsPerStep(); a != b {", to: "if a, b := saved.RowsPerStep(), c.RowsPerStep(); a > b {", test: "TestChanges"},

@@ -133,3 +133,12 @@ func TestGoesOnWithoutAverage(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestAverageOfEpochs: an average that would begin with the last step is refused too where epochs say how many there are.
+func TestAverageOfEpochs(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "ema_decay: 0.5\nmax_steps: -1\nnum_train_epochs: 1\n")
+	_, err := s.in(t).with("ema_update_after_step: 2\n").train(t, t.Context(), hooks{})
+	checkError(t, err, true, "run.yaml:", "ema_update_after_step is 2, and the run has 3 steps")
+	s.in(t).with("ema_update_after_step: 1\n").mustTrain(t)
+}
