@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"mt/host/optim"
@@ -16,18 +15,6 @@ func (j *job) averageDir() string { return filepath.Join(j.c.OutputDir, averageD
 // average is how an average of the weights is kept.
 func (j *job) average() optim.Average {
 	return optim.Average{Decay: j.c.EMADecay, After: int64(j.c.EMAAfter)}
-}
-
-// checkAverageDir refuses to load the model from where that of the averages will be written, or removed.
-func (j *job) checkAverageDir() error {
-	to, err := os.Stat(j.averageDir())
-	if err != nil {
-		return nil
-	}
-	if from, err := os.Stat(j.modelDir); err == nil && os.SameFile(to, from) {
-		return j.c.Errorf("output_dir", "the model is loaded from %s in output_dir %s, where this run would replace or remove it; choose another output_dir", averageDir, j.c.OutputDir)
-	}
-	return nil
 }
 
 // writeAverage writes the model of the averages. If none are kept, it removes that of an earlier run. It comes before takeBest, which fills the store with weights

@@ -82,7 +82,7 @@ func TestAverageIsAModel(t *testing.T) {
 	for _, extra := range []string{"", "ema_decay: 0\n"} {
 		from := s.with("model_name_or_path: " + ema + "\nmodel:\n" + extra)
 		from.yaml = strings.Replace(from.yaml, "\nmodel:\n", "\n", 1)
-		if _, err := from.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "the model is loaded from ema in output_dir") {
+		if _, err := from.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), ema+" is where the model is loaded from") {
 			t.Errorf("%sa run over the model that it begins from: %v", extra, err)
 		}
 	}
