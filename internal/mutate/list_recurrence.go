@@ -54,6 +54,7 @@ var ofRecurrence = []broken{
 		{from: "if clear(b.state(dStates, g)); b.at > b.first {", to: "if clear(b.state(dStates, g)); false {", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "b.dof[b.n-1] += h.from[b.n-1] * vec.Dot", to: "b.dof[b.n-1] += 0 * vec.Dot", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "b.addRows(b.dk, term, b.k, h.from, -1)", to: "b.addRows(b.dk, term, b.k, h.from, 1)", test: "TestOps/threads=2/GatedDeltaBackward"},
+		{from: "if e < i {", to: "if e <= i {", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "by := -dl[at] * decay(h, i, e)", to: "by := dl[at] * decay(h, i, e)", test: "TestOps/threads=2/GatedDeltaBackward"},
 	}},
 	{"device/conformance/oracle/delta.go", []way{
