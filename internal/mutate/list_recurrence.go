@@ -61,6 +61,18 @@ var ofRecurrence = []broken{
 		{from: "dg += ds[n] * st.mid[n]", to: "dg += ds[n] * st.before[n]", test: "TestGatedDeltaBackward"},
 		{from: "dkn[i] -= st.mid[n] * st.beta * dd[j]", to: "", test: "TestGatedDeltaBackward"},
 	}},
+	{"internal/export/recurrence.go", []way{
+		{from: "if value != key {", to: "if value > key {", test: "TestRecurrenceRefused"},
+		{from: "p.attends = p.period(types)", to: "", test: "TestRecurrenceRefused"},
+		{from: "uint32(heads*value)", to: "uint32(keys*value)", test: "TestRecurrence"},
+		{from: "(block+1)%max", to: "block%max", test: "TestRecurrence"},
+	}},
+	{"internal/export/gguf.go", []way{
+		{from: "-math.Exp(float64(v))", to: "math.Exp(float64(v))", test: "TestRecurrence"},
+	}},
+	{"internal/export/families.go", []way{
+		{from: `{"linear_attn.norm", "ssm_norm", copied}`, to: `{"linear_attn.norm", "ssm_norm", norm}`, test: "TestRecurrence"},
+	}},
 	{"plan/onhost.go", []way{
 		{from: "case q.Config.Recurrence != nil:", to: "case false:", test: "TestRecurrencesKeepHiddenStates"},
 	}},
