@@ -34,6 +34,7 @@ var ofRecipes = []broken{
 	{"internal/config/import_freeze.go", []way{
 		{from: "first = max(0, all-trained)", to: "first = 0", test: "TestFreezeTuning"},
 		{from: "all = min(-trained, all)", to: "all = -trained", test: "TestFreezeTuning"},
+		{from: "im.freeze(e, e.val, im", to: "im.freeze(e, im.doc, im", test: "TestFreezeTuning"},
 		{from: "first = stride - 1", to: "first = 0", test: "TestFreezeTuning"},
 		{from: "regexp.QuoteMeta(fmt.Sprintf(\".%d.%s\", l, m))", to: "fmt.Sprintf(\".%d.%s\", l, m)", test: "TestFreezeTuning"},
 	}},
