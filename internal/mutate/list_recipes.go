@@ -56,6 +56,8 @@ var ofRecipes = []broken{
 	}},
 	{"model/presets.go", []way{
 		{from: "11008, 36, 16, 4, 128, 128256", to: "11008, 36, 16, 8, 128, 128256", test: "TestParams"},
+		{from: "qwen25(131072, 1e-5, false)),\n	\"qwen2.5-32b\"", to: "qwen25(131072, 1e-6, false)),\n	\"qwen2.5-32b\"", test: "TestPresetsOfQwen"},
+		{from: "\"eos_token_id\": 151645, \"tie", to: "\"eos_token_id\": 151643, \"tie", test: "TestPresetsOfQwen"},
 	}},
 	{"internal/train/job.go", []way{
 		{from: "Seed: uint64(c.Seed)}", to: "}", test: "TestNoiseOfSteps"},
