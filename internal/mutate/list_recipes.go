@@ -54,12 +54,6 @@ var ofRecipes = []broken{
 	{"internal/export/tensors.go", []way{
 		{from: "		return slices.Concat(p.latentAttention(), of)", to: "		return slices.Concat(of)", test: "TestLatent"},
 	}},
-	{"cmd/mt/interview.go", []way{
-		{from: "dir += \"-tuned\"", to: "_ = dir", test: "TestInitTakesFlags"},
-	}},
-	{"cmd/mt/init.go", []way{
-		{from: "case pairs && small:", to: "case false && small:", test: "TestInitTakesFlags"},
-	}},
 	{"model/presets.go", []way{
 		{from: "11008, 36, 16, 4, 128, 128256", to: "11008, 36, 16, 8, 128, 128256", test: "TestParams"},
 		{from: "qwen25(131072, 1e-5, false)),\n	\"qwen2.5-32b\"", to: "qwen25(131072, 1e-6, false)),\n	\"qwen2.5-32b\"", test: "TestPresetsOfQwen"},
