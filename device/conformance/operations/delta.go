@@ -146,7 +146,7 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 	}
 }
 
-// forget makes every token's state decay to 1e-7 or less when the next one comes. The gradients of ALog and DtBias are then as small,
+// forget makes every token's state decay to 1e-6 or less when the next one comes. The gradients of ALog and DtBias are then as small,
 // and what cancels out in them must do so exactly.
 func (d *deltaRig) forget(r *rig) {
 	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
