@@ -29,7 +29,10 @@ func TestPreference(t *testing.T) {
 	for text, want := range map[string]string{
 		"dpo: 3":                      "dpo: ",
 		"dpo: {bta: 1}":               "dpo.bta: unknown key; did you mean \"beta\"?",
-		"dpo: {beta: 0}":              "dpo.beta: wants more than 0, is 0",
+		"dpo: {beta: 0}":              "dpo.beta: wants at least 1e-06, is 0",
+		"dpo: {beta: 1e-50}":          "dpo.beta: wants at least 1e-06, is 1e-50",
+		"dpo: {beta: 1e39}":           "dpo.beta: wants at most 1e+06, is 1e+39",
+		"dpo: {rpo_alpha: 1e39}":      "dpo.rpo_alpha: wants at most 1e+06, is 1e+39",
 		"dpo: {beta: high}":           "dpo.beta: wants a number, is high",
 		"dpo: {label_smoothing: 0.7}": "dpo.label_smoothing: wants at most 0.5, is 0.7",
 		"dpo: {rpo_alpha: -1}":        "dpo.rpo_alpha: wants at least 0, is -1",

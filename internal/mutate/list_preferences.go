@@ -67,8 +67,13 @@ var ofPreferences = []broken{
 		{from: "set.ID(), s.c.MaxSeqLen,", to: "set.ID(), 0,", test: "TestReferencesAreKept"},
 		{from: "MaxSeqLen, s.act,", to: "MaxSeqLen, 0,", test: "TestReferencesAreKept"},
 		{from: "referencesFrom(all[0].Train)", to: "referencesFrom(all[0].Eval)", test: "TestPairsTogether"},
-		{from: "if err == nil && !done {", to: "if false {", test: "TestPairsResume"},
+		{from: "case !done:", to: "case !done && false:", test: "TestPairsResume"},
+		{from: "case damaged != nil:", to: "case false:", test: "TestReferenceIsFinite"},
+		{from: "s.tellReferences(set.PairsInRows())", to: "s.tellReferences(set.Pairs())", test: "TestReferencePassLeavesPairsOut"},
 		{from: "r.opened, r.model, r.modelDir = m, m.Config, m.Dir", to: "", test: "TestPairsAreEvaluated"},
+	}},
+	{"internal/train/job.go", []way{
+		{from: "if _, err := j.openReference(); err != nil {", to: "if false {\n\t\tvar err error", test: "TestPairsRefused"},
 	}},
 	{"checkpoint/fingerprint.go", []way{
 		{from: "t.off + t.bytes - n}", to: "t.off}", test: "TestFingerprint"},

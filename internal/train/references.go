@@ -106,21 +106,37 @@ func (s *session) makeReferences(pool *parallel.Pool) error {
 func (j *job) referenceJob() (*job, error) {
 	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, act: j.act, unified: j.unified,
 		dev: j.dev, devs: j.devs, lanes: j.lanes, paces: j.paces, memory: j.memory, context: j.context, budget: j.budget, hooks: j.hooks, oneDevice: j.oneDevice}
-	name := j.c.Preference().ReferenceModel
-	if name == "" {
-		return r, nil
+	m, err := j.openReference()
+	if m == nil || err != nil {
+		return r, err
 	}
 	r.c = j.c.Clone()
-	r.c.Model = config.ModelRef{Path: name}
-	m, err := OpenModel(r.c)
-	if err != nil {
-		return nil, j.c.Errorf("dpo", "dpo.reference_model: %w", err)
-	}
-	if m.Config.VocabSize < j.model.VocabSize {
-		return nil, j.c.Errorf("dpo", "dpo.reference_model: %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, j.model.VocabSize)
-	}
+	r.c.Model = config.ModelRef{Path: m.Dir}
 	r.opened, r.model, r.modelDir = m, m.Config, m.Dir
 	return r, nil
+}
+
+// openReference opens dpo.reference_model; nil: it is the model that training starts from, or there is none.
+func (j *job) openReference() (*Model, error) {
+	name := j.c.Preference().ReferenceModel
+	if name == "" || !j.team.first() {
+		return nil, nil
+	}
+	const key = "dpo.reference_model"
+	dir, err := config.ModelDir(name)
+	if err != nil {
+		return nil, j.c.Errorf("dpo", key+": %w", err)
+	}
+	c := j.c.Clone()
+	c.Model = config.ModelRef{Path: dir}
+	m, err := OpenModel(c)
+	if err != nil {
+		return nil, j.c.Errorf("dpo", key+": %w", err)
+	}
+	if m.Config.VocabSize < j.model.VocabSize {
+		return nil, j.c.Errorf("dpo", key+": %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, j.model.VocabSize)
+	}
+	return m, nil
 }
 
 // referencesOf are the references of set: from the cache, or by a pass of r's model, which is then kept there.
@@ -143,7 +159,7 @@ func (s *session) referencesOf(r *job, set *data.Dataset, print string, pool *pa
 		return nil, err
 	}
 	if err = checkpoint.MakeDirs(s.fs(), dir); err == nil {
-		err = checkpoint.WriteFile(s.fs(), path, encodeReferences(refs, key))
+		err = checkpoint.WriteShared(s.fs(), path, encodeReferences(refs, key))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("references of dpo: %w: free some there, or set cache_dir to a folder on another disk", err)
@@ -173,10 +189,13 @@ func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool)
 		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
 	}
 	sampler, done := data.NewSampler(set.All(), s.c.RowsPerStep(), 0, false), false
-	tell := s.tellReferences(int64(len(refs)))
+	tell, damaged := s.tellReferences(set.PairsInRows()), error(nil)
 	err = actors.Run(actors.Options{Devices: r.devs, Home: store, Pool: pool, Plan: r.plan, MaxGradNorm: 1, Stop: s.job.stop, ThroughHost: !s.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
+			if !isFinite(logp[0]) || !isFinite(logp[1]) {
+				damaged = fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", r.modelDir, id+1, logp[0], logp[1])
+			}
 			refs[id] = logp
 			tell()
 		}},
@@ -185,11 +204,17 @@ func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool)
 		},
 		OnEval: func(actors.EvalReport) { done = true }})
 	s.line.end()
-	if err == nil && !done {
+	switch {
+	case err != nil:
+	case damaged != nil:
+		err = damaged
+	case !done:
 		err = ErrResumable // the next start begins it anew
 	}
 	return refs, err
 }
+
+func isFinite(x float32) bool { return x-x == 0 }
 
 // tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
 func (s *session) tellReferences(total int64) func() {

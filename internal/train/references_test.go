@@ -192,7 +192,8 @@ func TestPairsRefused(t *testing.T) {
 	for extra, want := range map[string]string{
 		"dpo: {}\n":               "which are trained on with dpo: give dpo",
 		"dataset: " + rows + "\n": "pairs",
-		"dpo: {reference_model: " + t.TempDir() + "}\n": "dpo.reference_model: ",
+		"dpo: {reference_model: " + t.TempDir() + "}\n":        "dpo.reference_model: ",
+		"dataset: no-data\ndpo: {reference_model: no-model}\n": "dpo.reference_model: no-model: no such directory", // before data is read
 	} {
 		out, err := pairScene(t, extra).train(t, t.Context(), hooks{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -204,6 +205,46 @@ func TestPairsRefused(t *testing.T) {
 	}
 	if _, err := Eval(t.Context(), EvalOptions{Config: pairScene(t, "val_size: 0\neval_steps: 0\n").config(t), Options: Options{Stdout: &strings.Builder{}, Stderr: &strings.Builder{}}}); err == nil || !config.IsUsage(err) {
 		t.Errorf("mt eval of pairs: %v", err)
+	}
+}
+
+// TestReferenceIsFinite: a reference whose log p are no numbers ends the run with its name, and nothing of it is kept.
+func TestReferenceIsFinite(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "tokenizer.json", "model.safetensors"} {
+		b, err := os.ReadFile(filepath.Join(pairModel, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "model.safetensors" {
+			copy(b[len(b)-4:], "\xff\xff\xff\xff") // NaN, in fp32 and in bf16
+		}
+		write(t, filepath.Join(dir, name), string(b))
+	}
+	s := pairScene(t, "dpo: {beta: 0.3, reference_model: "+dir+"}\n")
+	if out, err := s.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "the reference "+dir+" gives the answers of pair ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if kept, err := filepath.Glob(filepath.Join(s.root, "cache", "*.references*")); err != nil || len(kept) > 0 {
+		t.Errorf("%v, %v", kept, err)
+	}
+}
+
+// TestReferencePassLeavesPairsOut: of a data set of which a pair is too long the pass is done after all others.
+func TestReferencePassLeavesPairsOut(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\n")
+	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := filepath.Join(s.root, "long.jsonl")
+	write(t, long, string(rows)+`{"prompt":"`+strings.Repeat("a long prompt ", 400)+`","chosen":"a","rejected":"b"}`+"\n")
+	for _, packing := range []string{"false", "true"} {
+		if n, out := s.in(t).with("dataset: " + long + "\nmax_seq_len: 64\npacking: " + packing + "\ncache_dir: " + t.TempDir() + "\n").passes(t); n != 1 || !strings.Contains(out, "reference: 30 of 30 pairs") {
+			t.Errorf("packing %s: %d passes\n%s", packing, n, out)
+		}
 	}
 }
 
