@@ -161,8 +161,8 @@ func (s *session) referencesOf(r *job, set *data.Dataset, print string, pool *pa
 	if err = checkpoint.MakeDirs(s.fs(), dir); err == nil {
 		err = checkpoint.WriteShared(s.fs(), path, encodeReferences(refs, key))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("references of dpo: %w: free some there, or set cache_dir to a folder on another disk", err)
+	if err != nil { // the pass may have taken hours, and the run has what it needs
+		s.line.above(fmt.Sprintf("note: the references of dpo are not kept, so a run that goes on from this one makes them anew: %v; set cache_dir to a folder on another disk", err))
 	}
 	return refs, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/checkpoint"
 	"mt/internal/config"
 )
 
@@ -86,6 +87,19 @@ func TestReferencesAreKept(t *testing.T) {
 			t.Errorf("%s: %d passes\n%s", name, n, out)
 		}
 	}
+}
+
+// TestReferencesOnAFullDisk: where the numbers cannot be kept, the run goes on with a note, to the bits of any other.
+func TestReferencesOnAFullDisk(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "max_steps: 2\n")
+	want.mustTrain(t)
+	got := want.in(t).with("cache_dir: " + t.TempDir() + "\n")
+	out, err := got.train(t, t.Context(), hooks{fs: &fullFS{match: ".references", honest: 99, lazyFS: lazyFS{checkpoint.OS()}}})
+	if err != nil || !strings.Contains(out, "note: the references of dpo are not kept, so a run that goes on from this one makes them anew: ") || !strings.Contains(out, "no space left on device; set cache_dir") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, want)
 }
 
 // TestPairsResume: a run on pairs that is stopped, in its reference's pass, a step or an evaluation, goes on to the bits of
