@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -189,32 +190,41 @@ func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool)
 		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
 	}
 	sampler, done := data.NewSampler(set.All(), s.c.RowsPerStep(), 0, false), false
-	tell, damaged := s.tellReferences(set.PairsInRows()), error(nil)
+	tell := s.tellReferences(set.PairsInRows())
+	var damaged atomic.Pointer[error] // the first log p that are no numbers
 	err = actors.Run(actors.Options{Devices: r.devs, Home: store, Pool: pool, Plan: r.plan, MaxGradNorm: 1, Stop: s.job.stop, ThroughHost: !s.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
-			if !isFinite(logp[0]) || !isFinite(logp[1]) {
-				damaged = fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", r.modelDir, id+1, logp[0], logp[1])
+			if err := r.notFinite(id, logp); err != nil {
+				damaged.CompareAndSwap(nil, &err)
 			}
 			refs[id] = logp
 			tell()
 		}},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
+			if err := damaged.Load(); err != nil {
+				return nil, *err // what is left of the pass is of no use
+			}
 			return sampler.Batch(step, s.c.Pipeline.MicroBatchTokens)
 		},
 		OnEval: func(actors.EvalReport) { done = true }})
 	s.line.end()
-	switch {
-	case err != nil:
-	case damaged != nil:
-		err = damaged
-	case !done:
+	if bad := damaged.Load(); bad != nil {
+		return nil, *bad
+	}
+	if err == nil && !done {
 		err = ErrResumable // the next start begins it anew
 	}
 	return refs, err
 }
 
-func isFinite(x float32) bool { return x-x == 0 }
+// notFinite is the error of log p that are no numbers.
+func (j *job) notFinite(id int64, logp [2]float32) error {
+	if x := float64(logp[0]) + float64(logp[1]); !math.IsNaN(x) && !math.IsInf(x, 0) {
+		return nil
+	}
+	return fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", j.modelDir, id+1, logp[0], logp[1])
+}
 
 // tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
 func (s *session) tellReferences(total int64) func() {
