@@ -181,7 +181,7 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if len(c.DPO) > 0 && j.modelDir == "" {
 		return nil, c.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
 	}
-	if _, err := j.openReference(); err != nil { // it is opened again when it is read: what is wrong with it is told before data is tokenised
+	if err := j.checkReference(); err != nil {
 		return nil, err
 	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {

@@ -140,6 +140,26 @@ func (j *job) openReference() (*Model, error) {
 	return m, nil
 }
 
+// checkReference opens dpo.reference_model, so that what is wrong with it is told before data is tokenised. It is given the
+// model's tokens: a note tells where these mean something else to it.
+func (j *job) checkReference() error {
+	m, err := j.openReference()
+	if m == nil || err != nil || m.Tokenizer == nil || j.tok == nil || m.withoutTokenizer() || j.opened.withoutTokenizer() {
+		return err
+	}
+	others, example := 0, int32(0)
+	for id := int32(min(m.Tokenizer.VocabSize(), j.tok.VocabSize())) - 1; id >= 0; id-- {
+		if m.Tokenizer.Token(id) != j.tok.Token(id) {
+			others, example = others+1, id
+		}
+	}
+	if others > 0 {
+		j.note("dpo.reference_model: %d tokens are others there than in the model, such as %d, which is %q there and %q here: the two need one vocabulary",
+			others, example, m.Tokenizer.Token(example), j.tok.Token(example))
+	}
+	return nil
+}
+
 // referencesOf are the references of set: from the cache, or by a pass of r's model, which is then kept there.
 func (s *session) referencesOf(r *job, set *data.Dataset, print string, pool *parallel.Pool) (references, error) {
 	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.

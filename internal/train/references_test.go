@@ -222,20 +222,49 @@ func TestPairsRefused(t *testing.T) {
 	}
 }
 
-// TestReferenceIsFinite: a reference whose log p are no numbers ends the run with its name, and nothing of it is kept.
-func TestReferenceIsFinite(t *testing.T) {
-	t.Cleanup(func() { checkClean(t) })
+// changedModel is the directory of a copy of pairModel, of which change makes something else of each file.
+func changedModel(t *testing.T, change func(name, content string) string) string {
+	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "tokenizer.json", "model.safetensors"} {
 		b, err := os.ReadFile(filepath.Join(pairModel, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "model.safetensors" {
-			copy(b[len(b)-4:], "\xff\xff\xff\xff") // NaN, in fp32 and in bf16
-		}
-		write(t, filepath.Join(dir, name), string(b))
+		write(t, filepath.Join(dir, name), change(name, string(b)))
 	}
+	return dir
+}
+
+// TestReferenceOfOtherTokens: a note tells of a reference with another vocabulary of as many tokens, and of no other.
+func TestReferenceOfOtherTokens(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	for token, want := range map[string]string{
+		"<s>": "",
+		"<x>": `note: dpo.reference_model: 1 tokens are others there than in the model, such as 1, which is "<x>" there and "<s>" here`,
+	} {
+		dir := changedModel(t, func(name, content string) string {
+			if name == "tokenizer.json" {
+				return strings.ReplaceAll(content, `"<s>"`, `"`+token+`"`)
+			}
+			return content
+		})
+		_, out := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\ndpo: {beta: 0.3, reference_model: "+dir+"}\n").passes(t)
+		if !strings.Contains(out, want) || strings.Contains(out, "dpo.reference_model") != (want != "") {
+			t.Errorf("%s: %q is wanted\n%s", token, want, out)
+		}
+	}
+}
+
+// TestReferenceIsFinite: a reference whose log p are no numbers ends the run with its name, and nothing of it is kept.
+func TestReferenceIsFinite(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	dir := changedModel(t, func(name, s string) string {
+		if name == "model.safetensors" {
+			s = s[:len(s)-4] + "\xff\xff\xff\xff" // NaN, in fp32 and in bf16
+		}
+		return s
+	})
 	s := pairScene(t, "dpo: {beta: 0.3, reference_model: "+dir+"}\n")
 	if out, err := s.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "the reference "+dir+" gives the answers of pair ") {
 		t.Errorf("%v\n%s", err, out)
