@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -200,6 +201,29 @@ func TestPairsTogether(t *testing.T) {
 	}
 }
 
+// TestReferencesTogetherAreStopped: ranks that are stopped while the first makes the reference's pass end, and begin it anew.
+func TestReferencesTogetherAreStopped(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "max_steps: 2\n")
+	want.together(t, 2)
+	got := want.in(t).with("cache_dir: " + t.TempDir() + "\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for rank, run := range got.tryTogether(t, 2, ctx, func(int) hooks {
+		return hooks{reading: func(what string) {
+			if what == "references" {
+				cancel()
+			}
+		}}
+	}) {
+		if !errors.Is(run.err, ErrResumable) && !errors.Is(run.err, ErrInterrupted) {
+			t.Errorf("rank %d: %v", rank, run.err)
+		}
+	}
+	got.together(t, 2)
+	sameRun(t, got, want)
+}
+
 // TestPairsRefused: what does not go together is refused by key.
 func TestPairsRefused(t *testing.T) {
 	rows := writeRows(t, t.TempDir(), 8, 12, 48)
@@ -268,6 +292,11 @@ func TestReferenceIsFinite(t *testing.T) {
 	s := pairScene(t, "dpo: {beta: 0.3, reference_model: "+dir+"}\n")
 	if out, err := s.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "the reference "+dir+" gives the answers of pair ") {
 		t.Errorf("%v\n%s", err, out)
+	}
+	for rank, run := range s.tryTogether(t, 2, t.Context(), nil) {
+		if run.err == nil || !strings.Contains(run.err.Error(), "the reference "+dir+" gives the answers of pair ") {
+			t.Errorf("rank %d: %v", rank, run.err)
+		}
 	}
 	if kept, err := filepath.Glob(filepath.Join(s.root, "cache", "*.references*")); err != nil || len(kept) > 0 {
 		t.Errorf("%v, %v", kept, err)
