@@ -27,7 +27,7 @@ func TestPreference(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"dpo: 3":                                            "dpo: ",
+		"dpo: 3":                                            "dpo: wants a mapping such as {beta: 0.1}, is 3",
 		"dpo: {bta: 1}":                                     "dpo.bta: unknown key; did you mean \"beta\"?",
 		"dpo: {beta: 0}":                                    "dpo.beta: wants at least 1e-06, is 0",
 		"dpo: {beta: 1e-50}":                                "dpo.beta: wants at least 1e-06, is 1e-50",

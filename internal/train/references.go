@@ -112,7 +112,7 @@ func (j *job) referenceJob() (*job, error) {
 		return r, err
 	}
 	r.c = j.c.Clone()
-	r.c.Model = config.ModelRef{Path: m.Dir}
+	r.c.Model = config.ModelRef{Path: j.c.Preference().ReferenceModel}
 	r.opened, r.model, r.modelDir = m, m.Config, m.Dir
 	return r, nil
 }
@@ -124,12 +124,11 @@ func (j *job) openReference() (*Model, error) {
 		return nil, nil
 	}
 	const key = "dpo.reference_model"
-	dir, err := config.ModelDir(name)
-	if err != nil {
+	if _, err := config.ModelDir(name); err != nil { // OpenModel would name another key
 		return nil, j.c.Errorf("dpo", key+": %w", err)
 	}
 	c := j.c.Clone()
-	c.Model = config.ModelRef{Path: dir}
+	c.Model = config.ModelRef{Path: name}
 	m, err := OpenModel(c)
 	if err != nil {
 		return nil, j.c.Errorf("dpo", key+": %w", err)
