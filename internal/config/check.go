@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -51,8 +52,10 @@ func (c *Config) check() []error {
 		fail("learning_rate", "learning_rate is 0, and muon_lr and adam_lr follow its schedule: give the larger of them as learning_rate")
 	}
 	c.checkGroups(fail)
-	if c.EMADecay > 0 && c.MaxSteps > 0 && c.EMAAfter >= c.MaxSteps {
-		fail("ema_update_after_step", "ema_update_after_step is %d, and max_steps %d: the average would be the last weights; lower it, or leave ema_decay out", c.EMAAfter, c.MaxSteps)
+	if c.MaxSteps > 0 {
+		if err := c.CheckAverage(); err != nil {
+			fail("ema_update_after_step", "%w", err)
+		}
 	}
 	if len(c.ParamDir) > 0 && len(c.StateDir) == 0 {
 		fail("param_dir", "param_dir keeps weights on disks where state_dir is not enough: give state_dir too (it may be the same directory)")
@@ -73,6 +76,14 @@ func (c *Config) check() []error {
 	}
 	c.warnings(held)
 	return errs
+}
+
+// CheckAverage refuses an average that begins with the last of max_steps, which are known.
+func (c *Config) CheckAverage() error {
+	if c.EMADecay == 0 || c.EMAAfter == 0 || c.EMAAfter+1 < c.MaxSteps {
+		return nil
+	}
+	return fmt.Errorf("ema_update_after_step is %d, and the run has %d steps: the average would be the last weights; lower it, or leave ema_decay out", c.EMAAfter, c.MaxSteps)
 }
 
 // checkWatching checks the keys that need evaluations in the run, or prompts. held: there

@@ -54,6 +54,10 @@ func TestLRGroupsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
+	want := "--lr-groups: lr_groups[0].weight_decay: wants at least 0, is -1"
+	if _, err := parse(t, "", "--lr-groups", "[{name: a, modules: [x], lr: 1, weight_decay: -1}]"); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 }
 
 // TestImportedGroups: axolotl's rates of the embedding become a group, and of two that contradict each other its own choice counts.

@@ -67,7 +67,7 @@ type setter struct {
 // fail is an error at the value. want says what the key takes, hints come last.
 func (e *setter) fail(want string, hints ...string) error {
 	name := e.spelled + ": "
-	if e.v.pos.Flag != "" {
+	if e.v.pos.Flag != "" && !strings.Contains(e.spelled, "[") { // the flag has the name of its key, and not that of what is in a list
 		name = ""
 	}
 	got := e.v.shown()

@@ -83,6 +83,7 @@ var ofRuns = []broken{
 		{from: "if !held {", to: "if held {", test: "TestWarnings|TestSavingWithoutEffect"},
 		{from: "n > 0 && n != len(c.Dataset)+len(c.Datasets) {", to: "n > 0 && n < len(c.Dataset) {", test: "TestErrorsSayWhere|TestAllMistakesAtOnce"},
 		{from: "c.NumDecaySteps > c.MaxSteps {", to: "c.NumDecaySteps < c.MaxSteps {", test: "TestSchedule"},
+		{from: "c.EMAAfter+1 < c.MaxSteps", to: "c.EMAAfter < c.MaxSteps", test: "TestAverageBeginsBeforeTheEnd"},
 	}},
 	{"internal/config/compat.go", []way{
 		{from: "if a, b := saved.RowsPerStep(), c.RowsPerStep(); a != b {", to: "if a, b := saved.RowsPerStep(), c.RowsPerStep(); a > b {", test: "TestChanges"},
@@ -251,7 +252,8 @@ var ofRuns = []broken{
 	{"internal/train/average.go", []way{
 		{from: "case s.reached.AdamStep == 0:", to: "case false:", test: "TestAverageOfNothing"},
 		{from: "if err := s.writeModel(s.averageDir(), what, extra); err != nil {", to: "if err := s.writeModel(s.averageDir(), lowerHalves, extra); err != nil {", test: "TestRecordings"},
-		{from: "err == nil && os.SameFile(to, from)", to: "err != nil && os.SameFile(to, from)", test: "TestAverageIsAModel"},
+		{from: "return s.dropAverage()", to: "return nil", test: "TestAverageOfAnEarlierRun"},
+		{from: " || !holdsWeights(dir) {", to: " {", test: "TestAverageOfAnEarlierRun"},
 	}},
 	{"internal/train/optimizer.go", []way{
 		{from: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta2", to: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta1", test: "TestRecordings"},
@@ -295,6 +297,8 @@ var ofRuns = []broken{
 	}},
 	{"internal/train/output.go", []way{
 		{from: "reflect.DeepEqual(end, from.state) &&", to: "reflect.DeepEqual(end, from.state) ||", test: "TestFinished"},
+		{from: "[]string{j.c.OutputDir, j.averageDir()} {", to: "[]string{j.c.OutputDir} {", test: "TestAverageIsAModel"},
+		{from: "{\"dpo.reference_model\", reference}} {", to: "{\"dpo.reference_model\", \"\"}} {", test: "TestPairsRefused"},
 	}},
 	{"internal/train/progress.go", []way{
 		{from: "max(0, l.drawn-width)", to: "max(0, width-l.drawn)", test: "TestProgressOfReading"},

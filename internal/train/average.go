@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"mt/host/optim"
@@ -18,25 +17,13 @@ func (j *job) average() optim.Average {
 	return optim.Average{Decay: j.c.EMADecay, After: int64(j.c.EMAAfter)}
 }
 
-// checkAverageDir refuses to load the model from where that of the averages will be written.
-func (j *job) checkAverageDir() error {
-	to, err := os.Stat(j.averageDir())
-	if err != nil || j.c.EMADecay == 0 {
-		return nil
-	}
-	if from, err := os.Stat(j.modelDir); err == nil && os.SameFile(to, from) {
-		return j.c.Errorf("output_dir", "the model is loaded from %s in output_dir %s, and with ema_decay another would be written there; choose another output_dir", averageDir, j.c.OutputDir)
-	}
-	return nil
-}
-
-// writeAverage writes the model of the averages, if some are kept. It comes before takeBest, which fills the store with weights
+// writeAverage writes the model of the averages. If none are kept, it removes that of an earlier run. It comes before takeBest, which fills the store with weights
 // that they do not belong to: they are those of the last step. Where nothing was updated yet, they are the weights.
 func (s *session) writeAverage(extra map[string][]byte) error {
 	what := averages
 	switch {
 	case s.c.EMADecay == 0:
-		return nil
+		return s.dropAverage()
 	case s.reached.AdamStep == 0:
 		what = lowerHalves
 	}
@@ -47,5 +34,18 @@ func (s *session) writeAverage(extra map[string][]byte) error {
 		return err
 	}
 	fmt.Fprintf(s.o.Stdout, "the average of the weights is written to %s\n", s.averageDir())
+	return nil
+}
+
+// dropAverage removes the model of averages that an earlier run has left in the output directory, whose own model is about to be replaced.
+func (s *session) dropAverage() error {
+	dir := s.averageDir()
+	if !s.team.first() || !holdsWeights(dir) {
+		return nil
+	}
+	if err := s.fs().RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the average of an earlier run's weights: %w", err)
+	}
+	fmt.Fprintf(s.o.Stdout, "%s, the average of an earlier run's weights, is removed\n", dir)
 	return nil
 }

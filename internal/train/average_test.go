@@ -79,10 +79,34 @@ func TestAverageIsAModel(t *testing.T) {
 	last.mustTrain(t)
 	best.out, last.out = filepath.Join(best.out, averageDir), filepath.Join(last.out, averageDir)
 	sameModel(t, best, last)
-	from := s.with("model_name_or_path: " + ema + "\nmodel:\n")
-	from.yaml = strings.Replace(from.yaml, "\nmodel:\n", "\n", 1)
-	if _, err := from.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "the model is loaded from ema in output_dir") {
-		t.Errorf("a run over the model that it begins from: %v", err)
+	for _, extra := range []string{"", "ema_decay: 0\n"} {
+		from := s.with("model_name_or_path: " + ema + "\nmodel:\n" + extra)
+		from.yaml = strings.Replace(from.yaml, "\nmodel:\n", "\n", 1)
+		if _, err := from.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), ema+" is where the model is loaded from") {
+			t.Errorf("%sa run over the model that it begins from: %v", extra, err)
+		}
+	}
+}
+
+// TestAverageOfAnEarlierRun: a run that keeps no average leaves none beside its model that is of another; what is no model stays.
+func TestAverageOfAnEarlierRun(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "resume_from_checkpoint: false\n")
+	ema := filepath.Join(s.out, averageDir)
+	s.with("ema_decay: 0.5\n").mustTrain(t)
+	if out := s.mustTrain(t); !strings.Contains(out, ema+", the average of an earlier run's weights, is removed") {
+		t.Errorf("the run does not say that it removes an average:\n%s", out)
+	}
+	if _, err := os.Stat(ema); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", ema, err)
+	}
+	note := filepath.Join(ema, "note")
+	write(t, note, "mine")
+	if out := s.mustTrain(t); strings.Contains(out, "is removed") {
+		t.Errorf("the run removes what is no average:\n%s", out)
+	}
+	if _, err := os.Stat(note); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -108,4 +132,13 @@ func TestGoesOnWithoutAverage(t *testing.T) {
 	if out, err := again("ema_decay: 0.25\n"); err != nil || !strings.Contains(out, ", ema_decay 0.25 (was 0.5)") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// TestAverageOfEpochs: an average that would begin with the last step is refused too where epochs say how many there are.
+func TestAverageOfEpochs(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "ema_decay: 0.5\nmax_steps: -1\nnum_train_epochs: 1\n")
+	_, err := s.in(t).with("ema_update_after_step: 2\n").train(t, t.Context(), hooks{})
+	checkError(t, err, true, "run.yaml:", "ema_update_after_step is 2, and the run has 3 steps")
+	s.in(t).with("ema_update_after_step: 1\n").mustTrain(t)
 }

@@ -72,6 +72,7 @@ var hostileInputs = map[string]badInput{
 	}, says: []string{"model/config.json: a link to ", "/c.json, outside of the model directory"}},
 	"output is a model":          {extra: "output_dir: ROOT/mine\n", spoil: foreign("config.json", "model.safetensors"), usage: true, says: []string{"run.yaml:", "output_dir", "/mine holds config.json, which no run of mt made", "overwrite_output_dir: true"}},
 	"output has a foreign shard": {extra: "output_dir: ROOT/mine\n", spoil: foreign("model-00001-of-00002.safetensors"), usage: true, says: []string{"holds model-00001-of-00002.safetensors", "overwrite_output_dir: true"}},
+	"output has an ema":          {extra: "output_dir: ROOT/mine\n", spoil: foreign("ema/model.safetensors"), usage: true, says: []string{"holds ema", "overwrite_output_dir: true"}},
 	"output has a config.yaml":   {extra: "output_dir: ROOT/mine\n", spoil: foreign("config.yaml"), usage: true, says: []string{"holds config.yaml", "overwrite_output_dir: true"}},
 	"output of Transformers":     {extra: "output_dir: ROOT/mine\n", spoil: foreign("checkpoint-500/trainer_state.json"), usage: true, says: []string{"holds checkpoint-500", "overwrite_output_dir: true"}},
 	"output, a companion": {extra: "output_dir: ROOT/mine\n", spoil: func(t *testing.T, s, m string) {

@@ -278,6 +278,9 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	}
 	if j.epochs = c.MaxSteps <= 0; j.epochs {
 		c.MaxSteps = int(math.Ceil(c.NumTrainEpochs * float64(j.train.StepsPerEpoch())))
+		if err := c.CheckAverage(); err != nil {
+			return c.Errorf("ema_update_after_step", "%w", err)
+		}
 	}
 	c.Packing = config.Off
 	if j.set.Packed() {

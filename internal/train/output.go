@@ -19,13 +19,8 @@ import (
 // that takes time, and changes nothing on disk.
 func (j *job) checkOutput() error {
 	dir := j.c.OutputDir
-	if out, err := os.Stat(dir); err == nil && j.modelDir != "" {
-		if from, err := os.Stat(j.modelDir); err == nil && os.SameFile(out, from) {
-			return j.c.Errorf("output_dir", "output_dir %s is where the model is loaded from, and would be overwritten; choose another", dir)
-		}
-		if err := j.checkAverageDir(); err != nil {
-			return err
-		}
+	if err := j.checkSources(); err != nil {
+		return err
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		st, err := os.Stat(at)
@@ -44,6 +39,19 @@ func (j *job) checkOutput() error {
 		}
 		return j.checkOwner()
 	}
+}
+
+// checkSources refuses to load a model from where the run's own, or that of the averages, is replaced or removed.
+func (j *job) checkSources() error {
+	reference, _ := config.ModelDir(j.c.Preference().ReferenceModel) // an error is reported when it is opened
+	for _, written := range []string{j.c.OutputDir, j.averageDir()} {
+		for _, from := range []struct{ what, dir string }{{"the model", j.modelDir}, {"dpo.reference_model", reference}} {
+			if sameDir(written, from.dir) {
+				return j.c.Errorf("output_dir", "output_dir %s: %s is where %s is loaded from, and would be overwritten; choose another", j.c.OutputDir, written, from.what)
+			}
+		}
+	}
+	return nil
 }
 
 // findModel looks whether the model to load is a run's output_dir that has checkpoints

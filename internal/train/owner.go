@@ -38,7 +38,7 @@ func (j *job) checkOwner() error {
 		return err
 	}
 	for _, e := range entries {
-		if !isEmpty(dir, e) && (inTheWay(e) || slices.Contains(copied, e.Name()) || j.c.EMADecay > 0 && e.Name() == averageDir) {
+		if !isEmpty(dir, e) && (inTheWay(e) || slices.Contains(copied, e.Name())) {
 			return j.c.Errorf("output_dir", "output_dir %s holds %s, which no run of mt made and this one would replace or remove; "+
 				"choose another output_dir, or set overwrite_output_dir: true", dir, e.Name())
 		}
@@ -66,7 +66,7 @@ func hasMark(dir, name string) bool {
 // inTheWay tells whether a run replaces or removes files with the name of e.
 func inTheWay(e fs.DirEntry) bool {
 	switch name := strings.TrimSuffix(e.Name(), checkpoint.WholeTemp); name {
-	case configFile, metricsFile, endFile, algorithmsFile, curveFile, samplesFile, boardsFile, "config.json":
+	case configFile, metricsFile, endFile, algorithmsFile, curveFile, samplesFile, boardsFile, averageDir, "config.json":
 		return true
 	}
 	return checkpoint.IsWeights(e.Name()) || checkpoint.IsCheckpoint(e)

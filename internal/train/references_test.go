@@ -238,6 +238,15 @@ func TestPairsRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %q\n%s", extra, err, want, out)
 		}
 	}
+	for _, at := range []string{"out", "out/ema"} {
+		s := pairScene(t, "")
+		from := filepath.Join(s.root, at)
+		if err := os.CopyFS(from, os.DirFS(pairModel)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.with("dpo: {reference_model: "+from+"}\n").train(t, t.Context(), hooks{})
+		checkError(t, err, true, "run.yaml:", "output_dir "+s.out+": "+from+" is where dpo.reference_model is loaded from")
+	}
 	if out, err := newScene(t, "dpo: {beta: 1}\n").train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "begins at random: give model_name_or_path") {
 		t.Errorf("from scratch: %v\n%s", err, out)
 	}
