@@ -143,8 +143,16 @@ func (j *job) openReference() (*Model, error) {
 // model's tokens: a note tells where these mean something else to it.
 func (j *job) checkReference() error {
 	m, err := j.openReference()
-	if m == nil || err != nil || m.Tokenizer == nil || j.tok == nil || m.withoutTokenizer() || j.opened.withoutTokenizer() {
+	if m == nil || err != nil {
 		return err
+	}
+	weights, err := checkpoint.OpenSource(m.Dir, m.Stored.Layouts(false))
+	if err != nil {
+		return j.c.Errorf("dpo", "dpo.reference_model: %w", err)
+	}
+	weights.Close()
+	if m.Tokenizer == nil || j.tok == nil || m.withoutTokenizer() || j.opened.withoutTokenizer() {
+		return nil
 	}
 	others, example := 0, int32(0)
 	for id := int32(min(m.Tokenizer.VocabSize(), j.tok.VocabSize())) - 1; id >= 0; id-- {

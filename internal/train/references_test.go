@@ -227,7 +227,14 @@ func TestReferencesTogetherAreStopped(t *testing.T) {
 // TestPairsRefused: what does not go together is refused by key.
 func TestPairsRefused(t *testing.T) {
 	rows := writeRows(t, t.TempDir(), 8, 12, 48)
+	short := changedModel(t, func(name, content string) string {
+		if name == "model.safetensors" {
+			return content[:len(content)-1]
+		}
+		return content
+	})
 	for extra, want := range map[string]string{
+		"dataset: no-data\ndpo: {reference_model: " + short + "}\n": "dpo.reference_model: model weights: " + short + "/model.safetensors: tensor ",
 		"dpo: {}\n":               "which are trained on with dpo: give dpo",
 		"dataset: " + rows + "\n": "pairs",
 		"dpo: {reference_model: " + t.TempDir() + "}\n":        "dpo.reference_model: ",
