@@ -36,22 +36,30 @@ func compile(exprs []string) (out []*regexp.Regexp, err error) {
 	return out, nil
 }
 
-// unmatched is the error of an expression that matches none of names.
-func unmatched(p *regexp.Regexp, names []string) error {
-	return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, names[0], names[len(names)/2])
+// matched says whether an expression matches the tensor's name: that which it has here, or that of the larger tensor in which the
+// checkpoint has it.
+func (s Stored) matched(p *regexp.Regexp) bool {
+	return p.MatchString(s.Name) || p.MatchString(s.Tensor())
 }
 
-// has says whether the tensor of that name is frozen.
-func (f freezing) has(name string) bool {
-	matches := func(p *regexp.Regexp) bool { return p.MatchString(name) }
-	return slices.ContainsFunc(f.names, matches) || len(f.but) > 0 && !slices.ContainsFunc(f.but, matches)
+// checkMatched refuses an expression that matches none of tensors.
+func checkMatched(p *regexp.Regexp, tensors []Stored) error {
+	if slices.ContainsFunc(tensors, func(s Stored) bool { return s.matched(p) }) {
+		return nil
+	}
+	return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, tensors[0].Tensor(), tensors[len(tensors)/2].Tensor())
+}
+
+// has says whether the tensor is frozen.
+func (f freezing) has(s Stored) bool {
+	return slices.ContainsFunc(f.names, s.matched) || len(f.but) > 0 && !slices.ContainsFunc(f.but, s.matched)
 }
 
 // frozen marks the parameters that are not to be trained, beside those that never are.
 func (c *Config) frozen(params []Param) {
 	for i := range params {
 		if p := &params[i]; len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
-			p.Frozen = p.Frozen || c.freezing.has(p.Stored[0].Name)
+			p.Frozen = p.Frozen || c.freezing.has(p.Stored[0])
 		}
 	}
 }
@@ -66,24 +74,24 @@ func (c *Config) SetFreeze(f Freeze) error {
 	if err != nil {
 		return err
 	}
-	var names []string
+	var tensors []Stored
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {
-			of, frozen := storedNames(p), 0
-			for _, name := range of {
-				if by.has(name) {
+			frozen := 0
+			for _, s := range p.Stored {
+				if by.has(s) {
 					frozen++
 				}
 			}
-			if frozen > 0 && frozen < len(of) {
-				return fmt.Errorf("%s are kept as one tensor, so they are frozen together or not at all", strings.Join(of, ", "))
+			if frozen > 0 && frozen < len(p.Stored) {
+				return fmt.Errorf("%s are kept as one tensor, so they are frozen together or not at all", strings.Join(storedNames(p), ", "))
 			}
-			names = append(names, of...)
+			tensors = append(tensors, p.Stored...)
 		}
 	}
 	for _, p := range slices.Concat(by.names, by.but) {
-		if !slices.ContainsFunc(names, p.MatchString) {
-			return unmatched(p, names)
+		if err := checkMatched(p, tensors); err != nil {
+			return err
 		}
 	}
 	was, wasBy := c.Freeze, c.freezing

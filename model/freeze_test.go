@@ -55,6 +55,35 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
+// TestNamesInTheCheckpoint: rows of a tensor that the checkpoint has in one with others are frozen, and put into a group, by that tensor's
+// name and by their own.
+func TestNamesInTheCheckpoint(t *testing.T) {
+	c, err := FromInline(map[string]any{"model_type": "llama4_text", "vocab_size": 96, "hidden_size": 16, "intermediate_size": 8, "intermediate_size_mlp": 24,
+		"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 3, "interleave_moe_layer_step": 2}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const expert = 2 * 8 * 16 // gate and up
+	for name, want := range map[string]int64{`1\.feed_forward\.experts\.gate_up_proj$`: 3 * expert, `experts\.2\.(gate|up)_proj\.weight$`: expert} {
+		if err := c.SetGroups([]Group{{Name: "a", Modules: []string{name}}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.GroupParams()[1]; got != want {
+			t.Errorf("%s: %d parameters, want %d", name, got, want)
+		}
+		if err := c.SetGroups(nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetFreeze(Freeze{Names: []string{name}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Params() - c.TrainedParams(); got != want {
+			t.Errorf("%s: %d parameters are frozen, want %d", name, got, want)
+		}
+		c.Freeze, c.freezing = Freeze{}, freezing{}
+	}
+}
+
 // TestFrozenTable: a tied table is frozen in the embedding and in the head.
 func TestFrozenTable(t *testing.T) {
 	c := frozenConfig()

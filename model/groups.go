@@ -23,39 +23,39 @@ func (c *Config) SetGroups(groups []Group) error {
 		}
 		by = append(by, exprs)
 	}
-	var names []string
+	var tensors []Stored
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {
-			for _, name := range storedNames(p) {
-				if !p.Frozen || c.freezing.has(name) {
-					names = append(names, name)
+			for _, s := range p.Stored {
+				if !p.Frozen || c.freezing.has(s) {
+					tensors = append(tensors, s)
 				}
 			}
 		}
 	}
 	for i, g := range groups {
 		for _, p := range by[i] {
-			if !slices.ContainsFunc(names, p.MatchString) {
-				return fmt.Errorf("group %s: %w", g.Name, unmatched(p, names))
+			if err := checkMatched(p, tensors); err != nil {
+				return fmt.Errorf("group %s: %w", g.Name, err)
 			}
 		}
 	}
-	for _, name := range names {
-		switch in := groupsOf(by, name); {
+	for _, s := range tensors {
+		switch in := groupsOf(by, s); {
 		case len(in) > 1:
-			return fmt.Errorf("%s is in two groups, %s and %s: make their modules narrower", name, groups[in[0]].Name, groups[in[1]].Name)
-		case len(in) == 1 && c.freezing.has(name):
-			return fmt.Errorf("group %s: %s is frozen, so it has no rate: make modules narrower, or freeze less", groups[in[0]].Name, name)
+			return fmt.Errorf("%s is in two groups, %s and %s: make their modules narrower", s.Name, groups[in[0]].Name, groups[in[1]].Name)
+		case len(in) == 1 && c.freezing.has(s):
+			return fmt.Errorf("group %s: %s is frozen, so it has no rate: make modules narrower, or freeze less", groups[in[0]].Name, s.Name)
 		}
 	}
 	c.grouping = by
 	return nil
 }
 
-// groupsOf lists the groups that a tensor of that name is in.
-func groupsOf(by [][]*regexp.Regexp, name string) (in []int) {
+// groupsOf lists the groups that a tensor is in.
+func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	for i, exprs := range by {
-		if slices.ContainsFunc(exprs, func(p *regexp.Regexp) bool { return p.MatchString(name) }) {
+		if slices.ContainsFunc(exprs, s.matched) {
 			in = append(in, i)
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Config) grouped(params []Param) {
 	}
 	for _, p := range params {
 		for i := range p.Stored {
-			for _, g := range groupsOf(c.grouping, p.Stored[i].Name) { // one at most: SetGroups has seen to that
+			for _, g := range groupsOf(c.grouping, p.Stored[i]) { // one at most: SetGroups has seen to that
 				p.Stored[i].Group = g + 1
 			}
 		}

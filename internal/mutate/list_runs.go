@@ -297,6 +297,7 @@ var ofRuns = []broken{
 	}},
 	{"internal/train/output.go", []way{
 		{from: "reflect.DeepEqual(end, from.state) &&", to: "reflect.DeepEqual(end, from.state) ||", test: "TestFinished"},
+		{from: "(j.c.EMADecay == 0 || whole(j.averageDir()))", to: "true", test: "TestAverageIsWrittenAgain"},
 		{from: "[]string{j.c.OutputDir, j.averageDir()} {", to: "[]string{j.c.OutputDir} {", test: "TestAverageIsAModel"},
 		{from: "{\"dpo.reference_model\", reference}} {", to: "{\"dpo.reference_model\", \"\"}} {", test: "TestPairsRefused"},
 	}},

@@ -142,3 +142,25 @@ func TestAverageOfEpochs(t *testing.T) {
 	checkError(t, err, true, "run.yaml:", "ema_update_after_step is 2, and the run has 3 steps")
 	s.in(t).with("ema_update_after_step: 1\n").mustTrain(t)
 }
+
+// TestAverageIsWrittenAgain: a run that is done writes its average again where that is not there any more.
+func TestAverageIsWrittenAgain(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "ema_decay: 0.5\n")
+	s.mustTrain(t)
+	ema := filepath.Join(s.out, averageDir)
+	was := read(t, filepath.Join(ema, "model.safetensors"))
+	for _, gone := range []bool{true, false} {
+		if gone {
+			if err := os.RemoveAll(ema); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out := s.mustTrain(t); strings.Contains(out, "is written to "+ema) != gone {
+			t.Errorf("gone %t:\n%s", gone, out)
+		}
+		if read(t, filepath.Join(ema, "model.safetensors")) != was {
+			t.Error("the average is another")
+		}
+	}
+}

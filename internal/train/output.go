@@ -131,7 +131,7 @@ func (j *job) prune(keep, finite, current, best int) {
 const endFile = "trainer_state.json"
 
 // finished tells whether the output directory already holds the model of the checkpoint
-// that the run goes on from.
+// that the run goes on from, and that of the averages.
 func (j *job) finished(from resume) bool {
 	if !j.team.first() {
 		return j.done
@@ -145,7 +145,8 @@ func (j *job) finished(from resume) bool {
 		return false
 	}
 	end.Ended = checkpoint.Ended{} // no checkpoint has it
-	return reflect.DeepEqual(end, from.state) && checkpoint.CheckModel(j.c.OutputDir, j.model.Layouts(false)) == nil
+	whole := func(dir string) bool { return checkpoint.CheckModel(dir, j.model.Layouts(false)) == nil }
+	return reflect.DeepEqual(end, from.state) && whole(j.c.OutputDir) && (j.c.EMADecay == 0 || whole(j.averageDir()))
 }
 
 // markUnfinished removes endFile, since the model is about to be replaced.
