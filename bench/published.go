@@ -45,12 +45,6 @@ type PublishedReport struct {
 	Figures []PublishedFigure `json:"figures"`
 }
 
-// unlisted are models in published figures that are no presets: config.json of Qwen3-32B.
-var unlisted = map[string]map[string]any{
-	"qwen3-32b": {"model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64, "num_attention_heads": 64,
-		"num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": false},
-}
-
 // Published are the published figures, in their own count and in ours.
 func Published() (*PublishedReport, error) {
 	r := &PublishedReport{}
@@ -68,9 +62,6 @@ func Published() (*PublishedReport, error) {
 // convert works out what follows from a figure.
 func (f *PublishedFigure) convert() error {
 	c, err := model.Preset(f.Model)
-	if m, ok := unlisted[f.Model]; ok {
-		c, err = model.FromInline(m, f.Model)
-	}
 	if err != nil {
 		return err
 	}

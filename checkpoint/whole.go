@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 )
 
@@ -9,7 +11,17 @@ import (
 // after a power cut, finds the older content or this one: content is put on disk
 // under another name, which is renamed. Its directory must be there.
 func WriteFile(fs FS, path string, content []byte) error {
-	tmp := path + WholeTemp
+	return writeBy(fs, path, path+WholeTemp, content)
+}
+
+// WriteShared is WriteFile for a file that other processes may write at the same time: each of them has another name of its
+// own, and the last to rename it has its content stay.
+func WriteShared(fs FS, path string, content []byte) error {
+	return writeBy(fs, path, fmt.Sprintf("%s-%016x%s", path, rand.Uint64(), WholeTemp), content)
+}
+
+// writeBy is WriteFile, by way of the name tmp.
+func writeBy(fs FS, path, tmp string, content []byte) error {
 	err := writeSynced(fs, tmp, content)
 	if err == nil {
 		err = opError("rename", tmp, fs.Rename(tmp, path))
@@ -21,7 +33,7 @@ func WriteFile(fs FS, path string, content []byte) error {
 	return opError("sync directory", dir, fs.SyncDir(dir))
 }
 
-// WholeTemp ends the name under which WriteFile writes.
+// WholeTemp ends the names under which WriteFile and WriteShared write.
 const WholeTemp = ".tmp"
 
 // writeSynced writes a file and puts its content on disk.

@@ -74,6 +74,17 @@ func (d *Dataset) Pairs() int64 {
 	return d.c.Docs
 }
 
+// PairsInRows is how many pairs all rows hold together.
+func (d *Dataset) PairsInRows() int64 {
+	switch {
+	case !d.IsPairs():
+		return 0
+	case d.fit != nil:
+		return int64(len(d.fit))
+	}
+	return d.mix.n
+}
+
 // ChatTemplate is the template that chats went through, which belongs beside the trained
 // model; "" where it is the model's own, or where none was used.
 func (d *Dataset) ChatTemplate() string {

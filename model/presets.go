@@ -36,10 +36,16 @@ func llama3(factor float64, tied bool) map[string]any {
 	}
 }
 
-// qwen is what the Qwen2.5 and Qwen3 models share.
-func qwen(positions int, tied bool) map[string]any {
-	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+// qwen25 is what the Qwen2.5 base models share.
+func qwen25(positions int, eps float64, tied bool) map[string]any {
+	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": eps, "rope_theta": 1000000.0,
 		"bos_token_id": 151643, "eos_token_id": 151643, "tie_word_embeddings": tied}
+}
+
+// qwen3 is what the Qwen3 models share that chat, whose names are those of the base models without "-Base".
+func qwen3(tied bool) map[string]any {
+	return map[string]any{"max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+		"bos_token_id": 151643, "eos_token_id": 151645, "tie_word_embeddings": tied}
 }
 
 // gemma3 is what the text models of Gemma 3 share; from 4b on positions are
@@ -55,7 +61,7 @@ func gemma3(positions, window int, scalar float64, stretched bool) map[string]an
 
 // moe is what the Qwen3-MoE models share.
 func moe(expert int) map[string]any {
-	m := qwen(40960, false)
+	m := qwen3(false)
 	maps.Copy(m, map[string]any{"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": expert, "norm_topk_prob": true})
 	return m
 }
@@ -63,7 +69,7 @@ func moe(expert int) map[string]any {
 // oss is what the gpt-oss models share.
 func oss(experts int) map[string]any {
 	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "attention_bias": true, "sliding_window": 128,
-		"num_local_experts": experts, "num_experts_per_tok": 4, "rope_theta": 150000.0, "bos_token_id": 199998, "eos_token_id": 200002,
+		"num_local_experts": experts, "num_experts_per_tok": 4, "router_aux_loss_coef": 0.9, "rope_theta": 150000.0, "eos_token_id": 200002,
 		"pad_token_id": 199999, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
 			"truncate": false, "original_max_position_embeddings": 4096}}
 }
@@ -119,20 +125,20 @@ var presets = map[string]map[string]any{
 
 	"llama-405b": shape("llama", 16384, 53248, 126, 128, 8, 128, 128256, llama3(8, false)),
 
-	"qwen2.5-0.5b": shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, qwen(32768, true)),
-	"qwen2.5-1.5b": shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, qwen(131072, true)),
-	"qwen2.5-3b":   shape("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, qwen(32768, true)),
-	"qwen2.5-7b":   shape("qwen2", 3584, 18944, 28, 28, 4, 128, 152064, qwen(131072, false)),
-	"qwen2.5-14b":  shape("qwen2", 5120, 13824, 48, 40, 8, 128, 152064, qwen(131072, false)),
-	"qwen2.5-32b":  shape("qwen2", 5120, 27648, 64, 40, 8, 128, 152064, qwen(131072, false)),
-	"qwen2.5-72b":  shape("qwen2", 8192, 29568, 80, 64, 8, 128, 152064, qwen(131072, false)),
+	"qwen2.5-0.5b": shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, qwen25(32768, 1e-6, true)),
+	"qwen2.5-1.5b": shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, qwen25(131072, 1e-6, true)),
+	"qwen2.5-3b":   shape("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, qwen25(32768, 1e-6, true)),
+	"qwen2.5-7b":   shape("qwen2", 3584, 18944, 28, 28, 4, 128, 152064, qwen25(131072, 1e-6, false)),
+	"qwen2.5-14b":  shape("qwen2", 5120, 13824, 48, 40, 8, 128, 152064, qwen25(131072, 1e-5, false)),
+	"qwen2.5-32b":  shape("qwen2", 5120, 27648, 64, 40, 8, 128, 152064, qwen25(131072, 1e-5, false)),
+	"qwen2.5-72b":  shape("qwen2", 8192, 29568, 80, 64, 8, 128, 152064, qwen25(131072, 1e-5, false)),
 
-	"qwen3-0.6b": shape("qwen3", 1024, 3072, 28, 16, 8, 128, 151936, qwen(40960, true)),
-	"qwen3-4b":   shape("qwen3", 2560, 9728, 36, 32, 8, 128, 151936, qwen(40960, true)),
-	"qwen3-8b":   shape("qwen3", 4096, 12288, 36, 32, 8, 128, 151936, qwen(40960, false)),
-	"qwen3-14b":  shape("qwen3", 5120, 17408, 40, 40, 8, 128, 151936, qwen(40960, false)),
+	"qwen3-0.6b": shape("qwen3", 1024, 3072, 28, 16, 8, 128, 151936, qwen3(true)),
+	"qwen3-4b":   shape("qwen3", 2560, 9728, 36, 32, 8, 128, 151936, qwen3(true)),
+	"qwen3-8b":   shape("qwen3", 4096, 12288, 36, 32, 8, 128, 151936, qwen3(false)),
+	"qwen3-14b":  shape("qwen3", 5120, 17408, 40, 40, 8, 128, 151936, qwen3(false)),
 
-	"qwen3-32b": shape("qwen3", 5120, 25600, 64, 64, 8, 128, 151936, qwen(40960, false)),
+	"qwen3-32b": shape("qwen3", 5120, 25600, 64, 64, 8, 128, 151936, qwen3(false)),
 
 	"mistral-7b": shape("mistral", 4096, 14336, 32, 32, 8, 128, 32000, map[string]any{"max_position_embeddings": 32768,
 		"rms_norm_eps": 1e-5, "sliding_window": 4096, "bos_token_id": 1, "eos_token_id": 2}),

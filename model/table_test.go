@@ -102,6 +102,24 @@ func TestPairsOfLatentAttention(t *testing.T) {
 	}
 }
 
+// TestPresetsOfQwen: what the published config.json of these models says beside their sizes. Those of
+// Qwen2.5 are the base models', those of Qwen3 the ones' that chat.
+func TestPresetsOfQwen(t *testing.T) {
+	for name, want := range map[string]struct {
+		eps            float32
+		positions, eos int
+	}{
+		"qwen2.5-0.5b": {1e-6, 32768, 151643}, "qwen2.5-1.5b": {1e-6, 131072, 151643}, "qwen2.5-3b": {1e-6, 32768, 151643}, "qwen2.5-7b": {1e-6, 131072, 151643},
+		"qwen2.5-14b": {1e-5, 131072, 151643}, "qwen2.5-32b": {1e-5, 131072, 151643}, "qwen2.5-72b": {1e-5, 131072, 151643},
+		"qwen3-0.6b": {1e-6, 40960, 151645}, "qwen3-32b": {1e-6, 40960, 151645}, "qwen3-30b-a3b": {1e-6, 40960, 151645},
+	} {
+		c := preset(t, name)
+		if c.RMSNormEps != want.eps || c.MaxPositions != want.positions || !slices.Equal(c.EOS, []int{want.eos}) {
+			t.Errorf("%s: eps %g, %d positions, text ends with %d; want %v", name, c.RMSNormEps, c.MaxPositions, c.EOS, want)
+		}
+	}
+}
+
 func TestAliases(t *testing.T) {
 	for alias, name := range aliases {
 		if presets[alias] != nil || !reflect.DeepEqual(preset(t, alias), preset(t, name)) {

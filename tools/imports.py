@@ -3,12 +3,13 @@
 
     tools/imports.py MT DIR
 
-MT is the program. DIR holds checkouts of LLaMA-Factory, axolotl, torchtune and trl under these names
-(of trl and the others the folders examples and recipes are enough). The table in docs/importing.md is
+MT is the program. DIR holds checkouts of LLaMA-Factory, axolotl, torchtune and TRL under these names
+(the folders examples and recipes are enough). The tables in docs/importing.md are
 what this prints. Needs nothing but Python.
 
-A config counts as full fine-tuning of a text model unless it asks for adapters, quantised weights to train
-on, rewards or preferences, or reads images; each of these is told by a key, which the table names.
+A config counts as training of a text model's own weights, all or some, on text or on pairs of answers (DPO), unless it
+asks for adapters, quantised weights to train on, rewards or other losses of preferences, or reads images; each of these is
+told by a key, which TOOLS names.
 """
 
 import collections
@@ -19,15 +20,15 @@ import sys
 import tempfile
 
 # For each tool: the folder with its name, patterns of files, and patterns of lines that say that a
-# config is of something else than full fine-tuning of a text model.
+# config is of something else.
 TOOLS = [
-    ("LLaMA-Factory", ["examples/train_full/*.yaml", "examples/extras/*/*.yaml", "examples/v1/train_full/*.yaml"],
-     r"^(finetuning_type: (?!full)\w+|image_max_pixels|adapter_name_or_path:.*|do_predict: true|model_class: (?!llm)\w+|train_dataset: .*multimodal.*)|\A(?!(.|\n)*model)"),
+    ("LLaMA-Factory", ["examples/train_full/*.yaml", "examples/extras/*/*.yaml", "examples/v1/train_full/*.yaml", "examples/v1/train_freeze/*.yaml"],
+     r"^(finetuning_type: (?!full|freeze)\w+|image_max_pixels|adapter_name_or_path:.*|do_predict: true|model_class: (?!llm)\w+|train_dataset: .*multimodal.*)|\A(?!(.|\n)*model)"),
     ("axolotl", ["examples/**/*.yaml", "examples/**/*.yml"],
-     r"^((adapter|rl|reward_model|process_reward_model|diffusion|ebft|processor_type|lora_model_dir): *[^ #\n]+|diffusion:|ebft:)|\A(?!(.|\n)*base_model)"),
+     r"^((adapter|rl(?!: *(dpo|ipo)\b)|reward_model|process_reward_model|diffusion|ebft|processor_type|lora_model_dir): *[^ #\n]+|diffusion:|ebft:)|\A(?!(.|\n)*base_model)"),
     ("torchtune", ["recipes/configs/**/*full*.yaml"],
-     r"^(policy_model|teacher_model|base_model_path|ppo_epochs):|_vision_|cauldron|DPOLoss|PPOLoss|GRPO|\A(?!(.|\n)*checkpointer)"),
-    ("trl", ["examples/cli_configs/*.yaml"], r"\A(?!(.|\n)*model)"),
+     r"^(policy_model|teacher_model|base_model_path|ppo_epochs):|_vision_|cauldron|PPOLoss|GRPO|\A(?!(.|\n)*checkpointer)"),
+    ("TRL", ["examples/cli_configs/*.yaml"], r"\A(?!(.|\n)*model)"),
 ]
 
 
@@ -65,7 +66,7 @@ def main():
             counts[result] += 1
             rows.append(f"| `{path.relative_to(folder / tool)}` | {result} | {', '.join(f'`{k}`' if result == 'without' else k for k in what)} |")
         imported = counts["whole"] + counts["without"]
-        print(f"### {tool}\n\n{imported} of {len(rows)} are imported and planned, {counts['whole']} of them whole; {skipped} are of something else.\n")
+        print(f"## Examples of {tool}\n\n{imported} of {len(rows)} are imported and planned, {counts['whole']} of them whole; {skipped} are of something else.\n")
         print("| config | result | lost, or why |\n| --- | --- | --- |")
         print("\n".join(rows) + "\n")
 

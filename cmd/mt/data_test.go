@@ -169,6 +169,7 @@ func TestExamplesGoOnFromEachOther(t *testing.T) {
 	from := []string{"--model-name-or-path", filepath.Join(dir, "scratch")}
 	run("pretrain", append(from, "--save-steps", "0")...)
 	run("chat", from...)
+	run("dpo", "--model-name-or-path", filepath.Join(dir, "chat"))
 	inspect := append([]string{"data", "inspect", "examples/chat.yaml", "--rows", "0", "--cache-dir", dir}, from...)
 	if stdout := must(t, inspect...); !strings.Contains(stdout, "chat, packed") {
 		t.Errorf("inspect printed\n%s", stdout)

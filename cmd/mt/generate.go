@@ -52,7 +52,7 @@ model ends its turn.
   --device DEVICE       auto, cpu or cuda
   --compute-dtype TYPE  auto, bf16 or fp32
   --threads N           worker threads
-  --template NAME       another chat template: a Jinja file, chatml or default
+  --template NAME       another chat template: a Jinja file, or a name as in mt train
   --enable-thinking BOOL, --chat-template-kwargs '{NAME: VALUE}'
                         variables of the chat template`,
 		Example: `  mt generate --model out/quickstart --prompt "func " --max-new-tokens 100

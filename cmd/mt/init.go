@@ -23,7 +23,8 @@ plans the run, as mt plan does, says whether it fits, and what to run next.
 
 Every key of mt train is a flag. What a flag answers is not asked; the others go
 into the file too. Where there is no terminal, --model and --dataset are needed,
-and the other questions take their defaults.
+and the other questions take their defaults. With --dpo '{beta: 0.1}' the data is
+pairs of answers (docs/preferences.md).
 
   --force     write over a file that is there`,
 		Example: `  mt init
@@ -55,14 +56,18 @@ and the other questions take their defaults.
 // start is a value to begin with, where neither its key was given nor another that it would go against.
 type start struct{ key, value, unless string }
 
-// recipe is what to begin with: a model from scratch learns at a high rate, one that exists at a low one, and small
-// ones at higher rates than large ones.
-func recipe(m *train.Model) []start {
+// recipe is what to begin with: a model from scratch learns at a high rate, one that exists at a low one, of pairs at
+// one far below that, and small models at higher rates than large ones.
+func recipe(m *train.Model, pairs bool) []start {
 	length := fmt.Sprint(min(2048, m.Config.MaxPositions))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
 		{"lr_scheduler_type", "cosine", ""}, {"save_total_limit", "2", ""}}
 	small := m.Config.Params() < 100e6
 	switch {
+	case pairs && small:
+		return append(all, start{"learning_rate", "1e-5", ""}, start{"warmup_ratio", "0.1", "warmup_steps"})
+	case pairs:
+		return append(all, start{"learning_rate", "5e-7", ""}, start{"warmup_ratio", "0.1", "warmup_steps"})
 	case m.Dir != "" && small:
 		return append(all, start{"learning_rate", "3e-4", ""}, start{"warmup_ratio", "0.1", "warmup_steps"})
 	case m.Dir != "":

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,12 +82,23 @@ func TestInitTakesFlags(t *testing.T) {
 		c.WarmupSteps != 2 || c.Given("warmup_ratio") || c.Given("val_size") {
 		t.Errorf("run.yaml is\n%s", c.YAML(""))
 	}
+	must(t, "init", "pairs.yaml", "--model", "./first", "--dataset", "text.txt", "--dpo", "{beta: 0.2}")
+	if c = written(t, "pairs.yaml"); c.LearningRate != 1e-5 || !c.Given("dpo") {
+		t.Errorf("pairs.yaml is\n%s", c.YAML(""))
+	}
 	if !strings.Contains(stdout, "mt generate --model out/first --chat") {
 		t.Errorf("nothing says how to talk to it:\n%s", stdout)
 	}
 	code, _, stderr := asked(t.Context(), "\n1 step\nhere\n", "b.yaml", "--model", "tiny", "--dataset", "text.txt", "--force")
 	if c = written(t, "b.yaml"); code != exitDone || c.MaxSteps != 1 || c.OutputDir != "here" || strings.Contains(stderr, "Which") {
 		t.Errorf("exit code %d, %d steps to %s\n%s", code, c.MaxSteps, c.OutputDir, stderr)
+	}
+	if err := errors.Join(os.Mkdir("out", 0o700), os.Rename("first", "out/first")); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "init", "again.yaml", "--model", "out/first", "--dataset", "text.txt")
+	if c = written(t, "again.yaml"); c.OutputDir != "out/first-tuned" {
+		t.Errorf("what is tuned of out/first goes to %s", c.OutputDir)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -67,7 +68,7 @@ func lengthKey(answer string) (key, value string) {
 	return "num_train_epochs", answer
 }
 
-// outputDir is a folder named after the model.
+// outputDir is a folder named after the model, and another one than the model's.
 func outputDir(cfg *config.Config) string {
 	name := cfg.Model.Preset
 	if cfg.Model.Path != "" {
@@ -76,7 +77,13 @@ func outputDir(cfg *config.Config) string {
 	if name == "" || name == "." || name == ".." || name == "/" {
 		name = "run"
 	}
-	return "out/" + name
+	dir := "out/" + name
+	if is, err := os.Stat(dir); err == nil && cfg.Model.Path != "" {
+		if from, err := os.Stat(cfg.Model.Path); err == nil && os.SameFile(is, from) {
+			dir += "-tuned"
+		}
+	}
+	return dir
 }
 
 // openModel reads what the model is, without its weights.
@@ -128,7 +135,7 @@ func (a *app) interview(ctx context.Context, given config.Args) (*interview, err
 			return nil, err
 		}
 	}
-	for _, r := range recipe(in.model) {
+	for _, r := range recipe(in.model, in.cfg.Given("dpo")) {
 		if in.cfg.Given(r.key) || in.cfg.Given(r.unless) {
 			continue
 		}

@@ -53,7 +53,8 @@ func addSums(total, sums []float32, seqs, which int) {
 	}
 }
 
-// deltaBackward is the backward of a deltaJob.
+// deltaBackward is the backward of a deltaJob. What reaches γ by the decay of scores, e^(γi−γj), is added at i and subtracted at j. Where i is j,
+// both are left out: their rounding would be more than all else where a state is forgotten at once.
 type deltaBackward struct {
 	*deltaJob
 	a          *op.GatedDeltaBackward
@@ -132,9 +133,11 @@ func (b *deltaBackward) throughScores(g int, h deltaHead) {
 				ds[at] = 0
 				continue
 			}
-			through := ds[at] * scores[at]
-			b.dof[i] += through
-			b.dof[e] -= through
+			if e < i {
+				through := ds[at] * scores[at]
+				b.dof[i] += through
+				b.dof[e] -= through
+			}
 			ds[at] *= decay(h, i, e)
 		}
 	}

@@ -1,8 +1,9 @@
 //go:build ignore
 
 // Make writes the small data of the examples: stories.txt, plain text of short
-// stories about counting, and chats.jsonl, conversations about the same in the
-// shape of OpenAI's messages. The same every time:
+// stories about counting, chats.jsonl, conversations about the same in the shape
+// of OpenAI's messages, and pairs.jsonl, questions with an answer that was chosen
+// and one that was rejected. The same every time:
 //
 //	go run examples/data/make.go examples/data
 package main
@@ -68,12 +69,26 @@ func chat(r *rand.Rand) []message {
 		out = append(out, message{"system", "You count things."})
 	}
 	for range 1 + r.IntN(2) {
-		a, b, thing := 1+r.IntN(9), 1+r.IntN(9), pick(r, things)
-		out = append(out,
-			message{"user", fmt.Sprintf("What are %d %s and %d %s?", a, thing, b, thing)},
-			message{"assistant", fmt.Sprintf("%d %s.", a+b, thing)})
+		question, answer := sum(r)
+		out = append(out, message{"user", question}, message{"assistant", answer})
 	}
 	return out
+}
+
+// sum is a question and its answer.
+func sum(r *rand.Rand) (question, answer string) {
+	a, b, thing := 1+r.IntN(9), 1+r.IntN(9), pick(r, things)
+	return fmt.Sprintf("What are %d %s and %d %s?", a, thing, b, thing), fmt.Sprintf("%d %s.", a+b, thing)
+}
+
+// pair is a question with two answers: the one that is chosen says more than the sum.
+func pair(r *rand.Rand) map[string]any {
+	question, answer := sum(r)
+	return map[string]any{
+		"prompt":   []message{{"user", question}},
+		"chosen":   []message{{"assistant", "That makes " + answer}},
+		"rejected": []message{{"assistant", answer}},
+	}
 }
 
 func main() {
@@ -81,19 +96,26 @@ func main() {
 		log.Fatal("usage: go run examples/data/make.go FOLDER")
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	var stories, chats strings.Builder
+	var stories, chats, pairs strings.Builder
 	for range 400 {
 		fmt.Fprintln(&stories, story(r))
 	}
-	lines := json.NewEncoder(&chats)
 	for range 300 {
-		if err := lines.Encode(map[string]any{"messages": chat(r)}); err != nil {
-			log.Fatal(err)
-		}
+		encode(&chats, map[string]any{"messages": chat(r)})
 	}
-	for name, text := range map[string]string{"stories.txt": stories.String(), "chats.jsonl": chats.String()} {
+	for range 200 {
+		encode(&pairs, pair(r))
+	}
+	for name, text := range map[string]string{"stories.txt": stories.String(), "chats.jsonl": chats.String(), "pairs.jsonl": pairs.String()} {
 		if err := os.WriteFile(filepath.Join(os.Args[1], name), []byte(text), 0o644); err != nil {
 			log.Fatal(err)
 		}
+	}
+}
+
+// encode adds row to b, on a line.
+func encode(b *strings.Builder, row map[string]any) {
+	if err := json.NewEncoder(b).Encode(row); err != nil {
+		log.Fatal(err)
 	}
 }

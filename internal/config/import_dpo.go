@@ -254,7 +254,7 @@ func trlDPO() map[string]rule {
 				im.lose(e, noOtherLoss)
 			}
 		},
-		"label_smoothing":           idle("it is of the losses robust and exo_pair"),
+		"label_smoothing":           lost("it is of the losses robust and exo_pair; earlier versions of TRL had it in sigmoid too, which is dpo.label_smoothing"),
 		"precompute_ref_log_probs":  idle("log-probabilities of the reference are computed once, before training"),
 		"precompute_ref_batch_size": idle("micro-batches are as large as they are in training"),
 		"f_divergence_type": func(im *importer, e entry) {

@@ -16,7 +16,7 @@ func freezeRules() map[string]rule {
 			case e.val.is("full"):
 				im.idle(e, "mt trains all parameters")
 			case e.val.is("freeze"):
-				im.freeze(e)
+				im.freeze(e, im.doc, im.doc.get("model_name_or_path"))
 			default:
 				im.lose(e, noAdapter)
 			}
@@ -36,20 +36,28 @@ func freezeRules() map[string]rule {
 		}
 		im.lose(e, "it says which layers get an adapter; "+noAdapter)
 	}
+	// The configs of examples/v1 have all of it in one mapping, without use_llama_pro.
+	rules["peft_config"] = func(im *importer, e entry) {
+		if e.val.get("name").is("freeze") {
+			im.freeze(e, e.val, im.doc.get("model"))
+			return
+		}
+		im.lose(e, noAdapter)
+	}
 	return rules
 }
 
-// freeze takes finetuning_type: freeze (LLaMA-Factory, model/adapter.py): some layers are trained, the last ones, the
-// first or, with use_llama_pro, one in so many; of these all modules or some; and modules outside of layers. A tensor is
-// trained where its name has one of these parts anywhere.
-func (im *importer) freeze(e entry) {
-	layers, why := im.unfrozenLayers()
+// freeze takes finetuning_type: freeze (LLaMA-Factory, model/adapter.py) of the model of that name, whose numbers are in keys: some layers
+// are trained, the last ones, the first or, with use_llama_pro, one in so many; of these all modules or some; and modules
+// outside of layers. A tensor is trained where its name has one of these parts anywhere.
+func (im *importer) freeze(e entry, keys, name value) {
+	layers, why := unfrozenLayers(keys, name.text)
 	if why != "" {
 		im.lose(e, why)
 		return
 	}
 	parts := func(key string) (of []string) {
-		for part := range strings.SplitSeq(im.doc.get(key).text, ",") {
+		for part := range strings.SplitSeq(keys.get(key).text, ",") {
 			if part = strings.TrimSpace(part); part != "" {
 				of = append(of, part)
 			}
@@ -75,17 +83,16 @@ func (im *importer) freeze(e entry) {
 	im.giveFor(e, "names that have one of these are trained, all else is frozen", setting{"unfrozen_parameters", out})
 }
 
-// unfrozenLayers are the numbers of the layers that are trained; why says what is missing for that.
-func (im *importer) unfrozenLayers() (layers []int, why string) {
+// unfrozenLayers are the numbers of the layers that are trained of the model of that name; why says what is missing for that.
+func unfrozenLayers(keys value, name string) (layers []int, why string) {
 	trained := 2 // where nothing is said
-	if v := im.doc.get("freeze_trainable_layers"); v.kind != null {
+	if v := keys.get("freeze_trainable_layers"); v.kind != null {
 		n, ok := v.count()
 		if !ok || n == 0 {
 			return nil, fmt.Sprintf("freeze_trainable_layers is %s: it wants a number of layers, the last ones, or the first where it is negative", v.shown())
 		}
 		trained = n
 	}
-	name := im.doc.get("model_name_or_path").text
 	dir, err := ModelDir(name)
 	if err != nil {
 		return nil, fmt.Sprintf("how many layers the model has says its directory: %v; or give unfrozen_parameters", err)
@@ -96,7 +103,7 @@ func (im *importer) unfrozenLayers() (layers []int, why string) {
 	}
 	all, stride, first := c.NumLayers, 1, 0
 	switch {
-	case !im.doc.get("use_llama_pro").unset():
+	case !keys.get("use_llama_pro").unset():
 		if trained < 0 || all%trained != 0 {
 			return nil, fmt.Sprintf("use_llama_pro wants freeze_trainable_layers, %d, to divide the model's %d layers", trained, all)
 		}

@@ -44,6 +44,13 @@ func TestFreezeTuning(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
+	v1 := fmt.Sprintf("model_class: llm\nmodel: %s\ntrain_dataset: chats.jsonl\npeft_config: {name: freeze, freeze_trainable_layers: -1, freeze_trainable_modules: mlp, freeze_extra_modules: norm}\n", dir)
+	if c := mustParse(t, v1); !slices.Equal(c.Unfrozen, []string{`\.0\.mlp`, "norm"}) {
+		t.Errorf("of examples/v1: unfrozen_parameters %q", c.Unfrozen)
+	}
+	if _, err := Parse("t.yaml", []byte(strings.Replace(v1, "name: freeze", "name: lora", 1)), Args{}); err == nil || !strings.Contains(err.Error(), "adapters are not supported") {
+		t.Errorf("an adapter of examples/v1: %v", err)
+	}
 	full := strings.Replace(head(dir), "freeze", "full", 1) + "freeze_trainable_layers: 4\n"
 	if c := mustParse(t, full); len(c.Unfrozen) > 0 {
 		t.Errorf("full fine-tuning trains %q", c.Unfrozen)

@@ -98,7 +98,6 @@ func llamaFactoryV1() map[string]rule {
 			im.give(e, "dataset", e.val)
 		},
 		"model":        func(im *importer, e entry) { im.give(e, modelKey, e.val) },
-		"peft_config":  lost(noAdapter),
 		"quant_config": lost(noQuant),
 		"optim_config": llamaFactoryOptim,
 	}

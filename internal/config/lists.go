@@ -146,7 +146,11 @@ func (e *setter) mapping(p *map[string]any) error {
 	case e.v.kind == mapping:
 		*p = e.v.inline().(map[string]any)
 	default:
-		return e.fail("a mapping such as {enable_thinking: false}")
+		example := "{enable_thinking: false}"
+		if e.spelled == preferenceKey {
+			example = "{beta: 0.1}"
+		}
+		return e.fail("a mapping such as " + example)
 	}
 	return nil
 }

@@ -22,15 +22,15 @@ type Preference struct {
 // lossTypes are the values of dpo.loss_type.
 var lossTypes = []string{"sigmoid", "hinge", "ipo"}
 
-// preferenceArgs are the keys of `dpo:` and where their values go.
+// preferenceArgs are the keys of `dpo:` and where their values go. Numbers are such as fp32 holds, with their squares and inverses.
 var preferenceArgs = map[string]struct {
 	limit  limit
 	number func(*Preference) *float64
 	text   func(*Preference) *string
 }{
-	"beta":            {limit: positive, number: func(p *Preference) *float64 { return &p.Beta }},
+	"beta":            {limit: between(1e-6, 1e6, ""), number: func(p *Preference) *float64 { return &p.Beta }},
 	"label_smoothing": {limit: between(0, 0.5, ""), number: func(p *Preference) *float64 { return &p.LabelSmoothing }},
-	"rpo_alpha":       {limit: atLeast(0, ""), number: func(p *Preference) *float64 { return &p.RPOAlpha }},
+	"rpo_alpha":       {limit: between(0, 1e6, ""), number: func(p *Preference) *float64 { return &p.RPOAlpha }},
 	"loss_type":       {text: func(p *Preference) *string { return &p.LossType }},
 	"reference_model": {text: func(p *Preference) *string { return &p.ReferenceModel }},
 }

@@ -15,6 +15,8 @@ type family struct {
 	dense []rule   // those of blocks without experts, where only some have them
 	// isDense says which blocks these are; nil: the first ones, and a key says how many.
 	isDense func(p *plan, block int) bool
+	// recurrent are those of blocks with a recurrence in the place of attention, where some have one.
+	recurrent []rule
 	// width is what config.json calls the width of a dense MLP; "": intermediate_size.
 	width string
 	// defaults of config.json are those of package model, as far as keys need them.
@@ -62,6 +64,8 @@ const (
 	experts           // one tensor per expert becomes one tensor of three dimensions, biases of two
 	single            // a matrix of one row becomes a vector
 	bare              // the names are whole: it is not the weight or bias of a module
+	rates             // the same, and the values are −exp of the directory's
+	taps              // a matrix of three dimensions, the second of which is 1, becomes one of two; always fp32
 	stacked           // modules whose names stand with spaces between them become one, by rows
 	keysOfHeads       // of latent attention's product for keys and values, what is for keys
 	valuesOfHeads     // the same for values
@@ -116,6 +120,12 @@ func sharedExpert(module string) []rule {
 		{module + ".down_proj", "ffn_down_shexp", copied},
 	}
 }
+
+// sharedAndChosen are what Qwen3-Next has in the place of an MLP, with the norm before it.
+var sharedAndChosen = slices.Concat([]rule{
+	{"post_attention_layernorm", "post_attention_norm", norm},
+	{"mlp.gate", "ffn_gate_inp", router},
+}, expertMatrices, []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert"))
 
 // ungated is an MLP without a gate, as llama.cpp has it.
 func ungated(mlpNorm, up, down string) []rule {
@@ -208,6 +218,24 @@ var families = []family{
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096, "num_experts": 60, "num_experts_per_tok": 4,
 			"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632},
 		keys: []func(*plan){(*plan).expertsAndShared, (*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"qwen3_next"}, arch: "qwen3next", shift: 1,
+		block: slices.Concat(attention, headNorms, sharedAndChosen), // attn_q has, head by head, the query and its gate
+		recurrent: slices.Concat([]rule{
+			{"input_layernorm", "attn_norm", norm},
+			{"linear_attn.q linear_attn.k linear_attn.v", "attn_qkv", stacked},
+			{"linear_attn.z", "attn_gate", copied},
+			{"linear_attn.in_proj_ba", "ssm_ba", copied}, // by key heads, as it is
+			{"linear_attn.conv1d", "ssm_conv1d", taps},
+			{"linear_attn.dt_bias", "ssm_dt.bias", bare},
+			{"linear_attn.A_log", "ssm_a", rates},
+			{"linear_attn.norm", "ssm_norm", copied}, // the weight is all of the factor
+			{"linear_attn.out_proj", "ssm_out", copied},
+		}, sharedAndChosen),
+		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "intermediate_size": 5632,
+			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
+		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).recurrences},
 	},
 	{
 		types: []string{"mixtral"}, arch: "llama", halves: true,

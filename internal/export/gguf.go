@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -223,6 +224,11 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 		if it.shift != 0 {
 			for i := range values {
 				values[i] += it.shift
+			}
+		}
+		if it.minus {
+			for i, v := range values {
+				values[i] = float32(-math.Exp(float64(v)))
 			}
 		}
 		if err := j.chunk(w, it, values); err != nil {

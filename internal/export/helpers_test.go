@@ -55,6 +55,12 @@ func llamaTensors() map[string]shape {
 // other files.
 func makeModel(t testing.TB, config map[string]any, tensors map[string]shape, files map[string]string) string {
 	t.Helper()
+	return makeModelOf(t, config, tensors, files, value)
+}
+
+// makeModelOf is makeModel with the values of f.
+func makeModelOf(t testing.TB, config map[string]any, tensors map[string]shape, files map[string]string, f func(name string, i int64) float32) string {
+	t.Helper()
 	dir := t.TempDir()
 	put := func(name string, data []byte) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
@@ -68,7 +74,7 @@ func makeModel(t testing.TB, config map[string]any, tensors map[string]shape, fi
 			n *= d
 		}
 		for i := range n {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(value(name, i)))
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(f(name, i)))
 		}
 		header[name] = map[string]any{"dtype": "F32", "shape": tensors[name], "data_offsets": []int{from, len(data)}}
 	}

@@ -19,6 +19,7 @@ type plan struct {
 	narrow []string // matrices whose rows cannot be cut into blocks
 
 	layers, heads, kvHeads, headDim int
+	attends                         int    // where some blocks have a recurrence: each block of so many has attention, the last
 	narrowed                        narrow // of latent attention
 	rope                            rope
 	tied                            bool // the head is the embedding

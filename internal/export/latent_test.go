@@ -10,10 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/checkpoint"
 	"mt/checkpoint/gguf"
 	"mt/internal/reference"
-	"mt/model"
 )
 
 // latentConfig is a small DeepSeek-V3.
@@ -139,35 +137,16 @@ func TestLlamaCppDeepseekV2(t *testing.T) {
 	}
 }
 
-// logitsOf are the reference's logits of a directory whose tensors have Llama's names.
+// logitsOf are the reference's logits of a directory.
 func logitsOf(t *testing.T, dir string, text ids) []float64 {
 	t.Helper()
-	c, err := model.LoadDir(dir)
+	c, _, plain, err := reference.LoadModel(dir)
 	if err != nil {
 		t.Fatal(err)
-	}
-	from, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	weights := reference.Weights{}
-	for _, x := range from.Tensors() {
-		n := int64(1)
-		for _, d := range x.Shape {
-			n *= d
-		}
-		values := make([]float32, n)
-		if err := from.Read(x.Name, 0, values); err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range values {
-			weights[x.Name] = append(weights[x.Name], float64(v))
-		}
 	}
 	var tokens []int32
 	for _, id := range text {
 		tokens = append(tokens, int32(id))
 	}
-	return reference.Logits(c, weights, tokens)
+	return reference.Logits(c, plain, tokens)
 }

@@ -19,6 +19,7 @@ type item struct {
 	values []float32 // in place of parts
 	heads  int       // not 0: the rows of each head are reordered
 	shift  float32   // added to every element
+	minus  bool      // −exp of every element is what is written
 	rows   headRows  // n is not 0: these of each head are all that is written
 }
 
@@ -129,6 +130,9 @@ func (p *plan) rules(b int) []rule {
 	if p.family.dense != nil && isDense(p, b) {
 		of = p.family.dense
 	}
+	if p.recurs(b) {
+		return p.family.recurrent
+	}
 	if p.family.latent {
 		return slices.Concat(p.latentAttention(), of)
 	}
@@ -145,7 +149,7 @@ func (p *plan) tensor(f *finder, r rule) error {
 		return p.stacked(f, r)
 	case keysOfHeads, valuesOfHeads:
 		return p.ofHeads(f, r)
-	case bare:
+	case bare, rates:
 		ends = []string{""}
 	}
 	for i, end := range ends {
@@ -160,6 +164,10 @@ func (p *plan) tensor(f *finder, r rule) error {
 		switch {
 		case r.how == single:
 			it.Shape = t.shape[1:]
+		case r.how == taps:
+			it.Shape = []int64{t.shape[0], t.shape[2]}
+		case r.how == rates:
+			it.minus = true
 		case r.how == norm || r.how == normIfAny:
 			it.shift = p.family.shift
 		case r.how == queries && p.family.halves:
@@ -227,7 +235,7 @@ func (p *plan) experts(f *finder, r rule) error {
 func (p *plan) take(it item, h how) {
 	it.Type = p.out.gguf()
 	switch {
-	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router:
+	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps:
 		it.Type = gguf.F32
 	case it.Type == gguf.Q8_0 && it.Shape[len(it.Shape)-1]%gguf.BlockLen != 0:
 		it.Type = gguf.F16

@@ -13,6 +13,7 @@ var ofFiles = []broken{
 		{from: "name == manifestName || name == stateName || IsWeights(name)", to: "name == stateName || IsWeights(name)", test: "TestWriterMisuse"},
 	}},
 	{"checkpoint/whole.go", []way{
+		{from: "path, rand.Uint64(), WholeTemp", to: "path, rand.Uint64()*0, WholeTemp", test: "TestWriteShared"},
 		{from: "err = opError(\"sync\", path, f.Sync())", to: "err = nil", test: "TestWriteFile|TestPowerCut"},
 		{from: "return opError(\"sync directory\", dir, fs.SyncDir(dir))", to: "_ = dir\n\treturn nil", test: "TestWriteFile|TestPowerCut"},
 		{from: "for _, d := range made {", to: "for _, d := range made[:0] {", test: "TestPowerCut|TestMarkSurvives"},

@@ -31,11 +31,13 @@ var ofInstall = []broken{
 		{from: "filepath.Base(bin) == \"bin\"", to: "bin != \"\"", test: "TestFindPlaces"},
 	}},
 	{"cmd/mt/interview.go", []way{
+		{from: "dir += \"-tuned\"", to: "_ = dir", test: "TestInitTakesFlags"},
 		{from: "\t\t*in = before\n", to: "\t\t_ = before\n", test: "TestInitAsks"},
 		{from: "in.cfg.Given(r.key) || in.cfg.Given(r.unless)", to: "in.cfg.Given(r.key)", test: "TestInitTakesFlags"},
 		{from: "\t\t\treturn q.accept(in)\n", to: "\t\t\treturn nil\n", test: "TestInitRefuses"},
 	}},
 	{"cmd/mt/init.go", []way{
+		{from: "case pairs && small:", to: "case false && small:", test: "TestInitTakesFlags"},
 		{from: "!force && !errors.Is(err, fs.ErrNotExist)", to: "force && !errors.Is(err, fs.ErrNotExist)", test: "TestInitRefuses"},
 	}},
 	{"internal/config/print.go", []way{

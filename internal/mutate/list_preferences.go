@@ -68,7 +68,13 @@ var ofPreferences = []broken{
 		{from: "MaxSeqLen, s.act,", to: "MaxSeqLen, 0,", test: "TestReferencesAreKept"},
 		{from: "referencesFrom(all[0].Train)", to: "referencesFrom(all[0].Eval)", test: "TestPairsTogether"},
 		{from: "if err == nil && !done {", to: "if false {", test: "TestPairsResume"},
+		{from: "if err := r.notFinite(id, logp); err != nil {", to: "if err := r.notFinite(id, logp); false {", test: "TestReferenceIsFinite"},
+		{from: "if m.Tokenizer.Token(id) != j.tok.Token(id) {", to: "if false {", test: "TestReferenceOfOtherTokens"},
+		{from: "s.tellReferences(set.PairsInRows())", to: "s.tellReferences(set.Pairs())", test: "TestReferencePassLeavesPairsOut"},
 		{from: "r.opened, r.model, r.modelDir = m, m.Config, m.Dir", to: "", test: "TestPairsAreEvaluated"},
+	}},
+	{"internal/train/job.go", []way{
+		{from: "if err := j.checkReference(); err != nil {", to: "if err := error(nil); err != nil {", test: "TestPairsRefused"},
 	}},
 	{"checkpoint/fingerprint.go", []way{
 		{from: "t.off + t.bytes - n}", to: "t.off}", test: "TestFingerprint"},

@@ -34,6 +34,7 @@ var ofRecipes = []broken{
 	{"internal/config/import_freeze.go", []way{
 		{from: "first = max(0, all-trained)", to: "first = 0", test: "TestFreezeTuning"},
 		{from: "all = min(-trained, all)", to: "all = -trained", test: "TestFreezeTuning"},
+		{from: "im.freeze(e, e.val, im", to: "im.freeze(e, im.doc, im", test: "TestFreezeTuning"},
 		{from: "first = stride - 1", to: "first = 0", test: "TestFreezeTuning"},
 		{from: "regexp.QuoteMeta(fmt.Sprintf(\".%d.%s\", l, m))", to: "fmt.Sprintf(\".%d.%s\", l, m)", test: "TestFreezeTuning"},
 	}},
@@ -55,6 +56,8 @@ var ofRecipes = []broken{
 	}},
 	{"model/presets.go", []way{
 		{from: "11008, 36, 16, 4, 128, 128256", to: "11008, 36, 16, 8, 128, 128256", test: "TestParams"},
+		{from: "qwen25(131072, 1e-5, false)),\n	\"qwen2.5-32b\"", to: "qwen25(131072, 1e-6, false)),\n	\"qwen2.5-32b\"", test: "TestPresetsOfQwen"},
+		{from: "\"eos_token_id\": 151645, \"tie", to: "\"eos_token_id\": 151643, \"tie", test: "TestPresetsOfQwen"},
 	}},
 	{"internal/train/job.go", []way{
 		{from: "Seed: uint64(c.Seed)}", to: "}", test: "TestNoiseOfSteps"},

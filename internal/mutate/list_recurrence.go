@@ -54,11 +54,24 @@ var ofRecurrence = []broken{
 		{from: "if clear(b.state(dStates, g)); b.at > b.first {", to: "if clear(b.state(dStates, g)); false {", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "b.dof[b.n-1] += h.from[b.n-1] * vec.Dot", to: "b.dof[b.n-1] += 0 * vec.Dot", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "b.addRows(b.dk, term, b.k, h.from, -1)", to: "b.addRows(b.dk, term, b.k, h.from, 1)", test: "TestOps/threads=2/GatedDeltaBackward"},
+		{from: "if e < i {", to: "if e <= i {", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "by := -dl[at] * decay(h, i, e)", to: "by := dl[at] * decay(h, i, e)", test: "TestOps/threads=2/GatedDeltaBackward"},
 	}},
 	{"device/conformance/oracle/delta.go", []way{
 		{from: "dg += ds[n] * st.mid[n]", to: "dg += ds[n] * st.before[n]", test: "TestGatedDeltaBackward"},
 		{from: "dkn[i] -= st.mid[n] * st.beta * dd[j]", to: "", test: "TestGatedDeltaBackward"},
+	}},
+	{"internal/export/recurrence.go", []way{
+		{from: "if value != key {", to: "if value > key {", test: "TestRecurrenceRefused"},
+		{from: "p.attends = p.period(types)", to: "", test: "TestRecurrenceRefused"},
+		{from: "uint32(heads*value)", to: "uint32(keys*value)", test: "TestRecurrence"},
+		{from: "(block+1)%max", to: "block%max", test: "TestRecurrence"},
+	}},
+	{"internal/export/gguf.go", []way{
+		{from: "-math.Exp(float64(v))", to: "math.Exp(float64(v))", test: "TestRecurrence"},
+	}},
+	{"internal/export/families.go", []way{
+		{from: `{"linear_attn.norm", "ssm_norm", copied}`, to: `{"linear_attn.norm", "ssm_norm", norm}`, test: "TestRecurrence"},
 	}},
 	{"plan/onhost.go", []way{
 		{from: "case q.Config.Recurrence != nil:", to: "case false:", test: "TestRecurrencesKeepHiddenStates"},

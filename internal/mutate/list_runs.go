@@ -165,7 +165,7 @@ var ofRuns = []broken{
 		{from: "it.Shape = t.shape[1:]", to: "", test: "TestSharedGate"},
 		{from: `b < p.s.int("first_k_dense_replace", 0)`, to: `b <= p.s.int("first_k_dense_replace", 0)`, test: "TestDenseAndShared"},
 		{from: "it.shift = p.family.shift", to: "it.shift = 0", test: "TestGemma"},
-		{from: "len(it.Shape) < 2 || h == norm || h == normIfAny || h == router:", to: "len(it.Shape) < 2 || h == norm || h == normIfAny:", test: "TestExperts"},
+		{from: "len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps:", to: "len(it.Shape) < 2 || h == norm || h == normIfAny || h == taps:", test: "TestExperts"},
 	}},
 	{"checkpoint/gguf/elements.go", []way{
 		{from: "scale := most / 127", to: "scale := most / 128", test: "TestQ8"},

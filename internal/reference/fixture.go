@@ -29,7 +29,7 @@ type Fixture struct {
 
 // LoadFixture reads the case in dir.
 func LoadFixture(dir string) (*Fixture, error) {
-	f := &Fixture{Weights: Weights{}}
+	f := &Fixture{}
 	for _, read := range []func(string) error{f.readModel, f.readRows, f.readExpected, f.readLogits} {
 		if err := read(dir); err != nil {
 			return nil, fmt.Errorf("fixture %s: %w", dir, err)
@@ -38,23 +38,28 @@ func LoadFixture(dir string) (*Fixture, error) {
 	return f, nil
 }
 
-func (f *Fixture) readModel(dir string) error {
-	var err error
-	if f.Config, err = model.LoadDir(filepath.Join(dir, "model")); err != nil {
-		return err
+func (f *Fixture) readModel(dir string) (err error) {
+	f.Config, f.Weights, f.Plain, err = LoadModel(filepath.Join(dir, "model"))
+	return err
+}
+
+// LoadModel reads a model directory in fp32: its weights by the names that they have there, and by those that this package knows.
+func LoadModel(dir string) (c *model.Config, w, plain Weights, err error) {
+	if c, err = model.LoadDir(dir); err != nil {
+		return nil, nil, nil, err
 	}
-	shards, err := filepath.Glob(filepath.Join(dir, "model", "model*.safetensors"))
+	shards, err := filepath.Glob(filepath.Join(dir, "model*.safetensors"))
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
+	w = Weights{}
 	for _, s := range shards {
-		if err := readTensors(s, f.Weights); err != nil {
-			return err
+		if err := readTensors(s, w); err != nil {
+			return nil, nil, nil, err
 		}
 	}
-	f.Weights.separate(f.Config)
-	f.Plain = f.Weights.plain(f.Config)
-	return nil
+	w.separate(c)
+	return c, w, w.plain(c), nil
 }
 
 // plain has every parameter by the names that a model without a family has, Llama's.

@@ -181,6 +181,9 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if len(c.DPO) > 0 && j.modelDir == "" {
 		return nil, c.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
 	}
+	if err := j.checkReference(); err != nil {
+		return nil, err
+	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
 	}

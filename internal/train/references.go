@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -106,21 +107,64 @@ func (s *session) makeReferences(pool *parallel.Pool) error {
 func (j *job) referenceJob() (*job, error) {
 	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, act: j.act, unified: j.unified,
 		dev: j.dev, devs: j.devs, lanes: j.lanes, paces: j.paces, memory: j.memory, context: j.context, budget: j.budget, hooks: j.hooks, oneDevice: j.oneDevice}
-	name := j.c.Preference().ReferenceModel
-	if name == "" {
-		return r, nil
+	m, err := j.openReference()
+	if m == nil || err != nil {
+		return r, err
 	}
 	r.c = j.c.Clone()
-	r.c.Model = config.ModelRef{Path: name}
-	m, err := OpenModel(r.c)
-	if err != nil {
-		return nil, j.c.Errorf("dpo", "dpo.reference_model: %w", err)
-	}
-	if m.Config.VocabSize < j.model.VocabSize {
-		return nil, j.c.Errorf("dpo", "dpo.reference_model: %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, j.model.VocabSize)
-	}
+	r.c.Model = config.ModelRef{Path: j.c.Preference().ReferenceModel}
 	r.opened, r.model, r.modelDir = m, m.Config, m.Dir
 	return r, nil
+}
+
+// openReference opens dpo.reference_model; nil: it is the model that training starts from, or there is none.
+func (j *job) openReference() (*Model, error) {
+	name := j.c.Preference().ReferenceModel
+	if name == "" || !j.team.first() {
+		return nil, nil
+	}
+	const key = "dpo.reference_model"
+	if _, err := config.ModelDir(name); err != nil { // OpenModel would name another key
+		return nil, j.c.Errorf("dpo", key+": %w", err)
+	}
+	c := j.c.Clone()
+	c.Model = config.ModelRef{Path: name}
+	m, err := OpenModel(c)
+	if err != nil {
+		return nil, j.c.Errorf("dpo", key+": %w", err)
+	}
+	if m.Config.VocabSize < j.model.VocabSize {
+		return nil, j.c.Errorf("dpo", key+": %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, j.model.VocabSize)
+	}
+	return m, nil
+}
+
+// checkReference opens dpo.reference_model, so that what is wrong with it is told before data is tokenised. It is given the
+// model's tokens: a note tells where these mean something else to it.
+func (j *job) checkReference() error {
+	m, err := j.openReference()
+	if m == nil || err != nil {
+		return err
+	}
+	weights, err := checkpoint.OpenSource(m.Dir, m.Stored.Layouts(false))
+	if err != nil {
+		return j.c.Errorf("dpo", "dpo.reference_model: %w", err)
+	}
+	weights.Close()
+	if m.Tokenizer == nil || j.tok == nil || m.withoutTokenizer() || j.opened.withoutTokenizer() {
+		return nil
+	}
+	others, example := 0, int32(0)
+	for id := int32(min(m.Tokenizer.VocabSize(), j.tok.VocabSize())) - 1; id >= 0; id-- {
+		if m.Tokenizer.Token(id) != j.tok.Token(id) {
+			others, example = others+1, id
+		}
+	}
+	if others > 0 {
+		j.note("dpo.reference_model: %d tokens are others there than in the model, such as %d, which is %q there and %q here: the two need one vocabulary",
+			others, example, m.Tokenizer.Token(example), j.tok.Token(example))
+	}
+	return nil
 }
 
 // referencesOf are the references of set: from the cache, or by a pass of r's model, which is then kept there.
@@ -143,10 +187,10 @@ func (s *session) referencesOf(r *job, set *data.Dataset, print string, pool *pa
 		return nil, err
 	}
 	if err = checkpoint.MakeDirs(s.fs(), dir); err == nil {
-		err = checkpoint.WriteFile(s.fs(), path, encodeReferences(refs, key))
+		err = checkpoint.WriteShared(s.fs(), path, encodeReferences(refs, key))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("references of dpo: %w: free some there, or set cache_dir to a folder on another disk", err)
+	if err != nil { // the pass may have taken hours, and the run has what it needs
+		s.line.above(fmt.Sprintf("note: the references of dpo are not kept, so a run that goes on from this one makes them anew: %v; set cache_dir to a folder on another disk", err))
 	}
 	return refs, nil
 }
@@ -173,22 +217,40 @@ func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool)
 		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
 	}
 	sampler, done := data.NewSampler(set.All(), s.c.RowsPerStep(), 0, false), false
-	tell := s.tellReferences(int64(len(refs)))
+	tell := s.tellReferences(set.PairsInRows())
+	var damaged atomic.Pointer[error] // the first log p that are no numbers
 	err = actors.Run(actors.Options{Devices: r.devs, Home: store, Pool: pool, Plan: r.plan, MaxGradNorm: 1, Stop: s.job.stop, ThroughHost: !s.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
+			if err := r.notFinite(id, logp); err != nil {
+				damaged.CompareAndSwap(nil, &err)
+			}
 			refs[id] = logp
 			tell()
 		}},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
+			if err := damaged.Load(); err != nil {
+				return nil, *err // what is left of the pass is of no use
+			}
 			return sampler.Batch(step, s.c.Pipeline.MicroBatchTokens)
 		},
 		OnEval: func(actors.EvalReport) { done = true }})
 	s.line.end()
+	if bad := damaged.Load(); bad != nil {
+		return nil, *bad
+	}
 	if err == nil && !done {
 		err = ErrResumable // the next start begins it anew
 	}
 	return refs, err
+}
+
+// notFinite is the error of log p that are no numbers.
+func (j *job) notFinite(id int64, logp [2]float32) error {
+	if x := float64(logp[0]) + float64(logp[1]); !math.IsNaN(x) && !math.IsInf(x, 0) {
+		return nil
+	}
+	return fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", j.modelDir, id+1, logp[0], logp[1])
 }
 
 // tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.

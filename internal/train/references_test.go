@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/checkpoint"
 	"mt/internal/config"
 )
 
@@ -86,6 +88,19 @@ func TestReferencesAreKept(t *testing.T) {
 			t.Errorf("%s: %d passes\n%s", name, n, out)
 		}
 	}
+}
+
+// TestReferencesOnAFullDisk: where the numbers cannot be kept, the run goes on with a note, to the bits of any other.
+func TestReferencesOnAFullDisk(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "max_steps: 2\n")
+	want.mustTrain(t)
+	got := want.in(t).with("cache_dir: " + t.TempDir() + "\n")
+	out, err := got.train(t, t.Context(), hooks{fs: &fullFS{match: ".references", honest: 99, lazyFS: lazyFS{checkpoint.OS()}}})
+	if err != nil || !strings.Contains(out, "note: the references of dpo are not kept, so a run that goes on from this one makes them anew: ") || !strings.Contains(out, "no space left on device; set cache_dir") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, want)
 }
 
 // TestPairsResume: a run on pairs that is stopped, in its reference's pass, a step or an evaluation, goes on to the bits of
@@ -186,13 +201,44 @@ func TestPairsTogether(t *testing.T) {
 	}
 }
 
+// TestReferencesTogetherAreStopped: ranks that are stopped while the first makes the reference's pass end, and begin it anew.
+func TestReferencesTogetherAreStopped(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "max_steps: 2\n")
+	want.together(t, 2)
+	got := want.in(t).with("cache_dir: " + t.TempDir() + "\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for rank, run := range got.tryTogether(t, 2, ctx, func(int) hooks {
+		return hooks{reading: func(what string) {
+			if what == "references" {
+				cancel()
+			}
+		}}
+	}) {
+		if !errors.Is(run.err, ErrResumable) && !errors.Is(run.err, ErrInterrupted) {
+			t.Errorf("rank %d: %v", rank, run.err)
+		}
+	}
+	got.together(t, 2)
+	sameRun(t, got, want)
+}
+
 // TestPairsRefused: what does not go together is refused by key.
 func TestPairsRefused(t *testing.T) {
 	rows := writeRows(t, t.TempDir(), 8, 12, 48)
+	short := changedModel(t, func(name, content string) string {
+		if name == "model.safetensors" {
+			return content[:len(content)-1]
+		}
+		return content
+	})
 	for extra, want := range map[string]string{
+		"dataset: no-data\ndpo: {reference_model: " + short + "}\n": "dpo.reference_model: model weights: " + short + "/model.safetensors: tensor ",
 		"dpo: {}\n":               "which are trained on with dpo: give dpo",
 		"dataset: " + rows + "\n": "pairs",
-		"dpo: {reference_model: " + t.TempDir() + "}\n": "dpo.reference_model: ",
+		"dpo: {reference_model: " + t.TempDir() + "}\n":        "dpo.reference_model: ",
+		"dataset: no-data\ndpo: {reference_model: no-model}\n": "dpo.reference_model: no-model: no such directory", // before data is read
 	} {
 		out, err := pairScene(t, extra).train(t, t.Context(), hooks{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -213,6 +259,80 @@ func TestPairsRefused(t *testing.T) {
 	}
 	if _, err := Eval(t.Context(), EvalOptions{Config: pairScene(t, "val_size: 0\neval_steps: 0\n").config(t), Options: Options{Stdout: &strings.Builder{}, Stderr: &strings.Builder{}}}); err == nil || !config.IsUsage(err) {
 		t.Errorf("mt eval of pairs: %v", err)
+	}
+}
+
+// changedModel is the directory of a copy of pairModel, of which change makes something else of each file.
+func changedModel(t *testing.T, change func(name, content string) string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "tokenizer.json", "model.safetensors"} {
+		b, err := os.ReadFile(filepath.Join(pairModel, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name), change(name, string(b)))
+	}
+	return dir
+}
+
+// TestReferenceOfOtherTokens: a note tells of a reference with another vocabulary of as many tokens, and of no other.
+func TestReferenceOfOtherTokens(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	for token, want := range map[string]string{
+		"<s>": "",
+		"<x>": `note: dpo.reference_model: 1 tokens are others there than in the model, such as 1, which is "<x>" there and "<s>" here`,
+	} {
+		dir := changedModel(t, func(name, content string) string {
+			if name == "tokenizer.json" {
+				return strings.ReplaceAll(content, `"<s>"`, `"`+token+`"`)
+			}
+			return content
+		})
+		_, out := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\ndpo: {beta: 0.3, reference_model: "+dir+"}\n").passes(t)
+		if !strings.Contains(out, want) || strings.Contains(out, "dpo.reference_model") != (want != "") {
+			t.Errorf("%s: %q is wanted\n%s", token, want, out)
+		}
+	}
+}
+
+// TestReferenceIsFinite: a reference whose log p are no numbers ends the run with its name, and nothing of it is kept.
+func TestReferenceIsFinite(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	dir := changedModel(t, func(name, s string) string {
+		if name == "model.safetensors" {
+			s = s[:len(s)-4] + "\xff\xff\xff\xff" // NaN, in fp32 and in bf16
+		}
+		return s
+	})
+	s := pairScene(t, "dpo: {beta: 0.3, reference_model: "+dir+"}\n")
+	if out, err := s.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "the reference "+dir+" gives the answers of pair ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for rank, run := range s.tryTogether(t, 2, t.Context(), nil) {
+		if run.err == nil || !strings.Contains(run.err.Error(), "the reference "+dir+" gives the answers of pair ") {
+			t.Errorf("rank %d: %v", rank, run.err)
+		}
+	}
+	if kept, err := filepath.Glob(filepath.Join(s.root, "cache", "*.references*")); err != nil || len(kept) > 0 {
+		t.Errorf("%v, %v", kept, err)
+	}
+}
+
+// TestReferencePassLeavesPairsOut: of a data set of which a pair is too long the pass is done after all others.
+func TestReferencePassLeavesPairsOut(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\n")
+	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := filepath.Join(s.root, "long.jsonl")
+	write(t, long, string(rows)+`{"prompt":"`+strings.Repeat("a long prompt ", 400)+`","chosen":"a","rejected":"b"}`+"\n")
+	for _, packing := range []string{"false", "true"} {
+		if n, out := s.in(t).with("dataset: " + long + "\nmax_seq_len: 64\npacking: " + packing + "\ncache_dir: " + t.TempDir() + "\n").passes(t); n != 1 || !strings.Contains(out, "reference: 30 of 30 pairs") {
+			t.Errorf("packing %s: %d passes\n%s", packing, n, out)
+		}
 	}
 }
 

@@ -146,13 +146,31 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 	}
 }
 
+// forget makes every token's state decay to 1e-6 or less when the next one comes. The gradients of ALog and DtBias are then as small,
+// and what cancels out in them must do so exactly.
+func (d *deltaRig) forget(r *rig) {
+	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
+}
+
+func filled(n int, x float64) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = x
+	}
+	return v
+}
+
 func gatedDeltaBackwardCases(add func(string, func(*rig))) {
 	for _, sh := range someDeltas {
-		for _, frozen := range []bool{false, true} {
-			add(fmt.Sprintf("%v %d %d %d %d frozen %v", sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim, frozen), func(r *rig) {
+		for _, kind := range []string{"", " frozen", " forgets"} {
+			add(fmt.Sprintf("%v %d %d %d %d%s", sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim, kind), func(r *rig) {
 				d := newDeltaRig(r, sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim)
 				do, dqkv, dgates := r.act("DO", d.T*d.Heads*d.ValueDim), r.act("DQKV", d.T*d.Width()), r.act("DGates", d.T*d.GateStride)
 				da, dt := r.f32("DALog", d.Heads), r.f32("DDtBias", d.Heads)
+				if kind == " forgets" {
+					d.forget(r)
+					da, dt = r.values("DALog", device.F32, make([]float64, d.Heads)), r.values("DDtBias", device.F32, make([]float64, d.Heads))
+				}
 				before := make([]float64, d.StatesLen())
 				d.oracle.GatedDelta(make([]float64, len(do.v)), before, nil, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
 				states := r.values("States", device.F32, before)
@@ -162,7 +180,7 @@ func gatedDeltaBackwardCases(add func(string, func(*rig))) {
 					DO: do.t, QKV: d.qkv.t, Gates: d.gates.t, ALog: d.aLog.t, DtBias: d.dtBias.t, States: states.t}
 				d.oracle.GatedDeltaBackward(wantX, wantG, wantA, wantT, do.v, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
 				const bound = 1024 * uF32
-				if frozen {
+				if kind == " frozen" {
 					a.DALog, a.DDtBias = device.Tensor{}, device.Tensor{}
 				} else {
 					da.expect(wantA, 4*bound, 0) // sums over all tokens of sums of differences

@@ -208,15 +208,17 @@ template <class T> DEV void through_norm(T *dx, const float *dy, const float *y,
   every(n, dim, [=](int i, int j) { store(dx + (i64)i * width + j, r[i] * (scale * dy[i * dim + j] - y[i * dim + j] * along[i])); });
 }
 
-// through_square adds to dsum what ds·m, of which a lower triangle counts, passes on to γ: an element has the factor e^(γi−γj).
-DEV void through_square(gates &s, const float *ds, const float *m, int n, bool diagonal) {
+// through_square adds to dsum what ds·m, of which what is below the diagonal counts, passes on to γ: an element has the factor
+// e^(γi−γj). On the diagonal the same would be added and subtracted, and leave its rounding, which is more than all else where a state is
+// forgotten at once.
+DEV void through_square(gates &s, const float *ds, const float *m, int n) {
   if (threadIdx_x < n) {
     int i = threadIdx_x;
     float sum = 0.0f;
 #pragma clang loop unroll(disable)
     for (int e = 0; e < n; e++) {
-      if (e < i || (diagonal && e == i)) sum += ds[i * CHUNK + e] * m[i * CHUNK + e];
-      if (e > i || (diagonal && e == i)) sum -= ds[e * CHUNK + i] * m[e * CHUNK + i];
+      if (e < i) sum += ds[i * CHUNK + e] * m[i * CHUNK + e];
+      if (e > i) sum -= ds[e * CHUNK + i] * m[e * CHUNK + i];
     }
     s.dsum[i] += sum;
   }
@@ -279,7 +281,7 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
         }
         // Through the scores to q and k.
         product<false>(t, ds, CHUNK, out, V, 1, fresh, 1, V, n, n, V);
-        through_square(s, ds, scores, n, true);
+        through_square(s, ds, scores, n);
         every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e > i ? 0.0f : ds[i * CHUNK + e] * decay(s, i, e); });
         product<true>(t, dq, K, ds, CHUNK, 1, keys, K, 1, n, K, n);
         product<true>(t, dk, K, ds, 1, CHUNK, queries, K, 1, n, K, n);
@@ -303,7 +305,7 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
         every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e >= i ? 0.0f : -ds[i * CHUNK + e] * decay(s, i, e); });
         rows_dot(n, n, [=](int i, int e) { return ds[i * CHUNK + e] * pairs[i * CHUNK + e]; }, [&](int i, float sum) { s.dbeta[i] += sum; });
         every(n, n, [&](int i, int e) { ds[i * CHUNK + e] *= s.beta[i]; });
-        through_square(s, ds, pairs, n, false);
+        through_square(s, ds, pairs, n);
         product<true>(t, dk, K, ds, CHUNK, 1, keys, K, 1, n, K, n);
         product<true>(t, dk, K, ds, 1, CHUNK, keys, K, 1, n, K, n);
         // To v, β and the state before the chunk.

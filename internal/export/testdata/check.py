@@ -19,7 +19,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
         "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA", "ministral3": "MISTRAL3",
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
-        "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE",
+        "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
         "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
@@ -80,6 +80,14 @@ def by_parts(x, heads):
     return np.concatenate([p.reshape(-1, *x.shape[1:]) for p in np.moveaxis(x.reshape(heads, 3, -1, *x.shape[1:]), 1, 0)])
 
 
+def queries_keys_values(x, cfg):
+    """Rows by key head become all queries, all keys and all values, and those of z."""
+    heads, k = cfg["linear_num_key_heads"], cfg["linear_key_head_dim"]
+    v = cfg["linear_num_value_heads"] // heads * cfg["linear_value_head_dim"]
+    *qkv, z = np.split(x.reshape(heads, -1, x.shape[-1]), [k, 2 * k, 2 * k + v], axis=1)
+    return np.concatenate([y.reshape(-1, x.shape[-1]) for y in qkv]), z.reshape(-1, x.shape[-1])
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
@@ -105,9 +113,19 @@ def wanted(cfg, tensors):
             for letter, y in (("k", by_head[:, :cfg["qk_nope_head_dim"]].swapaxes(1, 2)), ("v", by_head[:, cfg["qk_nope_head_dim"]:])):
                 out[names.get_name(name.replace("kv_b", letter + "_b"), try_suffixes=(".weight",))] = np.ascontiguousarray(y)
             continue
+        if name.endswith(".in_proj_qkvz.weight"):
+            block = name.removesuffix("qkvz.weight")
+            for new, y in zip(("qkv", "z"), queries_keys_values(x, cfg)):
+                out[names.get_name(block + new + ".weight", try_suffixes=(".weight",))] = y
+            continue
+        name = name.replace(".dt_bias", ".dt_proj.bias")
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:
             continue
+        if name.endswith(".A_log"):
+            x = -np.exp(x.astype(np.float64)).astype(np.float32)
+        if name.endswith(".conv1d.weight"):
+            x = x[:, 0]
         if name.endswith(".sinks"):
             new += ".weight"
         if ARCH[cfg["model_type"]] in PAIRS and ".attn_q." in new:
@@ -116,7 +134,7 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
         if ".ffn_gate_inp_shexp." in new:
             x = x[0]
-        if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
+        if ARCH[cfg["model_type"]] in ("GEMMA3", "QWEN3NEXT") and name.endswith("norm.weight") and ".linear_attn." not in name:
             x = x + np.float32(1)
         if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:
             x = by_parts(x, cfg["num_attention_heads"])
@@ -127,7 +145,7 @@ def wanted(cfg, tensors):
         out[names.get_name(name, try_suffixes=(".weight", ".bias"))] = np.stack([of[i] for i in range(len(of))])
     allowed = {gguf.TENSOR_NAMES[t].format(bid=b) for t in gguf.MODEL_TENSORS[arch] for b in range(cfg["num_hidden_layers"])}
     for name in out:
-        assert name.rsplit(".", 1)[0] in allowed, name
+        assert name in allowed or name.rsplit(".", 1)[0] in allowed, name
     return out
 
 
@@ -149,7 +167,7 @@ def main(path, model):
             continue
         x = want[name]
         kind = default
-        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name:
+        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name or "ssm_conv1d" in name:
             kind = "F32"
         elif kind == "Q8_0" and x.shape[-1] % 32:
             kind = "F16"

@@ -26,9 +26,10 @@ A case is run in fp32, which is recorded, and in fp64, which says how far fp32
 may be off: a bound is 8 times the largest deviation, and at least 2e-5 of a loss,
 2e-4 of a norm, and 2e-3 of the way that a tensor went. One with "bf16" is run in
 autocast too: these bounds are 3 times its deviations from fp32, at least 4e-3, 2e-2
-and 5e-2, where the way that all tensors went is taken as one.
+and 5e-2, where the way that all tensors went is taken as one. What Transformers casts
+to fp32 in a recurrence whatever the weights are is in fp64 in that run too.
 """
-import json, math, os, random, re, shutil, sys, tempfile
+import contextlib, json, math, os, random, re, shutil, sys, tempfile
 import torch, torch.optim._muon, torch.optim.swa_utils, transformers
 from safetensors.torch import load_file, save_file
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
@@ -216,6 +217,22 @@ def transpose(file, which):
     save_file({k: v.transpose(-1, -2).contiguous() if re.search(which, k) else v for k, v in tensors.items()}, file, metadata={"format": "pt"})
 
 
+@contextlib.contextmanager
+def doubled(module):
+    """What the module casts to fp32 is in fp64 meanwhile."""
+    class Double:
+        float = float32 = torch.float64
+        def __getattr__(self, name):
+            return getattr(torch, name)
+
+    single = torch.Tensor.float
+    module.torch, torch.Tensor.float = Double(), torch.Tensor.double
+    try:
+        yield
+    finally:
+        module.torch, torch.Tensor.float = torch, single
+
+
 def train(model_dir, rows, rec, dtype, autocast=False):
     """Return figures of every step, the trained model and the average of its weights."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
@@ -308,7 +325,10 @@ def record(name):
     if rec.get("transposed"):
         transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
     rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5, rec.get("longest", 15))
-    single, double = train(model_dir, rows, rec, torch.float32), train(model_dir, rows, rec, torch.float64)
+    single = train(model_dir, rows, rec, torch.float32)
+    recurrent = "linear_attention" in (getattr(text, "layer_types", None) or [])
+    with doubled(sys.modules[type(m).__module__]) if recurrent else contextlib.nullcontext():
+        double = train(model_dir, rows, rec, torch.float64)
     off = deviations(single, double, initial)
     bounds = {"fp32": {key: max(8 * off[key], floor) for key, floor in (("loss", 2e-5), ("grad_norm", 2e-4), ("weights", 2e-3))}}
     if rec.get("bf16"):
