@@ -111,8 +111,8 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 			by, k = by.of(tl.Param, first)
 			k = min(k, end-first)
 		}
-		x.moveBy(by, first, k, kind, grad)
-		first, grad = first+k, skipGrad(kind, grad, int(k))
+		x.moveBy(by, first, k, kind, skipGrad(kind, grad, int(first-at)))
+		first += k
 	}
 	if x.weight.Mean != nil {
 		x.average(tl, at, n)

@@ -45,7 +45,7 @@ var ofHost = []broken{
 	{"host/optim/elementwise.go", []way{
 		{from: "if tl.Decay() {", to: "if !tl.Decay() {", test: "TestUpdateFollowsTheFormula", in: "host"},
 		{from: "x.average(tl, at, n)", to: "_ = tl", test: "TestAverages", in: "host"},
-		{from: "skipGrad(kind, grad, int(k))", to: "grad", test: "TestGroupsMoveAtTheirRates", in: "host"},
+		{from: "skipGrad(kind, grad, int(first-at))", to: "grad", test: "TestGroupsMoveAtTheirRates", in: "host"},
 		{from: "if tl.Ref || tl.Frozen {\n\t\t\tcontinue", to: "if tl.Ref && false {\n\t\t\tcontinue", test: "TestUnitsCoverALayer"},
 		{from: "N: min(pieceElems, tl.Elems()-at)", to: "N: min(pieceElems, tl.Elems()-at-1)", test: "TestUnitsCoverALayer"},
 		{from: "x.move(at, n, grad.kind(), grad.at(at-first))", to: "x.move(first, n, grad.kind(), grad.at(at-first))", test: "TestSmallStatesHaveTheSameBitsEverywhere", in: "host"},
