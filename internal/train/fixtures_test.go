@@ -216,7 +216,8 @@ var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
 // larger recording, and language models beside vision towers.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
+	turns := [][]string{{"copy", "lanes"}, {"bf16", "bf16-grads", "cuda-bf16"}} // of each list a recording takes one where long tests are left out
+	for i, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window",
 		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join(folder, name)
@@ -247,6 +248,11 @@ func TestRecordings(t *testing.T) {
 				c := fixtureConfig(t, dir, t.TempDir(), extra)
 				if strings.HasPrefix(variant, "lanes-") && !strings.HasSuffix(name, "-balanced") {
 					long.Only(t) // the load is summed up over all lanes; of all else one number of them tells enough
+				}
+				for _, turn := range turns {
+					if slices.Contains(turn, variant) && variant != turn[i%len(turn)] {
+						long.Only(t)
+					}
 				}
 				h := hooks{fs: lazyFS{checkpoint.OS()}}
 				if c.Device == "cuda" {
