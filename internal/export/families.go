@@ -69,6 +69,8 @@ const (
 	stacked           // modules whose names stand with spaces between them become one, by rows
 	keysOfHeads       // of latent attention's product for keys and values, what is for keys
 	valuesOfHeads     // the same for values
+	firstHalf         // the first half of the rows
+	secondHalf        // the second half of them
 )
 
 // outer are the tensors outside the blocks, the same everywhere.
@@ -397,6 +399,17 @@ var families = []family{
 		types: []string{"granite"}, arch: "granite", halves: true,
 		block: slices.Concat(attention, feedForward),
 		keys:  []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers},
+	},
+	{
+		types: []string{"granitemoehybrid"}, arch: "granite", halves: true, width: "shared_intermediate_size",
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"shared_mlp.input_linear", "ffn_gate", firstHalf},
+			{"shared_mlp.input_linear", "ffn_up", secondHalf},
+			{"shared_mlp.output_linear", "ffn_down", copied},
+		}),
+		defaults: map[string]any{"max_position_embeddings": 2048, "shared_intermediate_size": 1024},
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked},
 	},
 	{
 		types: []string{"seed_oss"}, arch: "seed_oss",

@@ -40,6 +40,9 @@ func TestDefaults(t *testing.T) {
 					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
 				})
 			}
+			if kind == "granitemoehybrid" { // its own defaults ask for experts and for layers of Mamba
+				text["num_local_experts"], text["layer_types"] = 0, []any{"attention", "attention", "attention", "attention", "attention", "attention"}
+			}
 			if kind == "deepseek_v2" { // it has no default
 				text["num_experts_per_tok"] = 2
 			}

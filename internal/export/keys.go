@@ -331,6 +331,12 @@ func (p *plan) multipliers() {
 	}
 }
 
+// turnsIfAsked: queries and keys of Granite 4 turn where position_embedding_type says so. llama.cpp's granite turns them
+// unless this key, which is of something else elsewhere, says no.
+func (p *plan) turnsIfAsked() {
+	p.add("rope.scaling.finetuned", p.s.str("position_embedding_type") == "rope")
+}
+
 // windowOrZero: phi3 always has the key; llama.cpp ignores it.
 func (p *plan) windowOrZero() {
 	w := p.s.int("sliding_window", 0)

@@ -139,7 +139,7 @@ func (p *plan) ofHeads(f *finder, r rule) error {
 func (j *writing) headRows(w io.Writer, it item) error {
 	rows, t := it.rows, it.parts[0]
 	cols := t.shape[1]
-	for h := range it.Shape[0] {
+	for h := range t.shape[0] / rows.each {
 		j.values = sized(j.values, rows.n*cols)
 		if err := j.weights.Read(t.name, (h*rows.each+rows.from)*cols, j.values); err != nil {
 			return err

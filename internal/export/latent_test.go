@@ -98,42 +98,54 @@ func TestLlamaCppDeepseekV2(t *testing.T) {
 	for _, name := range []string{"deepseekv2-whole", "deepseekv2-groups"} {
 		for _, rope := range []map[string]any{{"rope_type": "default"}, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0,
 			"beta_slow": 1.0, "mscale": 0.707, "mscale_all_dim": 0.707}} {
-			dir := t.TempDir()
-			from := filepath.Join("../train/testdata/recordings", name, "model")
-			v, err := readJSON(filepath.Join(from, "config.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			config := v.(map[string]any)
 			rope["rope_theta"] = 10000.0
-			maps.Copy(config, map[string]any{"rope_parameters": rope, "rms_norm_eps": 1e-6, "topk_method": "greedy"})
-			weights, err := os.ReadFile(filepath.Join(from, "model.safetensors"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for file, data := range map[string][]byte{"config.json": mustJSON(t, config), "model.safetensors": weights} {
-				if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			out := filepath.Join(t.TempDir(), "x.gguf")
-			if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: F32}); err != nil {
-				t.Fatal(err)
-			}
-			var got struct{ Logits [][]float64 }
-			text := ids{9, 24, 12, 23, 24, 21, 17, 1, 15, 8, 21, 40, 3, 3, 31, 6, 44, 2, 11, 30}
-			if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", text.String()), &got); err != nil {
-				t.Fatal(err)
-			}
-			want, worst, largest := logitsOf(t, dir, text), 0.0, 0.0
-			for i, v := range slices.Concat(got.Logits...) {
-				worst, largest = max(worst, math.Abs(v-want[i])), max(largest, math.Abs(want[i]))
-			}
-			// In fp32, of logits whose largest is about as large as this: sums of up to 50 products in another order.
-			if !(worst <= 1e-5*max(1, largest)) || len(got.Logits) != len(text) {
-				t.Errorf("%s, %s: off by %.2e of %.2g", name, rope["rope_type"], worst, largest)
-			}
+			sameLogits(t, run, recordedModel(t, name, map[string]any{"rope_parameters": rope, "rms_norm_eps": 1e-6, "topk_method": "greedy"}))
 		}
+	}
+}
+
+// recordedModel is a small recorded model with other keys.
+func recordedModel(t *testing.T, name string, keys map[string]any) string {
+	t.Helper()
+	from := filepath.Join("../train/testdata/recordings", name, "model")
+	v, err := readJSON(filepath.Join(from, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := v.(map[string]any)
+	maps.Copy(config, keys)
+	weights, err := os.ReadFile(filepath.Join(from, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for file, data := range map[string][]byte{"config.json": mustJSON(t, config), "model.safetensors": weights} {
+		if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// sameLogits writes a model of at least 45 tokens as GGUF, of which llama.cpp must compute the reference's logits.
+func sameLogits(t *testing.T, run func(args ...string) []byte, dir string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "x.gguf")
+	if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: F32}); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Logits [][]float64 }
+	text := ids{9, 24, 12, 23, 24, 21, 17, 1, 15, 8, 21, 40, 3, 3, 31, 6, 44, 2, 11, 30}
+	if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", text.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	want, worst, largest := logitsOf(t, dir, text), 0.0, 0.0
+	for i, v := range slices.Concat(got.Logits...) {
+		worst, largest = max(worst, math.Abs(v-want[i])), max(largest, math.Abs(want[i]))
+	}
+	// In fp32, of logits whose largest is about as large as this: sums of up to 50 products in another order.
+	if !(worst <= 1e-5*max(1, largest)) || len(got.Logits) != len(text) {
+		t.Errorf("%s: off by %.2e of %.2g", dir, worst, largest)
 	}
 }
 

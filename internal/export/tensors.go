@@ -149,6 +149,8 @@ func (p *plan) tensor(f *finder, r rule) error {
 		return p.stacked(f, r)
 	case keysOfHeads, valuesOfHeads:
 		return p.ofHeads(f, r)
+	case firstHalf, secondHalf:
+		return p.half(f, r)
 	case bare, rates:
 		ends = []string{""}
 	}
@@ -177,6 +179,21 @@ func (p *plan) tensor(f *finder, r rule) error {
 		}
 		p.take(it, r.how)
 	}
+	return nil
+}
+
+// half plans half of the rows of a product that makes two things.
+func (p *plan) half(f *finder, r rule) error {
+	t, ok := f.find(r.from + ".weight")
+	if !ok {
+		return f.missing(r.from + ".weight")
+	}
+	n := t.shape[0] / 2
+	it := item{Tensor: gguf.Tensor{Name: r.to + ".weight", Shape: []int64{n, t.shape[1]}}, parts: []part{t}, rows: headRows{each: 2 * n, n: n}}
+	if r.how == secondHalf {
+		it.rows.from = n
+	}
+	p.take(it, r.how)
 	return nil
 }
 

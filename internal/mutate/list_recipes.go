@@ -52,6 +52,7 @@ var ofRecipes = []broken{
 		{from: "p.deepseekKeys(softmax)", to: "p.deepseekKeys(2)", test: "TestLatent"},
 	}},
 	{"internal/export/tensors.go", []way{
+		{from: "it.rows.from = n\n", to: "", test: "TestGranite4"},
 		{from: "		return slices.Concat(p.latentAttention(), of)", to: "		return slices.Concat(of)", test: "TestLatent"},
 	}},
 	{"model/presets.go", []way{

@@ -32,6 +32,7 @@ var ofTowers = []broken{
 		{from: "if err != nil || c.source", to: "if c.source", test: "TestResized"},
 	}},
 	{"internal/export/keys.go", []way{
+		{from: "position_embedding_type\") == \"rope\"", to: "position_embedding_type\") != \"rope\"", test: "TestGranite4"},
 		{from: "append(of, 0)) // llama.cpp has a fourth", to: "of) //", test: "TestTowers"},
 		{from: "p.add(\"attention.temperature_scale\", float32(scale))", to: "", test: "TestTowers"},
 		{from: "i >= 3*int(sections[i%3])", to: "i > 3*int(sections[i%3])", test: "TestStill"},

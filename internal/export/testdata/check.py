@@ -14,7 +14,7 @@ import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
         "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "olmo2": "OLMO2", "olmo3": "OLMO2",
-        "smollm3": "SMOLLM3", "granite": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
+        "smollm3": "SMOLLM3", "granite": "GRANITE", "granitemoehybrid": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
         "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
         "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA", "ministral3": "MISTRAL3",
