@@ -314,8 +314,12 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
     router_backward<R, true>(dlogits, logits, ids, dweights, counts, tokens, aux, rule);                                        \
   }
 
+// blocks_of is how many blocks of a kernel an SM must hold. With 128 experts ptxas would aim at four by itself, and
+// put a register into local memory for it.
+static constexpr int blocks_of(int R) { return R == 4 ? 3 : 1; }
+
 #define ANY_KERNELS(R, E)                                                                                                       \
-  __global__ __launch_bounds__(THREADS) void router_any_##E(const float *logits, const float *bias, int *ids, float *weights,   \
+  __global__ __launch_bounds__(THREADS, blocks_of(R)) void router_any_##E(const float *logits, const float *bias, int *ids, float *weights,   \
                                                            float *part, int tokens, int each, int experts, int K, int flags,    \
                                                            int groups, int open, int best, float scale, float near) {           \
     rule_of<false> rule{K, experts, flags, groups, open, best, scale, near};                                                          \
