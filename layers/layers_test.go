@@ -258,11 +258,6 @@ const gradientBound = 6e-6
 
 func checkGradient(t *testing.T, what string, got, dir []float64, want float64) {
 	t.Helper()
-	checkGradientWithin(t, gradientBound, what, got, dir, want)
-}
-
-func checkGradientWithin(t *testing.T, bound float64, what string, got, dir []float64, want float64) {
-	t.Helper()
 	if len(got) != len(dir) {
 		t.Fatalf("%s: gradient of %d elements, weight of %d", what, len(got), len(dir))
 	}
@@ -272,7 +267,7 @@ func checkGradientWithin(t *testing.T, bound float64, what string, got, dir []fl
 		along += dir[i] * g
 	}
 	norm = math.Sqrt(norm)
-	if !(math.Abs(along-want) <= bound*norm) { // NaN fails
+	if !(math.Abs(along-want) <= gradientBound*norm) { // NaN fails
 		t.Errorf("%s: %.9g along a direction, finite difference %.9g, norm %.3g", what, along, want, norm)
 	}
 }

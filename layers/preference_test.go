@@ -60,14 +60,12 @@ func (r *rig) preferred(mbs [][]reference.Pair, likelihood float32) batch {
 	return b
 }
 
-// pairBound is gradientBound for pairs. Their gradient is that of one answer less that of the other, which have a prompt in
-// common: what both share cancels, and the errors of both stay.
-const pairBound = 2 * gradientBound
-
-// The gradient of every parameter is the finite difference of the reference's loss, of a whole head and of one in parts.
+// The gradient of every parameter is the finite difference of the reference's loss, of a whole head and of one in parts. Keys
+// that have a bias are normed behind it here: where they are not, a softmax hardly sees the bias, and its gradient is what
+// is left of terms that cancel, of which the rounding of fp32 is a large part.
 func TestPreferenceGradients(t *testing.T) {
 	losses := []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.25}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.125}, {Kind: op.IPO, Beta: 0.5}}
-	for i, name := range []string{"plain", "qwen2 tied", "capped", "granite"} {
+	for i, name := range []string{"plain", "everything", "capped", "granite"} {
 		at := slices.IndexFunc(configs, func(c struct {
 			name string
 			cfg  *model.Config
@@ -99,7 +97,7 @@ func TestPreferenceGradients(t *testing.T) {
 				for _, dir := range directions(rng, len(x)) {
 					want := reference.Derivative(func(s float64) float64 { return reference.Perturbed(of, x, dir, s) })
 					for rig, g := range grads {
-						checkGradientWithin(t, pairBound, rig+" "+name, g[name], dir, want)
+						checkGradient(t, rig+" "+name, g[name], dir, want)
 					}
 				}
 			}
