@@ -84,18 +84,18 @@ func TestRecordingsTogether(t *testing.T) {
 		dirs[name] = filepath.Join("testdata/recordings", name)
 	}
 	for name, dir := range dirs {
+		var want expected
+		readJSON(t, filepath.Join(dir, "expected.json"), &want)
 		for n := 2; n <= 4; n++ {
 			for variant, extra := range map[string]string{"default": "", "copy": "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 40, chunk_tokens: 8, head_shards: 3}", "bf16": "compute_dtype: bf16"} {
+				kind := "fp32"
+				if variant == "bf16" {
+					kind = "bf16"
+				}
+				if _, ok := want.Bounds[kind]; !ok && kind == "bf16" {
+					continue // it was recorded in fp32 alone
+				}
 				t.Run(fmt.Sprintf("%s/%s/%d", name, variant, n), func(t *testing.T) {
-					var want expected
-					readJSON(t, filepath.Join(dir, "expected.json"), &want)
-					kind := "fp32"
-					if variant == "bf16" {
-						kind = "bf16"
-					}
-					if _, ok := want.Bounds[kind]; !ok {
-						t.Skip("it has no bounds in " + kind)
-					}
 					if n > 2 || variant != "default" && dir != filepath.Join("testdata/recordings", name) {
 						long.Drawn(t, 3)
 					}
