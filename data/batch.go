@@ -90,8 +90,8 @@ func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 		b.Tokens += int64(mb.Tokens)
 		b.Supervised += mb.Supervised
 		b.Pairs += int64(len(mb.Pairs))
-		for _, p := range mb.Pairs {
-			b.Chosen += mb.targets(p.Chosen)
+		for _, r := range rows[:n] {
+			b.Chosen += r.chosen()
 		}
 		b.MicroBatches = append(b.MicroBatches, mb)
 		rows = rows[n:]
@@ -139,16 +139,6 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.CuSeqlens = append(mb.CuSeqlens, int32(len(mb.IDs)))
 	mb.MaxSeqlen = max(mb.MaxSeqlen, n)
 	mb.Supervised += supervised(labels)
-}
-
-// targets is how many targets document i has.
-func (mb *MicroBatch) targets(i int32) (n int64) {
-	for _, t := range mb.Targets[mb.CuSeqlens[i]:mb.CuSeqlens[i+1]] {
-		if t != IgnoreIndex {
-			n++
-		}
-	}
-	return n
 }
 
 // index fills UniqueIDs and, in each micro-batch, Index, RowStart and RowPos.
@@ -230,10 +220,10 @@ func (r Row) Supervised() int64 {
 
 // chosen counts the tokens of the row that count in the loss, in the chosen answers of its pairs.
 func (r Row) chosen() (sum int64) {
-	doc, first, labels := int32(0), 0, r.labels()
+	doc, first, labels, pairs := int32(0), 0, r.labels(), r.Pairs // which are in the order of their documents
 	for n := range r.docs() {
-		if slices.ContainsFunc(r.Pairs, func(p Pair) bool { return p.Chosen == doc }) {
-			sum += supervised(labels[first : first+n])
+		if len(pairs) > 0 && pairs[0].Chosen == doc {
+			sum, pairs = sum+supervised(labels[first:first+n]), pairs[1:]
 		}
 		doc, first = doc+1, first+n
 	}

@@ -201,8 +201,8 @@ func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 		}
 		texts[i] = []rune(text)
 	}
-	n := commonLength(texts[0], texts[1], func(a, b rune) bool { return a == b })
-	if n > 0 && texts[0][n-1] == ' ' && n < min(len(texts[0]), len(texts[1])) && texts[0][n] != texts[1][n] {
+	n := commonLength(texts[0], texts[1], equal)
+	if n > 0 && texts[0][n-1] == ' ' && texts[0][n] != texts[1][n] {
 		n--
 	}
 	if n < 1 {
@@ -218,13 +218,8 @@ func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 // commonLength is how many elements at the start of a and b are the same; one less than the
 // shorter of them has where it is all of that. Source: TRL's extract_prompt.
 func commonLength[E any](a, b []E, same func(a, b E) bool) int {
-	n := min(len(a), len(b)) - 1
-	for i := range max(n, 0) {
-		if !same(a[i], b[i]) {
-			return i
-		}
-	}
-	return n
+	n := max(min(len(a), len(b))-1, 0)
+	return agreeing(a[:n], b[:n], same)
 }
 
 func (c *columns) noPrompt() error {

@@ -20,7 +20,7 @@ func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	}
 	n := len(prompt)
 	for _, side := range sides {
-		n = min(n, agreeing(prompt, side))
+		n = min(n, agreeing(prompt, side, equal))
 	}
 	if n < len(prompt) {
 		flags |= flagPromptCut
@@ -39,16 +39,18 @@ func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	return flags, nil
 }
 
-// agreeing is how many ids at the start of a and b are the same.
-func agreeing(a, b []int32) int {
+// agreeing is how many elements at the start of a and b are the same.
+func agreeing[E any](a, b []E, same func(a, b E) bool) int {
 	n := min(len(a), len(b))
 	for i := range n {
-		if a[i] != b[i] {
+		if !same(a[i], b[i]) {
 			return i
 		}
 	}
 	return n
 }
+
+func equal[E comparable](a, b E) bool { return a == b }
 
 // textSides are the tokens of a prompt and of the two texts that follow it, each with EOS at
 // its end.

@@ -11,7 +11,7 @@ var ofPairs = []broken{
 		{from: "unlabelled.Pairs = nil", to: "", test: "TestPairBatches"},
 	}},
 	{"data/pairs.go", []way{
-		{from: "min(len(a), len(b)) - 1", to: "min(len(a), len(b))", test: "TestPairs|TestPairsOfTRL"},
+		{from: "min(len(a), len(b))-1, 0", to: "min(len(a), len(b)), 0", test: "TestPairs|TestPairsOfTRL"},
 		{from: "texts[0][n-1] == ' '", to: "texts[0][n-1] == '.'", test: "TestPairs|TestPairsOfTRL"},
 		{from: "c.roleIn(first, named) != \"assistant\"", to: "false", test: "TestPairs"},
 		{from: "maps.Copy(c.Roles, named.Roles)", to: "maps.Copy(c.Roles, openAIRoles)", test: "TestPairColumns"},
@@ -19,7 +19,7 @@ var ofPairs = []broken{
 		{from: "return reflect.DeepEqual(plain[0], plain[1])", to: "return reflect.DeepEqual(a, plain[1])", test: "TestPairs"},
 	}},
 	{"data/pairtokens.go", []way{
-		{from: "n = min(n, agreeing(prompt, side))", to: "n = agreeing(prompt, side)", test: "TestPairsPromptCut|TestPairsOfTRL"},
+		{from: "n = min(n, agreeing(prompt, side, equal))", to: "n = agreeing(prompt, side, equal)", test: "TestPairsPromptCut|TestPairsOfTRL"},
 		{from: "append(ignored(e.labs[:0], n), side[n:]...)", to: "append(ignored(e.labs[:0], n-1), side[n-1:]...)", test: "TestPairs"},
 		{from: "e.ids, e.labs, e.cut = ids, labs, len(sides[0])", to: "e.ids, e.labs, e.cut = ids, labs, len(sides[1])", test: "TestPairs"},
 		{from: "slices.Clone(e.around.before)", to: "nil", test: "TestPairsOfTRL"},

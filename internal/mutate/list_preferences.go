@@ -43,7 +43,7 @@ var ofPreferences = []broken{
 		{from: "n += int64(l.Sequences)\n", to: "n += 0\n", test: "TestPlannedRunsWork", in: "actors"},
 	}},
 	{"data/batch.go", []way{
-		{from: "b.Chosen += mb.targets(p.Chosen)", to: "b.Chosen += mb.targets(p.Rejected)", test: "TestPreferenceRecordings/dpo-rpo-tied", in: "internal/train"},
+		{from: "pairs[0].Chosen == doc", to: "pairs[0].Rejected == doc", test: "TestPreferenceRecordings/dpo-rpo-tied", in: "internal/train"},
 	}},
 	{"data/ranks.go", []way{
 		{from: "all.Chosen += r.chosen()", to: "all.Chosen = r.chosen()", test: "TestRecordingsTogether/dpo-rpo-tied", in: "internal/train"},

@@ -258,7 +258,7 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
 	}
 	for _, key := range []string{"train_on_prompt", "mask_history", "template", "chat_template_kwargs", "enable_thinking"} {
-		if c.Given(key) && !j.set.IsChat() && !j.set.IsPairs() {
+		if c.Given(key) && !j.set.IsChat() {
 			j.note("%s has no effect: the data set holds no chats", key)
 		}
 	}
