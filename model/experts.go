@@ -150,3 +150,12 @@ func (c *Config) expertsJSON(m map[string]any) {
 	m["mlp_only_layers"] = append([]int{}, c.MLPOnlyLayers...)
 	c.balanceJSON(m)
 }
+
+// expertsAndShared reads experts with one more, shared and gated, as Qwen's configs have them.
+func (c *Config) expertsAndShared(f *fields) {
+	c.experts(f)
+	if c.NumExperts > 0 {
+		c.SharedSize, c.SharedGate = f.need("shared_expert_intermediate_size", 1, maxFFN), true
+		c.expertBounds(f, "num_experts")
+	}
+}

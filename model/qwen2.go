@@ -19,12 +19,16 @@ func init() {
 // qwenWindow reads the sliding window: with use_sliding_window the blocks from
 // max_window_layers on have it, unless layer_types says otherwise.
 func (c *Config) qwenWindow(f *fields) {
-	size := 0
-	if f.bool("use_sliding_window", false) {
-		size = f.int("sliding_window", 0, 1, maxPositions)
-	}
 	first := f.int("max_window_layers", 28, 0, maxPositions)
-	c.windows(f, size, func(b int) bool { return b >= first })
+	c.windows(f, usedWindow(f), func(b int) bool { return b >= first })
+}
+
+// usedWindow is the size of the window that use_sliding_window turns on; 0: it does not.
+func usedWindow(f *fields) int {
+	if !f.bool("use_sliding_window", false) {
+		return 0
+	}
+	return f.int("sliding_window", 0, 1, maxPositions)
 }
 
 func (c *Config) qwenWindowJSON(m map[string]any) {

@@ -16,17 +16,9 @@ func init() {
 		keys: slices.Concat([]string{"qkv_bias", "shared_expert_intermediate_size"}, qwenWindow, expertKeys),
 		options: func(c *Config, f *fields) {
 			c.QKVBias = f.bool("qkv_bias", true)
-			c.experts(f)
-			if c.NumExperts > 0 {
-				c.SharedSize, c.SharedGate = f.need("shared_expert_intermediate_size", 1, maxFFN), true
-				c.expertBounds(f, "num_experts")
-			}
-			size := 0
-			if f.bool("use_sliding_window", false) {
-				size = f.int("sliding_window", 0, 1, maxPositions)
-			}
+			c.expertsAndShared(f)
 			last := f.int("max_window_layers", 28, 0, maxPositions)
-			c.windows(f, size, func(b int) bool { return b%2 == 0 && b < last })
+			c.windows(f, usedWindow(f), func(b int) bool { return b%2 == 0 && b < last })
 		},
 		write: func(c *Config, m map[string]any) {
 			m["qkv_bias"], m["shared_expert_intermediate_size"] = c.QKVBias, c.SharedSize

@@ -43,10 +43,6 @@ func init() {
 func (c *Config) qwen3Next(f *fields) {
 	c.QKNorm, c.NormOffset, c.OutputGate = true, 1, true
 	c.biases(f)
-	c.experts(f)
-	if c.NumExperts > 0 {
-		c.SharedSize, c.SharedGate = f.need("shared_expert_intermediate_size", 1, maxFFN), true
-		c.expertBounds(f, "num_experts")
-	}
+	c.expertsAndShared(f)
 	c.recurrences(f)
 }

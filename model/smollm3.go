@@ -17,11 +17,7 @@ func (c *Config) smolLM3(f *fields) {
 	c.biases(f)
 	c.MLPBias = f.bool("mlp_bias", false)
 	c.noRope(f)
-	size := 0
-	if f.bool("use_sliding_window", false) {
-		size = f.int("sliding_window", 0, 1, maxPositions)
-	}
-	c.windows(f, size, func(b int) bool { return !c.Turns(b) })
+	c.windows(f, usedWindow(f), func(b int) bool { return !c.Turns(b) })
 }
 
 // noRope reads no_rope_layers, which has a 1 for a block that turns (as Transformers reads it) and a 0

@@ -1,10 +1,6 @@
 package cpu
 
-import (
-	"fmt"
-
-	"mt/device/op"
-)
+import "mt/device/op"
 
 func init() { op.Add(&table, preferenceWeights) }
 
@@ -16,15 +12,11 @@ func preferenceWeights(s *stream, a *op.PreferenceWeights) error {
 	reads(a.Reference, 1, 0, 2*a.Pairs)
 	writes(a.Weights, 1, 0, a.T)
 	weights, losses, targets := f32s(a.Weights, a.T), f32s(a.Losses, a.T), i32s(a.Targets, a.T)
-	cu, reference := i32s(a.Cu, 2*a.Pairs+1), f32s(a.Reference, 2*a.Pairs)
-	for i, end := range cu[1:] {
-		if end < cu[i] || int(end) > a.T || cu[0] != 0 {
-			return fmt.Errorf("document %d goes from %d to %d of %d tokens", i, cu[i], end, a.T)
-		}
+	cu, err := tokensOf(i32s(a.Cu, 2*a.Pairs+1), a.T)
+	if err != nil {
+		return err
 	}
-	if int(cu[2*a.Pairs]) != a.T {
-		return fmt.Errorf("the documents end at %d of %d tokens", cu[2*a.Pairs], a.T)
-	}
+	reference := f32s(a.Reference, 2*a.Pairs)
 	for pair := range a.Pairs {
 		var ratio [2]float64
 		var count [2]int

@@ -37,12 +37,9 @@ const (
 )
 
 func tapsOf(sc *scratch, w []float32, channels, count int) taps {
-	c := taps{w: sc.f32(convW, count*channels), ones: sc.f32(convOnes, channels), channels: channels, count: count}
+	c := taps{w: sc.f32(convW, count*channels), ones: ones(sc, convOnes, channels), channels: channels, count: count}
 	for i, v := range w {
 		c.w[i%count*channels+i/count] = v
-	}
-	for i := range c.ones {
-		c.ones[i] = 1
 	}
 	return c
 }

@@ -152,6 +152,13 @@ func TestBadIndicesAreErrors(t *testing.T) {
 		{Want: "rows 1 to 3: the documents are 0 to 2", Call: func(s device.Stream) {
 			op.Do(d, s, op.AddNoise{X: f, Cu: ints(s, 0, 2), T: 2, C: 4, Seqs: 1, From: 1})
 		}},
+		{Want: "sequences go from 0 to 3: want all of 4 tokens", Call: func(s device.Stream) {
+			op.Do(d, s, op.PreferenceWeights{Weights: f, Losses: f, Targets: ints(s, 1, 1, 1, 1), Cu: ints(s, 0, 2, 3), Reference: f, T: 4, Pairs: 1,
+				Loss: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}})
+		}},
+		{Want: "Cu[1] is 5: want 0 to 2", Call: func(s device.Stream) {
+			op.Do(d, s, op.ShortConv{Y: f, X: f.Slice(8, 8), W: f, Cu: ints(s, 0, 5), Seqs: 1, T: 2, C: 4, Taps: 2, XStride: 4})
+		}},
 		{Want: "Cu[1] is 1: want 2 to 2147483647", Call: func(s device.Stream) {
 			op.Do(d, s, op.AddNoise{X: f, Cu: ints(s, 2, 1), T: 2, C: 4, Seqs: 1})
 		}},

@@ -31,6 +31,14 @@ func (a Average) With(planes Planes) Planes {
 	return func(p Piece) []Plane { return append(slices.Clone(planes(p)), averages) }
 }
 
+// meanFactors are the average's factors in update step; nil: there is no average.
+func (w *Weight) meanFactors(step int64) *coefs {
+	if w.Mean == nil {
+		return nil
+	}
+	return w.Average.factors(step)
+}
+
 // factors are what lerp takes of the difference in update step, and a mask that is set where it begins at the weight.
 func (a Average) factors(step int64) *coefs {
 	decay := a.Decay
@@ -53,7 +61,7 @@ func MeanOf(planes []State) *State {
 
 // average moves the average of n elements that have moved, from element at on.
 func (x *elements) average(tl *model.TensorLayout, at, n int64) {
-	mean, c, count := x.weight.Mean.Floats(x.tensor, at, n), x.weight.Average.factors(x.step), int(n)
+	mean, c, count := x.weight.Mean.Floats(x.tensor, at, n), x.mean, int(n)
 	announceWrite(&mean[0], count)
 	var w weightAt
 	switch {

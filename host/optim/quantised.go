@@ -99,7 +99,7 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	}
 	r := rooms.Get().(*room)
 	defer rooms.Put(r)
-	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by, step: c.f32.step}
+	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by, step: c.f32.step, mean: w.meanFactors(c.f32.step)}
 	for at := int64(0); at < u.N; at += stripCoded {
 		n := min(stripCoded, u.N-at)
 		x.from = u.At + at
@@ -121,10 +121,6 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 
 // pieceOf is the piece of p that has element at.
 func pieceOf(p model.Param, at int64) Piece {
-	pieces := Pieces(p)
-	i := len(pieces) - 1
-	for i > 0 && pieces[i].At() > at {
-		i--
-	}
-	return pieces[i]
+	s, _ := storedAt(p, at)
+	return Piece{p, s.Row, s.Rows}
 }

@@ -138,8 +138,8 @@ func axolotlDPO() map[string]rule {
 	return rules
 }
 
-// axolotlPairTypes are the types of axolotl's data sets of pairs: what an item of datasets says in their
-// place, and the layout that goes with the words chatml and llama3 before the dot.
+// axolotlPairTypes are the types of axolotl's data sets of pairs: what an item of datasets says in the
+// place of the word behind the dot.
 var axolotlPairTypes = map[string][]field{
 	"intel":        {{name: "field_instruction", val: value{kind: plain, text: "question"}}},
 	"icr":          {{name: "field_instruction", val: value{kind: plain, text: "input"}}},

@@ -11,7 +11,7 @@ var ofPreferences = []broken{
 	}},
 	{"device/cpu/preferenceweights.go", []way{
 		{from: "float32(-byC) + a.Likelihood", to: "float32(-byC)", test: "TestOps/threads=2/PreferenceWeights"},
-		{from: "if int(cu[2*a.Pairs]) != a.T {", to: "if false {", same: "what is behind the last document keeps weights that nothing reads: it has no targets"},
+		{from: "tokensOf(i32s(a.Cu, 2*a.Pairs+1), a.T)", to: "i32s(a.Cu, 2*a.Pairs+1), error(nil)", test: "TestBadIndicesAreErrors"},
 	}},
 	{"device/cpu/crossentropy.go", []way{
 		{from: "a.Scale*weightOf(a.Weights, t)", to: "a.Scale", test: "TestOps/threads=2/CrossEntropy"},

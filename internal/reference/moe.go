@@ -52,12 +52,13 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 	y, router := append([]float64(nil), x...), in+"gate"
 	for t := range len(n) / h {
 		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
-		p := scores(cfg, linear(row, w[router+".weight"], w[router+".bias"], h))
+		logits := linear(row, w[router+".weight"], w[router+".bias"], h)
+		p := scores(cfg, logits)
 		chosen := choose(cfg, p, w[router+".e_score_correction_bias"])
 		r.take(p, chosen)
 		weights := expertWeights(cfg, p, chosen)
 		if cfg.NearExperts > 0 {
-			weights = nearWeights(cfg, linear(row, w[router+".weight"], w[router+".bias"], h), chosen)
+			weights = nearWeights(cfg, logits, chosen)
 		}
 		for k, weight := range weights {
 			expert := fmt.Sprintf("%sexperts.%d.", in, chosen[k])

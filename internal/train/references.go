@@ -90,15 +90,15 @@ func (s *session) makeReferences(pool *parallel.Pool) error {
 	if err != nil {
 		return err
 	}
-	print, err := checkpoint.Fingerprint(r.modelDir)
+	weights, err := checkpoint.Fingerprint(r.modelDir)
 	if err != nil {
 		return err
 	}
-	if s.reference, err = s.referencesOf(r, s.set, print, pool); err != nil {
+	if s.reference, err = s.referencesOf(r, s.set, weights, pool); err != nil {
 		return err
 	}
 	if s.evalReference = s.reference; s.evalSet != nil {
-		s.evalReference, err = s.referencesOf(r, s.evalSet, print, pool)
+		s.evalReference, err = s.referencesOf(r, s.evalSet, weights, pool)
 	}
 	return err
 }
@@ -167,10 +167,11 @@ func (j *job) checkReference() error {
 	return nil
 }
 
-// referencesOf are the references of set: from the cache, or by a pass of r's model, which is then kept there.
-func (s *session) referencesOf(r *job, set *data.Dataset, print string, pool *parallel.Pool) (references, error) {
+// referencesOf are the references of set: from the cache, or by a pass of r's model, which is then kept there. weights is the
+// fingerprint of that model's.
+func (s *session) referencesOf(r *job, set *data.Dataset, weights string, pool *parallel.Pool) (references, error) {
 	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
-	key := sha256.Sum256(fmt.Appendf(nil, "1 %s %s %d %v %d %x", print, set.ID(), s.c.MaxSeqLen, s.act, r.model.VocabSize, r.model.JSON("")))
+	key := sha256.Sum256(fmt.Appendf(nil, "1 %s %s %d %v %d %x", weights, set.ID(), s.c.MaxSeqLen, s.act, r.model.VocabSize, r.model.JSON("")))
 	dir, err := data.CacheFolder(s.c.CacheDir)
 	if err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ func init() {
 
 // The kernels of the gated delta rule, by compute type; see gateddelta.cu.
 var (
-	delta         = byType("gateddelta", "delta")
-	deltaBackward = byType("gateddelta", "delta_backward")
+	delta         = forTypes("gateddelta", "delta", 0)
+	deltaBackward = forTypes("gateddelta", "delta_backward", 0)
 )
 
 const deltaThreads = 256
@@ -28,7 +28,7 @@ func GatedDelta(l Launcher, a *op.GatedDelta) {
 	scratch, lanes := deltaLanes(l, a.Seqs, a.Heads*each)
 	p := l.Params().Tensor(a.O).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States).Tensor(a.Last).
 		Tensor(scratch)
-	l.Launch(delta[a.QKV.DType], Dim3{uint32(a.Heads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
+	l.Launch(&delta[a.QKV.DType], Dim3{uint32(a.Heads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
 }
 
 // GatedDeltaBackward launches op.GatedDeltaBackward: a block for each key head and each of as many sequences as scratch memory
@@ -45,7 +45,7 @@ func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) {
 	partA, partDt := scratch.Slice(all, sums), scratch.Slice(all+sums, sums)
 	p := l.Params().Tensor(a.DQKV).Tensor(a.DGates).Tensor(a.DO).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).
 		Tensor(a.States).Tensor(partA).Tensor(partDt).Tensor(scratch)
-	l.Launch(deltaBackward[a.QKV.DType], Dim3{uint32(a.KeyHeads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
+	l.Launch(&deltaBackward[a.QKV.DType], Dim3{uint32(a.KeyHeads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
 	addUp(l, a.DALog, partA, lanes, a.Heads)
 	addUp(l, a.DDtBias, partDt, lanes, a.Heads)
 }
