@@ -194,19 +194,20 @@ func TestFixtures(t *testing.T) {
 				var want expected
 				readJSON(t, filepath.Join(dir, "expected.json"), &want)
 				compareSteps(t, out, want, want.Bounds[kind])
-				if !slices.Contains(nearTies[name], variant) {
-					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds[kind].Weights, kind == "bf16")
-				} else {
-					t.Skip("losses and norms are compared, final weights are not: a token is as near to two experts as bf16 is exact (docs/families.md)")
+				var but []string
+				if kind == "bf16" {
+					but = nearTies[name]
 				}
+				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds[kind].Weights, kind == "bf16", but...)
 			})
 		}
 	}
 }
 
-// nearTies are ways to train a recording in which a token goes to another expert than in Transformers' run, because it is as near to
-// both as bf16 is exact. The weights of these experts then end elsewhere, a little beyond the bound, which is that of a run without such a token.
-var nearTies = map[string][]string{"gptoss": {"bf16-grads", "cuda-bf16"}}
+// nearTies are the weights that are not compared of a recording in bf16 in which a token is as near to two experts as bf16 is exact. To which of them
+// it goes depends on the last bits, so on the order of the sums and on the instructions of the CPU, and the weights of these experts and of their
+// router end elsewhere with it. The recording gptoss-whole, where all experts are chosen, holds these weights (docs/families.md).
+var nearTies = map[string][]string{"gptoss": {".mlp.router.", ".mlp.experts."}}
 
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
@@ -331,8 +332,8 @@ func loadStore(t *testing.T, dir string) *host.Store {
 }
 
 // compareWeights bounds |w − w_ref| / |w_ref − w_initial| tensor by tensor, or
-// with whole over all tensors as one vector.
-func compareWeights(t *testing.T, initial, final, got string, limit float64, whole bool) {
+// with whole over all tensors as one vector, without those whose names contain one of but.
+func compareWeights(t *testing.T, initial, final, got string, limit float64, whole bool, but ...string) {
 	t.Helper()
 	ref := t.TempDir() // the recorded weights with the model's config.json make a model directory
 	for from, to := range map[string]string{filepath.Join(initial, "config.json"): "config.json", final: "model.safetensors"} {
@@ -352,6 +353,9 @@ func compareWeights(t *testing.T, initial, final, got string, limit float64, who
 				continue
 			}
 			for _, part := range tl.Stored {
+				if slices.ContainsFunc(but, func(b string) bool { return strings.Contains(part.Name, b) }) {
+					continue
+				}
 				a, b, s := rowsOf(have.Layers[i], k, part), rowsOf(l, k, part), rowsOf(start.Layers[i], k, part)
 				var e, d float64
 				for x := range b {
