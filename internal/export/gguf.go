@@ -75,12 +75,10 @@ func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	if err := p.common(); err != nil {
 		return nil, err
 	}
-	c, err := model.LoadDir(o.Model)
-	if err != nil {
+	if p.model, err = model.LoadDir(o.Model); err != nil {
 		return nil, err
 	}
-	p.tied = c.TieEmbeddings
-	f, err := newFinder(w, c)
+	f, err := newFinder(w, p.model)
 	if err != nil {
 		return nil, err
 	}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 
 	"mt/checkpoint/gguf"
+	"mt/model"
 )
 
 // plan is a GGUF file before it is written.
 type plan struct {
 	s      *settings
+	model  *model.Config // what the keys mean; known when the tensors are planned
 	family *family
 	out    Type
 	kvs    []gguf.KV
@@ -19,10 +21,8 @@ type plan struct {
 	narrow []string // matrices whose rows cannot be cut into blocks
 
 	layers, heads, kvHeads, headDim int
-	attends                         int    // where some blocks have a recurrence: each block of so many has attention, the last
 	narrowed                        narrow // of latent attention
 	rope                            rope
-	tied                            bool // the head is the embedding
 }
 
 // maxHeadDim bounds the tables that are made before the weights are looked at.

@@ -12,20 +12,15 @@ func (p *plan) recurrences() {
 	if s.bool("attention_bias", false) {
 		s.fail("attention_bias", "is true: llama.cpp's %s has no biases", p.family.arch)
 	}
-	p.attends = s.int("full_attention_interval", 4)
+	attends := s.int("full_attention_interval", 4) // the last block of each so many
 	if types := s.strs("layer_types"); len(types) > 0 {
-		p.attends = p.period(types)
+		attends = p.period(types)
 	}
 	p.add("ssm.conv_kernel", uint32(s.int("linear_conv_kernel_dim", 4)))
 	p.add("ssm.state_size", uint32(key))
 	p.add("ssm.group_count", uint32(keys))
 	p.add("ssm.time_step_rank", uint32(heads))
 	p.add("ssm.inner_size", uint32(heads*value))
-	p.add("full_attention_interval", uint32(p.attends))
+	p.add("full_attention_interval", uint32(attends))
 	p.add("expert_shared_feed_forward_length", uint32(s.need("shared_expert_intermediate_size")))
-}
-
-// recurs says whether a block has a recurrence in the place of attention.
-func (p *plan) recurs(block int) bool {
-	return p.family.recurrent != nil && (block+1)%max(p.attends, 1) != 0
 }

@@ -63,9 +63,13 @@ var ofRecurrence = []broken{
 	}},
 	{"internal/export/recurrence.go", []way{
 		{from: "if value != key {", to: "if value > key {", test: "TestRecurrenceRefused"},
-		{from: "p.attends = p.period(types)", to: "", test: "TestRecurrenceRefused"},
+		{from: "attends = p.period(types)", to: "p.period(types)", test: "TestRecurrence"},
 		{from: "uint32(heads*value)", to: "uint32(keys*value)", test: "TestRecurrence"},
-		{from: "(block+1)%max", to: "block%max", test: "TestRecurrence"},
+	}},
+	{"internal/export/tensors.go", []way{
+		{from: "p.model.IsRecurrent(b)", to: "false", test: "TestRecurrence"},
+		{from: "!p.model.HasExperts(b)", to: "b == 0", test: "TestExpertsInterleaved"},
+		{from: "range p.model.NumExperts", to: "range p.model.NumExpertsPerTok", test: "TestExperts"},
 	}},
 	{"internal/export/gguf.go", []way{
 		{from: "-math.Exp(float64(v))", to: "math.Exp(float64(v))", test: "TestRecurrence"},
