@@ -143,7 +143,7 @@ func runTrain(t *testing.T, c *config.Config, h hooks) {
 	}
 }
 
-// TestFixtures trains every recorded case from outside, as a user would, in
+// TestFixtures trains every case that was recorded beside the repository from outside, as a user would, in
 // many ways that must not matter, and compares losses, gradient norms and final
 // weights with the recording. Where long tests are left out a case is trained in the
 // default way, every other one in one of the other ways too, and three on the emulated GPU. Of the others
@@ -169,7 +169,11 @@ func TestFixtures(t *testing.T) {
 	}
 	onGPU := map[string]string{"llama-plain": "cuda-fp32", "gemma3-text": "cuda-bf16", "qwen3moe-aux": "cuda-bf16"}
 	byTurns := slices.DeleteFunc(slices.Sorted(maps.Keys(variants)), func(v string) bool { return v == "default" || strings.HasPrefix(v, "cuda") })
-	for i, dir := range recordings.Cases(t) {
+	found := recordings.Found(t)
+	if len(found) == 0 {
+		t.Skip("no recordings beside the repository")
+	}
+	for i, dir := range found {
 		name := filepath.Base(dir)
 		for variant, extra := range variants {
 			t.Run(name+"/"+variant, func(t *testing.T) {

@@ -364,7 +364,8 @@ def record(name):
     if rec.get("transposed"):
         transpose(os.path.join(to, "final.safetensors"), rec["transposed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
-    os.remove(os.path.join(model_dir, "generation_config.json"))
+    if not rec.get("logits"):  # else the directory is whole
+        os.remove(os.path.join(model_dir, "generation_config.json"))
     losses, norms = [s["loss"] for s in single[0]], [s["grad_norm"] for s in single[0]]
     print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}, norm {min(norms):.2f} to {max(norms):.2f}; off by", off, bounds)
 
