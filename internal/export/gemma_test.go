@@ -106,7 +106,7 @@ func TestActivations(t *testing.T) {
 
 // TestLlamaCppGemma2: llama.cpp itself computes what the reference does: of the recorded model, with its windows elsewhere, with linearly
 // scaled positions, and of one with as many layers as that of 27B, whose scores have another scale. It looks GELU up, argument and value in half
-// precision; rounded so in the reference too, the logits of the first three are within 6e-5, and within 7e-4 as they are here.
+// precision; where they are rounded so in the reference too, and none to the other side, the logits are within 1e-6, and within 7e-4 as they are here.
 func TestLlamaCppGemma2(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	window, full := "sliding_attention", "full_attention"
