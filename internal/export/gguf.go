@@ -78,6 +78,9 @@ func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	if p.model, err = model.LoadDir(o.Model); err != nil {
 		return nil, err
 	}
+	if p.activation(); s.err != nil {
+		return nil, s.err
+	}
 	f, err := newFinder(w, p.model)
 	if err != nil {
 		return nil, err
