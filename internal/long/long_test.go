@@ -57,8 +57,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestInRace: under the race detector those are tried that are drawn, without it all.
-func TestInRace(t *testing.T) {
+// TestDrawnInRace: under the race detector those are tried that are drawn, without it all.
+func TestDrawnInRace(t *testing.T) {
 	defer func(was func(int) bool) { draw = was }(draw)
 	for _, drawn := range []bool{false, true} {
 		draw = func(n int) bool { return drawn && n == 4 }

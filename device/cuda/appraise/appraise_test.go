@@ -24,49 +24,57 @@ func TestSample(t *testing.T) {
 		if c.once || c.DType == device.F32 && strings.HasPrefix(c.Name, "Attention") {
 			continue // all blocks run; the same search, slowly
 		}
-		if !long.InRace(8) {
-			continue
-		}
-		r := newRig()
-		if err := r.take(c.make(r)); err != nil {
-			t.Fatal(err)
-		}
-		for i := range r.launches {
-			l := &r.launches[i]
-			heads, repeats := 1, 1
-			if c.alike != nil {
-				heads, repeats = c.alike(l.kernel.Name)
+		t.Run(c.Name+"/"+c.Shape, func(t *testing.T) {
+			long.DrawnInRace(t, 8)
+			for _, name := range checkSample(t, &c) {
+				checked[name] = true
 			}
-			if c.marks != nil {
-				l.marks = c.marks(l.kernel.Name)
-			}
-			s := &sample{rig: r, launch: l, heads: heads, repeats: repeats}
-			if err := s.take(); err != nil {
-				t.Fatal(err)
-			}
-			all := &ptx.Count{}
-			if _, err := l.run(r, nil, all); err != nil {
-				t.Fatal(err)
-			}
-			checked[l.kernel.Name] = true
-			got, want := s.counts(), all.Sum
-			if got.Blocks != want.Blocks || apart(&got, &want, &want, 0) > deviation {
-				t.Errorf("%s, %s: %d of %d blocks ran; %d instructions, %d sectors, %d wavefronts, and all count %d, %d, %d", l.kernel.Name, c.Shape, len(s.ran), l.blocks(),
-					got.Issued(), got.Global().Sectors, got.Shared().Wavefronts, want.Issued(), want.Global().Sectors, want.Shared().Wavefronts)
-			}
-			sum := 0.0
-			traced := s.typical()
-			for _, w := range s.weights(traced) {
-				sum += w
-			}
-			if of := float64(want.Issued()) / float64(s.known[traced].Issued()); math.Abs(sum-of) > 2*deviation*of || len(s.weights(traced)) != l.blocks() {
-				t.Errorf("%s, %s: the blocks weigh %v together, want %v", l.kernel.Name, c.Shape, sum, of)
-			}
-		}
+		})
 	}
 	if len(checked) < 40 && !long.Race {
 		t.Errorf("only %d kernels ran", len(checked))
 	}
+}
+
+// checkSample compares all launches of a case, and returns the names of their kernels.
+func checkSample(t *testing.T, c *Case) (kernels []string) {
+	r := newRig()
+	if err := r.take(c.make(r)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.launches {
+		l := &r.launches[i]
+		heads, repeats := 1, 1
+		if c.alike != nil {
+			heads, repeats = c.alike(l.kernel.Name)
+		}
+		if c.marks != nil {
+			l.marks = c.marks(l.kernel.Name)
+		}
+		s := &sample{rig: r, launch: l, heads: heads, repeats: repeats}
+		if err := s.take(); err != nil {
+			t.Fatal(err)
+		}
+		all := &ptx.Count{}
+		if _, err := l.run(r, nil, all); err != nil {
+			t.Fatal(err)
+		}
+		kernels = append(kernels, l.kernel.Name)
+		got, want := s.counts(), all.Sum
+		if got.Blocks != want.Blocks || apart(&got, &want, &want, 0) > deviation {
+			t.Errorf("%s: %d of %d blocks ran; %d instructions, %d sectors, %d wavefronts, and all count %d, %d, %d", l.kernel.Name, len(s.ran), l.blocks(),
+				got.Issued(), got.Global().Sectors, got.Shared().Wavefronts, want.Issued(), want.Global().Sectors, want.Shared().Wavefronts)
+		}
+		sum := 0.0
+		traced := s.typical()
+		for _, w := range s.weights(traced) {
+			sum += w
+		}
+		if of := float64(want.Issued()) / float64(s.known[traced].Issued()); math.Abs(sum-of) > 2*deviation*of || len(s.weights(traced)) != l.blocks() {
+			t.Errorf("%s: the blocks weigh %v together, want %v", l.kernel.Name, sum, of)
+		}
+	}
+	return kernels
 }
 
 // TestSequencesThatDiffer: where blocks are said to repeat and do not, that is noticed.
@@ -184,8 +192,8 @@ func TestTwoForwards(t *testing.T) {
 
 // TestFullShapes: every case of the shapes that are printed makes launches that are accepted. They do not run here.
 func TestFullShapes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves it out: it allocates what a GPU would have")
+	if testing.Short() || long.Race {
+		t.Skip("-short and the race detector leave it out: it allocates what a GPU would have")
 	}
 	for _, c := range Cases(Full) {
 		if c.DType == device.F32 {

@@ -16,6 +16,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/accounts"
+	"mt/internal/long"
 )
 
 // TestOp runs the table of operations on the kernels alone, without a driver:
@@ -23,10 +24,17 @@ import (
 func TestOp(t *testing.T) {
 	dev := newRig()
 	dev.steady = true
-	operations.Run(t, dev)
-	if only := flag.Lookup("test.run").Value.String(); !t.Failed() && !strings.Contains(only, "/") {
+	operations.Run(drawn{t}, dev)
+	if only := flag.Lookup("test.run").Value.String(); !long.Race && !t.Failed() && !strings.Contains(only, "/") {
 		dev.compareCounts(t)
 	}
+}
+
+// drawn runs the cases of a table that are drawn under the race detector, and without it all.
+type drawn struct{ *testing.T }
+
+func (d drawn) Run(name string, f func(drawn)) bool {
+	return d.T.Run(name, func(t *testing.T) { long.DrawnInRace(t, 4); f(drawn{t}) })
 }
 
 // TestEveryOperation: the table of operations has cases of exactly the operations

@@ -11,6 +11,7 @@ import (
 	"mt/device/op"
 	"mt/device/wrap/fault"
 	"mt/internal/accounts"
+	"mt/internal/long"
 )
 
 func newCPU(t *testing.T) device.Device {
@@ -24,6 +25,9 @@ func newCPU(t *testing.T) device.Device {
 
 // Without a fault everything works as before.
 func TestTransparent(t *testing.T) {
+	if long.Race {
+		t.Skip("slow under the race detector, which watches the operations in package cpu")
+	}
 	d := fault.Wrap(newCPU(t), 0)
 	defer d.Close()
 	operations.Run(t, d)

@@ -9,10 +9,14 @@ import (
 	"mt/device/op"
 	"mt/device/wrap/profile"
 	"mt/internal/accounts"
+	"mt/internal/long"
 )
 
 // TestOps: with and without timing, operations give the same bits.
 func TestOps(t *testing.T) {
+	if long.Race {
+		t.Skip("slow under the race detector, which watches the operations in package cpu")
+	}
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
