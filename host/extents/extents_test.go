@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -283,6 +284,7 @@ func TestCompressed(t *testing.T) {
 // TestWhoseFiles: two runs cannot have one file, and only the run that has left a file takes it.
 func TestWhoseFiles(t *testing.T) {
 	o := three(t, 1)
+	o.pause = func(time.Duration) {}
 	first, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
