@@ -50,7 +50,7 @@ func byEngine(t *testing.T, test func(t *testing.T, ask func(*Options))) {
 
 // three are options of three extents in so many directories, one of them longer than a chunk.
 func three(t *testing.T, dirs int) Options {
-	o := Options{Name: "mt-state.bin", Run: "/runs/a", Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
+	o := Options{Name: "mt-state.bin", Run: "/runs/a", pause: func(time.Duration) {}, Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
 	for range dirs {
 		o.Dirs = append(o.Dirs, t.TempDir())
 	}
@@ -284,7 +284,6 @@ func TestCompressed(t *testing.T) {
 // TestWhoseFiles: two runs cannot have one file, and only the run that has left a file takes it.
 func TestWhoseFiles(t *testing.T) {
 	o := three(t, 1)
-	o.pause = func(time.Duration) {}
 	first, err := Open(o)
 	if err != nil {
 		t.Fatal(err)

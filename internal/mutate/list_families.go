@@ -46,7 +46,7 @@ var ofFamilies = []broken{
 	}},
 	{"internal/export/llama4.go", []way{
 		{from: "(block+1)%p.expertsEach() != 0", to: "block%p.expertsEach() != 0", test: "TestExpertsInterleaved"},
-		{from: "p.expertCount() != 128", to: "true", test: "TestExperts"},
+		{from: "p.expertCount() != 128", to: "true", test: "TestExpertsRefused"},
 	}},
 	{"device/cpu/router.go", []way{
 		{from: "(top-s)/max(abs(s), top) > 2*by", to: "(top-s)/max(abs(s), top) > by", test: "TestOps"},
