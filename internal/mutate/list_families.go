@@ -30,7 +30,7 @@ var ofFamilies = []broken{
 		{from: "f.vals[\"intermediate_size\"] = 4 * n", to: "f.vals[\"intermediate_size\"] = n", test: "TestParseSpellings"},
 	}},
 	{"model/llama4.go", []way{
-		{from: "f.vals[\"attn_temperature_tuning\"] = x != 0\n", to: "", test: "TestLlama4"},
+		{from: "f.vals[\"attn_temperature_tuning\"] = x != 0\n", to: "_ = x\n", test: "TestLlama4"},
 		{from: "Ahead: 1}", to: "Ahead: 0}", test: "TestLlama4"},
 		{from: "if !slices.Contains(listed, b) {", to: "if slices.Contains(listed, b) {", test: "TestLlama4"},
 	}},
