@@ -112,9 +112,6 @@ func ReadCompanion(path string) ([]byte, error) {
 }
 
 func isCompanion(name string) bool {
-	if strings.HasPrefix(name, ".") {
-		return false
-	}
 	for _, pattern := range companions {
 		if ok, _ := filepath.Match(pattern, name); ok { // the patterns are well formed
 			return true

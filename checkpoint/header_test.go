@@ -155,14 +155,30 @@ func TestUnindexed(t *testing.T) {
 	}
 }
 
+// TestCompanions: every file that goes with weights is taken as it is, and no other.
 func TestCompanions(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"tokenizer.json", "modeling_x.py", "LICENSE.txt", "config.json", "model.safetensors", "README.md", "merges.txt/x"} {
+	taken := []string{"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+		"vocab.json", "chat_template.jinja", "chat_template.json", "tekken.json", "preprocessor_config.json", "video_preprocessor_config.json",
+		"processor_config.json", "configuration_x.py", "modeling_x.py", "LICENSE", "LICENSE.txt", "NOTICE.md"}
+	for _, name := range append([]string{"config.json", "model.safetensors", "README.md", ".LICENSE", "tokenizer.json.bak", "merges.txt/x"}, taken...) {
 		write(t, filepath.Join(dir, name), []byte(name))
 	}
 	got, err := Companions(dir)
-	if err != nil || len(got) != 3 || string(got["modeling_x.py"]) != "modeling_x.py" {
-		t.Errorf("%v, %v", got, err)
+	if err != nil || len(got) != len(taken) {
+		t.Errorf("%d of %d files, %v", len(got), len(taken), err)
+	}
+	for _, name := range taken {
+		if string(got[name]) != name {
+			t.Errorf("%s is %q", name, got[name])
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "merges.txt")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "merges.txt"), []byte("a b"))
+	if got, err = Companions(dir); err != nil || string(got["merges.txt"]) != "a b" {
+		t.Errorf("merges.txt is %q, %v", got["merges.txt"], err)
 	}
 	write(t, filepath.Join(dir, "tokenizer.model"), []byte("version https://git-lfs.github.com/spec/v1"))
 	if _, err := Companions(dir); err == nil || !strings.Contains(err.Error(), "tokenizer.model: this is a Git LFS pointer") {

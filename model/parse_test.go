@@ -416,3 +416,27 @@ func TestLoadDirMissing(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// TestFurtherTokens: keys that count layers for further tokens, which are not trained, change nothing, in a config.json and in a model made anew.
+func TestFurtherTokens(t *testing.T) {
+	for _, family := range []string{"deepseek_v3", "glm4_moe"} {
+		keys := base()
+		delete(keys, "architectures")
+		keys["model_type"], keys["num_key_value_heads"] = family, 4
+		want, err := FromInline(keys, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"num_nextn_predict_layers", "num_mtp_layers"} {
+			more := maps.Clone(keys)
+			more[key] = 1
+			if got, err := FromInline(more, "x"); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s with %s: %v", family, key, err)
+			}
+			got, err := parse(t, changed(family, map[string]any{"num_key_value_heads": 4, key: 1}))
+			if err != nil || !reflect.DeepEqual(got.Layers(), want.Layers()) {
+				t.Errorf("%s with %s in config.json: %v", family, key, err)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -260,5 +261,64 @@ func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	}
 	if table := p.Table(); table.Host+table.AllDevices > q.HostMemory || count(p.Away) == 0 {
 		t.Errorf("%d bytes with %d states away, %d there are", table.Host+table.AllDevices, count(p.Away), q.HostMemory)
+	}
+}
+
+// TestWordsOfStates: a plan says what the states are that are on disks, each kind once and lower halves first, and they have as many bytes
+// as what it says: of an element two for the lower half and four for each moment or average.
+func TestWordsOfStates(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Request)
+		want   string
+		lo     int64 // bytes of an element's lower half
+		planes int64
+	}{
+		"bf16":         {func(*Request) {}, "lower halves and moments", 2, 2},
+		"fp32":         {func(q *Request) { q.Act = device.F32 }, "moments", 0, 2},
+		"bf16 masters": {func(q *Request) { q.BF16Master = true }, "moments", 0, 2},
+		"no momentum":  {func(q *Request) { q.Planes = optim.SGD{}.Planes }, "lower halves", 2, 0},
+		"averages": {func(q *Request) { q.Planes = optim.Average{Decay: 0.9}.With(optim.AdamW{}.Planes) },
+			"lower halves, moments and averages", 2, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := tiered(t, 12, false)
+			c.change(&q)
+			all, err := Resolve(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.HostMemory, q.Depths.StateSlots = all.Table().Host-4*all.ExtentBytes(1), 1
+			p, err := Resolve(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want int64
+			for l, away := range p.Away {
+				if n := p.Layouts[l].Elems; away {
+					want += optim.Pages(c.lo*n) + c.planes*optim.Pages(4*n)
+				}
+			}
+			rows := p.Table().Rows
+			i := slices.IndexFunc(rows, func(r Row) bool { return r.Where == "disk" && r.Purpose == "state" })
+			if detail := fmt.Sprintf("%s of %d of 14 layers", c.want, count(p.Away)); i < 0 || rows[i].Detail != detail || rows[i].Bytes != want || want == 0 {
+				t.Errorf("row %d of %v is not of %d bytes: %s", i, rows, want, detail)
+			}
+		})
+	}
+}
+
+// TestLowerHalvesComeFirst: where the first layer on disks has none, since only its vectors are trained, they still do.
+func TestLowerHalvesComeFirst(t *testing.T) {
+	q := tiered(t, 12, false)
+	if err := q.Config.SetFreeze(model.Freeze{Names: []string{`embed_tokens`, `layers\.0\..*proj`}}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Away = []bool{1: true, 2: true, 13: false}
+	if lo, got := optim.LoBytes(p.Layouts[1], p.Share(1)), p.stateWords(); lo != 0 || got != "lower halves and moments" {
+		t.Errorf("states are %s, the first with %d bytes of lower halves", got, lo)
 	}
 }

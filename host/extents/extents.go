@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,8 @@ type Options struct {
 	open func(path string, fresh bool) (file, error)
 	// ring, unless nil, makes the ring in place of the operating system.
 	ring func(depth int) (mover, error)
+	// pause, unless nil, stands in place of time.Sleep between tries to lock a file.
+	pause func(time.Duration)
 }
 
 // Files are open files with room for all extents. Different extents may be read and written at
@@ -85,6 +88,9 @@ func Open(o Options) (*Files, error) {
 	}
 	if o.ring == nil {
 		e.o.ring = newRing
+	}
+	if o.pause == nil {
+		e.o.pause = time.Sleep
 	}
 	if o.Chunk == 0 {
 		e.o.Chunk = chunkBytes

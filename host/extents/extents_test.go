@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +50,7 @@ func byEngine(t *testing.T, test func(t *testing.T, ask func(*Options))) {
 
 // three are options of three extents in so many directories, one of them longer than a chunk.
 func three(t *testing.T, dirs int) Options {
-	o := Options{Name: "mt-state.bin", Run: "/runs/a", Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
+	o := Options{Name: "mt-state.bin", Run: "/runs/a", pause: func(time.Duration) {}, Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
 	for range dirs {
 		o.Dirs = append(o.Dirs, t.TempDir())
 	}

@@ -53,19 +53,18 @@ var errLocked = errors.New("locked")
 // A lock is tried for two seconds before it counts as another run's. Where io_uring was at work for a process that was killed,
 // the kernel closes that one's files, and so gives up their locks, a moment after the process is gone.
 const (
-	lockTries = 40
+	lockTries = 41
 	lockPause = 50 * time.Millisecond
 )
 
 // lockPatiently locks f as soon as it is free.
-func lockPatiently(f file) (err error) {
-	for range lockTries {
-		if err = f.Lock(); !errors.Is(err, errLocked) {
+func (e *Files) lockPatiently(f file) error {
+	for try := 1; ; try++ {
+		if err := f.Lock(); !errors.Is(err, errLocked) || try == lockTries {
 			return err
 		}
-		time.Sleep(lockPause)
+		e.o.pause(lockPause)
 	}
-	return err
 }
 
 // claim opens the file at path for this run, which is to have room for bytes.
@@ -83,7 +82,7 @@ func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 			_ = f.Close()
 		}
 	}()
-	if err := lockPatiently(f); errors.Is(err, errLocked) {
+	if err := e.lockPatiently(f); errors.Is(err, errLocked) {
 		return nil, fmt.Errorf("%s: another run keeps its state there now; wait for its end, or give this one a directory of its own", path)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, bare(err))

@@ -3,6 +3,7 @@ package extents
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // dying is a file that a killed process still has locked for some tries.
@@ -18,28 +19,33 @@ func (d dying) Lock() error {
 	return d.file.Lock()
 }
 
-// TestLockOfAKilledRun: a lock that a killed process gives up a moment late is waited for; one that stays is another run's.
+// TestLockOfAKilledRun: a lock that a killed process gives up a moment late is waited for, up to two seconds; one that stays is
+// another run's.
 func TestLockOfAKilledRun(t *testing.T) {
 	for _, c := range []struct {
-		tries int
+		tries int // that find the file locked
+		waits time.Duration
 		want  string
-	}{{2, ""}, {lockTries, "another run keeps its state there now"}} {
-		o, tries := three(t, 1), c.tries
+	}{{0, 0, ""}, {2, 2 * lockPause, ""}, {lockTries - 1, (lockTries - 1) * lockPause, ""},
+		{lockTries, (lockTries - 1) * lockPause, "another run keeps its state there now"}} {
+		o, tries, waited := three(t, 1), c.tries, time.Duration(0)
 		o.open = func(path string, fresh bool) (file, error) {
 			f, err := openFile(path, fresh)
 			return dying{f, &tries}, err
 		}
+		o.pause = func(d time.Duration) { waited += d }
 		e, err := Open(o)
-		if c.want != "" {
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("locked for %d tries: %v", c.tries, err)
-			}
-			continue
+		if err == nil {
+			err = e.Close()
 		}
-		if err != nil {
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("locked for %d tries: %v", c.tries, err)
-		} else if err := e.Close(); err != nil {
-			t.Error(err)
 		}
+		if waited != c.waits {
+			t.Errorf("locked for %d tries: waits %v, want %v", c.tries, waited, c.waits)
+		}
+	}
+	if all := (lockTries - 1) * lockPause; all != 2*time.Second {
+		t.Errorf("a lock that stays is waited for for %v", all)
 	}
 }

@@ -1232,7 +1232,7 @@ done:
 	RET
 
 // func averagePlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·averagePlainZeroAVX512(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
@@ -1249,59 +1249,62 @@ TEXT ·averagePlainZeroAVX512(SB), NOSPLIT, $0-48
 	MOVQ         n+32(FP), DX
 
 many:
-	CMPQ      DX, $0x00000020
-	JL        one
-	VMOVUPS   (AX), Z3
-	VMOVUPS   (CX), Z4
-	VSUBPS    Z4, Z3, Z5
-	VMULPS    Z0, Z5, Z5
-	VMOVAPS   Z4, Z4
-	VMOVAPS   Z3, Z3
-	VANDPS    Z1, Z3, Z3
-	VANDNPS   Z4, Z1, Z4
-	VORPS     Z4, Z3, Z4
-	VADDPS    Z5, Z4, Z4
-	VPTESTMD  Z2, Z4, K1
-	VMOVAPS.Z Z4, K1, Z4
-	VMOVUPS   Z4, (CX)
-	VMOVUPS   64(AX), Z3
-	VMOVUPS   64(CX), Z4
-	VSUBPS    Z4, Z3, Z5
-	VMULPS    Z0, Z5, Z5
-	VMOVAPS   Z4, Z4
-	VMOVAPS   Z3, Z3
-	VANDPS    Z1, Z3, Z3
-	VANDNPS   Z4, Z1, Z4
-	VORPS     Z4, Z3, Z4
-	VADDPS    Z5, Z4, Z4
-	VPTESTMD  Z2, Z4, K1
-	VMOVAPS.Z Z4, K1, Z4
-	VMOVUPS   Z4, 64(CX)
-	ADDQ      $0x00000080, AX
-	ADDQ      $0x00000080, CX
-	SUBQ      $0x00000020, DX
-	JMP       many
+	CMPQ       DX, $0x00000020
+	JL         one
+	PREFETCHT0 8192(CX)
+	VMOVUPS    (AX), Z3
+	VMOVUPS    (CX), Z4
+	VSUBPS     Z4, Z3, Z5
+	VMULPS     Z0, Z5, Z5
+	VMOVAPS    Z4, Z4
+	VMOVAPS    Z3, Z3
+	VANDPS     Z1, Z3, Z3
+	VANDNPS    Z4, Z1, Z4
+	VORPS      Z4, Z3, Z4
+	VADDPS     Z5, Z4, Z4
+	VPTESTMD   Z2, Z4, K1
+	VMOVAPS.Z  Z4, K1, Z4
+	VMOVUPS    Z4, (CX)
+	PREFETCHT0 8256(CX)
+	VMOVUPS    64(AX), Z3
+	VMOVUPS    64(CX), Z4
+	VSUBPS     Z4, Z3, Z5
+	VMULPS     Z0, Z5, Z5
+	VMOVAPS    Z4, Z4
+	VMOVAPS    Z3, Z3
+	VANDPS     Z1, Z3, Z3
+	VANDNPS    Z4, Z1, Z4
+	VORPS      Z4, Z3, Z4
+	VADDPS     Z5, Z4, Z4
+	VPTESTMD   Z2, Z4, K1
+	VMOVAPS.Z  Z4, K1, Z4
+	VMOVUPS    Z4, 64(CX)
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000080, CX
+	SUBQ       $0x00000020, DX
+	JMP        many
 
 one:
-	CMPQ      DX, $0x00000010
-	JL        done
-	VMOVUPS   (AX), Z3
-	VMOVUPS   (CX), Z4
-	VSUBPS    Z4, Z3, Z5
-	VMULPS    Z0, Z5, Z5
-	VMOVAPS   Z4, Z4
-	VMOVAPS   Z3, Z3
-	VANDPS    Z1, Z3, Z3
-	VANDNPS   Z4, Z1, Z4
-	VORPS     Z4, Z3, Z4
-	VADDPS    Z5, Z4, Z4
-	VPTESTMD  Z2, Z4, K1
-	VMOVAPS.Z Z4, K1, Z4
-	VMOVUPS   Z4, (CX)
-	ADDQ      $0x00000040, AX
-	ADDQ      $0x00000040, CX
-	SUBQ      $0x00000010, DX
-	JMP       one
+	CMPQ       DX, $0x00000010
+	JL         done
+	PREFETCHT0 8192(CX)
+	VMOVUPS    (AX), Z3
+	VMOVUPS    (CX), Z4
+	VSUBPS     Z4, Z3, Z5
+	VMULPS     Z0, Z5, Z5
+	VMOVAPS    Z4, Z4
+	VMOVAPS    Z3, Z3
+	VANDPS     Z1, Z3, Z3
+	VANDNPS    Z4, Z1, Z4
+	VORPS      Z4, Z3, Z4
+	VADDPS     Z5, Z4, Z4
+	VPTESTMD   Z2, Z4, K1
+	VMOVAPS.Z  Z4, K1, Z4
+	VMOVUPS    Z4, (CX)
+	ADDQ       $0x00000040, AX
+	ADDQ       $0x00000040, CX
+	SUBQ       $0x00000010, DX
+	JMP        one
 
 done:
 	VZEROUPPER
@@ -2871,7 +2874,7 @@ done:
 	RET
 
 // func averageSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·averageSplitZeroAVX512(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
@@ -2892,70 +2895,73 @@ TEXT ·averageSplitZeroAVX512(SB), NOSPLIT, $0-56
 	MOVQ         n+40(FP), BX
 
 many:
-	CMPQ      BX, $0x00000020
-	JL        one
-	VPMOVZXWD (AX), Z3
-	VPMOVSXWD (CX), Z4
-	VPSLLD    $0x10, Z3, Z3
-	VPADDD    Z4, Z3, Z3
-	VMOVUPS   (DX), Z4
-	VSUBPS    Z4, Z3, Z5
-	VMULPS    Z0, Z5, Z5
-	VMOVAPS   Z4, Z4
-	VMOVAPS   Z3, Z3
-	VANDPS    Z1, Z3, Z3
-	VANDNPS   Z4, Z1, Z4
-	VORPS     Z4, Z3, Z4
-	VADDPS    Z5, Z4, Z4
-	VPTESTMD  Z2, Z4, K1
-	VMOVAPS.Z Z4, K1, Z4
-	VMOVUPS   Z4, (DX)
-	VPMOVZXWD 32(AX), Z3
-	VPMOVSXWD 32(CX), Z4
-	VPSLLD    $0x10, Z3, Z3
-	VPADDD    Z4, Z3, Z3
-	VMOVUPS   64(DX), Z4
-	VSUBPS    Z4, Z3, Z5
-	VMULPS    Z0, Z5, Z5
-	VMOVAPS   Z4, Z4
-	VMOVAPS   Z3, Z3
-	VANDPS    Z1, Z3, Z3
-	VANDNPS   Z4, Z1, Z4
-	VORPS     Z4, Z3, Z4
-	VADDPS    Z5, Z4, Z4
-	VPTESTMD  Z2, Z4, K1
-	VMOVAPS.Z Z4, K1, Z4
-	VMOVUPS   Z4, 64(DX)
-	ADDQ      $0x00000040, AX
-	ADDQ      $0x00000040, CX
-	ADDQ      $0x00000080, DX
-	SUBQ      $0x00000020, BX
-	JMP       many
+	CMPQ       BX, $0x00000020
+	JL         one
+	PREFETCHT0 8192(DX)
+	VPMOVZXWD  (AX), Z3
+	VPMOVSXWD  (CX), Z4
+	VPSLLD     $0x10, Z3, Z3
+	VPADDD     Z4, Z3, Z3
+	VMOVUPS    (DX), Z4
+	VSUBPS     Z4, Z3, Z5
+	VMULPS     Z0, Z5, Z5
+	VMOVAPS    Z4, Z4
+	VMOVAPS    Z3, Z3
+	VANDPS     Z1, Z3, Z3
+	VANDNPS    Z4, Z1, Z4
+	VORPS      Z4, Z3, Z4
+	VADDPS     Z5, Z4, Z4
+	VPTESTMD   Z2, Z4, K1
+	VMOVAPS.Z  Z4, K1, Z4
+	VMOVUPS    Z4, (DX)
+	PREFETCHT0 8256(DX)
+	VPMOVZXWD  32(AX), Z3
+	VPMOVSXWD  32(CX), Z4
+	VPSLLD     $0x10, Z3, Z3
+	VPADDD     Z4, Z3, Z3
+	VMOVUPS    64(DX), Z4
+	VSUBPS     Z4, Z3, Z5
+	VMULPS     Z0, Z5, Z5
+	VMOVAPS    Z4, Z4
+	VMOVAPS    Z3, Z3
+	VANDPS     Z1, Z3, Z3
+	VANDNPS    Z4, Z1, Z4
+	VORPS      Z4, Z3, Z4
+	VADDPS     Z5, Z4, Z4
+	VPTESTMD   Z2, Z4, K1
+	VMOVAPS.Z  Z4, K1, Z4
+	VMOVUPS    Z4, 64(DX)
+	ADDQ       $0x00000040, AX
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000080, DX
+	SUBQ       $0x00000020, BX
+	JMP        many
 
 one:
-	CMPQ      BX, $0x00000010
-	JL        done
-	VPMOVZXWD (AX), Z3
-	VPMOVSXWD (CX), Z4
-	VPSLLD    $0x10, Z3, Z3
-	VPADDD    Z4, Z3, Z3
-	VMOVUPS   (DX), Z4
-	VSUBPS    Z4, Z3, Z5
-	VMULPS    Z0, Z5, Z5
-	VMOVAPS   Z4, Z4
-	VMOVAPS   Z3, Z3
-	VANDPS    Z1, Z3, Z3
-	VANDNPS   Z4, Z1, Z4
-	VORPS     Z4, Z3, Z4
-	VADDPS    Z5, Z4, Z4
-	VPTESTMD  Z2, Z4, K1
-	VMOVAPS.Z Z4, K1, Z4
-	VMOVUPS   Z4, (DX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000040, DX
-	SUBQ      $0x00000010, BX
-	JMP       one
+	CMPQ       BX, $0x00000010
+	JL         done
+	PREFETCHT0 8192(DX)
+	VPMOVZXWD  (AX), Z3
+	VPMOVSXWD  (CX), Z4
+	VPSLLD     $0x10, Z3, Z3
+	VPADDD     Z4, Z3, Z3
+	VMOVUPS    (DX), Z4
+	VSUBPS     Z4, Z3, Z5
+	VMULPS     Z0, Z5, Z5
+	VMOVAPS    Z4, Z4
+	VMOVAPS    Z3, Z3
+	VANDPS     Z1, Z3, Z3
+	VANDNPS    Z4, Z1, Z4
+	VORPS      Z4, Z3, Z4
+	VADDPS     Z5, Z4, Z4
+	VPTESTMD   Z2, Z4, K1
+	VMOVAPS.Z  Z4, K1, Z4
+	VMOVUPS    Z4, (DX)
+	ADDQ       $0x00000020, AX
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000040, DX
+	SUBQ       $0x00000010, BX
+	JMP        one
 
 done:
 	VZEROUPPER
@@ -5293,7 +5299,7 @@ done:
 	RET
 
 // func averagePlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·averagePlainZeroAVX2(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
@@ -5310,62 +5316,65 @@ TEXT ·averagePlainZeroAVX2(SB), NOSPLIT, $0-48
 	MOVQ         n+32(FP), DX
 
 many:
-	CMPQ     DX, $0x00000010
-	JL       one
-	VMOVUPS  (AX), Y4
-	VMOVUPS  (CX), Y5
-	VSUBPS   Y5, Y4, Y6
-	VMULPS   Y0, Y6, Y6
-	VMOVAPS  Y5, Y5
-	VMOVAPS  Y4, Y4
-	VANDPS   Y1, Y4, Y4
-	VANDNPS  Y5, Y1, Y5
-	VORPS    Y5, Y4, Y5
-	VADDPS   Y6, Y5, Y5
-	VPAND    Y3, Y5, Y4
-	VPCMPEQD Y2, Y4, Y4
-	VPANDN   Y5, Y4, Y5
-	VMOVUPS  Y5, (CX)
-	VMOVUPS  32(AX), Y4
-	VMOVUPS  32(CX), Y5
-	VSUBPS   Y5, Y4, Y6
-	VMULPS   Y0, Y6, Y6
-	VMOVAPS  Y5, Y5
-	VMOVAPS  Y4, Y4
-	VANDPS   Y1, Y4, Y4
-	VANDNPS  Y5, Y1, Y5
-	VORPS    Y5, Y4, Y5
-	VADDPS   Y6, Y5, Y5
-	VPAND    Y3, Y5, Y4
-	VPCMPEQD Y2, Y4, Y4
-	VPANDN   Y5, Y4, Y5
-	VMOVUPS  Y5, 32(CX)
-	ADDQ     $0x00000040, AX
-	ADDQ     $0x00000040, CX
-	SUBQ     $0x00000010, DX
-	JMP      many
+	CMPQ       DX, $0x00000010
+	JL         one
+	PREFETCHT0 8192(CX)
+	VMOVUPS    (AX), Y4
+	VMOVUPS    (CX), Y5
+	VSUBPS     Y5, Y4, Y6
+	VMULPS     Y0, Y6, Y6
+	VMOVAPS    Y5, Y5
+	VMOVAPS    Y4, Y4
+	VANDPS     Y1, Y4, Y4
+	VANDNPS    Y5, Y1, Y5
+	VORPS      Y5, Y4, Y5
+	VADDPS     Y6, Y5, Y5
+	VPAND      Y3, Y5, Y4
+	VPCMPEQD   Y2, Y4, Y4
+	VPANDN     Y5, Y4, Y5
+	VMOVUPS    Y5, (CX)
+	PREFETCHT0 8224(CX)
+	VMOVUPS    32(AX), Y4
+	VMOVUPS    32(CX), Y5
+	VSUBPS     Y5, Y4, Y6
+	VMULPS     Y0, Y6, Y6
+	VMOVAPS    Y5, Y5
+	VMOVAPS    Y4, Y4
+	VANDPS     Y1, Y4, Y4
+	VANDNPS    Y5, Y1, Y5
+	VORPS      Y5, Y4, Y5
+	VADDPS     Y6, Y5, Y5
+	VPAND      Y3, Y5, Y4
+	VPCMPEQD   Y2, Y4, Y4
+	VPANDN     Y5, Y4, Y5
+	VMOVUPS    Y5, 32(CX)
+	ADDQ       $0x00000040, AX
+	ADDQ       $0x00000040, CX
+	SUBQ       $0x00000010, DX
+	JMP        many
 
 one:
-	CMPQ     DX, $0x00000008
-	JL       done
-	VMOVUPS  (AX), Y4
-	VMOVUPS  (CX), Y5
-	VSUBPS   Y5, Y4, Y6
-	VMULPS   Y0, Y6, Y6
-	VMOVAPS  Y5, Y5
-	VMOVAPS  Y4, Y4
-	VANDPS   Y1, Y4, Y4
-	VANDNPS  Y5, Y1, Y5
-	VORPS    Y5, Y4, Y5
-	VADDPS   Y6, Y5, Y5
-	VPAND    Y3, Y5, Y4
-	VPCMPEQD Y2, Y4, Y4
-	VPANDN   Y5, Y4, Y5
-	VMOVUPS  Y5, (CX)
-	ADDQ     $0x00000020, AX
-	ADDQ     $0x00000020, CX
-	SUBQ     $0x00000008, DX
-	JMP      one
+	CMPQ       DX, $0x00000008
+	JL         done
+	PREFETCHT0 8192(CX)
+	VMOVUPS    (AX), Y4
+	VMOVUPS    (CX), Y5
+	VSUBPS     Y5, Y4, Y6
+	VMULPS     Y0, Y6, Y6
+	VMOVAPS    Y5, Y5
+	VMOVAPS    Y4, Y4
+	VANDPS     Y1, Y4, Y4
+	VANDNPS    Y5, Y1, Y5
+	VORPS      Y5, Y4, Y5
+	VADDPS     Y6, Y5, Y5
+	VPAND      Y3, Y5, Y4
+	VPCMPEQD   Y2, Y4, Y4
+	VPANDN     Y5, Y4, Y5
+	VMOVUPS    Y5, (CX)
+	ADDQ       $0x00000020, AX
+	ADDQ       $0x00000020, CX
+	SUBQ       $0x00000008, DX
+	JMP        one
 
 done:
 	VZEROUPPER
@@ -7088,7 +7097,7 @@ done:
 	RET
 
 // func averageSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·averageSplitZeroAVX2(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
@@ -7109,73 +7118,76 @@ TEXT ·averageSplitZeroAVX2(SB), NOSPLIT, $0-56
 	MOVQ         n+40(FP), BX
 
 many:
-	CMPQ      BX, $0x00000010
-	JL        one
-	VPMOVZXWD (AX), Y4
-	VPMOVSXWD (CX), Y5
-	VPSLLD    $0x10, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VMOVUPS   (DX), Y5
-	VSUBPS    Y5, Y4, Y6
-	VMULPS    Y0, Y6, Y6
-	VMOVAPS   Y5, Y5
-	VMOVAPS   Y4, Y4
-	VANDPS    Y1, Y4, Y4
-	VANDNPS   Y5, Y1, Y5
-	VORPS     Y5, Y4, Y5
-	VADDPS    Y6, Y5, Y5
-	VPAND     Y3, Y5, Y4
-	VPCMPEQD  Y2, Y4, Y4
-	VPANDN    Y5, Y4, Y5
-	VMOVUPS   Y5, (DX)
-	VPMOVZXWD 16(AX), Y4
-	VPMOVSXWD 16(CX), Y5
-	VPSLLD    $0x10, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VMOVUPS   32(DX), Y5
-	VSUBPS    Y5, Y4, Y6
-	VMULPS    Y0, Y6, Y6
-	VMOVAPS   Y5, Y5
-	VMOVAPS   Y4, Y4
-	VANDPS    Y1, Y4, Y4
-	VANDNPS   Y5, Y1, Y5
-	VORPS     Y5, Y4, Y5
-	VADDPS    Y6, Y5, Y5
-	VPAND     Y3, Y5, Y4
-	VPCMPEQD  Y2, Y4, Y4
-	VPANDN    Y5, Y4, Y5
-	VMOVUPS   Y5, 32(DX)
-	ADDQ      $0x00000020, AX
-	ADDQ      $0x00000020, CX
-	ADDQ      $0x00000040, DX
-	SUBQ      $0x00000010, BX
-	JMP       many
+	CMPQ       BX, $0x00000010
+	JL         one
+	PREFETCHT0 8192(DX)
+	VPMOVZXWD  (AX), Y4
+	VPMOVSXWD  (CX), Y5
+	VPSLLD     $0x10, Y4, Y4
+	VPADDD     Y5, Y4, Y4
+	VMOVUPS    (DX), Y5
+	VSUBPS     Y5, Y4, Y6
+	VMULPS     Y0, Y6, Y6
+	VMOVAPS    Y5, Y5
+	VMOVAPS    Y4, Y4
+	VANDPS     Y1, Y4, Y4
+	VANDNPS    Y5, Y1, Y5
+	VORPS      Y5, Y4, Y5
+	VADDPS     Y6, Y5, Y5
+	VPAND      Y3, Y5, Y4
+	VPCMPEQD   Y2, Y4, Y4
+	VPANDN     Y5, Y4, Y5
+	VMOVUPS    Y5, (DX)
+	PREFETCHT0 8224(DX)
+	VPMOVZXWD  16(AX), Y4
+	VPMOVSXWD  16(CX), Y5
+	VPSLLD     $0x10, Y4, Y4
+	VPADDD     Y5, Y4, Y4
+	VMOVUPS    32(DX), Y5
+	VSUBPS     Y5, Y4, Y6
+	VMULPS     Y0, Y6, Y6
+	VMOVAPS    Y5, Y5
+	VMOVAPS    Y4, Y4
+	VANDPS     Y1, Y4, Y4
+	VANDNPS    Y5, Y1, Y5
+	VORPS      Y5, Y4, Y5
+	VADDPS     Y6, Y5, Y5
+	VPAND      Y3, Y5, Y4
+	VPCMPEQD   Y2, Y4, Y4
+	VPANDN     Y5, Y4, Y5
+	VMOVUPS    Y5, 32(DX)
+	ADDQ       $0x00000020, AX
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000040, DX
+	SUBQ       $0x00000010, BX
+	JMP        many
 
 one:
-	CMPQ      BX, $0x00000008
-	JL        done
-	VPMOVZXWD (AX), Y4
-	VPMOVSXWD (CX), Y5
-	VPSLLD    $0x10, Y4, Y4
-	VPADDD    Y5, Y4, Y4
-	VMOVUPS   (DX), Y5
-	VSUBPS    Y5, Y4, Y6
-	VMULPS    Y0, Y6, Y6
-	VMOVAPS   Y5, Y5
-	VMOVAPS   Y4, Y4
-	VANDPS    Y1, Y4, Y4
-	VANDNPS   Y5, Y1, Y5
-	VORPS     Y5, Y4, Y5
-	VADDPS    Y6, Y5, Y5
-	VPAND     Y3, Y5, Y4
-	VPCMPEQD  Y2, Y4, Y4
-	VPANDN    Y5, Y4, Y5
-	VMOVUPS   Y5, (DX)
-	ADDQ      $0x00000010, AX
-	ADDQ      $0x00000010, CX
-	ADDQ      $0x00000020, DX
-	SUBQ      $0x00000008, BX
-	JMP       one
+	CMPQ       BX, $0x00000008
+	JL         done
+	PREFETCHT0 8192(DX)
+	VPMOVZXWD  (AX), Y4
+	VPMOVSXWD  (CX), Y5
+	VPSLLD     $0x10, Y4, Y4
+	VPADDD     Y5, Y4, Y4
+	VMOVUPS    (DX), Y5
+	VSUBPS     Y5, Y4, Y6
+	VMULPS     Y0, Y6, Y6
+	VMOVAPS    Y5, Y5
+	VMOVAPS    Y4, Y4
+	VANDPS     Y1, Y4, Y4
+	VANDNPS    Y5, Y1, Y5
+	VORPS      Y5, Y4, Y5
+	VADDPS     Y6, Y5, Y5
+	VPAND      Y3, Y5, Y4
+	VPCMPEQD   Y2, Y4, Y4
+	VPANDN     Y5, Y4, Y5
+	VMOVUPS    Y5, (DX)
+	ADDQ       $0x00000010, AX
+	ADDQ       $0x00000010, CX
+	ADDQ       $0x00000020, DX
+	SUBQ       $0x00000008, BX
+	JMP        one
 
 done:
 	VZEROUPPER

@@ -199,7 +199,11 @@ func torchtuneSteps(im *importer, e entry) {
 		im.lose(e, "it is no number of steps")
 		return
 	}
-	im.giveFor(e, fmt.Sprintf("so many steps in each of %d epochs", epochs), setting{"max_steps", plainAt(e.val, fmt.Sprint(n*epochs))})
+	why := "so many steps in the only epoch"
+	if epochs > 1 {
+		why = fmt.Sprintf("so many steps in each of %d epochs", epochs)
+	}
+	im.giveFor(e, why, setting{"max_steps", plainAt(e.val, fmt.Sprint(n*epochs))})
 }
 
 // torchtuneSaves takes save_every_n_epochs: 1 is save_strategy: epoch.

@@ -30,7 +30,7 @@ var ofFamilies = []broken{
 		{from: "f.vals[\"intermediate_size\"] = 4 * n", to: "f.vals[\"intermediate_size\"] = n", test: "TestParseSpellings"},
 	}},
 	{"model/llama4.go", []way{
-		{from: "f.vals[\"attn_temperature_tuning\"] = x != 0\n", to: "", test: "TestLlama4"},
+		{from: "f.vals[\"attn_temperature_tuning\"] = x != 0\n", to: "_ = x\n", test: "TestLlama4"},
 		{from: "Ahead: 1}", to: "Ahead: 0}", test: "TestLlama4"},
 		{from: "if !slices.Contains(listed, b) {", to: "if slices.Contains(listed, b) {", test: "TestLlama4"},
 	}},
@@ -45,7 +45,7 @@ var ofFamilies = []broken{
 		{from: "math.Floor(float64(p+t.Ahead)/t.Every)", to: "float64(p+t.Ahead)/t.Every", test: "TestTemper"},
 	}},
 	{"internal/export/llama4.go", []way{
-		{from: "p.expertCount() != 128", to: "true", test: "TestExperts"},
+		{from: "p.expertCount() != 128", to: "true", test: "TestExpertsRefused"},
 	}},
 	{"device/cpu/router.go", []way{
 		{from: "(top-s)/max(abs(s), top) > 2*by", to: "(top-s)/max(abs(s), top) > by", test: "TestOps"},

@@ -59,6 +59,11 @@ var ofRecurrence = []broken{
 		{from: "if e < i {", to: "if e <= i {", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "by := -dl[at] * h.decay[at]", to: "by := dl[at] * h.decay[at]", test: "TestOps/threads=2/GatedDeltaBackward"},
 	}},
+	{"device/cuda/kernels/gateddelta.go", []way{
+		{from: "return p.I32(a.Seqs)", to: "return p.I32(min(a.Seqs, 2))", test: "TestMoreSequencesThanScratch"}, // as if a block had one sequence
+		{from: "addUp(l, a.DALog, partA, lanes, a.Heads)", to: "addUp(l, a.DALog, partA, 1, a.Heads)", test: "TestOp/GatedDeltaBackward/fp32"},
+		{from: "addUp(l, a.DDtBias, partDt, lanes, a.Heads)", to: "addUp(l, a.DDtBias, partDt, 1, a.Heads)", test: "TestOp/GatedDeltaBackward/fp32"},
+	}},
 	{"device/conformance/oracle/delta.go", []way{
 		{from: "dg += ds[n] * st.mid[n]", to: "dg += ds[n] * st.before[n]", test: "TestGatedDeltaBackward"},
 		{from: "dkn[i] -= st.mid[n] * st.beta * dd[j]", to: "", test: "TestGatedDeltaBackward"},

@@ -165,7 +165,7 @@ func TestRunsAreRecognised(t *testing.T) {
 }
 
 // TestHubCache: a snapshot of the Hugging Face cache, whose files are links to
-// blobs, is a model like any other.
+// blobs, is a model like any other. What goes with its weights is saved beside those of the run.
 func TestHubCache(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := withModel(t)
@@ -181,9 +181,14 @@ func TestHubCache(t *testing.T) {
 	}
 	linkAt("LICENSE", "../../blobs/ffff")(t, s.root, snapshot)
 	linkAt("NOTICE", "LICENSE")(t, s.root, snapshot) // inside
+	want := map[string]string{"LICENSE": "a licence", "NOTICE": "a licence"}
+	for _, name := range []string{"processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"} { // of a model that sees
+		want[name] = `{"what": "` + name + `"}`
+		write(t, filepath.Join(snapshot, name), want[name])
+	}
 	s.with("model_name_or_path: " + snapshot + "\n").mustTrain(t)
-	for _, name := range []string{"LICENSE", "NOTICE"} {
-		if got, err := os.ReadFile(filepath.Join(s.out, name)); err != nil || string(got) != "a licence" {
+	for name, text := range want {
+		if got, err := os.ReadFile(filepath.Join(s.out, name)); err != nil || string(got) != text {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}

@@ -19,13 +19,16 @@ var (
 const deltaThreads = 256
 
 // GatedDelta launches op.GatedDelta: a block for each head and each of as many sequences as scratch memory has room for.
-func GatedDelta(l Launcher, a *op.GatedDelta) {
+func GatedDelta(l Launcher, a *op.GatedDelta) { gatedDelta(l, a, a.Seqs) }
+
+// gatedDelta is GatedDelta of at most so many sequences at a time.
+func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	if a.T == 0 {
 		return
 	}
 	const chunk = op.DeltaChunk
 	each := 2*chunk*a.KeyDim + a.KeyDim*a.ValueDim + 2*chunk*a.ValueDim + 2*chunk*chunk
-	scratch, lanes := deltaLanes(l, a.Seqs, a.Heads*each)
+	scratch, lanes := deltaLanes(l, most, a.Heads*each)
 	p := l.Params().Tensor(a.O).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States).Tensor(a.Last).
 		Tensor(scratch)
 	l.Launch(&delta[a.QKV.DType], Dim3{uint32(a.Heads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
@@ -33,13 +36,16 @@ func GatedDelta(l Launcher, a *op.GatedDelta) {
 
 // GatedDeltaBackward launches op.GatedDeltaBackward: a block for each key head and each of as many sequences as scratch memory
 // has room for. What these add to the gradients of ALog and DtBias is added up afterwards.
-func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) {
+func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) { gatedDeltaBackward(l, a, a.Seqs) }
+
+// gatedDeltaBackward is GatedDeltaBackward of at most so many sequences at a time.
+func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
 	if a.T == 0 {
 		return
 	}
 	const chunk = op.DeltaChunk
 	each := a.KeyHeads * (5*chunk*a.KeyDim + 4*chunk*a.ValueDim + 3*chunk*chunk)
-	scratch, lanes := deltaLanes(l, a.Seqs, each+2*a.Heads)
+	scratch, lanes := deltaLanes(l, most, each+2*a.Heads)
 	sums := int64(lanes * a.Heads)
 	all := int64(lanes * each)
 	partA, partDt := scratch.Slice(all, sums), scratch.Slice(all+sums, sums)
@@ -54,10 +60,10 @@ func deltaShape(p *Params, a *op.DeltaShape) *Params {
 	return p.I32(a.Seqs).I32(a.KeyHeads).I32(a.Heads).I32(a.KeyDim).I32(a.ValueDim).I32(a.GateStride)
 }
 
-// deltaLanes is how many sequences are gone through at a time, and scratch memory with so many floats for each. It depends on
-// shapes alone; at least one fits (op.MostDeltaDim, op.MostDeltaHeads).
-func deltaLanes(l Launcher, seqs, floats int) (device.Tensor, int) {
-	lanes := max(1, min(seqs, ScratchBytes/4/floats))
+// deltaLanes is how many sequences are gone through at a time, at most so many, and scratch memory with so many floats for each. It
+// depends on shapes alone; at least one fits (op.MostDeltaDim, op.MostDeltaHeads).
+func deltaLanes(l Launcher, most, floats int) (device.Tensor, int) {
+	lanes := max(1, min(most, ScratchBytes/4/floats))
 	n := int64(lanes * floats)
 	return l.Scratch(4*n).Tensor(device.F32, 0, n), lanes
 }

@@ -99,12 +99,18 @@ func apply(v isa, split bool, grad string) {
 	})
 }
 
+// averageAhead is how many bytes ahead of its use an average is asked for. The weights have just been written and are in the cache, so
+// that it is the one stream from memory. On one core of an EPYC (Zen 5) an update by AdamW with an average gained 5 % by 1 KiB, 10 %
+// by 2 KiB, and 17 % by 4 to 32 KiB.
+const averageAhead = 8 << 10
+
 // average writes the update of an average by the weights, which stay as they are. Its factors: one and a mask (see lerp).
 func average(v isa, split bool) {
 	var part, far reg.VecVirtual
 	s := newElement(v, "average", 1, split, "Zero")
 	s.factors(&part, &far)
 	s.run(func(disp int) {
+		PREFETCHT0(At(s.m, 4*disp+averageAhead))
 		w, m, spare := s.weight(disp), s.Reg(), s.Reg()
 		VMOVUPS(At(s.m, 4*disp), m)
 		next := s.lerp(m, w, part, far)

@@ -1,0 +1,42 @@
+package kernels_test
+
+import (
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/device/conformance/operations"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
+)
+
+// narrow is a rig whose scratch memory has room for two sequences of the gated delta rule.
+type narrow struct{ *rig }
+
+func (d narrow) Do(s device.Stream, o device.Op) {
+	const most = 2
+	switch a := o.(type) {
+	case *op.GatedDelta:
+		kernels.GatedDeltaBy(on(s), a, most)
+	case *op.GatedDeltaBackward:
+		kernels.GatedDeltaBackwardBy(on(s), a, most)
+	}
+}
+
+// threeSequences runs the cases of the gated delta rule that have three sequences.
+type threeSequences struct{ *testing.T }
+
+func (t threeSequences) Run(name string, f func(threeSequences)) bool {
+	if !strings.HasPrefix(name, "GatedDelta") || !strings.Contains(name, "/[0 3 3 8] ") && !strings.Contains(name, "/[0 70 71 275] ") {
+		return true
+	}
+	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })
+}
+
+// TestMoreSequencesThanScratch: where scratch memory has no room for all sequences at a time, a block goes through several of them, one
+// after the other, and what it sums up for ALog and DtBias is of all of them.
+func TestMoreSequencesThanScratch(t *testing.T) {
+	dev := narrow{newRig()}
+	operations.Run(threeSequences{t}, dev)
+	everyKernel(t, dev.rig, "gateddelta")
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestImportedKeys: what becomes of keys whose value decides it. Each case is a config's first keys, further lines, and lines of what is written.
+func TestImportedKeys(t *testing.T) {
+	const (
+		trlBase      = "dataset_name: a\n"
+		axolotlBase  = "base_model: a\ndatasets: [{path: b, type: chat_template}]\n"
+		factoryBase  = "stage: sft\nfinetuning_type: full\n"
+		tuneBase     = "model: {_component_: torchtune.models.llama3_2.llama3_2_1b}\n"
+		onABoard     = "metrics.jsonl is always written, and tensorboard, trackio and mlflow can be"
+		fp32Instead  = "compute_dtype: fp32  # from "
+		onlyTheStart = "rows that are longer are cut at their end"
+	)
+	for _, c := range []struct{ base, lines, want string }{
+		{trlBase, "bf16: false", fp32Instead + "bf16: false"},
+		{trlBase, "bf16: false\nfp16: true", "# bf16: false  # of no meaning here: fp16 is on instead\n# fp16: true  # not possible: "},
+		{trlBase, "dtype: bfloat16", "# dtype: bfloat16  # of no meaning here: so it is on a GPU"},
+		{trlBase, "dtype: float32", "# dtype: float32  # of no meaning here: the master weights are fp32"},
+		{trlBase, "torch_dtype: float16", "# torch_dtype: float16  # not possible: torch_dtype: wants auto, bf16 or fp32, is float16"},
+		{trlBase, "warmup_steps: 0.1", "warmup_ratio: 0.1  # renamed from warmup_steps"},
+		{trlBase, "warmup_steps: 10", "warmup_steps: 10  # kept"},
+		{trlBase, "report_to: [wandb, tensorboard]", "report_to: [tensorboard]  # from [wandb, tensorboard]\n# report_to: [wandb, tensorboard]  # not possible: wandb is not reported to; " + onABoard},
+		{trlBase, "do_predict: true", "!mt train trains; mt eval and mt generate try a model"},
+		{trlBase, "do_predict: false", "# do_predict: false  # of no meaning here: it is off"},
+		{trlBase, "dataset_config: en", "  - {path: a, name: en}"},
+		{trlBase, "dataset_train_split: tr", "  - {path: a, split: tr}"},
+		{trlBase, "dataset_config: en\ndataset_test_split: te\neval_strategy: steps\neval_steps: 9", "  - {path: a, name: en, split: te}"},
+		{trlBase, "dataset_test_split: te", "# dataset_test_split: te  # of no meaning here: nothing is evaluated: eval_strategy is no"},
+		{trlBase, "model_revision: main", "# model_revision: main  # of no meaning here: "},
+		{trlBase, "model_revision: v2", "# model_revision: v2  # not possible: of the cache refs/main is taken"},
+		{trlBase, "truncation_mode: keep_start", "# truncation_mode: keep_start  # of no meaning here: " + onlyTheStart},
+		{trlBase, "truncation_mode: keep_end", "# truncation_mode: keep_end  # not possible: " + onlyTheStart},
+		{trlBase, "assistant_only_loss: true", "# assistant_only_loss: true  # of no meaning here: mt trains on what the assistant says"},
+		{trlBase, "assistant_only_loss: false", "train_on_prompt: true  # from assistant_only_loss: false"},
+		{trlBase, "completion_only_loss: true", "# completion_only_loss: true  # of no meaning here: mt trains on completions"},
+		{trlBase, "completion_only_loss: false", "train_on_prompt: true  # from completion_only_loss: false"},
+		{trlBase, "eos_token: <e>", "special_tokens: {eos_token: \"<e>\"}  # from eos_token: <e>"},
+		{trlBase, "optim: adafactor", "# optim: adafactor  # not possible: optim: wants "},
+
+		{axolotlBase, "batch_size: 9\nmicro_batch_size: 2", "# batch_size: 9  # not possible: it is no multiple of micro_batch_size"},
+		{axolotlBase, "batch_size: 6", "gradient_accumulation_steps: 6  # renamed from batch_size: rows of a step, over micro_batch_size 1"},
+		{axolotlBase, "num_epochs: 4\nsaves_per_epoch: 0", "# saves_per_epoch: 0  # of no meaning here: it is off"},
+		{axolotlBase, "evals_per_epoch: 2", "eval_steps: 0.5  # from evals_per_epoch: 2"},
+		{axolotlBase, "evals_per_epoch: often", "# evals_per_epoch: often  # not possible: evals_per_epoch: wants a whole number, or a share of all steps below 1, is often"},
+		{axolotlBase, "lr_scheduler: linear", "lr_scheduler_type: linear  # "},
+		{axolotlBase, "tokens: {eos_token: <e>}", "special_tokens: {eos_token: \"<e>\"}  # renamed from tokens"},
+		{axolotlBase, "tokens: [<a>]", "add_tokens: [\"<a>\"]  # from tokens: [\"<a>\"]\nresize_vocab: true"},
+		{axolotlBase, "tokenizer_config: a", "# tokenizer_config: a  # of no meaning here: it is base_model, which has it all"},
+		{axolotlBase, "unfrozen_parameters: ['^lm_head.weight$', 'model.layers.2[0-9]+.mlp']", "unfrozen_parameters: [\"^lm_head\\\\.weight$\", \"^model\\\\.layers\\\\.2[0-9]+\\\\.mlp\"]  # "},
+		{axolotlBase, "unfrozen_parameters: ['model.embed_tokens.weight$[:32000]']", "# unfrozen_parameters: [\"model.embed_tokens.weight$[:32000]\"]  # not possible: a tensor is trained as a whole: "},
+		{axolotlBase, "plugins: axolotl.integrations.spectrum.SpectrumPlugin", "# plugins: axolotl.integrations.spectrum.SpectrumPlugin  # not possible: mt has no plugins, and axolotl.integrations.spectrum.SpectrumPlugin changes what is trained"},
+		{axolotlBase, "chat_template: tokenizer_default", "# chat_template: tokenizer_default  # of no meaning here: the model's own chat template is taken anyway"},
+		{axolotlBase, "chat_template: tokenizer_default_fallback_chatml", "# chat_template: tokenizer_default_fallback_chatml  # of no meaning here: the model's own chat template is taken where it has one; else give template: chatml"},
+		{axolotlBase, "chat_template: jinja\nchat_template_jinja: a.jinja", "# chat_template: jinja  # of no meaning here: chat_template_jinja is the template\ntemplate: a.jinja  # renamed from chat_template_jinja"},
+		{axolotlBase, "chat_template: chatml", "template: chatml  # renamed from chat_template"},
+		{axolotlBase, "resize_token_embeddings_to_32x: false", "# resize_token_embeddings_to_32x: false  # of no meaning here: it is off"},
+		{axolotlBase, "trackio_project_name: p", "project: p  # from trackio_project_name: p\nreport_to: [trackio]"},
+		{axolotlBase, "use_mlflow: false", "# use_mlflow: false  # of no meaning here: it is off"},
+		{axolotlBase, "excess_length_strategy: truncate", "# excess_length_strategy: truncate  # of no meaning here: rows that are longer are cut"},
+		{axolotlBase, "excess_length_strategy: drop", "# excess_length_strategy: drop  # not possible: rows that are longer are cut"},
+		{axolotlBase, "model_quantization_config: Mxfp4Config\nmodel_quantization_config_kwargs: {dequantize: true}", "# model_quantization_config: Mxfp4Config  # of no meaning here: weights are read into bf16"},
+		{axolotlBase, "model_quantization_config: Mxfp4Config", "# model_quantization_config: Mxfp4Config  # not possible: "},
+		{axolotlBase, "micro_batch_size: 2\ngradient_accumulation_steps: 4\nbatch_size: 8", "# batch_size: 8  # of no meaning here: another key says it too"},
+		{axolotlBase, "micro_batch_size: 2\ngradient_accumulation_steps: 3\nbatch_size: 8", "# batch_size: 8  # not possible: gradient_accumulation_steps says gradient_accumulation_steps already"},
+		{axolotlBase, "learning_rate: 1\nlr_groups: [{name: g, modules: q.proj, lr: 0.5}]", "lr_groups:  # from [{lr: 0.5, modules: q.proj, name: g}]: modules are parts of names over there; norms and biases that match are in the group here\n  - {name: g, modules: [\"q\\\\.proj\"], lr: 0.5}"},
+		{axolotlBase, "embedding_lr: 0", "# embedding_lr: 0  # of no meaning here: it is off"},
+		{axolotlBase, "embedding_lr_scale: 0.5", "# embedding_lr_scale: 0.5  # not possible: embedding_lr_scale needs learning_rate beside it"},
+		{"base_model: a\n", "pretraining_dataset: c.txt", "datasets:  # from pretraining_dataset: c.txt\n  - {path: c.txt}"},
+		{"base_model: a\n", "datasets: {path: b, type: completion, text_column: body, name:}", "  - {path: b, type: text, field: body}"},
+		{"base_model: a\n", "datasets: [{path: b, type: alpaca}]", "template: stanford_alpaca  # from datasets[].type: alpaca: the layout of this type"},
+		{"base_model: a\n", "datasets: [{path: b, type: alpaca}, {path: c, type: completion}]", "# datasets[].type: "},
+		{"base_model: a\n", "datasets: [{path: b, type: {field_instruction: q, field_output: a, format: '[INST]', no_input_format:}}]",
+			"# datasets[0].type.format: \"[INST]\"  # not possible: the layout of a prompt is a template's"},
+		{"base_model: a\nchat_template: chatml\n", "datasets: [{path: b, type: alpaca}]", "# chat_template: chatml  # of no meaning here: no data set goes through it"},
+
+		{factoryBase, "do_train: false", "!"},
+		{factoryBase, "pure_bf16: true", "master_dtype: bf16  # from pure_bf16: true: updates round by chance, so that small ones are not lost\ncompute_dtype: bf16"},
+		{factoryBase, "pure_bf16: false", "# pure_bf16: false  # of no meaning here: it is off"},
+		{factoryBase, "use_muon: true", "optim: muon  # from use_muon: true\nadjust_lr_fn: match_rms_adamw"},
+		{factoryBase, "use_muon: false", "# use_muon: false  # of no meaning here: it is off"},
+		{factoryBase, "disable_shuffling: true", "shuffle: false  # from disable_shuffling: true"},
+		{factoryBase, "disable_shuffling: maybe", "# disable_shuffling: maybe  # not possible: disable_shuffling: wants true or false, is maybe"},
+		{factoryBase, "template: fancy", "# template: fancy  # not possible: mt does not know this layout"},
+		{factoryBase, "optim: adafactor", "# optim: adafactor  # not possible: optim: wants "},
+		{factoryBase, "train_dataset: sets.yaml", "# train_dataset: sets.yaml  # not possible: mt reads no YAML file of data sets"},
+		{factoryBase, "model_class: vlm", "!mt trains language models (llm)"},
+		{factoryBase, "optim_config: {name: muon, lr2: 3}", "# optim_config.lr2: 3  # not possible: mt knows no such key\noptim: muon"},
+		{"stage: pt\nfinetuning_type: full\n", "cutoff_len: 9", "packing: true  # a default over there: LLaMA-Factory packs rows in pre-training alone"},
+
+		{tuneBase, "metric_logger: {_component_: torchtune.training.metric_logging.TensorBoardLogger}", "report_to: [tensorboard]  # from metric_logger"},
+		{tuneBase, "metric_logger: {_component_: torchtune.training.metric_logging.WandBLogger}", "# metric_logger: torchtune.training.metric_logging.WandBLogger  # not possible: "},
+		{tuneBase, "tokenizer: {max_seq_len: null, prompt_template: x}", "# tokenizer.prompt_template: x  # not possible: "},
+		{tuneBase, "tokenizer: {max_seq_len: null}", "# tokenizer.max_seq_len:   # not possible: rows of any length"},
+		{tuneBase, "checkpointer: {_component_: torchtune.training.FullModelMetaCheckpointer, checkpoint_dir: d, recipe_checkpoint: r.pt}",
+			"# checkpointer: torchtune.training.FullModelMetaCheckpointer  # not possible: mt reads Hugging Face directories"},
+		{tuneBase, "checkpointer: {checkpoint_dir: d, recipe_checkpoint: r.pt}", "# checkpointer.recipe_checkpoint: r.pt  # not possible: "},
+		{tuneBase, "checkpointer: {x: 1}", "# checkpointer: {x: 1}  # not possible: it names no checkpoint_dir"},
+		{tuneBase, "out: o\ncheckpointer: {checkpoint_dir: '${out}/a/${gone}'}", "model_name_or_path: \"o/a/${gone}\"  # from checkpointer.checkpoint_dir"},
+		{tuneBase, "optimizer: {_component_: torch.optim.AdamW, lr: 1, betas: [0.8, 0.9], eps: 1e-7, amsgrad: true}", "# optimizer.amsgrad: true  # not possible: mt knows no such number"},
+		{tuneBase, "optimizer: {_component_: torch.optim.AdamW, betas: 0.9}", "# optimizer.betas: 0.9  # not possible: it has two numbers"},
+		{tuneBase, "optimizer: {_component_: torch.optim.Adagrad}", "# optimizer: torch.optim.Adagrad  # not possible: "},
+		{tuneBase, "lr_scheduler: {_component_: torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup, num_warmup_steps: 7, num_cycles: 1.5}",
+			"lr_scheduler_kwargs: {num_cycles: 1.5}"},
+		{tuneBase, "lr_scheduler: {_component_: torch.optim.lr_scheduler.StepLR}", "# lr_scheduler: torch.optim.lr_scheduler.StepLR  # not possible: "},
+		{tuneBase, "max_steps_per_epoch: 50\nepochs: 3", "max_steps: 150  # from max_steps_per_epoch: 50: so many steps in each of 3 epochs"},
+		{tuneBase, "max_steps_per_epoch: 50", "max_steps: 50  # renamed from max_steps_per_epoch: so many steps in the only epoch"},
+		{tuneBase, "max_steps_per_epoch: many", "# max_steps_per_epoch: many  # not possible: it is no number of steps"},
+		{tuneBase, "save_every_n_epochs: 1", "save_strategy: epoch  # from "},
+		{tuneBase, "save_every_n_epochs: 2", "# save_every_n_epochs: 2  # not possible: checkpoints are written every epoch, or every save_steps"},
+		{tuneBase, "dataset: {_component_: torchtune.datasets.samsum_dataset}", "# dataset: torchtune.datasets.samsum_dataset  # not possible: mt has no such data set"},
+		{tuneBase, "dataset: {_component_: torchtune.datasets.text_completion_dataset, source: s, column: c, packed: true, filter: f}", "  - {path: s, type: text, field: c}"},
+		{tuneBase, "dataset: {_component_: torchtune.datasets.preference_dataset, source: s, column_map: {prompt: p, chosen: c, system: y}, train_on_input: true}",
+			"# dataset.column_map.system: y  # not possible: a pair has prompt, chosen and rejected\n# dataset.train_on_input: true  # not possible: of a pair the answers alone are trained on"},
+		{tuneBase, "dataset: {_component_: torchtune.datasets.chat_dataset, source: s, packed: true}", "packing: true"},
+		{tuneBase, "dataset: {_component_: torchtune.datasets.chat_dataset, source: s, train_on_input: true}", "train_on_prompt: true"},
+	} {
+		im, err := ParseImport("t.yaml", []byte(c.base+c.lines+"\n"), "")
+		if why, refused := strings.CutPrefix(c.want, "!"); refused {
+			if err == nil || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s: %v, want %s", c.lines, err, why)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.lines, err)
+			continue
+		}
+		got := string(im.YAML())
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s gives\n%s\nwant %s", c.lines, got, c.want)
+		}
+		if key, _, left := strings.Cut(strings.TrimPrefix(c.want, "# "), ":"); left && c.want[0] == '#' && strings.Contains(got, "  # from "+key+":") {
+			t.Errorf("%s is left out and taken:\n%s", key, got)
+		}
+	}
+}
