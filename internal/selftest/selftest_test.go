@@ -39,6 +39,7 @@ func (w wrong) Do(s device.Stream, o device.Op) {
 
 // TestOperations: the CPU device passes, one with a wrong operation does not.
 func TestOperations(t *testing.T) {
+	long.DrawnInRace(t, 4)
 	dev := newCPU(t)
 	for _, c := range []struct {
 		dev device.Device

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
+	"mt/internal/long"
 	"mt/plan/rates"
 )
 
@@ -98,6 +99,7 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 // TestFusedAttentionIsKept: a run takes the fused kernels where there are none for sm_90a, they differ from the portable ones, and a
 // run that was begun with the latter keeps them. Where hidden states lie makes no difference.
 func TestFusedAttentionIsKept(t *testing.T) {
+	long.DrawnInRace(t, 4)
 	ada := emu.Options{Threads: 2, ComputeCapability: 89}
 	extra := "max_seq_len: 300\ndataset: " + writeRows(t, t.TempDir(), 4, 300, 48) + "\n"
 	fused := newWideScene(t, "").with(extra)
