@@ -80,8 +80,11 @@ var ofPreferences = []broken{
 		{from: "t.off + t.bytes - n}", to: "t.off}", test: "TestFingerprint"},
 		{from: "fmt.Fprintf(h, \"%q %s %d\\n\", name, t.dtype, t.shape)", to: "_ = name", test: "TestFingerprint"},
 	}},
-	{"checkpoint/state.go", []way{
-		{from: "w.Pairs[i] += x", to: "w.Pairs[i] = x", test: "TestPairsWindow", in: "internal/train"},
+	{"checkpoint/pairlog.go", []way{
+		{from: "*w.Pairs.numbers()[i] += *x", to: "*w.Pairs.numbers()[i] = *x", test: "TestPairsWindow", in: "internal/train"},
+		{from: "&l.Chosen, &l.Rejected, &l.Right", to: "&l.Rejected, &l.Chosen, &l.Right", test: "TestPairLog"},
+		{from: "math.IsNaN(*x) || math.IsInf(*x, 0)", to: "math.IsNaN(*x)", test: "TestPairLog"},
+		{from: "*x = list[i]", to: "*x = list[0]", test: "TestPairLog"},
 	}},
 	{"internal/config/preference.go", []way{
 		{from: "if p.LabelSmoothing > 0 && p.LossType != lossTypes[0] {", to: "if false {", test: "TestPreference"},
