@@ -290,7 +290,7 @@ func TestReferenceOfOtherTokens(t *testing.T) {
 			return content
 		})
 		_, out := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\ndpo: {beta: 0.3, reference_model: "+dir+"}\n").passes(t)
-		if !strings.Contains(out, want) || strings.Contains(out, "dpo.reference_model") != (want != "") {
+		if !strings.Contains(out, want) || strings.Contains(out, "note: dpo.reference_model") != (want != "") {
 			t.Errorf("%s: %q is wanted\n%s", token, want, out)
 		}
 	}
