@@ -67,7 +67,7 @@ var ofPreferences = []broken{
 		{from: "set.ID(), j.c.MaxSeqLen,", to: "set.ID(), 0,", test: "TestReferencesAreKept"},
 		{from: "MaxSeqLen, j.act,", to: "MaxSeqLen, 0,", test: "TestReferencesAreKept"},
 		{from: "referencesFrom(all[0].Train)", to: "referencesFrom(all[0].Eval)", test: "TestPairsTogether"},
-		{from: "if err == nil && !done {", to: "if false {", test: "TestPairsResume"},
+		{from: "if err == nil && !done {", to: "if err != nil && !done {", test: "TestPairsResume"},
 		{from: "if err := r.notFinite(id, logp); err != nil {", to: "if err := r.notFinite(id, logp); false {", test: "TestReferenceIsFinite"},
 		{from: "if m.Tokenizer.Token(id) != j.tok.Token(id) {", to: "if false {", test: "TestReferenceOfOtherTokens"},
 		{from: "s.tellReferences(set.PairsInRows())", to: "s.tellReferences(set.Pairs())", test: "TestReferencePassLeavesPairsOut"},
@@ -110,7 +110,7 @@ var ofPreferences = []broken{
 		{from: "*w.Pairs.numbers()[i] += *x", to: "*w.Pairs.numbers()[i] = *x", test: "TestPairsWindow", in: "internal/train"},
 		{from: "&l.Chosen, &l.Rejected, &l.Right", to: "&l.Rejected, &l.Chosen, &l.Right", test: "TestPairLog"},
 		{from: "math.IsNaN(*x) || math.IsInf(*x, 0)", to: "math.IsNaN(*x)", test: "TestPairLog"},
-		{from: "*x = list[i]", to: "*x = list[0]", test: "TestPairLog"},
+		{from: "*x = list[i]", to: "*x = list[i/2]", test: "TestPairLog"},
 	}},
 	{"internal/config/preference.go", []way{
 		{from: "if p.LabelSmoothing > 0 && p.LossType != lossTypes[0] {", to: "if false {", test: "TestPreference"},

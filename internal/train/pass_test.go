@@ -223,7 +223,7 @@ func TestPassOnAMachine(t *testing.T) {
 		t.Errorf("two devices take %.3f of the time of the faster one", part)
 	}
 	// A model whose reference is larger needs what the reference does, and no more.
-	c := pairScene(t, "dpo: {beta: 0.3, reference_model: "+largerReference(t)+"}\n").config(t)
+	c := pairScene(t, "binding: copy\ndpo: {beta: 0.3, reference_model: "+largerReference(t)+"}\n").config(t)
 	j, err := openJob(nil, c, Options{sketch: true, Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestPassOnAMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if both, err := j.smallest(); err != nil || both != pass || pass.Host <= run.Host {
+	if both, err := j.smallest(); err != nil || both != pass || pass.Host <= run.Host || pass.Device <= run.Device {
 		t.Errorf("%v: %v with both, %v the pass, %v the run", err, both, pass, run)
 	}
 }
