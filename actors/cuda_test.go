@@ -82,6 +82,7 @@ func TestCUDAEqualsItself(t *testing.T) {
 	}
 	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {
+			long.DrawnInRace(t, 3)
 			t.Parallel()
 			tr := base()
 			tr.steps, tr.evalSteps = 2, 1

@@ -19,6 +19,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 		"one row": func(tr *trial) { tr.rows, tr.maxLen, tr.muon = 1, 60, true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			long.DrawnInRace(t, 2)
 			t.Parallel()
 			tr := base()
 			tr.steps, tr.rows = 2, 4

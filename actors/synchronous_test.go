@@ -240,6 +240,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 		"experts": func(tr *trial) { tr.blocks, tr.experts, tr.chosen, tr.onDemand = 4, 6, 2, true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			long.DrawnInRace(t, 2)
 			t.Parallel()
 			tr := base()
 			shape(&tr)

@@ -4,9 +4,9 @@
     tools/families.py MT DIR...
 
 MT is the program. A DIR holds cases as make.py beside the recordings writes them: model/, train.jsonl,
-recipe.json, expected.json. Each is trained on the CPU in fp32 and in bf16. The table in docs/families.md is
-what this prints: the largest relative differences of losses and of gradient norms over all steps, and
-how much of the recording's own bound that is. Needs nothing but Python.
+recipe.json, expected.json, logits.safetensors; those without logits are passed over. Each is trained on the
+CPU in fp32 and in bf16. The table in docs/families.md is what this prints: the largest relative differences of
+losses and of gradient norms over all steps, and how much of the recording's own bound that is. Needs nothing but Python.
 """
 
 import json
@@ -50,7 +50,7 @@ def row(mt, case):
 def main():
     mt, folders = sys.argv[1], sys.argv[2:]
     print("| class | recording | loss, fp32 | norm, fp32 | loss, bf16 | norm, bf16 |\n| --- | --- | --- | --- | --- | --- |")
-    cases = sorted((p.parent for d in folders for p in pathlib.Path(d).glob("*/recipe.json")), key=lambda c: c.name)
+    cases = sorted((p.parent for d in folders for p in pathlib.Path(d).glob("*/logits.safetensors")), key=lambda c: c.name)
     for case in cases:
         try:
             print("| " + " | ".join(row(mt, case.resolve())) + " |", flush=True)

@@ -3,6 +3,8 @@ package export
 import (
 	"slices"
 	"strings"
+
+	"mt/model"
 )
 
 // family is what llama.cpp calls and expects of a family of models. Sources:
@@ -40,6 +42,8 @@ type family struct {
 	shift float32
 	// rounds: yarn's "truncate: false" is written all the same, with a note.
 	rounds bool
+	// act is what llama.cpp computes of the gate, or of up where there is none.
+	act model.Activation
 	// keys are those beside the common ones.
 	keys []func(p *plan)
 }
@@ -312,22 +316,25 @@ var families = []family{
 		keys: []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).llama4Keys},
 	},
 	{
-		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1,
-		block: slices.Concat(attention, headNorms, []rule{
-			{"post_attention_layernorm", "post_attention_norm", norm},
-			{"pre_feedforward_layernorm", "ffn_norm", norm},
-			{"mlp.gate_proj", "ffn_gate", copied},
-			{"mlp.up_proj", "ffn_up", copied},
-			{"mlp.down_proj", "ffn_down", copied},
-			{"post_feedforward_layernorm", "post_ffw_norm", norm},
-		}),
+		types: []string{"gemma2"}, arch: "gemma2", shift: 1, act: model.GELUTanh,
+		names: map[string]string{"hidden_act": "hidden_activation"},
+		block: gemmaBlock(),
+		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+			"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "sliding_window": 4096,
+			"query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+		keys: []func(*plan){(*plan).noFreqs, (*plan).gemma2Keys},
+	},
+	{
+		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1, act: model.GELUTanh,
+		names: map[string]string{"hidden_act": "hidden_activation"},
+		block: gemmaBlock(headNorms...),
 		defaults: map[string]any{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
 			"max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256, "vocab_size": 262208,
 			"rope_theta": 1e6, "rope_local_base_freq": 1e4},
-		keys: []func(*plan){(*plan).gemmaAttention, (*plan).softcap},
+		keys: []func(*plan){(*plan).gemma3Keys},
 	},
 	{
-		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true,
+		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true, act: model.GELUTanh,
 		names: map[string]string{"rms_norm_eps": "norm_epsilon"},
 		block: slices.Concat(attention, ungated("post_attention_layernorm", "mlp.c_fc", "mlp.c_proj")),
 		defaults: map[string]any{"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30, "num_attention_heads": 24,
@@ -343,7 +350,7 @@ var families = []family{
 		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).cohereAttention},
 	},
 	{
-		types: []string{"gpt_neox"}, arch: "gptneox", layerNorm: true,
+		types: []string{"gpt_neox"}, arch: "gptneox", layerNorm: true, act: model.GELUTanh,
 		names: map[string]string{"rms_norm_eps": "layer_norm_eps", "rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
 		top: []rule{
 			{"model.embed_in", "token_embd", copied},
@@ -357,12 +364,12 @@ var families = []family{
 		}, ungated("post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h")),
 		defaults: map[string]any{"vocab_size": 50432, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64,
 			"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
-		keys: []func(*plan){(*plan).ropeDims, (*plan).parallel, (*plan).tanhForErf},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).parallel},
 	},
 	{
-		types: []string{"gpt2"}, arch: "gpt2", layerNorm: true, noRope: true, blocks: "h.",
+		types: []string{"gpt2"}, arch: "gpt2", layerNorm: true, act: model.GELUTanh, noRope: true, blocks: "h.",
 		names: map[string]string{"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "max_position_embeddings": "n_positions",
-			"intermediate_size": "n_inner", "rms_norm_eps": "layer_norm_epsilon"},
+			"intermediate_size": "n_inner", "rms_norm_eps": "layer_norm_epsilon", "hidden_act": "activation_function"},
 		top: []rule{
 			{"model.wte", "token_embd", copied},
 			{"model.wpe", "position_embd", copied},

@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 				text["model_type"] = in[1]
 				text = map[string]any{"model_type": in[0], "text_config": text}
 			}
-			text["tie_word_embeddings"] = false
+			text["tie_word_embeddings"] = kind == "gemma2" // which llama.cpp has with the embedding for a head alone
 			checkDefaults(t, kind, mustJSON(t, text))
 		}
 	}
@@ -82,7 +82,8 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 		t.Fatal(err)
 	}
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
-		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow)}
+		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow),
+		"attn_logit_softcapping": float32(c.AttnSoftcap), "final_logit_softcapping": float32(c.LogitSoftcap)}
 	if l := c.Latent; l != nil {
 		want["attention.key_length"], want["attention.key_length_mla"] = uint32(l.KVRank+l.RopeDim), uint32(c.HeadDim)
 		want["attention.value_length"], want["attention.value_length_mla"] = uint32(l.KVRank), uint32(l.ValueDim)

@@ -79,6 +79,9 @@ func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.activation(c); s.err != nil {
+		return nil, s.err
+	}
 	p.tied = c.TieEmbeddings
 	f, err := newFinder(w, c)
 	if err != nil {

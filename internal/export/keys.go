@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mt/checkpoint/gguf"
+	"mt/model"
 )
 
 // plan is a GGUF file before it is written.
@@ -97,10 +98,16 @@ func (p *plan) parallel() {
 	p.add("use_parallel_residual", p.s.bool("use_parallel_residual", true))
 }
 
-// tanhForErf notes that llama.cpp's architecture has the GELU with tanh only.
-func (p *plan) tanhForErf() {
-	if p.s.str("hidden_act") == "gelu" || p.s.str("hidden_act") == "" {
+// activation holds the function of the MLP, which llama.cpp knows by the architecture, against the model's. For the GELU
+// with erf llama.cpp has the one with tanh, which a note says.
+func (p *plan) activation(c *model.Config) {
+	switch {
+	case c.Activation == p.family.act:
+	case c.Activation == model.GELU && p.family.act == model.GELUTanh:
 		p.note("llama.cpp computes this architecture's GELU with tanh in place of erf: results differ by some 1e-3")
+	default:
+		p.s.fail(cmp.Or(p.family.names["hidden_act"], "hidden_act"), "%v, but llama.cpp's %s computes another function in the MLP: the model would be another",
+			p.s.vals["hidden_act"], p.family.arch)
 	}
 }
 
@@ -291,10 +298,12 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
-// noBias is for architectures whose code in llama.cpp reads no biases.
+// noBias is for architectures whose code in llama.cpp reads no biases. Which of the two keys a family has differs; the other says nothing.
 func (p *plan) noBias() {
-	if p.s.bool("use_bias", false) {
-		p.s.fail("use_bias", "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
+	for _, key := range []string{"use_bias", "attention_bias"} {
+		if p.s.bool(key, false) {
+			p.s.fail(key, "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
+		}
 	}
 }
 
@@ -318,9 +327,7 @@ func (p *plan) cohereAttention() {
 	}
 	p.windowInFour()
 	p.add("logit_scale", float32(p.s.num("logit_scale", 0.0625)))
-	if p.s.bool("attention_bias", false) {
-		p.s.fail("attention_bias", "is true: llama.cpp's %s has no biases", p.family.arch)
-	}
+	p.noBias()
 }
 
 // multipliers are granite's.
@@ -343,40 +350,6 @@ func (p *plan) windowOrZero() {
 	p.add("attention.sliding_window", uint32(w))
 	if w > 0 {
 		p.noteWindow(w)
-	}
-}
-
-// softcap sets the caps of logits, where there are any.
-func (p *plan) softcap() {
-	if c := p.s.num("final_logit_softcapping", 0); c > 0 {
-		p.add("final_logit_softcapping", float32(c))
-	}
-	if p.s.num("attn_logit_softcapping", 0) > 0 {
-		p.s.fail("attn_logit_softcapping", "llama.cpp's %s has no cap on attention", p.family.arch)
-	}
-}
-
-// gemmaAttention: a window in all layers but each nth, and a scale that follows
-// from other keys.
-func (p *plan) gemmaAttention() {
-	s := p.s
-	period := s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))
-	if types := s.strs("layer_types"); len(types) > 0 {
-		period = p.period(types)
-	}
-	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
-	if period > 0 {
-		p.add("attention.sliding_window_pattern", uint32(period))
-	}
-	want := float64(p.headDim)
-	if p.layers == 62 { // Gemma 3 27B, which llama.cpp knows by this
-		want = float64(s.need("hidden_size")) / float64(p.heads)
-	}
-	if got := s.num("query_pre_attn_scalar", want); got != want {
-		s.fail("query_pre_attn_scalar", "%g, but llama.cpp's %s takes %g from the other keys", got, p.family.arch, want)
-	}
-	if s.bool("use_bidirectional_attention", false) {
-		s.fail("use_bidirectional_attention", "cannot be written as GGUF")
 	}
 }
 

@@ -63,9 +63,7 @@ func deepseekExperts(more ...rule) []rule {
 // deepseekKeys are those of attention and of experts, whose scores are gated so.
 func (p *plan) deepseekKeys(gating uint32) {
 	s := p.s
-	if s.bool("attention_bias", false) {
-		s.fail("attention_bias", "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
-	}
+	p.noBias()
 	if eps := s.num("rms_norm_eps", 1e-6); eps != 1e-6 { // transformers.DeepseekV3RMSNorm, which narrow vectors go through
 		p.note(fmt.Sprintf("llama.cpp norms the narrow vectors of attention with rms_norm_eps %g too, this model with 1e-06: results differ a little", eps))
 	}

@@ -54,6 +54,7 @@ func written(t *testing.T) map[string]string {
 func TestPackageReads(t *testing.T) {
 	run := python(t, "gguf", "numpy")
 	for name, dir := range written(t) {
+		dir = changed(t, name, dir)
 		for _, kind := range GGUF.Types() {
 			out := filepath.Join(t.TempDir(), name+".gguf")
 			if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind}); err != nil {
@@ -68,9 +69,9 @@ func TestPackageReads(t *testing.T) {
 
 // logitBound is for the greatest difference of a logit, whose greatest is about
 // 2, from Transformers' in fp32: sums of 64 to 176 products in another order. In
-// gemma3 and models without a gate llama.cpp looks GELU up by a half precision argument, at 2^-11; in pythia it is
+// gemma2, gemma3 and models without a gate llama.cpp looks GELU up by a half precision argument, at 2^-11; in pythia it is
 // the one with tanh.
-var logitBound = map[string]float64{"": 1e-5, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3}
+var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3}
 
 // TestLlamaCpp: llama.cpp itself loads every recorded model and computes the
 // recorded logits of two texts.
@@ -90,6 +91,8 @@ func TestLlamaCpp(t *testing.T) {
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
 		case strings.HasPrefix(name, "deepseek"): // llama.cpp has one epsilon for all norms; a note says so
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Latent.NormEps = c.RMSNormEps })
+		case name == "gemma2-capped": // see changed
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
 		}
 		for i, ids := range rows {
 			if (name == "mistral-window" || name == "starcoder2") && len(ids) > 16 {
@@ -134,12 +137,19 @@ func altered(t *testing.T, dir string, alter func(*model.Config)) map[string][]f
 	return out
 }
 
-// changed is the model directory to load: llama.cpp's contexts begin at 256
-// positions, where phi3-longrope's long factors rule and the recording has the
-// short ones, so both are made those.
+// changed is the model directory to write: of two cases a copy with other keys. llama.cpp's contexts begin at 256
+// positions, where phi3-longrope's long factors rule and the recording has the short ones, so both are made those; and its gemma2
+// takes the scale of scores from the size of heads.
 func changed(t *testing.T, name, dir string) string {
 	t.Helper()
-	if name != "phi3-longrope" {
+	change := map[string]func(config map[string]any){
+		"phi3-longrope": func(c map[string]any) {
+			rope := c["rope_parameters"].(map[string]any)
+			rope["long_factor"] = rope["short_factor"]
+		},
+		"gemma2-capped": func(c map[string]any) { c["query_pre_attn_scalar"] = c["head_dim"] },
+	}[name]
+	if change == nil {
 		return dir
 	}
 	out := t.TempDir()
@@ -151,8 +161,7 @@ func changed(t *testing.T, name, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rope := v.(map[string]any)["rope_parameters"].(map[string]any)
-	rope["long_factor"] = rope["short_factor"]
+	change(v.(map[string]any))
 	if err := os.Chmod(file, 0o600); err != nil {
 		t.Fatal(err)
 	}

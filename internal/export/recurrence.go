@@ -9,9 +9,7 @@ func (p *plan) recurrences() {
 	if value != key {
 		s.fail("linear_value_head_dim", "%d, where linear_key_head_dim is %d: llama.cpp's %s has one for both", value, key, p.family.arch)
 	}
-	if s.bool("attention_bias", false) {
-		s.fail("attention_bias", "is true: llama.cpp's %s has no biases", p.family.arch)
-	}
+	p.noBias()
 	p.attends = s.int("full_attention_interval", 4)
 	if types := s.strs("layer_types"); len(types) > 0 {
 		p.attends = p.period(types)

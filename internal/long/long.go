@@ -52,3 +52,15 @@ func Drawn(t *testing.T, n int) {
 		t.Skipf("long: 1 in %d is drawn, %s=%s runs all", n, Variable, Everything)
 	}
 }
+
+// DrawnInRace skips a test of a table under the race detector, unless it is one of those drawn there: one in n, others each
+// time. It is for tests that compute much and do nothing with goroutines that those beside them do not do.
+func DrawnInRace(t *testing.T, n int) {
+	t.Helper()
+	if !InRace(n) {
+		t.Skipf("slow under the race detector, where 1 in %d is drawn, and run without it", n)
+	}
+}
+
+// InRace says whether a case is tried: any without the race detector, with it one in n.
+func InRace(n int) bool { return !Race || draw(n) }

@@ -56,3 +56,16 @@ func TestDraw(t *testing.T) {
 		}
 	}
 }
+
+// TestInRace: under the race detector those are tried that are drawn, without it all.
+func TestInRace(t *testing.T) {
+	defer func(was func(int) bool) { draw = was }(draw)
+	for _, drawn := range []bool{false, true} {
+		draw = func(n int) bool { return drawn && n == 4 }
+		ran := false
+		t.Run("one", func(t *testing.T) { DrawnInRace(t, 4); ran = true })
+		if want := drawn || !Race; ran != want {
+			t.Errorf("with the race detector %t, drawn %t: ran %t", Race, drawn, ran)
+		}
+	}
+}

@@ -83,6 +83,10 @@ var ofModel = []broken{
 	}},
 	{"model/gemma2.go", []way{
 		{from: "math.Sqrt(float64(c.HiddenSize))", to: "float64(c.HiddenSize)", test: "TestParseSpellings"},
+		{from: "c.AttnSoftcap = f.float(", to: "_ = f.float(", test: "TestRecordings/gemma2-capped/default", in: "internal/train"},
+		{from: "c.LogitSoftcap = f.float(", to: "_ = f.float(", test: "TestRecordings/gemma2-capped/default", in: "internal/train"},
+		{from: "c.AttnScale = 1 / math.Sqrt(", to: "c.AttnScale = 1.01 / math.Sqrt(", test: "TestRecordings/gemma2-capped/default", in: "internal/train"},
+		{from: "func(b int) bool { return b%2 == 0 }", to: "func(b int) bool { return b%2 != 0 }", test: "TestParseSpellings"},
 	}},
 	{"model/olmo2.go", []way{
 		{from: "(b+1)%4 != 0", to: "b%4 != 0", test: "TestParseSpellings"},

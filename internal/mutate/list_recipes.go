@@ -41,6 +41,22 @@ var ofRecipes = []broken{
 	{"model/seedoss.go", []way{
 		{from: "		dropout: true,\n", to: "", test: "TestParseSpellings"},
 	}},
+	{"internal/export/gemma.go", []way{
+		{from: "		p.add(key, float32(c))\n", to: "", test: "TestGemma2"},
+		{from: "if c == 0 {", to: "if false {", test: "TestGemma2Refused"},
+		{from: "if !s.bool(\"tie_word_embeddings\", true) {", to: "if false {", test: "TestGemma2Refused"},
+		{from: "	case 1:\n		s.fail(", to: "	case 0:\n		s.fail(", test: "TestGemma2Refused"},
+		{from: "p.gemmaAttention(period, 46)", to: "p.gemmaAttention(period, 62)", test: "TestGemma2Refused"},
+		{from: "if period > 1 {", to: "if period > 0 {", test: "TestGemma3WithoutWindows"},
+		{from: "s.need(\"hidden_size\") / p.heads", to: "s.need(\"hidden_size\")", test: "TestGemma2Refused"},
+		{from: "	p.noBias()\n", to: "", test: "TestGemma2Refused"},
+		{from: "		{\"post_feedforward_layernorm\", \"post_ffw_norm\", norm},\n", to: "		{\"post_feedforward_layernorm\", \"post_ffw_norm\", copied},\n", test: "TestGemma2"},
+	}},
+	{"internal/export/keys.go", []way{
+		{from: "case c.Activation == p.family.act:", to: "case true:", test: "TestActivations"},
+		{from: "case c.Activation == model.GELU && p.family.act == model.GELUTanh:", to: "case false:", test: "TestActivations"},
+		{from: "[]string{\"use_bias\", \"attention_bias\"}", to: "[]string{\"use_bias\"}", test: "TestGemma2Refused"},
+	}},
 	{"internal/export/latent.go", []way{
 		{from: "n: n.nope, turned: true}", to: "n: n.nope}", test: "TestLatent"},
 		{from: "from: n.nope, n: n.value", to: "n: n.value", test: "TestLatent"},

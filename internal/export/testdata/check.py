@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "olmo2": "OLMO2", "olmo3": "OLMO2",
+        "gemma2": "GEMMA2", "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3", "olmo2": "OLMO2", "olmo3": "OLMO2",
         "smollm3": "SMOLLM3", "granite": "GRANITE", "granitemoehybrid": "GRANITE", "glm4": "GLM4", "glm": "CHATGLM",
         "ernie4_5": "ERNIE4_5", "exaone4": "EXAONE4", "seed_oss": "SEED_OSS",
         "starcoder2": "STARCODER2", "gpt_neox": "GPTNEOX", "gpt2": "GPT2", "cohere2": "COHERE2", "gpt_oss": "GPT_OSS",
@@ -134,7 +134,7 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
         if ".ffn_gate_inp_shexp." in new:
             x = x[0]
-        if ARCH[cfg["model_type"]] in ("GEMMA3", "QWEN3NEXT") and name.endswith("norm.weight") and ".linear_attn." not in name:
+        if ARCH[cfg["model_type"]] in ("GEMMA2", "GEMMA3", "QWEN3NEXT") and name.endswith("norm.weight") and ".linear_attn." not in name:
             x = x + np.float32(1)
         if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:
             x = by_parts(x, cfg["num_attention_heads"])

@@ -10,6 +10,8 @@ Each case becomes a folder:
   recipe.json        optimizer, schedule, batch; rows are used in file order
   expected.json      per step: loss, grad_norm (before clipping), lr; bounds
   final.safetensors  the weights after the last step, fp32
+  logits.safetensors the logits of the first two rows before the first step, fp32, where a case asks for "logits":
+                     all tests that compare with larger recordings take it then
 
 Muon's Newton-Schulz iterations are made in the type of the run.
 
@@ -122,6 +124,9 @@ CASES = {
     # Norms of outputs alone; the block without a window has no rotary embedding.
     "exaone4-window": (transformers.Exaone4Config, dict(tie_word_embeddings=False, sliding_window=5, sliding_window_pattern=2,
         layer_types=["sliding_attention", "full_attention"]), {}),
+    # Scores and logits are capped where most of them lie; queries have a scale of their own; windows, from the first block on, in every other.
+    "gemma2-capped": (transformers.Gemma2Config, dict(num_hidden_layers=3, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=10, sliding_window=5,
+        attn_logit_softcapping=0.5, final_logit_softcapping=1.0, tie_word_embeddings=True), dict(learning_rate=3e-3, max_steps=20, longest=24, bf16=True, logits=True)),
     # Rotary embeddings that turn neighbours, in all of a head and in four elements of six.
     "ernie-bias": (transformers.Ernie4_5Config, dict(use_bias=True, tie_word_embeddings=True), {}),
     "glm-partial": (transformers.GlmConfig, dict(attention_bias=True, tie_word_embeddings=False, rope_parameters={
@@ -292,6 +297,13 @@ def train(model_dir, rows, rec, dtype, autocast=False):
     return steps, m, averaged.module
 
 
+def save_logits(model_dir, rows, file):
+    """Write the logits of every row, (T, V), as row0, row1 and so on."""
+    m = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        save_file({f"row{i}": m(input_ids=torch.tensor([row["input_ids"]])).logits[0].contiguous() for i, row in enumerate(rows)}, file)
+
+
 def deviations(single, double, initial, as_one=False):
     """The largest relative differences of loss, norm, and tensors, or all tensors as one, as far as they moved."""
     rel = {key: max(abs(a[key] - b[key]) / abs(b[key]) for a, b in zip(single[0], double[0])) for key in ("loss", "grad_norm")}
@@ -325,6 +337,8 @@ def record(name):
     if rec.get("transposed"):
         transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
     rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5, rec.get("longest", 15))
+    if rec.get("logits"):
+        save_logits(model_dir, rows[:2], os.path.join(to, "logits.safetensors"))
     single = train(model_dir, rows, rec, torch.float32)
     recurrent = "linear_attention" in (getattr(text, "layer_types", None) or [])
     with doubled(sys.modules[type(m).__module__]) if recurrent else contextlib.nullcontext():
@@ -350,7 +364,8 @@ def record(name):
     if rec.get("transposed"):
         transpose(os.path.join(to, "final.safetensors"), rec["transposed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
-    os.remove(os.path.join(model_dir, "generation_config.json"))
+    if not rec.get("logits"):  # else the directory is whole
+        os.remove(os.path.join(model_dir, "generation_config.json"))
     losses, norms = [s["loss"] for s in single[0]], [s["grad_norm"] for s in single[0]]
     print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}, norm {min(norms):.2f} to {max(norms):.2f}; off by", off, bounds)
 
