@@ -40,7 +40,7 @@ var ofPreferences = []broken{
 		{from: "s.Shards() == 1 && s.Preference.None()", to: "s.Shards() == 1", test: "TestPreferenceFLOPs"},
 	}},
 	{"plan/sizes.go", []way{
-		{from: "n += int64(l.Sequences)\n", to: "n += 0\n", test: "TestPlannedRunsWork", in: "actors"},
+		{from: "n += int64(l.Sequences)\n", to: "n += 0\n", test: "TestBatchOfPairs"},
 	}},
 	{"data/batch.go", []way{
 		{from: "pairs[0].Chosen == doc", to: "pairs[0].Rejected == doc", test: "TestPreferenceRecordings/dpo-rpo-tied", in: "internal/train"},
