@@ -162,14 +162,11 @@ func (r *lane) execOffloader(w work) error {
 	r.trace.copying(s, w.do)
 	switch e := w.do.(type) {
 	case spill:
-		host, slot := r.spilled(e.Host, e.Tokens), r.acts[e.Slot]
-		s.Wait(slot.ready)
-		s.CopyD2H(host, slot.mem.Slice(0, int64(len(host))))
-		s.Wait(slot.idle) // its last reader may still be at work
-		s.Record(slot.idle)
+		r.toHost(e.Slot, r.spilled(e.Host, e.Tokens))
 		s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
 	case passOn:
-		r.passOn(w, e)
+		r.toHost(e.Slot, r.place(e.Passage, e.Tokens))
+		s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d", e.Slot), nothing))
 	case passAcross:
 		r.passAcross(w, e)
 	case offloadGrad:
@@ -213,6 +210,15 @@ func (r *lane) landed(w work, what string, found func() any) func(error) {
 			}
 		})
 	}
+}
+
+// toHost copies an activation from a slot to host memory.
+func (r *lane) toHost(from int, host []byte) {
+	s, slot := r.out, r.acts[from]
+	s.Wait(slot.ready)
+	s.CopyD2H(host, slot.mem.Slice(0, int64(len(host))))
+	s.Wait(slot.idle) // its last reader may still be at work
+	s.Record(slot.idle)
 }
 
 func (r *lane) offloadGrad(e offloadGrad) {

@@ -136,15 +136,6 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-func (r *lane) passOn(w work, e passOn) {
-	s, slot, place := r.out, r.acts[e.Slot], r.place(e.Passage, e.Tokens)
-	s.Wait(slot.ready)
-	s.CopyD2H(place, slot.mem.Slice(0, int64(len(place))))
-	s.Wait(slot.idle) // its last reader may still be at work
-	s.Record(slot.idle)
-	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d", e.Slot), nothing))
-}
-
 // passAcross makes the copy wait for the last reader of the other lane's slot, which may still be at
 // work there. Nobody has to wait for the copy on a device: it is over when the other lane is told.
 func (r *lane) passAcross(w work, e passAcross) {

@@ -303,6 +303,17 @@ func (g traced) checkFlows(t *testing.T, tr trial) {
 			layers++
 		}
 	}
+	spills := 0
+	for _, spans := range g.spans {
+		for _, e := range spans {
+			if e.Name == "spill an activation" {
+				spills++
+			}
+		}
+	}
+	if found["ActivationComputed"] != spills || spills == 0 && tr.depths.ActivationSlots == 3 && tr.blocks > 1 {
+		t.Errorf("%d activations were spilled, and %d flows lead there", spills, found["ActivationComputed"])
+	}
 	if found["LayerFetched"] != fetches {
 		t.Errorf("%d tiles were fetched, and %d flows lead to a launch", fetches, found["LayerFetched"])
 	}

@@ -107,6 +107,17 @@ func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
 	}
 }
 
+// reads notes that p copies what an activation slot holds, of which that message told; false where nothing is known of the slot.
+func (l *laneTracer) reads(slot int, message string, p *piece) bool {
+	c := credit{activationCredit, slot, l.r.index}
+	if l.uses(c, p) == nil {
+		return false
+	}
+	p.step = l.holds[c].made.step
+	l.link(message, l.holds[c].made, p)
+	return true
+}
+
 // copying follows the copies of a work on s, a stream that copies.
 func (l *laneTracer) copying(s *countedStream, do any) {
 	if l == nil {
@@ -130,23 +141,15 @@ func (l *laneTracer) copying(s *countedStream, do any) {
 		l.takes(credit{activationCredit, e.Slot, lane}, "activation", p)
 	case passOn:
 		p.name = "pass an activation on"
-		if c := (credit{activationCredit, e.Slot, lane}); l.uses(c, p) != nil {
-			p.step = l.holds[c].made.step
-			l.link("ActivationLeft", l.holds[c].made, p)
-		}
+		l.reads(e.Slot, "ActivationLeft", p)
 	case passAcross:
 		p.name = "pass an activation on, to lane " + strconv.Itoa(e.Lane)
-		if c := (credit{activationCredit, e.Slot, lane}); l.uses(c, p) != nil {
-			p.step = l.holds[c].made.step
-			l.link("ActivationLeft", l.holds[c].made, p)
+		if l.reads(e.Slot, "ActivationLeft", p) {
 			l.takes(credit{activationCredit, e.Into, laneID(e.Lane)}, "activation", p).across = true
 		}
 	case spill:
 		p.name = "spill an activation"
-		if c := (credit{activationCredit, e.Slot, lane}); l.uses(c, p) != nil {
-			p.step = l.holds[c].made.step
-			l.link("ActivationComputed", l.holds[c].made, p)
-		}
+		l.reads(e.Slot, "ActivationComputed", p)
 	case offloadGrad:
 		p.name = "offload the gradient of " + l.tile(e.Layer, e.Part)
 		l.follows("GradComputed", credit{gradBufferCredit, e.Buf, lane}, p)

@@ -171,8 +171,7 @@ type table struct {
 // blocksOf is how the names of the blocks' tensors begin, before the number of the block.
 func blocksOf(layouts []model.Layout) string {
 	for _, l := range layouts {
-		switch l.Kind {
-		case model.Block, model.Attention, model.Recurrent, model.Mixer:
+		if l.Kind.BeginsBlock() {
 			before, _, _ := strings.Cut(l.Tensors[0].Stored[0].Tensor(), strconv.Itoa(l.Block)+".")
 			return before
 		}

@@ -43,7 +43,7 @@ func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDi
 // productsAgain is the products of a token, and its part in a recurrence, that the backward of a block computes again at a
 // level, in FLOPs.
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
-	d, c := s.dimsOf(block), s.Config
+	d, c := s.dims(s.Config.IsRecurrent(block)), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
 	moe := c.HasExperts(block)
 	if keep < KeepQKV {

@@ -6,7 +6,7 @@ import (
 )
 
 // Kind says what a run has to know of the layers of one kind before it runs. There is one
-// file for each kind. What plans, fetches, offloads or generates asks the kind and does not
+// file for each kind; decoder blocks and their first halves share one. What plans, fetches, offloads or generates asks the kind and does not
 // distinguish kinds itself. All answers follow from the Spec of the run and the layout of
 // the layer; bytes are of device memory.
 type Kind interface {
@@ -39,8 +39,8 @@ type Kind interface {
 }
 
 // kinds has the Kind of every model.LayerKind.
-var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.Block: blockKind{}, model.Attention: attentionKind{},
-	model.MoE: moeKind{}, model.Recurrent: recurrentKind{}, model.Mixer: mixerKind{}, model.Head: headKind{}}
+var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.Block: blockKind{mlp: true}, model.Attention: blockKind{},
+	model.MoE: moeKind{}, model.Recurrent: blockKind{mlp: true, recurs: true}, model.Mixer: blockKind{recurs: true}, model.Head: headKind{}}
 
 // KindOf returns the Kind of the layers that model calls k.
 func KindOf(k model.LayerKind) Kind { return kinds[k] }

@@ -1,21 +1,60 @@
 package layers
 
 import (
+	"mt/device/op"
 	"mt/model"
 	"mt/schedule"
 )
 
-// blockKind is the kind of a decoder block with a dense MLP.
-type blockKind struct{ plainKind }
-
-func (blockKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Block) }
-
-func (blockKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
-	return s.savedBytes(newDims(s), withMLP, keep, tokens)
+// blockKind is the kind of a decoder block with a dense MLP or, without one, of the first half of a decoder block whose MLP is
+// experts. recurs says that a recurrence stands in the place of attention.
+type blockKind struct {
+	plainKind
+	mlp, recurs bool
 }
 
-func (blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
-	return s.attentionBytes(withMLP, backward)
+func (k blockKind) Stages(Spec, model.Layout) schedule.Layer {
+	if k.mlp {
+		return once(schedule.Block)
+	}
+	return once(schedule.Attention)
 }
 
-func (blockKind) CacheBytes(s Spec, maxTokens int) int64 { return s.CacheBytes(maxTokens) }
+func (k blockKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
+	return s.savedBytes(s.dims(k.recurs), k.mlp, keep, tokens)
+}
+
+func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
+	keep, some := k.leastKept(s)
+	if !some {
+		return 0
+	}
+	if !backward {
+		keep = KeepNothing // an evaluation keeps nothing, so it needs most
+	}
+	most := int64(0)
+	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // the latter may have sums that the former has not
+		ws, saved := allotter{dry: true}, allotter{dry: true}
+		s.blockBuffers(s.dims(k.recurs), k.mlp, keep, tokens, backward, &saved, &ws)
+		most = max(most, ws.used)
+	}
+	return most
+}
+
+// leastKept is the lowest level of all blocks of the kind, and whether there is one: what is not kept lies in the workspace.
+func (k blockKind) leastKept(s Spec) (least Keep, some bool) {
+	least = KeepAll
+	for block := range s.Config.NumLayers {
+		if s.Config.HasExperts(block) != k.mlp && s.Config.IsRecurrent(block) == k.recurs {
+			least, some = min(least, s.Keep.Of(block)), true
+		}
+	}
+	return least, some
+}
+
+func (k blockKind) CacheBytes(s Spec, maxTokens int) int64 {
+	if k.recurs {
+		return s.recurrentCacheBytes()
+	}
+	return s.CacheBytes(maxTokens)
+}

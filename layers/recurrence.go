@@ -42,13 +42,13 @@ func (d dims) recurrent() dims {
 	return d
 }
 
-// dimsOf are the widths of a block.
-func (s Spec) dimsOf(block int) dims {
-	if d := newDims(s); !s.Config.IsRecurrent(block) {
-		return d
-	} else {
-		return d.recurrent()
+// dims are the widths of a block, with attention or with a recurrence.
+func (s Spec) dims(recurs bool) dims {
+	d := newDims(s)
+	if recurs {
+		d = d.recurrent()
 	}
+	return d
 }
 
 // statesLen is how many elements the states have of so many tokens.
@@ -174,9 +174,9 @@ func (d dims) recurrentCache(a *allotter) (tail, last device.Tensor) {
 	return a.take(d.act, (r.Taps-1)*r.Convolved()), a.take(device.F32, r.Heads*r.KeyDim*r.ValueDim)
 }
 
-// RecurrentCacheBytes is the device memory of a recurrent block's cache, whose size does not depend on the number of tokens.
+// recurrentCacheBytes is the device memory of a recurrent block's cache, whose size does not depend on the number of tokens.
 // Needs no device.
-func (s Spec) RecurrentCacheBytes() int64 {
+func (s Spec) recurrentCacheBytes() int64 {
 	a := allotter{dry: true}
 	newDims(s).recurrentCache(&a)
 	return a.used

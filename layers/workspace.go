@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"mt/device"
-	"mt/device/op"
 	"mt/model"
 )
 
@@ -157,50 +156,13 @@ func (s Spec) workspaceBytes(backward bool) (n int64) {
 
 // BlockForwardBytes is the workspace of a decoder block's forward that keeps
 // nothing, of MaxTokens tokens. It does not depend on Keep.
-func (s Spec) BlockForwardBytes() int64 {
-	return max(blockKind{}.WorkspaceBytes(s, false), attentionKind{}.WorkspaceBytes(s, false), recurrentKind{}.WorkspaceBytes(s, false),
-		mixerKind{}.WorkspaceBytes(s, false))
-}
-
-// attentionBytes and recurrentBytes are the workspace of decoder blocks, or of the first halves of such, with attention and
-// with a recurrence; 0 where the model has none.
-func (s Spec) attentionBytes(mlp, backward bool) int64 {
-	return s.blockBytes(newDims(s), mlp, false, backward)
-}
-
-func (s Spec) recurrentBytes(mlp, backward bool) int64 {
-	if s.Config.Recurrence == nil {
-		return 0
-	}
-	return s.blockBytes(newDims(s).recurrent(), mlp, true, backward)
-}
-
-func (s Spec) blockBytes(d dims, mlp, recurrent, backward bool) int64 {
-	keep, some := s.leastKept(mlp, recurrent)
-	if !some {
-		return 0
-	}
-	if !backward {
-		keep = KeepNothing // an evaluation keeps nothing, so it needs most
-	}
-	most := int64(0)
-	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // the latter may have sums that the former has not
-		ws, saved := allotter{dry: true}, allotter{dry: true}
-		s.blockBuffers(d, mlp, keep, tokens, backward, &saved, &ws)
-		most = max(most, ws.used)
-	}
-	return most
-}
-
-// leastKept is the lowest level of all blocks of a kind, and whether there is one: what is not kept lies in the workspace.
-func (s Spec) leastKept(mlp, recurrent bool) (least Keep, some bool) {
-	least = KeepAll
-	for block := range s.Config.NumLayers {
-		if s.Config.HasExperts(block) != mlp && s.Config.IsRecurrent(block) == recurrent {
-			least, some = min(least, s.Keep.Of(block)), true
+func (s Spec) BlockForwardBytes() (n int64) {
+	for _, k := range kinds {
+		if block, ok := k.(blockKind); ok {
+			n = max(n, block.WorkspaceBytes(s, false))
 		}
 	}
-	return least, some
+	return n
 }
 
 // HeadBytes is the workspace of the head, or of its largest part, for MaxTokens

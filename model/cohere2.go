@@ -34,9 +34,7 @@ func (c *Config) cohere2(f *fields) {
 			c.NoRope = none
 		}
 	}
-	if c.HeadDim != c.HiddenSize/c.NumHeads {
-		f.fail("head_dim", "%d: this architecture has hidden_size / num_attention_heads, %d", c.HeadDim, c.HiddenSize/c.NumHeads)
-	}
+	c.hiddenByHeads(f)
 	if p := f.float("rotary_pct", 1, 0, 1); p != 1 {
 		f.fail("rotary_pct", "%g is not supported, only 1%s", p, addOne)
 	}

@@ -97,9 +97,7 @@ func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	if n := f.int("moe_layer_freq", 1, 1, maxLayers); n != 1 {
 		f.fail("moe_layer_freq", "%d is not supported: every block has experts, or is one of the first", n)
 	}
-	if f.bool("output_router_logits", false) {
-		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)
-	}
+	c.noBalance(f)
 }
 
 // sigmoidKeys are what sigmoidExperts reads, and keys of layers that predict further tokens.

@@ -55,9 +55,7 @@ func (c *Config) asManyKeyHeads(f *fields) {
 	if c.NumKVHeads != c.NumHeads {
 		f.fail("num_key_value_heads", "%d for %d heads: this architecture has as many", c.NumKVHeads, c.NumHeads)
 	}
-	if c.HeadDim != c.HiddenSize/c.NumHeads {
-		f.fail("head_dim", "%d: this architecture has hidden_size / num_attention_heads, %d", c.HeadDim, c.HiddenSize/c.NumHeads)
-	}
+	c.hiddenByHeads(f)
 }
 
 func (c *Config) gpt2JSON(m map[string]any) {

@@ -33,7 +33,7 @@ func (c *Config) granite4(f *fields) {
 	if n := f.int("num_local_experts", 0, 0, maxExperts); n > 0 {
 		f.fail("num_local_experts", "%d: experts beside an MLP that adds to them are not supported here, only 0 of them%s", n, addOne)
 	}
-	types := f.strs("layer_types")
+	types := c.typesOfLayers(f)
 	if types == nil {
 		f.fail("layer_types", "missing, which makes all layers Mamba's: these are not supported%s", addOne)
 	}
@@ -41,9 +41,6 @@ func (c *Config) granite4(f *fields) {
 		if t != "attention" && t != fullAttention {
 			f.fail("layer_types", "layer %d is %q; only attention is supported%s", b, t, addOne)
 		}
-	}
-	if len(types) != c.NumLayers {
-		f.fail("layer_types", "%d of them for %d layers", len(types), c.NumLayers)
 	}
 	if f.err != nil || f.str("position_embedding_type", "") == "rope" {
 		return

@@ -72,12 +72,8 @@ func (c *Config) llama4(f *fields) {
 	c.NumExpertsPerTok = f.int("num_experts_per_tok", 1, 1, maxExpertsUsed)
 	c.llama4ExpertBlocks(f)
 	c.expertBounds(f, "num_local_experts")
-	if f.bool("output_router_logits", false) {
-		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)
-	}
-	if x := f.float("router_jitter_noise", 0, 0, 1); x > 0 {
-		f.fail("router_jitter_noise", "%g: noise in the router's input is not supported; set it to 0 to train without", x)
-	}
+	c.noBalance(f)
+	f.noNoise("router_jitter_noise")
 }
 
 // llama4ExpertBlocks reads which blocks have experts: moe_layers lists them, or else the last of so many is one.

@@ -24,9 +24,7 @@ func init() {
 			c.MoEIntermediateSize, c.NormTopKProb, c.DecoderSparseStep = c.IntermediateSize, true, 1
 			c.balance(f)
 			c.expertBounds(f, "num_local_experts")
-			if x := f.float("router_jitter_noise", 0, 0, 1); x > 0 {
-				f.fail("router_jitter_noise", "%g: noise in the router's input is not supported; set it to 0 to train without", x)
-			}
+			f.noNoise("router_jitter_noise")
 			c.uniformWindow(f)
 		},
 		write: func(c *Config, m map[string]any) {

@@ -19,6 +19,11 @@ func (k LayerKind) String() string {
 	return [...]string{"embedding", "positions", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
 }
 
+// BeginsBlock says whether a layer of the kind is a decoder block or the first half of one.
+func (k LayerKind) BeginsBlock() bool {
+	return k == Block || k == Attention || k == Recurrent || k == Mixer
+}
+
 // Role says what a parameter does in its layer's template.
 type Role string
 

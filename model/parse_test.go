@@ -350,6 +350,7 @@ func TestParseRefuses(t *testing.T) {
 		{changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_epsilon": "x"}), `norm_epsilon: "x" is not a number`},
 		{changed("gpt_neox", map[string]any{"hidden_dropout": 0.1, "num_key_value_heads": nil}), "hidden_dropout: 0.1: dropout is not supported"},
 		{changed("gpt_neox", nil), "num_key_value_heads: 2 for 4 heads: this architecture has as many"},
+		{changed("cohere2", map[string]any{"vocab_size": 256000, "head_dim": 8}), "head_dim: 8: this architecture has hidden_size / num_attention_heads, 16"},
 		{changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "head_dim": 8}), "head_dim: 8: this architecture has hidden_size / num_attention_heads, 16"},
 		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "n_layer": 0}), "n_layer: 0 is out of range"},
 		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "scale_attn_by_inverse_layer_idx": true}), "scale_attn_by_inverse_layer_idx: true is not supported, only false; docs/adding-a-family.md"},

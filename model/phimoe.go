@@ -46,7 +46,5 @@ func (c *Config) phimoe(f *fields) {
 	if c.NearExperts = f.float("router_jitter_noise", 0, 0, 1); c.NearExperts == 0 {
 		f.fail("router_jitter_noise", "0 is not supported: all weights would be 1, and routers would have no gradient")
 	}
-	if x := f.float("input_jitter_noise", 0, 0, 1); x > 0 {
-		f.fail("input_jitter_noise", "%g: noise in the input of experts is not supported; set it to 0 to train without", x)
-	}
+	f.noNoise("input_jitter_noise")
 }

@@ -114,10 +114,7 @@ func (c *Config) recurrences(f *fields) {
 	if r.KeyHeads > 0 && r.Heads%r.KeyHeads != 0 {
 		f.fail("linear_num_value_heads", "%d heads do not share %d key heads evenly", r.Heads, r.KeyHeads)
 	}
-	types, every := f.strs("layer_types"), f.int("full_attention_interval", 4, 1, maxLayers)
-	if types != nil && len(types) != c.NumLayers {
-		f.fail("layer_types", "%d of them for %d layers", len(types), c.NumLayers)
-	}
+	types, every := c.typesOfLayers(f), f.int("full_attention_interval", 4, 1, maxLayers)
 	if f.err != nil {
 		return
 	}

@@ -42,6 +42,30 @@ func (c *Config) dropout(f *fields) {
 	c.Dropout = strings.Join(asked, ", ")
 }
 
+// noises are the keys that ask for noise in training, and what it is added to.
+var noises = map[string]string{"router_jitter_noise": "the router's input", "input_jitter_noise": "the input of experts"}
+
+// noNoise refuses the noise that a key of noises asks for.
+func (f *fields) noNoise(key string) {
+	if x := f.float(key, 0, 0, 1); x > 0 {
+		f.fail(key, "%g: noise in %s is not supported; set it to 0 to train without", x, noises[key])
+	}
+}
+
+// noBalance refuses a loss that balances the experts' load, in an architecture that has none.
+func (c *Config) noBalance(f *fields) {
+	if f.bool("output_router_logits", false) {
+		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)
+	}
+}
+
+// hiddenByHeads refuses heads of other sizes than those that hidden_size is cut into.
+func (c *Config) hiddenByHeads(f *fields) {
+	if c.HeadDim != c.HiddenSize/c.NumHeads {
+		f.fail("head_dim", "%d: this architecture has hidden_size / num_attention_heads, %d", c.HeadDim, c.HiddenSize/c.NumHeads)
+	}
+}
+
 // neutral are keys that change the mathematics of one architecture or another, each with the
 // value that changes nothing; nil: only null changes nothing. A family that knows what a key
 // means has it in its keys.

@@ -34,10 +34,7 @@ func (c *Config) stretches(f *fields) {
 // blocksOf are the blocks that layer_types gives attention of a kind other than full_attention, whose size is what and
 // must not be 0. Where the key is missing, by says which they are, if there is a size.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
-	types := f.strs("layer_types")
-	if types != nil && len(types) != c.NumLayers {
-		f.fail("layer_types", "%d of them for %d layers", len(types), c.NumLayers)
-	}
+	types := c.typesOfLayers(f)
 	if f.err != nil {
 		return nil
 	}
@@ -55,6 +52,15 @@ func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block 
 		}
 	}
 	return has
+}
+
+// typesOfLayers is the key layer_types, which has one for each layer; nil where it is missing.
+func (c *Config) typesOfLayers(f *fields) []string {
+	types := f.strs("layer_types")
+	if types != nil && len(types) != c.NumLayers {
+		f.fail("layer_types", "%d of them for %d layers", len(types), c.NumLayers)
+	}
+	return types
 }
 
 // uniformWindow gives all blocks the window of the key sliding_window, if there is one.

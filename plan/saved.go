@@ -69,14 +69,7 @@ func (r *Run) keptHere() string {
 
 // keeps says whether layer l is of a kind that can keep something, and has a backward.
 func (r *Run) keeps(l int) bool {
-	if l < model.LowestTrained(r.Layouts) {
-		return false
-	}
-	switch r.Layouts[l].Kind {
-	case model.Block, model.Attention, model.Recurrent, model.Mixer:
-		return true
-	}
-	return false
+	return l >= model.LowestTrained(r.Layouts) && r.Layouts[l].Kind.BeginsBlock()
 }
 
 // spillWorth is the part of a step by which spilling has to make it shorter: it takes host memory, and

@@ -107,6 +107,30 @@ func BenchmarkBlock(b *testing.B) {
 	}
 }
 
+// BenchmarkGatedDelta has the heads of Qwen3-Next, two value heads for each key head.
+func BenchmarkGatedDelta(b *testing.B) {
+	dev, err := New(Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dev.Close()
+	s, err := dev.NewStream("bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	x := &bench{benchShape: benchShape{name: "16 of 32"}, b: b, dev: dev, s: s, dt: device.F32}
+	sh := op.DeltaShape{Cu: x.ints([]int32{0, 512}), Seqs: 1, T: 512, KeyHeads: 16, Heads: 32, KeyDim: 128, ValueDim: 128, GateStride: 64}
+	qkv, gates, aLog, dtBias, o, states := x.act(sh.T*sh.Width()), x.act(sh.T*sh.GateStride), x.f32(sh.Heads), x.f32(sh.Heads), x.act(sh.T*sh.Heads*sh.ValueDim), x.f32(sh.StatesLen())
+	x.run("GatedDelta", func() {
+		op.Do(dev, s, op.GatedDelta{DeltaShape: sh, O: o, QKV: qkv, Gates: gates, ALog: aLog, DtBias: dtBias, States: states})
+	})
+	dqkv, dgates := x.act(sh.T*sh.Width()), x.act(sh.T*sh.GateStride)
+	x.run("GatedDeltaBackward", func() {
+		op.Do(dev, s, op.GatedDeltaBackward{DeltaShape: sh, DQKV: dqkv, DGates: dgates, DO: o, QKV: qkv, Gates: gates, ALog: aLog, DtBias: dtBias, States: states})
+	})
+}
+
 // products times all matrix products of a block's forward and backward.
 func (b *bench) products() {
 	type product struct{ n, k int }

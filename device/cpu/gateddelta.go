@@ -19,6 +19,8 @@ const (
 	dRest           // v − e^γ·K·S
 	dNew            // the chunk's new values, as panels of rows
 	dPairs          // K·Kᵀ
+	dReads          // Q·Kᵀ
+	dDecays         // decay of a head, the diagonal included: by what a state that a token wrote has decayed when a later one reads it
 	dLower          // −β·K·Kᵀ·decay below the diagonal
 	dScores         // Q·Kᵀ·decay, the diagonal included
 	dOut            // o, or its gradient
@@ -49,14 +51,13 @@ type deltaJob struct {
 	first, end   int // tokens of the sequence
 	at, n        int // the chunk: its first token, and how many
 	q, k, norms  []float32
-	sum          *[op.DeltaChunk]float64 // γ, in fp64: what counts are differences
 }
 
-// deltaHead is what a head of a chunk has of every token: β, g, γ (the sum of g from the chunk's first token on), e^γ, and
-// e^(γ of the last − γ).
+// deltaHead is what a head of a chunk has of every token: β, g, and of γ, the sum of g from the chunk's first token on, e^γ and
+// e^(γ of the last − γ); decay[i·DeltaChunk + e] is e^(γ of token i − γ of token e), where e ≤ i.
 type deltaHead struct {
 	beta, g, from, to []float32
-	sum               *[op.DeltaChunk]float64
+	decay             []float32
 }
 
 // runDelta calls f for every sequence and key head, on all cores.
@@ -70,7 +71,7 @@ func (s *stream) runDelta(a *op.DeltaShape, job deltaJob, f func(seq int, j *del
 		seq := i / a.KeyHeads
 		j.DeltaShape, j.sc, j.kh, j.group = a, s.scratch.get(), i%a.KeyHeads, a.Heads/a.KeyHeads
 		j.keys, j.values = panels(a.KeyDim)*vec.Panel, panels(a.ValueDim)*vec.Panel
-		j.first, j.end, j.sum = int(cu[seq]), int(cu[seq+1]), new([op.DeltaChunk]float64)
+		j.first, j.end = int(cu[seq]), int(cu[seq+1])
 		f(seq, &j)
 		s.scratch.put(j.sc)
 	})
@@ -139,7 +140,7 @@ func (j *deltaJob) begin(last []float32) {
 	}
 }
 
-// load reads q and k of the chunk and norms them.
+// load reads q and k of the chunk, norms them, and multiplies both by k: so much is the same for all value heads of the group.
 func (j *deltaJob) load() {
 	j.n = min(op.DeltaChunk, j.end-j.at)
 	j.q, j.k = j.sc.f32(dQ, op.DeltaChunk*j.keys), j.sc.f32(dK, op.DeltaChunk*j.keys)
@@ -150,6 +151,8 @@ func (j *deltaJob) load() {
 		j.norms[2*i] = j.unit(j.q[i*j.keys:][:j.KeyDim], at, scale)
 		j.norms[2*i+1] = j.unit(j.k[i*j.keys:][:j.KeyDim], at+j.KeyHeads*j.KeyDim, 1)
 	}
+	j.product(j.sc.f32(dPairs, chunkSquare), op.DeltaChunk, j.k, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+	j.product(j.sc.f32(dReads, chunkSquare), op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
 }
 
 // unit writes the row of QKV at so many elements, of length 1 and then times scale, and returns 1 over its length.
@@ -162,19 +165,20 @@ func (j *deltaJob) unit(y []float32, at int, scale float32) float32 {
 
 // head computes the gates of head g of the group for the chunk.
 func (j *deltaJob) head(g int) deltaHead {
-	v := j.sc.f32(dGates, 4*op.DeltaChunk)
+	v, decay := j.sc.f32(dGates, 3*op.DeltaChunk), j.sc.f32(dDecays, chunkSquare)
 	at := func(i int) []float32 { return v[i*op.DeltaChunk:][:j.n] }
-	d, h := deltaHead{at(0), at(1), at(2), at(3), j.sum}, j.kh*j.group+g
+	d, h := deltaHead{at(0), at(1), at(2), decay[(j.n-1)*op.DeltaChunk:][:j.n], decay}, j.kh*j.group+g
 	rate, sum := math.Exp(float64(j.aLog[h])), 0.0
+	var sums [op.DeltaChunk]float64 // γ, in fp64: what counts are differences
 	for i := range j.n {
 		b, a := j.gate(i, h)
 		d.beta[i] = float32(1 / (1 + math.Exp(-b)))
 		step := -rate * softplus(a)
 		sum += step
-		d.g[i], d.sum[i], d.from[i] = float32(step), sum, float32(math.Exp(sum))
-	}
-	for i := range j.n {
-		d.to[i] = float32(math.Exp(sum - d.sum[i]))
+		d.g[i], sums[i], d.from[i] = float32(step), sum, float32(math.Exp(sum))
+		for e := range i + 1 {
+			decay[i*op.DeltaChunk+e] = float32(math.Exp(sum - sums[e]))
+		}
 	}
 	return d
 }
@@ -207,7 +211,6 @@ func (j *deltaJob) solve(g int, h deltaHead) {
 	rest, v := j.sc.f32(dRest, op.DeltaChunk*j.values), j.sc.f32(dV, op.DeltaChunk*j.values)
 	j.product(rest, j.values, j.k, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
 	pairs, lower := j.sc.f32(dPairs, chunkSquare), j.sc.f32(dLower, chunkSquare)
-	j.product(pairs, op.DeltaChunk, j.k, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
 	rows := j.sc.f32(dNewRows, op.DeltaChunk*j.values)
 	off := 2*j.KeyHeads*j.KeyDim + (j.kh*j.group+g)*j.ValueDim
 	for i := range j.n {
@@ -217,8 +220,8 @@ func (j *deltaJob) solve(g int, h deltaHead) {
 		vec.Scale(r, r, -h.from[i])
 		vec.Add(r, row)
 		vec.Scale(rows[i*j.values:][:j.ValueDim], r, h.beta[i])
-		for e := range i {
-			lower[i*op.DeltaChunk+e] = -h.beta[i] * decay(h, i, e) * pairs[i*op.DeltaChunk+e]
+		for at := i * op.DeltaChunk; at < i*op.DeltaChunk+i; at++ {
+			lower[at] = -h.beta[i] * h.decay[at] * pairs[at]
 		}
 	}
 	solved := j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel)
@@ -233,11 +236,6 @@ func (j *deltaJob) solve(g int, h deltaHead) {
 }
 
 const chunkSquare = op.DeltaChunk * op.DeltaChunk
-
-// decay is by what a state that token e wrote has decayed when token i of the chunk reads it.
-func decay(h deltaHead, i, e int) float32 {
-	return float32(math.Exp(h.sum[i] - h.sum[e]))
-}
 
 // toPanels copies a chunk's rows of values into panels, which are 0 beside them; toRows copies them back.
 func (j *deltaJob) toPanels(dst, src []float32) {
@@ -259,15 +257,12 @@ func (j *deltaJob) toRows(dst, src []float32) {
 
 // scores writes Q·Kᵀ·decay, 0 above the diagonal.
 func (j *deltaJob) scores(h deltaHead) []float32 {
-	s := j.sc.f32(dScores, chunkSquare)
-	j.product(s, op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+	s, reads := j.sc.f32(dScores, chunkSquare), j.sc.f32(dReads, chunkSquare)
 	for i := range j.n {
-		for e := range j.n {
-			if at := i*op.DeltaChunk + e; e > i {
-				s[at] = 0
-			} else {
-				s[at] *= decay(h, i, e)
-			}
+		row := s[i*op.DeltaChunk:][:j.n]
+		clear(row)
+		for e := range i + 1 {
+			row[e] = reads[i*op.DeltaChunk+e] * h.decay[i*op.DeltaChunk+e]
 		}
 	}
 	return s

@@ -138,7 +138,7 @@ func (b *deltaBackward) throughScores(g int, h deltaHead) {
 				b.dof[i] += through
 				b.dof[e] -= through
 			}
-			ds[at] *= decay(h, i, e)
+			ds[at] *= h.decay[at]
 		}
 	}
 	b.product(b.dq, b.keys, ds, op.DeltaChunk, false, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
@@ -186,7 +186,7 @@ func (b *deltaBackward) throughSystem(g int, h deltaHead) {
 				dl[at] = 0
 				continue
 			}
-			by := -dl[at] * decay(h, i, e)
+			by := -dl[at] * h.decay[at]
 			b.dbeta[i] += by * pairs[at]
 			through := by * h.beta[i] * pairs[at]
 			b.dof[i] += through

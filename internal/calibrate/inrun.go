@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 
+	"mt/actors"
 	"mt/device"
 	"mt/device/wrap/profile"
 	"mt/internal/measure"
 	"mt/internal/train"
+	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -35,6 +37,38 @@ func trainedFor(kind string, small bool) trained {
 		return trained{layers: 3, hidden: 2048, ffn: 5632, heads: 16, vocab: 16384, rows: 12, length: 1536, micro: 4608, rounds: 3}
 	}
 	return trained{layers: 3, hidden: 320, ffn: 880, heads: 5, vocab: 3000, rows: 5, length: 192, micro: 480, rounds: 3}
+}
+
+// model is a model of that shape.
+func (t trained) model() (*model.Config, error) {
+	return model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(t.hidden), "intermediate_size": int64(t.ffn), "num_hidden_layers": int64(t.layers),
+		"num_attention_heads": int64(t.heads), "num_key_value_heads": int64(t.heads), "vocab_size": int64(t.vocab), "max_position_embeddings": int64(t.length),
+		"tie_word_embeddings": false}, "the run that corrects rates")
+}
+
+// options are those of the run, with activations of that type.
+func (t trained) options(act device.DType) (train.SyntheticOptions, error) {
+	cfg, err := t.model()
+	return train.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: act, Recompute: "auto"}, err
+}
+
+// reportsOf makes a run of so many steps, and returns its plan and what it reports of each; nothing where memory does not suffice.
+func reportsOf(ctx context.Context, o train.SyntheticOptions, steps int) (p *plan.Run, reports []actors.StepReport, err error) {
+	s, err := train.StartSynthetic(o)
+	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	reports, err = s.Run(steps)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, nil, err
+	}
+	return s.Plan, reports, nil
 }
 
 // corrections are how often rates are corrected: what runs beside an operation changes with them.
@@ -66,12 +100,12 @@ func (r *run) inRun(ctx context.Context) error {
 // correct corrects the rates of one dtype.
 func (r *run) correct(ctx context.Context, name string, dtype device.DType) (err error) {
 	t := trainedFor(r.o.Device.Kind(), r.o.Small)
-	cfg, err := t.model()
+	o, err := t.options(dtype)
 	if err != nil {
 		return err
 	}
-	s, err := train.StartSynthetic(train.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: dtype, Recompute: "auto",
-		On: r.o.Device, Profile: true})
+	o.On, o.Profile = r.o.Device, true
+	s, err := train.StartSynthetic(o)
 	if err != nil {
 		return err
 	}

@@ -2,15 +2,12 @@ package calibrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"mt/actors"
-	"mt/device"
 	"mt/internal/measure"
 	"mt/internal/train"
-	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -31,36 +28,25 @@ const (
 )
 
 // messages measures the time of a message, after all other rates.
-func (r *run) messages(ctx context.Context) (err error) {
+func (r *run) messages(ctx context.Context) error {
 	t := handing
 	if r.o.Small {
 		t.layers, t.rows = 2, 1
 	}
-	cfg, err := t.model()
+	o, err := t.options(r.operands())
 	if err != nil {
 		return err
 	}
-	s, err := train.StartSynthetic(train.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: r.operands(), Recompute: "auto", NoClip: true,
-		Depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}, On: r.o.Device})
-	if err != nil {
-		if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
-			return nil // the time stays what it is elsewhere
-		}
+	o.NoClip, o.Depths, o.On = true, plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}, r.o.Device
+	p, reports, err := reportsOf(ctx, o, handingSteps)
+	if reports == nil { // the time stays what it is elsewhere
 		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	reports, err := s.Run(handingSteps)
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	var stalls []float64
 	for _, report := range reports[handingUntimed : len(reports)-handingUntimed] {
 		stalls = append(stalls, stalled(report).Seconds())
 	}
-	if r.out.Host.Message, err = messageFor(s.Plan, *r.out, measure.Sum(stalls).Median); err != nil {
+	if r.out.Host.Message, err = messageFor(p, *r.out, measure.Sum(stalls).Median); err != nil {
 		return err
 	}
 	r.out.Host.Sources["message_us"] = "of a short training run with the least depths"
@@ -98,11 +84,4 @@ func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of fun
 		}
 	}
 	return rates.Round((least + most) / 2), nil
-}
-
-// model is a model of that shape.
-func (t trained) model() (*model.Config, error) {
-	return model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(t.hidden), "intermediate_size": int64(t.ffn), "num_hidden_layers": int64(t.layers),
-		"num_attention_heads": int64(t.heads), "num_key_value_heads": int64(t.heads), "vocab_size": int64(t.vocab), "max_position_embeddings": int64(t.length),
-		"tie_word_embeddings": false}, "the run that corrects rates")
 }

@@ -2,7 +2,6 @@ package calibrate
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"mt/actors"
@@ -30,7 +29,7 @@ const (
 )
 
 // restart measures rates.Device.Restart, after all other rates.
-func (r *run) restart(ctx context.Context) (err error) {
+func (r *run) restart(ctx context.Context) error {
 	if r.o.Device.Kind() != "cpu" {
 		return nil
 	}
@@ -38,11 +37,10 @@ func (r *run) restart(ctx context.Context) (err error) {
 	if r.o.Small {
 		t.layers, t.rows = 2, 1
 	}
-	cfg, err := t.model()
+	o, err := t.options(device.F32)
 	if err != nil {
 		return err
 	}
-	o := train.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: device.F32, Recompute: "auto"}
 	p, err := train.PlanSynthetic(o)
 	if err != nil {
 		return err
@@ -52,26 +50,15 @@ func (r *run) restart(ctx context.Context) (err error) {
 		return err
 	}
 	o.Throttle = throttle.Limits{Link: float64(max(step.Report.H2D, step.Report.D2H)) / (standsStill * step.Step().Seconds())}
-	s, err := train.StartSynthetic(o)
-	if err != nil {
-		if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
-			return nil // nothing is known
-		}
+	p, reports, err := reportsOf(ctx, o, waitingSteps)
+	if reports == nil { // nothing is known
 		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	reports, err := s.Run(waitingSteps)
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	var took []float64
 	for _, report := range reports[waitingUntimed:] {
 		took = append(took, computing(report).Seconds())
 	}
-	r.out.Device.Restart, err = restartFor(s.Plan, *o.Throttle.Machine(r.out), measure.Sum(took).Median)
+	r.out.Device.Restart, err = restartFor(p, *o.Throttle.Machine(r.out), measure.Sum(took).Median)
 	r.out.Device.Sources["restart_us"] = "of a short training run that stands still most of the time"
 	return err
 }

@@ -21,7 +21,7 @@ func axolotlRules() map[string]rule {
 	rules := map[string]rule{
 		"tf32": tf32Rule, "bf16": bf16Rule, "bfloat16": bf16Rule, "fp16": lost("mt computes in bf16 or fp32"), "float16": lost("mt computes in bf16 or fp32"),
 		"float32":             lost("give compute_dtype: fp32"),
-		"optimizer":           optimRule,
+		"optimizer":           orElse("optim", "adamw"),
 		"adam_eps":            to("adam_epsilon"),
 		"datasets":            axolotlSets("datasets"),
 		"pretraining_dataset": axolotlSets("datasets"),
@@ -29,7 +29,7 @@ func axolotlRules() map[string]rule {
 		"chat_template":       axolotlTemplate,
 		"chat_template_jinja": to("template"),
 		"batch_size":          axolotlBatch,
-		"lr_scheduler":        axolotlScheduler,
+		"lr_scheduler":        orElse("lr_scheduler_type", "cosine"), // rex, one_cycle and the like are not there
 		"cosine_min_lr_ratio": to("min_lr_ratio"),
 		"eta_min":             idle("axolotl reads no such key"),
 		"streaming":           idle("data is tokenised once into a token cache"),
@@ -40,16 +40,10 @@ func axolotlRules() map[string]rule {
 		"plugins":             axolotlPlugins,
 		"unfrozen_parameters": axolotlUnfrozen,
 		"base_model_config":   sameAsModel, "tokenizer_config": sameAsModel,
-		"cls_model_config": idle("config.json of the model's directory says it"),
-		"resize_token_embeddings_to_32x": func(im *importer, e entry) {
-			if e.val.unset() {
-				im.idle(e, "it is off")
-				return
-			}
-			im.giveFor(e, "", setting{"resize_vocab", plainAt(e.val, "true")}, setting{"resize_vocab_to_multiple_of", plainAt(e.val, "32")})
-		},
-		"shuffle_merged_datasets": to("shuffle"),
-		"dataset_shard_num":       lost("shards of all data sets together: give each of datasets shards and shards_idx"),
+		"cls_model_config":               idle("config.json of the model's directory says it"),
+		"resize_token_embeddings_to_32x": unlessOff(means("", [2]string{"resize_vocab", "true"}, [2]string{"resize_vocab_to_multiple_of", "32"})),
+		"shuffle_merged_datasets":        to("shuffle"),
+		"dataset_shard_num":              lost("shards of all data sets together: give each of datasets shards and shards_idx"),
 		"trackio_project_name": func(im *importer, e entry) {
 			im.giveFor(e, "", setting{"project", e.val}, setting{"report_to", plainAt(e.val, "trackio")})
 		},
@@ -157,16 +151,6 @@ func axolotlBatch(im *importer, e entry) {
 	}
 }
 
-// axolotlScheduler takes lr_scheduler; rex, one_cycle and the like are not there.
-func axolotlScheduler(im *importer, e entry) {
-	k := byName["lr_scheduler_type"]
-	if err := k.set(Default(), e.spelled, e.val); err != nil {
-		im.lose(e, wanted(err)+"; cosine takes its place")
-		return
-	}
-	im.give(e, k.name, e.val)
-}
-
 // sameAsModel takes a path to a part of the model, which mt reads from the model's directory.
 func sameAsModel(im *importer, e entry) {
 	if e.val.text == im.doc.get("base_model").text {
@@ -178,13 +162,7 @@ func sameAsModel(im *importer, e entry) {
 
 // switchedReport adds a board, where the key is true.
 func switchedReport(board string) rule {
-	return func(im *importer, e entry) {
-		if e.val.unset() {
-			im.idle(e, "it is off")
-			return
-		}
-		im.giveFor(e, "", setting{"report_to", plainAt(e.val, board)})
-	}
+	return unlessOff(means("", [2]string{"report_to", board}))
 }
 
 // axolotlTokens takes tokens: a list of tokens to add; once it was another name for

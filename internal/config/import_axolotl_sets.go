@@ -16,13 +16,9 @@ var axolotlTypes = map[string]struct{ name, template string }{
 // axolotlSets takes datasets, pretraining_dataset or test_datasets.
 func axolotlSets(key string) rule {
 	return func(im *importer, e entry) {
-		items := e.val.items
-		if e.val.kind != list {
-			items = []value{e.val}
-		}
 		out := value{kind: list, pos: e.val.pos}
 		layouts := map[string]bool{}
-		for i, item := range items {
+		for i, item := range e.val.each() {
 			name := fmt.Sprintf("%s[%d]", e.spelled, i)
 			if item.kind != mapping {
 				out.items = append(out.items, item)
@@ -91,6 +87,23 @@ func (im *importer) axolotlSet(name string, item value) (set value, layout strin
 	return set, layout
 }
 
+// axolotlFields takes the fields of a mapping that says what rows hold; renamed are those that have another name here.
+func (im *importer) axolotlFields(e entry, renamed map[string]string) (fields []field) {
+	for _, f := range e.val.fields {
+		to, another := renamed[f.name]
+		switch {
+		case f.val.kind == null:
+		case another:
+			fields = append(fields, field{to, f.pos, f.val})
+		case slices.ContainsFunc(setKeys, func(k setKey) bool { return k.name == f.name }):
+			fields = append(fields, f)
+		default:
+			im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, "the layout of a prompt is a template's: write one in Jinja, and name it in template")
+		}
+	}
+	return fields
+}
+
 // axolotlType takes the type of a data set: a name, or a mapping of fields.
 func (im *importer) axolotlType(e entry) (fields []field, layout string) {
 	if axolotlOnPairs(im) {
@@ -99,16 +112,7 @@ func (im *importer) axolotlType(e entry) (fields []field, layout string) {
 		}
 	}
 	if e.val.kind == mapping {
-		for _, f := range e.val.fields {
-			switch {
-			case f.val.kind == null:
-			case slices.ContainsFunc(setKeys, func(k setKey) bool { return k.name == f.name }):
-				fields = append(fields, f)
-			default:
-				im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, "the layout of a prompt is a template's: write one in Jinja, and name it in template")
-			}
-		}
-		return append(fields, field{"type", e.pos, textAt(e.val, "alpaca")}), ""
+		return append(im.axolotlFields(e, nil), field{"type", e.pos, textAt(e.val, "alpaca")}), ""
 	}
 	to, ok := axolotlTypes[e.val.text]
 	if !ok {

@@ -153,18 +153,8 @@ var axolotlPairTypes = map[string][]field{
 func (im *importer) axolotlPairs(e entry) (fields []field, layout string, ok bool) {
 	fields = []field{{"type", e.pos, textAt(e.val, "pairs")}}
 	if e.val.kind == mapping {
-		for _, f := range e.val.fields {
-			switch {
-			case f.val.kind == null:
-			case f.name == "field_prompt": // what is the user's turn here, as their formats have it
-				fields = append(fields, field{"field_instruction", f.pos, f.val})
-			case slices.ContainsFunc(setKeys, func(k setKey) bool { return k.name == f.name }):
-				fields = append(fields, f)
-			default:
-				im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, "the layout of a prompt is a template's: write one in Jinja, and name it in template")
-			}
-		}
-		return fields, "", true
+		// Their prompt is the user's turn here, as their formats have it.
+		return append(fields, im.axolotlFields(e, map[string]string{"field_prompt": "field_instruction"})...), "", true
 	}
 	base, how, _ := strings.Cut(strings.ReplaceAll(e.val.text, ":", "."), ".")
 	if how == "" {

@@ -34,11 +34,13 @@ func llamaFactoryRules() map[string]rule {
 			}
 			im.idle(e, "mt train trains")
 		},
-		"template":             templateRule,
-		"optim":                optimRule,
-		"interleave_probs":     to("interleave_probs"),
-		"pure_bf16":            pureBF16,
-		"use_muon":             llamaFactoryMuon,
+		"template":         templateRule,
+		"optim":            orElse("optim", "adamw"),
+		"interleave_probs": to("interleave_probs"),
+		// Weights without fp32 masters.
+		"pure_bf16": ifTrue(means("updates round by chance, so that small ones are not lost", [2]string{"master_dtype", "bf16"}, [2]string{"compute_dtype", "bf16"})),
+		// Its Muon scales updates as Moonlight's does (third_party/muon).
+		"use_muon":             ifTrue(means("", [2]string{"optim", "muon"}, [2]string{"adjust_lr_fn", "match_rms_adamw"})),
 		"disable_shuffling":    negated("shuffle"),
 		"train_from_scratch":   lost("give model (a preset or the keys of a config.json) to train from scratch"),
 		"cache_dir":            idle("it is where models are downloaded to, and mt downloads nothing"),
@@ -137,34 +139,6 @@ func negated(key string) rule {
 		}
 		im.give(e, key, e.val)
 	}
-}
-
-// pureBF16 takes pure_bf16: weights without fp32 masters.
-func pureBF16(im *importer, e entry) {
-	if !e.val.is("true") {
-		im.idle(e, "it is off")
-		return
-	}
-	im.giveFor(e, "updates round by chance, so that small ones are not lost", setting{"master_dtype", plainAt(e.val, "bf16")}, setting{"compute_dtype", plainAt(e.val, "bf16")})
-}
-
-// llamaFactoryMuon takes use_muon: its Muon scales updates as Moonlight's does (third_party/muon).
-func llamaFactoryMuon(im *importer, e entry) {
-	if !e.val.is("true") {
-		im.idle(e, "it is off")
-		return
-	}
-	im.giveFor(e, "", setting{"optim", plainAt(e.val, "muon")}, setting{"adjust_lr_fn", plainAt(e.val, "match_rms_adamw")})
-}
-
-// optimRule takes optim; one that mt does not have is lost, and AdamW takes its place.
-func optimRule(im *importer, e entry) {
-	k := byName["optim"]
-	if err := k.set(Default(), e.spelled, e.val); err != nil {
-		im.lose(e, wanted(err)+"; adamw takes its place")
-		return
-	}
-	im.give(e, k.name, e.val)
 }
 
 // templateRule takes the name of a chat template.

@@ -230,12 +230,8 @@ var torchtuneFields = map[string]string{"source": "path", "split": "split", "dat
 // torchtuneSets takes dataset or dataset_val: a component, or a list of them.
 func torchtuneSets(key string) rule {
 	return func(im *importer, e entry) {
-		items := e.val.items
-		if e.val.kind != list {
-			items = []value{e.val}
-		}
 		out := value{kind: list, pos: e.val.pos}
-		for _, item := range items {
+		for _, item := range e.val.each() {
 			if set, ok := im.torchtuneSet(e, item); ok {
 				out.items = append(out.items, set)
 			}

@@ -14,7 +14,7 @@ var trl = &tool{
 
 func trlRules() map[string]rule {
 	rules := trainerRules(map[string]rule{
-		"optim":               optimRule,
+		"optim":               orElse("optim", "adamw"),
 		"dataset_name":        trlSets,
 		"dataset_config":      idle("it is name in datasets"),
 		"dataset_train_split": idle("it is split in datasets"),

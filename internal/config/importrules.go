@@ -11,25 +11,55 @@ func to(key string) rule { return func(im *importer, e entry) { im.give(e, key, 
 // idle leaves a key out, whatever its value.
 func idle(why string) rule { return func(im *importer, e entry) { im.idle(e, why) } }
 
-// lost is a key that is not possible, unless its value switches it off.
-func lost(why string) rule {
+// unlessOff is a rule for a key, unless its value switches it off.
+func unlessOff(r rule) rule {
 	return func(im *importer, e entry) {
 		if e.val.unset() {
 			im.idle(e, "it is off")
 			return
 		}
-		im.lose(e, why)
+		r(im, e)
 	}
 }
 
-// refused is a key of another way to train, unless its value switches it off.
-func refused(why string) rule {
+// ifTrue is a rule for a key that is off unless its value is true.
+func ifTrue(r rule) rule {
 	return func(im *importer, e entry) {
-		if e.val.unset() {
+		if !e.val.is("true") {
 			im.idle(e, "it is off")
 			return
 		}
-		im.refuse(e, why)
+		r(im, e)
+	}
+}
+
+// lost is a key that is not possible, unless its value switches it off.
+func lost(why string) rule { return unlessOff(func(im *importer, e entry) { im.lose(e, why) }) }
+
+// refused is a key of another way to train, unless its value switches it off.
+func refused(why string) rule {
+	return unlessOff(func(im *importer, e entry) { im.refuse(e, why) })
+}
+
+// means gives keys of mt values, each a key and its value, whatever value a key of theirs has; why says how they follow from it.
+func means(why string, settings ...[2]string) rule {
+	return func(im *importer, e entry) {
+		var all []setting
+		for _, s := range settings {
+			all = append(all, setting{s[0], plainAt(e.val, s[1])})
+		}
+		im.giveFor(e, why, all...)
+	}
+}
+
+// orElse gives the value to a key of mt; one that mt does not have is lost, and another takes its place.
+func orElse(key, another string) rule {
+	return func(im *importer, e entry) {
+		if err := byName[key].set(Default(), e.spelled, e.val); err != nil {
+			im.lose(e, wanted(err)+"; "+another+" takes its place")
+			return
+		}
+		im.give(e, key, e.val)
 	}
 }
 
@@ -57,6 +87,14 @@ func (v value) count() (int, bool) {
 func (v value) float() (float64, bool) {
 	x, err := strconv.ParseFloat(v.text, 64)
 	return x, err == nil && v.kind == plain
+}
+
+// each is the items of a list, or what is no list by itself.
+func (v value) each() []value {
+	if v.kind == list {
+		return v.items
+	}
+	return []value{v}
 }
 
 // plainAt is a plain value that stands where v does.
@@ -108,13 +146,9 @@ func bf16Rule(im *importer, e entry) {
 
 // reportRule takes report_to: the boards that mt has are kept.
 func reportRule(im *importer, e entry) {
-	items := e.val.items
-	if e.val.kind != list {
-		items = []value{e.val}
-	}
 	var keep []value
 	lostOne := ""
-	for _, item := range items {
+	for _, item := range e.val.each() {
 		if e := (&setter{key: byName["report_to"], spelled: "report_to", v: item}); e.list(&[]string{}) != nil {
 			lostOne = item.text
 			continue

@@ -15,8 +15,6 @@ type family struct {
 	arch  string   // general.architecture
 	block []rule   // tensors of a decoder block
 	dense []rule   // those of blocks without experts, where only some have them
-	// isDense says which blocks these are; nil: the first ones, and a key says how many.
-	isDense func(p *plan, block int) bool
 	// recurrent are those of blocks with a recurrence in the place of attention, where some have one.
 	recurrent []rule
 	// width is what config.json calls the width of a dense MLP; "": intermediate_size.
@@ -295,7 +293,7 @@ var families = []family{
 		keys: []func(*plan){(*plan).ossKeys},
 	},
 	{
-		types: []string{"llama4_text", "llama4"}, arch: "llama4", width: "intermediate_size_mlp", isDense: (*plan).betweenExperts,
+		types: []string{"llama4_text", "llama4"}, arch: "llama4", width: "intermediate_size_mlp",
 		dense: slices.Concat(attention, []rule{
 			{"post_attention_layernorm", "ffn_norm", norm},
 			{"feed_forward.gate_proj", "ffn_gate", copied},

@@ -75,15 +75,13 @@ func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	if err := p.common(); err != nil {
 		return nil, err
 	}
-	c, err := model.LoadDir(o.Model)
-	if err != nil {
+	if p.model, err = model.LoadDir(o.Model); err != nil {
 		return nil, err
 	}
-	if p.activation(c); s.err != nil {
+	if p.activation(); s.err != nil {
 		return nil, s.err
 	}
-	p.tied = c.TieEmbeddings
-	f, err := newFinder(w, c)
+	f, err := newFinder(w, p.model)
 	if err != nil {
 		return nil, err
 	}

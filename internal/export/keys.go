@@ -12,6 +12,7 @@ import (
 // plan is a GGUF file before it is written.
 type plan struct {
 	s      *settings
+	model  *model.Config // what config.json means; it is read once the common keys are set
 	family *family
 	out    Type
 	kvs    []gguf.KV
@@ -20,10 +21,8 @@ type plan struct {
 	narrow []string // matrices whose rows cannot be cut into blocks
 
 	layers, heads, kvHeads, headDim int
-	attends                         int    // where some blocks have a recurrence: each block of so many has attention, the last
 	narrowed                        narrow // of latent attention
 	rope                            rope
-	tied                            bool // the head is the embedding
 }
 
 // maxHeadDim bounds the tables that are made before the weights are looked at.
@@ -100,10 +99,10 @@ func (p *plan) parallel() {
 
 // activation holds the function of the MLP, which llama.cpp knows by the architecture, against the model's. For the GELU
 // with erf llama.cpp has the one with tanh, which a note says.
-func (p *plan) activation(c *model.Config) {
-	switch {
-	case c.Activation == p.family.act:
-	case c.Activation == model.GELU && p.family.act == model.GELUTanh:
+func (p *plan) activation() {
+	switch act := p.model.Activation; {
+	case act == p.family.act:
+	case act == model.GELU && p.family.act == model.GELUTanh:
 		p.note("llama.cpp computes this architecture's GELU with tanh in place of erf: results differ by some 1e-3")
 	default:
 		p.s.fail(cmp.Or(p.family.names["hidden_act"], "hidden_act"), "%v, but llama.cpp's %s computes another function in the MLP: the model would be another",

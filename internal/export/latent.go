@@ -38,7 +38,7 @@ func (p *plan) headLengths() {
 // latentAttention are the rules of a block's attention, whose queries are made of a narrow vector or not.
 func (p *plan) latentAttention() []rule {
 	queries := []rule{{"self_attn.q_proj", "attn_q", copied}}
-	if p.s.int("q_lora_rank", 0) > 0 {
+	if p.model.Latent.QRank > 0 {
 		queries = []rule{
 			{"self_attn.q_a_proj", "attn_q_a", copied},
 			{"self_attn.q_a_layernorm", "attn_q_a_norm", norm},

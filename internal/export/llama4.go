@@ -56,6 +56,3 @@ func (p *plan) expertsEach() int {
 	}
 	return step
 }
-
-// betweenExperts says whether a block has a dense MLP.
-func (p *plan) betweenExperts(block int) bool { return (block+1)%p.expertsEach() != 0 }

@@ -10,20 +10,15 @@ func (p *plan) recurrences() {
 		s.fail("linear_value_head_dim", "%d, where linear_key_head_dim is %d: llama.cpp's %s has one for both", value, key, p.family.arch)
 	}
 	p.noBias()
-	p.attends = s.int("full_attention_interval", 4)
+	attends := s.int("full_attention_interval", 4) // the last block of each so many
 	if types := s.strs("layer_types"); len(types) > 0 {
-		p.attends = p.period(types)
+		attends = p.period(types)
 	}
 	p.add("ssm.conv_kernel", uint32(s.int("linear_conv_kernel_dim", 4)))
 	p.add("ssm.state_size", uint32(key))
 	p.add("ssm.group_count", uint32(keys))
 	p.add("ssm.time_step_rank", uint32(heads))
 	p.add("ssm.inner_size", uint32(heads*value))
-	p.add("full_attention_interval", uint32(p.attends))
+	p.add("full_attention_interval", uint32(attends))
 	p.add("expert_shared_feed_forward_length", uint32(s.need("shared_expert_intermediate_size")))
-}
-
-// recurs says whether a block has a recurrence in the place of attention.
-func (p *plan) recurs(block int) bool {
-	return p.family.recurrent != nil && (block+1)%max(p.attends, 1) != 0
 }

@@ -88,6 +88,12 @@ func TestRecurrence(t *testing.T) {
 	if x, _ := tensorOf(t, f, "blk.2.attn_q.weight"); !slices.Equal(x.Shape, []int64{64, 32}) {
 		t.Errorf("queries and gates are %v", x.Shape)
 	}
+	config = recurrentConfig(map[string]any{"layer_types": []any{"linear_attention", "full_attention", "linear_attention"}})
+	f, _ = exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
+	wantKeys(t, f, map[string]any{"qwen3next.full_attention_interval": 2})
+	if x, _ := tensorOf(t, f, "blk.2.ssm_a"); !slices.Equal(x.Shape, []int64{4}) {
+		t.Errorf("the last block's rates are %v", x.Shape)
+	}
 }
 
 // TestRecurrenceRefused: what llama.cpp's qwen3next has no words for.

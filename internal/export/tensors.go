@@ -110,7 +110,7 @@ func (p *plan) tensors(f *finder) error {
 				}
 			}
 		}
-		if r.to == "output" && p.tied {
+		if r.to == "output" && p.model.TieEmbeddings {
 			continue // llama.cpp takes the embedding
 		}
 		if err := p.tensor(f, r); err != nil {
@@ -123,15 +123,12 @@ func (p *plan) tensors(f *finder) error {
 
 // rules are those of block b.
 func (p *plan) rules(b int) []rule {
-	of, isDense := p.family.block, p.family.isDense
-	if isDense == nil {
-		isDense = func(p *plan, b int) bool { return b < p.s.int("first_k_dense_replace", 0) }
-	}
-	if p.family.dense != nil && isDense(p, b) {
+	of := p.family.block
+	switch {
+	case p.model.IsRecurrent(b):
+		of = p.family.recurrent
+	case p.family.dense != nil && !p.model.HasExperts(b):
 		of = p.family.dense
-	}
-	if p.recurs(b) {
-		return p.family.recurrent
 	}
 	if p.family.latent {
 		return slices.Concat(p.latentAttention(), of)
@@ -226,7 +223,7 @@ func (p *plan) experts(f *finder, r rule) error {
 	dot := strings.LastIndexByte(r.from, '.')
 	for _, end := range []string{".weight", ".bias"} {
 		var it item
-		for e := range p.expertCount() {
+		for e := range p.model.NumExperts {
 			name := r.from[:dot] + "." + strconv.Itoa(e) + r.from[dot:] + end
 			t, ok := f.find(name)
 			if !ok && end == ".bias" && e == 0 {

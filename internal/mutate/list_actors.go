@@ -127,6 +127,7 @@ var ofActors = []broken{
 		{from: "if p.Objects[l.Grad].From >= 0 {", to: "if p.Objects[l.Grad].From < 0 {", test: "TestCauseOfPassage"},
 	}},
 	{"actors/offloader.go", []way{
+		{from: "s.Wait(slot.ready)\n\ts.CopyD2H", to: "s.CopyD2H", test: "TestLanesEqualTheSynchronousStep"},
 		{from: "case spill, passOn:\n\t\ts = r.out\n", to: "", test: "TestActivationsHaveStreamsOfTheirOwn"},
 		{from: "if lane != c.lane && !p.Eval && !c.balance.several {", to: "if lane != c.lane && !c.balance.several {", same: "in an evaluation nobody looks at the routing of other lanes"},
 		{from: "if m.Complete {\n\t\t\tlanded", to: "if true {\n\t\t\tlanded", test: "TestTranscripts"},
@@ -197,7 +198,6 @@ var ofActors = []broken{
 		{from: "if m.Direct {", to: "if false {", test: "TestRandomInterleavings"},
 		{from: "if r.o.ThroughHost {", to: "if false {", test: "TestLanesEqualTheSynchronousStep"},
 		{from: "out[i] = other.reaches[r.index]", to: "out[i] = other.reaches[r.index] && false", test: "TestLanesEqualTheSynchronousStep"},
-		{from: "s.Wait(slot.ready)\n\ts.CopyD2H", to: "s.CopyD2H", test: "TestLanesEqualTheSynchronousStep"},
 		{from: "s.Wait(slot.ready)\n\ts.Wait(into.idle)", to: "s.Wait(into.idle)", test: "TestLanesOnGPUs"},
 		{from: "\ts.Wait(into.idle)\n", to: "", test: "TestReaderThatIsLate"},
 	}},
@@ -247,7 +247,7 @@ var ofActors = []broken{
 	{"actors/timeline_works.go", []way{
 		{from: "l.link(\"LayerFetched\", before, p)", to: "l.link(\"LayerFetched\", p, before)", test: "TestTraceOfRuns"},
 		{from: "h != nil && h.last.track == p.track {", to: "h != nil {", test: "TestTraceOfRuns"},
-		{from: "l.link(\"ActivationComputed\", l.holds[c].made, p)", to: "l.link(\"ActivationComputed\", p, l.holds[c].made)", test: "TestTraceOfRuns"},
+		{from: "l.link(message, l.holds[c].made, p)", to: "l.link(message, p, l.holds[c].made)", test: "TestTraceOfRuns"},
 	}},
 	{"actors/feeder.go", []way{
 		{from: "b.Tokens > int64(l.Tokens) || ", to: "", test: "TestLimitsOfBatches"},

@@ -48,9 +48,12 @@ var ofDevice = []broken{
 	}},
 	{"layers/workspace.go", []way{
 		{from: "d.qGroups, d.kGroups = 1, 1", to: "d.kGroups = 1", test: "TestGradientsEqualFiniteDifferences"},
-		{from: "min(s.MaxTokens, op.MostSummed)}", to: "s.MaxTokens}", test: "TestWorkspaceOfSums"},
+	}},
+	{"layers/kind_block.go", []way{
+		{from: "min(s.MaxTokens, op.MostSummed)}", to: "min(s.MaxTokens, 64*op.MostSummed)}", test: "TestWorkspaceOfSums"},
 		{from: "least, some = min(least, s.Keep.Of(block)), true", to: "least, some = s.Keep.Of(block), true", test: "TestWorkspaceServesEveryLaunch"},
-		{from: "s.Config.HasExperts(block) != mlp", to: "true", test: "TestWorkspaceOfExpertsBlocks"},
+		{from: "s.Config.HasExperts(block) != k.mlp", to: "true", test: "TestWorkspaceOfExpertsBlocks"},
+		{from: "if k.recurs {", to: "if false {", test: "TestRecurrentBytes"},
 	}},
 	{"layers/attention_backward.go", []way{
 		{from: "l.rope(dqkv, c, true)", to: "l.rope(dqkv, c, false)", test: "TestGradientsEqualFiniteDifferences"},

@@ -45,7 +45,6 @@ var ofFamilies = []broken{
 		{from: "math.Floor(float64(p+t.Ahead)/t.Every)", to: "float64(p+t.Ahead)/t.Every", test: "TestTemper"},
 	}},
 	{"internal/export/llama4.go", []way{
-		{from: "(block+1)%p.expertsEach() != 0", to: "block%p.expertsEach() != 0", test: "TestExpertsInterleaved"},
 		{from: "p.expertCount() != 128", to: "true", test: "TestExperts"},
 	}},
 	{"device/cpu/router.go", []way{

@@ -31,7 +31,9 @@ var ofImports = []broken{
 	}},
 	{"internal/config/importrules.go", []way{
 		{from: "1/(float64(n)*epochs)", to: "1/float64(n)", test: "TestImports"},
-		{from: "if e.val.unset() {\n\t\t\tim.idle(e, \"it is off\")\n\t\t\treturn\n\t\t}\n\t\tim.lose(e, why)", to: "im.lose(e, why)", test: "TestImports"},
+		{from: "if e.val.unset() {", to: "if false {", test: "TestImports"},
+		{from: "if !e.val.is(\"true\") {", to: "if false {", test: "TestImports"},
+		{from: "if v.kind == list {", to: "if false {", test: "TestImports"},
 		{from: "keep = append(keep, item)", to: "_ = item", test: "TestImports"},
 	}},
 	{"internal/config/import_llamafactory.go", []way{
@@ -42,6 +44,9 @@ var ofImports = []broken{
 	{"internal/config/import_axolotl.go", []way{
 		{from: "fmt.Sprint(n/micro)", to: "fmt.Sprint(n)", test: "TestImports"},
 		{from: "if _, given := im.given[\"save_steps\"]; !given {", to: "if _, given := im.given[\"save_steps\"]; given {", test: "TestImports"},
+	}},
+	{"internal/config/import_axolotl_sets.go", []way{
+		{from: "case another:", to: "case false && another:", test: "TestImports"},
 	}},
 	{"internal/config/import_torchtune.go", []way{
 		{from: "plainAt(e.val, fmt.Sprint(n*epochs))", to: "plainAt(e.val, fmt.Sprint(n))", test: "TestImports"},

@@ -113,6 +113,11 @@ var ofModel = []broken{
 		{from: "return b >= first", to: "return b > first", test: "TestParseSpellings|TestAttendedPairs|TestParseRefuses|TestAddingAFamily"},
 		{from: "c.QKVBias = true\n", to: "", test: "TestParams|TestLayers|TestParseSpellings"},
 	}},
+	{"model/refuse.go", []way{
+		{from: "x > 0 {", to: "x > 1 {", test: "TestParseRefuses"},
+		{from: "if f.bool(\"output_router_logits\", false) {", to: "if false {", test: "TestParseRefuses"},
+		{from: "if c.HeadDim != c.HiddenSize/c.NumHeads {", to: "if false {", test: "TestParseRefuses"},
+	}},
 	{"model/experts.go", []way{
 		{from: "c.AllChosen() > maxExpertsUsed {", to: "c.NumExpertsPerTok > maxExpertsUsed {", test: "TestParseRefuses"},
 		{from: "case open == groups:\n", to: "case false:\n", test: "TestParseSpellings"},

@@ -53,8 +53,8 @@ var ofRecipes = []broken{
 		{from: "		{\"post_feedforward_layernorm\", \"post_ffw_norm\", norm},\n", to: "		{\"post_feedforward_layernorm\", \"post_ffw_norm\", copied},\n", test: "TestGemma2"},
 	}},
 	{"internal/export/keys.go", []way{
-		{from: "case c.Activation == p.family.act:", to: "case true:", test: "TestActivations"},
-		{from: "case c.Activation == model.GELU && p.family.act == model.GELUTanh:", to: "case false:", test: "TestActivations"},
+		{from: "case act == p.family.act:", to: "case true:", test: "TestActivations"},
+		{from: "case act == model.GELU && p.family.act == model.GELUTanh:", to: "case false:", test: "TestActivations"},
 		{from: "[]string{\"use_bias\", \"attention_bias\"}", to: "[]string{\"use_bias\"}", test: "TestGemma2Refused"},
 	}},
 	{"internal/export/latent.go", []way{

@@ -44,7 +44,9 @@ var ofRecurrence = []broken{
 		{from: "row = tail.load(sc, convRow, (t+a.Taps-1)*a.C, a.C)", to: "row = tail.load(sc, convRow, 0, a.C)", test: "TestOps/threads=2/ShortConv"},
 	}},
 	{"device/cpu/gateddelta.go", []way{
-		{from: "if at := i*op.DeltaChunk + e; e > i {", to: "if at := i*op.DeltaChunk + e; e > i+1 {", test: "TestOps/threads=2/GatedDelta"},
+		{from: "for e := range i + 1 {\n\t\t\trow[e]", to: "for e := range i {\n\t\t\trow[e]", test: "TestOps/threads=2/GatedDelta"},
+		{from: "math.Exp(sum - sums[e])", to: "math.Exp(sum)", test: "TestOps/threads=2/GatedDelta"},
+		{from: "clear(row)\n", to: "", test: "TestOpsWithPoisonedBuffers"},
 		{from: "vec.Scale(s, s, h.from[j.n-1])", to: "vec.Scale(s, s, h.from[0])", test: "TestOps/threads=2/GatedDelta"},
 		{from: "for i := 1; i < j.n; i++ {", to: "for i := 2; i < j.n; i++ {", test: "TestOps/threads=2/GatedDelta"},
 		{from: "if states != nil && j.at > j.first {", to: "if states != nil {", test: "TestOps/threads=2/GatedDelta"},
@@ -55,7 +57,7 @@ var ofRecurrence = []broken{
 		{from: "b.dof[b.n-1] += h.from[b.n-1] * vec.Dot", to: "b.dof[b.n-1] += 0 * vec.Dot", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "b.addRows(b.dk, term, b.k, h.from, -1)", to: "b.addRows(b.dk, term, b.k, h.from, 1)", test: "TestOps/threads=2/GatedDeltaBackward"},
 		{from: "if e < i {", to: "if e <= i {", test: "TestOps/threads=2/GatedDeltaBackward"},
-		{from: "by := -dl[at] * decay(h, i, e)", to: "by := dl[at] * decay(h, i, e)", test: "TestOps/threads=2/GatedDeltaBackward"},
+		{from: "by := -dl[at] * h.decay[at]", to: "by := dl[at] * h.decay[at]", test: "TestOps/threads=2/GatedDeltaBackward"},
 	}},
 	{"device/conformance/oracle/delta.go", []way{
 		{from: "dg += ds[n] * st.mid[n]", to: "dg += ds[n] * st.before[n]", test: "TestGatedDeltaBackward"},
@@ -63,9 +65,13 @@ var ofRecurrence = []broken{
 	}},
 	{"internal/export/recurrence.go", []way{
 		{from: "if value != key {", to: "if value > key {", test: "TestRecurrenceRefused"},
-		{from: "p.attends = p.period(types)", to: "", test: "TestRecurrenceRefused"},
+		{from: "attends = p.period(types)", to: "p.period(types)", test: "TestRecurrence"},
 		{from: "uint32(heads*value)", to: "uint32(keys*value)", test: "TestRecurrence"},
-		{from: "(block+1)%max", to: "block%max", test: "TestRecurrence"},
+	}},
+	{"internal/export/tensors.go", []way{
+		{from: "p.model.IsRecurrent(b)", to: "false", test: "TestRecurrence"},
+		{from: "!p.model.HasExperts(b)", to: "b == 0", test: "TestExpertsInterleaved"},
+		{from: "range p.model.NumExperts", to: "range p.model.NumExpertsPerTok", test: "TestExperts"},
 	}},
 	{"internal/export/gguf.go", []way{
 		{from: "-math.Exp(float64(v))", to: "math.Exp(float64(v))", test: "TestRecurrence"},

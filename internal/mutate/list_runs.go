@@ -163,7 +163,6 @@ var ofRuns = []broken{
 	{"internal/export/tensors.go", []way{
 		{from: "it.heads = p.kvHeads", to: "it.heads = p.heads", test: "TestLlama"},
 		{from: "it.Shape = t.shape[1:]", to: "", test: "TestSharedGate"},
-		{from: `b < p.s.int("first_k_dense_replace", 0)`, to: `b <= p.s.int("first_k_dense_replace", 0)`, test: "TestDenseAndShared"},
 		{from: "it.shift = p.family.shift", to: "it.shift = 0", test: "TestGemma"},
 		{from: "len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps:", to: "len(it.Shape) < 2 || h == norm || h == normIfAny || h == taps:", test: "TestExperts"},
 	}},

@@ -37,8 +37,8 @@ var ofTowers = []broken{
 		{from: "p.add(\"attention.temperature_scale\", float32(scale))", to: "", test: "TestTowers"},
 		{from: "i >= 3*int(sections[i%3])", to: "i > 3*int(sections[i%3])", test: "TestStill"},
 	}},
-	{"internal/export/gguf.go", []way{
-		{from: "p.tied = c.TieEmbeddings\n", to: "", test: "TestTowers"},
+	{"internal/export/tensors.go", []way{
+		{from: "p.model.TieEmbeddings {", to: "false {", test: "TestTowers"},
 	}},
 	{"jinja/load.go", []way{
 		{from: "{\"tokenizer_config.json\", \"chat_template.json\"}", to: "{\"tokenizer_config.json\"}", test: "TestLoad"},

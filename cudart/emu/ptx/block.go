@@ -254,22 +254,11 @@ func merge(list []Access, a Access) []Access {
 	for i := range list {
 		l := &list[i]
 		if l.Buffer == a.Buffer {
-			l.ReadFrom, l.ReadTo = hull(l.ReadFrom, l.ReadTo, a.ReadFrom, a.ReadTo)
-			l.WriteFrom, l.WriteTo = hull(l.WriteFrom, l.WriteTo, a.WriteFrom, a.WriteTo)
+			l.Join(a)
 			return list
 		}
 	}
 	return append(list, a)
-}
-
-func hull(from, to, from2, to2 int64) (int64, int64) {
-	switch {
-	case from2 >= to2:
-		return from, to
-	case from >= to:
-		return from2, to2
-	}
-	return min(from, from2), max(to, to2)
 }
 
 // mix is a hash of 64 bits, the last step of SplitMix64.

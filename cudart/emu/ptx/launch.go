@@ -23,6 +23,23 @@ type Access struct {
 	WriteFrom, WriteTo int64
 }
 
+// Join makes a bound what both touched of one buffer.
+func (a *Access) Join(b Access) {
+	a.ReadFrom, a.ReadTo = hull(a.ReadFrom, a.ReadTo, b.ReadFrom, b.ReadTo)
+	a.WriteFrom, a.WriteTo = hull(a.WriteFrom, a.WriteTo, b.WriteFrom, b.WriteTo)
+}
+
+// hull is the range that holds both ranges; one that is empty, as from ≥ to, counts for nothing.
+func hull(from, to, from2, to2 int64) (int64, int64) {
+	switch {
+	case from2 >= to2:
+		return from, to
+	case from >= to:
+		return from2, to2
+	}
+	return min(from, from2), max(to, to2)
+}
+
 // Launch is one launch of a kernel.
 type Launch struct {
 	Kernel      *Kernel

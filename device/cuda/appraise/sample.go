@@ -181,23 +181,11 @@ func (s *sample) run(groups []int) error {
 	s.traces = c.Traces
 	for _, a := range touched {
 		if old, ok := s.reach[a.Buffer]; ok {
-			a.ReadFrom, a.ReadTo = hull(a.ReadFrom, a.ReadTo, old.ReadFrom, old.ReadTo)
-			a.WriteFrom, a.WriteTo = hull(a.WriteFrom, a.WriteTo, old.WriteFrom, old.WriteTo)
+			a.Join(old)
 		}
 		s.reach[a.Buffer] = a
 	}
 	return nil
-}
-
-// hull is the range that holds both ranges; one that is empty, as from ≥ to, counts for nothing.
-func hull(from, to, from2, to2 int64) (int64, int64) {
-	switch {
-	case from >= to:
-		return from2, to2
-	case from2 >= to2:
-		return from, to
-	}
-	return min(from, from2), max(to, to2)
 }
 
 // counts are those of the whole launch.
