@@ -86,23 +86,8 @@ type LogWindow struct {
 	Steps  int     `json:"steps"`
 	Tokens int64   `json:"supervised_tokens"` // of the steps in Loss
 	Loss   float64 `json:"loss"`              // nats per supervised token
-	// Pairs, of runs on pairs, are how many the steps had, then sums over them.
+	// Pairs, of runs on pairs, are those of the steps.
 	Pairs PairLog `json:"pairs,omitzero"`
-}
-
-// PairLog is a number of pairs, then sums over them: both answers' rewards, how often the chosen one's was larger, and both log p.
-type PairLog [6]float64
-
-// AddPairs takes in the pairs of a step, unless something of them is not finite.
-func (w *LogWindow) AddPairs(pairs PairLog) {
-	for _, x := range pairs {
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return
-		}
-	}
-	for i, x := range pairs {
-		w.Pairs[i] += x
-	}
 }
 
 // Add takes in a step: the mean loss over so many supervised tokens. The mean is

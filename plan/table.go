@@ -32,6 +32,8 @@ type Table struct {
 	Params     int64 `json:"parameters"`
 	// PerParam is what a parameter takes of the host: its weight and the planes beside it, in bytes.
 	PerParam float64 `json:"host_bytes_per_parameter"`
+	// Before are sums of what is given back before the run's own memory is taken.
+	Before []Row `json:"before,omitempty"`
 	// devices are the sums by device, where there are several.
 	devices []int64
 }
@@ -310,9 +312,12 @@ func (r *Run) SpillBytes() int64 {
 // Write prints the table for people.
 func (t Table) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, r := range t.Rows {
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\n", r.Where, r.Purpose, humanize.IBytes(uint64(r.Bytes)), r.Detail)
+	rows := func(list []Row) {
+		for _, r := range list {
+			fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\n", r.Where, r.Purpose, humanize.IBytes(uint64(r.Bytes)), r.Detail)
+		}
 	}
+	rows(t.Rows)
 	fmt.Fprintf(tw, "  host\ttotal\t%s\t%.2f bytes a parameter for weights and moments\n", humanize.IBytes(uint64(t.Host)), t.PerParam)
 	if t.devices == nil {
 		fmt.Fprintf(tw, "  device\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Device)))
@@ -320,6 +325,7 @@ func (t Table) Write(w io.Writer) {
 	for i, n := range t.devices {
 		fmt.Fprintf(tw, "  device %d\ttotal\t%s\t\n", i, humanize.IBytes(uint64(n)))
 	}
+	rows(t.Before)
 	tw.Flush()
 }
 

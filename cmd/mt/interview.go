@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"mt/data"
 	"mt/internal/config"
+	"mt/internal/files"
 	"mt/internal/train"
 )
 
@@ -78,10 +78,8 @@ func outputDir(cfg *config.Config) string {
 		name = "run"
 	}
 	dir := "out/" + name
-	if is, err := os.Stat(dir); err == nil && cfg.Model.Path != "" {
-		if from, err := os.Stat(cfg.Model.Path); err == nil && os.SameFile(is, from) {
-			dir += "-tuned"
-		}
+	if files.Same(dir, cfg.Model.Path) {
+		dir += "-tuned"
 	}
 	return dir
 }

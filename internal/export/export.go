@@ -12,6 +12,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
+	"mt/internal/files"
 )
 
 // Format is a form of output.
@@ -112,9 +113,9 @@ func (o Options) checkOut() error {
 		return fmt.Errorf("%s is a file; give a directory", o.Out)
 	}
 	switch {
-	case o.Format == Safetensors && same(o.Out, o.Model):
+	case o.Format == Safetensors && files.Same(o.Out, o.Model):
 		return fmt.Errorf("%s is the model itself; choose another directory", o.Out)
-	case o.Format == GGUF && same(filepath.Dir(o.Out), o.Model) && !strings.EqualFold(filepath.Ext(o.Out), ".gguf"):
+	case o.Format == GGUF && files.Same(filepath.Dir(o.Out), o.Model) && !strings.EqualFold(filepath.Ext(o.Out), ".gguf"):
 		return fmt.Errorf("%s is a file of the model; choose another name", o.Out)
 	}
 	if o.Format == Safetensors {
@@ -127,13 +128,6 @@ func (o Options) checkOut() error {
 		return fmt.Errorf("%s %w; choose another name, or overwrite it with --overwrite", o.Out, ErrExists)
 	}
 	return nil
-}
-
-// same reports whether two names are of one file or directory that is there.
-func same(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 func (o Options) checkParent() error {

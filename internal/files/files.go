@@ -36,6 +36,13 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Same tells whether two names lead to one file or directory that is there.
+func Same(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
 // NotAFile is the error of a path that is no regular file.
 type NotAFile struct {
 	Path, What string // "a directory", "a pipe"

@@ -79,3 +79,20 @@ func TestReadAllIsBounded(t *testing.T) {
 		t.Errorf("%v after %d bytes", err, e.read)
 	}
 }
+
+// TestSame: names are of one file or directory whatever way they lead there, and a name of nothing is like no other.
+func TestSame(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.Mkdir(at("a"), 0o700), os.Mkdir(at("b"), 0o700), os.Symlink("a", at("link"))); err != nil {
+		t.Fatal(err)
+	}
+	for pair, want := range map[[2]string]bool{
+		{at("a"), dir + "/b/../a"}: true, {at("link"), at("a")}: true, {at("a"), at("b")}: false,
+		{at("a"), at("none")}: false, {at("none"), at("a")}: false, {at("none"), at("none")}: false, {"", ""}: false,
+	} {
+		if got := Same(pair[0], pair[1]); got != want {
+			t.Errorf("%v: %v", pair, got)
+		}
+	}
+}

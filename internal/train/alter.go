@@ -8,6 +8,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/internal/config"
+	"mt/internal/files"
 )
 
 // alteration is how a run differs from the run whose checkpoint it goes on from.
@@ -112,7 +113,7 @@ func (a *alteration) allow(d config.Difference) error {
 	}
 	switch part {
 	case config.PartModel:
-		if dir, err := config.ModelDir(a.saved.Model.Path); err == nil && d.Key == modelKey && a.modelDir != "" && sameDir(dir, a.modelDir) {
+		if dir, err := config.ModelDir(a.saved.Model.Path); err == nil && d.Key == modelKey && a.modelDir != "" && files.Same(dir, a.modelDir) {
 			return nil
 		}
 		wayOut = fmt.Sprintf("train from the checkpoint's weights alone with model_name_or_path: %s and another output_dir", a.from.dir)

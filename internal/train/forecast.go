@@ -178,6 +178,20 @@ func (s smallest) String() string {
 	return fmt.Sprintf("%s on the device%s and %s on the host", human.Bytes(s.Device), gpu, human.Bytes(s.Host))
 }
 
+// smallest finds what the run needs at least, with the reference's pass before it.
+func (j *job) smallest() (smallest, error) {
+	s, err := smallestFor(j.asked)
+	if err != nil || j.ref.asked == nil {
+		return s, err
+	}
+	p, err := smallestFor(*j.ref.asked)
+	s.Host = max(s.Host, p.Host)
+	if p.Device > s.Device {
+		s.Device, s.GPU = p.Device, p.GPU
+	}
+	return s, err
+}
+
 // smallestFor finds what q needs at least.
 func smallestFor(q plan.Request) (smallest, error) {
 	var s smallest
@@ -242,7 +256,7 @@ func (j *job) withSmallest(err error, f Forecast) error {
 	if lack := (*plan.NotFitting)(nil); f.Machine == nil || !errors.As(err, &lack) {
 		return err
 	}
-	s, failed := smallestFor(j.asked)
+	s, failed := j.smallest()
 	if failed != nil {
 		return err
 	}

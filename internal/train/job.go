@@ -17,7 +17,6 @@ import (
 	"mt/host"
 	"mt/host/extents"
 	"mt/internal/config"
-	"mt/internal/human"
 	"mt/internal/parallel"
 	"mt/internal/throttle"
 	"mt/internal/watch"
@@ -81,6 +80,7 @@ type job struct {
 	team         *team          // nil: it trains alone
 	done         bool           // of several ranks: rank 0 has found the finished model of where they go on from
 	hosts        int            // how many it is only planned for; 0: as many as there are
+	ref          reference      // of training on pairs
 }
 
 // close runs the closers, the last one first, and returns what went wrong with
@@ -175,14 +175,14 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 			return nil, err
 		}
 	}
-	if o.sketch || o.trials {
+	if o.trials {
 		return j, nil
+	}
+	if err := j.openReference(); err != nil || o.sketch {
+		return j, err
 	}
 	if len(c.DPO) > 0 && j.modelDir == "" {
 		return nil, c.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
-	}
-	if err := j.checkReference(); err != nil {
-		return nil, err
 	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
@@ -335,10 +335,8 @@ func (j *job) resolveEvalPlan() error { return j.resolve(true) }
 
 func (j *job) resolve(evalOnly bool) (err error) {
 	q := j.request(evalOnly)
-	if n := min(q.RowTokens, j.c.MaxSeqLen); n > j.model.MaxPositions && j.model.LearnedPositions {
-		return j.c.Errorf("max_seq_len", "rows have %d tokens, and the model has learned %d positions: it is at most that", n, j.model.MaxPositions)
-	} else if n > j.model.MaxPositions && j.model.MaxPositions > 0 {
-		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
+	if err := j.checkPositions(j.model, "the model"); err != nil {
+		return err
 	}
 	if j.hosts > 1 {
 		q.Ranks = j.hosts
@@ -357,7 +355,10 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		j.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
 			j.plan.Limits.MicroBatches, j.lanes, 100*(1-idle))
 	}
-	return j.checkParams()
+	if err := j.checkParams(); err != nil || evalOnly {
+		return err
+	}
+	return j.planPass()
 }
 
 // idleEnough is the share of a step in which several devices may stand still, as predicted, before
@@ -369,7 +370,7 @@ func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
 	q := plan.Request{Config: j.model, Act: j.act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
 		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
-		GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
+		GradDType: c.GradDType, BF16Master: j.bf16Master() || evalOnly && !j.startsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
@@ -391,55 +392,6 @@ func (j *job) order() schedule.Order {
 		return schedule.Lanes
 	}
 	return schedule.Zigzag
-}
-
-// room is how much host memory is available.
-func (j *job) room() host.Room {
-	room := host.AvailableMemory()
-	if f := j.hooks.room; f != nil {
-		room = f()
-	}
-	if _, n := j.team.neighbours(); n > 1 {
-		room.Bytes, room.By = room.Bytes/int64(n), fmt.Sprintf("%s, shared by %d ranks", room.By, n)
-	}
-	return room
-}
-
-// checkRoom refuses a run that needs more host memory than there is. It does so before
-// anything is allocated: arenas are filled one after the other, so the lack could show
-// late.
-func (j *job) checkRoom() error {
-	t, room := j.plan.Table(), j.room()
-	need, key := t.Host, "host_memory"
-	if j.c.Device == "cpu" {
-		need += t.AllDevices
-		if !j.c.Given(key) {
-			key = "device_memory"
-		}
-	}
-	if !room.Known || need <= room.Bytes {
-		return nil
-	}
-	return j.c.Errorf(key, "%s: the run needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
-		key, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
-}
-
-// planError names the key that err is about: the one that set the budget into which the
-// run does not fit, or a depth that is wrong.
-func (j *job) planError(err error) error {
-	var lacking *plan.NotFitting
-	var depth *plan.BadDepth
-	key := ""
-	switch {
-	case errors.As(err, &lacking):
-		key = lacking.Where + "_memory"
-	case errors.As(err, &depth):
-		key = depth.Key
-	}
-	if j.c.Given(key) {
-		return j.c.Errorf(key, "plan: %w", err)
-	}
-	return fmt.Errorf("plan: %w", err)
 }
 
 // recordResolved writes what the plan chose into the configuration, for

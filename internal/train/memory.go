@@ -1,11 +1,15 @@
 package train
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"mt/device"
 	"mt/host"
 	"mt/internal/accounts"
+	"mt/internal/human"
+	"mt/plan"
 )
 
 // memoryUse is the memory of a line of metrics.jsonl, in bytes: what the run holds by
@@ -58,4 +62,53 @@ func (g *glance) now() host.Machine {
 		g.at, g.seen = t, g.look()
 	}
 	return g.seen
+}
+
+// room is how much host memory is available.
+func (j *job) room() host.Room {
+	room := host.AvailableMemory()
+	if f := j.hooks.room; f != nil {
+		room = f()
+	}
+	if _, n := j.team.neighbours(); n > 1 {
+		room.Bytes, room.By = room.Bytes/int64(n), fmt.Sprintf("%s, shared by %d ranks", room.By, n)
+	}
+	return room
+}
+
+// checkRoom refuses a run that needs more host memory than there is. It does so before
+// anything is allocated: arenas are filled one after the other, so the lack could show
+// late. what is how the error calls the run or pass.
+func (j *job) checkRoom(what string) error {
+	t, room := j.plan.Table(), j.room()
+	need, key := t.Host, "host_memory"
+	if j.c.Device == "cpu" {
+		need += t.AllDevices
+		if !j.c.Given(key) {
+			key = "device_memory"
+		}
+	}
+	if !room.Known || need <= room.Bytes {
+		return nil
+	}
+	return j.c.Errorf(key, "%s: %s needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
+		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
+}
+
+// planError names the key that err is about: the one that set the budget into which the
+// run does not fit, or a depth that is wrong.
+func (j *job) planError(err error) error {
+	var lacking *plan.NotFitting
+	var depth *plan.BadDepth
+	key := ""
+	switch {
+	case errors.As(err, &lacking):
+		key = lacking.Where + "_memory"
+	case errors.As(err, &depth):
+		key = depth.Key
+	}
+	if j.c.Given(key) {
+		return j.c.Errorf(key, "plan: %w", err)
+	}
+	return fmt.Errorf("plan: %w", err)
 }

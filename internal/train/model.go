@@ -224,6 +224,10 @@ func (m *Model) newRows() []int {
 	return rows
 }
 
+// startsRows tells whether rows of the vocabulary's tables start at the mean of others, in which lower halves take part; but for
+// that a forward needs none.
+func (j *job) startsRows() bool { return len(j.opened.newRows()) > 0 }
+
 // noteTokens says which tokens were there before, and which ids the new ones have.
 func (m *Model) noteTokens(asked []tokenizer.NewToken) {
 	var fresh []tokenizer.NewToken

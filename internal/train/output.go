@@ -13,6 +13,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/internal/config"
+	"mt/internal/files"
 )
 
 // checkOutput refuses an output_dir that cannot be written to. It comes before anything
@@ -46,7 +47,7 @@ func (j *job) checkSources() error {
 	reference, _ := config.ModelDir(j.c.Preference().ReferenceModel) // an error is reported when it is opened
 	for _, written := range []string{j.c.OutputDir, j.averageDir()} {
 		for _, from := range []struct{ what, dir string }{{"the model", j.modelDir}, {"dpo.reference_model", reference}} {
-			if sameDir(written, from.dir) {
+			if files.Same(written, from.dir) {
 				return j.c.Errorf("output_dir", "output_dir %s: %s is where %s is loaded from, and would be overwritten; choose another", j.c.OutputDir, written, from.what)
 			}
 		}

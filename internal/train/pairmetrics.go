@@ -30,16 +30,17 @@ type EvalPairMetrics struct {
 
 // pairLog is what the log takes of a report's pairs.
 func pairLog(s *actors.PairSums) checkpoint.PairLog {
-	return checkpoint.PairLog{float64(s.Pairs), s.Chosen, s.Rejected, s.Right, s.LogChosen, s.LogReject}
+	return checkpoint.PairLog{Pairs: float64(s.Pairs), Chosen: s.Chosen, Rejected: s.Rejected, Right: s.Right, LogChosen: s.LogChosen, LogRejected: s.LogReject}
 }
 
 // pairMetricsOf are the means of l; nil where it has no pairs.
 func pairMetricsOf(l checkpoint.PairLog) *PairMetrics {
-	n := l[0]
+	n := l.Pairs
 	if n == 0 {
 		return nil
 	}
-	return &PairMetrics{Chosen: l[1] / n, Rejected: l[2] / n, Accuracies: l[3] / n, Margins: (l[1] - l[2]) / n, LogChosen: l[4] / n, LogRejected: l[5] / n}
+	return &PairMetrics{Chosen: l.Chosen / n, Rejected: l.Rejected / n, Accuracies: l.Right / n, Margins: (l.Chosen - l.Rejected) / n,
+		LogChosen: l.LogChosen / n, LogRejected: l.LogRejected / n}
 }
 
 // text is what the progress line has of it.

@@ -82,6 +82,7 @@ func showAll(w io.Writer, notes []string) {
 // machine, a prediction where the rates of a machine are known.
 type outlook struct {
 	bound       *plan.Bound // nil: it was not measured
+	pass        *passTime   // of the reference; nil: there is none, or nothing was measured
 	prediction  *Predicted  // nil: as all that follows
 	recommended *recommendation
 	smallest    *smallest
@@ -95,7 +96,9 @@ type outlook struct {
 func (j *job) forecast(f Forecast) (o outlook, err error) {
 	m := f.Machine
 	if m == nil {
-		o.bound, err = j.bound()
+		if o.bound, err = j.bound(); o.bound != nil && err == nil {
+			o.pass, err = j.timePass(o.bound.Rates)
+		}
 		return o, err
 	}
 	p, err := j.predictTraced(m)
@@ -103,10 +106,13 @@ func (j *job) forecast(f Forecast) (o outlook, err error) {
 		return o, err
 	}
 	o.prediction, o.source = describe(m, p), m.Source
+	if o.pass, err = j.timePass(j.passRates(m)); err != nil {
+		return o, err
+	}
 	if o.recommended, err = recommend(j.asked, m, o.prediction); err != nil {
 		return o, err
 	}
-	s, err := smallestFor(j.asked)
+	s, err := j.smallest()
 	if err != nil {
 		return o, err
 	}
@@ -124,7 +130,7 @@ func (j *job) forecast(f Forecast) (o outlook, err error) {
 // show prints how much memory and disk space a run takes, and how long its steps take; from
 // is where the run goes on from.
 func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
-	t := j.plan.Table()
+	t := j.memoryTable()
 	d, err := j.disk(from)
 	if err != nil {
 		return err
@@ -138,7 +144,7 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 		e.SetIndent("", "  ")
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.c.MaxSteps), "rows_per_step": j.c.RowsPerStep(), "row_tokens": j.rowTokens(),
 			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "kept_by_layer": j.plan.KeptByLayer(), "pipeline": j.plan.Depths,
-			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound,
+			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
 			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.plan.Ranks),
 			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType, "master_dtype": j.c.MasterDType, "attention": known(j.attentionWords())}
 		if j.set != nil {
@@ -189,6 +195,9 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 	}
 	t.Write(w)
 	d.write(w)
+	if words := j.passWords(o.pass, t); words != "" {
+		fmt.Fprintln(w, words)
+	}
 	if o.bound != nil {
 		o.bound.Write(w)
 	}

@@ -44,6 +44,15 @@ func preferenceLoss(c *config.Config) op.PreferenceLoss {
 	return op.PreferenceLoss{Kind: preferenceKinds[p.LossType], Beta: float32(p.Beta), Smoothing: float32(p.LabelSmoothing)}
 }
 
+// reference is the model that pairs are compared with, and what it thinks of them.
+type reference struct {
+	other       *Model        // dpo.reference_model; nil: it is the model that training starts from
+	fingerprint string        // of its tensors
+	train, eval references    // of the training data's pairs and of the held-out ones; nil: not known, or there are none
+	pass        *plan.Run     // that finds what is not known; nil: there is none
+	asked       *plan.Request // what pass was asked for
+}
+
 // preferences are what the pipeline needs for pairs; nil where training is not on pairs.
 func (s *session) preferences() *actors.Preferences {
 	if s.plan.Spec.Preference.None() {
@@ -51,9 +60,9 @@ func (s *session) preferences() *actors.Preferences {
 	}
 	return &actors.Preferences{Likelihood: s.c.Preference().RPOAlpha, Reference: func(eval bool, id int64) [2]float32 {
 		if eval {
-			return s.evalReference[id]
+			return s.ref.eval[id]
 		}
-		return s.reference[id]
+		return s.ref.train[id]
 	}}
 }
 
@@ -63,7 +72,44 @@ type toldReferences struct {
 	Eval  []byte `json:"eval"`
 }
 
-// findReferences reads or makes the references of all data. It comes before the run's own memory is allocated, since making
+// readReferences reads what an earlier pass has found and kept.
+func (j *job) readReferences() (err error) {
+	if len(j.c.DPO) == 0 || !j.team.first() {
+		return nil
+	}
+	if j.ref.fingerprint, err = checkpoint.Fingerprint(j.referenceJob().modelDir); err != nil {
+		return err
+	}
+	for _, of := range j.pairSets() {
+		path, key, err := j.referencesFile(of.set)
+		if err != nil {
+			return err
+		}
+		if refs, err := readReferences(path, key, of.set.Pairs()); err == nil { // else the pass comes, and says why
+			*of.refs = refs
+		}
+	}
+	return nil
+}
+
+// pairSet is a data set of pairs, and where what the reference thinks of them is kept.
+type pairSet struct {
+	set  *data.Dataset
+	refs *references
+}
+
+// pairSets are the data sets of the run; none where no data is read.
+func (j *job) pairSets() (sets []pairSet) {
+	if j.set != nil {
+		sets = append(sets, pairSet{j.set, &j.ref.train})
+	}
+	if j.evalSet != nil {
+		sets = append(sets, pairSet{j.evalSet, &j.ref.eval})
+	}
+	return sets
+}
+
+// findReferences makes what is not known of the references. It comes before the run's own memory is allocated, since making
 // them takes memory for the reference model, which is given back. Of several ranks the first does so, and tells the others.
 func (s *session) findReferences(pool *parallel.Pool) error {
 	if s.plan.Spec.Preference.None() {
@@ -77,82 +123,72 @@ func (s *session) findReferences(pool *parallel.Pool) error {
 	if s.team.size() == 1 {
 		return nil
 	}
-	all, err := tell(s.team, "the references of pairs", toldReferences{Train: s.reference.bytes(), Eval: s.evalReference.bytes()})
+	all, err := tell(s.team, "the references of pairs", toldReferences{Train: s.ref.train.bytes(), Eval: s.ref.eval.bytes()})
 	if err == nil {
-		s.reference, s.evalReference = referencesFrom(all[0].Train), referencesFrom(all[0].Eval)
+		s.ref.train, s.ref.eval = referencesFrom(all[0].Train), referencesFrom(all[0].Eval)
 	}
 	return err
 }
 
-// makeReferences reads or makes the references of all data.
-func (s *session) makeReferences(pool *parallel.Pool) error {
-	r, err := s.referenceJob()
-	if err != nil {
-		return err
+// makeReferences makes the references of the data sets that none are known of.
+func (s *session) makeReferences(pool *parallel.Pool) (err error) {
+	for _, of := range s.pairSets() {
+		if *of.refs == nil {
+			if *of.refs, err = s.referencesOf(of.set, pool); err != nil {
+				return err
+			}
+		}
 	}
-	weights, err := checkpoint.Fingerprint(r.modelDir)
-	if err != nil {
-		return err
+	if s.evalSet == nil {
+		s.ref.eval = s.ref.train
 	}
-	if s.reference, err = s.referencesOf(r, s.set, weights, pool); err != nil {
-		return err
-	}
-	if s.evalReference = s.reference; s.evalSet != nil {
-		s.evalReference, err = s.referencesOf(r, s.evalSet, weights, pool)
-	}
-	return err
+	return nil
 }
 
-// referenceJob is a job for the reference model on the run's devices, with the numerics of the run.
-func (j *job) referenceJob() (*job, error) {
-	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, act: j.act, unified: j.unified,
+// referenceJob is a job for the reference's pass on the run's devices, with the numerics of the run.
+func (j *job) referenceJob() *job {
+	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, plan: j.ref.pass, act: j.act, unified: j.unified,
 		dev: j.dev, devs: j.devs, lanes: j.lanes, paces: j.paces, memory: j.memory, context: j.context, budget: j.budget, hooks: j.hooks, oneDevice: j.oneDevice}
-	m, err := j.openReference()
-	if m == nil || err != nil {
-		return r, err
+	if m := j.ref.other; m != nil {
+		r.opened, r.model, r.modelDir = m, m.Config, m.Dir
 	}
-	r.c = j.c.Clone()
-	r.c.Model = config.ModelRef{Path: j.c.Preference().ReferenceModel}
-	r.opened, r.model, r.modelDir = m, m.Config, m.Dir
-	return r, nil
+	return r
 }
 
-// openReference opens dpo.reference_model; nil: it is the model that training starts from, or there is none.
-func (j *job) openReference() (*Model, error) {
+// openReference opens dpo.reference_model, so that what is wrong with it is told before data is tokenised. It is given the
+// model's tokens: a note tells where these mean something else to it.
+func (j *job) openReference() error {
 	name := j.c.Preference().ReferenceModel
 	if name == "" || !j.team.first() {
-		return nil, nil
+		return nil
 	}
 	const key = "dpo.reference_model"
 	if _, err := config.ModelDir(name); err != nil { // OpenModel would name another key
-		return nil, j.c.Errorf("dpo", key+": %w", err)
+		return j.c.Errorf("dpo", key+": %w", err)
 	}
 	c := j.c.Clone()
 	c.Model = config.ModelRef{Path: name}
 	m, err := OpenModel(c)
 	if err != nil {
-		return nil, j.c.Errorf("dpo", key+": %w", err)
+		return j.c.Errorf("dpo", key+": %w", err)
 	}
 	if m.Config.VocabSize < j.model.VocabSize {
-		return nil, j.c.Errorf("dpo", key+": %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, j.model.VocabSize)
-	}
-	return m, nil
-}
-
-// checkReference opens dpo.reference_model, so that what is wrong with it is told before data is tokenised. It is given the
-// model's tokens: a note tells where these mean something else to it.
-func (j *job) checkReference() error {
-	m, err := j.openReference()
-	if m == nil || err != nil {
-		return err
+		return j.c.Errorf("dpo", key+": %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, j.model.VocabSize)
 	}
 	weights, err := checkpoint.OpenSource(m.Dir, m.Stored.Layouts(false))
 	if err != nil {
-		return j.c.Errorf("dpo", "dpo.reference_model: %w", err)
+		return j.c.Errorf("dpo", key+": %w", err)
 	}
 	weights.Close()
+	j.ref.other = m
+	j.compareTokens(m)
+	return nil
+}
+
+// compareTokens notes which tokens of the model are others in the reference m.
+func (j *job) compareTokens(m *Model) {
 	if m.Tokenizer == nil || j.tok == nil || m.withoutTokenizer() || j.opened.withoutTokenizer() {
-		return nil
+		return
 	}
 	others, example := 0, int32(0)
 	for id := int32(min(m.Tokenizer.VocabSize(), j.tok.VocabSize())) - 1; id >= 0; id-- {
@@ -164,19 +200,23 @@ func (j *job) checkReference() error {
 		j.note("dpo.reference_model: %d tokens are others there than in the model, such as %d, which is %q there and %q here: the two need one vocabulary",
 			others, example, m.Tokenizer.Token(example), j.tok.Token(example))
 	}
-	return nil
 }
 
-// referencesOf are the references of set: from the cache, or by a pass of r's model, which is then kept there. weights is the
-// fingerprint of that model's.
-func (s *session) referencesOf(r *job, set *data.Dataset, weights string, pool *parallel.Pool) (references, error) {
+// referencesFile is the file in which the references of set are kept, and the key that it begins with.
+func (j *job) referencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
 	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
-	key := sha256.Sum256(fmt.Appendf(nil, "1 %s %s %d %v %d %x", weights, set.ID(), s.c.MaxSeqLen, s.act, r.model.VocabSize, r.model.JSON("")))
-	dir, err := data.CacheFolder(s.c.CacheDir)
+	of := j.referenceJob().model
+	key = sha256.Sum256(fmt.Appendf(nil, "1 %s %s %d %v %d %x", j.ref.fingerprint, set.ID(), j.c.MaxSeqLen, j.act, of.VocabSize, of.JSON("")))
+	dir, err := data.CacheFolder(j.c.CacheDir)
+	return filepath.Join(dir, hex.EncodeToString(key[:8])+".references"), key, err
+}
+
+// referencesOf are the references of set: from the cache, or by a pass of the reference, which is then kept there.
+func (s *session) referencesOf(set *data.Dataset, pool *parallel.Pool) (references, error) {
+	path, key, err := s.referencesFile(set)
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, hex.EncodeToString(key[:8])+".references")
 	refs, err := readReferences(path, key, set.Pairs())
 	switch {
 	case err == nil:
@@ -184,10 +224,10 @@ func (s *session) referencesOf(r *job, set *data.Dataset, weights string, pool *
 	case !errors.Is(err, fs.ErrNotExist):
 		s.line.above(fmt.Sprintf("note: %s is made anew: %v", path, err))
 	}
-	if refs, err = s.passReferences(r, set, pool); err != nil {
+	if refs, err = s.passReferences(set, pool); err != nil {
 		return nil, err
 	}
-	if err = checkpoint.MakeDirs(s.fs(), dir); err == nil {
+	if err = checkpoint.MakeDirs(s.fs(), filepath.Dir(path)); err == nil {
 		err = checkpoint.WriteShared(s.fs(), path, encodeReferences(refs, key))
 	}
 	if err != nil { // the pass may have taken hours, and the run has what it needs
@@ -196,18 +236,12 @@ func (s *session) referencesOf(r *job, set *data.Dataset, weights string, pool *
 	return refs, nil
 }
 
-// passReferences is the pass of r's model over all rows of set.
-func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool) (refs references, err error) {
+// passReferences is the reference's pass over all rows of set. All memory that it takes is given back.
+func (s *session) passReferences(set *data.Dataset, pool *parallel.Pool) (refs references, err error) {
 	if f := s.hooks.reading; f != nil {
 		f("references")
 	}
-	r.plan, err = plan.Resolve(r.request(true))
-	if err != nil {
-		return nil, fmt.Errorf("reference model: %w", r.planError(err))
-	}
-	if err := r.checkRoom(); err != nil {
-		return nil, err
-	}
+	r := s.referenceJob()
 	defer r.closeAfter(&err)
 	store, err := r.weightsOf(r.plan.Layouts, pool)
 	if err != nil {
@@ -217,7 +251,7 @@ func (s *session) passReferences(r *job, set *data.Dataset, pool *parallel.Pool)
 	for i := range refs {
 		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
 	}
-	sampler, done := data.NewSampler(set.All(), s.c.RowsPerStep(), 0, false), false
+	sampler, done := s.passSampler(set), false
 	tell := s.tellReferences(set.PairsInRows())
 	var damaged atomic.Pointer[error] // the first log p that are no numbers
 	err = actors.Run(actors.Options{Devices: r.devs, Home: store, Pool: pool, Plan: r.plan, MaxGradNorm: 1, Stop: s.job.stop, ThroughHost: !s.c.PeerCopies,

@@ -115,7 +115,7 @@ func (j *job) named() (r resume, err error) {
 	c := j.c
 	r.dir = c.Resume
 	if _, err = os.Stat(r.dir); err == nil {
-		if r.other = !sameDir(filepath.Dir(filepath.Clean(r.dir)), c.OutputDir); r.other {
+		if r.other = !files.Same(filepath.Dir(filepath.Clean(r.dir)), c.OutputDir); r.other {
 			begun, err := j.begunFrom(r.dir)
 			if err != nil || begun.dir != "" {
 				return begun, err
@@ -159,16 +159,6 @@ func (j *job) begunFrom(dir string) (resume, error) {
 			"remove them, or choose another output_dir", j.c.OutputDir, dir, filepath.Base(old[0]))
 	}
 	return resume{}, nil
-}
-
-// sameDir tells whether two names lead to the same directory.
-func sameDir(a, b string) bool {
-	x, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(b)
-	return err == nil && os.SameFile(x, y)
 }
 
 // readConfig reads the configuration of the run that has left r.dir.

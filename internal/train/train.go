@@ -101,10 +101,16 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 		j.prompts, err = j.findPrompts()
 	}
 	if err == nil {
+		err = j.readReferences()
+	}
+	if err == nil {
 		err = j.resolvePlan()
 	}
 	if err == nil {
-		err = j.checkRoom()
+		err = j.checkRoom("the run")
+	}
+	if err == nil && j.ref.pass != nil {
+		err = j.referenceJob().checkRoom(j.passName())
 	}
 	if err == nil && !from.ended && o.team.first() {
 		var note string
@@ -139,8 +145,6 @@ type session struct {
 	bests   bests
 
 	samples samples
-
-	reference, evalReference references // of the training data's pairs and of the held-out ones; nil, but with dpo
 
 	from     string               // the checkpoint it goes on from
 	resumed  int                  // the step of that checkpoint; 0: none

@@ -128,7 +128,7 @@ func (t *Trials) Check(k Knobs) error {
 		}
 		return err
 	}
-	return t.job.checkRoom()
+	return t.job.checkRoom("the run")
 }
 
 // Machine is m as slow as MT_THROTTLE makes this run. The error says that m is no machine for it.
