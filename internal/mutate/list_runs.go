@@ -361,6 +361,9 @@ var ofRuns = []broken{
 		{from: "at.Add(s.lastEval.Step, s.lastEval.Loss, c.EarlyStoppingThreshold)", to: "", test: "TestEarlyStopping"},
 		{from: "if step == s.lastStep {\n\t\treturn nil", to: "if true {\n\t\treturn nil", test: "TestSaveBest"},
 	}},
+	{"internal/train/generate.go", []way{
+		{from: "BF16Master = !j.startsRows()", to: "BF16Master = true", test: "TestGeneratingKeepsNoLowerHalves"},
+	}},
 	{"internal/train/samples.go", []way{
 		{from: "if n == prompts {", to: "if n > 0 {", test: "TestKeptSamples"},
 		{from: "at.Step > step:", to: "at.Step > step+1:", test: "TestKeptSamples"},

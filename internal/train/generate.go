@@ -83,7 +83,11 @@ func (s *session) openToGenerate(check func() error) error {
 	if s.dev, s.pool, err = j.openDevice(); err != nil {
 		return err
 	}
-	s.store, err = j.weightsOf(j.model.Layouts(j.act == device.BF16), s.pool)
+	layouts := j.model.Layouts(j.act == device.BF16)
+	for i := range layouts {
+		layouts[i].BF16Master = !j.startsRows()
+	}
+	s.store, err = j.weightsOf(layouts, s.pool)
 	return err
 }
 

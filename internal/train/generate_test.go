@@ -1,6 +1,7 @@
 package train
 
 import (
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +36,29 @@ func TestStops(t *testing.T) {
 			}
 		} else if err == nil || !strings.Contains(err.Error(), want.(string)) || !strings.Contains(err.Error(), "generation_config.json") {
 			t.Errorf("%s: %v, want %s", content, err, want)
+		}
+	}
+}
+
+// TestGeneratingKeepsNoLowerHalves: of weights that stream in bf16 a text needs the upper halves, two bytes a parameter, and the lower
+// ones where new tokens begin at the mean of others.
+func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
+	withTokens, base := tokenScene(t, "")
+	for want, scene := range map[bool]scene{false: newScene(t, "model: "+base+"\n"), true: withTokens} {
+		s := &session{job: &job{c: scene.with("compute_dtype: bf16\n").config(t)}, o: Options{Stdout: io.Discard, Stderr: io.Discard}}
+		err := s.openToGenerate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := 0
+		for _, l := range s.store.Layers {
+			kept += len(l.Lo)
+		}
+		if kept > 0 != want {
+			t.Errorf("new tokens %t: %d lower halves are kept", want, kept)
+		}
+		if s.closeAfter(&err); err != nil {
+			t.Error(err)
 		}
 	}
 }
