@@ -82,7 +82,9 @@ func TestCUDAEqualsItself(t *testing.T) {
 	}
 	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {
-			long.DrawnInRace(t, 3)
+			if name != "muon" && name != "experts" { // these have goroutines and streams of their own
+				long.DrawnInRace(t, 3)
+			}
 			t.Parallel()
 			tr := base()
 			tr.steps, tr.evalSteps = 2, 1

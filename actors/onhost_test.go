@@ -19,7 +19,9 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 		"one row": func(tr *trial) { tr.rows, tr.maxLen, tr.muon = 1, 60, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			long.DrawnInRace(t, 2)
+			if name != "one row" { // whose matrices have goroutines of their own
+				long.DrawnInRace(t, 2)
+			}
 			t.Parallel()
 			tr := base()
 			tr.steps, tr.rows = 2, 4

@@ -97,7 +97,7 @@ func (r *run) inRun(ctx context.Context) error {
 	return errors.Join(r.messages(ctx), r.restart(ctx))
 }
 
-// correct corrects the rates of one dtype.
+// correct corrects the rates of one dtype. It has a run of its own, whose profile it needs.
 func (r *run) correct(ctx context.Context, name string, dtype device.DType) (err error) {
 	t := trainedFor(r.o.Device.Kind(), r.o.Small)
 	o, err := t.options(dtype)

@@ -18,6 +18,7 @@ func TestImportedKeys(t *testing.T) {
 	)
 	for _, c := range []struct{ base, lines, want string }{
 		{trlBase, "bf16: false", fp32Instead + "bf16: false"},
+		{axolotlBase, "bf16: full", "# bf16: full  # of no meaning here: "},
 		{trlBase, "bf16: false\nfp16: true", "# bf16: false  # of no meaning here: fp16 is on instead\n# fp16: true  # not possible: "},
 		{trlBase, "dtype: bfloat16", "# dtype: bfloat16  # of no meaning here: so it is on a GPU"},
 		{trlBase, "dtype: float32", "# dtype: float32  # of no meaning here: the master weights are fp32"},

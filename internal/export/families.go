@@ -42,8 +42,9 @@ type family struct {
 	rounds bool
 	// act is what llama.cpp computes of the gate, or of up where there is none.
 	act model.Activation
-	// keys are those beside the common ones.
-	keys []func(p *plan)
+	// keys are those beside the common ones; modelled what needs package model's reading of them, and comes behind.
+	keys     []func(p *plan)
+	modelled func(p *plan)
 }
 
 // rule names a module of a block on both sides; its weight and, where there is
@@ -320,7 +321,7 @@ var families = []family{
 		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
 			"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "sliding_window": 4096,
 			"query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
-		keys: []func(*plan){(*plan).noFreqs, (*plan).gemma2Keys},
+		keys: []func(*plan){(*plan).noFreqs, (*plan).gemma2Keys}, modelled: (*plan).noHead,
 	},
 	{
 		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1, act: model.GELUTanh,
@@ -329,7 +330,7 @@ var families = []family{
 		defaults: map[string]any{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
 			"max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256, "vocab_size": 262208,
 			"rope_theta": 1e6, "rope_local_base_freq": 1e4},
-		keys: []func(*plan){(*plan).gemma3Keys},
+		keys: []func(*plan){(*plan).gemma3Keys}, modelled: (*plan).cappedLogits,
 	},
 	{
 		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true, act: model.GELUTanh,

@@ -14,7 +14,7 @@ func gemmaBlock(within ...rule) []rule {
 	})
 }
 
-// gemma2Keys are Gemma 2's. llama.cpp caps scores and logits of every model, and has no head beside the embedding.
+// gemma2Keys are Gemma 2's. llama.cpp caps scores and logits of every model.
 func (p *plan) gemma2Keys() {
 	s := p.s
 	for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
@@ -23,9 +23,6 @@ func (p *plan) gemma2Keys() {
 			s.fail(key, "null or 0, but llama.cpp's %s has no models without this cap", p.family.arch)
 		}
 		p.add(key, float32(c))
-	}
-	if !s.bool("tie_word_embeddings", true) {
-		s.fail("tie_word_embeddings", "is false, but llama.cpp's %s takes the embedding for the head", p.family.arch)
 	}
 	period := p.fullEach(2)
 	switch period {
@@ -38,15 +35,23 @@ func (p *plan) gemma2Keys() {
 	p.gemmaAttention(period, 46)
 }
 
-// gemma3Keys are Gemma 3's, whose logits alone may be capped.
-func (p *plan) gemma3Keys() {
-	s := p.s
-	if c := s.num("final_logit_softcapping", 0); c > 0 {
+// noHead: llama.cpp's code for the architecture has no head beside the embedding.
+func (p *plan) noHead() {
+	if !p.model.TieEmbeddings {
+		p.s.fail("tie_word_embeddings", "%v, but llama.cpp's %s takes the embedding for the head", p.s.vals["tie_word_embeddings"], p.family.arch)
+	}
+}
+
+// cappedLogits: logits may be capped, which the class beside a vision tower does not do whatever its key says (model/gemma3.go).
+func (p *plan) cappedLogits() {
+	if c := p.model.LogitSoftcap; c > 0 {
 		p.add("final_logit_softcapping", float32(c))
 	}
-	if s.num("attn_logit_softcapping", 0) > 0 {
-		s.fail("attn_logit_softcapping", "llama.cpp's %s has no cap on attention", p.family.arch)
-	}
+}
+
+// gemma3Keys are Gemma 3's.
+func (p *plan) gemma3Keys() {
+	s := p.s
 	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
 }
 

@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,9 +14,7 @@ import (
 func gemma2(t *testing.T, keys map[string]any) string {
 	t.Helper()
 	all := map[string]any{"query_pre_attn_scalar": 6}
-	for k, v := range keys {
-		all[k] = v
-	}
+	maps.Copy(all, keys)
 	return recordedModel(t, "gemma2-capped", all)
 }
 
@@ -48,6 +47,7 @@ func TestGemma2(t *testing.T) {
 	if len(f.Tensors) != 2+3*11 || s.Architecture != "gemma2" || strings.Contains(strings.Join(s.Notes, " "), older) {
 		t.Errorf("%+v", s)
 	}
+	exportGGUF(t, gemma2(t, map[string]any{"tie_word_embeddings": absent{}}), F32) // published models do not name it
 	f, s = exportGGUF(t, gemma2(t, map[string]any{"layer_types": []any{"sliding_attention", "sliding_attention", "full_attention"}}), F32)
 	wantKeys(t, f, map[string]any{"gemma2.attention.sliding_window_pattern": 3})
 	if !strings.Contains(strings.Join(s.Notes, " "), older) {
@@ -62,7 +62,8 @@ func TestGemma2Refused(t *testing.T) {
 		"final_logit_softcapping: null or 0, but llama.cpp's gemma2 has no models without":                {"final_logit_softcapping": nil},
 		"query_pre_attn_scalar: 10, but llama.cpp's gemma2 takes 6 from the other keys":                   {"query_pre_attn_scalar": 10},
 		"query_pre_attn_scalar: 6, but llama.cpp's gemma2 takes 4 from":                                   {"num_hidden_layers": 46, "layer_types": nil},
-		"tie_word_embeddings: is false, but llama.cpp's gemma2 takes the embedding":                       {"tie_word_embeddings": false},
+		"tie_word_embeddings: false, but llama.cpp's gemma2 takes the embedding":                          {"tie_word_embeddings": false},
+		"tie_word_embeddings: <nil>, but llama.cpp's gemma2 takes the embedding":                          {"tie_word_embeddings": nil},
 		"attention_bias: is true, but llama.cpp's gemma2 has no biases":                                   {"attention_bias": true},
 		"use_bidirectional_attention: cannot be written":                                                  {"use_bidirectional_attention": true},
 		"layer_types: layer 2 is full_attention":                                                          {"layer_types": []any{"sliding_attention", "full_attention", "full_attention"}},
@@ -86,6 +87,39 @@ func TestGemma3WithoutWindows(t *testing.T) {
 	wantKeys(t, f, map[string]any{"general.architecture": "gemma3", "gemma3.attention.sliding_window": nil, "gemma3.attention.sliding_window_pattern": nil})
 }
 
+// gemma3 is a small model of the text class, with keys of the caller's.
+func gemma3(t *testing.T, keys map[string]any) string {
+	t.Helper()
+	config := llamaConfig(map[string]any{"architectures": nil, "model_type": "gemma3_text", "query_pre_attn_scalar": 4, "sliding_window": 8})
+	maps.Copy(config, keys)
+	return makeModel(t, config, tensorsFor(t, config), nil)
+}
+
+// TestGemma3Caps: logits are capped, which Gemma 3's text class does; scores are not, whatever a key says, since no program heeds it.
+func TestGemma3Caps(t *testing.T) {
+	f, _ := exportGGUF(t, gemma3(t, map[string]any{"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0}), F32)
+	wantKeys(t, f, map[string]any{"gemma3.final_logit_softcapping": 30, "gemma3.attn_logit_softcapping": nil})
+}
+
+// TestGemma3Of27B: of 62 layers llama.cpp takes hidden_size / heads for the scale, as a whole number.
+func TestGemma3Of27B(t *testing.T) {
+	for layers, want := range map[int]string{61: "query_pre_attn_scalar: 5, but llama.cpp's gemma3 takes 4 from", 62: "query_pre_attn_scalar: 5, but llama.cpp's gemma3 takes 10 from"} {
+		dir := gemma3(t, map[string]any{"num_hidden_layers": layers, "query_pre_attn_scalar": 5})
+		_, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: filepath.Join(t.TempDir(), "x.gguf")})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d layers: got %v, want %s", layers, err, want)
+		}
+	}
+}
+
+// TestGemma3Windows: where layer_types are not given, a key with either spelling says which layers have full attention.
+func TestGemma3Windows(t *testing.T) {
+	for key, want := range map[string]int{"sliding_window_pattern": 2, "_sliding_window_pattern": 2, "initializer_range": 6} {
+		f, _ := exportGGUF(t, gemma3(t, map[string]any{key: 2}), F32)
+		wantKeys(t, f, map[string]any{"gemma3.attention.sliding_window_pattern": want})
+	}
+}
+
 // TestActivations: llama.cpp knows the MLP's function by the architecture; of the two GELUs it has one.
 func TestActivations(t *testing.T) {
 	for act, want := range map[string]string{"silu": "", "gelu_pytorch_tanh": "hidden_act: gelu_pytorch_tanh, but llama.cpp's llama computes another function"} {
@@ -94,13 +128,21 @@ func TestActivations(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", act, err, want)
 		}
 	}
-	for act, notes := range map[string]int{"gelu": 1, "gelu_pytorch_tanh": 0} {
-		config := llamaConfig(map[string]any{"architectures": nil, "model_type": "starcoder2", "hidden_act": act, "norm_epsilon": 1e-5, "bos_token_id": 1, "eos_token_id": 2})
-		delete(config, "rms_norm_eps")
+	for _, c := range []struct {
+		family, act string
+		notes       int
+	}{{"starcoder2", "gelu", 1}, {"starcoder2", "gelu_pytorch_tanh", 0}, {"gpt_neox", "gelu", 1}, {"gpt_neox", "gelu_fast", 0}} {
+		config := map[string]any{"model_type": c.family, "vocab_size": 6, "hidden_size": 32, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 4,
+			"max_position_embeddings": 64, "hidden_act": c.act, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
 		_, s := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
-		if got := strings.Count(strings.Join(s.Notes, "\n"), "tanh in place of erf"); got != notes {
-			t.Errorf("%s: notes %q", act, s.Notes)
+		if got := strings.Count(strings.Join(s.Notes, "\n"), "tanh in place of erf"); got != c.notes {
+			t.Errorf("%s, %s: notes %q", c.family, c.act, s.Notes)
 		}
+	}
+	config := map[string]any{"model_type": "gpt2", "vocab_size": 6, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "activation_function": "silu", "bos_token_id": 1, "eos_token_id": 2}
+	_, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: filepath.Join(t.TempDir(), "x.gguf")})
+	if err == nil || !strings.Contains(err.Error(), "activation_function: silu, but llama.cpp's gpt2 computes another function") {
+		t.Errorf("gpt2: got %v", err)
 	}
 }
 

@@ -78,7 +78,11 @@ func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	if p.model, err = model.LoadDir(o.Model); err != nil {
 		return nil, err
 	}
-	if p.activation(); s.err != nil {
+	p.activation()
+	if f := p.family.modelled; f != nil {
+		f(p)
+	}
+	if s.err != nil {
 		return nil, s.err
 	}
 	f, err := newFinder(w, p.model)

@@ -181,7 +181,7 @@ func TestGemma(t *testing.T) {
 	f, s := exportGGUF(t, makeModel(t, config, tensors, nil), F32)
 	wantKeys(t, f, map[string]any{"general.architecture": "gemma3", "gemma3.attention.sliding_window": 8, "gemma3.attention.sliding_window_pattern": 2,
 		"gemma3.rope.freq_base": 1e6, "gemma3.rope.freq_base_swa": 1e4, "gemma3.rope.scaling.type": "linear", "gemma3.rope.scaling.factor": 8,
-		"gemma3.final_logit_softcapping": 30})
+		"gemma3.final_logit_softcapping": nil})
 	for from, to := range map[string]string{"layers.1.post_attention_layernorm": "blk.1.post_attention_norm", "layers.0.pre_feedforward_layernorm": "blk.0.ffn_norm",
 		"layers.0.post_feedforward_layernorm": "blk.0.post_ffw_norm", "layers.0.self_attn.q_norm": "blk.0.attn_q_norm", "norm": "output_norm"} {
 		_, got := tensorOf(t, f, to+".weight")
@@ -241,9 +241,6 @@ func TestRefuses(t *testing.T) {
 			c["layer_types"] = []string{"sliding_attention", "full_attention", "full_attention"}
 		}},
 		{"scale", "query_pre_attn_scalar: 256, but llama.cpp's gemma3 takes 4", set("model_type", "gemma3_text")},
-		{"softcap", "attn_logit_softcapping: llama.cpp's gemma3 has no cap", func(c map[string]any, _ map[string]shape) {
-			c["model_type"], c["query_pre_attn_scalar"], c["attn_logit_softcapping"] = "gemma3_text", 4, 50.0
-		}},
 		{"window in four", "layer_types: layer 1 is full_attention: llama.cpp's olmo2 has full attention in each fourth layer", func(c map[string]any, _ map[string]shape) {
 			c["model_type"], c["layer_types"] = "olmo3", []string{"sliding_attention", "full_attention"}
 		}},

@@ -297,7 +297,7 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
-// noBias is for architectures whose code in llama.cpp reads no biases. Which of the two keys a family has differs; the other says nothing.
+// noBias is for architectures whose code in llama.cpp reads no biases. A family has one of the two keys; package model refuses the other.
 func (p *plan) noBias() {
 	for _, key := range []string{"use_bias", "attention_bias"} {
 		if p.s.bool(key, false) {

@@ -104,6 +104,9 @@ func TestLlamaCppDeepseekV2(t *testing.T) {
 	}
 }
 
+// absent in place of a key's value leaves the key out.
+type absent struct{}
+
 // recordedModel is a small recorded model with other keys.
 func recordedModel(t *testing.T, name string, keys map[string]any) string {
 	t.Helper()
@@ -114,6 +117,7 @@ func recordedModel(t *testing.T, name string, keys map[string]any) string {
 	}
 	config := v.(map[string]any)
 	maps.Copy(config, keys)
+	maps.DeleteFunc(config, func(_ string, v any) bool { return v == absent{} })
 	weights, err := os.ReadFile(filepath.Join(from, "model.safetensors"))
 	if err != nil {
 		t.Fatal(err)

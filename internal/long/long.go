@@ -54,10 +54,21 @@ func Drawn(t *testing.T, n int) {
 }
 
 // DrawnInRace skips a test of a table under the race detector, unless it is one of those drawn there: one in n, others each
-// time. It is for tests that compute much and do nothing with goroutines that those beside them do not do.
+// time. It is for tests that are of values, and compute much, where others run the same goroutines.
 func DrawnInRace(t *testing.T, n int) {
 	t.Helper()
 	if Race && !draw(n) {
 		t.Skipf("slow under the race detector, where 1 in %d is drawn, and run without it", n)
 	}
+}
+
+// InRace runs the cases of a table as tests, under the race detector those that DrawnInRace draws: one in N.
+type InRace struct {
+	*testing.T
+	N int
+}
+
+// Run runs a case as a test of its own.
+func (r InRace) Run(name string, f func(InRace)) bool {
+	return r.T.Run(name, func(t *testing.T) { DrawnInRace(t, r.N); f(InRace{t, r.N}) })
 }

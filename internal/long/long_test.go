@@ -64,8 +64,10 @@ func TestDrawnInRace(t *testing.T) {
 		draw = func(n int) bool { return drawn && n == 4 }
 		ran := false
 		t.Run("one", func(t *testing.T) { DrawnInRace(t, 4); ran = true })
-		if want := drawn || !Race; ran != want {
-			t.Errorf("with the race detector %t, drawn %t: ran %t", Race, drawn, ran)
+		of := false
+		InRace{t, 4}.Run("of a table", func(InRace) { of = true })
+		if want := drawn || !Race; ran != want || of != want {
+			t.Errorf("with the race detector %t, drawn %t: ran %t, of a table %t", Race, drawn, ran, of)
 		}
 	}
 }

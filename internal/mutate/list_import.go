@@ -48,6 +48,7 @@ var ofImports = []broken{
 	}},
 	{"internal/config/import_axolotl_sets.go", []way{
 		{from: "if len(layouts) > 1 {", to: "if false {", test: "TestImportedKeys"},
+		{from: "case another:", to: "case false && another:", test: "TestImports"},
 		{from: "case f.name == \"text_column\":", to: "case f.name == \"text_columns\":", test: "TestImportedKeys"},
 		{from: "im.lose(entry{e.spelled + \".\" + f.name, f.pos, f.val}, \"the layout", to: "im.idle(entry{e.spelled + \".\" + f.name, f.pos, f.val}, \"the layout", test: "TestImportedKeys"},
 	}},
@@ -70,9 +71,6 @@ var ofImports = []broken{
 		{from: "if !slices.ContainsFunc([]string{\"liger\"", to: "if false && !slices.ContainsFunc([]string{\"liger\"", test: "TestImportedKeys"},
 		{from: "if !im.axolotlChats() {", to: "if false {", test: "TestImportedKeys"},
 		{from: "if _, given := im.given[\"save_steps\"]; !given {", to: "if _, given := im.given[\"save_steps\"]; given {", test: "TestImports"},
-	}},
-	{"internal/config/import_axolotl_sets.go", []way{
-		{from: "case another:", to: "case false && another:", test: "TestImports"},
 	}},
 	{"internal/config/import_torchtune.go", []way{
 		{from: "plainAt(e.val, fmt.Sprint(n*epochs))", to: "plainAt(e.val, fmt.Sprint(n))", test: "TestImports"},

@@ -44,7 +44,10 @@ var ofRecipes = []broken{
 	{"internal/export/gemma.go", []way{
 		{from: "		p.add(key, float32(c))\n", to: "", test: "TestGemma2"},
 		{from: "if c == 0 {", to: "if false {", test: "TestGemma2Refused"},
-		{from: "if !s.bool(\"tie_word_embeddings\", true) {", to: "if false {", test: "TestGemma2Refused"},
+		{from: "if !p.model.TieEmbeddings {", to: "if false {", test: "TestGemma2Refused"},
+		{from: "c := p.model.LogitSoftcap; c > 0", to: "c := p.s.num(\"final_logit_softcapping\", 0); c > 0", test: "TestGemma"},
+		{from: "6))), 62)", to: "6))), 46)", test: "TestGemma3Of27B"},
+		{from: "s.int(\"_sliding_window_pattern\", 6)", to: "6", test: "TestGemma3Windows"},
 		{from: "	case 1:\n		s.fail(", to: "	case 0:\n		s.fail(", test: "TestGemma2Refused"},
 		{from: "p.gemmaAttention(period, 46)", to: "p.gemmaAttention(period, 62)", test: "TestGemma2Refused"},
 		{from: "if period > 1 {", to: "if period > 0 {", test: "TestGemma3WithoutWindows"},

@@ -1,6 +1,7 @@
 package appraise
 
 import (
+	"flag"
 	"math"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestSample(t *testing.T) {
 			}
 		})
 	}
-	if len(checked) < 40 && !long.Race {
+	if only := flag.Lookup("test.run").Value.String(); len(checked) < 40 && !long.Race && !strings.Contains(only, "/") {
 		t.Errorf("only %d kernels ran", len(checked))
 	}
 }

@@ -24,17 +24,10 @@ import (
 func TestOp(t *testing.T) {
 	dev := newRig()
 	dev.steady = true
-	operations.Run(drawn{t}, dev)
+	operations.Run(long.InRace{T: t, N: 4}, dev)
 	if only := flag.Lookup("test.run").Value.String(); !long.Race && !t.Failed() && !strings.Contains(only, "/") {
 		dev.compareCounts(t)
 	}
-}
-
-// drawn runs the cases of a table that are drawn under the race detector, and without it all.
-type drawn struct{ *testing.T }
-
-func (d drawn) Run(name string, f func(drawn)) bool {
-	return d.T.Run(name, func(t *testing.T) { long.DrawnInRace(t, 4); f(drawn{t}) })
 }
 
 // TestEveryOperation: the table of operations has cases of exactly the operations

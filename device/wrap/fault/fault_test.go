@@ -25,12 +25,9 @@ func newCPU(t *testing.T) device.Device {
 
 // Without a fault everything works as before.
 func TestTransparent(t *testing.T) {
-	if long.Race {
-		t.Skip("slow under the race detector, which watches the operations in package cpu")
-	}
 	d := fault.Wrap(newCPU(t), 0)
 	defer d.Close()
-	operations.Run(t, d)
+	operations.Run(long.InRace{T: t, N: 8}, d)
 	if d.Calls() == 0 {
 		t.Error("no call was counted")
 	}

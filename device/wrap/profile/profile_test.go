@@ -15,7 +15,7 @@ import (
 // TestOps: with and without timing, operations give the same bits.
 func TestOps(t *testing.T) {
 	if long.Race {
-		t.Skip("slow under the race detector, which watches the operations in package cpu")
+		t.Skip("slow under the race detector, which watches the profile in TestTimes")
 	}
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {

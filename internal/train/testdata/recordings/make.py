@@ -124,7 +124,7 @@ CASES = {
     # Norms of outputs alone; the block without a window has no rotary embedding.
     "exaone4-window": (transformers.Exaone4Config, dict(tie_word_embeddings=False, sliding_window=5, sliding_window_pattern=2,
         layer_types=["sliding_attention", "full_attention"]), {}),
-    # Scores and logits are capped where most of them lie; queries have a scale of their own; windows, from the first block on, in every other.
+    # More than a quarter of the scores and a fifth of the logits are above their caps; queries have a scale of their own; windows, from the first block on, in every other.
     "gemma2-capped": (transformers.Gemma2Config, dict(num_hidden_layers=3, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=10, sliding_window=5,
         attn_logit_softcapping=0.5, final_logit_softcapping=1.0, tie_word_embeddings=True), dict(learning_rate=3e-3, max_steps=20, longest=24, bf16=True, logits=True)),
     # Rotary embeddings that turn neighbours, in all of a head and in four elements of six.
