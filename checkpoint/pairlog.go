@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 )
 
@@ -35,9 +36,12 @@ func (l PairLog) MarshalJSON() ([]byte, error) { return json.Marshal(l.numbers()
 
 // UnmarshalJSON reads the list.
 func (l *PairLog) UnmarshalJSON(b []byte) error {
-	var list [6]float64
+	var list []float64
 	if err := json.Unmarshal(b, &list); err != nil {
 		return err
+	}
+	if n := len(l.numbers()); len(list) != n {
+		return fmt.Errorf("pairs has %d numbers, not %d", len(list), n)
 	}
 	for i, x := range l.numbers() {
 		*x = list[i]

@@ -31,7 +31,9 @@ func TestPairLog(t *testing.T) {
 	if w != was {
 		t.Errorf("%+v after numbers that are not finite, %+v before", w, was)
 	}
-	if err := json.Unmarshal([]byte(`{"pairs":"none"}`), &w); err == nil {
-		t.Error("a text is read as a list")
+	for _, text := range []string{`{"pairs":"none"}`, `{"pairs":[1,2,3,4,5]}`, `{"pairs":[1,2,3,4,5,6,7]}`} {
+		if err := json.Unmarshal([]byte(text), &w); err == nil {
+			t.Errorf("%s is read as %+v", text, w)
+		}
 	}
 }

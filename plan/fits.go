@@ -24,7 +24,7 @@ func (r *Run) fits(q Request) error {
 	}
 	t := r.Table()
 	if need, budget := r.mostLacking(q, t); budget > 0 && need > budget {
-		return &NotFitting{"device", need, budget, "", r.waysOut(q, false) + ", or raise device_memory"}
+		return &NotFitting{Where: "device", Need: need, Budget: budget, Keys: r.waysOut(q, false) + ", or raise device_memory"}
 	}
 	need := t.Host
 	if q.Unified {
@@ -35,7 +35,7 @@ func (r *Run) fits(q Request) error {
 		if q.HostBy != "" {
 			last = ", or have more host memory"
 		}
-		return &NotFitting{"host", need, q.HostMemory, q.HostBy, r.waysOut(q, true) + last}
+		return &NotFitting{Where: "host", Need: need, Budget: q.HostMemory, By: q.HostBy, Keys: r.waysOut(q, true) + last}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -31,6 +32,7 @@ type NotFitting struct {
 	Need, Budget int64  // bytes
 	By           string // what sets the budget; empty: the user's key
 	Keys         string // which keys, changed how, would make it fit
+	What         string // what needs it; empty: the run
 }
 
 // BadDepth is the error of a depth, or a number of parts, that the model does not allow.
@@ -50,7 +52,7 @@ func (e *NotFitting) Error() string {
 	if e.By != "" {
 		short += " (" + e.By + ")"
 	}
-	return fmt.Sprintf("the run needs %s of %s memory and %s%s: %s", need, e.Where, have, short, e.Keys)
+	return fmt.Sprintf("%s needs %s of %s memory and %s%s: %s", cmp.Or(e.What, "the run"), need, e.Where, have, short, e.Keys)
 }
 
 // Resolve chooses what the request leaves open. First comes what changes the order of sums:

@@ -81,6 +81,7 @@ type job struct {
 	done         bool           // of several ranks: rank 0 has found the finished model of where they go on from
 	hosts        int            // how many it is only planned for; 0: as many as there are
 	ref          reference      // of training on pairs
+	upperMeans   bool           // new tokens begin at the mean of upper halves: of several ranks none has all lower ones
 }
 
 // close runs the closers, the last one first, and returns what went wrong with

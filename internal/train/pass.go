@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,10 +15,10 @@ import (
 
 // This file plans the reference's pass: the forward over all pairs that comes before training on pairs.
 
-// planPass plans the pass, unless what it finds is known. Its memory is given back before that of the run is taken, so that both have
-// the whole budgets, and of several ranks the first that of its host.
+// planPass plans the pass, unless what it finds is known or not needed. Its memory is given back before that of the run is taken, so that both have
+// the whole budgets. Of several ranks only the first makes it, with all memory of its host.
 func (j *job) planPass() (err error) {
-	if j.plan.Spec.Preference.None() || !j.team.first() || j.knowsReferences() {
+	if j.plan.Spec.Preference.None() || !j.team.first() || j.ref.unneeded || j.knowsReferences() {
 		return nil
 	}
 	r := j.referenceJob()
@@ -31,7 +32,14 @@ func (j *job) planPass() (err error) {
 	q, asked := r.request(true), j.asked.Depths
 	q.Depths = plan.Depths{WeightSlots: asked.WeightSlots, ActivationSlots: asked.ActivationSlots, BatchesAhead: asked.BatchesAhead}
 	j.ref.asked = &q
-	if j.ref.pass, err = plan.Resolve(q); err != nil {
+	j.ref.pass, err = plan.Resolve(q)
+	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) {
+		lack.What, lack.Keys = j.passName(), lack.Keys+", or give a cache_dir in which a larger machine has left the numbers of these pairs"
+		if j.ref.other != nil {
+			lack.Keys = strings.Replace(lack.Keys, "a smaller model", "a smaller dpo.reference_model", 1)
+		}
+		return r.planError(err)
+	} else if err != nil {
 		return r.planError(fmt.Errorf("%s: %w", j.passName(), err))
 	}
 	return nil
@@ -133,13 +141,13 @@ func (j *job) passRates(m *rates.Machine) plan.Rates {
 func (j *job) passWords(t *passTime, table plan.Table) string {
 	var takes []string
 	if n := j.passSteps(); n > 0 {
-		takes = append(takes, humanize.Comma(int64(n))+" steps")
+		takes = append(takes, fmt.Sprintf("%s batches of %s rows", humanize.Comma(int64(n)), humanize.Comma(int64(j.c.RowsPerStep()))))
 	}
 	switch {
 	case t != nil && t.All != nil:
 		takes = append(takes, fmt.Sprintf("at least %.4g s where all rows are full", *t.All))
 	case t != nil:
-		takes = append(takes, fmt.Sprintf("at least %.4g s for %s full rows", t.Step, humanize.Comma(int64(j.c.RowsPerStep()))))
+		takes = append(takes, fmt.Sprintf("at least %.4g s for a batch of full rows, of which a step has %s", t.Step, humanize.Comma(int64(j.c.RowsPerStep()))))
 	}
 	if len(table.Before) == 0 {
 		takes = append(takes, "no more memory than training")

@@ -51,6 +51,7 @@ type reference struct {
 	train, eval references    // of the training data's pairs and of the held-out ones; nil: not known, or there are none
 	pass        *plan.Run     // that finds what is not known; nil: there is none
 	asked       *plan.Request // what pass was asked for
+	unneeded    bool          // the run is finished
 }
 
 // preferences are what the pipeline needs for pairs; nil where training is not on pairs.
@@ -85,7 +86,7 @@ func (j *job) readReferences() (err error) {
 		if err != nil {
 			return err
 		}
-		if refs, err := readReferences(path, key, of.set.Pairs()); err == nil { // else the pass comes, and says why
+		if refs, err := readReferences(path, key, of.set.Pairs()); err == nil { // else referencesOf looks again, since another run may have written it meanwhile, and says why it makes the pass
 			*of.refs = refs
 		}
 	}
@@ -148,7 +149,8 @@ func (s *session) makeReferences(pool *parallel.Pool) (err error) {
 // referenceJob is a job for the reference's pass on the run's devices, with the numerics of the run.
 func (j *job) referenceJob() *job {
 	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, plan: j.ref.pass, act: j.act, unified: j.unified,
-		dev: j.dev, devs: j.devs, lanes: j.lanes, paces: j.paces, memory: j.memory, context: j.context, budget: j.budget, hooks: j.hooks, oneDevice: j.oneDevice}
+		dev: j.dev, devs: j.devs, lanes: j.lanes, paces: j.paces, memory: j.memory, context: j.context, budget: j.budget, hooks: j.hooks, oneDevice: j.oneDevice,
+		profile: j.profile, upperMeans: j.team != nil}
 	if m := j.ref.other; m != nil {
 		r.opened, r.model, r.modelDir = m, m.Config, m.Dir
 	}
@@ -164,7 +166,7 @@ func (j *job) openReference() error {
 	}
 	const key = "dpo.reference_model"
 	if _, err := config.ModelDir(name); err != nil { // OpenModel would name another key
-		return j.c.Errorf("dpo", key+": %w", err)
+		return j.c.Errorf("dpo", key+": %w; give a directory with its weights, or leave it out: the reference is then the model that training starts from", err)
 	}
 	c := j.c.Clone()
 	c.Model = config.ModelRef{Path: name}
@@ -187,7 +189,7 @@ func (j *job) openReference() error {
 
 // compareTokens notes which tokens of the model are others in the reference m.
 func (j *job) compareTokens(m *Model) {
-	if m.Tokenizer == nil || j.tok == nil || m.withoutTokenizer() || j.opened.withoutTokenizer() {
+	if m.Tokenizer == nil || j.tok == nil || j.modelDir == "" || m.withoutTokenizer() || j.opened.withoutTokenizer() {
 		return
 	}
 	others, example := 0, int32(0)
@@ -205,8 +207,12 @@ func (j *job) compareTokens(m *Model) {
 // referencesFile is the file in which the references of set are kept, and the key that it begins with.
 func (j *job) referencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
 	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
-	of := j.referenceJob().model
-	key = sha256.Sum256(fmt.Appendf(nil, "1 %s %s %d %v %d %x", j.ref.fingerprint, set.ID(), j.c.MaxSeqLen, j.act, of.VocabSize, of.JSON("")))
+	r := j.referenceJob()
+	name := fmt.Appendf(nil, "1 %s %s %d %v %d %x", j.ref.fingerprint, set.ID(), j.c.MaxSeqLen, j.act, r.model.VocabSize, r.model.JSON(""))
+	if r.startsRows() && r.upperMeans {
+		name = append(name, " upper"...)
+	}
+	key = sha256.Sum256(name)
 	dir, err := data.CacheFolder(j.c.CacheDir)
 	return filepath.Join(dir, hex.EncodeToString(key[:8])+".references"), key, err
 }

@@ -101,6 +101,7 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 		j.prompts, err = j.findPrompts()
 	}
 	if err == nil {
+		j.ref.unneeded = from.ended || from.state.Step >= c.MaxSteps && j.finished(from)
 		err = j.readReferences()
 	}
 	if err == nil {
@@ -345,7 +346,7 @@ func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
 	if err != nil {
 		return err
 	}
-	if err := startRows(store, j.opened.newRows(), j.opened.known, j.team != nil, pool); err != nil {
+	if err := startRows(store, j.opened.newRows(), j.opened.known, j.team != nil || j.upperMeans, pool); err != nil {
 		return err
 	}
 	if len(unexpected) > 0 {
