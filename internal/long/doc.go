@@ -1,5 +1,5 @@
 // Package long says which tests take long. `go test` leaves them out, so that it is
-// done in three minutes; .ci/run sets MT_LONG=1 and runs them, and of the largest tables
+// done in a few minutes; .ci/run sets MT_LONG=1 and runs them, and of the largest tables
 // some tests that are drawn anew each time. MT_LONG=all leaves nothing out. Under the race
 // detector, where everything takes ten times as long, some tables are drawn from too, and what is
 // too slow for it is left out.
