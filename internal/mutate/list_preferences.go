@@ -87,7 +87,7 @@ var ofPreferences = []broken{
 		{from: "at.MatMul+flops/n", to: "max(at.MatMul, flops)", test: "TestPassOnAMachine"},
 	}},
 	{"internal/train/train.go", []way{
-		{from: "j.ref.unneeded = from.ended || from.state.Step >= c.MaxSteps && j.finished(from)", to: "j.ref.unneeded = from.ended", test: "TestPassThatDoesNotFit"},
+		{from: "(from.ended || from.state.Step >= c.MaxSteps && j.finished(from))", to: "from.ended", test: "TestPassThatDoesNotFit"},
 		{from: "err = j.referenceJob().checkRoom(j.passName())", to: "err = nil", test: "TestPassThatDoesNotFit"},
 		{from: "err = j.readReferences()", to: "err = nil", test: "TestPassThatDoesNotFit"},
 	}},

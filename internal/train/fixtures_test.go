@@ -171,7 +171,7 @@ func TestFixtures(t *testing.T) {
 	byTurns := slices.DeleteFunc(slices.Sorted(maps.Keys(variants)), func(v string) bool { return v == "default" || strings.HasPrefix(v, "cuda") })
 	found := recordings.Found(t)
 	if len(found) == 0 {
-		t.Skip("no recordings beside the repository")
+		t.Skipf("no larger recordings in ../shared beside the repository, and %s names no folder with some; TestRecordings runs those that the repository has", recordings.Variable)
 	}
 	for i, dir := range found {
 		name := filepath.Base(dir)

@@ -101,7 +101,7 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 		j.prompts, err = j.findPrompts()
 	}
 	if err == nil {
-		j.ref.unneeded = from.ended || from.state.Step >= c.MaxSteps && j.finished(from)
+		j.ref.unneeded = len(c.DPO) > 0 && (from.ended || from.state.Step >= c.MaxSteps && j.finished(from))
 		err = j.readReferences()
 	}
 	if err == nil {
