@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"mt/internal/files"
@@ -81,7 +84,7 @@ func (f *chatForm) find(s *Spec) (err error) {
 		return err
 	}
 	if s.Template != "" && s.Template != "chatml" {
-		f.tmpl, err = templateFile(s.Template)
+		f.tmpl, err = namedTemplate(s.Template)
 		return err
 	}
 	if s.Template == "" && s.ModelDir != "" {
@@ -107,10 +110,25 @@ func hasChatML(t tokenizer.Tokenizer) bool {
 	return start && end
 }
 
-func templateFile(name string) (*jinja.Template, error) {
+// namedTemplate reads the template that Spec.Template gives: Jinja itself, a directory with a tokenizer, whose template is
+// taken, or a Jinja file.
+func namedTemplate(name string) (*jinja.Template, error) {
+	if isJinja(name) {
+		return jinja.Parse("template", name)
+	}
 	path, err := ExpandVars(name)
 	if err != nil {
 		return nil, err
+	}
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		switch t, err := jinja.Load(path); {
+		case err != nil:
+			return nil, fmt.Errorf("template: %w", err)
+		case t == nil:
+			return nil, fmt.Errorf("template: the directory %s has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", name)
+		default:
+			return t, nil
+		}
 	}
 	text, err := files.Read(path, maxTemplate)
 	switch {
@@ -120,6 +138,21 @@ func templateFile(name string) (*jinja.Template, error) {
 		return nil, fmt.Errorf("template: %w", err)
 	}
 	return jinja.Parse(name, string(text))
+}
+
+// isJinja tells whether a template is given as its text and not by a name.
+func isJinja(name string) bool { return strings.Contains(name, "{%") || strings.Contains(name, "{{") }
+
+// CheckTemplate returns the error that reading Spec.Template gives. A name of a file that is not there is no error here.
+func CheckTemplate(name string) error {
+	if slices.Contains(Templates, name) {
+		return nil
+	}
+	if _, err := os.Stat(name); err != nil && !isJinja(name) {
+		return nil
+	}
+	_, err := namedTemplate(name)
+	return err
 }
 
 // id stands for the form in the key of a token cache.

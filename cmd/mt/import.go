@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
+	"mt/internal/train"
 	"mt/model"
 )
 
@@ -57,6 +59,9 @@ func (a *app) importConfig(file, from, out string) error {
 	for _, lost := range im.Lost() {
 		fmt.Fprintf(a.stderr, "mt: %v\n", lost)
 	}
+	for _, note := range im.Notes {
+		fmt.Fprintf(a.stderr, "mt: %s\n", note)
+	}
 	a.judgeModel(cfg)
 	if out == "" {
 		_, err := a.stdout.Write(text)
@@ -77,7 +82,10 @@ func (a *app) importConfig(file, from, out string) error {
 	return nil
 }
 
-// judgeModel says where the model of c is on this machine and mt cannot train it.
+// plentiful is more memory than a plan asks for.
+const plentiful = 1 << 50
+
+// judgeModel plans c where its model is on this machine, on one with room for it, and says why that fails.
 func (a *app) judgeModel(c *config.Config) {
 	if c.Model.Path == "" {
 		return
@@ -88,5 +96,11 @@ func (a *app) judgeModel(c *config.Config) {
 	}
 	if _, err := model.LoadDir(dir); err != nil {
 		fmt.Fprintf(a.stderr, "mt: the config is read, but mt cannot train this model: %v\n", err)
+		return
+	}
+	c = c.Clone()
+	c.HostMemory, c.DeviceMemory, c.Device = plentiful, plentiful, "cpu"
+	if err := train.Plan(c, train.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
+		fmt.Fprintf(a.stderr, "mt: the config is read, but cannot be planned with this model: %v\n", err)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"strings"
 
 	"mt/data"
 )
@@ -26,7 +27,7 @@ func (c *Config) EvalSpec() data.Spec {
 }
 
 func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
-	s := data.Spec{Pairs: len(c.DPO) > 0, Paths: paths, Sets: sets, Dir: c.DatasetDir, Hub: DatasetDir, Format: c.DatasetFormat, Template: c.Template,
+	s := data.Spec{Pairs: len(c.DPO) > 0, Paths: paths, Sets: sets, Dir: c.DatasetDir, Hub: DatasetDir, Format: c.DatasetFormat, Template: c.templatePlace(),
 		Columns:     data.Columns{Text: c.TextColumn, Messages: c.MessagesColumn, Prompt: c.PromptColumn, Response: c.ResponseColumn},
 		MaskHistory: c.MaskHistory, TrainOnPrompt: c.TrainOnPrompt, SkipBadRows: c.SkipBadRows,
 		MaxSeqLen: c.MaxSeqLen, Seed: c.Seed, Shuffle: c.Shuffle, CacheDir: c.CacheDir, Threads: c.Threads}
@@ -36,6 +37,17 @@ func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
 		s.Packing = &packing
 	}
 	return s
+}
+
+// templatePlace is template, with the directory in the Hugging Face cache in place of a Hub id.
+func (c *Config) templatePlace() string {
+	if !strings.Contains(c.Template, "/") || !hubID.MatchString(c.Template) {
+		return c.Template
+	}
+	if dir, err := ModelDir(c.Template); err == nil {
+		return dir
+	}
+	return c.Template
 }
 
 // TemplateVars are the variables that the chat template is handed:

@@ -24,7 +24,7 @@ var idleKeys = func() map[string]string {
 			"streaming_multipack_buffer_size", "pretrain_multipack_buffer_size", "buffer_size", "num_dataset_shards_to_save", "skip_prepare_dataset"},
 		"nothing is padded, and rows are filled as well as can be": {"pad_to_max_length", "pad_to_sequence_len", "pad_to_multiple_of", "padding_free", "sample_packing_eff_est", "sample_packing_seq_len_multiplier",
 			"sample_packing_group_size", "sample_packing_bin_size", "max_packed_sequence_len", "total_num_tokens", "eval_sample_packing", "eval_packing", "packing_strategy", "batch_flattening",
-			"multipack_real_batches", "neat_packing", "ignore_pad_token_for_loss"},
+			"multipack_real_batches", "ignore_pad_token_for_loss"},
 		"evaluation takes as many rows at once as training": {"per_device_eval_batch_size", "eval_batch_size", "batch_size_val", "eval_accumulation_steps", "bf16_full_eval"},
 		"mt reads the model's own files and runs no code of theirs": {"trust_remote_code", "use_fast_tokenizer", "tokenizer_use_fast", "tokenizer_legacy", "model_type", "tokenizer_type", "tokenizer_use_mistral_common",
 			"is_llama_derived_model", "is_mistral_derived_model", "is_falcon_derived_model", "is_qwen_derived_model", "tokenizer_save_jinja_files"},

@@ -34,6 +34,8 @@ type Line struct {
 type Import struct {
 	Tool  string // as people call it
 	Lines []Line // for every key, in the order of the file; then what is Theirs
+	// Notes say what the keys leave open, and how it was read.
+	Notes []string
 	file  string
 }
 
@@ -133,7 +135,7 @@ func (t *tool) read(name string, doc value) (*Import, error) {
 	if im.refused != nil {
 		return nil, im.refused
 	}
-	return &Import{Tool: t.name, Lines: im.lines, file: name}, nil
+	return &Import{Tool: t.name, Lines: im.lines, Notes: im.notes, file: name}, nil
 }
 
 // importer reads one config.
@@ -142,6 +144,7 @@ type importer struct {
 	tool    *tool
 	c       *Config // what the keys so far say, for judges
 	lines   []Line
+	notes   []string
 	given   map[string]string // keys of mt, and by which of theirs they were given
 	refused error
 }
@@ -261,6 +264,16 @@ func (im *importer) orDefault(key, text, why string) {
 	}
 	im.given[key] = im.tool.name
 	im.lines = append(im.lines, Line{Fate: Theirs, Why: why, ours: []entry{{key, Pos{}, v}}})
+}
+
+// byDefault writes down a default of theirs for which mt has no key.
+func (im *importer) byDefault(key, text, why string) {
+	im.lines = append(im.lines, Line{Key: key, Fate: Theirs, Why: why, theirs: entry{key, im.doc.pos, value{kind: plain, text: text, pos: im.doc.pos}}})
+}
+
+// note says something of the whole config that its keys leave open.
+func (im *importer) note(format string, args ...any) {
+	im.notes = append(im.notes, fmt.Sprintf(format, args...))
 }
 
 // Lost are the keys that are not possible, each as an error that says where it stands.

@@ -23,11 +23,12 @@ func axolotlRules() map[string]rule {
 		"float32":             lost("give compute_dtype: fp32"),
 		"optimizer":           orElse("optim", "adamw"),
 		"adam_eps":            to("adam_epsilon"),
+		"optim_args":          func(im *importer, e entry) { im.optimNumbers(e) },
 		"datasets":            axolotlSets("datasets"),
 		"pretraining_dataset": axolotlSets("datasets"),
 		"test_datasets":       axolotlSets("eval_datasets"),
 		"chat_template":       axolotlTemplate,
-		"chat_template_jinja": to("template"),
+		"chat_template_jinja": templateText,
 		"batch_size":          axolotlBatch,
 		"lr_scheduler":        orElse("lr_scheduler_type", "cosine"), // rex, one_cycle and the like are not there
 		"cosine_min_lr_ratio": to("min_lr_ratio"),
@@ -115,6 +116,9 @@ func axolotlLast(im *importer) {
 		{"lr_scheduler_type", "cosine", ""},
 	} {
 		im.orDefault(d.key, d.text, d.why)
+	}
+	if !im.doc.has("excess_length_strategy") && !axolotlOnPairs(im) {
+		im.byDefault("excess_length_strategy", "drop", "rows longer than sequence_len are left out there; mt cuts them, and leaves out those where nothing supervised is left")
 	}
 	_, steps := im.given["warmup_steps"]
 	if !steps {

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // noOtherPreference is why another way to train on preferences is refused.
@@ -178,6 +180,36 @@ func (im *importer) axolotlPairs(e entry) (fields []field, layout string, ok boo
 var trlPairKeys = []string{"beta", "precompute_ref_log_probs", "precompute_ref_batch_size", "label_smoothing", "ld_alpha", "f_divergence_type", "f_alpha_divergence_coef", "use_weighting",
 	"discopop_tau", "sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps", "loss_weights", "rpo_alpha"}
 
+// trlOtherCommands are the commands and trainers of TRL whose configs have beta, as those of dpo have, and whose losses mt does not have.
+var trlOtherCommands = []string{"orpo", "kto", "cpo", "simpo", "bco", "xpo", "nash", "gkd", "minillm", "online_dpo", "online-dpo"}
+
+// trlCommandNamed is the command of TRL that the config's own names speak of: its file, output_dir, run_name and hub_model_id; "" for none of
+// trlOtherCommands.
+func trlCommandNamed(im *importer) string {
+	for _, text := range []string{im.doc.pos.File, im.doc.get("output_dir").text, im.doc.get("run_name").text, im.doc.get("hub_model_id").text} {
+		words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && r != '_' })
+		for _, c := range trlOtherCommands {
+			if slices.Contains(words, c) || strings.Contains(c, "-") && strings.Contains(strings.ToLower(text), c) {
+				return c
+			}
+		}
+	}
+	return ""
+}
+
+// trlWhichCommand settles for which command a config is that has beta and nothing else that tells.
+func (im *importer) trlWhichCommand() {
+	loss := im.doc.get("loss_type")
+	if slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || loss.kind != null {
+		return
+	}
+	if c := trlCommandNamed(im); c != "" {
+		im.refuse(entry{"beta", im.doc.pos, im.doc.get("beta")}, fmt.Sprintf("a config of %s by its names: %s. If it is for trl dpo, add loss_type: sigmoid to it", c, noOtherPreference))
+		return
+	}
+	im.note("no key says for which command of TRL this is: beta is one of dpo, orpo, kto and others. It is read as one for trl dpo.")
+}
+
 // trlOnPairs tells whether a config of TRL is one of its dpo command. Which command a config is for
 // is known by its keys alone.
 func trlOnPairs(im *importer) bool {
@@ -265,6 +297,7 @@ func trlDPO() map[string]rule {
 
 // trlPairsLast writes out the defaults of TRL's DPOConfig that are not those of mt.
 func trlPairsLast(im *importer) {
+	im.trlWhichCommand()
 	im.orDefault("learning_rate", "1e-6", "")
 	im.orDefault("max_seq_len", "1024", "")
 	if _, given := im.given[preferenceKey]; given || im.refused != nil {

@@ -47,10 +47,16 @@ func llamaFactoryRules() map[string]rule {
 		"early_stopping_steps": to("early_stopping_patience"),
 		"add_special_tokens":   to("new_special_tokens"),
 		"packing": func(im *importer, e entry) {
+			if im.doc.get("neat_packing").is("true") {
+				im.giveFor(e, "neat_packing switches it on", setting{"packing", plainAt(e.val, "true")})
+				return
+			}
 			im.giveFor(e, "documents in a row do not see each other", setting{"packing", e.val})
 		},
-		"use_swanlab": lost("mt reports to metrics.jsonl, tensorboard, trackio and mlflow: see report_to"),
-		"streaming":   idle("data is tokenised once into a token cache"),
+		// LLaMA-Factory switches packing on where neat_packing is.
+		"neat_packing": ifTrue(means("documents in a row do not see each other", [2]string{"packing", "true"})),
+		"use_swanlab":  lost("mt reports to metrics.jsonl, tensorboard, trackio and mlflow: see report_to"),
+		"streaming":    idle("data is tokenised once into a token cache"),
 	})
 	with(rules, lost(noOtherOptimizer), "use_galore", "use_apollo", "use_badam", "use_adam_mini")
 	with(rules, lost(noOtherLoss), "use_dft_loss", "use_asft_loss", "use_eaft_loss")
@@ -112,22 +118,11 @@ func llamaFactoryV1() map[string]rule {
 
 // llamaFactoryOptim takes optim_config: {name, and the numbers of that optimizer}.
 func llamaFactoryOptim(im *importer, e entry) {
-	names := map[string]string{"name": "optim", "wd": "weight_decay", "weight_decay": "weight_decay", "momentum": "momentum", "nesterov": "nesterov", "ns_steps": "ns_steps", "adamw_eps": "adam_epsilon"}
-	var settings []setting
-	for _, f := range e.val.fields {
-		switch key := names[f.name]; {
-		case key != "":
-			settings = append(settings, setting{key, f.val})
-		case f.name == "adamw_betas" && len(f.val.items) == 2:
-			settings = append(settings, setting{"adam_beta1", f.val.items[0]}, setting{"adam_beta2", f.val.items[1]})
-		default:
-			im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, "mt knows no such key")
-		}
-	}
+	more := []setting{}
 	if e.val.get("name").is("muon") {
-		settings = append(settings, setting{"adjust_lr_fn", plainAt(e.val, "match_rms_adamw")})
+		more = append(more, setting{"adjust_lr_fn", plainAt(e.val, "match_rms_adamw")})
 	}
-	im.giveFor(e, "", settings...)
+	im.optimNumbers(e, more...)
 }
 
 // negated gives a switch the opposite value.

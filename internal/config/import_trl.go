@@ -2,13 +2,17 @@ package config
 
 import (
 	"maps"
+	"slices"
 	"strings"
 )
 
-// trl are configs of huggingface/trl's sft and dpo commands: the keys of its ScriptArguments, SFTConfig or DPOConfig, and ModelConfig.
+// trl are configs of huggingface/trl's sft and dpo commands: the keys of its ScriptArguments, SFTConfig or DPOConfig, and
+// ModelConfig. Those of alignment-handbook and open-r1 have a few keys more.
 var trl = &tool{
 	name: "TRL", word: "trl",
-	is:    func(doc value) bool { return doc.has("dataset_name") },
+	is: func(doc value) bool {
+		return slices.ContainsFunc([]string{"dataset_name", "dataset_mixture", "dataset_mixer", "test_split_size"}, doc.has)
+	},
 	rules: trlRules(), last: trlLast,
 }
 
@@ -29,8 +33,15 @@ func trlRules() map[string]rule {
 		},
 		"dtype": trlDType, "torch_dtype": trlDType,
 		"use_peft":           lost(noAdapter),
-		"chat_template_path": to("template"),
-		"shuffle_dataset":    idle("rows come in an order that seed decides, as the sampler has them over there: see shuffle"),
+		"chat_template_path": templateText, "chat_template": templateText,
+		"max_seq_length":  to("max_seq_len"), // max_length had this name until TRL 0.20
+		"dataset_mixture": trlMixture, "dataset_mixer": trlMixer,
+		"dataset_splits": idle("it is split in datasets"), "dataset_configs": idle("it is name in datasets"),
+		"datasets":        func(im *importer, e entry) { im.trlMixed(e) },
+		"test_split_size": to("val_size"),
+		"hub_always_push": idle("it belongs to push_to_hub"),
+		"system_prompt":   lost("put it into a template of your own"),
+		"shuffle_dataset": idle("rows come in an order that seed decides, as the sampler has them over there: see shuffle"),
 		"truncation_mode": func(im *importer, e entry) {
 			if e.val.is("keep_start") {
 				im.idle(e, "rows that are longer are cut at their end")
@@ -38,8 +49,8 @@ func trlRules() map[string]rule {
 			}
 			im.lose(e, "rows that are longer are cut at their end")
 		},
-		"assistant_only_loss":  trlAssistantOnly,
-		"completion_only_loss": trlCompletionOnly,
+		"assistant_only_loss":  trlOnly("completion_only_loss", "mt trains on what the assistant says"),
+		"completion_only_loss": trlOnly("assistant_only_loss", "mt trains on completions"),
 		"eos_token": func(im *importer, e entry) {
 			im.giveFor(e, "", setting{specialTokensKey, value{kind: mapping, pos: e.val.pos, fields: []field{{"eos_token", e.val.pos, textAt(e.val, e.val.text)}}}})
 		},
@@ -52,6 +63,8 @@ func trlRules() map[string]rule {
 	})
 	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save", "lora_task_type", "use_rslora", "use_dora")
 	maps.Copy(rules, trlDPO())
+	with(rules, idle("it belongs to push_to_hub"), "hub_model_id", "hub_revision", "hub_model_revision", "push_to_hub_revision", "overwrite_hub_revision")
+	with(rules, lost("mt runs no code of other programs while it trains: see eval_dataset and sample_prompts"), "callbacks", "benchmarks")
 	with(rules, refused("mt does supervised fine-tuning and DPO by a config of TRL"), "desirable_weight", "undesirable_weight", "reward_model_path", "num_generations", "max_completion_length", "reward_funcs", "ref_model")
 	return rules
 }
@@ -111,20 +124,17 @@ func trlDType(im *importer, e entry) {
 	bf16Rule(im, e)
 }
 
-// trlAssistantOnly takes assistant_only_loss: false trains on prompts too.
-func trlAssistantOnly(im *importer, e entry) {
-	if e.val.is("true") {
-		im.idle(e, "mt trains on what the assistant says")
-		return
+// trlOnly takes assistant_only_loss or completion_only_loss: false trains on prompts too, unless other is true, since TRL
+// supervises the tokens that both masks leave.
+func trlOnly(other, why string) rule {
+	return func(im *importer, e entry) {
+		switch {
+		case e.val.is("true"):
+			im.idle(e, why)
+		case im.doc.get(other).is("true"):
+			im.idle(e, other+" is true")
+		default:
+			im.give(e, "train_on_prompt", plainAt(e.val, "true"))
+		}
 	}
-	im.give(e, "train_on_prompt", plainAt(e.val, "true"))
-}
-
-// trlCompletionOnly takes completion_only_loss: false trains on prompts too.
-func trlCompletionOnly(im *importer, e entry) {
-	if e.val.is("true") {
-		im.idle(e, "mt trains on completions")
-		return
-	}
-	im.give(e, "train_on_prompt", plainAt(e.val, "true"))
 }

@@ -3,6 +3,9 @@ package config
 import (
 	"maps"
 	"strconv"
+	"strings"
+
+	"mt/data"
 )
 
 // to gives the value to a key of mt.
@@ -63,6 +66,15 @@ func orElse(key, another string) rule {
 	}
 }
 
+// templateText takes a chat template: Jinja itself, a file, or a directory with a tokenizer.
+func templateText(im *importer, e entry) {
+	if err := data.CheckTemplate(e.val.text); err != nil {
+		im.lose(e, err.Error())
+		return
+	}
+	im.give(e, "template", textAt(e.val, e.val.text))
+}
+
 // with is rules with the same rule for more keys.
 func with(rules map[string]rule, r rule, names ...string) {
 	for _, n := range names {
@@ -108,12 +120,12 @@ func trainerRules(more map[string]rule) map[string]rule {
 	rules := map[string]rule{
 		"warmup_steps": warmupRule,
 		"bf16":         bf16Rule, "fp16": lost("mt computes in bf16 or fp32, which need no scaling of the loss: see compute_dtype"),
-		"report_to": reportRule,
-		"tf32":      tf32Rule, "fp8": lost("mt computes in bf16 or fp32"),
+		"report_to": reportRule, "optim_args": optimArgs,
+		"tf32": tf32Rule, "fp8": lost("mt computes in bf16 or fp32"),
 		"data_seed": func(im *importer, e entry) { im.lose(e, "one seed decides all: see seed") },
 	}
 	with(rules, lost("mt computes in bf16 or fp32"), "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
-	with(rules, lost("AdamW's own numbers have keys: adam_beta1, adam_beta2, adam_epsilon"), "optim_args", "optim_target_modules")
+	with(rules, lost("it chooses the layers of an optimizer that mt does not have"), "optim_target_modules")
 	with(rules, refused("mt train trains; mt eval and mt generate try a model"), "do_predict", "predict_with_generate")
 	maps.Copy(rules, more)
 	return rules
@@ -174,4 +186,45 @@ func (im *importer) stepsOfEpochs(e entry, epochs float64, key string) {
 	default:
 		im.giveFor(e, "a share of all steps, as over there", setting{key, plainAt(e.val, number(1/(float64(n)*epochs)))})
 	}
+}
+
+// optimKeysOf are the names that other tools have for an optimizer's numbers, and the keys of mt.
+var optimKeysOf = map[string]string{
+	"name": "optim", "wd": "weight_decay", "weight_decay": "weight_decay", "momentum": "momentum", "nesterov": "nesterov", "ns_steps": "ns_steps",
+	"eps": "adam_epsilon", "epsilon": "adam_epsilon", "adam_epsilon": "adam_epsilon", "adamw_eps": "adam_epsilon",
+	"beta1": "adam_beta1", "adam_beta1": "adam_beta1", "beta2": "adam_beta2", "adam_beta2": "adam_beta2",
+}
+
+// optimNumbers gives the numbers of an optimizer: a mapping, or a text such as "eps=1e-8,beta2=0.95" as Transformers reads it.
+func (im *importer) optimNumbers(e entry, more ...setting) {
+	fields := e.val.fields
+	if e.val.kind == plain || e.val.kind == quoted {
+		for _, part := range strings.Split(e.val.text, ",") {
+			name, number, _ := strings.Cut(strings.TrimSpace(part), "=")
+			fields = append(fields, field{strings.TrimSpace(name), e.val.pos, plainAt(e.val, strings.TrimSpace(number))})
+		}
+	}
+	var settings []setting
+	for _, f := range fields {
+		switch key := optimKeysOf[f.name]; {
+		case key != "":
+			settings = append(settings, setting{key, f.val})
+		case (f.name == "betas" || f.name == "adamw_betas") && len(f.val.items) == 2:
+			settings = append(settings, setting{"adam_beta1", f.val.items[0]}, setting{"adam_beta2", f.val.items[1]})
+		default:
+			im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, "mt knows no such key of an optimizer")
+		}
+	}
+	if settings = append(settings, more...); len(settings) > 0 {
+		im.giveFor(e, "", settings...)
+	}
+}
+
+// optimArgs takes optim_args, which AdamW of Transformers does not read.
+func optimArgs(im *importer, e entry) {
+	if optim := im.doc.get("optim"); optim.kind == null || optimizers[optim.text] == "adamw" {
+		im.idle(e, "AdamW of Transformers reads adam_beta1, adam_beta2 and adam_epsilon instead")
+		return
+	}
+	im.optimNumbers(e)
 }

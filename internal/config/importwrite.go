@@ -22,6 +22,9 @@ func (im *Import) YAML() []byte {
 	default:
 		fmt.Fprintf(&b, "# What %d of its keys say is lost: see \"not possible\".\n\n", n)
 	}
+	for _, note := range im.Notes {
+		fmt.Fprintf(&b, "# %s\n", oneLine(note))
+	}
 	for _, l := range im.Lines {
 		l.write(&b)
 	}

@@ -149,7 +149,7 @@ var dataKeys = []key{
 		doc: "prompts of chats are supervised too", field: func(c *Config) any { return &c.TrainOnPrompt }},
 	{name: "mask_history", part: PartDataset, doc: "only the assistant's last turn of a chat is supervised",
 		field: func(c *Config) any { return &c.MaskHistory }},
-	{name: "template", part: PartDataset, doc: "chat template: a Jinja file, or the name of one that mt has: chatml, stanford_alpaca, or LLaMA-Factory's, such as qwen3, llama3 and default; empty: the model's",
+	{name: "template", part: PartDataset, doc: "chat template: a Jinja file, a directory or Hub id with a tokenizer whose template is taken, the Jinja text itself, or a name that mt has: chatml, stanford_alpaca, or LLaMA-Factory's, such as qwen3, llama3 and default; empty: the model's",
 		field: func(c *Config) any { return &c.Template }},
 	{name: "chat_template_kwargs", part: PartDataset, doc: "variables handed to the chat template, as `{enable_thinking: false}`; a row's own win",
 		field: func(c *Config) any { return &c.ChatTemplateKwargs }},

@@ -128,6 +128,9 @@ func (l *loader) ours(name string, doc value) ([]entry, error) {
 	if lost := im.Lost(); len(lost) > 0 {
 		return nil, errors.Join(append(lost, Usagef("%s is a config of %s, and what is named here would be lost: see what remains with `mt import %s --out mt.yaml`, and train that", name, im.Tool, name))...)
 	}
+	for _, note := range im.Notes {
+		l.c.warnf("%s: %s", name, note)
+	}
 	l.c.warnf("%s is a config of %s, which is read as `mt import %s` writes it; keys of no meaning here: %s", name, im.Tool, name, strings.Join(im.idle(), ", "))
 	return im.entries(), nil
 }
