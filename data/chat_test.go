@@ -1,8 +1,11 @@
 package data
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -131,6 +134,39 @@ func TestMasks(t *testing.T) {
 		if st := d.Stats(); st.MissingEOS != tt.missing || st.Kind != "chat" || !d.IsChat() {
 			t.Errorf("%s: stats %+v", tt.name, st)
 		}
+	}
+}
+
+// TestTemplatesByPlace: a template is Jinja itself, a file, or a directory with a tokenizer in any of its forms.
+func TestTemplatesByPlace(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, dir, "own.jinja", small)
+	asFile, asConfig, without := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+	for _, d := range []string{asFile, asConfig, without} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, asFile, "chat_template.jinja", small)
+	quoted, err := json.Marshal(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, asConfig, "tokenizer_config.json", `{"chat_template": `+string(quoted)+`}`)
+	write(t, without, "tokenizer_config.json", `{}`)
+	row := write(t, dir, "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
+	for _, place := range []string{small, file, asFile, asConfig} {
+		s := chatSpec(t, small, row)
+		s.Template = place
+		if got := masked(mustOpen(t, s).Row(0)); got != "u:h|a:[g|]" {
+			t.Errorf("%s: %q", place, got)
+		}
+	}
+	for place, want := range map[string]string{without: "has no chat template", "{{ messages": "template:1", filepath.Join(dir, "none"): "neither a file nor a built-in name"} {
+		s := chatSpec(t, small, row)
+		s.Template = place
+		_, err := Open(s)
+		wantError(t, err, want)
 	}
 }
 

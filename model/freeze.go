@@ -94,6 +94,9 @@ func (c *Config) SetFreeze(f Freeze) error {
 			return err
 		}
 	}
+	if !slices.ContainsFunc(tensors, by.has) {
+		return fmt.Errorf("%q matches every tensor, so nothing is frozen; name fewer, or leave the key out", f.But)
+	}
 	was, wasBy := c.Freeze, c.freezing
 	if c.Freeze, c.freezing = f, by; c.TrainedParams() == 0 {
 		c.Freeze, c.freezing = was, wasBy

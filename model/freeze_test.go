@@ -98,6 +98,15 @@ func TestFrozenTable(t *testing.T) {
 	}
 }
 
+// TestNothingFrozen: expressions that leave every tensor to be trained are a mistake.
+func TestNothingFrozen(t *testing.T) {
+	for _, name := range []string{"[lm_head]", ".", "weight$"} {
+		if err := frozenConfig().SetFreeze(Freeze{But: []string{name}}); err == nil || !strings.Contains(err.Error(), "matches every tensor, so nothing is frozen") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestFLOPsOfFrozen: what is frozen costs no gradient of weights, and below the lowest layer that is trained
 // only the forward.
 func TestFLOPsOfFrozen(t *testing.T) {

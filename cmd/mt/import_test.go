@@ -47,3 +47,24 @@ func TestImport(t *testing.T) {
 		}
 	}
 }
+
+// TestImportPlans: a config whose keys are each right and which cannot be planned with its model is named as such, and what the
+// keys leave open is said.
+func TestImportPlans(t *testing.T) {
+	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
+	model, err := filepath.Abs("../../internal/train/testdata/recordings/llama-clipped/model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines, want := range map[string]string{
+		"freeze: [no_such_tensor]\n": "cannot be planned with this model: ",
+		"beta: 0.1\n":                "no key says for which command of TRL this is",
+	} {
+		if err := os.WriteFile(theirs, []byte("model_name_or_path: "+model+"\ndataset_name: a.jsonl\n"+lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out, errs := mt(t, "", "import", theirs); code != exitDone || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d\n%s\n%s, want %s", lines, code, out, errs, want)
+		}
+	}
+}

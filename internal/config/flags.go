@@ -1,11 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"mt/data"
 )
 
 // Args are the keys that a command line gives, in its order.
@@ -116,7 +119,7 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 			f = a.add(set, strings.ReplaceAll(typed[2:], "-", "_"), "")
 		}
 		if seen[f] {
-			return nil, Usagef("%s: given twice", typed)
+			return nil, Usagef("%s: given twice%s", typed, togetherHint(f, typed))
 		}
 		seen[f] = true
 		if k, ok := f.Value.(*keyFlag); ok {
@@ -134,6 +137,19 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 		}
 	}
 	return append(out, args...), nil
+}
+
+// togetherHint is how a flag of a list takes several values; "" for a flag of one value.
+func togetherHint(f *pflag.Flag, typed string) string {
+	k, isKey := f.Value.(*keyFlag)
+	if !isKey || byName[k.name] == nil {
+		return ""
+	}
+	switch byName[k.name].field(Default()).(type) {
+	case *[]string, *[]float64, *[]data.Set:
+		return fmt.Sprintf("; it takes several values at once: %s A,B or %[1]s '[A, B]'", typed)
+	}
+	return ""
 }
 
 // address is what cannot be anything else behind --dashboard: a port, or a host with one.

@@ -36,6 +36,7 @@ type key struct {
 	auto      bool              // "auto" is allowed and is the zero value (numbers)
 	limit     limit             // of numbers
 	commas    bool              // a text is cut into a list at all its commas; otherwise not at those in the braces of a glob
+	patterns  bool              // a text is cut into regular expressions, at commas that stand in no bracket of one
 	whole     bool              // a text is a list of one, whatever commas it has
 	anew      bool              // left to mt, it is chosen anew by every start, and shows in no result
 }
@@ -198,9 +199,9 @@ var optimKeys = []key{
 		limit: limit{max: 1, below: true, why: "at 1 a moment never changes"}, field: func(c *Config) any { return &c.AdamBeta2 }},
 	{name: "adam_epsilon", part: PartUpdate, doc: "added to the root of the second moment",
 		limit: positive, field: func(c *Config) any { return &c.AdamEpsilon }},
-	{name: "freeze", part: PartModel, whole: true, doc: "tensors that are not trained, by regular expressions that their names in the checkpoint match somewhere, such as `model\\.layers\\.[0-7]\\.` or `embed_tokens`. They stream and take 2 bytes a parameter (4 in fp32), no state and no gradient, and below the lowest layer that is trained there is no backward",
+	{name: "freeze", part: PartModel, patterns: true, doc: "tensors that are not trained, by regular expressions that their names in the checkpoint match somewhere, such as `model\\.layers\\.[0-7]\\.` or `embed_tokens`. They stream and take 2 bytes a parameter (4 in fp32), no state and no gradient, and below the lowest layer that is trained there is no backward",
 		field: func(c *Config) any { return &c.Freeze }},
-	{name: "unfrozen_parameters", part: PartModel, whole: true, doc: "the tensors that are trained, as freeze has them; all others are frozen",
+	{name: "unfrozen_parameters", part: PartModel, patterns: true, doc: "the tensors that are trained, as freeze has them; all others are frozen",
 		field: func(c *Config) any { return &c.Unfrozen }},
 	{name: "weight_decay", part: PartUpdate, doc: "decoupled, but for sgd; tensors of two or more dimensions",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.WeightDecay }},

@@ -7,25 +7,29 @@ import (
 	"strings"
 )
 
-// list sets a list from a YAML list, or from text with commas between items;
-// commas in the braces of a glob do not count.
+// list sets a list from a YAML list, or from text with commas between items. A flag also takes a YAML list in
+// brackets. Commas in the braces of a glob, or in the brackets of a regular expression, do not count.
 func (e *setter) list(p *[]string) error {
+	v, err := e.bracketed()
+	if err != nil {
+		return err
+	}
 	var out []string
 	switch {
-	case e.v.kind == null:
-	case e.v.kind == list:
-		for _, item := range e.v.items {
+	case v.kind == null:
+	case v.kind == list:
+		for _, item := range v.items {
 			if item.kind != quoted && item.kind != plain || item.text == "" {
 				return (&setter{key: e.key, spelled: e.spelled, v: item}).fail("text in its list")
 			}
 			out = append(out, item.text)
 		}
-	case e.v.kind == mapping || e.v.kind == plain && e.v.pos.Flag == "" && !isWord(e.v.text):
+	case v.kind == mapping || v.kind == plain && v.pos.Flag == "" && !isWord(v.text):
 		return e.fail("text or a list")
 	case e.whole:
-		out = []string{e.v.text}
+		out = []string{v.text}
 	default:
-		out = splitList(e.v.text, !e.commas)
+		out = splitList(v.text, e.nesting())
 	}
 	if len(e.choices) > 0 {
 		return e.reports(p, out)
@@ -34,18 +38,46 @@ func (e *setter) list(p *[]string) error {
 	return nil
 }
 
+// bracketed is the value, or the YAML list that a flag has in brackets. Text of a whole key that is no such list stays text.
+func (e *setter) bracketed() (value, error) {
+	text := strings.TrimSpace(e.v.text)
+	if e.v.kind != plain || e.v.pos.Flag == "" || !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
+		return e.v, nil
+	}
+	v, err := e.written()
+	if err != nil && e.whole {
+		return e.v, nil
+	}
+	return v, err
+}
+
+// nesting is the brackets in which a comma does not end an item of the key's list.
+func (e *setter) nesting() string {
+	switch {
+	case e.commas:
+		return ""
+	case e.patterns:
+		return "{}[]()"
+	}
+	return "{}"
+}
+
 // numbers sets a list of numbers, from a YAML list or from text with commas.
 func (e *setter) numbers(p *[]float64) error {
-	items := []value{e.v}
-	switch {
-	case e.v.kind == null:
+	written, err := e.bracketed()
+	if err != nil {
+		return err
+	}
+	items := []value{written}
+	switch written.kind {
+	case null:
 		items = nil
-	case e.v.kind == list:
-		items = e.v.items
-	case e.v.kind == plain || e.v.kind == quoted:
+	case list:
+		items = written.items
+	case plain, quoted:
 		items = nil
-		for _, s := range splitList(e.v.text, true) {
-			items = append(items, value{kind: plain, text: s, pos: e.v.pos})
+		for _, s := range splitList(written.text, "") {
+			items = append(items, value{kind: plain, text: s, pos: written.pos})
 		}
 	}
 	var out []float64
@@ -89,20 +121,26 @@ func (e *setter) reports(p *[]string, in []string) error {
 	return nil
 }
 
-// splitList cuts s at its commas; with braces, not at those that stand in braces.
-func splitList(s string, braces bool) []string {
+// splitList cuts s at its commas, but for those inside the brackets that nesting pairs up, such as "{}[]". A backslash
+// takes a bracket its meaning where nesting has round ones, as in a regular expression.
+func splitList(s, nesting string) []string {
 	var out []string
-	depth, start := 0, 0
+	depth, start, escaped := 0, 0, false
 	add := func(item string) {
 		if item = strings.TrimSpace(item); item != "" {
 			out = append(out, item)
 		}
 	}
 	for i, r := range s {
+		at := strings.IndexRune(nesting, r)
 		switch {
-		case r == '{' && braces:
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = strings.Contains(nesting, "(")
+		case at >= 0 && at%2 == 0:
 			depth++
-		case r == '}' && braces:
+		case at >= 0:
 			depth--
 		case r == ',' && depth <= 0:
 			add(s[start:i])

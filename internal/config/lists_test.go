@@ -1,37 +1,50 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
 
-// TestTokens: a text of tokens is cut at every comma, a text of files not at those in
-// the braces of a glob. LLaMA-Factory's name of the key is understood.
-func TestTokens(t *testing.T) {
-	for _, tt := range []struct {
-		text string
-		want []string
+// TestLists: every list is a YAML list or has commas between its items, in the file and as a flag.
+func TestLists(t *testing.T) {
+	for _, c := range []struct {
+		yaml, flag string // one of them is given
+		get        func(*Config) []string
+		want       []string
 	}{
-		{`add_special_tokens: <a>, <b>`, []string{"<a>", "<b>"}},
-		{`add_special_tokens: "{,<x>,}"`, []string{"{", "<x>", "}"}},
-		{`new_special_tokens: ["a,b", " "]`, []string{"a,b", " "}},
-		{`new_special_tokens:`, nil},
+		{"", "--freeze=a,b", func(c *Config) []string { return c.Freeze }, []string{"a", "b"}},
+		{"", "--freeze=[a, b]", func(c *Config) []string { return c.Freeze }, []string{"a", "b"}},
+		{"freeze: a, b", "", func(c *Config) []string { return c.Freeze }, []string{"a", "b"}},
+		{"freeze: [a, 'b,c']", "", func(c *Config) []string { return c.Freeze }, []string{"a", "b,c"}},
+		{"", `--freeze=x{1,2},[a,b],(c,d),\(e,f\)`, func(c *Config) []string { return c.Freeze }, []string{"x{1,2}", "[a,b]", "(c,d)", `\(e`, `f\)`}},
+		{"", "--unfrozen-parameters=[lm_head]", func(c *Config) []string { return c.Unfrozen }, []string{"lm_head"}},
+		{"", `--unfrozen-parameters=[0-3]\.mlp`, func(c *Config) []string { return c.Unfrozen }, []string{`[0-3]\.mlp`}},
+		{"", "--dataset=a.jsonl,{b,c}.jsonl", func(c *Config) []string { return c.Dataset }, []string{"a.jsonl", "{b,c}.jsonl"}},
+		{"", "--dataset=[a.jsonl, b.jsonl]", func(c *Config) []string { return c.Dataset }, []string{"a.jsonl", "b.jsonl"}},
+		{"", "--add-tokens=[<a>, '<b,c>']", func(c *Config) []string { return c.AddTokens }, []string{"<a>", "<b,c>"}},
+		{"", "--sample-prompts=Well, then", func(c *Config) []string { return c.SamplePrompts }, []string{"Well, then"}},
+		{"", "--sample-prompts=['Well, then', 'Or']", func(c *Config) []string { return c.SamplePrompts }, []string{"Well, then", "Or"}},
+		{"", "--sample-prompts=[INST] hi [/INST]", func(c *Config) []string { return c.SamplePrompts }, []string{"[INST] hi [/INST]"}},
+		{"interleave_probs: [0.25, 0.75]\ndataset: [a, b]\nmix_strategy: interleave_under", "", probs, []string{"0.25", "0.75"}},
+		{"dataset: [a, b]\nmix_strategy: interleave_under", "--interleave-probs=[0.25, 0.75]", probs, []string{"0.25", "0.75"}},
 	} {
-		if got := mustParse(t, tt.text).NewSpecialTokens; !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", tt.text, got, tt.want)
+		var flags []string
+		if c.flag != "" {
+			flags = append(flags, c.flag)
+		}
+		got, err := parse(t, c.yaml, flags...)
+		if err != nil {
+			t.Errorf("%s%s: %v", c.yaml, c.flag, err)
+		} else if l := c.get(got); !slices.Equal(l, c.want) {
+			t.Errorf("%s%s: %q, want %q", c.yaml, c.flag, l, c.want)
 		}
 	}
-	for _, tt := range []struct{ text, want string }{
-		{`add_tokens: [""]`, `t.yaml:1:14: add_tokens: wants text in its list, is ""`},
-		{`add_tokens: 12`, "t.yaml:1:13: add_tokens: wants text or a list, is 12"},
-		{`resize_vocab: 3`, "t.yaml:1:15: resize_vocab: wants true or false, is 3"},
-		{`resize_vocab_to_multiple_of: 0`, "t.yaml:1:30: resize_vocab_to_multiple_of: wants at least 1, is 0"},
-	} {
-		if _, err := Parse("t.yaml", []byte(tt.text), Args{}); err == nil || err.Error() != tt.want {
-			t.Errorf("%s: got %v, want %s", tt.text, err, tt.want)
-		}
+}
+
+func probs(c *Config) (out []string) {
+	for _, x := range c.InterleaveProbs {
+		out = append(out, fmt.Sprint(x))
 	}
-	if got := mustParse(t, `dataset: "{a,b}.txt,c"`).Dataset; !slices.Equal(got, []string{"{a,b}.txt", "c"}) {
-		t.Errorf("files: %q", got)
-	}
+	return out
 }

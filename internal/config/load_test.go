@@ -192,6 +192,7 @@ func TestFlags(t *testing.T) {
 		{"unknown bare", []string{"--dry-rum"}, nil, `--dry-rum: unknown key; did you mean "--dry-run"?`},
 		{"unknown in a mapping", []string{"--pipeline", "{weight_slot: 4}"}, nil, `--pipeline: unknown key "pipeline.weight_slot"; did you mean "pipeline.weight_slots"?`},
 		{"twice", []string{"--seed", "1", "--seed=2"}, nil, "--seed: given twice"},
+		{"a list twice", []string{"--freeze", "a", "--freeze=b"}, nil, "--freeze: given twice; it takes several values at once: --freeze A,B or --freeze '[A, B]'"},
 		{"alias too", []string{"--cutoff-len", "9", "--max-seq-len", "9"}, nil, "--max-seq-len: max_seq_len and cutoff_len are one key: give one of them"},
 		{"no value", []string{"--seed"}, nil, "--seed: has no value"},
 		{"flag for a value", []string{"--output-dir", "--seed"}, nil, "--output-dir: has no value"},

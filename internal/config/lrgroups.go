@@ -65,7 +65,7 @@ func (e *setter) group(name string, v value) (g LRGroup, err error) {
 	}
 	for _, f := range v.fields {
 		spelled := name + "." + f.name
-		s := &setter{key: &key{name: spelled, limit: positive, whole: true, field: func(*Config) any { return new(float64) }}, spelled: spelled, v: f.val}
+		s := &setter{key: &key{name: spelled, limit: positive, patterns: true, field: func(*Config) any { return new(float64) }}, spelled: spelled, v: f.val}
 		switch f.name {
 		case "name":
 			err = s.text(&g.Name)

@@ -45,9 +45,12 @@ const referenceHead = `# Configuration
      go test ./internal/config -run Reference -rewrite -->
 
 A run is described by a YAML file, by flags, or by both; a flag wins. Every key is a flag: ` + "`learning_rate: 1e-4`" + ` in
-the file is ` + "`--learning-rate 1e-4`" + ` or ` + "`--learning_rate=1e-4`" + ` on the command line. There the values of a list are
-separated by commas, a key inside a mapping is reached by a dot (` + "`--pipeline.weight-slots 4`, `--model.vocab-size 512`" + `), and
-a switch may stand alone.
+the file is ` + "`--learning-rate 1e-4`" + ` or ` + "`--learning_rate=1e-4`" + ` on the command line. A key inside a
+mapping is reached by a dot there (` + "`--pipeline.weight-slots 4`, `--model.vocab-size 512`" + `), and a switch may stand alone.
+
+Every list is written in one way, in the file and on the command line: ` + "`[a, b]`" + `, or text with commas between the
+items, as in ` + "`--freeze embed_tokens,lm_head`" + `. Commas inside the braces of a glob or the brackets of a regular expression
+do not count. ` + "`sample_prompts`" + ` takes text without brackets as one prompt, since prompts have commas.
 
 Sizes take a unit: ` + "`10GiB`, `512MiB`" + `. A relative path is relative to the working directory; ` + "`${NAME}`" + ` in a path is a
 variable of the environment, and ` + "`${GOROOT}`" + ` is found without one. ` + "`auto`" + ` is resolved before the run starts;
