@@ -328,13 +328,13 @@ func TestChanges(t *testing.T) {
 }
 
 func TestKeepResolved(t *testing.T) {
-	saved := mustParse(t, "device: cpu\ncompute_dtype: fp32\npacking: true\npipeline: {micro_batch_tokens: 512, weight_slots: 4, activation_slots: 9}\nrecompute: full\nthreads: 7\nhost_memory: 3GiB")
+	saved := mustParse(t, "device: cpu\ncompute_dtype: fp32\npacking: true\npipeline: {micro_batch_tokens: 512, weight_slots: 4, activation_slots: 9}\nrecompute: full\nthreads: 7\nhost_memory: 3GiB\ndevice_memory: 2GiB")
 	for _, pipeline := range []bool{true, false} {
 		c := mustParse(t, "pipeline: {weight_slots: 2}")
 		c.KeepResolved(saved, pipeline)
 		micro := map[bool]int{true: 512}[pipeline]
 		if c.Device != "cpu" || c.ComputeDType != "fp32" || c.Packing != On || c.Pipeline.MicroBatchTokens != micro ||
-			c.Pipeline.WeightSlots != 2 || c.Threads != 7 || c.HostMemory != 3<<30 || c.Resume != "auto" || c.GradDType != "auto" ||
+			c.Pipeline.WeightSlots != 2 || c.Threads != 0 || c.HostMemory != 0 || c.DeviceMemory != 0 || c.Resume != "auto" || c.GradDType != "auto" ||
 			c.Recompute != "auto" || c.Pipeline.ActivationSlots != 0 {
 			t.Errorf("pipeline %t: got %+v", pipeline, c)
 		}

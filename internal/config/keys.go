@@ -38,7 +38,7 @@ type key struct {
 	commas    bool              // a text is cut into a list at all its commas; otherwise not at those in the braces of a glob
 	patterns  bool              // a text is cut into regular expressions, at commas that stand in no bracket of one
 	whole     bool              // a text is a list of one, whatever commas it has
-	anew      bool              // left to mt, it is chosen anew by every start, and shows in no result
+	anew      bool              // left to mt, it is chosen anew by every start, from the machine that there is, and shows in no result
 }
 
 // limit is the range of a number, and the reason for it.
@@ -338,9 +338,9 @@ var machineKeys = []key{
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
 	{name: "hidden_states", doc: "where the inputs of layers lie; host: the device has chunks of tokens and one group of key/value heads at a time, so that a row may be longer than fits on it; auto: on the device, unless a row of more than 16,384 tokens does not fit there", anew: true,
 		choices: []string{"auto", "device", "host"}, field: func(c *Config) any { return &c.HiddenStates }},
-	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true,
+	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true, anew: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 10GiB?"), field: func(c *Config) any { return &c.DeviceMemory }},
-	{name: "host_memory", doc: "host memory to use at most", auto: true,
+	{name: "host_memory", doc: "host memory to use at most", auto: true, anew: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 100GiB?"), field: func(c *Config) any { return &c.HostMemory }},
 	{name: "state_dir", commas: true, doc: "directories on fast disks, for the lower halves and moments of layers that host_memory has no room for, and with clipping for gradients that wait for the norm; empty: all are in memory",
 		field: func(c *Config) any { return &c.StateDir }},
@@ -348,7 +348,7 @@ var machineKeys = []key{
 		field: func(c *Config) any { return &c.ParamDir }},
 	{name: "compress", doc: "byteplane: states and weights in state_dir and param_dir are written in fewer bytes, for some of the host's cores; no bit is lost",
 		choices: []string{"none", "byteplane"}, field: func(c *Config) any { return &c.Compress }},
-	{name: "threads", doc: "worker threads; auto: one a core", auto: true,
+	{name: "threads", doc: "worker threads; auto: one a core", auto: true, anew: true,
 		limit: between(1, 4096, "somebody has to work"), field: func(c *Config) any { return &c.Threads }},
 	{name: "binding", doc: "weights used in place or copied to the device; auto: unified on cpu",
 		choices: []string{"auto", "unified", "copy"}, field: func(c *Config) any { return &c.Binding }},

@@ -347,6 +347,7 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		return j.planError(err)
 	}
 	j.recordResolved()
+	j.noteNumerics(q)
 	if len(j.c.StateDir) > 0 && j.plan.Away == nil && !q.EvalOnly {
 		j.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
 	} else if len(j.c.ParamDir) > 0 && j.plan.ParamAway == nil && !q.EvalOnly {
@@ -400,10 +401,7 @@ func (j *job) order() schedule.Order {
 func (j *job) recordResolved() {
 	c, p := j.c, j.plan
 	c.MicroBatchOrder = p.Order.String()
-	c.GradDType = "fp32"
-	if p.GradBF16 {
-		c.GradDType = "bf16"
-	}
+	c.GradDType = gradType(p)
 	d := p.Depths
 	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
 		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, StateSlots: cmp.Or(d.StateSlots, c.Pipeline.StateSlots),

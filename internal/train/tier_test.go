@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -76,6 +77,59 @@ func TestStatesOnDisks(t *testing.T) {
 				sameModel(t, again, want)
 			}
 		})
+	}
+}
+
+// TestMemoryIsAskedAnew: a run that began with a small host_memory goes on with what the machine has where the key is not given,
+// and to the same model.
+func TestMemoryIsAskedAnew(t *testing.T) {
+	want := newScene(t, "save_steps: 3\nrecompute: full\n")
+	want.mustTrain(t)
+	small := want.in(t).onDisks(t)
+	small.mustTrain(t)
+	for _, more := range []string{"", "host_memory: auto\n"} {
+		again := want.in(t)
+		again = again.with(fmt.Sprintf("state_dir: [%s/a]\n", again.root) + more)
+		if err := os.CopyFS(filepath.Join(again.out, "checkpoint-3"), os.DirFS(filepath.Join(small.out, "checkpoint-3"))); err != nil {
+			t.Fatal(err)
+		}
+		if out := again.mustTrain(t); !strings.Contains(out, "host memory has room for everything") {
+			t.Errorf("%q: the memory of the first start holds on:\n%s", more, out)
+		}
+		sameModel(t, again, want)
+	}
+}
+
+// TestNumericsOfLittleMemory: settings that bits depend on and that follow from a small host_memory are named, with what a run
+// with room has; a run whose settings are given, or that has room, says nothing.
+func TestNumericsOfLittleMemory(t *testing.T) {
+	s := newScene(t, "")
+	s = s.with(fmt.Sprintf("state_dir: [%s/a]\n", s.root))
+	open := func(s scene) string {
+		j, _, err := openRun(nil, s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.closeAfter(&err)
+		return strings.Join(j.notes, "\n")
+	}
+	const note = "a run with room for everything has pipeline.micro_batch_tokens: "
+	j, _, err := openRun(nil, s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := j.plan.Limits.MicroBatchTokens
+	least, err := smallestFor(j.asked)
+	j.closeAfter(&err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := fmt.Sprintf("host_memory: %d\n", least.Host)
+	if got := open(s.with(small)); !strings.Contains(got, note+fmt.Sprint(tokens)) {
+		t.Errorf("notes of a small host_memory:\n%s", got)
+	}
+	if got := open(s); strings.Contains(got, note) {
+		t.Errorf("notes of a run with room:\n%s", got)
 	}
 }
 
