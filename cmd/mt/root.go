@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -86,7 +87,12 @@ func noArgs(c *cobra.Command, args []string) error {
 
 // options are what every call of package train gets from the command line.
 func (a *app) options(asJSON bool) train.Options {
-	return train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive, World: a.world, Version: thisVersion().String()}
+	o := train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive, World: a.world}
+	if a.world != nil {
+		program, _ := os.Executable() // without it the version alone is compared
+		o.Version = thisVersion().build(program)
+	}
+	return o
 }
 
 // keyed makes every config key a flag of c, and makes c call run with the configuration

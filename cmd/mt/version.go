@@ -1,8 +1,10 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
 
@@ -52,6 +54,27 @@ func thisVersion() version {
 		}
 	}
 	return v
+}
+
+// released tells whether the version names one program: of a release, or of a commit without changes.
+func (v version) released() bool { return v.Version != "(devel)" && !v.Modified }
+
+// build is what ranks compare of their programs: the version, and of a development build, whose version says nothing, a digest
+// of the file too.
+func (v version) build(program string) string {
+	if v.released() {
+		return v.String()
+	}
+	f, err := os.Open(program)
+	if err != nil {
+		return v.String()
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return v.String()
+	}
+	return fmt.Sprintf("%s, file %x", v, sum.Sum(nil)[:6])
 }
 
 // WriteTable prints v for people.

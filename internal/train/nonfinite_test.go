@@ -180,3 +180,39 @@ func (f changingFS) tell(err error) error {
 func (f changingFS) Rename(from, to string) error { return f.tell(f.lazyFS.Rename(from, to)) }
 func (f changingFS) Exchange(a, b string) error   { return f.tell(f.lazyFS.Exchange(a, b)) }
 func (f changingFS) RemoveAll(path string) error  { return f.tell(f.lazyFS.RemoveAll(path)) }
+
+// TestNothingTrained: a run that ends before max_nonfinite_steps, with every step skipped or with weights that are not finite,
+// fails and writes no model; a run that was asked for no step, or that recovers, does not.
+func TestNothingTrained(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	const constant = "lr_scheduler_type: constant\nwarmup_steps: 0\nsave_steps: 0\nmax_nonfinite_steps: 9\n"
+	for _, c := range []struct {
+		keys  string
+		fails []string // parts of the error
+		note  bool
+	}{
+		{"max_steps: 3\nlearning_rate: 1e39\n", []string{"the last 2 steps were skipped", "the weights of ", "are not finite: no model is written", "lower learning_rate or look at the rows of steps 2 to 3"}, false},
+		{"max_steps: 3\nlearning_rate: 1e30\n", nil, true}, // its weights are large, and finite
+		{"max_steps: 3\nlearning_rate: 1e-3\n", nil, false},
+	} {
+		s := newScene(t, constant+c.keys)
+		out, err := s.train(t, t.Context(), hooks{})
+		if c.fails == nil {
+			if err != nil || strings.Contains(out, "the last 2 steps were skipped") != c.note {
+				t.Errorf("%s: %v\n%s", c.keys, err, out)
+			}
+			continue
+		}
+		checkError(t, err, false, c.fails...)
+		if _, err := os.Stat(filepath.Join(s.out, "model.safetensors")); err == nil {
+			t.Errorf("%s: a model is written", c.keys)
+		}
+	}
+	// From weights that are broken already, every step is skipped.
+	s, breaking := broken(t, "save_steps: 1\nmax_nonfinite_steps: 9\n")
+	s = s.with(breaking).with("max_steps: 5\n")
+	s.mustTrain(t)
+	again := s.with("max_steps: 7\nresume_from_checkpoint: " + filepath.Join(s.out, "checkpoint-5") + "\n")
+	_, err := again.train(t, t.Context(), hooks{})
+	checkError(t, err, false, "the loss or the gradient was not finite in any of the 2 steps, so no weight was updated, and no model is written")
+}

@@ -207,6 +207,9 @@ func (j *job) run(ctx context.Context, from resume, o Options) (err error) {
 	case s.stopped(ctx) && (s.lastStep < c.MaxSteps && !s.endsEarly() || (s.evalOwed() || s.samplesOwed()) && s.resumable(sv.last)):
 		return s.interrupted(from, sv.last)
 	}
+	if err := s.untrained(from); err != nil {
+		return err
+	}
 	return s.finish(ctx, extra)
 }
 

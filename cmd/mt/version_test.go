@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestBuild: ranks tell development builds apart by their files, and releases by their versions alone.
+func TestBuild(t *testing.T) {
+	dir := t.TempDir()
+	one, other := filepath.Join(dir, "one"), filepath.Join(dir, "other")
+	for _, name := range []string{one, other} {
+		if err := os.WriteFile(name, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		v      version
+		differ bool
+	}{{version{Version: "(devel)"}, true}, {version{Version: "v1.2.3", Modified: true}, true}, {version{Version: "v1.2.3", Revision: "abc"}, false}} {
+		if a, b := c.v.build(one), c.v.build(other); (a != b) != c.differ || !strings.HasPrefix(a, c.v.String()) {
+			t.Errorf("%s: %q and %q, want them to differ: %t", c.v, a, b, c.differ)
+		}
+		if a, again := c.v.build(one), c.v.build(one); a != again {
+			t.Errorf("%s: %q, then %q", c.v, a, again)
+		}
+	}
+	if got, want := (version{Version: "(devel)"}).build(filepath.Join(dir, "none")), (version{Version: "(devel)"}).String(); got != want {
+		t.Errorf("without the file: %q, want %q", got, want)
+	}
+}
