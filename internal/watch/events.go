@@ -54,6 +54,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if v.send("hello", map[string]any{"runs": names(s.o.Dirs), "within": s.o.Within}) != nil {
 		return
 	}
+	for _, run := range runs { // before metrics are read, which can take long
+		if run.newConfig(v.send) != nil {
+			return
+		}
+	}
+	if v.flush() != nil {
+		return
+	}
 	tick := time.NewTicker(s.o.Every)
 	defer tick.Stop()
 	for last := false; ; {

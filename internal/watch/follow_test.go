@@ -103,6 +103,39 @@ func TestFollowThins(t *testing.T) {
 	}
 }
 
+// TestFollowSamples: of a file too large to be read whole, lines from all over it are handed out, with the first and the last,
+// each once; of what comes then, all.
+func TestFollowSamples(t *testing.T) {
+	defer func(was int64) { sampledFrom = was }(sampledFrom)
+	sampledFrom = 1000
+	dir := t.TempDir()
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "{\"step\":%d}\n", i)
+	}
+	text.WriteString("{\"step\":")
+	write(t, dir, "x", text.String())
+	l := &lines{path: filepath.Join(dir, "x"), most: 20, keep: always}
+	read := func() (got []int) {
+		l.read(func(line json.RawMessage) {
+			var at struct{ Step int }
+			if err := json.Unmarshal(line, &at); err != nil {
+				t.Error(err)
+			}
+			got = append(got, at.Step)
+		})
+		return got
+	}
+	got := read()
+	if len(got) != 21 || got[0] != 0 || got[20] != 999 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != 21 || got[10]-got[9] > 60 {
+		t.Errorf("of 1000 lines: %v", got)
+	}
+	appendTo(t, dir, "x", "1000}\n{\"step\":1001}\n")
+	if got := read(); !slices.Equal(got, []int{1000, 1001}) {
+		t.Errorf("of two more: %v", got)
+	}
+}
+
 func TestWholeFiles(t *testing.T) {
 	dir := t.TempDir()
 	w := &whole{path: filepath.Join(dir, "x")}

@@ -106,12 +106,19 @@ type linesEvent struct {
 	Lines []json.RawMessage `json:"lines"`
 }
 
+// newConfig sends the configuration where it changed. The error is send's.
+func (r *run) newConfig(send func(event string, v any) error) error {
+	text, changed := r.config.read()
+	if !changed {
+		return nil
+	}
+	return send("config", map[string]any{"run": r.index, "text": string(text)})
+}
+
 // news sends what changed since it was last called. The error is send's.
 func (r *run) news(now time.Time, send func(event string, v any) error) error {
-	if text, changed := r.config.read(); changed {
-		if err := send("config", map[string]any{"run": r.index, "text": string(text)}); err != nil {
-			return err
-		}
+	if err := r.newConfig(send); err != nil {
+		return err
 	}
 	if err := r.newLines("metrics", &r.metrics, send); err != nil {
 		return err

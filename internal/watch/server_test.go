@@ -261,3 +261,37 @@ func TestCloseDoesNotWait(t *testing.T) {
 		t.Error("somebody still listens")
 	}
 }
+
+// flushed is a viewer's end that notes what it had been sent at the first flush.
+type flushed struct {
+	strings.Builder
+	header http.Header
+	first  string
+}
+
+func (f *flushed) Header() http.Header              { return f.header }
+func (f *flushed) WriteHeader(int)                  {}
+func (f *flushed) SetWriteDeadline(time.Time) error { return nil }
+func (f *flushed) Flush() {
+	if f.first == "" {
+		f.first = f.String()
+	}
+}
+
+// TestAnswersBeforeItReads: names and configurations of runs are sent before metrics are read.
+func TestAnswersBeforeItReads(t *testing.T) {
+	s := serving(t, true, madeUp(t, filepath.Join(t.TempDir(), "run"), 20, 100, 0))
+	left, leave := context.WithCancel(t.Context())
+	leave() // after the first round
+	r, err := http.NewRequestWithContext(left, "GET", "/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &flushed{header: http.Header{}}
+	s.events(w, r)
+	for event, want := range map[string]bool{"hello": true, "config": true, "metrics": false, "timeline": false, "state": false} {
+		if got := strings.Contains(w.first, "event: "+event+"\n"); got != want || !strings.Contains(w.String(), "event: "+event+"\n") {
+			t.Errorf("%s is sent first: %t, want %t; in all:\n%.300s", event, got, want, w.String())
+		}
+	}
+}
