@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"bytes"
 	"fmt"
 	"sync/atomic"
 
@@ -126,20 +127,17 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 
 // junk is n bytes of fresh memory, which read as NaN in fp32 and bf16 and as -1 in
 // integers.
-func junk(n int) []byte {
-	b := make([]byte, n)
-	spoil(b)
-	return b
-}
+func junk(n int) []byte { return bytes.Repeat([]byte{0xff}, n) }
 
-// spoil fills b with the content of fresh memory.
+// spoil fills b with the content of fresh memory. It copies from a part that caches hold.
 func spoil(b []byte) {
+	const part = 8 << 10
 	if len(b) == 0 {
 		return
 	}
 	b[0] = 0xff
-	for n := 1; n < len(b); n *= 2 {
-		copy(b[n:], b[:n])
+	for n := 1; n < len(b); {
+		n += copy(b[n:], b[:min(n, part)])
 	}
 }
 

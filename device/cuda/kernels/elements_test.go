@@ -83,10 +83,14 @@ func TestElements(t *testing.T) {
 // everyKernel checks that all kernels of some modules have run.
 func everyKernel(t *testing.T, dev *rig, modules ...string) {
 	t.Helper()
-	for _, module := range modules {
-		for _, name := range dev.modules[module].Kernels() {
-			if dev.kernels[kernels.Kernel{Module: module, Name: name}] == nil {
-				t.Errorf("%s: kernel %s has not run", module, name)
+	for _, of := range modules {
+		m, err := module(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range m.Kernels() {
+			if dev.kernels[kernels.Kernel{Module: of, Name: name}] == nil {
+				t.Errorf("%s: kernel %s has not run", of, name)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ type rig struct {
 	buffers map[uint64]*ptx.Buffer
 	next    uint64
 	kernels map[kernels.Kernel]*ptx.Kernel
-	modules map[string]*ptx.Module
+	modules map[string]*ptx.Module // those that take the place of the embedded ones
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
 	sm90a   bool                   // kernels for sm_90a are taken
 	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
@@ -121,15 +121,10 @@ func (r *rig) kernel(k *kernels.Kernel) (*ptx.Kernel, error) {
 	}
 	m := r.modules[k.Module]
 	if m == nil {
-		src := kernels.PTX(k.Module)
-		if src == nil {
-			return nil, fmt.Errorf("there is no module %s", k.Module)
-		}
 		var err error
-		if m, err = ptx.Parse(k.Module+".ptx", string(src)); err != nil {
+		if m, err = module(k.Module); err != nil {
 			return nil, err
 		}
-		r.modules[k.Module] = m
 	}
 	found := m.Kernel(k.Name)
 	if found == nil {
@@ -137,6 +132,25 @@ func (r *rig) kernel(k *kernels.Kernel) (*ptx.Kernel, error) {
 	}
 	r.kernels[*k] = found
 	return found, nil
+}
+
+// parsed are the modules that this process has parsed, by name. They do not change.
+var parsed sync.Map // name → *ptx.Module
+
+// module parses a module of the kernels, each once.
+func module(name string) (*ptx.Module, error) {
+	if m, ok := parsed.Load(name); ok {
+		return m.(*ptx.Module), nil
+	}
+	src := kernels.PTX(name)
+	if src == nil {
+		return nil, fmt.Errorf("there is no module %s", name)
+	}
+	m, err := ptx.Parse(name+".ptx", string(src))
+	if err == nil {
+		parsed.Store(name, m)
+	}
+	return m, err
 }
 
 // rigStream implements device.Stream and kernels.Launcher.
