@@ -74,14 +74,20 @@ func RunSome[Self T[Self]](t Self, dev device.Device, want func(name string) boo
 	return out
 }
 
-// OneIn accepts one in n cases of each operation and type, the first among them. It is for one RunSome.
+// OneIn accepts one in n cases of each operation, in each type, the first among them. 0: the first alone.
 func OneIn(n int) func(name string) bool {
-	seen := map[string]int{}
+	picked := map[string]bool{}
+	for _, op := range Names() {
+		i := 0
+		table[op](func(of string, _ func(*rig)) {
+			picked[op+"/"+of] = i == 0 || n > 0 && i%n == 0
+			i++
+		})
+	}
 	return func(name string) bool {
-		parts := strings.SplitN(name, "/", 3)
-		of := parts[0] + "/" + parts[1]
-		seen[of]++
-		return (seen[of]-1)%n == 0
+		op, rest, _ := strings.Cut(name, "/")
+		_, of, _ := strings.Cut(rest, "/")
+		return picked[op+"/"+of]
 	}
 }
 
