@@ -18,6 +18,9 @@ var asked = os.Getenv(Variable) != ""
 // draw says whether a test is run of which one in n is.
 var draw = func(n int) bool { return os.Getenv(Variable) == Everything || rand.N(n) == 0 }
 
+// Asked says whether long tests are asked for.
+func Asked() bool { return asked }
+
 // Only skips a test, or one of a table, that nobody asked for.
 func Only(t *testing.T) {
 	t.Helper()
