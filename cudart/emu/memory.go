@@ -1,7 +1,10 @@
 package emu
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"mt/cudart/emu/ptx"
@@ -124,22 +127,57 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	return 0
 }
 
-// junk is n bytes of fresh memory, which read as NaN in fp32 and bf16 and as -1 in
-// integers.
+// fresh is the content of fresh memory, which reads as NaN in fp32 and bf16 and as -1 in integers.
+var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
+
+// spares is large memory that was freed, which drivers of this process take again. Few touch the whole of a large
+// allocation, and looking for what they wrote takes less time than to write it all.
+var spares struct {
+	sync.Mutex
+	of [][]byte
+}
+
+// Memory of spareFrom bytes and more is kept when it is freed: up to mostSpares allocations.
+const (
+	spareFrom  = 1 << 20
+	mostSpares = 4
+)
+
+// junk returns n bytes of fresh memory.
 func junk(n int) []byte {
-	b := make([]byte, n)
+	spares.Lock()
+	i := slices.IndexFunc(spares.of, func(b []byte) bool { return len(b) == n })
+	if i < 0 {
+		spares.Unlock()
+		return bytes.Repeat([]byte{0xff}, n)
+	}
+	b := spares.of[i]
+	spares.of = slices.Delete(spares.of, i, i+1)
+	spares.Unlock()
 	spoil(b)
 	return b
 }
 
-// spoil fills b with the content of fresh memory.
-func spoil(b []byte) {
-	if len(b) == 0 {
+// spare keeps memory that nobody uses any more for junk. If more than mostSpares allocations are kept, the oldest is dropped.
+func spare(b []byte) {
+	if len(b) < spareFrom {
 		return
 	}
-	b[0] = 0xff
-	for n := 1; n < len(b); n *= 2 {
-		copy(b[n:], b[:n])
+	spares.Lock()
+	defer spares.Unlock()
+	if spares.of = append(spares.of, b); len(spares.of) > mostSpares {
+		spares.of = slices.Delete(spares.of, 0, 1)
+	}
+}
+
+// spoil gives b the content of fresh memory. It writes only the parts that hold something else.
+func spoil(b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), len(fresh))
+		if !bytes.Equal(b[:n], fresh[:n]) {
+			copy(b, fresh[:n])
+		}
+		b = b[n:]
 	}
 }
 
@@ -165,6 +203,7 @@ func (d *Driver) free(addr uint64) int32 {
 	}
 	if d.sticky == 0 {
 		d.unused("cudaFree", &b.region)
+		spare(b.Data) // a device that is lost may still run what was enqueued
 	}
 	b.freed, b.Data, b.segments = true, nil, nil
 	b.gpu.used -= b.size

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"mt/device/conformance/operations"
 	"mt/device/cpu/vec"
 	"mt/device/op"
+	"mt/internal/long"
 )
 
 func newDevice(t *testing.T, o Options) device.Device {
@@ -29,44 +29,54 @@ func newDevice(t *testing.T, o Options) device.Device {
 	return d
 }
 
-// Every number of threads gives correct results, with the same bits.
+// TestOps: every number of threads gives correct results, with the same bits, whatever the buffers hold when an
+// operation begins.
 func TestOps(t *testing.T) {
 	var first operations.Results
-	counts := []int{1, 2, 3, 5}
+	ways := []struct {
+		threads int
+		poison  bool
+		long    bool
+	}{{threads: 1}, {threads: 3, poison: true}, {threads: 2, long: true}, {threads: 5, poison: true, long: true}, {threads: 1, poison: true, long: true}}
 	if raceEnabled {
-		counts = []int{3} // because it is slow, and one run shows the detector everything
+		ways = ways[1:2] // because it is slow, and one run shows the detector everything
 	}
-	for _, threads := range counts {
-		t.Run(fmt.Sprintf("threads=%d", threads), func(t *testing.T) {
-			got := operations.Run(t, newDevice(t, Options{Threads: threads}))
+	want := func(string) bool { return true }
+	for _, way := range ways {
+		if testing.Short() {
+			want = operations.OneIn(11)
+		}
+		t.Run(fmt.Sprintf("threads=%d,poisoned=%t", way.threads, way.poison), func(t *testing.T) {
+			if way.long {
+				long.Only(t)
+			}
+			d := newDevice(t, Options{Threads: way.threads})
+			d.(*dev).scratch.poison = way.poison
+			got := operations.RunSome(t, d, want)
 			if first == nil {
 				first = got
 			}
-			if !maps.Equal(got, first) {
-				for name, h := range got {
-					if h != first[name] {
-						t.Errorf("%s: other bits than with 1 thread", name)
-					}
+			for name, h := range got {
+				if h != first[name] {
+					t.Errorf("%s: other bits than with 1 thread", name)
 				}
 			}
 		})
 	}
 }
 
-// What the buffers hold when an operation begins does not matter.
-func TestOpsWithPoisonedBuffers(t *testing.T) {
-	if raceEnabled {
-		t.Skip("slow, and about values")
+// TestOpsOfALevel is what TestOpsAtEveryLevel runs in processes of their own: a few cases of each operation.
+func TestOpsOfALevel(t *testing.T) {
+	if os.Getenv(vec.LevelEnv) == "" {
+		t.Skipf("TestOps is run by the level that is chosen without %s", vec.LevelEnv)
 	}
-	for _, threads := range []int{1, 3} {
-		d := newDevice(t, Options{Threads: threads})
-		d.(*dev).scratch.poison = true
-		operations.Run(t, d)
-	}
+	d := newDevice(t, Options{Threads: 3})
+	d.(*dev).scratch.poison = true
+	operations.RunSome(t, d, operations.OneIn(7))
 }
 
-// The slower levels are tested in processes of their own, because a level is chosen
-// when a process starts.
+// TestOpsAtEveryLevel tries the slower levels in processes of their own, because a level is chosen when a process
+// starts. The whole table is run at each by .ci/run.
 func TestOpsAtEveryLevel(t *testing.T) {
 	if os.Getenv(vec.LevelEnv) != "" {
 		t.Skip("this is one of the processes")
@@ -74,9 +84,10 @@ func TestOpsAtEveryLevel(t *testing.T) {
 	if raceEnabled {
 		t.Skip("slow, and the accesses announced are those of any level")
 	}
+	long.NotShort(t)
 	for _, level := range []string{vec.AVX2, vec.Generic} {
 		t.Run(level, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestOpsWithPoisonedBuffers$", "-test.count=1")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestOpsOfALevel$", "-test.count=1")
 			cmd.Env = append(os.Environ(), vec.LevelEnv+"="+level)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)

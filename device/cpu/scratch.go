@@ -55,9 +55,10 @@ func (l *scratchList) get() *scratch {
 
 func (l *scratchList) put(s *scratch) {
 	if l.poison {
+		nan := float32(math.NaN())
 		for _, buf := range s.bufs {
 			for i := range buf {
-				buf[i] = float32(math.NaN())
+				buf[i] = nan
 			}
 		}
 	}

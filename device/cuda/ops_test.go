@@ -21,31 +21,24 @@ import (
 	"mt/internal/long"
 )
 
-// part runs those cases of the table that want picks.
-type part struct {
-	*testing.T
-	want func(name string) bool
-}
-
-func (p part) Run(name string, f func(part)) bool {
-	if !p.want(name) {
-		return true
-	}
-	return p.T.Run(name, func(t *testing.T) { f(part{t, p.want}) })
-}
-
 // parts is the number of parts that the table is cut into. The parts run side by
 // side, each with a device of its own.
 const parts = 4
 
-// TestOps runs the table of operations: all of it with matrix products by
-// cuBLASLt, and the products again by our own kernels.
+// TestOps runs the table of operations with matrix products by cuBLASLt, and the products again by our own
+// kernels. Of operations other than products, whose kernels have tests of their own, and of our own products
+// it tries one case in seven, unless long tests are asked for.
 func TestOps(t *testing.T) {
-	some := uint32(parts)
-	if long.Race {
-		some = 1 // slow, and the values are those of other runs
+	some := operations.OneIn(long.Every(t, 7))
+	if testing.Short() {
+		some = operations.OneIn(0)
 	}
-	for i := range some {
+	n := uint32(parts)
+	if long.Race {
+		n = 1 // slow, and the values are those of other runs
+	}
+	product := func(name string) bool { return strings.HasPrefix(name, "MatMul/") }
+	for i := range n {
 		mine := func(name string) bool {
 			h := fnv.New32a()
 			h.Write([]byte(name))
@@ -54,13 +47,12 @@ func TestOps(t *testing.T) {
 		t.Run(fmt.Sprintf("cuBLASLt/%d", i), func(t *testing.T) {
 			t.Parallel()
 			d, _ := newDevice(t, emu.Options{Mode: emu.Random, Seed: uint64(i), Threads: 1}, Options{})
-			operations.Run(part{t, mine}, d)
+			operations.RunSome(t, d, func(name string) bool { return mine(name) && (some(name) || product(name) && !testing.Short()) })
 		})
 		t.Run(fmt.Sprintf("own/%d", i), func(t *testing.T) {
 			t.Parallel()
 			d, _ := newDevice(t, emu.Options{Mode: emu.Lazy, Threads: 1}, Options{OwnMatMul: true})
-			products := func(name string) bool { return strings.HasPrefix(name, "MatMul/") && mine(name) }
-			operations.Run(part{t, products}, d)
+			operations.RunSome(t, d, func(name string) bool { return mine(name) && product(name) && some(name) })
 			if len(d.Algorithms()) > 0 {
 				t.Error("cuBLASLt was used")
 			}

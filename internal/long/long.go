@@ -18,11 +18,22 @@ var asked = os.Getenv(Variable) != ""
 // draw says whether a test is run of which one in n is.
 var draw = func(n int) bool { return os.Getenv(Variable) == Everything || rand.N(n) == 0 }
 
+// Asked says whether long tests are asked for.
+func Asked() bool { return asked }
+
 // Only skips a test, or one of a table, that nobody asked for.
 func Only(t *testing.T) {
 	t.Helper()
 	if !asked {
 		t.Skip("long: " + Variable + "=1 runs it")
+	}
+}
+
+// NotShort skips a test that `go test -short` leaves out.
+func NotShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short: go test without -short runs it")
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 type tester struct {
 	name   string
 	found  []string // what this case found
-	only   string   // the operation that is run; empty: all
 	report func(name string, errors []string)
 }
 
@@ -38,9 +37,6 @@ func (t *tester) Fatal(args ...any) {
 // Run implements operations.T. A panic of the device becomes a finding like any
 // other.
 func (t *tester) Run(name string, f func(*tester)) bool {
-	if t.only != "" && !strings.HasPrefix(name, t.only+"/") {
-		return true
-	}
 	sub := &tester{name: name, report: t.report}
 	func() {
 		defer func() {
@@ -63,8 +59,8 @@ type opCheck struct {
 	errors        []string
 }
 
-// table runs the table of operations on dev, or only one operation, and sums it up by operation and dtype.
-func table(dev device.Device, only string) map[string]*opCheck {
+// table runs the cases of the table of operations that want accepts on dev, and sums them up by operation and dtype.
+func table(dev device.Device, want func(name string) bool) map[string]*opCheck {
 	sums := map[string]*opCheck{}
 	of := func(name string) *opCheck {
 		parts := strings.SplitN(name, "/", 3)
@@ -74,7 +70,7 @@ func table(dev device.Device, only string) map[string]*opCheck {
 		}
 		return sums[op]
 	}
-	t := &tester{only: only, report: func(name string, errors []string) {
+	t := &tester{report: func(name string, errors []string) {
 		c := of(name)
 		c.cases++
 		if len(errors) > 0 {
@@ -82,7 +78,7 @@ func table(dev device.Device, only string) map[string]*opCheck {
 			c.errors = append(c.errors, name+": "+errors[0])
 		}
 	}}
-	for name, r := range operations.Run(t, dev) {
+	for name, r := range operations.RunSome(t, dev, want) {
 		c := of(name)
 		c.worst = max(c.worst, r.Worst)
 	}
@@ -90,9 +86,9 @@ func table(dev device.Device, only string) map[string]*opCheck {
 }
 
 // operations runs the table on dev and on the CPU device, whose errors show what is
-// usual. With only, it runs that operation alone, and what computes it is added to its name.
-func (r *Report) operations(dev, cpu device.Device, only, of string) {
-	got, beside := table(dev, only), table(cpu, only)
+// usual. It runs the cases that want accepts. of says what computes them; it is added to the names of the checks.
+func (r *Report) operations(dev, cpu device.Device, want func(name string) bool, of string) {
+	got, beside := table(dev, want), table(cpu, want)
 	for _, op := range slices.Sorted(maps.Keys(got)) {
 		g, b := got[op], beside[op]
 		c := Check{Name: op + of, OK: true, Detail: fmt.Sprintf("%d cases, worst error %.2f of what is allowed; %s %.2f", g.cases, g.worst, cpu.Kind(), b.worst)}

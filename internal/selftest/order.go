@@ -1,8 +1,10 @@
 package selftest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"mt/device"
 	"mt/device/op"
@@ -12,17 +14,17 @@ import (
 // Sizes of the ordering check: large enough that a copy takes longer than the
 // calls that enqueue what follows it.
 const (
-	orderElems  = 1 << 22 // fp32 elements of a buffer
+	orderElems  = 1 << 22 // fp32 elements of a buffer, in a self test
 	orderRounds = 24
 )
 
 // order passes buffers around three streams as the pipeline does: what comes up
 // is worked on, then goes down, with two buffers that are used again and again.
-// Only events keep a copy from overtaking.
-func (r *Report) order(dev device.Device) error {
+// Only events keep a copy from overtaking. elems is how many fp32 elements a buffer has.
+func (r *Report) order(dev device.Device, elems int) error {
 	c := Check{Name: "order of streams", OK: true,
-		Detail: fmt.Sprintf("%d rounds of %d MiB through two buffers on three streams", orderRounds, 4*orderElems>>20)}
-	chk := orderCheck{dev: dev, check: &c}
+		Detail: fmt.Sprintf("%d rounds of %d MiB through two buffers on three streams", orderRounds, 4*elems>>20)}
+	chk := orderCheck{dev: dev, check: &c, elems: elems}
 	defer chk.close()
 	if err := chk.run(); err != nil {
 		return fmt.Errorf("order of streams: %w", err)
@@ -34,6 +36,7 @@ func (r *Report) order(dev device.Device) error {
 type orderCheck struct {
 	dev     device.Device
 	check   *Check
+	elems   int
 	closers []func()
 }
 
@@ -44,7 +47,7 @@ func (o *orderCheck) close() {
 }
 
 func (o *orderCheck) host() ([]byte, error) {
-	b, err := o.dev.AllocHost(4 * orderElems)
+	b, err := o.dev.AllocHost(4 * int64(o.elems))
 	if err == nil {
 		o.closers = append(o.closers, func() { o.dev.FreeHost(b) })
 	}
@@ -68,7 +71,7 @@ type buffer struct {
 }
 
 func (o *orderCheck) buffer() (l buffer, err error) {
-	if l.mem, err = o.dev.Alloc(accounts.Workspace, 4*orderElems); err != nil {
+	if l.mem, err = o.dev.Alloc(accounts.Workspace, 4*int64(o.elems)); err != nil {
 		return l, err
 	}
 	o.closers = append(o.closers, func() { o.dev.Free(l.mem) })
@@ -130,9 +133,10 @@ func (o *orderCheck) run() error {
 		up.CopyH2D(l.mem, l.up)
 		up.Record(l.arrived)
 		work.Wait(l.arrived)
-		t := l.mem.Tensor(device.F32, 0, orderElems)
-		work.CopyD2D(l.mem.Slice(0, 2*orderElems), l.mem.Slice(2*orderElems, 2*orderElems))
-		op.Do(o.dev, work, op.AddBiasGrad{DB: t.Slice(0, orderElems/2), DY: t.Slice(orderElems/2, orderElems/2), T: 1, N: orderElems / 2})
+		n := int64(o.elems)
+		t := l.mem.Tensor(device.F32, 0, n)
+		work.CopyD2D(l.mem.Slice(0, 2*n), l.mem.Slice(2*n, 2*n))
+		op.Do(o.dev, work, op.AddBiasGrad{DB: t.Slice(0, n/2), DY: t.Slice(n/2, n/2), T: 1, N: o.elems / 2})
 		work.Record(l.worked)
 		down.Wait(l.worked)
 		down.CopyD2H(l.down, l.mem)
@@ -170,6 +174,9 @@ func (o *orderCheck) compare(b []byte, round int) {
 	second := 2*float32(round) + 1
 	for i, want := range []float32{2 * second, second} {
 		half := b[i*len(b)/2:][:len(b)/2]
+		if first := math.Float32frombits(binary.NativeEndian.Uint32(half)); first == want && bytes.Equal(half[4:], half[:len(half)-4]) {
+			continue
+		}
 		values := make([]float32, len(half)/4)
 		if _, err := binary.Decode(half, binary.NativeEndian, values); err != nil {
 			panic(err) // cannot fail, as the sizes agree

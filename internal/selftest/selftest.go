@@ -3,6 +3,7 @@ package selftest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"mt/device"
@@ -19,8 +20,17 @@ type Options struct {
 	// Train runs a few steps on each of the two devices and returns the losses:
 	// the same model, rows and seed, computed in dtype.
 	Train func(kind string, dtype device.DType) ([]float64, error)
+	// Cases, unless nil, accepts the cases of the table of operations that are run, by their names.
+	Cases func(name string) bool
 	// Progress, unless nil, is called with the name of each part as it begins.
 	Progress func(what string)
+}
+
+// of accepts the cases of one operation, or of all where op is empty.
+func (o *Options) of(op string) func(name string) bool {
+	return func(name string) bool {
+		return (op == "" || strings.HasPrefix(name, op+"/")) && (o.Cases == nil || o.Cases(name))
+	}
 }
 
 // Run tests o.Device. An error means that something could not be tried at all; what
@@ -33,11 +43,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		what string
 		run  func() error
 	}{
-		{"operations", func() error { r.operations(o.Device, o.CPU, "", ""); return nil }},
+		{"operations", func() error { r.operations(o.Device, o.CPU, o.of(""), ""); return nil }},
 		{"mt's own matrix products", func() error { r.ownProducts(o); return nil }},
 		{"attention by the kernels for all GPUs", func() error { return r.portableAttention(o) }},
 		{"sizes of training", func() error { return r.atSize(o) }},
-		{"order of streams", func() error { return r.order(o.Device) }},
+		{"order of streams", func() error { return r.order(o.Device, orderElems) }},
 		{"copies", func() error { return r.copies(o.Device) }},
 		{"training", func() error { return r.training(o) }},
 		{"rates", func() error { return r.rates(o.Device) }},
@@ -60,7 +70,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // ownProducts runs the products of the table by mt's own kernels, where a library has run them before.
 func (r *Report) ownProducts(o Options) {
 	if o.Own != nil {
-		r.operations(o.Own, o.CPU, "MatMul", " by mt's own kernels")
+		r.operations(o.Own, o.CPU, o.of("MatMul"), " by mt's own kernels")
 	}
 }
 
@@ -78,7 +88,7 @@ func (r *Report) portableAttention(o Options) error {
 		return err
 	}
 	for _, name := range []string{"Attention", "AttentionBackward"} {
-		r.operations(o.Device, o.CPU, name, " by the kernels for all GPUs")
+		r.operations(o.Device, o.CPU, o.of(name), " by the kernels for all GPUs")
 	}
 	return d.UseAttention("sm90a")
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"mt/device"
+	"mt/device/conformance/operations"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap/fault"
@@ -37,22 +39,22 @@ func (w wrong) Do(s device.Stream, o device.Op) {
 	}
 }
 
-// TestOperations: the CPU device passes, one with a wrong operation does not.
+// TestOperations: the CPU device passes, one with a wrong operation does not. One case of each operation shows that;
+// the whole table is the CPU device's own test.
 func TestOperations(t *testing.T) {
-	long.DrawnInRace(t, 4)
 	dev := newCPU(t)
 	for _, c := range []struct {
 		dev device.Device
 		ok  bool
 	}{{dev, true}, {wrong{dev}, false}} {
 		r := &Report{OK: true}
-		r.operations(c.dev, dev, "", "")
+		r.operations(c.dev, dev, operations.OneIn(0), "")
 		for _, check := range r.Checks {
 			if want := c.ok || !strings.HasPrefix(check.Name, "AddBiasGrad"); check.OK != want {
 				t.Errorf("%s: ok %t, want %t: %v", check.Name, check.OK, want, check.Errors)
 			}
 		}
-		if r.OK != c.ok || len(r.Checks) < 20 {
+		if r.OK != c.ok || len(r.Checks) != 2*len(operations.Names()) {
 			t.Errorf("ok %t after %d checks, want %t", r.OK, len(r.Checks), c.ok)
 		}
 	}
@@ -109,20 +111,23 @@ func (lateStream) Wait(device.Event) {}
 func TestOrder(t *testing.T) {
 	dev := newCPU(t)
 	r := &Report{OK: true}
-	if err := r.order(dev); err != nil || !r.OK {
+	if err := r.order(dev, 1<<12); err != nil || !r.OK {
 		t.Errorf("%v %+v", err, r.Checks)
 	}
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("what ignores events races")
 	}
 	r = &Report{OK: true}
-	if err := r.order(late{dev}); err != nil || r.OK {
+	if err := r.order(late{dev}, orderElems); err != nil || r.OK {
 		t.Errorf("streams without order pass: %v %+v", err, r.Checks)
 	}
 }
 
 // TestRates: every rate is there and positive.
 func TestRates(t *testing.T) {
+	defer func(was time.Duration) { enough = was }(enough)
+	enough = time.Millisecond
 	dev := newCPU(t)
 	r := &Report{OK: true}
 	if err := r.copies(dev); err != nil {
@@ -167,14 +172,14 @@ func TestTraining(t *testing.T) {
 // allocated.
 func TestFaults(t *testing.T) {
 	dev := newCPU(t)
-	every := int64(11) // not every call, because each takes a moment
+	every := int64(1)
 	if long.Race {
 		every = 67
 	}
 	for call := int64(1); ; call += every {
 		f := fault.Wrap(dev, call)
 		r := &Report{OK: true}
-		err := r.order(f)
+		err := r.order(f, 1<<10)
 		if u := dev.Usage(); u.Total != 0 || u.Now[accounts.HostStaging] != 0 {
 			t.Fatalf("call %d: memory is left: %+v", call, u)
 		}
@@ -262,7 +267,7 @@ func TestPortableAttention(t *testing.T) {
 	for newer, want := range map[bool]string{true: "portable Attention AttentionBackward sm90a", false: ""} {
 		var asked []string
 		r := &Report{OK: true}
-		if err := r.portableAttention(Options{Device: chooser{dev, newer, &asked}, CPU: dev}); err != nil || !r.OK || strings.Join(asked, " ") != want {
+		if err := r.portableAttention(Options{Device: chooser{dev, newer, &asked}, CPU: dev, Cases: operations.OneIn(0)}); err != nil || !r.OK || strings.Join(asked, " ") != want {
 			t.Errorf("newer kernels %v: %v, %q, want %q", newer, err, asked, want)
 		}
 		for _, c := range r.Checks {

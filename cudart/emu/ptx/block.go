@@ -28,6 +28,8 @@ type block struct {
 
 	pages      map[pageOf]*page // what warps have done to global memory, where that is checked; nil elsewhere
 	sparePages []*page
+	page       *page // the one that pageAt names
+	pageAt     pageOf
 
 	running     bool
 	seed, round uint64 // of the order of warps

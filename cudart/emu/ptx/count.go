@@ -146,10 +146,12 @@ type counter struct {
 	blocks   map[uint32]*Counts
 	traces   map[uint32]*Trace
 
-	now   *Counts             // of the block that runs
-	trace *Trace              // of the same, or nil
-	read  map[uint64]struct{} // the sectors that it has read
+	now   *Counts           // of the block that runs
+	trace *Trace            // of the same, or nil
+	read  map[uint64]uint64 // the sectors that it has read: bit b of element a is sector 64a + b
 	banks banks
+
+	readAt, readBits uint64 // an element of read that is newer than what read has
 
 	events map[event]int32 // of the trace
 	bars   [16]uint32      // how often each barrier has let warps go
@@ -157,7 +159,7 @@ type counter struct {
 
 func newCounter(l *Launch) *counter {
 	return &counter{meanings: l.Kernel.Meanings(), traced: l.Count.Traced, blocks: map[uint32]*Counts{}, traces: map[uint32]*Trace{},
-		read: map[uint64]struct{}{}, events: map[event]int32{}}
+		read: map[uint64]uint64{}, events: map[event]int32{}}
 }
 
 // begin starts to count a block.
@@ -165,6 +167,7 @@ func (c *counter) begin(at uint32, warps int) {
 	c.now, c.trace = &Counts{Blocks: 1, Warps: int64(warps)}, nil
 	c.blocks[at] = c.now
 	clear(c.read)
+	c.readBits = 0
 	clear(c.events)
 	c.bars = [16]uint32{}
 	if slices.Contains(c.traced, at) {

@@ -80,8 +80,7 @@ next:
 		}
 		known[n] = sector
 		n++
-		if _, seen := c.read[sector]; reads && (strong || !seen) {
-			c.read[sector] = struct{}{}
+		if reads && (c.fresh(sector) || strong) {
 			c.now.Fresh++
 			s.Fresh++
 		}
@@ -92,10 +91,21 @@ next:
 	s.Sectors += uint16(n)
 }
 
+// fresh notes that the block reads a sector, and says whether it does so for the first time.
+func (c *counter) fresh(sector uint64) bool {
+	if at := sector / 64; at != c.readAt {
+		c.read[c.readAt] = c.readBits
+		c.readAt, c.readBits = at, c.read[at]
+	}
+	was := c.readBits
+	c.readBits |= 1 << (sector % 64)
+	return c.readBits != was
+}
+
 // banks are the words that a part of a warp asks each bank for.
 type banks struct {
 	words [32][32]uint64
-	n     [32]int
+	n     [32]uint8
 }
 
 // sharedBanks counts a request for so many bytes of each thread of mask. All threads are answered at
@@ -124,18 +134,45 @@ func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint6
 // turns is how often the bank that is asked for most words must answer. Only first words are looked at: as accesses
 // are aligned and equally long, the others meet where these do.
 func (b *banks) turns(addr *lanes64, mask uint32) int {
+	if b.apart(addr, mask) {
+		return 1
+	}
 	most := 0
-	b.n = [32]int{}
+	b.n = [32]uint8{}
 	for m := mask; m != 0; m &= m - 1 {
 		most = max(most, b.ask(addr[bits.TrailingZeros32(m)&31]/4))
 	}
 	return most
 }
 
+// apart says whether every bank is asked once, where neighbours that ask for the same word count as one. Threads that
+// share a word with one that is no neighbour make it false too.
+func (b *banks) apart(addr *lanes64, mask uint32) bool {
+	asked, n, last := uint32(0), 0, ^uint64(0)
+	if mask == full {
+		for _, a := range addr {
+			word := a / 4
+			if word != last {
+				n++
+			}
+			asked, last = asked|1<<(word%32), word
+		}
+		return bits.OnesCount32(asked) == n
+	}
+	for m := mask; m != 0; m &= m - 1 {
+		word := addr[bits.TrailingZeros32(m)&31] / 4
+		if word != last {
+			n++
+		}
+		asked, last = asked|1<<(word%32), word
+	}
+	return bits.OnesCount32(asked) == n
+}
+
 // ask is for how many words the bank of a word has been asked, that word among them.
 func (b *banks) ask(word uint64) int {
 	bank := word % 32
-	n := b.n[bank]
+	n := int(b.n[bank])
 	for i := range n {
 		if b.words[bank][i] == word {
 			return n

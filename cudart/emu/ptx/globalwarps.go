@@ -26,7 +26,14 @@ type pageOf struct {
 
 // cellAt is the cell of a word of global memory.
 func (b *block) cellAt(buffer *Buffer, word uint64) *cell {
-	at := pageOf{buffer, word / pageWords}
+	if b.pageAt != (pageOf{buffer, word / pageWords}) {
+		b.turnTo(pageOf{buffer, word / pageWords})
+	}
+	return &b.page[word%pageWords]
+}
+
+// turnTo makes page the page of that name, a new one where there is none.
+func (b *block) turnTo(at pageOf) {
 	p := b.pages[at]
 	if p == nil {
 		if b.pages == nil {
@@ -39,7 +46,7 @@ func (b *block) cellAt(buffer *Buffer, word uint64) *cell {
 		}
 		b.pages[at] = p
 	}
-	return &p[word%pageWords]
+	b.page, b.pageAt = p, at
 }
 
 // forgetPages drops the references to the buffers that a launch used.
@@ -50,43 +57,59 @@ func (b *block) forgetPages() {
 		}
 	}
 	clear(b.pages)
+	b.page, b.pageAt = nil, pageOf{}
 }
 
-// eachWord calls f for every word of global memory that the threads of mask touch,
-// with the bytes of the word that they touch.
-func (b *block) eachWord(w *warp, in *inst, s *slot, mask uint32, bytes uint64, f func(lane int, c *cell, part uint32, at place)) {
-	if s.base >= constWindow || in.flags&flagStrong != 0 {
+// checked says whether accesses of in are checked against other warps.
+func checked(in *inst, s *slot) bool { return s.base < constWindow && in.flags&flagStrong == 0 }
+
+// readGlobal checks a read against the writes of other warps, and notes it.
+func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
+	if !checked(in, s) {
+		return
+	}
+	me, last := uint32(1)<<w.index, ^uint64(0)
+	for m := mask; m != 0; m &= m - 1 {
+		lane := bits.TrailingZeros32(m) & 31
+		off := w.addr[lane] - s.base
+		if off == last { // threads that read the same
+			continue
+		}
+		last = off
+		p := uint32(15)
+		if bytes < 4 {
+			p = part(off, uint32(bytes))
+		}
+		for at := off; at < off+bytes; at += 4 {
+			c := b.cellAt(s.buffer, at/4)
+			if c.write >= b.full && c.info>>cellLast&p != 0 {
+				b.orderedRead(w, in, lane, c, place{s.buffer, at})
+			}
+			if c.read != b.tick || c.readers != me || c.info>>cellRead&p != p {
+				b.noteRead(w, c, p)
+			}
+		}
+	}
+}
+
+// writeGlobal checks a write against what other warps did, and notes it.
+func (b *block) writeGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
+	if !checked(in, s) {
 		return
 	}
 	for m := mask; m != 0; m &= m - 1 {
 		lane := bits.TrailingZeros32(m) & 31
 		off := w.addr[lane] - s.base
+		p := uint32(15)
 		if bytes < 4 {
-			f(lane, b.cellAt(s.buffer, off/4), part(off, uint32(bytes)), place{s.buffer, off})
-			continue
+			p = part(off, uint32(bytes))
 		}
 		for at := off; at < off+bytes; at += 4 {
-			f(lane, b.cellAt(s.buffer, at/4), 15, place{s.buffer, at})
+			c := b.cellAt(s.buffer, at/4)
+			b.checkWrite(w, in, lane, c, p, place{s.buffer, at})
+			b.note(w, c, p, 0)
 		}
 	}
-}
-
-// readGlobal checks a read against the writes of other warps, and notes it.
-func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
-	b.eachWord(w, in, s, mask, bytes, func(lane int, c *cell, part uint32, at place) {
-		if c.write >= b.full && c.info>>cellLast&part != 0 {
-			b.orderedRead(w, in, lane, c, at)
-		}
-		b.noteRead(w, c, part)
-	})
-}
-
-// writeGlobal checks a write against what other warps did, and notes it.
-func (b *block) writeGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
-	b.eachWord(w, in, s, mask, bytes, func(lane int, c *cell, part uint32, at place) {
-		b.checkWrite(w, in, lane, c, part, at)
-		b.note(w, c, part, 0)
-	})
 }
 
 // atomicGlobal checks a read and a write of global memory. Atomic instructions of

@@ -26,7 +26,7 @@ func (l *Launch) Run() ([]Access, error) {
 	j := &job{launch: l, blocks: blocks}
 	j.from, j.step = permutation(blocks, mix(l.Seed))
 	if l.CheckGlobal {
-		j.global = &globalCheck{cells: map[*Buffer]*globalCells{}}
+		j.global = &globalCheck{alone: blocks == 1, cells: map[*Buffer]*globalCells{}}
 	}
 	if l.Together > 1 {
 		j.together()

@@ -21,6 +21,7 @@ type slot struct {
 	buffer             *Buffer
 	readFrom, readTo   uint64
 	writeFrom, writeTo uint64
+	known              *globalCells // of the buffer; nil until the launch's check has been asked
 }
 
 func (s *slot) reset() { *s = slot{readFrom: ^uint64(0), writeFrom: ^uint64(0)} }

@@ -9,6 +9,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 
 	"mt/device"
 	"mt/device/op"
@@ -53,16 +55,50 @@ type Enqueuer interface {
 // Run tests all operations of dev and returns what they computed.
 func Run[Self T[Self]](t Self, dev device.Device) Results {
 	t.Helper()
+	return RunSome(t, dev, func(string) bool { return true })
+}
+
+// RunSome is Run for the cases that want accepts, by their names: OPERATION/TYPE/CASE.
+func RunSome[Self T[Self]](t Self, dev device.Device, want func(name string) bool) Results {
+	t.Helper()
 	out := Results{}
 	for _, dt := range []device.DType{device.F32, device.BF16} {
 		for _, name := range Names() {
 			table[name](func(of string, f func(*rig)) {
-				of = fmt.Sprintf("%s/%s/%s", name, dt, of)
-				t.Run(of, func(t Self) { out[of] = runCase(t, dev, name, dt, f) })
+				if of = fmt.Sprintf("%s/%s/%s", name, dt, of); want(of) {
+					t.Run(of, func(t Self) { out[of] = runCase(t, dev, name, dt, f) })
+				}
 			})
 		}
 	}
 	return out
+}
+
+// OneIn accepts one in n cases of each operation, in each type, the first among them. 0: the first alone.
+func OneIn(n int) func(name string) bool {
+	picked := map[string]bool{}
+	for _, op := range Names() {
+		i := 0
+		table[op](func(of string, _ func(*rig)) {
+			picked[op+"/"+of] = i == 0 || n > 0 && i%n == 0
+			i++
+		})
+	}
+	return func(name string) bool {
+		op, rest, _ := strings.Cut(name, "/")
+		_, of, _ := strings.Cut(rest, "/")
+		return picked[op+"/"+of]
+	}
+}
+
+// computed has what once has computed, by key: a func() V.
+var computed sync.Map
+
+// once returns what f computes, which it calls once in a process for each key: cases have the same inputs on every device,
+// and many of them the same expected values. Nobody may change the result.
+func once[V any](key string, f func() V) V {
+	of, _ := computed.LoadOrStore(key, sync.OnceValue(f))
+	return of.(func() V)()
 }
 
 // table has the cases of every operation, by the operation's name. The file of each

@@ -201,6 +201,7 @@ func TestFullShapes(t *testing.T) {
 			continue // the same code, and more memory
 		}
 		r := newRig()
+		r.zeros = true
 		o := c.make(r)
 		if err := r.take(o); err != nil || o.Name() != c.Name || len(r.launches) == 0 {
 			t.Errorf("%s, %s: %d launches, of %s, error %v", c.Name, c.Shape, len(r.launches), o.Name(), err)

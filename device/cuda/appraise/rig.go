@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 
 	"mt/cudart/emu/ptx"
 	"mt/device"
@@ -16,7 +17,7 @@ import (
 // does by keeping the launches.
 type rig struct {
 	buffers  []*ptx.Buffer
-	modules  map[string]*ptx.Module
+	zeros    bool // tensors of numbers are left as zeros, for launches that do not run
 	params   kernels.Params
 	rng      *rand.Rand
 	launches []launch
@@ -35,7 +36,7 @@ type launch struct {
 }
 
 func newRig() *rig {
-	return &rig{modules: map[string]*ptx.Module{}, rng: rand.New(rand.NewPCG(5, 6))}
+	return &rig{rng: rand.New(rand.NewPCG(5, 6))}
 }
 
 // shift is where the number of a buffer begins in an address.
@@ -60,6 +61,9 @@ func (r *rig) alloc(bytes int64) device.Mem {
 // random is a tensor of numbers around zero. They repeat after a while, which no kernel sees.
 func (r *rig) random(dt device.DType, n int) device.Tensor {
 	m := r.alloc(int64(n) * dt.Size())
+	if r.zeros {
+		return m.Tensor(dt, 0, int64(n))
+	}
 	data := r.buffers[len(r.buffers)-1].Data
 	const period = 1 << 16
 	for i := range min(period, len(data)/4) {
@@ -103,19 +107,30 @@ func (r *rig) take(o device.Op) error {
 	return nil
 }
 
+// parsed are the modules that this process has parsed, by name. They do not change.
+var parsed sync.Map // name → *ptx.Module
+
+// module parses a module of the kernels, each once.
+func module(name string) (*ptx.Module, error) {
+	if m, ok := parsed.Load(name); ok {
+		return m.(*ptx.Module), nil
+	}
+	m, err := ptx.Parse(name+".ptx", string(kernels.PTX(name)))
+	if err == nil {
+		parsed.Store(name, m)
+	}
+	return m, err
+}
+
 // Params implements kernels.Launcher.
 func (r *rig) Params() *kernels.Params { return r.params.Reset() }
 
 // Launch implements kernels.Launcher.
 func (r *rig) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
-	m := r.modules[k.Module]
-	if m == nil {
-		var err error
-		if m, err = ptx.Parse(k.Module+".ptx", string(kernels.PTX(k.Module))); err != nil {
-			r.err = err
-			return
-		}
-		r.modules[k.Module] = m
+	m, err := module(k.Module)
+	if err != nil {
+		r.err = err
+		return
 	}
 	found := m.Kernel(k.Name)
 	if found == nil {

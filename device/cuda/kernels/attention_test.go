@@ -231,6 +231,31 @@ func (r *attentionRun) bound(n, roundings int) float64 {
 	return b
 }
 
+// backwards is how often the backward runs, and with what: once by each kernel that may compute it, and again where that
+// kernel must give the same bits. Long tests run each of them again.
+func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
+	whole := backwardBy{sums: sums, shared: 163 << 10} // no bit depends on how much shared memory there is
+	switch all := []backwardBy{{}, {sums: sums}, whole, {}, {sums: sums}}; {
+	case long.Asked():
+		return all
+	case r.summed(&op.AttentionBackward{AttentionShape: r.shape, Q: device.Tensor{DType: r.dt}, Sums: sums}):
+		return all[:3]
+	default:
+		return all[:2]
+	}
+}
+
+// backwardBy is what a backward is given beside its operands.
+type backwardBy struct {
+	sums   device.Tensor
+	shared int
+}
+
+// summed says whether the kernels with sums compute a here.
+func (r *attentionRun) summed(a *op.AttentionBackward) bool {
+	return kernels.Summed(a) && !(r.dev.sm90a && r.c.hopperTakes())
+}
+
 // check runs the forward, and the backward several times, with and without sums.
 func (r *attentionRun) check() {
 	c, dim := r.c, r.c.dim
@@ -277,28 +302,27 @@ func (r *attentionRun) check() {
 	wantQ, wantK, wantV := make([]float64, r.o.TQ*r.o.DQStride), make([]float64, r.tk*r.o.DKStride), make([]float64, r.tk*r.o.DKStride)
 	oracle.AttentionBackward(wantQ, wantK, wantV, dov, ov, lv, qv, kv, vv, r.o)
 	sums := r.alloc(device.F32, r.shape.SumsLen(), 0)
-	first := map[bool][3][]byte{} // gradients, by whether there are no sums
-	for _, by := range []struct {
-		sums   device.Tensor
-		shared int
-	}{{}, {}, {sums: sums}, {sums: sums, shared: 163 << 10}, {sums: sums}} { // no bit depends on how much shared memory there is
+	first := map[bool][3][]byte{} // gradients, by whether they were summed
+	for _, by := range r.backwards(sums) {
 		r.dev.shared = by.shared
 		dq, dk, dv := r.alloc(r.dt, len(wantQ), c.at), r.alloc(r.dt, len(wantK), c.at), r.alloc(r.dt, len(wantV), c.at)
-		kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
-			Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride, DQStride: r.o.DQStride, DKStride: r.o.DKStride, Delta: delta, Sums: by.sums})
+		a := &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+			Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride, DQStride: r.o.DQStride, DKStride: r.o.DKStride, Delta: delta, Sums: by.sums}
+		kernels.AttentionBackward(r.s, a)
 		r.ok()
+		summed := r.summed(a)
 		bound := r.bound(dim+r.shape.MaxQ, 3) // the roundings of P, of dS and of the result
 		r.same("DQ", dq, wantQ, r.o.DQStride, wide, bound, 1)
 		r.same("DK", dk, wantK, r.o.DKStride, narrow, bound, 1)
 		r.same("DV", dv, wantV, r.o.DKStride, narrow, bound, 0)
-		was, now := first[by.sums.None()], [3][]byte{}
+		was, now := first[summed], [3][]byte{}
 		for i, d := range []device.Tensor{dq, dk, dv} {
 			now[i] = bytes.Clone(r.dev.bytes(d.Mem()))
 			if was[i] != nil && !bytes.Equal(was[i], now[i]) {
 				r.t.Fatalf("gradient %d differs from run to run", i)
 			}
 		}
-		first[by.sums.None()] = now
+		first[summed] = now
 	}
 }
 

@@ -62,8 +62,8 @@ func (r *rig) compareCounts(t *testing.T) {
 			t.Fatalf("%s, line %d:\n%s\nis now\n%s\nIf that is wanted: go test ./device/cuda/kernels -run 'TestOp$' -rewrite", countsFile, i+1, w, g)
 		}
 	}
-	for _, module := range kernels.Modules() {
-		m, err := ptx.Parse(module, string(kernels.PTX(module)))
+	for _, name := range kernels.Modules() {
+		m, err := module(name)
 		if err != nil {
 			t.Fatal(err)
 		}

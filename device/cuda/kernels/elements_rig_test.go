@@ -44,7 +44,16 @@ const around = 16 // elements before and after a tensor that nobody may write
 
 // forms runs f for both types, at an aligned address and at another.
 func forms(t *testing.T, dev *rig, name string, f func(e *elements)) {
-	for _, dt := range []device.DType{device.F32, device.BF16} {
+	formsOf(t, dev, name, []device.DType{device.F32, device.BF16}, f)
+}
+
+// inFP32 is forms for operations that have no other type.
+func inFP32(t *testing.T, dev *rig, name string, f func(e *elements)) {
+	formsOf(t, dev, name, []device.DType{device.F32}, f)
+}
+
+func formsOf(t *testing.T, dev *rig, name string, types []device.DType, f func(e *elements)) {
+	for _, dt := range types {
 		for at, where := range []string{"aligned", "anywhere"} {
 			t.Run(name+"/"+dt.String()+"/"+where, func(t *testing.T) {
 				s, _ := dev.NewStream("")

@@ -29,7 +29,7 @@ func TestExperts(t *testing.T) {
 	}
 	// T, E, K: T beyond what one token for each warp of all slices takes
 	for _, sh := range [][3]int{{8300, 5, 2}, {30, 32, 32}, {9, 64, 6}, {17, 128, 8}, {9, 200, 8}, {3, 1000, 32}} {
-		forms(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2], false, op.RouterRule{}) })
+		inFP32(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2], false, op.RouterRule{}) })
 	}
 	groups := op.RouterRule{Sigmoid: true, Groups: 4, OpenGroups: 2, GroupBest: 2, Scale: 2.5, Shared: true}
 	gated := op.RouterRule{Shared: true, Gated: true}
@@ -39,11 +39,11 @@ func TestExperts(t *testing.T) {
 		rule    op.RouterRule
 	}{{8300, 8, 3, true, groups}, {9, 32, 4, false, gated}, {9, 60, 4, true, op.RouterRule{}}, {9, 64, 6, true, groups}, {9, 128, 8, false, op.RouterRule{Sigmoid: true}},
 		{9, 160, 6, false, op.RouterRule{Groups: 8, OpenGroups: 3, GroupBest: 1, Scale: 16}}, {5, 256, 8, true, groups}, {3, 1000, 31, true, groups}, {3, 384, 8, false, gated}} {
-		forms(t, dev, fmt.Sprintf("Router/%+v", z), func(e *elements) { e.router(z.T, z.E, z.K, z.bias, z.rule) })
+		inFP32(t, dev, fmt.Sprintf("Router/%+v", z), func(e *elements) { e.router(z.T, z.E, z.K, z.bias, z.rule) })
 	}
 	// N, K, E: N beyond what the least pieces hold
 	for _, sh := range [][3]int{{131072 + 640, 2, 6}, {700, 7, 1024}} {
-		forms(t, dev, fmt.Sprintf("SortByExpert/%v", sh), func(e *elements) { e.sort(sh[0], sh[1], sh[2]) })
+		inFP32(t, dev, fmt.Sprintf("SortByExpert/%v", sh), func(e *elements) { e.sort(sh[0], sh[1], sh[2]) })
 	}
 	everyKernel(t, dev, "scale", "router", "sort", "newtonschulz")
 }

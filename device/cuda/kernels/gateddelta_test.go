@@ -8,6 +8,7 @@ import (
 	"mt/device/conformance/operations"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/long"
 )
 
 // narrow is a rig whose scratch memory has room for two sequences of the gated delta rule.
@@ -23,11 +24,13 @@ func (d narrow) Do(s device.Stream, o device.Op) {
 	}
 }
 
-// threeSequences runs the cases of the gated delta rule that have three sequences.
+// threeSequences runs the cases of the gated delta rule that have three sequences. Long ones run in one form, and in the others
+// where long tests are asked for.
 type threeSequences struct{ *testing.T }
 
 func (t threeSequences) Run(name string, f func(threeSequences)) bool {
-	if !strings.HasPrefix(name, "GatedDelta") || !strings.Contains(name, "/[0 3 3 8] ") && !strings.Contains(name, "/[0 70 71 275] ") {
+	if !strings.HasPrefix(name, "GatedDelta") || !strings.Contains(name, "/[0 3 3 8] ") && !strings.HasSuffix(name, "/[0 70 71 275] 2 4 16 24") &&
+		!(long.Asked() && strings.Contains(name, "/[0 70 71 275] ")) {
 		return true
 	}
 	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })

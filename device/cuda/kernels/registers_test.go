@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"mt/cudart/emu/ptx"
 	"mt/device/cuda/kernels"
 )
 
@@ -17,15 +16,15 @@ func TestRegisters(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := strings.Count(string(text), "\n") - 1
-	for _, module := range kernels.Modules() {
-		m, err := ptx.Parse(module, string(kernels.PTX(module)))
+	for _, of := range kernels.Modules() {
+		m, err := module(of)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range m.Kernels() {
 			listed--
 			architectures := []string{"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
-			if strings.HasSuffix(module, "_sm90a") {
+			if strings.HasSuffix(of, "_sm90a") {
 				architectures = []string{"sm_90"}
 			}
 			for _, a := range architectures {

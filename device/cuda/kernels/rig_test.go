@@ -20,13 +20,38 @@ import (
 )
 
 // TestOp runs the table of operations on the kernels alone, without a driver:
-// go test -run 'Op/RMSNorm'.
+// go test -run 'Op/RMSNorm'. It counts what the cases do that tried accepts, and runs the others where long
+// tests are asked for.
 func TestOp(t *testing.T) {
+	want := tried()
+	if testing.Short() {
+		operations.RunSome(t, newRig(), operations.OneIn(0))
+		return
+	}
 	dev := newRig()
 	dev.steady = true
-	operations.Run(long.InRace{T: t, N: 4}, dev)
+	operations.RunSome(long.InRace{T: t, N: 4}, dev, want)
+	t.Run("others", func(t *testing.T) {
+		long.Only(t)
+		operations.RunSome(long.InRace{T: t, N: 4}, newRig(), func(name string) bool { return !want(name) })
+	})
 	if only := flag.Lookup("test.run").Value.String(); !long.Race && !t.Failed() && !strings.Contains(only, "/") {
 		dev.compareCounts(t)
+	}
+}
+
+// tried accepts the cases that go test runs in the interpreter: one in three of attention, one in two of the gated delta
+// rule, which take most of the time, and all of the other operations.
+func tried() func(name string) bool {
+	attention, delta := operations.OneIn(3), operations.OneIn(2)
+	return func(name string) bool {
+		switch {
+		case strings.HasPrefix(name, "Attention"):
+			return attention(name) || strings.HasSuffix(name, "dim 256,window 0")
+		case strings.HasPrefix(name, "GatedDelta"):
+			return delta(name)
+		}
+		return true
 	}
 }
 
@@ -45,7 +70,7 @@ type rig struct {
 	buffers map[uint64]*ptx.Buffer
 	next    uint64
 	kernels map[kernels.Kernel]*ptx.Kernel
-	modules map[string]*ptx.Module
+	modules map[string]*ptx.Module // those that take the place of the embedded ones
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
 	sm90a   bool                   // kernels for sm_90a are taken
 	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
@@ -77,16 +102,13 @@ func (r *rig) Do(s device.Stream, o device.Op) {
 	}
 }
 
-func (r *rig) Alloc(_ accounts.Purpose, bytes int64) (device.Mem, error) {
+func (r *rig) Alloc(_ accounts.Purpose, size int64) (device.Mem, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := &ptx.Buffer{Base: r.next << rigShift, Data: make([]byte, bytes), Name: fmt.Sprintf("buffer %d", r.next)}
-	for i := range b.Data {
-		b.Data[i] = 0xff // NaN
-	}
+	b := &ptx.Buffer{Base: r.next << rigShift, Data: bytes.Repeat([]byte{0xff}, int(size)), Name: fmt.Sprintf("buffer %d", r.next)} // NaN
 	r.buffers[r.next] = b
 	r.next++
-	return device.Mem{Addr: uintptr(b.Base), Bytes: bytes}, nil
+	return device.Mem{Addr: uintptr(b.Base), Bytes: size}, nil
 }
 
 func (r *rig) Free(m device.Mem) {
@@ -121,15 +143,10 @@ func (r *rig) kernel(k *kernels.Kernel) (*ptx.Kernel, error) {
 	}
 	m := r.modules[k.Module]
 	if m == nil {
-		src := kernels.PTX(k.Module)
-		if src == nil {
-			return nil, fmt.Errorf("there is no module %s", k.Module)
-		}
 		var err error
-		if m, err = ptx.Parse(k.Module+".ptx", string(src)); err != nil {
+		if m, err = module(k.Module); err != nil {
 			return nil, err
 		}
-		r.modules[k.Module] = m
 	}
 	found := m.Kernel(k.Name)
 	if found == nil {
@@ -137,6 +154,25 @@ func (r *rig) kernel(k *kernels.Kernel) (*ptx.Kernel, error) {
 	}
 	r.kernels[*k] = found
 	return found, nil
+}
+
+// parsed are the modules that this process has parsed, by name. They do not change.
+var parsed sync.Map // name → *ptx.Module
+
+// module parses a module of the kernels, each once.
+func module(name string) (*ptx.Module, error) {
+	if m, ok := parsed.Load(name); ok {
+		return m.(*ptx.Module), nil
+	}
+	src := kernels.PTX(name)
+	if src == nil {
+		return nil, fmt.Errorf("there is no module %s", name)
+	}
+	m, err := ptx.Parse(name+".ptx", string(src))
+	if err == nil {
+		parsed.Store(name, m)
+	}
+	return m, err
 }
 
 // rigStream implements device.Stream and kernels.Launcher.
