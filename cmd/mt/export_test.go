@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mt/internal/long"
 	"mt/internal/pytest"
 	"mt/internal/recordings"
 )
@@ -118,6 +119,7 @@ func TestTransformersLoads(t *testing.T) {
 
 // TestExportIgnores: a flag that does nothing is said to do nothing.
 func TestExportIgnores(t *testing.T) {
+	long.NotShort(t)
 	code, _, stderr := mt(t, "", "export", "--format", "gguf", "--model", tinyModel(t), "--out", filepath.Join(t.TempDir(), "x.gguf"), "--max-shard-size", "1GB")
 	if code != exitDone || !strings.Contains(stderr, "note: --max-shard-size has no effect with gguf") {
 		t.Errorf("exit code %d\n%s", code, stderr)

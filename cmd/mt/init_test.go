@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"mt/internal/config"
+	"mt/internal/long"
 	"mt/internal/train"
 )
 
@@ -74,6 +75,7 @@ func TestInitAsks(t *testing.T) {
 // TestInitTakesFlags: what a flag answers is not asked, and every other flag is in the file; a model that is there gets
 // another recipe and is talked to.
 func TestInitTakesFlags(t *testing.T) {
+	long.NotShort(t)
 	inFolder(t)
 	must(t, "train", "--model", "tiny", "--dataset", "text.txt", "--max-seq-len", "32", "--max-steps", "1", "--output-dir", "first")
 	stdout := must(t, "init", "--model", "./first", "--dataset", "text.txt", "--warmup-steps", "2", "--eval-dataset", "text.txt", "--pipeline.weight-slots", "3")
@@ -148,6 +150,7 @@ func blocked(t *testing.T) (*os.File, func()) {
 
 // TestInitThatDoesNotFit: the file is there to be changed, and the error is the plan's. --force writes over it.
 func TestInitThatDoesNotFit(t *testing.T) {
+	long.NotShort(t)
 	inFolder(t)
 	args := []string{"init", "--model", "quickstart", "--dataset", "text.txt"}
 	code, stdout, stderr := mt(t, "", append(args, "--host-memory", "10MiB")...)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/checkpoint/gguf/reader"
+	"mt/internal/long"
 	"mt/internal/pytest"
 )
 
@@ -26,6 +27,7 @@ func TestTransformersAddsTokens(t *testing.T) {
 // TestAddedTokens: a model with added tokens, as its files for others have it;
 // and data as training with them would read it.
 func TestAddedTokens(t *testing.T) {
+	long.NotShort(t)
 	base, dir := tinyModel(t), t.TempDir()
 	chats, config, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "run.yaml"), filepath.Join(dir, "out")
 	for name, text := range map[string]string{
