@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,12 +108,8 @@ func TestExportLine(t *testing.T) {
 // the recorded models, Transformers loads and computes alike.
 func TestTransformersLoads(t *testing.T) {
 	python := pytest.Need(t, "torch", "transformers", "safetensors")
-	args := []string{"../../checkpoint/testdata/roundtrip.py", filepath.Join(t.TempDir(), "mt")}
-	if out, err := exec.Command("go", "build", "-o", args[1], ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	args = append(args, recordings.Cases(t)...)
-	pytest.Run(t, python, args...)
+	t.Setenv(asCommand, "1")
+	pytest.Run(t, python, append([]string{"../../checkpoint/testdata/roundtrip.py", os.Args[0]}, recordings.Cases(t)...)...)
 }
 
 // TestExportIgnores: a flag that does nothing is said to do nothing.

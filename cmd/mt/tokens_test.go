@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,11 +16,8 @@ import (
 // of a model with added tokens is what Transformers makes of it.
 func TestTransformersAddsTokens(t *testing.T) {
 	python := pytest.Need(t, "torch", "transformers")
-	binary := filepath.Join(t.TempDir(), "mt")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	pytest.Run(t, python, "../../tokenizer/testdata/extend.py", binary)
+	t.Setenv(asCommand, "1")
+	pytest.Run(t, python, "../../tokenizer/testdata/extend.py", os.Args[0])
 }
 
 // TestAddedTokens: a model with added tokens, as its files for others have it;
