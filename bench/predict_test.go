@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/actors"
+	"mt/internal/facts"
 	"mt/plan/rates"
 )
 
@@ -68,9 +69,17 @@ func TestPredict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if asked < 2 || asked > 4 || len(p.Rows) != 2 || p.Rows[0].Throttled || !p.Rows[1].Throttled || p.Machine != "two cores" {
-		t.Errorf("rates asked for %d times, %+v", asked, p)
+	if asked < 2 || asked > 4 {
+		t.Errorf("rates are asked for %d times, want 2 to 4", asked)
 	}
+	if len(p.Rows) != 2 {
+		t.Fatalf("rows %+v, want 2", p.Rows)
+	}
+	facts.Check(t, "the prediction",
+		facts.Is("first row is throttled", p.Rows[0].Throttled, false),
+		facts.Is("second row is throttled", p.Rows[1].Throttled, true),
+		facts.Is("machine", p.Machine, "two cores"),
+	)
 	for _, r := range p.Rows {
 		if r.Measured.Min <= 0 || r.Predicted.Min <= 0 || math.IsNaN(r.Error) || math.Abs(r.Error) > p.Worst+1e-12 {
 			t.Errorf("%+v", r)

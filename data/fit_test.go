@@ -3,10 +3,13 @@ package data
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/facts"
 )
 
 func TestBestFit(t *testing.T) {
@@ -88,9 +91,18 @@ func TestPackedChats(t *testing.T) {
 		t.Errorf("stats %+v, longest %d", st, d.All().Longest())
 	}
 	p := d.Pieces(0)
-	if len(p) != 2 || p[1].Document != 1 || p[1].Line != 2 || p[1].Tokens != 12 || p[1].Total != 12 || p[1].Format != "messages" || !p[1].MissingEOS || !strings.HasSuffix(p[1].File, "chats.jsonl") {
-		t.Errorf("pieces %+v", p)
+	if len(p) != 2 {
+		t.Fatalf("pieces %+v, want 2", p)
 	}
+	facts.Check(t, "the second piece",
+		facts.Is("document", p[1].Document, 1),
+		facts.Is("line", p[1].Line, 2),
+		facts.Is("tokens", p[1].Tokens, 12),
+		facts.Is("total", p[1].Total, 12),
+		facts.Is("format", p[1].Format, "messages"),
+		facts.Is("lacks EOS", p[1].MissingEOS, true),
+		facts.Is("file", filepath.Base(p[1].File), "chats.jsonl"),
+	)
 	if p := d.Pieces(1)[0]; p.Tokens != 20 || p.Total != 30 {
 		t.Errorf("a cut piece %+v", p)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/facts"
 	"mt/tokenizer"
 )
 
@@ -431,7 +432,17 @@ func TestPairsPromptCut(t *testing.T) {
 	if st, r := d.Stats(), d.Report(); st.PromptCut != 1 || len(r.PromptCut) != 1 || !strings.HasSuffix(r.PromptCut[0], "d.jsonl:1") {
 		t.Errorf("%d prompts are cut, the first %q", st.PromptCut, r.PromptCut)
 	}
-	if p := d.Pieces(1); len(p) != 2 || p[0].Side != "chosen" || p[1].Side != "rejected" || p[1].Document != 1 || p[1].From != 0 || p[1].Tokens != p[1].Total || p[1].Total != 15 || p[0].Total != 15 {
-		t.Errorf("pieces %+v", p)
+	p := d.Pieces(1)
+	if len(p) != 2 {
+		t.Fatalf("pieces %+v, want 2", p)
 	}
+	facts.Check(t, "pieces",
+		facts.Is("first side", p[0].Side, "chosen"),
+		facts.Is("first total", p[0].Total, 15),
+		facts.Is("second side", p[1].Side, "rejected"),
+		facts.Is("second document", p[1].Document, 1),
+		facts.Is("second from", p[1].From, 0),
+		facts.Is("second tokens", p[1].Tokens, 15),
+		facts.Is("second total", p[1].Total, 15),
+	)
 }

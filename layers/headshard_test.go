@@ -8,6 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/facts"
 	"mt/model"
 )
 
@@ -116,9 +117,17 @@ func TestShardLayout(t *testing.T) {
 			l := sp.ShardLayout(head, 1)
 			rows, ok := l.Tensor(model.RoleLMHead)
 			norm, normed := l.Tensor(model.RoleFinalNorm)
-			if !ok || !normed || len(l.Tensors) != 2 || rows.Rows != 6 || rows.Cols != 12 || rows.BF16 != bf16 || rows.Ref || norm.Rows != 12 || norm.BF16 {
-				t.Errorf("tied %t bf16 %t: %+v", tied, bf16, l)
-			}
+			facts.Check(t, fmt.Sprintf("tied %t bf16 %t", tied, bf16),
+				facts.Is("has a head", ok, true),
+				facts.Is("has a norm", normed, true),
+				facts.Is("tensors", len(l.Tensors), 2),
+				facts.Is("head rows", rows.Rows, 6),
+				facts.Is("head columns", rows.Cols, 12),
+				facts.Is("head is bf16", rows.BF16, bf16),
+				facts.Is("head is a reference", rows.Ref, false),
+				facts.Is("norm rows", norm.Rows, 12),
+				facts.Is("norm is bf16", norm.BF16, false),
+			)
 			slot := int64(256 + 512) // 12 and 6·12 elements of fp32, aligned
 			if bf16 {
 				slot = 256 + 256

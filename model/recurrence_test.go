@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/facts"
 )
 
 // qwen3Next is what the published directory of 80B parameters says, in the keys that count.
@@ -43,12 +45,21 @@ func TestRecurrentBlocks(t *testing.T) {
 			t.Errorf("%s: %d parameters", name, n)
 		}
 		layers := c.Layers()
-		if c.RecurrentBlocks() != 36 || c.IsRecurrent(3) || !c.IsRecurrent(46) || layers[1].Kind != Mixer || layers[7].Kind != Attention || layers[8].Kind != MoE {
-			t.Errorf("%s: recurrent blocks %v", name, c.Recurrent)
-		}
-		if c.Turns(0) || !c.Turns(3) || c.BlockPairs(0, 10) != 0 || c.AttendedPairs(10) != 12*55 || !c.NormTopKProb || c.Rope.Partial != 0.25 || !c.OutputGate {
-			t.Errorf("%s: %+v", name, c)
-		}
+		facts.Check(t, name,
+			facts.Is("recurrent blocks", c.RecurrentBlocks(), 36),
+			facts.Is("block 3 is recurrent", c.IsRecurrent(3), false),
+			facts.Is("block 46 is recurrent", c.IsRecurrent(46), true),
+			facts.Is("layer 1", layers[1].Kind, Mixer),
+			facts.Is("layer 7", layers[7].Kind, Attention),
+			facts.Is("layer 8", layers[8].Kind, MoE),
+			facts.Is("block 0 turns", c.Turns(0), false),
+			facts.Is("block 3 turns", c.Turns(3), true),
+			facts.Is("pairs of block 0", c.BlockPairs(0, 10), 0),
+			facts.Is("attended pairs", c.AttendedPairs(10), 12*55),
+			facts.Is("NormTopKProb", c.NormTopKProb, true),
+			facts.Is("Rope.Partial", c.Rope.Partial, 0.25),
+			facts.Is("OutputGate", c.OutputGate, true),
+		)
 		// A token goes through the products of its experts, 36 convolutions of 8192 channels, and 36·32 states of 128·128.
 		if got, want := c.ForwardFLOPs(1, 0)-2*float64(c.MatrixParams()), float64(36*(2*4*8192+6*32*128*128)); got != want {
 			t.Errorf("%s: %g FLOPs of recurrences, want %g", name, got, want)

@@ -5,7 +5,7 @@
 #
 #     tools/kills.sh [COUNT [SEED]]
 #
-# SEED makes other draws. Needs gcc and ptrace.
+# SEED draws the same kills again; without it others are drawn each time. Needs gcc and ptrace.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-exec go test ./cmd/mt -count=1 -timeout 3h -v -run '^TestRandomKills$' -args -kills "${1:-1000}" -fault-seed "${2:-1}"
+exec go test ./cmd/mt -count=1 -timeout 3h -v -run '^TestRandomKills$' -args -kills "${1:-1000}" -fault-seed "${2:-0}"

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/internal/train"
 )
 
@@ -321,6 +322,7 @@ func TestInterruptedReading(t *testing.T) {
 // TestPlanPredicts: with --gpu a plan has a prediction, what to take, the smallest machine and, if asked, a
 // table; nothing of it needs the GPU, and a run that does not fit is told what it needs.
 func TestPlanPredicts(t *testing.T) {
+	long.NotShort(t)
 	got := object(t, must(t, "plan", "--model", "quickstart", "--gpu", "rtx3090", "--host", "ddr4-3200x2", "--sweep", "seq", "--json"))
 	p, ok := got["prediction"].(map[string]any)
 	if !ok {

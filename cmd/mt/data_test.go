@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/internal/long"
 )
 
 // chats is a folder with a model that reads bytes, two chats and two templates:
@@ -73,6 +74,7 @@ func TestInspectShowsWhatIsSupervised(t *testing.T) {
 }
 
 func TestInspectWritesFigures(t *testing.T) {
+	long.NotShort(t)
 	c := newChats(t)
 	picture := filepath.Join(c.dir, "lengths.svg")
 	code, stdout, stderr := c.inspect(t, "ends.jinja", "--json", "--svg", picture)
@@ -158,6 +160,7 @@ func TestProblemsAreNamedByWhatTheyAreOf(t *testing.T) {
 
 // TestExamplesGoOnFromEachOther runs the examples one after the other, shortened.
 func TestExamplesGoOnFromEachOther(t *testing.T) {
+	long.NotShort(t)
 	t.Chdir("../..")
 	dir := t.TempDir()
 	run := func(name string, more ...string) {

@@ -6,21 +6,33 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
-// TestEmulatorBuild: mt built with the tag emu says so and trains with device:
-// cuda on any machine.
-func TestEmulatorBuild(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves it out: it builds mt a second time")
+// TestEmulatorCompiles: what the tag emu adds to mt compiles. TestEmulatorBuild links and runs it.
+func TestEmulatorCompiles(t *testing.T) {
+	long.NotShort(t)
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("go is not in the path")
 	}
+	if out, err := exec.Command(goTool, "build", "-tags", "emu", "mt/internal/machine", "mt/bench").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestEmulatorBuild: mt built with the tag emu says so and trains with device:
+// cuda on any machine. It is a long test because it links mt a second time.
+func TestEmulatorBuild(t *testing.T) {
+	long.Only(t)
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("go is not in the path")
 	}
 	dir := t.TempDir()
 	bin, rows := filepath.Join(dir, "mt"), filepath.Join(dir, "x.jsonl")
-	if out, err := exec.Command(goTool, "build", "-tags", "emu", "-o", bin, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command(goTool, "build", "-ldflags=-s -w", "-tags", "emu", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := os.WriteFile(rows, []byte(strings.Repeat(`{"input_ids": [5, 6, 7, 8]}`+"\n", 8)), 0o600); err != nil {

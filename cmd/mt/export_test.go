@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"mt/internal/long"
 	"mt/internal/pytest"
 	"mt/internal/recordings"
 )
@@ -108,16 +108,13 @@ func TestExportLine(t *testing.T) {
 // the recorded models, Transformers loads and computes alike.
 func TestTransformersLoads(t *testing.T) {
 	python := pytest.Need(t, "torch", "transformers", "safetensors")
-	args := []string{"../../checkpoint/testdata/roundtrip.py", filepath.Join(t.TempDir(), "mt")}
-	if out, err := exec.Command("go", "build", "-o", args[1], ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	args = append(args, recordings.Cases(t)...)
-	pytest.Run(t, python, args...)
+	t.Setenv(asCommand, "1")
+	pytest.Run(t, python, append([]string{"../../checkpoint/testdata/roundtrip.py", os.Args[0]}, recordings.Cases(t)...)...)
 }
 
 // TestExportIgnores: a flag that does nothing is said to do nothing.
 func TestExportIgnores(t *testing.T) {
+	long.NotShort(t)
 	code, _, stderr := mt(t, "", "export", "--format", "gguf", "--model", tinyModel(t), "--out", filepath.Join(t.TempDir(), "x.gguf"), "--max-shard-size", "1GB")
 	if code != exitDone || !strings.Contains(stderr, "note: --max-shard-size has no effect with gguf") {
 		t.Errorf("exit code %d\n%s", code, stderr)

@@ -18,8 +18,22 @@ import (
 
 var (
 	faultCount = flag.Int("faults", -1, "how many of the faults TestDiskFaults makes, 0 for all (tools/faults.sh), -1 for some")
-	faultSeed  = flag.Uint64("fault-seed", 1, "which of them, and where TestRandomKills kills")
+	faultSeed  = flag.Uint64("fault-seed", 0, "which of them, and where TestRandomKills kills; 0 for others each time")
 )
+
+// drawSeed returns the seed with which a test draws its faults or kills. A test that fails says how to draw the same.
+func drawSeed(t *testing.T) uint64 {
+	seed := *faultSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("go test ./cmd/mt -run '^%s$' -args -fault-seed %d draws the same", t.Name(), seed)
+		}
+	})
+	return seed
+}
 
 // diskFault is one run of a scene in which one call is spoiled.
 type diskFault struct {
@@ -54,7 +68,9 @@ func TestDiskFaults(t *testing.T) {
 	if long.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
-	lab := newLab(t)
+	long.NotShort(t)
+	t.Parallel()
+	seed, lab := drawSeed(t), newLab(t)
 	var all []diskFault
 	for _, name := range slices.Sorted(maps.Keys(diskScenes)) {
 		lab.undisturbed(t, name)
@@ -69,9 +85,9 @@ func TestDiskFaults(t *testing.T) {
 	}
 	n := *faultCount
 	if n < 0 {
-		n = long.Count(t, 160, 60)
+		n = long.Count(t, 160, 24)
 	}
-	chosen := choose(all, n, *faultSeed)
+	chosen := choose(all, n, seed)
 	t.Logf("%d of %d faults", len(chosen), len(all))
 	t.Run("each", func(t *testing.T) {
 		for worker := range 4 {
@@ -88,7 +104,7 @@ func TestDiskFaults(t *testing.T) {
 // digits tell a layer's or a step's file from another's.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// wentWrong are faults that a run once took for something else. They are always tried.
+// wentWrong are faults that a run once took for something else. Some of each are always tried.
 var wentWrong = []string{
 	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was taken
 	// The error was of a file that is not there yet, or named none.
@@ -100,19 +116,21 @@ var wentWrong = []string{
 	"a run over an old model, fail:EIO of read out/checkpoint-2/trainer_state.json",
 }
 
-// choose draws n of the faults, or takes all where n is 0: those of wentWrong, and
-// equally many of the others for each kind of call on each kind of file, as far as
-// there are enough.
+// choose draws n of the faults, or takes all where n is 0: first n/20 calls of each fault in
+// wentWrong, one at least, then equally many of the others for each kind of call on each kind of
+// file, as far as there are enough.
 func choose(all []diskFault, n int, seed uint64) []diskFault {
 	if n <= 0 || n >= len(all) {
 		return all
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	kinds := map[string][]diskFault{}
+	tried := map[string]int{} // of wentWrong
 	var out []diskFault
 	for _, i := range r.Perm(len(all)) {
 		f := all[i]
-		if slices.Contains(wentWrong, fmt.Sprintf("%s, %s of %s %s", f.scene, f.fault, f.call.Name, f.call.Path)) {
+		if name := fmt.Sprintf("%s, %s of %s %s", f.scene, f.fault, f.call.Name, f.call.Path); slices.Contains(wentWrong, name) && tried[name] < max(1, n/20) {
+			tried[name]++
 			out = append(out, f)
 			continue
 		}
@@ -154,7 +172,7 @@ func (lab *lab) suffer(t *testing.T, f diskFault) {
 	for _, problem := range problems {
 		t.Errorf("%s: %s\n%s", f, problem, end(got.Stderr))
 	}
-	again := lab.run(t, dir, faultio.All, faultio.None, 0)
+	again := lab.run(t, dir, faultio.Nothing, faultio.None, 0)
 	if again.Code != exitDone {
 		t.Errorf("%s: the run again: exit code %d\n%s", f, again.Code, end(again.Stderr))
 		return
@@ -231,12 +249,18 @@ func TestStateFaults(t *testing.T) {
 	if long.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
+	long.NotShort(t)
+	t.Parallel()
+	seed := drawSeed(t)
 	for name, change := range onDisks {
-		t.Run(name, func(t *testing.T) { stateFaults(t, change) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stateFaults(t, change, seed)
+		})
 	}
 }
 
-func stateFaults(t *testing.T, change func(*lab)) {
+func stateFaults(t *testing.T, change func(*lab), seed uint64) {
 	lab := newLab(t)
 	change(lab)
 	lab.env = []string{"MT_IO=pool"}
@@ -256,9 +280,9 @@ func stateFaults(t *testing.T, change func(*lab)) {
 	}
 	n := *faultCount
 	if n < 0 {
-		n = long.Count(t, 60, 16)
+		n = long.Count(t, 60, 5)
 	}
-	chosen := choose(all, n, *faultSeed)
+	chosen := choose(all, n, seed)
 	t.Logf("%d of %d faults", len(chosen), len(all))
 	for _, f := range chosen {
 		lab.suffer(t, f)

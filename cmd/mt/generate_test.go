@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/internal/train"
 )
 
@@ -123,6 +124,7 @@ func TestChat(t *testing.T) {
 // TestChatStopsAtTheTemplatesEnd: at the special token that the chat template
 // writes behind an answer, though nothing else says that it ends one.
 func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
+	long.NotShort(t)
 	out := newTalker(t, "|")
 	name := filepath.Join(out, "tokenizer.json")
 	text, err := os.ReadFile(name)
@@ -218,6 +220,7 @@ func (noEnd) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestEndlessPrompt: a prompt that is too long is an error, and is not cut silently.
 func TestEndlessPrompt(t *testing.T) {
+	long.NotShort(t)
 	a := &app{stdin: noEnd{}}
 	text, err := a.prompt("-")
 	if want := "prompt: the standard input: longer than 64 MiB"; err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -13,7 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"mt/checkpoint"
+	"mt/internal/long"
 	"mt/tools/faultio"
 )
 
@@ -66,14 +69,32 @@ type lab struct {
 	config string
 	args   []string
 	env    []string
+	traces map[string][]faultio.Call // by scene and what is numbered
 	// onDisks are the kinds of files that runs have in states.
 	onDisks []string
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	return &lab{Tracer: faultio.New(t), root: t.TempDir(), before: map[string]string{}, want: map[string]map[string]string{}, old: map[string]map[string]string{},
+	return &lab{Tracer: faultio.New(t), root: scratch(t), before: map[string]string{}, want: map[string]map[string]string{}, old: map[string]map[string]string{}, traces: map[string][]faultio.Call{},
 		config: diskConfig, args: []string{os.Args[0], "train", "run.yaml"}}
+}
+
+// scratch returns a directory for a lab: in memory, where there is room for it, and on a disk in the long tests. Most of the system time
+// of a run is otherwise spent in the file system, which looks for inodes among those that the last run removed.
+func scratch(t *testing.T) string {
+	t.Helper()
+	const memory, room = "/dev/shm", 256 << 20
+	var fs unix.Statfs_t
+	if os.Getenv(long.Variable) != "" || unix.Statfs(memory, &fs) != nil || int64(fs.Bavail)*fs.Bsize < room {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(memory, "mt-test-*")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // run is `mt train run.yaml` in dir.
@@ -100,7 +121,7 @@ func (lab *lab) undisturbed(t *testing.T, scene string) {
 		}
 	}
 	if flags := diskScenes[scene]; flags != nil {
-		if got := lab.run(t, dir, faultio.All, faultio.None, 0, flags...); got.Code != exitDone {
+		if got := lab.run(t, dir, faultio.Nothing, faultio.None, 0, flags...); got.Code != exitDone {
 			t.Fatalf("exit code %d\n%s", got.Code, got.Stderr)
 		}
 		if scene == "a resumed run" {
@@ -113,7 +134,7 @@ func (lab *lab) undisturbed(t *testing.T, scene string) {
 	}
 	lab.before[scene], lab.old[scene] = dir, tree(t, dir)
 	dir = lab.prepared(t, scene)
-	if got := lab.run(t, dir, faultio.All, faultio.None, 0); got.Code != exitDone {
+	if got := lab.run(t, dir, faultio.Nothing, faultio.None, 0); got.Code != exitDone {
 		t.Fatalf("exit code %d\n%s", got.Code, got.Stderr)
 	}
 	lab.want[scene] = tree(t, dir)
@@ -137,16 +158,21 @@ func (lab *lab) prepared(t *testing.T, scene string) string {
 	return dir
 }
 
-// trace is the calls of an undisturbed run.
+// trace returns the calls of an undisturbed run, which is made once for a scene and what is numbered.
 func (lab *lab) trace(t *testing.T, scene string, of faultio.Of) []faultio.Call {
 	t.Helper()
+	key := scene + ", " + string(of)
+	if calls := lab.traces[key]; calls != nil {
+		return calls
+	}
 	dir := lab.prepared(t, scene)
 	defer os.RemoveAll(dir)
 	got := lab.run(t, dir, of, faultio.None, 0)
 	if got.Code != exitDone || len(got.Calls) < 20 {
 		t.Fatalf("exit code %d after %d calls\n%s", got.Code, len(got.Calls), got.Stderr)
 	}
-	return seenFrom(dir, got.Calls)
+	lab.traces[key] = seenFrom(dir, got.Calls)
+	return lab.traces[key]
 }
 
 // damage is what a spoiled run did to what others build on: a checkpoint that does

@@ -9,18 +9,24 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
+	"mt/internal/long"
+	"mt/internal/machine"
 	"mt/internal/train"
 )
 
 // TestMain hides a GPU that this machine may have: device: auto is the CPU. The
-// test binary is mt itself where asCommand is set.
+// test binary is mt itself where asCommand is set. Its runs are so small that collecting garbage and
+// measuring the machine would take most of their time, so both are done less.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	machine.CPURateSize, passingCopy, passingFile = 64, 1<<20, 1<<20
 	if err := os.Setenv("CUDA_VISIBLE_DEVICES", "-1"); err != nil {
 		panic(err)
 	}
@@ -275,6 +281,7 @@ func TestJSON(t *testing.T) {
 
 // TestDoctorJudges: doctor says of each part how it is, and what is broken is an error.
 func TestDoctorJudges(t *testing.T) {
+	long.NotShort(t)
 	for args, want := range map[string]struct {
 		code int
 		disk string

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"mt/internal/long"
 	"mt/internal/train"
 )
 
@@ -137,6 +138,7 @@ func needHangup(t *testing.T) {
 // TestNobodyReads: a run whose output goes to a pipe that is closed, as tee's is
 // when Ctrl-C ends it first, goes on, and saves when it is asked to stop.
 func TestNobodyReads(t *testing.T) {
+	long.NotShort(t)
 	for name, tc := range map[string]struct {
 		front   []string
 		signals []os.Signal
@@ -172,6 +174,7 @@ func TestNobodyReads(t *testing.T) {
 
 // TestHangupIsIgnoredUnderNohup: a run under nohup outlives its terminal.
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {
+	long.NotShort(t)
 	if _, err := exec.LookPath("nohup"); err != nil {
 		t.Skipf("nohup is not here: %v", err)
 	}

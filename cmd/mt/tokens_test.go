@@ -2,13 +2,13 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"mt/checkpoint/gguf/reader"
+	"mt/internal/long"
 	"mt/internal/pytest"
 )
 
@@ -16,16 +16,14 @@ import (
 // of a model with added tokens is what Transformers makes of it.
 func TestTransformersAddsTokens(t *testing.T) {
 	python := pytest.Need(t, "torch", "transformers")
-	binary := filepath.Join(t.TempDir(), "mt")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	pytest.Run(t, python, "../../tokenizer/testdata/extend.py", binary)
+	t.Setenv(asCommand, "1")
+	pytest.Run(t, python, "../../tokenizer/testdata/extend.py", os.Args[0])
 }
 
 // TestAddedTokens: a model with added tokens, as its files for others have it;
 // and data as training with them would read it.
 func TestAddedTokens(t *testing.T) {
+	long.NotShort(t)
 	base, dir := tinyModel(t), t.TempDir()
 	chats, config, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "run.yaml"), filepath.Join(dir, "out")
 	for name, text := range map[string]string{

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/plan/rates"
 )
 
@@ -27,6 +28,7 @@ func cpuRates(t *testing.T) string {
 // TestTune: a tuning in small, whose result is a table, curves and pictures, or JSON; the config
 // file is changed only where something is faster and that is wanted, and then in what was found.
 func TestTune(t *testing.T) {
+	long.NotShort(t)
 	dir := t.TempDir()
 	file, svg := filepath.Join(dir, "run.yaml"), filepath.Join(dir, "svg")
 	const source = "model: tiny # a preset\nmax_seq_len: 32\nper_device_train_batch_size: 2\ndevice: cpu\nbinding: copy\nmax_grad_norm: 0\npipeline: {weight_slots: 1, grad_buffers: 1} # the least\n"
@@ -65,6 +67,7 @@ func TestTune(t *testing.T) {
 
 // TestBenchTune: a grid of real runs beside what is tuned.
 func TestBenchTune(t *testing.T) {
+	long.NotShort(t)
 	line := "bench tune --model tiny --device cpu --binding copy --max-seq-len 32 --batch_size 2 --threads 1 --max-grad-norm 0 --pipeline.weight-slots 1 " +
 		"--values 1,3 --turns 1 --candidates 1 --predictions 4 --pairs 6 --steps 1 --json --rates " + cpuRates(t)
 	run := func(from, to string) (code int, stdout, stderr string) {

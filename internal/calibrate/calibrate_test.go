@@ -14,6 +14,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/cuda"
+	"mt/internal/facts"
 	"mt/internal/measure"
 	"mt/plan/rates"
 )
@@ -155,9 +156,14 @@ func TestMeasureCUDA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Device.Kind != "cuda" || m.Device.Memory != 1 || m.Device.Unified || m.Link.Cores != 0 || len(m.Device.Products["bf16"]) != 9 || len(m.Device.Ops) != len(measure.Operations()) {
-		t.Errorf("%+v", m)
-	}
+	facts.Check(t, "the device",
+		facts.Is("kind", m.Device.Kind, "cuda"),
+		facts.Is("memory", m.Device.Memory, 1),
+		facts.Is("unified", m.Device.Unified, false),
+		facts.Is("cores of the link", m.Link.Cores, 0),
+		facts.Is("bf16 products", len(m.Device.Products["bf16"]), 9),
+		facts.Is("operations", len(m.Device.Ops), len(measure.Operations())),
+	)
 	if err := errors.Join(dev.Close(), drv.Close()); err != nil {
 		t.Error(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/internal/facts"
 )
 
 // TestDatasetsKey: data sets with keys of their own, in a file and as a flag, printed and read
@@ -50,9 +51,15 @@ test_datasets: held.jsonl
 	if !reflect.DeepEqual(again.Datasets, want) || !reflect.DeepEqual(again.EvalDatasets, []data.Set{{Path: "held.jsonl"}}) {
 		t.Errorf("printed and read again: %+v, %+v\n%s", again.Datasets, again.EvalDatasets, c.YAML(""))
 	}
-	if s, e := c.DataSpec(), c.EvalSpec(); len(s.Sets) != 4 || len(s.Paths) != 0 || len(e.Sets) != 1 || !e.Held || !c.HasEvalData() || s.ValSize != 0 {
-		t.Errorf("specs %+v, %+v", s, e)
-	}
+	s, e := c.DataSpec(), c.EvalSpec()
+	facts.Check(t, "specs",
+		facts.Is("sets", len(s.Sets), 4),
+		facts.Is("paths", len(s.Paths), 0),
+		facts.Is("ValSize", s.ValSize, 0),
+		facts.Is("evaluation sets", len(e.Sets), 1),
+		facts.Is("evaluation Held", e.Held, true),
+		facts.Is("HasEvalData", c.HasEvalData(), true),
+	)
 	if err := c.Require("dataset"); err != nil {
 		t.Error(err)
 	}

@@ -426,12 +426,15 @@ func eachKey(f func(k *key)) {
 // isPipeline says whether k is under `pipeline:`.
 func (k *key) isPipeline() bool { return strings.HasPrefix(k.name, pipelineKey+".") }
 
+// anyConfig is the configuration whose fields' types are looked at. Its values are never read.
+var anyConfig Config
+
 // isSwitch says whether the flag of k may stand without a value.
 func (k *key) isSwitch() bool {
 	if k.name == dashboardKey {
 		return true
 	}
-	switch k.field(Default()).(type) {
+	switch k.field(&anyConfig).(type) {
 	case *bool, *Toggle:
 		return true
 	}
@@ -440,6 +443,6 @@ func (k *key) isSwitch() bool {
 
 // isMapping says whether the value of k is a mapping.
 func (k *key) isMapping() bool {
-	_, ok := k.field(Default()).(*map[string]any)
+	_, ok := k.field(&anyConfig).(*map[string]any)
 	return ok
 }

@@ -88,10 +88,11 @@ var Arrows = Rules{
 		"internal/mpirun":      nil,
 		"internal/long":        nil,
 		"internal/recordings":  nil,
+		"internal/facts":       nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "device/cuda/appraise", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings"},
-	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings"},
+	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "device/cuda/appraise", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
+	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/mpi"},
 		"github.com/asynkron/protoactor-go": {"actors"},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mt/internal/long"
 	"mt/internal/mpi"
 	"mt/internal/mpirun"
 	"mt/internal/ranks"
@@ -180,8 +181,12 @@ func together(t *testing.T, n int, o local.Options, f func(ranks.World) error) {
 
 // TestLocalConforms: so do ranks in one process, in whatever order they are told.
 func TestLocalConforms(t *testing.T) {
+	seeds := 2
+	if !testing.Short() {
+		seeds = long.Count(t, 20, 5)
+	}
 	for n := 2; n <= 5; n++ {
-		for seed := range uint64(20) {
+		for seed := range uint64(seeds) {
 			together(t, n, local.Options{Seed: seed, Delay: time.Duration(seed%2) * 100 * time.Microsecond}, func(w ranks.World) error {
 				if err := conform(w, seed); err != nil {
 					return fmt.Errorf("%d ranks, seed %d: %w", n, seed, err)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -27,6 +28,7 @@ func main() {
 
 // event is a line of `go test -json`, as `go doc test2json` describes it.
 type event struct {
+	Time       time.Time
 	Action     string
 	Package    string
 	Test       string
@@ -39,9 +41,16 @@ type event struct {
 type summary struct {
 	passed, failed, skipped int
 	brokenPackages          int
-	lines                   []string            // of packages, in the order they ended
+	packages                []ended
+	clock                   clock
 	failures                []string            // output of what failed
 	reasons                 map[string][]string // why tests were skipped, and which
+}
+
+// ended is the line of a package and the seconds it took.
+type ended struct {
+	line    string
+	seconds float64
 }
 
 // place is where a test logs from, which go test puts before every message.
@@ -50,7 +59,7 @@ var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 // read takes events until r ends. Lines that are no events, such as those of a
 // program that failed before its first test, are kept as failures.
 func read(r io.Reader) (*summary, error) {
-	s := &summary{reasons: map[string][]string{}}
+	s := &summary{reasons: map[string][]string{}, clock: clock{}}
 	output := map[string][]string{} // by package and test, or by import path
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 64<<20)
@@ -71,6 +80,9 @@ func read(r io.Reader) (*summary, error) {
 // take adds one event.
 func (s *summary) take(e event, output map[string][]string) {
 	key := e.Package + " " + e.Test
+	if e.Test != "" {
+		s.clock.take(e)
+	}
 	switch e.Action {
 	case "output":
 		output[key] = append(output[key], e.Output)
@@ -109,7 +121,7 @@ func (s *summary) endPackage(e event, said []string) {
 	if e.Action == "skip" {
 		note = "[no test files]"
 	}
-	s.lines = append(s.lines, fmt.Sprintf("%s\t%s\t%s\n", word, e.Package, note))
+	s.packages = append(s.packages, ended{fmt.Sprintf("%s\t%s\t%s\n", word, e.Package, note), e.Elapsed})
 	if e.Action == "fail" {
 		s.brokenPackages++
 		s.failures = append(s.failures, said...)
@@ -146,7 +158,12 @@ func reasonOf(said []string) string {
 // print writes the summary, and returns an error unless everything passed.
 func (s *summary) print(w io.Writer) error {
 	var b strings.Builder
-	for _, line := range append(s.lines, s.failures...) {
+	slices.SortStableFunc(s.packages, func(x, y ended) int { return cmp.Compare(y.seconds, x.seconds) })
+	for _, p := range s.packages {
+		b.WriteString(p.line)
+	}
+	s.clock.writeSlowest(&b)
+	for _, line := range s.failures {
 		b.WriteString(line)
 	}
 	s.writeSkips(&b)

@@ -1,12 +1,14 @@
 package throttle
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"mt/host/optim"
+	"mt/internal/facts"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -66,12 +68,19 @@ func TestMachine(t *testing.T) {
 	link := rates.Link{Up: 10, Down: 5, Peer: 8, Cores: 1}
 	m := &rates.Machine{Link: link, More: []rates.Card{{Link: link}}, Host: rates.Host{Cores: 4, Update: rates.Op{Rate: 20}}}
 	got := Limits{Link: 5e9, Updates: 5e9}.Machine(m)
-	if got.Link.Up != 5 || got.Link.Down != 5 || got.Link.Peer != 5 || got.Link.Cores != 1 || got.Host.Update.Rate != 5 || got.Host.Update.Cores != 1 {
-		t.Errorf("%+v", got)
+	for i, l := range []rates.Link{got.Link, got.On(1).Link} {
+		facts.Check(t, fmt.Sprintf("device %d", i),
+			facts.Is("up", l.Up, 5),
+			facts.Is("down", l.Down, 5),
+			facts.Is("peer", l.Peer, 5),
+			facts.Is("cores", l.Cores, 1),
+		)
 	}
-	if l := got.On(1).Link; l.Up != 5 || l.Down != 5 || l.Peer != 5 || l.Cores != 1 || m.More[0].Link.Up != 10 {
-		t.Errorf("the second device: %+v", l)
-	}
+	facts.Check(t, "the host",
+		facts.Is("update rate", got.Host.Update.Rate, 5),
+		facts.Is("update cores", got.Host.Update.Cores, 1),
+		facts.Is("rate of the machine given", m.More[0].Link.Up, 10),
+	)
 	if got := (Limits{}).Machine(m); got.Link.Up != 10 || got.Host.Update.Rate != 20 || m.Host.Update.Cores != 0 {
 		t.Errorf("without limits: %+v", got)
 	}

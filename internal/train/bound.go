@@ -17,10 +17,12 @@ import (
 // The sizes that rates are measured with, for a plan's bound: too large for the caches,
 // and small enough to take a moment.
 const (
-	boundParams = 8 << 20  // parameters that are updated
-	boundCopy   = 64 << 20 // bytes that cross the link
-	boundRuns   = 4        // measurements, of which the fastest counts
+	boundCopy = 64 << 20 // bytes that cross the link
+	boundRuns = 4        // measurements, of which the fastest counts
 )
+
+// boundParams returns how many parameters are updated: eight matrices of the size that a CPU multiplies.
+func boundParams() int { return 8 * machine.CPURateSize * machine.CPURateSize }
 
 // bound measures this machine and returns the least time that a step can take on it. It
 // is nil where there is no device, or too little device memory, to measure with; a plan
@@ -57,7 +59,8 @@ func (j *job) bound() (*plan.Bound, error) {
 // alone.
 func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate float64, err error) {
 	const cols = 1 << 10
-	layer := model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: boundParams / cols, Cols: cols, Dims: 2}}}
+	params := boundParams()
+	layer := model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: params / cols, Cols: cols, Dims: 2}}}
 	layout := model.NewLayout(layer, split, model.Param{})
 	layout.BF16Master = alone
 	store, err := host.NewStore([]model.Layout{layout}, o.Planes, pool)
@@ -65,12 +68,12 @@ func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate
 		return 0, fmt.Errorf("measure updates: %w", err)
 	}
 	defer store.Close()
-	slab, err := host.NewArena(accounts.GradientSlabs, 4*boundParams, pool)
+	slab, err := host.NewArena(accounts.GradientSlabs, 4*int64(params), pool)
 	if err != nil {
 		return 0, fmt.Errorf("measure updates: %w", err)
 	}
 	defer slab.Close()
-	grad, at := optim.Grad{Data: slab.Bytes(), Elems: boundParams}, optim.Rate{LR: 1e-4, Clip: 1}
+	grad, at := optim.Grad{Data: slab.Bytes(), Elems: int64(params)}, optim.Rate{LR: 1e-4, Clip: 1}
 	best := time.Duration(0)
 	for range boundRuns {
 		at.Step++

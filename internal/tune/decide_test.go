@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"mt/internal/facts"
 	"mt/internal/train"
 )
 
@@ -123,9 +124,16 @@ func TestCompare(t *testing.T) {
 	}
 	ratios := []float64{1.3, 0.9, 1.2, 1.1, 1.25, 1.15, 1.22, 1.05, 1.07, 1.4}
 	f := compare(ratios)
-	if f.Least != 1.05 || f.Most != 1.3 || math.Abs(f.Ratio-1.175) > 1e-12 || f.Pairs != 10 || !f.Certain() || ratios[0] != 1.3 {
-		t.Errorf("%+v", f)
+	if math.Abs(f.Ratio-1.175) > 1e-12 {
+		t.Errorf("the ratio is %g, want 1.175", f.Ratio)
 	}
+	facts.Check(t, "ten pairs",
+		facts.Is("least", f.Least, 1.05),
+		facts.Is("most", f.Most, 1.3),
+		facts.Is("pairs", f.Pairs, 10),
+		facts.Is("certain", f.Certain(), true),
+		facts.Is("first ratio given", ratios[0], 1.3),
+	)
 	if f := compare([]float64{1, 2, 3, 4, 5, 6}); f.Ratio != 3.5 || f.Least != 1 || f.Certain() {
 		t.Errorf("%+v", f)
 	}

@@ -38,6 +38,7 @@ type Server struct {
 	at       string
 	names    []string
 	closing  chan struct{}
+	closes   time.Duration // closePatience; tests wait less
 	viewers  sync.WaitGroup
 	mu       sync.Mutex
 	watching int // event streams
@@ -55,7 +56,7 @@ const (
 func Serve(l net.Listener, o Options) *Server {
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	s := &Server{o: o, token: hex.EncodeToString(secret[:]), names: o.Address.hosts(), closing: make(chan struct{})}
+	s := &Server{o: o, token: hex.EncodeToString(secret[:]), names: o.Address.hosts(), closing: make(chan struct{}), closes: closePatience}
 	id := sha256.Sum256([]byte(s.token))
 	s.cookie = "mt-" + hex.EncodeToString(id[:4]) // cookies are shared by all ports of a host
 	s.at = url(l, s.token)
@@ -98,7 +99,7 @@ func (s *Server) Close() {
 		s.viewers.Wait()
 		close(gone)
 	}()
-	late := time.NewTimer(closePatience)
+	late := time.NewTimer(s.closes)
 	defer late.Stop()
 	select {
 	case <-gone:

@@ -255,6 +255,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 	if _, err := c.Read(one); err != nil { // it is being served
 		t.Fatal(err)
 	}
+	s.closes = time.Millisecond
 	s.Close()
 	s.Close() // twice is once
 	if _, err := net.DialTimeout("tcp", c.RemoteAddr().String(), time.Second); err == nil {

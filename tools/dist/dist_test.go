@@ -220,6 +220,7 @@ func TestBill(t *testing.T) {
 // TestBillOfWhatIsLinked builds programs, and holds their lists against what Go says they are linked from. Every one of
 // those modules has a licence.
 func TestBillOfWhatIsLinked(t *testing.T) {
+	long.NotShort(t)
 	t.Run("a small program", func(t *testing.T) { checkBill(t, "./tools/curves") })
 	t.Run("mt", func(t *testing.T) { long.Only(t); checkBill(t, "./cmd/mt") })
 }

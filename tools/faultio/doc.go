@@ -1,6 +1,6 @@
 // Package faultio is for tests of a program as a whole: it runs a command under a
 // tracer that numbers the system calls of all its threads and spoils one of them,
-// as a failing disk, a full one or a power cut would. The tracer is the C program
+// as a failing disk, a full one or a kill would. The tracer is the C program
 // in c/, compiled where there is a compiler; where there is none, or tracing is
 // forbidden, the test is skipped with the reason.
 //

@@ -33,6 +33,7 @@ const (
 	All     Of = "all"     // every call on a path below the directory
 	Changes Of = "changes" // those that change a file or a directory, or sync it
 	Writes  Of = "writes"  // those that write bytes
+	Nothing Of = "nothing" // none
 )
 
 // Fault is what happens to a call.
@@ -73,7 +74,8 @@ func (c Call) String() string {
 	return strings.TrimRight(fmt.Sprintf("call %d, %s %s %s", c.N, c.Name, c.Path, c.Path2), " ")
 }
 
-// Tracer runs commands.
+// Tracer runs commands. Their syncs succeed and are not made: a fault ends a process, and what a
+// process has written is there for the next one.
 type Tracer struct{ program string }
 
 // New compiles the tracer. The test is skipped where it cannot be compiled, or

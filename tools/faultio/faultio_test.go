@@ -2,10 +2,14 @@ package faultio
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // script makes a file of ten bytes, gives it another name and reads it. cat reads
@@ -15,6 +19,7 @@ const script = "printf 0123456789 >new; mv new file; cat file"
 // TestFaults tries every fault at every call of a script, and checks what the fault does to the
 // files.
 func TestFaults(t *testing.T) {
+	long.NotShort(t)
 	tr := New(t)
 	for _, tc := range []struct {
 		of       Of
@@ -112,5 +117,29 @@ func TestAllThreads(t *testing.T) {
 	got := New(t).Do(t, Run{Dir: dir, Args: []string{os.Args[0], "-test.run=^TestAllThreads$"}, Env: []string{"MT_TEST_WRITER=" + dir}, Of: Writes, Fault: EIO, N: 5})
 	if met := got.Spoiled(); got.Code != 1 || len(got.Calls) != 8 || met == nil || met.N != 5 || !strings.Contains(got.Stdout, "write "+met.Path+": input/output error") {
 		t.Errorf("exit code %d, %v\n%s", got.Code, got.Calls, got.Stdout)
+	}
+}
+
+// TestSyncs: a sync succeeds and is not made, whether it is numbered or not, and fails where it is spoiled. The kernel
+// refuses to sync a named pipe, so a sync of one that succeeds is not made.
+func TestSyncs(t *testing.T) {
+	long.NotShort(t)
+	tr, dir := New(t), t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"sync", "pipe"}
+	if exec.Command("sync", filepath.Join(dir, "pipe")).Run() == nil {
+		t.Skip("this kernel syncs a named pipe")
+	}
+	for _, of := range []Of{All, Changes, Writes, Nothing} {
+		got := tr.Do(t, Run{Dir: dir, Args: args, Of: of})
+		numbered := slices.ContainsFunc(got.Calls, func(c Call) bool { return c.Name == "fsync" })
+		if got.Code != 0 || numbered != (of == All || of == Changes) {
+			t.Errorf("%s: exit code %d, %v\n%s", of, got.Code, got.Calls, got.Stderr)
+		}
+	}
+	if got := tr.Do(t, Run{Dir: dir, Args: args, Of: Changes, Fault: EIO, N: 1}); got.Code != 1 || got.Spoiled() == nil || !strings.Contains(got.Stderr, "Input/output error") {
+		t.Errorf("a spoiled one: exit code %d, %v\n%s", got.Code, got.Calls, got.Stderr)
 	}
 }

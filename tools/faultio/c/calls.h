@@ -3,6 +3,7 @@
 #define CALLS_H
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 
@@ -11,6 +12,7 @@ enum kind {
 	LOOKS,   // reads content or what is said of a file, or opens it for that
 	CHANGES, // makes, removes, renames or syncs
 	WRITES,  // takes bytes from memory, whose number is an argument
+	BEYOND,  // more than any call does
 };
 
 struct call {
@@ -91,6 +93,16 @@ static enum kind kind_of(const struct call *c, const unsigned long long *args) {
 	if (c->flags != NONE && (args[c->flags] & (O_CREAT | O_TRUNC)) != 0)
 		return CHANGES;
 	return c->kind;
+}
+
+// most_of is the highest kind that a call has with any arguments.
+static enum kind most_of(const struct call *c) {
+	return c->flags != NONE && c->kind < CHANGES ? CHANGES : c->kind;
+}
+
+// is_sync says whether a call does no more than to bring to the disk what files already have.
+static bool is_sync(const struct call *c) {
+	return c->nr == SYS_fsync || c->nr == SYS_fdatasync || c->nr == SYS_sync_file_range;
 }
 
 #endif

@@ -1,10 +1,10 @@
 // faultio runs a program, numbers the system calls of all its threads that touch
 // files below one directory, and spoils one of them.
 //
-//     faultio --dir DIR [--log FILE] [--of all|changes|writes] [FAULT] -- PROGRAM ARGUMENTS…
+//     faultio --dir DIR [--log FILE] [--of all|changes|writes|nothing] [FAULT] -- PROGRAM ARGUMENTS…
 //
-// --of is what is numbered: every call, those that change files or directories, or
-// those that write bytes. FAULT is one of
+// --of is what is numbered: every call, those that change files or directories,
+// those that write bytes, or none. FAULT is one of
 //
 //     --fail N:ERRNO       call N is not made and returns the error, as EIO
 //     --fail-from N:ERRNO  so do all from N on, as on a disk that stays full
@@ -13,7 +13,9 @@
 //     --kill-amid N        it is killed when half of the bytes of call N are written
 //     --kill-after N       it is killed when call N is done
 //
-// A failing close closes: that is what Linux does. FILE gets a line for every
+// A failing close closes: that is what Linux does. A sync succeeds and is not made: every
+// process reads what was written, and the disk's content matters only to a machine that
+// loses its power, which no FAULT imitates. FILE gets a line for every
 // numbered call: its number, its name, its one or two paths, and the word fault if it
 // was spoiled, with tabs between. faultio ends as the program did: with its code, or with
 // 128 and the number of the signal that ended it. 125 is its own failure, 126 that
@@ -21,7 +23,7 @@
 //
 // It is a tracer (ptrace(2)) because Go makes its system calls itself, where no
 // preloaded library sees them. A seccomp filter that the program inherits stops it
-// at the calls of the table in calls.h alone, so all else runs at full speed.
+// at those calls of the table in calls.h that --of numbers, so all else runs at full speed.
 //
 // It looks at x86-64's registers, and follows paths by their words: links within
 // DIR and ".." are not resolved.
@@ -71,15 +73,19 @@ __attribute__((noreturn, format(printf, 2, 3))) static void die(int code, const 
 	exit(code);
 }
 
-// install stops this process, and what it becomes, at the calls of the table.
+// install stops this process, and what it becomes, at the calls that can be numbered. The
+// kernel itself answers the syncs that cannot.
 static void install(void) {
 	enum { MOST = 2 * NUM_CALLS + 2 };
 	struct sock_filter code[MOST];
 	unsigned short n = 0;
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
 	for (int i = 0; i < NUM_CALLS; i++) {
+		bool stops = most_of(&calls[i]) >= of;
+		if (!stops && !is_sync(&calls[i]))
+			continue;
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i].nr, 0, 1);
-		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
+		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, stops ? SECCOMP_RET_TRACE : SECCOMP_RET_ERRNO); // error 0: it succeeds
 	}
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog filter = {.len = n, .filter = code};
@@ -207,6 +213,13 @@ static void end(pid_t thread) {
 	kill(program, SIGKILL);
 }
 
+// answer returns a result from a call that is not made.
+static void answer(pid_t thread, struct user_regs_struct *regs, long result) {
+	regs->orig_rax = (unsigned long long)-1; // no call
+	regs->rax = (unsigned long long)result;
+	ptrace(PTRACE_SETREGS, thread, NULL, regs);
+}
+
 // entering is at the stop in front of a call. It returns how the thread goes on.
 static int entering(pid_t thread) {
 	struct user_regs_struct regs;
@@ -217,8 +230,13 @@ static int entering(pid_t thread) {
 		if (calls[i].nr == (long)regs.orig_rax)
 			c = &calls[i];
 	bool spoiled = false;
-	if (c == NULL || !number(c, thread, args, &spoiled) || !spoiled)
+	if (c == NULL)
 		return PTRACE_CONT;
+	if (!number(c, thread, args, &spoiled) || !spoiled) {
+		if (is_sync(c))
+			answer(thread, &regs, 0);
+		return PTRACE_CONT;
+	}
 	switch (fault) {
 	case KILL_BEFORE:
 		end(thread);
@@ -236,9 +254,7 @@ static int entering(pid_t thread) {
 	case FAIL:
 	case FAIL_FROM:
 		if (c->nr != SYS_close) {
-			regs.orig_rax = (unsigned long long)-1; // no call
-			regs.rax = (unsigned long long)-error_number;
-			ptrace(PTRACE_SETREGS, thread, NULL, &regs);
+			answer(thread, &regs, -error_number);
 			return PTRACE_CONT;
 		}
 		break;
@@ -329,7 +345,7 @@ static void parse_fault(enum fault f, const char *text) {
 static void parse_option(const char *name, const char *value) {
 	static const char *faults[] = {[FAIL] = "--fail", [FAIL_FROM] = "--fail-from", [SHORT] = "--short", [KILL_BEFORE] = "--kill-before", [KILL_AMID] = "--kill-amid",
 	                               [KILL_AFTER] = "--kill-after"};
-	static const char *kinds[] = {[LOOKS] = "all", [CHANGES] = "changes", [WRITES] = "writes"};
+	static const char *kinds[] = {[LOOKS] = "all", [CHANGES] = "changes", [WRITES] = "writes", [BEYOND] = "nothing"};
 	for (int f = FAIL; f <= KILL_AFTER; f++)
 		if (strcmp(name, faults[f]) == 0) {
 			parse_fault((enum fault)f, value);
@@ -345,7 +361,7 @@ static void parse_option(const char *name, const char *value) {
 			die(FAILED, "--log %s: %s", value, strerror(errno));
 		return;
 	}
-	for (int k = LOOKS; k <= WRITES && strcmp(name, "--of") == 0; k++)
+	for (int k = LOOKS; k <= BEYOND && strcmp(name, "--of") == 0; k++)
 		if (strcmp(value, kinds[k]) == 0) {
 			of = (enum kind)k;
 			return;
@@ -358,7 +374,7 @@ int main(int argc, char **argv) {
 	for (; i + 1 < argc && strcmp(argv[i], "--") != 0; i += 2)
 		parse_option(argv[i], argv[i + 1]);
 	if (i + 1 >= argc || dir[0] == 0)
-		die(FAILED, "usage: faultio --dir DIR [--log FILE] [--of all|changes|writes] [--fail N:ERRNO|--fail-from N:ERRNO|--short N|--kill-before N|--kill-amid N|--kill-after N] -- PROGRAM ARGUMENTS...");
+		die(FAILED, "usage: faultio --dir DIR [--log FILE] [--of all|changes|writes|nothing] [--fail N:ERRNO|--fail-from N:ERRNO|--short N|--kill-before N|--kill-amid N|--kill-after N] -- PROGRAM ARGUMENTS...");
 	start(argv + i + 1);
 	signal(SIGINT, SIG_IGN); // they are for the program
 	signal(SIGTERM, SIG_IGN);
