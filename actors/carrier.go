@@ -3,7 +3,9 @@ package actors
 import (
 	"io"
 	"log/slog"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -13,17 +15,27 @@ import (
 // every work a goroutine.
 type protoCarrier struct {
 	system *actor.ActorSystem
+	prefix string // of this carrier's actors' names in the system
 	pids   map[address]*actor.PID
 	works  sync.WaitGroup // that have been begun
 }
 
-func newProtoCarrier() *protoCarrier {
+// theSystem returns the program's actor system, which all carriers share: a registry of actors
+// has 32,768 maps, which take longer to make than a small run takes.
+var theSystem = sync.OnceValue(func() *actor.ActorSystem {
 	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-	return &protoCarrier{pids: map[address]*actor.PID{}, system: actor.NewActorSystem(actor.WithLoggerFactory(quiet))}
+	return actor.NewActorSystem(actor.WithLoggerFactory(quiet))
+})
+
+// carriers counts the carriers of the program.
+var carriers atomic.Int64
+
+func newProtoCarrier() *protoCarrier {
+	return &protoCarrier{pids: map[address]*actor.PID{}, system: theSystem(), prefix: strconv.FormatInt(carriers.Add(1), 10) + " "}
 }
 
 func (c *protoCarrier) start(s *process) error {
-	pid, err := c.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s }), s.id.String())
+	pid, err := c.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s }), c.prefix+s.id.String())
 	if err == nil {
 		c.pids[s.id] = pid
 	}
@@ -51,7 +63,6 @@ func (c *protoCarrier) stop() {
 	for _, pid := range c.pids {
 		c.system.Root.Stop(pid)
 	}
-	c.system.Shutdown()
 }
 
 // Receive implements actor.Actor.

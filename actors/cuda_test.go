@@ -82,12 +82,13 @@ func TestCUDAEqualsItself(t *testing.T) {
 	}
 	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "muon")
 			if name != "muon" && name != "experts" { // these have goroutines and streams of their own
 				long.DrawnInRace(t, 3)
 			}
 			t.Parallel()
 			tr := base()
-			tr.steps, tr.evalSteps = 2, 1
+			tr.steps, tr.evalSteps, tr.blocks, tr.rows, tr.micro = 2, 1, 2, 4, 16
 			change(&tr)
 			want := runOnCUDA(t, tr, emu.Options{})
 			onCPU, cut := tr, tr
@@ -98,17 +99,23 @@ func TestCUDAEqualsItself(t *testing.T) {
 				besideCPU, besideParts = 2e-2, 1e-2 // a rounding of dx a part
 			}
 			nearLosses(t, "on the CPU device", mustRun(t, onCPU), want, besideCPU)
-			nearLosses(t, "with a head in parts", runOnCUDA(t, cut, emu.Options{}), want, besideParts)
+			t.Run("a head in parts", func(t *testing.T) {
+				usually(t, name, "fp32")
+				nearLosses(t, "with a head in parts", runOnCUDA(t, cut, emu.Options{}), want, besideParts)
+			})
 			small := tr
 			small.pinPiece = 4096
 			small.depths = testDepths(1)
 			small.depths.GradSlabs = 2
 			for _, o := range []emu.Options{{Mode: emu.Random, Seed: 1}, {Mode: emu.Lazy}, {Mode: emu.Random, Seed: 2}}[:long.Count(t, orders, fewOrders)] {
 				for depths, other := range map[string]trial{"same depths": tr, "least depths": small} {
-					got := runOnCUDA(t, other, o)
-					if !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
-						t.Errorf("%s, mode %d: other bits", depths, o.Mode)
-					}
+					t.Run(depths, func(t *testing.T) {
+						usually(t, depths, "least depths")
+						got := runOnCUDA(t, other, o)
+						if !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
+							t.Errorf("mode %d: other bits", o.Mode)
+						}
+					})
 				}
 			}
 		})
@@ -134,6 +141,7 @@ func nearLosses(t *testing.T, what string, got, want outcome, bound float64) {
 // set the thread's context; of those, which are all alike, one in seven is failed.
 // Where long tests are left out one call in seldomFail is failed.
 func TestEveryCUDACallMayFail(t *testing.T) {
+	long.NotShort(t)
 	hostBefore := host.Usage().Now
 	whole := small()
 	whole.evalSteps = 0
@@ -144,7 +152,9 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	end()
 	alike := func(call int) bool { return drv.CallName(call) == "cuCtxSetCurrent" && call%7 > 0 }
 	every := failEvery * long.Every(t, seldomFail)
+	first := drawCall(t, int64(every))
 	var next atomic.Int64
+	next.Store(first - int64(every))
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
@@ -164,7 +174,7 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	workers.Wait()
 	experts := small()
 	experts.experts, experts.chosen, experts.onDemand, experts.aux = 2, 1, true, true
-	for call := 1; failCUDACall(t, experts, call); call += 97 * every {
+	for call := 1; failCUDACall(t, experts, call); call += 97 * min(every, 7*failEvery) {
 	}
 	if got := host.Usage().Now; got != hostBefore {
 		t.Errorf("host memory is left: %v", got)
@@ -198,6 +208,7 @@ func failCUDACall(t *testing.T, tr trial, call int) bool {
 // bookkeeping says so, and of the host for it. Where the system refuses to pin
 // memory copies go through at most 16 MiB a stream more, which are in no row.
 func TestPlanIsWhatAGPUHolds(t *testing.T) {
+	long.NotShort(t)
 	for seed := range int64(12) {
 		q := randomShape(rand.New(rand.NewSource(seed)))
 		q.Unified, q.DeviceMemory = false, 0
@@ -226,12 +237,16 @@ func TestPlanIsWhatAGPUHolds(t *testing.T) {
 // TestOrders draws orders in which the streams' work might run: each gives the
 // same bits.
 func TestOrders(t *testing.T) {
+	t.Parallel()
 	experts := small()
 	experts.experts, experts.chosen, experts.onDemand, experts.aux = 3, 1, true, true
-	n := long.Count(t, orders, fewOrders)
+	n := long.Count(t, 10*orders, 4*fewOrders)
+	if testing.Short() {
+		n = 1
+	}
 	for i, tr := range []trial{small(), experts} {
 		want := runOnCUDA(t, tr, emu.Options{}).digest()
-		for seed := range uint64(n * (10 - 5*i)) {
+		for seed := range uint64(n / (1 + i)) {
 			if got := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: seed}).digest(); got != want {
 				t.Fatalf("%d experts, seed %d: other bits", tr.experts, seed)
 			}
@@ -250,6 +265,7 @@ func TestAdversarialSchedules(t *testing.T) {
 		"shards": func(tr *trial) { tr.shards, tr.bf16, tr.gradBF16, tr.noClip = 2, true, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			long.NotShort(t)
 			t.Parallel()
 			tr := small()
 			change(&tr)

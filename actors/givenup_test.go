@@ -41,6 +41,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 		"muon":    func(tr *trial) { tr.muon, tr.bf16 = true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			long.NotShort(t)
 			t.Parallel()
 			tr := base()
 			tr.blocks, tr.rows, tr.steps = 2, 3, 4
@@ -49,8 +50,8 @@ func TestStepsAreGivenUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			given, every := 0, int64(7*long.Every(t, 6))
-			for n := int64(1); ; n += every {
+			given, every := 0, int64(7*long.Every(t, 12))
+			for n := drawCall(t, every); ; n += every {
 				tr, stop := tr, make(chan struct{})
 				saver := &keeper{layers: tr.blocks + 2}
 				tr.giveUp, tr.saver, tr.saveSteps = stop, saver, 2

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"mt/device/wrap/fault"
 	"mt/host/optim"
 	"mt/internal/accounts"
+	"mt/internal/long"
 	"mt/plan"
 	"mt/schedule"
 )
@@ -41,7 +43,14 @@ func (tr trial) withLanes(n int, seed int64) trial {
 // whether what passes between them goes from device to device or through the host, the bits are those
 // of the synchronous step with the same order of micro-batches.
 func TestLanesEqualTheSynchronousStep(t *testing.T) {
-	across := int64(0)
+	var across atomic.Int64
+	t.Run("shapes", func(t *testing.T) { lanesOfShapes(t, &across) })
+	if across.Load() == 0 {
+		t.Error("nothing went from device to device")
+	}
+}
+
+func lanesOfShapes(t *testing.T, across *atomic.Int64) {
 	for name, shape := range map[string]func(*trial){
 		"fp32": func(tr *trial) { tr.micro = 1 },
 		"unclipped-tied": func(tr *trial) {
@@ -66,6 +75,8 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "muon")
+			t.Parallel()
 			tr := base()
 			shape(&tr)
 			tr.order = schedule.Lanes
@@ -79,7 +90,7 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 				tr := tr.withLanes(n, seed)
 				tr.delay, tr.throughHost = randomDelays(seed), n == 3
 				got := mustRun(t, tr)
-				if across += got.peer; tr.throughHost && got.peer > 0 {
+				if across.Add(got.peer); tr.throughHost && got.peer > 0 {
 					t.Errorf("%d bytes went from device to device, and all were to go through the host", got.peer)
 				}
 				if got.digest() != want.digest() || fmt.Sprint(got.steps, got.evals) != fmt.Sprint(one.steps, one.evals) {
@@ -88,14 +99,13 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 			}
 		})
 	}
-	if across == 0 {
-		t.Error("nothing went from device to device")
-	}
 }
 
 // TestReaderThatIsLate: what is passed on does not overwrite what the lane that takes it has still to
 // read, though its slot was returned when the reader was enqueued, as those of evaluations are.
 func TestReaderThatIsLate(t *testing.T) {
+	long.NotShort(t)
+	t.Parallel()
 	tr := base()
 	tr.order, tr.micro, tr.steps, tr.evalSteps, tr.depths.ActivationSlots = schedule.Lanes, 1, 1, 1, 10
 	want := mustRun(t, tr)
@@ -119,6 +129,7 @@ func TestReaderThatIsLate(t *testing.T) {
 // TestLanesTakeWhatIsPlanned: what every lane holds on its device, and all of them on the host, is
 // what the plan's table says.
 func TestLanesTakeWhatIsPlanned(t *testing.T) {
+	long.NotShort(t)
 	r := rand.New(rand.NewSource(6))
 	met := map[string]int{}
 	for range 25 {
@@ -163,6 +174,8 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 // TestFailingLanes: when a call on one of the devices fails, the run ends with its error, and all
 // devices have their memory back.
 func TestFailingLanes(t *testing.T) {
+	long.NotShort(t)
+	t.Parallel()
 	tr := base().withLanes(3, 1)
 	tr.steps, tr.rows, tr.micro, tr.copyTiles = 1, 3, 1, true
 	failed := 0
@@ -190,6 +203,8 @@ func TestFailingLanes(t *testing.T) {
 // TestLanesOnGPUs: on several emulated GPUs, whose driver checks every access, whose memory it is
 // and every order, the bits are those of one, whether they copy to each other or not.
 func TestLanesOnGPUs(t *testing.T) {
+	t.Parallel()
+	long.NotShort(t)
 	across := int64(0)
 	for name, change := range map[string]func(*trial){
 		"bf16": func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },

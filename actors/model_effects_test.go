@@ -249,12 +249,17 @@ func (w *world) offsets(prog, layer int) []int32 { return w.offsetsOf(w.team.num
 
 // offsetsOf are those of a rank.
 func (w *world) offsetsOf(rank, prog, layer int) []int32 {
-	r := rand.New(rand.NewSource(w.cfg.seed<<20 ^ int64(rank)<<16 ^ int64(prog)<<8 ^ int64(layer)))
-	out := []int32{0}
-	for range w.cfg.experts {
-		out = append(out, out[len(out)-1]+int32(max(0, r.Intn(4)-r.Intn(4))))
+	key := [3]int{rank, prog, layer}
+	out := w.drawn[key]
+	if out == nil {
+		r := rand.New(rand.NewSource(w.cfg.seed<<20 ^ int64(rank)<<16 ^ int64(prog)<<8 ^ int64(layer)))
+		out = []int32{0}
+		for range w.cfg.experts {
+			out = append(out, out[len(out)-1]+int32(max(0, r.Intn(4)-r.Intn(4))))
+		}
+		w.drawn[key] = out
 	}
-	return out
+	return slices.Clone(out)
 }
 
 // routed is what the host gets of a layer's routing.

@@ -4,7 +4,7 @@ package actors
 
 // The race detector finds nothing in cores that run on one goroutine each, and
 // slows them tenfold: fewer runs, all of them in the build without it.
-const interleavings, fewInterleavings = 5_000, 5_000
+const interleavings, fewInterleavings = 5_000, 1_500
 
 // schedules of an emulated driver, whose order is not Go's: fewer here too.
 const schedules, fewSchedules = 100, 100
@@ -15,5 +15,5 @@ const orders, fewOrders = 1, 1
 // failEvery: one call in so many of the CUDA libraries is made to fail.
 const failEvery, seldomFail = 50, 1
 
-// faultRunsByDefault of TestRandomFaults: a few of them.
-const faultRunsByDefault = 6
+// manyFaultRuns of TestRandomFaults, and a few where long tests are left out.
+const manyFaultRuns, fewFaultRuns = 6, 3

@@ -19,6 +19,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 		"one row": func(tr *trial) { tr.rows, tr.maxLen, tr.muon = 1, 60, true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			long.NotShort(t)
 			if name != "one row" { // whose matrices have goroutines of their own
 				long.DrawnInRace(t, 2)
 			}
@@ -41,6 +42,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 					}
 				}
 			}
+			usually(t, name, "shards")
 			onGPU, _, end := onCUDA(t, tr, emu.Options{})
 			want, err = onGPU.synchronous(t)
 			if end(); err != nil {

@@ -88,12 +88,16 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 	addQuantised(add)
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "experts-no-clip-tied-shards")
+			usually(t, name, "fp32", "shards-no-clip-tied-bf16-bf16grads", "eval", "experts-aux-bf16", "experts-no-clip-tied-shards", "4-bit", "muon-8-bit")
+			t.Parallel()
 			if kept := shape.recipe().Planes(optim.Pieces(shape.config().Layouts(shape.bf16)[1].Tensors[1].Param)[0]); shape.wide && !slices.ContainsFunc(kept, func(p optim.Plane) bool { return strings.HasSuffix(p.Name, "_codes") }) {
 				t.Fatalf("of a matrix %v are kept, and no codes", kept)
 			}
 			want := mustRun(t, shape)
 			for vary, f := range variations(shape) {
 				t.Run(vary, func(t *testing.T) {
+					inShort(t, vary, "least-copy", "on-demand-in-place")
 					if strings.HasPrefix(vary, "delayed") && vary != "delayed-2" {
 						long.Only(t)
 					}

@@ -6,23 +6,19 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"mt/device"
 	"mt/device/wrap/fault"
 	"mt/host"
-	"mt/internal/accounts"
 	"mt/internal/long"
 )
 
-var (
-	faultRuns = flag.Int("fault-runs", faultRunsByDefault, "how many runs TestRandomFaults draws, each with three faults")
-	faultSeed = flag.Int64("fault-seed", 1, "the first of them")
-)
+var faultRuns = flag.Int("fault-runs", 0, "how many runs TestRandomFaults draws, each with three faults; 0: a few")
 
 // keeper is a Saver that keeps whole checkpoints: what a run could go on from.
 type keeper struct {
@@ -91,10 +87,10 @@ func (b *books) Unregister(memory ...[]byte) {
 }
 
 // faulty runs tr and makes device call number call fail, 0 for none: at once, or late, as on
-// a GPU (fault.WrapLate). Whatever happens, the run must give back all that it has taken.
+// a GPU (fault.WrapLate). Whatever happens, the run must give back all that it has taken;
+// that it leaves no memory and no goroutine, undisturbed looks at.
 func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *fault.Device, err error) {
 	t.Helper()
-	goroutines, arenas := runtime.NumGoroutine(), host.Usage().Now
 	var all []*books // by lane
 	tr.wrap = func(d device.Device) device.Device {
 		b := &books{Device: d}
@@ -120,13 +116,9 @@ func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves 
 	if n := home.all(); n != 0 {
 		t.Errorf("call %d: %d layers are not given back", call, n)
 	}
-	if left := minus(host.Usage().Now, arenas); left != ([accounts.NumPurposes]int64{}) {
-		t.Errorf("call %d: host memory is left: %v", call, left)
-	}
 	if len(saves.wrong) > 0 || saves.open != nil {
 		t.Errorf("call %d: saves: %q; one is open: %t", call, saves.wrong, saves.open != nil)
 	}
-	settle(t, goroutines)
 	return out, saves, dev, err
 }
 
@@ -178,7 +170,11 @@ func (l layerBytes) between(a, b layerBytes) bool {
 // it only when it has come to the call. Nothing that was computed without that call's result
 // reaches a weight or a moment.
 func TestEveryLateFault(t *testing.T) {
-	every := int64(long.Every(t, 3))
+	every := int64(long.Every(t, 6))
+	undisturbed(t, func(t *testing.T) { everyLateFault(t, every) })
+}
+
+func everyLateFault(t *testing.T, every int64) {
 	for name, change := range map[string]func(*trial){
 		"clip":    func(*trial) {},
 		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
@@ -189,13 +185,15 @@ func TestEveryLateFault(t *testing.T) {
 		"4-lanes": onLanes(4),
 	} {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "clip")
+			t.Parallel()
 			tr := small()
 			change(&tr)
 			want, err := tr.synchronous(t)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for call := int64(1); ; call += every {
+			for call := drawCall(t, every); ; call += every {
 				got, _, dev, err := tr.faulty(t, call, true)
 				if dev.Calls() < call {
 					if err != nil || call < 100 {
@@ -232,40 +230,61 @@ func onLanes(n int) func(*trial) {
 // or by a wrong gradient. And from the last checkpoint the run goes on, without the
 // fault, to the end of the run that nobody disturbed.
 func TestRandomFaults(t *testing.T) {
-	ended := map[string]int{}
-	for seed := *faultSeed; seed < *faultSeed+int64(*faultRuns); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			r := rand.New(rand.NewSource(seed))
-			tr := randomTrial(r)
-			tr.steps, tr.saveSteps, tr.evalSteps = 2+r.Intn(3), 1+r.Intn(2), r.Intn(3)
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tr.delay = randomDelays(seed)
-			whole, saves, dev, err := tr.faulty(t, 0, false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, n := len(saves.kept), (tr.steps+tr.saveSteps-1)/tr.saveSteps; whole.digest() != want.digest() || got != n {
-				t.Fatalf("without a fault: steps %v and %d checkpoints; the synchronous step gives %v, and %d are asked for", whole.steps, got, want.steps, n)
-			}
-			third := dev.Calls() / 3
-			for i := range int64(3) {
-				call := i*third + 1 + r.Int63n(third)
-				if how := tr.fails(t, call, r.Intn(2) == 0, whole, want); how != "" {
-					ended[how]++
-				}
-				if t.Failed() {
-					t.Fatalf("call %d of a run of %+v", call, tr)
-				}
-			}
-		})
+	long.NotShort(t)
+	runs := *faultRuns
+	if runs == 0 {
+		runs = long.Count(t, manyFaultRuns, fewFaultRuns)
 	}
+	first := drawSeed(t, runs, 1000)
+	var mu sync.Mutex
+	ended := map[string]int{}
+	undisturbed(t, func(t *testing.T) {
+		for seed := first; seed < first+int64(runs); seed++ {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				for _, how := range randomFaults(t, seed) {
+					mu.Lock()
+					ended[how]++
+					mu.Unlock()
+				}
+			})
+		}
+	})
 	t.Logf("runs that ended: %v", ended)
-	if *faultRuns > 5 && (ended["before the first checkpoint"] == 0 || ended["between checkpoints"] == 0) {
+	if runs > 5 && (ended["before the first checkpoint"] == 0 || ended["between checkpoints"] == 0) {
 		t.Error("no run was ended where it could go wrong")
 	}
+}
+
+// randomFaults fails three calls of the run that seed draws, and says when each ended the run.
+func randomFaults(t *testing.T, seed int64) (ended []string) {
+	t.Helper()
+	r := rand.New(rand.NewSource(seed))
+	tr := randomTrial(r)
+	tr.steps, tr.saveSteps, tr.evalSteps = 2+r.Intn(3), 1+r.Intn(2), r.Intn(3)
+	want, err := tr.synchronous(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.delay = randomDelays(seed)
+	whole, saves, dev, err := tr.faulty(t, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, n := len(saves.kept), (tr.steps+tr.saveSteps-1)/tr.saveSteps; whole.digest() != want.digest() || got != n {
+		t.Fatalf("without a fault: steps %v and %d checkpoints; the synchronous step gives %v, and %d are asked for", whole.steps, got, want.steps, n)
+	}
+	third := dev.Calls() / 3
+	for i := range int64(3) {
+		call := i*third + 1 + r.Int63n(third)
+		if how := tr.fails(t, call, r.Intn(2) == 0, whole, want); how != "" {
+			ended = append(ended, how)
+		}
+		if t.Failed() {
+			t.Fatalf("call %d of a run of %+v", call, tr)
+		}
+	}
+	return ended
 }
 
 // fails runs tr with one call failing, looks at what the run leaves, and goes on from that.

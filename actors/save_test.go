@@ -13,6 +13,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/host"
+	"mt/internal/long"
 	"mt/schedule"
 )
 
@@ -254,6 +255,8 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 // TestStopAnywhere stops runs when the n-th device operation is enqueued, for
 // every n of a run: it always ends well, after whole steps that are saved.
 func TestStopAnywhere(t *testing.T) {
+	long.NotShort(t)
+	t.Parallel()
 	for _, name := range []string{"clip", "no-clip-eval"} {
 		t.Run(name, func(t *testing.T) {
 			tr := small()

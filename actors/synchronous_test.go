@@ -96,6 +96,8 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 // TestSynchronousStepFails: whichever call of the device fails, the step says which,
 // changes no weight and gives its memory back.
 func TestSynchronousStepFails(t *testing.T) {
+	long.NotShort(t)
+	t.Parallel()
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.tied, tr.gradBF16 = 1, 2, 0, true, true
 	tr.experts, tr.chosen, tr.aux, tr.shards = 2, 1, true, 2
@@ -184,6 +186,8 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "layerwise-muon", "lanes-order-experts")
+			t.Parallel()
 			tr := base()
 			shape(&tr)
 			want, err := tr.synchronous(t)
@@ -205,8 +209,14 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 // threads, bindings, micro-batches, recomputation and delays: all give the bits of the
 // synchronous step.
 func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
-	for seed := range int64(24) {
+	n := long.Count(t, 24, 8)
+	if testing.Short() {
+		n = 1
+	}
+	first := drawSeed(t, n, 1000)
+	for seed := first; seed < first+int64(n); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			tr := randomTrial(rand.New(rand.NewSource(seed)))
 			tr.delay = nil
 			want, err := tr.synchronous(t)
@@ -240,6 +250,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 		"experts": func(tr *trial) { tr.blocks, tr.experts, tr.chosen, tr.onDemand = 4, 6, 2, true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			long.NotShort(t)
 			long.DrawnInRace(t, 2)
 			t.Parallel()
 			tr := base()
@@ -264,6 +275,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 					t.Errorf("%v: other bits than the synchronous step", tr.keeps)
 				}
 			}
+			usually(t, name, "shards")
 			onGPU, _, end := onCUDA(t, tr, emu.Options{})
 			want, err = onGPU.synchronous(t)
 			if end(); err != nil {

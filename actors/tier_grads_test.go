@@ -59,6 +59,8 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 		"skips for the norm": func(tr *trial) { tr.maxNonFinite, tr.spoil = 9, tr.spoilGradient },
 	} {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "lanes")
+			t.Parallel()
 			tr := base()
 			tr.evalSteps, tr.saveSteps = 0, 2
 			change(&tr)

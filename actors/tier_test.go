@@ -56,6 +56,8 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "lanes")
+			t.Parallel()
 			tr := base()
 			tr.evalSteps, tr.saveSteps = 0, 2
 			change(&tr)
@@ -118,6 +120,8 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "lanes")
+			t.Parallel()
 			tr := base()
 			tr.evalSteps, tr.saveSteps = 0, 2
 			change(&tr)
@@ -203,6 +207,7 @@ func (h *failingHome) FetchGrad(i int) error {
 // TestEveryStateCallMayFail: every read and every write of a state and of a gradient, and every read of a tile, fails once; the run ends with that error,
 // which says what failed.
 func TestEveryStateCallMayFail(t *testing.T) {
+	t.Parallel()
 	every := int(long.Every(t, 2))
 	for fail := 1; ; fail += every {
 		tr := small().allAway(2).tilesAway().gradsAway(1)

@@ -15,6 +15,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/wrap/fault"
+	"mt/internal/long"
 	"mt/internal/timeline"
 	"mt/plan"
 )
@@ -151,6 +152,8 @@ func tracedShapes() map[string]trial {
 func TestTraceOfRuns(t *testing.T) {
 	for name, tr := range tracedShapes() {
 		t.Run(name, func(t *testing.T) {
+			inShort(t, name, "copied")
+			t.Parallel()
 			got := tr.trace(t)
 			got.check(t, tr)
 			plain := tr
@@ -164,6 +167,7 @@ func TestTraceOfRuns(t *testing.T) {
 
 // TestTraceOnCUDA: the same holds for the streams and events of an emulated GPU.
 func TestTraceOnCUDA(t *testing.T) {
+	long.NotShort(t)
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.evalSteps = 1, 2, 2, 1
 	tr.depths = testDepths(1)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -170,6 +171,7 @@ func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
 
 // TestFailingDisk fails file operation i, for every i, until a save succeeds.
 func TestFailingDisk(t *testing.T) {
+	long.NotShort(t)
 	for name, save := range saves(t) {
 		t.Run(name, func(t *testing.T) {
 			for i := 1; ; i++ {
@@ -223,6 +225,9 @@ func TestKilled(t *testing.T) {
 	old.Step = 10
 	for name, save := range saves(t) {
 		t.Run(name, func(t *testing.T) {
+			if name != "replacing" {
+				long.NotShort(t)
+			}
 			seen := map[int]int{}
 			for i := 1; i < 1000; i++ {
 				out := fastDir(t)

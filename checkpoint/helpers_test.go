@@ -108,12 +108,14 @@ func values(layers []Layer) map[string][]uint32 {
 			entries = append(entries, stateEntries(i, l.Layout, s.Placed)...)
 		}
 		for _, e := range entries {
+			all := make([]uint32, 0, e.elems)
 			err := e.pieces(l, make([]byte, 4*e.elems), func(raw []byte) error {
 				for j := range e.elems {
-					out[e.name] = append(out[e.name], binary.LittleEndian.Uint32(raw[4*j:]))
+					all = append(all, binary.LittleEndian.Uint32(raw[4*j:]))
 				}
 				return nil
 			})
+			out[e.name] = append(out[e.name], all...)
 			if err != nil {
 				panic(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"mt/checkpoint"
 	"mt/checkpoint/powercut"
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -107,6 +108,9 @@ func cutAfterAll(t *testing.T, root string, do func(*powercut.Disk), check func(
 func TestPowerCut(t *testing.T) {
 	for name, tc := range map[string]struct{ before, now int }{"the first": {0, 10}, "the second": {10, 20}, "again": {10, 10}} {
 		t.Run(name, func(t *testing.T) {
+			if name != "again" {
+				long.NotShort(t)
+			}
 			root := t.TempDir()
 			out := filepath.Join(root, "runs", "out")
 			if tc.before > 0 {
@@ -219,6 +223,9 @@ func TestReplacedModel(t *testing.T) {
 	for who, write := range writers {
 		for how, shards := range replacements {
 			t.Run(who+" "+how, func(t *testing.T) {
+				if how != "several by others" {
+					long.NotShort(t)
+				}
 				root := t.TempDir()
 				dir := filepath.Join(root, "model")
 				if err := write(t, dir, 1, shards[0], nil); err != nil {

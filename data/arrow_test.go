@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/internal/pytest"
 )
 
@@ -217,6 +218,7 @@ func nested(levels, wide int) flat {
 // TestArrowDamage changes every byte of a stream, one at a time. Rows may come out
 // changed, else there is an error, soon and in little memory.
 func TestArrowDamage(t *testing.T) {
+	long.NotShort(t)
 	for _, c := range arrowCases(t, arrowRecorded) {
 		for at := range c.File {
 			b := slices.Clone(c.File)

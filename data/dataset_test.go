@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/tokenizer"
 )
 
@@ -225,6 +226,7 @@ func TestJSONLOddities(t *testing.T) {
 
 // TestLongText reads a file piece by piece and expects what reading it at once gives.
 func TestLongText(t *testing.T) {
+	long.NotShort(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	text := make([]byte, wholeFile+12345)
 	for i := range text {

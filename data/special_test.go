@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/tokenizer"
 )
 
@@ -90,6 +91,7 @@ func TestPrompt(t *testing.T) {
 
 // TestSpecialTokensOfLongText: a long text that is read in pieces has its BOS and its EOS once.
 func TestSpecialTokensOfLongText(t *testing.T) {
+	long.NotShort(t)
 	text := strings.Repeat("0123456789abcde\n", wholeFile/16+1)
 	for _, name := range []string{"a.txt", "a.txt.gz"} {
 		s := textSpec(t, len(text)+2, write(t, t.TempDir(), name, squeeze(t, name, text)))

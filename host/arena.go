@@ -2,6 +2,8 @@ package host
 
 import (
 	"fmt"
+	"sync"
+	"time"
 
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -55,12 +57,33 @@ func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *paral
 	return a, nil
 }
 
+// smallShare is the part of the available memory, as a divisor, that small arenas may take after one reading of it.
+const smallShare = 256
+
+// readingHolds is how long a reading of the available memory serves small arenas.
+const readingHolds = time.Second
+
+// reading is the last reading of AvailableMemory, which takes half a millisecond: a run has dozens of small arenas.
+var reading struct {
+	sync.Mutex
+	at   time.Time
+	left int64 // bytes that small arenas may still take without another reading
+}
+
 // checkAvailable refuses what cannot fit. Linux would promise such memory, and kill
 // the process when it is touched.
 func checkAvailable(what string, bytes int64) error {
-	if room := AvailableMemory(); room.Known && bytes > room.Bytes {
+	reading.Lock()
+	defer reading.Unlock()
+	if bytes <= reading.left && time.Since(reading.at) < readingHolds {
+		reading.left -= bytes
+		return nil
+	}
+	room := AvailableMemory()
+	if room.Known && bytes > room.Bytes {
 		return fmt.Errorf("host: %w", &OutOfMemory{What: what, Requested: bytes, Room: room})
 	}
+	reading.at, reading.left = time.Now(), room.Bytes/smallShare-bytes
 	return nil
 }
 

@@ -64,6 +64,7 @@ func useNodes(t *testing.T, g *given) *numa.Nodes {
 // TestLay: every byte of an arena is in one span, spans of a node follow each other, and of each piece a node has its part, but for
 // what is left of a page.
 func TestLay(t *testing.T) {
+	long.NotShort(t)
 	for _, page := range []int{4 << 10, 64 << 10} {
 		for _, count := range []int{2, 4} {
 			g := &given{nodes: count}

@@ -3,9 +3,12 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -75,9 +78,16 @@ func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Sha
 // TestSmallStatesHaveTheSameBitsEverywhere: on any number of threads and ranks, with any instruction set, and
 // whether a table's gradient is of some rows or of all; with lower halves, without, and with no bf16.
 func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
-	for name, o := range small {
+	for at, name := range slices.Sorted(maps.Keys(small)) {
+		o := small[name]
 		for i, hidden := range []int{576, 896, 576} {
 			t.Run(fmt.Sprintf("%s, hidden %d, %d", name, hidden, i), func(t *testing.T) {
+				if at > 0 {
+					long.NotShort(t)
+				}
+				if i != at%3 {
+					long.Only(t)
+				}
 				l := mixed(hidden, i != 1)
 				for k := range l {
 					l[k].BF16Master = i == 2

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/fstest"
+	"time"
 	"unsafe"
 
 	"mt/internal/accounts"
@@ -93,6 +94,39 @@ func TestTooLargeAModelIsAnError(t *testing.T) {
 	if after := Usage().Now; after != before {
 		t.Errorf("it kept %v, had %v", after, before)
 	}
+}
+
+// TestSmallArenasShareAReading: small arenas share a reading of the available memory until they have taken their part
+// of it or it is old; one that does not fit is refused right after a reading too.
+func TestSmallArenasShareAReading(t *testing.T) {
+	room := AvailableMemory()
+	if !room.Known || room.Bytes < 1<<30 {
+		t.Skip("the system does not say how much memory there is, or there is less than 1 GiB")
+	}
+	check := func(bytes int64, fits bool) int64 {
+		t.Helper()
+		var oom *OutOfMemory
+		if err := checkAvailable("a test", bytes); (err == nil) != fits || err != nil && !errors.As(err, &oom) {
+			t.Errorf("%d bytes: %v", bytes, err)
+		}
+		return reading.left
+	}
+	reading.left = 0
+	first := check(1, true)
+	if first < 1<<20 || first > room.Bytes {
+		t.Fatalf("after a reading of %d bytes small arenas may take %d", room.Bytes, first)
+	}
+	reading.at = time.Now().Add(time.Hour) // so the test may be slow
+	if left := check(1<<10, true); left != first-1<<10 {
+		t.Errorf("of %d bytes %d are left after 1024", first, left)
+	}
+	if check(first, true); reading.at.After(time.Now()) {
+		t.Error("more than small arenas may take was not looked up")
+	}
+	reading.at = time.Now().Add(time.Hour)
+	check(1<<60, false)
+	reading.at, reading.left = time.Now().Add(-2*readingHolds), 1<<60
+	check(1<<59, false)
 }
 
 func TestArena(t *testing.T) {

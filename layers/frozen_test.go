@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -58,6 +59,13 @@ func sameTrained(t *testing.T, cfg *model.Config, got, all map[string][]float64)
 func TestFrozenLeavesTheRest(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {
+			switch c.name {
+			case "everything":
+			case "plain", "gemma3", "sinks", "olmo2", "head with a bias", "latent", "latent of whole queries", "output gate", "recurrent", "starcoder2":
+				long.NotShort(t)
+			default:
+				long.Only(t)
+			}
 			step := func(cfg *model.Config) map[string][]float64 {
 				r := newRig(t, openCPU(t, 1), spec(cfg, KeepNothing, device.F32), nil)
 				return r.step(r.batch(micro(cfg)...)).grads
@@ -77,6 +85,7 @@ func TestFrozenLeavesTheRest(t *testing.T) {
 
 // TestFrozenExpertsLeaveTheRest is TestFrozenLeavesTheRest for routers and experts, the shared one included.
 func TestFrozenExpertsLeaveTheRest(t *testing.T) {
+	long.NotShort(t)
 	for _, c := range moeCases {
 		t.Run(c.name, func(t *testing.T) {
 			step := func(cfg *model.Config) map[string][]float64 {

@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/op"
+	"mt/internal/long"
 	"mt/internal/reference"
 	"mt/model"
 )
@@ -185,7 +186,15 @@ func micro(cfg *model.Config) [][]reference.Sequence {
 func onEach(t *testing.T, f func(t *testing.T, dev device.Device, cfg *model.Config)) {
 	for _, d := range devices {
 		for _, c := range configs {
-			t.Run(d.name+"/"+c.name, func(t *testing.T) { f(t, d.open(t), c.cfg) })
+			t.Run(d.name+"/"+c.name, func(t *testing.T) {
+				switch {
+				case d.name == "toy" && c.name != "everything": // who calls a device is tried, not the device
+					long.Only(t)
+				case c.name != "plain" && c.name != "everything" && c.name != "recurrent":
+					long.NotShort(t)
+				}
+				f(t, d.open(t), c.cfg)
+			})
 		}
 	}
 }
@@ -196,6 +205,9 @@ func onEach(t *testing.T, f func(t *testing.T, dev device.Device, cfg *model.Con
 func TestGradientsEqualFiniteDifferences(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "everything" {
+				long.NotShort(t)
+			}
 			mbs := micro(c.cfg)
 			grads := map[string]map[string][]float64{} // by device
 			var weights reference.Weights

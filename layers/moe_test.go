@@ -67,8 +67,14 @@ func sigmoids(groups int) func(c *model.Config) {
 
 func onMoE(t *testing.T, f func(t *testing.T, c moeCase, r *moeRig)) {
 	for _, d := range devices {
-		for _, c := range moeCases {
+		for i, c := range moeCases {
 			t.Run(d.name+"/"+c.name, func(t *testing.T) {
+				switch {
+				case d.name == "toy" && i > 0:
+					long.Only(t)
+				case i > 0:
+					long.NotShort(t)
+				}
 				f(t, c, newMoERig(t, d.open(t), c, spec(c.cfg, KeepNothing, device.F32)))
 			})
 		}
@@ -185,6 +191,7 @@ func TestMoECounts(t *testing.T) {
 
 // Chunks change only the order of sums; what is kept of blocks changes nothing.
 func TestMoEChunks(t *testing.T) {
+	long.NotShort(t)
 	for _, d := range devices {
 		for _, c := range moeCases {
 			t.Run(d.name+"/"+c.name, func(t *testing.T) {

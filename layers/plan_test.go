@@ -213,6 +213,7 @@ func TestBrokenPlansPanic(t *testing.T) {
 // The first step of recorded training runs: loss and gradient norm as
 // Transformers and PyTorch computed them.
 func TestFirstStepEqualsTransformers(t *testing.T) {
+	long.NotShort(t)
 	for _, dir := range recordings.Cases(t) {
 		f, err := reference.LoadFixture(dir)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/model"
 	"mt/schedule"
 )
@@ -175,6 +176,7 @@ func TestStepTooLargeForExperts(t *testing.T) {
 
 // TestPublishedModelsWithExperts: sensible figures for models that people train.
 func TestPublishedModelsWithExperts(t *testing.T) {
+	long.NotShort(t)
 	for _, c := range []struct {
 		name        string
 		cfg         *model.Config

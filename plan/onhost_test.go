@@ -12,7 +12,7 @@ import (
 )
 
 // long is a row of so many tokens of Qwen2.5 7B.
-func long(tokens int, gib int64) Request {
+func longRows(tokens int, gib int64) Request {
 	return Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 1, RowTokens: tokens, Act: device.BF16, Clip: true, Context: 512 << 20, DeviceMemory: gib << 30}
 }
 
@@ -28,7 +28,7 @@ func TestLongRowsFit(t *testing.T) {
 		{131072, 24, false, 28}, {131072, 10, true, 28}, {524288, 10, true, 28}, {524288, 24, true, 28}, {1 << 20, 24, true, 28}, {1 << 20, 80, false, 28},
 		{524288, 10, true, 32}, {524288, 24, true, 32}, {1 << 20, 80, false, 32},
 	} {
-		q := long(c.tokens, c.gib)
+		q := longRows(c.tokens, c.gib)
 		if c.heads == 32 {
 			q.Config = qwen(4096, 14336, 32, 32, 8)
 		}
@@ -73,7 +73,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 		"an evaluation":            {func(q *Request) { q.EvalOnly, q.DeviceMemory = true, 8<<30 }, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := long(524288, 24)
+			q := longRows(524288, 24)
 			c.edit(&q)
 			r, err := Resolve(q)
 			if c.want != "" {
@@ -98,7 +98,7 @@ func TestRecurrencesKeepHiddenStates(t *testing.T) {
 		"with recurrences, whose convolution": func(c *model.Config) { c.Recurrence = &model.Recurrence{} },
 		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
 	} {
-		q := long(65536, 24)
+		q := longRows(65536, 24)
 		c := *q.Config
 		edit(&c)
 		q.Config, q.HiddenStates = &c, "host"
@@ -110,7 +110,7 @@ func TestRecurrencesKeepHiddenStates(t *testing.T) {
 
 // TestHiddenStatesOnTheHostChangeNoSums: where hidden states lie changes nothing that the order of sums depends on.
 func TestHiddenStatesOnTheHostChangeNoSums(t *testing.T) {
-	q := long(65536, 39) // of a whole head, whose chunks are as large as a block's workspace allows
+	q := longRows(65536, 39) // of a whole head, whose chunks are as large as a block's workspace allows
 	q.HeadShards = 1
 	near := resolve(t, q)
 	q.HiddenStates = "host"
@@ -123,14 +123,14 @@ func TestHiddenStatesOnTheHostChangeNoSums(t *testing.T) {
 // TestWhatALongRowNeedsAtLeast: the error of a long row says what it needs with hidden states on the host, since that is less.
 func TestWhatALongRowNeedsAtLeast(t *testing.T) {
 	var lack *NotFitting
-	if _, err := Resolve(long(524288, 1)); !errors.As(err, &lack) || lack.Need > 11<<30 {
+	if _, err := Resolve(longRows(524288, 1)); !errors.As(err, &lack) || lack.Need > 11<<30 {
 		t.Errorf("%v", err)
 	}
 }
 
 // TestHeadsThatWait: what waits on the host are q, k and v and attention's output of every token, in training also that one's gradient.
 func TestHeadsThatWait(t *testing.T) {
-	q := long(32768, 0)
+	q := longRows(32768, 0)
 	q.HiddenStates = "host"
 	const token = 2 * (4608 + 3584)
 	if got := resolve(t, q).ScratchBytes(); got != 32768*(token+2*3584) {
@@ -144,7 +144,7 @@ func TestHeadsThatWait(t *testing.T) {
 
 // TestCrossingsBoundTheTime: what launches copy between host and device counts in the bound of a step's time.
 func TestCrossingsBoundTheTime(t *testing.T) {
-	q := long(32768, 0)
+	q := longRows(32768, 0)
 	slow := Rates{MatMul: 1e18, Host: 1e15, Link: 1e9}
 	near, err := Time(resolve(t, q), slow)
 	if err != nil {

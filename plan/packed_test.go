@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/long"
 )
 
 // TestPackedBytes: with Compress the moments and weights on disks take their share, lower halves and codes what they took, and cores
@@ -55,6 +56,7 @@ func TestPackedBytes(t *testing.T) {
 
 // TestPackingTakesMemory: what compression takes is planned, for states and, where weights are on disks, for these too.
 func TestPackingTakesMemory(t *testing.T) {
+	long.NotShort(t)
 	q := tiered(t, 192, false) // whose tiles are larger than what packing them takes
 	q.Depths.StateSlots, q.Depths.WeightSlots, q.ParamDir = 2, 3, true
 	q.HostMemory = 1

@@ -12,6 +12,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -106,6 +107,8 @@ func TestLackThatRoundsAway(t *testing.T) {
 // TestWhatFitsIsFound lowers the budgets step by step: as long as the smallest
 // choice of everything fits, so does what is chosen, and it says so otherwise.
 func TestWhatFitsIsFound(t *testing.T) {
+	long.NotShort(t)
+	ratio := budgetRatio(t, 0.85)
 	for _, unified := range []bool{false, true} {
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			for _, clip := range []bool{false, true} {
@@ -114,7 +117,7 @@ func TestWhatFitsIsFound(t *testing.T) {
 				full := resolve(t, q).Table()
 				small := least(q)
 				fitted, refused := 0, 0
-				for share := 1.05; share > 0.005; share *= 0.85 {
+				for share := 1.05; share > 0.005; share *= ratio {
 					for _, on := range []string{"device", "host"} {
 						b := q
 						b.DeviceMemory, b.HostMemory = 0, int64(share*float64(full.Host))
@@ -159,6 +162,7 @@ func TestWhatFitsIsFound(t *testing.T) {
 // TestNumericsDoNotDependOnDepths: what fixes the order of sums is the same for
 // every depth that is asked for, under any budget.
 func TestNumericsDoNotDependOnDepths(t *testing.T) {
+	long.NotShort(t)
 	changed := map[string]bool{}
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		q := request()

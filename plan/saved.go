@@ -179,11 +179,12 @@ func (r *Run) saveOptions() (out []saveOption) {
 			products, attention := r.Spec.BlockRecomputes(o.block, level, tokens, pairs)
 			return (float64(products) + attentionSlower*float64(attention)) / r.pace(o.lane).FLOPs
 		}
+		again := seconds(layers.KeepNothing)
 		for level := range o.bytes {
 			if n := r.savedAt(l, layers.Keep(level)); n > 0 {
 				o.bytes[level] = held(n)
 			}
-			o.saves[level] = seconds(layers.KeepNothing) - seconds(layers.Keep(level))
+			o.saves[level] = again - seconds(layers.Keep(level))
 		}
 		out = append(out, o)
 	}

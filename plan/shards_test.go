@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/model"
 	"mt/schedule"
 )
@@ -99,13 +101,15 @@ func TestPartsFitABlock(t *testing.T) {
 // whatever fits with the smallest choices is found. Where weights are bound in
 // place and gradients summed in slabs there is nothing to gain by a cut.
 func TestPartsUnderBudgets(t *testing.T) {
+	long.NotShort(t)
+	ratio := budgetRatio(t, 0.9)
 	for _, clip := range []bool{false, true} {
 		for _, unified := range []bool{false, true} {
 			q := wide()
 			q.Act, q.Clip, q.Unified = device.BF16, clip, unified
 			full := resolve(t, q).Table()
 			seen := map[int]int{}
-			for share := 1.02; share > 0.02; share *= 0.9 {
+			for share := 1.02; share > 0.02; share *= ratio {
 				q.DeviceMemory = int64(share * float64(full.Device))
 				want, err := Resolve(q)
 				small := least(q)
@@ -167,6 +171,7 @@ func TestAskedParts(t *testing.T) {
 // most maxHeadChunk tokens, or roomyHeadChunk. A small workspace does not make them smaller
 // than 128 MiB. A micro-batch that is smaller than a chunk is one chunk.
 func TestHeadChunk(t *testing.T) {
+	long.NotShort(t)
 	for _, c := range []struct {
 		cfg                  *model.Config
 		micro, parts, tokens int
@@ -194,4 +199,10 @@ func TestHeadChunk(t *testing.T) {
 	if again := resolve(t, q); again.Spec.HeadChunk != first.Spec.HeadChunk {
 		t.Errorf("%d tokens' logits at once, %d when resumed", first.Spec.HeadChunk, again.Spec.HeadChunk)
 	}
+}
+
+// budgetRatio returns the ratio of a budget to the one before: ratio in long tests, its square where they are left out.
+func budgetRatio(t *testing.T, ratio float64) float64 {
+	t.Helper()
+	return math.Pow(ratio, float64(long.Every(t, 2)))
 }

@@ -9,6 +9,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/layers"
 	"mt/model"
 )
@@ -72,6 +73,7 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 // TestWeightsGoToDisksAsMemoryAsks: where states on disks do not do, tiles of blocks go there too, spread over the model and as few
 // as do; what is planned fits and counts every buffer.
 func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
+	long.NotShort(t)
 	for _, unified := range []bool{false, true} {
 		q := tiered(t, 64, false)
 		q.Unified, q.Depths.StateSlots, q.Depths.WeightSlots = unified, 2, 3

@@ -7,6 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/schedule"
 )
 
@@ -24,6 +25,7 @@ func rowsOf(t Table, where, purpose string) (out []Row) {
 // as few as do, and the first blocks' last; what is planned fits and counts every slab, slot and buffer. Only where all of them do not
 // do either, tiles follow.
 func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
+	long.NotShort(t)
 	for _, unified := range []bool{false, true} {
 		q := tiered(t, 64, true)
 		q.Unified, q.Depths = unified, Depths{StateSlots: 2, GradSlabs: 3, WeightSlots: 3, GradBuffers: 2, ActivationSlots: 80, BatchesAhead: 1}

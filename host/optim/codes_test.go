@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -40,47 +41,54 @@ func (b *codebook) code(x float32, bits int) uint8 {
 // TestCodesAreTheNearest: the code of a number is torchao's; tried are numbers of all magnitudes, values,
 // those halfway between two, and their neighbours.
 func TestCodesAreTheNearest(t *testing.T) {
-	for _, k := range available() {
-		useKernels(t, k)
-		codesAreTheNearest(t)
+	every := uint32(long.Every(t, 3))
+	if testing.Short() {
+		every = 51
 	}
-}
-
-func codesAreTheNearest(t *testing.T) {
 	for bits, s := range schemes {
 		for _, signed := range []bool{true, false} {
-			b, n := s.book(signed), 1<<bits
-			values := b.values[:n]
+			b := s.book(signed)
+			values := b.values[:1<<bits]
 			var try []float32
-			around := func(x float32) {
-				up, down := float32(2), float32(-2)
-				for _, x := range []float32{x, math.Nextafter32(x, up), math.Nextafter32(x, down), math.Nextafter32(math.Nextafter32(x, down), down)} {
-					try = append(try, x, -x)
-				}
-			}
-			for i, v := range values {
-				around(v)
-				around(halfway(v, values[min(i+1, n-1)]))
-				around((v + values[max(0, i-1)]) / 2)
-			}
-			for bits := uint32(0); bits <= 0x3f800000; bits += 0x3fff { // crosses the borders of buckets
-				around(math.Float32frombits(bits))
-			}
-			for _, x := range try {
-				if !(x <= 1 && x >= -1) || !signed && x < 0 {
-					continue
-				}
-				if got, want := b.code(x, bits), torchCode(values, x); got != want {
-					t.Fatalf("%d bits, signed %t: %v (%#x) has code %d (%v), want %d (%v)", bits, signed, x, math.Float32bits(x), got, values[got], want, values[want])
+			var want []uint8
+			for _, x := range aroundCodes(values, every) {
+				if x <= 1 && x >= -1 && (signed || x >= 0) {
+					try, want = append(try, x), append(want, torchCode(values, x))
 				}
 			}
 			for c, v := range values {
-				if b.code(v, bits) != uint8(c) {
-					t.Errorf("%d bits, signed %t: value %d has code %d", bits, signed, c, b.code(v, bits))
+				try, want = append(try, v), append(want, uint8(c))
+			}
+			for _, k := range available() {
+				useKernels(t, k)
+				for i, x := range try {
+					if got := b.code(x, bits); got != want[i] {
+						t.Fatalf("%d bits, signed %t: %v (%#x) has code %d (%v), want %d (%v)", bits, signed, x, math.Float32bits(x), got, values[got], want[i], values[want[i]])
+					}
 				}
 			}
 		}
 	}
+}
+
+// aroundCodes returns values, the numbers halfway between two of them, and one in every of some numbers of all magnitudes,
+// each with its neighbours and with both signs.
+func aroundCodes(values []float32, every uint32) (try []float32) {
+	around := func(x float32) {
+		up, down := float32(2), float32(-2)
+		for _, x := range []float32{x, math.Nextafter32(x, up), math.Nextafter32(x, down), math.Nextafter32(math.Nextafter32(x, down), down)} {
+			try = append(try, x, -x)
+		}
+	}
+	for i, v := range values {
+		around(v)
+		around(halfway(v, values[min(i+1, len(values)-1)]))
+		around((v + values[max(0, i-1)]) / 2)
+	}
+	for bits := uint32(0); bits <= 0x3f800000; bits += every * 0x3fff { // crosses the borders of buckets
+		around(math.Float32frombits(bits))
+	}
+	return try
 }
 
 // TestBlocksOfZeros: memory of zeros stands for moments of zero; a block of zeros has torchao's least scale, so
@@ -106,6 +114,7 @@ func TestBlocksOfZeros(t *testing.T) {
 // TestGradientsWithHugeSquares: a gradient that is finite, but whose square is not, does not spoil the others of
 // its block: weights and scales stay finite, and the block learns again when its moment has decayed.
 func TestGradientsWithHugeSquares(t *testing.T) {
+	long.NotShort(t)
 	for _, k := range available() {
 		useKernels(t, k)
 		for _, bits := range []int{8, 4} {

@@ -1,0 +1,96 @@
+package actors
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"testing"
+
+	"mt/host"
+	"mt/internal/accounts"
+	"mt/internal/long"
+)
+
+// This file says how tests share the machine, and which of many runs they draw.
+
+var (
+	firstSeed = flag.Int64("fault-seed", 0, "the seed of the first run that a test of random runs, faults or interleavings makes; 0: drawn")
+	firstCall = flag.Int64("first-call", 0, "the first call that fails in a test which fails one call in several; 0: drawn")
+)
+
+// TestMain runs more tests at a time than there are cores: most wait for streams, whose commands are delayed. Little
+// of what tests allocate stays alive, so the garbage collector can be lazy.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// undisturbed runs f, whose subtests may run beside each other, and fails if they leave host memory or goroutines behind.
+// A test that calls it must not be parallel.
+func undisturbed(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	goroutines, memory := runtime.NumGoroutine(), host.Usage().Now
+	t.Run("runs", f)
+	if left := minus(host.Usage().Now, memory); left != ([accounts.NumPurposes]int64{}) {
+		t.Errorf("host memory is left: %v", left)
+	}
+	settle(t, goroutines)
+}
+
+// drawSeed returns the seed of the first of n runs, of which most have been tried. A test that fails says how to repeat them.
+func drawSeed(t *testing.T, n, most int) int64 {
+	t.Helper()
+	first := *firstSeed
+	if first == 0 {
+		first = 1 + rand.Int64N(int64(max(1, most-n)))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the seeds are drawn; to repeat them: -fault-seed %d", first)
+		}
+	})
+	return first
+}
+
+// drawCall returns the first call that fails where one in every does. A test that fails says how to repeat it.
+func drawCall(t *testing.T, every int64) int64 {
+	t.Helper()
+	first := *firstCall
+	if first == 0 {
+		first = 1 + rand.Int64N(every)
+	}
+	t.Cleanup(func() {
+		if t.Failed() && every > 1 {
+			t.Logf("one call in %d fails; to repeat them: -first-call %d", every, first)
+		}
+	})
+	return first
+}
+
+// inShort skips a case that `go test -short` leaves out: those other than the named ones.
+func inShort(t *testing.T, name string, named ...string) {
+	t.Helper()
+	if !slices.Contains(named, name) {
+		long.NotShort(t)
+	}
+}
+
+// usually skips a case that only the long tests try: those other than the named ones.
+func usually(t *testing.T, name string, named ...string) {
+	t.Helper()
+	if !slices.Contains(named, name) {
+		long.Only(t)
+	}
+}

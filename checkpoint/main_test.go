@@ -1,0 +1,10 @@
+package checkpoint
+
+import (
+	"os"
+	"testing"
+
+	"mt/internal/long"
+)
+
+func TestMain(m *testing.M) { os.Exit(long.InMemory(m)) }

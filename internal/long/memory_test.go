@@ -1,0 +1,34 @@
+package long
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// temporary is where temporary files are while InMemory runs tests.
+var temporary string
+
+// TestMain has the package's own tests run by InMemory, and fails if that leaves its directory behind.
+func TestMain(m *testing.M) {
+	given := os.Getenv("TMPDIR")
+	code := InMemory(m)
+	if temporary != given && temporary != "" {
+		if _, err := os.Stat(temporary); !os.IsNotExist(err) {
+			println(temporary, "is left behind")
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// TestInMemory: files of tests are in a directory of the run's own, or where they were to be.
+func TestInMemory(t *testing.T) {
+	temporary = os.Getenv("TMPDIR")
+	if temporary == "" {
+		t.Skip("there is no memory for files of tests, or no Linux")
+	}
+	if dir := t.TempDir(); !strings.HasPrefix(dir, temporary) {
+		t.Errorf("files are in %s, want them in %s", dir, temporary)
+	}
+}
