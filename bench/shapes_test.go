@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"mt/internal/long"
+	"mt/internal/machine"
 	"mt/internal/train"
 )
+
+func init() { machine.CPURateSize = 64 }
 
 func TestShapes(t *testing.T) {
 	for _, alias := range []bool{false, true} {

@@ -15,12 +15,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/train"
 )
 
 // TestMain hides a GPU that this machine may have: device: auto is the CPU. The
 // test binary is mt itself where asCommand is set.
 func TestMain(m *testing.M) {
+	machine.CPURateSize = 64
 	if err := os.Setenv("CUDA_VISIBLE_DEVICES", "-1"); err != nil {
 		panic(err)
 	}

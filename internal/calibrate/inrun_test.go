@@ -7,11 +7,14 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/internal/machine"
 	"mt/internal/train"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
 )
+
+func init() { machine.CPURateSize = 64 }
 
 // TestMatch: rates that are wrong are corrected until the operations of a run are predicted to take
 // what they took; those of the other dtype, and of operations that are not in the run, stay.

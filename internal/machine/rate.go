@@ -10,6 +10,11 @@ import (
 	"mt/internal/measure"
 )
 
+// CPURateSize is the largest number of rows and columns of the matrices with which a run measures
+// the rate of a CPU: few enough to be done soon. Tests that train many small models make it smaller
+// before they begin, since the products would take longer than the runs.
+var CPURateSize = 1024
+
 // MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype
 // act; mfu is relative to it. It multiplies random matrices (a GPU is faster on zeros) of
 // most × most elements, or of fewer where the device has no memory for them; the rate is 0

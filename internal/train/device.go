@@ -193,7 +193,7 @@ func (j *job) deviceNotes() []string {
 func (j *job) rateSize() int {
 	switch {
 	case j.c.Device != "cuda":
-		return 1024
+		return machine.CPURateSize
 	case machine.Emulated() || j.hooks.symbols != nil:
 		return 64 // an emulator's rate means nothing
 	}

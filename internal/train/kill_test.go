@@ -27,6 +27,7 @@ const childConfig = "MT_TEST_TRAIN_CONFIG"
 
 func TestMain(m *testing.M) {
 	machine.Search = noCUDA
+	machine.CPURateSize = 64
 	if file := os.Getenv(childConfig); file != "" {
 		os.Exit(trainChild(file))
 	}

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"mt/internal/config"
+	"mt/internal/machine"
 )
+
+func init() { machine.CPURateSize = 64 }
 
 // TestTuneEnds: a tuning that is cancelled while plans run ends with the cause, and with what was
 // measured until then; nothing is proposed.
