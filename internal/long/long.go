@@ -26,6 +26,14 @@ func Only(t *testing.T) {
 	}
 }
 
+// NotShort skips a test that `go test -short` leaves out.
+func NotShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short: go test without -short runs it")
+	}
+}
+
 // Count is how many of the whole a test tries: all where long tests are asked for,
 // else a part, and the others are a subtest that is skipped.
 func Count(t *testing.T, whole, part int) int {

@@ -1,6 +1,10 @@
 package long
 
-import "testing"
+import (
+	"flag"
+	"strconv"
+	"testing"
+)
 
 // TestLeftOut: without the variable a long test is skipped and a count is its part,
 // with it neither.
@@ -68,6 +72,23 @@ func TestDrawnInRace(t *testing.T) {
 		InRace{t, 4}.Run("of a table", func(InRace) { of = true })
 		if want := drawn || !Race; ran != want || of != want {
 			t.Errorf("with the race detector %t, drawn %t: ran %t, of a table %t", Race, drawn, ran, of)
+		}
+	}
+}
+
+// TestNotShort: a test is skipped where -short is given, and only there.
+func TestNotShort(t *testing.T) {
+	short := flag.Lookup("test.short")
+	was := short.Value.String()
+	defer func() { _ = short.Value.Set(was) }()
+	for _, on := range []bool{false, true} {
+		if err := short.Value.Set(strconv.FormatBool(on)); err != nil {
+			t.Fatal(err)
+		}
+		ran := false
+		t.Run("one", func(t *testing.T) { NotShort(t); ran = true })
+		if ran == on {
+			t.Errorf("-short=%t: ran %t", on, ran)
 		}
 	}
 }
