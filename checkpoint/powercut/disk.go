@@ -1,10 +1,13 @@
 package powercut
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -268,20 +271,59 @@ func (d *Disk) Cut(loss Loss, to string) error {
 	return d.top.write(loss, to)
 }
 
+// Digest returns a digest of what Cut would write now: cuts with the same digest leave the same.
+func (d *Disk) Digest(loss Loss) ([sha256.Size]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.top.digest(loss)
+}
+
+func (n *node) digest(loss Loss) (sum [sha256.Size]byte, err error) {
+	if n.names == nil {
+		content, err := n.survives()
+		return sha256.Sum256(append([]byte("file "), content...)), err
+	}
+	list, left := []byte("directory "), n.left(loss)
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		if sum, err = left[name].digest(loss); err != nil {
+			return sum, err
+		}
+		list = append(fmt.Appendf(list, "%q ", name), sum[:]...)
+	}
+	return sha256.Sum256(list), nil
+}
+
 func (n *node) write(loss Loss, to string) error {
 	if n.names == nil {
-		content := n.content
-		if n.other != nil && content != nil {
-			content = make([]byte, len(content))
-			if _, err := n.other.ReadAt(content, 0); err != nil {
-				return err
-			}
+		content, err := n.survives()
+		if err != nil {
+			return err
 		}
 		return os.WriteFile(to, content, 0o600)
 	}
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
+	for name, below := range n.left(loss) {
+		if err := below.write(loss, filepath.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// survives returns what is left of the content of a file.
+func (n *node) survives() ([]byte, error) {
+	if n.other == nil || n.content == nil {
+		return n.content, nil
+	}
+	content := make([]byte, len(n.content))
+	_, err := n.other.ReadAt(content, 0)
+	return content, err
+}
+
+// left returns what is left in a directory, by name.
+func (n *node) left(loss Loss) map[string]*node {
 	left := n.synced
 	switch loss {
 	case ContentAlone:
@@ -289,16 +331,9 @@ func (n *node) write(loss Loss, to string) error {
 	case NamesButTheLast:
 		left = maps.Clone(n.synced)
 		maps.Copy(left, n.last)
+		maps.DeleteFunc(left, func(_ string, below *node) bool { return below == nil })
 	}
-	for name, below := range left {
-		if below == nil {
-			continue
-		}
-		if err := below.write(loss, filepath.Join(to, name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return left
 }
 
 // file is a file being written.

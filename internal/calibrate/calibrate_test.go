@@ -15,6 +15,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/cuda"
 	"mt/internal/facts"
+	"mt/internal/long"
 	"mt/internal/measure"
 	"mt/plan/rates"
 )
@@ -76,6 +77,7 @@ func (d named) Unwrap() device.Device { return d.Device }
 // TestSeveralDevices: of devices that are alike one is measured, of others each, and in both cases
 // what they copy to each other at.
 func TestSeveralDevices(t *testing.T) {
+	long.NotShort(t)
 	for name, want := range map[string]struct{ parts, more int }{"alike": {9, 0}, "other": {15, 1}} {
 		var parts []string
 		first, second := open(t, cpu.Options{Threads: 1}), open(t, cpu.Options{Threads: 1})
@@ -104,6 +106,7 @@ func TestSeveralDevices(t *testing.T) {
 
 // TestMeasure: what is measured can be saved and loaded, and has every rate that a plan asks for.
 func TestMeasure(t *testing.T) {
+	long.NotShort(t)
 	var parts []string
 	m, err := measured(t.Context(), Options{Device: open(t, cpu.Options{Threads: 2, Unified: true}), Host: "a processor", Dir: t.TempDir(), Small: true,
 		Progress: func(what string, part, of int) { parts = append(parts, what) }})
@@ -143,6 +146,7 @@ func TestMeasure(t *testing.T) {
 // TestMeasureCUDA: a GPU's memory is said, and copies are by its engines. The rates of an emulator
 // are lower than those of any machine, so they are not checked.
 func TestMeasureCUDA(t *testing.T) {
+	long.NotShort(t)
 	drv := emu.New(emu.Options{})
 	c, err := cudart.New(drv)
 	if err != nil {
@@ -172,6 +176,7 @@ func TestMeasureCUDA(t *testing.T) {
 // TestMeasureEnds: a calibration that is cancelled ends, and a device without memory is no
 // calibration but an error.
 func TestMeasureEnds(t *testing.T) {
+	long.NotShort(t)
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	o := Options{Device: open(t, cpu.Options{Threads: 1}), Dir: t.TempDir(), Small: true, Progress: func(what string, _, _ int) {

@@ -7,6 +7,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/internal/long"
 	"mt/internal/machine"
 	"mt/internal/train"
 	"mt/model"
@@ -73,6 +74,7 @@ func TestMatch(t *testing.T) {
 // TestMessageFor: what a message takes is found again from the stalls that it makes, and what a restart
 // costs from what is computed longer.
 func TestMessageFor(t *testing.T) {
+	long.NotShort(t)
 	cfg, err := handing.model()
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,8 @@ var alterations = map[string]struct{ extra, says string }{
 }
 
 // TestAltered: a run goes on with other keys, and says so; interrupted after
-// every step it comes out, bit for bit, as when it is left alone.
+// every step it comes out, bit for bit, as when it is left alone. Where long tests are left out it is interrupted
+// after one step, which is drawn.
 func TestAltered(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	base := newScene(t, "save_steps: 4\n")
@@ -64,12 +65,15 @@ func TestAltered(t *testing.T) {
 				t.Errorf("the run does not say %q:\n%s", tc.says, out)
 			}
 			got := scene.startedAt(t, base, 4)
-			for i := 0; ; i++ {
-				out, err := got.interrupted(t, func(cancel func()) hooks { return stopsAfter(1, cancel) })
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, ErrInterrupted) || i > 10 {
+			after, err := stops(t, 4, scene.config(t).MaxSteps, 1), error(ErrInterrupted)
+			for i := 0; err != nil; i++ {
+				out, err = got.interrupted(t, func(cancel func()) hooks {
+					if i == len(after) {
+						return hooks{}
+					}
+					return stopsAfter(after[i], cancel)
+				})
+				if err != nil && (!errors.Is(err, ErrInterrupted) || i == len(after)) {
 					t.Fatalf("%v\n%s", err, out)
 				}
 				if said := strings.Contains(out, " goes on with "); said != (i == 0) {

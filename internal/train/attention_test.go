@@ -177,7 +177,7 @@ func TestAttentionWordsOfAProfile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := sketch(t, "model: qwen2.5-0.5b\n", Options{Forecast: Forecast{Machine: m}})
+		out, err := sketch(t, "model: {preset: qwen2.5-0.5b, num_hidden_layers: 2}\n", Options{Forecast: Forecast{Machine: m}})
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %v, want %q in\n%s", gpu, err, want, out)
 		}

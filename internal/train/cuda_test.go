@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -119,7 +120,7 @@ func TestCUDADepthsChangeNothing(t *testing.T) {
 		t.Skip("slow under the race detector, and about values")
 	}
 	for _, dtype := range []string{"bf16", "fp32"}[:long.Count(t, 2, 1)] {
-		want := newScene(t, "device: cuda\ncompute_dtype: "+dtype+"\nsave_steps: 4\n")
+		want := newScene(t, "device: cuda\ncompute_dtype: "+dtype+"\nmax_steps: 4\nsave_steps: 2\n")
 		if out, err := want.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{})}); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -291,8 +292,8 @@ func TestCUDADamagedRecord(t *testing.T) {
 
 // TestCUDAEveryCallFails: a run in which one call of the driver fails ends with
 // that call's error, wherever it is made, and gives everything back. Of each
-// function the first call, the last and one between are tried; the one between alone
-// where long tests are left out.
+// function the first call, the last and one between are tried. Where long tests are left out it is one call of some
+// functions, which are drawn.
 func TestCUDAEveryCallFails(t *testing.T) {
 	if long.Race {
 		t.Skip("slow under the race detector; device/cuda does the same there with fewer calls")
@@ -310,18 +311,21 @@ func TestCUDAEveryCallFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	each := long.Count(t, 3, 1)
 	calls := map[string][]int{}
 	for i := 1; i <= drv.Calls(); i++ {
-		calls[drv.CallName(i)] = append(calls[drv.CallName(i)], i)
-	}
-	for name, at := range calls {
-		if strings.HasPrefix(name, "nvml") { // figures that a run does without
-			continue
+		if name := drv.CallName(i); !strings.HasPrefix(name, "nvml") { // figures that a run does without
+			calls[name] = append(calls[name], i)
 		}
-		tried := []int{at[len(at)/2], at[0], at[len(at)-1]}[:each]
-		slices.Sort(tried)
-		for _, i := range slices.Compact(tried) {
+	}
+	names, r := slices.Sorted(maps.Keys(calls)), draws(t)
+	tried := sample(t, len(names), 8)
+	for _, n := range tried {
+		at := calls[names[n-1]]
+		some := []int{at[0], at[len(at)/2], at[len(at)-1]}
+		if len(tried) < len(names) {
+			some = []int{some[r.IntN(3)]}
+		}
+		for _, i := range slices.Compact(some) {
 			drv, err := train(whole.in(t), emu.Options{Threads: 1, FailCall: i, Mode: emu.Random, Seed: uint64(i)})
 			// The order of a run's calls changes with the order in which its goroutines
 			// come to run, and so does the number of its calls for events.
@@ -336,21 +340,22 @@ func TestCUDAEveryCallFails(t *testing.T) {
 
 // TestCUDALostDevice: a GPU that is lost in the middle of a run ends it with an
 // error that says so; the last checkpoint stands, and from it the run goes on to
-// the very end that it would have had.
+// the very end that it would have had. Where long tests are left out one of the ways to lose it is drawn.
 func TestCUDALostDevice(t *testing.T) {
-	want := newScene(t, "device: cuda\nsave_steps: 2\n")
+	want := newScene(t, "device: cuda\nmax_steps: 4\nsave_steps: 2\n")
 	drv := emulate(t, emu.Options{Threads: 1})
-	calls := 0 // before step 6
+	calls := 0 // before step 4
 	h := hooks{symbols: drv, stepped: func(step int) {
-		if step == 5 {
+		if step == 3 {
 			calls = drv.Calls()
 		}
 	}}
 	if out, err := want.train(t, t.Context(), h); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, code := range []int{719, 700, 999} {
-		got := want.in(t)
+	codes := []int{719, 700, 999}
+	for _, n := range sample(t, len(codes), 1) {
+		code, got := codes[n-1], want.in(t)
 		lost := emu.New(emu.Options{Threads: 1, LoseDeviceAt: calls, LostCode: code})
 		_, err := got.train(t, t.Context(), hooks{symbols: lost})
 		if !errors.Is(err, cudart.ErrContextLost) {

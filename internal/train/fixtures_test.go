@@ -137,6 +137,9 @@ z_loss_coef: %g
 
 func runTrain(t *testing.T, c *config.Config, h hooks) {
 	t.Helper()
+	if h.fs == nil {
+		h.fs = lazyFS{checkpoint.OS()}
+	}
 	var out, log bytes.Buffer
 	if err := Train(context.Background(), c, Options{Stdout: &out, Stderr: &log, hooks: h}); err != nil {
 		t.Fatalf("%v\n%s%s", err, log.String(), out.String())
@@ -146,9 +149,10 @@ func runTrain(t *testing.T, c *config.Config, h hooks) {
 // TestFixtures trains every case that was recorded beside the repository from outside, as a user would, in
 // many ways that must not matter, and compares losses, gradient norms and final
 // weights with the recording. Where long tests are left out a case is trained in the
-// default way, every other one in one of the other ways too, and three on the emulated GPU. Of the others
-// in fp32 there, which are the slowest, a third is drawn.
+// default way: TestRecordings trains its representatives in the others. In fp32 on the emulated GPU, which is the
+// slowest way, a third is drawn.
 func TestFixtures(t *testing.T) {
+	long.NotShort(t)
 	variants := map[string]string{
 		"default":         "",
 		"copy":            "binding: copy",
@@ -167,21 +171,19 @@ func TestFixtures(t *testing.T) {
 		"cuda-fp32":       "device: cuda\ncompute_dtype: fp32",
 		"cuda-bf16":       "device: cuda",
 	}
-	onGPU := map[string]string{"llama-plain": "cuda-fp32", "gemma3-text": "cuda-bf16", "qwen3moe-aux": "cuda-bf16"}
-	byTurns := slices.DeleteFunc(slices.Sorted(maps.Keys(variants)), func(v string) bool { return v == "default" || strings.HasPrefix(v, "cuda") })
 	found := recordings.Found(t)
 	if len(found) == 0 {
 		t.Skipf("no larger recordings in ../shared beside the repository, and %s names no folder with some; TestRecordings runs those that the repository has", recordings.Variable)
 	}
-	for i, dir := range found {
+	for _, dir := range found {
 		name := filepath.Base(dir)
 		for variant, extra := range variants {
 			t.Run(name+"/"+variant, func(t *testing.T) {
-				if variant != "default" && variant != onGPU[name] && (i%2 > 0 || variant != byTurns[i/2%len(byTurns)]) {
+				if variant != "default" {
 					long.Only(t)
-					if variant == "cuda-fp32" {
-						long.Drawn(t, 3)
-					}
+				}
+				if variant == "cuda-fp32" {
+					long.Drawn(t, 3)
 				}
 				if long.Race && strings.HasPrefix(variant, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
@@ -213,6 +215,57 @@ func TestFixtures(t *testing.T) {
 // router end elsewhere with it. The recording gptoss-whole, where all experts are chosen, holds these weights (docs/families.md).
 var nearTies = map[string][]string{"gptoss": {".mlp.router.", ".mlp.experts."}}
 
+// recordingWays are the ways to train a small recording, none of which may change what it computes: with weights
+// that are copied or used in place, micro-batches of one row or of several, a head in one piece or in shards, the
+// fewest buffers, everything kept or recomputed, on several devices, in another dtype and on the emulated GPU.
+var recordingWays = map[string]string{
+	"default":         "",
+	"copy":            "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",
+	"micro1-full":     "recompute: full\npipeline: {micro_batch_tokens: 1}",
+	"micro30-none":    "recompute: none\npipeline: {micro_batch_tokens: 30, chunk_tokens: 24}",
+	"micro20-minimal": "recompute: full\nbinding: copy\npipeline: {micro_batch_tokens: 20, weight_slots: 1, grad_buffers: 1, activation_slots: 3, batches_ahead: 1}",
+	"lanes":           "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 20}",
+	"lanes-2":         "binding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20}",
+	"lanes-4":         "binding: copy\ndevices: 4\nrecompute: full\npeer_copies: false\npipeline: {micro_batch_tokens: 20, activation_slots: 3}",
+	"bf16":            "compute_dtype: bf16",
+	"bf16-grads":      "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
+	"bf16-shards":     "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy\npipeline: {head_shards: 3}",
+	"cuda-fp32":       "device: cuda\ncompute_dtype: fp32",
+	"cuda-bf16":       "device: cuda",
+}
+
+// representatives are the recordings that are trained in all ways. A way is a property of stages, and each kind of
+// stage that computes in a way of its own is in one of them.
+var representatives = map[string]string{
+	"llama-clipped":     "dense blocks",
+	"qwen3-tied":        "a head that is the embedding",
+	"qwen3moe-balanced": "experts, whose load is summed up over micro-batches and devices",
+	"deepseekv2-groups": "latent attention",
+	"qwen3next-shared":  "recurrence",
+	"gemma2-capped":     "dense blocks that were recorded in bf16 too",
+	"gptoss-whole":      "experts that were recorded in bf16 too",
+}
+
+// inTurn leaves out a way to train a recording that is no representative, unless long tests are asked for.
+// The two that are in bf16 represent the ways in bf16 alone. In fp32 on the emulated GPU, the slowest way,
+// there is one representative.
+func inTurn(t *testing.T, name, way string) {
+	t.Helper()
+	bf16, ofBF16 := strings.Contains(way, "bf16"), strings.HasSuffix(representatives[name], "in bf16 too")
+	if way == "default" || way == "bf16" {
+		if ofBF16 != bf16 || representatives[name] == "" {
+			long.NotShort(t)
+		}
+		return
+	}
+	if long.NotShort(t); representatives[name] == "" || bf16 != ofBF16 || way == "cuda-fp32" && name != "llama-clipped" {
+		long.Only(t)
+		if way == "cuda-fp32" {
+			long.Drawn(t, 3)
+		}
+	}
+}
+
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates, an average of the weights,
@@ -221,45 +274,28 @@ var nearTies = map[string][]string{"gptoss": {".mlp.router.", ".mlp.experts."}}
 // larger recording, and language models beside vision towers.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	turns := [][]string{{"copy", "lanes"}, {"bf16", "bf16-grads", "cuda-bf16"}} // of each list a recording takes one where long tests are left out
-	for i, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
+	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window", "gemma2-capped",
 		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join(folder, name)
 		var want expected
 		readJSON(t, filepath.Join(dir, "expected.json"), &want)
-		for variant, extra := range map[string]string{
-			"default":    "",
-			"copy":       "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",
-			"lanes":      "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 20}",
-			"lanes-2":    "binding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20}",
-			"lanes-4":    "binding: copy\ndevices: 4\npipeline: {micro_batch_tokens: 20}",
-			"bf16":       "compute_dtype: bf16",
-			"bf16-grads": "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
-			"cuda-bf16":  "device: cuda",
-		} {
+		for way, extra := range recordingWays {
 			kind := "fp32"
-			if strings.Contains(variant, "bf16") {
+			if strings.Contains(way, "bf16") {
 				kind = "bf16"
 			}
 			bounds, ok := want.Bounds[kind]
 			if !ok && kind == "bf16" {
 				continue // it was recorded in fp32 alone
 			}
-			t.Run(name+"/"+variant, func(t *testing.T) {
-				if long.Race && strings.HasPrefix(variant, "cuda") {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				if long.Race && strings.HasPrefix(way, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
+				inTurn(t, name, way)
 				c := fixtureConfig(t, dir, t.TempDir(), extra)
-				if strings.HasPrefix(variant, "lanes-") && !strings.HasSuffix(name, "-balanced") {
-					long.Only(t) // the load is summed up over all lanes; of all else one number of them tells enough
-				}
-				for _, turn := range turns {
-					if slices.Contains(turn, variant) && variant != turn[i%len(turn)] {
-						long.Only(t)
-					}
-				}
-				h := hooks{fs: lazyFS{checkpoint.OS()}}
+				var h hooks
 				if c.Device == "cuda" {
 					h.symbols = emulate(t, emu.Options{Threads: 1})
 				}

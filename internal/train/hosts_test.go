@@ -26,7 +26,7 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Device.Products = map[string][]rates.Product{"bf16": {{Rate: 5}}} // so that steps take a while
-	q := plan.Request{Config: config, Act: device.BF16, Rows: 16, RowTokens: 256, MicroBatchTokens: 1024, Clip: true, Ranks: 4, Units: optim.AdamW{}.Units,
+	q := plan.Request{Config: config, Act: device.BF16, Rows: 16, RowTokens: 1024, MicroBatchTokens: 8192, Clip: true, Ranks: 4, Units: optim.AdamW{}.Units,
 		Planes: optim.AdamW{}.Planes, DeviceMemory: 8 << 30, HostMemory: 64 << 30}
 	on := func(gbps float64) (*hosting, string) {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%d hosts send %d bytes each, fewer %d", f.Hosts, f.Sent, before.Sent)
 		}
 	}
-	if fast.HidesFrom != 256 || !strings.Contains(text, "with 4 hosts, from 256 tokens a step and host on the network hides") {
+	if fast.HidesFrom != 1024 || !strings.Contains(text, "with 4 hosts, from 1,024 tokens a step and host on the network hides") {
 		t.Errorf("a fast network hides from %d tokens on:\n%s", fast.HidesFrom, text)
 	}
 	if want := int64(mostSweptTokens / 4); fast.TriedTo != want {

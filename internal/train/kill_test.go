@@ -61,8 +61,9 @@ var moments = []string{"packing", "saving", "logging", "naming", "named"}
 
 // momentHooks are the hooks by which a child stops at a moment; no moment needs none.
 func momentHooks(moment string) hooks {
+	disk := lazyFS{checkpoint.OS()} // what is written survives a kill, though it be on no disk yet
 	if moment == "" {
-		return hooks{}
+		return hooks{fs: disk}
 	}
 	var name string
 	var n int64
@@ -76,7 +77,7 @@ func momentHooks(moment string) hooks {
 			select {} // until it is killed
 		}
 	}
-	return hooks{packing: func(int, bool) { come("packing") }, logging: func(int) { come("logging") }, fs: momentFS{checkpoint.OS(), come}}
+	return hooks{packing: func(int, bool) { come("packing") }, logging: func(int) { come("logging") }, fs: momentFS{disk, come}}
 }
 
 // momentFS is a disk that tells when a save comes to one of the moments.
@@ -161,11 +162,12 @@ func (c *child) killed(t *testing.T) bool {
 // TestKilled: a run that is killed (−9) again and again, at moments of every kind, and
 // started again by the same command, ends bit for bit as one left alone.
 func TestKilled(t *testing.T) {
-	const steps = 24
+	rounds := long.Count(t, 3, 1)
+	steps := 8 * rounds // each round goes on by fewer
 	for name, extra := range map[string]string{"fp32": "save_total_limit: 3\n", "bf16-tied-eval": "tied\ncompute_dtype: bf16\nval_size: 2\neval_steps: 1\n",
 		"fp32-experts": "experts\nbinding: copy\nval_size: 2\neval_steps: 2\n", "disks": "compute_dtype: bf16\nrecompute: full\nsave_total_limit: 2\n"} {
 		t.Run(name, func(t *testing.T) {
-			if name != "bf16-tied-eval" && name != "disks" {
+			if long.NotShort(t); name != "bf16-tied-eval" && name != "disks" {
 				long.Only(t)
 			}
 			t.Parallel()
@@ -179,9 +181,9 @@ func TestKilled(t *testing.T) {
 				got = got.onDisks(t)
 			}
 			got = got.with("cache_dir: " + filepath.Dir(got.out) + "/cache\n")
-			for range long.Count(t, 3, 1) {
+			for range rounds {
 				for _, m := range moments {
-					n := 1 + r.IntN(2) // so that three rounds go on by fewer steps than there are
+					n := 1 + r.IntN(2)
 					if m == "saving" {
 						n = 1 + r.IntN(9) // of the files of one checkpoint
 					}

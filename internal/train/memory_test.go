@@ -88,7 +88,7 @@ func TestMemoryIsAsPlanned(t *testing.T) {
 		"copy and bf16": "binding: copy\ncompute_dtype: bf16\nper_device_train_batch_size: 2\n",
 		"averaged":      "compute_dtype: bf16\nema_decay: 0.9\nper_device_train_batch_size: 2\n",
 		"no clipping":   "max_grad_norm: 0\nper_device_train_batch_size: 2\npipeline: {grad_slabs: 1}\n",
-		"spilled":       "binding: copy\nper_device_train_batch_size: 10\npipeline: {micro_batch_tokens: 64, activation_slots: 3}\n",
+		"spilled":       "binding: copy\nper_device_train_batch_size: 4\npipeline: {micro_batch_tokens: 64, activation_slots: 3}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "spilled" {

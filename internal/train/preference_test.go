@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"mt/checkpoint"
 	"mt/cudart/emu"
 	"mt/internal/long"
 )
 
 // TestPreferenceRecordings is TestRecordings for runs on pairs, which testdata/recordings/make_dpo.py makes with TRL's
-// DPOTrainer: with every kind of loss, and with the likelihood of chosen answers beside one.
+// DPOTrainer: with every kind of loss, and with the likelihood of chosen answers beside one. The last, which has all
+// stages that the others have, is trained in every way where long tests are left out.
 func TestPreferenceRecordings(t *testing.T) {
 	for _, name := range []string{"dpo-sigmoid", "dpo-rpo-tied", "dpo-ipo", "dpo-hinge"} {
 		dir := filepath.Join("testdata/recordings", name)
@@ -24,11 +24,13 @@ func TestPreferenceRecordings(t *testing.T) {
 			"host":    "binding: copy\nhidden_states: host\npipeline: {micro_batch_tokens: 1, chunk_tokens: 8}",
 		} {
 			t.Run(name+"/"+variant, func(t *testing.T) {
-				out, h := t.TempDir(), hooks{fs: lazyFS{checkpoint.OS()}}
-				if variant == "gpu" {
-					if name != "dpo-rpo-tied" {
+				if variant != "default" {
+					if long.NotShort(t); name != "dpo-rpo-tied" {
 						long.Only(t)
 					}
+				}
+				out, h := t.TempDir(), hooks{}
+				if variant == "gpu" {
 					h.symbols = emulate(t, emu.Options{Threads: 1})
 				}
 				runTrain(t, fixtureConfig(t, dir, out, extra), h)

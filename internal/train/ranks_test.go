@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mt/checkpoint"
 	"mt/internal/config"
@@ -74,7 +75,8 @@ func (s scene) tryTogether(t *testing.T, n int, ctx context.Context, h func(rank
 }
 
 // TestRecordingsTogether: several ranks train what is recorded, within the bounds of one, whatever
-// is streamed how.
+// is streamed how. Where long tests are left out two ranks train the small recordings, and the representatives
+// among them with copied weights too.
 func TestRecordingsTogether(t *testing.T) {
 	dirs := map[string]string{}
 	for _, dir := range recordings.Found(t) {
@@ -96,8 +98,12 @@ func TestRecordingsTogether(t *testing.T) {
 					continue // it was recorded in fp32 alone
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", name, variant, n), func(t *testing.T) {
-					if n > 2 || variant != "default" && dir != filepath.Join("testdata/recordings", name) {
+					small := dir == filepath.Join("testdata/recordings", name)
+					if n > 2 || variant != "default" && !small {
 						long.Drawn(t, 3)
+					}
+					if long.NotShort(t); !small || variant != "default" && representatives[name] == "" {
+						long.Only(t)
 					}
 					out := t.TempDir()
 					runs := trainTogether(t, n, t.Context(), func(int) (*config.Config, hooks) { return fixtureConfig(t, dir, out, extra), hooks{} })
@@ -117,7 +123,8 @@ func TestRecordingsTogether(t *testing.T) {
 	}
 }
 
-// TestTogether: a number of ranks has its bits; a run that goes on with as many ends with the same.
+// TestTogether: a number of ranks has its bits; a run that goes on with as many ends with the same. Where long tests are
+// left out each of the configurations has one number of ranks, which is drawn.
 func TestTogether(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for name, extra := range map[string]string{
@@ -128,7 +135,8 @@ func TestTogether(t *testing.T) {
 		"averaged":  "save_steps: 3\ncompute_dtype: bf16\nema_decay: 0.8\nema_update_after_step: 1\n",
 		"codes":     "wide\nsave_steps: 3\noptim: adamw_8bit\nsave_dtype: fp32\n",
 	} {
-		for n := 2; n <= 3; n++ {
+		for _, n := range sample(t, 2, 1) {
+			n++ // ranks
 			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
 				want := recipeScene(t, extra)
 				want.together(t, n)
@@ -207,7 +215,7 @@ func near(t *testing.T, got, want []float64) {
 }
 
 // TestTogetherInterrupted: ranks that are asked to stop, one or all of them, save once and go on to
-// the same end.
+// the same end. Where long tests are left out the one that is asked is drawn.
 func TestTogetherInterrupted(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const n = 3
@@ -223,7 +231,8 @@ func TestTogetherInterrupted(t *testing.T) {
 		"in the fourth step":     {func(cancel func()) hooks { return hooks{packing: at(5, false, cancel)} }, true},
 		"in an evaluation":       {func(cancel func()) hooks { return hooks{packing: at(1, true, cancel)} }, true},
 	} {
-		for _, who := range []int{0, 2} { // hears of it first
+		for _, first := range sample(t, 2, 1) {
+			who := 2 * (first - 1) // hears of it first: rank 0 or 2
 			t.Run(fmt.Sprint(name, " on rank ", who), func(t *testing.T) {
 				got := want.in(t)
 				got = got.with("cache_dir: " + filepath.Dir(got.out) + "/cache\n")
@@ -402,11 +411,13 @@ func TestRankFails(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	broken := errors.New("the memory is gone")
+	soon := usualBeat
+	soon.ending = 50 * time.Millisecond // the others are in a step, and do not come
 	for r, run := range s.tryTogether(t, 3, t.Context(), func(rank int) hooks {
 		if rank != 1 {
-			return hooks{}
+			return hooks{beat: &soon}
 		}
-		return hooks{packing: func(step int, _ bool) {
+		return hooks{beat: &soon, packing: func(step int, _ bool) {
 			if step == 5 {
 				panic(broken)
 			}

@@ -77,17 +77,22 @@ func recipeScene(t *testing.T, recipe string) scene {
 }
 
 // TestResumeAfterEveryStep: from every checkpoint of a run, the rest comes out
-// bit for bit as it was. Where long tests are left out it is every third.
+// bit for bit as it was. Where long tests are left out it is from one that is drawn.
 func TestResumeAfterEveryStep(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for name, recipe := range recipes {
 		t.Run(name, func(t *testing.T) {
+			if name != "bf16" {
+				long.NotShort(t)
+			}
 			t.Parallel()
-			want := recipeScene(t, recipe).with("save_steps: 1\n")
-			want.mustTrain(t)
+			want := recipeScene(t, recipe)
 			steps := want.config(t).MaxSteps
-			for at, every := 1, long.Every(t, 3); at < steps; at += every {
-				got := want.in(t)
+			after := sample(t, steps-1, 1)
+			want = want.with(fmt.Sprintf("save_steps: %d\n", after[0])) // of all of them the first is 1
+			want.mustTrain(t)
+			for _, at := range after {
+				got := want.in(t).with("save_steps: 100\n") // and after the last step
 				copyTree(t, filepath.Join(want.out, checkpointName(at)), filepath.Join(got.out, checkpointName(at)))
 				copyMetrics(t, want, got)
 				out := got.mustTrain(t)
@@ -102,13 +107,13 @@ func TestResumeAfterEveryStep(t *testing.T) {
 
 // TestResumeAfterInterrupts: a run that is asked to stop again and again, after
 // each step that it reports, ends as one that was left alone. Where long tests are left
-// out it is one recipe in three.
+// out it is one recipe in three, stopped twice.
 func TestResumeAfterInterrupts(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for i, name := range slices.Sorted(maps.Keys(recipes)) {
 		recipe := recipes[name]
 		t.Run(name, func(t *testing.T) {
-			if i%3 > 0 {
+			if long.NotShort(t); i%3 > 0 {
 				long.Only(t)
 			}
 			t.Parallel()
@@ -116,20 +121,22 @@ func TestResumeAfterInterrupts(t *testing.T) {
 			want.mustTrain(t)
 			got := want.in(t)
 			interrupts, steps := 0, want.config(t).MaxSteps
-			for {
-				out, err := got.interrupted(t, func(cancel func()) hooks { return stopsAfter(1, cancel) })
+			after := stops(t, 0, steps, 2)
+			for _, step := range after {
+				out, err := got.interrupted(t, func(cancel func()) hooks { return stopsAfter(step, cancel) })
 				if err == nil {
 					break
 				}
 				if !errors.Is(err, ErrInterrupted) {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				if interrupts++; interrupts > steps {
-					t.Fatal("the run does not get on")
-				}
+				interrupts++
 			}
-			if interrupts < (steps-1)/2 {
+			if least := min(len(after)-1, (steps-1)/2); interrupts < least {
 				t.Fatalf("the run was interrupted %d times in %d steps", interrupts, steps)
+			}
+			if out := got.mustTrain(t); interrupts == steps && !strings.Contains(out, "training is done") {
+				t.Fatalf("the run does not get on\n%s", out)
 			}
 			sameTraffic(t, got, want)
 		})
@@ -264,7 +271,7 @@ func poisoned(t *testing.T) scene {
 
 // TestResumeAfterSkippedSteps: a step whose loss is not finite has a line of its own,
 // which ends a window, and is in no mean, whether the run was stopped since the line
-// before or not.
+// before or not. Where long tests are left out it is stopped at two of the steps, which are drawn.
 func TestResumeAfterSkippedSteps(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	want := poisoned(t).with("logging_steps: 4\nsave_steps: 1\nsave_dtype: fp32\n")
@@ -282,8 +289,8 @@ func TestResumeAfterSkippedSteps(t *testing.T) {
 	if skipped < 2 {
 		t.Fatalf("%d steps were skipped:\n%s", skipped, strings.Join(want.metrics(t), "\n"))
 	}
-	for at := 1; at < 8; at++ {
-		got := want.in(t)
+	for _, at := range sample(t, 7, 2) {
+		got := want.in(t).with("save_steps: 100\n")
 		copyTree(t, filepath.Join(want.out, checkpointName(at)), filepath.Join(got.out, checkpointName(at)))
 		copyMetrics(t, want, got)
 		got.mustTrain(t)

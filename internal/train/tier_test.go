@@ -41,7 +41,8 @@ func (s scene) partOnDisks(t *testing.T, n int64) scene {
 }
 
 // TestStatesOnDisks: a run whose states are on disks ends as one in memory, with its checkpoints and an exact
-// model, and says what goes where; files are gone at the end.
+// model, and says what goes where; files are gone at the end. Where long tests are left out the checkpoint from which it
+// goes on is drawn.
 func TestStatesOnDisks(t *testing.T) {
 	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n", "frozen": "freeze: [norm, 'layers\\.0\\.']\n",
 		"averaged": "compute_dtype: bf16\nema_decay: 0.8\n", "grouped": "lr_groups: [{name: a, modules: [v_proj], lr: 0.03}]\n",
@@ -68,7 +69,8 @@ func TestStatesOnDisks(t *testing.T) {
 				}
 			}
 			// From a checkpoint, in memory and with disks.
-			for _, step := range []string{"checkpoint-3", "checkpoint-6"} {
+			for _, n := range sample(t, 2, 1) {
+				step := checkpointName(3 * n)
 				again := got.in(t)
 				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
 					t.Fatal(err)
@@ -134,7 +136,7 @@ func TestNumericsOfLittleMemory(t *testing.T) {
 }
 
 // TestWeightsOnDisks: with as little host memory as does, weights of blocks are on disks too. The run ends as one in memory, from
-// its checkpoints too, uses as much memory as the plan says, and leaves no file.
+// its checkpoints too, of which one is drawn where long tests are left out, uses as much memory as the plan says, and leaves no file.
 func TestWeightsOnDisks(t *testing.T) {
 	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n",
 		"averaged": "compute_dtype: bf16\nema_decay: 0.8\nmax_grad_norm: 0\n",
@@ -164,7 +166,8 @@ func TestWeightsOnDisks(t *testing.T) {
 					t.Errorf("%v is left in directory %s", left, dir)
 				}
 			}
-			for _, step := range []string{"checkpoint-3", "checkpoint-6"} {
+			for _, n := range sample(t, 2, 1) {
+				step := checkpointName(3 * n)
 				again := got.in(t)
 				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
 					t.Fatal(err)

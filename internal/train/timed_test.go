@@ -49,7 +49,7 @@ func recordOf(t *testing.T, s scene) []byte {
 // run takes the kept ones, whatever would be the fastest by then, and so has the same bits; one without
 // the key has others.
 func TestTimedProducts(t *testing.T) {
-	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 4\n")
+	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 2\n")
 	out, err := want.train(t, t.Context(), hooks{symbols: emulate(t, proposals(3, 2, 1))})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -83,7 +83,7 @@ func TestTimedProducts(t *testing.T) {
 // TestTimedResume: a run that is stopped, and goes on where nothing is kept any more and another algorithm
 // is the fastest, computes as it has recorded with its checkpoint.
 func TestTimedResume(t *testing.T) {
-	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nsave_steps: 2\n")
+	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 4\nsave_steps: 1\n")
 	if out, err := want.train(t, t.Context(), hooks{symbols: emulate(t, proposals(3, 2, 1))}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -96,7 +96,7 @@ func TestTimedResume(t *testing.T) {
 	got := want.in(t)
 	stop, cancel := context.WithCancel(t.Context())
 	if _, err := got.train(t, stop, hooks{symbols: emulate(t, proposals(3, 2, 1)), stepped: func(step int) {
-		if step == 3 {
+		if step == 2 {
 			cancel()
 		}
 	}}); err == nil {
@@ -113,7 +113,7 @@ func TestTimedResume(t *testing.T) {
 // TestTimedBranch: the first run in another output directory computes as the one that it goes on from has recorded, unless it
 // chooses by another rule.
 func TestTimedBranch(t *testing.T) {
-	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nsave_steps: 2\n")
+	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 3\nsave_steps: 2\n")
 	if out, err := s.train(t, t.Context(), hooks{symbols: emulate(t, proposals(3, 2, 1))}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -133,7 +133,7 @@ func TestTimedBranch(t *testing.T) {
 	}{"branch": {"", true}, "another rule": {"matmul: heuristic\n", false}} {
 		b := s
 		b.out = filepath.Join(s.root, strings.ReplaceAll(name, " ", "-"))
-		b = b.with(fmt.Sprintf("resume_from_checkpoint: %s/checkpoint-4\n%s", s.out, tc.keys))
+		b = b.with(fmt.Sprintf("resume_from_checkpoint: %s/checkpoint-2\n%s", s.out, tc.keys))
 		if out, err := b.train(t, t.Context(), hooks{symbols: emulate(t, proposals(1, 2, 3))}); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
@@ -152,7 +152,7 @@ func TestTimedBranch(t *testing.T) {
 // TestTimedRecordWithCheckpoint: what a checkpoint needs to go on to the same bits is on disk when it is,
 // though the device be lost in the next step.
 func TestTimedRecordWithCheckpoint(t *testing.T) {
-	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nsave_steps: 2\n")
+	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 5\nsave_steps: 2\n")
 	seen := 0
 	if out, err := s.train(t, t.Context(), hooks{symbols: emulate(t, proposals(2, 1)), stepped: func(int) {
 		if _, err := os.Stat(filepath.Join(s.out, "checkpoint-2")); err != nil {

@@ -67,9 +67,10 @@ func slower(t *testing.T, name string, link, updates float64) *rates.Machine {
 
 // TestSearch: from depths of 1, with a hundred predictions, the search comes within 5 % of the best
 // of a whole grid, on machines that stand still for different reasons and with little memory, where
-// a depth takes what another one needs.
+// a depth takes what another one needs. Where long tests are left out it is one machine.
 func TestSearch(t *testing.T) {
-	every := long.Every(t, 3)
+	long.NotShort(t)
+	every := long.Every(t, 6)
 	for i, tc := range []struct {
 		gpu           string
 		link, updates float64
@@ -144,6 +145,7 @@ func grid(t *testing.T, s space, from train.Knobs, every int) (best *Point, poin
 // TestSameBits: without leave nothing is proposed that changes the order of sums, with it something
 // is.
 func TestSameBits(t *testing.T) {
+	long.NotShort(t)
 	trials := open(t, "100MiB", "")
 	m := slower(t, "h100", 1, 1)
 	start, err := trials.Plan(trials.Asked())

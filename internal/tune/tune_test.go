@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mt/internal/config"
+	"mt/internal/long"
 	"mt/internal/machine"
 )
 
@@ -17,6 +18,7 @@ func init() { machine.CPURateSize = 64 }
 // TestTuneEnds: a tuning that is cancelled while plans run ends with the cause, and with what was
 // measured until then; nothing is proposed.
 func TestTuneEnds(t *testing.T) {
+	long.NotShort(t)
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c, err := config.Parse("t.yaml", []byte("model: tiny\nmax_seq_len: 32\nper_device_train_batch_size: 2\ndevice: cpu\nbinding: copy\nthreads: 1\npipeline: {weight_slots: 1}\n"), config.Args{})
