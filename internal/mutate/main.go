@@ -23,38 +23,31 @@ import (
 	"time"
 )
 
-// cleanTimeout bounds the tests of a package without a mutant.
-const cleanTimeout = 15 * time.Minute
-
-// session is one run of the command.
+// session is one run of the command in the module at root.
 type session struct {
-	runner
-	n, jobs    int
-	seed       uint64
-	list, hand bool
-	slowest    time.Duration
-	all        []*listed        // of go list -test
-	judged     []entry          // survivors.txt
-	draws      []func() *mutant // the next mutant of each package
-	lock       sync.Mutex       // of draws and results
-	results    []result
-}
-
-// result is a mutant with its verdict and the test that failed, or the reason of an entry.
-type result struct {
-	*mutant
-	verdict, who string
+	root, module, scratch, cache string
+	n, jobs                      int
+	seed                         uint64
+	list, hand                   bool
+	least, slowest               time.Duration // time limits
+	memory                       int64         // limit of a test binary and its children in bytes
+	all                          []*listed     // of go list -test
+	judged                       []entry       // survivors.txt
+	draws                        []*[]*mutant  // of each package
+	results                      []*mutant
+	profiles                     map[string]*profile
+	lock, cleaning               sync.Mutex // of draws and results; of profiles
 }
 
 func main() {
-	s := session{runner: runner{profiles: map[string]*profile{}}}
+	s := session{profiles: map[string]*profile{}}
 	flag.IntVar(&s.n, "n", 30, "mutants of each package")
 	flag.Uint64Var(&s.seed, "seed", 1, "seed of the draw")
 	flag.IntVar(&s.jobs, "j", 2, "mutants at a time")
 	flag.BoolVar(&s.list, "list", false, "list the mutants and run nothing")
 	flag.BoolVar(&s.hand, "hand", false, "run the mutants of hand.txt, of the named packages or all")
 	flag.DurationVar(&s.least, "timeout", 20*time.Second, "time limit of a test binary, or five times a clean run if that is more")
-	flag.DurationVar(&s.slowest, "slowest", cleanTimeout, "leave out importers whose tests take longer")
+	flag.DurationVar(&s.slowest, "slowest", 15*time.Minute, "leave out importers whose tests take longer")
 	flag.Int64Var(&s.memory, "memory", 6<<30, "memory limit of a test binary and its children in bytes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -65,24 +58,20 @@ func main() {
 	}
 }
 
-// mutate draws or reads the mutants, and runs or lists them. It is run in the
-// root of the module.
+// mutate draws or reads the mutants, and runs or lists them, in the module's root.
 func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 && !s.hand {
 		return errors.New("name the packages to mutate, as in: go run ./internal/mutate host/optim")
 	}
-	if s.root, err = os.Getwd(); err != nil {
-		return err
-	}
-	if s.all, err = goList(ctx, s.root, "-test", "./..."); err != nil {
-		return err
-	}
-	if s.scratch, err = os.MkdirTemp("", "mutate-"); err != nil {
-		return err
-	}
+	s.scratch, err = os.MkdirTemp("", "mutate-")
 	defer os.RemoveAll(s.scratch)
+	root, rerr := os.Getwd()
+	all, lerr := goList(ctx, root, "-test", "./...")
+	if err = errors.Join(err, rerr, lerr); err != nil {
+		return err
+	}
+	s.root, s.all, s.module = root, all, all[0].Module.Path
 	s.cache = filepath.Join(os.TempDir(), "mutate-cache")
-	s.module = s.all[0].Module.Path
 	var named []*listed
 	for i, a := range args {
 		args[i] = path.Join(s.module, strings.TrimPrefix(a, s.module+"/"))
@@ -99,10 +88,9 @@ func (s *session) mutate(ctx context.Context, args []string) (err error) {
 // read prepares the draws: mutants of the named packages, or those of hand.txt
 // whose file or test is in one. It reports entries of survivors.txt that match nothing.
 func (s *session) read(named []*listed) (err error) {
-	if s.judged, err = parseEntries("survivors.txt", survivorsText); err != nil {
-		return err
-	}
-	hand, err := parseEntries("hand.txt", handText)
+	judged, err := parseEntries("survivors.txt", survivorsText)
+	hand, herr := parseEntries("hand.txt", handText)
+	s.judged, err = judged, errors.Join(err, herr)
 	for _, e := range hand {
 		in := func(p *listed) bool {
 			return p.Dir == filepath.Join(s.root, path.Dir(e.file)) || p.Dir == filepath.Join(s.root, e.in)
@@ -110,7 +98,7 @@ func (s *session) read(named []*listed) (err error) {
 		if s.hand && (len(named) == 0 || slices.ContainsFunc(named, in)) {
 			m, merr := e.mutant(s.root)
 			err, s.n = errors.Join(err, merr), 1
-			s.draws = append(s.draws, func() *mutant { return m })
+			s.draws = append(s.draws, &[]*mutant{m})
 		}
 	}
 	for _, p := range named {
@@ -123,7 +111,8 @@ func (s *session) read(named []*listed) (err error) {
 				fmt.Printf("survivors.txt: %s %s has no mutant %q: delete the entry or correct it\n", e.file, e.name, e.from)
 			}
 		}
-		s.draws = append(s.draws, draw(all, p.ImportPath, s.seed))
+		drawn := draw(all, p.ImportPath, s.seed)
+		s.draws = append(s.draws, &drawn)
 	}
 	return err
 }
@@ -134,7 +123,7 @@ func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	start, total := time.Now(), s.n*len(s.draws)
-	work := make(chan func() *mutant, total)
+	work := make(chan *[]*mutant, total)
 	for i := range total {
 		work <- s.draws[i/s.n]
 	}
@@ -142,18 +131,18 @@ func (s *session) run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	for range s.jobs {
 		wait.Go(func() {
-			for next := range work {
-				r, err := s.one(ctx, next)
+			for of := range work {
+				m, err := s.one(ctx, of)
 				if err != nil {
 					cancel(err)
 					return
 				}
 				s.lock.Lock()
-				if r == nil {
+				if m == nil {
 					total--
-				} else if s.results = append(s.results, *r); !s.list {
+				} else if s.results = append(s.results, m); !s.list {
 					left := time.Since(start) / time.Duration(len(s.results)) * time.Duration(total-len(s.results))
-					fmt.Fprintf(os.Stderr, "%d/%d, %s left: %s:%d %s: %s %s\n", len(s.results), total, left.Round(time.Second), r.file, r.line, r.op, r.verdict, r.who)
+					fmt.Fprintf(os.Stderr, "%d/%d, %s left: %s:%d %s: %s %s\n", len(s.results), total, left.Round(time.Second), m.file, m.line, m.op, m.verdict, m.who)
 				}
 				s.lock.Unlock()
 			}
@@ -166,89 +155,84 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// one draws mutants until one compiles, and returns its result; nil: there are no more.
-func (s *session) one(ctx context.Context, next func() *mutant) (*result, error) {
-	for {
+// one takes mutants until one compiles, and returns it with its verdict; nil: there are no more.
+func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error) {
+	for err == nil && (m == nil || m.verdict == invalid && !s.hand) {
 		s.lock.Lock()
-		m := next()
-		s.lock.Unlock()
-		switch {
-		case m == nil:
+		if len(*of) == 0 {
+			s.lock.Unlock()
 			return nil, nil
-		case s.list:
-			return &result{mutant: m}, nil
 		}
-		if v, who, err := s.judge(ctx, m); err != nil || v != invalid || s.hand {
-			return &result{m, v, who}, err
+		m, *of = (*of)[0], (*of)[1:]
+		s.lock.Unlock()
+		if !s.list {
+			err = s.judge(ctx, m)
 		}
 	}
+	return m, err
 }
 
 // judge runs tests on a mutant, of the nearest packages first, until one fails.
-func (s *session) judge(ctx context.Context, m *mutant) (verdict, who string, err error) {
+func (s *session) judge(ctx context.Context, m *mutant) error {
 	for _, e := range s.judged {
 		if e.judges(m) {
-			return judged, e.reason, nil
+			m.verdict, m.who = judged, e.reason
+			return nil
 		}
 	}
 	dir, err := os.MkdirTemp(s.scratch, "mutant")
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	overlay, err := m.overlay(s.root, dir)
 	if err != nil {
-		return "", "", err
+		return err
 	}
+	env := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" "+overlay) // for builds that tests start
 	packages, args := importers(s.all, m.pkg), []string{"-test.short"}
 	if s.hand {
 		i := slices.IndexFunc(s.all, func(p *listed) bool { return p.Dir == filepath.Join(s.root, m.in) })
 		packages, args = s.all[i:i+1], []string{"-test.v", "-test.run=" + m.test}
 	}
-	verdict = notExecuted
+	m.verdict = notExecuted
 	for _, p := range packages {
-		limit := cleanTimeout
+		limit := 15 * time.Minute
 		if p.ImportPath != m.pkg && !s.hand {
 			limit = s.slowest
 		}
 		clean, err := s.clean(ctx, p, limit, args...)
 		if err != nil {
-			return "", "", err
+			return err
 		}
 		if clean.Took > limit || !clean.executes(m) && !s.hand { // by hand also in child processes
 			continue
 		}
-		v, output, err := s.mutated(ctx, p, dir, overlay, clean.Took, args...)
-		if err != nil || v != survived {
-			return v, strings.TrimPrefix(p.ImportPath+" ", m.pkg+" ") + whoFailed(output), err
+		m.verdict = invalid
+		binary, output, err := s.build(ctx, p, dir, overlay)
+		if err == nil && output == "" {
+			m.verdict, output, err = s.test(ctx, p, binary, max(s.least, 5*clean.Took), env, args...)
 		}
-		verdict = survived
+		if err != nil || m.verdict != survived {
+			m.who = strings.TrimPrefix(p.ImportPath+" ", m.pkg+" ") + strings.TrimPrefix(failure.FindString(output), "--- FAIL: ")
+			return err
+		}
 	}
-	return verdict, "", nil
-}
-
-// mutated runs tests of a package with an overlay, which GOFLAGS passes on to
-// builds that tests start.
-func (s *session) mutated(ctx context.Context, p *listed, dir, overlay string, took time.Duration, args ...string) (verdict, output string, err error) {
-	binary, output, err := s.build(ctx, p, dir, "-overlay="+overlay)
-	if err != nil || output != "" {
-		return invalid, output, err
-	}
-	return s.test(ctx, p, binary, max(s.least, 5*took), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay), args...)
+	return nil
 }
 
 // table prints the results, and survivors as entries of survivors.txt. It
 // returns how many survived.
 func (s *session) table(took time.Duration) int {
-	slices.SortFunc(s.results, func(a, b result) int { return cmp.Or(strings.Compare(a.file, b.file), a.from-b.from) })
+	slices.SortFunc(s.results, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.file, b.file), a.from-b.from) })
 	tally := map[string]int{}
-	for _, r := range s.results {
-		fmt.Printf("%-44s %-12s %-12s %-30s %s → %s\n", fmt.Sprintf("%s:%d", r.file, r.line), r.op, r.verdict, r.who, r.before, r.after)
-		tally[r.verdict]++
+	for _, m := range s.results {
+		fmt.Printf("%-44s %-12s %-12s %-30s %s → %s\n", fmt.Sprintf("%s:%d", m.file, m.line), m.op, m.verdict, m.who, m.before, m.after)
+		tally[m.verdict]++
 	}
-	for _, r := range s.results {
-		if r.verdict == survived || r.verdict == notExecuted {
-			fmt.Printf("\n%s %s\n- %s\n+ %s\n  %s\n", r.file, r.function, r.before, r.after, r.verdict)
+	for _, m := range s.results {
+		if m.verdict == survived || m.verdict == notExecuted {
+			fmt.Printf("\n%s %s\n- %s\n+ %s\n  %s\n", m.file, m.function, m.before, m.after, m.verdict)
 		}
 	}
 	if !s.list {
@@ -258,29 +242,13 @@ func (s *session) table(took time.Duration) int {
 }
 
 // The verdicts on a mutant.
-const (
-	noticed     = "noticed"
-	hung        = "hung"
-	survived    = "SURVIVED"
-	notExecuted = "not executed"
-	judged      = "judged"
-	invalid     = "does not compile"
-)
-
-// runner builds and runs tests of the module at root.
-type runner struct {
-	root, module, scratch, cache string
-	least                        time.Duration // the shortest time limit of a test binary
-	memory                       int64         // the most bytes that a test binary and its children hold
-	cleaning                     sync.Mutex    // of profiles
-	profiles                     map[string]*profile
-}
+const noticed, hung, survived, notExecuted, judged, invalid = "noticed", "hung", "SURVIVED", "not executed", "judged", "does not compile"
 
 // build compiles the tests of a package into dir; output is that of a build that failed.
-func (r *runner) build(ctx context.Context, p *listed, dir string, flags ...string) (binary, output string, err error) {
+func (s *session) build(ctx context.Context, p *listed, dir string, flags ...string) (binary, output string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags, []string{p.ImportPath})...)
-	cmd.Dir = r.root
+	cmd.Dir = s.root
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); ctx.Err() == nil && errors.As(err, &exit) {
 		return "", string(out), nil
@@ -290,37 +258,35 @@ func (r *runner) build(ctx context.Context, p *listed, dir string, flags ...stri
 
 // test runs a test binary of a package for at most limit, in a process group
 // that ends with it.
-func (r *runner) test(ctx context.Context, p *listed, binary string, limit time.Duration, env string, args ...string) (verdict, output string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("time limit %s", limit))
+func (s *session) test(ctx context.Context, p *listed, binary string, limit time.Duration, env string, args ...string) (verdict, output string, err error) {
+	timed, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("time limit %s", limit))
 	defer cancel()
-	ctx, over := context.WithCancelCause(ctx)
+	limited, over := context.WithCancelCause(timed)
 	defer over(nil)
-	out := new(tail)
-	cmd := exec.CommandContext(ctx, binary, append([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=0"}, args...)...)
+	out, exit := new(tail), (*exec.ExitError)(nil)
+	cmd := exec.CommandContext(limited, binary, append([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=0"}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, out, out
-	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(binary), env)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "TMPDIR="+filepath.Dir(binary), env), &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return "", "", err
 	}
 	go func() {
-		for ctx.Err() == nil {
-			if held(cmd.Process.Pid) > r.memory {
-				over(fmt.Errorf("memory limit %d MiB", r.memory>>20))
+		for limited.Err() == nil {
+			if held(cmd.Process.Pid) > s.memory {
+				over(fmt.Errorf("memory limit %d MiB", s.memory>>20))
 			}
 			time.Sleep(300 * time.Millisecond)
 		}
 	}()
 	err = cmd.Wait()
 	_ = cmd.Cancel()
-	exit := (*exec.ExitError)(nil)
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, context.Canceled):
-		return "", "", cause
-	case cause != nil:
-		return hung, "--- FAIL: " + cause.Error(), nil
+	switch {
+	case ctx.Err() != nil:
+		return "", "", ctx.Err()
+	case limited.Err() != nil:
+		return hung, "--- FAIL: " + context.Cause(limited).Error(), nil
 	case errors.As(err, &exit):
 		return noticed, string(*out), nil
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
@@ -336,29 +302,24 @@ func held(group int) (bytesHeld int64) {
 		text, _ := os.ReadFile(name)
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from the third on
 		if len(fields) > 21 && fields[2] == strconv.Itoa(group) {
-			pages, _ := strconv.ParseInt(fields[21], 10, 64)
-			bytesHeld += pages * int64(os.Getpagesize())
+			pages, _ := strconv.Atoi(fields[21])
+			bytesHeld += int64(pages * os.Getpagesize())
 		}
 	}
 	return bytesHeld
 }
 
-// tail keeps the last MiB of an output, or less.
+// tail keeps the last MiB of an output.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
-	if *t = append(*t, p...); len(*t) > 1<<20 {
-		*t = append((*t)[:0], (*t)[len(*t)-1<<19:]...)
-	}
+	*t = append(*t, p...)
+	*t = (*t)[max(0, len(*t)-1<<20):]
 	return len(p), nil
 }
 
-var failure = regexp.MustCompile(`(?m)^--- FAIL: ([^(\n]+)|^(?:panic|fatal error|signal): .{0,60}|\z`)
-
-// whoFailed names the first test that failed in an output.
-func whoFailed(output string) string {
-	return strings.TrimSpace(strings.TrimPrefix(failure.FindString(output), "--- FAIL: "))
-}
+// failure matches the first test that failed.
+var failure = regexp.MustCompile(`(?m)^--- FAIL: (.* limit .*|\S+)|^(?:panic|fatal error|signal): .{0,60}`)
 
 // profile is what a clean run of a package's short tests showed.
 type profile struct {
@@ -384,41 +345,40 @@ func (p *profile) executes(m *mutant) bool {
 // clean returns the profile of a package's tests without a mutant, run with args.
 // The cache keeps profiles by the hash of the test binary, which counts the
 // coverage of the whole module. Took is more than limit if the tests take longer.
-func (r *runner) clean(ctx context.Context, p *listed, limit time.Duration, args ...string) (*profile, error) {
-	r.cleaning.Lock()
-	defer r.cleaning.Unlock()
+func (s *session) clean(ctx context.Context, p *listed, limit time.Duration, args ...string) (*profile, error) {
+	s.cleaning.Lock()
+	defer s.cleaning.Unlock()
 	key := p.ImportPath + strings.Join(args, " ")
-	if r.profiles[key] != nil {
-		return r.profiles[key], nil
+	if s.profiles[key] != nil {
+		return s.profiles[key], nil
 	}
-	dir, err := os.MkdirTemp(r.scratch, "clean")
+	dir, err := os.MkdirTemp(s.scratch, "clean")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	binary, output, err := r.build(ctx, p, dir, "-cover", "-coverpkg=./...")
+	binary, output, err := s.build(ctx, p, dir, "-cover", "-coverpkg=./...")
 	code, _ := os.ReadFile(binary)
-	got, kept := new(profile), filepath.Join(r.cache, fmt.Sprintf("%x.json", sha256.Sum256(append(code, key...))))
+	got, kept := new(profile), filepath.Join(s.cache, fmt.Sprintf("%x.json", sha256.Sum256(append(code, key...))))
 	if text, err := os.ReadFile(kept); err == nil && json.Unmarshal(text, got) == nil {
-		r.profiles[key] = got
+		s.profiles[key] = got
 		return got, nil
 	}
 	start, lines, v := time.Now(), filepath.Join(dir, "profile"), invalid
 	if err == nil && output == "" {
-		v, output, err = r.test(ctx, p, binary, limit, "", append(args, "-test.coverprofile="+lines)...)
+		v, output, err = s.test(ctx, p, binary, limit, "", append(args, "-test.coverprofile="+lines)...)
 	}
-	text, rerr := os.ReadFile(lines)
-	switch {
-	case v == hung:
+	if v == hung {
 		got.Took = limit + 1
-	case err != nil || v != survived || rerr != nil || strings.Contains(output, "\n--- SKIP: "):
-		return nil, fmt.Errorf("tests of %s (%s) fail or are skipped without any mutation: %w\n%s", p.ImportPath, args, errors.Join(err, rerr), output)
-	default:
-		*got = profile{time.Since(start), parseProfile(string(text), r.module)}
+	} else if err != nil || v != survived || strings.Contains(output, "\n--- SKIP: ") {
+		return nil, fmt.Errorf("tests of %s (%s) fail or are skipped without any mutation: %s %v\n%s", p.ImportPath, args, v, err, output)
+	} else {
+		text, rerr := os.ReadFile(lines)
+		*got = profile{time.Since(start), parseProfile(string(text), s.module)}
 		keep, jerr := json.Marshal(got)
-		err = errors.Join(jerr, os.MkdirAll(r.cache, 0o755), os.WriteFile(kept, keep, 0o644))
+		err = errors.Join(rerr, jerr, os.MkdirAll(s.cache, 0o755), os.WriteFile(kept, keep, 0o644))
 	}
-	r.profiles[key] = got
+	s.profiles[key] = got
 	return got, err
 }
 

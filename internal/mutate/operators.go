@@ -21,7 +21,8 @@ type mutant struct {
 	line, col     int
 	text          string
 	before, after string // the changed lines, with single spaces; after: "" for a dropped statement
-	test, in      string // of hand.txt: a pattern and the folder of its package
+	in, test      string // the package's folder; of hand.txt: that of the test, and a pattern
+	verdict, who  string // and the test that failed, or the reason of an entry
 }
 
 // finder collects the mutants of one file.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -10,13 +11,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"hash/fnv"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -63,8 +65,7 @@ func importers(all []*listed, of string) (out []*listed) {
 	return out
 }
 
-// packageMutants returns every mutant of a package of the module at root, those
-// of generated files aside.
+// packageMutants returns the mutants of a package, those of generated files aside.
 func packageMutants(root string, p *listed) (all []*mutant, err error) {
 	folder, err := filepath.Rel(root, p.Dir)
 	for _, name := range p.GoFiles {
@@ -84,38 +85,31 @@ func packageMutants(root string, p *listed) (all []*mutant, err error) {
 	return all, nil
 }
 
-// draw returns a function that yields the mutants of a package one by one, then
-// nil: the operators take turns, and each line is drawn once. The seed and the
-// package's path set the order.
-func draw(all []*mutant, pkg string, seed uint64) func() *mutant {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, pkg)
-	queues := map[string][]*mutant{}
-	for _, i := range rand.New(rand.NewPCG(seed, h.Sum64())).Perm(len(all)) {
+// draw orders the mutants of a package: the operators take turns, and each line
+// is drawn once. The seed and the package's path set the order.
+func draw(all []*mutant, pkg string, seed uint64) (drawn []*mutant) {
+	queues, taken := map[string][]*mutant{}, map[string]bool{}
+	for _, i := range rand.New(rand.NewPCG(seed, uint64(crc32.ChecksumIEEE([]byte(pkg))))).Perm(len(all)) {
 		queues[all[i].op] = append(queues[all[i].op], all[i])
 	}
-	taken, turn := map[string]bool{}, 0
-	return func() *mutant {
-		for range operators {
-			op := operators[turn%len(operators)]
-			turn++
-			for len(queues[op]) > 0 {
-				m := queues[op][0]
-				queues[op] = queues[op][1:]
-				if at := fmt.Sprint(m.file, m.line); !taken[at] {
-					taken[at] = true
-					return m
-				}
+	for turn, left := 0, len(all); left > 0; turn++ {
+		op, found := operators[turn%len(operators)], false
+		for len(queues[op]) > 0 && !found {
+			m := queues[op][0]
+			at := fmt.Sprint(m.file, m.line)
+			if queues[op], found = queues[op][1:], !taken[at]; found {
+				drawn, taken[at] = append(drawn, m), true
 			}
+			left--
 		}
-		return nil
 	}
+	return drawn
 }
 
 // apply returns the mutated text of a file.
 func (m *mutant) apply(src string) string { return src[:m.from] + m.text + src[m.to:] }
 
-// overlay writes a mutant into dir, and a list for -overlay, whose name it returns.
+// overlay writes a mutant into dir and returns the go command's flag for it.
 func (m *mutant) overlay(root, dir string) (string, error) {
 	file := filepath.Join(root, m.file)
 	src, err := os.ReadFile(file)
@@ -124,7 +118,7 @@ func (m *mutant) overlay(root, dir string) (string, error) {
 	}
 	to, name := filepath.Join(dir, path.Base(m.file)), filepath.Join(dir, "overlay.json")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: to}})
-	return name, errors.Join(err, os.WriteFile(to, []byte(m.apply(string(src))), 0o600), os.WriteFile(name, list, 0o600))
+	return "-overlay=" + name, errors.Join(err, os.WriteFile(to, []byte(m.apply(string(src))), 0o600), os.WriteFile(name, list, 0o600))
 }
 
 //go:embed survivors.txt
@@ -140,40 +134,29 @@ var handText string
 //	+ text after
 //	  reason
 //
-// with an empty line between entries. NAME is a function in survivors.txt, and a
-// pattern of tests in hand.txt, whose package is in FOLDER (absent: that of FILE).
-// Lines that start with # are comments.
+// NAME is a function in survivors.txt, and a pattern of tests in hand.txt, whose
+// package is in FOLDER (absent: that of FILE). Lines that start with # are comments.
 type entry struct{ file, name, in, from, to, reason string }
+
+var (
+	comment = regexp.MustCompile(`(?m)^#.*\n`)
+	form    = regexp.MustCompile(`(?m)^(\S+) (\S+)(?: (\S+))?\n((?:-.*\n)+)((?:\+.*\n)+)((?:  .*\n)*)`)
+	mark    = regexp.MustCompile(`(?m)^(- ?|\+ ?|  )`)
+)
 
 // parseEntries reads a list of entries.
 func parseEntries(list, text string) (all []entry, err error) {
-	for block := range strings.SplitSeq(text, "\n\n") {
-		var e entry
-		var head string
-		texts := map[byte]*string{'-': &e.from, '+': &e.to, ' ': &e.reason}
-		for l := range strings.SplitSeq(strings.Trim(block, "\n"), "\n") {
-			if l == "" || l[0] == '#' {
-				continue
-			}
-			if to := texts[l[0]]; to != nil {
-				*to += strings.TrimPrefix(l[1:], " ") + "\n"
-			} else {
-				head += l
-			}
+	text = comment.ReplaceAllString(text, "")
+	for _, m := range form.FindAllStringSubmatch(text, -1) {
+		for i := 4; i < len(m); i++ {
+			m[i] = mark.ReplaceAllString(strings.TrimSuffix(m[i], "\n"), "")
 		}
-		for _, t := range texts {
-			*t = strings.TrimSuffix(*t, "\n")
-		}
-		f := strings.Fields(head)
-		switch {
-		case len(f) == 2 || len(f) == 3:
-			e.file, e.name, e.in = f[0], f[1], append(f, path.Dir(f[0]))[2]
-			all = append(all, e)
-		case head+e.from+e.to+e.reason != "":
-			return nil, fmt.Errorf("%s: %q is not FILE NAME [FOLDER] and lines that start with -, + and a space", list, block)
-		}
+		all = append(all, entry{m[1], m[2], cmp.Or(m[3], path.Dir(m[1])), m[4], m[5], m[6]})
 	}
-	return all, nil
+	if rest := strings.TrimSpace(form.ReplaceAllString(text, "")); rest != "" {
+		err = fmt.Errorf("%s: %q is no entry: FILE NAME [FOLDER], then lines that start with -, + and two spaces", list, rest)
+	}
+	return all, err
 }
 
 // judges reports whether an entry of survivors.txt is about a mutant.
