@@ -147,11 +147,9 @@ var zeros = regexp.MustCompile(`^return( (nil|0|""|false),?)*$`)
 
 // statements drops each statement of a list, and returns zero values before it.
 func (w *finder) statements(list []ast.Stmt) {
-	leave := "return "
-	if w.results != nil && len(w.results.List[0].Names) == 0 {
-		for _, f := range w.results.List {
-			leave += "*new(" + w.of(f.Type) + "), "
-		}
+	leave, named := "return ", w.results != nil && len(w.results.List[0].Names) > 0
+	for i := 0; w.results != nil && !named && i < len(w.results.List); i++ {
+		leave += "*new(" + w.of(w.results.List[i].Type) + "), "
 	}
 	for _, s := range list {
 		dropped := false
@@ -170,7 +168,7 @@ func (w *finder) statements(list []ast.Stmt) {
 		if dropped { // and still uses its names
 			w.add("drop", s.Pos(), s.End(), "if false { "+w.of(s)+" }")
 		}
-		if !zeros.MatchString(w.of(s)) {
+		if text := w.of(s); !zeros.MatchString(text) && !(named && strings.HasPrefix(text, "return ")) {
 			w.add("return early", s.Pos(), s.Pos(), strings.TrimRight(leave, ", ")+"; ")
 		}
 	}
