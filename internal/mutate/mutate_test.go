@@ -47,7 +47,7 @@ func TestOperators(t *testing.T) {
 		{"()", "f(a, b, c.d, 1)", "operands: f(b, a, c.d, 1)¦constant: f(a, b, c.d, 2)¦drop:"},
 		{"()", "f(a, b...)", "drop:"},
 		{"()", "if err := f(); err != nil {\n}", "ignore error: if err := f(); err != nil && false {"},
-		{"() (int, error)", "return a, err", "ignore error: return a, nil"},
+		{"() (int, error)", "return 1, err", "ignore error: return 1, nil"},
 		{"() bool", "return false", "constant: return true"},
 		{"()", "a := 0x1f + 1.5 + 'c'", "operator: a := 0x1f + 1.5 - 'c'¦operator: a := 0x1f - 1.5 + 'c'¦constant: a := (0x1f + 1) + 1.5 + 'c'¦" +
 			"constant: a := 0x1f + (1.5 + 1) + 'c'¦constant: a := 0x1f + 1.5 + ('c' + 1)"},

@@ -99,6 +99,8 @@ func (w *finder) visit(n ast.Node) bool {
 	case *ast.ReturnStmt:
 		if k := len(n.Results); k > 0 && w.results.NumFields() == k && w.of(w.results.List[len(w.results.List)-1].Type) == "error" && w.of(n.Results[k-1]) != "nil" {
 			w.add("ignore error", n.Results[k-1].Pos(), n.End(), "nil")
+			ast.Inspect(n.Results[k-1], w.visit) // nobody uses the other results
+			return false
 		}
 	case *ast.BasicLit:
 		if v, err := strconv.Atoi(n.Value); err == nil && strconv.Itoa(v) == n.Value {
