@@ -26,10 +26,10 @@ import (
 // session is one run of the command in the module at root.
 type session struct {
 	root, module, scratch, cache string
-	n, jobs                      int
+	n, jobs, most                int
 	seed                         uint64
 	list, hand                   bool
-	least, slowest               time.Duration // time limits
+	least                        time.Duration // the shortest time limit
 	memory                       int64         // limit of a test binary and its children in bytes
 	all                          []*listed     // of go list -test
 	judged                       []entry       // survivors.txt
@@ -47,7 +47,7 @@ func main() {
 	flag.BoolVar(&s.list, "list", false, "list the mutants and run nothing")
 	flag.BoolVar(&s.hand, "hand", false, "run the mutants of hand.txt, of the named packages or all")
 	flag.DurationVar(&s.least, "timeout", 20*time.Second, "time limit of a test binary, or five times a clean run if that is more")
-	flag.DurationVar(&s.slowest, "slowest", 15*time.Minute, "leave out importers whose tests take longer")
+	flag.IntVar(&s.most, "packages", 1000, "run the tests of at most so many packages on a mutant")
 	flag.Int64Var(&s.memory, "memory", 6<<30, "memory limit of a test binary and its children in bytes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -117,8 +117,7 @@ func (s *session) read(named []*listed) (err error) {
 	return err
 }
 
-// run tries n mutants of each draw, jobs at a time, and prints what it found also
-// where ctx ends.
+// run tries n mutants of each draw, jobs at a time. It prints results also where ctx ends.
 func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -196,18 +195,16 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 		packages, args = s.all[i:i+1], []string{"-test.v", "-test.run=" + m.test}
 	}
 	m.verdict = notExecuted
-	for _, p := range packages {
-		limit := 15 * time.Minute
-		if p.ImportPath != m.pkg && !s.hand {
-			limit = s.slowest
-		}
-		clean, err := s.clean(ctx, p, limit, args...)
+	for ran := 0; ran < s.most && len(packages) > 0; packages = packages[1:] {
+		p := packages[0]
+		clean, err := s.clean(ctx, p, args...)
 		if err != nil {
 			return err
 		}
-		if clean.Took > limit || !clean.executes(m) && !s.hand { // by hand also in child processes
+		if !clean.executes(m) && !s.hand { // by hand also in child processes
 			continue
 		}
+		ran++
 		m.verdict = invalid
 		binary, output, err := s.build(ctx, p, dir, overlay)
 		if err == nil && output == "" {
@@ -221,8 +218,7 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 	return nil
 }
 
-// table prints the results, and survivors as entries of survivors.txt. It
-// returns how many survived.
+// table prints results, and survivors as entries of survivors.txt. It counts survivors.
 func (s *session) table(took time.Duration) int {
 	slices.SortFunc(s.results, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.file, b.file), a.from-b.from) })
 	tally := map[string]int{}
@@ -344,8 +340,8 @@ func (p *profile) executes(m *mutant) bool {
 
 // clean returns the profile of a package's tests without a mutant, run with args.
 // The cache keeps profiles by the hash of the test binary, which counts the
-// coverage of the whole module. Took is more than limit if the tests take longer.
-func (s *session) clean(ctx context.Context, p *listed, limit time.Duration, args ...string) (*profile, error) {
+// coverage of the whole module.
+func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profile, error) {
 	s.cleaning.Lock()
 	defer s.cleaning.Unlock()
 	key := p.ImportPath + strings.Join(args, " ")
@@ -366,18 +362,15 @@ func (s *session) clean(ctx context.Context, p *listed, limit time.Duration, arg
 	}
 	start, lines, v := time.Now(), filepath.Join(dir, "profile"), invalid
 	if err == nil && output == "" {
-		v, output, err = s.test(ctx, p, binary, limit, "", append(args, "-test.coverprofile="+lines)...)
+		v, output, err = s.test(ctx, p, binary, 15*time.Minute, "", append(args, "-test.coverprofile="+lines)...)
 	}
-	if v == hung {
-		got.Took = limit + 1
-	} else if err != nil || v != survived || strings.Contains(output, "\n--- SKIP: ") {
+	if err != nil || v != survived || strings.Contains(output, "\n--- SKIP: ") {
 		return nil, fmt.Errorf("tests of %s (%s) fail or are skipped without any mutation: %s %v\n%s", p.ImportPath, args, v, err, output)
-	} else {
-		text, rerr := os.ReadFile(lines)
-		*got = profile{time.Since(start), parseProfile(string(text), s.module)}
-		keep, jerr := json.Marshal(got)
-		err = errors.Join(rerr, jerr, os.MkdirAll(s.cache, 0o755), os.WriteFile(kept, keep, 0o644))
 	}
+	text, _ := os.ReadFile(lines)
+	*got = profile{time.Since(start), parseProfile(string(text), s.module)}
+	keep, err := json.Marshal(got)
+	err = errors.Join(err, os.MkdirAll(s.cache, 0o755), os.WriteFile(kept, keep, 0o644))
 	s.profiles[key] = got
 	return got, err
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// operators are the operators, in the order in which they take turns.
+// operators take turns in this order.
 var operators = []string{"negate", "drop", "operator", "operands", "ignore error", "constant", "return early"}
 
 // mutant is one change to one file: text replaces the bytes [from, to).
@@ -78,6 +78,25 @@ func (w *finder) visit(n ast.Node) bool {
 		w.statements(n.Body)
 	case *ast.CommClause:
 		w.statements(n.Body)
+	case *ast.AssignStmt:
+		w.swap(n.TokPos, n.Tok.String())
+	case *ast.IncDecStmt:
+		w.swap(n.TokPos, n.Tok.String())
+	case *ast.ReturnStmt:
+		if k := len(n.Results); k > 0 && w.results.NumFields() == k && w.of(w.results.List[len(w.results.List)-1].Type) == "error" && w.of(n.Results[k-1]) != "nil" {
+			w.add("ignore error", n.Results[k-1].Pos(), n.End(), "nil")
+			ast.Inspect(n.Results[k-1], w.visit) // nobody uses the other results
+			return false
+		}
+	case ast.Expr:
+		w.expression(n)
+	}
+	return true
+}
+
+// expression adds the mutants of one expression, not of those inside.
+func (w *finder) expression(e ast.Expr) {
+	switch n := e.(type) {
 	case *ast.BinaryExpr:
 		if op := n.Op.String(); !isErr.MatchString(w.of(n)) {
 			w.swap(n.OpPos, op)
@@ -85,22 +104,12 @@ func (w *finder) visit(n ast.Node) bool {
 				w.add("operands", n.Pos(), n.End(), "("+w.of(n.Y)+") "+op+" ("+w.of(n.X)+")")
 			}
 		}
-	case *ast.AssignStmt:
-		w.swap(n.TokPos, n.Tok.String())
-	case *ast.IncDecStmt:
-		w.swap(n.TokPos, n.Tok.String())
 	case *ast.CallExpr:
 		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid(); i++ { // neighbours of the same kind of syntax
 			a, b := n.Args[i-1], n.Args[i]
 			if x, y := w.of(a), w.of(b); reflect.TypeOf(a) == reflect.TypeOf(b) && x != y && !strings.Contains(x+y, "\n") {
 				w.add("operands", a.Pos(), b.End(), y+", "+x)
 			}
-		}
-	case *ast.ReturnStmt:
-		if k := len(n.Results); k > 0 && w.results.NumFields() == k && w.of(w.results.List[len(w.results.List)-1].Type) == "error" && w.of(n.Results[k-1]) != "nil" {
-			w.add("ignore error", n.Results[k-1].Pos(), n.End(), "nil")
-			ast.Inspect(n.Results[k-1], w.visit) // nobody uses the other results
-			return false
 		}
 	case *ast.BasicLit:
 		if v, err := strconv.Atoi(n.Value); err == nil && strconv.Itoa(v) == n.Value {
@@ -113,7 +122,6 @@ func (w *finder) visit(n ast.Node) bool {
 			w.add("constant", n.Pos(), n.End(), strconv.FormatBool(n.Name == "false"))
 		}
 	}
-	return true
 }
 
 // isErr matches the condition on an error.
