@@ -62,6 +62,9 @@ func TestComesBack(t *testing.T) {
 			if !ok {
 				t.Fatalf("%s: %d bytes have no room in %d", kind, n, len(packed))
 			}
+			if kind == "noise" && n >= blockBytes && binary.LittleEndian.Uint32(packed) != whole {
+				t.Errorf("%d bytes of noise are coded, want a copy", n)
+			}
 			if err := c.Decode(back, packed[:took]); err != nil || !bytes.Equal(back, src) {
 				t.Errorf("%s: %d bytes come back otherwise: %v", kind, n, err)
 			}

@@ -1,19 +1,23 @@
-// Command mutate asks whether the tests would notice. It breaks the program in
-// one small, likely way at a time, a wrong sign, a dropped term, an ignored
-// error, and runs the test that is to fail for it:
+// Command mutate asks whether the tests notice a wrong line. It draws small
+// changes of the named packages, makes one at a time (go help build, -overlay;
+// source files stay as they are), and runs tests until one fails:
 //
-//	go run ./internal/mutate                   # all of them, most of an hour on two cores
-//	go run ./internal/mutate -only host/adamw  # those whose file or text matches
+//	go run ./internal/mutate host/optim            # 30 mutants of a package
+//	go run ./internal/mutate -n 5 -seed 2 ./...    # 5 others of every package
+//	go run ./internal/mutate -list host/optim      # which mutants are drawn
+//	go run ./internal/mutate -hand host/optim      # the mutants of hand.txt
 //
-// The list is in the list_*.go files. Source files are not touched: the compiler
-// is given the broken text in place of a file (go help build, -overlay). A
-// mutation that no test notices is printed and makes the command fail: the test
-// is missing, and is to be written in the package that broke. One that changes
-// nothing that anyone could see is in the list with the reason why.
+// A mutant first meets the short tests of its own package, then those of the
+// packages that import it. Clean runs with coverage select the tests that execute
+// the mutated line. Coverage misses child processes: a line that only they execute
+// counts as not executed.
+//
+// Verdicts: noticed (a test failed), hung (a limit of time or memory), SURVIVED,
+// not executed, judged (survivors.txt has the mutant and a reason). A survivor
+// makes the command fail. A mutant that does not compile is drawn again.
 //
 // It may import the standard library only.
 //
-// Invariant: its own test holds that every text to break is in its file exactly
-// once and that every test that is named exists, so that the list stays true
-// while the program changes.
+// Invariant: hand.txt fits the program. A test holds that the file of each entry
+// has its text exactly once and that the named tests exist.
 package main

@@ -1,86 +1,389 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
+// session is one run of the command in the module at root.
+type session struct {
+	root, module, scratch, cache string
+	n, jobs, most                int
+	seed                         uint64
+	list, hand                   bool
+	least                        time.Duration // the shortest time limit
+	memory                       int64         // limit of a test binary and its children in bytes
+	all                          []*listed     // of go list -test
+	judged                       []entry       // survivors.txt
+	draws                        []*[]*mutant  // of each package
+	results                      []*mutant
+	profiles                     map[string]*profile
+	lock, cleaning               sync.Mutex // of draws and results; of profiles
+}
+
 func main() {
-	only := flag.String("only", "", "a regular `expression`: mutations whose file, texts or test match it")
-	timeout := flag.Duration("timeout", time.Minute, "how long a test may take before it counts as hanging, which is noticed too")
-	list := flag.Bool("list", false, "list them and run nothing")
+	s := session{profiles: map[string]*profile{}}
+	flag.IntVar(&s.n, "n", 30, "mutants of each package")
+	flag.Uint64Var(&s.seed, "seed", 1, "seed of the draw")
+	flag.IntVar(&s.jobs, "j", 2, "mutants at a time")
+	flag.BoolVar(&s.list, "list", false, "list the mutants and run nothing")
+	flag.BoolVar(&s.hand, "hand", false, "run the mutants of hand.txt, of the named packages or all")
+	flag.DurationVar(&s.least, "timeout", 20*time.Second, "time limit of a test binary, or five times a clean run if that is more")
+	flag.IntVar(&s.most, "packages", 1000, "run the tests of at most so many packages on a mutant")
+	flag.Int64Var(&s.memory, "memory", 6<<30, "memory limit of a test binary and its children in bytes")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := mutate(ctx, *only, *timeout, *list); err != nil {
+	if err := s.mutate(ctx, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
-		stop()
 		os.Exit(1)
 	}
 }
 
-// mutate runs the mutations that only matches, or lists them.
-func mutate(ctx context.Context, only string, timeout time.Duration, list bool) error {
-	if flag.NArg() > 0 {
-		return fmt.Errorf("no arguments are taken, and %q is one: -only %q chooses mutations", flag.Arg(0), flag.Arg(0))
+// mutate draws or reads the mutants, and runs or lists them, in the module's root.
+func (s *session) mutate(ctx context.Context, args []string) (err error) {
+	if len(args) == 0 && !s.hand {
+		return errors.New("name the packages to mutate, as in: go run ./internal/mutate host/optim")
 	}
-	wanted, err := regexp.Compile(only)
-	if err != nil {
-		return fmt.Errorf("-only: %w", err)
+	s.scratch, err = os.MkdirTemp("", "mutate-")
+	defer os.RemoveAll(s.scratch)
+	root, rerr := os.Getwd()
+	all, lerr := goList(ctx, root, "-test", "./...")
+	if err = errors.Join(err, rerr, lerr); err != nil {
+		return err
 	}
-	root, err := moduleRoot(ctx)
+	s.root, s.all, s.module = root, all, all[0].Module.Path
+	s.cache = filepath.Join(os.TempDir(), "mutate-cache")
+	var named []*listed
+	for i, a := range args {
+		args[i] = path.Join(s.module, strings.TrimPrefix(a, s.module+"/"))
+	}
+	if len(args) > 0 {
+		named, err = goList(ctx, s.root, args...)
+	}
+	if err = errors.Join(err, s.read(named)); err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// read prepares the draws: mutants of the named packages, or those of hand.txt
+// whose file or test is in one. It reports entries of survivors.txt that match nothing.
+func (s *session) read(named []*listed) (err error) {
+	judged, err := parseEntries("survivors.txt", survivorsText)
+	hand, herr := parseEntries("hand.txt", handText)
+	s.judged, err = judged, errors.Join(err, herr)
+	for _, e := range hand {
+		in := func(p *listed) bool {
+			return p.Dir == filepath.Join(s.root, path.Dir(e.file)) || p.Dir == filepath.Join(s.root, e.in)
+		}
+		if s.hand && (len(named) == 0 || slices.ContainsFunc(named, in)) {
+			m, merr := e.mutant(s.root)
+			err, s.n = errors.Join(err, merr), 1
+			s.draws = append(s.draws, &[]*mutant{m})
+		}
+	}
+	for _, p := range named {
+		all, perr := packageMutants(s.root, p)
+		if err = errors.Join(err, perr); err != nil || s.hand || len(all) == 0 {
+			continue
+		}
+		for _, e := range s.judged {
+			if e.in == all[0].in && !slices.ContainsFunc(all, e.judges) {
+				fmt.Printf("survivors.txt: %s %s has no mutant %q: delete the entry or correct it\n", e.file, e.name, e.from)
+			}
+		}
+		drawn := draw(all, p.ImportPath, s.seed)
+		s.draws = append(s.draws, &drawn)
+	}
+	return err
+}
+
+// run tries n mutants of each draw, jobs at a time. It prints results also where ctx ends.
+func (s *session) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	start, total := time.Now(), s.n*len(s.draws)
+	work := make(chan *[]*mutant, total)
+	for i := range total {
+		work <- s.draws[i/s.n]
+	}
+	close(work)
+	var wait sync.WaitGroup
+	for range s.jobs {
+		wait.Go(func() {
+			for of := range work {
+				m, err := s.one(ctx, of)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				s.lock.Lock()
+				if m == nil {
+					total--
+				} else if s.results = append(s.results, m); !s.list {
+					left := time.Since(start) / time.Duration(len(s.results)) * time.Duration(total-len(s.results))
+					fmt.Fprintf(os.Stderr, "%d/%d, %s left: %s:%d %s: %s %s\n", len(s.results), total, left.Round(time.Second), m.file, m.line, m.op, m.verdict, m.who)
+				}
+				s.lock.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	if n := s.table(time.Since(start)); n > 0 && ctx.Err() == nil {
+		return fmt.Errorf("%d mutants survived: write tests that fail for them, or put them into survivors.txt with the reason", n)
+	}
+	return context.Cause(ctx)
+}
+
+// one takes mutants until one compiles, and returns it with its verdict; nil: there are no more.
+func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error) {
+	for err == nil && (m == nil || m.verdict == invalid && !s.hand) {
+		s.lock.Lock()
+		if len(*of) == 0 {
+			s.lock.Unlock()
+			return nil, nil
+		}
+		m, *of = (*of)[0], (*of)[1:]
+		s.lock.Unlock()
+		if !s.list {
+			err = s.judge(ctx, m)
+		}
+	}
+	return m, err
+}
+
+// judge runs tests on a mutant, of the nearest packages first, until one fails.
+func (s *session) judge(ctx context.Context, m *mutant) error {
+	for _, e := range s.judged {
+		if e.judges(m) {
+			m.verdict, m.who = judged, e.reason
+			return nil
+		}
+	}
+	dir, err := os.MkdirTemp(s.scratch, "mutant")
 	if err != nil {
 		return err
 	}
-	var chosen []mutation
-	for _, m := range all() {
-		if wanted.MatchString(m.file + "\n" + m.from + "\n" + m.to + "\n" + m.in + " " + m.test) {
-			chosen = append(chosen, m)
-		}
-	}
-	if len(chosen) == 0 {
-		return fmt.Errorf("no mutation matches -only %q", only)
-	}
-	if list {
-		for _, m := range chosen {
-			fmt.Printf("%s\n%s\n", m.file, m.show())
-		}
-		return nil
-	}
-	return runAll(ctx, root, chosen, timeout)
-}
-
-// moduleRoot is the folder of the module in which the command is run.
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	defer os.RemoveAll(dir)
+	overlay, err := m.overlay(s.root, dir)
 	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
+		return err
 	}
-	file := strings.TrimSpace(string(out))
-	if filepath.Base(file) != "go.mod" {
-		return "", errors.New("this is no folder of a module: run it in a clone of the repository")
+	env := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" "+overlay) // for builds that tests start
+	packages, args := importers(s.all, m.pkg), []string{"-test.short"}
+	if s.hand {
+		i := slices.IndexFunc(s.all, func(p *listed) bool { return p.Dir == filepath.Join(s.root, m.in) })
+		packages, args = s.all[i:i+1], []string{"-test.v", "-test.run=" + m.test}
 	}
-	return filepath.Dir(file), nil
+	m.verdict = notExecuted
+	for ran := 0; ran < s.most && len(packages) > 0; packages = packages[1:] {
+		p := packages[0]
+		clean, err := s.clean(ctx, p, args...)
+		if err != nil {
+			return err
+		}
+		if !clean.executes(m) && !s.hand { // by hand also in child processes
+			continue
+		}
+		ran++
+		m.verdict = invalid
+		binary, output, err := s.build(ctx, p, dir, overlay)
+		if err == nil && output == "" {
+			m.verdict, output, err = s.test(ctx, p, binary, max(s.least, 5*clean.Took), env, args...)
+		}
+		if err != nil || m.verdict != survived {
+			m.who = strings.TrimPrefix(p.ImportPath+" ", m.pkg+" ") + strings.TrimPrefix(failure.FindString(output), "--- FAIL: ")
+			return err
+		}
+	}
+	return nil
 }
 
-// show is the mutation as lines of text.
-func (m mutation) show() string {
-	text := indent("- ", m.from) + indent("+ ", m.to)
-	if m.same != "" {
-		return text + "  changes nothing: " + m.same
+// table prints results, and survivors as entries of survivors.txt. It counts survivors.
+func (s *session) table(took time.Duration) int {
+	slices.SortFunc(s.results, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.file, b.file), a.from-b.from) })
+	tally := map[string]int{}
+	for _, m := range s.results {
+		fmt.Printf("%-44s %-12s %-12s %-30s %s → %s\n", fmt.Sprintf("%s:%d", m.file, m.line), m.op, m.verdict, m.who, m.before, m.after)
+		tally[m.verdict]++
 	}
-	return text + "  noticed by " + m.test + " in " + m.in
+	for _, m := range s.results {
+		if m.verdict == survived || m.verdict == notExecuted {
+			fmt.Printf("\n%s %s\n- %s\n+ %s\n  %s\n", m.file, m.function, m.before, m.after, m.verdict)
+		}
+	}
+	if !s.list {
+		fmt.Printf("\n%d mutants in %s: %v\n", len(s.results), took.Round(time.Second), tally)
+	}
+	return tally[survived] + tally[invalid]
 }
 
-func indent(mark, text string) string {
-	return "  " + mark + strings.ReplaceAll(text, "\n", "\n  "+mark) + "\n"
+// The verdicts on a mutant.
+const noticed, hung, survived, notExecuted, judged, invalid = "noticed", "hung", "SURVIVED", "not executed", "judged", "does not compile"
+
+// build compiles the tests of a package into dir; output is that of a build that failed.
+func (s *session) build(ctx context.Context, p *listed, dir string, flags ...string) (binary, output string, err error) {
+	binary = filepath.Join(dir, "mutant.test")
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags, []string{p.ImportPath})...)
+	cmd.Dir = s.root
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); ctx.Err() == nil && errors.As(err, &exit) {
+		return "", string(out), nil
+	}
+	return binary, "", err
+}
+
+// test runs a test binary of a package for at most limit, in a process group
+// that ends with it.
+func (s *session) test(ctx context.Context, p *listed, binary string, limit time.Duration, env string, args ...string) (verdict, output string, err error) {
+	timed, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("time limit %s", limit))
+	defer cancel()
+	limited, over := context.WithCancelCause(timed)
+	defer over(nil)
+	out, exit := new(tail), (*exec.ExitError)(nil)
+	cmd := exec.CommandContext(limited, binary, append([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=0"}, args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, out, out
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "TMPDIR="+filepath.Dir(binary), env), &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return "", "", err
+	}
+	go func() {
+		for limited.Err() == nil {
+			if held(cmd.Process.Pid) > s.memory {
+				over(fmt.Errorf("memory limit %d MiB", s.memory>>20))
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+	}()
+	err = cmd.Wait()
+	_ = cmd.Cancel()
+	switch {
+	case ctx.Err() != nil:
+		return "", "", ctx.Err()
+	case limited.Err() != nil:
+		return hung, "--- FAIL: " + context.Cause(limited).Error(), nil
+	case errors.As(err, &exit):
+		return noticed, string(*out), nil
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		return "", "", err
+	}
+	return survived, string(*out), nil
+}
+
+// held returns the resident bytes of a process group; 0 without /proc.
+func held(group int) (bytesHeld int64) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, _ := os.ReadFile(name)
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from the third on
+		if len(fields) > 21 && fields[2] == strconv.Itoa(group) {
+			pages, _ := strconv.Atoi(fields[21])
+			bytesHeld += int64(pages * os.Getpagesize())
+		}
+	}
+	return bytesHeld
+}
+
+// tail keeps the last MiB of an output.
+type tail []byte
+
+func (t *tail) Write(p []byte) (int, error) {
+	*t = append(*t, p...)
+	*t = (*t)[max(0, len(*t)-1<<20):]
+	return len(p), nil
+}
+
+// failure matches the first test that failed.
+var failure = regexp.MustCompile(`(?m)^--- FAIL: (.* limit .*|\S+)|^(?:panic|fatal error|signal): .{0,60}`)
+
+// profile is what a clean run of a package's short tests showed.
+type profile struct {
+	Took   time.Duration
+	Blocks map[string][][6]int // by file: from line and column to line and column, statements, executions
+}
+
+// executes reports whether the tests execute the place of a mutant. A place
+// outside all blocks, as a case or a package's variable, counts as executed
+// where its file has an executed block.
+func (p *profile) executes(m *mutant) bool {
+	some, inside, at := false, false, []int{m.line, m.col}
+	for _, b := range p.Blocks[m.file] {
+		here := slices.Compare(b[:2], at) <= 0 && slices.Compare(at, b[2:4]) <= 0
+		if here && b[5] > 0 {
+			return true
+		}
+		some, inside = some || b[5] > 0, inside || here
+	}
+	return some && !inside
+}
+
+// clean returns the profile of a package's tests without a mutant, run with args.
+// The cache keeps profiles by the hash of the test binary, which counts the
+// coverage of the whole module.
+func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profile, error) {
+	s.cleaning.Lock()
+	defer s.cleaning.Unlock()
+	key := p.ImportPath + strings.Join(args, " ")
+	if s.profiles[key] != nil {
+		return s.profiles[key], nil
+	}
+	dir, err := os.MkdirTemp(s.scratch, "clean")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	binary, output, err := s.build(ctx, p, dir, "-cover", "-coverpkg=./...")
+	code, _ := os.ReadFile(binary)
+	got, kept := new(profile), filepath.Join(s.cache, fmt.Sprintf("%x.json", sha256.Sum256(append(code, key...))))
+	if text, err := os.ReadFile(kept); err == nil && json.Unmarshal(text, got) == nil {
+		s.profiles[key] = got
+		return got, nil
+	}
+	start, lines, v := time.Now(), filepath.Join(dir, "profile"), invalid
+	if err == nil && output == "" {
+		v, output, err = s.test(ctx, p, binary, 15*time.Minute, "", append(args, "-test.coverprofile="+lines)...)
+	}
+	if err != nil || v != survived || strings.Contains(output, "\n--- SKIP: ") {
+		return nil, fmt.Errorf("tests of %s (%s) fail or are skipped without any mutation: %s %v\n%s", p.ImportPath, args, v, err, output)
+	}
+	text, _ := os.ReadFile(lines)
+	*got = profile{time.Since(start), parseProfile(string(text), s.module)}
+	keep, err := json.Marshal(got)
+	err = errors.Join(err, os.MkdirAll(s.cache, 0o755), os.WriteFile(kept, keep, 0o644))
+	s.profiles[key] = got
+	return got, err
+}
+
+// parseProfile reads the lines "module/file.go:1.2,3.4 5 1" of a coverage profile.
+func parseProfile(text, module string) map[string][][6]int {
+	blocks := map[string][][6]int{}
+	for line := range strings.Lines(text) {
+		var b [6]int
+		file, at, _ := strings.Cut(strings.TrimPrefix(line, module+"/"), ":")
+		if n, _ := fmt.Sscanf(at, "%d.%d,%d.%d %d %d", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5]); n == 6 {
+			blocks[file] = append(blocks[file], b)
+		}
+	}
+	return blocks
 }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// operators take turns in this order.
+var operators = []string{"negate", "drop", "operator", "operands", "ignore error", "constant", "return early"}
+
+// mutant is one change to one file: text replaces the bytes [from, to).
+type mutant struct {
+	pkg, file     string // import path; path from the module's root, with slashes
+	function, op  string // "T.Name" for a method, "-" outside functions
+	from, to      int
+	line, col     int
+	text          string
+	before, after string // the changed lines, with single spaces; after: "" for a dropped statement
+	in, test      string // the package's folder; of hand.txt: that of the test, and a pattern
+	verdict, who  string // and the test that failed, or the reason of an entry
+}
+
+// finder collects the mutants of one file.
+type finder struct {
+	src      string
+	base     token.Pos      // of the file's first byte
+	function string         // around a node
+	results  *ast.FieldList // of the function or function literal around a node
+	found    []*mutant
+}
+
+// mutants returns every mutant of a parsed file.
+func mutants(f *ast.File, src string) []*mutant {
+	w := &finder{src: src, base: f.FileStart}
+	for _, d := range f.Decls {
+		w.function, w.results = "-", nil
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			w.function, w.results = fn.Name.Name, fn.Type.Results
+			if fn.Recv != nil {
+				of, _, _ := strings.Cut(strings.TrimPrefix(w.of(fn.Recv.List[0].Type), "*"), "[")
+				w.function = of + "." + w.function
+			}
+		}
+		ast.Inspect(d, w.visit)
+	}
+	return w.found
+}
+
+// visit adds the mutants of one node.
+func (w *finder) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.FuncLit:
+		outer := w.results
+		w.results = n.Type.Results
+		ast.Inspect(n.Body, w.visit)
+		w.results = outer
+		return false
+	case *ast.IfStmt:
+		w.condition(n.Cond)
+	case *ast.ForStmt:
+		w.condition(n.Cond)
+	case *ast.SwitchStmt:
+		for _, c := range n.Body.List {
+			for _, e := range c.(*ast.CaseClause).List {
+				if n.Tag == nil {
+					w.condition(e)
+				}
+			}
+		}
+	case *ast.BlockStmt:
+		w.statements(n.List)
+	case *ast.CaseClause:
+		w.statements(n.Body)
+	case *ast.CommClause:
+		w.statements(n.Body)
+	case *ast.AssignStmt:
+		w.swap(n.TokPos, n.Tok.String())
+	case *ast.IncDecStmt:
+		w.swap(n.TokPos, n.Tok.String())
+	case *ast.ReturnStmt:
+		if k := len(n.Results); k > 0 && w.results.NumFields() == k && w.of(w.results.List[len(w.results.List)-1].Type) == "error" && w.of(n.Results[k-1]) != "nil" {
+			w.add("ignore error", n.Results[k-1].Pos(), n.End(), "nil")
+			ast.Inspect(n.Results[k-1], w.visit) // nobody uses the other results
+			return false
+		}
+	case ast.Expr:
+		w.expression(n)
+	}
+	return true
+}
+
+// expression adds the mutants of one expression, not of those inside.
+func (w *finder) expression(e ast.Expr) {
+	switch n := e.(type) {
+	case *ast.BinaryExpr:
+		if op := n.Op.String(); !isErr.MatchString(w.of(n)) {
+			w.swap(n.OpPos, op)
+			if slices.Contains([]string{"-", "/", "%", "<<", ">>", "&^", "<", "<=", ">", ">="}, op) {
+				w.add("operands", n.Pos(), n.End(), "("+w.of(n.Y)+") "+op+" ("+w.of(n.X)+")")
+			}
+		}
+	case *ast.CallExpr:
+		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid(); i++ { // neighbours of the same kind of syntax
+			a, b := n.Args[i-1], n.Args[i]
+			if x, y := w.of(a), w.of(b); reflect.TypeOf(a) == reflect.TypeOf(b) && x != y && !strings.Contains(x+y, "\n") {
+				w.add("operands", a.Pos(), b.End(), y+", "+x)
+			}
+		}
+	case *ast.BasicLit:
+		if v, err := strconv.Atoi(n.Value); err == nil && strconv.Itoa(v) == n.Value {
+			w.add("constant", n.Pos(), n.End(), strconv.Itoa(v+1))
+		} else if n.Kind != token.STRING {
+			w.add("constant", n.Pos(), n.End(), "("+n.Value+" + 1)")
+		}
+	case *ast.Ident:
+		if n.Name == "true" || n.Name == "false" {
+			w.add("constant", n.Pos(), n.End(), strconv.FormatBool(n.Name == "false"))
+		}
+	}
+}
+
+// isErr matches the condition on an error.
+var isErr = regexp.MustCompile(`^\w*[eE]rr != nil$`)
+
+// condition negates a condition, or ignores an error.
+func (w *finder) condition(e ast.Expr) {
+	switch {
+	case e == nil:
+	case isErr.MatchString(w.of(e)):
+		w.add("ignore error", e.End(), e.End(), " && false")
+	default:
+		w.add("negate", e.Pos(), e.End(), "!("+w.of(e)+")")
+	}
+}
+
+// opposite has the operator that takes an operator's place.
+var opposite = map[string]string{
+	"+": "-", "-": "+", "*": "/", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
+	"<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "&^": "&", "++": "--", "--": "++", "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=",
+	"<<=": ">>=", ">>=": "<<=", "&=": "|=", "|=": "&=",
+}
+
+// swap replaces the operator at a position by its opposite.
+func (w *finder) swap(at token.Pos, op string) {
+	if to := opposite[op]; to != "" {
+		w.add("operator", at, at+token.Pos(len(op)), to)
+	}
+}
+
+// zeros matches a return of zero values.
+var zeros = regexp.MustCompile(`^return( (nil|0|""|false),?)*$`)
+
+// statements drops each statement of a list, and returns zero values before it.
+func (w *finder) statements(list []ast.Stmt) {
+	leave, named := "return ", w.results != nil && len(w.results.List[0].Names) > 0
+	for i := 0; w.results != nil && !named && i < len(w.results.List); i++ {
+		leave += "*new(" + w.of(w.results.List[i].Type) + "), "
+	}
+	for _, s := range list {
+		dropped := false
+		switch s := s.(type) {
+		case *ast.CaseClause, *ast.CommClause:
+			return
+		case *ast.AssignStmt:
+			dropped = s.Tok != token.DEFINE && w.of(s.Lhs[0]) != "_"
+		case *ast.IfStmt:
+			dropped = s.Else == nil && !isErr.MatchString(w.of(s.Cond))
+		case *ast.BranchStmt:
+			dropped = s.Tok == token.BREAK || s.Tok == token.CONTINUE
+		case *ast.ExprStmt, *ast.SendStmt, *ast.GoStmt, *ast.DeferStmt, *ast.IncDecStmt:
+			dropped = true
+		}
+		if dropped { // and still uses its names
+			w.add("drop", s.Pos(), s.End(), "if false { "+w.of(s)+" }")
+		}
+		if text := w.of(s); !zeros.MatchString(text) && !(named && strings.HasPrefix(text, "return ")) {
+			w.add("return early", s.Pos(), s.Pos(), strings.TrimRight(leave, ", ")+"; ")
+		}
+	}
+}
+
+// of returns the text of a node.
+func (w *finder) of(n ast.Node) string { return w.src[n.Pos()-w.base : n.End()-w.base] }
+
+func (w *finder) add(op string, from, to token.Pos, text string) {
+	m := &mutant{function: w.function, op: op, from: int(from - w.base), to: int(to - w.base), text: text}
+	m.show(w.src)
+	w.found = append(w.found, m)
+}
+
+// show sets a mutant's line, column and texts from the text of its file.
+func (m *mutant) show(src string) {
+	m.line = 1 + strings.Count(src[:m.from], "\n")
+	start := strings.LastIndexByte(src[:m.from], '\n') + 1
+	m.col = m.from - start + 1
+	rest, _, _ := strings.Cut(src[m.to:], "\n")
+	m.before, m.after = oneLine(src[start:m.to]+rest), oneLine(src[start:m.from]+m.text+rest)
+	if m.op == "drop" {
+		first, _, more := strings.Cut(src[m.from:m.to], "\n")
+		if m.before, m.after = oneLine(first), ""; more {
+			m.before += " …"
+		}
+	}
+}
+
+// oneLine joins lines, without their comments, by single spaces.
+func oneLine(text string) string {
+	var words []string
+	for l := range strings.Lines(text) {
+		l, _, _ = strings.Cut(l, " // ")
+		words = append(words, strings.Fields(l)...)
+	}
+	return strings.Join(words, " ")
+}
