@@ -30,12 +30,13 @@ type source struct {
 	dir    string
 	shards map[string]*shard
 	where  map[string]*shard // by tensor
+	absent map[string]*shard // by tensor: the shard that the index names and that does not hold it
 }
 
 // openSource opens the weights in dir: model.safetensors, else the shards of
 // model.safetensors.index.json.
 func openSource(dir string) (*source, error) {
-	s := &source{dir: dir, shards: map[string]*shard{}, where: map[string]*shard{}}
+	s := &source{dir: dir, shards: map[string]*shard{}, where: map[string]*shard{}, absent: map[string]*shard{}}
 	err := s.openAll()
 	if err != nil {
 		s.Close()
@@ -68,10 +69,11 @@ func (s *source) openAll() error {
 		if err != nil {
 			return err
 		}
-		if _, ok := sh.tensors[name]; !ok {
-			return fmt.Errorf("%s: tensor %q: %s says it is in %s, which does not hold it; %s", sh.path, name, indexName, sh.name, fetch(s.dir, sh.name))
+		if _, ok := sh.tensors[name]; ok {
+			s.where[name] = sh
+		} else {
+			s.absent[name] = sh
 		}
-		s.where[name] = sh
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.shards)) {
 		for name := range s.shards[file].tensors { // what the index forgot
@@ -126,12 +128,12 @@ func (s *source) readIndex() (map[string]string, error) {
 }
 
 // parseIndex reads the text of an index: the shard of every tensor, each a file
-// beside the index.
+// beside the index or in a folder below.
 func parseIndex(raw []byte) (map[string]string, error) {
 	var index struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(raw, &index); err != nil {
+	if err := json.Unmarshal(files.JSON(raw), &index); err != nil {
 		if bytes.HasPrefix(raw, []byte(lfsPointer)) {
 			err = errLFS
 		}
@@ -142,7 +144,7 @@ func parseIndex(raw []byte) (map[string]string, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
 		shard := index.WeightMap[name]
-		if shard == "" || shard == "." || shard == ".." || strings.ContainsAny(shard, "/\\\x00") {
+		if !filepath.IsLocal(shard) || filepath.Clean(shard) != shard || shard == "." || strings.ContainsAny(shard, "\\\x00") {
 			return nil, fmt.Errorf("tensor %q: the shard %q is not a file of this directory", name, shard)
 		}
 	}

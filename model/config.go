@@ -134,6 +134,9 @@ type Config struct {
 	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
 	MXFP4 bool
 
+	// Class is the class that config.json names where it is not Arch: weights of the class of ModelType are expected. Empty: it is Arch, or none.
+	Class string
+
 	// Dropout says in words what dropout config.json asks for, which mt trains without; empty: none.
 	Dropout string
 	Freeze  Freeze // which tensors are not trained; set by SetFreeze

@@ -34,6 +34,8 @@ func TestJSONOfOptions(t *testing.T) {
 		{"rope_scaling": map[string]any{"type": "linear", "factor": 2.5}},
 		{"rope_parameters": map[string]any{"rope_type": "dynamic", "factor": 2.5, "rope_theta": 77}},
 		changed("mistral", map[string]any{"sliding_window": 7}),
+		changed("mistral", map[string]any{"sliding_window": 7, "layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}),
+		changed("cohere2", map[string]any{"vocab_size": 256000, "head_dim": 8}),
 		changed("qwen2", map[string]any{"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1}),
 		changed("qwen3", map[string]any{"use_sliding_window": true, "sliding_window": 9, "attention_bias": true,
 			"layer_types": []any{"sliding_attention", "full_attention", "sliding_attention"}}),

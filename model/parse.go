@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"mt/internal/files"
 )
@@ -38,7 +40,7 @@ func LoadDir(dir string) (*Config, error) {
 		return nil, fmt.Errorf("read model config: %w", err)
 	}
 	c, err := ParseConfig(raw, file)
-	if err == nil && len(c.family.prefixes) > 0 {
+	if err == nil {
 		err = c.asStored(dir)
 	}
 	return c, err
@@ -84,6 +86,9 @@ func fromFields(top *fields) (*Config, error) {
 		InitializerRange: f.float("initializer_range", 0.02, 0, 100),
 		MXFP4:            packed,
 		headTells:        silent,
+	}
+	if archs := top.strs("architectures"); len(archs) > 0 && !slices.Contains(archs, a.arch) {
+		c.Class = cut(strings.Join(archs, ", "))
 	}
 	c.headsAndIDs(f)
 	c.activation(f)

@@ -92,6 +92,12 @@ func TestParseSpellings(t *testing.T) {
 		{"mistral", changed("mistral", nil), func(c *Config) bool {
 			return c.Arch == "MistralForCausalLM" && c.Window(2) == 4096 && c.Sliding == nil && c.MaxPositions == 131072 && !c.QKVBias
 		}},
+		{"mistral, windows in some blocks", changed("mistral", map[string]any{"sliding_window": 8, "layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),
+			func(c *Config) bool { return c.Window(0) == 0 && c.Window(1) == 8 && c.Window(2) == 8 }},
+		{"mistral, a window in no block", changed("mistral", map[string]any{"sliding_window": 8, "layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
+			func(c *Config) bool { return c.SlidingWindow == 0 }},
+		{"cohere2, heads of their own size", changed("cohere2", map[string]any{"vocab_size": 256000, "head_dim": 8}),
+			func(c *Config) bool { return c.HeadDim == 8 && c.OutputCols() == 32 }},
 		{"mistral, no window", changed("mistral", map[string]any{"sliding_window": json.RawMessage("null")}),
 			func(c *Config) bool { return c.Window(2) == 0 }},
 		{"phi3", phiConfig(map[string]any{"partial_rotary_factor": 0.75, "sliding_window": 5}), func(c *Config) bool {
@@ -320,7 +326,7 @@ func TestParseRefuses(t *testing.T) {
 		{map[string]any{"rope_parameters": map[string]any{"partial_rotary_factor": 0.5}}, "rope_parameters: partial_rotary_factor: 0.5 is not supported"},
 		{phiConfig(map[string]any{"partial_rotary_factor": 0.45}), "partial_rotary_factor: 0.45 turns 7 of a head's 16"},
 		{phiConfig(map[string]any{"resid_pdrop": 0.1}), "resid_pdrop: 0.1: dropout"},
-		{changed("mistral", map[string]any{"sliding_window": 8, "layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),
+		{changed("phimoe", map[string]any{"vocab_size": 32064, "sliding_window": 8, "layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),
 			"layer_types: this architecture has the sliding window in every layer"},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}), `layer_types: layer 1 is "sliding_attention", and there is no sliding window`},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention"}}), "layer_types: 1 of them for 3 layers"},
@@ -350,7 +356,6 @@ func TestParseRefuses(t *testing.T) {
 		{changed("starcoder2", map[string]any{"vocab_size": 60000, "norm_epsilon": "x"}), `norm_epsilon: "x" is not a number`},
 		{changed("gpt_neox", map[string]any{"hidden_dropout": 0.1, "num_key_value_heads": nil}), "hidden_dropout: 0.1: dropout is not supported"},
 		{changed("gpt_neox", nil), "num_key_value_heads: 2 for 4 heads: this architecture has as many"},
-		{changed("cohere2", map[string]any{"vocab_size": 256000, "head_dim": 8}), "head_dim: 8: this architecture has hidden_size / num_attention_heads, 16"},
 		{changed("gpt_neox", map[string]any{"num_key_value_heads": nil, "head_dim": 8}), "head_dim: 8: this architecture has hidden_size / num_attention_heads, 16"},
 		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "n_layer": 0}), "n_layer: 0 is out of range"},
 		{changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "scale_attn_by_inverse_layer_idx": true}), "scale_attn_by_inverse_layer_idx: true is not supported, only false; docs/adding-a-family.md"},

@@ -88,6 +88,7 @@ func readFile(name string) ([]byte, error) {
 
 // parse reads tokenizer.json.
 func parse(text []byte) (*hf, error) {
+	text = files.JSON(text)
 	if !json.Valid(text) {
 		var v any
 		return nil, fmt.Errorf("it is not JSON: %w", json.Unmarshal(text, &v))

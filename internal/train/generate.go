@@ -13,6 +13,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/internal/config"
+	"mt/internal/files"
 	"mt/internal/generate"
 	"mt/tokenizer"
 )
@@ -147,7 +148,7 @@ func (j *job) stops() ([]int32, error) {
 	var f struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	if err := json.Unmarshal(text, &f); err != nil {
+	if err := json.Unmarshal(files.JSON(text), &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var one int32
