@@ -12,7 +12,8 @@ type Activation uint8
 const (
 	SiLU     Activation = iota // "silu", "swish"
 	GELUTanh                   // "gelu_pytorch_tanh", "gelu_new"
-	GELU                       // "gelu"; without a gate alone
+	GELU                       // "gelu"
+	ReLU                       // "relu"
 )
 
 // CutGate is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but

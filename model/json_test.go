@@ -33,6 +33,7 @@ func TestJSONOfOptions(t *testing.T) {
 		{"attention_bias": true, "mlp_bias": true, "rope_theta": 123.5, "rope_scaling": yarn},
 		{"rope_scaling": map[string]any{"type": "linear", "factor": 2.5}},
 		{"rope_parameters": map[string]any{"rope_type": "dynamic", "factor": 2.5, "rope_theta": 77}},
+		{"hidden_act": "relu"}, {"hidden_act": "gelu"},
 		changed("mistral", map[string]any{"sliding_window": 7}),
 		changed("mistral", map[string]any{"sliding_window": 7, "layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}),
 		changed("cohere2", map[string]any{"vocab_size": 256000, "head_dim": 8}),

@@ -95,9 +95,6 @@ func fromFields(top *fields) (*Config, error) {
 	c.dropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
-	if c.Activation == GELU && !c.Ungated {
-		f.fail("hidden_act", "\"gelu\" is not supported; known: silu, gelu_pytorch_tanh")
-	}
 	if c.NumExperts > 0 && c.NormsOutputs() {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
@@ -141,17 +138,19 @@ func (c *Config) headDim(f *fields) {
 	}
 }
 
-// activation reads hidden_act. gelu_new and gelu_fast are the GELU with tanh too, otherwise computed.
+// activation reads hidden_act. gelu_new and others are the GELU with tanh too, otherwise computed.
 func (c *Config) activation(f *fields) {
 	def, _ := c.family.defaults["hidden_act"].(string)
 	switch act := f.str("hidden_act", cmp.Or(def, "silu")); act {
 	case "silu", "swish":
 		c.Activation = SiLU
-	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh":
 		c.Activation = GELUTanh
-	case "gelu":
+	case "gelu", "gelu_python":
 		c.Activation = GELU
+	case "relu":
+		c.Activation = ReLU
 	default:
-		f.fail("hidden_act", "%q is not supported; known: silu, gelu_pytorch_tanh", act)
+		f.fail("hidden_act", "%q is not supported; known: silu, gelu, gelu_pytorch_tanh, relu", act)
 	}
 }
