@@ -10,10 +10,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"mt/internal/files"
+	"mt/model"
 )
 
 // shard is an open safetensors file.
@@ -151,6 +153,9 @@ func parseIndex(raw []byte) (map[string]string, error) {
 	return index.WeightMap, nil
 }
 
+// numberedShard is what the shards of an index are called.
+var numberedShard = regexp.MustCompile(`-\d+-of-\d+\.safetensors$`)
+
 // noWeights is the error for a directory without weights we can read.
 func (s *source) noWeights() error {
 	for _, name := range []string{singleName, indexName} {
@@ -158,13 +163,19 @@ func (s *source) noWeights() error {
 			return fmt.Errorf("%s: a link to a file that is not there; %s", filepath.Join(s.dir, name), fetch(s.dir, name))
 		}
 	}
-	for _, other := range []struct{ pattern, what string }{
-		{"*.safetensors", "the index " + indexName + " is missing; " + fetch(s.dir, indexName)},
-		{"pytorch_model*.bin", "pickled weights are not read: save the model with save_pretrained(..., safe_serialization=True)"},
-	} {
-		if found, _ := filepath.Glob(filepath.Join(s.dir, other.pattern)); len(found) > 0 {
-			return fmt.Errorf("%s: no model.safetensors, but %s: %s", s.dir, filepath.Base(found[0]), other.what)
-		}
+	if why := model.Foreign(s.dir); why != "" {
+		return fmt.Errorf("%s: no model.safetensors: %s", s.dir, why)
+	}
+	found, _ := filepath.Glob(filepath.Join(s.dir, "*.safetensors"))
+	shards := slices.DeleteFunc(slices.Clone(found), func(name string) bool { return !numberedShard.MatchString(filepath.Base(name)) })
+	switch {
+	case len(shards) > 0:
+		return fmt.Errorf("%s: no model.safetensors, but %s: the index %s is missing; %s", s.dir, filepath.Base(shards[0]), indexName, fetch(s.dir, indexName))
+	case len(found) == 1:
+		return fmt.Errorf("%s: no model.safetensors, but %s: if it holds the weights that config.json describes, call it model.safetensors", s.dir, filepath.Base(found[0]))
+	case len(found) > 1:
+		return fmt.Errorf("%s: no model.safetensors and no %s, but %s and %d more: an index says which tensor is in which file; %s",
+			s.dir, indexName, filepath.Base(found[0]), len(found)-1, fetch(s.dir, indexName))
 	}
 	return fmt.Errorf("%s: no model.safetensors and no %s", s.dir, indexName)
 }
