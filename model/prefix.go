@@ -142,7 +142,7 @@ func weightNames(dir string) (map[string]json.RawMessage, error) {
 	index := struct {
 		Map *map[string]json.RawMessage `json:"weight_map"`
 	}{&names}
-	if err := json.Unmarshal(raw, &index); err != nil {
+	if err := json.Unmarshal(files.JSON(raw), &index); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return names, nil
