@@ -87,6 +87,9 @@ func (r *lane) prefer(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place 
 	bits := make([]int32, to.Seqs)
 	for _, pair := range m.Pairs {
 		ref := r.o.Preferences.Reference(false, pair.ID)
+		if m.Same(pair) {
+			ref = op.SameDocuments
+		}
 		bits[pair.Chosen], bits[pair.Rejected] = int32(math.Float32bits(ref[0])), int32(math.Float32bits(ref[1]))
 	}
 	to.Reference = place(bits)

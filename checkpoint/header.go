@@ -9,11 +9,18 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
+
+	"mt/internal/files"
 )
 
 // maxHeader bounds the JSON header of a safetensors file, as the reference
 // implementation does.
 const maxHeader = 100_000_000
+
+// maxTensors bounds how many tensors a file has. Of published files that with the most has some 50,000.
+const maxTensors = 1 << 18
 
 // dtypeSize is the bytes of an element by safetensors dtype.
 var dtypeSize = map[string]int64{
@@ -116,55 +123,97 @@ func parseHeader(text []byte) (header, error) {
 	if len(text) == 0 || text[0] != '{' {
 		return h, errors.New("not a safetensors file: the header is not a JSON object")
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if _, err := dec.Token(); err != nil {
-		return h, fmt.Errorf("header: %w", err)
-	}
 	seen := map[string]bool{}
-	for dec.More() {
-		tok, err := dec.Token()
-		if err != nil {
-			return h, fmt.Errorf("header: %w", err)
+	var bad error // of a tensor; others are of the text
+	err := files.Members(text, func(name string, val []byte) error {
+		if name == "__metadata__" && !seen[name] {
+			seen[name] = true
+			return nil
 		}
-		name, _ := tok.(string)
-		if seen[name] {
-			return h, fmt.Errorf("tensor %q: appears twice", name)
+		var t tensor
+		switch {
+		case seen[name]:
+			bad = fmt.Errorf("tensor %q: appears twice", name)
+		case len(h.tensors) == maxTensors:
+			bad = fmt.Errorf("more than %d tensors in one file", maxTensors)
+		default:
+			if t, bad = parseTensor(name, val, h.bytes); bad != nil {
+				bad = fmt.Errorf("tensor %q: %w", name, bad)
+			}
 		}
 		seen[name] = true
-		var val json.RawMessage
-		if err := dec.Decode(&val); err != nil {
-			return h, fmt.Errorf("header: %w", err)
-		}
-		if name == "__metadata__" {
-			continue
-		}
-		t, err := parseTensor(name, val, h.bytes)
-		if err != nil {
-			return h, fmt.Errorf("tensor %q: %w", name, err)
-		}
 		h.tensors = append(h.tensors, t)
-	}
-	if _, err := dec.Token(); err != nil {
+		return bad
+	})
+	switch {
+	case bad != nil:
+		return h, bad
+	case err != nil && strings.HasSuffix(err.Error(), "after top-level value"):
+		return h, errors.New("header: text after the closing brace")
+	case err != nil:
 		return h, fmt.Errorf("header: %w", err)
-	}
-	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
-		return h, fmt.Errorf("header: text after the closing brace")
 	}
 	return h, h.order()
 }
 
-func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
-	var v struct {
-		DType   string  `json:"dtype"`
-		Shape   []int64 `json:"shape"`
-		Offsets []int64 `json:"data_offsets"`
+// headerEntry is what a header says of a tensor.
+type headerEntry struct {
+	DType   string  `json:"dtype"`
+	Shape   []int64 `json:"shape"`
+	Offsets []int64 `json:"data_offsets"`
+}
+
+// parseEntry reads an entry. It reads the form that programs write by itself, which is several times as fast as encoding/json.
+func parseEntry(val []byte) (v headerEntry, err error) {
+	plain := true
+	err = files.Members(val, func(key string, value []byte) error {
+		switch key {
+		case "dtype":
+			v.DType = string(bytes.Trim(value, `"`))
+			plain = plain && len(value) == len(v.DType)+2
+		case "shape":
+			v.Shape, plain = parseInts(value, plain)
+		case "data_offsets":
+			v.Offsets, plain = parseInts(value, plain)
+		default:
+			plain = false
+		}
+		return nil
+	})
+	if err == nil && plain {
+		return v, nil
 	}
-	if err := json.Unmarshal(val, &v); err != nil {
+	v = headerEntry{}
+	return v, json.Unmarshal(val, &v)
+}
+
+// parseInts reads a JSON list of whole numbers; plain stays true where it is one.
+func parseInts(list []byte, plain bool) ([]int64, bool) {
+	if len(list) < 2 || list[0] != '[' {
+		return nil, false
+	}
+	out := make([]int64, 0, 4)
+	for part := range bytes.SplitSeq(bytes.TrimSpace(list[1:len(list)-1]), []byte(",")) {
+		if part = bytes.TrimSpace(part); len(part) == 0 && len(out) == 0 {
+			continue
+		}
+		n, err := strconv.ParseInt(string(part), 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		out = append(out, n)
+	}
+	return out, plain
+}
+
+func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
+	v, err := parseEntry(val)
+	if err != nil {
 		return tensor{}, fmt.Errorf("header: %w", err)
 	}
 	size, ok := dtypeSize[v.DType]
 	if !ok {
-		return tensor{}, fmt.Errorf("unknown dtype %q; F32, BF16 and F16 weights are read", v.DType)
+		return tensor{}, fmt.Errorf("unknown dtype %q; F32, BF16, F16 and F64 weights are read", v.DType)
 	}
 	if len(v.Offsets) != 2 || v.Offsets[0] < 0 || v.Offsets[1] < v.Offsets[0] || v.Offsets[1] > math.MaxInt64-dataStart {
 		return tensor{}, fmt.Errorf("impossible data_offsets %v", v.Offsets)

@@ -101,6 +101,7 @@ var (
 	planeF32  = plane{dtype: "F32"}
 	planeBF16 = plane{dtype: "BF16"}               // rounded half up: the hi plane
 	planeF16  = plane{dtype: "F16"}                // in half precision, only read
+	planeF64  = plane{dtype: "F64"}                // in double precision, only read: rounded to fp32
 	planeLo   = plane{dtype: "U16", prefix: "lo."} // what planeBF16 lacks: bits = hi<<16 + int16(lo)
 	planeAsIs = plane{}
 )
@@ -119,7 +120,7 @@ func (p plane) size() int64 { return dtypeSize[p.dtype] }
 // weightPlane is the plane as which weights of a safetensors dtype are read, and
 // whether they can be read.
 func weightPlane(dtype string) (plane, bool) {
-	for _, p := range []plane{planeF32, planeBF16, planeF16} {
+	for _, p := range []plane{planeF32, planeBF16, planeF16, planeF64} {
 		if p.dtype == dtype {
 			return p, true
 		}
@@ -234,6 +235,10 @@ func widen(bits []uint32, p plane, raw []byte) {
 	case planeF16:
 		for i := range bits {
 			bits[i] = halfBits(binary.LittleEndian.Uint16(raw[2*i:]))
+		}
+	case planeF64:
+		for i := range bits {
+			bits[i] = math.Float32bits(float32(math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:]))))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,7 +26,7 @@ type target struct {
 type Progress func(done, total int64)
 
 // LoadModel reads the weights of the Hugging Face directory dir (F32, BF16,
-// F16 or, of tensors in others (model.Place), MXFP4, sharded or not) into layers, which are all layers of the model. Planes
+// F16, F64 or, of tensors in others (model.Place), MXFP4, sharded or not) into layers, which are all layers of the model. Planes
 // beside them are left alone. Every tensor must be there with the right shape;
 // a tied lm_head.weight may be there and must then be the embedding. It returns
 // the names of the tensors that are not trained (see Source), buffers apart,
@@ -65,7 +66,7 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	for _, e := range rest.entries {
-		if !strings.HasSuffix(e.name, ".rotary_emb.inv_freq") {
+		if !e.isBuffer() {
 			others = append(others, e.name)
 		}
 	}
@@ -123,14 +124,39 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s: %s missing: not the weights that config.json describes", s.dir, several("tensor", missing))
+		return nil, fmt.Errorf("%s: %s missing%s", s.dir, several("tensor", missing), s.whyMissing(missing))
 	}
 	return out, nil
 }
 
+// whyMissing says, behind an error about tensors that are not there, what may be the cause and the way out.
+func (s *source) whyMissing(names []string) string {
+	for _, name := range names {
+		if sh := s.absent[name]; sh != nil {
+			return fmt.Sprintf(": %s says that %q is in %s, which does not hold it; %s", indexName, name, sh.name, fetch(s.dir, sh.name))
+		}
+	}
+	first := names[0]
+	if strings.HasSuffix(first, "lm_head.weight") && len(names) == 1 {
+		return ": the directory has a model without a head, as base classes and embedding models are saved; take one with a head, " +
+			"or set tie_word_embeddings to true in config.json to have the embedding serve as one"
+	}
+	if strings.ContainsAny(first, "0123456789") {
+		return ": not the weights that config.json describes"
+	}
+	own := first[1+strings.LastIndexByte(strings.TrimSuffix(first, ".weight"), '.'):]
+	for _, name := range slices.Sorted(maps.Keys(s.where)) {
+		if before, ok := strings.CutSuffix(name, own); ok && !strings.HasPrefix(name, strings.TrimSuffix(first, own)) {
+			return fmt.Sprintf(": the names there begin with %q, where config.json's class has %q; save the model itself, and not what wraps it "+
+				"(a LoRA adapter, torch.compile, a data-parallel module)", before, strings.TrimSuffix(first, own))
+		}
+	}
+	return ": not the weights that config.json describes"
+}
+
 // unreadable says why weights of a dtype are not read.
 func unreadable(dtype string) string {
-	what := fmt.Sprintf("its dtype is %s; F32, BF16 and F16 are read", dtype)
+	what := fmt.Sprintf("its dtype is %s; F32, BF16, F16 and F64 are read", dtype)
 	if dtypeSize[dtype] == 1 {
 		what += ": quantized weights cannot be trained, take the model's unquantized directory"
 	}

@@ -101,7 +101,7 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 			out.tied = name
 			continue
 		}
-		if why := known.refuses(name); why != "" {
+		if why := known.refuses(name); why != "" && !s.where[name].tensors[name].untrained() {
 			return others{}, fmt.Errorf("%s: tensor %q: %s", s.where[name].path, name, why)
 		}
 		out.entries = append(out.entries, s.copied(name))
@@ -204,9 +204,23 @@ func tableOf(layouts []model.Layout) table {
 
 func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(name, '.'))] }
 
-// buffers are names of values that older versions of Transformers saved and that
+// buffers are endings of the names of values that older versions of Transformers saved and that
 // follow from config.json.
-var buffers = []string{".rotary_emb.inv_freq", ".attention.masked_bias", ".attn.masked_bias", ".attn.bias"}
+var buffers = []string{".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
+
+// untrained tells whether t cannot be a weight, in whatever module it lies: a buffer, truth values or 64-bit integers.
+func (t tensor) untrained() bool { return t.isBuffer() || t.dtype == "BOOL" || t.dtype == "I64" }
+
+// isBuffer tells whether t follows from config.json: by its name, or as a mask (1, 1, n, n) of positions, a shape that no
+// parameter has.
+func (t tensor) isBuffer() bool {
+	for _, end := range buffers {
+		if strings.HasSuffix(t.name, end) || t.name == end[1:] {
+			return true
+		}
+	}
+	return len(t.shape) == 4 && t.shape[0] == 1 && t.shape[1] == 1 && t.shape[2] == t.shape[3]
+}
 
 // quantized are endings of the tensors that stand for, or beside, quantized
 // weights.
@@ -215,11 +229,6 @@ var quantized = regexp.MustCompile(`(_scale|_scale_inv|_scale_2|_zero_point|_pac
 // refuses says why the tensor cannot be passed over; "" if it can. It cannot where it
 // lies in a block that is trained, or in the module of a parameter.
 func (t table) refuses(name string) string {
-	for _, end := range buffers {
-		if strings.HasSuffix(name, end) {
-			return ""
-		}
-	}
 	inside := t.modules[moduleOf(name)]
 	if rest, ok := strings.CutPrefix(name, t.blocks); ok {
 		digits, _, _ := strings.Cut(rest, ".")
@@ -251,7 +260,7 @@ func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 		return s.shard.each(s.in, buf, put)
 	}
 	if !ok {
-		return fmt.Errorf("%s: tensor %q: its dtype is %s; F32, BF16 and F16 are converted", s.shard.path, s.in.name, s.in.dtype)
+		return fmt.Errorf("%s: tensor %q: its dtype is %s; F32, BF16, F16 and F64 are converted", s.shard.path, s.in.name, s.in.dtype)
 	}
 	raw := make([]byte, min(int64(len(buf))/4*from.size(), s.in.bytes))
 	bits := make([]uint32, int64(len(raw))/from.size())

@@ -10,10 +10,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"mt/internal/files"
+	"mt/model"
 )
 
 // shard is an open safetensors file.
@@ -30,12 +32,13 @@ type source struct {
 	dir    string
 	shards map[string]*shard
 	where  map[string]*shard // by tensor
+	absent map[string]*shard // by tensor: the shard that the index names and that does not hold it
 }
 
 // openSource opens the weights in dir: model.safetensors, else the shards of
 // model.safetensors.index.json.
 func openSource(dir string) (*source, error) {
-	s := &source{dir: dir, shards: map[string]*shard{}, where: map[string]*shard{}}
+	s := &source{dir: dir, shards: map[string]*shard{}, where: map[string]*shard{}, absent: map[string]*shard{}}
 	err := s.openAll()
 	if err != nil {
 		s.Close()
@@ -68,10 +71,11 @@ func (s *source) openAll() error {
 		if err != nil {
 			return err
 		}
-		if _, ok := sh.tensors[name]; !ok {
-			return fmt.Errorf("%s: tensor %q: %s says it is in %s, which does not hold it; %s", sh.path, name, indexName, sh.name, fetch(s.dir, sh.name))
+		if _, ok := sh.tensors[name]; ok {
+			s.where[name] = sh
+		} else {
+			s.absent[name] = sh
 		}
-		s.where[name] = sh
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.shards)) {
 		for name := range s.shards[file].tensors { // what the index forgot
@@ -126,12 +130,12 @@ func (s *source) readIndex() (map[string]string, error) {
 }
 
 // parseIndex reads the text of an index: the shard of every tensor, each a file
-// beside the index.
+// beside the index or in a folder below.
 func parseIndex(raw []byte) (map[string]string, error) {
 	var index struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(raw, &index); err != nil {
+	if err := json.Unmarshal(files.JSON(raw), &index); err != nil {
 		if bytes.HasPrefix(raw, []byte(lfsPointer)) {
 			err = errLFS
 		}
@@ -142,12 +146,15 @@ func parseIndex(raw []byte) (map[string]string, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
 		shard := index.WeightMap[name]
-		if shard == "" || shard == "." || shard == ".." || strings.ContainsAny(shard, "/\\\x00") {
+		if !filepath.IsLocal(shard) || filepath.Clean(shard) != shard || shard == "." || strings.ContainsAny(shard, "\\\x00") {
 			return nil, fmt.Errorf("tensor %q: the shard %q is not a file of this directory", name, shard)
 		}
 	}
 	return index.WeightMap, nil
 }
+
+// numberedShard is what the shards of an index are called.
+var numberedShard = regexp.MustCompile(`-\d+-of-\d+\.safetensors$`)
 
 // noWeights is the error for a directory without weights we can read.
 func (s *source) noWeights() error {
@@ -156,13 +163,19 @@ func (s *source) noWeights() error {
 			return fmt.Errorf("%s: a link to a file that is not there; %s", filepath.Join(s.dir, name), fetch(s.dir, name))
 		}
 	}
-	for _, other := range []struct{ pattern, what string }{
-		{"*.safetensors", "the index " + indexName + " is missing; " + fetch(s.dir, indexName)},
-		{"pytorch_model*.bin", "pickled weights are not read: save the model with save_pretrained(..., safe_serialization=True)"},
-	} {
-		if found, _ := filepath.Glob(filepath.Join(s.dir, other.pattern)); len(found) > 0 {
-			return fmt.Errorf("%s: no model.safetensors, but %s: %s", s.dir, filepath.Base(found[0]), other.what)
-		}
+	if why := model.Foreign(s.dir); why != "" {
+		return fmt.Errorf("%s: no model.safetensors: %s", s.dir, why)
+	}
+	found, _ := filepath.Glob(filepath.Join(s.dir, "*.safetensors"))
+	shards := slices.DeleteFunc(slices.Clone(found), func(name string) bool { return !numberedShard.MatchString(filepath.Base(name)) })
+	switch {
+	case len(shards) > 0:
+		return fmt.Errorf("%s: no model.safetensors, but %s: the index %s is missing; %s", s.dir, filepath.Base(shards[0]), indexName, fetch(s.dir, indexName))
+	case len(found) == 1:
+		return fmt.Errorf("%s: no model.safetensors, but %s: if it holds the weights that config.json describes, call it model.safetensors", s.dir, filepath.Base(found[0]))
+	case len(found) > 1:
+		return fmt.Errorf("%s: no model.safetensors and no %s, but %s and %d more: an index says which tensor is in which file; %s",
+			s.dir, indexName, filepath.Base(found[0]), len(found)-1, fetch(s.dir, indexName))
 	}
 	return fmt.Errorf("%s: no model.safetensors and no %s", s.dir, indexName)
 }

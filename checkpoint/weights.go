@@ -68,7 +68,7 @@ func (w *Weights) Tensor(name string) (TensorInfo, bool) {
 	return TensorInfo{Name: name, File: sh.name, DType: t.dtype, Shape: t.shape, Bytes: t.bytes}, true
 }
 
-// Read reads len(dst) elements of a tensor of dtype F32, BF16 or F16, from
+// Read reads len(dst) elements of a tensor of dtype F32, BF16, F16 or F64, from
 // element elem on.
 func (w *Weights) Read(name string, elem int64, dst []float32) error {
 	sh, ok := w.src.where[name]

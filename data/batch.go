@@ -58,6 +58,12 @@ type MicroBatch struct {
 	Pairs []Pair
 }
 
+// Same tells whether the documents of a pair have the same tokens and targets.
+func (m *MicroBatch) Same(p Pair) bool {
+	of := func(list []int32, doc int32) []int32 { return list[m.CuSeqlens[doc]:m.CuSeqlens[doc+1]] }
+	return slices.Equal(of(m.IDs, p.Chosen), of(m.IDs, p.Rejected)) && slices.Equal(of(m.Targets, p.Chosen), of(m.Targets, p.Rejected))
+}
+
 // Batch is one optimizer step's (or evaluation pass's) global batch, or the part of it that one
 // of several ranks takes. What it says of tokens, ids and micro-batches is of that part.
 type Batch struct {

@@ -200,7 +200,7 @@ func (t *Templates) activation() (op.Activation, op.Cut) {
 	if c.Cut != nil {
 		return op.CutSiLU, op.Cut{Alpha: float32(c.Cut.Alpha), Limit: float32(c.Cut.Limit)}
 	}
-	return [...]op.Activation{model.SiLU: op.SiLU, model.GELUTanh: op.GELUTanh, model.GELU: op.GELU}[c.Activation], op.Cut{}
+	return [...]op.Activation{model.SiLU: op.SiLU, model.GELUTanh: op.GELUTanh, model.GELU: op.GELU, model.ReLU: op.ReLU}[c.Activation], op.Cut{}
 }
 
 // glu is y (n, f) = f(gate)·up for gu (n, 2·f).

@@ -116,6 +116,7 @@ var configs = []struct {
 		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
 	})},
+	{"gate by the exact gelu", config(func(c *model.Config) { c.Activation, c.MLPBias = model.GELU, true })},
 	{"output gate", config(func(c *model.Config) {
 		c.OutputGate, c.QKVBias, c.NumHeads, c.NumKVHeads, c.HiddenSize = true, true, 4, 2, 14
 	})},
@@ -242,6 +243,22 @@ func checkLoss(t *testing.T, dev string, losses []float64, supervised int, want 
 	// fp32 through two blocks: some tens of roundings of 6e-8.
 	if mean := sum / float64(supervised); !(math.Abs(mean-want) <= 2e-6*want) {
 		t.Errorf("%s: loss %.9g, reference %.9g", dev, mean, want)
+	}
+}
+
+// Losses of models with ReLU equal the reference's. Finite differences would step over the places where its slope changes;
+// its gradient is the operations' to be right about.
+func TestLossesOfReLU(t *testing.T) {
+	for _, cfg := range []*model.Config{
+		config(func(c *model.Config) { c.Activation, c.NumKVHeads = model.ReLU, 1 }),
+		config(func(c *model.Config) { c.Ungated, c.Activation, c.MLPBias = true, model.ReLU, true }),
+	} {
+		mbs := micro(cfg)
+		for _, d := range devices {
+			r := newRig(t, d.open(t), spec(cfg, KeepNothing, device.F32), nil)
+			b := r.batch(mbs...)
+			checkLoss(t, d.name, r.step(b).losses, b.supervised, reference.Loss(cfg, r.ref, slices.Concat(mbs...)))
+		}
 	}
 }
 

@@ -107,6 +107,26 @@ func TestPreferenceGradients(t *testing.T) {
 	}
 }
 
+// A pair whose documents are the same moves nothing, not by the least bit, whatever the loss.
+func TestSamePairMovesNothing(t *testing.T) {
+	cfg := configs[0].cfg
+	for _, loss := range []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.25}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.125}, {Kind: op.IPO, Beta: 0.5}} {
+		for _, d := range devices {
+			pair := pairsOf(cfg)[0][0]
+			pair.Chosen = pair.Rejected
+			pair.Reference = [2]float64{float64(op.SameDocuments[0]), float64(op.SameDocuments[1])}
+			sp := spec(cfg, KeepNothing, device.F32)
+			sp.Preference = loss
+			r := newRig(t, d.open(t), sp, nil)
+			for name, grad := range r.step(r.preferred([][]reference.Pair{{pair}}, 0)).grads {
+				if i := slices.IndexFunc(grad, func(g float64) bool { return g != 0 }); i >= 0 {
+					t.Fatalf("%s, %+v: %s: element %d is %g", d.name, loss, name, i, grad[i])
+				}
+			}
+		}
+	}
+}
+
 // Chunks, host memory and threads change no bit of what pairs make of the head, and an evaluation has the losses of training.
 func TestPreferenceBits(t *testing.T) {
 	cfg := configs[0].cfg

@@ -34,7 +34,6 @@ func (c *Config) cohere2(f *fields) {
 			c.NoRope = none
 		}
 	}
-	c.hiddenByHeads(f)
 	if p := f.float("rotary_pct", 1, 0, 1); p != 1 {
 		f.fail("rotary_pct", "%g is not supported, only 1%s", p, addOne)
 	}

@@ -12,7 +12,8 @@ type Activation uint8
 const (
 	SiLU     Activation = iota // "silu", "swish"
 	GELUTanh                   // "gelu_pytorch_tanh", "gelu_new"
-	GELU                       // "gelu"; without a gate alone
+	GELU                       // "gelu"
+	ReLU                       // "relu"
 )
 
 // CutGate is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but
@@ -133,6 +134,9 @@ type Config struct {
 
 	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
 	MXFP4 bool
+
+	// Class is the class that config.json names where it is not Arch: weights of the class of ModelType are expected. Empty: it is Arch, or none.
+	Class string
 
 	// Dropout says in words what dropout config.json asks for, which mt trains without; empty: none.
 	Dropout string

@@ -170,8 +170,8 @@ func (c *Config) Prefixes() (model, head string) { return c.names().model, c.nam
 // addOne ends the errors about models of a family that mt does not have.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
 
-// findFamily finds the family by architectures, else by model_type, and refuses two that do
-// not belong together.
+// findFamily finds the family by model_type, as Transformers does, and where there is none by architectures. A class that is no
+// family's, such as a base class, counts as model_type says. A class of another family than model_type's is refused.
 func findFamily(f *fields) *family {
 	archs, modelType := f.strs("architectures"), f.str("model_type", "")
 	if f.err != nil {
@@ -180,20 +180,23 @@ func findFamily(f *fields) *family {
 	var known []string
 	for _, a := range families {
 		known = append(known, a.arch)
+	}
+	other := func(arch string) bool { return slices.Contains(known, arch) }
+	for _, a := range families {
 		byArch := len(archs) == 1 && archs[0] == a.arch
 		byType := modelType == a.modelType
-		if (byArch && (byType || modelType == "")) || (byType && len(archs) == 0) {
+		if byArch && modelType == "" || byType && (slices.Contains(archs, a.arch) || !slices.ContainsFunc(archs, other)) {
 			return a
 		}
 	}
-	what, key := strings.Join(archs, ", "), "architectures"
+	what, key := cut(strings.Join(archs, ", ")), "architectures"
 	if len(archs) == 0 {
 		what, key = modelType, "model_type"
 	}
 	switch {
 	case what == "":
 		f.fail(key, "missing, and no architectures either; known: %s%s", strings.Join(known, ", "), addOne)
-	case slices.Contains(known, what):
+	case len(archs) == 1 && slices.Contains(known, what):
 		f.fail(key, "%s does not go with model_type %q", what, modelType)
 	default:
 		f.fail(key, "%s is not supported; known: %s%s", what, strings.Join(known, ", "), addOne)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // fields reads typed values out of a mapping that came from JSON or YAML. The
@@ -248,8 +249,14 @@ func show(v any) string {
 	if str, ok := v.(string); ok {
 		s = strconv.Quote(str)
 	}
-	if len(s) > 60 {
-		s = s[:60] + "…"
+	return cut(s)
+}
+
+// cut shortens what a message quotes.
+func cut(s string) string {
+	const most = 60
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

@@ -14,7 +14,7 @@ import (
 var inlineKeys = []string{
 	"preset", "architectures", "model_type", "vocab_size", "hidden_size", "intermediate_size",
 	"num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-	"max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters",
+	"max_position_embeddings", "original_max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters",
 	"tie_word_embeddings", "initializer_range", "bos_token_id",
 	"eos_token_id", "pad_token_id", "hidden_act", "attention_dropout",
 	"dtype", "torch_dtype", "use_cache", "transformers_version",

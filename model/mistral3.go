@@ -75,7 +75,7 @@ func (c *Config) ministral3(f *fields) {
 		return
 	}
 	if scale := o.float(tempersKey, 0, 0, 1e3); scale > 0 {
-		c.Temper = &Temper{Scale: scale, Every: float64(o.need("original_max_position_embeddings", 2, maxPositions))}
+		c.Temper = &Temper{Scale: scale, Every: float64(originalPositions(f, o, 0))}
 	}
 	if f.err == nil {
 		f.err = o.err

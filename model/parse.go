@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"mt/internal/files"
 )
@@ -32,13 +34,16 @@ func LoadDir(dir string) (*Config, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := files.Read(file, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
+		if why := Foreign(dir); why != "" {
+			return nil, fmt.Errorf("%s: no config.json: %s", dir, why)
+		}
 		return nil, fmt.Errorf("%s: no such file; a model directory holds config.json and *.safetensors, as save_pretrained writes them", file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read model config: %w", err)
 	}
 	c, err := ParseConfig(raw, file)
-	if err == nil && len(c.family.prefixes) > 0 {
+	if err == nil {
 		err = c.asStored(dir)
 	}
 	return c, err
@@ -85,14 +90,14 @@ func fromFields(top *fields) (*Config, error) {
 		MXFP4:            packed,
 		headTells:        silent,
 	}
+	if archs := top.strs("architectures"); len(archs) > 0 && !slices.Contains(archs, a.arch) {
+		c.Class = cut(strings.Join(archs, ", "))
+	}
 	c.headsAndIDs(f)
 	c.activation(f)
 	c.dropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
-	if c.Activation == GELU && !c.Ungated {
-		f.fail("hidden_act", "\"gelu\" is not supported; known: silu, gelu_pytorch_tanh")
-	}
 	if c.NumExperts > 0 && c.NormsOutputs() {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
@@ -136,17 +141,19 @@ func (c *Config) headDim(f *fields) {
 	}
 }
 
-// activation reads hidden_act. gelu_new and gelu_fast are the GELU with tanh too, otherwise computed.
+// activation reads hidden_act. gelu_new and others are the GELU with tanh too, otherwise computed.
 func (c *Config) activation(f *fields) {
 	def, _ := c.family.defaults["hidden_act"].(string)
 	switch act := f.str("hidden_act", cmp.Or(def, "silu")); act {
 	case "silu", "swish":
 		c.Activation = SiLU
-	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh":
 		c.Activation = GELUTanh
-	case "gelu":
+	case "gelu", "gelu_python":
 		c.Activation = GELU
+	case "relu":
+		c.Activation = ReLU
 	default:
-		f.fail("hidden_act", "%q is not supported; known: silu, gelu_pytorch_tanh", act)
+		f.fail("hidden_act", "%q is not supported; known: silu, gelu, gelu_pytorch_tanh, relu", act)
 	}
 }

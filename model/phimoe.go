@@ -17,6 +17,7 @@ func init() {
 			"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
 			"bos_token_id": 1, "eos_token_id": 2, "num_local_experts": 16, "num_experts_per_tok": 2, "router_jitter_noise": 0.01},
 		mscales: true,
+		prepare: phimoeLength,
 		keys: slices.Concat([]string{"attention_bias", "lm_head_bias", "sliding_window", "layer_types", "num_local_experts", "num_experts_per_tok",
 			"router_jitter_noise", "input_jitter_noise", "original_max_position_embeddings"}, balanceKeys),
 		options: (*Config).phimoe,
@@ -27,6 +28,17 @@ func init() {
 			c.balanceJSON(m)
 		},
 	})
+}
+
+// phimoeLength drops the original length at the top where the rotary embedding's mapping has one, which comes first in this class
+// alone.
+func phimoeLength(f *fields) {
+	const key = "original_max_position_embeddings"
+	for _, rope := range []string{"rope_scaling", "rope_parameters"} {
+		if o, ok := f.vals[rope].(map[string]any); ok && o[key] != nil {
+			delete(f.vals, key)
+		}
+	}
 }
 
 // phimoe reads its options. In training Transformers draws the experts of a token at random, the likelier the larger their

@@ -25,7 +25,7 @@ func (c *Config) asStored(dir string) error {
 	if err != nil {
 		return err
 	}
-	c.prefix = findPrefix(names, c.family.prefixes)
+	c.prefix = c.findPrefix(names)
 	if c.headTells && len(names) > 0 {
 		c.TieEmbeddings = names[c.prefix.head+"weight"] == nil
 	}
@@ -62,7 +62,7 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 func storedShape(dir string, names map[string]json.RawMessage, tensor string) []int {
 	raw := names[tensor]
 	var file string
-	if json.Unmarshal(raw, &file) == nil && filepath.Base(file) == file { // names are those of an index
+	if json.Unmarshal(raw, &file) == nil && filepath.IsLocal(file) { // names are those of an index
 		header, err := readHeader(filepath.Join(dir, file))
 		var in map[string]json.RawMessage
 		if err != nil || json.Unmarshal(header, &in) != nil {
@@ -77,18 +77,45 @@ func storedShape(dir string, names map[string]json.RawMessage, tensor string) []
 	return t.Shape
 }
 
-// findPrefix is the first of ps with which one of the names begins. Where there are no
-// weights, or none with such a name, it is ps[0]: whoever loads the weights says what is
-// missing.
-func findPrefix(names map[string]json.RawMessage, ps []prefix) prefix {
-	for _, p := range ps {
+// findPrefix finds how the names of a directory's tensors begin, by the name of the embedding: as the class of config.json
+// has them or, as in what was saved of its base class alone, without their first words. Where names has no embedding, the first
+// of the class's prefixes that any name has counts, or else the first: whoever loads the weights says what is missing.
+func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
+	all := c.family.prefixes
+	if len(all) == 0 {
+		all = []prefix{usualPrefix}
+	}
+	embedding := c.tensorNames(RoleEmbed)[0]
+	for _, p := range all {
+		if names[p.model+embedding] != nil {
+			return p
+		}
+	}
+	for _, p := range all {
+		for short := p.model; short != ""; {
+			_, short, _ = strings.Cut(short, ".")
+			if names[short+embedding] != nil {
+				return prefix{short, c.headBeside(names, p.head)}
+			}
+		}
+	}
+	for _, p := range all {
 		for n := range names {
 			if strings.HasPrefix(n, p.model) {
 				return p
 			}
 		}
 	}
-	return ps[0]
+	return all[0]
+}
+
+// headBeside is how the head's names begin in a directory of a base class: as in the class itself or, if only that is there,
+// "lm_head.".
+func (c *Config) headBeside(names map[string]json.RawMessage, own string) string {
+	if names[own+"weight"] == nil && names[usualPrefix.head+"weight"] != nil {
+		return usualPrefix.head
+	}
+	return own
 }
 
 // weightNames are the names of the tensors in a model directory, from the header of its only
@@ -115,7 +142,7 @@ func weightNames(dir string) (map[string]json.RawMessage, error) {
 	index := struct {
 		Map *map[string]json.RawMessage `json:"weight_map"`
 	}{&names}
-	if err := json.Unmarshal(raw, &index); err != nil {
+	if err := json.Unmarshal(files.JSON(raw), &index); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return names, nil

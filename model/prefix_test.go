@@ -10,7 +10,7 @@ import (
 // TestPrefixOfTwo: the only file counts before the index, as it does for those who
 // load the weights; an index that Git LFS keeps elsewhere is for them to refuse.
 func TestPrefixOfTwo(t *testing.T) {
-	ps := []prefix{{model: "a."}, {model: "b."}}
+	c := &Config{family: &family{prefixes: []prefix{{model: "a."}, {model: "b."}}}}
 	header := `{"__metadata__": {}, "b.x": {}}`
 	single := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
 	for name, tc := range map[string]struct {
@@ -32,7 +32,7 @@ func TestPrefixOfTwo(t *testing.T) {
 			t.Fatal(err)
 		}
 		names, err := weightNames(dir)
-		if p := findPrefix(names, ps); err != nil || p.model != tc.want {
+		if p := c.findPrefix(names); err != nil || p.model != tc.want {
 			t.Errorf("%s: %+v, %v; want %s", name, p, err, tc.want)
 		}
 	}

@@ -41,9 +41,12 @@ const (
 
 // ropes reads rope_theta and rope_scaling (Transformers 4) or rope_parameters
 // (5), which may be one mapping or one for each type of layer. Where both are
-// there they must say the same.
+// there they must say the same; an empty one says nothing.
 func (c *Config) ropes(f *fields) {
 	v4, v5 := f.object("rope_scaling"), f.object("rope_parameters")
+	if v4 != nil && v5 != nil && len(v4.vals) == 0 {
+		v4 = nil
+	}
 	theta := f.float("rope_theta", defaultTheta, minTheta, maxTheta)
 	var full, local Rope
 	if v4 != nil || v5 == nil {
@@ -74,23 +77,15 @@ func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	if scaling == nil {
 		scaling = &fields{where: f.where}
 	}
-	full = c.oneRope(f, scaling, theta)
+	full = c.oneRope(f, scaling, theta, false)
 	if c.family.localTheta == 0 {
 		return full, full
 	}
 	return full, Rope{Type: "default", Theta: f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)}
 }
 
-// ropes5 is ropes4 of Transformers 5's spelling, o. A share of elements that turn at the top of the config is
-// for mappings that have none.
+// ropes5 is ropes4 of Transformers 5's spelling, o.
 func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
-	const share = "partial_rotary_factor"
-	inherit := func(in *fields) *fields {
-		if f.has(share) {
-			in.setDefaults(map[string]any{share: f.vals[share]})
-		}
-		return in
-	}
 	nested := o.has(fullAttention) || o.has(slidingAttention)
 	if !nested && c.family.localTheta > 0 {
 		o.fail("rope_type", "this architecture has one embedding for %s and one for %s here", fullAttention, slidingAttention)
@@ -105,11 +100,11 @@ func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 			if in == nil {
 				in = &fields{where: o.where, vals: map[string]any{}}
 			}
-			return c.oneRope(o, inherit(in), theta)
+			return c.oneRope(f, in, theta, true)
 		}
 		full, local = one(fullAttention, theta), one(slidingAttention, localTheta)
 	} else {
-		full = c.oneRope(o, inherit(o), theta)
+		full = c.oneRope(f, o, theta, false)
 		local = full
 	}
 	if f.err == nil {
@@ -118,13 +113,20 @@ func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 	return full, local
 }
 
-// oneRope reads one mapping; its mistakes go to f.
-func (c *Config) oneRope(f, o *fields, theta float64) Rope {
+// oneRope reads one mapping, o, of the config's keys f, in either spelling; its mistakes go to f. Keys at the top of the
+// config count as in Transformers: theta is the base, and partial_rotary_factor the share that turns, where o has none, and
+// original_max_position_embeddings comes before that of o. The latter holds only where o is for all layers and not, nested,
+// for those of one type.
+func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	r := Rope{Type: o.str("rope_type", o.str("type", "default")), Theta: o.float("rope_theta", theta, minTheta, maxTheta)}
 	if other := c.family.ropeTypes[r.Type]; other != "" {
 		r.Type = other
 	}
 	c.partial(f, o, &r)
+	outer := f
+	if nested {
+		outer = o
+	}
 	switch r.Type {
 	case "default":
 	case "linear", "dynamic":
@@ -132,12 +134,12 @@ func (c *Config) oneRope(f, o *fields, theta float64) Rope {
 		r.Factor = o.float("factor", 1, 1e-6, maxFactor)
 	case "llama3":
 		r.llama3Fields(o)
-		r.OriginalMaxPositions = originalPositions(f, o, 0)
+		r.OriginalMaxPositions = originalPositions(outer, o, 0)
 	case "yarn":
 		c.yarnFields(o, &r)
-		r.OriginalMaxPositions = originalPositions(f, o, c.MaxPositions)
+		r.OriginalMaxPositions = originalPositions(outer, o, c.MaxPositions)
 	case "longrope":
-		r.OriginalMaxPositions = originalPositions(f, o, c.MaxPositions)
+		r.OriginalMaxPositions = originalPositions(outer, o, c.MaxPositions)
 		c.longropeFields(o, &r)
 	default:
 		o.fail("rope_type", "%q is not supported; known: %s", r.Type, strings.Join(ropeTypes, ", "))

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
+
+	"mt/internal/files"
 )
 
 // source is the text of a JSON object and where its values stand in it.
@@ -22,9 +26,11 @@ type sourceKey struct {
 }
 
 // scanObject reads a JSON object, keeping the place of every value. Keys that
-// appear twice are refused: which of them counts differs between readers.
-func scanObject(raw []byte) (source, map[string]any, error) {
-	src := source{raw: raw}
+// appear twice are refused: which of them counts differs between readers. Numbers that are not finite are read as Python
+// writes them.
+func scanObject(text []byte) (source, map[string]any, error) {
+	src := source{raw: text}
+	raw := files.ReplaceNonFinite(text, func(word string) string { return standIns[word] })
 	vals := map[string]any{}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if tok, err := dec.Token(); err != nil {
@@ -50,9 +56,11 @@ func scanObject(raw []byte) (source, map[string]any, error) {
 		}
 		end := int(dec.InputOffset())
 		src.keys = append(src.keys, sourceKey{name, end - len(val), end})
-		if vals[name], err = decodeNumbers(val); err != nil {
+		v, err := decodeNumbers(val)
+		if err != nil {
 			return src, nil, fmt.Errorf("%s: %w", name, err)
 		}
+		vals[name] = withNonFinite(v)
 	}
 	if _, err := dec.Token(); err != nil {
 		return src, nil, jsonError(raw, err)
@@ -61,6 +69,38 @@ func scanObject(raw []byte) (source, map[string]any, error) {
 		return src, nil, errors.New("text after the closing brace")
 	}
 	return src, vals, nil
+}
+
+// standIns are strings of the length of Python's words for numbers that are not finite. No other text has them: DEL
+// is in no key or value of a config.json.
+var standIns = map[string]string{"NaN": "\"\x7f\"", "Infinity": "\"\x7f+Inf \"", "-Infinity": "\"\x7f-Inf  \""}
+
+// nonFinite are the numbers that standIns stand for.
+var nonFinite = map[string]float64{"\x7f": math.NaN(), "\x7f+Inf ": math.Inf(1), "\x7f-Inf  ": math.Inf(-1)}
+
+// withNonFinite returns v with numbers in place of standIns, and of mappings such as {"__float__": "Infinity"}, as Transformers 5
+// writes them.
+func withNonFinite(v any) any {
+	switch x := v.(type) {
+	case string:
+		if n, ok := nonFinite[x]; ok {
+			return n
+		}
+	case []any:
+		for i := range x {
+			x[i] = withNonFinite(x[i])
+		}
+	case map[string]any:
+		if word, ok := x["__float__"].(string); ok && len(x) == 1 {
+			if n, err := strconv.ParseFloat(word, 64); err == nil {
+				return n
+			}
+		}
+		for k := range x {
+			x[k] = withNonFinite(x[k])
+		}
+	}
+	return v
 }
 
 // decodeNumbers decodes a JSON value, numbers as json.Number.

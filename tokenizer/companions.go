@@ -10,6 +10,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"mt/internal/files"
 )
 
 // encodingVersion is part of ID: it changes when the same file encodes
@@ -87,7 +89,7 @@ func (t *hf) readEnds(name string) error {
 		return err
 	}
 	var f map[string]json.RawMessage
-	if err := json.Unmarshal(text, &f); err != nil {
+	if err := json.Unmarshal(files.JSON(text), &f); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for key, id := range map[string]*int32{"bos_token_id": &t.bos, "eos_token_id": &t.eos} {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"mt/internal/files"
 )
 
 // NewToken is a token that Extend was asked for.
@@ -318,9 +320,9 @@ type jsonFields struct {
 
 // readJSONFields reads an object.
 func readJSONFields(raw []byte) (o jsonFields, err error) {
-	if !json.Valid(raw) {
+	if plain := files.JSON(raw); !json.Valid(plain) {
 		var v any
-		return o, fmt.Errorf("it is not JSON: %w", json.Unmarshal(raw, &v))
+		return o, fmt.Errorf("it is not JSON: %w", json.Unmarshal(plain, &v))
 	}
 	err = jsonObject(raw, func(key string, value []byte) error {
 		o.set(key, value)

@@ -28,8 +28,8 @@ const maxFile = 256 << 20
 // Load is the tokenizer of the model in dir, which has vocabSize tokens:
 // tokenizer.json, with what tokenizer_config.json, special_tokens_map.json,
 // generation_config.json and config.json say about the tokens that begin and
-// end texts, first to last. A directory without a tokenizer, or no directory
-// (""), means Bytes. The error names the file, the key and the way out.
+// end texts, first to last. No directory (""), or one without a tokenizer whose
+// vocabulary has about as many tokens as there are bytes, means Bytes. The error names the file, the key and the way out.
 func Load(dir string, vocabSize int) (Tokenizer, error) {
 	if dir != "" {
 		t, err := load(dir)
@@ -41,8 +41,15 @@ func Load(dir string, vocabSize int) (Tokenizer, error) {
 		return nil, fmt.Errorf("a vocabulary of %d tokens is too small for text, which takes %d (one for each byte); "+
 			"give input_ids (JSONL) instead, or set vocab_size to at least %d", vocabSize, byteVocab, byteVocab)
 	}
+	if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); dir != "" && vocabSize > mostByteRows && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no tokenizer.json, and a vocabulary of %d tokens is not that of bytes: put the model's tokenizer.json and tokenizer_config.json "+
+			"there; or give input_ids (JSONL) instead", dir, vocabSize)
+	}
 	return Bytes(), nil
 }
+
+// mostByteRows is how many rows the table of a vocabulary of bytes has at most, padded for matrix products.
+const mostByteRows = 2 * byteVocab
 
 // load is the tokenizer that dir has; nil for Bytes.
 func load(dir string) (Tokenizer, error) {
@@ -88,6 +95,7 @@ func readFile(name string) ([]byte, error) {
 
 // parse reads tokenizer.json.
 func parse(text []byte) (*hf, error) {
+	text = files.JSON(text)
 	if !json.Valid(text) {
 		var v any
 		return nil, fmt.Errorf("it is not JSON: %w", json.Unmarshal(text, &v))

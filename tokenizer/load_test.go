@@ -51,7 +51,8 @@ func loadTests() []loadTest {
 	own := string(Bytes().Files()["tokenizer.json"])
 	return []loadTest{
 		{"no file", "config.json", "{}", 256, ""},
-		{"no file, large model", "config.json", "{}", 32000, ""},
+		{"no file, large model", "config.json", "{}", 32000, "a vocabulary of 32000 tokens is not that of bytes"},
+		{"our own, large model", "tokenizer.json", own, 32000, ""},
 		{"no file, small model", "config.json", "{}", 255, "too small for text"},
 		{"our own", "tokenizer.json", own, 300, ""},
 		{"our own, small model", "tokenizer.json", own, 128, "give input_ids (JSONL) instead"},
@@ -154,6 +155,8 @@ func TestEnds(t *testing.T) {
 		{"strings", map[string]string{"tokenizer.json": template, "tokenizer_config.json": `{"bos_token": "<s>", "eos_token": "ab"}`}, 5, 2},
 		{"objects", map[string]string{"tokenizer.json": small(""), "tokenizer_config.json": `{"bos_token": null, "eos_token": {"content": "<s>"}}`}, -1, 5},
 		{"unknown", map[string]string{"tokenizer.json": small(""), "tokenizer_config.json": `{"eos_token": "</s>"}`, "special_tokens_map.json": `{"eos_token": "a"}`}, -1, 0},
+		{"numbers that are not finite", map[string]string{"tokenizer.json": small(""), "tokenizer_config.json": `{"model_max_length": Infinity, "eos_token": "<s>"}`,
+			"generation_config.json": `{"x": NaN}`, "special_tokens_map.json": `{"y": -Infinity}`}, -1, 5},
 		{"list", map[string]string{"tokenizer.json": small(""), "generation_config.json": `{"bos_token_id": 3, "eos_token_id": [5, 2]}`}, 3, 5},
 		{"no BOS on purpose", map[string]string{"tokenizer.json": small(""), "tokenizer_config.json": `{"bos_token": null}`, "config.json": `{"bos_token_id": 3, "eos_token_id": 2}`}, -1, 2},
 		{"the model's", map[string]string{"tokenizer.json": small(""), "config.json": `{"bos_token_id": 700, "eos_token_id": 2}`}, -1, 2},
@@ -255,6 +258,19 @@ func TestInvalidText(t *testing.T) {
 		want := fmt.Sprintf("byte %d is 0x%02x", strings.IndexFunc(text, func(r rune) bool { return r > 127 }), bytes.TrimLeft([]byte(text), "ab ")[0])
 		if err == nil || !strings.Contains(err.Error(), want) || !slices.Equal(ids, []int32{7}) {
 			t.Errorf("%q: ids %d, error %v, want %q", text, ids, err, want)
+		}
+	}
+}
+
+// TestLoadWithoutTokenizer: a model whose vocabulary is not about that of bytes needs its tokenizer.
+func TestLoadWithoutTokenizer(t *testing.T) {
+	for vocab, fine := range map[int]bool{256: true, 384: true, 512: true, 513: false, 32000: false} {
+		tok, err := Load(t.TempDir(), vocab)
+		if fine != (err == nil && tok == Bytes()) || !fine && !strings.Contains(err.Error(), "has no tokenizer.json, and a vocabulary of") {
+			t.Errorf("%d tokens: %v", vocab, err)
+		}
+		if _, err := Load("", vocab); err != nil { // it is trained from scratch
+			t.Error(err)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mt/internal/files"
 )
 
 // names are the keys of tokens that Transformers knows.
@@ -66,7 +68,7 @@ func (t *hf) object(name string) (f map[string]json.RawMessage, err error) {
 	if !ok {
 		return nil, nil
 	}
-	if err := json.Unmarshal(text, &f); err != nil {
+	if err := json.Unmarshal(files.JSON(text), &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return f, nil

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"mt/internal/config"
+	"mt/internal/human"
 	"mt/internal/mpi"
 	"mt/internal/ranks"
 	"mt/internal/train"
@@ -108,7 +109,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	if a.interactive {
 		fmt.Fprint(a.stderr, eraseLine) // a progress line may stand there
 	}
-	fmt.Fprintf(a.stderr, "mt: %v\n", err)
+	fmt.Fprintf(a.stderr, "mt: %s\n", human.Screen(err.Error()))
 	return exitCode(ctx, err)
 }
 

@@ -20,8 +20,12 @@ func glu(s *stream, a *op.GLU) error {
 	switch a.Activation {
 	case op.GELUTanh:
 		unit = vec.GeGLU
+	case op.GELU:
+		unit = vec.ErfGLU
 	case op.SigmoidGate:
 		unit = sigmoidGLU
+	case op.ReLU:
+		unit = reluGLU
 	}
 	s.forRows(a.T, 3*a.F, func(sc *scratch, from, to int) {
 		for t := from; t < to; t++ {
@@ -49,8 +53,12 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 		unit = vec.GeGLUGrad
 	case op.CutSiLU:
 		unit = nil
+	case op.GELU:
+		unit = vec.ErfGLUGrad
 	case op.SigmoidGate:
 		unit = sigmoidGrad
+	case op.ReLU:
+		unit = reluGrad
 	}
 	s.forRows(a.T, 6*a.F, func(sc *scratch, from, to int) {
 		for t := from; t < to; t++ {
@@ -122,6 +130,28 @@ func sigmoidGrad(dgate, dup, y, dy, gate, up []float32) {
 		dgate[i], dup[i] = d*u*s*(1-s), d*s
 		if y != nil {
 			y[i] = s * u
+		}
+	}
+}
+
+// reluGLU is y = max(0, gate)·up. What is no number stays so.
+func reluGLU(y, gate, up []float32) {
+	for i, g := range gate {
+		y[i] = max(0, g) * up[i]
+	}
+}
+
+// reluGrad is sigmoidGrad for reluGLU.
+func reluGrad(dgate, dup, y, dy, gate, up []float32) {
+	for i, g := range gate {
+		d, u := dy[i], up[i]
+		g = max(0, g)
+		dgate[i], dup[i] = d*u, d*g
+		if g == 0 {
+			dgate[i] = 0
+		}
+		if y != nil {
+			y[i] = g * u
 		}
 	}
 }

@@ -26,6 +26,9 @@ func preferenceWeights(s *stream, a *op.PreferenceWeights) error {
 			ratio[side], count[side] = float64(p)-float64(reference[2*pair+side]), n
 		}
 		_, byC, byR := a.Loss.Of(ratio[0], ratio[1], count[0], count[1])
+		if same := reference[2*pair]; same != same { // op.SameDocuments
+			byC, byR = 0, 0
+		}
 		// A token's loss is −log p, so it moves the ratio the other way.
 		for side, w := range [2]float32{float32(-byC) + a.Likelihood, float32(-byR)} {
 			for t := cu[2*pair+side]; t < cu[2*pair+side+1]; t++ {

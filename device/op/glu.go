@@ -14,8 +14,9 @@ const (
 	SiLU        Activation = iota // x/(1+e^−x)
 	GELUTanh                      // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
 	CutSiLU                       // of gate and up together, see Cut
-	GELU                          // ½x(1+erf(x/√2)), of the same source; of Activate alone
+	GELU                          // ½x(1+erf(x/√2)), of the same source
 	SigmoidGate                   // 1/(1+e^−x), of a gate alone
+	ReLU                          // max(0, x), whose slope at 0 is 0
 )
 
 // Cut has the numbers of CutSiLU, 0 for the other activations: with g = min(gate, Limit) and u = up, but within
@@ -35,6 +36,8 @@ func (f Activation) String() string {
 		return "gelu"
 	case SigmoidGate:
 		return "sigmoid"
+	case ReLU:
+		return "relu"
 	}
 	return fmt.Sprintf("Activation(%d)", uint8(f))
 }
@@ -88,7 +91,7 @@ func (a *GLUBackward) Check() error {
 
 // activation checks that f is one of the activations.
 func (c *checker) activation(f Activation) {
-	if f > SigmoidGate {
+	if f > ReLU {
 		c.fail("%v is no activation", f)
 	}
 }
@@ -104,8 +107,6 @@ func (c *checker) alone(f Activation) {
 func (c *checker) gate(f Activation, cut Cut) {
 	c.activation(f)
 	switch {
-	case f == GELU:
-		c.fail("%v is not computed of a gate", f)
 	case f == CutSiLU && !(cut.Alpha > 0 && cut.Limit > 0):
 		c.fail("%v with alpha %v and limit %v: both must be above 0", f, cut.Alpha, cut.Limit)
 	case f != CutSiLU && cut != Cut{}:

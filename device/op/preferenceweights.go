@@ -77,6 +77,9 @@ func LogP(losses []float32, targets []int32) (p float32, n int) {
 	return float32(-sum), n
 }
 
+// SameDocuments takes the place of the reference of a pair whose two documents are the same.
+var SameDocuments = [2]float32{float32(math.NaN()), float32(math.NaN())}
+
 // PreferenceWeights turns the losses of tokens into what the gradient of each has to be multiplied by, so that it is that of
 // the losses of pairs. Documents follow each other in pairs, the chosen before the rejected one.
 //
@@ -85,7 +88,8 @@ func LogP(losses []float32, targets []int32) (p float32, n int) {
 //	Reference (Pairs, 2) f32: log p of the chosen and of the rejected document by the reference
 //	Weights (T) f32 overwritten: the derivative of the pair's loss by the token's, plus Likelihood in chosen documents
 //
-// Documents have the log p that LogP gives.
+// Documents have the log p that LogP gives. A pair whose reference is SameDocuments has documents that are the same: the
+// derivatives of its loss cancel each other, and are 0 here, so that rounding leaves nothing of them.
 type PreferenceWeights struct {
 	Weights, Losses, Targets, Cu, Reference device.Tensor
 	T, Pairs                                int

@@ -167,7 +167,7 @@ func (c *Config) warnings(held bool) {
 	if c.SampleSteps == 0 {
 		ignored("sample_prompts", "sample_steps is 0")
 	}
-	if !slices.Contains([]string{"linear", "cosine", "wsd"}, c.LRScheduler) {
+	if !slices.Contains([]string{"linear", "cosine", cosineWarmup, "wsd"}, c.LRScheduler) {
 		ignored("min_lr_ratio", "lr_scheduler_type is "+c.LRScheduler)
 	}
 	if c.LRScheduler != "wsd" {

@@ -11,6 +11,7 @@ import (
 
 	"mt/data"
 	"mt/internal/files"
+	"mt/model"
 )
 
 var hubID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$`)
@@ -29,7 +30,7 @@ func ModelDir(path string) (string, error) {
 	case err == nil && st.IsDir():
 		return expanded, nil
 	case err == nil:
-		return "", Usagef("%s is a file; give the directory that holds config.json", path)
+		return "", Usagef("%s: %s", path, model.Foreign(expanded))
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid):
 		return "", Usagef("%v", err)
 	case !hubID.MatchString(path):

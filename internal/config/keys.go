@@ -227,7 +227,7 @@ var optimKeys = []key{
 		spellings: map[string]string{"constant_with_warmup": "constant", "cosine_with_min_lr": "cosine",
 			"warmup_stable_decay": "wsd"},
 		field: func(c *Config) any { return &c.LRScheduler }},
-	{name: kwargsKey, part: PartSchedule, doc: "numbers of the schedule, as `{num_cycles: 3}`, with Transformers' names and defaults. cosine: num_cycles (0.5), min_lr or min_lr_rate; cosine_with_restarts: num_cycles (1); polynomial: power (1.0), lr_end (1e-7); inverse_sqrt: timescale (the steps of warm-up, else 10000)",
+	{name: kwargsKey, part: PartSchedule, doc: "numbers of the schedule, as `{num_cycles: 3}`, with Transformers' names and defaults. cosine: num_cycles (0.5), min_lr or min_lr_rate; cosine_warmup_with_min_lr: these, and warmup_lr_rate; cosine_with_restarts: num_cycles (1); polynomial: power (1.0), lr_end (1e-7); inverse_sqrt: timescale (the steps of warm-up, else 10000)",
 		field: func(c *Config) any { return &c.LRSchedulerKwargs }},
 	{name: "warmup_steps", part: PartSchedule, doc: "steps over which the rate rises from 0",
 		limit: atLeast(0, "a share of the steps is warmup_ratio"), field: func(c *Config) any { return &c.WarmupSteps }},

@@ -74,7 +74,7 @@ func (c *Config) meaning(was float64, step int) string {
 	}
 	end := fmt.Sprintf("ends at %s at step %d", rate(c.Schedule(c.MaxSteps)), c.MaxSteps)
 	switch c.LRScheduler {
-	case "linear", "cosine", "cosine_with_restarts", "polynomial":
+	case "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial":
 		if step >= warmEnd {
 			text += fmt.Sprintf("; %s is laid anew over the steps from %d on, without a second warm-up,", c.LRScheduler, step+1)
 		} else {

@@ -29,13 +29,24 @@ func (c *Config) Schedule(step int) float64 {
 	warm := c.warmup()
 	s := step - 1 - c.Laid.Base
 	if s < warm {
-		rise := float64(s) / float64(warm)
-		if c.LRScheduler == "wsd" {
-			rise = c.floor(rise)
-		}
-		return c.LearningRate * rise
+		return c.LearningRate * c.rise(s, warm)
 	}
 	return c.LearningRate * c.factor(s, warm)
+}
+
+// rise is the rate over learning_rate s steps into a warm-up of warm steps.
+func (c *Config) rise(s, warm int) float64 {
+	rise := float64(s) / float64(warm)
+	switch c.LRScheduler {
+	case "wsd":
+		return c.floor(rise)
+	case cosineWarmup:
+		if from, ok := asNumber(c.LRSchedulerKwargs["warmup_lr_rate"]); ok {
+			return from + (1-from)*float64(s)/float64(max(1, warm-1))
+		}
+		return float64(s+1) / float64(warm)
+	}
+	return rise
 }
 
 // length is the number of steps that the schedule lies over.
@@ -81,8 +92,9 @@ func (c *Config) factor(s, warm int) float64 {
 	case "linear":
 		return c.floor(max(0, float64(c.length()-s)/steps))
 	case "cosine":
-		waves := 2 * c.schedulerArg("num_cycles", 0.5)
-		return max(0, c.floor(0.5*(1+math.Cos(math.Pi*waves*(float64(s-first)/steps)))))
+		return c.cosine(float64(s-first) / steps)
+	case cosineWarmup:
+		return c.cosine(float64(s-first+1) / steps)
 	case "cosine_with_restarts":
 		return c.restarting(float64(s-first) / steps)
 	case "polynomial":
@@ -93,6 +105,12 @@ func (c *Config) factor(s, warm int) float64 {
 		return c.stableThenDecay(s)
 	}
 	return 1
+}
+
+// cosine falls by num_cycles waves to the lowest rate.
+func (c *Config) cosine(progress float64) float64 {
+	waves := 2 * c.schedulerArg("num_cycles", 0.5)
+	return max(0, c.floor(0.5*(1+math.Cos(math.Pi*waves*progress))))
 }
 
 // stableThenDecay is wsd after warm-up: 1 until the last decay() steps.

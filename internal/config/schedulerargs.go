@@ -11,7 +11,10 @@ import (
 const kwargsKey = "lr_scheduler_kwargs"
 
 // schedulers are the values of lr_scheduler_type.
-var schedulers = []string{"constant", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt", "wsd"}
+var schedulers = []string{"constant", "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial", "inverse_sqrt", "wsd"}
+
+// cosineWarmup is cosine one step ahead, with a warm-up that ends at the peak learning rate and may begin above 0.
+const cosineWarmup = "cosine_warmup_with_min_lr"
 
 // defaultLREnd is where polynomial ends.
 const defaultLREnd = 1e-7
@@ -28,12 +31,16 @@ type schedulerArg struct {
 // schedulerArgs are the numbers of lr_scheduler_kwargs that each schedule takes. Source:
 // transformers.optimization.
 var schedulerArgs = map[string][]schedulerArg{
-	"cosine": {{name: "num_cycles", usual: 0.5, limit: positive},
-		{name: "min_lr", limit: atLeast(0, ""), lowest: true}, {name: "min_lr_rate", limit: between(0, 1, ""), lowest: true}},
+	"cosine":               cosineArgs,
+	cosineWarmup:           append(slices.Clone(cosineArgs), schedulerArg{name: "warmup_lr_rate", limit: between(0, 1, "")}),
 	"cosine_with_restarts": {{name: "num_cycles", usual: 1, limit: atLeast(1, ""), whole: true}},
 	"polynomial":           {{name: "power", usual: 1, limit: atLeast(0, "")}, {name: "lr_end", usual: defaultLREnd, limit: atLeast(0, "")}},
 	"inverse_sqrt":         {{name: "timescale", limit: atLeast(1, ""), whole: true}},
 }
+
+// cosineArgs are those of the schedules that fall by a cosine to a lowest rate.
+var cosineArgs = []schedulerArg{{name: "num_cycles", usual: 0.5, limit: positive},
+	{name: "min_lr", limit: atLeast(0, ""), lowest: true}, {name: "min_lr_rate", limit: between(0, 1, ""), lowest: true}}
 
 // schedulerArg is a number of lr_scheduler_kwargs; usual where it is not given.
 func (c *Config) schedulerArg(name string, usual float64) float64 {
@@ -56,7 +63,7 @@ func asNumber(x any) (float64, bool) {
 
 // lowest is the lowest rate over learning_rate: min_lr_ratio, or what lr_scheduler_kwargs say.
 func (c *Config) lowest() float64 {
-	if c.LRScheduler != "cosine" {
+	if c.LRScheduler != "cosine" && c.LRScheduler != cosineWarmup {
 		return c.MinLRRatio
 	}
 	if end, ok := asNumber(c.LRSchedulerKwargs["min_lr"]); ok && c.LearningRate > 0 {
@@ -86,7 +93,7 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 	if c.MinLRRatio > 0 {
 		lows = append(lows, "min_lr_ratio")
 	}
-	if c.LRScheduler == "cosine" && len(lows) > 1 {
+	if slices.Contains([]string{"cosine", cosineWarmup}, c.LRScheduler) && len(lows) > 1 {
 		fail(kwargsKey, "%s and %s both say where the rate ends: give one of them", lows[0], lows[1])
 	}
 	if end := c.schedulerArg("lr_end", defaultLREnd); c.LRScheduler == "polynomial" && c.LearningRate <= end {

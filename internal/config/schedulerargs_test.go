@@ -17,16 +17,20 @@ import (
 // of 1. They are the values of transformers.optimization, to nine digits.
 func TestSchedulerArgs(t *testing.T) {
 	for text, want := range map[string]string{
-		"cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 3}": "1 0.853553391 0.5 0.146446609 1 0.853553391 0.5 0.146446609 1 0.853553391 0.5 0.146446609",
-		"cosine_with_restarts\nwarmup_steps: 4":                      "0 0.25 0.5 0.75 1 0.961939766 0.853553391 0.691341716 0.5 0.308658284 0.146446609 0.0380602337",
-		"cosine\nlr_scheduler_kwargs: {num_cycles: 1}":               "1 0.933012702 0.75 0.5 0.25 0.0669872981 0 0.0669872981 0.25 0.5 0.75 0.933012702",
-		"cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 0.2}":     "1 0.986370331 0.946410162 0.882842712 0.8 0.703527618 0.6 0.496472382 0.4 0.317157288 0.253589838 0.213629669",
-		"cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.2, min_lr: }":  "1 0.986370331 0.946410162 0.882842712 0.8 0.703527618 0.6 0.496472382 0.4 0.317157288 0.253589838 0.213629669",
-		"polynomial\nlr_scheduler_kwargs: {power: 2, lr_end: 0.25}":  "1 0.880208333 0.770833333 0.671875 0.583333333 0.505208333 0.4375 0.380208333 0.333333333 0.296875 0.270833333 0.255208333",
-		"polynomial\nwarmup_steps: 10":                               "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 0.50000005",
-		"inverse_sqrt\nlr_scheduler_kwargs: {timescale: 2}":          "1 0.816496581 0.707106781 0.632455532 0.577350269 0.534522484 0.5 0.471404521 0.447213595 0.426401433 0.40824829 0.39223227",
-		"inverse_sqrt\nwarmup_steps: 4":                              "0 0.25 0.5 0.75 1 0.894427191 0.816496581 0.755928946 0.707106781 0.666666667 0.632455532 0.603022689",
-		"inverse_sqrt":                                               "1 0.999950004 0.999900015 0.999850034 0.99980006 0.999750094 0.999700135 0.999650184 0.99960024 0.999550304 0.999500375 0.999450453",
+		"cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 3}":                                                              "1 0.853553391 0.5 0.146446609 1 0.853553391 0.5 0.146446609 1 0.853553391 0.5 0.146446609",
+		"cosine_with_restarts\nwarmup_steps: 4":                                                                                   "0 0.25 0.5 0.75 1 0.961939766 0.853553391 0.691341716 0.5 0.308658284 0.146446609 0.0380602337",
+		"cosine\nlr_scheduler_kwargs: {num_cycles: 1}":                                                                            "1 0.933012702 0.75 0.5 0.25 0.0669872981 0 0.0669872981 0.25 0.5 0.75 0.933012702",
+		"cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 0.2}":                                                                  "1 0.986370331 0.946410162 0.882842712 0.8 0.703527618 0.6 0.496472382 0.4 0.317157288 0.253589838 0.213629669",
+		"cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.2, min_lr: }":                                                               "1 0.986370331 0.946410162 0.882842712 0.8 0.703527618 0.6 0.496472382 0.4 0.317157288 0.253589838 0.213629669",
+		"cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr: 0.2}":                                                           "0.986370331 0.946410162 0.882842712 0.8 0.703527618 0.6 0.496472382 0.4 0.317157288 0.253589838 0.213629669 0.2",
+		"cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\nwarmup_steps: 4":                                     "0.25 0.5 0.75 1 0.96574579 0.868198052 0.722207545 0.55 0.377792455 0.231801948 0.13425421 0.1",
+		"cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1, warmup_lr_rate: 0.4, num_cycles: 1}\nwarmup_steps: 5": "0.4 0.55 0.7 0.85 1 0.830570411 0.44986558 0.144564009 0.144564009 0.44986558 0.830570411 1",
+		"cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr: 0, warmup_lr_rate: 0.4}\nwarmup_steps: 1":                       "0.4 0.979746487 0.920626766 0.827430367 0.707707507 0.571157419 0.428842581 0.292292493 0.172569633 0.0793732336 0.0202535132 0",
+		"polynomial\nlr_scheduler_kwargs: {power: 2, lr_end: 0.25}":                                                               "1 0.880208333 0.770833333 0.671875 0.583333333 0.505208333 0.4375 0.380208333 0.333333333 0.296875 0.270833333 0.255208333",
+		"polynomial\nwarmup_steps: 10":                                                                                            "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 0.50000005",
+		"inverse_sqrt\nlr_scheduler_kwargs: {timescale: 2}":                                                                       "1 0.816496581 0.707106781 0.632455532 0.577350269 0.534522484 0.5 0.471404521 0.447213595 0.426401433 0.40824829 0.39223227",
+		"inverse_sqrt\nwarmup_steps: 4":                                                                                           "0 0.25 0.5 0.75 1 0.894427191 0.816496581 0.755928946 0.707106781 0.666666667 0.632455532 0.603022689",
+		"inverse_sqrt":                                                                                                            "1 0.999950004 0.999900015 0.999850034 0.99980006 0.999750094 0.999700135 0.999650184 0.99960024 0.999550304 0.999500375 0.999450453",
 	} {
 		c := mustParse(t, "learning_rate: 1\nmax_steps: 12\nlr_scheduler_type: "+text)
 		var got []string
@@ -62,12 +66,15 @@ func TestSchedulesOfTransformers(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	var cases []scheduler
 	for range 40 {
-		for _, kind := range []string{"cosine", "cosine_with_min_lr", "cosine_with_restarts", "polynomial", "inverse_sqrt", "linear"} {
+		for _, kind := range []string{"cosine", "cosine_with_min_lr", "cosine_warmup_with_min_lr", "cosine_with_restarts", "polynomial", "inverse_sqrt", "linear"} {
 			s := scheduler{Type: kind, Kwargs: map[string]float64{}, LR: math.Pow(10, -1-4*r.Float64()), Warmup: r.IntN(3) * r.IntN(20), Steps: 20 + r.IntN(60)}
 			switch kind {
 			case "cosine":
 				s.Kwargs["num_cycles"] = 0.25 * float64(1+r.IntN(8))
-			case "cosine_with_min_lr":
+			case "cosine_with_min_lr", "cosine_warmup_with_min_lr":
+				if kind != "cosine_with_min_lr" && r.IntN(2) == 0 {
+					s.Kwargs["warmup_lr_rate"] = r.Float64()
+				}
 				if r.IntN(2) == 0 {
 					s.Kwargs["min_lr"] = s.LR * r.Float64()
 				} else {
@@ -123,16 +130,19 @@ func TestSchedulesOfTransformers(t *testing.T) {
 // TestSchedulerArgsAreChecked: numbers that a schedule does not take, or not so.
 func TestSchedulerArgsAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"lr_scheduler_kwargs: {num_cycles: 2}":                                                  `t.yaml:1:35: lr_scheduler_kwargs.num_cycles: 2 has no place with lr_scheduler_type linear, which takes none: remove it`,
-		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs:\n  powr: 2":                        `t.yaml:3:9: lr_scheduler_kwargs.powr: 2 has no place with lr_scheduler_type polynomial, which takes power, lr_end: remove it`,
-		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: x}":                        `t.yaml:2:30: lr_scheduler_kwargs.power: wants a number, is x`,
-		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: -1}":                       `wants at least 0, is -1`,
-		"lr_scheduler_type: cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 1.5}":       `wants a whole number, is 1.5`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: 0}":                       `wants more than 0, is 0`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 1.5}":                    `wants at most 1, is 1.5`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}":         `t.yaml:2:23: lr_scheduler_kwargs: min_lr and min_lr_rate both say where the rate ends: give one of them`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5}\nmin_lr_ratio: 0.1": `min_lr_rate and min_lr_ratio both say`,
-		"lr_scheduler_type: polynomial\nlearning_rate: 1e-8":                                    `t.yaml:2:16: learning_rate is 1e-08, and polynomial falls from it to lr_end, which is 1e-07: give a larger rate, or lr_scheduler_kwargs: {lr_end: 0}`,
+		"lr_scheduler_kwargs: {num_cycles: 2}":                                                             `t.yaml:1:35: lr_scheduler_kwargs.num_cycles: 2 has no place with lr_scheduler_type linear, which takes none: remove it`,
+		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs:\n  powr: 2":                                   `t.yaml:3:9: lr_scheduler_kwargs.powr: 2 has no place with lr_scheduler_type polynomial, which takes power, lr_end: remove it`,
+		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: x}":                                   `t.yaml:2:30: lr_scheduler_kwargs.power: wants a number, is x`,
+		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: -1}":                                  `wants at least 0, is -1`,
+		"lr_scheduler_type: cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 1.5}":                  `wants a whole number, is 1.5`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: 0}":                                  `wants more than 0, is 0`,
+		"lr_scheduler_type: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}": `min_lr and min_lr_rate both say where the rate ends: give one of them`,
+		"lr_scheduler_type: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {warmup_lr_rate: -0.5}":        `wants at least 0, is -0.5`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {warmup_lr_rate: 0.5}":                            `has no place with lr_scheduler_type cosine`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 1.5}":                               `wants at most 1, is 1.5`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}":                    `t.yaml:2:23: lr_scheduler_kwargs: min_lr and min_lr_rate both say where the rate ends: give one of them`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5}\nmin_lr_ratio: 0.1":            `min_lr_rate and min_lr_ratio both say`,
+		"lr_scheduler_type: polynomial\nlearning_rate: 1e-8":                                               `t.yaml:2:16: learning_rate is 1e-08, and polynomial falls from it to lr_end, which is 1e-07: give a larger rate, or lr_scheduler_kwargs: {lr_end: 0}`,
 		"lr_scheduler_kwargs: 3": `lr_scheduler_kwargs: wants a mapping`,
 		"lr_scheduler_type: inverse_sqrt\nlr_scheduler_kwargs: {timescale: 0}":                     `wants at least 1, is 0`,
 		"lr_scheduler_type: inverse_sqrt\nlr_scheduler_kwargs: {timescale: 10, shift: 1, power: }": `shift: 1 has no place`,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"mt/checkpoint"
+	"mt/internal/files"
 )
 
 // settings are the keys of a config.json as they stand there; those of
@@ -43,7 +44,7 @@ func readJSON(file string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec := json.NewDecoder(bytes.NewReader(files.JSON(raw)))
 	dec.UseNumber()
 	var v any
 	if err := dec.Decode(&v); err != nil {

@@ -1,5 +1,5 @@
-// Package human words numbers for people.
+// Package human words numbers, and cuts messages, for people.
 //
-// It imports nothing of ours; everybody may import it. Invariant: what it says of
-// a number depends on the number alone.
+// It imports nothing of ours; everybody may import it. Invariant: what it says
+// depends on what it is given alone.
 package human

@@ -213,6 +213,8 @@ func activation(cfg *model.Config, x float64) float64 {
 		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 	case model.GELU:
 		return 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
+	case model.ReLU:
+		return max(0, x)
 	}
 	return x / (1 + math.Exp(-x))
 }

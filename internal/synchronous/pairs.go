@@ -14,6 +14,9 @@ func (t *Trainer) references(m data.MicroBatch) []int32 {
 	out := make([]int32, len(m.CuSeqlens)-1)
 	for _, p := range m.Pairs {
 		ref := t.Reference(p.ID)
+		if m.Same(p) {
+			ref = op.SameDocuments
+		}
 		out[p.Chosen], out[p.Rejected] = int32(math.Float32bits(ref[0])), int32(math.Float32bits(ref[1]))
 	}
 	return out

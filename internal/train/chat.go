@@ -42,7 +42,7 @@ type chat struct {
 // they are made; with JSON each whole conversation is printed on a line once it is
 // answered.
 func Chat(ctx context.Context, o ChatOptions) (err error) {
-	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options}
+	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options, sampled: o.sampled()}
 	defer s.closeAfter(&err)
 	c := &chat{session: s, o: o}
 	if err := s.openToGenerate(c.check); err != nil {

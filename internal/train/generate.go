@@ -8,11 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
 	"mt/internal/config"
+	"mt/internal/files"
 	"mt/internal/generate"
 	"mt/tokenizer"
 )
@@ -34,9 +37,14 @@ func (o *GenerateOptions) sampling() generate.Options {
 	return generate.Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
 }
 
+// sampled tells whether the command line says how tokens are chosen.
+func (o *GenerateOptions) sampled() bool {
+	return o.Temperature > 0 || o.TopK > 0 || o.TopP > 0 && o.TopP < 1
+}
+
 // Generate continues a prompt, printing tokens on Stdout as they come.
 func Generate(ctx context.Context, o GenerateOptions) (err error) {
-	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options}
+	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options, sampled: o.sampled()}
 	defer s.closeAfter(&err)
 	if err := s.openToGenerate(nil); err != nil {
 		return err
@@ -69,6 +77,7 @@ func (s *session) openToGenerate(check func() error) error {
 	if j.tokErr != nil {
 		return j.tokErr
 	}
+	j.noteGeneration(s.sampled)
 	if check != nil {
 		if err := check(); err != nil {
 			return err
@@ -123,6 +132,61 @@ func (s *session) goOn(ctx context.Context, g generate.Options, ids []int32, w i
 	return made, err
 }
 
+// noteGeneration names what generation_config.json asks for that is not done: sampling, unless the command line says how tokens
+// are chosen, and keys that change an answer and that mt does not have.
+func (j *job) noteGeneration(sampled bool) {
+	text, err := checkpoint.ReadCompanion(filepath.Join(j.modelDir, "generation_config.json"))
+	var f map[string]any
+	if err != nil || json.Unmarshal(files.JSON(text), &f) != nil {
+		return // stops reports what is wrong with it
+	}
+	if flags := samplingFlags(f); flags != "" && !sampled {
+		j.note("generation_config.json asks for sampling; the likeliest token is taken each time, unless you give %s", flags)
+	}
+	var names []string
+	for name, usual := range answerKeys {
+		v := f[name]
+		if list, ok := v.([]any); v == nil || v == false || v == 0.0 || ok && len(list) == 0 {
+			continue
+		}
+		if value, _ := json.Marshal(v); v != usual { // it was read from JSON
+			names = append(names, fmt.Sprintf("%s %s", name, value))
+		}
+	}
+	if slices.Sort(names); len(names) > 0 {
+		j.note("generation_config.json asks for %s, which mt generate does not have: answers differ from those of programs that have it", strings.Join(names, ", "))
+	}
+}
+
+// answerKeys are the keys of generation_config.json that change an answer and that mt does not have, with the values that
+// change nothing beside null, false, 0 and an empty list. Source: transformers.GenerationConfig.
+var answerKeys = map[string]any{"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0.0, "encoder_no_repeat_ngram_size": 0.0,
+	"bad_words_ids": nil, "sequence_bias": nil, "suppress_tokens": nil, "begin_suppress_tokens": nil, "forced_bos_token_id": nil, "forced_eos_token_id": nil,
+	"exponential_decay_length_penalty": nil, "min_length": 0.0, "min_new_tokens": 0.0, "stop_strings": nil, "min_p": nil, "typical_p": 1.0, "epsilon_cutoff": 0.0,
+	"eta_cutoff": 0.0, "num_beams": 1.0, "num_beam_groups": 1.0, "penalty_alpha": nil, "guidance_scale": 1.0, "watermarking_config": nil, "top_h": nil, "dola_layers": nil}
+
+// samplingFlags are the flags of mt generate that sample as a generation_config.json says, with Transformers' defaults; empty
+// where it does not sample.
+func samplingFlags(f map[string]any) string {
+	if f["do_sample"] != true {
+		return ""
+	}
+	flags := ""
+	for _, of := range []struct {
+		key, flag string
+		usual     float64
+	}{{"temperature", "temperature", 1}, {"top_k", "top-k", 50}, {"top_p", "top-p", 1}} {
+		x, given := f[of.key].(float64)
+		if !given {
+			x = of.usual
+		}
+		if given || of.key != "top_p" {
+			flags += fmt.Sprintf(" --%s %g", of.flag, x)
+		}
+	}
+	return flags[1:]
+}
+
 // stops are the tokens that end a text: the tokenizer's, and all that config.json
 // and generation_config.json name.
 func (j *job) stops() ([]int32, error) {
@@ -147,7 +211,7 @@ func (j *job) stops() ([]int32, error) {
 	var f struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	if err := json.Unmarshal(text, &f); err != nil {
+	if err := json.Unmarshal(files.JSON(text), &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var one int32

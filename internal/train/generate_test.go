@@ -62,3 +62,28 @@ func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 		}
 	}
 }
+
+// TestGenerationConfig: keys that change an answer are named, with the flags that do what they ask for where there are any.
+func TestGenerationConfig(t *testing.T) {
+	for content, want := range map[string]string{
+		`{"do_sample": false, "repetition_penalty": 1.0, "num_beams": 1, "bad_words_ids": [], "temperature": 0.5, "min_p": null}`: "",
+		`{"transformers_version": "5", "pad_token_id": 3, "max_length": 99}`:                                                      "",
+		`{"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95}`:                                                     "unless you give --temperature 0.6 --top-k 20 --top-p 0.95",
+		`{"do_sample": true}`:                                    "unless you give --temperature 1 --top-k 50",
+		`{"repetition_penalty": 1.05}`:                           "asks for repetition_penalty 1.05, which mt generate does not have",
+		`{"suppress_tokens": [1, 2], "no_repeat_ngram_size": 3}`: "asks for no_repeat_ngram_size 3, suppress_tokens [1,2], which",
+		`{"min_p": 0.1, "typical_p": NaN}`:                       "asks for min_p 0.1, which",
+	} {
+		j := &job{modelDir: t.TempDir()}
+		write(t, filepath.Join(j.modelDir, "generation_config.json"), content)
+		j.noteGeneration(false)
+		got := strings.Join(j.notes, "\n")
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+		sampled := &job{modelDir: j.modelDir}
+		if sampled.noteGeneration(true); strings.Contains(strings.Join(sampled.notes, ""), "unless you give") {
+			t.Errorf("%s: %q although flags are given", content, sampled.notes)
+		}
+	}
+}

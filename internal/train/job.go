@@ -202,6 +202,9 @@ func (j *job) openModel() error {
 	if d := j.model.Dropout; d != "" {
 		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
 	}
+	if class := j.model.Class; class != "" {
+		j.note("config.json names the class %s; by its model_type %q the model is read as %s", class, j.model.ModelType, j.model.Arch)
+	}
 	if j.model.NearExperts > 0 {
 		j.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"mt/host"
 	"mt/internal/config"
+	"mt/internal/human"
 	"mt/plan"
 )
 
@@ -74,7 +75,7 @@ func (j *job) showNotes(w io.Writer) {
 
 func showAll(w io.Writer, notes []string) {
 	for _, s := range notes {
-		fmt.Fprintln(w, "note:", s)
+		fmt.Fprintln(w, "note:", human.Screen(s))
 	}
 }
 

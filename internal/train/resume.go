@@ -3,6 +3,7 @@ package train
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"mt/device/cuda"
 	"mt/internal/config"
 	"mt/internal/files"
+	"mt/model"
 	"mt/schedule"
 )
 
@@ -94,6 +96,9 @@ func (j *job) newest() (r resume, err error) {
 		return resume{}, err
 	}
 	for _, s := range skipped {
+		if why := noCheckpoint(s.Dir); why != "" && !s.Unfinished {
+			s.Why = why
+		}
 		j.note("checkpoint %s is skipped: %s", s.Dir, s.Why)
 		switch {
 		case r.dir != "" || s.Unfinished:
@@ -114,6 +119,9 @@ func (j *job) newest() (r resume, err error) {
 func (j *job) named() (r resume, err error) {
 	c := j.c
 	r.dir = c.Resume
+	if why := noCheckpoint(r.dir); why != "" {
+		return r, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %s %s", r.dir, why)
+	}
 	if _, err = os.Stat(r.dir); err == nil {
 		if r.other = !files.Same(filepath.Dir(filepath.Clean(r.dir)), c.OutputDir); r.other {
 			begun, err := j.begunFrom(r.dir)
@@ -139,6 +147,46 @@ func (j *job) named() (r resume, err error) {
 		j.note("%s is of a later step: resume_from_checkpoint: auto goes on from the highest step of all; remove it, or choose another output_dir", later)
 	}
 	return r, nil
+}
+
+// noCheckpoint says what dir is where it is there and is no checkpoint of a run of mt, and the way out; empty where it may be one.
+func noCheckpoint(dir string) string {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return ""
+	}
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	weights := fmt.Sprintf("to train from its weights set model_name_or_path: %s and resume_from_checkpoint: auto", dir)
+	newest, _, err := checkpoint.Newest(dir)
+	switch {
+	case !st.IsDir():
+		return "is a file; give a directory checkpoint-N, or auto"
+	case has("manifest.json"):
+		return ""
+	case err == nil && newest != "":
+		return fmt.Sprintf("is a run's output_dir; its newest checkpoint is %s: give that directory", newest)
+	case othersState(dir):
+		return "is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: " + weights
+	case has("config.json") && !has("trainer_state.json"):
+		return "is a model and no checkpoint of a run: " + weights
+	}
+	if why := model.Foreign(dir); why != "" {
+		return "is no checkpoint: " + why
+	}
+	return ""
+}
+
+// othersState tells whether the trainer_state.json in dir is of Transformers' Trainer, or of one that writes it alike.
+func othersState(dir string) bool {
+	const most = 256 << 20 // it has a line for every step that was logged
+	text, err := files.Read(filepath.Join(dir, "trainer_state.json"), most)
+	var f struct {
+		Log json.RawMessage `json:"log_history"`
+	}
+	return err == nil && json.Unmarshal(files.JSON(text), &f) == nil && f.Log != nil
 }
 
 // begunFrom is the newest checkpoint of the output directory if the run there began

@@ -129,6 +129,7 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 type session struct {
 	*job
 	o       Options
+	sampled bool // the command line of mt generate says how tokens are chosen
 	dev     device.Device
 	pool    *parallel.Pool
 	store   *host.Store

@@ -14,10 +14,8 @@ func init() {
 	row("ActivateBackward", activateBackwardCases)
 }
 
-// activations are those of the units, and the exact GELU, whose argument z is a polynomial: its
-// rounding counts as little as that of the other GELU's, and it is fitted to 1e-7.
-var activations = append([]unit{{f: op.GELU, oracle: oracle.GELU, bound: 40 * uF32, least: 1}},
-	slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU || u.f == op.SigmoidGate })...)
+// activations are those of the units that are computed of a single number.
+var activations = slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU || u.f == op.SigmoidGate })
 
 func activateCases(add func(string, func(*rig))) {
 	for _, u := range activations {

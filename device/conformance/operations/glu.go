@@ -27,16 +27,21 @@ type unit struct {
 // A sigmoid σ is an exponential (2e-7), a sum and a quotient. That of the GELU has an argument z
 // with four more roundings, and z times the derivative of the GELU's slope is below 3. The slope
 // also has x·dz/dx, up to 12 where it counts, times 1 − σ, which is as inexact as a number near 1.
-// Far below 0 a result is only as exact as z is large. A gate that is cut off has two roundings more.
+// Far below 0 a result is only as exact as z is large. The exact GELU's z is a polynomial: its rounding counts as little, and it
+// is fitted to 1e-7. A gate that is cut off has two roundings more. A ReLU has none of its own.
 var units = []unit{{f: op.SiLU, oracle: oracle.SiLU, bound: 12 * uF32}, {f: op.GELUTanh, oracle: oracle.GELUTanh, bound: 40 * uF32, least: 1},
-	{f: op.CutSiLU, bound: 16 * uF32, cut: op.Cut{Alpha: 1.75, Limit: 3}}, {f: op.SigmoidGate, oracle: oracle.Sigmoid, bound: 12 * uF32}}
+	{f: op.CutSiLU, bound: 16 * uF32, cut: op.Cut{Alpha: 1.75, Limit: 3}}, {f: op.SigmoidGate, oracle: oracle.Sigmoid, bound: 12 * uF32},
+	{f: op.GELU, oracle: oracle.GELU, bound: 40 * uF32, least: 1}, {f: op.ReLU, oracle: oracle.ReLU, bound: 2 * uF32}}
 
-// inputs are gates and ups, some of which lie exactly where they are cut off.
+// inputs are gates and ups, some of which lie exactly where they are cut off, or where a slope changes.
 func (u *unit) inputs(r *rig, n int) *array {
 	v := scaled(r.normal(n), 4)
 	for i := range v {
 		if limit := float64(u.cut.Limit); limit > 0 && i%5 == 0 {
 			v[i] = math.Copysign(limit, v[i])
+		}
+		if u.f == op.ReLU && i%5 == 0 {
+			v[i] = 0
 		}
 	}
 	return r.values("gu", r.dt, v)

@@ -42,6 +42,9 @@ func preferenceCase(r *rig, lengths []int, loss op.PreferenceLoss, likelihood fl
 		}
 		largest = max(largest, -reference[i])
 		reference[i] += 4 * r.rng.NormFloat64()
+		if len(lengths) > 4 && i/2 == 1 {
+			reference[i] = math.NaN() // op.SameDocuments
+		}
 	}
 	w, l, ids := r.f32("Weights", T), r.values("Losses", device.F32, losses), r.i32("Targets", targets)
 	ends, ref := r.i32("Cu", cu), r.values("Reference", device.F32, reference)

@@ -24,6 +24,14 @@ func GELU(x float64) (y, slope float64) {
 	return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 }
 
+// ReLU is max(0, x).
+func ReLU(x float64) (y, slope float64) {
+	if x <= 0 {
+		return 0, 0
+	}
+	return x, 1
+}
+
 // Sigmoid is 1/(1+e^−x).
 func Sigmoid(x float64) (y, slope float64) {
 	s := 1 / (1 + math.Exp(-x))

@@ -36,6 +36,9 @@ func PreferenceWeights(weights, losses []float64, targets, cu []int32, reference
 			}
 		}
 		_, by := Preference(kind, beta, smoothing, sums, [2]float64{reference[2*p], reference[2*p+1]}, counts)
+		if math.IsNaN(reference[2*p]) {
+			by = [2]float64{}
+		}
 		for side, w := range [2]float64{by[0] + likelihood, by[1]} {
 			for t := cu[2*p+side]; t < cu[2*p+side+1]; t++ {
 				weights[t] = w

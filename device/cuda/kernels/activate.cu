@@ -13,6 +13,31 @@
 static constexpr int THREADS = 256; // at most
 static constexpr int ELEMS = 16;    // columns a thread takes
 
+// Smooth is x·σ(z) of a function Of.
+template <class Of> struct Smooth {
+  DEV float value(float x) {
+    float s, rest;
+    sigmoids(Of::argument(x), s, rest);
+    return x * s;
+  }
+  // gradient turns d, given x, into the gradient, and returns the value.
+  DEV float gradient(float x, float &d) {
+    float s, rest;
+    sigmoids(Of::argument(x), s, rest);
+    float out = x * s;
+    d *= __builtin_fmaf(out * rest, Of::slope(x), s);
+    return out;
+  }
+};
+
+struct Rectifier {
+  DEV float value(float x) { return ReLU::value(x); }
+  DEV float gradient(float x, float &d) {
+    d = ReLU::gradient(x, d);
+    return ReLU::value(x);
+  }
+};
+
 template <class F, int N, class T> DEV void activate(T *y, const T *x, int columns) {
   constexpr int CHUNKS = ELEMS / N;
   i64 row = (i64)blockIdx_x * columns;
@@ -30,11 +55,7 @@ template <class F, int N, class T> DEV void activate(T *y, const T *x, int colum
     float v[N];
     unpack(v, in[c]);
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      float s, rest;
-      sigmoids(F::argument(v[i]), s, rest);
-      v[i] *= s;
-    }
+    for (int i = 0; i < N; i++) v[i] = F::value(v[i]);
     store_floats<N>(y + row + col, v);
   }
 }
@@ -56,12 +77,7 @@ template <class F, int N, class T> DEV void activate_backward(T *dx, T *y, const
     float v[N], d[N], out[N];
     unpack(v, in[0][c]), unpack(d, in[1][c]);
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      float s, rest;
-      sigmoids(F::argument(v[i]), s, rest);
-      out[i] = v[i] * s;
-      d[i] *= __builtin_fmaf(out[i] * rest, F::slope(v[i]), s);
-    }
+    for (int i = 0; i < N; i++) out[i] = F::gradient(v[i], d[i]);
     if (y) store_floats<N>(y + row + col, out);
     store_floats<N>(dx + row + col, d);
   }
@@ -74,9 +90,10 @@ template <class F, int N, class T> DEV void activate_backward(T *dx, T *y, const
     activate_backward<F, N>(dx, y, dy, x, columns);                                                                           \
   }
 #define FUNCTIONS(T, N, SUFFIX)                 \
-  KERNELS(activate_silu, SiLU, T, N, SUFFIX)    \
-  KERNELS(activate_gelu, GELU, T, N, SUFFIX)    \
-  KERNELS(activate_erf, ErfGELU, T, N, SUFFIX)
+  KERNELS(activate_silu, Smooth<SiLU>, T, N, SUFFIX)    \
+  KERNELS(activate_gelu, Smooth<GELU>, T, N, SUFFIX)    \
+  KERNELS(activate_erf, Smooth<ErfGELU>, T, N, SUFFIX)  \
+  KERNELS(activate_relu, Rectifier, T, N, SUFFIX)
 
 extern "C" {
 FUNCTIONS(float, 1, _f32)

@@ -10,9 +10,10 @@ func init() {
 // The kernels of each activation; see activate.cu.
 var (
 	activateOf = [...]byAccess{op.SiLU: forAccess("activate", "activate_silu"), op.GELUTanh: forAccess("activate", "activate_gelu"),
-		op.GELU: forAccess("activate", "activate_erf")}
+		op.GELU: forAccess("activate", "activate_erf"), op.ReLU: forAccess("activate", "activate_relu")}
 	activateBackwardOf = [...]byAccess{op.SiLU: forAccess("activate", "activate_silu_backward"),
-		op.GELUTanh: forAccess("activate", "activate_gelu_backward"), op.GELU: forAccess("activate", "activate_erf_backward")}
+		op.GELUTanh: forAccess("activate", "activate_gelu_backward"), op.GELU: forAccess("activate", "activate_erf_backward"),
+		op.ReLU: forAccess("activate", "activate_relu_backward")}
 )
 
 // Activate launches op.Activate.

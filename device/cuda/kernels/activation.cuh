@@ -4,9 +4,17 @@
 //	GELU      ½x·(1 + tanh v) = x·σ(2v) with v = √(2/π)·(x + 0.044715x³)
 //	ErfGELU   ½x·(1 + erf(x/√2)) = x·σ(l) with l the logit of the normal distribution
 //
-// so f(x) = x·σ(z), f'(x) = σ(z) + f(x)·σ(−z)·z', where z is x, 2v or l.
+// so f(x) = x·σ(z), f'(x) = σ(z) + f(x)·σ(−z)·z', where z is x, 2v or l. Or it is
+//
+//	ReLU      max(0, x), whose slope at 0 is 0
 #pragma once
 #include "common.cuh"
+
+// Comparisons are such that what is no number stays so.
+struct ReLU {
+  DEV float value(float x) { return __nvvm_fmax_nan_f(x, 0.0f); }
+  DEV float gradient(float x, float d) { return x <= 0.0f ? 0.0f : d; }
+};
 
 struct SiLU {
   DEV float argument(float x) { return x; }

@@ -73,6 +73,16 @@ struct Sigmoid {
   }
 };
 
+struct Rectified {
+  METHOD float value(float g, float u) const { return u * ReLU::value(g); }
+  METHOD float gradient(float &g, float &u, float d) const {
+    float active = ReLU::value(g), out = u * active;
+    g = ReLU::gradient(g, d * u);
+    u = d * active;
+    return out;
+  }
+};
+
 template <class F, int N, class T> DEV void glu(F f, T *y, const T *gu, int columns) {
   constexpr int CHUNKS = ELEMS / N;
   const T *gate = gu + 2 * (i64)blockIdx_x * columns, *up = gate + columns;
@@ -123,8 +133,8 @@ template <class F, int N, class T> DEV void glu_backward(F f, T *dgu, T *y, cons
   }
 }
 
-#define KERNELS(NAME, F, T, N, SUFFIX, PARAMETERS, VALUE, BLOCKS)                                                                    \
-  __global__ __launch_bounds__(THREADS, 4) void NAME##SUFFIX(T *y, const T *gu, int columns PARAMETERS) {                             \
+#define KERNELS(NAME, F, T, N, SUFFIX, PARAMETERS, VALUE, BLOCKS, SINGLE)                                                            \
+  __global__ __launch_bounds__(THREADS, N == 1 ? SINGLE : 4) void NAME##SUFFIX(T *y, const T *gu, int columns PARAMETERS) {           \
     glu<F, N>(VALUE, y, gu, columns);                                                                                                 \
   }                                                                                                                                   \
   __global__ __launch_bounds__(THREADS, N == 8 ? BLOCKS : 2) void NAME##_backward##SUFFIX(T *dgu, T *y, const T *dy, const T *gu,          \
@@ -135,10 +145,12 @@ template <class F, int N, class T> DEV void glu_backward(F f, T *dgu, T *y, cons
 #define LIMITS , float alpha, float limit
 #define CUT_OF (Cut{alpha, limit})
 #define FUNCTIONS(T, N, SUFFIX)                                  \
-  KERNELS(silu, Gated<SiLU>, T, N, SUFFIX, NONE, Gated<SiLU>(), 4)  \
-  KERNELS(gelu, Gated<GELU>, T, N, SUFFIX, NONE, Gated<GELU>(), 4)  \
-  KERNELS(cut, Cut, T, N, SUFFIX, LIMITS, CUT_OF, 2)             \
-  KERNELS(sigmoid, Sigmoid, T, N, SUFFIX, NONE, Sigmoid(), 4)
+  KERNELS(silu, Gated<SiLU>, T, N, SUFFIX, NONE, Gated<SiLU>(), 4, 4)  \
+  KERNELS(gelu, Gated<GELU>, T, N, SUFFIX, NONE, Gated<GELU>(), 4, 4)  \
+  KERNELS(cut, Cut, T, N, SUFFIX, LIMITS, CUT_OF, 2, 4)             \
+  KERNELS(sigmoid, Sigmoid, T, N, SUFFIX, NONE, Sigmoid(), 4, 4)    \
+  KERNELS(erf, Gated<ErfGELU>, T, N, SUFFIX, NONE, Gated<ErfGELU>(), 2, 4) \
+  KERNELS(relu, Rectified, T, N, SUFFIX, NONE, Rectified(), 4, 3)
 
 extern "C" {
 FUNCTIONS(float, 1, _f32)

@@ -10,9 +10,10 @@ func init() {
 // The kernels of each activation; see glu.cu.
 var (
 	gluOf = [...]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu"), op.CutSiLU: forAccess("glu", "cut"),
-		op.SigmoidGate: forAccess("glu", "sigmoid")}
+		op.SigmoidGate: forAccess("glu", "sigmoid"), op.GELU: forAccess("glu", "erf"), op.ReLU: forAccess("glu", "relu")}
 	gluBackwardOf = [...]byAccess{op.SiLU: forAccess("glu", "silu_backward"), op.GELUTanh: forAccess("glu", "gelu_backward"),
-		op.CutSiLU: forAccess("glu", "cut_backward"), op.SigmoidGate: forAccess("glu", "sigmoid_backward")}
+		op.CutSiLU: forAccess("glu", "cut_backward"), op.SigmoidGate: forAccess("glu", "sigmoid_backward"),
+		op.GELU: forAccess("glu", "erf_backward"), op.ReLU: forAccess("glu", "relu_backward")}
 )
 
 // GLU launches op.GLU.

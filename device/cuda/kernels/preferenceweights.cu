@@ -1,6 +1,8 @@
 // PreferenceWeights: weights (T) f32 overwritten. Pair blockIdx.x has the documents from cu[2p] to cu[2p+1], the chosen one,
 // and from there to cu[2p+2], the rejected one; reference (pairs, 2) f32. kind is op.PreferenceKind.
 //
+// Where reference has a NaN for the chosen document both documents are the same, and slopes are 0.
+//
 // A document's losses are summed in double: by each thread every THREADS-th, then the threads' sums in halves. So the sum
 // does not depend on what else is in the batch. It moves 12 bytes for each token.
 #include "common.cuh"
@@ -52,6 +54,8 @@ extern "C" __global__ __launch_bounds__(THREADS) void preference_weights(float *
     slope = kind == HINGE ? (x >= 1.0f ? 0.0f : -beta) : beta * (smoothing * up - (1.0f - smoothing) * down);
     if (x != x) slope = x; // a NaN stays one
   }
+  float same = reference[2 * blockIdx_x];
+  if (same != same) slope = 0.0f; // op.SameDocuments
   by_c = likelihood - slope * by_c, by_r = slope * by_r;
 #pragma clang loop unroll(disable)
   for (int t = from + threadIdx_x; t < to; t += THREADS) weights[t] = t < middle ? by_c : by_r;

@@ -1,0 +1,38 @@
+package train
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNoCheckpoint: what resume_from_checkpoint names that is no checkpoint of ours is told from an unfinished save.
+func TestNoCheckpoint(t *testing.T) {
+	for want, all := range map[string]map[string]string{
+		"is a checkpoint of another trainer, such as Transformers'": {"checkpoint-5/trainer_state.json": `{"global_step": 5, "log_history": [{"loss": NaN}]}`, "checkpoint-5/config.json": "{}"},
+		"is a model and no checkpoint of a run: to train from its":  {"checkpoint-5/config.json": "{}", "checkpoint-5/model.safetensors": ""},
+		"is no checkpoint: it holds a LoRA adapter":                 {"checkpoint-5/adapter_config.json": "{}"},
+		"is a file; give a directory":                               {"checkpoint-5": ""},
+	} {
+		dir := t.TempDir()
+		for name, text := range all {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, name), text)
+		}
+		if got := noCheckpoint(filepath.Join(dir, "checkpoint-5")); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %q, want %q", all, got, want)
+		}
+	}
+	ours := t.TempDir()
+	write(t, filepath.Join(ours, "trainer_state.json"), `{"global_step": 5, "adam_step": 5}`)
+	write(t, filepath.Join(ours, "config.json"), "{}")
+	if got := noCheckpoint(ours); got != "" { // its manifest is missing: the save was not finished
+		t.Error(got)
+	}
+	if got := noCheckpoint(filepath.Join(ours, "not there")); got != "" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,68 @@
+package model
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mt/internal/files"
+)
+
+// Foreign says what a directory, or a file, holds in place of a model as save_pretrained writes it, and the way out. It is
+// empty where nothing is there that it knows.
+func Foreign(path string) string {
+	if st, err := os.Stat(path); err == nil && !st.IsDir() {
+		return foreignFile(path)
+	}
+	has := func(pattern string) string {
+		found, _ := filepath.Glob(filepath.Join(escaped(path), pattern)) // the patterns are well formed
+		if len(found) == 0 {
+			return ""
+		}
+		return filepath.Base(found[0])
+	}
+	switch {
+	case has("adapter_config.json") != "":
+		return "it holds a LoRA adapter of " + baseModel(path) + " (adapter_config.json), which is no model by itself: merge the two with peft's " +
+			"merge_and_unload() and save_pretrained(DIR), and give that directory"
+	case has("adapter_model.*") != "":
+		return "it holds an adapter (" + has("adapter_model.*") + "), which is no model by itself: merge it into its base model, and give that directory"
+	case has("*.gguf") != "":
+		return foreignFile(has("*.gguf"))
+	case has("params.json") != "":
+		return "it holds params.json, which is how Mistral and Meta lay out their own files: take the model's directory in Hugging Face's layout, with config.json and " +
+			"model*.safetensors, or convert it with Transformers' convert_*_weights_to_hf.py"
+	case has("consolidated*.safetensors") != "":
+		return "it holds " + has("consolidated*.safetensors") + ", the weights by Mistral's own names: take the model's model*.safetensors, in Hugging Face's layout"
+	case has("pytorch_model*.bin") != "":
+		return "it holds pickled weights (" + has("pytorch_model*.bin") + "), which are not read: save the model with save_pretrained(..., safe_serialization=True)"
+	}
+	return ""
+}
+
+// foreignFile is Foreign of a file.
+func foreignFile(path string) string {
+	name := filepath.Base(path)
+	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
+		return name + " is a GGUF file, which is for llama.cpp, and mostly quantized: take the directory that it was made from, with config.json and model*.safetensors"
+	}
+	return name + " is a file: give the directory that holds config.json and model*.safetensors"
+}
+
+// baseModel is the model that an adapter's configuration names.
+func baseModel(dir string) string {
+	var f struct {
+		Base string `json:"base_model_name_or_path"`
+	}
+	text, err := files.Read(filepath.Join(dir, "adapter_config.json"), 1<<20)
+	if err != nil || json.Unmarshal(files.JSON(text), &f) != nil || f.Base == "" {
+		return "another model"
+	}
+	return cut(f.Base)
+}
+
+// escaped is a path in which a pattern's characters mean themselves.
+func escaped(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}

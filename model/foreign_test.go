@@ -1,0 +1,45 @@
+package model
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestForeign: what a directory holds in place of a model is named, with the way out.
+func TestForeign(t *testing.T) {
+	for want, all := range map[string]map[string]string{
+		"a LoRA adapter of org/base (adapter_config.json)":         {"adapter_config.json": `{"base_model_name_or_path": "org/base", "lora_alpha": NaN}`, "adapter_model.safetensors": ""},
+		"a LoRA adapter of another model":                          {"adapter_config.json": "{"},
+		"an adapter (adapter_model.bin)":                           {"adapter_model.bin": ""},
+		"some-q4.gguf is a GGUF file":                              {"some-q4.gguf": ""},
+		"params.json, which is how Mistral and Meta":               {"params.json": "{}", "consolidated.00.pth": ""},
+		"consolidated.safetensors, the weights by Mistral's own":   {"consolidated.safetensors": ""},
+		"pickled weights (pytorch_model-00001-of-00002.bin)":       {"pytorch_model-00001-of-00002.bin": ""},
+		"config.json: no such file; a model directory holds confi": {"README.md": ""},
+	} {
+		dir := filepath.Join(t.TempDir(), "a[b]*")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range all {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := LoadDir(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", all, err, want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "x.GGUF")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := Foreign(file); !strings.HasPrefix(got, "x.GGUF is a GGUF file") {
+		t.Error(got)
+	}
+	if got := Foreign(filepath.Join(file, "not there")); got != "" {
+		t.Error(got)
+	}
+}
