@@ -144,6 +144,7 @@ type encoder struct {
 	starts    []int
 	around    special
 	tmpl      *jinja.Template // a copy of the form's template with the encoder's own Stop; nil where there is no template
+	end       *answerEnds     // how tmpl ends answers; nil: not found out yet
 	abandoned func() bool     // tells whether nobody wants the encoder's tokens any more
 }
 

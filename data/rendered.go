@@ -175,9 +175,15 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 		last = max(last, t.Message)
 	}
 	e.labs = ignored(e.labs[:0], len(e.ids))
-	for _, t := range out.turns {
-		if t.Message == jinja.NoMessage || t.Message >= v.from && (!e.spec.MaskHistory || t.Message == last) && !weightless(v.messages[t.Message]) {
-			e.supervise(0, t.Span)
+	learned := slices.DeleteFunc(out.turns, func(t jinja.Turn) bool {
+		return t.Message != jinja.NoMessage && (t.Message < v.from || e.spec.MaskHistory && t.Message != last || weightless(v.messages[t.Message]))
+	})
+	for _, t := range learned {
+		e.supervise(0, t.Span)
+	}
+	if !e.tmpl.Marks() {
+		if err := e.superviseEnds(v, learned, out.Text); err != nil {
+			return 0, err
 		}
 	}
 	e.whole()

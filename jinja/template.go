@@ -38,12 +38,20 @@ type Span struct{ From, To int }
 // since a message is known by its identity; or over numbers, where the body looks
 // up messages[i] with the loop's own variable.
 type Turn struct {
-	Message int // NoMessage: it is not known which
+	Message int // NoMessage: it is not known which; ToolResult: see there
 	Span
+	// Alone is what the template writes for the message where no message follows it,
+	// without the header. SupervisedSpans sets it on the first of several turns of a
+	// message, between which stands what others say; "": it is not known.
+	Alone string
 }
 
 // NoMessage stands for the place of a message that is not known.
 const NoMessage = -1
+
+// ToolResult stands for an element of a message's own list tool_responses, which holds
+// what tools returned.
+const ToolResult = -2
 
 // Rendered is what a template made of a conversation.
 type Rendered struct {
@@ -78,6 +86,9 @@ type Error struct {
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Col, e.Msg)
 }
+
+// Marks tells whether the template says with {% generation %} what the model learns.
+func (t *Template) Marks() bool { return t.marks }
 
 // Source is the text that was parsed.
 func (t *Template) Source() string { return t.source }
