@@ -65,12 +65,12 @@ func (e *encoder) marker(id int32) bool {
 // writes where there is one message more; it is appended to e.ids.
 func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string) error {
 	var after int32 = IgnoreIndex
-	for i, t := range turns {
+	for _, t := range turns {
 		from := e.tokenAt(t.From)
 		to := e.tokenAt(t.To)
 		switch {
 		case from == to:
-		case i+1 < len(turns) && turns[i+1].Message == t.Message:
+		case t.Paused:
 			if err := e.pausedAt(from, to, t.Alone); err != nil {
 				return err
 			}
@@ -129,21 +129,26 @@ func (e *encoder) pausedAt(from, to int, alone string) error {
 // v: a tool's where that message calls one, else the user's. It is IgnoreIndex where there
 // is none.
 func (e *encoder) nextMarker(v *conversation) int32 {
-	n := len(v.messages)
-	more := v.clone()
 	next := jinja.NewObject("role", "user", "content", "x")
-	if calls, _ := v.messages[n-1].(*jinja.Object).Get("tool_calls"); calls != nil {
+	calls, _ := v.messages[len(v.messages)-1].(*jinja.Object).Get("tool_calls")
+	if list, _ := calls.([]any); len(list) > 0 {
 		next = jinja.NewObject("role", "tool", "content", "x")
-		for _, c := range calls.([]any)[:1] {
-			call, _ := c.(*jinja.Object)
-			if id, ok := call.Get("id"); ok {
-				next.Set("tool_call_id", id)
-			}
-			if name := functionOf(call); name != "" {
-				next.Set("name", name)
-			}
+		call, _ := list[0].(*jinja.Object)
+		if id, ok := call.Get("id"); ok {
+			next.Set("tool_call_id", id)
+		}
+		if name := functionOf(call); name != "" {
+			next.Set("name", name)
 		}
 	}
+	return e.markerOf(v, next)
+}
+
+// markerOf is the special token with which the template begins the turn next directly behind
+// the last of v; IgnoreIndex where there is none.
+func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
+	n := len(v.messages)
+	more := v.clone()
 	more.messages = append(more.messages, next)
 	r, err := e.tmpl.Render(e.variables(more))
 	if err != nil {

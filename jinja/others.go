@@ -37,7 +37,7 @@ func (t *Template) without(others []Turn, own Turn, out *Rendered, vars map[stri
 	said = strings.TrimFunc(said, isSpace)
 	at := own.From
 	for i, other := range append(others, Turn{Span: Span{own.To, own.To}}) {
-		part := Turn{Message: own.Message, Span: Span{at, min(other.From, own.To)}}
+		part := Turn{Message: own.Message, Span: Span{at, min(other.From, own.To)}, Paused: i < len(others)}
 		at = max(at, other.To)
 		if part.From >= part.To {
 			continue

@@ -40,9 +40,10 @@ type Span struct{ From, To int }
 type Turn struct {
 	Message int // NoMessage: it is not known which; ToolResult: see there
 	Span
-	// Alone is what the template writes for the message where no message follows it,
-	// without the header. SupervisedSpans sets it on the first of several turns of a
-	// message, between which stands what others say; "": it is not known.
+	// Paused says that what others say follows inside the message's turn.
+	Paused bool
+	// Alone is, with Paused, what the template writes for the message where no message
+	// follows it, without the header; "": it is not known.
 	Alone string
 }
 
