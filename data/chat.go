@@ -309,8 +309,8 @@ func weightless(m any) bool {
 	return w == int64(0) || w == float64(0)
 }
 
-// toolsOf are the tools of a row: a list, or a string that holds one as JSON. A function
-// that is not wrapped in a tool is wrapped, as templates expect it.
+// toolsOf are the tools of a row: a list, or a string that holds one as JSON. In ShareGPT's
+// rows they are functions, which are wrapped as tools.
 func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 	raw := given(fields[c.Tools])
 	if c.Tools == "" || raw == nil {
@@ -335,8 +335,8 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s[%d] is %s; it must be an object", c.Tools, i, clipValue(t))
 		}
-		if _, ok := o.Get("function"); !ok {
-			list[i] = jinja.NewObject("type", "function", "function", o)
+		if c.Role == columnsOf(fmtShareGPT).Role {
+			list[i] = wrapped(o)
 		}
 	}
 	if len(list) == 0 {

@@ -45,14 +45,14 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	}
 	for i, m := range v.messages {
 		content, _ := m.(*jinja.Object).Get("content")
-		if text, _ := content.(string); !utf8.ValidString(text) {
+		if text, _ := contentText(content, ""); !utf8.ValidString(text) {
 			return nil, notUTF8(v.names[i], []byte(text))
 		}
 	}
 	if d.e.tmpl == nil {
 		return d.e.askByLayout(d.e.spec.chat.layout, v)
 	}
-	out, err := v.writeAny(d.e.asked)
+	out, _, err := d.e.writeAny(v, d.e.asked)
 	if err != nil {
 		return nil, err
 	}

@@ -167,16 +167,3 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	}
 	return IgnoreIndex
 }
-
-// functionOf is the name of the function that a call is of, whether it is wrapped in the
-// call or not.
-func functionOf(call *jinja.Object) string {
-	if f, ok := call.Get("function"); ok {
-		if inner, ok := f.(*jinja.Object); ok {
-			call = inner
-		}
-	}
-	v, _ := call.Get("name")
-	name, _ := v.(string)
-	return name
-}

@@ -293,7 +293,10 @@ func plainTurn(m any, template string) (role, text string, err error) {
 		return "", "", fmt.Errorf("template %s has no place for calls of functions; use a chat template that does", template)
 	}
 	content, _ := o.Get("content")
-	text, _ = content.(string)
+	text, thought := contentText(content, "")
+	if thought != "" {
+		return "", "", fmt.Errorf("template %s has no place for parts that are thoughts; use a chat template that does", template)
+	}
 	return roleOf(m), text, nil
 }
 

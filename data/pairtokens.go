@@ -113,7 +113,7 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 
 // written are the tokens of what the template makes of a conversation, and what it leaves out.
 func (e *encoder) written(v *conversation, write func(*conversation) (written, error)) (left uint64, ids []int32, err error) {
-	out, err := v.writeAny(write)
+	out, _, err := e.writeAny(v, write)
 	if err != nil {
 		return 0, nil, err
 	}

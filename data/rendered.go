@@ -107,60 +107,10 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// writeAny renders a conversation whichever content its template expects beside calls of
-// tools, where OpenAI's messages have none, or null. Some templates test for null. Others
-// fail on it or write "None"; these are given empty text in its place.
-func (v *conversation) writeAny(write func(*conversation) (written, error)) (written, error) {
-	out, err := write(v)
-	texts := v.textEverywhere()
-	var failed *jinja.Error
-	switch {
-	case texts == nil:
-	case errors.As(err, &failed):
-		out, err = write(texts)
-	case err == nil && strings.Contains(out.Text, none):
-		other, e := write(texts)
-		if e == nil && other.left&^out.left == 0 && strings.Count(other.Text, none) < strings.Count(out.Text, none) {
-			out = other
-		}
-	}
-	if err != nil {
-		return written{}, v.templateError(err)
-	}
-	return out, nil
-}
-
-// none is what a template writes for null.
-const none = "None"
-
-// textEverywhere is v with empty text wherever content is null; nil where no content is.
-func (v *conversation) textEverywhere() *conversation {
-	var out *conversation
-	for i, m := range v.messages {
-		o := m.(*jinja.Object)
-		if content, has := o.Get("content"); !has || content != nil {
-			continue
-		}
-		if out == nil {
-			clone := *v
-			out = &clone
-			out.messages = slices.Clone(v.messages)
-		}
-		text := jinja.NewObject()
-		for _, k := range o.Keys() {
-			x, _ := o.Get(k)
-			text.Set(k, x)
-		}
-		text.Set("content", "")
-		out.messages[i] = text
-	}
-	return out
-}
-
 // rendered sets e.ids and e.labs to what the template makes of a conversation, and tells by
 // flags what the template left out.
 func (e *encoder) rendered(v *conversation) (left uint64, err error) {
-	out, err := v.writeAny(e.learned)
+	out, given, err := e.writeAny(v, e.learned)
 	if err != nil {
 		return 0, err
 	}
@@ -182,7 +132,7 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 		e.supervise(0, t.Span)
 	}
 	if !e.tmpl.Marks() {
-		if err := e.superviseEnds(v, learned, out.Text); err != nil {
+		if err := e.superviseEnds(given, learned, out.Text); err != nil {
 			return 0, err
 		}
 	}
