@@ -15,30 +15,34 @@ type answerEnds struct {
 	own   [2]string
 }
 
-// ended finds out how the template ends answers, once.
+// ended finds out how the template ends answers, once for each template.
 func (e *encoder) ended() *answerEnds {
-	if e.end != nil {
-		return e.end
+	if end := e.ends[e.tmpl]; end != nil {
+		return end
 	}
 	const answer = "answer"
-	e.end = &answerEnds{}
+	end := &answerEnds{}
+	if e.ends == nil {
+		e.ends = map[*jinja.Template]*answerEnds{}
+	}
+	e.ends[e.tmpl] = end
 	v := &conversation{}
 	v.add("user", "question")
 	v.add("assistant", answer)
-	for i := range e.end.own {
+	for i := range end.own {
 		r, turns, err := e.tmpl.SupervisedSpans(e.variables(v))
 		if err != nil || len(turns) != 1 {
-			return e.end
+			return end
 		}
 		_, behind, found := strings.Cut(r.Text[turns[0].From:turns[0].To], answer)
 		if !found {
-			return e.end
+			return end
 		}
-		e.end.own[i] = strings.TrimSpace(behind)
+		end.own[i] = strings.TrimSpace(behind)
 		v.add("user", "question")
 	}
-	e.end.known = true
-	return e.end
+	end.known = true
+	return end
 }
 
 // endsTurn tells whether the text of a turn, whose last token is last, has the end of the
@@ -65,6 +69,7 @@ func (e *encoder) marker(id int32) bool {
 // writes where there is one message more; it is appended to e.ids.
 func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string) error {
 	var after int32 = IgnoreIndex
+	e.paused = e.paused[:0]
 	for _, t := range turns {
 		from := e.tokenAt(t.From)
 		to := e.tokenAt(t.To)
@@ -102,26 +107,28 @@ func (e *encoder) tokenAt(at int) int {
 }
 
 // pausedAt corrects the labels of the tokens [from, to), which others' text follows. alone is
-// what the template writes for the message where nothing follows it: a special token at its
-// end that also stands in the text is learned; what stands only in the text is not.
+// what the template writes for the message where nothing follows it: the special token at its
+// end is learned where it also follows in the text; what stands only in the text is not.
 func (e *encoder) pausedAt(from, to int, alone string) error {
-	if alone == "" {
-		return nil
-	}
-	ids, err := e.tok.Encode(nil, []byte(alone))
+	ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(alone)))
 	if err != nil {
 		return err
 	}
-	n := agreeing(e.ids[from:to], ids, equal)
-	if n == 0 || n < len(ids) && !(e.special(ids[n]) && blank(e.tok.DecodeSpecial(ids[n+1:]))) {
-		return nil
+	end := len(ids)
+	if end > 0 && e.special(ids[end-1]) {
+		end--
 	}
-	for i := from + n; i < to; i++ {
-		e.labs[i] = IgnoreIndex
+	if n := agreeing(e.ids[from:to], ids, equal); n > 0 && n == end {
+		for i := from + n; i < to; i++ {
+			e.labs[i] = IgnoreIndex
+		}
+		to = from + n
 	}
-	if at := from + n; at == to && n < len(ids) && to < len(e.ids) && e.ids[to] == ids[n] {
-		e.labs[to] = ids[n]
+	if end < len(ids) && to < len(e.ids) && e.ids[to] == ids[end] && e.labs[to] == IgnoreIndex {
+		e.labs[to] = ids[end]
+		to++
 	}
+	e.paused = append(e.paused, to)
 	return nil
 }
 

@@ -101,8 +101,9 @@ func TestResultsInsideTurns(t *testing.T) {
 		begin + "{% if m.tool_calls %}" + each + "{% if not ns.open %}T{% set ns.open = true %}{% endif %}{% endif %}" + end:             "UhEA[!fT]r;Ts;[kE]",
 		begin + "{% if m.tool_calls and loop.nextitem and loop.nextitem.role == 'tool' %}({% set a = 1 %}" + each + "){% endif %}" + end: "UhEA[!f](Tr;Ts;)[kE]",
 	} {
-		if got := masked(mustOpen(t, markedSpec(t, template, row)).Row(0)); got != want {
-			t.Errorf("%s: %q, want %q", template, got, want)
+		d := mustOpen(t, markedSpec(t, template, row))
+		if got := masked(d.Row(0)); got != want || d.Stats().MissingEOS != 0 {
+			t.Errorf("%s: %q, want %q; %q", template, got, want, d.Warnings())
 		}
 	}
 }

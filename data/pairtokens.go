@@ -7,6 +7,7 @@ import "slices"
 // begins where the tokens of the prompt alone, with what the template writes before an answer,
 // and those of either document part; only answers are supervised. Source: TRL's DPOTrainer.
 func (e *encoder) pair(p *pair) (flags uint64, err error) {
+	e.paused = e.paused[:0]
 	var prompt []int32
 	var sides [2][]int32
 	if p.text != nil {

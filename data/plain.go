@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"slices"
 
 	"mt/jinja"
 )
@@ -97,7 +98,7 @@ func (e *encoder) unended() (flags uint64) {
 	}
 	for i, l := range e.labs {
 		ends := i+1 == len(e.labs) || e.labs[i+1] == IgnoreIndex
-		if l != IgnoreIndex && ends && !e.special(l) {
+		if l != IgnoreIndex && ends && !e.special(l) && !slices.Contains(e.paused, i+1) {
 			flags |= flagOpenEnd | e.endOf(i+1)
 		}
 	}

@@ -17,6 +17,7 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	if v.tools != nil {
 		vars["tools"] = v.tools
 	}
+	maps.Copy(vars, e.spec.chat.tokens)
 	if e.around.bos != IgnoreIndex {
 		vars["bos_token"] = e.tok.Token(e.around.bos)
 	}
@@ -34,6 +35,18 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	return vars
 }
 
+// take chooses the template that a conversation goes through: the one for tools where it
+// brings some, the one for documents where the variables have some, else the default one.
+func (e *encoder) take(v *conversation) {
+	e.tmpl = e.templates[jinja.DefaultTemplate]
+	if documents, _ := e.variables(v)["documents"].([]any); len(documents) > 0 && e.templates[jinja.DocumentsTemplate] != nil {
+		e.tmpl = e.templates[jinja.DocumentsTemplate]
+	}
+	if v.tools != nil && e.templates[jinja.ToolTemplate] != nil {
+		e.tmpl = e.templates[jinja.ToolTemplate]
+	}
+}
+
 // unreadVars are notes on variables that have no effect, since no template reads them.
 func (s *Spec) unreadVars() (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.TemplateVars)) {
@@ -41,7 +54,7 @@ func (s *Spec) unreadVars() (notes []string) {
 		case f.layout != nil && f.layout.thinks() && name == thinkingVar:
 		case f.tmpl == nil:
 			notes = append(notes, name+" has no effect: no chat template is used")
-		case !strings.Contains(f.tmpl.Source(), name):
+		case !slices.ContainsFunc(f.all(), func(t *jinja.Template) bool { return strings.Contains(t.Source(), name) }):
 			notes = append(notes, name+" has no effect: the chat template does not read it")
 		}
 	}

@@ -349,6 +349,7 @@ func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 // does not write all of it, it is given the conversation with the fewest changes with which
 // it does. It gives the conversation that was rendered too.
 func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
+	e.take(v)
 	all := v.repairs()
 	chosen := repair(0)
 	var err error
@@ -378,9 +379,9 @@ func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bo
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false
 	}
-	parts := v.repaired(textAsParts)
+	parts := v.repaired(all & textForNull).repaired(textAsParts)
 	chosen := repair(0)
-	if all &^= joinParts; all != 0 {
+	if all &^= joinParts | textForNull; all != 0 {
 		var err error
 		if chosen, err = e.choose(parts, all); err != nil {
 			return written{}, nil, false

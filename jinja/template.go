@@ -17,9 +17,10 @@ type Template struct {
 	Stop func() bool
 
 	name   string
-	source string // as given
-	src    string // with line breaks normalised
-	steps  int    // budget of a rendering without text in its variables
+	named  map[string]*Template // others of the same directory
+	source string               // as given
+	src    string               // with line breaks normalised
+	steps  int                  // budget of a rendering without text in its variables
 	body   []stmt
 	late   []string // names that are missing until the template sets them
 	blocks map[string]*blockStmt
