@@ -30,7 +30,7 @@ import (
 //
 // It is written under another name, renamed when it is complete, and never changed then.
 const (
-	cacheVersion = 4
+	cacheVersion = 5
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
 	docBytes     = 16     // of a pair 8 more
@@ -66,6 +66,10 @@ type manifest struct {
 	LeftText     int64  `json:"left_text,omitempty"`
 	LeftCalls    int64  `json:"left_calls,omitempty"`
 	PromptCut    int64  `json:"prompt_cut,omitempty"`
+	Joined       int64  `json:"joined,omitempty"`
+	Decoded      int64  `json:"decoded,omitempty"`
+	Encoded      int64  `json:"encoded,omitempty"`
+	Reshaped     int64  `json:"reshaped,omitempty"`
 	Verbatim     int64  `json:"verbatim,omitempty"`
 
 	// IDSum is the CRC32C of the documents with no flags but those in idFlags.
@@ -75,7 +79,8 @@ type manifest struct {
 // counts are the counters of documents, by the flag that they count.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
-		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim}
+		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim,
+		flagJoined: &m.Joined, flagDecoded: &m.Decoded, flagEncoded: &m.Encoded, flagReshaped: &m.Reshaped}
 }
 
 // cachedFile is a source as it was when it was read.

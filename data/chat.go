@@ -149,6 +149,9 @@ func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	if raw[0] != '"' {
 		return "", fmt.Errorf("%s is %s; it must be a string", name, clip(raw))
 	}
+	if err := halfSurrogate(name, raw); err != nil {
+		return "", err
+	}
 	return string(unquote(nil, raw[1:len(raw)-1])), nil
 }
 
@@ -205,6 +208,9 @@ func (c *columns) earlier(v *conversation, fields map[string]json.RawMessage) er
 	raw := given(fields[c.History])
 	if c.History == "" || raw == nil {
 		return nil
+	}
+	if err := halfSurrogate(c.History, raw); err != nil {
+		return err
 	}
 	var pairs [][]string
 	if err := json.Unmarshal(raw, &pairs); err != nil {
@@ -309,8 +315,8 @@ func weightless(m any) bool {
 	return w == int64(0) || w == float64(0)
 }
 
-// toolsOf are the tools of a row: a list, or a string that holds one as JSON. A function
-// that is not wrapped in a tool is wrapped, as templates expect it.
+// toolsOf are the tools of a row: a list, or a string that holds one as JSON. In ShareGPT's
+// rows they are functions, which are wrapped as tools.
 func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 	raw := given(fields[c.Tools])
 	if c.Tools == "" || raw == nil {
@@ -318,6 +324,9 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 	}
 	text := []byte(raw)
 	if raw[0] == '"' {
+		if err := halfSurrogate(c.Tools, raw); err != nil {
+			return nil, err
+		}
 		if text = unquote(nil, raw[1:len(raw)-1]); len(strings.TrimSpace(string(text))) == 0 {
 			return nil, nil
 		}
@@ -335,8 +344,8 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s[%d] is %s; it must be an object", c.Tools, i, clipValue(t))
 		}
-		if _, ok := o.Get("function"); !ok {
-			list[i] = jinja.NewObject("type", "function", "function", o)
+		if c.Role == columnsOf(fmtShareGPT).Role {
+			list[i] = wrapped(o)
 		}
 	}
 	if len(list) == 0 {

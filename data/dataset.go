@@ -147,6 +147,17 @@ func (d *Dataset) warnRows() {
 	if n := d.c.LeftThinking; n > 0 {
 		problem("in %d %s the chat template leaves out thoughts, as many do with those of earlier answers; mt data inspect names the first", n, one)
 	}
+	for _, r := range []struct {
+		n    int64
+		what string
+	}{
+		{d.c.Joined, "the parts of a content as one text"}, {d.c.Decoded, "arguments of calls as objects, which the rows have as JSON in strings"},
+		{d.c.Encoded, "arguments of calls as JSON in strings, which the rows have as objects"}, {d.c.Reshaped, "functions wrapped, text as a list of parts, or thoughts in reasoning_content"},
+	} {
+		if r.n > 0 {
+			problem("in %d %s the chat template does not take the row as it is; it was given %s; mt data inspect names the first", r.n, one, r.what)
+		}
+	}
 	if n := d.c.PromptCut; n > 0 {
 		problem("in %d pair(s) the end of the prompt has other tokens before an answer than alone, and counts as the answer's; mt data inspect names the first", n)
 	}

@@ -45,14 +45,14 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	}
 	for i, m := range v.messages {
 		content, _ := m.(*jinja.Object).Get("content")
-		if text, _ := content.(string); !utf8.ValidString(text) {
+		if text, _ := contentText(content, ""); !utf8.ValidString(text) {
 			return nil, notUTF8(v.names[i], []byte(text))
 		}
 	}
 	if d.e.tmpl == nil {
 		return d.e.askByLayout(d.e.spec.chat.layout, v)
 	}
-	out, err := v.writeAny(d.e.asked)
+	out, _, err := d.e.writeAny(v, d.e.asked)
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +74,13 @@ func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	return slices.Clone(e.ids), nil
 }
 
-// Ends are the special tokens with which the chat template ends an answer. There are none
-// where it ends answers with none, or where that could not be found out.
+// Ends are the special tokens with which the chat template ends an answer: the one that
+// it writes behind an answer, else the markers with which turns of the user and of a tool
+// begin. There are none where it ends answers with none, or where that could not be found out.
 func (d *Dialogue) Ends() []int32 {
 	const answer = "answer"
-	v := &Conversation{}
-	v.Add("user", "question")
-	v.Add("assistant", answer)
+	var ids []int32
 	if l := d.e.spec.chat.layout; l != nil { // EOS ends answers anyway
-		var ids []int32
 		for _, end := range l.ends {
 			if id, ok := d.e.tok.TokenID(end); ok {
 				ids = append(ids, id)
@@ -90,7 +88,10 @@ func (d *Dialogue) Ends() []int32 {
 		}
 		return ids
 	}
-	r, turns, err := d.e.tmpl.SupervisedSpans(d.e.variables(&v.v))
+	v := &conversation{}
+	v.add("user", "question")
+	v.add("assistant", answer)
+	r, turns, err := d.e.tmpl.SupervisedSpans(d.e.variables(v))
 	if err != nil {
 		return nil
 	}
@@ -109,5 +110,10 @@ func (d *Dialogue) Ends() []int32 {
 			}
 		}
 	}
-	return nil
+	for _, more := range []*jinja.Object{jinja.NewObject("role", "user", "content", "x"), jinja.NewObject("role", "tool", "content", "x", "name", "f", "tool_call_id", "1")} {
+		if id := d.e.markerOf(v, more); id != IgnoreIndex && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

@@ -22,11 +22,19 @@ func newEncoder(s *Spec) *encoder {
 	if e.tok != nil {
 		e.around = specialOf(e.tok)
 	}
-	if s.chat.tmpl != nil {
-		own := *s.chat.tmpl
-		own.Stop = func() bool { return e.abandoned() }
-		e.tmpl = &own
+	e.templates = map[string]*jinja.Template{}
+	for _, name := range []string{jinja.DefaultTemplate, jinja.ToolTemplate, jinja.DocumentsTemplate} {
+		t := s.chat.tmpl
+		if t != nil && name != jinja.DefaultTemplate {
+			t = t.Named(name)
+		}
+		if t != nil {
+			own := *t
+			own.Stop = func() bool { return e.abandoned() }
+			e.templates[name] = &own
+		}
 	}
+	e.tmpl = e.templates[jinja.DefaultTemplate]
 	return e
 }
 

@@ -89,6 +89,9 @@ func (r *jsonRow) parseText(name string, raw []byte) error {
 	if raw[0] != '"' {
 		return fmt.Errorf("%s is %s; it must be a string", name, clip(raw))
 	}
+	if err := halfSurrogate(name, raw); err != nil {
+		return err
+	}
 	r.ids, r.labels = r.ids[:0], nil
 	r.text = unquote(r.text[:0], raw[1:len(raw)-1])
 	if len(r.text) == 0 {
@@ -198,6 +201,27 @@ func clip(b []byte) string {
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+// halfSurrogate is the error of valid JSON that escapes half of a surrogate pair alone, which
+// no UTF-8 can hold; nil where it does not.
+func halfSurrogate(name string, raw []byte) error {
+	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i+1 < len(raw); {
+		n := 2
+		if raw[i+1] == 'u' {
+			var r rune
+			if r, n = unicodeEscape(raw[i+2:]); r == utf8.RuneError && utf16.IsSurrogate(hex4(raw[i+2:])) {
+				return fmt.Errorf("%s: byte %d: %s is half of a surrogate pair, which UTF-8 cannot hold; the text was cut inside a character: mend it, or remove the row", name, i, raw[i:i+6])
+			}
+			n += 2
+		}
+		next := bytes.IndexByte(raw[i+n:], '\\')
+		if next < 0 {
+			break
+		}
+		i += n + next
+	}
+	return nil
+}
 
 // unquote appends the text of a valid JSON string, given without its quotes. Bytes that
 // are not UTF-8 stay as they are; half of a surrogate pair becomes U+FFFD.

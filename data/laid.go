@@ -196,13 +196,14 @@ type laidTurns struct {
 	last  int  // the last answer
 	think bool // thoughts are supervised, and not removed
 	from  int  // where the prompt of the next answer begins in e.ids
-	count int  // answers so far
+	ended bool // the answer before it is learned, and so is its end
 }
 
 // answer appends the answer that message i gives, with the labels of its prompt.
 func (e *encoder) answer(t *laidTurns, i int, text string) error {
 	l, isLast := t.l, i == t.last
-	supervised := i >= t.v.from && text != "" && (!e.spec.MaskHistory || isLast) && !weightless(t.v.messages[i])
+	learned := i >= t.v.from && (!e.spec.MaskHistory || isLast) && !weightless(t.v.messages[i])
+	supervised := learned && text != ""
 	var empty []int32
 	if l.thinks() {
 		if !t.think || e.spec.MaskHistory && !isLast {
@@ -220,11 +221,7 @@ func (e *encoder) answer(t *laidTurns, i int, text string) error {
 		e.ids, empty = append(e.ids, empty...), nil
 	}
 	e.labs = ignored(e.labs, len(e.ids)-len(e.labs))
-	notFirst := t.count > 0
-	if e.spec.MaskHistory {
-		notFirst = !isLast
-	}
-	if end := l.eosOf(e.tok, e.around.eos); l.efficient && notFirst && end != IgnoreIndex && t.from < len(e.labs) {
+	if end := l.eosOf(e.tok, e.around.eos); l.efficient && t.ended && end != IgnoreIndex && t.from < len(e.labs) {
 		e.labs[t.from] = end
 	}
 	start := len(e.ids)
@@ -236,7 +233,7 @@ func (e *encoder) answer(t *laidTurns, i int, text string) error {
 	if supervised {
 		copy(e.labs[start:], e.ids[start:])
 	}
-	t.from, t.count = len(e.ids), t.count+1
+	t.from, t.ended = len(e.ids), learned
 	return nil
 }
 
@@ -296,7 +293,10 @@ func plainTurn(m any, template string) (role, text string, err error) {
 		return "", "", fmt.Errorf("template %s has no place for calls of functions; use a chat template that does", template)
 	}
 	content, _ := o.Get("content")
-	text, _ = content.(string)
+	text, thought := contentText(content, "")
+	if thought != "" {
+		return "", "", fmt.Errorf("template %s has no place for parts that are thoughts; use a chat template that does", template)
+	}
 	return roleOf(m), text, nil
 }
 

@@ -13,16 +13,10 @@ import (
 // such as the text beside calls of tools; tools or calls of them. Text counts as written
 // where its lines are found in order, however they are indented.
 func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
-	for _, t := range v.tools {
-		function, _ := t.(*jinja.Object).Get("function")
-		if !names(r.Text, function) {
-			flags |= flagLeftCalls
-		}
+	if missingNames(v, r) > 0 {
+		flags |= flagLeftCalls
 	}
-	turns := map[int]string{}
-	for _, t := range r.Turns {
-		turns[t.Message] += r.Text[t.From:t.To]
-	}
+	turns := turnTexts(r)
 	for i, m := range v.messages {
 		o := m.(*jinja.Object)
 		answers := roleOf(m) == "assistant"
@@ -31,9 +25,8 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 			text = r.Text
 		}
 		content, _ := o.Get("content")
-		said, _ := content.(string)
-		thought := ""
-		if answers {
+		said, thought := contentText(content, "\n")
+		if answers && thought == "" {
 			thought, said = thoughtIn(said)
 		}
 		// An answer must be written in its own turn, since another message may say the same.
@@ -48,16 +41,42 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 		if !writes(text, thought) {
 			flags |= flagLeftThinking
 		}
-		calls, _ := o.Get("tool_calls")
+	}
+	return flags
+}
+
+// turnTexts are what was written while a loop stood at each message.
+func turnTexts(r *jinja.Rendered) map[int]string {
+	turns := map[int]string{}
+	for _, t := range r.Turns {
+		turns[t.Message] += r.Text[t.From:t.To]
+	}
+	return turns
+}
+
+// missingNames counts the tools whose names are not in the text, and the calls whose
+// functions' names are not in the turns of their messages.
+func missingNames(v *conversation, r *jinja.Rendered) (n int) {
+	for _, t := range v.tools {
+		if !strings.Contains(r.Text, functionOf(t.(*jinja.Object))) {
+			n++
+		}
+	}
+	turns := turnTexts(r)
+	for i, m := range v.messages {
+		calls, _ := m.(*jinja.Object).Get("tool_calls")
 		list, _ := calls.([]any)
+		text := turns[i]
+		if strings.TrimSpace(text) == "" {
+			text = r.Text
+		}
 		for _, c := range list {
-			function, _ := c.(*jinja.Object).Get("function")
-			if !names(text, function) {
-				flags |= flagLeftCalls
+			if !strings.Contains(text, functionOf(c.(*jinja.Object))) {
+				n++
 			}
 		}
 	}
-	return flags
+	return n
 }
 
 // The marks that reasoning models write before and after their thoughts.
@@ -73,17 +92,6 @@ func thoughtIn(answer string) (thought, said string) {
 		return "", answer
 	}
 	return strings.Replace(before, thinkOpen, "", 1), after
-}
-
-// names tells whether the name of function occurs in text.
-func names(text string, function any) bool {
-	o, ok := function.(*jinja.Object)
-	if !ok {
-		return true
-	}
-	name, _ := o.Get("name")
-	s, _ := name.(string)
-	return strings.Contains(text, s)
 }
 
 // writes tells whether text has the lines of part, in order, either as they are or as JSON

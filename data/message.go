@@ -56,7 +56,7 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 	case err != nil:
 		return nil, err
 	case has:
-		if content, err = contentText(content, where+"."+c.Content); err != nil {
+		if content, err = contentOf(content, where+"."+c.Content); err != nil {
 			return nil, err
 		}
 		if content == nil && (role != "assistant" || calls == nil) {
@@ -93,36 +93,102 @@ func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	return role, nil
 }
 
-// contentText is the text of a message's content: a string, or a list of parts that are
-// text. nil stays nil.
-func contentText(v any, where string) (any, error) {
-	switch v := v.(type) {
-	case nil, string:
-		return v, nil
-	case []any:
-		var b strings.Builder
-		for i, part := range v {
-			if s, ok := part.(string); ok {
-				b.WriteString(s)
-				continue
-			}
-			o, ok := part.(*jinja.Object)
-			if !ok {
-				return nil, fmt.Errorf("%s[%d] is %s; it must be a part with type and text", where, i, clipValue(part))
-			}
-			if kind, _ := o.Get("type"); kind != "text" {
-				return nil, fmt.Errorf("%s[%d].type is %s; mt reads text alone", where, i, clipValue(kind))
-			}
-			text, _ := o.Get("text")
-			s, ok := text.(string)
-			if !ok {
-				return nil, fmt.Errorf("%s[%d].text is %s; it must be a string", where, i, clipValue(text))
-			}
-			b.WriteString(s)
+// Types of parts that a content may have. Those of OpenAI's Responses mean the same as text.
+var (
+	textParts    = []string{"text", "input_text", "output_text"}
+	thoughtParts = []string{"thinking", "reasoning"}
+)
+
+// contentOf is a message's content as templates take it: a string, or a list of parts. nil
+// stays nil. Fields of parts that are null are left out.
+func contentOf(v any, where string) (any, error) {
+	list, ok := v.([]any)
+	if !ok {
+		if _, ok := v.(string); ok || v == nil {
+			return v, nil
 		}
-		return b.String(), nil
+		return nil, fmt.Errorf("%s is %s; it must be a string, or a list of text parts", where, clipValue(v))
 	}
-	return nil, fmt.Errorf("%s is %s; it must be a string, or a list of text parts", where, clipValue(v))
+	parts := make([]any, len(list))
+	for i, part := range list {
+		if s, ok := part.(string); ok {
+			parts[i] = s
+			continue
+		}
+		o, ok := part.(*jinja.Object)
+		if !ok {
+			return nil, fmt.Errorf("%s[%d] is %s; it must be a part with type and text", where, i, clipValue(part))
+		}
+		kind, _ := o.Get("type")
+		name, _ := kind.(string)
+		if !slices.Contains(textParts, name) && !slices.Contains(thoughtParts, name) {
+			return nil, fmt.Errorf("%s[%d].type is %s; mt reads text alone", where, i, clipValue(kind))
+		}
+		out := jinja.NewObject()
+		for _, k := range o.Keys() {
+			if v, _ := o.Get(k); v != nil {
+				out.Set(k, v)
+			}
+		}
+		if slices.Contains(textParts, name) {
+			out.Set("type", "text")
+		}
+		if key, _ := partText(out); key == "" {
+			text, _ := o.Get(name)
+			return nil, fmt.Errorf("%s[%d].text is %s; it must be a string", where, i, clipValue(text))
+		}
+		parts[i] = out
+	}
+	return parts, nil
+}
+
+// partText is the text of a part and the key under which the part has it; both are empty
+// where it has none.
+func partText(part *jinja.Object) (key, text string) {
+	keys := []string{"text"}
+	if isThought(part) {
+		keys = []string{"thinking", "reasoning", "text"}
+	}
+	for _, key := range keys {
+		v, _ := part.Get(key)
+		if text, ok := v.(string); ok {
+			return key, text
+		}
+	}
+	return "", ""
+}
+
+// isThought tells whether a part of an answer is a thought.
+func isThought(part any) bool {
+	o, ok := part.(*jinja.Object)
+	if !ok {
+		return false
+	}
+	kind, _ := o.Get("type")
+	name, _ := kind.(string)
+	return slices.Contains(thoughtParts, name)
+}
+
+// contentText is the text of a content, and its thoughts where they are parts of it. Between
+// parts stands between.
+func contentText(content any, between string) (text, thought string) {
+	if s, ok := content.(string); ok {
+		return s, ""
+	}
+	list, _ := content.([]any)
+	var said, thoughts []string
+	for _, part := range list {
+		s, _ := part.(string)
+		if o, ok := part.(*jinja.Object); ok {
+			_, s = partText(o)
+		}
+		if isThought(part) {
+			thoughts = append(thoughts, s)
+		} else {
+			said = append(said, s)
+		}
+	}
+	return strings.Join(said, between), strings.Join(thoughts, between)
 }
 
 // called is an assistant's message that calls functions. content has the calls as JSON: one
@@ -142,9 +208,11 @@ func called(content any, where string) (*jinja.Object, error) {
 	}
 	calls := make([]any, len(list))
 	for i, c := range list {
-		if calls[i], err = callOf(c, where); err != nil {
+		call, err := callOf(c, where)
+		if err != nil {
 			return nil, err
 		}
+		calls[i] = wrapped(call)
 	}
 	return jinja.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
 }
@@ -172,38 +240,41 @@ func callsOf(m *jinja.Object, where string) ([]any, error) {
 	return calls, nil
 }
 
-// callOf is a call in the form that templates expect: arguments in a string are decoded,
-// and a function that is not wrapped in a call is wrapped.
+// callOf is a call as the row has it, without fields that are null. Arguments in a string
+// must be JSON.
 func callOf(v any, where string) (*jinja.Object, error) {
 	call, ok := v.(*jinja.Object)
 	if !ok {
 		return nil, fmt.Errorf("%s is %s; a call is an object with name and arguments", where, clipValue(v))
 	}
-	inner := call
-	if f, ok := call.Get("function"); ok {
-		if inner, ok = f.(*jinja.Object); !ok {
-			return nil, fmt.Errorf("%s.function is %s; it must be an object with name and arguments", where, clipValue(f))
+	out := jinja.NewObject()
+	inner, result := call, out
+	for _, k := range call.Keys() {
+		v, _ := call.Get(k)
+		if k == "function" {
+			where += ".function"
+			if inner, ok = v.(*jinja.Object); !ok {
+				return nil, fmt.Errorf("%s is %s; it must be an object with name and arguments", where, clipValue(v))
+			}
+			result = jinja.NewObject()
+			v = result
+		}
+		if v != nil {
+			out.Set(k, v)
 		}
 	}
 	if name, _ := inner.Get("name"); name == nil {
 		return nil, fmt.Errorf("%s has no name of a function", where)
 	}
-	function := jinja.NewObject()
 	for _, k := range inner.Keys() {
 		v, _ := inner.Get(k)
 		if s, ok := v.(string); ok && k == "arguments" {
-			if opened, err := jinja.DecodeJSON([]byte(s)); err == nil {
-				v = opened
+			if _, err := jinja.DecodeJSON([]byte(s)); err != nil {
+				return nil, fmt.Errorf("%s.arguments is %s, which is no whole JSON (%w); write the arguments out, {} where there are none, or remove the row", where, clipValue(v), err)
 			}
 		}
-		if v != nil {
-			function.Set(k, v)
-		}
-	}
-	out := jinja.NewObject("type", "function", "function", function)
-	for _, k := range call.Keys() {
-		if v, _ := call.Get(k); inner != call && v != nil && k != "function" {
-			out.Set(k, v)
+		if v != nil && (inner != call || k != "function") {
+			result.Set(k, v)
 		}
 	}
 	return out, nil

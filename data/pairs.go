@@ -267,6 +267,9 @@ func (c *columns) answered(asked *conversation, field string, raw json.RawMessag
 	case '{':
 		return v, c.list(v, field, slices.Concat([]byte{'['}, raw, []byte{']'}))
 	case '"':
+		if err := halfSurrogate(field, raw); err != nil {
+			return nil, err
+		}
 		v.add("assistant", string(unquote(nil, raw[1:len(raw)-1])))
 		return v, nil
 	}

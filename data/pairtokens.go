@@ -7,6 +7,7 @@ import "slices"
 // begins where the tokens of the prompt alone, with what the template writes before an answer,
 // and those of either document part; only answers are supervised. Source: TRL's DPOTrainer.
 func (e *encoder) pair(p *pair) (flags uint64, err error) {
+	e.paused = e.paused[:0]
 	var prompt []int32
 	var sides [2][]int32
 	if p.text != nil {
@@ -113,7 +114,7 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 
 // written are the tokens of what the template makes of a conversation, and what it leaves out.
 func (e *encoder) written(v *conversation, write func(*conversation) (written, error)) (left uint64, ids []int32, err error) {
-	out, err := v.writeAny(write)
+	out, _, err := e.writeAny(v, write)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -128,7 +128,7 @@ func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 		return nil, 0, missed
 	}
 	there := *entry
-	there.Path = dir
+	there.Path, there.hub = dir, true
 	return s.findEntry(&there)
 }
 
@@ -156,6 +156,10 @@ func (s *Spec) directory(name string, entry *Set) ([]source, int, error) {
 	switch want := entry.wanted(); {
 	case r == nil && want != "" && want != splitTrain:
 		return nil, 0, fmt.Errorf("%s is not laid out by splits, so it has no split called %s; name the files in data_files", name, want)
+	case r == nil && (entry.hub || hasCard(name)):
+		if files, note, err = dataIn(name, files); err != nil {
+			return nil, 0, err
+		}
 	case r == nil:
 		files, note = withoutAbout(name, files)
 	default:

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"slices"
 
 	"mt/jinja"
 )
@@ -16,6 +17,10 @@ const (
 	flagLeftCalls                       // the template left out tools or calls of them
 	flagVerbatim                        // of a pair: it is of texts, which no template writes
 	flagPromptCut                       // of a pair: the prompt alone ends with other tokens than it has before an answer
+	flagJoined                          // the template was given the parts of a content as one text
+	flagDecoded                         // it was given arguments of calls as objects, which the row has as JSON in strings
+	flagEncoded                         // it was given arguments of calls as JSON in strings, which the row has as objects
+	flagReshaped                        // it was given functions, texts or thoughts in another shape
 )
 
 // idFlags are the flags that take part in a data set's ID, which checkpoints compare. They
@@ -93,7 +98,7 @@ func (e *encoder) unended() (flags uint64) {
 	}
 	for i, l := range e.labs {
 		ends := i+1 == len(e.labs) || e.labs[i+1] == IgnoreIndex
-		if l != IgnoreIndex && ends && !e.special(l) {
+		if l != IgnoreIndex && ends && !e.special(l) && !slices.Contains(e.paused, i+1) {
 			flags |= flagOpenEnd | e.endOf(i+1)
 		}
 	}

@@ -54,9 +54,10 @@ var templateClock = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 // chatForm says how chats are turned into text.
 type chatForm struct {
 	tmpl   *jinja.Template
-	own    bool    // tmpl comes from the model's directory
-	layout *layout // what was asked for by name in place of tmpl; nil: none
-	err    error   // why both are nil
+	own    bool           // tmpl comes from the model's directory
+	layout *layout        // what was asked for by name in place of tmpl; nil: none
+	err    error          // why both are nil
+	tokens map[string]any // the variables that name special tokens
 }
 
 // newChatForm finds the template of s. Where there is none, err says why, which matters only
@@ -72,10 +73,26 @@ func newChatForm(s *Spec) chatForm {
 	if s.Tokenizer == nil {
 		return f
 	}
-	if f.err = f.find(s); f.tmpl != nil {
-		f.tmpl.Now = func() time.Time { return templateClock }
+	f.tokens = tokenizer.Named(s.Tokenizer)
+	f.err = f.find(s)
+	for _, t := range f.all() {
+		t.Now = func() time.Time { return templateClock }
 	}
 	return f
+}
+
+// all are the form's templates: tmpl, then those that it has for rows with tools or documents.
+func (f *chatForm) all() (out []*jinja.Template) {
+	if f.tmpl == nil {
+		return nil
+	}
+	out = append(out, f.tmpl)
+	for _, name := range []string{jinja.ToolTemplate, jinja.DocumentsTemplate} {
+		if t := f.tmpl.Named(name); t != nil {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func (f *chatForm) find(s *Spec) (err error) {
@@ -163,8 +180,12 @@ func (f *chatForm) id() string {
 	case f.tmpl == nil:
 		return "none"
 	}
-	sum := sha256.Sum256([]byte(f.tmpl.Source()))
-	return hex.EncodeToString(sum[:])
+	h := sha256.New()
+	for _, t := range f.all() {
+		fmt.Fprintf(h, "%d\n%s", len(t.Source()), t.Source())
+	}
+	fmt.Fprintf(h, "%q", f.tokens)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // encoder turns documents into tokens. Each goroutine has one of its own.
@@ -175,9 +196,14 @@ type encoder struct {
 	ids, labs []int32
 	cut       int // of a pair: where in ids its rejected document begins
 	starts    []int
+	paused    []int // where in ids the assistant's turn pauses for what others say
 	around    special
-	tmpl      *jinja.Template // a copy of the form's template with the encoder's own Stop; nil where there is no template
-	abandoned func() bool     // tells whether nobody wants the encoder's tokens any more
+	// tmpl is the template that the row goes through, of templates: copies of the form's, by
+	// their names, with the encoder's own Stop. It is nil where there is none.
+	tmpl      *jinja.Template
+	templates map[string]*jinja.Template
+	ends      map[*jinja.Template]*answerEnds // how templates end answers, where that was looked for
+	abandoned func() bool                     // tells whether nobody wants the encoder's tokens any more
 }
 
 // special is what the tokenizer puts before and after a text, and its two special tokens.
@@ -234,6 +260,7 @@ var defaultLayout = layoutNamed("default")
 // chat sets e.ids and e.labs to the tokens and labels of a conversation.
 func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	form := &e.spec.chat
+	e.paused = e.paused[:0]
 	switch {
 	case form.tmpl != nil:
 		flags, err = e.rendered(v)

@@ -17,6 +17,7 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	if v.tools != nil {
 		vars["tools"] = v.tools
 	}
+	maps.Copy(vars, e.spec.chat.tokens)
 	if e.around.bos != IgnoreIndex {
 		vars["bos_token"] = e.tok.Token(e.around.bos)
 	}
@@ -34,6 +35,18 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	return vars
 }
 
+// take chooses the template that a conversation goes through: the one for tools where it
+// brings some, the one for documents where the variables have some, else the default one.
+func (e *encoder) take(v *conversation) {
+	e.tmpl = e.templates[jinja.DefaultTemplate]
+	if documents, _ := e.variables(v)["documents"].([]any); len(documents) > 0 && e.templates[jinja.DocumentsTemplate] != nil {
+		e.tmpl = e.templates[jinja.DocumentsTemplate]
+	}
+	if v.tools != nil && e.templates[jinja.ToolTemplate] != nil {
+		e.tmpl = e.templates[jinja.ToolTemplate]
+	}
+}
+
 // unreadVars are notes on variables that have no effect, since no template reads them.
 func (s *Spec) unreadVars() (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.TemplateVars)) {
@@ -41,7 +54,7 @@ func (s *Spec) unreadVars() (notes []string) {
 		case f.layout != nil && f.layout.thinks() && name == thinkingVar:
 		case f.tmpl == nil:
 			notes = append(notes, name+" has no effect: no chat template is used")
-		case !strings.Contains(f.tmpl.Source(), name):
+		case !slices.ContainsFunc(f.all(), func(t *jinja.Template) bool { return strings.Contains(t.Source(), name) }):
 			notes = append(notes, name+" has no effect: the chat template does not read it")
 		}
 	}
@@ -107,60 +120,10 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// writeAny renders a conversation whichever content its template expects beside calls of
-// tools, where OpenAI's messages have none, or null. Some templates test for null. Others
-// fail on it or write "None"; these are given empty text in its place.
-func (v *conversation) writeAny(write func(*conversation) (written, error)) (written, error) {
-	out, err := write(v)
-	texts := v.textEverywhere()
-	var failed *jinja.Error
-	switch {
-	case texts == nil:
-	case errors.As(err, &failed):
-		out, err = write(texts)
-	case err == nil && strings.Contains(out.Text, none):
-		other, e := write(texts)
-		if e == nil && other.left&^out.left == 0 && strings.Count(other.Text, none) < strings.Count(out.Text, none) {
-			out = other
-		}
-	}
-	if err != nil {
-		return written{}, v.templateError(err)
-	}
-	return out, nil
-}
-
-// none is what a template writes for null.
-const none = "None"
-
-// textEverywhere is v with empty text wherever content is null; nil where no content is.
-func (v *conversation) textEverywhere() *conversation {
-	var out *conversation
-	for i, m := range v.messages {
-		o := m.(*jinja.Object)
-		if content, has := o.Get("content"); !has || content != nil {
-			continue
-		}
-		if out == nil {
-			clone := *v
-			out = &clone
-			out.messages = slices.Clone(v.messages)
-		}
-		text := jinja.NewObject()
-		for _, k := range o.Keys() {
-			x, _ := o.Get(k)
-			text.Set(k, x)
-		}
-		text.Set("content", "")
-		out.messages[i] = text
-	}
-	return out
-}
-
 // rendered sets e.ids and e.labs to what the template makes of a conversation, and tells by
 // flags what the template left out.
 func (e *encoder) rendered(v *conversation) (left uint64, err error) {
-	out, err := v.writeAny(e.learned)
+	out, given, err := e.writeAny(v, e.learned)
 	if err != nil {
 		return 0, err
 	}
@@ -175,9 +138,15 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 		last = max(last, t.Message)
 	}
 	e.labs = ignored(e.labs[:0], len(e.ids))
-	for _, t := range out.turns {
-		if t.Message == jinja.NoMessage || t.Message >= v.from && (!e.spec.MaskHistory || t.Message == last) && !weightless(v.messages[t.Message]) {
-			e.supervise(0, t.Span)
+	learned := slices.DeleteFunc(out.turns, func(t jinja.Turn) bool {
+		return t.Message != jinja.NoMessage && (t.Message < v.from || e.spec.MaskHistory && t.Message != last || weightless(v.messages[t.Message]))
+	})
+	for _, t := range learned {
+		e.supervise(0, t.Span)
+	}
+	if !e.tmpl.Marks() {
+		if err := e.superviseEnds(given, learned, out.Text); err != nil {
+			return 0, err
 		}
 	}
 	e.whole()

@@ -19,6 +19,12 @@ type Report struct {
 	LeftCalls    []string `json:"left_calls_at,omitempty"`
 	// PromptCut names the first pairs that Stats counts under this name.
 	PromptCut []string `json:"prompt_cut_at,omitempty"`
+	// Joined, Decoded, Encoded and Reshaped name the first chats that Stats counts under
+	// these names.
+	Joined   []string `json:"joined_parts_at,omitempty"`
+	Decoded  []string `json:"decoded_arguments_at,omitempty"`
+	Encoded  []string `json:"encoded_arguments_at,omitempty"`
+	Reshaped []string `json:"reshaped_at,omitempty"`
 	// Cut and Dropped name the first documents that were cut to max_seq_len, and the first
 	// that were left out because nothing supervised was left of them.
 	Cut     []string `json:"cut_at,omitempty"`
@@ -28,7 +34,8 @@ type Report struct {
 // places are the lists of named documents, by the flag that leads to each list.
 func (r *Report) places() map[uint64]*[]string {
 	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
-		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls, flagPromptCut: &r.PromptCut}
+		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls, flagPromptCut: &r.PromptCut,
+		flagJoined: &r.Joined, flagDecoded: &r.Decoded, flagEncoded: &r.Encoded, flagReshaped: &r.Reshaped}
 }
 
 // ReportExamples is how many documents of each kind a Report names at most.

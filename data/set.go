@@ -37,6 +37,8 @@ type Set struct {
 	Fields map[string]string
 	// Roles are further names that messages have for the roles of templates.
 	Roles map[string]string
+
+	hub bool // Path is a data set of the Hub
 }
 
 // Builders are the words for ways to keep rows in files.

@@ -41,8 +41,16 @@ type Stats struct {
 	LeftCalls    int64 `json:"left_calls,omitempty"`
 	// PromptCut are the pairs whose prompt ends with other tokens before an answer than alone.
 	// These tokens count as the answer's.
-	PromptCut int64    `json:"prompt_cut,omitempty"`
-	Lengths   []Bucket `json:"document_lengths"`
+	PromptCut int64 `json:"prompt_cut,omitempty"`
+	// Joined, Decoded, Encoded and Reshaped are the chats that the chat template did not take
+	// as their rows have them: it was given parts of a content as one text, arguments of
+	// calls as objects, arguments as JSON in strings, or functions, texts and thoughts in
+	// another shape.
+	Joined   int64    `json:"joined_parts,omitempty"`
+	Decoded  int64    `json:"decoded_arguments,omitempty"`
+	Encoded  int64    `json:"encoded_arguments,omitempty"`
+	Reshaped int64    `json:"reshaped,omitempty"`
+	Lengths  []Bucket `json:"document_lengths"`
 }
 
 // Bucket counts the documents, or pairs, that, as read, have From to To tokens.
@@ -102,6 +110,7 @@ func (d *Dataset) Stats() Stats {
 		VocabSize: d.VocabSize(), Truncated: d.truncated, CutTokens: d.cutTokens, Dropped: d.dropped, Unused: len(d.drop), Binary: d.binary, Hidden: d.hidden,
 		Skipped: d.c.Skipped, Unsupervised: d.c.Unsupervised, MissingEOS: d.c.MissingEOS, DoubledBOS: d.c.DoubledBOS,
 		LeftThinking: d.c.LeftThinking, LeftText: d.c.LeftText, LeftCalls: d.c.LeftCalls, PromptCut: d.c.PromptCut,
+		Joined: d.c.Joined, Decoded: d.c.Decoded, Encoded: d.c.Encoded, Reshaped: d.c.Reshaped,
 		Lengths: d.lengths(),
 	}
 	used := make([]bool, d.VocabSize())

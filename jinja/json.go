@@ -87,6 +87,18 @@ func (w *jsonWriter) value(v any, newline string) {
 	w.r.grow(w.b.Len() - from)
 }
 
+// EncodeJSON is a value that DecodeJSON gives as Python's json.dumps(ensure_ascii=False)
+// writes it.
+func EncodeJSON(v any) (text string, err error) {
+	if v, err = (&intake{}).value(v, 0); err != nil {
+		return "", err
+	}
+	r := &run{t: &Template{}, steps: math.MaxInt, bytes: math.MaxInt}
+	w := &jsonWriter{r: r, b: &strings.Builder{}, item: ", ", key: ": "}
+	w.value(v, "\n")
+	return w.b.String(), nil
+}
+
 func jsonFloat(f float64) string {
 	switch {
 	case math.IsNaN(f):

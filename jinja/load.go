@@ -4,38 +4,126 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"mt/internal/files"
 )
 
-// defaultName is the name of the template that is used where there are several.
-const defaultName = "default"
+// The names of templates that a model directory may have several of, as in Transformers:
+// the one that is used where no other is asked for, the one for rows with tools and the one
+// for rows with documents.
+const (
+	DefaultTemplate   = "default"
+	ToolTemplate      = "tool_use"
+	DocumentsTemplate = "rag"
+)
 
-// Load reads the chat template of a model directory: chat_template.jinja, else
-// chat_template in tokenizer_config.json, which is a text or a list of named
-// texts, of which "default" is taken, else chat_template.json, which older processors
-// for images have beside the tokenizer. It is nil without an error where the
-// directory has none.
+// namedFolder has, beside chat_template.jinja, further templates, each by its file's name.
+const namedFolder = "additional_chat_templates"
+
+// Load reads the chat templates of a model directory: chat_template.jinja and
+// additional_chat_templates/NAME.jinja, else chat_template in tokenizer_config.json, which
+// is a text or a list of named texts, else chat_template.json, which older processors for
+// images have beside the tokenizer. It gives the one named default, which has the others
+// (Named); where there are others alone, among them one for tools, it gives one that refuses
+// all. It is nil without an error where the directory has none.
 func Load(dir string) (*Template, error) {
 	path := filepath.Join(dir, "chat_template.jinja")
 	source, err := files.Read(path, maxFile)
-	if err == nil {
-		return Parse(path, string(source))
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
+	texts := map[string]string{}
+	where := map[string]string{}
+	if err == nil {
+		texts[DefaultTemplate], where[DefaultTemplate] = string(source), path
+	}
+	if err := readNamed(filepath.Join(dir, namedFolder), texts, where); err != nil {
+		return nil, err
+	}
 	for _, name := range []string{"tokenizer_config.json", "chat_template.json"} {
-		if t, err := loadJSON(filepath.Join(dir, name)); t != nil || err != nil {
-			return t, err
+		if _, ok := texts[DefaultTemplate]; ok {
+			break
+		}
+		path := filepath.Join(dir, name)
+		found, err := readJSON(path)
+		if err != nil {
+			return nil, err
+		}
+		for name, text := range found {
+			if _, ok := texts[name]; !ok {
+				texts[name], where[name] = text, path+" chat_template"
+			}
 		}
 	}
-	return nil, nil
+	return assemble(dir, texts, where)
 }
 
-// loadJSON reads the template in the file at path, nil where there is none.
-func loadJSON(path string) (*Template, error) {
+// readNamed reads the templates in a folder.
+func readNamed(folder string, texts, where map[string]string) error {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.jinja"))
+	if err != nil {
+		return nil // the folder's name is no pattern, and has no such files
+	}
+	for _, path := range paths {
+		source, err := files.Read(path, maxFile)
+		if err != nil {
+			return fmt.Errorf("chat template: %w", err)
+		}
+		name := strings.TrimSuffix(filepath.Base(path), ".jinja")
+		texts[name], where[name] = string(source), path
+	}
+	return nil
+}
+
+// assemble parses the templates of a directory.
+func assemble(dir string, texts, where map[string]string) (*Template, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	names := slices.Sorted(maps.Keys(texts))
+	if _, ok := texts[DefaultTemplate]; !ok {
+		why := fmt.Sprintf("it has the templates %q, but none named %q: write the one to use to chat_template.jinja", names, DefaultTemplate)
+		if _, ok := texts[ToolTemplate]; !ok {
+			return nil, fmt.Errorf("%s: chat_template: %s", strings.TrimSuffix(where[names[0]], " chat_template"), why)
+		}
+		where[DefaultTemplate] = dir
+		texts[DefaultTemplate] = "{% set why = " + pythonString(why) + " %}{{ raise_exception(why) }}"
+		names = append(names, DefaultTemplate)
+	}
+	var out *Template
+	named := map[string]*Template{}
+	for _, name := range names {
+		t, err := Parse(where[name], texts[name])
+		if err != nil {
+			return nil, err
+		}
+		if named[name] = t; name == DefaultTemplate {
+			out = t
+		}
+	}
+	delete(named, DefaultTemplate)
+	out.named = named
+	return out, nil
+}
+
+// pythonString is s as Python and Jinja write a string.
+func pythonString(s string) string {
+	var b strings.Builder
+	reprString(&b, s, true)
+	return b.String()
+}
+
+// Named is the template of that name in the directory that t was loaded from; nil where
+// there is none.
+func (t *Template) Named(name string) *Template { return t.named[name] }
+
+// readJSON reads the templates in the file at path, by name; there are none where it is
+// missing.
+func readJSON(path string) (map[string]string, error) {
 	text, err := files.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -56,24 +144,32 @@ func loadJSON(path string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: chat_template: %w", path, err)
 	}
-	if found == nil {
-		return nil, nil
-	}
-	return Parse(path+" chat_template", *found)
+	return found, nil
 }
 
 // maxFile bounds the memory that reading a file takes.
 const maxFile = 64 << 20
 
-// pick is the template among what a configuration holds, nil where it has none.
-func pick(v any) (*string, error) {
+// pick are the templates that a configuration holds, by name: a text, a list of objects with
+// name and template, or an object of texts.
+func pick(v any) (map[string]string, error) {
+	out := map[string]string{}
 	switch v := v.(type) {
 	case nil:
 		return nil, nil
 	case string:
-		return &v, nil
+		return map[string]string{DefaultTemplate: v}, nil
+	case *Object:
+		for _, name := range v.Keys() {
+			source, _ := v.Get(name)
+			text, ok := source.(string)
+			if !ok {
+				return nil, fmt.Errorf("its template %q is a %s, not a string", name, typeName(source))
+			}
+			out[name] = text
+		}
+		return out, nil
 	case []any:
-		var names []string
 		for i, item := range v {
 			o, _ := item.(*Object)
 			if o == nil {
@@ -86,15 +182,11 @@ func pick(v any) (*string, error) {
 			if !ok1 || !ok2 {
 				return nil, fmt.Errorf("item %d lacks a name or a template that is a string", i)
 			}
-			if n == defaultName {
-				return &s, nil
+			if _, twice := out[n]; !twice {
+				out[n] = s
 			}
-			names = append(names, n)
 		}
-		if len(names) == 0 {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("it has the templates %q, but none named %q: write the one to use to chat_template.jinja", names, defaultName)
+		return out, nil
 	}
 	return nil, fmt.Errorf("it is a %s, not a string or a list", typeName(v))
 }

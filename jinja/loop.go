@@ -232,8 +232,8 @@ func (r *run) end() {
 	n := len(r.standing) - 1
 	i := r.standing[n]
 	r.standing = r.standing[:n]
-	if to := len(i.out.text); i.message >= 0 && to > i.from && !r.isStanding(i) {
-		i.out.turns = append(i.out.turns, Turn{i.message, Span{i.from, to}})
+	if to := len(i.out.text); i.message != NoMessage && to > i.from && !r.isStanding(i) {
+		i.out.turns = append(i.out.turns, Turn{Message: i.message, Span: Span{i.from, to}})
 	}
 }
 
@@ -257,7 +257,7 @@ func (r *run) looked(index expr, at, item any) {
 	}
 	i := r.standing[n-1]
 	m, ok := r.messages[o]
-	if !ok || i.message >= 0 {
+	if !ok || i.message != NoMessage {
 		return
 	}
 	switch index := index.(type) {

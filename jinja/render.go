@@ -85,9 +85,23 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 			}
 		}
 		list[i], r.messages[o] = o, i
+		r.noteResults(o)
 	}
 	r.vars["messages"] = list
 	return in.size, nil
+}
+
+// noteResults notes the objects in a message's list tool_responses.
+func (r *run) noteResults(message *Object) {
+	v, _ := message.Get("tool_responses")
+	results, _ := v.([]any)
+	for _, result := range results {
+		if o, ok := result.(*Object); ok {
+			if _, known := r.messages[o]; !known {
+				r.messages[o] = ToolResult
+			}
+		}
+	}
 }
 
 // withReasoning is message with its reasoning under both names that templates read; it is

@@ -35,7 +35,8 @@ type run struct {
 	maxBytes  int
 	maxOutput int
 	depth     int
-	// messages finds a message's place by its identity.
+	// messages finds a message's place by its identity; it is ToolResult for an element of
+	// a message's tool_responses.
 	messages map[*Object]int
 	// standing are the iterations of loops that are under way, innermost last.
 	standing []*iteration
@@ -160,7 +161,7 @@ func (r *run) write(v any) {
 			r.out.gens = append(r.out.gens, Span{g.From + at, g.To + at})
 		}
 		for _, t := range s.turns {
-			r.out.turns = append(r.out.turns, Turn{t.Message, Span{t.From + at, t.To + at}})
+			r.out.turns = append(r.out.turns, Turn{Message: t.Message, Span: Span{t.From + at, t.To + at}})
 		}
 	}
 	r.writeText(r.str(v))

@@ -20,8 +20,10 @@ const markHint = "; mark what the model learns in the template with {%% generati
 // message, but for the header that add_generation_prompt would have written
 // (found by rendering the conversation up to an answer with and without it)
 // and but for white space at the end: an end-of-turn token belongs to it, a line
-// break behind that does not. A template that writes assistant messages in another
-// way is an error that says how to mark them.
+// break behind that does not. Text that a loop inside wrote at another message, such as
+// the result of a tool, is not the assistant's: a message around it has a Turn for each
+// piece that is left. A template that writes assistant messages in another way is an error
+// that says how to mark them.
 func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, error) {
 	out, err := t.Render(vars)
 	if err != nil {
@@ -88,7 +90,7 @@ func (out *Rendered) marked(messages []any) ([]Turn, error) {
 		if g.From == g.To {
 			continue
 		}
-		turn := Turn{out.standing(g), g}
+		turn := Turn{Message: out.standing(g), Span: g}
 		if turn.Message == NoMessage {
 			loose++
 		}
@@ -118,7 +120,7 @@ func (out *Rendered) marked(messages []any) ([]Turn, error) {
 // standing is the message at which a loop stood while all of g was written.
 func (out *Rendered) standing(g Span) int {
 	for _, t := range out.Turns {
-		if t.From <= g.From && g.To <= t.To {
+		if t.Message >= 0 && t.From <= g.From && g.To <= t.To {
 			return t.Message
 		}
 	}
@@ -126,8 +128,9 @@ func (out *Rendered) standing(g Span) int {
 }
 
 // fromLoop are the assistants' turns that the loop over messages wrote, without their
-// headers. A header depends on the role of the message before it (after a tool's result some
-// templates write none), and is found once for each such role.
+// headers and without what loops inside them wrote at other messages. A header depends on
+// the role of the message before it (after a tool's result some templates write none), and
+// is found once for each such role.
 func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) ([]Turn, error) {
 	asked := assistants(messages)
 	if len(asked) == 0 {
@@ -136,27 +139,33 @@ func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) 
 	if len(out.Turns) == 0 {
 		return nil, fmt.Errorf("the template writes no message inside a loop over messages, so it is not known which text is whose" + markHint)
 	}
-	headers := map[any]string{}
-	turns := make([]Turn, len(asked))
-	for i, message := range slices.Backward(asked) {
+	headers := map[any]opening{}
+	var turns []Turn
+	for _, message := range slices.Backward(asked) {
 		turn, err := out.turnOf(message)
 		if err != nil {
 			return nil, err
 		}
 		before := roleAt(messages, message-1)
-		header, ok := headers[before]
+		open, ok := headers[before]
 		if !ok {
-			if header, err = t.header(vars, messages, message); err != nil {
+			if open, err = t.header(vars, messages, message); err != nil {
 				return nil, err
 			}
-			headers[before] = header
+			headers[before] = open
 		}
-		if turn.Span, err = out.answer(turn, header); err != nil {
+		own, err := out.answer(turn, open, before)
+		if err != nil {
 			return nil, err
 		}
-		turns[i] = turn
+		parts := []Turn{{Message: message, Span: own}}
+		if others := out.inside(turn); others != nil {
+			parts = t.without(others, parts[0], out, vars, messages, open)
+		}
+		turns = append(turns, parts...)
 	}
-	return turns, nil
+	slices.SortStableFunc(turns, func(a, b Turn) int { return a.Message - b.Message })
+	return turns, t.checkOthers(out, turns, vars, messages)
 }
 
 // turnOf is the turn of a message, which must have exactly one that is more than white space.
@@ -176,67 +185,90 @@ func (out *Rendered) turnOf(message int) (Turn, error) {
 	return Turn{}, fmt.Errorf("the template writes message %d, an assistant's, in %d places"+markHint, message, len(found))
 }
 
-// header is what add_generation_prompt writes after all messages before the given one.
-func (t *Template) header(vars map[string]any, messages []any, message int) (string, error) {
-	header, err := t.promptOf(vars, messages[:message])
+// opening is what a template writes before an answer.
+type opening struct {
+	header string // what add_generation_prompt adds
+	tail   string // all that stands behind the last message; it ends with header
+}
+
+// header is the opening after all messages before the given one.
+func (t *Template) header(vars map[string]any, messages []any, message int) (opening, error) {
+	open, err := t.promptOf(vars, messages[:message])
 	if err != nil || message == 0 {
 		// Some templates want a user's message there, or another number of messages.
 		if whole, e := t.promptOf(vars, messages); e == nil {
 			return whole, nil
 		}
 	}
-	return header, err
+	return open, err
 }
 
-// promptOf is what add_generation_prompt writes after messages.
-func (t *Template) promptOf(vars map[string]any, messages []any) (string, error) {
-	render := func(add bool) (*Rendered, error) {
-		with := make(map[string]any, len(vars)+2)
-		maps.Copy(with, vars)
-		with["messages"], with[promptFlag] = messages, add
-		return t.Render(with)
-	}
-	with, err := render(true)
+// withMessages is vars with other messages, and with add_generation_prompt as prompt says.
+func withMessages(vars map[string]any, messages []any, prompt bool) map[string]any {
+	with := make(map[string]any, len(vars)+2)
+	maps.Copy(with, vars)
+	with["messages"], with[promptFlag] = messages, prompt
+	return with
+}
+
+// promptOf is the opening of an answer to messages.
+func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, err error) {
+	with, err := t.Render(withMessages(vars, messages, true))
 	if err != nil {
-		return "", err
+		return open, err
 	}
-	if t.endsWithPrompt {
-		return with.Text[with.last:], nil
-	}
-	without, err := render(false)
-	if err != nil {
-		return "", err
-	}
-	if rest, ok := strings.CutPrefix(with.Text, without.Text); ok {
-		return rest, nil
-	}
-	// The flag also removes something, such as an EOS after the last message. The header
-	// is then what comes after the last turn.
 	end := 0
 	for _, turn := range with.Turns {
 		end = max(end, turn.To)
 	}
-	return with.Text[end:], nil
+	open.tail = with.Text[end:]
+	if t.endsWithPrompt {
+		open.header = with.Text[with.last:]
+		return open, nil
+	}
+	without, err := t.Render(withMessages(vars, messages, false))
+	if err != nil {
+		return open, err
+	}
+	if rest, ok := strings.CutPrefix(with.Text, without.Text); ok {
+		open.header = rest
+		return open, nil
+	}
+	// The flag also removes something, such as an EOS after the last message. The header
+	// is then what comes after the last turn.
+	open.header = open.tail
+	return open, nil
 }
 
-// answer is the part of a turn that the model writes: what comes after header, without the
-// white space at the end. Where the turn has only the header's first lines or tokens, it is
-// what comes after those: a template may write a closed thinking block in the header alone.
-func (out *Rendered) answer(turn Turn, header string) (Span, error) {
+// answer is the part of a turn that the model writes: what comes after the opening, without
+// the white space at the end. Where the turn has only the header's first lines or tokens, it
+// is what comes after those: a template may write a closed thinking block in the header
+// alone. A turn without any of it, behind an answer or a tool's result, goes on with the
+// model's turn before it.
+func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	text := out.Text[turn.From:turn.To]
 	end := turn.From + len(strings.TrimRightFunc(text, isSpace))
-	if strings.TrimFunc(header, isSpace) == "" {
+	if tail := strings.TrimLeftFunc(open.tail, isSpace); len(open.tail) > len(open.header) && tail != "" {
+		if rest, ok := strings.CutPrefix(strings.TrimLeftFunc(text, isSpace), tail); ok {
+			from := turn.To - len(rest)
+			return Span{from, max(from, end)}, nil
+		}
+	}
+	if strings.TrimFunc(open.header, isSpace) == "" {
 		return Span{turn.From, end}, nil
 	}
-	for part := header; part != ""; part = part[:strings.LastIndexAny(part[:len(part)-1], "\n>]")+1] {
+	for part := open.header; part != ""; part = part[:strings.LastIndexAny(part[:len(part)-1], "\n>]")+1] {
 		if strings.TrimFunc(part, isSpace) == "" {
 			break
 		}
 		at := strings.Index(text, part)
-		if at >= 0 && (part == header || strings.TrimFunc(text[:at], isSpace) == "") {
+		if at >= 0 && (part == open.header || strings.TrimFunc(text[:at], isSpace) == "") {
 			from := turn.From + at + len(part)
 			return Span{from, max(from, end)}, nil
 		}
 	}
-	return Span{}, fmt.Errorf("the text of message %d, an assistant's, has no %q, which add_generation_prompt writes before an answer"+markHint, turn.Message, header)
+	if before == "assistant" || before == "tool" {
+		return Span{turn.From, end}, nil
+	}
+	return Span{}, fmt.Errorf("the text of message %d, an assistant's, has no %q, which add_generation_prompt writes before an answer"+markHint, turn.Message, open.header)
 }

@@ -140,7 +140,7 @@ func TestEndsWithPrompt(t *testing.T) {
 		messages := c.messages[:len(c.messages)-1]
 		got, err1 := once.promptOf(withTokens(nil), messages)
 		want, err2 := twice.promptOf(withTokens(nil), messages)
-		if err1 != nil || err2 != nil || got != want || got == "" {
+		if err1 != nil || err2 != nil || got != want || got.header == "" || !strings.HasSuffix(got.tail, got.header) {
 			t.Errorf("%s: header %q %v, want %q %v", c.template, got, err1, want, err2)
 		}
 	}

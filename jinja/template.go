@@ -17,9 +17,10 @@ type Template struct {
 	Stop func() bool
 
 	name   string
-	source string // as given
-	src    string // with line breaks normalised
-	steps  int    // budget of a rendering without text in its variables
+	named  map[string]*Template // others of the same directory
+	source string               // as given
+	src    string               // with line breaks normalised
+	steps  int                  // budget of a rendering without text in its variables
 	body   []stmt
 	late   []string // names that are missing until the template sets them
 	blocks map[string]*blockStmt
@@ -38,12 +39,21 @@ type Span struct{ From, To int }
 // since a message is known by its identity; or over numbers, where the body looks
 // up messages[i] with the loop's own variable.
 type Turn struct {
-	Message int // NoMessage: it is not known which
+	Message int // NoMessage: it is not known which; ToolResult: see there
 	Span
+	// Paused says that what others say follows inside the message's turn.
+	Paused bool
+	// Alone is, with Paused, what the template writes for the message where no message
+	// follows it, without the header; "": it is not known.
+	Alone string
 }
 
 // NoMessage stands for the place of a message that is not known.
 const NoMessage = -1
+
+// ToolResult stands for an element of a message's own list tool_responses, which holds
+// what tools returned.
+const ToolResult = -2
 
 // Rendered is what a template made of a conversation.
 type Rendered struct {
@@ -78,6 +88,9 @@ type Error struct {
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Col, e.Msg)
 }
+
+// Marks tells whether the template says with {% generation %} what the model learns.
+func (t *Template) Marks() bool { return t.marks }
 
 // Source is the text that was parsed.
 func (t *Template) Source() string { return t.source }

@@ -110,11 +110,39 @@ func TestLoad(t *testing.T) {
 	write := func(t *testing.T, files map[string]string) string {
 		dir := t.TempDir()
 		for name, text := range files {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return dir
+	}
+	const folder = "additional_chat_templates/"
+	for name, files := range map[string]map[string]string{
+		"a list":             {"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}, {"name": "rag", "template": "R"}]}`},
+		"an object":          {"chat_template.json": `{"chat_template": {"tool_use": "T", "default": "D", "rag": "R"}}`},
+		"a folder":           {"chat_template.jinja": "D", folder + "tool_use.jinja": "T", folder + "rag.jinja": "R", "tokenizer_config.json": `{"chat_template": "C"}`},
+		"a folder and a key": {folder + "tool_use.jinja": "T", folder + "rag.jinja": "R", "tokenizer_config.json": `{"chat_template": "D"}`},
+		"no default":         {folder + "tool_use.jinja": "T", folder + "rag.jinja": "R"},
+	} {
+		tmpl, err := Load(write(t, files))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for part, want := range map[*Template]string{tmpl: "D", tmpl.Named(ToolTemplate): "T", tmpl.Named(DocumentsTemplate): "R"} {
+			out, err := part.Render(nil)
+			var e *Error
+			if name == "no default" && want == "D" {
+				if !errors.As(err, &e) || !e.Raised || !strings.Contains(e.Msg, `it has the templates ["rag" "tool_use"], but none named "default"`) {
+					t.Errorf("%s: %v", name, err)
+				}
+			} else if err != nil || out.Text != want {
+				t.Errorf("%s: %v, %v, want %s", name, out, err, want)
+			}
+		}
 	}
 	for _, c := range []struct {
 		name  string

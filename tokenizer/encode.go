@@ -32,6 +32,7 @@ type hf struct {
 	added    map[int32]*added
 	addedIDs map[string]int32
 	specials map[string]bool // the contents of the special ones
+	names    map[string]any  // what templates see of the named ones: see Named
 	order    [2][]string     // the contents of special tokens, and of others, in the order of the files
 	// lastAdded is the largest id of an added token, addedBytes the length of all their contents.
 	lastAdded, addedBytes int

@@ -19,6 +19,7 @@ var names = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_to
 type named struct {
 	tokens map[string]addedToken // by key
 	extra  []addedToken          // special tokens that have no key
+	more   []string              // the contents of additional_special_tokens
 	listed []addedToken          // with their ids, which are in order
 }
 
@@ -53,6 +54,13 @@ func (t *hf) readNamed(dir string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	t.names = map[string]any{}
+	for key, tok := range n.tokens {
+		t.names[key] = tok.Content
+	}
+	if n.more != nil {
+		t.names["additional_special_tokens"] = n.more
 	}
 	for key, id := range map[string]*int32{"bos_token": &t.bos, "eos_token": &t.eos} {
 		if i, ok := t.TokenID(n.tokens[key].Content); ok {
@@ -160,11 +168,32 @@ func (n *named) read(f map[string]json.RawMessage) error {
 		if json.Unmarshal(f[key], &list) != nil && json.Unmarshal(f[key], &byName) == nil {
 			list = inOrder(byName)
 		}
+		for name, raw := range byName {
+			if tok, ok := unmarshalToken(raw); ok {
+				n.tokens[name] = tok
+			}
+		}
 		for _, raw := range list {
 			if tok, ok := unmarshalToken(raw); ok {
 				n.extra = append(n.extra, tok)
+				if byName == nil && !slices.Contains(n.more, tok.Content) {
+					n.more = append(n.more, tok.Content)
+				}
 			}
 		}
+	}
+	return nil
+}
+
+// Named are the special tokens that t's files name, as chat templates see them: by the name
+// of each, eos_token or image_token, and as a list under additional_special_tokens. Without
+// files of Hugging Face there are none.
+func Named(t Tokenizer) map[string]any {
+	switch t := t.(type) {
+	case *hf:
+		return maps.Clone(t.names)
+	case *splitting:
+		return maps.Clone(t.hf.names)
 	}
 	return nil
 }

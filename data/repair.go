@@ -1,0 +1,405 @@
+package data
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"mt/jinja"
+)
+
+// repair is a set of changes to a conversation that a chat template cannot take as its row
+// has it.
+type repair uint8
+
+const (
+	textForNull     repair = 1 << iota // empty text in place of a content that is null
+	joinParts                          // the parts of a content as one text
+	decodeArguments                    // arguments of calls that are JSON in a string as the object itself
+	encodeArguments                    // arguments of calls that are an object as JSON in a string
+	wrapFunctions                      // functions wrapped as tools and calls, with the type function
+	splitThoughts                      // thoughts that are parts of a content in reasoning_content
+	textAsParts                        // texts as a list of one part
+)
+
+// repairFlags are the flags of documents that tell which repairs were made.
+var repairFlags = map[repair]uint64{
+	joinParts: flagJoined, decodeArguments: flagDecoded, encodeArguments: flagEncoded,
+	wrapFunctions: flagReshaped, splitThoughts: flagReshaped, textAsParts: flagReshaped,
+}
+
+// flags are the flags of the documents that r was made to.
+func (r repair) flags() (flags uint64) {
+	for one, flag := range repairFlags {
+		if r&one != 0 {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
+// repairs are those that would change v, but for textAsParts.
+func (v *conversation) repairs() (all repair) {
+	for _, t := range v.tools {
+		if needsWrap(t) {
+			all |= wrapFunctions
+		}
+	}
+	for _, m := range v.messages {
+		o := m.(*jinja.Object)
+		switch content, _ := o.Get("content"); content := content.(type) {
+		case nil:
+			all |= textForNull
+		case []any:
+			all |= joinParts
+			if slices.ContainsFunc(content, isThought) {
+				all |= splitThoughts
+			}
+		}
+		calls, _ := o.Get("tool_calls")
+		list, _ := calls.([]any)
+		for _, c := range list {
+			if needsWrap(c) {
+				all |= wrapFunctions
+			}
+			switch arguments, _ := innerOf(c.(*jinja.Object)).Get("arguments"); arguments.(type) {
+			case string:
+				all |= decodeArguments
+			case *jinja.Object:
+				all |= encodeArguments
+			}
+		}
+	}
+	return all
+}
+
+// needsWrap tells whether a tool or call is a function that is not wrapped, or has no type.
+func needsWrap(v any) bool {
+	o, _ := v.(*jinja.Object)
+	_, has := o.Get("function")
+	_, typed := o.Get("type")
+	return !has || !typed
+}
+
+// innerOf is the function of a tool or call.
+func innerOf(o *jinja.Object) *jinja.Object {
+	if f, ok := o.Get("function"); ok {
+		if inner, ok := f.(*jinja.Object); ok {
+			return inner
+		}
+	}
+	return o
+}
+
+// functionOf is the name of the function that a tool or call is of.
+func functionOf(o *jinja.Object) string {
+	v, _ := innerOf(o).Get("name")
+	name, _ := v.(string)
+	return name
+}
+
+// wrapped is a function as a tool or call, with its type. What a call has beside the
+// function's name and arguments stays beside the function.
+func wrapped(o *jinja.Object) *jinja.Object {
+	out := jinja.NewObject("type", "function")
+	if _, ok := o.Get("function"); !ok {
+		out.Set("function", o)
+		return out
+	}
+	for _, k := range o.Keys() {
+		v, _ := o.Get(k)
+		out.Set(k, v)
+	}
+	return out
+}
+
+// with is a copy of o with another value under key.
+func with(o *jinja.Object, key string, value any) *jinja.Object {
+	out := jinja.NewObject()
+	for _, k := range o.Keys() {
+		v, _ := o.Get(k)
+		out.Set(k, v)
+	}
+	out.Set(key, value)
+	return out
+}
+
+// repaired is v with the changes r.
+func (v *conversation) repaired(r repair) *conversation {
+	if r == 0 {
+		return v
+	}
+	out := *v
+	if r&wrapFunctions != 0 && v.tools != nil {
+		out.tools = make([]any, len(v.tools))
+		for i, t := range v.tools {
+			out.tools[i] = wrapped(t.(*jinja.Object))
+		}
+	}
+	out.messages = make([]any, len(v.messages))
+	for i, m := range v.messages {
+		o := m.(*jinja.Object)
+		if content, changed := r.content(o); changed {
+			if _, thought := contentText(content, ""); r&splitThoughts != 0 && thought != "" {
+				content = slices.DeleteFunc(slices.Clone(content.([]any)), isThought)
+				if r&joinParts != 0 {
+					content, _ = contentText(content, "")
+				}
+				o = with(o, "reasoning_content", thought)
+			}
+			o = with(o, "content", content)
+		}
+		if calls, _ := o.Get("tool_calls"); calls != nil && r&(wrapFunctions|decodeArguments|encodeArguments) != 0 {
+			list := slices.Clone(calls.([]any))
+			for k, c := range list {
+				list[k] = r.call(c.(*jinja.Object))
+			}
+			o = with(o, "tool_calls", list)
+		}
+		out.messages[i] = o
+	}
+	return &out
+}
+
+// content is the content of a message after the changes r, but for thoughts, and whether they
+// change it.
+func (r repair) content(message *jinja.Object) (content any, changed bool) {
+	content, _ = message.Get("content")
+	switch c := content.(type) {
+	case nil:
+		return "", r&textForNull != 0
+	case string:
+		return []any{jinja.NewObject("type", "text", "text", c)}, r&textAsParts != 0
+	case []any:
+		if _, thought := contentText(c, ""); thought != "" {
+			return content, r&splitThoughts != 0
+		}
+		text, _ := contentText(c, "")
+		return text, r&joinParts != 0
+	}
+	return content, false
+}
+
+// call is a call after the changes r.
+func (r repair) call(call *jinja.Object) *jinja.Object {
+	inner := innerOf(call)
+	changed := inner
+	switch arguments, _ := inner.Get("arguments"); arguments := arguments.(type) {
+	case string:
+		if opened, err := jinja.DecodeJSON([]byte(arguments)); err == nil && r&decodeArguments != 0 {
+			changed = with(inner, "arguments", opened)
+		}
+	case *jinja.Object:
+		if text, err := jinja.EncodeJSON(arguments); err == nil && r&encodeArguments != 0 {
+			changed = with(inner, "arguments", text)
+		}
+	}
+	if inner == call {
+		call = changed
+	} else if changed != inner {
+		call = with(call, "function", changed)
+	}
+	if r&wrapFunctions != 0 {
+		call = wrapped(call)
+	}
+	return call
+}
+
+// Signs around the number of a probe. They stand in no text, and Python escapes them where
+// it prints a list or a dict.
+const (
+	probeOpen  = "\ue000"
+	probeClose = "\ue001"
+)
+
+// probe is what must stand in the text if the template writes a part of a content or the
+// arguments of a call.
+type probe struct {
+	text      string // a part's text, or the key of the arguments
+	arguments bool
+	asText    bool // the arguments are JSON in a string
+}
+
+// json is the arguments of the probe as JSON.
+func (p probe) json() string { return fmt.Sprintf(`{"%s": "%s"}`, p.text, probeClose) }
+
+// written tells whether the probe stands in text, where the changes r were made.
+func (p probe) written(text string, r repair) bool {
+	if p.arguments && (p.asText && r&decodeArguments == 0 || !p.asText && r&encodeArguments != 0) {
+		return strings.Contains(text, p.json())
+	}
+	return strings.Contains(text, p.text)
+}
+
+// probed is v with probes in place of the arguments of calls and of the parts of contents.
+func (v *conversation) probed() (*conversation, []probe) {
+	var all []probe
+	next := func(p probe) probe {
+		p.text = fmt.Sprint(probeOpen, len(all), probeClose)
+		all = append(all, p)
+		return p
+	}
+	out := *v
+	out.messages = slices.Clone(v.messages)
+	for i, m := range v.messages {
+		o := m.(*jinja.Object)
+		content, _ := o.Get("content")
+		if list, ok := content.([]any); ok {
+			list = slices.Clone(list)
+			for k, part := range list {
+				text := next(probe{}).text
+				list[k] = text
+				if p, ok := part.(*jinja.Object); ok {
+					key, _ := partText(p)
+					list[k] = with(p, key, text)
+				}
+			}
+			o = with(o, "content", list)
+		}
+		calls, _ := o.Get("tool_calls")
+		if list, _ := calls.([]any); list != nil {
+			list = slices.Clone(list)
+			for k, c := range list {
+				list[k] = probedCall(c.(*jinja.Object), next)
+			}
+			o = with(o, "tool_calls", list)
+		}
+		out.messages[i] = o
+	}
+	return &out, all
+}
+
+// probedCall is a call with a probe in place of its arguments.
+func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
+	inner := innerOf(call)
+	changed := inner
+	switch arguments, _ := inner.Get("arguments"); arguments.(type) {
+	case string:
+		changed = with(inner, "arguments", next(probe{arguments: true, asText: true}).json())
+	case *jinja.Object:
+		changed = with(inner, "arguments", jinja.NewObject(next(probe{arguments: true}).text, probeClose))
+	}
+	if inner == call {
+		return changed
+	}
+	return with(call, "function", changed)
+}
+
+// unwritten counts what the template does not write of v with the changes r: arguments, parts
+// and functions; and what it writes for null.
+func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
+	probed, probes := v.probed()
+	probed = probed.repaired(r)
+	out, err := e.tmpl.Render(e.variables(probed))
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range probes {
+		if !p.written(out.Text, r) {
+			n++
+		}
+	}
+	return n + missingNames(probed, out) + strings.Count(out.Text, none), nil
+}
+
+// choose finds the fewest changes to v with which the template takes it and writes all of
+// it, of those in all; where it never writes all, the fewest with which it writes most. The
+// error is that of the attempt that came furthest, with the changes of that attempt.
+func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
+	var sets []repair
+	for r := range all + 1 {
+		if r&^all == 0 && r&(decodeArguments|encodeArguments) != decodeArguments|encodeArguments {
+			sets = append(sets, r)
+		}
+	}
+	slices.SortStableFunc(sets, func(a, b repair) int {
+		return cmp.Compare(bits.OnesCount8(uint8(a)), bits.OnesCount8(uint8(b)))
+	})
+	least, furthest := -1, jinja.ToolResult
+	var failed error
+	var reached repair
+	for _, r := range sets {
+		n, err := e.unwritten(v, r)
+		at := jinja.NoMessage
+		if t, ok := errors.AsType[*jinja.Error](err); ok {
+			at = t.Message
+		}
+		switch {
+		case errors.Is(err, jinja.ErrStopped):
+			return 0, err
+		case err != nil && at > furthest:
+			failed, reached, furthest = err, r, at
+		case err != nil:
+		case n == 0:
+			return r, nil
+		case least < 0 || n < least:
+			best, least = r, n
+		}
+	}
+	if least < 0 {
+		return reached, failed
+	}
+	return best, nil
+}
+
+// writeAny renders a conversation as its row has it. Where the template fails on that, or
+// does not write all of it, it is given the conversation with the fewest changes with which
+// it does. It gives the conversation that was rendered too.
+func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
+	e.take(v)
+	all := v.repairs()
+	chosen := repair(0)
+	var err error
+	if all != 0 {
+		chosen, err = e.choose(v, all)
+	}
+	var out written
+	given := v.repaired(chosen)
+	if !errors.Is(err, jinja.ErrStopped) {
+		out, err = write(given)
+	}
+	if err != nil || out.left&flagLeftText != 0 {
+		if parts, as, ok := e.writeParts(v, all, out.left, err != nil, write); ok {
+			return parts, as, nil
+		}
+	}
+	if err != nil {
+		return written{}, nil, v.templateError(err)
+	}
+	out.left |= chosen.flags()
+	return out, given, nil
+}
+
+// writeParts is writeAny with texts as lists of parts, for templates that take no other
+// content. It fails where that leaves out no less than was left out, or failed, without.
+func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
+	if !strings.Contains(e.tmpl.Source(), "text") {
+		return written{}, nil, false
+	}
+	parts := v.repaired(all & textForNull).repaired(textAsParts)
+	chosen := repair(0)
+	if all &^= joinParts | textForNull; all != 0 {
+		var err error
+		if chosen, err = e.choose(parts, all); err != nil {
+			return written{}, nil, false
+		}
+	}
+	probed, probes := parts.probed()
+	r, err := e.tmpl.Render(e.variables(probed.repaired(chosen)))
+	if err != nil || slices.ContainsFunc(probes, func(p probe) bool { return !p.written(r.Text, chosen) }) {
+		return written{}, nil, false
+	}
+	given := parts.repaired(chosen)
+	out, err := write(given)
+	if err != nil || !failed && (out.left&flagLeftText != 0 || out.left&^left != 0) {
+		return written{}, nil, false
+	}
+	out.left |= (chosen | textAsParts).flags()
+	return out, given, true
+}
+
+// none is what a template writes for null.
+const none = "None"
