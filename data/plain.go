@@ -23,6 +23,10 @@ const (
 	flagReshaped                        // it was given functions, texts or thoughts in another shape
 )
 
+// flagSameRow says of a document that it stands in the row of the document before it: a row of ids may
+// hold several.
+const flagSameRow uint64 = 1 << 15
+
 // idFlags are the flags that take part in a data set's ID, which checkpoints compare. They
 // are those that there were when the ID was defined; later flags must not change IDs.
 const idFlags = flagOpenEnd | flagDoubledBOS

@@ -202,8 +202,10 @@ type encoder struct {
 	// their names, with the encoder's own Stop. It is nil where there is none.
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
-	ends      map[*jinja.Template]*answerEnds // how templates end answers, where that was looked for
-	abandoned func() bool                     // tells whether nobody wants the encoder's tokens any more
+	ends      map[*jinja.Template]*answerEnds      // how templates end answers, where that was looked for
+	abandoned func() bool                          // tells whether nobody wants the encoder's tokens any more
+	lists     func(name string, value []byte) bool // Spec.lists of the data set of number listsSet
+	listsSet  int
 }
 
 // special is what the tokenizer puts before and after a text, and its two special tokens.
