@@ -85,7 +85,7 @@ func TestDiskFaults(t *testing.T) {
 	}
 	n := *faultCount
 	if n < 0 {
-		n = long.Count(t, 160, 24)
+		n = long.Count(t, 160, 36)
 	}
 	chosen := choose(all, n, seed)
 	t.Logf("%d of %d faults", len(chosen), len(all))
