@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // apart are options of three extents in files of their own.
@@ -209,6 +211,7 @@ func TestNotApart(t *testing.T) {
 // TestEveryCallApartFailsOnce: whatever call fails, the error names the file, what was pinned is whole, and nothing else is left. A disk
 // that is full says what helps.
 func TestEveryCallApartFailsOnce(t *testing.T) {
+	long.NotShort(t)
 	for _, with := range []error{syscall.EIO, syscall.ENOSPC} {
 		for fail := 1; ; fail++ {
 			o, n := apart(t), &counter{fail: fail, err: with}

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"mt/internal/long"
 )
 
 // kernel plays the kernel's side of a ring. It completes what is under way in an order drawn by a seed, and spoils one call.
@@ -136,6 +138,7 @@ func init() {
 
 // TestRingFaults: each spoiled call of a ring is told with extent, place and file, or made good.
 func TestRingFaults(t *testing.T) {
+	long.NotShort(t)
 	for name, tc := range map[string]struct {
 		spoil spoil
 		says  string // "": the run is none the worse
