@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/internal/facts"
+	"mt/internal/long"
 )
 
 // qwen3Next is what the published directory of 80B parameters says, in the keys that count.
@@ -21,6 +22,7 @@ var qwen3Next = map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "
 // TestRecurrentBlocks: the published configuration has 79.7 billion parameters, 36 blocks with a recurrence, and the same written
 // as layer_types; the class's defaults say as much as it does.
 func TestRecurrentBlocks(t *testing.T) {
+	long.NotShort(t)
 	types := make([]any, 48)
 	for b := range types {
 		if types[b] = "linear_attention"; b%4 == 3 {
@@ -73,6 +75,7 @@ func TestRecurrentBlocks(t *testing.T) {
 // TestRecurrentBackwardFLOPs: below the lowest tensor that is trained recurrences have no backward, and pairs are those of the
 // blocks with attention.
 func TestRecurrentBackwardFLOPs(t *testing.T) {
+	long.NotShort(t)
 	c, err := parse(t, qwen3Next)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // doubles is a model whose tokens are runs of a, up to 16 of them, and b.
@@ -24,6 +26,7 @@ func doubles(t testing.TB, members string) *hf {
 // TestLongWord merges one word of a million letters: quadratic time would take
 // hours.
 func TestLongWord(t *testing.T) {
+	long.NotShort(t)
 	const n = 1<<20 + 5
 	ids, starts, err := doubles(t, "").EncodeSpans(nil, nil, bytes.Repeat([]byte("a"), n))
 	if err != nil {
@@ -36,6 +39,7 @@ func TestLongWord(t *testing.T) {
 
 // TestMergesAgree merges words by looking at all pairs and by heap.
 func TestMergesAgree(t *testing.T) {
+	long.NotShort(t)
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
 		if s.Name != "scanner gpt4" && s.Name != "llama2" && s.Name != "unknown apart" {
 			return
@@ -136,6 +140,7 @@ func texts(t testing.TB) []string {
 // TestSplit encodes texts piece by piece, each as long as Split says of what is
 // there so far.
 func TestSplit(t *testing.T) {
+	long.NotShort(t)
 	splitters := 0
 	all := texts(t)
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
@@ -267,6 +272,7 @@ func TestGrowth(t *testing.T) {
 // TestSlowAddedTokens looks for tokens that nearly match everywhere, and for
 // ones that take the white space around them.
 func TestSlowAddedTokens(t *testing.T) {
+	long.NotShort(t)
 	one := `"added_tokens": [{"id": 9, "content": "` + strings.Repeat("a", 500) + `c"}],`
 	if _, err := doubles(t, one).Encode(nil, bytes.Repeat([]byte("a"), 1<<16)); !errors.Is(err, ErrSteps) {
 		t.Errorf("%v, want ErrSteps", err)

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // TestNamed compares directories, whose files say different things about added
 // tokens, with what Transformers made of them: testdata/named.py.
 func TestNamed(t *testing.T) {
+	long.NotShort(t)
 	text, err := os.ReadFile("testdata/named.json")
 	if err != nil {
 		t.Fatal(err)

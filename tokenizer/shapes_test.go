@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // shape is a tokenizer of testdata/shapes.json, with what PyPI `tokenizers`
@@ -58,6 +60,7 @@ func readShapes(t testing.TB, name string, f func(s *shape, text []byte)) {
 // MT_SHAPES it reads another file than the committed one, such as
 // testdata/differences.py makes.
 func TestShapes(t *testing.T) {
+	long.NotShort(t)
 	name := os.Getenv("MT_SHAPES")
 	if name == "" {
 		name = "testdata/shapes.json"

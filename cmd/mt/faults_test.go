@@ -85,7 +85,7 @@ func TestDiskFaults(t *testing.T) {
 	}
 	n := *faultCount
 	if n < 0 {
-		n = long.Count(t, 160, 24)
+		n = long.Count(t, 160, 36)
 	}
 	chosen := choose(all, n, seed)
 	t.Logf("%d of %d faults", len(chosen), len(all))
@@ -104,7 +104,7 @@ func TestDiskFaults(t *testing.T) {
 // digits tell a layer's or a step's file from another's.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// wentWrong are faults that a run once took for something else. Some of each are always tried.
+// wentWrong are faults that a run once took for something else. Each is always tried.
 var wentWrong = []string{
 	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was taken
 	// The error was of a file that is not there yet, or named none.
@@ -116,8 +116,8 @@ var wentWrong = []string{
 	"a run over an old model, fail:EIO of read out/checkpoint-2/trainer_state.json",
 }
 
-// choose draws n of the faults, or takes all where n is 0: first n/20 calls of each fault in
-// wentWrong, one at least, then equally many of the others for each kind of call on each kind of
+// choose draws n of the faults, or takes all where n is 0: first one call of each fault in
+// wentWrong, or each call where n is 100 or more, then equally many of the others for each kind of call on each kind of
 // file, as far as there are enough.
 func choose(all []diskFault, n int, seed uint64) []diskFault {
 	if n <= 0 || n >= len(all) {
@@ -125,11 +125,11 @@ func choose(all []diskFault, n int, seed uint64) []diskFault {
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	kinds := map[string][]diskFault{}
-	tried := map[string]int{} // of wentWrong
+	tried := map[string]int{} // calls, by the faults of wentWrong
 	var out []diskFault
 	for _, i := range r.Perm(len(all)) {
 		f := all[i]
-		if name := fmt.Sprintf("%s, %s of %s %s", f.scene, f.fault, f.call.Name, f.call.Path); slices.Contains(wentWrong, name) && tried[name] < max(1, n/20) {
+		if name := fmt.Sprintf("%s, %s of %s %s", f.scene, f.fault, f.call.Name, f.call.Path); slices.Contains(wentWrong, name) && (tried[name] == 0 || n >= 100) {
 			tried[name]++
 			out = append(out, f)
 			continue

@@ -138,6 +138,7 @@ func init() {
 
 // TestRingFaults: each spoiled call of a ring is told with extent, place and file, or made good.
 func TestRingFaults(t *testing.T) {
+	long.NotShort(t)
 	for name, tc := range map[string]struct {
 		spoil spoil
 		says  string // "": the run is none the worse
