@@ -82,7 +82,7 @@ func TestCUDAEqualsItself(t *testing.T) {
 	}
 	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {
-			inShort(t, name, "muon")
+			long.NotShort(t)
 			if name != "muon" && name != "experts" { // these have goroutines and streams of their own
 				long.DrawnInRace(t, 3)
 			}
@@ -283,6 +283,7 @@ func TestAdversarialSchedules(t *testing.T) {
 // TestMissingOrder: the driver notices streams that wait for no event, whatever
 // order it draws.
 func TestMissingOrder(t *testing.T) {
+	long.NotShort(t)
 	for _, mode := range []emu.Mode{emu.Eager, emu.Lazy, emu.Random} {
 		drv := emu.New(emu.Options{Mode: mode})
 		tr := small()

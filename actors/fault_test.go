@@ -184,6 +184,7 @@ func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 // TestNonFiniteExpertsAreNamed: a block with experts is two layers, which the
 // error tells apart.
 func TestNonFiniteExpertsAreNamed(t *testing.T) {
+	long.NotShort(t)
 	for layer, want := range map[int]string{1: "layer 1 (attention of block 0)", 2: "layer 2 (experts of block 0)", 3: "layer 3 (block 1), micro-batch",
 		5: "layer 5 (experts of block 2)"} {
 		tr := base()

@@ -177,6 +177,7 @@ func variations(shape trial) map[string]func(*trial) {
 // TestMicroBatchesDoNotChangeTheLoss: regrouping rows, and cutting the head,
 // changes only the order of sums, so losses agree to rounding.
 func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
+	long.NotShort(t)
 	want := mustRun(t, base())
 	for _, c := range [][2]int{{1, 0}, {40, 0}, {1000, 0}, {24, 2}, {24, 5}, {1, 37}} {
 		tr := base()

@@ -114,6 +114,7 @@ func rowsWith0(row int, steps ...int) func(int) []data.Row {
 // TestRanksSkipTogether: the loss of one rank alone is not finite in steps 2 and 3, and all skip
 // them.
 func TestRanksSkipTogether(t *testing.T) {
+	long.NotShort(t)
 	for _, noClip := range []bool{false, true} {
 		tr := together(2)
 		tr.noClip, tr.steps, tr.maxNonFinite, tr.read = noClip, 5, 3, rowsWith0(4, 2, 3)
@@ -192,6 +193,7 @@ func TestRanksDiagnoseTogether(t *testing.T) {
 // TestRanksSpoiltTogether: without clipping, a gradient that is not finite ends the run on all
 // ranks at the same step, and nothing is left under way.
 func TestRanksSpoiltTogether(t *testing.T) {
+	long.NotShort(t)
 	for _, saving := range []bool{false, true} {
 		for seed := range uint64(4) {
 			tr := together(3)
@@ -246,6 +248,7 @@ func TestOneRankIsAskedToStop(t *testing.T) {
 
 // TestRanksPause: a run of several ranks that pauses and goes on ends as one that does not.
 func TestRanksPause(t *testing.T) {
+	long.NotShort(t)
 	tr := together(2)
 	want := tr.mustTrain(t)
 	tr.change = func(_ int, o *Options) { o.Schedule.PauseAfter = 2 }

@@ -207,6 +207,7 @@ func (h *failingHome) FetchGrad(i int) error {
 // TestEveryStateCallMayFail: every read and every write of a state and of a gradient, and every read of a tile, fails once; the run ends with that error,
 // which says what failed.
 func TestEveryStateCallMayFail(t *testing.T) {
+	long.NotShort(t)
 	t.Parallel()
 	every := int(long.Every(t, 2))
 	for fail := 1; ; fail += every {
