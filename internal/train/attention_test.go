@@ -51,6 +51,7 @@ func (s scene) stopAfter(t *testing.T, last int, o emu.Options) {
 // TestAttentionKernelsAreKept: a run takes the kernels for sm_90a where there are some, says so in its
 // configuration, and one that goes on keeps what it began with, whatever would be taken by then.
 func TestAttentionKernelsAreKept(t *testing.T) {
+	long.NotShort(t)
 	hopper, ada := emu.Options{Threads: 1}, emu.Options{Threads: 1, ComputeCapability: 89}
 	newest := newWideScene(t, "")
 	portable := newest.in(t).with("attention_kernels: portable\n")
@@ -99,6 +100,7 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 // TestFusedAttentionIsKept: a run takes the fused kernels where there are none for sm_90a, they differ from the portable ones, and a
 // run that was begun with the latter keeps them. Where hidden states lie makes no difference.
 func TestFusedAttentionIsKept(t *testing.T) {
+	long.NotShort(t)
 	long.DrawnInRace(t, 4)
 	ada := emu.Options{Threads: 2, ComputeCapability: 89}
 	extra := "max_seq_len: 300\ndataset: " + writeRows(t, t.TempDir(), 4, 300, 48) + "\n"
@@ -147,6 +149,7 @@ func TestAttentionKernelsOnTheCPU(t *testing.T) {
 
 // TestAttentionWords: a plan says by which kernels attention is computed.
 func TestAttentionWords(t *testing.T) {
+	long.NotShort(t)
 	for _, c := range []struct {
 		extra string
 		cc    int
@@ -171,6 +174,7 @@ func TestAttentionWords(t *testing.T) {
 
 // TestAttentionWordsOfAProfile: the same of a GPU that is not here.
 func TestAttentionWordsOfAProfile(t *testing.T) {
+	long.NotShort(t)
 	for gpu, want := range map[string]string{"h200": "attention by the kernels for sm_90a\n", "gh200": "attention by the kernels for sm_90a\n",
 		"rtx-3080": "attention by the kernels for all GPUs, all gradients by one\n", "b200": "attention by the kernels for all GPUs, all gradients by one\n"} {
 		m, err := rates.Find(gpu)

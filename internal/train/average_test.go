@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/long"
 )
 
 // TestAverageOfNothing: where no update was made the average is the weights, and not zeros.
@@ -45,6 +46,7 @@ func TestAverageOfNothing(t *testing.T) {
 // TestAverageIsAModel: the run leaves the averages as a complete model, in bf16 where that is asked for, of the last step also where
 // the weights are those of the best; another run begins from it, but for one that would write there.
 func TestAverageIsAModel(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	plain := newScene(t, "val_size: 2\neval_steps: 2\nsave_steps: 2\n")
 	plain.mustTrain(t)
@@ -90,6 +92,7 @@ func TestAverageIsAModel(t *testing.T) {
 
 // TestAverageOfAnEarlierRun: a run that keeps no average leaves none beside its model that is of another; what is no model stays.
 func TestAverageOfAnEarlierRun(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "resume_from_checkpoint: false\n")
 	ema := filepath.Join(s.out, averageDir)
@@ -112,6 +115,7 @@ func TestAverageOfAnEarlierRun(t *testing.T) {
 
 // TestGoesOnWithoutAverage: a run begins to keep an average, or ceases to, only with reset_optimizer; another decay holds from there on.
 func TestGoesOnWithoutAverage(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "ema_decay: 0.5\nsave_steps: 4\n")
 	s.mustTrain(t)
@@ -136,6 +140,7 @@ func TestGoesOnWithoutAverage(t *testing.T) {
 
 // TestAverageOfEpochs: an average that would begin with the last step is refused too where epochs say how many there are.
 func TestAverageOfEpochs(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "ema_decay: 0.5\nmax_steps: -1\nnum_train_epochs: 1\n")
 	_, err := s.in(t).with("ema_update_after_step: 2\n").train(t, t.Context(), hooks{})
@@ -145,6 +150,7 @@ func TestAverageOfEpochs(t *testing.T) {
 
 // TestAverageIsWrittenAgain: a run that is done writes its average again where that is not there any more.
 func TestAverageIsWrittenAgain(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "ema_decay: 0.5\n")
 	s.mustTrain(t)

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/long"
 )
 
 // tracker is an MLflow server: which steps have a loss, and how the run stands.
@@ -80,6 +81,7 @@ func track(t *testing.T) *tracker {
 
 // TestBoards: an interrupted run is shown as that, and goes on in the same run.
 func TestBoards(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	server := track(t)
 	s := newScene(t, "report_to: [trackio, mlflow, tensorboard]\nmax_steps: 5\n")
@@ -143,6 +145,7 @@ func TestServerThatGoesAway(t *testing.T) {
 // the same end, with one warning. The file ends with a whole record, and a run that goes on
 // begins another.
 func TestFullDiskOfEvents(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "report_to: tensorboard\nlogging_steps: 1\nval_size: 2\neval_steps: 1\nmax_steps: 5\n")
 	var records []int64 // where each ends

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // chatScene trains on two data sets of chats, mixed, through a template.
@@ -34,6 +36,7 @@ func (s scene) bytes() scene {
 // TestChats: a run on mixed chats, interrupted and resumed, ends as one that was
 // not, and leaves its chat template beside the model.
 func TestChats(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := chatScene(t, "")
 	out := want.mustTrain(t)
@@ -57,6 +60,7 @@ func TestChats(t *testing.T) {
 // micro-batches: chats do not see each other, and every supervised token weighs
 // the same.
 func TestPackingChangesNoLoss(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	whole := "max_steps: 3\nmix_strategy: concat\ninterleave_probs: []\nper_device_train_batch_size: 16\ncompute_dtype: fp32\nsave_steps: 0\n"
 	type figures struct {

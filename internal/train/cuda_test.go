@@ -67,6 +67,7 @@ func lossesOf(t *testing.T, out string) []float64 {
 // room for what eight updates make of it. In bf16 every activation is rounded by
 // up to 2^-9, this way and that: the mean stays within one such rounding.
 func TestCUDAFollowsTheCPU(t *testing.T) {
+	long.NotShort(t)
 	cpu := newScene(t, "device: cpu\ncompute_dtype: fp32\nval_size: 2\neval_steps: 4\n")
 	cpu.mustTrain(t)
 	want := lossesOf(t, cpu.out)
@@ -116,6 +117,7 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 // TestCUDADepthsChangeNothing: another order of what streams do, and the least
 // depths, give the same bits.
 func TestCUDADepthsChangeNothing(t *testing.T) {
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("slow under the race detector, and about values")
 	}
@@ -139,6 +141,7 @@ func TestCUDADepthsChangeNothing(t *testing.T) {
 
 // A model that was trained on the GPU is evaluated and continued there.
 func TestCUDAEvalAndGenerate(t *testing.T) {
+	long.NotShort(t)
 	s := newScene(t, "device: cpu\nmax_steps: 2\n")
 	s.yaml = strings.Replace(s.yaml, "vocab_size: 48", "vocab_size: 256", 1) // of bytes
 	s.mustTrain(t)
@@ -173,6 +176,7 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 // TestDeviceChoice: auto takes a GPU that works and says why not otherwise; cuda
 // fails before any data is read.
 func TestDeviceChoice(t *testing.T) {
+	long.NotShort(t)
 	for name, tc := range map[string]struct {
 		emu     *emu.Options // nil: no libraries
 		extra   string
@@ -239,6 +243,7 @@ func TestPlanOnPaper(t *testing.T) {
 
 // The budget covers the context: what the plan says is what a run takes.
 func TestCUDABudget(t *testing.T) {
+	long.NotShort(t)
 	drv := emulate(t, emu.Options{})
 	var planned int64
 	h := hooks{symbols: drv, planned: func(j *job) {
@@ -254,6 +259,7 @@ func TestCUDABudget(t *testing.T) {
 
 // Host memory that the system does not pin is said once, and the run works.
 func TestCUDAStaging(t *testing.T) {
+	long.NotShort(t)
 	drv := emulate(t, emu.Options{RefuseRegister: 801})
 	s := newScene(t, "device: cuda\nmax_steps: 2\n")
 	out, err := s.train(t, t.Context(), hooks{symbols: drv})
@@ -271,6 +277,7 @@ func TestCUDAStaging(t *testing.T) {
 // TestCUDADamagedRecord: a record of matrix products that cannot be read is an error
 // before the first step, and not after the last.
 func TestCUDADamagedRecord(t *testing.T) {
+	long.NotShort(t)
 	s := newScene(t, "device: cuda\nmax_steps: 2\n")
 	if out, err := s.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{}), stepped: func(int) {}}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -295,6 +302,7 @@ func TestCUDADamagedRecord(t *testing.T) {
 // function the first call, the last and one between are tried. Where long tests are left out it is one call of some
 // functions, which are drawn.
 func TestCUDAEveryCallFails(t *testing.T) {
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("slow under the race detector; device/cuda does the same there with fewer calls")
 	}
@@ -342,6 +350,7 @@ func TestCUDAEveryCallFails(t *testing.T) {
 // error that says so; the last checkpoint stands, and from it the run goes on to
 // the very end that it would have had. Where long tests are left out one of the ways to lose it is drawn.
 func TestCUDALostDevice(t *testing.T) {
+	long.NotShort(t)
 	want := newScene(t, "device: cuda\nmax_steps: 4\nsave_steps: 2\n")
 	drv := emulate(t, emu.Options{Threads: 1})
 	calls := 0 // before step 4

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // TestCurve: the picture has every loss that is logged, of training and held out, and
@@ -48,6 +50,7 @@ func TestCurve(t *testing.T) {
 // TestCurveOfARun: a run leaves its picture, one that is interrupted too, and one whose
 // picture cannot be written is done all the same.
 func TestCurveOfARun(t *testing.T) {
+	long.NotShort(t)
 	s := newScene(t, "max_steps: 4\nval_size: 2\neval_steps: 2\n")
 	name := filepath.Join(s.out, curveFile)
 	if _, err := s.interrupted(t, func(cancel func()) hooks { return hooks{packing: at(4, false, cancel)} }); err == nil {

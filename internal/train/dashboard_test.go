@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // seen is what a viewer saw of a run.
@@ -33,6 +35,7 @@ func watching(events io.ReadCloser) (s seen) {
 // TestDashboard: a run shows itself until its end, whoever comes and goes, and computes
 // what it computes without.
 func TestDashboard(t *testing.T) {
+	long.NotShort(t)
 	plain := newScene(t, "")
 	plain.mustTrain(t)
 	s := plain.in(t).with("dashboard: 0\n")
@@ -96,6 +99,7 @@ func TestDashboardFails(t *testing.T) {
 // TestDashboardRefused: an address that cannot be had is an error of the config before
 // any data is read, and a plan takes no port.
 func TestDashboardRefused(t *testing.T) {
+	long.NotShort(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,7 @@ func (a apart) must(t *testing.T, extra string) string {
 // same, to the same bits, with the same number of ranks and with others. What an other rank's
 // directory holds of another run plays no part.
 func TestTogetherApart(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	stale := newScene(t, "save_steps: 3\nlearning_rate: 0.02\n")
 	stale.mustTrain(t)
@@ -101,6 +102,7 @@ func forget(t *testing.T, dir string, names ...string) {
 // TestBestApart: the model of the best evaluation comes from rank 0's directory, which no other
 // rank sees.
 func TestBestApart(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"compute_dtype: bf16\n", "save_only_model: true\ncompute_dtype: bf16\n", "early_stopping_patience: 2\n"} {
 		s := wandering(t, "save_best: true\nsave_total_limit: 2\nmax_steps: 6\n").with(keys)
@@ -120,6 +122,7 @@ func TestBestApart(t *testing.T) {
 // TestDoesNotLoadApart: a checkpoint that rank 0 cannot load is skipped on all ranks, and is the
 // error of all where it was named.
 func TestDoesNotLoadApart(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	want, got := newApart(t, s, 2), newApart(t, s, 2)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // pipeAt puts a pipe that nobody writes to in a file's place in the model
@@ -91,6 +93,7 @@ func move(t *testing.T, from, to string) {
 // TestForeignFilesStay: a directory with other things in it is trained into, and
 // they stay; one with a model in it with overwrite_output_dir alone.
 func TestForeignFilesStay(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "")
 	stay := []string{"LICENSE", "checkpoint-9.tmp-mine/x", "model.tmp-mine/x", "model.tmp-5", "notes.txt", "vocab.json"}
@@ -121,6 +124,7 @@ func TestForeignFilesStay(t *testing.T) {
 // TestRunsAreRecognised: what marks a run's directory, in every state that a run,
 // also one of an older version, can leave.
 func TestRunsAreRecognised(t *testing.T) {
+	long.NotShort(t)
 	s := newScene(t, "save_steps: 4\n")
 	s.mustTrain(t)
 	for name, tc := range map[string]struct {
@@ -167,6 +171,7 @@ func TestRunsAreRecognised(t *testing.T) {
 // TestHubCache: a snapshot of the Hugging Face cache, whose files are links to
 // blobs, is a model like any other. What goes with its weights is saved beside those of the run.
 func TestHubCache(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := withModel(t)
 	repo := filepath.Join(s.root, "hub", "models--a--b")

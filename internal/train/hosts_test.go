@@ -16,6 +16,7 @@ import (
 // TestHosts: the table over numbers of hosts says what a slow network costs and a fast one does not,
 // how much of it is used, and from how many tokens on it hides; more hosts need less memory each.
 func TestHosts(t *testing.T) {
+	long.NotShort(t)
 	long.DrawnInRace(t, 4)
 	config, err := model.Preset("quickstart")
 	if err != nil {

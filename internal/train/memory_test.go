@@ -72,6 +72,7 @@ func status(field string) int64 {
 
 // TestMemoryIsAsPlanned: the process takes what the plan says, within 5 %.
 func TestMemoryIsAsPlanned(t *testing.T) {
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("the race detector keeps arenas on the Go heap and takes memory of its own")
 	}
@@ -164,6 +165,7 @@ func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counte
 // activation_slots given and everything recomputed, with the rows of a step;
 // but for what says which tokens they are.
 func TestDeviceMemoryDoesNotGrow(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const fixed = "max_steps: 2\nbinding: copy\nrecompute: full\npipeline: {weight_slots: 2, grad_buffers: 2, activation_slots: 4, micro_batch_tokens: 24}\n"
 	s := newScene(t, fixed)

@@ -20,6 +20,7 @@ import (
 	"mt/host"
 	"mt/internal/accounts"
 	"mt/internal/board"
+	"mt/internal/long"
 )
 
 // madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
@@ -213,6 +214,7 @@ func (s scene) logLines(t *testing.T) (out []logLine) {
 // loss is the mean of the steps since the line before by supervised tokens, its own
 // loss is in step_loss, and the terminal shows the same loss and speed.
 func TestLoggedLossIsTheWindows(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	every := newScene(t, "packing: true\nrecompute: full\npipeline: {head_shards: 3}\n")
 	var supervised []float64

@@ -4,12 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // TestKilledBeforeItsMark: a run that is killed between writing its config.yaml and
 // giving it its name is known as a run all the same; a file called so that no run
 // wrote is not.
 func TestKilledBeforeItsMark(t *testing.T) {
+	long.NotShort(t)
 	s := newScene(t, "")
 	s.mustTrain(t)
 	for name, text := range map[string]string{"ours": read(t, filepath.Join(s.out, configFile)), "another's": "learning_rate: 1\n"} {

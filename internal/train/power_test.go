@@ -14,6 +14,7 @@ import (
 	"mt/checkpoint"
 	"mt/checkpoint/powercut"
 	"mt/internal/config"
+	"mt/internal/long"
 )
 
 // TestPowerCut: whenever the power is cut in a run, what is left in the output
@@ -21,6 +22,7 @@ import (
 // metrics.jsonl has every line up to the newest checkpoint. All is there when the
 // run has ended.
 func TestPowerCut(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 4\nsave_total_limit: 1\nval_size: 2\neval_steps: 4\n")
 	want.mustTrain(t)

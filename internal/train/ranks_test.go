@@ -102,7 +102,10 @@ func TestRecordingsTogether(t *testing.T) {
 					if n > 2 || variant != "default" && !small {
 						long.Drawn(t, 3)
 					}
-					if long.NotShort(t); !small || variant != "default" && representatives[name] == "" {
+					if name != "llama-clipped" || variant != "default" {
+						long.NotShort(t)
+					}
+					if !small || variant != "default" && representatives[name] == "" {
 						long.Only(t)
 					}
 					out := t.TempDir()
@@ -126,6 +129,7 @@ func TestRecordingsTogether(t *testing.T) {
 // TestTogether: a number of ranks has its bits; a run that goes on with as many ends with the same. Where long tests are
 // left out each of the configurations has one number of ranks, which is drawn.
 func TestTogether(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for name, extra := range map[string]string{
 		"clipped":   "save_steps: 3\nval_size: 2\neval_steps: 3\nsave_dtype: fp32\n",
@@ -165,6 +169,7 @@ func TestTogether(t *testing.T) {
 // TestOtherNumbersOfRanks: a run goes on with more ranks, with fewer and with one, and its losses
 // are those of one process but for their last bits.
 func TestOtherNumbersOfRanks(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	alone := newScene(t, "save_steps: 2\nneftune_noise_alpha: 3\n")
 	alone.mustTrain(t)
@@ -217,6 +222,7 @@ func near(t *testing.T, got, want []float64) {
 // TestTogetherInterrupted: ranks that are asked to stop, one or all of them, save once and go on to
 // the same end. Where long tests are left out the one that is asked is drawn.
 func TestTogetherInterrupted(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const n = 3
 	want := newScene(t, "save_steps: 3\nval_size: 2\neval_steps: 3\n")
@@ -276,6 +282,7 @@ func TestTogetherInterrupted(t *testing.T) {
 // TestTogetherSamples: rank 0 makes the samples while the others wait, also where the others are
 // asked to stop.
 func TestTogetherSamples(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := textScene(t, sampling+"save_steps: 3\nsave_total_limit: 3\n")
 	want.together(t, 2)
@@ -321,6 +328,7 @@ func TestTogetherSamples(t *testing.T) {
 // TestTogetherBest: with save_best and early stopping ranks end where one does, with the weights of
 // the best evaluation, whose lower halves all have to bring.
 func TestTogetherBest(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"compute_dtype: bf16\n", "save_only_model: true\ncompute_dtype: bf16\n", "early_stopping_patience: 2\n"} {
 		s := wandering(t, "save_best: true\nsave_total_limit: 2\nmax_steps: 6\n").with(keys)
@@ -339,6 +347,7 @@ func TestTogetherBest(t *testing.T) {
 // TestRanksDiffer: what ranks have otherwise ends the run before anything is written, on all of
 // them and with names.
 func TestRanksDiffer(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for name, tt := range map[string]struct {
 		on1  func(t *testing.T, s scene) scene // what rank 1 has
@@ -408,6 +417,7 @@ func TestModelsDiffer(t *testing.T) {
 // TestRankFails: a rank whose part breaks off ends the run on all, with its name and its reason,
 // and nothing of the checkpoint that was being written counts.
 func TestRankFails(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	broken := errors.New("the memory is gone")

@@ -188,6 +188,7 @@ func copyMetrics(t *testing.T, from, to scene) {
 // TestDone: a run that is done says so and changes nothing; keys that do not
 // matter may differ.
 func TestDone(t *testing.T) {
+	long.NotShort(t)
 	s := newScene(t, "")
 	s.mustTrain(t)
 	before := s.left(t)
@@ -223,6 +224,7 @@ func TestDone(t *testing.T) {
 // TestResumeWithOtherDepths: what does not matter may change from one part of a
 // run to the next, and does not show.
 func TestResumeWithOtherDepths(t *testing.T) {
+	long.NotShort(t)
 	want := newScene(t, "save_steps: 2\n")
 	want.mustTrain(t)
 	got := want.in(t)
@@ -273,6 +275,7 @@ func poisoned(t *testing.T) scene {
 // which ends a window, and is in no mean, whether the run was stopped since the line
 // before or not. Where long tests are left out it is stopped at two of the steps, which are drawn.
 func TestResumeAfterSkippedSteps(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := poisoned(t).with("logging_steps: 4\nsave_steps: 1\nsave_dtype: fp32\n")
 	want.mustTrain(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/long"
 )
 
 // withTower adds a file with a tensor that is not trained to a model directory.
@@ -40,6 +41,7 @@ func withTower(t *testing.T, dir, data string) {
 // saved after the directory went away still has the tensors that are not trained; a run
 // that begins then says what is missing.
 func TestSourceDisappears(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	first := newScene(t, "max_steps: 1\n")
 	first.mustTrain(t)

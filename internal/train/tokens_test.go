@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/long"
 	"mt/model"
 	"mt/tokenizer"
 )
@@ -63,6 +64,7 @@ func table(t *testing.T, dir, name string) [][]float32 {
 // one that was not; what it leaves is a model with a tokenizer of these tokens,
 // which evaluates, and from which a run with the same keys goes on unchanged.
 func TestAddedTokensTrain(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want, base := tokenScene(t, "")
 	out := want.mustTrain(t)
@@ -119,6 +121,7 @@ func TestAddedTokensTrain(t *testing.T) {
 // TestSpecialTokensTrain: tokens that special_tokens names are added where they are new, texts end
 // with the one that is eos_token, and what is saved says so.
 func TestSpecialTokensTrain(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, base := tokenScene(t, "")
 	if err := os.WriteFile(filepath.Join(base, "generation_config.json"), []byte(`{"eos_token_id": 0, "top_k": 5}`), 0o600); err != nil {
@@ -147,6 +150,7 @@ func TestSpecialTokensTrain(t *testing.T) {
 // for, exactly, whatever the model computes in; all others stay as they were. A
 // rate of 0 leaves them so.
 func TestNewRowsAreTheMean(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, tt := range []struct {
 		base, dtype        string
@@ -194,6 +198,7 @@ func TestNewRowsAreTheMean(t *testing.T) {
 // TestTokensThatFit: in a vocabulary with more rows than the tokenizer has tokens
 // nothing grows; a model made anew takes tokens like any other.
 func TestTokensThatFit(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, tt := range []struct {
 		keys string
@@ -217,6 +222,7 @@ func TestTokensThatFit(t *testing.T) {
 
 // TestTokenErrors: what cannot be added is said before any data is read.
 func TestTokenErrors(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, base := tokenScene(t, "")
 	bare := t.TempDir()
@@ -256,6 +262,7 @@ func TestTokenErrors(t *testing.T) {
 
 // TestTokensOfAnotherRun: a checkpoint is of its vocabulary.
 func TestTokensOfAnotherRun(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, _ := tokenScene(t, "")
 	s = s.with("max_steps: 3\n")

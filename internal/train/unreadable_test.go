@@ -8,12 +8,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // TestUnreadableCheckpoint: a disk that cannot be read ends the run with the disk's
 // error. Nothing is cut or removed as it would be if the newest checkpoint were
 // damaged.
 func TestUnreadableCheckpoint(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const unreadable = "/proc/self/mem" // a file of which the first byte is an I/O error
 	if _, err := os.ReadFile(unreadable); !errors.Is(err, syscall.EIO) {
@@ -52,6 +55,7 @@ func TestUnreadableCheckpoint(t *testing.T) {
 // not fit the model is skipped as a damaged one is; where it is the only one, or was
 // named, the run ends.
 func TestCheckpointThatDoesNotLoad(t *testing.T) {
+	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	s.mustTrain(t)
