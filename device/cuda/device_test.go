@@ -12,6 +12,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/accounts"
+	"mt/internal/long"
 )
 
 // The context counts from the start, together with the scratch memory of one
@@ -60,6 +61,7 @@ func TestBudget(t *testing.T) {
 // TestBudgetIsForAll: memory that is taken from the budget for one purpose is
 // missing for all others.
 func TestBudgetIsForAll(t *testing.T) {
+	long.NotShort(t)
 	d, _ := newDevice(t, emu.Options{}, Options{MemoryLimit: 1 << 30})
 	before := d.Usage()
 	half := (before.Limit - before.Total) / 2 / device.Align * device.Align

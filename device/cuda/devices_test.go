@@ -16,6 +16,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/accounts"
+	"mt/internal/long"
 )
 
 // work does a little of everything that a device can do: two streams that an event
@@ -76,6 +77,7 @@ func work(d device.Device, seed int) (out []byte, err error) {
 // TestTwoDevices works on two devices of one driver, from several goroutines at a
 // time. The results are those of a device that works alone.
 func TestTwoDevices(t *testing.T) {
+	long.NotShort(t)
 	const workers, rounds = 4, 3
 	for _, own := range []bool{false, true} {
 		for _, mode := range []emu.Mode{emu.Eager, emu.Random, emu.Lazy} {

@@ -116,6 +116,7 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 // garbage is collected meanwhile, because that empties pools. It wants less than one allocation
 // for each operation on average: of a pool, what lies at another core's hand is not found.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
+	long.NotShort(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	e := enqueues{t, "", map[string]int{}}
 	d := newUnheard(t)

@@ -102,7 +102,10 @@ func TestEveryCallFailsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	stride := 1
-	if long.Race {
+	switch {
+	case testing.Short():
+		stride = 29
+	case long.Race:
 		stride = 5 // slow
 	}
 	for _, code := range []int{1, 2, 999} { // invalid value, out of memory, and a fault
@@ -178,7 +181,7 @@ func mayFail(name string, code int) bool {
 // it is written, and nothing is overwritten before it is read.
 func TestOrders(t *testing.T) {
 	seeds, times := uint64(10), 100
-	if long.Race {
+	if long.Race || testing.Short() {
 		seeds, times = 2, 20 // slow
 	}
 	for seed := range seeds {

@@ -81,6 +81,7 @@ func TestNoPeers(t *testing.T) {
 // TestFailingPeers: every call of reaching another device, and of a copy to it, fails once. Its error
 // comes out, or the device is not reached, and nothing is left behind.
 func TestFailingPeers(t *testing.T) {
+	long.NotShort(t)
 	try := func(o emu.Options) (drv *emu.Driver, before int, reached bool, err error) {
 		o.Devices, o.DeviceMemory = 2, 2<<30
 		drv = emu.New(o)

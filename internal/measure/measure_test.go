@@ -16,6 +16,7 @@ import (
 	"mt/device/cuda"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/internal/measure"
 	"mt/internal/parallel"
 )
@@ -167,6 +168,7 @@ func copies(t *testing.T, m *measure.Meter, bytes int64) {
 
 // On CUDA the same is measured, and every operation takes its arguments.
 func TestCUDA(t *testing.T) {
+	long.NotShort(t)
 	drv := emu.New(emu.Options{})
 	c, err := cudart.New(drv)
 	if err != nil {

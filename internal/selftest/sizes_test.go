@@ -80,6 +80,7 @@ func TestSizes(t *testing.T) {
 // TestSizesOnAGPU: the whole path on an emulated GPU, with mt's own products beside the library's; one whose
 // memory lacks skips the long tensor and says so.
 func TestSizesOnAGPU(t *testing.T) {
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("slow under the race detector, and about values")
 	}

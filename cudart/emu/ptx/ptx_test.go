@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // heap is a Memory with a few buffers.
@@ -90,6 +92,7 @@ func parse(t testing.TB, src string) *Module {
 
 // TestShippedModules parses every module of device/cuda.
 func TestShippedModules(t *testing.T) {
+	long.NotShort(t)
 	files, err := filepath.Glob("../../../device/cuda/kernels/*.ptx")
 	if err != nil || len(files) == 0 {
 		t.Fatal("there are no modules", err)

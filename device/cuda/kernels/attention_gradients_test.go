@@ -13,6 +13,7 @@ import (
 // TestGradientsInAnyOrder: whichever blocks begin first, however many are under way and however they take turns, all gradients have
 // the same bits; so do they if heads are shared out to several launches. No block waits in vain.
 func TestGradientsInAnyOrder(t *testing.T) {
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("slow under the race detector")
 	}

@@ -54,6 +54,9 @@ func TestAttentionHopper(t *testing.T) {
 		if kind != "" && ran[kind] && !long.Asked() {
 			continue // as slow as in their own test; one of each kind does
 		}
+		if testing.Short() && (c.dim != 64 || c.queries[0] != 47) {
+			continue // one case of several sequences
+		}
 		ran[kind] = true
 		t.Run(c.String(), func(t *testing.T) {
 			dev := newRig()
@@ -91,6 +94,7 @@ func TestLackingForSM90a(t *testing.T) {
 // TestAttentionHopperNeighbours: nothing of another sequence shows in a sequence's results, though tiles that
 // reach across its end bring rows of both: not even a NaN.
 func TestAttentionHopperNeighbours(t *testing.T) {
+	long.NotShort(t)
 	for _, dim := range []int{64, 128, 192, 256} {
 		dev := newRig()
 		dev.sm90a = true
@@ -131,6 +135,7 @@ func TestAttentionHopperNeighbours(t *testing.T) {
 
 // TestAttentionHopperNaN checks that a NaN in the input comes out.
 func TestAttentionHopperNaN(t *testing.T) {
+	long.NotShort(t)
 	dev := newRig()
 	dev.sm90a = true
 	for _, dim := range []int{64, 128, 192, 256} {

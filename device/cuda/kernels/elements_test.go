@@ -16,6 +16,7 @@ import (
 // of team and block, and the same at addresses where they are not. Afterwards every
 // kernel of the modules must have run.
 func TestElements(t *testing.T) {
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}

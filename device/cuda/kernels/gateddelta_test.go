@@ -39,6 +39,7 @@ func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 // TestMoreSequencesThanScratch: where scratch memory has no room for all sequences at a time, a block goes through several of them, one
 // after the other, and what it sums up for ALog and DtBias is of all of them.
 func TestMoreSequencesThanScratch(t *testing.T) {
+	long.NotShort(t)
 	dev := narrow{newRig()}
 	operations.Run(threeSequences{t}, dev)
 	everyKernel(t, dev.rig, "gateddelta")

@@ -12,6 +12,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/accounts"
+	"mt/internal/long"
 )
 
 // matMulCase is one product. at is how many elements after an aligned address
@@ -52,6 +53,7 @@ func (c *matMulCase) fit() {
 
 // TestMatMulTiles runs every tile around its edges, whatever MatMul would choose.
 func TestMatMulTiles(t *testing.T) {
+	long.NotShort(t)
 	forms := []int{0, formBF16 | formBias, formBF16 | formC, formC | formInPlace | formBias, formBF16 | formC | formInPlace, formC}
 	tiles := []struct {
 		name   string
@@ -93,6 +95,7 @@ func TestMatMulTiles(t *testing.T) {
 // TestMatMulForms checks what MatMul makes of tensors at any address, of
 // vectors, of a gradient whose K is long, and the order of many tiles.
 func TestMatMulForms(t *testing.T) {
+	long.NotShort(t)
 	dev := newRig()
 	for i, c := range []matMulCase{
 		{M: 24, N: 40, K: 64, at: 0},
