@@ -17,6 +17,7 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/config"
+	"mt/internal/long"
 	"mt/internal/train"
 	"mt/model"
 )
@@ -142,6 +143,7 @@ func newLayer(t *testing.T, l model.Layout, o optim.Optimizer) *host.LayerState 
 
 // A run is sampled end to end, nothing of it stays, and the report has every kind.
 func TestCompress(t *testing.T) {
+	long.NotShort(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	text := filepath.Join(dir, "text.txt")

@@ -3,6 +3,8 @@ package bench
 import (
 	"errors"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // TestTimed: what ran while the machine changed its speed runs again, as often as is allowed, and
@@ -40,6 +42,7 @@ func TestTimed(t *testing.T) {
 
 // TestGauge: a step of it takes a time.
 func TestGauge(t *testing.T) {
+	long.NotShort(t)
 	g, err := newGauge()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // script is bench/gpu.sh with a folder of programs that stand in for mt and compute-sanitizer.
@@ -52,6 +54,7 @@ const sanitizeParts = "sanitize-memcheck,sanitize-racecheck,sanitize-synccheck"
 // TestSanitize: the self test runs under each tool of compute-sanitizer, what that finds is in the report and
 // fails the script, a tool that takes too long is stopped, and one that is not installed is named.
 func TestSanitize(t *testing.T) {
+	long.NotShort(t)
 	s := newScript(t)
 	s.program("compute-sanitizer", `
 tool=$2 log=$6; shift 6
@@ -82,6 +85,7 @@ esac
 
 // TestSanitizeMissing: where compute-sanitizer is not installed the report says so, and the script goes on.
 func TestSanitizeMissing(t *testing.T) {
+	long.NotShort(t)
 	if _, err := exec.LookPath("compute-sanitizer"); err == nil {
 		t.Skip("compute-sanitizer is installed here")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"mt/actors"
 	"mt/internal/facts"
+	"mt/internal/long"
 	"mt/plan/rates"
 )
 
@@ -26,6 +27,7 @@ func slowCPU() *rates.Machine {
 // TestDraw: a seed draws the same configurations again; those that are slowed down are predicted to
 // stand still, and the others are as fast as they can be.
 func TestDraw(t *testing.T) {
+	long.NotShort(t)
 	m := slowCPU()
 	for seed := range uint64(3) {
 		one, two := rand.New(rand.NewPCG(seed, 12)), rand.New(rand.NewPCG(seed, 12))
@@ -60,6 +62,7 @@ func TestDraw(t *testing.T) {
 // TestPredict: every configuration runs in every round, with rates of its own. They are asked for
 // twice where the machine changed its speed meanwhile.
 func TestPredict(t *testing.T) {
+	long.NotShort(t)
 	asked := 0
 	o := PredictOptions{Configurations: 2, Rounds: 2, Steps: 1, Only: -1, Rates: func(context.Context) (*rates.Machine, error) {
 		asked++

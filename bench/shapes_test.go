@@ -13,6 +13,7 @@ import (
 func init() { machine.CPURateSize = 64 }
 
 func TestShapes(t *testing.T) {
+	long.NotShort(t)
 	for _, alias := range []bool{false, true} {
 		if alias && long.Race {
 			t.Skip("layers that share memory are read and updated at the same time: what they compute means nothing")

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/long"
 )
 
 // scripted is a runner whose steps take the times it was given, one after the
@@ -271,6 +273,7 @@ done
 }
 
 func TestPeerFailures(t *testing.T) {
+	long.NotShort(t)
 	tests := []struct {
 		name, script string
 		want         string

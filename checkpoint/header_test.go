@@ -102,7 +102,7 @@ func TestSourceRefuses(t *testing.T) {
 		want  string
 	}{
 		{"nothing", nil, "no model.safetensors and no model.safetensors.index.json"},
-		{"pickled", map[string]string{"pytorch_model.bin": "x"}, "pickled weights are not read"},
+		{"pickled", map[string]string{"pytorch_model.bin": "x"}, "it holds pickled weights (pytorch_model.bin), which are not read"},
 		{"no index", map[string]string{"model-00001-of-00002.safetensors": "x"}, "the index model.safetensors.index.json is missing"},
 		{"bad index", map[string]string{indexName: "{"}, indexName + ": unexpected end of JSON"},
 		{"LFS index", map[string]string{indexName: "version https://git-lfs.github.com/spec/v1\n"}, "git lfs pull"},

@@ -139,7 +139,7 @@ var badInputs = map[string]badInput{
 	"offsets out of range": {spoil: tensorField(normW, "data_offsets", []int{1 << 40, 1<<40 + 64}), says: []string{"model.safetensors: ", "64 unused bytes"}},
 	"offsets the wrong way": {spoil: tensorField(normW, "data_offsets", []int{64, 0}),
 		says: []string{"model.safetensors: ", `"model.norm.weight"`}},
-	"wrong dtype":         {spoil: tensorField(normW, "dtype", "I32"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "I32", "F32, BF16 and F16"}},
+	"wrong dtype":         {spoil: tensorField(normW, "dtype", "I32"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "I32", "F32, BF16, F16 and F64"}},
 	"unknown dtype":       {spoil: tensorField(normW, "dtype", "F99"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "F99"}},
 	"wrong shape":         {spoil: tensorField(embedW, "shape", []int{16, 48}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`, "[16 48]", "[48 16]", "config.json"}},
 	"shape and size":      {spoil: tensorField(embedW, "shape", []int{48, 17}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`}},
@@ -147,7 +147,10 @@ var badInputs = map[string]badInput{
 	"missing tensor":      {spoil: func(t *testing.T, _, m string) { header(t, filepath.Join(m, "model.safetensors"), rename(normW)) }, says: []string{`tensor "model.norm.weight" is missing`, "config.json"}},
 	"shard outside":       {spoil: index(`"` + normW + `": "../other.safetensors"`), says: []string{"model.safetensors.index.json: ", `"../other.safetensors"`, "not a file of this directory"}},
 	"missing shard":       {spoil: index(`"` + normW + `": "model-00002-of-00002.safetensors"`), says: []string{"model-00002-of-00002.safetensors: missing", "hf download ORG/NAME model-00002-of-00002.safetensors"}},
-	"tensor not in shard": {spoil: index(`"x": "model-00001-of-00001.safetensors"`), says: []string{"model-00001-of-00001.safetensors", `"x"`, "model.safetensors.index.json"}},
+	"tensor not in shard": {spoil: func(t *testing.T, s, m string) {
+		header(t, filepath.Join(m, "model.safetensors"), rename(normW))
+		index(`"`+normW+`": "model-00001-of-00001.safetensors"`)(t, s, m)
+	}, says: []string{"model-00001-of-00001.safetensors", `"model.norm.weight"`, "model.safetensors.index.json"}},
 	"no config.json":      {spoil: func(t *testing.T, _, m string) { remove(t, filepath.Join(m, "config.json")) }, says: []string{"config.json"}},
 	"damaged config.json": {spoil: func(t *testing.T, _, m string) { truncate(t, filepath.Join(m, "config.json"), 40) }, says: []string{"config.json: "}},
 	"no weights":          {spoil: func(t *testing.T, _, m string) { remove(t, filepath.Join(m, "model.safetensors")) }, says: []string{"no model.safetensors"}},
