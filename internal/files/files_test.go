@@ -65,6 +65,31 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadCloses: reading leaves no file open.
+func TestReadCloses(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("12345"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if _, err := Read(name, 9); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Begin(name, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if to, err := os.Readlink(fd); err == nil && to == name {
+			t.Errorf("%s still leads to %s", fd, to)
+		}
+	}
+}
+
 // endless is a file that grows while it is read.
 type endless struct{ read int }
 

@@ -66,7 +66,7 @@ func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	s.scratch, err = os.MkdirTemp("", "mutate-")
 	defer os.RemoveAll(s.scratch)
 	root, rerr := os.Getwd()
-	all, lerr := goList(ctx, root, "-test", "./...")
+	all, lerr := goList(ctx, root, "-test", "-export", "./...")
 	if err = errors.Join(err, rerr, lerr); err != nil {
 		return err
 	}
@@ -231,9 +231,7 @@ func (s *session) table(took time.Duration) int {
 			fmt.Printf("\n%s %s\n- %s\n+ %s\n  %s\n", m.file, m.function, m.before, m.after, m.verdict)
 		}
 	}
-	if !s.list {
-		fmt.Printf("\n%d mutants in %s: %v\n", len(s.results), took.Round(time.Second), tally)
-	}
+	fmt.Printf("\n%d mutants in %s: %v\n", len(s.results), took.Round(time.Second), tally)
 	return tally[survived] + tally[invalid]
 }
 
@@ -255,10 +253,9 @@ func (s *session) build(ctx context.Context, p *listed, dir string, flags ...str
 // test runs a test binary of a package for at most limit, in a process group
 // that ends with it.
 func (s *session) test(ctx context.Context, p *listed, binary string, limit time.Duration, env string, args ...string) (verdict, output string, err error) {
-	timed, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("time limit %s", limit))
-	defer cancel()
-	limited, over := context.WithCancelCause(timed)
+	limited, over := context.WithCancelCause(ctx)
 	defer over(nil)
+	defer time.AfterFunc(limit, func() { over(fmt.Errorf("time limit %s", limit)) }).Stop()
 	out, exit := new(tail), (*exec.ExitError)(nil)
 	cmd := exec.CommandContext(limited, binary, append([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=0"}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, out, out
@@ -338,9 +335,8 @@ func (p *profile) executes(m *mutant) bool {
 	return some && !inside
 }
 
-// clean returns the profile of a package's tests without a mutant, run with args.
-// The cache keeps profiles by the hash of the test binary, which counts the
-// coverage of the whole module.
+// clean returns the profile of a package's tests without a mutant, run with args. The
+// cache keeps profiles by the build ids of the packages that the tests link.
 func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profile, error) {
 	s.cleaning.Lock()
 	defer s.cleaning.Unlock()
@@ -348,18 +344,23 @@ func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profil
 	if s.profiles[key] != nil {
 		return s.profiles[key], nil
 	}
+	ids, test := key, s.all[slices.IndexFunc(s.all, func(t *listed) bool { return t.ImportPath == p.ImportPath+".test" })]
+	for _, q := range s.all {
+		if slices.Contains(test.Deps, q.ImportPath) {
+			ids += q.BuildID
+		}
+	}
+	got, kept := new(profile), filepath.Join(s.cache, fmt.Sprintf("%x.json", sha256.Sum256([]byte(ids))))
+	if text, err := os.ReadFile(kept); err == nil && json.Unmarshal(text, got) == nil {
+		s.profiles[key] = got
+		return got, nil
+	}
 	dir, err := os.MkdirTemp(s.scratch, "clean")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	binary, output, err := s.build(ctx, p, dir, "-cover", "-coverpkg=./...")
-	code, _ := os.ReadFile(binary)
-	got, kept := new(profile), filepath.Join(s.cache, fmt.Sprintf("%x.json", sha256.Sum256(append(code, key...))))
-	if text, err := os.ReadFile(kept); err == nil && json.Unmarshal(text, got) == nil {
-		s.profiles[key] = got
-		return got, nil
-	}
 	start, lines, v := time.Now(), filepath.Join(dir, "profile"), invalid
 	if err == nil && output == "" {
 		v, output, err = s.test(ctx, p, binary, 15*time.Minute, "", append(args, "-test.coverprofile="+lines)...)

@@ -153,7 +153,7 @@ func TestVerdicts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := goList(t.Context(), root, "-test", "./...")
+	all, err := goList(t.Context(), root, "-test", "-export", "./...")
 	if err != nil {
 		t.Fatal(err)
 	}

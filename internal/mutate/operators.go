@@ -184,7 +184,6 @@ func (w *finder) statements(list []ast.Stmt) {
 	}
 }
 
-// of returns the text of a node.
 func (w *finder) of(n ast.Node) string { return w.src[n.Pos()-w.base : n.End()-w.base] }
 
 func (w *finder) add(op string, from, to token.Pos, text string) {

@@ -25,14 +25,14 @@ import (
 
 // listed is a package as `go list` describes it.
 type listed struct {
-	ImportPath, Dir string
-	GoFiles, Deps   []string
-	Module          struct{ Path string }
+	ImportPath, Dir, BuildID string
+	GoFiles, Deps            []string
+	Module                   struct{ Path string }
 }
 
 // goList runs `go list` in dir.
 func goList(ctx context.Context, dir string, args ...string) (all []*listed, err error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,Deps,Module"}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,BuildID,GoFiles,Deps,Module"}, args...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	for d := json.NewDecoder(bytes.NewReader(out)); err == nil; {

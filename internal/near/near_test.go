@@ -9,6 +9,8 @@ func TestSuggest(t *testing.T) {
 		"l4os":     `; did you mean "l40s"?`,
 		"h100-smx": `; did you mean "h100-sxm"?`, // neighbours that are swapped are one mistake
 		"rtx-090":  `; did you mean "rtx-3090"?`, // as near as another: the first by name
+		"l04s":     `; did you mean "l40s"?`,     // one mistake is all that four letters may have
+		"l4x":      "",                           // two mistakes of three letters
 		"l40s":     "",
 		"banana":   "",
 		"":         "",
