@@ -177,7 +177,7 @@ func TestNoRegularFiles(t *testing.T) {
 	late.sets = []dataSet{{}}
 	_, err = openStream(source{path: pipe, named: true, size: 10}, &late)
 	wantError(t, err, pipe+" is a pipe")
-	_, err = sumOf(pipe)
+	_, err = sumOf(pipe, 1)
 	wantError(t, err, pipe+" is a pipe")
 	info := filepath.Join(t.TempDir(), infoName)
 	if err := unix.Mkfifo(info, 0o600); err != nil {

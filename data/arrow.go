@@ -38,6 +38,7 @@ type arrowRows struct {
 	fields  []*arrowField
 	read    []bool // for each of fields: whether it is read
 	dicts   map[int64]*arrowColumn
+	types   map[string]*colType
 	columns []*arrowColumn // of the current batch; nil for those that are not read
 	rows    int64          // of the batch
 	at, n   int64          // the next row of the batch; how many rows were given so far
@@ -45,20 +46,21 @@ type arrowRows struct {
 }
 
 // openArrow reads the schema of a stream, of whose columns those are read that wanted names.
-func openArrow(from io.Reader, wanted func(string) bool) (a *arrowRows, err error) {
+// known are the types of columns that a file beside the stream tells; nil for none.
+func openArrow(from io.Reader, wanted func(string) bool, known map[string]*colType) (a *arrowRows, err error) {
 	b := bufio.NewReaderSize(from, 8<<10)                                         // bodies of messages are larger, and are read past this buffer
 	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // an error of reading comes again below
 		_, _ = b.Discard(len(arrowFileStart))
 	}
 	a = &arrowRows{r: b, dicts: map[int64]*arrowColumn{}}
-	err = guarded(func() error { return a.begin(wanted) })
+	err = guarded(func() error { return a.begin(wanted, known) })
 	if err != nil {
 		return nil, fmt.Errorf("arrow: %w", err)
 	}
 	return a, nil
 }
 
-func (a *arrowRows) begin(wanted func(string) bool) error {
+func (a *arrowRows) begin(wanted func(string) bool, known map[string]*colType) error {
 	kind, schema, err := a.message()
 	switch {
 	case err == io.EOF:
@@ -71,15 +73,19 @@ func (a *arrowRows) begin(wanted func(string) bool) error {
 	if a.fields, err = arrowSchema(schema); err != nil {
 		return err
 	}
+	meanings(a.fields, featureTypes([]byte(schema.keyed(2, featuresKey))), known)
+	a.types = arrowColumnTypes(a.fields)
 	var names []string
 	some := false
 	for _, f := range a.fields {
 		names = append(names, f.name)
-		read := wanted(f.name) && f.kind != arrowNull
-		a.read, some = append(a.read, read), some || read
+		some = some || wanted(f.name) && f.kind != arrowNull
 	}
 	if !some {
 		return errNoColumn(names)
+	}
+	for _, f := range a.fields {
+		a.read = append(a.read, f.kind != arrowNull && beside(names, wanted)(f.name))
 	}
 	return noImageColumns(names)
 }
@@ -314,14 +320,18 @@ func (b *arrowBatch) parts(c *arrowColumn) error {
 	}
 	var all [3][]byte
 	for i := range n {
-		buffer := b.buffer()
-		if i < len(all) {
+		switch buffer := b.buffer(); {
+		case c.buffers < 0 && i >= 2:
+			c.blocks = append(c.blocks, buffer)
+		case i < len(all):
 			all[i] = buffer
 		}
 	}
 	switch c.kind {
 	case arrowUtf8, arrowLargeUtf8, arrowBinary, arrowLargeBinary:
 		c.valid, c.offsets, c.data = all[0], all[1], all[2]
+	case arrowListView, arrowLargeListView:
+		c.valid, c.offsets, c.sizes = all[0], all[1], all[2]
 	case arrowList, arrowLargeList, arrowMap:
 		c.valid, c.offsets = all[0], all[1]
 	default:
@@ -345,7 +355,7 @@ func (a *arrowRows) appendRow(dst []byte, i int64) ([]byte, error) {
 		more = true
 		var err error
 		if dst, err = c.append(append(quote(dst, c.name), ':'), i, most); err != nil {
-			return dst, err
+			return dst, inColumn(c.name, err)
 		}
 	}
 	return append(dst, '}'), nil

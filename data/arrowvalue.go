@@ -1,7 +1,6 @@
 package data
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -15,15 +14,17 @@ type arrowColumn struct {
 	valid    []byte // a bit for each value, 0 where it is null; empty: none is null
 	offsets  []byte // where each value begins, then where the last one ends
 	data     []byte
+	sizes    []byte   // of a list's view: how many elements each value has
+	blocks   [][]byte // of views of texts: the texts that are longer than a view
 	children []*arrowColumn
 }
 
 // offsetBytes is the width in bytes of one of a column's offsets, 0 where it has none.
 func (f *arrowField) offsetBytes() int64 {
 	switch f.kind {
-	case arrowUtf8, arrowBinary, arrowList, arrowMap:
+	case arrowUtf8, arrowBinary, arrowList, arrowMap, arrowListView:
 		return 4
-	case arrowLargeUtf8, arrowLargeBinary, arrowLargeList:
+	case arrowLargeUtf8, arrowLargeBinary, arrowLargeList, arrowLargeListView:
 		return 8
 	}
 	return 0
@@ -33,14 +34,17 @@ func (f *arrowField) offsetBytes() int64 {
 // whether its buffers are long enough for its values.
 func (c *arrowColumn) check() error {
 	switch c.kind {
-	case arrowNull, arrowInt, arrowFloat, arrowBool, arrowDate, arrowTime, arrowTimestamp, arrowDuration,
-		arrowUtf8, arrowLargeUtf8, arrowBinary, arrowLargeBinary, arrowList, arrowLargeList, arrowMap, arrowFixedList, arrowStruct:
-	default:
-		return fmt.Errorf("type %d of Arrow is not read; write it as JSONL or Parquet", c.kind)
+	case arrowUnion, arrowRunEnd:
+		return fmt.Errorf("type %s of Arrow is not read; write it as JSONL or Parquet", c.typeName())
 	}
 	short := c.n < 0 || c.n > maxArrowBatch || len(c.valid) > 0 && int64(len(c.valid)) < (c.n+7)/8
-	if w := c.offsetBytes(); w > 0 && c.n > 0 {
+	switch w := c.offsetBytes(); {
+	case c.isListView():
+		short = short || int64(len(c.offsets)) < c.n*w || int64(len(c.sizes)) < c.n*w
+	case w > 0 && c.n > 0:
 		short = short || int64(len(c.offsets)) < (c.n+1)*w
+	case c.kind == arrowUtf8View || c.kind == arrowBinaryView:
+		short = short || int64(len(c.data)) < 16*c.n
 	}
 	if c.bits > 0 {
 		short = short || int64(len(c.data)) < (c.n*int64(c.bits)+7)/8
@@ -68,13 +72,16 @@ func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 		return c.children[0].append(dst, c.index.whole(c.data, i), most)
 	}
 	switch c.kind {
-	case arrowUtf8, arrowLargeUtf8:
-		from, to := c.span(i)
-		return quote(dst, c.data[from:to]), nil
-	case arrowBinary, arrowLargeBinary:
-		from, to := c.span(i)
-		return quote(dst, base64.StdEncoding.EncodeToString(c.data[from:to])), nil
-	case arrowList, arrowLargeList, arrowMap:
+	case arrowUtf8, arrowLargeUtf8, arrowUtf8View, arrowBinary, arrowLargeBinary, arrowBinaryView:
+		switch {
+		case c.json:
+			return appendJSON(dst, c.bytes(i))
+		case c.kind == arrowUtf8, c.kind == arrowLargeUtf8, c.kind == arrowUtf8View:
+			return quote(dst, c.bytes(i)), nil
+		}
+	case arrowMap:
+		return c.appendMap(dst, i, most)
+	case arrowList, arrowLargeList, arrowListView, arrowLargeListView:
 		from, to := c.span(i)
 		return c.appendList(dst, from, to, most)
 	case arrowFixedList:
@@ -86,6 +93,9 @@ func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	case arrowFloat:
 		return c.appendFloat(dst, i), nil
 	}
+	if c.kind != arrowInt {
+		return c.appendTyped(dst, i)
+	}
 	if v := c.whole(c.data, i); c.unsigned && v < 0 {
 		return strconv.AppendUint(dst, uint64(v), 10), nil
 	} else {
@@ -93,8 +103,22 @@ func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	}
 }
 
+// isListView reports whether the field's lists have sizes of their own.
+func (f *arrowField) isListView() bool {
+	return f.kind == arrowListView || f.kind == arrowLargeListView
+}
+
 // span is where value i lies: the range of bytes in data, or of elements in the child.
 func (c *arrowColumn) span(i int64) (from, to int64) {
+	if c.isListView() {
+		at := func(b []byte) int64 {
+			if c.offsetBytes() == 8 {
+				return int64(binary.LittleEndian.Uint64(b[8*i:]))
+			}
+			return int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+		return at(c.offsets), at(c.offsets) + at(c.sizes)
+	}
 	if c.offsetBytes() == 8 {
 		return int64(binary.LittleEndian.Uint64(c.offsets[8*i:])), int64(binary.LittleEndian.Uint64(c.offsets[8*i+8:]))
 	}
@@ -131,8 +155,8 @@ func (c *arrowColumn) appendFloat(dst []byte, i int64) []byte {
 		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(c.data[4*i:])))
 	case 64:
 		v = math.Float64frombits(binary.LittleEndian.Uint64(c.data[8*i:]))
-	default: // half precision: no format has a column of such numbers
-		v = math.NaN()
+	default:
+		return appendHalf(dst, c.column, binary.LittleEndian.Uint16(c.data[2*i:]))
 	}
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(dst, "null"...)

@@ -45,6 +45,7 @@ type builder struct {
 	docsFrom    int64
 	at          position
 	committed   int64 // the value of done at the last commit
+	supply      *supply
 }
 
 // buildCache reads all sources into the cache file name.
@@ -93,6 +94,9 @@ func (b *builder) resume() error {
 	if at.Source < len(b.sources) {
 		b.done = b.before[at.Source]
 		b.docsFrom, b.skippedFrom = at.Docs, at.Skipped
+		b.supply = newSupply(b.spec, &b.w.manifest, b.sources[at.Source].set)
+	} else {
+		b.supply = newSupply(b.spec, &b.w.manifest, -1)
 	}
 	return nil
 }
@@ -130,7 +134,7 @@ func (b *builder) nothing() string {
 // run moves all chunks from the feeder through the encoders into the file.
 func (b *builder) run() error {
 	ahead := 2*b.spec.Threads + 2
-	f := &feeder{spec: b.spec, size: int(min(chunkBytes, b.spec.part)), out: make(chan *chunk, ahead), work: make(chan *chunk, ahead+2), quit: make(chan struct{})}
+	f := &feeder{spec: b.spec, supply: b.supply, size: int(min(chunkBytes, b.spec.part)), out: make(chan *chunk, ahead), work: make(chan *chunk, ahead+2), quit: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() { f.run(b.sources, b.at) })
 	var wanted atomic.Int64 // chunks up to this number are wanted; those behind a row that ends the reading are not
@@ -190,6 +194,7 @@ func (b *builder) write(c *chunk) error {
 	}
 	if b.at.Source, b.at.Rows = c.index, c.rows; c.end != nil {
 		c.end.Docs, c.end.Skipped = b.w.Docs-b.docsFrom, b.w.Skipped-b.skippedFrom
+		c.end.Partial = b.supply.reached(c.end.Set)
 		b.w.Files = append(b.w.Files, *c.end)
 		b.at.Source, b.at.Rows = c.index+1, 0
 		b.docsFrom, b.skippedFrom = b.w.Docs, b.w.Skipped
@@ -220,6 +225,8 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	switch {
 	case d.fatal != nil:
 		return d.fatal
+	case !b.inside && b.supply.reached(c.src.set):
+		return nil
 	case d.err != nil:
 		return b.bad(fmt.Errorf("%s: %w", where, d.err))
 	}
@@ -244,6 +251,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 			}
 		}
 	}
+	b.supply.wrote(c.src.set, 1)
 	return b.w.endDoc(d.line, d.flags, d.cut)
 }
 

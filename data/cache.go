@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,7 +31,7 @@ import (
 //
 // It is written under another name, renamed when it is complete, and never changed then.
 const (
-	cacheVersion = 4
+	cacheVersion = 5
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
 	docBytes     = 16     // of a pair 8 more
@@ -67,6 +68,7 @@ type manifest struct {
 	LeftCalls    int64  `json:"left_calls,omitempty"`
 	PromptCut    int64  `json:"prompt_cut,omitempty"`
 	Verbatim     int64  `json:"verbatim,omitempty"`
+	SameRow      int64  `json:"same_row,omitempty"`
 
 	// IDSum is the CRC32C of the documents with no flags but those in idFlags.
 	IDSum uint32 `json:"id_sum"`
@@ -75,7 +77,8 @@ type manifest struct {
 // counts are the counters of documents, by the flag that they count.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
-		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim}
+		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim,
+		flagSameRow: &m.SameRow}
 }
 
 // cachedFile is a source as it was when it was read.
@@ -87,6 +90,9 @@ type cachedFile struct {
 	Binary bool   `json:"binary,omitempty"`
 	Alien  string `json:"alien,omitempty"` // what a file with Binary set is, where that is known
 	Docs   int64  `json:"docs"`
+	// Partial says that no more was read of it than is needed: its first Read bytes, which SHA256 is of.
+	Partial bool  `json:"partial,omitempty"`
+	Read    int64 `json:"read,omitempty"`
 
 	Set     int    `json:"set"` // the number of its entry in Spec.Paths
 	Format  string `json:"format"`
@@ -128,10 +134,11 @@ func cacheTokenBytes(vocab int) int64 {
 	return 4
 }
 
-// CacheFolder is where caches lie: dir or, where that is empty, a folder of the user's.
+// CacheFolder is where caches lie: dir, with variables and "~" replaced, or a folder of the user's
+// where dir is empty.
 func CacheFolder(dir string) (string, error) {
 	if dir != "" {
-		return dir, nil
+		return ExpandVars(dir)
 	}
 	user, err := os.UserCacheDir()
 	if err != nil {
@@ -158,7 +165,10 @@ func cachePath(s *Spec, sources []source) (string, error) {
 	for _, src := range sources {
 		fmt.Fprintf(h, "%q %v %d\n", src.path, src.named, src.set)
 	}
-	for _, set := range s.sets { // what else a set says chooses among documents and changes no token
+	for i, set := range s.sets { // what else a set says chooses among documents and changes no token
+		if most := s.most(i); most > 0 {
+			fmt.Fprintf(h, "the first %d\n", most)
+		}
 		how, err := json.Marshal(struct {
 			Format  format
 			Columns *columns
@@ -298,7 +308,16 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	if m.vouched(f.MTime, src) {
 		return true
 	}
-	sum, err := sumOf(src.path)
+	most := int64(math.MaxInt64)
+	switch {
+	case f.Partial && f.Docs == 0: // no row of it was needed
+		return true
+	case f.Partial && f.Read == 0: // its rows do not follow each other in the file
+		return false
+	case f.Partial:
+		most = f.Read
+	}
+	sum, err := sumOf(src.path, most)
 	return err == nil && sum == f.SHA256
 }
 
@@ -307,14 +326,15 @@ func (m *manifest) vouched(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
-func sumOf(name string) (string, error) {
+// sumOf is the SHA-256 of the first most bytes of a file.
+func sumOf(name string, most int64) (string, error) {
 	f, _, err := openRegular(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, io.LimitReader(f, most)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

@@ -68,6 +68,9 @@ func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversat
 	if err := noImages(fields); err != nil {
 		return nil, err
 	}
+	if err := checkLabel(fields); err != nil {
+		return nil, err
+	}
 	v := &conversation{}
 	var err error
 	switch f {
@@ -302,18 +305,26 @@ func roleOf(m any) string {
 	return s
 }
 
-// weightless tells whether a message has weight 0: so OpenAI's format marks a turn that
-// is not to be trained on.
-func weightless(m any) bool {
-	w, _ := m.(*jinja.Object).Get("weight")
-	return w == int64(0) || w == float64(0)
+// toolsIn is the field that has the tools of a row: the usual one may be functions, as OpenAI's
+// older form has it. It is "" where there is none.
+func (c *columns) toolsIn(fields map[string]json.RawMessage) string {
+	if c.Tools == usualTools && given(fields[usualTools]) == nil && given(fields[olderTools]) != nil {
+		return olderTools
+	}
+	return c.Tools
 }
+
+const (
+	usualTools = "tools"
+	olderTools = "functions"
+)
 
 // toolsOf are the tools of a row: a list, or a string that holds one as JSON. A function
 // that is not wrapped in a tool is wrapped, as templates expect it.
 func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
-	raw := given(fields[c.Tools])
-	if c.Tools == "" || raw == nil {
+	name := c.toolsIn(fields)
+	raw := given(fields[name])
+	if raw == nil {
 		return nil, nil
 	}
 	text := []byte(raw)
@@ -324,16 +335,16 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 	}
 	tools, err := jinja.DecodeJSON(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; it must be a list of tools, or a string that holds one", c.Tools, err)
+		return nil, fmt.Errorf("%s: %w; it must be a list of tools, or a string that holds one", name, err)
 	}
 	list, ok := tools.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%s is %s; it must be a list of tools", c.Tools, clip(text))
+		return nil, fmt.Errorf("%s is %s; it must be a list of tools", name, clip(text))
 	}
 	for i, t := range list {
 		o, ok := t.(*jinja.Object)
 		if !ok {
-			return nil, fmt.Errorf("%s[%d] is %s; it must be an object", c.Tools, i, clipValue(t))
+			return nil, fmt.Errorf("%s[%d] is %s; it must be an object", name, i, clipValue(t))
 		}
 		if _, ok := o.Get("function"); !ok {
 			list[i] = jinja.NewObject("type", "function", "function", o)

@@ -158,7 +158,14 @@ func errNoColumn(all []string) error {
 
 // errNoForm is the error of a row with no field that is known.
 func errNoForm(fields map[string]json.RawMessage) error {
+	hint := ""
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if firstMessage(fields[name]) != nil && fields[name][0] == '[' {
+			hint = fmt.Sprintf("; field %q is a list of objects: if these are the rows, write one on each line (%s)", name, jqOf(name))
+			break
+		}
+	}
 	return errors.New("neither text nor input_ids, and no chat (messages, conversations, instruction and output, or prompt and completion), and no pair (chosen and rejected) among the fields " +
 		fmt.Sprintf("%q; give one of them, or say which they are: ", slices.Sorted(maps.Keys(fields))) +
-		textColumnKey + ", " + messagesColumnKey + ", or " + promptColumnKey + " and " + responseColumnKey)
+		textColumnKey + ", " + messagesColumnKey + ", or " + promptColumnKey + " and " + responseColumnKey + hint)
 }

@@ -127,7 +127,7 @@ func (b *conversations) row(raw []byte, where string) error {
 	if raw[0] == '[' { // an element of a list of conversations
 		return b.whole(map[string]json.RawMessage{"messages": raw}, where)
 	}
-	fields, err := fieldsOf(raw)
+	fields, err := rowFields(raw, func(name string, _ []byte) bool { return name == "messages" || name == "conversations" })
 	if err != nil {
 		return err
 	}

@@ -210,7 +210,10 @@ func (d *Dataset) ID() string {
 	sums[2] = d.c.IDSum
 	fmt.Fprintf(h, "%d %s %s %d %d %08x\n", idVersion, d.c.Tokenizer, d.c.Kind, d.c.Tokens, d.c.Docs, sums)
 	for _, f := range d.c.Files {
-		if f.Docs > 0 {
+		switch {
+		case f.Partial: // what was read beyond the documents has no meaning; their sums are above
+			fmt.Fprintf(h, "the first %d\n", f.Docs)
+		case f.Docs > 0:
 			fmt.Fprintf(h, "%s %d\n", f.SHA256, f.Docs)
 		}
 	}

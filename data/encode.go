@@ -58,12 +58,34 @@ func (e *encoder) encode(c *chunk) {
 			return
 		}
 		d.to, d.ends = len(c.ids), d.fatal != nil || d.err != nil && !e.spec.SkipBadRows
-		c.docs = append(c.docs, d)
+		if d.err == nil && d.fatal == nil && d.kind == kindIDs && len(e.row.ends) > 1 {
+			c.docs = append(c.docs, divided(d, e.row.ends)...)
+		} else {
+			c.docs = append(c.docs, d)
+		}
 		if d.ends {
 			return
 		}
 	}
 	c.buf = nil
+}
+
+// divided is the row d as the documents in it, each of which ends at one of ends.
+func divided(d encoded, ends []int) []encoded {
+	out := make([]encoded, len(ends))
+	from := 0
+	for i, end := range ends {
+		out[i] = d
+		out[i].from, out[i].to = d.from+from, d.from+end
+		if d.labels >= 0 {
+			out[i].labels = d.labels + from
+		}
+		if i > 0 {
+			out[i].flags |= flagSameRow
+		}
+		from = end
+	}
+	return out
 }
 
 // record turns a record into tokens and appends them to the chunk's.
@@ -111,6 +133,14 @@ func (e *encoder) within(ids []int32) error {
 	return nil
 }
 
+// listsOf is Spec.lists of a data set.
+func (e *encoder) listsOf(set int) func(string, []byte) bool {
+	if e.lists == nil || e.listsSet != set {
+		e.lists, e.listsSet = e.spec.lists(set), set
+	}
+	return e.lists
+}
+
 // file sets e.ids to the tokens of a file that is one document, or of a piece of it.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if _, err := e.spec.tokenizerFor(c.src.path); err != nil {
@@ -128,7 +158,7 @@ func (e *encoder) file(c *chunk, r record, text []byte) error {
 
 // rowTokens reads a row and sets e.ids, and e.labs where the row has labels.
 func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
-	fields, err := fieldsOf(raw)
+	fields, err := rowFields(raw, e.listsOf(c.src.set))
 	if err != nil {
 		return err
 	}
@@ -149,7 +179,12 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	} else if err != nil {
 		return err
 	}
-	if err := e.row.fill(form, fields, e.spec.VocabSize); err != nil {
+	if c.types != nil {
+		unpad(fields, c.types, form.cols)
+	}
+	if err := e.row.fill(form, fields, e.spec.VocabSize); err != nil && len(withoutNaN(raw)) != len(raw) {
+		return fmt.Errorf("%w (the row has NaN or Infinity, which count as null)", err)
+	} else if err != nil {
 		return err
 	}
 	d.first, d.last, d.kind = true, true, e.row.kind

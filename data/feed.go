@@ -24,6 +24,7 @@ type chunk struct {
 	index int   // the number of the source
 	seq   int64 // the number of the chunk, in the order of reading
 	unit  string
+	types map[string]*colType // of the columns of a Parquet or Arrow file
 	form  form
 	known bool // form is set; else every row so far was bad
 	given bool // the form was given, so it need not be recognised in each row
@@ -68,13 +69,14 @@ func (c *chunk) add(r record, text []byte) {
 
 // feeder reads sources, cuts them into chunks, and hands these on in order.
 type feeder struct {
-	spec  *Spec
-	size  int         // of a chunk, in bytes
-	index int         // the number of the current source
-	sent  int64       // how many chunks were sent so far
-	out   chan *chunk // to the builder, in order
-	work  chan *chunk // to whichever encoder is free
-	quit  chan struct{}
+	spec   *Spec
+	supply *supply
+	size   int         // of a chunk, in bytes
+	index  int         // the number of the current source
+	sent   int64       // how many chunks were sent so far
+	out    chan *chunk // to the builder, in order
+	work   chan *chunk // to whichever encoder is free
+	quit   chan struct{}
 }
 
 // errQuit ends a feeder when nobody wants its chunks any more.

@@ -121,6 +121,7 @@ type arrowField struct {
 	children []*arrowField
 	index    *arrowField // with a dictionary: the type of the indices; the values are of the field's own type
 	dict     int64
+	arrowMeaning
 }
 
 // mostArrowDepth bounds how deep types are nested, and mostArrowFields how many there are:
@@ -164,6 +165,7 @@ func (a *arrowTypes) fields(t flat, i, depth int) ([]*arrowField, error) {
 
 func (a *arrowTypes) field(t flat, depth int) (f *arrowField, err error) {
 	f = &arrowField{name: t.text(0), kind: int(t.number(2, 1, 0))}
+	f.json = t.keyed(6, extensionKey) == jsonExtension && f.isText()
 	if f.children, err = a.fields(t, 5, depth+1); err != nil {
 		return nil, err
 	}
@@ -213,7 +215,7 @@ func (f *arrowField) shape(of flat) error {
 	if children >= 0 && len(f.children) != children || f.bits < 0 || f.bits > math.MaxInt32 || f.size < 0 || f.buffers > 3 {
 		return errors.New("a type that cannot be")
 	}
-	return nil
+	return f.means(of)
 }
 
 // plainBits is the width in bits of a value of a type of which no more need be known: dates,

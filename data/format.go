@@ -60,6 +60,7 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 	if given(fields["text"]) != nil && given(fields["input_ids"]) != nil {
 		return form{}, errors.New("both text and input_ids; keep the one to train on")
 	}
+	unanswered := false // there is a prompt, and the field of its answer is null
 	for _, m := range marks {
 		raw := given(fields[m.field])
 		if raw == nil {
@@ -76,6 +77,7 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 		case fmtPrompt:
 			i := slices.IndexFunc(responses, func(r string) bool { return given(fields[r]) != nil })
 			if i < 0 {
+				unanswered = unanswered || slices.ContainsFunc(responses, func(r string) bool { return fields[r] != nil })
 				continue
 			}
 			f.cols.Response = responses[i]
@@ -83,6 +85,10 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 			f = chatForms(f, raw)
 		}
 		return f, nil
+	}
+	if unanswered {
+		i := slices.IndexFunc(responses, func(r string) bool { return fields[r] != nil })
+		return form{}, missingField(responses[i], fields)
 	}
 	for _, m := range marks {
 		if raw, ok := fields[m.field]; ok && given(raw) == nil {

@@ -20,7 +20,10 @@ type jsonRow struct {
 	text   []byte
 	ids    []int32
 	labels []int32 // nil: none are given
+	ends   []int   // of a row of ids that holds several documents: where each ends; else nil
 	labBuf []int32
+	marks  []int32
+	masks  []string // the lists of a row of ids that take tokens out of its labels
 	chat   *conversation
 	pair   *pair
 }
@@ -35,6 +38,9 @@ func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	}
 	var fields map[string]json.RawMessage
 	err := json.Unmarshal(line, &fields)
+	if plain := withoutNaN(line); err != nil && len(plain) != len(line) {
+		err = json.Unmarshal(plain, &fields)
+	}
 	if _, mistyped := errors.AsType[*json.UnmarshalTypeError](err); mistyped || err == nil && fields == nil {
 		err = fmt.Errorf("it is %s", clip(line))
 	}
@@ -49,7 +55,7 @@ func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (er
 	r.kind = f.format.kind()
 	switch f.format {
 	case fmtIDs:
-		return r.parseIDs(fields["input_ids"], given(fields["labels"]), vocab)
+		return r.parseIDs(fields, vocab)
 	case fmtText:
 		name := "text"
 		if f.cols != nil {
@@ -93,44 +99,6 @@ func (r *jsonRow) parseText(name string, raw []byte) error {
 	r.text = unquote(r.text[:0], raw[1:len(raw)-1])
 	if len(r.text) == 0 {
 		return fmt.Errorf("%s is empty; remove the row", name)
-	}
-	return nil
-}
-
-func (r *jsonRow) parseIDs(ids, labels []byte, vocab int) (err error) {
-	r.text, r.labels = r.text[:0], nil
-	if r.ids, err = parseInts(r.ids[:0], "input_ids", ids); err != nil {
-		return err
-	}
-	for i, id := range r.ids {
-		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("input_ids[%d] is %d, and the model's ids go from 0 to %d; make the rows with this model's tokenizer", i, id, vocab-1)
-		}
-	}
-	if len(r.ids) < 2 {
-		return fmt.Errorf("input_ids has %d token(s); a row takes at least 2, one to see and one to predict; remove it", len(r.ids))
-	}
-	if labels == nil {
-		return nil
-	}
-	if r.labBuf, err = parseInts(r.labBuf[:0], "labels", labels); err != nil {
-		return err
-	}
-	r.labels = r.labBuf
-	return r.checkLabels(vocab)
-}
-
-func (r *jsonRow) checkLabels(vocab int) error {
-	if len(r.labels) != len(r.ids) {
-		return fmt.Errorf("labels has %d values and input_ids %d; give every token one (%d: not supervised)", len(r.labels), len(r.ids), IgnoreIndex)
-	}
-	for i, l := range r.labels {
-		if l != IgnoreIndex && (l < 0 || int(l) >= vocab) {
-			return fmt.Errorf("labels[%d] is %d; it must be %d (not supervised) or an id from 0 to %d", i, l, IgnoreIndex, vocab-1)
-		}
-	}
-	if supervised(r.labels) == 0 {
-		return &badRow{class: classUnsupervised, err: fmt.Errorf("no token is supervised: labels[1:] are all %d (labels[0] never counts); remove the row", IgnoreIndex)}
 	}
 	return nil
 }

@@ -34,9 +34,21 @@ func (d *Dataset) arrange() (err error) {
 		return err
 	}
 	if d.rows == 0 {
-		return errors.New("no row has a token to predict; give more data")
+		return d.noRows()
 	}
 	return d.split()
+}
+
+// noRows is the error of a data set of which no row is left.
+func (d *Dataset) noRows() error {
+	if d.dropped == 0 {
+		return errors.New("no row has a token to predict; give more data")
+	}
+	what := fmt.Sprintf("none of the first %d tokens is supervised", d.spec.MaxSeqLen)
+	if d.IsPairs() {
+		what = fmt.Sprintf("the prompt alone has %d tokens or more", d.spec.MaxSeqLen)
+	}
+	return &SpecError{"max_seq_len", fmt.Errorf("no row has a token to predict: max_seq_len is %d, and in all %d rows %s (the first: %s); raise max_seq_len, or give shorter rows", d.spec.MaxSeqLen, d.dropped, what, d.dropAt[0])}
 }
 
 // pack counts the packed rows and drops those without a supervised token.
@@ -96,10 +108,34 @@ func (d *Dataset) truncate() error {
 	if err != nil {
 		return err
 	}
-	if kept != nil {
+	if kept == nil && d.c.SameRow > 0 {
+		kept = d.mix.upTo(d.mix.n)
+	}
+	switch {
+	case kept == nil:
+	case d.c.SameRow > 0:
+		d.fit, d.fitAt = d.together(kept)
+		d.rows = int64(len(d.fitAt) - 1)
+	default:
 		d.fit, d.rows = kept, int64(len(kept))
 	}
 	return nil
+}
+
+// together makes rows of documents that stood in one row. A row that is longer than MaxSeqLen is
+// divided between its documents.
+func (d *Dataset) together(docs []int64) (fit, at []int64) {
+	at = []int64{0}
+	tokens := int64(0)
+	for i, doc := range docs {
+		n := d.length(doc)
+		_, flags := d.c.line(doc)
+		if i > 0 && (flags&flagSameRow == 0 || docs[i-1] != doc-1 || tokens+n > int64(d.spec.MaxSeqLen)) {
+			at, tokens = append(at, int64(i)), 0
+		}
+		tokens += n
+	}
+	return docs, append(at, int64(len(docs)))
 }
 
 // cutAll counts the documents and pairs that are longer than MaxSeqLen, and drops those that
@@ -197,7 +233,7 @@ func (d *Dataset) Row(i int) Row {
 // fill makes r row i. It reuses r's slices where they are large enough.
 func (d *Dataset) fill(i int, r *Row) {
 	d.assemble(d.pieces(i), r)
-	if !d.packing && !d.IsPairs() {
+	if !d.packing && !d.IsPairs() && d.fitAt == nil {
 		r.Docs = nil
 	}
 }

@@ -18,8 +18,10 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 	messages, ok := decoded.([]any)
 	text, _ := decoded.(string)
 	switch {
-	case strings.HasPrefix(text, "[{"):
+	case strings.HasPrefix(text, "[{'"):
 		return fmt.Errorf("%s is %s, a list as Python prints it and not JSON; write the rows as JSONL or Parquet, which keep lists", field, clip(raw))
+	case strings.HasPrefix(text, "["):
+		return fmt.Errorf("%s is %s, a text that begins like a list in JSON and is none; it may be cut off", field, clip(raw))
 	case !ok:
 		return fmt.Errorf("%s is %s; it must be a list of messages", field, clip(raw))
 	case len(messages) == 0:
@@ -46,6 +48,9 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := checkMarks(m, role, where); err != nil {
+		return nil, err
+	}
 	content, has := m.Get(c.Content)
 	if role == functionCall {
 		return called(content, where+"."+c.Content)
@@ -69,7 +74,7 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 		out.Set("content", nil)
 	}
 	for _, k := range m.Keys() {
-		if v, _ := m.Get(k); v != nil && k != c.Role && k != c.Content && k != "tool_calls" {
+		if v, _ := m.Get(k); v != nil && k != c.Role && k != c.Content && k != "tool_calls" && k != functionCall {
 			out.Set(k, v)
 		}
 	}
@@ -149,9 +154,22 @@ func called(content any, where string) (*jinja.Object, error) {
 	return jinja.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
 }
 
-// callsOf are the tool_calls of a message, nil where it has none.
+// callsOf are the tool_calls of a message, nil where it has none. A function_call, OpenAI's older
+// form, is the one call of its message.
 func callsOf(m *jinja.Object, where string) ([]any, error) {
 	v, _ := m.Get("tool_calls")
+	if text, ok := v.(string); ok {
+		if inside, err := jinja.DecodeJSON([]byte(text)); err == nil {
+			v = inside
+		}
+	}
+	if one, _ := m.Get(functionCall); one != nil && v == nil {
+		call, err := callOf(jinja.NewObject("type", "function", "function", one), where+"."+functionCall)
+		if err != nil {
+			return nil, err
+		}
+		return []any{call}, nil
+	}
 	if v == nil {
 		return nil, nil
 	}

@@ -1,17 +1,13 @@
 package data
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"runtime/debug"
 	"slices"
-	"strconv"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/deprecated"
 )
 
 // parquetRows gives the rows of a Parquet file as JSON. It reads column by column, with one
@@ -21,10 +17,12 @@ type parquetRows struct {
 	file   *parquet.File
 	size   int64
 	wanted func(string) bool
-	fields []*parquetField // of the current row group
-	group  int             // the next row group
-	left   int64           // rows of the current row group that are left
-	n      int64           // rows given so far
+	types  map[string]*colType // of the columns
+	leaves []parquetLeaf       // the meaning of each column without columns in it
+	fields []*parquetField     // of the current row group
+	group  int                 // the next row group
+	left   int64               // rows of the current row group that are left
+	n      int64               // rows given so far
 }
 
 // parquetField is a column, or a group of columns.
@@ -37,13 +35,13 @@ type parquetField struct {
 	leaf     *leafReader
 	list     bool // LIST: the elements are in children[0]
 	pairs    bool // MAP
-	text     bool
+	of       parquetLeaf
 }
 
 // wanted says which columns of a data set's Parquet files are read: all that some format
 // has a use for.
 func (s *Spec) wanted(set int) func(name string) bool {
-	known := map[string]bool{"labels": true, "chat_template_kwargs": true, questionField: true}
+	known := map[string]bool{"chat_template_kwargs": true, questionField: true, olderTools: true}
 	add := func(c *columns) {
 		for _, n := range []string{c.Text, c.System, c.Tools, c.Prompt, c.Query, c.Response, c.History, c.Messages, c.Chosen, c.Rejected} {
 			known[n] = true
@@ -62,6 +60,15 @@ func (s *Spec) wanted(set int) func(name string) bool {
 		known[r] = true
 	}
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
+}
+
+// beside adds to the columns that are wanted, of a file with columns of these names, those that say
+// something about them and are of no use alone.
+func beside(names []string, wanted func(string) bool) func(string) bool {
+	ids := slices.Contains(names, "input_ids")
+	return func(name string) bool {
+		return wanted(name) || ids && slices.Contains(idLists, name) || slices.Contains(notAnswers, name)
+	}
 }
 
 // guarded calls f and turns a panic in it into an error.
@@ -95,6 +102,8 @@ func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parque
 		if !slices.ContainsFunc(names, wanted) {
 			return errNoColumn(names)
 		}
+		r.wanted = beside(names, wanted)
+		r.readTypes()
 		return noImageColumns(names)
 	})
 	if err != nil {
@@ -184,7 +193,9 @@ func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def
 		if err := r.checkPages(at); err != nil {
 			return nil, err
 		}
-		f.text = c.Type().LogicalType() == nil || slices.Contains([]string{"STRING", "ENUM", "JSON"}, kind)
+		if at < len(r.leaves) {
+			f.of = r.leaves[at]
+		}
 		f.leaf = &leafReader{pages: chunks[at].Pages()}
 		return f, nil
 	}
@@ -228,18 +239,20 @@ func (f *parquetField) close() {
 func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	from := len(dst)
 	dst = append(dst, '{')
-	for i, f := range r.fields {
-		var err error
-		if err = f.load(); err != nil {
+	for _, f := range r.fields { // all of them, so that a row that is left out leaves no column behind
+		if err := f.load(); err != nil {
 			return dst, fmt.Errorf("column %q: %w", f.name, err)
 		}
+	}
+	for i, f := range r.fields {
+		var err error
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		dst = quote(dst, f.name)
 		dst = append(dst, ':')
 		if dst, err = f.append(dst, from+maxRow); err != nil {
-			return dst, fmt.Errorf("column %q: %w", f.name, err)
+			return dst, inColumn(f.name, err)
 		}
 	}
 	for _, f := range r.fields {
@@ -248,35 +261,6 @@ func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 		}
 	}
 	return append(dst, '}'), nil
-}
-
-// appendValue appends a value of a column without columns in it.
-func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) {
-	switch v.Kind() {
-	case parquet.Boolean:
-		return strconv.AppendBool(dst, v.Boolean()), nil
-	case parquet.Int32:
-		return strconv.AppendInt(dst, int64(v.Int32()), 10), nil
-	case parquet.Int64:
-		return strconv.AppendInt(dst, v.Int64(), 10), nil
-	case parquet.Float, parquet.Double:
-		x := v.Double()
-		if v.Kind() == parquet.Float {
-			x = float64(v.Float())
-		}
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return append(dst, "null"...), nil
-		}
-		return strconv.AppendFloat(dst, x, 'g', -1, 64), nil
-	case parquet.Int96:
-		return quote(dst, deprecated.Int96(v.Int96()).String()), nil
-	case parquet.ByteArray, parquet.FixedLenByteArray:
-		if f.text {
-			return quote(dst, v.ByteArray()), nil
-		}
-		return quote(dst, base64.StdEncoding.EncodeToString(v.ByteArray())), nil
-	}
-	return dst, fmt.Errorf("values of kind %s", v.Kind())
 }
 
 // quote appends text as a JSON string. Bytes that are not UTF-8 are left as they are: whoever

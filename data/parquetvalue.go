@@ -157,13 +157,13 @@ func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	case !ok:
 		return dst, errUnfit
 	case f.repeated:
-		return f.elements(dst, most, f.value)
+		return f.elements(dst, most, "[]", f.value)
 	case f.optional && v.DefinitionLevel() < f.def:
 		return append(dst, "null"...), f.pass()
 	case f.list:
-		return f.children[0].elements(dst, most, f.children[0].element())
+		return f.children[0].elements(dst, most, "[]", f.children[0].element())
 	case f.pairs:
-		return f.children[0].elements(dst, most, f.children[0].value)
+		return f.children[0].elements(dst, most, "{}", f.children[0].entry)
 	}
 	return f.value(dst, most)
 }
@@ -177,12 +177,32 @@ func (f *parquetField) element() func([]byte, int) ([]byte, error) {
 	return f.value
 }
 
-// elements appends the elements of a repeated column as an array.
-func (f *parquetField) elements(dst []byte, most int, one func([]byte, int) ([]byte, error)) ([]byte, error) {
-	dst = append(dst, '[')
+// entry appends an entry of a map as a member of an object.
+func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
+	from := len(dst)
+	dst, err := f.children[0].append(dst, most)
+	if err != nil {
+		return dst, err
+	}
+	return f.children[1].append(append(asKey(dst, from), ':'), most)
+}
+
+// asKey makes the value at the end of dst, from byte from on, the name of an object's member:
+// a string.
+func asKey(dst []byte, from int) []byte {
+	if dst[from] == '"' {
+		return dst
+	}
+	text := string(dst[from:])
+	return quote(dst[:from], text)
+}
+
+// elements appends what repeats in a column, between brackets.
+func (f *parquetField) elements(dst []byte, most int, brackets string, one func([]byte, int) ([]byte, error)) ([]byte, error) {
+	dst = append(dst, brackets[0])
 	first := f.first()
 	if v, _ := first.peek(); v.DefinitionLevel() < f.def {
-		return append(dst, ']'), f.pass()
+		return append(dst, brackets[1]), f.pass()
 	}
 	for {
 		var err error
@@ -192,7 +212,7 @@ func (f *parquetField) elements(dst []byte, most int, one func([]byte, int) ([]b
 		}
 		v, more := first.peek()
 		if !more || v.RepetitionLevel() < f.rep {
-			return append(dst, ']'), nil
+			return append(dst, brackets[1]), nil
 		}
 		if first.next == before || v.RepetitionLevel() > f.rep {
 			return dst, errUnfit

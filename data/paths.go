@@ -40,6 +40,9 @@ func CheckFiles(spec Spec) error {
 // findSources lists the files of s in order, and counts the hidden ones in its directories; a
 // hidden directory counts as one. It sets s.sets, with one data set for each of s.entries().
 func findSources(s *Spec) (found []source, hidden int, err error) {
+	if s.Dir, err = localPath(s.Dir); err != nil {
+		return nil, 0, err
+	}
 	info, err := readInfo(s.Dir)
 	if err != nil {
 		return nil, 0, err
@@ -183,7 +186,7 @@ func (s *Spec) findEntry(entry *Set) ([]source, int, error) {
 		found, err := entry.filesIn(dir)
 		return found, 0, err
 	}
-	name, err := ExpandVars(entry.Path)
+	name, err := localPath(entry.Path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -387,12 +390,37 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
+var address = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]+)://(.*)$`)
+
+// localPath is the path of a file on this machine, with variables and "~" replaced. It is an error for an
+// address of a file elsewhere.
+func localPath(path string) (string, error) {
+	m := address.FindStringSubmatch(path)
+	switch {
+	case m == nil:
+		return ExpandVars(path)
+	case strings.EqualFold(m[1], "file"):
+		return ExpandVars(m[2])
+	case strings.EqualFold(m[1], "hf"):
+		return "", fmt.Errorf("%s is a URL, and mt reads local files only and downloads nothing; download it (`hf download --repo-type dataset ORG/NAME`) and give ORG/NAME, or the file", path)
+	}
+	return "", fmt.Errorf("%s is a URL, and mt reads local files only and downloads nothing; download it (`curl -LO URL`, or the tool for %s://) and give the file", path, m[1])
+}
+
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// ExpandVars replaces each ${NAME} by that variable of the environment. Where GOROOT is not
-// set, the go command is asked for it. The error names a variable that is not set.
+// ExpandVars replaces each ${NAME} by that variable of the environment, and a "~" at the start of a
+// path by the user's home folder. Where GOROOT is not set, the go command is asked for it. The error
+// names a variable that is not set.
 func ExpandVars(s string) (string, error) {
 	var failed error
+	if rest, ok := strings.CutPrefix(s, "~"); ok && (rest == "" || rest[0] == '/') {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("%s: where is ~? %w", s, err)
+		}
+		s = home + rest
+	}
 	out := variable.ReplaceAllStringFunc(s, func(m string) string {
 		name := m[2 : len(m)-1]
 		value, ok := os.LookupEnv(name)

@@ -18,6 +18,10 @@ const (
 	flagPromptCut                       // of a pair: the prompt alone ends with other tokens than it has before an answer
 )
 
+// flagSameRow says of a document that it stands in the row of the document before it: a row of ids may
+// hold several.
+const flagSameRow uint64 = 1 << 15
+
 // idFlags are the flags that take part in a data set's ID, which checkpoints compare. They
 // are those that there were when the ID was defined; later flags must not change IDs.
 const idFlags = flagOpenEnd | flagDoubledBOS

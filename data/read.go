@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -126,6 +127,10 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	st.given = st.known
 	c := f.chunk(st)
 	for {
+		if f.supply.enough(st.src.set) {
+			st.partial = true
+			return f.sendAt(st, c)
+		}
 		from := len(c.buf)
 		buf, n, err := r.next(c.buf)
 		c.buf = buf
@@ -143,6 +148,8 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 		}
 		if st.rows++; st.rows <= skip {
 			c.buf, c.recs = c.buf[:from], c.recs[:0]
+		} else {
+			f.supply.rows[st.src.set]++
 		}
 		if len(c.buf) < f.size && len(c.recs) < chunkRows && st.rows != skip {
 			continue
@@ -156,7 +163,7 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 
 // sendAt sends c, and notes in it how far the stream has been read.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
-	c.form, c.known, c.given, c.unit = st.form, st.known, st.given, st.unit
+	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()
 	return f.send(c)
 }
@@ -166,7 +173,7 @@ func (st *stream) learn(s *Spec, row []byte) {
 	if st.known {
 		return
 	}
-	if fields, err := fieldsOf(row); err == nil {
+	if fields, err := rowFields(row, s.lists(st.src.set)); err == nil {
 		if form, err := s.formOf(st.src.set, fields); err == nil {
 			st.form, st.known = form, true
 		}
@@ -177,6 +184,9 @@ func (st *stream) learn(s *Spec, row []byte) {
 // end.
 func (f *feeder) source(src source, skip int64) error {
 	entry := &cachedFile{Path: src.path, Size: src.size, MTime: src.mtime, Set: src.set}
+	if f.supply.enough(src.set) {
+		return f.ended(&chunk{src: src, index: f.index, ready: make(chan struct{})}, entry)
+	}
 	st, err := openStream(src, f.spec)
 	if err != nil {
 		return err
@@ -193,21 +203,28 @@ func (f *feeder) source(src source, skip int64) error {
 		}
 		st.form, st.known = form{format: fmtText}, true
 		entry.Binary, err = f.text(st, skip)
+		f.supply.rows[src.set] += st.rows
 	default:
 		err = f.table(st, skip)
 	}
 	if err != nil {
 		return err
 	}
-	if entry.SHA256, err = st.sum(); err != nil {
+	if st.partial {
+		entry.Read, entry.SHA256 = st.count, hex.EncodeToString(st.h.Sum(nil))
+	} else if entry.SHA256, err = st.sum(); err != nil {
 		return err
 	}
 	if entry.Binary {
 		entry.SHA256 = ""
 	}
 	entry.Format, entry.Unit = string(st.form.format), st.unit
-	c := f.chunk(st)
-	c.end, c.bytes = entry, src.size
+	return f.ended(f.chunk(st), entry)
+}
+
+// ended sends c, which says that its source ends.
+func (f *feeder) ended(c *chunk, entry *cachedFile) error {
+	c.end, c.bytes = entry, entry.Size
 	return f.send(c)
 }
 
@@ -224,10 +241,11 @@ func (f *feeder) table(st *stream, skip int64) error {
 		return f.rows(st, &textRows{r: bufio.NewReaderSize(st, 256<<10)}, skip)
 	case asArrow:
 		st.unit = unitRow
-		r, err := openArrow(st, f.spec.wanted(set))
+		r, err := openArrow(st, f.spec.wanted(set), savedTypes(st.src.path))
 		if err != nil {
 			return st.wrap(err)
 		}
+		st.types = r.types
 		return f.rows(st, r, skip)
 	}
 	return f.rows(st, newJSONRows(st, &st.unit), skip)
@@ -243,6 +261,6 @@ func (f *feeder) parquet(st *stream, skip int64) error {
 		return st.wrap(err)
 	}
 	defer r.close()
-	st.unit, st.progress = unitRow, r.progress
+	st.unit, st.progress, st.types = unitRow, r.progress, r.types
 	return f.rows(st, r, skip)
 }

@@ -143,8 +143,10 @@ type encoder struct {
 	cut       int // of a pair: where in ids its rejected document begins
 	starts    []int
 	around    special
-	tmpl      *jinja.Template // a copy of the form's template with the encoder's own Stop; nil where there is no template
-	abandoned func() bool     // tells whether nobody wants the encoder's tokens any more
+	tmpl      *jinja.Template                      // a copy of the form's template with the encoder's own Stop; nil where there is no template
+	abandoned func() bool                          // tells whether nobody wants the encoder's tokens any more
+	lists     func(name string, value []byte) bool // Spec.lists of the data set of number listsSet
+	listsSet  int
 }
 
 // special is what the tokenizer puts before and after a text, and its two special tokens.

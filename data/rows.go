@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,10 +38,57 @@ func newJSONRows(r io.Reader, unit *string) rowReader {
 		}
 		if len(start) > 0 || err != nil || n >= b.Size() {
 			*unit = unitLine
+			if err := spread(b); err != nil {
+				return &lineRows{r: b, broken: err}
+			}
 			return &lineRows{r: b}
 		}
 	}
 }
+
+// spread is an error where the file begins with a JSON object that goes on over several lines. It names
+// a list of objects in that object, which may be the rows.
+func spread(b *bufio.Reader) error {
+	start, _ := b.Peek(b.Size()) // an error of reading comes again at the first row
+	var line jsonScan
+	first := bytes.TrimLeft(start, " \t\r\n")
+	end := bytes.IndexByte(first, '\n')
+	if end < 0 || first[0] != '{' {
+		return nil
+	}
+	if line.scan(first[:end]); line.ended {
+		return nil
+	}
+	d, depth, key, list := json.NewDecoder(bytes.NewReader(withoutNaN(first))), 0, "", ""
+	for more := true; more; {
+		named := depth == 1 && d.More()
+		t, err := d.Token()
+		if _, broken := errors.AsType[*json.SyntaxError](err); broken {
+			return nil // it is a row that was cut off, and others may follow
+		}
+		switch t {
+		case json.Delim('{'), json.Delim('['):
+			if t == json.Delim('{') && depth == 2 && list == "" {
+				list = key
+			}
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		default:
+			if text, ok := t.(string); ok && named {
+				key = text
+			}
+		}
+		more = err == nil && depth > 0
+	}
+	if list != "" {
+		return fmt.Errorf("the file is one object over several lines, with a list of objects in its field %q: if these are the rows, write one on each line (%s)", list, jqOf(list))
+	}
+	return errors.New("an object goes on over several lines; write each object on one line (jq -c . FILE)")
+}
+
+// jqOf is the command that writes each element of a file's list on a line.
+func jqOf(field string) string { return fmt.Sprintf("jq -c '.[%q][]' FILE", field) }
 
 // lineRows makes a row of every line that is not blank.
 type lineRows struct {
@@ -48,10 +96,16 @@ type lineRows struct {
 	n int64
 	// done is the error that next gives after the last line.
 	done error
+	// broken is the error of the first row, after which there is none; nil: there are rows.
+	broken error
 }
 
 func (l *lineRows) next(dst []byte) ([]byte, int64, error) {
 	from := len(dst)
+	if l.broken != nil && l.done == nil {
+		l.n, l.done = 1, io.EOF
+		return dst, 1, &badRow{err: l.broken}
+	}
 	for l.done == nil {
 		l.n++
 		dst, l.done = readLine(l.r, dst[:from], from+maxRow)

@@ -203,11 +203,19 @@ func splitPart(s string) (word string, part split, err error) {
 // files lists the files that a set names in dir, where its path is a directory.
 func (s *Set) filesIn(dir string) ([]source, error) {
 	w := walker{}
-	for _, pattern := range s.Files {
+	for _, given := range s.Files {
+		pattern, err := localPath(given)
+		if err != nil {
+			return nil, fmt.Errorf("data_files: %w", err)
+		}
 		if dir != "" && !filepath.IsLocal(pattern) {
 			return nil, fmt.Errorf("data_files has %q, which is not in %s", pattern, dir)
 		}
-		name, err := filepath.Abs(filepath.Join(dir, pattern))
+		name := pattern
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		name, err = filepath.Abs(name)
 		if err != nil {
 			return nil, err
 		}

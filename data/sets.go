@@ -40,7 +40,7 @@ type columns struct {
 // lists tells which values of a table are lists in JSON, and not the text that a table has in
 // every column. In the columns of pairs, which may be texts too, these are lists of messages.
 func (s *Spec) lists(set int) func(name string, value []byte) bool {
-	known := []string{"input_ids", "labels", s.Columns.Messages}
+	known := append(slices.Clone(idLists), "input_ids", olderTools, s.Columns.Messages)
 	for _, m := range marks {
 		c := columnsOf(m.format)
 		known = append(known, c.Messages, c.History, c.Tools)
@@ -48,11 +48,15 @@ func (s *Spec) lists(set int) func(name string, value []byte) bool {
 			known = append(known, m.field)
 		}
 	}
-	either := []string{chosenField, rejectedField, columnsOf(fmtPairs).Prompt, s.Columns.Prompt}
-	for _, c := range []*columns{s.sets[set].Columns, s.sets[set].Names} {
+	either := append(slices.Clone(responses), chosenField, rejectedField, columnsOf(fmtPairs).Prompt, s.Columns.Prompt, s.Columns.Response)
+	var own []*columns
+	if set < len(s.sets) {
+		own = []*columns{s.sets[set].Columns, s.sets[set].Names}
+	}
+	for _, c := range own {
 		if c != nil {
 			known = append(known, c.Messages, c.History, c.Tools)
-			either = append(either, c.Chosen, c.Rejected, c.Prompt)
+			either = append(either, c.Chosen, c.Rejected, c.Prompt, c.Response)
 		}
 	}
 	return func(name string, value []byte) bool {
@@ -168,6 +172,24 @@ func (p split) shard(from, to int64) (first, end int64) {
 		end++
 	}
 	return first, end
+}
+
+// upTo is the number of rows from the start behind which none is taken, where the first most rows
+// of the range are; most 0: the whole range. It is 0 where that depends on how many rows there are.
+func (p split) upTo(most int64) int64 {
+	switch {
+	case p.Shards > 0, p.Cut && p.FromPercent && p.From > 0, p.Cut && p.ToPercent && p.To < 100:
+		return 0
+	case !p.Cut:
+		return most
+	case p.ToPercent && most == 0:
+		return 0
+	case p.ToPercent:
+		return p.From + most
+	case most == 0:
+		return p.To
+	}
+	return min(p.To, p.From+most)
 }
 
 // whole tells whether all rows are taken.

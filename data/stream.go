@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -69,11 +70,14 @@ type stream struct {
 	unpacked  func() // frees the decompressor
 	progress  func() int64
 
+	types map[string]*colType // of the columns of a Parquet or Arrow file
 	unit  string
 	form  form // the form of the file's rows; known says whether it is set
 	known bool
 	given bool // form was given and holds for every row
 	rows  int64
+
+	partial bool // no more of the file is needed
 }
 
 // openStream opens a source and finds out from its start how to read it.
@@ -285,7 +289,7 @@ func (st *stream) counted() int64 {
 // sum is the SHA-256 of the whole file, in hexadecimal.
 func (st *stream) sum() (string, error) {
 	if st.container == asParquet { // it was not read from start to end
-		return sumOf(st.src.path)
+		return sumOf(st.src.path, math.MaxInt64)
 	}
 	if _, err := io.Copy(io.Discard, raw{st}); err != nil {
 		return "", err
@@ -295,6 +299,9 @@ func (st *stream) sum() (string, error) {
 
 // wrap adds the file's name to an error of reading it.
 func (st *stream) wrap(err error) error {
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		err = fmt.Errorf("%w: it was written with --long, and reading it takes more than %d MiB of memory; uncompress it (zstd -d --long=31), or recompress it without --long", err, maxWindow>>20)
+	}
 	if st.codec != "" {
 		return fmt.Errorf("%s: %s: %w", st.src.path, st.codec, err)
 	}

@@ -1,0 +1,163 @@
+package data
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// telling is a template that writes each message with the fields that calls and tools have.
+const telling = `{% for m in messages %}{{ m.role[0] }}:{% if m.content is string %}{{ m.content }}{% endif %}` +
+	`{% for c in m.tool_calls or [] %}!{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endfor %}` +
+	`{% for t in tools or [] %}T{{ t | tojson }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}`
+
+type (
+	pqJSONChat struct {
+		Messages []pqJSONTurn `parquet:"messages,list"`
+		Tools    string       `parquet:"tools,json"`
+	}
+	pqJSONTurn struct {
+		Role    string `parquet:"role"`
+		Content string `parquet:"content"` // JSON by the features alone
+	}
+	pqJSONList struct {
+		Messages []string `parquet:"messages,list"`
+	}
+	pqArguments struct {
+		Zone *string  `parquet:"zone,optional"`
+		Hour *int64   `parquet:"hour,optional"`
+		In   *pqInner `parquet:"in,optional"`
+	}
+	pqInner struct {
+		A *string `parquet:"a,optional"`
+		B *string `parquet:"b,optional"`
+	}
+	pqPaddedCall struct {
+		Name      string      `parquet:"name"`
+		Arguments pqArguments `parquet:"arguments"`
+	}
+	pqPaddedTool struct {
+		Function pqPaddedCall `parquet:"function"`
+	}
+	pqPaddedTurn struct {
+		Role    string         `parquet:"role"`
+		Content *string        `parquet:"content,optional"`
+		Calls   []pqPaddedTool `parquet:"tool_calls,list"`
+	}
+	pqPadded struct {
+		Messages []pqPaddedTurn `parquet:"messages,list"`
+		Tools    *string        `parquet:"tools,optional"`
+	}
+)
+
+// TestJSONColumns reads columns whose text is JSON by the annotation of Parquet, by the features of
+// datasets or by nothing, in which case the text stays one.
+func TestJSONColumns(t *testing.T) {
+	features := func(text string) []parquet.WriterOption {
+		return []parquet.WriterOption{parquet.KeyValueMetadata(featuresKey, `{"info":{"features":`+text+`}}`)}
+	}
+	turn := `{"role":{"dtype":"string","_type":"Value"},"content":{"_type":"Json"}}`
+	chat := pqJSONChat{[]pqJSONTurn{{"user", `"h"`}, {"assistant", `"g"`}}, `[{"name":"f","parameters":{"n":null}}]`}
+	wrapped := `T{"type": "function", "function": {"name": "f", "parameters": {"n": null}}}`
+	list := pqJSONList{[]string{`{"role":"user","content":"h"}`, ` {"role":"assistant","content":"g","score":NaN}`}}
+	for name, tt := range map[string]struct{ file, want string }{
+		"features in a list":      {parquetWith(t, features(`{"messages":{"feature":`+turn+`,"_type":"List"}}`), chat), "u:h|a:[g|]" + wrapped},
+		"features in a bare list": {parquetWith(t, features(`{"messages":[`+turn+`]}`), chat), "u:h|a:[g|]" + wrapped},
+		"no features":             {parquetWith(t, nil, chat), `u:"h"|a:["g"|]` + wrapped},
+		"damaged features":        {parquetWith(t, features(`{"messages":`), chat), `u:"h"|a:["g"|]` + wrapped},
+		"whole messages":          {parquetWith(t, features(`{"messages":{"feature":{"_type":"Json"},"_type":"List"}}`), list), "u:h|a:[g|]"},
+	} {
+		d := mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.parquet", tt.file)))
+		if got := masked(d.Row(0)); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+	bad := parquetWith(t, features(`{"messages":{"feature":`+turn+`,"_type":"List"}}`), pqJSONChat{Messages: []pqJSONTurn{{"user", "h"}, {"assistant", `"g"`}}, Tools: "[]"}, chat)
+	s := chatSpec(t, telling, write(t, t.TempDir(), "a.parquet", bad))
+	_, err := Open(s)
+	wantError(t, err, "a.parquet: row 1: ", `column "messages": the column's type is JSON, and its value is h, which is not`)
+	s.SkipBadRows = true
+	if d := mustOpen(t, s); d.Rows() != 1 || masked(d.Row(0)) != "u:h|a:[g|]"+wrapped {
+		t.Errorf("without the bad row: %q", maskedRows(d.All()))
+	}
+}
+
+// TestSavedFeatures knows a column of JSON in a folder of save_to_disk by its dataset_info.json alone.
+func TestSavedFeatures(t *testing.T) {
+	dir := t.TempDir()
+	c := arrowNamed(t, "save_to_disk")
+	write(t, dir, "data.arrow", string(c.File))
+	write(t, dir, "state.json", `{"_data_files":[{"filename":"data.arrow"}]}`)
+	write(t, dir, "dataset_info.json", `{"features":{"messages":{"feature":{"role":{"_type":"Value"},"content":{"_type":"Json"}},"_type":"List"}}}`)
+	_, err := Open(chatSpec(t, small, dir))
+	wantError(t, err, "data.arrow: row 1: ", "the column's type is JSON, and its value is h0, which is not")
+}
+
+// TestPaddedArguments drops the nulls of structs, and keeps those that a tool's schema allows.
+func TestPaddedArguments(t *testing.T) {
+	zone, a := "utc", "x"
+	file := func(tools string, args pqArguments) string {
+		row := pqPadded{Messages: []pqPaddedTurn{{Role: "user", Content: &a}, {Role: "assistant", Calls: []pqPaddedTool{{pqPaddedCall{"f", args}}}}}}
+		if tools != "" {
+			row.Tools = &tools
+		}
+		return parquetWith(t, nil, row)
+	}
+	schema := func(properties string) string {
+		return `[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{` + properties + `}}}}]`
+	}
+	for _, tt := range []struct {
+		tools string
+		args  pqArguments
+		want  string
+	}{
+		{"", pqArguments{Zone: &zone}, `{"zone": "utc"}`},
+		{"", pqArguments{}, `{}`},
+		{"", pqArguments{In: &pqInner{A: &a}}, `{"in": {"a": "x"}}`},
+		{schema(`"zone":{"type":"string"},"hour":{"type":"integer"}`), pqArguments{Zone: &zone}, `{"zone": "utc"}`},
+		{schema(`"hour":{"type":["integer","null"]}`), pqArguments{Zone: &zone}, `{"zone": "utc", "hour": null}`},
+		{schema(`"hour":{"type":"integer","nullable":true}`), pqArguments{}, `{"hour": null}`},
+		{schema(`"hour":{"anyOf":[{"type":"integer"},{"type":"null"}]}`), pqArguments{}, `{"hour": null}`},
+		{schema(`"hour":{"enum":[1,null]}`), pqArguments{}, `{"hour": null}`},
+		{schema(`"in":{"properties":{"b":{"type":["string","null"]}}}`), pqArguments{In: &pqInner{A: &a}}, `{"in": {"a": "x", "b": null}}`},
+	} {
+		d := mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.parquet", file(tt.tools, tt.args))))
+		if got, want := masked(d.Row(0)), "u:x|a:[!f"+tt.want+"|]"; len(got) < len(want) || got[:len(want)] != want {
+			t.Errorf("%s: %s, want %s", tt.tools, got, want)
+		}
+	}
+	// In JSONL a null was written by somebody.
+	line := `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"zone":null}}}]}]}`
+	if got := maskedRows(mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.jsonl", line))).All()); got[0] != `u:x|a:[!f{"zone": null}|]` {
+		t.Errorf("JSONL: %s", got)
+	}
+}
+
+// TestTypedColumns learns numbers of types that JSON lacks as their text, and refuses other such types
+// where a text is due.
+func TestTypedColumns(t *testing.T) {
+	typed := string(arrowNamed(t, "typed").File)
+	inParquet := string(arrowNamed(t, "typed in Parquet").File)
+	for column, want := range map[string]string{"half": "1.5$", "price": "-0.05$", "whole": "7$", "long": "123456789012345678901234567890.125$", "short": "12.5$"} {
+		for _, file := range []string{typed, inParquet} {
+			s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", file)) // known by its first bytes
+			s.Columns.Text = column
+			if got := texts(mustOpen(t, s).All()); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s: %q, want %q", column, got, want)
+			}
+		}
+	}
+	for column, want := range map[string]string{"day": "date", "clock64": "time", "utc": "timestamp", "raw": "binary in Base64"} {
+		for i, file := range []string{typed, inParquet} {
+			s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", file))
+			s.Columns.Text = column
+			_, err := Open(s)
+			wantError(t, err, column+` is {"`, []string{want, map[string]string{"day": "DATE", "clock64": "TIME", "utc": "TIMESTAMP", "raw": "BYTE_ARRAY in Base64"}[column]}[i], "it must be a string")
+		}
+	}
+	if got := fmt.Sprint(half(0x7c00), half(0xfc00), half(0x0001), half(0x3555)); got != "+Inf -Inf 5.960464477539063e-08 0.333251953125" {
+		t.Errorf("half precision: %s", got)
+	}
+}

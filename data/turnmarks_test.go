@@ -1,0 +1,58 @@
+package data
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTurnMarks leaves out the turns that a row marks, in whichever program's words.
+func TestTurnMarks(t *testing.T) {
+	marks := []struct{ off, on string }{
+		{`"weight":0`, `"weight":1.0`}, {`"weight":false`, `"weight":true`}, {`"weight":"0"`, `"weight":"1"`}, {`"weight":" False"`, `"weight":"TRUE"`},
+		{`"loss":false`, `"loss":true`}, {`"loss":0.0`, `"loss":1`}, {`"loss_scale":0`, `"loss_scale":1`},
+		{`"train":false`, `"train":true`}, {`"training":"false"`, `"training":"true"`},
+		{`"loss_mask":0`, `"loss_mask":1`}, {`"step_loss_mask":0`, `"step_loss_mask":1`}, {`"masked":true`, `"masked":false`},
+		{`"weight":1,"loss":false`, `"weight":1,"loss":true`}, {`"weight":0`, `"weight":null`},
+	}
+	var rows strings.Builder
+	for _, tt := range marks {
+		rows.WriteString(`{"messages":[{"role":"user","content":"h","weight":1},{"role":"assistant","content":"g",` + tt.off + `},{"role":"user","content":"x","train":false},{"role":"assistant","content":"y",` + tt.on + "}]}\n")
+	}
+	d := mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", rows.String())))
+	for i, tt := range marks {
+		if got := masked(d.Row(i)); got != "u:h|a:g|u:x|a:[y|]" {
+			t.Errorf("%s: %s", tt.off, got)
+		}
+	}
+	answer := func(key string) string {
+		return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g",` + key + `}]}`
+	}
+	for row, want := range map[string]string{
+		answer(`"weight":0.5`):     "messages[1].weight is 0.5 (OpenAI's mark of what is trained on): mt trains on a message or not",
+		answer(`"loss":"maybe"`):   `messages[1].loss is "maybe" (ms-swift's`,
+		answer(`"train":[1]`):      "messages[1].train is a list of 1 (axolotl's",
+		answer(`"train_detail":1`): "messages[1].train_detail divides the message into parts",
+		answer(`"weight":0`):       "no token is supervised",
+		`{"conversations":[{"from":"human","value":"h","train":true},{"from":"gpt","value":"g"}]}`: "conversations[0].train is true: the message is the user's, and mt trains on the assistant's alone",
+		`{"prompt":"h","completion":"g","label":false}`:                                            "label is false: the answer is marked as one not to give",
+		`{"instruction":"h","output":"g","kto_tag":false}`:                                         "kto_tag is false",
+	} {
+		_, err := Open(chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row)))
+		wantError(t, err, "a.jsonl:1: ", want)
+	}
+}
+
+// TestOlderCalls reads OpenAI's older form of calls, in which a message has one function_call, as calls
+// of tools.
+func TestOlderCalls(t *testing.T) {
+	for row, want := range map[string]string{
+		`{"functions":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{\"k\":1}"}},{"role":"function","name":"f","content":"r"},{"role":"assistant","content":"g"}]}`: `u:h|a:[!f{"k": 1}|]t:r|a:[g|]T1f`,
+		`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}]}`:                                                                                                                 `u:h|a:[!f{}|]`,
+		`{"messages":[{"role":"user","content":"h"},{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}]}`:                                                                                                                                `u:h|a:[!f{}|]`,
+		`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g","function_call":null}],"functions":null}`:                                                                                                                          `u:h|a:[g|]`,
+	} {
+		if got := masked(mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row))).Row(0)); got != want {
+			t.Errorf("%s: %s, want %s", row, got, want)
+		}
+	}
+}
