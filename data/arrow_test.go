@@ -227,6 +227,9 @@ func nested(levels, wide int) flat {
 func TestArrowDamage(t *testing.T) {
 	long.NotShort(t)
 	for _, c := range arrowCases(t, arrowRecorded) {
+		if bytes.HasPrefix(c.File, []byte("PAR1")) {
+			continue
+		}
 		for at := range c.File {
 			b := slices.Clone(c.File)
 			b[at] ^= []byte{0x01, 0x80, 0xff}[at%3]

@@ -3,13 +3,14 @@ package data
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
 // TestRowsOfIDsSayWhatIsLearned reads rows of ids with lists beside the ids: what of a row is left, and
 // what of that is learned. Brackets stand around what is learned, a bar between documents.
 func TestRowsOfIDsSayWhatIsLearned(t *testing.T) {
-	for _, tt := range []struct{ row, want string }{
+	cases := []struct{ row, want string }{
 		{`"assistant_masks":[0,0,1,1,0]`, "ab[cd]e"},
 		{`"completion_mask":[false,false,false,true,true]`, "abc[de]"},
 		{`"loss_mask":[0.0,0.0,1.0,0.0,1.0]`, "ab[c]d[e]"},
@@ -27,18 +28,18 @@ func TestRowsOfIDsSayWhatIsLearned(t *testing.T) {
 		{`"position_ids":[0,1,0,1,2],"labels":[97,-100,-100,-100,101]`, "cd[e]"},
 		{`"seq_lengths":[2,3]`, "a[b]|c[de]"},
 		{`"token_type_ids":[0,0,0,0,0],"length":5,"special_tokens_mask":[1,0,0,0,0]`, "a[bcde]"},
-	} {
-		name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[97,98,99,100,101],`+tt.row+"}\n")
-		d, err := Open(idsSpec(t, 64, 256, name))
-		if err != nil {
-			t.Errorf("%s: %v", tt.row, err)
-			continue
-		}
-		if got := byDocument(d.Row(0)); got != tt.want || d.Rows() != 1 {
-			t.Errorf("%s: %s in %d rows, want %s", tt.row, got, d.Rows(), tt.want)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
+	}
+	var rows strings.Builder
+	for _, tt := range cases {
+		rows.WriteString(`{"input_ids":[97,98,99,100,101],` + tt.row + "}\n")
+	}
+	d := mustOpen(t, idsSpec(t, 64, 256, write(t, t.TempDir(), "a.jsonl", rows.String())))
+	if d.Rows() != len(cases) {
+		t.Fatalf("%d rows of %d", d.Rows(), len(cases))
+	}
+	for i, tt := range cases {
+		if got := byDocument(d.Row(i)); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.row, got, tt.want)
 		}
 	}
 }
@@ -83,9 +84,11 @@ func TestRowsOfIDsErrors(t *testing.T) {
 		`"mask":[0,0,1,1,1]`:                                     "mask stands beside input_ids, and programs differ",
 		`"position_ids":[0,0,0,0,0],"labels":[97,98,99,100,101]`: "no token is supervised",
 	} {
-		name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[97,98,99,100,101],`+row+"}\n")
-		_, err := Open(idsSpec(t, 64, 256, name))
-		wantError(t, err, "a.jsonl:1: ", want)
+		fields, err := fieldsOf([]byte(`{"input_ids":[97,98,99,100,101],` + row + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, (&jsonRow{}).fill(form{format: fmtIDs}, fields, 256), want)
 	}
 }
 

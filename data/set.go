@@ -213,10 +213,11 @@ func (s *Set) filesIn(dir string) ([]source, error) {
 		if dir != "" && !filepath.IsLocal(pattern) {
 			return nil, fmt.Errorf("data_files has %q, which is not in %s", pattern, dir)
 		}
-		if !filepath.IsAbs(pattern) {
-			pattern = filepath.Join(dir, pattern)
+		name := pattern
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
 		}
-		name, err := filepath.Abs(pattern)
+		name, err = filepath.Abs(name)
 		if err != nil {
 			return nil, err
 		}

@@ -1,20 +1,26 @@
 package data
 
 import (
+	"strings"
 	"testing"
 )
 
 // TestTurnMarks leaves out the turns that a row marks, in whichever program's words.
 func TestTurnMarks(t *testing.T) {
-	for _, tt := range []struct{ off, on string }{
+	marks := []struct{ off, on string }{
 		{`"weight":0`, `"weight":1.0`}, {`"weight":false`, `"weight":true`}, {`"weight":"0"`, `"weight":"1"`}, {`"weight":" False"`, `"weight":"TRUE"`},
 		{`"loss":false`, `"loss":true`}, {`"loss":0.0`, `"loss":1`}, {`"loss_scale":0`, `"loss_scale":1`},
 		{`"train":false`, `"train":true`}, {`"training":"false"`, `"training":"true"`},
 		{`"loss_mask":0`, `"loss_mask":1`}, {`"step_loss_mask":0`, `"step_loss_mask":1`}, {`"masked":true`, `"masked":false`},
 		{`"weight":1,"loss":false`, `"weight":1,"loss":true`}, {`"weight":0`, `"weight":null`},
-	} {
-		row := `{"messages":[{"role":"user","content":"h","weight":1},{"role":"assistant","content":"g",` + tt.off + `},{"role":"user","content":"x","train":false},{"role":"assistant","content":"y",` + tt.on + `}]}`
-		if got := masked(mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row))).Row(0)); got != "u:h|a:g|u:x|a:[y|]" {
+	}
+	var rows strings.Builder
+	for _, tt := range marks {
+		rows.WriteString(`{"messages":[{"role":"user","content":"h","weight":1},{"role":"assistant","content":"g",` + tt.off + `},{"role":"user","content":"x","train":false},{"role":"assistant","content":"y",` + tt.on + "}]}\n")
+	}
+	d := mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", rows.String())))
+	for i, tt := range marks {
+		if got := masked(d.Row(i)); got != "u:h|a:g|u:x|a:[y|]" {
 			t.Errorf("%s: %s", tt.off, got)
 		}
 	}
