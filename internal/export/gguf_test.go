@@ -227,7 +227,9 @@ func TestRefuses(t *testing.T) {
 		{"huge head dim", "3 heads, 1 of keys, of 2147483646 elements: impossible", set("head_dim", 2147483646)},
 		{"width", `tensor "model.embed_tokens.weight": its shape is [6 32], config.json asks for [6 64]`, set("hidden_size", 64)},
 		{"quantized", "quantized weights cannot be trained", set("quantization_config", map[string]any{"quant_method": "fp8"})},
-		{"architecture", `model_type: "foo" cannot be written as GGUF`, func(c map[string]any, _ map[string]shape) { c["architectures"], c["model_type"] = []string{"FooForCausalLM"}, "foo" }},
+		{"architecture", `model_type: "foo" cannot be written as GGUF`, func(c map[string]any, _ map[string]shape) {
+			c["architectures"], c["model_type"] = []string{"FooForCausalLM"}, "foo"
+		}},
 		{"missing tensor", `tensor "model.layers.1.mlp.up_proj.weight" is missing`, func(_ map[string]any, x map[string]shape) { delete(x, "model.layers.1.mlp.up_proj.weight") }},
 		{"missing head", `tensor "lm_head.weight" is missing`, func(_ map[string]any, x map[string]shape) { delete(x, "lm_head.weight") }},
 		{"unknown tensor", `tensor "model.layers.0.x.weight": config.json announces no such parameter`, func(_ map[string]any, x map[string]shape) { x["model.layers.0.x.weight"] = shape{1} }},

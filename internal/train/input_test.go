@@ -139,14 +139,14 @@ var badInputs = map[string]badInput{
 	"offsets out of range": {spoil: tensorField(normW, "data_offsets", []int{1 << 40, 1<<40 + 64}), says: []string{"model.safetensors: ", "64 unused bytes"}},
 	"offsets the wrong way": {spoil: tensorField(normW, "data_offsets", []int{64, 0}),
 		says: []string{"model.safetensors: ", `"model.norm.weight"`}},
-	"wrong dtype":         {spoil: tensorField(normW, "dtype", "I32"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "I32", "F32, BF16, F16 and F64"}},
-	"unknown dtype":       {spoil: tensorField(normW, "dtype", "F99"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "F99"}},
-	"wrong shape":         {spoil: tensorField(embedW, "shape", []int{16, 48}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`, "[16 48]", "[48 16]", "config.json"}},
-	"shape and size":      {spoil: tensorField(embedW, "shape", []int{48, 17}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`}},
-	"huge shape":          {spoil: tensorField(embedW, "shape", []int{1 << 40, 1 << 40}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`}},
-	"missing tensor":      {spoil: func(t *testing.T, _, m string) { header(t, filepath.Join(m, "model.safetensors"), rename(normW)) }, says: []string{`tensor "model.norm.weight" is missing`, "config.json"}},
-	"shard outside":       {spoil: index(`"` + normW + `": "../other.safetensors"`), says: []string{"model.safetensors.index.json: ", `"../other.safetensors"`, "not a file of this directory"}},
-	"missing shard":       {spoil: index(`"` + normW + `": "model-00002-of-00002.safetensors"`), says: []string{"model-00002-of-00002.safetensors: missing", "hf download ORG/NAME model-00002-of-00002.safetensors"}},
+	"wrong dtype":    {spoil: tensorField(normW, "dtype", "I32"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "I32", "F32, BF16, F16 and F64"}},
+	"unknown dtype":  {spoil: tensorField(normW, "dtype", "F99"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "F99"}},
+	"wrong shape":    {spoil: tensorField(embedW, "shape", []int{16, 48}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`, "[16 48]", "[48 16]", "config.json"}},
+	"shape and size": {spoil: tensorField(embedW, "shape", []int{48, 17}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`}},
+	"huge shape":     {spoil: tensorField(embedW, "shape", []int{1 << 40, 1 << 40}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`}},
+	"missing tensor": {spoil: func(t *testing.T, _, m string) { header(t, filepath.Join(m, "model.safetensors"), rename(normW)) }, says: []string{`tensor "model.norm.weight" is missing`, "config.json"}},
+	"shard outside":  {spoil: index(`"` + normW + `": "../other.safetensors"`), says: []string{"model.safetensors.index.json: ", `"../other.safetensors"`, "not a file of this directory"}},
+	"missing shard":  {spoil: index(`"` + normW + `": "model-00002-of-00002.safetensors"`), says: []string{"model-00002-of-00002.safetensors: missing", "hf download ORG/NAME model-00002-of-00002.safetensors"}},
 	"tensor not in shard": {spoil: func(t *testing.T, s, m string) {
 		header(t, filepath.Join(m, "model.safetensors"), rename(normW))
 		index(`"`+normW+`": "model-00001-of-00001.safetensors"`)(t, s, m)
