@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(childMemory); file != "" {
 		os.Exit(memoryChild(file))
 	}
-	os.Exit(m.Run())
+	os.Exit(long.InMemory(m))
 }
 
 // childMoment is the variable that names a moment, as "saving 2": the second time that
