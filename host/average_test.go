@@ -100,6 +100,33 @@ func TestAveragesOfMatrices(t *testing.T) {
 	}
 }
 
+// TestAveragesOfCodes: an average beside moments in codes follows the weights, in units of several strips and in a piece
+// with fp32 moments.
+func TestAveragesOfCodes(t *testing.T) {
+	by := optim.Average{Decay: 0.75}
+	for bits, bf16 := range map[int]bool{8: true, 4: false} {
+		l := mixed(256, bf16)
+		o := optim.Quantised{By: recipe, Bits: bits}
+		s, err := NewStore(l, by.With(o.Planes), poolOf(t, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		fillWeights(s)
+		s.Average(by)
+		var want [][]float32
+		for step := int64(1); step <= 3; step++ {
+			for i, layer := range s.Layers {
+				layer.Update(gradOf(l[i].Elems, false, uint64(step), mean), o, optim.Rate{LR: 0.1, Step: step, Clip: 1})
+			}
+			want = follow(want, allWeights(s), by, step)
+			for i, layer := range s.Layers {
+				sameFloats(t, fmt.Sprintf("%d bits, step %d: average of layer %d", bits, step, i), want[i], allOf(layer, floats(layer, "ema")))
+			}
+		}
+	}
+}
+
 // updateAll updates all layers: of the table some rows first and the others after them, or, of a share, all at once.
 func updateAll(s *Store, o optim.Elementwise, step int64) {
 	r := optim.Rate{LR: 0.01, Step: step, Clip: 0.5}

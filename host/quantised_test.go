@@ -118,6 +118,41 @@ func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
+// TestSmallStatesMoveAll: an update moves every weight of a matrix of several units, and the state that is kept of it.
+func TestSmallStatesMoveAll(t *testing.T) {
+	for name, o := range small {
+		p := model.Param{Role: model.RoleDown, Rows: 272, Cols: 256, Dims: 2, Stored: []model.Stored{{Name: "t", Rows: 272}}} // 2.125 units
+		l := []model.Layout{model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})}
+		s, err := NewStore(l, o.Planes, poolOf(t, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ones := make([]float32, l[0].Elems)
+		for i := range ones {
+			ones[i] = 1
+		}
+		s.Layers[0].WriteRows(0, 0, p.Rows, ones)
+		s.Layers[0].Update(gradFrom(ones, false), o, optim.Rate{LR: 0.5, Step: 1, Clip: 1})
+		got := make([]float32, len(ones))
+		s.Layers[0].ReadRows(0, 0, p.Rows, got)
+		for i, w := range got {
+			if w != got[0] || w > 0.9 {
+				t.Errorf("%s: weight %d of %d is %v, the first is %v", name, i, len(got), w, got[0])
+				break
+			}
+		}
+		for _, plane := range s.Layers[0].Planes {
+			data := plane.Data[:plane.DType.Bytes(int64(len(ones))/max(1, plane.Block))]
+			if !bytes.Equal(data[4:], data[:len(data)-4]) { // four bytes are a value, or several codes
+				t.Errorf("%s: %s differs among its elements", name, plane.Name)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // samePart compares what a share has of a layer with the layer.
 func samePart(t *testing.T, whole, part *LayerState) {
 	t.Helper()

@@ -129,3 +129,47 @@ func TestDepthsOfRanks(t *testing.T) {
 		t.Errorf("asked for 5 and 4: %+v, %v", r, err)
 	}
 }
+
+// TestBuffersHoldAllRowsOfAShare: where a batch has every id of a share, rows that the share's ends cut included, the buffers
+// of the table's gradient hold all of them.
+func TestBuffersHoldAllRowsOfAShare(t *testing.T) {
+	c := *config(2, false)
+	// A unit ends inside a row, and no other layer needs a larger buffer.
+	c.VocabSize, c.HiddenSize, c.IntermediateSize, c.NumHeads, c.NumKVHeads, c.HeadDim = 5000, 24, 8, 2, 1, 12
+	for _, ranks := range []int{2, 3} {
+		for rank := range ranks {
+			r := resolve(t, ofRanks(ranks, rank, func(q *Request) { q.Config, q.Rows, q.RowTokens = &c, 6*ranks, 1024 }))
+			g, own := r.Gradients()[0], r.Share(0)
+			if !g.OfRows(0) || r.Limits.UniqueIDs < c.VocabSize || g.Row != int64(c.HiddenSize) {
+				t.Fatalf("rows of %d, up to %d ids: this is not what the test is of", g.Row, r.Limits.UniqueIDs)
+			}
+			touched, row := int64(0), g.Row*r.GradBytes() // behind the last row is padding, which counts as rows
+			for id := range int64(c.VocabSize) {
+				if id*g.Row < own.To && (id+1)*g.Row > own.From {
+					touched++
+				}
+			}
+			if touched*g.Row == own.Elems() {
+				t.Fatalf("rank %d of %d: the share [%d, %d) cuts no row", rank, ranks, own.From, own.To)
+			}
+			if got, want := r.ShareSumBytes(0), touched*row; got < want || got > want+4*row {
+				t.Errorf("rank %d of %d: %d bytes for the sum of %d rows, want %d", rank, ranks, got, touched, want)
+			}
+			if got, want := r.ExchangeBytes(), int64(ranks)*touched*row; got < want {
+				t.Errorf("rank %d of %d: a buffer of %d bytes for %d rows of each rank, want %d", rank, ranks, got, touched, want)
+			}
+		}
+	}
+}
+
+// TestBuffersOfFewIDs: a batch with fewer ids than a share has rows needs room for these alone: a rank's own ids from each rank,
+// and the ids of all ranks in the sum.
+func TestBuffersOfFewIDs(t *testing.T) {
+	c := *config(1, false)
+	c.VocabSize, c.HiddenSize, c.IntermediateSize, c.NumHeads, c.NumKVHeads, c.HeadDim = 50000, 24, 8, 2, 1, 12
+	r := resolve(t, ofRanks(2, 1, func(q *Request) { q.Config, q.Rows, q.RowTokens = &c, 4, 100 }))
+	row := r.Gradients()[0].Row * r.GradBytes()
+	if got := r.ShareSumBytes(0); r.Limits.UniqueIDs != 200 || got != 400*row {
+		t.Errorf("%d ids a rank, %d bytes for their sum, want %d", r.Limits.UniqueIDs, got, 400*row)
+	}
+}

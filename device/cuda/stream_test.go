@@ -10,6 +10,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/conformance/streams"
+	"mt/device/cuda/kernels"
 )
 
 // orders are the orders in which the emulator runs the work of streams.
@@ -233,5 +234,53 @@ func TestLostDevice(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// TestScratchIsGivenBack: a stream that is closed leaves its scratch memory to the next one.
+func TestScratchIsGivenBack(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{}, Options{})
+	before := d.Usage().Total
+	for range 4 {
+		s, err := d.NewStream("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(s, "scratch", false, func() error {
+			l := &on(s).launcher
+			l.Scratch(64)
+			return l.err
+		})
+		if err := errors.Join(s.Sync(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := d.Usage().Total; now != before {
+		t.Errorf("streams that are closed keep %d bytes", now-before)
+	}
+}
+
+// TestSharedMemoryOfALaunch: a launch with more shared memory than its kernel says fails before the driver has it.
+func TestSharedMemoryOfALaunch(t *testing.T) {
+	d, drv := newDevice(t, emu.Options{}, Options{})
+	s := newStream(t, d, "s")
+	before := calls(drv, "cuLaunchKernel")
+	run(s, "too much", false, func() error {
+		l := &launcher{stream: on(s)}
+		one := kernels.Dim3{X: 1, Y: 1, Z: 1}
+		l.Launch(&kernels.Kernel{Module: "attention_gradients_64", Name: "attention_marks", Shared: 16}, one, one, 17, l.Params())
+		if n := calls(drv, "cuLaunchKernel"); l.err == nil || !strings.Contains(l.err.Error(), "attention_marks: 17 bytes of shared memory, it says at most 16") || n != before {
+			t.Errorf("error %v, %d launches", l.err, n-before)
+		}
+		return nil
+	})
+}
+
+// TestSharedMemoryOfGPUs: a block may have what NVIDIA says of its GPU, and of one that mt does not know the least of all.
+func TestSharedMemoryOfGPUs(t *testing.T) {
+	for capability, want := range map[int]int{80: 163 << 10, 86: 99 << 10, 87: 163 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10, 103: 227 << 10, 120: 99 << 10, 999: 99 << 10} {
+		if got := (&launcher{stream: &stream{dev: &dev{capability: capability}}}).SharedBytes(); got != want {
+			t.Errorf("capability %d: %d bytes, want %d", capability, got, want)
+		}
 	}
 }

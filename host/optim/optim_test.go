@@ -18,16 +18,19 @@ func odd(bf16 bool) model.Layout {
 // TestUnitsCoverALayer: every element that the layer owns is in exactly one unit.
 func TestUnitsCoverALayer(t *testing.T) {
 	l := odd(true)
-	at := make([]int64, len(l.Tensors))
-	for _, u := range (AdamW{}).Units(l) {
-		if u.At != at[u.Tensor] || u.N <= 0 || u.N > pieceElems {
-			t.Errorf("unit %+v behind element %d", u, at[u.Tensor])
+	for name, o := range map[string]Optimizer{"adamw": AdamW{}, "adamw 8-bit": Quantised{By: AdamW{}, Bits: 8}, "adamw 4-bit": Quantised{By: AdamW{}, Bits: 4},
+		"lion 8-bit": Quantised{By: Lion{}, Bits: 8}} {
+		at := make([]int64, len(l.Tensors))
+		for _, u := range o.Units(l) {
+			if u.At != at[u.Tensor] || u.N <= 0 || u.N > pieceElems {
+				t.Errorf("%s: unit %+v behind element %d", name, u, at[u.Tensor])
+			}
+			at[u.Tensor] += u.N
 		}
-		at[u.Tensor] += u.N
-	}
-	for i, tl := range l.Tensors {
-		if want := tl.Elems(); tl.Ref && at[i] != 0 || !tl.Ref && at[i] != want {
-			t.Errorf("%s: %d elements in units, of %d; reference %t", tl.Role, at[i], want, tl.Ref)
+		for i, tl := range l.Tensors {
+			if want := tl.Elems(); tl.Ref && at[i] != 0 || !tl.Ref && at[i] != want {
+				t.Errorf("%s: %s: %d elements in units, of %d; reference %t", name, tl.Role, at[i], want, tl.Ref)
+			}
 		}
 	}
 }

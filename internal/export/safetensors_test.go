@@ -88,6 +88,38 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// TestRoomByType: an output that another type would have room for is not begun.
+func TestRoomByType(t *testing.T) {
+	dir, elems := makeModel(t, llamaConfig(nil), llamaTensors(), nil), int64(0)
+	w, err := checkpoint.OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range w.Tensors() {
+		elems += x.Elems()
+	}
+	w.Close()
+	for kind, each := range map[Type]int64{BF16: 2, F32: 4} {
+		for _, f := range []Format{GGUF, Safetensors} {
+			_, err := Run(t.Context(), Options{Format: f, Model: dir, Type: kind, Out: filepath.Join(t.TempDir(), "x"), fs: left{checkpoint.OS(), each*elems - 1}})
+			if err == nil || !strings.Contains(err.Error(), " free and the output takes ") {
+				t.Errorf("%s in %s with a byte less than its weights take: %v", f, kind, err)
+			}
+			if _, err := Run(t.Context(), Options{Format: f, Model: dir, Type: kind, Out: filepath.Join(t.TempDir(), "x"), fs: left{checkpoint.OS(), each*elems + 256<<10}}); err != nil {
+				t.Errorf("%s in %s: %v", f, kind, err)
+			}
+		}
+	}
+}
+
+// left is a disk with so many bytes left.
+type left struct {
+	checkpoint.FS
+	bytes int64
+}
+
+func (l left) Free(string) (int64, error) { return l.bytes, nil }
+
 type full struct{ checkpoint.FS }
 
 func (full) Free(string) (int64, error) { return 100, nil }

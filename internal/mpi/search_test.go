@@ -175,9 +175,10 @@ func TestLaunch(t *testing.T) {
 		says string // of the error
 	}{
 		"": {Launch{Size: 1}, ""},
-		"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3": {Launch{"Open MPI's mpirun", 1, 3, OfOpenMPI}, ""},
-		"PMI_RANK=0 PMI_SIZE=2":                         {Launch{"MPICH's mpirun", 0, 2, OfMPICH}, ""},
-		"PMI_RANK=0 PMI_SIZE=1":                         {Launch{"MPICH's mpirun", 0, 1, OfMPICH}, ""},
+		"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3":                                                       {Launch{"Open MPI's mpirun", 1, 3, OfOpenMPI}, ""},
+		"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2": {Launch{"Open MPI's mpirun", 1, 3, OfOpenMPI}, ""},
+		"PMI_RANK=0 PMI_SIZE=2": {Launch{"MPICH's mpirun", 0, 2, OfMPICH}, ""},
+		"PMI_RANK=0 PMI_SIZE=1": {Launch{"MPICH's mpirun", 0, 1, OfMPICH}, ""},
 		"PMI_RANK=1 PMI_SIZE=2 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2": {Launch{"srun --mpi=pmi2", 1, 2, OfAny}, ""},
 		"PMIX_RANK=1 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2":                           {Launch{"srun --mpi=pmix", 1, 2, OfAny}, ""},
 		"SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2":                                       {Launch{"srun without an MPI", 1, 2, OfAny}, "srun --mpi=pmix with Open MPI"},

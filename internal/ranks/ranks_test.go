@@ -1,14 +1,18 @@
 package ranks_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mt/internal/long"
@@ -300,4 +304,50 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("rank %d: %+v, and rank 0: %+v", rank, r, got[0])
 		}
 	}
+}
+
+// clocked is one of two ranks whose exchanges take known times. The other rank always takes twice as long.
+type clocked struct {
+	ranks.World
+	ranks.Comm
+	toAll, gather, small time.Duration
+	began                *int // exchanges: of four the first is the fastest, and the third takes toAll or gather
+}
+
+func (clocked) Size() int { return 2 }
+func (clocked) Rank() int { return 0 }
+
+func (c clocked) AllGather(value []byte, done func([][]byte, error)) {
+	time.Sleep(c.small)
+	other := bytes.Clone(value)
+	if len(value) == 8 {
+		binary.LittleEndian.PutUint64(other, math.Float64bits(2*math.Float64frombits(binary.LittleEndian.Uint64(value))))
+	}
+	done([][]byte{value, other}, nil)
+}
+
+func (c clocked) exchange(took time.Duration, done func(error)) {
+	time.Sleep(took * [...]time.Duration{1, 6, 2, 4}[*c.began%4] / 2)
+	*c.began++
+	done(nil)
+}
+
+func (c clocked) AllGatherV(_ []byte, _ []int, done func(error)) { c.exchange(c.gather, done) }
+
+func (c clocked) AllToAllV(_ []byte, _ []int, _ []byte, _ []int, done func(error)) {
+	c.exchange(c.toAll, done)
+}
+
+// TestMeasuredRates: a rate is what leaves or reaches one of two ranks, half of the buffer, in the time of the slower
+// rank's best try.
+func TestMeasuredRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clocked{toAll: 4 * time.Millisecond, gather: 2 * time.Millisecond, small: time.Millisecond, began: new(int)}
+		got, err := ranks.Measure(c, c, 8e6)
+		want := ranks.Rates{AllToAll: 4e6 / (2 * 4e-3), AllGather: 4e6 / (2 * 2e-3), Latency: 2e-3}
+		near := func(a, b float64) bool { return math.Abs(a/b-1) < 1e-6 }
+		if err != nil || !near(got.AllToAll, want.AllToAll) || !near(got.AllGather, want.AllGather) || !near(got.Latency, want.Latency) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	})
 }

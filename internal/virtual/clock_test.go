@@ -26,6 +26,12 @@ func needs(seconds float64, shares ...float64) Work {
 	return w
 }
 
+// beside is a work that uses shares of the second device's resources too, in pairs.
+func beside(w Work, shares ...float64) Work {
+	w.Peer, w.PeerShare = 1, needs(0, shares...).Share
+	return w
+}
+
 // second is a work on the second device.
 func second(w Work) Work {
 	w.Device = 1
@@ -55,6 +61,8 @@ func TestShares(t *testing.T) {
 		// Two share the cores, at half speed; the third grows on until the memory is used up: 1 − 0.5·0.4 = 0.8.
 		{"what others leave", []Work{needs(1, cores, 1, memory, 0.4), needs(1, cores, 1), needs(0.8, memory, 1)}, []float64{2, 2, 1}},
 		{"another device's link", []Work{needs(1, up, 1), second(needs(1, up, 1))}, []float64{1, 1}},
+		{"a copy that needs both links", []Work{beside(needs(1, up, 1), down, 1), second(needs(1, down, 1))}, []float64{2, 2}},
+		{"a copy that needs the other's link", []Work{beside(needs(1, up, 1), down, 1), needs(1, down, 1), second(needs(1, up, 1))}, []float64{1, 1, 1}},
 		{"one memory", []Work{needs(1, up, 1, memory, 1), second(needs(1, up, 1, memory, 1))}, []float64{2, 2}},
 		{"nothing to do", []Work{{}, needs(1, cores, 1)}, []float64{0, 1}},
 	} {
@@ -107,6 +115,13 @@ func TestThen(t *testing.T) {
 	c.Run(func() bool { return false })
 	if u := c.Used().Since(Use{}); !near(u[Cores], 1.6) || !near(u[HostMemory], 1.2) {
 		t.Errorf("used %v", u)
+	}
+	a, b := needs(1, float64(LinkUp), 1), needs(3, float64(LinkUp), 0.5)
+	a.Peer, b.Peer = 1, 1
+	a.PeerShare[LinkDown], b.PeerShare[LinkDown], b.PeerShare[WiresIn] = 0.8, 0.4, 1
+	both := a.Then(b)
+	if got := both.PeerShare; both.Peer != 1 || !near(got[LinkDown], 0.5) || !near(got[WiresIn], 0.75) || !near(got[LinkUp], 0) {
+		t.Errorf("of the other device it needs %v", got)
 	}
 }
 

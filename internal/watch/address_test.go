@@ -79,6 +79,22 @@ func TestListenElsewhere(t *testing.T) {
 	}
 }
 
+// TestNoteOfReach: Listen warns exactly where other machines reach the dashboard.
+func TestNoteOfReach(t *testing.T) {
+	for host, others := range map[string]bool{"127.0.0.1": false, "127.0.0.2": false, "localhost": false, "::1": false, "0.0.0.0": true, "::": true} {
+		l, note, err := Listen(Address{host, "0"})
+		if err != nil {
+			t.Logf("%s: %v", host, err) // a machine without IPv6
+			continue
+		}
+		at := l.Addr().String()
+		_ = l.Close()
+		if reach := strings.Contains(note, at+" can be reached from other machines") && strings.Contains(note, "not encrypted"); reach != others || !others && note != "" {
+			t.Errorf("%s: note %q, want one: %t", host, note, others)
+		}
+	}
+}
+
 func TestKnownHost(t *testing.T) {
 	names := mustParse(t, "box.example:0").hosts()
 	for host, want := range map[string]bool{"127.0.0.1:8383": true, "localhost": true, "LOCALHOST:1": true, "mt.localhost:9": true, "[::1]:8383": true, "10.1.2.3": true,

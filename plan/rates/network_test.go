@@ -8,7 +8,8 @@ import (
 
 // TestParseNetwork: bits and bytes are told apart, and what is no rate is refused.
 func TestParseNetwork(t *testing.T) {
-	for text, want := range map[string]float64{"100Gb/s": 12.5, "12.5GB/s": 12.5, "400Gbit/s": 50, "1Tb/s": 125, "800 Mb/s": 0.1, "25GB/s": 25} {
+	for text, want := range map[string]float64{"100Gb/s": 12.5, "12.5GB/s": 12.5, "400Gbit/s": 50, "1Tb/s": 125, "800 Mb/s": 0.1, "25GB/s": 25,
+		"250MB/s": 0.25, "2TB/s": 2000, "400Mbit/s": 0.05, "0.8Tbit/s": 100} {
 		n, err := ParseNetwork(text)
 		if err != nil || math.Abs(n.Rate-want) > 1e-9 || n.Latency <= 0 {
 			t.Errorf("%q: %+v, %v; wanted %g GB/s", text, n, err, want)

@@ -1,0 +1,95 @@
+package kernels_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
+)
+
+// bounded is a Launcher that runs nothing, of a GPU with so much shared memory and a watchdog.
+type bounded struct {
+	largest
+	shared   int
+	most     float64
+	launched map[string]int // launches, by kernel
+}
+
+func (b *bounded) Launch(k *kernels.Kernel, _, _ kernels.Dim3, shared int, _ *kernels.Params) {
+	b.launched[k.Name]++
+	if shared > b.shared {
+		b.t.Errorf("%s: %d bytes of shared memory, a block may have %d", k.Name, shared, b.shared)
+	}
+}
+
+func (b *bounded) SharedBytes() int              { return b.shared }
+func (b *bounded) MostWork(device.DType) float64 { return b.most }
+
+// attention launches attention over tokens of one sequence and its backward, with sums, and returns how many launches each
+// kernel has whose name starts with prefix.
+func (b *bounded) attention(prefix string, tokens, heads, kvHeads, dim int) map[string]int {
+	b.dt, b.launched = device.BF16, map[string]int{}
+	shape := op.AttentionShape{CuQ: b.ints(2), CuK: b.ints(2), Seqs: 1, TQ: tokens, TK: tokens, MaxQ: tokens, MaxK: tokens, Heads: heads, KVHeads: kvHeads, Dim: dim, Scale: 1}
+	q, k, lse := b.act(int64(tokens*heads*dim)), b.act(int64(tokens*kvHeads*dim)), b.f32(int64(tokens*heads))
+	kernels.Attention(b, &op.Attention{AttentionShape: shape, O: q, LSE: lse, Q: q, K: k, V: k, QStride: heads * dim, KStride: kvHeads * dim})
+	kernels.AttentionBackward(b, &op.AttentionBackward{AttentionShape: shape, DQ: q, DK: k, DV: k, DO: q, O: q, LSE: lse, Delta: lse, Q: q, K: k, V: k,
+		QStride: heads * dim, KStride: kvHeads * dim, DQStride: heads * dim, DKStride: kvHeads * dim, Sums: b.f32(int64(shape.SumsLen()))})
+	out := map[string]int{}
+	for name, n := range b.launched {
+		if strings.HasPrefix(name, prefix) {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+// TestGradientsFitSharedMemory: a GPU whose blocks have less shared memory than the larger kernel asks for gets the smaller one.
+func TestGradientsFitSharedMemory(t *testing.T) {
+	for _, tc := range []struct {
+		shared, dim int
+		want        string
+	}{
+		{99 << 10, 64, "attention_gradients_d64"}, {99 << 10, 96, "attention_gradients_small_d96"}, {99 << 10, 128, "attention_gradients_small_d128"},
+		{163 << 10, 96, "attention_gradients_d96"}, {163 << 10, 128, "attention_gradients_d128"},
+	} {
+		b := &bounded{largest: largest{limits: limits{t: t}}, shared: tc.shared}
+		if got := b.attention("attention_gradients", 256, 4, 2, tc.dim); len(got) != 1 || got[tc.want] != 1 {
+			t.Errorf("%d bytes of shared memory, heads of %d: %v, want %s once", tc.shared, tc.dim, got, tc.want)
+		}
+	}
+}
+
+// TestGradientsOfGroupsUnderAWatchdog: a launch of all gradients has five products of each query head of its groups, and no more
+// groups than a watchdog lets it have.
+func TestGradientsOfGroupsUnderAWatchdog(t *testing.T) {
+	const tokens, kvHeads, dim = 256, 4, 64
+	for _, heads := range []int{4, 8, 32} {
+		group := 5 * 2 * float64(heads/kvHeads) * tokens * tokens * dim // FLOPs of a group
+		for most, want := range map[float64]int{0: 1, 1: 4, 1.5 * group: 4, 2.5 * group: 2, 3.5 * group: 2, 4 * group: 1} {
+			b := &bounded{largest: largest{limits: limits{t: t}}, shared: 99 << 10, most: most}
+			if got := b.attention("attention_gradients", tokens, heads, kvHeads, dim); got["attention_gradients_d64"] != want {
+				t.Errorf("%d heads, at most %g of a group's FLOPs: launches %v, want %d", heads, most/group, got, want)
+			}
+		}
+	}
+}
+
+// TestHopperUnderAWatchdog: kernels for sm_90a have no more heads in a launch than a watchdog lets them have.
+func TestHopperUnderAWatchdog(t *testing.T) {
+	const tokens, heads, kvHeads, dim = 256, 8, 2, 128
+	const product = 2 * tokens * tokens * dim // FLOPs of a head
+	for most, want := range map[float64]map[string]int{
+		0:             {"attention_sm90a_forward_d128": 1, "attention_sm90a_dkdv_d128": 1, "attention_sm90a_dq_d128": 1},
+		17 * product:  {"attention_sm90a_forward_d128": 1, "attention_sm90a_dkdv_d128": 2, "attention_sm90a_dq_d128": 2},
+		9.5 * product: {"attention_sm90a_forward_d128": 2, "attention_sm90a_dkdv_d128": 2, "attention_sm90a_dq_d128": 3},
+		1:             {"attention_sm90a_forward_d128": 8, "attention_sm90a_dkdv_d128": 2, "attention_sm90a_dq_d128": 8},
+	} {
+		b := &bounded{largest: largest{limits: limits{t: t, sm90a: true}}, shared: 227 << 10, most: most}
+		if got := b.attention("attention_sm90a", tokens, heads, kvHeads, dim); !maps.Equal(got, want) {
+			t.Errorf("at most %g of a head's product: launches %v, want %v", most/product, got, want)
+		}
+	}
+}
