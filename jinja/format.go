@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -277,10 +278,11 @@ func (r *run) formatFloat(f spec, x float64) string {
 			f.verb = 'g'
 		}
 		text = floatText(f, x)
-	case f.precision < 0:
+	case f.precision < 0 || math.IsInf(x, 0) || math.IsNaN(x):
 		text = floatRepr(x)
 	default:
-		text = generalText(x, max(f.precision, 1), false)
+		digits := max(f.precision, 1)
+		text = generalText(x, digits, digits-1, false) // which leaves room for a decimal
 		if !strings.ContainsAny(text, ".e") {
 			text += ".0"
 		}

@@ -299,7 +299,7 @@ func floatText(f spec, x float64) string {
 	case math.IsInf(x, 0):
 		text = strings.TrimPrefix(floatRepr(x), "+")
 	case verb == 'g':
-		text = generalText(x, max(f.precision, 1), f.alt)
+		text = generalText(x, max(f.precision, 1), max(f.precision, 1), f.alt)
 	default:
 		text = strconv.FormatFloat(x, verb, f.precision, 64)
 		if f.alt && f.precision == 0 {
@@ -316,13 +316,14 @@ func floatText(f spec, x float64) string {
 	return text
 }
 
-// generalText is x with the given number of digits, in the form g.
-func generalText(x float64, digits int, keep bool) string {
+// generalText is x with the given number of digits, in the form g: with a power of ten
+// from 10^most on.
+func generalText(x float64, digits, most int, keep bool) string {
 	e := strconv.FormatFloat(x, 'e', digits-1, 64)
 	at := strings.IndexByte(e, 'e')
 	exp, _ := strconv.Atoi(e[at+1:])
 	mantissa, tail := e[:at], e[at:]
-	if exp >= -4 && exp < digits {
+	if exp >= -4 && exp < most {
 		mantissa, tail = strconv.FormatFloat(x, 'f', digits-1-exp, 64), ""
 	}
 	if strings.Contains(mantissa, ".") && !keep {

@@ -24,6 +24,7 @@ func TestErrors(t *testing.T) {
 		{"{% include 'x' %}", "e:1:4: {% include %} reads another file: it is refused", false},
 		{"{{ x | nope }}", "e:1:8: there is no filter 'nope'", false},
 		{"{{ x is nope }}", "e:1:9: there is no test 'nope'", false},
+		{"{{ 1 + 1 < 'a' }}", "e:1:10: '<' not supported between instances of 'int' and 'str'", false},
 		{"{{ messages[0].a.b }}", "e:1:17: 'dict object' has no attribute 'a'", false},
 		{"{{ missing.b }}", "e:1:11: 'missing' is undefined", false},
 		{"{{ lipsum() }}", "e:1:10: lipsum() makes random text, which is refused", false},

@@ -90,6 +90,7 @@ func TestFind(t *testing.T) {
 		{"a cpuset with one node's memory", tree("0-1", two, map[string]string{"proc/self/status": "Mems_allowed_list:\t1\n"}), upTo(8), nil},
 		{"numactl --interleave", tree("0-1", two, map[string]string{"proc/self/numa_maps": "5628 interleave:0-1 file=/x\n"}), upTo(8), nil},
 		{"no policy of the user's", tree("0-1", two, map[string]string{"proc/self/numa_maps": "5628 default file=/x\n"}), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
+		{"lists out of order", tree("1,0", map[int]string{0: "2-3,0-1", 1: "5,4"}, nil), upTo(6), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}}},
 		{"no affinity is known", tree("0-1", two, nil), nil, nil},
 		{"nonsense", tree("0-1,x,3-,-4,99999999-", map[int]string{0: "0", 1: "1,,1-0,1-1"}, nil), upTo(2), []Node{{0, []int{0}}, {1, []int{1}}}},
 	} {

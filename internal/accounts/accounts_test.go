@@ -1,6 +1,9 @@
 package accounts
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestCount: what is counted back is gone from now and stays in the peaks, and
 // staging is in no total.
@@ -30,6 +33,9 @@ func TestPurposes(t *testing.T) {
 		if p != HostStaging && p.OfDevice() == p.OfArena() {
 			t.Errorf("%s is of the device: %t, of an arena: %t", p, p.OfDevice(), p.OfArena())
 		}
+	}
+	if Weights.String() != "weights" || NumPurposes.String() != fmt.Sprintf("Purpose(%d)", uint8(NumPurposes)) {
+		t.Errorf("names are %q and %q", Weights, NumPurposes)
 	}
 	if HostStaging.OfDevice() || HostStaging.OfArena() || NumPurposes.OfArena() {
 		t.Error("staging is of neither")

@@ -18,6 +18,7 @@ type sink struct {
 	status  Status
 	calls   int
 	hang    bool // until the context ends
+	close   error
 	arrived chan struct{}
 }
 
@@ -43,7 +44,7 @@ func (s *sink) Send(ctx context.Context, points []Point) error {
 	return nil
 }
 
-func (s *sink) Close(_ context.Context, status Status) error { s.status = status; return nil }
+func (s *sink) Close(_ context.Context, status Status) error { s.status = status; return s.close }
 
 // atOnce is a clock on which no time passes.
 func atOnce(time.Duration) <-chan time.Time {
@@ -96,6 +97,33 @@ func TestQueue(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, warnings[i], w)
 			}
 		}
+	}
+}
+
+// TestLaterPoints: points that come when all others are sent are sent too, before the
+// queue is closed.
+func TestLaterPoints(t *testing.T) {
+	s := &sink{}
+	q := start("mlflow", s, func(string) {}, atOnce)
+	for i := range 1000 {
+		q.Add(Point{Step: i})
+		for q.left() > 0 {
+			runtime.Gosched()
+		}
+	}
+	q.Close(Finished)
+	if len(s.got) != 1000 || q.ctx.Err() == nil {
+		t.Errorf("%d points; the context after the end: %v", len(s.got), q.ctx.Err())
+	}
+}
+
+// TestSinkThatDoesNotEnd: a sink that cannot end the run is warned of.
+func TestSinkThatDoesNotEnd(t *testing.T) {
+	var warnings []string
+	q := start("mlflow", &sink{close: errors.New("gone")}, func(text string) { warnings = append(warnings, text) }, atOnce)
+	q.Close(Finished)
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "mlflow: gone; training goes on, and it does not know that the run has ended") {
+		t.Errorf("warnings %q", warnings)
 	}
 }
 

@@ -47,7 +47,7 @@ func main() {
 	flag.BoolVar(&s.list, "list", false, "list the mutants and run nothing")
 	flag.BoolVar(&s.hand, "hand", false, "run the mutants of hand.txt, of the named packages or all")
 	flag.DurationVar(&s.least, "timeout", 20*time.Second, "time limit of a test binary, or five times a clean run if that is more")
-	flag.IntVar(&s.most, "packages", 1000, "run the tests of at most so many packages on a mutant")
+	flag.IntVar(&s.most, "packages", 1000, "look at the tests of at most so many packages, the mutant's own first")
 	flag.Int64Var(&s.memory, "memory", 6<<30, "memory limit of a test binary and its children in bytes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -195,8 +195,7 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 		packages, args = s.all[i:i+1], []string{"-test.v", "-test.run=" + m.test}
 	}
 	m.verdict = notExecuted
-	for ran := 0; ran < s.most && len(packages) > 0; packages = packages[1:] {
-		p := packages[0]
+	for _, p := range packages[:min(s.most, len(packages))] {
 		clean, err := s.clean(ctx, p, args...)
 		if err != nil {
 			return err
@@ -204,7 +203,6 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 		if !clean.executes(m) && !s.hand { // by hand also in child processes
 			continue
 		}
-		ran++
 		m.verdict = invalid
 		binary, output, err := s.build(ctx, p, dir, overlay)
 		if err == nil && output == "" {

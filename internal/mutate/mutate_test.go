@@ -45,6 +45,7 @@ func TestOperators(t *testing.T) {
 		{"()", "a := b <= c && d", "operator: a := b <= c || d¦operator: a := b < c && d¦operands: a := (c) <= (b) && d"},
 		{"()", "f(a, b, c.d, 1)", "operands: f(b, a, c.d, 1)¦constant: f(a, b, c.d, 2)¦drop:"},
 		{"()", "f(a, b...)", "drop:"},
+		{"()", "a := max(b, c)", ""},
 		{"()", "if err := f(); err != nil {\n}", "ignore error: if err := f(); err != nil && false {"},
 		{"() (int, error)", "return 1, err", "ignore error: return 1, nil"},
 		{"() bool", "return false", "constant: return true"},

@@ -105,7 +105,8 @@ func (w *finder) expression(e ast.Expr) {
 			}
 		}
 	case *ast.CallExpr:
-		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid(); i++ { // neighbours of the same kind of syntax
+		commutes := w.of(n.Fun) == "max" || w.of(n.Fun) == "min"
+		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid() && !commutes; i++ { // neighbours of the same kind of syntax
 			a, b := n.Args[i-1], n.Args[i]
 			if x, y := w.of(a), w.of(b); reflect.TypeOf(a) == reflect.TypeOf(b) && x != y && !strings.Contains(x+y, "\n") {
 				w.add("operands", a.Pos(), b.End(), y+", "+x)
