@@ -2,9 +2,9 @@ package ptx
 
 import "testing"
 
-// TestFresh: a sector is fresh once in a block, however far apart those are that are read in between, and again in
+// TestFreshSectors: a sector is fresh once in a block, however far apart those are that are read in between, and again in
 // the next block.
-func TestFresh(t *testing.T) {
+func TestFreshSectors(t *testing.T) {
 	c := &counter{blocks: map[uint32]*Counts{}, read: map[uint64]uint64{}}
 	for block := range 2 {
 		c.begin(uint32(block), 1)
