@@ -34,7 +34,7 @@ func LoadDir(dir string) (*Config, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := files.Read(file, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		if why := Foreign(dir); why != "" {
+		if why := cmp.Or(Foreign(dir), below(dir)); why != "" {
 			return nil, fmt.Errorf("%s: no config.json: %s", dir, why)
 		}
 		return nil, fmt.Errorf("%s: no such file; a model directory holds config.json and *.safetensors, as save_pretrained writes them", file)
