@@ -177,6 +177,8 @@ func noCheckpoint(dir string) string {
 			return fmt.Sprintf("is an output_dir, whose newest checkpoint %s %s", newest, why)
 		}
 		return fmt.Sprintf("is a run's output_dir; its newest checkpoint is %s: give that directory", newest)
+	case has("metrics.jsonl"):
+		return "is a run's output_dir, in which no checkpoint is left: " + weights
 	case othersState(dir):
 		return "is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: " + cmp.Or(foreign, weights)
 	case has("config.json") && !has("trainer_state.json"):
