@@ -22,6 +22,9 @@ const maxHeader = 100_000_000
 // maxTensors bounds how many tensors a file has. Of published files that with the most has some 50,000.
 const maxTensors = 1 << 18
 
+// maxIndexed bounds how many tensors an index lists.
+const maxIndexed = 1 << 19
+
 // dtypeSize is the bytes of an element by safetensors dtype.
 var dtypeSize = map[string]int64{
 	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1,

@@ -175,7 +175,7 @@ func TestWhyMissing(t *testing.T) {
 	}
 }
 
-// TestTooManyTensors: a header of more tensors than any model has is refused, and one of very many is read.
+// TestTooManyTensors: a header or an index of more tensors than any model has is refused, and one of very many is read.
 func TestTooManyTensors(t *testing.T) {
 	header := func(n int) []byte {
 		text := []byte(`{"__metadata__":{"format":"pt"}`)
@@ -188,6 +188,19 @@ func TestTooManyTensors(t *testing.T) {
 		t.Errorf("%d tensors, %v", len(h.tensors), err)
 	}
 	if _, err := parseHeader(header(maxTensors + 1)); err == nil || !strings.Contains(err.Error(), "more than 262144 tensors in one file") {
+		t.Error(err)
+	}
+	index := func(n int) []byte {
+		text := []byte(`{"weight_map":{"a":"x"`)
+		for i := range n - 1 {
+			text = fmt.Appendf(text, `,"%d":"x"`, i)
+		}
+		return append(text, "}}"...)
+	}
+	if m, err := parseIndex(index(5000)); err != nil || len(m) != 5000 {
+		t.Errorf("%d tensors, %v", len(m), err)
+	}
+	if _, err := parseIndex(index(maxIndexed + 1)); err == nil || !strings.Contains(err.Error(), "more than 524288 tensors in one index") {
 		t.Error(err)
 	}
 }

@@ -132,25 +132,41 @@ func (s *source) readIndex() (map[string]string, error) {
 // parseIndex reads the text of an index: the shard of every tensor, each a file
 // beside the index or in a folder below.
 func parseIndex(raw []byte) (map[string]string, error) {
-	var index struct {
-		WeightMap map[string]string `json:"weight_map"`
-	}
-	if err := json.Unmarshal(files.JSON(raw), &index); err != nil {
+	weightMap := map[string]string{}
+	err := files.Members(files.JSON(raw), func(key string, val []byte) error {
+		if key != "weight_map" {
+			return nil
+		}
+		if val[0] != '{' {
+			return errors.New("weight_map is not a mapping of tensors to shards")
+		}
+		return files.Members(val, func(name string, val []byte) error { return addShard(weightMap, name, val) })
+	})
+	if err != nil {
 		if bytes.HasPrefix(raw, []byte(lfsPointer)) {
 			err = errLFS
 		}
 		return nil, err
 	}
-	if len(index.WeightMap) == 0 {
+	if len(weightMap) == 0 {
 		return nil, errors.New("weight_map is missing or empty")
 	}
-	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
-		shard := index.WeightMap[name]
-		if !filepath.IsLocal(shard) || filepath.Clean(shard) != shard || shard == "." || strings.ContainsAny(shard, "\\\x00") {
-			return nil, fmt.Errorf("tensor %q: the shard %q is not a file of this directory", name, shard)
-		}
+	return weightMap, nil
+}
+
+// addShard adds to an index that the tensor called name is in the shard whose name val is, in JSON.
+func addShard(weightMap map[string]string, name string, val []byte) error {
+	var shard string
+	if val[0] != '"' || json.Unmarshal(val, &shard) != nil {
+		return fmt.Errorf("tensor %q: the shard %.60s is not text", name, val)
 	}
-	return index.WeightMap, nil
+	if !filepath.IsLocal(shard) || filepath.Clean(shard) != shard || shard == "." || strings.ContainsAny(shard, "\\\x00") {
+		return fmt.Errorf("tensor %q: the shard %q is not a file of this directory", name, shard)
+	}
+	if weightMap[name] = shard; len(weightMap) > maxIndexed {
+		return fmt.Errorf("more than %d tensors in one index", maxIndexed)
+	}
+	return nil
 }
 
 // numberedShard is what the shards of an index are called.

@@ -328,7 +328,7 @@ func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 			at = t.Message
 		}
 		switch {
-		case errors.Is(err, jinja.ErrStopped):
+		case endsRepairs(err):
 			return 0, err
 		case err != nil && at > furthest:
 			failed, reached, furthest = err, r, at
@@ -345,6 +345,13 @@ func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 	return best, nil
 }
 
+// endsRepairs tells whether no other form of a conversation is tried after err: the reading was stopped, or the template met a
+// bound of its runs, which it would meet again, each time after seconds.
+func endsRepairs(err error) bool {
+	t, ok := errors.AsType[*jinja.Error](err)
+	return errors.Is(err, jinja.ErrStopped) || ok && t.Limit
+}
+
 // writeAny renders a conversation as its row has it. Where the template fails on that, or
 // does not write all of it, it is given the conversation with the fewest changes with which
 // it does. It gives the conversation that was rendered too.
@@ -358,10 +365,10 @@ func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, 
 	}
 	var out written
 	given := v.repaired(chosen)
-	if !errors.Is(err, jinja.ErrStopped) {
+	if !endsRepairs(err) {
 		out, err = write(given)
 	}
-	if err != nil || out.left&flagLeftText != 0 {
+	if err != nil && !endsRepairs(err) || out.left&flagLeftText != 0 {
 		if parts, as, ok := e.writeParts(v, all, out.left, err != nil, write); ok {
 			return parts, as, nil
 		}

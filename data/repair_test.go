@@ -160,6 +160,24 @@ func TestShapesOfFunctions(t *testing.T) {
 	}
 }
 
+// TestRepairsEndAtLimits: a template that meets a bound of its runs is not run again with other forms of the row, each of
+// which would take as long.
+func TestRepairsEndAtLimits(t *testing.T) {
+	for is, messages := range map[string]string{
+		"none":     `{"role":"user","content":"h"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{}}}]}`,
+		"iterable": `{"role":"user","content":[{"type":"text","text":"h"}]},{"role":"assistant","content":"g"}`,
+		"string":   `{"role":"user","content":"h"},{"role":"assistant","content":"g"}`,
+	} {
+		row := write(t, t.TempDir(), "a.jsonl", `{"messages":[`+messages+`]}`)
+		if is == "iterable" {
+			is += " and m.content is not string"
+		}
+		template := "{% for m in messages %}{% if m.content is " + is + " %}{{ 'text' * 1000000000000 }}{% endif %}{{ m.role[0] }}:{{ m.content }}{% endfor %}"
+		_, err := Open(chatSpec(t, template, row))
+		wantError(t, err, "a.jsonl:1: ", "the template makes more than", "bytes of values")
+	}
+}
+
 // TestRepairsOfPrompts: a prompt that is to be answered is repaired as a row is.
 func TestRepairsOfPrompts(t *testing.T) {
 	d := dialogue(t, chatSpec(t, argumentTemplate("{{ '(' + a + ')' }}"), ""))

@@ -36,7 +36,7 @@ func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 			out, err = nil, ErrStopped
 		case failure:
 			e := t.errorAt(r.pos, p.msg)
-			e.Raised, e.Message = p.raised, r.message()
+			e.Raised, e.Limit, e.Message = p.raised, p.limit, r.message()
 			out, err = nil, e
 		default:
 			panic(p)

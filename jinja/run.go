@@ -46,10 +46,16 @@ type run struct {
 type failure struct {
 	msg    string
 	raised bool
+	limit  bool
 }
 
 func (r *run) fail(format string, args ...any) {
 	panic(failure{msg: fmt.Sprintf(format, args...)})
+}
+
+// overrun fails at a bound of a run.
+func (r *run) overrun(format string, args ...any) {
+	panic(failure{msg: fmt.Sprintf(format, args...), limit: true})
 }
 
 // stopped is what a run panics with when Template.Stop ends it.
@@ -63,7 +69,7 @@ const askEvery = 12
 func (r *run) step(n int) {
 	was := r.steps
 	if r.steps -= n; r.steps < 0 {
-		r.fail("the template takes more than %d steps", r.maxSteps)
+		r.overrun("the template takes more than %d steps", r.maxSteps)
 	}
 	if r.steps>>askEvery != was>>askEvery && r.t.Stop != nil && r.t.Stop() {
 		panic(stopped{})
@@ -86,7 +92,7 @@ func (r *run) read(s string) { r.step(len(s) >> 8) }
 // grow uses n bytes of the budget, for a value that is about to be made.
 func (r *run) grow(n int) {
 	if r.bytes -= n; r.bytes < 0 || n < 0 {
-		r.fail("the template makes more than %d bytes of values", r.maxBytes)
+		r.overrun("the template makes more than %d bytes of values", r.maxBytes)
 	}
 }
 
@@ -169,7 +175,7 @@ func (r *run) write(v any) {
 
 func (r *run) writeText(text string) {
 	if len(r.out.text)+len(text) > r.maxOutput {
-		r.fail("the template writes more than %d bytes", r.maxOutput)
+		r.overrun("the template writes more than %d bytes", r.maxOutput)
 	}
 	r.out.text = append(r.out.text, text...)
 }

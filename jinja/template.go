@@ -80,6 +80,8 @@ type Error struct {
 	Msg       string
 	// Raised says that the template itself called raise_exception with Msg.
 	Raised bool
+	// Limit says that the run met its bound of steps, of bytes of values or of text.
+	Limit bool
 	// Message is the message at which a loop stood, NoMessage where none did.
 	Message int
 }

@@ -2,8 +2,10 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"mt/internal/files"
@@ -15,12 +17,20 @@ func Foreign(path string) string {
 	if st, err := os.Stat(path); err == nil && !st.IsDir() {
 		return foreignFile(path)
 	}
-	has := func(pattern string) string {
-		found, _ := filepath.Glob(filepath.Join(escaped(path), pattern)) // the patterns are well formed
-		if len(found) == 0 {
-			return ""
+	var names []string
+	entries, _ := os.ReadDir(path)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	has := func(patterns ...string) string {
+		for _, name := range names {
+			for _, p := range patterns {
+				if ok, _ := filepath.Match(p, strings.ToLower(name)); ok && !trainersState.MatchString(name) { // the patterns are well formed
+					return name
+				}
+			}
 		}
-		return filepath.Base(found[0])
+		return ""
 	}
 	switch {
 	case has("adapter_config.json") != "":
@@ -35,8 +45,37 @@ func Foreign(path string) string {
 			"model*.safetensors, or convert it with Transformers' convert_*_weights_to_hf.py"
 	case has("consolidated*.safetensors") != "":
 		return "it holds " + has("consolidated*.safetensors") + ", the weights by Mistral's own names: take the model's model*.safetensors, in Hugging Face's layout"
-	case has("pytorch_model*.bin") != "":
-		return "it holds pickled weights (" + has("pytorch_model*.bin") + "), which are not read: save the model with save_pretrained(..., safe_serialization=True)"
+	case has(pickled...) != "":
+		return "it holds pickled weights (" + has(pickled...) + "), which are not read: save the model with save_pretrained(..., safe_serialization=True)"
+	case has("*.safetensors", "*.safetensors.index.json") != "":
+		return ""
+	case has(otherWeights...) != "":
+		return "it holds " + has(otherWeights...) + ", weights of another program: take the model's directory in Hugging Face's layout, with config.json and model*.safetensors"
+	}
+	return ""
+}
+
+var (
+	// pickled match the weights that torch.save writes, in lower case.
+	pickled = []string{"pytorch_model*.bin", "consolidated*.pth", "*.pt", "*.pth", "*.ckpt"}
+	// otherWeights match weights of TensorFlow, Flax, ONNX and MLX, in lower case.
+	otherWeights = []string{"*.h5", "*.msgpack", "*.onnx", "*.npz"}
+)
+
+// trainersState matches files of a trainer that torch.save writes beside weights.
+var trainersState = regexp.MustCompile(`^(optimizer|scheduler|scaler|rng_state|training_args)[._]`)
+
+// below says in which directory below dir, which has no config.json, there is one; "" if there is none.
+func below(dir string) string {
+	for _, pattern := range []string{"*", "snapshots/*"} { // the latter in the cache of the Hub
+		found, _ := filepath.Glob(filepath.Join(escaped(dir), pattern, "config.json")) // the patterns are well formed
+		switch len(found) {
+		case 0:
+		case 1:
+			return "the model is in " + filepath.Dir(found[0]) + ": give that directory"
+		default:
+			return fmt.Sprintf("models are in %s and %d more directories: give one of them", filepath.Dir(found[0]), len(found)-1)
+		}
 	}
 	return ""
 }

@@ -17,6 +17,13 @@ func TestForeign(t *testing.T) {
 		"params.json, which is how Mistral and Meta":               {"params.json": "{}", "consolidated.00.pth": ""},
 		"consolidated.safetensors, the weights by Mistral's own":   {"consolidated.safetensors": ""},
 		"pickled weights (pytorch_model-00001-of-00002.bin)":       {"pytorch_model-00001-of-00002.bin": ""},
+		"MODEL.Q8.GGUF is a GGUF file":                             {"MODEL.Q8.GGUF": ""},
+		"pickled weights (consolidated.00.pth)":                    {"consolidated.00.pth": ""},
+		"pickled weights (last.ckpt)":                              {"last.ckpt": "", "optimizer.pt": ""},
+		"tf_model.h5, weights of another program":                  {"tf_model.h5": ""},
+		"a[b]*/inner: give that directory":                         {"inner/config.json": "{}", "optimizer.pt": ""},
+		"a[b]*/snapshots/12ab: give that directory":                {"snapshots/12ab/config.json": "{}", "refs/main": "12ab"},
+		"a[b]*/checkpoint-5 and 1 more directories":                {"checkpoint-5/config.json": "{}", "checkpoint-6/config.json": "{}"},
 		"config.json: no such file; a model directory holds confi": {"README.md": ""},
 	} {
 		dir := filepath.Join(t.TempDir(), "a[b]*")
@@ -24,6 +31,9 @@ func TestForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, text := range all {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

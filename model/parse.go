@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func LoadDir(dir string) (*Config, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := files.Read(file, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		if why := Foreign(dir); why != "" {
+		if why := cmp.Or(Foreign(dir), below(dir)); why != "" {
 			return nil, fmt.Errorf("%s: no config.json: %s", dir, why)
 		}
 		return nil, fmt.Errorf("%s: no such file; a model directory holds config.json and *.safetensors, as save_pretrained writes them", file)
@@ -53,6 +54,9 @@ func LoadDir(dir string) (*Config, error) {
 // or 5; file is for messages. The text is kept: JSON gives it back.
 func ParseConfig(raw []byte, file string) (*Config, error) {
 	src, vals, err := scanObject(raw)
+	if err != nil && bytes.HasPrefix(raw, []byte("version https://git-lfs")) {
+		err = errors.New("this is a Git LFS pointer, not the file; fetch it with `git lfs pull`")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

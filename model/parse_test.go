@@ -406,6 +406,7 @@ func TestParseBadText(t *testing.T) {
 		{`{"a": 1,`, "f: the file ends in the middle of a JSON value"},
 		{"{\n\"a\": 1,\n\"b\" 2}", "f: line 3: "},
 		{"[1]", "f: not a JSON object"},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "f: this is a Git LFS pointer, not the file; fetch it with `git lfs pull`"},
 		{`{"a": 1, "a": 2}`, "f: a: appears twice"},
 		{`{"a": 1} x`, "f: text after the closing brace"},
 	}

@@ -118,16 +118,25 @@ func (c *Config) headBeside(names map[string]json.RawMessage, own string) string
 	return own
 }
 
+// maxNames and maxIndexed bound how many tensors' names are read of a file and of an index. Package checkpoint refuses more.
+const (
+	maxNames   = 1 << 18
+	maxIndexed = 1 << 19
+)
+
+// errManyNames is the error of a file with more names than are read.
+var errManyNames = errors.New("too many names")
+
 // weightNames are the names of the tensors in a model directory, from the header of its only
 // file or, where there is no such file, from the index: the order in which package checkpoint
 // looks for them. There are none where neither can be read; loading the config is no place
 // for that error.
 func weightNames(dir string) (map[string]json.RawMessage, error) {
 	file := filepath.Join(dir, "model.safetensors")
-	names := map[string]json.RawMessage{}
 	raw, err := readHeader(file)
 	if err == nil {
-		if err := json.Unmarshal(raw, &names); err != nil {
+		names, err := membersOf(raw, maxNames)
+		if err != nil {
 			return nil, fmt.Errorf("%s: the header: %w", file, err)
 		}
 		return names, nil
@@ -139,13 +148,32 @@ func weightNames(dir string) (map[string]json.RawMessage, error) {
 	if raw, err = files.Read(file, maxHeader); err != nil || bytes.HasPrefix(raw, []byte("version ")) { // Git LFS
 		return nil, nil
 	}
-	index := struct {
-		Map *map[string]json.RawMessage `json:"weight_map"`
-	}{&names}
-	if err := json.Unmarshal(files.JSON(raw), &index); err != nil {
+	var names map[string]json.RawMessage
+	err = files.Members(files.JSON(raw), func(key string, val []byte) (err error) {
+		if key == "weight_map" {
+			names, err = membersOf(val, maxIndexed)
+		}
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return names, nil
+}
+
+// membersOf are the members of a JSON object; none where it has more than most.
+func membersOf(text []byte, most int) (map[string]json.RawMessage, error) {
+	names := map[string]json.RawMessage{}
+	err := files.Members(text, func(name string, val []byte) error {
+		if names[name] = val; len(names) > most {
+			return errManyNames
+		}
+		return nil
+	})
+	if errors.Is(err, errManyNames) {
+		return nil, nil
+	}
+	return names, err
 }
 
 // readHeader reads the header of a safetensors file. The file's first 8 bytes, little-endian,

@@ -37,3 +37,17 @@ func TestPrefixOfTwo(t *testing.T) {
 		}
 	}
 }
+
+// TestTooManyNames: names that a file has are not read where they are too many, which is for the loader of weights to refuse.
+func TestTooManyNames(t *testing.T) {
+	for most, want := range map[int]int{1: 0, 2: 2, 3: 2} {
+		if names, err := membersOf([]byte(`{"a": {}, "b": 1}`), most); err != nil || len(names) != want {
+			t.Errorf("%d at most: %v, %v", most, names, err)
+		}
+	}
+	for _, text := range []string{"", "[]", `{"a": `} {
+		if _, err := membersOf([]byte(text), 2); err == nil {
+			t.Errorf("%q is read", text)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func (t *hf) readEnds(name string) error {
 		return err
 	}
 	var f map[string]json.RawMessage
-	if err := json.Unmarshal(files.JSON(text), &f); err != nil {
+	if err := files.Unmarshal(text, &f); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for key, id := range map[string]*int32{"bos_token_id": &t.bos, "eos_token_id": &t.eos} {

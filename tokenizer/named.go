@@ -76,7 +76,7 @@ func (t *hf) object(name string) (f map[string]json.RawMessage, err error) {
 	if !ok {
 		return nil, nil
 	}
-	if err := json.Unmarshal(files.JSON(text), &f); err != nil {
+	if err := files.Unmarshal(text, &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return f, nil

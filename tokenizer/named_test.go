@@ -71,7 +71,7 @@ func TestNamedErrors(t *testing.T) {
 		{"tokenizer_config.json", `{"added_tokens_decoder": {"5000000": {"content": "<t>"}}}`, `the id of "<t>" is 5000000`},
 		{"tokenizer_config.json", `{"pad_token": []}`, "tokenizer_config.json: pad_token: it is [], neither a string nor an object"},
 		{"special_tokens_map.json", `{"bos_token": 3}`, "special_tokens_map.json: bos_token: it is 3"},
-		{"special_tokens_map.json", `[]`, "special_tokens_map.json: json: cannot unmarshal array"},
+		{"special_tokens_map.json", `[]`, "special_tokens_map.json: not a JSON object, but a JSON array"},
 		{"added_tokens.json", `{"<t>": "x"}`, `added_tokens.json: the id of "<t>" is "x"`},
 		{"added_tokens.json", `{"<t>": -5}`, `added_tokens.json: the id of "<t>" is -5`},
 		{"tokenizer_config.json", `{"pad_token": "<pad>", "extra_special_tokens": [3, "<new>"], "add_bos_token": true}`, ""},

@@ -38,6 +38,7 @@ type key struct {
 	commas    bool              // a text is cut into a list at all its commas; otherwise not at those in the braces of a glob
 	patterns  bool              // a text is cut into regular expressions, at commas that stand in no bracket of one
 	whole     bool              // a text is a list of one, whatever commas it has
+	vars      bool              // paths, in which ${NAME} is a variable and a leading ~ the home folder
 	anew      bool              // left to mt, it is chosen anew by every start, from the machine that there is, and shows in no result
 }
 
@@ -248,7 +249,7 @@ var optimKeys = []key{
 }
 
 var outputKeys = []key{
-	{name: "output_dir", doc: "model, checkpoints, metrics.jsonl and config.yaml",
+	{name: "output_dir", vars: true, doc: "model, checkpoints, metrics.jsonl and config.yaml",
 		field: func(c *Config) any { return &c.OutputDir }},
 	{name: "overwrite_output_dir", doc: "write into an output_dir that holds a model, or other files in the way, that no run of mt made",
 		field: func(c *Config) any { return &c.OverwriteOutputDir }},
@@ -268,7 +269,7 @@ var outputKeys = []key{
 		field: func(c *Config) any { return &c.SaveDType }},
 	{name: "optimizer_zstd", part: PartOutput, doc: "compress the optimizer's state in checkpoints",
 		field: func(c *Config) any { return &c.OptimizerZstd }},
-	{name: "resume_from_checkpoint", doc: "auto: the newest in output_dir, if any; false: start afresh; or a directory",
+	{name: "resume_from_checkpoint", vars: true, doc: "auto: the newest in output_dir, if any; false: start afresh; or a directory",
 		field: func(c *Config) any { return &c.Resume }},
 	{name: "reset_data", doc: "go on with the checkpoint's weights and moments from the first row of dataset, which may be other data; once",
 		field: func(c *Config) any { return &c.ResetData }},
@@ -342,9 +343,9 @@ var machineKeys = []key{
 		limit: atLeast(1<<20, "is a unit missing, as in 10GiB?"), field: func(c *Config) any { return &c.DeviceMemory }},
 	{name: "host_memory", doc: "host memory to use at most", auto: true, anew: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 100GiB?"), field: func(c *Config) any { return &c.HostMemory }},
-	{name: "state_dir", commas: true, doc: "directories on fast disks, for the lower halves and moments of layers that host_memory has no room for, and with clipping for gradients that wait for the norm; empty: all are in memory",
+	{name: "state_dir", vars: true, commas: true, doc: "directories on fast disks, for the lower halves and moments of layers that host_memory has no room for, and with clipping for gradients that wait for the norm; empty: all are in memory",
 		field: func(c *Config) any { return &c.StateDir }},
-	{name: "param_dir", commas: true, doc: "directories on fast disks, for the weights of decoder blocks where host_memory has no room even for them; with state_dir; empty: all are in memory",
+	{name: "param_dir", vars: true, commas: true, doc: "directories on fast disks, for the weights of decoder blocks where host_memory has no room even for them; with state_dir; empty: all are in memory",
 		field: func(c *Config) any { return &c.ParamDir }},
 	{name: "compress", doc: "byteplane: states and weights in state_dir and param_dir are written in fewer bytes, for some of the host's cores; no bit is lost",
 		choices: []string{"none", "byteplane"}, field: func(c *Config) any { return &c.Compress }},

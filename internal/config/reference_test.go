@@ -53,7 +53,8 @@ items, as in ` + "`--freeze embed_tokens,lm_head`" + `. Commas inside the braces
 do not count. ` + "`sample_prompts`" + ` takes text without brackets as one prompt, since prompts have commas.
 
 Sizes take a unit: ` + "`10GiB`, `512MiB`" + `. A relative path is relative to the working directory; ` + "`${NAME}`" + ` in a path is a
-variable of the environment, and ` + "`${GOROOT}`" + ` is found without one. ` + "`auto`" + ` is resolved before the run starts;
+variable of the environment, and ` + "`${GOROOT}`" + ` is found without one. A ` + "`~`" + ` that begins a path is the
+home folder. ` + "`auto`" + ` is resolved before the run starts;
 ` + "`config.yaml`" + ` in ` + "`output_dir`" + ` says to what, and can be given to ` + "`mt train`" + ` again.
 
 An unknown or repeated key, a wrong type or an impossible value is an error with file, line and column. A value that has

@@ -24,7 +24,10 @@ func (k *key) set(c *Config, spelled string, v value) error {
 	case *ModelRef:
 		return e.model(p)
 	case *[]string:
-		return e.list(p)
+		if err := e.list(p); err != nil {
+			return err
+		}
+		return e.expand(*p)
 	case *[]float64:
 		return e.numbers(p)
 	case *[]data.Set:
@@ -52,7 +55,13 @@ func (k *key) set(c *Config, spelled string, v value) error {
 	case *Interval:
 		return e.interval(p)
 	case *string:
-		return e.text(p)
+		if err := e.text(p); err != nil {
+			return err
+		}
+		one := []string{*p}
+		err := e.expand(one)
+		*p = one[0]
+		return err
 	}
 	panic("config: key " + k.name + " has a field of unknown type")
 }
@@ -75,6 +84,21 @@ func (e *setter) fail(want string, hints ...string) error {
 		got = "left empty"
 	}
 	return e.v.pos.errorf("%swants %s, is %s%s", name, want, got, strings.Join(hints, ""))
+}
+
+// expand replaces ~ and the variables in the paths of a key that has them.
+func (e *setter) expand(paths []string) error {
+	if !e.vars {
+		return nil
+	}
+	for i, path := range paths {
+		out, err := data.ExpandVars(path)
+		if err != nil {
+			return e.v.pos.errorf("%s: %w", e.spelled, err)
+		}
+		paths[i] = out
+	}
+	return nil
 }
 
 // isAuto says whether the value leaves the key to mt.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -43,6 +44,18 @@ func ReplaceNonFinite(text []byte, by func(word string) string) []byte {
 		return text
 	}
 	return append(out, text[from:]...)
+}
+
+// Unmarshal reads text, JSON as Python writes it, into v. Its errors name JSON's kinds of values, and not the types of Go.
+func Unmarshal(text []byte, v any) error {
+	err := json.Unmarshal(JSON(text), v)
+	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
+		if bad.Field == "" {
+			return fmt.Errorf("not a JSON object, but a JSON %s", bad.Value)
+		}
+		return fmt.Errorf("%s: a JSON %s is not what this key takes", bad.Field, bad.Value)
+	}
+	return err
 }
 
 // nonFiniteAt returns the word that text begins with and that is a whole value; "" if there is none.

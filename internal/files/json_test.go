@@ -55,3 +55,26 @@ func TestMembers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUnmarshal: what text is wrong with is said in words of JSON.
+func TestUnmarshal(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": 1, "b": NaN}`: "",
+		"[1]":                "not a JSON object, but a JSON array",
+		"3":                  "not a JSON object, but a JSON number",
+		`{"a": "x"}`:         "a: a JSON string is not what this key takes",
+		`{"a": `:             "unexpected end of JSON input",
+	} {
+		var v struct {
+			A int `json:"a"`
+			B any `json:"b"`
+		}
+		got := ""
+		if err := Unmarshal([]byte(text), &v); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -137,7 +137,7 @@ func (s *session) goOn(ctx context.Context, g generate.Options, ids []int32, w i
 func (j *job) noteGeneration(sampled bool) {
 	text, err := checkpoint.ReadCompanion(filepath.Join(j.modelDir, "generation_config.json"))
 	var f map[string]any
-	if err != nil || json.Unmarshal(files.JSON(text), &f) != nil {
+	if err != nil || files.Unmarshal(text, &f) != nil {
 		return // stops reports what is wrong with it
 	}
 	if flags := samplingFlags(f); flags != "" && !sampled {
@@ -211,7 +211,7 @@ func (j *job) stops() ([]int32, error) {
 	var f struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	if err := json.Unmarshal(files.JSON(text), &f); err != nil {
+	if err := files.Unmarshal(text, &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var one int32

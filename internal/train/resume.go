@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"mt/actors"
 	"mt/checkpoint"
@@ -160,6 +162,10 @@ func noCheckpoint(dir string) string {
 		return err == nil
 	}
 	weights := fmt.Sprintf("to train from its weights set model_name_or_path: %s and resume_from_checkpoint: auto", dir)
+	if !has("config.json") {
+		weights = "to train from its weights save them with save_pretrained, and set model_name_or_path to that directory"
+	}
+	foreign := model.Foreign(dir)
 	newest, _, err := checkpoint.Newest(dir)
 	switch {
 	case !st.IsDir():
@@ -167,20 +173,39 @@ func noCheckpoint(dir string) string {
 	case has("manifest.json"):
 		return ""
 	case err == nil && newest != "":
+		if why := noCheckpoint(newest); why != "" {
+			return fmt.Sprintf("is an output_dir, whose newest checkpoint %s %s", newest, why)
+		}
 		return fmt.Sprintf("is a run's output_dir; its newest checkpoint is %s: give that directory", newest)
+	case has("metrics.jsonl"):
+		return "is a run's output_dir, in which no checkpoint is left: " + weights
 	case othersState(dir):
-		return "is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: " + weights
+		return "is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: " + cmp.Or(foreign, weights)
 	case has("config.json") && !has("trainer_state.json"):
-		return "is a model and no checkpoint of a run: " + weights
-	}
-	if why := model.Foreign(dir); why != "" {
-		return "is no checkpoint: " + why
+		return "is a model and no checkpoint of a run: " + cmp.Or(foreign, weights)
+	case foreign != "":
+		return "is no checkpoint: " + foreign
+	case !slices.ContainsFunc([]string{"config.yaml", "optimizer", "trainer_state.json", "model.safetensors"}, has):
+		return "holds no checkpoint of a run: give a directory checkpoint-N, or auto"
 	}
 	return ""
 }
 
-// othersState tells whether the trainer_state.json in dir is of Transformers' Trainer, or of one that writes it alike.
+// othersFiles match what other trainers leave in a checkpoint or beside checkpoints: Transformers, DeepSpeed, FSDP and Megatron.
+var othersFiles = []string{"optimizer.pt", "scheduler.pt", "rng_state*.pth", "training_args.bin", "zero_to_fp32.py", "global_step*",
+	"pytorch_model_fsdp*", "optimizer_[0-9]*", "*.distcp", "latest_checkpointed_iteration.txt"}
+
+// othersState tells whether dir has files of another trainer's checkpoint, or a trainer_state.json as Transformers' Trainer
+// writes it.
 func othersState(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		for _, pattern := range othersFiles {
+			if ok, _ := filepath.Match(pattern, e.Name()); ok { // the patterns are well formed
+				return true
+			}
+		}
+	}
 	const most = 256 << 20 // it has a line for every step that was logged
 	text, err := files.Read(filepath.Join(dir, "trainer_state.json"), most)
 	var f struct {

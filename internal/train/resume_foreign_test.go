@@ -10,10 +10,16 @@ import (
 // TestNoCheckpoint: what resume_from_checkpoint names that is no checkpoint of ours is told from an unfinished save.
 func TestNoCheckpoint(t *testing.T) {
 	for want, all := range map[string]map[string]string{
-		"is a checkpoint of another trainer, such as Transformers'": {"checkpoint-5/trainer_state.json": `{"global_step": 5, "log_history": [{"loss": NaN}]}`, "checkpoint-5/config.json": "{}"},
-		"is a model and no checkpoint of a run: to train from its":  {"checkpoint-5/config.json": "{}", "checkpoint-5/model.safetensors": ""},
-		"is no checkpoint: it holds a LoRA adapter":                 {"checkpoint-5/adapter_config.json": "{}"},
-		"is a file; give a directory":                               {"checkpoint-5": ""},
+		"is a checkpoint of another trainer, such as Transformers'":                                                                      {"checkpoint-5/trainer_state.json": `{"global_step": 5, "log_history": [{"loss": NaN}]}`, "checkpoint-5/config.json": "{}"},
+		"is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: to train from its weights save": {"checkpoint-5/pytorch_model_fsdp_0/.metadata": "", "checkpoint-5/optimizer_0/x": ""},
+		"is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: it holds a LoRA adapter":        {"checkpoint-5/adapter_config.json": "{}", "checkpoint-5/trainer_state.json": `{"log_history": []}`},
+		"is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: to train from its weights set":  {"checkpoint-5/rng_state_0.pth": "", "checkpoint-5/config.json": "{}", "checkpoint-5/model.safetensors": ""},
+		"is an output_dir, whose newest checkpoint ":                                                                                     {"checkpoint-5/checkpoint-7/trainer_state.json": `{"global_step": 7, "log_history": []}`},
+		"is a run's output_dir, in which no checkpoint is left: to train from its weights set":                                           {"checkpoint-5/metrics.jsonl": "", "checkpoint-5/trainer_state.json": `{"global_step": 5}`, "checkpoint-5/config.json": "{}"},
+		"holds no checkpoint of a run":                             {"checkpoint-5/notes.txt": ""},
+		"is a model and no checkpoint of a run: to train from its": {"checkpoint-5/config.json": "{}", "checkpoint-5/model.safetensors": ""},
+		"is no checkpoint: it holds a LoRA adapter":                {"checkpoint-5/adapter_config.json": "{}"},
+		"is a file; give a directory":                              {"checkpoint-5": ""},
 	} {
 		dir := t.TempDir()
 		for name, text := range all {
