@@ -20,6 +20,7 @@ type turnMark struct {
 var turnMarks = []turnMark{
 	{field: "weight", whose: "OpenAI"}, {field: "loss", whose: "ms-swift"}, {field: "loss_scale", whose: "ms-swift"},
 	{field: "train", whose: "axolotl"}, {field: "training", whose: "axolotl"}, {field: "loss_mask", whose: "slime"}, {field: "step_loss_mask", whose: "slime"},
+	{field: "loss_weight", whose: "LLaMA-Factory v1"}, {field: "trainable", whose: "Tinker"},
 	{field: "masked", skips: true, whose: "torchtune"},
 }
 

@@ -12,6 +12,7 @@ func TestTurnMarks(t *testing.T) {
 		{`"loss":false`, `"loss":true`}, {`"loss":0.0`, `"loss":1`}, {`"loss_scale":0`, `"loss_scale":1`},
 		{`"train":false`, `"train":true`}, {`"training":"false"`, `"training":"true"`},
 		{`"loss_mask":0`, `"loss_mask":1`}, {`"step_loss_mask":0`, `"step_loss_mask":1`}, {`"masked":true`, `"masked":false`},
+		{`"loss_weight":0.0`, `"loss_weight":1.0`}, {`"trainable":false`, `"trainable":true`},
 		{`"weight":1,"loss":false`, `"weight":1,"loss":true`}, {`"weight":0`, `"weight":null`},
 	}
 	var rows strings.Builder
