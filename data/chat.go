@@ -94,6 +94,9 @@ func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (er
 	}
 	if raw := given(fields["chat_template_kwargs"]); raw != nil {
 		vars, err := jinja.DecodeJSON(raw)
+		if text, ok := vars.(string); ok { // JSON in a text, as tables have it
+			vars, err = jinja.DecodeJSON([]byte(text))
+		}
 		o, ok := vars.(*jinja.Object)
 		if err != nil || !ok {
 			return fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
@@ -347,7 +350,7 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 		return nil, fmt.Errorf("%s: %w; it must be a list of tools, or a string that holds one", name, err)
 	}
 	list, ok := tools.([]any)
-	if !ok {
+	if !ok && tools != nil {
 		return nil, fmt.Errorf("%s is %s; it must be a list of tools", name, clip(text))
 	}
 	for i, t := range list {
