@@ -69,6 +69,15 @@ func yesNo(v any) (yes, known bool) {
 	return false, false
 }
 
+// copyMarks gives a message the marks that another has.
+func copyMarks(to, from *jinja.Object) {
+	for _, mark := range turnMarks {
+		if v, _ := from.Get(mark.field); v != nil {
+			to.Set(mark.field, v)
+		}
+	}
+}
+
 // weightless reports whether a message has a mark that it is not to be trained on.
 func weightless(m any) bool {
 	o := m.(*jinja.Object)

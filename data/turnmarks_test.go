@@ -25,6 +25,10 @@ func TestTurnMarks(t *testing.T) {
 			t.Errorf("%s: %s", tt.off, got)
 		}
 	}
+	call := `{"conversations":[{"from":"human","value":"h"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{}}","weight":0},{"from":"observation","value":"r"},{"from":"gpt","value":"y"}]}`
+	if got := masked(mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.jsonl", call))).Row(0)); got != "u:h|a:!f{}|t:r|a:[y|]" {
+		t.Errorf("a call of ShareGPT: %s", got)
+	}
 	answer := func(key string) string {
 		return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g",` + key + `}]}`
 	}
