@@ -98,7 +98,10 @@ func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (er
 			vars, err = jinja.DecodeJSON([]byte(text))
 		}
 		o, ok := vars.(*jinja.Object)
-		if err != nil || !ok {
+		switch {
+		case err != nil:
+			return fmt.Errorf("chat_template_kwargs: %w; it must be an object", err)
+		case !ok:
 			return fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
 		}
 		for _, name := range OwnVars {
