@@ -45,6 +45,8 @@ func TestImportedKeys(t *testing.T) {
 
 		{trlBase, "assistant_only_loss: true\ncompletion_only_loss: false", "# completion_only_loss: false  # of no meaning here: assistant_only_loss is true"},
 		{trlBase, "completion_only_loss: true\nassistant_only_loss: false", "# assistant_only_loss: false  # of no meaning here: completion_only_loss is true"},
+		{trlBase, "completion_only_loss: null", "train_on_prompt: true  # a default over there"},
+		{trlBase, "assistant_only_loss:", "train_on_prompt: true  # a default over there"},
 		{trlBase, "max_length: null", "# max_length:   # not possible: rows of any length: give max_seq_len"},
 		{trlBase, "beta: 0.1\nmax_length:", "# max_length:   # not possible: rows of any length: give max_seq_len"},
 		{trlBase, "beta: 0.1\nloss_type: sigmoid\nmax_completion_length: 9", "# max_completion_length: 9  # not possible: of a prompt and an answer that are too long together the answer is cut"},

@@ -87,7 +87,7 @@ func trlLast(im *importer) {
 	im.orDefault("learning_rate", "2e-5", "")
 	trlLength(im)
 	im.orDefault("packing", "false", "")
-	if !im.doc.has("completion_only_loss") && !im.doc.has("assistant_only_loss") {
+	if im.doc.get("completion_only_loss").kind == null && im.doc.get("assistant_only_loss").kind == null {
 		im.orDefault("train_on_prompt", "true", "TRL trains on all of a conversation; of rows with prompt and completion on the completion: leave this out for those")
 	}
 }
@@ -100,9 +100,12 @@ const anyLength = "rows of any length: give max_seq_len, which is 2048 where it 
 
 // trlLength writes out the default of max_length, unless the config says that nothing is cut.
 func trlLength(im *importer) {
-	if !im.doc.has("max_length") && !im.doc.has("max_seq_length") {
-		im.orDefault("max_seq_len", "1024", "")
+	for _, key := range []string{"max_length", "max_seq_length"} {
+		if im.doc.has(key) && im.doc.get(key).kind == null {
+			return
+		}
 	}
+	im.orDefault("max_seq_len", "1024", "")
 }
 
 // trlSets takes dataset_name, with the config and the split that other keys name.
