@@ -94,8 +94,14 @@ func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (er
 	}
 	if raw := given(fields["chat_template_kwargs"]); raw != nil {
 		vars, err := jinja.DecodeJSON(raw)
+		if text, ok := vars.(string); ok { // JSON in a text, as tables have it
+			vars, err = jinja.DecodeJSON([]byte(text))
+		}
 		o, ok := vars.(*jinja.Object)
-		if err != nil || !ok {
+		switch {
+		case err != nil:
+			return fmt.Errorf("chat_template_kwargs: %w; it must be an object", err)
+		case !ok:
 			return fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
 		}
 		for _, name := range OwnVars {
@@ -347,7 +353,7 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 		return nil, fmt.Errorf("%s: %w; it must be a list of tools, or a string that holds one", name, err)
 	}
 	list, ok := tools.([]any)
-	if !ok {
+	if !ok && tools != nil {
 		return nil, fmt.Errorf("%s is %s; it must be a list of tools", name, clip(text))
 	}
 	for i, t := range list {

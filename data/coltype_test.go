@@ -135,6 +135,29 @@ func TestPaddedArguments(t *testing.T) {
 	}
 }
 
+// TestMapColumns reads maps inside lists and structs as objects, whatever their keys and values are.
+func TestMapColumns(t *testing.T) {
+	type call struct {
+		Name      string            `parquet:"name"`
+		Arguments map[string]string `parquet:"arguments"`
+	}
+	type turn struct {
+		Role    string           `parquet:"role"`
+		Content string           `parquet:"content"`
+		Calls   []call           `parquet:"tool_calls,list"`
+		Scores  map[int32]uint32 `parquet:"scores"`
+	}
+	type row struct {
+		Messages []turn `parquet:"messages,list"`
+	}
+	file := parquetWith(t, nil, row{[]turn{{"user", "h", nil, nil}, {"assistant", "g", []call{{"f", map[string]string{"k": "x"}}}, map[int32]uint32{3: 1<<32 - 1}}}})
+	body := `{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{{ m.scores | tojson }}{% endfor %}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}`
+	d := mustOpen(t, chatSpec(t, body, write(t, t.TempDir(), "a.parquet", file)))
+	if got, want := masked(d.Row(0)), `u:h|a:[g{"k": "x"}{"3": 4294967295}|]`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // TestTypedColumns learns numbers of types that JSON lacks as their text, and refuses other such types
 // where a text is due.
 func TestTypedColumns(t *testing.T) {

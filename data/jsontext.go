@@ -22,11 +22,11 @@ func rowFields(row []byte, lists func(name string, value []byte) bool) (map[stri
 }
 
 // listIn is the list that raw holds as a text in JSON, or whose elements it holds as such texts; nil
-// where raw is something else.
+// where raw is something else, or has half of a surrogate pair, which the reader of the field refuses.
 func listIn(raw json.RawMessage) json.RawMessage {
 	if raw[0] == '"' {
 		inside := bytes.TrimLeft(raw[1:], " ")
-		if inside[0] != '[' {
+		if inside[0] != '[' || halfSurrogate("", raw) != nil {
 			return nil
 		}
 		text := withoutNaN(bytes.TrimSpace(unquote(nil, raw[1:len(raw)-1])))
@@ -39,7 +39,7 @@ func listIn(raw json.RawMessage) json.RawMessage {
 		return text
 	}
 	var texts []string
-	if start := bytes.TrimLeft(raw[1:], " \t\r\n"); raw[0] != '[' || !bytes.HasPrefix(start, []byte(`"{`)) || json.Unmarshal(raw, &texts) != nil {
+	if start := bytes.TrimLeft(raw[1:], " \t\r\n"); raw[0] != '[' || !bytes.HasPrefix(start, []byte(`"{`)) || halfSurrogate("", raw) != nil || json.Unmarshal(raw, &texts) != nil {
 		return nil
 	}
 	out := []byte{'['}

@@ -53,7 +53,11 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 	}
 	content, has := m.Get(c.Content)
 	if role == functionCall {
-		return called(content, where+"."+c.Content)
+		call, err := called(content, where+"."+c.Content)
+		if err == nil {
+			copyMarks(call, m)
+		}
+		return call, err
 	}
 	out := jinja.NewObject("role", role)
 	calls, err := callsOf(m, where)

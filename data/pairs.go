@@ -165,7 +165,7 @@ func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 			return nil, err
 		}
 	}
-	return p, nil
+	return p, p.checkMarks()
 }
 
 // textPair reads three texts.
@@ -242,7 +242,20 @@ func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, e
 	}
 	p.asked = p.answers[0].clone()
 	p.asked.messages, p.asked.names = p.asked.messages[:n], p.asked.names[:n]
-	return p, nil
+	return p, p.checkMarks()
+}
+
+// checkMarks is an error where a turn of an answer has a mark that it is not to be trained on: a pair's
+// answers are compared as a whole.
+func (p *pair) checkMarks() error {
+	for _, v := range p.answers {
+		for i, m := range v.messages[len(p.asked.messages):] {
+			if roleOf(m) == "assistant" && weightless(m) {
+				return fmt.Errorf("%s has a mark that it is not to be trained on, and a pair's answers are compared as a whole; remove the mark, or the row", v.names[len(p.asked.messages)+i])
+			}
+		}
+	}
+	return nil
 }
 
 // sameMessage tells whether two messages say the same, in whichever order they name it.

@@ -53,6 +53,7 @@ var pairRows = []struct {
 	{"alpaca", `{"system":"s","instruction":"i","input":"j","history":[["a","b"]],"chosen":"c","rejected":"r"}`, "s:s|u:a|a:b|u:i\nj|a:[c|]", "s:s|u:a|a:b|u:i\nj|a:[r|]"},
 	{"sharegpt", `{"conversations":[{"from":"human","value":"u"}],"chosen":{"from":"gpt","value":"c"},"rejected":{"from":"gpt","value":"r"}}`, "u:u|a:[c|]", "u:u|a:[r|]"},
 	{"messages before answers", `{"messages":[{"role":"user","content":"u"}],"chosen":{"role":"assistant","content":"c"},"rejected":{"role":"assistant","content":"r"}}`, "u:u|a:[c|]", "u:u|a:[r|]"},
+	{"a mark in the prompt", `{"prompt":[{"role":"user","content":"u"},{"role":"assistant","content":"a","weight":0},{"role":"user","content":"v"}],"chosen":"c","rejected":"r"}`, "u:u|a:a|u:v|a:[c|]", "u:u|a:a|u:v|a:[r|]"},
 	{"a question", `{"system":"s","question":"q","chosen":"c","rejected":"r"}`, "s:s|u:q|a:[c|]", "s:s|u:q|a:[r|]"},
 	{"tools", `{"tools":[{"name":"f"}],"prompt":[{"role":"user","content":"u"}],"chosen":[{"role":"assistant","content":"c"}],"rejected":[{"role":"assistant","content":"r"}]}`,
 		"u:u|[a:c|T1f]", "u:u|[a:r|T1f]"},
@@ -350,6 +351,10 @@ func TestPairErrors(t *testing.T) {
 		{"a number beside messages", `{"prompt":[{"role":"user","content":"u"}],"chosen":"c","rejected":7}`, []string{"rejected is 7; it must be a text, a message or a list of messages"}},
 		{"an unknown role", `{"prompt":[{"role":"user","content":"u"}],"chosen":[{"role":"assistent","content":"u"}],"rejected":"r"}`, []string{"chosen[0].role", "assistent"}},
 		{"a system beside a text", `{"system":"s","prompt":"p","chosen":"c","rejected":"r"}`, []string{"system is s", "field_instruction"}},
+		{"an answer not to be learned", `{"prompt":[{"role":"user","content":"u"},{"role":"assistant","content":"a","weight":0},{"role":"user","content":"v"}],"chosen":[{"role":"assistant","content":"c"}],"rejected":[{"role":"assistant","content":"r","loss":false}]}`,
+			[]string{"d.jsonl:1", "rejected[0] has a mark that it is not to be trained on"}},
+		{"an answer not to be learned behind a common prompt", `{"chosen":[{"role":"user","content":"u"},{"role":"assistant","content":"c","train":"false"}],"rejected":[{"role":"user","content":"u"},{"role":"assistant","content":"r"}]}`,
+			[]string{"chosen[1] has a mark"}},
 		{"an empty instruction", `{"instruction":"","chosen":"c","rejected":"r"}`, []string{"instruction is empty"}},
 	} {
 		_, err := Open(pairSpec(t, small, write(t, t.TempDir(), "d.jsonl", tt.row)))

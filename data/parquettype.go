@@ -135,10 +135,13 @@ func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaEle
 		}
 		return &colType{name: "list", element: r.valueType(element, elements, itemsSaid(said), false)}
 	}
-	t := &colType{name: "struct", fields: map[string]*colType{}}
 	if isMap(c) { // any keys, each of which is there
+		for _, k := range kids[0].Columns() {
+			r.columnType(k, elements, nil, false)
+		}
 		return &colType{name: "map"}
 	}
+	t := &colType{name: "struct", fields: map[string]*colType{}}
 	for _, k := range kids {
 		t.fields[k.Name()] = r.columnType(k, elements, fieldsSaid(said, k.Name()), false)
 	}

@@ -186,3 +186,29 @@ func TestHalfSurrogates(t *testing.T) {
 		}
 	}
 }
+
+// TestHalfSurrogatesInTexts finds them in lists and objects that a row has as JSON in a text, escaped once or twice.
+func TestHalfSurrogatesInTexts(t *testing.T) {
+	const chat = `"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]`
+	for _, row := range []string{
+		`{"messages":"[{\"role\":\"user\",\"content\":\"h\"},{\"role\":\"assistant\",\"content\":\"g%s\"}]"}`,
+		`{"messages":["{\"role\":\"user\",\"content\":\"%s\"}","{\"role\":\"assistant\",\"content\":\"g\"}"]}`,
+		`{"tools":"[{\"name\":\"%s\"}]",` + chat + `}`,
+		`{"chat_template_kwargs":"{\"kind\":\"%s\"}",` + chat + `}`,
+		`{"instruction":"h","output":"g","history":"[[\"a\",\"%s\"]]"}`,
+	} {
+		for escape, half := range map[string]bool{`\ud83d`: true, `\\ud83d`: true, `\ud83d\ude42`: false} {
+			s := chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", strings.ReplaceAll(row, "%s", escape)))
+			d, err := Open(s)
+			if half {
+				wantError(t, err, "a.jsonl:1: ", "half of a surrogate pair")
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", row, err)
+			} else if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -21,7 +21,7 @@ func callingChat(more string) string {
 
 // TestContentBesideCalls: beside calls of tools OpenAI's messages have null for content, or
 // no content. Every kind of template takes that, and the tokens are those of empty text,
-// except where the template tests for null.
+// except where the template tests for null, or writes messages as JSON.
 func TestContentBesideCalls(t *testing.T) {
 	const (
 		begin = "{% for m in messages %}{{ m.role[0] }}:"
@@ -34,6 +34,7 @@ func TestContentBesideCalls(t *testing.T) {
 		"adds it to text":  begin + "{{ '' + m.content }}" + calls + end,
 		"trims it":         begin + "{{ m.content.strip() }}" + calls + end,
 		"asks for text":    begin + "{% if m.content is not string %}{{ raise_exception('no text') }}{% endif %}{{ m.content }}" + calls + end,
+		"prints JSON":      begin + "{{ m.content if m.content is string else m.content | tojson }}" + calls + end,
 		"tells it by none": begin + "{% if m.content is none %}" + calls + "{% else %}{{ m.content }}{% endif %}" + end,
 		"asks for it":      begin + "{% if m.content is not defined %}{{ raise_exception('no content') }}{% endif %}{% if m.content %}{{ m.content }}{% endif %}" + calls + end,
 	} {
@@ -50,6 +51,10 @@ func TestContentBesideCalls(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+	const whole = `{% for m in messages %}{{ m.role[0] }}:{{ m | tojson }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}`
+	if got := masked(mustOpen(t, chatSpec(t, whole, write(t, t.TempDir(), "a.jsonl", callingChat(`"content":null,`)))).Row(0)); !strings.Contains(got, `"content": null`) {
+		t.Errorf("a template that writes messages as JSON: %s", got)
 	}
 	for row, want := range map[string]string{
 		`{"messages":[{"role":"user","content":null},{"role":"assistant","content":"g"}]}`:                                                   "messages[0].content is null",

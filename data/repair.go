@@ -302,7 +302,7 @@ func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 			n++
 		}
 	}
-	return n + missingNames(probed, out) + strings.Count(out.Text, none), nil
+	return n + missingNames(probed, out) + nulls(out.Text), nil
 }
 
 // choose finds the fewest changes to v with which the template takes it and writes all of
@@ -408,5 +408,15 @@ func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bo
 	return out, given, true
 }
 
-// none is what a template writes for null.
-const none = "None"
+// nulls counts what a template writes for null: None, as Python prints it, and the null of JSON
+// where it stands by itself. A null among values of JSON is one that the row has there.
+func nulls(text string) int {
+	n := strings.Count(text, "None")
+	for before, rest, found := strings.Cut(text, "null"); found; before, rest, found = strings.Cut(rest, "null") {
+		before = strings.TrimRight(before, " \n")
+		if inJSON := func(end string) bool { return strings.HasSuffix(before, end) }; !slices.ContainsFunc([]string{`":`, ",", "["}, inJSON) {
+			n++
+		}
+	}
+	return n
+}

@@ -20,6 +20,7 @@ type turnMark struct {
 var turnMarks = []turnMark{
 	{field: "weight", whose: "OpenAI"}, {field: "loss", whose: "ms-swift"}, {field: "loss_scale", whose: "ms-swift"},
 	{field: "train", whose: "axolotl"}, {field: "training", whose: "axolotl"}, {field: "loss_mask", whose: "slime"}, {field: "step_loss_mask", whose: "slime"},
+	{field: "loss_weight", whose: "LLaMA-Factory v1"}, {field: "trainable", whose: "Tinker"},
 	{field: "masked", skips: true, whose: "torchtune"},
 }
 
@@ -66,6 +67,15 @@ func yesNo(v any) (yes, known bool) {
 		return yes, yes || slices.Contains([]string{"0", "0.0", "false"}, text)
 	}
 	return false, false
+}
+
+// copyMarks gives a message the marks that another has.
+func copyMarks(to, from *jinja.Object) {
+	for _, mark := range turnMarks {
+		if v, _ := from.Get(mark.field); v != nil {
+			to.Set(mark.field, v)
+		}
+	}
 }
 
 // weightless reports whether a message has a mark that it is not to be trained on.

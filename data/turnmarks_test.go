@@ -12,6 +12,7 @@ func TestTurnMarks(t *testing.T) {
 		{`"loss":false`, `"loss":true`}, {`"loss":0.0`, `"loss":1`}, {`"loss_scale":0`, `"loss_scale":1`},
 		{`"train":false`, `"train":true`}, {`"training":"false"`, `"training":"true"`},
 		{`"loss_mask":0`, `"loss_mask":1`}, {`"step_loss_mask":0`, `"step_loss_mask":1`}, {`"masked":true`, `"masked":false`},
+		{`"loss_weight":0.0`, `"loss_weight":1.0`}, {`"trainable":false`, `"trainable":true`},
 		{`"weight":1,"loss":false`, `"weight":1,"loss":true`}, {`"weight":0`, `"weight":null`},
 	}
 	var rows strings.Builder
@@ -23,6 +24,10 @@ func TestTurnMarks(t *testing.T) {
 		if got := masked(d.Row(i)); got != "u:h|a:g|u:x|a:[y|]" {
 			t.Errorf("%s: %s", tt.off, got)
 		}
+	}
+	call := `{"conversations":[{"from":"human","value":"h"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{}}","weight":0},{"from":"observation","value":"r"},{"from":"gpt","value":"y"}]}`
+	if got := masked(mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.jsonl", call))).Row(0)); got != "u:h|a:!f{}|t:r|a:[y|]" {
+		t.Errorf("a call of ShareGPT: %s", got)
 	}
 	answer := func(key string) string {
 		return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g",` + key + `}]}`

@@ -45,6 +45,7 @@ type tool struct {
 	word  string               // as --from takes it
 	is    func(doc value) bool // tells its configs by their keys
 	rules map[string]rule
+	empty map[string]string  // keys that say something where they are left empty: why that is not possible
 	last  func(im *importer) // writes out defaults, when all keys are taken
 }
 
@@ -160,6 +161,8 @@ func (im *importer) take(e entry) {
 	}
 	reason, idle := idleKeys[e.spelled]
 	switch rule := im.tool.rules[e.spelled]; {
+	case e.val.kind == null && im.tool.empty[e.spelled] != "":
+		im.lose(e, im.tool.empty[e.spelled])
 	case e.val.kind == null || e.val.kind == quoted && e.val.text == "":
 		im.idle(e, "it is left empty")
 	case rule != nil:

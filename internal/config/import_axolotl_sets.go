@@ -74,7 +74,7 @@ func (im *importer) axolotlSet(name string, item value) (set value, layout strin
 		case slices.ContainsFunc(setKeys, func(k setKey) bool { return k.name == f.name }):
 			set.fields = append(set.fields, f)
 		case f.name == "roles_to_train" && flow(f.val.inline()) == "[assistant]", f.name == "train_on_eos" && f.val.is("turn"), f.name == "train_on_eot" && f.val.is("turn"),
-			f.name == "trust_remote_code", f.name == "revision", f.name == "preprocess_shards", f.name == "skip":
+			f.name == "message_field_training" && (f.val.text == "train" || f.val.text == "training"), f.name == "trust_remote_code", f.name == "revision", f.name == "preprocess_shards", f.name == "skip":
 			im.idle(e, "it is so here, or changes nothing")
 		case f.name == "chat_template":
 			axolotlTemplate(im, e)

@@ -10,6 +10,9 @@ import (
 // noOtherPreference is why another way to train on preferences is refused.
 const noOtherPreference = "of training on preferences mt has dpo, with the losses sigmoid, hinge and ipo"
 
+// tooLongTogether is what happens in place of bounds for prompts and answers by themselves.
+const tooLongTogether = "of a prompt and an answer that are too long together the answer is cut"
+
 // dpoPart is a key of theirs that says a part of dpo.
 type dpoPart struct {
 	key, to string
@@ -132,7 +135,7 @@ func axolotlDPO() map[string]rule {
 		"rl_beta": inDPO("beta", axolotlOnPairs), "dpo_beta": inDPO("beta", axolotlOnPairs), "dpo_loss_type": inDPO("loss_type", axolotlOnPairs),
 		"dpo_label_smoothing": inDPO("label_smoothing", axolotlOnPairs), "rpo_alpha": inDPO("rpo_alpha", axolotlOnPairs),
 		"precompute_ref_log_probs": idle("log-probabilities of the reference are computed once, before training"),
-		"max_prompt_len":           lost("of a prompt and an answer that are too long together the answer is cut"),
+		"max_prompt_len":           lost(tooLongTogether),
 	}
 	with(rules, idle("nothing is padded, and logits are computed where they are needed"), "dpo_padding_free", "dpo_use_logits_to_keep", "dpo_use_liger_kernel")
 	with(rules, lost("the loss of a pair is sigmoid, hinge or ipo, each pair with the same weight"), "dpo_use_weighting", "dpo_loss_weights", "dpo_norm_loss")
@@ -199,8 +202,7 @@ func trlCommandNamed(im *importer) string {
 
 // trlWhichCommand settles for which command a config is that has beta and nothing else that tells.
 func (im *importer) trlWhichCommand() {
-	loss := im.doc.get("loss_type")
-	if slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || loss.kind != null {
+	if slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || im.doc.get("loss_type").kind != null {
 		return
 	}
 	if c := trlCommandNamed(im); c != "" {
@@ -212,9 +214,12 @@ func (im *importer) trlWhichCommand() {
 
 // trlOnPairs tells whether a config of TRL is one of its dpo command. Which command a config is for
 // is known by its keys alone.
-func trlOnPairs(im *importer) bool {
+func trlOnPairs(im *importer) bool { return im.doc.has("beta") || trlSurelyDPO(im) }
+
+// trlSurelyDPO tells whether a config of TRL is one of its dpo command by more than beta, which other commands have too.
+func trlSurelyDPO(im *importer) bool {
 	loss := im.doc.get("loss_type")
-	return slices.ContainsFunc(trlPairKeys, im.doc.has) || slices.ContainsFunc(append(loss.items, loss), func(v value) bool { return slices.Contains(lossTypes, v.text) })
+	return slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || slices.ContainsFunc(append(loss.items, loss), func(v value) bool { return slices.Contains(lossTypes, v.text) })
 }
 
 // trlLoss takes loss_type and loss_weights of DPO: one of the losses, and sft beside it, which is rpo_alpha.
@@ -288,7 +293,7 @@ func trlDPO() map[string]rule {
 		},
 		"f_alpha_divergence_coef": idle("it belongs to f_divergence_type"), "discopop_tau": idle("it belongs to another loss"),
 		"ref_model_mixup_alpha": idle("it belongs to sync_ref_model"), "ref_model_sync_steps": idle("it belongs to sync_ref_model"),
-		"max_prompt_length": lost("of a prompt and an answer that are too long together the answer is cut"),
+		"max_prompt_length": lost(tooLongTogether),
 	}
 	with(rules, lost("the loss of a pair is sigmoid, hinge or ipo, each pair and token with the same weight"), "ld_alpha", "use_weighting")
 	with(rules, lost("the reference stays as it is"), "sync_ref_model")
@@ -299,7 +304,7 @@ func trlDPO() map[string]rule {
 func trlPairsLast(im *importer) {
 	im.trlWhichCommand()
 	im.orDefault("learning_rate", "1e-6", "")
-	im.orDefault("max_seq_len", "1024", "")
+	trlLength(im)
 	if _, given := im.given[preferenceKey]; given || im.refused != nil {
 		return
 	}

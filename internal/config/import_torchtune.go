@@ -110,7 +110,7 @@ func torchtuneTokenizer(im *importer, e entry) {
 		}
 	}
 	if n.kind == null {
-		im.lose(entry{"tokenizer.max_seq_len", e.pos, n}, "rows of any length: give max_seq_len, which is 2048 where it is not given; longer chats are cut")
+		im.lose(entry{"tokenizer.max_seq_len", e.pos, n}, anyLength)
 		return
 	}
 	im.give(entry{"tokenizer.max_seq_len", e.pos, n}, "max_seq_len", n)

@@ -14,6 +14,7 @@ var trl = &tool{
 		return slices.ContainsFunc([]string{"dataset_name", "dataset_mixture", "dataset_mixer", "test_split_size"}, doc.has)
 	},
 	rules: trlRules(), last: trlLast,
+	empty: map[string]string{"max_length": anyLength, "max_seq_length": anyLength},
 }
 
 func trlRules() map[string]rule {
@@ -49,6 +50,13 @@ func trlRules() map[string]rule {
 			}
 			im.lose(e, "rows that are longer are cut at their end")
 		},
+		"max_completion_length": func(im *importer, e entry) {
+			if trlSurelyDPO(im) {
+				im.lose(e, tooLongTogether)
+				return
+			}
+			im.refuse(e, noOtherTRL)
+		},
 		"assistant_only_loss":  trlOnly("completion_only_loss", "mt trains on what the assistant says"),
 		"completion_only_loss": trlOnly("assistant_only_loss", "mt trains on completions"),
 		"eos_token": func(im *importer, e entry) {
@@ -65,7 +73,8 @@ func trlRules() map[string]rule {
 	maps.Copy(rules, trlDPO())
 	with(rules, idle("it belongs to push_to_hub"), "hub_model_id", "hub_revision", "hub_model_revision", "push_to_hub_revision", "overwrite_hub_revision")
 	with(rules, lost("mt runs no code of other programs while it trains: see eval_dataset and sample_prompts"), "callbacks", "benchmarks")
-	with(rules, refused("mt does supervised fine-tuning and DPO by a config of TRL"), "desirable_weight", "undesirable_weight", "reward_model_path", "num_generations", "max_completion_length", "reward_funcs", "ref_model")
+	with(rules, refused(noOtherTRL), "desirable_weight", "undesirable_weight", "reward_model_path", "num_generations", "reward_funcs", "ref_model",
+		"center_rewards_coefficient", "cpo_alpha", "simpo_gamma", "teacher_model_name_or_path", "lmbda", "seq_kd", "step_separator", "train_on_last_step_only", "sft_model_path", "missing_eos_penalty", "prompt_sample_size")
 	return rules
 }
 
@@ -76,11 +85,27 @@ func trlLast(im *importer) {
 		return
 	}
 	im.orDefault("learning_rate", "2e-5", "")
-	im.orDefault("max_seq_len", "1024", "")
+	trlLength(im)
 	im.orDefault("packing", "false", "")
-	if !im.doc.has("completion_only_loss") && !im.doc.has("assistant_only_loss") {
+	if im.doc.get("completion_only_loss").kind == null && im.doc.get("assistant_only_loss").kind == null {
 		im.orDefault("train_on_prompt", "true", "TRL trains on all of a conversation; of rows with prompt and completion on the completion: leave this out for those")
 	}
+}
+
+// noOtherTRL is why a config of another trainer of TRL is refused.
+const noOtherTRL = "mt does supervised fine-tuning and DPO by a config of TRL"
+
+// anyLength is why a length that is null, which cuts nothing, is not possible.
+const anyLength = "rows of any length: give max_seq_len, which is 2048 where it is not given; longer chats are cut"
+
+// trlLength writes out the default of max_length, unless the config says that nothing is cut.
+func trlLength(im *importer) {
+	for _, key := range []string{"max_length", "max_seq_length"} {
+		if im.doc.has(key) && im.doc.get(key).kind == null {
+			return
+		}
+	}
+	im.orDefault("max_seq_len", "1024", "")
 }
 
 // trlSets takes dataset_name, with the config and the split that other keys name.
