@@ -2,7 +2,6 @@ package actors
 
 import (
 	"flag"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -18,8 +17,8 @@ import (
 // This file says how tests share the machine, and which of many runs they draw.
 
 var (
-	firstSeed = flag.Int64("fault-seed", 0, "the seed of the first run that a test of random runs, faults or interleavings makes; 0: drawn")
-	firstCall = flag.Int64("first-call", 0, "the first call that fails in a test which fails one call in several; 0: drawn")
+	firstSeed = flag.Int64("fault-seed", 0, "the seed of the first run that a test of random runs, faults or interleavings makes; 0: the usual one (MT_LONG=all: drawn)")
+	firstCall = flag.Int64("first-call", 0, "the first call that fails in a test which fails one call in several; 0: the usual one (MT_LONG=all: drawn)")
 )
 
 // TestMain runs more tests at a time than there are cores: most wait for streams, whose commands are delayed. Little
@@ -54,7 +53,7 @@ func drawSeed(t *testing.T, n, most int) int64 {
 	t.Helper()
 	first := *firstSeed
 	if first == 0 {
-		first = 1 + rand.Int64N(int64(max(1, most-n)))
+		first = 1 + int64((long.Seed()-1)%uint64(max(1, most-n)))
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -69,7 +68,7 @@ func drawCall(t *testing.T, every int64) int64 {
 	t.Helper()
 	first := *firstCall
 	if first == 0 {
-		first = 1 + rand.Int64N(every)
+		first = 1 + int64((long.Seed()-1)%uint64(every))
 	}
 	t.Cleanup(func() {
 		if t.Failed() && every > 1 {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // zero4 is the value of fake tensors in fp32.
@@ -177,6 +179,7 @@ func TestWhyMissing(t *testing.T) {
 
 // TestTooManyTensors: a header or an index of more tensors than any model has is refused, and one of very many is read.
 func TestTooManyTensors(t *testing.T) {
+	long.NotShort(t)
 	header := func(n int) []byte {
 		text := []byte(`{"__metadata__":{"format":"pt"}`)
 		for i := range n {

@@ -18,14 +18,14 @@ import (
 
 var (
 	faultCount = flag.Int("faults", -1, "how many of the faults TestDiskFaults makes, 0 for all (tools/faults.sh), -1 for some")
-	faultSeed  = flag.Uint64("fault-seed", 0, "which of them, and where TestRandomKills kills; 0 for others each time")
+	faultSeed  = flag.Uint64("fault-seed", 0, "which of them, and where TestRandomKills kills; 0 for the usual ones (MT_LONG=all: others each time)")
 )
 
 // drawSeed returns the seed with which a test draws its faults or kills. A test that fails says how to draw the same.
 func drawSeed(t *testing.T) uint64 {
 	seed := *faultSeed
 	if seed == 0 {
-		seed = rand.Uint64()
+		seed = long.Seed()
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -18,6 +18,7 @@ func harmless(f diskFault) bool {
 			savedState.MatchString(c.Path) || // of a skipped step? If unknown it counts, and the newest that is good stays
 			c.Path == "out/trainer_state.json" || // is the model there that of the checkpoint? If unknown it is written again
 			c.Name == "openat" && f.scene != firstRun && oldCheckpoint.MatchString(c.Path) || // how much room would it free?
+			c.Name == "openat" && c.Path == "out/ema" || // is anything left there of a killed run? What stays takes room
 			c.Path == "out/loss.svg" || // is it the same picture? If unknown it is written again
 			c.Path == "out/config.yaml" || // whose is the directory? The checkpoints say it, too
 			c.Name == "pread64" && c.Path == "rows.jsonl" // is it a pointer of Git LFS?

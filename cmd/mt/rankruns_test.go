@@ -89,6 +89,7 @@ func lossesOf(t *testing.T, dir string) (out []float64) {
 // TestTrainOnRanks: two and three processes train as one does, up to the last bits of sums; one of
 // them prints and writes; and the bits of a number of ranks are its own.
 func TestTrainOnRanks(t *testing.T) {
+	long.NotShort(t)
 	alone := rankScene(t)
 	t.Chdir(alone)
 	must(t, "train", "run.yaml")
@@ -126,6 +127,7 @@ func TestTrainOnRanks(t *testing.T) {
 
 // TestQuickstartOnRanks: the quickstart, shortened, on two and on three ranks.
 func TestQuickstartOnRanks(t *testing.T) {
+	long.Only(t) // TestTrainOnRanks trains on ranks by default
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +147,7 @@ func TestQuickstartOnRanks(t *testing.T) {
 // TestRanksAreStopped: a signal to mpirun ends the run after a save, and it goes on to the same
 // bits.
 func TestRanksAreStopped(t *testing.T) {
+	long.NotShort(t)
 	const n = 2
 	program, err := os.Executable()
 	if err != nil {
@@ -198,6 +201,7 @@ func TestRanksAreStopped(t *testing.T) {
 // TestRanksThatFail: what all ranks find wrong is said once, what one finds has its name, and none
 // is left waiting.
 func TestRanksThatFail(t *testing.T) {
+	long.NotShort(t)
 	dir := rankScene(t)
 	for wrong, says := range map[string]string{"--learning-rate=fast": "--learning-rate", "--dry-run": "--dry-run is for one process"} {
 		r := startRanks(t, dir, 2, wrong).Wait(t)
@@ -226,6 +230,7 @@ var rankKillCount = flag.Int("rank-kills", 0, "how often TestRankKills kills (to
 // go on with it: all others end, and the run that is left alone in the end has the bits of one that
 // nobody disturbed. In every second story the ranks do not see each other's output directory.
 func TestRankKills(t *testing.T) {
+	long.NotShort(t)
 	if long.Race {
 		t.Skip("runs are slow under the race detector")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/internal/mpirun"
 )
 
@@ -49,6 +50,7 @@ func TestRanksAreRefused(t *testing.T) {
 // TestDoctorOfRanks: the ranks of a machine are examined together and one of them tells, also
 // what was wrong last. So does mpirun's exit code.
 func TestDoctorOfRanks(t *testing.T) {
+	long.NotShort(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,15 @@ var asked = os.Getenv(Variable) != ""
 // draw says whether a test is run of which one in n is.
 var draw = func(n int) bool { return os.Getenv(Variable) == Everything || rand.N(n) == 0 }
 
+// Seed is the seed of what a test draws where no flag gives one: the same in every run, so that a change fails no test by
+// chance, and another in each run with MT_LONG=all.
+func Seed() uint64 {
+	if os.Getenv(Variable) == Everything {
+		return rand.Uint64()
+	}
+	return 1
+}
+
 // Asked says whether long tests are asked for.
 func Asked() bool { return asked }
 

@@ -61,6 +61,16 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// TestSeed: what tests draw is the same in every run, but where everything is asked for.
+func TestSeed(t *testing.T) {
+	for value, same := range map[string]bool{"": true, "1": true, Everything: false} {
+		t.Setenv(Variable, value)
+		if got := Seed() == Seed(); got != same {
+			t.Errorf("%s=%s: the seed stays: %t, want %t", Variable, value, got, same)
+		}
+	}
+}
+
 // TestDrawnInRace: under the race detector those are tried that are drawn, without it all.
 func TestDrawnInRace(t *testing.T) {
 	defer func(was func(int) bool) { draw = was }(draw)

@@ -9,13 +9,10 @@
 //
 // A mutant first meets the short tests of its own package, then those of the
 // packages that import it. Clean runs with coverage select the tests that execute
-// the mutated line. Coverage misses child processes: a line that only they execute
-// counts as not executed.
-//
+// the mutated line. A line that only child processes execute counts as not executed.
 // Verdicts: noticed (a test failed), hung (a limit of time or memory), SURVIVED,
 // not executed, judged (survivors.txt has the mutant and a reason). A survivor
 // makes the command fail. A mutant that does not compile is drawn again.
-//
 // It may import the standard library only.
 //
 // Invariant: hand.txt fits the program. A test holds that the file of each entry

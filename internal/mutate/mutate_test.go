@@ -141,6 +141,9 @@ func TestLists(t *testing.T) {
 
 // TestVerdicts gives every verdict on a module of three packages.
 func TestVerdicts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: go test without -short runs it")
+	}
 	root := t.TempDir()
 	test := "\n\nfunc TestOne(t *testing.T) {\n\tif %s {\n\t\tt.Error()\n\t}\n}\n"
 	for name, text := range map[string]string{

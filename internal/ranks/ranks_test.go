@@ -114,6 +114,7 @@ func by(t *testing.T, launcher string, n int, what string, env ...string) (r mpi
 // TestMPIConforms: ranks that are processes do what World promises, also where
 // messages are cut.
 func TestMPIConforms(t *testing.T) {
+	long.NotShort(t)
 	for n, largest := range map[int]string{2: "5000", 3: "113"} {
 		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
 			r, said := as(t, n, "conform", "MT_TEST_LARGEST="+largest)
@@ -132,6 +133,7 @@ func TestMPIConforms(t *testing.T) {
 // TestMPIEnds: one rank can end all, each way of leaving has its exit code, and a
 // library that does not go with the launcher is told.
 func TestMPIEnds(t *testing.T) {
+	long.NotShort(t)
 	for what, tt := range map[string]struct {
 		code int // 0: any but 0
 		says string
@@ -157,6 +159,7 @@ func TestMPIEnds(t *testing.T) {
 // TestMPIEndsEarly: a rank that fails before MPI is started does not let the others wait for
 // it.
 func TestMPIEndsEarly(t *testing.T) {
+	long.NotShort(t)
 	for launcher, code := range map[string]int{
 		"mpirun":       0, // any but 0: that of Open MPI 5 may fail an assertion of its own
 		"mpirun.mpich": 4,

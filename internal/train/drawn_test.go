@@ -9,14 +9,14 @@ import (
 	"mt/internal/long"
 )
 
-var drawSeed = flag.Uint64("draw-seed", 0, "the seed of what tests draw; 0: each test takes another one in each run")
+var drawSeed = flag.Uint64("draw-seed", 0, "the seed of what tests draw; 0: the usual one (MT_LONG=all: another in each run)")
 
 // draws returns the source of what a test draws by chance. A test that fails says how to draw the same again.
 func draws(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := *drawSeed
 	if seed == 0 {
-		seed = rand.Uint64()
+		seed = long.Seed()
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/long"
 )
 
 var (
@@ -36,6 +38,7 @@ const fits = `document.documentElement.scrollWidth <= document.documentElement.c
 
 // TestPage opens the page in a browser.
 func TestPage(t *testing.T) {
+	long.NotShort(t)
 	b := openBrowser(t)
 	for _, test := range []struct {
 		name string
