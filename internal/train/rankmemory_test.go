@@ -20,7 +20,7 @@ func TestMemoryOfRanks(t *testing.T) {
 		"gradient shares": "gradient slabs", "exchange buffers": "exchange buffers", "collected layer": "collected for checkpoints"}
 	for _, extra := range []string{"compute_dtype: bf16\n", "max_grad_norm: 0\n", "compute_dtype: bf16\nema_decay: 0.9\n"} {
 		for n := 2; n <= 4; n++ {
-			s := newScene(t, "max_steps: 3\nval_size: 0\n"+extra)
+			s := newScene(t, "max_steps: 8\nval_size: 0\n"+extra) // no rank has ended when another reports step 2
 			planned, held := map[string]int64{}, map[string]int64{}
 			var mu sync.Mutex
 			for r, run := range trainTogether(t, n, t.Context(), func(rank int) (*config.Config, hooks) {
