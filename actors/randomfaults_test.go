@@ -138,7 +138,11 @@ func (o outcome) versionsOf(t *testing.T, err error, tr trial, want outcome) (ne
 		if v < 0 {
 			t.Errorf("%v: layer %d is as after no step", err, i)
 		}
-		newest, oldest = max(newest, v), min(oldest, v)
+		last := v // a layer that a step leaves as it was is as after several of them
+		for last >= 0 && last+1 < len(want.versions) && reflect.DeepEqual(want.versions[last+1][i], want.versions[v][i]) {
+			last++
+		}
+		newest, oldest = max(newest, v), min(oldest, last)
 	}
 	return newest, oldest
 }
