@@ -19,7 +19,7 @@ import (
 // implementation does.
 const maxHeader = 100_000_000
 
-// maxTensors bounds how many tensors a file has. Of published files that with the most has some 50,000.
+// maxTensors bounds the number of tensors in a file. The largest published files have about 50,000.
 const maxTensors = 1 << 18
 
 // maxIndexed bounds how many tensors an index lists.

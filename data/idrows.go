@@ -168,8 +168,9 @@ func (r *jsonRow) mask(name string, fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// attended is the range [from, to) of tokens that attention_mask does not mark as padding, and where
-// documents begin in it: numbers above 1 number the documents of a row, as LLaMA-Factory's neat_packing does.
+// attended returns the range [from, to) of tokens that attention_mask does not mark as padding, and the places where
+// documents begin in the range. A mask with values above 1 numbers the documents of a row, as LLaMA-Factory's
+// neat_packing does.
 func (r *jsonRow) attended(fields map[string]json.RawMessage) (from, to int, starts []int, err error) {
 	marks, err := r.perToken(attentionField, fields)
 	if err != nil || marks == nil {

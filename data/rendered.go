@@ -35,8 +35,8 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	return vars
 }
 
-// take chooses the template that a conversation goes through: the one for tools where it
-// brings some, the one for documents where the variables have some, else the default one.
+// take chooses the conversation's template: the tools template if the conversation has tools, the documents template if the
+// variables have documents, otherwise the default template.
 func (e *encoder) take(v *conversation) {
 	e.tmpl = e.templates[jinja.DefaultTemplate]
 	if documents, _ := e.variables(v)["documents"].([]any); len(documents) > 0 && e.templates[jinja.DocumentsTemplate] != nil {

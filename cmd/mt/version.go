@@ -59,8 +59,8 @@ func thisVersion() version {
 // released tells whether the version names one program: of a release, or of a commit without changes.
 func (v version) released() bool { return v.Version != "(devel)" && !v.Modified }
 
-// build is what ranks compare of their programs: the version, and of a development build, whose version says nothing, a digest
-// of the file too.
+// build identifies the program to other ranks. It returns the version; a development build adds a digest of its file, since
+// all development builds have the same version.
 func (v version) build(program string) string {
 	if v.released() {
 		return v.String()

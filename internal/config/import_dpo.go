@@ -186,8 +186,8 @@ var trlPairKeys = []string{"beta", "precompute_ref_log_probs", "precompute_ref_b
 // trlOtherCommands are the commands and trainers of TRL whose configs have beta, as those of dpo have, and whose losses mt does not have.
 var trlOtherCommands = []string{"orpo", "kto", "cpo", "simpo", "bco", "xpo", "nash", "gkd", "minillm", "online_dpo", "online-dpo"}
 
-// trlCommandNamed is the command of TRL that the config's own names speak of: its file, output_dir, run_name and hub_model_id; "" for none of
-// trlOtherCommands.
+// trlCommandNamed returns the command in trlOtherCommands that the config's file, output_dir, run_name or hub_model_id
+// mentions; "" if none.
 func trlCommandNamed(im *importer) string {
 	for _, text := range []string{im.doc.pos.File, im.doc.get("output_dir").text, im.doc.get("run_name").text, im.doc.get("hub_model_id").text} {
 		words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && r != '_' })

@@ -81,8 +81,8 @@ func afterString(text []byte, i int) int {
 	return len(text)
 }
 
-// Members calls f for each member of the JSON object text, in order, with the text of its value. It makes nothing of the values, so
-// that an object of many small ones costs little. The error is that of the text, which may be no object, or that of f.
+// Members calls f for each member of the JSON object text, in order, with the key and the raw text of the value. Values are
+// not decoded, so an object with many small values costs little. The error is a syntax error of the text, or the first error of f.
 func Members(text []byte, f func(key string, value []byte) error) error {
 	var whole json.RawMessage
 	if err := json.Unmarshal(text, &whole); err != nil {

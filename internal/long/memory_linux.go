@@ -10,7 +10,8 @@ import (
 const scratchBytes = 2 << 30
 
 // InMemory runs a package's tests with temporary files in memory where there is room for them, since such tests sync
-// thousands of files. Where long tests are asked for, files are on the disk, whose file system is another. It returns the exit status for TestMain.
+// thousands of files. The long tier keeps its files on the disk, to test a real file system. InMemory returns the exit status
+// for TestMain.
 func InMemory(m *testing.M) int {
 	const memory = "/dev/shm"
 	var s syscall.Statfs_t

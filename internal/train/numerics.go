@@ -7,8 +7,8 @@ import (
 	"mt/plan"
 )
 
-// noteNumerics says which settings that bits depend on follow from the host memory that q has, where state_dir makes the run
-// fit: with room for everything, micro-batches or the gradients' type would be others, and so the last bits of sums.
+// noteNumerics compares the plan with that of a host with room for everything, if state_dir is given. A small host_memory can
+// mean smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names each such setting.
 func (j *job) noteNumerics(q plan.Request) {
 	if !q.StateDir || q.EvalOnly {
 		return

@@ -9,9 +9,8 @@ import (
 	"mt/host"
 )
 
-// untrained is the error of a run that came to its last step without a model worth writing: every step was skipped since it
-// was not finite, or the last ones were and a weight is not finite. max_nonfinite_steps ends a run only after so many steps
-// in a row, which a short run does not have.
+// untrained returns an error if the run reached its last step without a model to write. Either every step was skipped as not
+// finite, or the last steps were skipped and a weight is not finite. A run shorter than max_nonfinite_steps can end so.
 func (s *session) untrained(from resume) error {
 	skipped, steps := s.reached.NonFinite, s.reached.Step-from.state.Step
 	if skipped == 0 || steps <= 0 {

@@ -94,8 +94,8 @@ func OneIn(n int) func(name string) bool {
 // computed has what once has computed, by key: a func() V.
 var computed sync.Map
 
-// once returns what f computes, which it calls once in a process for each key: cases have the same inputs on every device,
-// and many of them the same expected values. Nobody may change the result.
+// once returns the result of f, which is called once per process and key. Cases have the same inputs on every device, so
+// many share their expected values. The caller must not change the result.
 func once[V any](key string, f func() V) V {
 	of, _ := computed.LoadOrStore(key, sync.OnceValue(f))
 	return of.(func() V)()
