@@ -244,8 +244,11 @@ func TestLinkedFilesStay(t *testing.T) {
 			}
 			content[path] = string(raw)
 			info, err := d.Info()
+			if err != nil {
+				return err
+			}
 			names[path] = uint64(info.Sys().(*syscall.Stat_t).Nlink)
-			return err
+			return nil
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a checkpoint is removed meanwhile
 			t.Error(err)
