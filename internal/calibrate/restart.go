@@ -35,6 +35,7 @@ func (r *run) restart(ctx context.Context) error {
 	}
 	t := waiting
 	if r.o.Small {
+		t = handing
 		t.layers, t.rows = 2, 1
 	}
 	o, err := t.options(device.F32)

@@ -24,6 +24,9 @@ func TestPreferenceRecordings(t *testing.T) {
 			"host":    "binding: copy\nhidden_states: host\npipeline: {micro_batch_tokens: 1, chunk_tokens: 8}",
 		} {
 			t.Run(name+"/"+variant, func(t *testing.T) {
+				if long.Race && variant == "gpu" {
+					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+				}
 				if variant != "default" {
 					if long.NotShort(t); name != "dpo-rpo-tied" {
 						long.Only(t)

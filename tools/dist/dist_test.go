@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -354,24 +353,6 @@ func TestFolders(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("of a folder with a file of somebody's, %v are left, %v", left, err)
-	}
-}
-
-// TestBuildsAreTheSame makes everything for one platform; the binary is built twice, the second time in another
-// folder and from nothing. The commit is built, not what is changed since.
-func TestBuildsAreTheSame(t *testing.T) {
-	long.Only(t)
-	if out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").CombinedOutput(); err != nil {
-		t.Skipf("no git clone: %v, %s", err, out)
-	}
-	dir := t.TempDir()
-	if err := run(t.Context(), []string{"-arch", "amd64", "-out", dir}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	for _, pattern := range []string{"*_x86_64.whl", "*-amd64.tar.gz", "*-amd64.cdx.json", sums} {
-		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(found) != 1 {
-			t.Errorf("%s are %v, %v, want one", pattern, found, err)
-		}
 	}
 }
 
