@@ -51,11 +51,17 @@ func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 	if err != nil {
 		return err
 	}
+	if err := w.disk.makeFolders(small); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(small)) {
 		if err := w.writeSmall(name, small[name]); err != nil {
 			return err
 		}
 		w.record = append(w.record, sumRecord(name, small[name]))
+	}
+	if err := w.disk.syncFolders(small); err != nil {
+		return err
 	}
 	slices.SortFunc(w.record, func(a, b fileRecord) int { return strings.Compare(a.Name, b.Name) })
 	text, err := manifest{manifestFormat, manifestVersion, w.record}.sealed()
@@ -98,16 +104,44 @@ func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error
 }
 
 // modelExtras are the files given. It is an error where one has a name that a save uses
-// itself.
+// itself, or lies in a folder that is not for companions.
 func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
-		if name != filepath.Base(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || IsWeights(name) {
+		if name != filepath.Base(name) && !isCompanion(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || IsWeights(name) {
 			return nil, fmt.Errorf("extra file %q: not a name for a file beside the weights", name)
 		}
 		small[name] = data
 	}
 	return small, nil
+}
+
+// folders are the folders that names of files have, below the directory that is written.
+func folders(small map[string][]byte) (list []string) {
+	for name := range small {
+		if f := filepath.Dir(name); f != "." && !slices.Contains(list, f) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func (d *disk) makeFolders(small map[string][]byte) error {
+	for _, f := range folders(small) {
+		if err := d.do("make directory", f, d.fs.MkdirAll(d.path(f))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *disk) syncFolders(small map[string][]byte) error {
+	for _, f := range folders(small) {
+		if err := d.do("sync directory", f, d.fs.SyncDir(d.path(f))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addIndex adds the index of shards, where there is more than one.

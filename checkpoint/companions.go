@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"mt/internal/files"
 )
 
 // companions are the files of a model directory that go with the weights:
-// patterns of their names.
+// patterns of their names, which may lie in a folder of the directory.
 var companions = []string{
 	"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-	"chat_template.jinja", "chat_template.json", "tekken.json",
+	"chat_template.jinja", "additional_chat_templates/*.jinja", "chat_template.json", "tekken.json",
 	"preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json", "configuration_*.py", "modeling_*.py",
 	"LICENSE*", "NOTICE*",
 }
@@ -47,23 +49,48 @@ func Companions(dir string) (map[string][]byte, error) {
 // CompanionNames are the names of the files that Companions reads. It fails where
 // one is a link out of the directory, without having read any.
 func CompanionNames(dir string) (names []string, err error) {
-	entries, err := os.ReadDir(dir)
+	found, err := companionsIn(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read model directory: %w", err)
 	}
-	for _, e := range entries {
-		if !isCompanion(e.Name()) {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
+	for _, name := range found {
+		path := filepath.Join(dir, name)
 		st, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) || err == nil && !st.Mode().IsRegular() {
 			continue
 		}
-		if err := CheckLink(path); err != nil {
+		if folder := filepath.Dir(path); folder != filepath.Clean(dir) {
+			err = CheckLink(folder)
+		}
+		if err = errors.Join(err, CheckLink(path)); err != nil {
 			return nil, fmt.Errorf("read model directory: %w", err)
 		}
-		names = append(names, e.Name())
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// companionsIn are the names in dir, and in its folders that patterns name, that are those of companions.
+func companionsIn(dir string) (names []string, err error) {
+	folders := []string{"."}
+	for _, pattern := range companions {
+		if folder := filepath.Dir(pattern); !slices.Contains(folders, folder) {
+			folders = append(folders, folder)
+		}
+	}
+	for _, folder := range folders {
+		entries, err := os.ReadDir(filepath.Join(dir, folder))
+		if folder != "." && (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if name := filepath.Join(folder, e.Name()); isCompanion(name) {
+				names = append(names, name)
+			}
+		}
 	}
 	return names, nil
 }

@@ -156,6 +156,9 @@ func (m *modelWriter) write() (err error) {
 			return err
 		}
 	}
+	if err := m.disk.makeFolders(m.small); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.small)) {
 		f := &outFile{file: &file{name: name, header: m.small[name], bytes: int64(len(m.small[name]))}}
 		m.disk.left += f.bytes

@@ -164,8 +164,10 @@ func TestCompanions(t *testing.T) {
 	dir := t.TempDir()
 	taken := []string{"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
 		"vocab.json", "chat_template.jinja", "chat_template.json", "tekken.json", "preprocessor_config.json", "video_preprocessor_config.json",
-		"processor_config.json", "configuration_x.py", "modeling_x.py", "LICENSE", "LICENSE.txt", "NOTICE.md"}
-	for _, name := range append([]string{"config.json", "model.safetensors", "README.md", ".LICENSE", "tokenizer.json.bak", "configurationx.py", "merges.txt/x"}, taken...) {
+		"processor_config.json", "configuration_x.py", "modeling_x.py", "LICENSE", "LICENSE.txt", "NOTICE.md",
+		"additional_chat_templates/rag.jinja", "additional_chat_templates/tool_use.jinja"}
+	for _, name := range append([]string{"config.json", "model.safetensors", "README.md", ".LICENSE", "tokenizer.json.bak", "configurationx.py", "merges.txt/x",
+		"additional_chat_templates/notes.txt", "additional_chat_templates/x.jinja/x.jinja", "templates/tool_use.jinja"}, taken...) {
 		write(t, filepath.Join(dir, name), []byte(name))
 	}
 	got, err := Companions(dir)

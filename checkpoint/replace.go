@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -82,12 +83,16 @@ func (m *modelWriter) show() error {
 	}
 	slices.Sort(first)
 	first = slices.DeleteFunc(first, func(name string) bool { return name == last })
+	shown := &disk{fs: m.disk.fs, root: m.dir}
+	if err := shown.makeFolders(m.small); err != nil {
+		return err
+	}
 	for _, name := range first {
 		if err := m.move(name); err != nil {
 			return err
 		}
 	}
-	if err := m.syncDir(); err != nil {
+	if err := errors.Join(shown.syncFolders(m.small), m.syncDir()); err != nil {
 		return err
 	}
 	if err := m.move(last); err != nil {
@@ -110,20 +115,38 @@ func (m *modelWriter) syncDir() error {
 }
 
 // removeOlder removes the files of an older model, except those listed in names.
-// Directories stay: no model has any.
+// Directories stay.
 func (m *modelWriter) removeOlder(names []string) error {
-	entries, err := os.ReadDir(m.dir)
+	older, err := m.older()
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.IsDir() || slices.Contains(names, e.Name()) || !IsWeights(e.Name()) && !(m.alone && isCompanion(e.Name())) {
+	for _, name := range older {
+		path := filepath.Join(m.dir, name)
+		if st, err := os.Lstat(path); err != nil || st.IsDir() || slices.Contains(names, name) {
 			continue
 		}
-		path := filepath.Join(m.dir, e.Name())
 		if err := m.disk.fs.RemoveAll(path); err != nil {
 			return opError("remove", path, err)
 		}
 	}
 	return m.syncDir()
+}
+
+// older are the names in the directory that a model may have: those of weights and, in a directory for one model alone, of companions.
+func (m *modelWriter) older() (names []string, err error) {
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if IsWeights(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	if !m.alone {
+		return names, nil
+	}
+	beside, err := companionsIn(m.dir)
+	return append(names, beside...), err
 }

@@ -3,6 +3,7 @@ package export
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"os"
@@ -63,7 +64,8 @@ func makeModelOf(t testing.TB, config map[string]any, tensors map[string]shape, 
 	t.Helper()
 	dir := t.TempDir()
 	put := func(name string, data []byte) {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

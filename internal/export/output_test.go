@@ -62,16 +62,20 @@ func TestStopInTensor(t *testing.T) {
 // TestOverwriteDirectory: files that belong to an older model are removed with it, and so is
 // what a killed copy left; the user's own files stay.
 func TestOverwriteDirectory(t *testing.T) {
-	dir := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"tokenizer.json": "{}"})
-	out := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.jinja": "old", "tokenizer.json": "old", "mine.txt": "mine"})
+	dir := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"tokenizer.json": "{}", "additional_chat_templates/tool_use.jinja": "{{ tools }}"})
+	out := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.jinja": "old", "tokenizer.json": "old", "mine.txt": "mine",
+		"additional_chat_templates/rag.jinja": "old", "additional_chat_templates/mine.txt": "mine"})
 	if err := os.Mkdir(filepath.Join(out, "model.tmp-1"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Run(t.Context(), Options{Format: Safetensors, Model: dir, Out: out, Overwrite: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := listDir(t, out); !slices.Equal(got, []string{"config.json", "mine.txt", "model.safetensors", "tokenizer.json"}) {
+	if got := listDir(t, out); !slices.Equal(got, []string{"additional_chat_templates", "config.json", "mine.txt", "model.safetensors", "tokenizer.json"}) {
 		t.Errorf("%v is there", got)
+	}
+	if got := listDir(t, filepath.Join(out, "additional_chat_templates")); !slices.Equal(got, []string{"mine.txt", "tool_use.jinja"}) {
+		t.Errorf("%v are the other templates", got)
 	}
 	if text, err := os.ReadFile(filepath.Join(out, "tokenizer.json")); string(text) != "{}" {
 		t.Errorf("tokenizer.json is %s, %v", text, err)

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"mt/checkpoint"
 	"mt/internal/long"
 )
 
@@ -68,6 +69,14 @@ var hostileInputs = map[string]badInput{
 	"licence a link out":           {spoil: linkAt("LICENSE", "ROOT/secret"), says: []string{"model/LICENSE: a link to ", "/secret, outside of the model directory", "put the file itself there"}},
 	"licence a link out, relative": {spoil: linkAt("LICENSE", "../secret"), says: []string{"model/LICENSE: a link to ", "/secret, outside of the model directory"}},
 	"code a link out":              {spoil: linkAt("modeling_x.py", "/etc/passwd"), says: []string{"model/modeling_x.py: a link to /etc/passwd, outside of the model directory"}},
+	"templates a link out": {spoil: func(t *testing.T, s, m string) {
+		write(t, filepath.Join(s, "others", "rag.jinja"), "{{ 1 }}")
+		linkAt("additional_chat_templates", "ROOT/others")(t, s, m)
+	}, says: []string{"model/additional_chat_templates: a link to ", "/others, outside of the model directory"}},
+	"a template a link out": {spoil: func(t *testing.T, s, m string) {
+		write(t, filepath.Join(m, "additional_chat_templates", "rag.jinja"), "{{ 1 }}")
+		linkAt("additional_chat_templates/tool_use.jinja", "ROOT/secret")(t, s, m)
+	}, says: []string{"tool_use.jinja: a link to ", "/secret, outside of the model directory"}},
 	"config.json a link out": {spoil: func(t *testing.T, s, m string) {
 		move(t, filepath.Join(m, "config.json"), filepath.Join(s, "c.json"))
 		linkAt("config.json", "../c.json")(t, s, m)
@@ -187,14 +196,24 @@ func TestHubCache(t *testing.T) {
 	linkAt("LICENSE", "../../blobs/ffff")(t, s.root, snapshot)
 	linkAt("NOTICE", "LICENSE")(t, s.root, snapshot) // inside
 	want := map[string]string{"LICENSE": "a licence", "NOTICE": "a licence"}
+	write(t, filepath.Join(repo, "blobs", "eeee"), "{{ tools }}")
+	write(t, filepath.Join(snapshot, "additional_chat_templates", "rag.jinja"), "{{ documents }}")
+	linkAt("additional_chat_templates/tool_use.jinja", "../../../blobs/eeee")(t, s.root, snapshot)
+	want["additional_chat_templates/rag.jinja"], want["additional_chat_templates/tool_use.jinja"] = "{{ documents }}", "{{ tools }}"
 	for _, name := range []string{"processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"} { // of a model that sees
 		want[name] = `{"what": "` + name + `"}`
 		write(t, filepath.Join(snapshot, name), want[name])
 	}
-	s.with("model_name_or_path: " + snapshot + "\n").mustTrain(t)
+	s.with("model_name_or_path: " + snapshot + "\nsave_steps: 4\n").mustTrain(t)
+	saved := filepath.Join(s.out, "checkpoint-4")
 	for name, text := range want {
-		if got, err := os.ReadFile(filepath.Join(s.out, name)); err != nil || string(got) != text {
-			t.Errorf("%s: %q, %v", name, got, err)
+		for _, dir := range []string{s.out, saved} {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
+				t.Errorf("%s in %s: %q, %v", name, filepath.Base(dir), got, err)
+			}
 		}
+	}
+	if err := checkpoint.Verify(saved); err != nil {
+		t.Error(err)
 	}
 }

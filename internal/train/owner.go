@@ -38,7 +38,8 @@ func (j *job) checkOwner() error {
 		return err
 	}
 	for _, e := range entries {
-		if !isEmpty(dir, e) && (inTheWay(e) || slices.Contains(copied, e.Name())) {
+		written := slices.ContainsFunc(copied, func(name string) bool { return name == e.Name() || filepath.Dir(name) == e.Name() })
+		if !isEmpty(dir, e) && (inTheWay(e) || written) {
 			return j.c.Errorf("output_dir", "output_dir %s holds %s, which no run of mt made and this one would replace or remove; "+
 				"choose another output_dir, or set overwrite_output_dir: true", dir, e.Name())
 		}
