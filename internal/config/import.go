@@ -223,6 +223,7 @@ func (im *importer) giveFor(e entry, why string, settings ...setting) {
 	line := Line{Key: e.spelled, Fate: Renamed, Why: why, theirs: e}
 	for _, s := range settings {
 		k := byName[s.key]
+		s.val = k.unquoted(s.val)
 		if by, twice := im.given[k.name]; twice {
 			if again := *im.c; k.set(&again, e.spelled, s.val) == nil && k.print(&again) == k.print(im.c) {
 				continue // they agree
@@ -246,6 +247,23 @@ func (im *importer) giveFor(e entry, why string, settings ...setting) {
 		return
 	}
 	im.lines = append(im.lines, line)
+}
+
+// unquoted returns v as a plain value where k takes numbers and v is a number in quotes, which other tools read as a number.
+func (k *key) unquoted(v value) value {
+	switch k.field(&anyConfig).(type) {
+	case *int, *int64, *float64, *Interval, *[]float64:
+	default:
+		return v
+	}
+	if text := strings.TrimSpace(v.text); v.kind == quoted && (floatText.MatchString(text) || grouped.MatchString(text)) {
+		return plainAt(v, strings.ReplaceAll(text, "_", ""))
+	}
+	v.items = slices.Clone(v.items)
+	for i, item := range v.items {
+		v.items[i] = k.unquoted(item)
+	}
+	return v
 }
 
 // wanted is what a setter's error says, without where.

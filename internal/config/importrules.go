@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -92,13 +93,13 @@ func (v value) is(text string) bool {
 // count is a value as a whole number; false where it is none.
 func (v value) count() (int, bool) {
 	n, err := strconv.Atoi(v.text)
-	return n, err == nil && v.kind == plain
+	return n, err == nil && (v.kind == plain || v.kind == quoted)
 }
 
 // float is a value as a number; false where it is none.
 func (v value) float() (float64, bool) {
 	x, err := strconv.ParseFloat(v.text, 64)
-	return x, err == nil && v.kind == plain
+	return x, err == nil && (v.kind == plain || v.kind == quoted)
 }
 
 // each is the items of a list, or what is no list by itself.
@@ -199,10 +200,7 @@ var optimKeysOf = map[string]string{
 func (im *importer) optimNumbers(e entry, more ...setting) {
 	fields := e.val.fields
 	if e.val.kind == plain || e.val.kind == quoted {
-		for _, part := range strings.Split(e.val.text, ",") {
-			name, number, _ := strings.Cut(strings.TrimSpace(part), "=")
-			fields = append(fields, field{strings.TrimSpace(name), e.val.pos, plainAt(e.val, strings.TrimSpace(number))})
-		}
+		fields = append(fields, optimFields(e.val)...)
 	}
 	var settings []setting
 	for _, f := range fields {
@@ -218,6 +216,29 @@ func (im *importer) optimNumbers(e entry, more ...setting) {
 	if settings = append(settings, more...); len(settings) > 0 {
 		im.giveFor(e, "", settings...)
 	}
+}
+
+// optimPart is a name with a number, or with numbers in brackets, in a text of optim_args.
+var optimPart = regexp.MustCompile(`[^,(\[]*(?:[(\[][^)\]]*[)\]])?[^,]*`)
+
+// optimFields returns the fields of a text such as "betas=(0.9,0.95),eps=1e-8". Numbers in brackets become a list.
+func optimFields(v value) (fields []field) {
+	for _, part := range optimPart.FindAllString(v.text, -1) {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		name, text, _ := strings.Cut(part, "=")
+		text = strings.TrimSpace(text)
+		val := plainAt(v, text)
+		if inner := strings.Trim(text, "()[]"); inner != text {
+			val = value{kind: list, pos: v.pos}
+			for number := range strings.SplitSeq(inner, ",") {
+				val.items = append(val.items, plainAt(v, strings.TrimSpace(number)))
+			}
+		}
+		fields = append(fields, field{strings.TrimSpace(name), v.pos, val})
+	}
+	return fields
 }
 
 // optimArgs takes optim_args, which AdamW of Transformers does not read.
