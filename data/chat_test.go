@@ -128,8 +128,8 @@ func TestMasks(t *testing.T) {
 		if got := masked(d.Row(0)); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
-		if d.ChatTemplate() != tt.template {
-			t.Errorf("%s: the template is %q", tt.name, d.ChatTemplate())
+		if got := d.ChatTemplates()["chat_template.jinja"]; got != tt.template {
+			t.Errorf("%s: the template is %q", tt.name, got)
 		}
 		if st := d.Stats(); st.MissingEOS != tt.missing || st.Kind != "chat" || !d.IsChat() {
 			t.Errorf("%s: stats %+v", tt.name, st)
@@ -191,8 +191,8 @@ func TestChatMLWithoutItsTokens(t *testing.T) {
 		t.Errorf("%v is not of the key template", err)
 	}
 	s.Tokenizer, s.Template = withChatML(t), ""
-	if d := mustOpen(t, s); !strings.HasPrefix(d.ChatTemplate(), "{% if tools %}") { // taken where its tokens are
-		t.Errorf("the template is %q", d.ChatTemplate())
+	if got := mustOpen(t, s).ChatTemplates()["chat_template.jinja"]; !strings.HasPrefix(got, "{% if tools %}") { // taken where its tokens are
+		t.Errorf("the template is %q", got)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestTemplateOfTheModel(t *testing.T) {
 	write(t, dir, "chat_template.jinja", `{{ bos_token }}{{ eos_token }}{{ strftime_now("%d %b %Y") }}{{ kind }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}`)
 	s := textSpec(t, 4096, write(t, t.TempDir(), "a.jsonl", `{"chat_template_kwargs":{"kind":"K"},"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
 	s.ModelDir, s.Packing = dir, set(false)
-	if got := mustOpen(t, s).ChatTemplate(); got != "" {
+	if got := mustOpen(t, s).ChatTemplates(); got != nil {
 		t.Errorf("the model's own template is to be saved again: %q", got)
 	}
 	const want = "$26 Jul 2024Kuha[g]"

@@ -93,13 +93,13 @@ func (d *Dataset) PairsInRows() int64 {
 	return d.mix.n
 }
 
-// ChatTemplate is the template that chats went through, which belongs beside the trained
-// model; "" where it is the model's own, or where none was used.
-func (d *Dataset) ChatTemplate() string {
+// ChatTemplates are the templates that chats went through, as files of a model directory, which belong beside the
+// trained model; nil where they are the model's own, or where none was used.
+func (d *Dataset) ChatTemplates() map[string]string {
 	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
-		return f.tmpl.Source()
+		return f.tmpl.Files()
 	}
-	return ""
+	return nil
 }
 
 // Stats counts, for which it reads all rows.

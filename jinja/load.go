@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +22,10 @@ const (
 	DocumentsTemplate = "rag"
 )
 
-// namedFolder has, beside chat_template.jinja, further templates, each by its file's name.
+// defaultFile has the template named default.
+const defaultFile = "chat_template.jinja"
+
+// namedFolder has, beside it, further templates, each by its file's name.
 const namedFolder = "additional_chat_templates"
 
 // Load reads the chat templates of a model directory: chat_template.jinja and
@@ -31,7 +35,7 @@ const namedFolder = "additional_chat_templates"
 // (Named); where there are others alone, among them one for tools, it gives one that refuses
 // all. It is nil without an error where the directory has none.
 func Load(dir string) (*Template, error) {
-	path := filepath.Join(dir, "chat_template.jinja")
+	path := filepath.Join(dir, defaultFile)
 	source, err := files.Read(path, maxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("chat template: %w", err)
@@ -120,6 +124,18 @@ func pythonString(s string) string {
 // Named is the template of that name in the directory that t was loaded from; nil where
 // there is none.
 func (t *Template) Named(name string) *Template { return t.named[name] }
+
+// Files are t, and those with names that it was loaded with, as the files of a model directory that Load reads.
+func (t *Template) Files() map[string]string {
+	out := map[string]string{defaultFile: t.Source()}
+	for name, other := range t.named {
+		out[namedFolder+"/"+name+".jinja"] = other.Source()
+	}
+	return out
+}
+
+// IsFile says whether name is that of a file of a model directory with a chat template alone.
+func IsFile(name string) bool { return name == defaultFile || path.Dir(name) == namedFolder }
 
 // readJSON reads the templates in the file at path, by name; there are none where it is
 // missing.

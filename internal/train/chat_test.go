@@ -114,3 +114,39 @@ func TestTurnsAreBounded(t *testing.T) {
 		t.Errorf("%.20q, %v", said.text, said.err)
 	}
 }
+
+// TestSavedTemplates: beside a model lie the chat templates that its data went through, all that a directory has, and none of
+// those of the model it was trained from.
+func TestSavedTemplates(t *testing.T) {
+	long.NotShort(t)
+	first := chatScene(t, "max_steps: 1\n")
+	first.mustTrain(t)
+	write(t, filepath.Join(first.out, "additional_chat_templates", "rag.jinja"), "{{ documents }}")
+	write(t, filepath.Join(first.out, "LICENSE"), "a licence")
+	text, err := os.ReadFile(filepath.Join(first.out, "chat_template.jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(first.root, "templates")
+	write(t, filepath.Join(folder, "chat_template.jinja"), string(text))
+	write(t, filepath.Join(folder, "additional_chat_templates", "tool_use.jinja"), string(text)+"{# tools #}")
+	saved := func(template string) (names string) {
+		s := chatScene(t, "max_steps: 1\n").without("model").with("model_name_or_path: " + first.out + "\n" + template)
+		s.mustTrain(t)
+		for _, name := range []string{"LICENSE", "chat_template.jinja", "additional_chat_templates/rag.jinja", "additional_chat_templates/tool_use.jinja"} {
+			if _, err := os.Stat(filepath.Join(s.out, name)); err == nil {
+				names += " " + filepath.Base(name)
+			}
+		}
+		return names
+	}
+	for template, want := range map[string]string{
+		"template: null\n": " LICENSE chat_template.jinja rag.jinja",
+		"template: " + folder + "/chat_template.jinja\n": " LICENSE chat_template.jinja",
+		"template: " + folder + "\n":                     " LICENSE chat_template.jinja tool_use.jinja",
+	} {
+		if got := saved(template); got != want {
+			t.Errorf("%s: the model has%s, want%s", template, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/host"
+	"mt/jinja"
 )
 
 // configFile is the resolved configuration in an output directory and in every
@@ -183,7 +184,7 @@ func checkpointLayer(l *host.LayerState) checkpoint.Layer {
 
 // companions are the files that are saved beside weights: those of the tokenizer and of
 // generation that the model trained from has, or the byte tokenizer's; the tokenizer's
-// with the tokens that were added; and the chat template that the data went through.
+// with the tokens that were added; and the chat templates that the data went through, in place of the model's.
 func (j *job) companions() (_ map[string][]byte, err error) {
 	if j.beside != nil {
 		return j.beside, nil
@@ -199,8 +200,11 @@ func (j *job) companions() (_ map[string][]byte, err error) {
 	}
 	maps.Copy(out, j.opened.files)
 	if j.set != nil {
-		if chat := j.set.ChatTemplate(); chat != "" {
-			out["chat_template.jinja"] = []byte(chat)
+		if chat := j.set.ChatTemplates(); chat != nil {
+			maps.DeleteFunc(out, func(name string, _ []byte) bool { return jinja.IsFile(name) })
+			for name, text := range chat {
+				out[name] = []byte(text)
+			}
 		}
 	}
 	j.beside = out
