@@ -326,7 +326,8 @@ func torchtuneLoss(im *importer, e entry) {
 			parts = append(parts[:1], dpoPart{"loss", "loss_type", textAt(name, "hinge")})
 		}
 		im.giveDPO(e, append(parts, im.torchtuneReference())...)
-	case strings.Contains(name.text, "CrossEntropyLoss"):
+	case strings.Contains(name.text, "CrossEntropyLoss"), strings.HasSuffix(name.text, "CEWithChunkedOutputLoss"):
+		im.loseOthers(e, "mt knows no such key of a loss", "num_output_chunks", "enable_compile")
 		im.idle(e, "it is what mt trains on")
 	case strings.Contains(name.text, "rlhf"):
 		im.refuse(entry{"loss", e.pos, name}, noOtherPreference)

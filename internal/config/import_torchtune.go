@@ -100,15 +100,21 @@ func (im *importer) filled(v value) value {
 	return v
 }
 
+// loseOthers loses what a component is given, but for the names that its rule reads or needs not.
+func (im *importer) loseOthers(e entry, why string, known ...string) {
+	for _, f := range e.val.fields {
+		if f.name != component && !slices.Contains(known, f.name) && f.val.kind != null {
+			im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, why)
+		}
+	}
+}
+
 // torchtuneTokenizer takes max_seq_len of the tokenizer; its files are read from the model's
 // directory.
 func torchtuneTokenizer(im *importer, e entry) {
 	n := e.val.get("max_seq_len")
-	for _, f := range e.val.fields {
-		if !slices.Contains([]string{component, "path", "merges_file", "merges_path", "vocab_path", "max_seq_len", "image_size", "max_num_tiles"}, f.name) && f.val.kind != null {
-			im.lose(entry{"tokenizer." + f.name, f.pos, f.val}, "the model's own tokenizer and chat template are taken as they are")
-		}
-	}
+	im.loseOthers(e, "the model's own tokenizer and chat template are taken as they are",
+		"path", "merges_file", "merges_path", "vocab_path", "max_seq_len", "image_size", "max_num_tiles")
 	if n.kind == null {
 		im.lose(entry{"tokenizer.max_seq_len", e.pos, n}, anyLength)
 		return
@@ -127,6 +133,8 @@ func torchtuneCheckpointer(im *importer, e entry) {
 		im.lose(entry{"checkpointer", e.pos, e.val.get(component)}, "mt reads Hugging Face directories: convert Meta's weights, or take those of the Hub")
 	}
 	im.giveFor(entry{"checkpointer.checkpoint_dir", e.pos, dir}, "with the tokenizer in it", setting{modelKey, im.filled(dir)})
+	im.loseOthers(e, "mt knows no such key of a checkpointer", "checkpoint_dir", "checkpoint_files", "model_type", "output_dir", "recipe_checkpoint",
+		"safe_serialization", "should_load_recipe_state", "enable_async_checkpointing", "keep_last_n_checkpoints")
 	if again := e.val.get("recipe_checkpoint"); again.kind != null {
 		im.lose(entry{"checkpointer.recipe_checkpoint", e.pos, again}, "a checkpoint of torchtune cannot be resumed")
 	}
@@ -178,6 +186,7 @@ func torchtuneScheduler(im *importer, e entry) {
 		im.lose(entry{"lr_scheduler", e.pos, name}, "mt has the schedules of transformers: see lr_scheduler_type")
 		return
 	}
+	im.loseOthers(e, "mt knows no such key of a schedule", "num_warmup_steps", "num_cycles")
 	settings := []setting{{"lr_scheduler_type", plainAt(name, "cosine")}}
 	if n := e.val.get("num_warmup_steps"); n.kind != null {
 		settings = append(settings, setting{"warmup_steps", n})
