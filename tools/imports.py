@@ -16,6 +16,7 @@ told by a key, which TOOLS names.
 """
 
 import collections
+import json
 import pathlib
 import re
 import subprocess
@@ -55,8 +56,13 @@ def load(mt, path, tmp):
     text = re.sub(r"^(datasets|eval_datasets|dataset|eval_dataset|dataset_dir|dpo|val_size|dataset_format|.*_column):.*\n(?:  - .*\n)*", "", pathlib.Path(path).read_text(), flags=re.MULTILINE)
     loaded = pathlib.Path(tmp) / "loaded.yaml"
     loaded.write_text(text)
-    done = subprocess.run([mt, "data", "inspect", str(loaded), "--dataset", str(rows), "--model", "tiny", "--add-tokens", "", "--new-special-tokens", "<|im_start|>,<|im_end|>",
-                           "--resize-vocab", "true", "--special-tokens", "{}", "--cache-dir", tmp + "/cache"], capture_output=True, text=True, check=False)
+    tokens = ["<|im_start|>", "<|im_end|>"]
+    for _ in range(2):  # again with the tokens that the template is made of, which the config's own model has
+        done = subprocess.run([mt, "data", "inspect", str(loaded), "--dataset", str(rows), "--model", "tiny", "--add-tokens", "", "--new-special-tokens", ",".join(tokens),
+                               "--resize-vocab", "true", "--special-tokens", "{}", "--cache-dir", tmp + "/cache"], capture_output=True, text=True, check=False)
+        if not (lacking := re.search(r"add them with new_special_tokens: (\[.*?\])", done.stderr)):
+            break
+        tokens += json.loads(lacking.group(1))
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
