@@ -72,6 +72,7 @@ const (
 	errorMemoryAllocation            = 2
 	errorStubLibrary                 = 34
 	errorInsufficientDriver          = 35
+	errorDevicesUnavailable          = 46
 	errorNoDevice                    = 100
 	errorMapBufferObjectFailed       = 205 // of peer access, where the driver says yes and the cards' windows are too small
 	errorNoKernelImageForDevice      = 209
@@ -97,6 +98,7 @@ const (
 	errorInvalidPC                   = 718
 	errorLaunchFailure               = 719
 	errorNotSupported                = 801
+	errorSystemNotReady              = 802
 	errorSystemDriverMismatch        = 803
 	errorCompatNotSupported          = 804
 	errorUnknown                     = 999
@@ -147,7 +149,27 @@ func (e *Error) Error() string {
 	if e.Detail != "" {
 		b.WriteString(": " + e.Detail)
 	}
+	if hint := e.hint(); hint != "" {
+		b.WriteString("; " + hint)
+	}
 	return b.String()
+}
+
+// hints say what to do about codes of libcudart and libcuda.
+var hints = map[int]string{
+	errorDevicesUnavailable: "the GPU is busy or in exclusive mode: end the other process (nvidia-smi lists them), or nvidia-smi -c 0",
+	errorSystemNotReady:     "the GPUs of this machine need NVIDIA's fabric manager: systemctl start nvidia-fabricmanager, of the driver's version",
+	errorIllegalAddress:     "run mt doctor --selftest; if it passes, report the run's configuration",
+	errorLaunchFailure:      "a kernel faulted, or trapped because it waited too long: dmesg has the Xid; run mt doctor --selftest",
+	errorUnknown:            "dmesg may have an Xid; load nvidia_uvm (nvidia-modprobe -u), and reboot if the driver was updated",
+}
+
+// hint is what to do about the error; "" if nothing is known.
+func (e *Error) hint() string {
+	if e.Library == Runtime || e.Library == Driver {
+		return hints[e.Code]
+	}
+	return ""
 }
 
 // Is implements errors.Is for the kinds of failure of this package.

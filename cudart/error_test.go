@@ -3,6 +3,7 @@ package cudart
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +35,20 @@ func TestErrorIs(t *testing.T) {
 	}
 }
 
+// TestHints: codes that the user can do something about say what.
+func TestHints(t *testing.T) {
+	for code, want := range map[int]string{46: "nvidia-smi -c 0", 802: "nvidia-fabricmanager", 700: "mt doctor --selftest", 719: "dmesg", 999: "nvidia_uvm"} {
+		for _, lib := range []Library{Runtime, Driver} {
+			if got := (&Error{Library: lib, Op: "f", Code: code, Text: "bad"}).Error(); !strings.Contains(got, want) {
+				t.Errorf("lib%s: %s, want %q", lib, got, want)
+			}
+		}
+		if got := (&Error{Library: ML, Op: "f", Code: code, Text: "bad"}).Error(); strings.Contains(got, ";") {
+			t.Errorf("NVML has other codes: %s", got)
+		}
+	}
+}
+
 func TestErrorText(t *testing.T) {
 	f, c := newFake(t)
 	f.says("cudaGetErrorString", map[int]string{2: "out of memory"})
@@ -55,9 +70,9 @@ func TestErrorText(t *testing.T) {
 		want     string
 	}{
 		{"cudaMalloc", 2, func() error { _, err := c.Malloc(90, 1); return err }, "cudaMalloc: out of memory (code 2)"},
-		{"cudaMalloc", 46, func() error { _, err := c.Malloc(90, 1); return err }, "cudaMalloc: cudaErrorDevicesUnavailable (code 46)"},
+		{"cudaMalloc", 46, func() error { _, err := c.Malloc(90, 1); return err }, "cudaMalloc: cudaErrorDevicesUnavailable (code 46); " + hints[46]},
 		{"cudaMalloc", 12345, func() error { _, err := c.Malloc(90, 1); return err }, "cudaMalloc: code 12345"},
-		{"cuModuleUnload", 719, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: unspecified launch failure (code 719)"},
+		{"cuModuleUnload", 719, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: unspecified launch failure (code 719); " + hints[719]},
 		{"cuModuleUnload", 5, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: CUDA_ERROR_X (code 5)"},
 		{"cublasLtDestroy", 15, func() error { return c.BlasLt().Destroy(77, 1) }, "cublasLtDestroy: CUBLAS_STATUS_NOT_SUPPORTED (code 15)"},
 		{"nvmlShutdown", 3, func() error { return c.NVML().Shutdown() }, "nvmlShutdown: Not Supported (code 3)"},

@@ -250,15 +250,10 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 	return text, major
 }
 
-const tf32Override = "NVIDIA_TF32_OVERRIDE"
-
-// ThisMachine is the environment of this process. NVIDIA_TF32_OVERRIDE=1, with
-// which cuBLASLt would round fp32 operands whatever it is asked for, is overridden
-// with 0. That must happen before the library is loaded.
+// ThisMachine is the environment of this process, without variables that change what the libraries compute
+// (settle). It must be called before a library is loaded.
 func ThisMachine() Env {
-	if os.Getenv(tf32Override) == "1" {
-		_ = os.Setenv(tf32Override, "0") // cannot fail, as the name is valid
-	}
+	settle()
 	home, _ := os.UserHomeDir()   // without a home there is nothing to search in it
 	program, _ := os.Executable() // nor beside a program that nobody knows the place of
 	return Env{Getenv: os.Getenv, Home: home, Program: program, Load: load, Symbol: symbol, Loaded: loadedFrom}

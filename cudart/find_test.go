@@ -269,6 +269,24 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestUnsettlingVariables: variables that change what is computed, or that keep PTX from being loaded, are removed.
+func TestUnsettlingVariables(t *testing.T) {
+	names := []string{"CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATE_DOUBLE_PRECISION", "CUBLAS_EMULATION_STRATEGY", "CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT"}
+	for _, name := range names {
+		t.Setenv(name, "1")
+	}
+	t.Setenv("CUDA_VISIBLE_DEVICES", "0")
+	ThisMachine()
+	for _, name := range names {
+		if got, there := os.LookupEnv(name); there {
+			t.Errorf("%s is still %q", name, got)
+		}
+	}
+	if os.Getenv("CUDA_VISIBLE_DEVICES") != "0" {
+		t.Error("CUDA_VISIBLE_DEVICES was changed")
+	}
+}
+
 func TestTF32IsNotForced(t *testing.T) {
 	for value, want := range map[string]string{"1": "0", "0": "0", "": ""} {
 		t.Setenv(tf32Override, value)

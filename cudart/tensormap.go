@@ -7,8 +7,9 @@ import "unsafe"
 // parameter, at a multiple of 64 bytes.
 type TensorMap [128]byte
 
-// tensorMapAlign is the alignment in bytes that cuTensorMapEncodeTiled wants of its result.
-const tensorMapAlign = 64
+// tensorMapAlign is the alignment in bytes that cuTensorMapEncodeTiled wants of its result: 64 by the documents of CUDA 12,
+// and 128 by the header of CUDA 13.
+const tensorMapAlign = 128
 
 // What cuTensorMapEncodeTiled is asked for. Source:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html

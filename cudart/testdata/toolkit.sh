@@ -4,7 +4,7 @@
 #     toolkit.sh DIR
 #
 # Afterwards DIR/nvidia/cu13 has include (headers), lib (libcudart, libcublasLt)
-# and bin (ptxas). Run again, it does nothing. The packages come from PyPI, 450 MB
+# and bin (ptxas, nvdisasm). Run again, it does nothing. The packages come from PyPI, 450 MB
 # most of which is cuBLAS. It needs python3 with pip or venv (Debian: python3-pip
 # or python3-venv), and no GPU. Where pip fails it ends with 3, any other failure with
 # another status. The tests of package cudart read
@@ -18,6 +18,7 @@ readonly PACKAGES=(
 	nvidia-cuda-runtime==13.5.37
 	nvidia-cublas==13.10.0.20
 	nvidia-cuda-nvcc==13.5.37
+	nvidia-cuda-nvdisasm==13.5.37
 	nvidia-cuda-crt==13.5.37
 	nvidia-cuda-cccl==13.3.5.0.6
 	nvidia-nvml-dev==13.4.92

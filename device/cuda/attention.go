@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 
 	"mt/cudart"
@@ -22,7 +23,28 @@ const capabilitySM90a = 90
 
 // RunsSM90a says whether the device runs kernels for sm_90a. Then it computes attention by them, where
 // there are some, until UseAttention says otherwise.
-func (d *dev) RunsSM90a() bool { return d.capability == capabilitySM90a && d.cuda.HasTensorMaps() }
+func (d *dev) RunsSM90a() bool { return d.lacksSM90a() == "" }
+
+// lacksSM90a says why the device does not run kernels for sm_90a; "" if it does.
+func (d *dev) lacksSM90a() string {
+	switch {
+	case d.capability != capabilitySM90a:
+		return fmt.Sprintf("the %s, of compute capability %d.%d, does not run kernels for sm_90a: H100, H200 and GH200 do", d.name, d.capability/10, d.capability%10)
+	case !d.cuda.HasTensorMaps():
+		return "libcuda has no cuTensorMapEncodeTiled, which kernels for sm_90a need: update the driver"
+	case d.driver < kernels.SM90aDriver:
+		return fmt.Sprintf("the driver of the %s serves CUDA %s, whose compiler is not safe for kernels for sm_90a: update it to one for CUDA %s (550) or newer",
+			d.name, cudaVersion(d.driver), cudaVersion(kernels.SM90aDriver))
+	}
+	return ""
+}
+
+// noteSM90a notes that the GPU would run kernels for sm_90a if it had another driver.
+func (d *dev) noteSM90a() {
+	if lacks := d.lacksSM90a(); d.capability == capabilitySM90a && lacks != "" {
+		d.note(lacks + "; attention runs on the kernels for all GPUs, slower")
+	}
+}
 
 // UseAttention has attention computed by the kernels of that name from then on; the error says that the
 // device does not run them. It is to be called before the first operation.
@@ -31,7 +53,7 @@ func (d *dev) UseAttention(kernels string) error {
 	case kernels != Portable && kernels != Fused && kernels != SM90a:
 		return fmt.Errorf("there are no kernels %q for attention, but %s, %s and %s", kernels, Portable, Fused, SM90a)
 	case kernels == SM90a && !d.RunsSM90a():
-		return fmt.Errorf("the %s, of compute capability %d.%d, does not run kernels for sm_90a: H100, H200 and GH200 do", d.name, d.capability/10, d.capability%10)
+		return errors.New(d.lacksSM90a())
 	}
 	d.sm90a = kernels == SM90a
 	return nil

@@ -1,12 +1,14 @@
 package cuda
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/cuda/kernels"
 	"mt/device/op"
 )
 
@@ -45,6 +47,8 @@ func TestAttentionKernels(t *testing.T) {
 		{"9.0", emu.Options{}, "", 64, "attention_64_sm90a"},
 		{"9.0, sm90a", emu.Options{}, SM90a, 128, "attention_128_sm90a"},
 		{"9.0, portable", emu.Options{}, Portable, 64, "attention_64"},
+		{"9.0, driver for 12.4", emu.Options{DriverVersion: kernels.SM90aDriver}, "", 64, "attention_64_sm90a"},
+		{"9.0, driver for 12.3", emu.Options{DriverVersion: kernels.SM90aDriver - 10}, "", 64, "attention_64"},
 		{"8.9", emu.Options{ComputeCapability: 89}, "", 64, "attention_64"},
 		{"10.0", emu.Options{ComputeCapability: 100}, Portable, 128, "attention_128"},
 		{"heads of 96", emu.Options{}, "", 96, "attention_96"},
@@ -115,7 +119,19 @@ func TestUseAttention(t *testing.T) {
 			t.Errorf("%d: error %v, want one with %q", cc, err, words)
 		}
 	}
-	d, _ := newDevice(t, emu.Options{}, Options{})
+	for driver, runs := range map[int]bool{12000: false, 12020: false, 12030: false, 12040: true, 12080: true, 13000: true} {
+		d, _ := newDevice(t, emu.Options{DriverVersion: driver}, Options{})
+		words := fmt.Sprintf("serves CUDA %s, whose compiler is not safe for kernels for sm_90a: update it to one for CUDA 12.4 (550) or newer", cudaVersion(driver))
+		noted := slices.ContainsFunc(d.Notes(), func(n string) bool { return strings.Contains(n, words) })
+		if err := d.UseAttention(SM90a); runs != (err == nil) || !runs && !strings.Contains(err.Error(), words) || d.RunsSM90a() != runs || noted == runs || len(d.Notes()) > 1 {
+			t.Errorf("driver for CUDA %d: error %v, notes %q", driver, err, d.Notes())
+		}
+	}
+	d, _ := newDevice(t, emu.Options{DriverVersion: 12020, ComputeCapability: 80}, Options{})
+	if len(d.Notes()) > 0 {
+		t.Errorf("a GPU that has no kernels for sm_90a: %q", d.Notes())
+	}
+	d, _ = newDevice(t, emu.Options{}, Options{})
 	if err := d.UseAttention("fast"); err == nil || !d.RunsSM90a() {
 		t.Errorf("kernels of another name: error %v", err)
 	}

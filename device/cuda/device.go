@@ -49,6 +49,8 @@ type dev struct {
 	opts Options
 	cuda *cudart.CUDA
 	name string
+	// driver is the CUDA version that the driver serves, 12040 for 12.4; its compiler is of that version.
+	driver int
 	// capability is the compute capability, 80 for 8.0; sm90a says whether kernels for sm_90a are taken.
 	capability int
 	sm90a      bool
@@ -177,8 +179,9 @@ func (d *dev) check() error {
 	if err != nil {
 		return err
 	}
-	d.capability = 10*major + minor
+	d.driver, d.capability = driver, 10*major+minor
 	d.sm90a = d.RunsSM90a()
+	d.noteSM90a()
 	if d.capability < leastCapability {
 		return fmt.Errorf("%w: the %s has compute capability %d.%d, mt needs %d.%d (Ampere, 2020) or newer",
 			cudart.ErrNotSupported, d.name, major, minor, leastCapability/10, leastCapability%10)
@@ -233,15 +236,11 @@ func (d *dev) openBlas() error {
 		d.note("no cuBLASLt: matrix products run on mt's own kernels, which are slower (pip install nvidia-cublas brings it; MT_CUDA_LIBS names its folder)")
 		return nil
 	}
-	driver, err := d.cuda.DriverVersion()
-	if err != nil {
-		return err
-	}
 	handle, err := lib.Create(d.context)
 	if err != nil {
 		return err
 	}
-	d.blas.platform = Platform{Device: d.name, Driver: driver, CuBLASLt: lib.Version()}
+	d.blas.platform = Platform{Device: d.name, Driver: d.driver, CuBLASLt: lib.Version()}
 	d.blas.lib, d.blas.context, d.blas.handle = lib, d.context, handle
 	return nil
 }

@@ -333,7 +333,7 @@ var machineKeys = []key{
 		choices: []string{"bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.MasterDType }},
 	{name: "matmul", part: PartNumerics, doc: "by which algorithm cuBLASLt computes a matrix product; heuristic: its first proposal; timed: of up to eight, the fastest when the shape is first used",
 		choices: []string{"heuristic", "timed"}, field: func(c *Config) any { return &c.MatMul }},
-	{name: "attention_kernels", part: PartNumerics, doc: "which kernels of a GPU compute attention, where both can; sm90a: those for H100, H200 and GH200 alone; portable: those for all GPUs; fused: these, with all gradients by one kernel, which is faster and takes up to 160 MiB or a group of heads more; auto: sm90a where all devices run them, else fused",
+	{name: "attention_kernels", part: PartNumerics, doc: "which kernels of a GPU compute attention, where both can; sm90a: those for H100, H200 and GH200 alone, with a driver for CUDA 12.4 or newer; portable: those for all GPUs; fused: these, with all gradients by one kernel, which is faster and takes up to 160 MiB or a group of heads more; auto: sm90a where all devices run them, else fused",
 		choices: []string{"auto", "fused", "portable", "sm90a"}, field: func(c *Config) any { return &c.AttentionKernels }},
 	{name: "recompute", doc: "what the backward computes again; full: all it reads; none: as little as can be; auto: chosen block by block, by the memory that there is", anew: true,
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},

@@ -77,6 +77,7 @@ var Arrows = Rules{
 		"tools/faultio":          nil,
 		"tools/curves":           nil,
 		"tools/dist":             nil,
+		"tools/maxregisters":     nil,
 		"internal/mpi":           nil,
 		"internal/ranks":         {"internal/mpi"},
 		"internal/ranks/local":   {"internal/ranks"},

@@ -77,6 +77,10 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 	if out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, ada)}); err == nil || !strings.Contains(err.Error(), "does not run kernels for sm_90a") {
 		t.Errorf("on a GPU that lacks them: %v\n%s", err, out)
 	}
+	older := emu.Options{Threads: 1, DriverVersion: 12020}
+	if out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, older)}); err == nil || !strings.Contains(err.Error(), "update it to one for CUDA 12.4 (550) or newer") {
+		t.Errorf("with a driver that does not compile them safely: %v\n%s", err, out)
+	}
 	if out, err := got.with("attention_kernels: portable\n").train(t, t.Context(), hooks{symbols: emulate(t, hopper)}); err == nil || !strings.Contains(err.Error(), "attention_kernels was sm90a, is portable") {
 		t.Errorf("with other kernels in the same directory: %v\n%s", err, out)
 	}
@@ -152,22 +156,24 @@ func TestAttentionWords(t *testing.T) {
 	long.NotShort(t)
 	for _, c := range []struct {
 		extra string
-		cc    int
+		gpu   emu.Options
 		want  string
 	}{
-		{"", 90, "attention by the kernels for sm_90a\n"},
-		{"attention_kernels: portable\n", 90, "attention by the kernels for all GPUs\n"},
-		{"", 80, "attention by the kernels for all GPUs, all gradients by one\n"},
-		{"attention_kernels: fused\n", 90, "attention by the kernels for all GPUs, all gradients by one\n"},
-		{"compute_dtype: fp32\n", 90, "attention with heads of 64 elements runs on the kernels for all GPUs, slower: those for sm_90a do not take fp32\n"},
+		{"", emu.Options{}, "attention by the kernels for sm_90a\n"},
+		{"", emu.Options{DriverVersion: 12020}, "attention by the kernels for all GPUs, all gradients by one\n"},
+		{"", emu.Options{DriverVersion: 12020}, "serves CUDA 12.2, whose compiler is not safe for kernels for sm_90a"},
+		{"attention_kernels: portable\n", emu.Options{}, "attention by the kernels for all GPUs\n"},
+		{"", emu.Options{ComputeCapability: 80}, "attention by the kernels for all GPUs, all gradients by one\n"},
+		{"attention_kernels: fused\n", emu.Options{}, "attention by the kernels for all GPUs, all gradients by one\n"},
+		{"compute_dtype: fp32\n", emu.Options{}, "attention with heads of 64 elements runs on the kernels for all GPUs, slower: those for sm_90a do not take fp32\n"},
 	} {
 		s := newWideScene(t, c.extra)
 		var out strings.Builder
-		if err := Plan(s.config(t), Options{Stdout: &out, Stderr: &out, hooks: hooks{symbols: emulate(t, emu.Options{ComputeCapability: c.cc})}}); err != nil {
+		if err := Plan(s.config(t), Options{Stdout: &out, Stderr: &out, hooks: hooks{symbols: emulate(t, c.gpu)}}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), c.want) {
-			t.Errorf("%q on %d: want %q in\n%s", c.extra, c.cc, c.want, out.String())
+			t.Errorf("%q on %+v: want %q in\n%s", c.extra, c.gpu, c.want, out.String())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"mt/cudart"
 	"mt/device"
@@ -173,14 +174,18 @@ func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 	return j.dev, pool, nil
 }
 
-// deviceNotes returns the notes of the devices that were not shown yet; from then on
-// they count as shown.
+// deviceNotes returns the notes of the devices that were not shown yet, each once; from
+// then on they count as shown.
 func (j *job) deviceNotes() []string {
 	var fresh []string
 	for i, dev := range j.devs {
 		if d, ok := dev.(interface{ Notes() []string }); ok {
 			notes := d.Notes()
-			fresh = append(fresh, notes[min(j.told[i], len(notes)):]...)
+			for _, n := range notes[min(j.told[i], len(notes)):] {
+				if !slices.Contains(fresh, n) {
+					fresh = append(fresh, n)
+				}
+			}
 			j.told[i] = len(notes)
 		}
 	}

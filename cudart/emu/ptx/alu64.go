@@ -287,6 +287,10 @@ func (w *warp) mixed32(in *inst, d *lanes32) {
 		for i := range d {
 			d[i] = uint32(w.steps)
 		}
+	case opClockHigh:
+		for i := range d {
+			d[i] = uint32(w.steps / w.block.launch.period())
+		}
 	}
 }
 

@@ -140,6 +140,8 @@ func (b *builder) mov(in *inst) {
 		in.fam, in.op = famMixed, opClock32
 		if fileOf(t) == in64 {
 			in.op = opClock64
+		} else if from.name == "%clock_hi" {
+			in.op = opClockHigh
 		}
 		in.d = b.out(to, fileOf(t))
 	case fileOf(t) == in64:

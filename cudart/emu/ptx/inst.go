@@ -236,6 +236,7 @@ const (
 	opZeroHigh // d64 ← a32
 	opSignHigh
 	opClock32
+	opClockHigh
 	opClock64
 	opSlct32
 	opBfe64S

@@ -56,6 +56,9 @@ type Launch struct {
 	Together int
 	// Seed chooses the order of blocks and of the warps of a block, and when bulk copies land.
 	Seed uint64
+	// Period is how many steps of a warp %clock_hi counts as one, so that a kernel's bound on a wait can be met soon; a wait
+	// for an mbarrier that nothing ends then fails again and again, in place of the launch. 0: 1<<32, as of the other clocks.
+	Period int64
 	// CheckGlobal reports blocks that touch the same word of global memory without
 	// atomic instructions, at least one of them writing, and warps of one block
 	// that touch the same bytes in this way without a barrier between them.
@@ -67,4 +70,12 @@ type Launch struct {
 
 	steps int64 // instructions of warps that the last Run executed
 	idle  int   // strong loads of global memory since the last atomic instruction; guarded by atomics
+}
+
+// period is how many steps of a warp %clock_hi counts as one.
+func (l *Launch) period() int64 {
+	if l.Period > 0 {
+		return l.Period
+	}
+	return 1 << 32
 }

@@ -293,7 +293,7 @@ func (p *proxy) unblock() bool {
 		p.landOne()
 		return true
 	}
-	if p.expired == p.news {
+	if p.expired == p.news && p.block.launch.Period == 0 {
 		return false
 	}
 	p.expired = p.news

@@ -25,6 +25,26 @@ DEV u32 load_mark(const u32 *mark) {
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(GLOBAL(const u32, mark)) : "memory");
   return v;
 }
+// await_mark waits until a mark, which was seen before, is at least turn.
+DEV void await_mark(const u32 *mark, u32 seen, u32 turn) {
+  asm volatile("{\n"
+               ".reg .pred done, late;\n"
+               ".reg .b32 seen, begin, now;\n"
+               "setp.ge.u32 done, %1, %2;\n"
+               "@done bra over;\n"
+               "mov.u32 begin, %%clock_hi;\n"
+               "again:\n"
+               "ld.relaxed.gpu.global.u32 seen, [%0];\n"
+               "setp.ge.u32 done, seen, %2;\n"
+               "@done bra over;\n"
+               "mov.u32 now, %%clock_hi;\n"
+               "sub.u32 now, now, begin;\n"
+               "setp.gt.u32 late, now, " MOST_PERIODS ";\n"
+               "@late trap;\n"
+               "bra again;\n"
+               "over:\n"
+               "}" ::"l"(GLOBAL(const u32, mark)), "r"(seen), "r"(turn) : "memory");
+}
 DEV void add_global(float *to, float v) { asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(GLOBAL(float, to)), "f"(v) : "memory"); }
 
 // tell adds 1 to a mark, once for the warp. What the warp wrote before the last
@@ -186,7 +206,7 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     u32 *mark = marks + unit, turn = (block - first) * WARPS, seen = load_mark(mark);
     float dq[ROWS / 16][COLUMNS / 8][4];
     share(dq, shared, tile, down, across, lane);
-    while (seen < turn) seen = load_mark(mark);
+    await_mark(mark, seen, turn);
     fence();
     if (told) tell(told, lane);
     float *to = sums + (i64)(unit + down / UNIT) * (UNIT * D) + across * UNIT + lane;

@@ -11,6 +11,11 @@ import (
 // Launcher.TensorMap.
 type TensorMap [128]byte
 
+// SM90aDriver is the oldest driver, by the CUDA version that it serves, whose compiler is safe for the kernels for
+// sm_90a. Compilers of 12.1 and 12.2 give threads of dkdv and dq registers that these have given away
+// (give_registers), which ends the context. check.sh reads this line, and checks the compilers from here on.
+const SM90aDriver = 12040
+
 // BoxColumns is how many columns a box of a TensorMap has: they fill the 128 bytes of a row that are
 // swizzled.
 const BoxColumns = 64

@@ -43,6 +43,10 @@ typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 // Dynamic shared memory: one array for every kernel of a file.
 #define DYNAMIC_SHARED(name) extern __attribute__((shared, aligned(128))) u8 name[]
 
+// A wait for what another block, another warp or the TMA unit does traps after this many periods of 2^32
+// cycles, some 20 seconds: a launch that would hang becomes an error. Only polls that fail read the clock.
+#define MOST_PERIODS "8"
+
 DEV void sync_threads() { __nvvm_bar_sync(0); }
 DEV void sync_warp() { __nvvm_bar_warp_sync(0xffffffffu); }
 

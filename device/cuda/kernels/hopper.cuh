@@ -52,7 +52,7 @@ template <int COUNT> DEV void arrive_some(int number) { asm volatile("bar.arrive
 
 // A barrier in shared memory (8 bytes) goes through phases: one ends when it has got
 // as many arrivals as it wants and all bytes that it was told to expect. wait_for
-// waits until the phase of that parity has ended; before the first has ended, that of
+// waits until the phase of that parity has ended, and traps after MOST_PERIODS; before the first has ended, that of
 // parity 1 counts as over.
 DEV void barrier_init(u32 barrier, int arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory"); }
 // barriers_ready lets other threads and the TMA unit see barriers that were made.
@@ -63,10 +63,20 @@ DEV void arrive_and_expect(u32 barrier, int bytes) {
 }
 DEV void wait_for(u32 barrier, u32 parity) {
   asm volatile("{\n"
-               ".reg .pred done;\n"
+               ".reg .pred done, late;\n"
+               ".reg .b32 begin, now;\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@done bra over;\n"
+               "mov.u32 begin, %%clock_hi;\n"
                "again:\n"
                "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-               "@!done bra again;\n"
+               "@done bra over;\n"
+               "mov.u32 now, %%clock_hi;\n"
+               "sub.u32 now, now, begin;\n"
+               "setp.gt.u32 late, now, " MOST_PERIODS ";\n"
+               "@late trap;\n"
+               "bra again;\n"
+               "over:\n"
                "}" ::"r"(barrier), "r"(parity) : "memory");
 }
 

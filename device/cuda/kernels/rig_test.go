@@ -76,6 +76,7 @@ type rig struct {
 	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
 	most    float64                // FLOPs of a launch; 0: any number
 	blocks  int                    // that run turn by turn; 0: one after the other on each thread
+	period  int64                  // see ptx.Launch; 0: as on a GPU
 	steady  bool                   // blocks that may wait for others run where none does, so that the same is counted each time
 	slower  []kernels.Lacking      // why what was computed is slower than it could be
 }
@@ -222,7 +223,7 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 	}
 	s.seed++
 	l := ptx.Launch{Kernel: found, Grid: [3]uint32(dims(grid)), Block: [3]uint32(dims(block)), Shared: shared, Params: params.Bytes,
-		Memory: s.rig, Seed: s.seed, Together: s.rig.blocks, CheckGlobal: true, Count: &ptx.Count{}}
+		Memory: s.rig, Seed: s.seed, Together: s.rig.blocks, Period: s.rig.period, CheckGlobal: true, Count: &ptx.Count{}}
 	if s.rig.steady && strings.HasPrefix(found.Name, "attention_gradients") {
 		l.Threads = 1
 	}

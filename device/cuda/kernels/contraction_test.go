@@ -1,0 +1,91 @@
+package kernels_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu/ptx"
+	"mt/device/conformance/operations"
+	"mt/device/cuda/kernels"
+	"mt/internal/long"
+)
+
+var (
+	product = regexp.MustCompile(`^\s*mul\.f32\s+(%f\d+), (\S+), (\S+);$`)
+	sum     = regexp.MustCompile(`^\s*(add|sub)\.f32\s+(%f\d+), (\S+), (\S+);$`)
+	result  = regexp.MustCompile(`^\s*(?:@\S+\s+)?\S+\s+\{?(%f\d+)`)
+)
+
+// contracted is PTX in which every sum of a product of the same straight code is one fma, as a driver's compiler may make
+// it, and how many there are.
+func contracted(source string) (string, int) {
+	type factors struct{ a, b string }
+	known, made := map[string]factors{}, 0
+	lines := strings.SplitAfter(source, "\n")
+	for i, line := range lines {
+		text := strings.TrimRight(line, "\n")
+		if strings.HasPrefix(text, "$") || strings.Contains(text, "bra") || strings.ContainsAny(text, "{}") {
+			clear(known)
+			continue
+		}
+		if m := sum.FindStringSubmatch(text); m != nil {
+			to, a, b, minus := m[2], m[3], m[4], m[1] == "sub"
+			f, first := known[a]
+			g, second := known[b]
+			switch {
+			case first && minus:
+				lines[i] = "{ .reg .f32 n; neg.f32 n, " + b + "; fma.rn.f32 " + to + ", " + f.a + ", " + f.b + ", n; }\n"
+			case first:
+				lines[i] = "fma.rn.f32 " + to + ", " + f.a + ", " + f.b + ", " + b + ";\n"
+			case second && minus:
+				lines[i] = "{ .reg .f32 n; neg.f32 n, " + g.a + "; fma.rn.f32 " + to + ", n, " + g.b + ", " + a + ";}\n"
+			case second:
+				lines[i] = "fma.rn.f32 " + to + ", " + g.a + ", " + g.b + ", " + a + ";\n"
+			}
+			if first || second {
+				made++
+			}
+		}
+		if m := result.FindStringSubmatch(text); m != nil { // the register has another value from here on
+			delete(known, m[1])
+			for r, f := range known {
+				if f.a == m[1] || f.b == m[1] {
+					delete(known, r)
+				}
+			}
+		}
+		if m := product.FindStringSubmatch(text); m != nil && m[1] != m[2] && m[1] != m[3] {
+			known[m[1]] = factors{m[2], m[3]}
+		}
+	}
+	return strings.Join(lines, ""), made
+}
+
+// TestContracted runs operations by kernels whose sums of products are contracted: they keep their bounds, and whatever
+// promises equal bits keeps that. Without MT_LONG it is one in 15 cases of
+// the operations that have such kernels.
+func TestContracted(t *testing.T) {
+	long.NotShort(t)
+	dev, made := newRig(), map[string]int{}
+	for _, name := range kernels.Modules() {
+		text, n := contracted(string(kernels.PTX(name)))
+		if n == 0 {
+			continue
+		}
+		m, err := ptx.Parse(name+".ptx", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev.modules[name], made[name] = m, n
+	}
+	t.Logf("%v sums are contracted", made)
+	if made["layernorm"] < 12 || made["crossentropy_terms"] < 4 {
+		t.Errorf("%v sums are contracted: layernorm has 12, crossentropy_terms 4", made)
+	}
+	some := operations.OneIn(15)
+	operations.RunSome(t, dev, func(name string) bool {
+		changed := strings.HasPrefix(name, "CrossEntropy") || strings.HasPrefix(name, "LayerNorm")
+		return changed && (long.Asked() || some(name))
+	})
+}
