@@ -46,6 +46,9 @@ type Options struct {
 	WithoutBlasLt bool // libcublasLt is not installed
 	WithoutML     bool // libnvidia-ml is not installed
 
+	// Integrated has the devices say that they have no memory of their own, as GB10 and Jetson do.
+	Integrated bool
+
 	// Watchdog has the devices say that kernels which take long are ended; none is.
 	Watchdog bool
 

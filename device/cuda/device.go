@@ -32,6 +32,9 @@ type Options struct {
 	// Pinning, which may be nil, is told how many bytes a call of Register has dealt with so far, and of how
 	// many, one call at a time.
 	Pinning func(done, total int64)
+	// Available returns how many bytes of the host's memory a process can still take, and false where the system does
+	// not say. It is the memory of an integrated GPU, of which CUDA counts copies of files as used. nil: CUDA's figures hold.
+	Available func() (int64, bool)
 	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.
 	OwnMatMul bool
@@ -220,7 +223,30 @@ func (d *dev) open() (err error) {
 	if free, _, err = d.cuda.MemGetInfo(d.context); err != nil {
 		return err
 	}
+	if before, free, err = d.ofHost(before, free, total); err != nil {
+		return err
+	}
 	return d.setBudget(before, free, total)
+}
+
+// ofHost returns how much device memory was free before the context and is free now, in bytes. The two are what CUDA says,
+// unless the GPU is integrated: its memory is the host's, and CUDA counts copies of files in it as used, which the
+// system drops when a process wants the memory.
+func (d *dev) ofHost(before, free, total int64) (int64, int64, error) {
+	integrated, err := d.cuda.DeviceAttribute(cudart.AttrIntegrated, d.opts.Ordinal)
+	if err != nil || integrated == 0 {
+		return before, free, err
+	}
+	d.usage.Integrated = true
+	if d.opts.Available == nil {
+		return before, free, nil
+	}
+	available, known := d.opts.Available()
+	if !known {
+		return before, free, nil
+	}
+	free = min(total, available)
+	return free + AssumedContext, free, nil
 }
 
 // openBlas uses cuBLASLt where it is installed.

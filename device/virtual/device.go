@@ -93,19 +93,26 @@ func (d *Device) Do(s device.Stream, o device.Op) {
 	s.(*stream).work(d.work(d.costs.Op(o)), true)
 }
 
-// work is what an operation of that cost needs. On a CPU it takes cores and the bandwidth of
-// the host's memory, which others need as well.
+// inHost says whether the device's memory is the host's.
+func (d *Device) inHost() bool {
+	return d.machine.Device.Kind == "cpu" || d.machine.Device.Integrated
+}
+
+// work is what an operation of that cost needs. On a CPU it takes cores, and where the device's memory
+// is the host's it takes bandwidth that others need as well.
 func (d *Device) work(c rates.Cost) virtual.Work {
 	w := virtual.Work{Seconds: c.Seconds}
 	w.Share[virtual.Device] = 1
+	h := &d.machine.Host
+	if c.Seconds > 0 && d.inHost() {
+		w.Share[virtual.HostMemory] = min(1, c.Bytes/c.Seconds/(h.Bandwidth*1e9))
+	}
 	if d.machine.Device.Kind == "cpu" && c.Seconds > 0 {
-		h := &d.machine.Host
 		w.Share[virtual.Device] = 0
 		w.Share[virtual.Cores] = 1
 		if c.Cores > 0 {
 			w.Share[virtual.Cores] = min(1, c.Cores/float64(h.Cores))
 		}
-		w.Share[virtual.HostMemory] = min(1, c.Bytes/c.Seconds/(h.Bandwidth*1e9))
 	}
 	return w
 }

@@ -254,6 +254,21 @@ func TestCPU(t *testing.T) {
 	r.rest()
 }
 
+// TestIntegrated: where the device's memory is the host's, operations and copies share its bandwidth: a copy reads and writes it.
+func TestIntegrated(t *testing.T) {
+	for integrated, want := range map[bool][2]float64{false: {1e-3, 1e-3}, true: {1.5e-3, 1.5e-3}} {
+		m := machine()
+		m.Device.Integrated, m.Host.Bandwidth = integrated, 2
+		r := newRig(t, m)
+		up, compute := r.stream("h2d"), r.stream("compute")
+		up.CopyH2D(r.mem, r.host)
+		compute.Zero(r.mem)
+		up.Notify(r.at("the copy", want[0]))
+		compute.Notify(r.at("the zeroes", want[1]))
+		r.rest()
+	}
+}
+
 // TestRestart: what begins after the stream stood still takes up to twice as long, until as much is
 // lost as a restart costs or, where that is less, as the stream stood still. Copies lose nothing.
 func TestRestart(t *testing.T) {

@@ -143,7 +143,7 @@ func (s *stream) copyLink(direction virtual.Resource, rate float64, bytes int64)
 	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving}
 	part := moving / w.Seconds // of the time in which bytes move
 	touched := 1.0             // how often a byte of it passes through host memory
-	if m.Device.Kind == "cpu" {
+	if s.d.inHost() {
 		touched = 2
 	}
 	crossing(&w.Share, direction, 1, min(1, rate/m.Link.Both)*part, m.Link.PerSwitch > 1)
