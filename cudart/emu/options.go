@@ -52,6 +52,9 @@ type Options struct {
 	// Watchdog has the devices say that kernels which take long are ended; none is.
 	Watchdog bool
 
+	// HostPage is the size in bytes of the host's pages, a power of two, as cudaHostRegister sees it; 0 is 4096. Kernels for
+	// arm64 with pages of 64 KiB are common.
+	HostPage int
 	// RefuseRegister is the code that cudaHostRegister returns; with 0 it
 	// registers.
 	RefuseRegister int
@@ -114,6 +117,7 @@ func (o Options) withDefaults() Options {
 		o.ProductTimes = make([]time.Duration, 3)
 	}
 	def(&o.Devices, 1)
+	def(&o.HostPage, pageSize)
 	def(&o.ComputeCapability, 90)
 	if o.DriverTooOld {
 		def(&o.DriverVersion, 11040)

@@ -29,6 +29,8 @@ type Options struct {
 	Watchdog bool
 	// PinPiece is how many bytes of host memory Register pins at once; 0: 256 MiB. It is a multiple of a page's size.
 	PinPiece int64
+	// Page is the size of the host's pages in bytes; 0: as the system says. Tests set it.
+	Page int64
 	// Pinning, which may be nil, is told how many bytes a call of Register has dealt with so far, and of how
 	// many, one call at a time.
 	Pinning func(done, total int64)

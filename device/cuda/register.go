@@ -1,16 +1,21 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"mt/internal/human"
 )
 
 // This file pins host memory. The driver pins some gigabytes a second with one thread, and a run
 // has hundreds. So memory is registered in pieces, several at a time: each piece is a range of its
-// own for the driver, and copies are cut where pieces meet (stream.go).
+// own for the driver, and copies are cut where pieces meet (stream.go). Memory whose pages touch is merged before it
+// is cut, so that a model of thousands of tiles has few pieces.
 
 // Pieces end at multiples of pinPiece in the address space, so where huge pages end too. At most
 // pinThreads are registered at a time.
@@ -33,10 +38,42 @@ func (d *dev) pieceSize() int64 {
 	return pinPiece
 }
 
+// pageSize returns the size of the host's pages in bytes.
+func (d *dev) pageSize() uintptr {
+	if d.opts.Page > 0 {
+		return uintptr(d.opts.Page)
+	}
+	return uintptr(os.Getpagesize())
+}
+
+// ranges merges memory that overlaps, that has a page in common, or whose pages follow each other, and returns what comes
+// out by address. The driver pins pages, and refuses one that is pinned already.
+func (d *dev) ranges(memory [][]byte) (out [][]byte) {
+	in := d.pageSize() - 1 // an address's part inside a page
+	sorted := slices.DeleteFunc(slices.Clone(memory), func(b []byte) bool { return len(b) == 0 })
+	slices.SortFunc(sorted, func(a, b []byte) int { return cmp.Compare(address(a), address(b)) })
+	for _, b := range sorted {
+		if n := len(out); n > 0 {
+			last, end := out[n-1], address(out[n-1])+uintptr(len(out[n-1]))
+			if address(b)&^in <= (end+in)&^in {
+				out[n-1] = extend(last, max(end, address(b)+uintptr(len(b)))-address(last))
+				continue
+			}
+		}
+		out = append(out, b[:len(b):len(b)])
+	}
+	return out
+}
+
+// extend returns the bytes of memory from the beginning of b on, where b and what follows may be of several allocations.
+//
+//go:nocheckptr
+func extend(b []byte, bytes uintptr) []byte { return unsafe.Slice(unsafe.SliceData(b), bytes) }
+
 // pieces cuts memory into pieces, of so many bytes together.
 func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	each := uintptr(d.pieceSize())
-	for _, b := range memory {
+	for _, b := range d.ranges(memory) {
 		total += int64(len(b))
 		for len(b) > 0 {
 			n := min(uintptr(len(b)), each-address(b)%each)
