@@ -84,25 +84,28 @@ func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	return out, total
 }
 
-// forAll calls f for every piece, for several at a time where there is more of them than one piece can be.
-func (d *dev) forAll(pieces []piece, total int64, f func(*piece)) {
+// forAll calls f for every piece, for so many at a time where there is more of them than one piece can be.
+func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	var next atomic.Int64
-	var threads sync.WaitGroup
-	for range min(pinThreads, (total+d.pieceSize()-1)/d.pieceSize()) {
-		threads.Go(func() {
+	var all sync.WaitGroup
+	for range min(int64(threads), (total+d.pieceSize()-1)/d.pieceSize()) {
+		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(pieces); i = int(next.Add(1)) - 1 {
 				f(&pieces[i])
 			}
 		})
 	}
-	threads.Wait()
+	all.Wait()
 }
 
 // Register pins memory. Pieces that the system refuses to pin stay as they are, and copies from and to
 // them are staged in pinned slabs. After any other error nothing of memory is pinned.
-func (d *dev) Register(memory ...[]byte) error {
+func (d *dev) Register(memory ...[]byte) error { return d.RegisterBy(pinThreads, memory...) }
+
+// RegisterBy is Register with so many pieces at a time, to measure what threads gain.
+func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	pieces, total := d.pieces(memory)
-	d.registerAll(pieces, total)
+	d.registerAll(pieces, total, threads)
 	var refusal error
 	var refusedBytes int64
 	for _, p := range pieces {
@@ -122,11 +125,11 @@ func (d *dev) Register(memory ...[]byte) error {
 
 // registerAll registers pieces of so many bytes together, until one fails that the system does not just refuse,
 // and tells Options.Pinning how far that is.
-func (d *dev) registerAll(pieces []piece, total int64) {
+func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 	var mu sync.Mutex // of what follows
 	var done int64
 	var failed atomic.Bool
-	d.forAll(pieces, total, func(p *piece) {
+	d.forAll(pieces, total, threads, func(p *piece) {
 		if failed.Load() {
 			return
 		}
@@ -150,7 +153,7 @@ func (d *dev) registerAll(pieces []piece, total int64) {
 // Unregister undoes Register; what was never registered is left alone.
 func (d *dev) Unregister(memory ...[]byte) {
 	pieces, total := d.pieces(memory)
-	d.forAll(pieces, total, func(p *piece) {
+	d.forAll(pieces, total, pinThreads, func(p *piece) {
 		at := address(p.mem)
 		d.mu.Lock()
 		mem := d.registered[at]

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"mt/cudart"
@@ -162,6 +163,27 @@ func TestThousandsOfTiles(t *testing.T) {
 	}
 }
 
+// TestThreadsOfRegistering: as many pieces are registered at a time as threads are asked for, and no more.
+func TestThreadsOfRegistering(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
+	pieces, total := d.pieces([][]byte{pages(16 * page)})
+	for _, threads := range []int{1, 2, 4} {
+		var at, most, done atomic.Int64
+		d.forAll(pieces, total, threads, func(*piece) {
+			for n := at.Add(1); ; {
+				if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+					break
+				}
+			}
+			done.Add(1)
+			at.Add(-1)
+		})
+		if most.Load() > int64(threads) || done.Load() != int64(len(pieces)) {
+			t.Errorf("%d threads: %d at a time, %d of %d pieces", threads, most.Load(), done.Load(), len(pieces))
+		}
+	}
+}
+
 // TestPiecesAtATime: a piece that is being registered holds up no other one.
 func TestPiecesAtATime(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
@@ -169,7 +191,7 @@ func TestPiecesAtATime(t *testing.T) {
 	var met sync.WaitGroup
 	met.Add(pinThreads)
 	begun := make(chan bool, len(pieces))
-	d.forAll(pieces, total, func(*piece) {
+	d.forAll(pieces, total, pinThreads, func(*piece) {
 		if begun <- true; len(begun) <= pinThreads { // the first ones wait for each other
 			met.Done()
 			met.Wait()
