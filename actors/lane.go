@@ -26,7 +26,10 @@ type shared struct {
 	slabs     [][]byte        // as plan.Run.SlabBytes has them
 	passage   []byte          // host memory for activations on their way from lane to lane
 	lanes     []*lane
-	team      *team // nil: the rank is alone
+	// registered is host memory that copies are made fast from and to, of all lanes: a device pins pages, and memory of
+	// two lanes may lie on one page.
+	registered [][]byte
+	team       *team // nil: the rank is alone
 
 	disks disks
 
@@ -64,8 +67,6 @@ type lane struct {
 	spills    []byte // host memory for activations that have no slot
 	scratch   []byte // host memory that launches work with where hidden states lie there
 	lossHost  []byte // host memory that the losses of a batch are copied to
-
-	registered [][]byte // host memory that copies are made fast from and to
 
 	travelled expertTraffic
 	stalls    *stalls
@@ -116,7 +117,7 @@ func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // before an error.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{shared: s, plan: s.plan.On(int(index)), index: index, dev: dev}
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices, r.registerAll} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -266,15 +267,21 @@ func (r *lane) register(b []byte) {
 	}
 }
 
-// registerAll registers all host memory of the lane in one call, in which a device can do several things at once.
-func (r *lane) registerAll() error {
-	if r.register(r.passage); len(r.registered) == 0 {
+// registerAll registers the host memory of all lanes with the device of each, in one call, in which a device can do several
+// things at once. All devices are given the same memory, so that all cut it into the same pieces.
+func (r *shared) registerAll() error {
+	if len(r.passage) > 0 {
+		r.registered = append(r.registered, r.passage)
+	}
+	if len(r.registered) == 0 {
 		return nil
 	}
-	if err := r.dev.Register(r.registered...); err != nil {
-		return err
+	for _, l := range r.lanes {
+		if err := l.dev.Register(r.registered...); err != nil {
+			return fmt.Errorf("prepare the pipeline: %w", err)
+		}
+		r.onClose(func() { l.dev.Unregister(r.registered...) })
 	}
-	r.onClose(func() { r.dev.Unregister(r.registered...) })
 	return nil
 }
 

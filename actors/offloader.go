@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"mt/layers"
 	"mt/plan"
 )
 
@@ -216,7 +217,7 @@ func (r *lane) landed(w work, what string, found func() any) func(error) {
 func (r *lane) toHost(from int, host []byte) {
 	s, slot := r.out, r.acts[from]
 	s.Wait(slot.ready)
-	s.CopyD2H(host, slot.mem.Slice(0, int64(len(host))))
+	layers.CopyDown(s, host, slot.mem.Slice(0, int64(len(host))))
 	s.Wait(slot.idle) // its last reader may still be at work
 	s.Record(slot.idle)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
 )
@@ -312,7 +313,7 @@ func (r *lane) execPrefetcher(w work) error {
 func (r *lane) bringIn(to int, from []byte) {
 	slot := r.acts[to]
 	r.in.Wait(slot.idle)
-	r.in.CopyH2D(slot.mem.Slice(0, int64(len(from))), from)
+	layers.CopyUp(r.in, slot.mem.Slice(0, int64(len(from))), from)
 	r.in.Record(slot.ready)
 }
 

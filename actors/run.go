@@ -70,6 +70,9 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		}
 		r.lanes = append(r.lanes, l)
 	}
+	if err := r.registerAll(); err != nil {
+		return err
+	}
 	for _, l := range r.lanes {
 		if err := l.reachOthers(); err != nil {
 			return err

@@ -121,14 +121,8 @@ func (r *lane) sources() (out []int) {
 
 // allocWeights makes the weight slots of all classes.
 func (r *lane) allocWeights() error {
-	registered := map[*byte]bool{} // aliased layers (host.NewAliased) have one tile
 	for _, l := range r.sources() {
-		tile := r.o.Home.Tile(l)
-		if len(tile) == 0 || registered[&tile[0]] {
-			continue
-		}
-		registered[&tile[0]] = true
-		r.placement().register(tile)
+		r.placement().register(r.o.Home.Tile(l))
 	}
 	for class := range schedule.NumClasses {
 		count, bytes := r.plan.Slots(class)

@@ -60,6 +60,9 @@ func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
 				return err
 			}
 		}
+		if err := r.registering(ctx, o, m); err != nil {
+			return err
+		}
 		if err := o.next(ctx, "launches"); err != nil {
 			return err
 		}
@@ -121,6 +124,26 @@ func (r *CopyReport) device(ctx context.Context, o CopyOptions, m *measure.Meter
 		return leave("d2d", err)
 	}
 	r.add("d2d", "", bytes, 2*n, inside)
+	return nil
+}
+
+// registerThreads are the numbers of threads that registering is measured with.
+var registerThreads = []int{1, 2, 4, 8}
+
+// registering measures how fast host memory is pinned, by numbers of threads. A GPU pins it in pieces of 256 MiB, so there
+// is one for each thread.
+func (r *CopyReport) registering(ctx context.Context, o CopyOptions, m *measure.Meter) error {
+	bytes := slices.Max(o.Bytes) * int64(slices.Max(registerThreads))
+	if err := o.next(ctx, "registering %s", human.Bytes(bytes)); err != nil {
+		return err
+	}
+	took, err := m.Register(bytes, registerThreads)
+	if err != nil {
+		return err
+	}
+	for i, t := range took {
+		r.add(fmt.Sprintf("register, %d at a time", registerThreads[i]), "pageable", bytes, float64(bytes), t)
+	}
 	return nil
 }
 

@@ -43,7 +43,7 @@ var constants = map[string][]constant{
 		{"cudaErrorTooManyPeers", errorTooManyPeers}, {"cudaErrorMapBufferObjectFailed", errorMapBufferObjectFailed},
 
 		{"cudaDevAttrClockRate", uint64(AttrClockRate)}, {"cudaDevAttrMultiProcessorCount", uint64(AttrProcessors)},
-		{"cudaDevAttrKernelExecTimeout", uint64(AttrExecTimeout)},
+		{"cudaDevAttrKernelExecTimeout", uint64(AttrExecTimeout)}, {"cudaDevAttrIntegrated", uint64(AttrIntegrated)},
 		{"cudaDevAttrPciBusId", uint64(AttrPCIBus)}, {"cudaDevAttrPciDeviceId", uint64(AttrPCIDevice)},
 		{"cudaDevAttrPciDomainId", uint64(AttrPCIDomain)},
 		{"cudaDevAttrComputeCapabilityMajor", uint64(AttrComputeMajor)}, {"cudaDevAttrComputeCapabilityMinor", uint64(AttrComputeMinor)},

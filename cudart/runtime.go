@@ -15,6 +15,7 @@ const (
 	AttrClockRate    DeviceAttr = 13 // in kHz, at most
 	AttrProcessors   DeviceAttr = 16
 	AttrExecTimeout  DeviceAttr = 17 // 1: a watchdog ends kernels that take long
+	AttrIntegrated   DeviceAttr = 18 // 1: the device has no memory of its own and takes the host's
 	AttrPCIBus       DeviceAttr = 33
 	AttrPCIDevice    DeviceAttr = 34
 	AttrPCIDomain    DeviceAttr = 50

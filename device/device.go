@@ -92,6 +92,8 @@ type Usage struct {
 	accounts.Used
 	Limit    int64 // the budget in bytes; 0 is no budget
 	Capacity int64 // bytes that the device has, whoever uses them; 0: those of the host
+	// Integrated says that the device, a GPU, has no memory of its own: what it holds is the host's memory.
+	Integrated bool
 }
 
 // Device is one accelerator, or the host's cores acting as one.

@@ -18,7 +18,8 @@ type Machine struct {
 	Nodes int // over how many NUMA nodes arenas are laid out; 0 where there is one
 }
 
-// MachineMemory asks the system. It reads two small files of /proc.
+// MachineMemory asks the system. It reads a few small files of /proc and /sys. Memory of NUMA nodes that have no
+// processors counts as none.
 func MachineMemory() Machine {
 	m := machineIn(os.DirFS("/"), int64(os.Getpagesize()))
 	if n := Nodes(); n != nil {
@@ -44,6 +45,8 @@ func machineIn(root fs.FS, page int64) (m Machine) {
 			break // the others come before it
 		}
 	}
+	far := farMemory(root)
+	m.Capacity, m.Available = max(0, m.Capacity-far.Capacity), max(0, m.Available-far.Available)
 	statm, _ := fs.ReadFile(root, "proc/self/statm")
 	if words := strings.Fields(string(statm)); len(words) > 1 {
 		if n, err := strconv.ParseInt(words[1], 10, 64); err == nil {

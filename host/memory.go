@@ -68,7 +68,8 @@ func (r Room) atMost(bytes int64, by string, args ...any) Room {
 }
 
 // AvailableMemory is how many bytes this process can take before the system refuses
-// or runs out of memory. It is the least of MemAvailable in /proc/meminfo, of what
+// or runs out of memory. It is the least of MemAvailable in /proc/meminfo without the
+// memory of NUMA nodes that have no processors, of what
 // the limits of the control groups around the process leave, and of what ulimit -v
 // and -d leave. It is not known where there is no /proc.
 func AvailableMemory() Room { return availableIn(os.DirFS("/")) }
@@ -77,7 +78,11 @@ func AvailableMemory() Room { return availableIn(os.DirFS("/")) }
 func availableIn(root fs.FS) Room {
 	var room Room
 	if kib := field(root, "proc/meminfo", "MemAvailable:"); kib >= 0 {
-		room = room.atMost(kib<<10, "MemAvailable of /proc/meminfo")
+		if far := farMemory(root); far.Capacity > 0 {
+			room = room.atMost(kib<<10-far.Available, "MemAvailable of /proc/meminfo, without NUMA nodes that have no processors")
+		} else {
+			room = room.atMost(kib<<10, "MemAvailable of /proc/meminfo")
+		}
 	}
 	room = room.underLimits(root)
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")

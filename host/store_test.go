@@ -178,7 +178,11 @@ func TestAvailableMemory(t *testing.T) {
 	}{
 		"nothing known": {nil, -1, ""},
 		"no group":      {map[string]string{"proc/meminfo": meminfo}, free, byKernel},
-		"all in use":    {map[string]string{"proc/meminfo": "MemAvailable: 0 kB\n"}, 0, byKernel},
+		"a node without processors": {map[string]string{"proc/meminfo": meminfo, "sys/devices/system/node/has_memory": "0-1,3\n",
+			"sys/devices/system/node/node0/cpulist": "0-71\n", "sys/devices/system/node/node1/cpulist": "\n", "sys/devices/system/node/node0/meminfo": "Node 0 MemFree: 7 kB\n",
+			"sys/devices/system/node/node1/meminfo": "Node 1 MemTotal:  9000 kB\nNode 1 MemFree:  2000 kB\nNode 1 Active(file): 300 kB\nNode 1 Inactive(file):  40 kB\nNode 1 Active: 5 kB\nNode 1 SReclaimable: 5 kB\nNode 1\nNode 1 MemFree: x kB\n"},
+			free - 2345<<10, "MemAvailable of /proc/meminfo, without NUMA nodes that have no processors"},
+		"all in use": {map[string]string{"proc/meminfo": "MemAvailable: 0 kB\n"}, 0, byKernel},
 		"version 2": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
 			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "5000\n",
 			"sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/memory.current": "700000\n",

@@ -112,7 +112,7 @@ func (l *launch) put(w waiting, x rows, c span) {
 		for _, p := range w.columns(g) {
 			op.Do(l.dev, l.s, op.CopyColumns{Dst: from(pack, p.inGroup), Src: from(x.of(c), p.at), T: c.n, C: p.n, DstStride: width, SrcStride: x.width})
 		}
-		l.s.CopyD2H(w.chunk(g, c), pack.Mem())
+		CopyDown(l.s, w.chunk(g, c), pack.Mem())
 	}
 }
 
@@ -120,7 +120,7 @@ func (l *launch) put(w waiting, x rows, c span) {
 func (l *launch) get(x rows, w waiting, c span) {
 	for g := range l.dims.kvHeads {
 		pack, width := l.packed(w, c)
-		l.s.CopyH2D(pack.Mem(), w.chunk(g, c))
+		CopyUp(l.s, pack.Mem(), w.chunk(g, c))
 		for _, p := range w.columns(g) {
 			op.Do(l.dev, l.s, op.CopyColumns{Dst: from(x.of(c), p.at), Src: from(pack, p.inGroup), T: c.n, C: p.n, DstStride: x.width, SrcStride: width})
 		}
@@ -196,10 +196,10 @@ func (l *launch) attendGroups() {
 	b := l.group
 	a, q, k, v := l.groupShape(b.qkv.t)
 	for g := range l.dims.kvHeads {
-		l.s.CopyH2D(b.qkv.t.Mem(), l.far.qkv.of(g))
+		CopyUp(l.s, b.qkv.t.Mem(), l.far.qkv.of(g))
 		op.Do(l.dev, l.s, op.Attention{AttentionShape: a, O: b.o.t, LSE: l.ofGroup(l.lse, g), Q: q, K: k, V: v, QStride: b.qkv.width, KStride: b.qkv.width})
 		l.sink(b.o.t, l.ofGroup(l.lse, g), g*a.Heads, a.Heads)
-		l.s.CopyD2H(l.far.o.of(g), b.o.t.Mem())
+		CopyDown(l.s, l.far.o.of(g), b.o.t.Mem())
 	}
 }
 
@@ -211,12 +211,12 @@ func (l *launch) attendGroupsBackward() {
 	_, dq, dk, dv := l.groupShape(b.dqkv.t)
 	n := b.qkv.width
 	for g := range l.dims.kvHeads {
-		l.s.CopyH2D(b.qkv.t.Mem(), l.far.qkv.of(g))
-		l.s.CopyH2D(b.o.t.Mem(), l.far.o.of(g))
-		l.s.CopyH2D(b.do.t.Mem(), l.far.do.of(g))
+		CopyUp(l.s, b.qkv.t.Mem(), l.far.qkv.of(g))
+		CopyUp(l.s, b.o.t.Mem(), l.far.o.of(g))
+		CopyUp(l.s, b.do.t.Mem(), l.far.do.of(g))
 		op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: a, DQ: dq, DK: dk, DV: dv, DO: b.do.t, O: b.o.t, LSE: l.ofGroup(l.lse, g),
 			Q: q, K: k, V: v, QStride: n, KStride: n, DQStride: n, DKStride: n, Delta: l.delta, Sums: l.sums})
 		l.sinkGrad(l.ofGroup(l.lse, g), g*a.Heads, a.Heads)
-		l.s.CopyD2H(l.far.qkv.of(g), b.dqkv.t.Mem())
+		CopyDown(l.s, l.far.qkv.of(g), b.dqkv.t.Mem())
 	}
 }

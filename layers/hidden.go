@@ -33,7 +33,7 @@ func (r rows) onHost(c span) []byte {
 func fetch(s device.Stream, c span, of ...rows) {
 	for _, r := range of {
 		if r.host != nil {
-			s.CopyH2D(r.of(c).Mem(), r.onHost(c))
+			CopyUp(s, r.of(c).Mem(), r.onHost(c))
 		}
 	}
 }
@@ -41,6 +41,6 @@ func fetch(s device.Stream, c span, of ...rows) {
 // store enqueues the copy back.
 func store(s device.Stream, c span, r rows) {
 	if r.host != nil {
-		s.CopyD2H(r.onHost(c), r.of(c).Mem())
+		CopyDown(s, r.onHost(c), r.of(c).Mem())
 	}
 }

@@ -7,14 +7,17 @@ import (
 
 // This file checks a run against the memory that there is, and says what would need less.
 
-// tooLargeForDevice says whether r takes more than the device's memory; on a unified device
-// that is all memory.
+// oneMemory says whether host and device share one memory.
+func (q Request) oneMemory() bool { return q.OneMemory || q.Unified }
+
+// tooLargeForDevice says whether r takes more than the device's memory; where host and device share
+// one memory, that is all memory.
 func (r *Run) tooLargeForDevice(q Request) bool {
 	if !r.tiered {
 		r.tier(q)
 	}
 	t := r.Table()
-	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.AllDevices > q.HostMemory
+	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.HostMemory > 0 && r.OneMemory && t.Host+t.AllDevices > q.HostMemory
 }
 
 // fits checks the run against the budgets of q. States go to disks as it needs, unless that is decided.
@@ -26,10 +29,7 @@ func (r *Run) fits(q Request) error {
 	if need, budget := r.mostLacking(q, t); budget > 0 && need > budget {
 		return &NotFitting{Where: "device", Need: need, Budget: budget, Keys: r.waysOut(q, false) + ", or raise device_memory"}
 	}
-	need := t.Host
-	if q.Unified {
-		need += t.AllDevices
-	}
+	need := t.OnHost()
 	if q.HostMemory > 0 && need > q.HostMemory {
 		last := ", or raise host_memory"
 		if q.HostBy != "" {
@@ -68,15 +68,15 @@ func (r *Run) waysOut(q Request, host bool) string {
 	add(host && train && r.PoolsSlabs() && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
 	add(host && train && r.Depths.ExchangeBuffers > 1, "set pipeline.exchange_buffers: 1")
 	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
-	add((!host || r.Unified) && r.Spec.Keep.Anything(), "set recompute: full")
-	if r.Spec.Shards() == 1 && (!host || r.Unified) {
+	add((!host || r.OneMemory) && r.Spec.Keep.Anything(), "set recompute: full")
+	if r.Spec.Shards() == 1 && (!host || r.OneMemory) {
 		n := r.leastShards()
 		add(n > 1, fmt.Sprintf("set pipeline.head_shards: %d", n))
 	}
 	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
 	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
-	add((!host || r.Unified) && !r.Spec.OnHost && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
+	add((!host || r.OneMemory) && !r.Spec.OnHost && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
 	add(host && train && !q.StateDir, "set state_dir to a directory on a fast disk")
 	add(host && train && q.StateDir && !q.ParamDir && r.Ranks <= 1, "set param_dir to a directory on a fast disk")
 	add(host, "use a smaller model")

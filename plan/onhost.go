@@ -6,7 +6,7 @@ package plan
 // maySendHidden says whether hidden states may go to the host where the run does not fit on the device
 // otherwise: the row is long, and micro-batches are no longer than it.
 func (r *Run) maySendHidden(q Request) bool {
-	return auto(q.HiddenStates) && !r.Unified && q.keepsHidden() == "" && q.RowTokens > maxMicroBatchTokens && r.Limits.MicroBatchTokens <= q.RowTokens
+	return auto(q.HiddenStates) && !r.OneMemory && q.keepsHidden() == "" && q.RowTokens > maxMicroBatchTokens && r.Limits.MicroBatchTokens <= q.RowTokens
 }
 
 // keepsHidden says why hidden states cannot lie on the host; empty: they can.

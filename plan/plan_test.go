@@ -75,7 +75,7 @@ func beyond(r *Run, q Request) string {
 	sums := map[string]int64{}
 	for _, row := range r.Table().Rows {
 		sums[row.Where] += row.Bytes
-		if q.Unified && row.Where == "device" {
+		if q.oneMemory() && row.Where == "device" {
 			sums["host"] += row.Bytes
 		}
 	}

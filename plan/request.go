@@ -41,18 +41,20 @@ type Request struct {
 	Paces      []Pace
 	LaneMemory []int64
 	// Lane is the table that the run was begun with, by layer; nil: one is to be made.
-	Lane     []int
-	Clip     bool
-	Unified  bool
-	EvalOnly bool
-	Planes   optim.Planes // what is kept beside the weights, unless EvalOnly
-	Optim    string       // the optimizer, as a machine's rates name it
-	NSSteps  int          // of optim.Muon; 0: no matrix is updated whole
+	Lane    []int
+	Clip    bool
+	Unified bool
+	// OneMemory says that what the device holds is the host's memory, as with an integrated GPU, also where tiles are copied.
+	OneMemory bool
+	EvalOnly  bool
+	Planes    optim.Planes // what is kept beside the weights, unless EvalOnly
+	Optim     string       // the optimizer, as a machine's rates name it
+	NSSteps   int          // of optim.Muon; 0: no matrix is updated whole
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
 	Context      int64
 	DeviceMemory int64  // budget in bytes
-	HostMemory   int64  // budget in bytes; with Unified it covers both sides
+	HostMemory   int64  // budget in bytes; with Unified or OneMemory it covers both sides
 	HostBy       string // for the error: what limits HostMemory; empty: the user's key
 	// StateDir says that states may be on disks, as far as HostMemory asks for it.
 	StateDir bool

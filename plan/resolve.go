@@ -71,7 +71,7 @@ func Resolve(q Request) (*Run, error) {
 			return on, err
 		}
 	}
-	if errors.As(err, &lack) && (lack.Where == "device" || r.Unified) && r.Experts > 0 {
+	if errors.As(err, &lack) && (lack.Where == "device" || r.OneMemory) && r.Experts > 0 {
 		if rows := rowsThatFit(q); rows > 0 {
 			lack.Keys = fmt.Sprintf("set per_device_train_batch_size and gradient_accumulation_steps to at most %d rows per step "+
 				"(experts see all its tokens at once: %s of %d rows), or ", rows, human.Bytes(r.ExpertStateBytes()), q.Rows) + lack.Keys
@@ -100,7 +100,7 @@ func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	r := &Run{Order: q.Order, Clip: q.Clip, Compress: q.Compress, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
+	r := &Run{Order: q.Order, Clip: q.Clip, Compress: q.Compress, Unified: q.Unified, OneMemory: q.oneMemory(), EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
 	for i := range r.Layouts {
 		r.Layouts[i].BF16Master = q.BF16Master
 	}

@@ -107,7 +107,7 @@ func (r *Run) chooseSaved(q Request) {
 
 // slotChoices are the numbers of activation slots to choose from, the largest first: from as many as
 // there are activations to those of a layer at work, the inputs and gradients of all micro-batches,
-// and a few that come and go. Where memory is unified, what spills takes as much; where states are on
+// and a few that come and go. Where host and device share one memory, what spills takes as much; where states are on
 // disks, the host lacks memory for it.
 func (r *Run) slotChoices(q Request) []int {
 	if q.Depths.ActivationSlots > 0 {
@@ -115,7 +115,7 @@ func (r *Run) slotChoices(q Request) []int {
 	}
 	all := r.allActivations()
 	choices := []int{all}
-	if r.Unified || r.Away != nil {
+	if r.OneMemory || r.Away != nil {
 		return choices
 	}
 	least := 2*r.Limits.MicroBatches + minActSlots
@@ -233,8 +233,8 @@ func (m *room) take(lane int, bytes int64) {
 // room is what r leaves free of the budgets of q.
 func (r *Run) room(q Request) room {
 	t, free := r.Table(), room{all: math.MaxInt64}
-	if q.Unified && q.HostMemory > 0 {
-		free.all = q.HostMemory - t.Host - t.AllDevices
+	if r.OneMemory && q.HostMemory > 0 {
+		free.all = q.HostMemory - t.OnHost()
 	}
 	for lane := range r.Lanes() {
 		taken, budget := t.Device, q.DeviceMemory

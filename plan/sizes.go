@@ -57,15 +57,17 @@ type Run struct {
 	Spec     layers.Spec
 	Order    schedule.Order // in which layers take the micro-batches
 	GradBF16 bool
-	Clip     bool  // gradients of all layers wait for the norm
-	Unified  bool  // the device computes on host memory; tiles are bound in place
-	EvalOnly bool  // no gradients, nothing beside the weights
-	Context  int64 // bytes of the device that are taken before anything is allocated
-	Depths   Depths
-	Limits   Limits
-	Planes   optim.Planes // what is kept beside the weights
-	Optim    string       // the optimizer, as a machine's rates name it
-	kept     *kept        // of Layouts; nil: not found yet
+	Clip     bool // gradients of all layers wait for the norm
+	Unified  bool // the device computes on host memory; tiles are bound in place
+	// OneMemory says that host and device share one memory, so that one budget covers both. It holds wherever Unified does.
+	OneMemory bool
+	EvalOnly  bool  // no gradients, nothing beside the weights
+	Context   int64 // bytes of the device that are taken before anything is allocated
+	Depths    Depths
+	Limits    Limits
+	Planes    optim.Planes // what is kept beside the weights
+	Optim     string       // the optimizer, as a machine's rates name it
+	kept      *kept        // of Layouts; nil: not found yet
 	// NSSteps is how many Newton-Schulz iterations a device makes of a matrix that is updated whole
 	// (optim.Muon); 0: there are none.
 	NSSteps int

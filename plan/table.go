@@ -29,7 +29,9 @@ type Table struct {
 	Disk int64 `json:"disk_bytes,omitempty"`
 	// AllDevices is the sum of the rows on all devices.
 	AllDevices int64 `json:"all_devices_bytes"`
-	Params     int64 `json:"parameters"`
+	// OneMemory says that host and devices share one memory, so that one budget covers Host and AllDevices.
+	OneMemory bool  `json:"one_memory,omitempty"`
+	Params    int64 `json:"parameters"`
 	// PerParam is what a parameter takes of the host: its weight and the planes beside it, in bytes.
 	PerParam float64 `json:"host_bytes_per_parameter"`
 	// Before are sums of what is given back before the run's own memory is taken.
@@ -43,7 +45,7 @@ type Table struct {
 // program as large as was measured once. On a unified device both sides are the same memory,
 // and every byte is in one row only.
 func (r *Run) Table() Table {
-	var t Table
+	t := Table{OneMemory: r.OneMemory}
 	host := func(purpose string, bytes int64, detail string, args ...any) {
 		t.Rows = append(t.Rows, Row{"host", purpose, bytes, fmt.Sprintf(detail, args...)})
 		t.Host += bytes
@@ -102,6 +104,14 @@ func (r *Run) Table() Table {
 	}
 	host("program", programBytes, "code, Go heap, packed matrices")
 	return t
+}
+
+// OnHost returns how many bytes of host memory the run needs, with what devices hold where they share it.
+func (t Table) OnHost() int64 {
+	if t.OneMemory {
+		return t.Host + t.AllDevices
+	}
+	return t.Host
 }
 
 // planeRows lists what is kept beside the weights: planes that are called the
@@ -324,6 +334,9 @@ func (t Table) Write(w io.Writer) {
 	}
 	for i, n := range t.devices {
 		fmt.Fprintf(tw, "  device %d\ttotal\t%s\t\n", i, humanize.IBytes(uint64(n)))
+	}
+	if t.OneMemory {
+		fmt.Fprintf(tw, "  both\ttotal\t%s\thost and device share one memory\n", humanize.IBytes(uint64(t.OnHost())))
 	}
 	rows(t.Before)
 	tw.Flush()

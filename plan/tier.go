@@ -106,10 +106,7 @@ func (r *Run) tier(q Request) {
 	}
 	r.Depths.StateSlots = 0
 	t := r.Table()
-	spare := q.HostMemory - t.Host
-	if q.Unified {
-		spare -= t.AllDevices
-	}
+	spare := q.HostMemory - t.OnHost()
 	if spare >= 0 {
 		return
 	}

@@ -43,13 +43,14 @@ type Driver struct {
 	lastID  [kinds]uint64
 
 	// Memory.
-	chunks    [maxChunks]atomic.Pointer[chunk]
-	buffers   uint64 // the newest buffer
-	pinned    []*pinned
-	locked    int64 // bytes registered
-	pinnedID  int
-	pageables int
-	inPlace   int // products so far by an algorithm that sums in place
+	chunks        [maxChunks]atomic.Pointer[chunk]
+	buffers       uint64 // the newest buffer
+	pinned        []*pinned
+	locked        int64 // bytes registered
+	registrations int   // how often memory was registered
+	pinnedID      int
+	pageables     int
+	inPlace       int // products so far by an algorithm that sums in place
 
 	// Work.
 	streams []*stream // that have work or can still get some
@@ -111,6 +112,18 @@ func (d *Driver) PageableCopies() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pageables
+}
+
+// Registrations returns how many ranges of host memory were registered so far, and how many of them still are.
+func (d *Driver) Registrations() (made, left int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.pinned {
+		if p.owned == nil {
+			left++
+		}
+	}
+	return d.registrations, left
 }
 
 // begin counts a call. code is the code with which the call fails before it does

@@ -105,6 +105,7 @@ func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
 		return errOutOfMemory
 	}
 	d.locked += int64(bytes)
+	d.registrations++
 	d.pin(&pinned{base: addr, bytes: bytes, only: d.pinsFor(flags)}, "registered")
 	return 0
 }
@@ -112,8 +113,9 @@ func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
 // shares says whether a page between two addresses is pinned, in part or whole.
 // Drivers pin pages, not bytes, and refuse a page that is pinned already.
 func (d *Driver) shares(from, to uint64) bool {
+	in := uint64(d.opt.HostPage) - 1 // an address's part inside a page
 	return slices.ContainsFunc(d.pinned, func(p *pinned) bool {
-		return p.base&^(pageSize-1) < (to+pageSize-1)&^(pageSize-1) && from&^(pageSize-1) < (p.end()+pageSize-1)&^(pageSize-1)
+		return p.base&^in < (to+in)&^in && from&^in < (p.end()+in)&^in
 	})
 }
 

@@ -46,9 +46,15 @@ type Options struct {
 	WithoutBlasLt bool // libcublasLt is not installed
 	WithoutML     bool // libnvidia-ml is not installed
 
+	// Integrated has the devices say that they have no memory of their own, as GB10 and Jetson do.
+	Integrated bool
+
 	// Watchdog has the devices say that kernels which take long are ended; none is.
 	Watchdog bool
 
+	// HostPage is the size in bytes of the host's pages, a power of two, as cudaHostRegister sees it; 0 is 4096. Kernels for
+	// arm64 with pages of 64 KiB are common.
+	HostPage int
 	// RefuseRegister is the code that cudaHostRegister returns; with 0 it
 	// registers.
 	RefuseRegister int
@@ -111,6 +117,7 @@ func (o Options) withDefaults() Options {
 		o.ProductTimes = make([]time.Duration, 3)
 	}
 	def(&o.Devices, 1)
+	def(&o.HostPage, pageSize)
 	def(&o.ComputeCapability, 90)
 	if o.DriverTooOld {
 		def(&o.DriverVersion, 11040)

@@ -211,11 +211,15 @@ func (d *Driver) attributes(g *gpu) map[int32]int {
 	if d.opt.Watchdog {
 		watchdog = 1
 	}
+	integrated := 0
+	if d.opt.Integrated {
+		integrated = 1
+	}
 	return map[int32]int{
 		1: maxThreads, 2: maxThreads, 3: maxThreads, 4: maxBlockZ,
 		5: maxGridX, 6: maxGridYZ, 7: maxGridYZ,
 		8: maxSharedDefault, 9: 64 << 10, 10: 32, 12: 65536, 13: 1980000, // kHz
-		16: processors, 17: watchdog, 18: 0, 19: 1, 20: 0, 31: 1, 32: 1, 33: 1 + g.ordinal, 34: 0,
+		16: processors, 17: watchdog, 18: integrated, 19: 1, 20: 0, 31: 1, 32: 1, 33: 1 + g.ordinal, 34: 0,
 		36: 2619000, 37: 5120, 38: 50 << 20, 39: 2048, 40: 3, 41: 1, 50: 0,
 		75: d.opt.ComputeCapability / 10, 76: d.opt.ComputeCapability % 10,
 		81: optIn + 1024, 82: 65536, 91: 1, 97: optIn, 99: registering, 106: 32, 111: 1024, 113: 1, 115: 1,

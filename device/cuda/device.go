@@ -29,9 +29,14 @@ type Options struct {
 	Watchdog bool
 	// PinPiece is how many bytes of host memory Register pins at once; 0: 256 MiB. It is a multiple of a page's size.
 	PinPiece int64
+	// Page is the size of the host's pages in bytes; 0: as the system says. Tests set it.
+	Page int64
 	// Pinning, which may be nil, is told how many bytes a call of Register has dealt with so far, and of how
 	// many, one call at a time.
 	Pinning func(done, total int64)
+	// Available returns how many bytes of the host's memory a process can still take, and false where the system does
+	// not say. It is the memory of an integrated GPU, of which CUDA counts copies of files as used. nil: CUDA's figures hold.
+	Available func() (int64, bool)
 	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.
 	OwnMatMul bool
@@ -221,6 +226,9 @@ func (d *dev) open() (err error) {
 		return err
 	}
 	if free, _, err = d.cuda.MemGetInfo(d.context); err != nil {
+		return err
+	}
+	if before, free, err = d.ofHost(before, free, total); err != nil {
 		return err
 	}
 	return d.setBudget(before, free, total)

@@ -58,6 +58,31 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestIntegrated: the memory of an integrated GPU is the host's, of which CUDA counts copies of files as used. What the system
+// has available counts, and no more than there is.
+func TestIntegrated(t *testing.T) {
+	const most = 8 << 30
+	said := func(bytes int64, known bool) func() (int64, bool) {
+		return func() (int64, bool) { return bytes, known }
+	}
+	for name, tc := range map[string]struct {
+		integrated  bool
+		available   func() (int64, bool)
+		least, most int64
+	}{
+		"less than free":     {true, said(3<<30, true), 2 << 30, 3<<30 + AssumedContext},
+		"more than there is": {true, said(1<<40, true), 6 << 30, most},
+		"nobody says":        {true, said(0, false), 6 << 30, most},
+		"nobody to ask":      {true, nil, 6 << 30, most},
+		"memory of its own":  {false, said(3<<30, true), 6 << 30, most},
+	} {
+		d, _ := newDevice(t, emu.Options{DeviceMemory: most, Integrated: tc.integrated}, Options{Available: tc.available})
+		if u := d.Usage(); u.Limit < tc.least || u.Limit > tc.most || u.Integrated != tc.integrated {
+			t.Errorf("%s: %d bytes, integrated %t", name, u.Limit, u.Integrated)
+		}
+	}
+}
+
 // TestBudgetIsForAll: memory that is taken from the budget for one purpose is
 // missing for all others.
 func TestBudgetIsForAll(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"mt/cudart"
@@ -103,6 +104,86 @@ func TestRegisterInPieces(t *testing.T) {
 	}
 }
 
+// TestPagesInCommon: of tiles whose pages touch one range is registered, whatever the page's size; the driver would refuse
+// the second of two that share a page. Copies of single tiles are not staged, nor cut.
+func TestPagesInCommon(t *testing.T) {
+	const large = 64 << 10
+	for name, tc := range map[string]struct {
+		page, tile, gap int
+		want            int // registrations
+	}{
+		"tiles in a page":          {large, 3 * page, 0, 1},
+		"tiles across pages":       {large, large + page, page, 1},
+		"whole pages":              {page, 2 * page, 0, 1},
+		"a page between":           {page, page, page, 40},
+		"a large page between":     {large, page, large + large, 40},
+		"in part on pages between": {large, 2 * page, large - page, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, drv := newDevice(t, emu.Options{HostPage: tc.page}, Options{Page: int64(tc.page)})
+			all := pages(40*(tc.tile+tc.gap) + large)
+			all = all[-address(all)&(large-1):]
+			var tiles [][]byte
+			for i := range 40 {
+				tiles = append(tiles, all[i*(tc.tile+tc.gap):][:tc.tile])
+			}
+			tiles[3], tiles[30] = tiles[30], tiles[3] // in any order
+			tiles = append(tiles, tiles[7], tiles[8][:100])
+			if err := d.Register(tiles...); err != nil {
+				t.Fatal(err)
+			}
+			if made, left := drv.Registrations(); made != tc.want || left != tc.want || len(d.Notes()) != 0 {
+				t.Errorf("%d registrations, want %d; notes %q", made, tc.want, d.Notes())
+			}
+			if there(t, d, tiles[9], tiles[10]) || !pinned(d, tiles[0]) || !pinned(d, tiles[39]) {
+				t.Error("a tile is not pinned as a whole")
+			}
+			d.Unregister(tiles...)
+			if made, left := drv.Registrations(); made != tc.want || left != 0 {
+				t.Errorf("%d registrations, %d are left", made, left)
+			}
+		})
+	}
+}
+
+// TestThousandsOfTiles: a model of 6,144 experts' tiles has as many registrations as its memory has pieces.
+func TestThousandsOfTiles(t *testing.T) {
+	const tiles, bytes = 6144, 2 * page
+	d, drv := newDevice(t, emu.Options{HostPage: 64 << 10}, Options{Page: 64 << 10, PinPiece: 16 << 20})
+	all, memory := pages(tiles*bytes), [][]byte(nil)
+	for i := range tiles {
+		memory = append(memory, all[i*bytes:][:bytes])
+	}
+	if err := d.Register(memory...); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Unregister(memory...)
+	if made, _ := drv.Registrations(); made > tiles*bytes/(16<<20)+1 {
+		t.Errorf("%d registrations", made)
+	}
+}
+
+// TestThreadsOfRegistering: as many pieces are registered at a time as threads are asked for, and no more.
+func TestThreadsOfRegistering(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
+	pieces, total := d.pieces([][]byte{pages(16 * page)})
+	for _, threads := range []int{1, 2, 4} {
+		var at, most, done atomic.Int64
+		d.forAll(pieces, total, threads, func(*piece) {
+			for n := at.Add(1); ; {
+				if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+					break
+				}
+			}
+			done.Add(1)
+			at.Add(-1)
+		})
+		if most.Load() > int64(threads) || done.Load() != int64(len(pieces)) {
+			t.Errorf("%d threads: %d at a time, %d of %d pieces", threads, most.Load(), done.Load(), len(pieces))
+		}
+	}
+}
+
 // TestPiecesAtATime: a piece that is being registered holds up no other one.
 func TestPiecesAtATime(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
@@ -110,7 +191,7 @@ func TestPiecesAtATime(t *testing.T) {
 	var met sync.WaitGroup
 	met.Add(pinThreads)
 	begun := make(chan bool, len(pieces))
-	d.forAll(pieces, total, func(*piece) {
+	d.forAll(pieces, total, pinThreads, func(*piece) {
 		if begun <- true; len(begun) <= pinThreads { // the first ones wait for each other
 			met.Done()
 			met.Wait()

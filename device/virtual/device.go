@@ -20,12 +20,18 @@ type Device struct {
 	next    uintptr // the next address
 	blank   func(bytes int64) ([]byte, error)
 	enqueue float64 // seconds that the host takes to enqueue something
+	// engines copy between host and device, one in each direction; none where cores copy.
+	up, down *engine
 }
 
 // New makes device number index of a machine that has passed Check. With unified it computes on
 // host memory in place. blank gives host memory that is only looked at: see AllocHost.
 func New(clock *virtual.Clock, m *rates.Machine, index int, unified bool, blank func(bytes int64) ([]byte, error)) *Device {
-	return &Device{clock: clock, index: index, machine: m, costs: rates.NewCosts(m), unified: unified, next: device.Align, blank: blank, enqueue: m.Device.Enqueue / 1e6}
+	d := &Device{clock: clock, index: index, machine: m, costs: rates.NewCosts(m), unified: unified, next: device.Align, blank: blank, enqueue: m.Device.Enqueue / 1e6}
+	if m.Device.Kind != "cpu" {
+		d.up, d.down = &engine{}, &engine{}
+	}
+	return d
 }
 
 // Name implements device.Device.
@@ -93,21 +99,60 @@ func (d *Device) Do(s device.Stream, o device.Op) {
 	s.(*stream).work(d.work(d.costs.Op(o)), true)
 }
 
-// work is what an operation of that cost needs. On a CPU it takes cores and the bandwidth of
-// the host's memory, which others need as well.
+// inHost says whether the device's memory is the host's.
+func (d *Device) inHost() bool {
+	return d.machine.Device.Kind == "cpu" || d.machine.Device.Integrated
+}
+
+// work is what an operation of that cost needs. On a CPU it takes cores, and where the device's memory
+// is the host's it takes bandwidth that others need as well.
 func (d *Device) work(c rates.Cost) virtual.Work {
 	w := virtual.Work{Seconds: c.Seconds}
 	w.Share[virtual.Device] = 1
+	h := &d.machine.Host
+	if c.Seconds > 0 && d.inHost() {
+		w.Share[virtual.HostMemory] = min(1, c.Bytes/c.Seconds/(h.Bandwidth*1e9))
+	}
 	if d.machine.Device.Kind == "cpu" && c.Seconds > 0 {
-		h := &d.machine.Host
 		w.Share[virtual.Device] = 0
 		w.Share[virtual.Cores] = 1
 		if c.Cores > 0 {
 			w.Share[virtual.Cores] = min(1, c.Cores/float64(h.Cores))
 		}
-		w.Share[virtual.HostMemory] = min(1, c.Bytes/c.Seconds/(h.Bandwidth*1e9))
 	}
 	return w
+}
+
+// engine copies in one direction: one copy after the other, in the order in which they are ready on their streams, each
+// whole.
+type engine struct {
+	busy    bool
+	waiting []func()
+}
+
+// start calls begin now, or when the copies before it are done. It returns what whoever copies calls at the end of its own
+// copy. A nil engine has copies go on beside each other.
+func (e *engine) start(begin func()) {
+	if e != nil && e.busy {
+		e.waiting = append(e.waiting, begin)
+		return
+	}
+	if e != nil {
+		e.busy = true
+	}
+	begin()
+}
+
+// end lets the next copy begin.
+func (e *engine) end() {
+	if e == nil {
+		return
+	}
+	if e.busy = len(e.waiting) > 0; e.busy {
+		begin := e.waiting[0]
+		e.waiting = e.waiting[1:]
+		begin()
+	}
 }
 
 // Close implements device.Device.

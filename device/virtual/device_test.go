@@ -254,6 +254,71 @@ func TestCPU(t *testing.T) {
 	r.rest()
 }
 
+// TestIntegrated: where the device's memory is the host's, operations and copies share its bandwidth: a copy reads and writes it.
+func TestIntegrated(t *testing.T) {
+	for integrated, want := range map[bool][2]float64{false: {1e-3, 1e-3}, true: {1.5e-3, 1.5e-3}} {
+		m := machine()
+		m.Device.Integrated, m.Host.Bandwidth = integrated, 2
+		r := newRig(t, m)
+		up, compute := r.stream("h2d"), r.stream("compute")
+		up.CopyH2D(r.mem, r.host)
+		compute.Zero(r.mem)
+		up.Notify(r.at("the copy", want[0]))
+		compute.Notify(r.at("the zeroes", want[1]))
+		r.rest()
+	}
+}
+
+// TestEngines: copies of one direction go one after the other, whole, in the order in which they are ready. So a tile that
+// becomes ready while activations are copied waits for what is left of one copy: of all of them where they are copied at once, of
+// a piece where they are cut. Copies that follow each other do not become one that is longer than a piece.
+func TestEngines(t *testing.T) {
+	const mib = 1 << 20
+	for name, tc := range map[string]struct {
+		piece, tile int64
+		want        float64 // when the tile is there, in seconds
+	}{
+		"whole":       {256 * mib, mib, 257 * mib / 1e9},
+		"pieces":      {32 * mib, mib, 33 * mib / 1e9},
+		"small":       {8 * mib, mib, 33 * mib / 1e9}, // four small copies count as one
+		"larger tile": {32 * mib, 64 * mib, 96 * mib / 1e9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, machine())
+			blank := make([]byte, 256*mib)
+			mem, err := r.dev.Alloc(accounts.Workspace, 256*mib)
+			if err != nil {
+				t.Fatal(err)
+			}
+			activations, tiles, other := r.stream("activations in"), r.stream("h2d"), r.stream("d2h")
+			gate := r.event()
+			activations.CopyH2D(mem.Slice(0, 1), blank[:1]) // at work while the others are enqueued
+			activations.Record(gate)
+			for off := int64(0); off < 256*mib; off += tc.piece {
+				activations.CopyH2D(mem.Slice(off, tc.piece), blank[:tc.piece])
+			}
+			tiles.Wait(gate)
+			tiles.CopyH2D(mem.Slice(0, tc.tile), blank[:tc.tile])
+			tiles.Notify(func(error) {
+				if got := r.clock.Time(); math.Abs(got-tc.want) > 1e-6 {
+					t.Errorf("the tile is there after %g s, want %g", got, tc.want)
+				}
+			})
+			all := float64(256*mib) / 1e9
+			if tc.piece < 256*mib { // the tile comes between
+				all += float64(tc.tile) / 1e9
+			}
+			activations.Notify(func(error) {
+				if got := r.clock.Time(); math.Abs(got-all) > 1e-6 {
+					t.Errorf("all is there after %g s, want %g", got, all)
+				}
+			})
+			other.Notify(r.at("the other direction", 0))
+			r.rest()
+		})
+	}
+}
+
 // TestRestart: what begins after the stream stood still takes up to twice as long, until as much is
 // lost as a restart costs or, where that is less, as the stream stood still. Copies lose nothing.
 func TestRestart(t *testing.T) {

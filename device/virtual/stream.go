@@ -19,6 +19,8 @@ type item struct {
 	after  float64 // the clock's seconds before which it had not been enqueued
 	work   virtual.Work
 	op     bool // work is that of operations, not of a copy
+	engine *engine
+	bytes  int64 // of copies by the engine
 	wait   *mark
 	record *mark
 	notify func(error)
@@ -39,12 +41,32 @@ func (s *stream) work(w virtual.Work, op bool) {
 	if w.PeerShare == [virtual.NumResources]float64{} {
 		w.Peer = w.Device
 	}
-	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && s.items[n-1].work.Peer == w.Peer && s.items[n-1].op == op && (n > 1 || !s.busy) {
+	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && s.items[n-1].work.Peer == w.Peer && s.items[n-1].op == op && s.items[n-1].engine == nil && (n > 1 || !s.busy) {
 		s.d.clock.Spend(s.d.enqueue)
 		s.items[n-1].work = s.items[n-1].work.Then(w)
 		return
 	}
 	s.put(item{work: w, op: op})
+}
+
+// joined is how many bytes of copies that follow each other count as one: a copy that others wait for is not made longer
+// than the pieces of activations are.
+const joined = 32 << 20
+
+// copy enqueues the copy w of so many bytes by an engine. Small copies that follow each other become one, as works do.
+func (s *stream) copy(w virtual.Work, e *engine, bytes int64) {
+	if e == nil {
+		s.work(w, false)
+		return
+	}
+	w.Device, w.Peer = s.d.index, s.d.index
+	if n := len(s.items); n > 0 && (n > 1 || !s.busy) && s.items[n-1].engine == e && s.items[n-1].bytes+bytes <= joined {
+		s.d.clock.Spend(s.d.enqueue)
+		s.items[n-1].work = s.items[n-1].work.Then(w)
+		s.items[n-1].bytes += bytes
+		return
+	}
+	s.put(item{work: w, engine: e, bytes: bytes})
 }
 
 // advance does what can be done now.
@@ -72,7 +94,12 @@ func (s *stream) advance() {
 			if x.op {
 				x.work = s.restarted(x.work)
 			}
-			s.d.clock.Start(x.work, func() { s.completed(x.op) })
+			x.engine.start(func() {
+				s.d.clock.Start(x.work, func() {
+					x.engine.end()
+					s.completed(x.op)
+				})
+			})
 			return
 		}
 		s.items = s.items[1:]
@@ -125,16 +152,16 @@ func (s *stream) reach(m *mark) {
 
 // CopyH2D implements device.Stream.
 func (s *stream) CopyH2D(dst device.Mem, src []byte) {
-	s.copyLink(virtual.LinkUp, s.d.machine.Link.Up, int64(len(src)))
+	s.copyLink(s.d.up, virtual.LinkUp, s.d.machine.Link.Up, int64(len(src)))
 }
 
 // CopyD2H implements device.Stream.
 func (s *stream) CopyD2H(dst []byte, src device.Mem) {
-	s.copyLink(virtual.LinkDown, s.d.machine.Link.Down, int64(len(dst)))
+	s.copyLink(s.d.down, virtual.LinkDown, s.d.machine.Link.Down, int64(len(dst)))
 }
 
-// copyLink enqueues a copy over the link, which reads or writes host memory as well.
-func (s *stream) copyLink(direction virtual.Resource, rate float64, bytes int64) {
+// copyLink enqueues a copy over the link by an engine, which reads or writes host memory as well.
+func (s *stream) copyLink(e *engine, direction virtual.Resource, rate float64, bytes int64) {
 	if bytes == 0 {
 		return
 	}
@@ -143,13 +170,13 @@ func (s *stream) copyLink(direction virtual.Resource, rate float64, bytes int64)
 	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving}
 	part := moving / w.Seconds // of the time in which bytes move
 	touched := 1.0             // how often a byte of it passes through host memory
-	if m.Device.Kind == "cpu" {
+	if s.d.inHost() {
 		touched = 2
 	}
 	crossing(&w.Share, direction, 1, min(1, rate/m.Link.Both)*part, m.Link.PerSwitch > 1)
 	w.Share[virtual.HostMemory] = min(1, touched*rate/m.Host.Bandwidth) * part
 	w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
-	s.work(w, false)
+	s.copy(w, e, bytes)
 }
 
 // crossing says what a copy in one direction needs of its device's link, and whether it needs as

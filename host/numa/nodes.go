@@ -71,6 +71,15 @@ func Find(root fs.FS, sys System) *Nodes {
 	return n
 }
 
+// WithoutProcessors lists the nodes that have memory and no processors, in ascending order. A GH200 shows its GPU's memory
+// as such a node. root is as in Find.
+func WithoutProcessors(root fs.FS) []int {
+	return slices.DeleteFunc(list(text(root, "sys/devices/system/node/has_memory")), func(id int) bool {
+		cpus, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id))
+		return err != nil || len(list(string(cpus))) > 0
+	})
+}
+
 // policy is the memory policy of the process, "default" where nobody has set one or none is known.
 func policy(root fs.FS) string {
 	if words := strings.Fields(text(root, "proc/self/numa_maps")); len(words) > 1 {

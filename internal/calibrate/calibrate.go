@@ -109,7 +109,8 @@ func newRuns(o Options, pool *parallel.Pool) (runs []*run, err error) {
 		r.out.Device = rates.Device{Name: dev.Name(), Kind: dev.Kind(), Unified: dev.Unified(), Products: map[string][]rates.Product{},
 			Attention: map[string][]rates.Attention{}, Ops: map[string]rates.Op{}, Sources: map[string]string{}}
 		if dev.Kind() == "cuda" {
-			r.out.Device.Memory = float64(dev.Usage().Limit) / (1 << 30)
+			use := dev.Usage()
+			r.out.Device.Memory, r.out.Device.Integrated = float64(use.Limit)/(1<<30), use.Integrated
 			if d, ok := dev.(interface{ RunsSM90a() bool }); ok {
 				r.out.Device.SM90a = d.RunsSM90a()
 			}

@@ -341,7 +341,7 @@ var machineKeys = []key{
 		choices: []string{"auto", "device", "host"}, field: func(c *Config) any { return &c.HiddenStates }},
 	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true, anew: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 10GiB?"), field: func(c *Config) any { return &c.DeviceMemory }},
-	{name: "host_memory", doc: "host memory to use at most", auto: true, anew: true,
+	{name: "host_memory", doc: "host memory to use at most; with an integrated GPU, such as GB10, what the GPU takes counts too", auto: true, anew: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 100GiB?"), field: func(c *Config) any { return &c.HostMemory }},
 	{name: "state_dir", vars: true, commas: true, doc: "directories on fast disks, for the lower halves and moments of layers that host_memory has no room for, and with clipping for gradients that wait for the norm; empty: all are in memory",
 		field: func(c *Config) any { return &c.StateDir }},

@@ -2,8 +2,8 @@
 // GPU, in a build with the tag emu an emulator in its place, or the CPU. Which of them
 // is taken, its caller decides.
 //
-// It imports device, device/op, device/cpu, device/cuda, cudart, internal/config and
-// internal/measure; in a build with the tag emu also cudart/emu.
+// It imports device, device/op, device/cpu, device/cuda, cudart, host,
+// internal/config and internal/measure; in a build with the tag emu also cudart/emu.
 //
 // Invariant: a device that is opened here is given back by its Close alone; so is
 // the emulator that it may be on.

@@ -11,6 +11,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/cuda"
+	"mt/host"
 	"mt/internal/config"
 )
 
@@ -128,7 +129,7 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice), Pinning: g.pinning})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice), Pinning: g.pinning, Available: available})
 	switch {
 	case g.end == nil:
 		return dev, err
@@ -139,6 +140,12 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	}
 	g.open.Add(1)
 	return emulated{dev.(gpuDevice), g.end, g.open}, nil
+}
+
+// available says how much host memory a process can still take, for GPUs that have no other.
+func available() (int64, bool) {
+	room := host.AvailableMemory()
+	return room.Bytes, room.Known
 }
 
 // Options say what to open.

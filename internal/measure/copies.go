@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -178,6 +179,40 @@ func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err er
 		c.undo = append(c.undo, func() { m.dev.Unregister(*b) })
 	}
 	return nil
+}
+
+// Register measures how long the device takes to pin so many bytes of host memory with each number of threads, in order. It
+// measures nothing on a device that pins nothing.
+func (m *Meter) Register(bytes int64, threads []int) (out []Seconds, err error) {
+	d, ok := device.Inner(m.dev).(interface {
+		RegisterBy(threads int, memory ...[]byte) error
+	})
+	if !ok {
+		return nil, nil
+	}
+	arena, err := host.NewArena(accounts.GradientSlabs, bytes, nil)
+	if err != nil {
+		return nil, fmt.Errorf("measure: register %d bytes: %w", bytes, err)
+	}
+	defer func() { err = errors.Join(err, arena.Close()) }()
+	for _, n := range threads {
+		took, err := m.o.times(func(repeats int) (sum time.Duration, err error) {
+			for range repeats {
+				begin := time.Now()
+				if err := d.RegisterBy(n, arena.Bytes()); err != nil {
+					return 0, err
+				}
+				sum += time.Since(begin)
+				m.dev.Unregister(arena.Bytes())
+			}
+			return sum, nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("measure: register %d bytes by %d threads: %w", bytes, n, err)
+		}
+		out = append(out, took)
+	}
+	return out, nil
 }
 
 // Launch is what an operation costs however little it does.

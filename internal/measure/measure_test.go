@@ -199,6 +199,15 @@ func TestCUDA(t *testing.T) {
 	positive(t, "up", s, err)
 	up, _, err := m.Both(1<<12, measure.Pinned)
 	positive(t, "both", up, err)
+	before, _ := drv.Registrations()
+	by, err := m.Register(1<<16, []int{1, 2, 8})
+	made, left := drv.Registrations()
+	if len(by) != 3 || made < before+3 || left != 0 {
+		t.Errorf("registering by three numbers of threads: %d times, %d registrations, %d left: %v", len(by), made-before, left, err)
+	}
+	for _, s := range by {
+		positive(t, "registering", s, err)
+	}
 }
 
 // What does not fit is a *device.OutOfMemory, and nothing stays behind.

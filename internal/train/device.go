@@ -138,6 +138,7 @@ func (j *job) keep(devs []device.Device) {
 	})
 	for i, dev := range devs {
 		use := dev.Usage()
+		j.integrated = j.integrated || use.Integrated
 		if i == 0 || use.Limit > 0 && use.Limit < j.budget {
 			j.budget = use.Limit
 		}

@@ -8,6 +8,7 @@ import (
 
 	"mt/actors"
 	"mt/device/cuda"
+	"mt/host"
 	"mt/internal/config"
 	"mt/internal/human"
 	"mt/internal/timeline"
@@ -50,7 +51,7 @@ type Predicted struct {
 // takeProfile plans for machine m, which need not be here.
 func (j *job) takeProfile(m *rates.Machine) error {
 	c, gib := j.c, float64(1<<30)
-	j.profile = m
+	j.profile, j.integrated = m, m.Device.Integrated
 	if kind := m.Device.Kind; c.Given("device") && c.Device != "auto" && c.Device != kind {
 		return c.Errorf("device", "device: %s, but the rates are those of a %s device: leave device out", c.Device, kind)
 	}
@@ -74,7 +75,7 @@ func (j *job) takeProfile(m *rates.Machine) error {
 		j.context = cuda.AssumedContext
 	}
 	if c.HostMemory == 0 {
-		c.HostMemory = config.Bytes(m.Host.Memory * gib)
+		c.HostMemory = config.Bytes(j.budgetOf(host.Room{Known: true, Bytes: int64(m.Host.Memory * gib)}).Bytes)
 	}
 	return nil
 }
@@ -164,13 +165,16 @@ func binds(r actors.StepReport, p *Predicted) string {
 
 // smallest is the least memory that the run can do with.
 type smallest struct {
-	Device int64 `json:"device_bytes"`
+	Device int64 `json:"device_bytes"` // 0: the device shares the host's memory
 	Host   int64 `json:"host_bytes"`
 	// GPU is the smallest that mt has a profile of and that would do; empty: none, or the CPU.
 	GPU string `json:"gpu,omitempty"`
 }
 
 func (s smallest) String() string {
+	if s.Device == 0 {
+		return human.Bytes(s.Host) + " of one memory for host and device"
+	}
 	gpu := ""
 	if s.GPU != "" {
 		gpu = fmt.Sprintf(" (such as %s)", s.GPU)
@@ -201,7 +205,7 @@ func smallestFor(q plan.Request) (smallest, error) {
 	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) && lack.Where == "device" { // whatever the host has
 		q.DeviceMemory, q.LaneMemory = 1<<60, nil
 	}
-	if s.Host, err = least(q, "host", func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified {
+	if s.Host, err = least(q, "host", func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified || q.OneMemory {
 		return s, err
 	}
 	q.HostMemory, q.LaneMemory = 1<<60, nil
@@ -241,7 +245,7 @@ func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64,
 				return 0, err
 			}
 			if t := r.Table(); where == "host" {
-				return t.Host, nil
+				return t.OnHost(), nil
 			} else {
 				return t.Device, nil
 			}

@@ -49,28 +49,30 @@ type job struct {
 	plan     *plan.Run
 	act      device.DType
 	unified  bool
-	dev      device.Device     // the first of devs; nil: not open yet
-	devs     []device.Device   // by lane
-	lanes    int               // how many devices the run has
-	links    *extents.Files    // with states that checkpoints link; nil: they do not
-	paces    []plan.Pace       // by lane, what each device reaches; nil: they are alike
-	memory   []int64           // by lane, bytes that may be used; nil: they are alike
-	differ   bool              // the devices differ in what they reach
-	began    []int             // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
-	context  int64             // device memory in bytes that is taken before anything is allocated
-	budget   int64             // memory of the open device that may be used, in bytes
-	notes    []string          // for the user, once
-	late     lateNotes         // notes that come up while the run is under way
-	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
-	told     []int             // by device: how many of its notes were shown
-	closing  error             // the error of closing the device
-	beside   map[string][]byte // what companions has read
-	hooks    hooks
-	slow     throttle.Limits // how much slower the CPU device is than it could be
-	stop     <-chan struct{} // closed when the user interrupts; nil: never
-	closers  []func()
-	page     net.Listener // of the dashboard; nil: none
-	pageAt   watch.Address
+	// integrated says that the GPU has no memory of its own: what it takes counts as the host's.
+	integrated bool
+	dev        device.Device     // the first of devs; nil: not open yet
+	devs       []device.Device   // by lane
+	lanes      int               // how many devices the run has
+	links      *extents.Files    // with states that checkpoints link; nil: they do not
+	paces      []plan.Pace       // by lane, what each device reaches; nil: they are alike
+	memory     []int64           // by lane, bytes that may be used; nil: they are alike
+	differ     bool              // the devices differ in what they reach
+	began      []int             // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
+	context    int64             // device memory in bytes that is taken before anything is allocated
+	budget     int64             // memory of the open device that may be used, in bytes
+	notes      []string          // for the user, once
+	late       lateNotes         // notes that come up while the run is under way
+	unusable   map[string]string // checkpoints that cannot be gone on from, with the reason
+	told       []int             // by device: how many of its notes were shown
+	closing    error             // the error of closing the device
+	beside     map[string][]byte // what companions has read
+	hooks      hooks
+	slow       throttle.Limits // how much slower the CPU device is than it could be
+	stop       <-chan struct{} // closed when the user interrupts; nil: never
+	closers    []func()
+	page       net.Listener // of the dashboard; nil: none
+	pageAt     watch.Address
 
 	profile      *rates.Machine // that the run is planned for; nil: it is for this machine
 	asked        plan.Request   // what the plan was asked for
@@ -381,11 +383,11 @@ func (j *job) request(evalOnly bool) plan.Request {
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
 			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && j.team.size() <= 1 && j.hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.WaitsForNorm(), Unified: j.unified, EvalOnly: evalOnly, Planes: j.average().With(j.optimizer().Planes), Optim: c.Optim,
+		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.WaitsForNorm(), Unified: j.unified, OneMemory: j.integrated, EvalOnly: evalOnly, Planes: j.average().With(j.optimizer().Planes), Optim: c.Optim,
 		NSSteps: j.nsSteps(), Ranks: j.team.size(), Rank: j.team.number(), Units: j.optimizer().Units,
 		Context: j.contextBytes(), DeviceMemory: j.deviceBudget(), HostMemory: j.share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {
-		room := j.room()
+		room := j.budgetOf(j.room())
 		q.HostMemory, q.HostBy = room.Budget(), room.By
 	}
 	return q

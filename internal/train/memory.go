@@ -76,17 +76,31 @@ func (j *job) room() host.Room {
 	return room
 }
 
+// onePart is the part of the available memory that a run may take where host and device share one memory, in percent.
+// The system counts copies of files as available, and drops them when a process touches its memory. A GPU's driver takes
+// memory from inside the kernel, which then has less time to drop them. The rest is for that, and for the desktop that
+// such machines often show.
+const onePart = 90
+
+// budgetOf returns what a run may take of room.
+func (j *job) budgetOf(room host.Room) host.Room {
+	if j.integrated && room.Known {
+		room.Bytes, room.By = room.Bytes/100*onePart, fmt.Sprintf("%d %% of what is available, for host and GPU together: %s", onePart, room.By)
+	}
+	return room
+}
+
 // checkRoom refuses a run that needs more host memory than there is. It does so before
 // anything is allocated: arenas are filled one after the other, so the lack could show
 // late. what is how the error calls the run or pass.
 func (j *job) checkRoom(what string) error {
 	t, room := j.plan.Table(), j.room()
 	need, key := t.Host, "host_memory"
-	if j.c.Device == "cpu" {
+	if j.c.Device == "cpu" || j.integrated {
 		need += t.AllDevices
-		if !j.c.Given(key) {
-			key = "device_memory"
-		}
+	}
+	if j.c.Device == "cpu" && !j.c.Given(key) {
+		key = "device_memory"
 	}
 	if !room.Known || need <= room.Bytes {
 		return nil

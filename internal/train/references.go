@@ -148,7 +148,7 @@ func (s *session) makeReferences(pool *parallel.Pool) (err error) {
 
 // referenceJob is a job for the reference's pass on the run's devices, with the numerics of the run.
 func (j *job) referenceJob() *job {
-	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, plan: j.ref.pass, act: j.act, unified: j.unified,
+	r := &job{c: j.c, opened: j.opened, model: j.model, modelDir: j.modelDir, set: j.set, longest: j.longest, plan: j.ref.pass, act: j.act, unified: j.unified, integrated: j.integrated,
 		dev: j.dev, devs: j.devs, lanes: j.lanes, paces: j.paces, memory: j.memory, context: j.context, budget: j.budget, hooks: j.hooks, oneDevice: j.oneDevice,
 		profile: j.profile, upperMeans: j.team != nil}
 	if m := j.ref.other; m != nil {

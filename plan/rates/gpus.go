@@ -17,6 +17,7 @@ type gpu struct {
 	bf16, fp32 figure
 	attention  heads
 	sm90a      bool   // it runs kernels for sm_90a
+	integrated bool   // its memory is the host's
 	bandwidth  figure // GB/s of device memory
 	link       bus
 	peers      way
@@ -177,7 +178,7 @@ var gpus = []gpu{
 		bf16: figure{1745, fromMAMF + " (B200)"}, fp32: cores(80),
 		attention: portableH100.times(1.1, "estimate: as mt's portable kernels on an H100 with more multiprocessors; its newer products (tcgen05) are not used"), bandwidth: hbm(8000),
 		link: gen5, peers: nvlink5, host: "ddr5-5600x8"},
-	{name: "gb10", title: "GB10 (DGX Spark)", aliases: []string{"dgx-spark", "spark"}, memory: figure{119, "what Linux leaves of 128 GB, shared with the host"},
+	{name: "gb10", title: "GB10 (DGX Spark)", aliases: []string{"dgx-spark", "spark"}, memory: figure{119, "what Linux leaves of 128 GB, shared with the host"}, integrated: true,
 		bf16: ofPeak(0.75, 125, "0.75 of 125 TFLOP/s; fp8 products reach 188 of 250 (forums.developer.nvidia.com, thread 359960)"), fp32: cores(31),
 		attention: onA100.times(94.0/271.2, scaled+"A100"), bandwidth: ofPeak(0.85, 273, "0.85 of the datasheet's 273 GB/s, which the host shares"),
 		link: oneMemory, peers: single, host: "gb10"},
@@ -192,7 +193,7 @@ func (g *gpu) device() (Device, Link) {
 		most := ofProducts * g.bf16.value
 		return Attention{Length: length, Dim: dim, Forward: Round(min(forward, most)), Backward: Round(min(backward, most))}
 	}
-	d := Device{Name: name, Kind: "cuda", Memory: g.memory.value, SM90a: g.sm90a, Bandwidth: Round(g.bandwidth.value), Launch: 3, Enqueue: 5,
+	d := Device{Name: name, Kind: "cuda", Memory: g.memory.value, SM90a: g.sm90a, Integrated: g.integrated, Bandwidth: Round(g.bandwidth.value), Launch: 3, Enqueue: 5,
 		Products: map[string][]Product{"bf16": {{Rate: Round(g.bf16.value)}}, "fp32": {{Rate: Round(g.fp32.value)}}},
 		Attention: map[string][]Attention{
 			"bf16": {at(1024, 64, a.of64.shortForward, a.of64.shortBackward), at(1024, 128, a.of128.shortForward, a.of128.shortBackward),

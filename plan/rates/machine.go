@@ -71,6 +71,8 @@ type Device struct {
 	Memory float64 `json:"memory_gib"` // what a run may use of the device's memory; 0 for the CPU
 	// Unified: the device reads host memory at its own rate, and nothing is copied.
 	Unified bool `json:"unified,omitempty"`
+	// Integrated: the GPU has no memory of its own. What it takes is the host's, also where it is copied to.
+	Integrated bool `json:"integrated,omitempty"`
 	// SM90a: the GPU runs kernels for sm_90a, which H100, H200 and GH200 alone do.
 	SM90a bool `json:"sm90a,omitempty"`
 	// Bandwidth is what operations read and write in device memory that Ops does not name.

@@ -1,0 +1,42 @@
+package host
+
+import (
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"mt/host/numa"
+)
+
+// far is memory of NUMA nodes that have no processors, in bytes.
+type far struct{ Capacity, Available int64 }
+
+// farMemory returns the memory of NUMA nodes that have no processors. The system adds that memory to MemTotal and
+// MemAvailable. On a GH200 it is the GPU's own, so a budget with it would count that memory twice.
+// Source: the kernel's Documentation/ABI/stable/sysfs-devices-node, and si_mem_available for what a node can give.
+func farMemory(root fs.FS) (m far) {
+	for _, id := range numa.WithoutProcessors(root) {
+		info, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/meminfo", id))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(info)) { // Node 1 MemFree:  98304 kB
+			words := strings.Fields(line)
+			if len(words) < 4 {
+				continue
+			}
+			kib, err := strconv.ParseInt(words[3], 10, 64)
+			if err != nil || kib < 0 {
+				continue
+			}
+			switch words[2] {
+			case "MemTotal:":
+				m.Capacity += kib << 10
+			case "MemFree:", "Active(file):", "Inactive(file):", "SReclaimable:":
+				m.Available += kib << 10
+			}
+		}
+	}
+	return m
+}
