@@ -44,7 +44,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 // vectors are the roles, norms, biases, sinks and what a recurrence has beside products, whose gradients are only ever added to, so that
 // they have to begin at zero. The order is fixed.
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm,
-	model.RoleQANorm, model.RoleKVANorm, model.RoleOBias,
+	model.RoleQABias, model.RoleQANorm, model.RoleKVABias, model.RoleKVANorm, model.RoleOBias,
 	model.RoleRecurTaps, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurNorm,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,

@@ -61,7 +61,7 @@ func TestFrozenLeavesTheRest(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			switch c.name {
 			case "everything":
-			case "plain", "gemma3", "sinks", "olmo2", "head with a bias", "latent", "latent of whole queries", "output gate", "recurrent", "starcoder2":
+			case "plain", "gemma3", "sinks", "olmo2", "head with a bias", "latent", "latent of whole queries", "latent with biases and wide values", "output gate", "recurrent", "starcoder2":
 				long.NotShort(t)
 			default:
 				long.Only(t)

@@ -9,18 +9,20 @@ import (
 )
 
 // This file makes queries, keys and values of narrow vectors, where Config.Latent says so. They
-// go into the packed rows that attention reads in every model: a head of a value lies in D
-// elements as a key does, with zeros behind its own. Attention's output and the gradient of that
-// have the same zeros, and products see them without. So all that keeps, caches, moves or attends
+// go into the packed rows that attention reads in every model. A head of a query, key or value lies
+// in D elements there, the width of keys or of values, whichever is larger. Zeros fill the narrower
+// ones: behind values, or behind queries and keys, whose scores they leave as they are.
+// Attention's output, its gradient and the gradients of packed rows have the same zeros; products
+// see rows without them. So all that keeps, caches, moves or attends
 // to packed rows is as in other models. Source: arXiv:2405.04434, section 2.1.
 
 // latentBuffers are what a launch has of a chunk of C tokens. A head's N elements stay and R
-// turn, and a value has V.
+// turn, K = N+R, and a value has V.
 //
 //	qa (C, QRank), kva (C, KVRank+R) act: the narrow vectors; behind that of keys and values
 //	  the elements of keys that turn
 //	qn (C, QRank), kvn (C, KVRank) act: normed, in the backward then their gradients
-//	q (C, H·D), kv (C, H·(N+V)) act: queries; of each head key and value; then their gradients.
+//	q (C, H·K), kv (C, H·(N+V)) act: queries; of each head key and value; then their gradients.
 //	  Later kv has attention's output (C, H·V), or its gradient
 //
 // In the backward:
@@ -32,7 +34,7 @@ type latentBuffers struct{ qa, kva, qn, kvn, q, kv, dkva, rstdQA, rstdKVA rows }
 func (s Spec) latentBuffers(d dims, tokens int, backward bool, ws *allotter) latentBuffers {
 	l, chunk := d.latent, chunkOf(s.ChunkTokens, tokens)
 	b := latentBuffers{kva: ws.chunkRows(d.act, chunk, l.KVRank+l.RopeDim), kvn: ws.chunkRows(d.act, chunk, l.KVRank),
-		q: ws.chunkRows(d.act, chunk, d.q), kv: ws.chunkRows(d.act, chunk, d.heads*(l.NopeDim+l.ValueDim))}
+		q: ws.chunkRows(d.act, chunk, d.heads*d.keyDim), kv: ws.chunkRows(d.act, chunk, d.heads*(l.NopeDim+l.ValueDim))}
 	if l.QRank > 0 {
 		b.qa, b.qn = ws.chunkRows(d.act, chunk, l.QRank), ws.chunkRows(d.act, chunk, l.QRank)
 	}
@@ -51,9 +53,10 @@ func (l *launch) projectLatent(c span) {
 	d, at := l.dims, l.dims.latent
 	l.narrow(c)
 	qkv, b := l.qkv.of(c), l.latent
-	l.linear(l.s, b.q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(at.QRank, d.hidden), d.q)
+	l.linear(l.s, b.q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(at.QRank, d.hidden), b.q.width)
 	l.linear(l.s, b.kv.of(c), b.kvn.of(c), l.w[model.RoleKVB], device.Tensor{}, device.Tensor{}, c.n, at.KVRank, b.kv.width)
-	op.Do(l.dev, l.s, op.CopyColumns{Dst: qkv, Src: b.q.of(c), T: c.n, C: d.q, DstStride: d.qkv, SrcStride: d.q})
+	op.Do(l.dev, l.s, op.CopyHeads{Dst: qkv, Src: b.q.of(c), T: c.n, Heads: d.heads, C: d.keyDim, Zeros: d.headDim - d.keyDim,
+		DstStride: d.qkv, DstHead: d.headDim, SrcStride: b.q.width, SrcHead: d.keyDim})
 	keys, values, turning := l.bothHeads(from(qkv, d.q), c)
 	op.Do(l.dev, l.s, keys)
 	op.Do(l.dev, l.s, values)
@@ -64,10 +67,10 @@ func (l *launch) projectLatent(c span) {
 func (l *launch) narrow(c span) {
 	d, b, at := l.dims, l.latent, l.dims.latent
 	if at.QRank > 0 {
-		l.linear(l.s, b.qa.of(c), l.n.of(c), l.w[model.RoleQA], device.Tensor{}, device.Tensor{}, c.n, d.hidden, at.QRank)
+		l.linear(l.s, b.qa.of(c), l.n.of(c), l.w[model.RoleQA], device.Tensor{}, l.w[model.RoleQABias], c.n, d.hidden, at.QRank)
 		op.Do(l.dev, l.s, l.narrowNorm(b.qn.of(c), b.rstdQA.of(c), b.qa.of(c), l.w[model.RoleQANorm], at.QRank, at.QRank, c.n))
 	}
-	l.linear(l.s, b.kva.of(c), l.n.of(c), l.w[model.RoleKVA], device.Tensor{}, device.Tensor{}, c.n, d.hidden, b.kva.width)
+	l.linear(l.s, b.kva.of(c), l.n.of(c), l.w[model.RoleKVA], device.Tensor{}, l.w[model.RoleKVABias], c.n, d.hidden, b.kva.width)
 	op.Do(l.dev, l.s, l.narrowNorm(b.kvn.of(c), b.rstdKVA.of(c), b.kva.of(c), l.w[model.RoleKVANorm], at.KVRank, b.kva.width, c.n))
 }
 
@@ -93,7 +96,7 @@ func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.C
 	keys.Dst, keys.Src, keys.C = kv, b.kv.of(c), at.NopeDim
 	values.Dst, values.Src, values.C, values.Zeros = from(kv, d.kv), from(b.kv.of(c), at.NopeDim), at.ValueDim, d.headDim-at.ValueDim
 	turning.Dst, turning.Src, turning.C = from(kv, at.NopeDim), from(b.kva.of(c), at.KVRank), at.RopeDim
-	turning.SrcStride, turning.SrcHead = b.kva.width, 0
+	turning.SrcStride, turning.SrcHead, turning.Zeros = b.kva.width, 0, d.headDim-d.keyDim
 	return keys, values, turning
 }
 
@@ -141,20 +144,23 @@ func (l *launch) projectLatentBackward(dqkv device.Tensor, c span) {
 	d, s, b, at, n := l.dims, l.s, l.latent, l.dims.latent, l.n.of(c)
 	l.narrow(c)
 	dq, source := b.q.of(c), l.queriesFrom(c)
-	op.Do(l.dev, s, op.CopyColumns{Dst: dq, Src: dqkv, T: c.n, C: d.q, DstStride: d.q, SrcStride: d.qkv})
-	l.weightGrad(s, l.g[model.RoleQB], dq, source, c.n, d.q, cmp.Or(at.QRank, d.hidden), l.overwrites(c))
+	op.Do(l.dev, s, op.CopyHeads{Dst: dq, Src: dqkv, T: c.n, Heads: d.heads, C: d.keyDim, DstStride: b.q.width, DstHead: d.keyDim,
+		SrcStride: d.qkv, SrcHead: d.headDim})
+	l.weightGrad(s, l.g[model.RoleQB], dq, source, c.n, b.q.width, cmp.Or(at.QRank, d.hidden), l.overwrites(c))
 	if at.QRank > 0 {
-		l.inputGrad(s, source, dq, l.w[model.RoleQB], c.n, d.q, at.QRank)
+		l.inputGrad(s, source, dq, l.w[model.RoleQB], c.n, b.q.width, at.QRank)
 		op.Do(l.dev, s, l.narrowNormBackward(source, source, b.qa.of(c), b.rstdQA.of(c), model.RoleQANorm, at.QRank, at.QRank, c.n))
 		l.weightGrad(s, l.g[model.RoleQA], source, n, c.n, at.QRank, d.hidden, l.overwrites(c))
+		l.biasGrad(model.RoleQABias, source, c.n, at.QRank)
 	}
 	l.bothHeadsBackward(from(dqkv, d.q), c)
 	dkva := b.dkva.of(c)
 	l.weightGrad(s, l.g[model.RoleKVA], dkva, n, c.n, b.dkva.width, d.hidden, l.overwrites(c))
+	l.biasGrad(model.RoleKVABias, dkva, c.n, b.dkva.width)
 	if at.QRank > 0 {
 		l.inputGrad(s, n, source, l.w[model.RoleQA], c.n, at.QRank, d.hidden)
 	} else {
-		l.inputGrad(s, n, dq, l.w[model.RoleQB], c.n, d.q, d.hidden)
+		l.inputGrad(s, n, dq, l.w[model.RoleQB], c.n, b.q.width, d.hidden)
 	}
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: b.dkva.width, A: dkva, B: l.w[model.RoleKVA], C: n, D: n})
 }

@@ -7,12 +7,12 @@ import (
 	"mt/model"
 )
 
-// latentConfig is a model of latent attention whose values are narrower than its keys; qRank of 0
+// latentConfig returns a model of latent attention with keys of 7 elements and biases; a qRank of 0
 // makes its queries of the hidden state.
-func latentConfig(qRank int) *model.Config {
+func latentConfig(qRank, values int) *model.Config {
 	return config(func(c *model.Config) {
-		c.HeadDim = 7
-		c.Latent = &model.Latent{QRank: qRank, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: 5, NormEps: 1e-6}
+		c.HeadDim, c.OBias = 7, true
+		c.Latent = &model.Latent{QRank: qRank, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: values, NormEps: 1e-6, Bias: true}
 	})
 }
 
@@ -20,8 +20,8 @@ func latentConfig(qRank int) *model.Config {
 // counts does beyond the products of the model's FLOPs. The narrow vectors are always among it.
 func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 	const tokens = 13
-	for _, qRank := range []int{0, 5} {
-		cfg := latentConfig(qRank)
+	for _, of := range [][2]int{{0, 5}, {5, 5}, {0, 9}, {5, 10}} {
+		qRank, cfg := of[0], latentConfig(of[0], of[1])
 		seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 		run := func(keep Keeps) (matmuls, attended int64) {
 			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
@@ -38,16 +38,22 @@ func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 			sp := Spec{Config: cfg, Keep: keep}
 			got, want := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)), matmuls-least+attended-once
 			if got != want || got < 2*2*tokens*12*int64(qRank+8+4) {
-				t.Errorf("queries' rank %d, keep %v: %d, the operations do %d", qRank, keep, got, want)
+				t.Errorf("queries' rank and values %v, keep %v: %d, the operations do %d", of, keep, got, want)
 			}
 		}
 	}
 }
 
 // TestLatentRowsAreAsInOtherModels: what is kept and cached of latent attention is what is kept of
-// heads that are all as wide as its keys.
+// heads that are all as wide as its keys or its values.
 func TestLatentRowsAreAsInOtherModels(t *testing.T) {
-	latent, plain := latentConfig(5), config(func(c *model.Config) { c.HeadDim = 7 })
+	for _, dims := range [][2]int{{5, 7}, {7, 7}, {8, 8}, {13, 13}} {
+		latentRows(t, latentConfig(5, dims[0]), config(func(c *model.Config) { c.HeadDim = dims[1] }))
+	}
+}
+
+func latentRows(t *testing.T, latent, plain *model.Config) {
+	t.Helper()
 	for keep := KeepNothing; keep <= KeepAll; keep++ {
 		of := func(c *model.Config) int64 {
 			return KindOf(model.Block).SavedBytes(Spec{Config: c, Act: device.BF16}, keep, 99)

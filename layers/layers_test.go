@@ -116,6 +116,19 @@ var configs = []struct {
 		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
 	})},
+	{"latent with biases and wide values", config(func(c *model.Config) {
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.RopeInterleaved, c.OBias = 12, 3, 3, 7, true, true
+		c.Latent = &model.Latent{QRank: 8, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: 10, NormEps: 1e-3, Bias: true}
+	})},
+	{"latent with biases, of whole queries", config(func(c *model.Config) {
+		c.OBias, c.MLPBias, c.HiddenSize, c.HeadDim, c.NormOffset = true, true, 9, 7, 0.5
+		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 6, NormEps: 1e-3, Bias: true}
+	})},
+	{"latent with wide values, of whole queries", config(func(c *model.Config) {
+		c.NumHeads, c.NumKVHeads, c.HeadDim = 2, 2, 5
+		c.Latent = &model.Latent{KVRank: 9, NopeDim: 3, RopeDim: 2, ValueDim: 8, NormEps: 1e-3}
+		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
+	})},
 	{"gate by the exact gelu", config(func(c *model.Config) { c.Activation, c.MLPBias = model.GELU, true })},
 	{"output gate", config(func(c *model.Config) {
 		c.OutputGate, c.QKVBias, c.NumHeads, c.NumKVHeads, c.HiddenSize = true, true, 4, 2, 14
@@ -143,15 +156,6 @@ var configs = []struct {
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, Partial: 0.75, OriginalMaxPositions: 4,
 			ShortFactor: []float64{1, 1.1, 1.5}, LongFactor: []float64{1, 2, 5}}
 	})},
-}
-
-// recurrentConfig is a model with a recurrence in one block and attention with a gate in the other.
-func recurrentConfig() *model.Config {
-	return config(func(c *model.Config) {
-		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7
-		c.Recurrence = &model.Recurrence{KeyHeads: 1, Heads: 2, KeyDim: 16, ValueDim: 9, Taps: 3}
-		c.Recurrent = []bool{true, false}
-	})
 }
 
 // sequences are random documents of the given lengths; some places have no

@@ -52,6 +52,11 @@ var moeCases = []moeCase{
 		c.RouterBias, c.ExpertBias, c.OutputRouterLogits, c.Cut = true, true, true, &model.CutGate{Alpha: 1.7, Limit: 0.6}
 	}), nil, 0},
 	{"biases of idle experts", moeConfig(7, 2, func(c *model.Config) { c.ExpertBias = true }), []float64{-20, 0, -20, 0, 0, -20, -20}, 4},
+	{"biases of the shared expert", moeConfig(3, 3, func(c *model.Config) { c.SharedSize, c.SharedBias = 11, true }), nil, 0},
+	{"biases of a gated shared expert", moeConfig(4, 2, func(c *model.Config) {
+		c.SharedSize, c.SharedGate, c.SharedBias, c.Activation = 5, true, true, model.GELUTanh
+	}), nil, 0},
+	{"biases of all experts", moeConfig(4, 4, func(c *model.Config) { c.SharedSize, c.SharedBias, c.ExpertBias = 6, true, true }), nil, 0},
 	{"gelu, offset", moeConfig(4, 2, func(c *model.Config) { c.Activation, c.NormOffset = model.GELUTanh, 1 }), nil, 0},
 }
 

@@ -55,3 +55,12 @@ func TestRecurrentBytes(t *testing.T) {
 		}
 	}
 }
+
+// recurrentConfig is a model with a recurrence in one block and attention with a gate in the other.
+func recurrentConfig() *model.Config {
+	return config(func(c *model.Config) {
+		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7
+		c.Recurrence = &model.Recurrence{KeyHeads: 1, Heads: 2, KeyDim: 16, ValueDim: 9, Taps: 3}
+		c.Recurrent = []bool{true, false}
+	})
+}

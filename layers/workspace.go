@@ -12,10 +12,11 @@ type dims struct {
 	act            device.DType
 	hidden         int // h
 	heads, kvHeads int
-	headDim        int // D
+	headDim        int // D: of packed rows and attention's kernels
+	keyDim         int // K: of queries and keys without the zeros that wider values bring; else D
 	q, kv          int // H·D and KV·D
 	qkv            int // (H+2·KV)·D: a packed row of q, k, v; with an output gate H·D more, of that
-	out            int // H·D, or with narrower values H·V: a row of attention's output as its product takes it
+	out            int // H·D, or with latent attention H·V: a row of attention's output as its product takes it
 	latent         *model.Latent
 	ffn            int  // F
 	up             int  // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
@@ -35,7 +36,7 @@ type dims struct {
 
 func newDims(s Spec) dims {
 	c := s.Config
-	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
+	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), latent: c.Latent, qkNorm: c.QKNorm,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
 		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: c.Recurrence}

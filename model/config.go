@@ -129,8 +129,10 @@ type Config struct {
 
 	// SharedSize is the width of one more expert, which every token goes through; 0: there is none.
 	// With SharedGate its output is multiplied by the sigmoid of one more logit of the router.
+	// With SharedBias its products have biases.
 	SharedSize int
 	SharedGate bool
+	SharedBias bool
 
 	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
 	MXFP4 bool

@@ -99,6 +99,8 @@ var llamaTensors = tensors{
 	RoleRouterBias:       {"mlp.gate.bias"},
 	RoleExpertGateUpBias: {"mlp.experts." + expertNumber + ".gate_proj.bias", "mlp.experts." + expertNumber + ".up_proj.bias"},
 	RoleExpertDownBias:   {"mlp.experts." + expertNumber + ".down_proj.bias"},
+	RoleSharedGateUpBias: {"mlp.shared_experts.gate_proj.bias", "mlp.shared_experts.up_proj.bias"},
+	RoleSharedDownBias:   {"mlp.shared_experts.down_proj.bias"},
 }
 
 // outputNormTensors are the names of a block's norms where outputs are normed.

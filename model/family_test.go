@@ -136,11 +136,11 @@ func TestDeepSeekRefuses(t *testing.T) {
 		want  string
 	}{
 		"num_key_value_heads": {8, "num_key_value_heads: 8: latent attention has as many as num_attention_heads, 128"},
-		"v_head_dim":          {193, "v_head_dim: 193: values wider than keys, of 192 elements, are not supported; docs/adding-a-family.md"},
+		"v_head_dim":          {4097, "v_head_dim: 4097 is out of range: 1 to 4096"},
 		"qk_rope_head_dim":    {63, "qk_rope_head_dim: 63 must be even"},
 		"qk_head_dim":         {64, "qk_head_dim: 64 is not qk_nope_head_dim and qk_rope_head_dim together, 192"},
 		"kv_lora_rank":        {nil, "kv_lora_rank: missing"},
-		"attention_bias":      {true, "attention_bias: unknown key"},
+		"mlp_bias":            {true, "mlp_bias: unknown key"},
 		"num_experts_per_tok": {99, "num_experts_per_tok: 99 is out of range: 1 to 32"},
 	} {
 		m := maps.Clone(presets["deepseek-v3"])

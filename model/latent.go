@@ -10,16 +10,19 @@ import (
 // do; the latter are the same in the keys of all heads. Source: arXiv:2405.04434.
 type Latent struct {
 	QRank, KVRank              int // widths of the narrow vectors, which are normed; QRank 0: queries are made of the hidden state
-	NopeDim, RopeDim, ValueDim int // elements of a head; a value has no more than a key
+	NopeDim, RopeDim, ValueDim int // elements of a head; values may be narrower or wider than keys
 	NormEps                    float32
+	Bias                       bool // the products that make the narrow vectors have biases
 }
 
 // latentTensors are the names of such a block's tensors.
 var latentTensors = tensors{
 	RoleQA:      {"self_attn.q_a_proj.weight"},
+	RoleQABias:  {"self_attn.q_a_proj.bias"},
 	RoleQANorm:  {"self_attn.q_a_layernorm.weight"},
 	RoleQB:      {"self_attn.q_b_proj.weight"},
 	RoleKVA:     {"self_attn.kv_a_proj_with_mqa.weight"},
+	RoleKVABias: {"self_attn.kv_a_proj_with_mqa.bias"},
 	RoleKVANorm: {"self_attn.kv_a_layernorm.weight"},
 	RoleKVB:     {"self_attn.kv_b_proj.weight"},
 }
@@ -32,37 +35,44 @@ func (l *Latent) tensorNames(r Role) []string {
 	return latentTensors[r]
 }
 
-// latent are the products of the block's queries, keys and values, and what norms the narrow
-// vectors between them.
+// latent returns the products that make the block's queries, keys and values, and the norms of
+// the narrow vectors between them.
 func (n blockNames) latent() []Param {
 	c, l := n.c, n.c.Latent
 	var p []Param
-	if l.QRank > 0 {
-		p = append(p, matrix(RoleQA, c.HiddenSize, n.stored(RoleQA, l.QRank)), vector(RoleQANorm, n.stored(RoleQANorm, l.QRank)))
+	narrow := func(weight, bias, norm Role, rows, normed int) {
+		p = append(p, matrix(weight, c.HiddenSize, n.stored(weight, rows)))
+		if l.Bias {
+			p = append(p, vector(bias, n.stored(bias, rows)))
+		}
+		p = append(p, vector(norm, n.stored(norm, normed)))
 	}
-	return append(p,
-		matrix(RoleQB, cmp.Or(l.QRank, c.HiddenSize), n.stored(RoleQB, c.NumHeads*c.HeadDim)),
-		matrix(RoleKVA, c.HiddenSize, n.stored(RoleKVA, l.KVRank+l.RopeDim)), vector(RoleKVANorm, n.stored(RoleKVANorm, l.KVRank)),
-		matrix(RoleKVB, l.KVRank, n.stored(RoleKVB, c.NumHeads*(l.NopeDim+l.ValueDim))))
+	if l.QRank > 0 {
+		narrow(RoleQA, RoleQABias, RoleQANorm, l.QRank, l.QRank)
+	}
+	p = append(p, matrix(RoleQB, cmp.Or(l.QRank, c.HiddenSize), n.stored(RoleQB, c.NumHeads*c.HeadDim)))
+	narrow(RoleKVA, RoleKVABias, RoleKVANorm, l.KVRank+l.RopeDim, l.KVRank)
+	return append(p, matrix(RoleKVB, l.KVRank, n.stored(RoleKVB, c.NumHeads*(l.NopeDim+l.ValueDim))))
 }
 
 // latentKeys are the keys that latentFields reads.
-var latentKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim"}
+var latentKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim",
+	"attention_bias"}
 
-// latentFields reads the sizes of latent attention. HeadDim becomes that of queries and keys.
+// latentFields reads the sizes and biases of latent attention. HeadDim becomes the width of queries and keys.
+// attention_bias gives biases to the products that make narrow vectors and to the output projection. Queries
+// made of the hidden state have none. Source: transformers, modeling_deepseek_v2 and modeling_deepseek_v3.
 func (c *Config) latentFields(f *fields) {
 	l := &Latent{QRank: f.int("q_lora_rank", 0, 1, maxHidden), KVRank: f.need("kv_lora_rank", 1, maxHidden),
 		NopeDim: f.int("qk_nope_head_dim", 128, 1, maxHeadDim/2), RopeDim: f.int("qk_rope_head_dim", 64, 2, maxHeadDim/2),
 		ValueDim: f.int("v_head_dim", 128, 1, maxHeadDim), NormEps: 1e-6}
-	c.Latent, c.HeadDim = l, l.NopeDim+l.RopeDim
+	l.Bias = f.bool("attention_bias", false)
+	c.Latent, c.HeadDim, c.OBias = l, l.NopeDim+l.RopeDim, l.Bias
 	if c.NumKVHeads != c.NumHeads {
 		f.fail("num_key_value_heads", "%d: latent attention has as many as num_attention_heads, %d", c.NumKVHeads, c.NumHeads)
 	}
 	if l.RopeDim%2 != 0 {
 		f.fail("qk_rope_head_dim", "%d must be even: rotary embeddings turn pairs of elements", l.RopeDim)
-	}
-	if l.ValueDim > c.HeadDim {
-		f.fail("v_head_dim", "%d: values wider than keys, of %d elements, are not supported%s", l.ValueDim, c.HeadDim, addOne)
 	}
 	if n := f.int("qk_head_dim", c.HeadDim, 1, maxHeadDim); n != c.HeadDim {
 		f.fail("qk_head_dim", "%d is not qk_nope_head_dim and qk_rope_head_dim together, %d", n, c.HeadDim)
@@ -76,6 +86,7 @@ func (c *Config) latentJSON(m map[string]any) {
 	delete(m, "head_dim")
 	m["q_lora_rank"], m["kv_lora_rank"] = optional(l.QRank), l.KVRank
 	m["qk_nope_head_dim"], m["qk_rope_head_dim"], m["v_head_dim"] = l.NopeDim, l.RopeDim, l.ValueDim
+	m["attention_bias"] = l.Bias
 }
 
 // turning is how many elements of a head a rotary embedding turns that turns all it can, and
@@ -97,6 +108,10 @@ func (c *Config) ValueDim() int {
 	}
 	return c.HeadDim
 }
+
+// PackedHeadDim is the width of a head in the packed rows that attention's kernels read: the width of
+// keys or of values, whichever is larger. Zeros fill the narrower of the two.
+func (c *Config) PackedHeadDim() int { return max(c.HeadDim, c.ValueDim()) }
 
 // OutputCols is how many elements of a token attention's output projection takes.
 func (c *Config) OutputCols() int { return c.NumHeads * c.ValueDim() }

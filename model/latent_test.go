@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -55,12 +56,97 @@ func TestHeadsOfLatentAttention(t *testing.T) {
 	}
 }
 
-// TestLatentNormsStartAtOne: of the parameters of latent attention norms alone start at 1.
+// TestValuesWiderThanKeys: packed heads have the wider width; scores keep the scale of keys.
+func TestValuesWiderThanKeys(t *testing.T) {
+	for _, tc := range []struct{ nope, rope, value, packed int }{{128, 64, 193, 193}, {128, 64, 256, 256}, {6, 2, 7, 8}} {
+		c := latent(t, map[string]any{"qk_nope_head_dim": tc.nope, "qk_rope_head_dim": tc.rope, "v_head_dim": tc.value, "rope_scaling": nil})
+		if got := c.PackedHeadDim(); got != tc.packed || c.HeadDim != tc.nope+tc.rope || c.RopeAt() != tc.nope || c.OutputCols() != 128*tc.value {
+			t.Errorf("%+v: packed heads of %d, keys of %d that turn from %d on, %d columns of output", tc, got, c.HeadDim, c.RopeAt(), c.OutputCols())
+		}
+		if got, want := c.ScoreScale(), 1/math.Sqrt(float64(tc.nope+tc.rope)); got != want {
+			t.Errorf("%+v: scores are multiplied by %g, want %g", tc, got, want)
+		}
+		again, err := ParseConfig(c.JSON("float32"), "config.json")
+		if err != nil || *again.Latent != *c.Latent || again.Params() != c.Params() {
+			t.Errorf("%+v: written and read it is %+v, %v", tc, again, err)
+		}
+	}
+}
+
+// TestBiasesOfDeepSeek: which products have biases, by the classes of transformers: with attention_bias those that make narrow
+// vectors and the output projection, with mlp_bias, which V2 alone reads, dense MLPs and the shared expert.
+func TestBiasesOfDeepSeek(t *testing.T) {
+	attention, dense := []string{"self_attn.kv_a_proj_with_mqa 576", "self_attn.o_proj 2048"}, []string{"mlp.gate_proj 10944", "mlp.up_proj 10944", "mlp.down_proj 2048"}
+	shared := []string{"mlp.shared_experts.gate_proj 2816", "mlp.shared_experts.up_proj 2816", "mlp.shared_experts.down_proj 2048"}
+	for name, tc := range map[string]struct {
+		keys       map[string]any
+		block, moe []string // of the first block, and of the second, which has experts
+	}{
+		"none":         {nil, nil, nil},
+		"of attention": {map[string]any{"attention_bias": true}, attention, attention},
+		"of attention, narrow queries": {map[string]any{"attention_bias": true, "q_lora_rank": 24},
+			slices.Concat([]string{"self_attn.q_a_proj 24"}, attention), slices.Concat([]string{"self_attn.q_a_proj 24"}, attention)},
+		"of MLPs":           {map[string]any{"mlp_bias": true}, dense, shared},
+		"of all":            {map[string]any{"mlp_bias": true, "attention_bias": true}, slices.Concat(attention, dense), slices.Concat(attention, shared)},
+		"of all, but dense": {map[string]any{"mlp_bias": true, "attention_bias": true, "first_k_dense_replace": 27}, slices.Concat(attention, dense), slices.Concat(attention, dense)},
+	} {
+		c, err := FromInline(maps.Clone(addTo(map[string]any{"preset": "deepseek-v2-lite"}, tc.keys)), "x")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		again, err := ParseConfig(c.JSON("float32"), "config.json")
+		if err != nil {
+			t.Fatalf("%s: written: %v", name, err)
+		}
+		for _, c := range []*Config{c, again} {
+			for block, want := range [][]string{tc.block, tc.moe} {
+				if got := biases(c, block); !slices.Equal(got, want) {
+					t.Errorf("%s, block %d: biases %q, want %q", name, block, got, want)
+				}
+			}
+		}
+	}
+	for where, keys := range map[string]map[string]any{"mlp_bias: true is not supported with n_shared_experts 0": {"preset": "deepseek-v2-lite", "mlp_bias": true, "n_shared_experts": 0}} {
+		if _, err := FromInline(keys, "x"); err == nil || !strings.Contains(err.Error(), where) {
+			t.Errorf("got %v, want %s", err, where)
+		}
+	}
+	_, err := parse(t, addTo(map[string]any{"architectures": []any{"DeepseekV3ForCausalLM"}, "model_type": "deepseek_v3"}, map[string]any{"mlp_bias": true}))
+	if err == nil || !strings.Contains(err.Error(), "mlp_bias: true is not supported in DeepseekV3ForCausalLM") {
+		t.Errorf("mlp_bias of V3: %v", err)
+	}
+}
+
+// addTo returns m with keys added.
+func addTo(m, keys map[string]any) map[string]any {
+	maps.Copy(m, keys)
+	return m
+}
+
+// biases lists the modules of a block that have a bias, with its number of elements.
+func biases(c *Config, block int) (out []string) {
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for _, s := range p.Stored {
+				module, bias := strings.CutSuffix(s.Name, ".bias")
+				if module, ok := strings.CutPrefix(module, fmt.Sprintf("model.layers.%d.", block)); ok && bias {
+					out = append(out, fmt.Sprint(module, " ", s.Rows))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// TestLatentNormsStartAtOne: of the parameters of latent attention norms alone start at 1, and biases alone at 0.
 func TestLatentNormsStartAtOne(t *testing.T) {
-	c := latent(t, nil)
+	c := latent(t, map[string]any{"attention_bias": true})
 	for _, p := range (blockNames{c, 0}).latent() {
 		row := make([]float32, p.Cols)
 		InitRow(c, p, 0, 42, row)
+		if zero := row[0] == 0; zero != (p.Role == RoleQABias || p.Role == RoleKVABias) {
+			t.Errorf("%s starts with %g", p.Role, row[0])
+		}
 		if one := row[0] == 1; one != (p.Role == RoleQANorm || p.Role == RoleKVANorm) {
 			t.Errorf("%s starts with %g", p.Role, row[0])
 		}

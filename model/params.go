@@ -61,9 +61,11 @@ const (
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
 	// Of latent attention, in place of RoleQKV.
 	RoleQA      Role = "q_a"       // block (QRank, h)
+	RoleQABias  Role = "q_a_bias"  // block (QRank)
 	RoleQANorm  Role = "q_a_norm"  // block (QRank)
 	RoleQB      Role = "q_b"       // block (H·D, QRank), or (H·D, h) where there is no RoleQA
 	RoleKVA     Role = "kv_a"      // block (KVRank+RopeDim, h)
+	RoleKVABias Role = "kv_a_bias" // block (KVRank+RopeDim)
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): of each head key, then value
 	// Of a recurrence, in place of RoleQKV and RoleO.
@@ -76,9 +78,11 @@ const (
 	RoleRecurOut    Role = "recur_out"     // (h, V)
 	// Roles by which a shared expert's tensors are named: its gate is the router's last row, and it
 	// is part 1+E, with the roles of an expert.
-	RoleSharedGate   Role = "shared_gate"
-	RoleSharedGateUp Role = "shared_gate_up"
-	RoleSharedDown   Role = "shared_down"
+	RoleSharedGate       Role = "shared_gate"
+	RoleSharedGateUp     Role = "shared_gate_up"
+	RoleSharedDown       Role = "shared_down"
+	RoleSharedGateUpBias Role = "shared_gate_up_bias"
+	RoleSharedDownBias   Role = "shared_down_bias"
 
 	RoleFinalNorm     Role = "final_norm"      // head (h)
 	RoleFinalNormBias Role = "final_norm_bias" // head (h)

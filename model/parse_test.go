@@ -323,6 +323,8 @@ func TestParseRefuses(t *testing.T) {
 		{map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 2}, "rope_parameters": map[string]any{"rope_type": "linear", "factor": 3}},
 			"rope_parameters: says otherwise than rope_scaling"},
 		{map[string]any{"rope_scaling": map[string]any{"type": "llama3", "factor": 2}}, "rope_scaling: low_freq_factor: missing"},
+		{map[string]any{"rope_scaling": map[string]any{"type": "llama3", "factor": 2, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 1}},
+			"rope_scaling: original_max_position_embeddings: 1 is out of range"},
 		{map[string]any{"rope_scaling": "x"}, `rope_scaling: "x" is not a mapping`},
 		{map[string]any{"rope_theta": 1e4, "rope_parameters": map[string]any{"rope_theta": 5e5}}, "rope_parameters: rope_theta is 500000 there and 10000 at the top level"},
 		{map[string]any{"rope_parameters": map[string]any{"partial_rotary_factor": 0.5}}, "rope_parameters: partial_rotary_factor: 0.5 is not supported"},

@@ -134,7 +134,7 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 		r.Factor = o.float("factor", 1, 1e-6, maxFactor)
 	case "llama3":
 		r.llama3Fields(o)
-		r.OriginalMaxPositions = originalPositions(outer, o, 0)
+		r.OriginalMaxPositions = originalPositions(outer, o, c.MaxPositions)
 	case "yarn":
 		c.yarnFields(o, &r)
 		r.OriginalMaxPositions = originalPositions(outer, o, c.MaxPositions)
@@ -200,7 +200,7 @@ func (c *Config) yarnFields(o *fields, r *Rope) {
 }
 
 // originalPositions is original_max_position_embeddings. As in Transformers, the one at the
-// top of the config counts before the mapping's. Where def is 0 it must be there.
+// top of the config counts before the mapping's. Where both lack it, it is def, or with a def of 0 refused.
 func originalPositions(f, o *fields, def int) int {
 	const key = "original_max_position_embeddings"
 	if f.has(key) {

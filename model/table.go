@@ -217,16 +217,17 @@ func (n blockNames) router() []Param {
 // expert is part 1+e of a MoE layer.
 func (n blockNames) expert(e int) []Param {
 	h, f := n.c.HiddenSize, n.c.ExpertSize(e)
-	var gateUp, down []Stored
-	if e == n.c.NumExperts {
-		gateUp, down = n.stored(RoleSharedGateUp, f, f), n.stored(RoleSharedDown, h)
-	} else {
-		gateUp, down = n.ofExpert(e, RoleExpertGateUp, f, f), n.ofExpert(e, RoleExpertDown, h)
+	stored := func(routed, shared Role, rows ...int) []Stored {
+		if e == n.c.NumExperts {
+			return n.stored(shared, rows...)
+		}
+		return n.ofExpert(e, routed, rows...)
 	}
-	p := []Param{matrix(RoleExpertGateUp, h, gateUp), matrix(RoleExpertDown, f, down)}
-	if n.c.ExpertBias {
-		p = append(p, vector(RoleExpertGateUpBias, n.ofExpert(e, RoleExpertGateUpBias, f, f)),
-			vector(RoleExpertDownBias, n.ofExpert(e, RoleExpertDownBias, h)))
+	p := []Param{matrix(RoleExpertGateUp, h, stored(RoleExpertGateUp, RoleSharedGateUp, f, f)),
+		matrix(RoleExpertDown, f, stored(RoleExpertDown, RoleSharedDown, h))}
+	if shared := e == n.c.NumExperts; shared && n.c.SharedBias || !shared && n.c.ExpertBias {
+		p = append(p, vector(RoleExpertGateUpBias, stored(RoleExpertGateUpBias, RoleSharedGateUpBias, f, f)),
+			vector(RoleExpertDownBias, stored(RoleExpertDownBias, RoleSharedDownBias, h)))
 	}
 	for i := range p {
 		p[i].Part = 1 + e

@@ -100,6 +100,13 @@ func TestPairsOfLatentAttention(t *testing.T) {
 	if got, want := c.QKVProducts(0), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*256); got != want {
 		t.Errorf("q, k and v take %d multiply-adds, want %d", got, want)
 	}
+	wide := latent(t, map[string]any{"v_head_dim": 200, "attention_bias": true})
+	if got, want := wide.FLOPs(0, 1), 6.0*128*(192+200); got != want {
+		t.Errorf("a pair with wide values takes %g FLOPs, want %g", got, want)
+	}
+	if got, want := wide.QKVProducts(0), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*(128+200)); got != want {
+		t.Errorf("q, k and wide v take %d multiply-adds, want %d", got, want)
+	}
 }
 
 // TestPresetsOfQwen: what the published config.json of these models says beside their sizes. Those of

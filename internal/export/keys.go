@@ -297,9 +297,9 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
-// noBias is for architectures whose code in llama.cpp reads no biases. A family has one of the two keys; package model refuses the other.
+// noBias is for architectures whose code in llama.cpp reads no biases. Package model refuses those of the keys that a family does not have.
 func (p *plan) noBias() {
-	for _, key := range []string{"use_bias", "attention_bias"} {
+	for _, key := range []string{"use_bias", "attention_bias", "mlp_bias"} {
 		if p.s.bool(key, false) {
 			p.s.fail(key, "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
 		}

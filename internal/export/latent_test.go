@@ -81,6 +81,8 @@ func TestLatentRefused(t *testing.T) {
 		"mscale: is 0.7 and mscale_all_dim 0.9":        {"rope_scaling": yarn(0.7, 0.9)},
 		"mscale: is 0 and mscale_all_dim 0":            {"rope_scaling": yarn(0, 0)},
 		"rope_interleave: is false":                    {"rope_interleave": false},
+		"attention_bias: is true, but llama.cpp":       {"attention_bias": true},
+		"mlp_bias: is true, but llama.cpp":             {"model_type": "deepseek_v2", "topk_method": "greedy", "n_group": nil, "topk_group": nil, "mlp_bias": true},
 		`topk_method: "group_limited_greedy": a group`: {"model_type": "deepseek_v2", "topk_method": "group_limited_greedy"},
 	} {
 		config := latentConfig(changes)

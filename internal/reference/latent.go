@@ -12,16 +12,17 @@ import (
 func latentHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	l, heads, tokens := cfg.Latent, cfg.NumHeads, len(n)/cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".weight")] }
+	bias := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".bias")] }
 	narrowed := func(x []float64, s string) []float64 {
 		return rmsNorm(x, weight(s), float64(l.NormEps), float64(cfg.NormOffset))
 	}
 	if l.QRank > 0 {
-		narrow := narrowed(linear(n, weight("q_a_proj"), nil, cfg.HiddenSize), "q_a_layernorm")
+		narrow := narrowed(linear(n, weight("q_a_proj"), bias("q_a_proj"), cfg.HiddenSize), "q_a_layernorm")
 		q = linear(narrow, weight("q_b_proj"), nil, l.QRank)
 	} else {
 		q = linear(n, weight("q_proj"), nil, cfg.HiddenSize)
 	}
-	narrow, kTurns := columns(linear(n, weight("kv_a_proj_with_mqa"), nil, cfg.HiddenSize), l.KVRank, l.RopeDim)
+	narrow, kTurns := columns(linear(n, weight("kv_a_proj_with_mqa"), bias("kv_a_proj_with_mqa"), cfg.HiddenSize), l.KVRank, l.RopeDim)
 	both := linear(narrowed(narrow, "kv_a_layernorm"), weight("kv_b_proj"), nil, l.KVRank)
 	kStays, v := columns(both, l.NopeDim, l.ValueDim)
 	qStays, qTurns := columns(q, l.NopeDim, l.RopeDim)

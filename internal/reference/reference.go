@@ -310,7 +310,7 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 }
 
 // attention is causal softmax(scale·q·kᵀ)·v of one sequence in block i, with key
-// heads shared. Values may have fewer elements than keys. With sinks, a softmax has the head's sink as one
+// heads shared. Values may have fewer or more elements than keys. With sinks, a softmax has the head's sink as one
 // more score, whose value is 0.
 func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 	d, dv, group := cfg.HeadDim, cfg.ValueDim(), cfg.NumHeads/cfg.NumKVHeads

@@ -24,6 +24,10 @@ func (j *job) chooseAttention() error {
 		}
 		return nil
 	}
+	if dim := j.model.PackedHeadDim(); dim > kernels.MaxHeadDim {
+		return c.Errorf("device", "device: %s: attention's kernels take heads of at most %d elements, and the model's queries, keys or values have %d; "+
+			"train it with device: cpu", c.Device, kernels.MaxHeadDim, dim)
+	}
 	for _, dev := range j.devs {
 		if d, ok := dev.(attender); ok {
 			if err := d.UseAttention(c.AttentionKernels); err != nil {
@@ -83,8 +87,9 @@ func (j *job) attentionWords() string {
 	case c.AttentionKernels == cuda.Portable:
 		return "attention by the kernels for all GPUs"
 	}
-	if lacking := kernels.LackingForSM90a(j.model.HeadDim, j.act, j.model.AttnSoftcap > 0); lacking != kernels.LackingNothing {
-		return lacking.Of(j.model.HeadDim)
+	dim := j.model.PackedHeadDim()
+	if lacking := kernels.LackingForSM90a(dim, j.act, j.model.AttnSoftcap > 0); lacking != kernels.LackingNothing {
+		return lacking.Of(dim)
 	}
 	return "attention by the kernels for sm_90a"
 }

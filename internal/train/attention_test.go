@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
+	"mt/internal/config"
 	"mt/internal/long"
+	"mt/model"
 	"mt/plan/rates"
 )
 
@@ -190,6 +192,22 @@ func TestAttentionWordsOfAProfile(t *testing.T) {
 		out, err := sketch(t, "model: {preset: qwen2.5-0.5b, num_hidden_layers: 2}\n", Options{Forecast: Forecast{Machine: m}})
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %v, want %q in\n%s", gpu, err, want, out)
+		}
+	}
+}
+
+// TestTooWideHeads: a GPU's kernels refuse packed heads that are too wide, those of wide values too; the CPU takes them.
+func TestTooWideHeads(t *testing.T) {
+	for _, tc := range []struct {
+		keys, values int
+		device       string
+		refused      bool
+	}{{256, 256, "cuda", false}, {192, 256, "cuda", false}, {192, 257, "cuda", true}, {258, 128, "cuda", true}, {192, 257, "cpu", false}} {
+		j := &job{c: &config.Config{Device: tc.device, AttentionKernels: "portable"},
+			model: &model.Config{HeadDim: tc.keys, Latent: &model.Latent{ValueDim: tc.values}}}
+		err := j.chooseAttention()
+		if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "heads of at most 256 elements") {
+			t.Errorf("%+v: got %v", tc, err)
 		}
 	}
 }

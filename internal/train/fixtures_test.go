@@ -270,12 +270,13 @@ func inTurn(t *testing.T, name, way string) {
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
 // decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon, groups of rates, an average of the weights,
 // smoothed labels and a z-loss, frozen tensors, a tied table, experts, all of them chosen, experts with the loss that balances
-// their load, one more that is shared, experts in groups, latent attention, families that have no
+// their load, one more that is shared, experts in groups, latent attention, its biases and values wider than keys, families that have no
 // larger recording, and language models beside vision towers.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
-		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv3-frozen", "ernie-bias", "exaone4-window", "gemma2-capped",
+		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv2-biased",
+		"deepseekv2-wide", "deepseekv2-dense", "deepseekv3-wide", "deepseekv3-frozen", "ernie-bias", "exaone4-window", "gemma2-capped",
 		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join(folder, name)
 		var want expected

@@ -39,6 +39,11 @@ CASES = [
     (llama(16, dict(LLAMA3, rope_type="llama3", rope_theta=50000.0, factor=8.0, original_max_position_embeddings=32)), [256]),
     (llama(64, dict(LLAMA3, rope_type="llama3", rope_theta=500000.0, factor=32.0, original_max_position_embeddings=8192)), [256]),
     (llama(128, dict(LLAMA3, type="llama3", factor=8.0, original_max_position_embeddings=8192), "rope_scaling", rope_theta=500000.0), [256]),
+    # Without original_max_position_embeddings it is max_position_embeddings.
+    (llama(64, dict(LLAMA3, rope_type="llama3", rope_theta=50000.0, factor=8.0)), [256]),
+    (llama(128, dict(LLAMA3, type="llama3", factor=4.0), "rope_scaling", rope_theta=500000.0, max_position_embeddings=1024), [256]),
+    (gemma3(rope_parameters=dict(full_attention=dict(LLAMA3, rope_type="llama3", rope_theta=20000.0, factor=8.0),
+                                 sliding_attention=dict(rope_type="default", rope_theta=20000.0))), [256]),
     (llama(32, dict(type="linear", factor=2.5), "rope_scaling", rope_theta=500000.0), [256]),
     (llama(32, dict(rope_type="linear", rope_theta=10000.0, factor=8.0)), [256]),
     (llama(32, dict(rope_type="dynamic", rope_theta=10000.0, factor=2.0)), [256, 1000]),

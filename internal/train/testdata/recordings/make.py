@@ -117,6 +117,17 @@ CASES = {
         beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.9)), {}),
     # Latent attention, whose queries are made of the hidden state.
     "deepseekv2-whole": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=None, topk_method="greedy"), {}),
+    # Biases of latent attention, whose queries are made of the hidden state, of the dense MLP and of the shared expert; values wider than keys.
+    "deepseekv2-biased": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=None, topk_method="greedy", attention_bias=True, mlp_bias=True, v_head_dim=13), {}),
+    # The same with queries of a narrow vector, experts in every block, in groups, and one that is shared.
+    "deepseekv2-wide": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=10, n_group=4, topk_group=2, topk_method="group_limited_greedy",
+        routed_scaling_factor=1.7, n_shared_experts=1, first_k_dense_replace=0, attention_bias=True, mlp_bias=True, v_head_dim=12), {}),
+    # Biases of dense MLPs alone; no block has experts.
+    "deepseekv2-dense": (transformers.DeepseekV2Config, dict(LATENT, q_lora_rank=9, topk_method="greedy", first_k_dense_replace=2, mlp_bias=True, v_head_dim=11), {}),
+    # Values wider than keys, whose scores yarn scales, and biases of attention.
+    "deepseekv3-wide": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7,
+        attention_bias=True, v_head_dim=16, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16,
+        beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0)), {}),
     # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
     "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
         freeze=["embed_tokens", r"layers\.0\.self_attn\.(q_a_proj|q_a_layernorm|kv_b_proj)", r"layers\.1\.self_attn\.(q_b_proj|kv_a|o_proj)",
