@@ -31,7 +31,7 @@ import (
 //
 // It is written under another name, renamed when it is complete, and never changed then.
 const (
-	cacheVersion = 5
+	cacheVersion = 6
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
 	docBytes     = 16     // of a pair 8 more

@@ -3,6 +3,7 @@ package data
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"mt/jinja"
 )
@@ -80,14 +81,9 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 				return err
 			}
 		case !e.endsTurn(text[t.From:t.To], e.ids[to-1]):
-			next := to
-			for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
-				next++
-			}
-			if next < len(e.ids) && e.marker(e.ids[next]) {
-				copy(e.labs[to:next+1], e.ids[to:next+1])
-			}
-			if next == len(e.ids) && t.Message == len(v.messages)-1 {
+			end, last := e.endBehind(to)
+			copy(e.labs[to:end], e.ids[to:end])
+			if last && t.Message == len(v.messages)-1 {
 				if after = e.nextMarker(v); after != IgnoreIndex {
 					copy(e.labs[to:], e.ids[to:])
 				}
@@ -98,6 +94,19 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 		e.ids, e.labs = append(e.ids, after), append(e.labs, after)
 	}
 	return nil
+}
+
+// endBehind returns the place behind the marker that follows place at, white space between, or
+// at where none does. last says that only white space follows.
+func (e *encoder) endBehind(at int) (end int, last bool) {
+	next := at
+	for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
+		next++
+	}
+	if next < len(e.ids) && e.marker(e.ids[next]) {
+		return next + 1, false
+	}
+	return at, next == len(e.ids)
 }
 
 // tokenAt is the first token that starts at byte at of the text or behind it.
@@ -151,8 +160,9 @@ func (e *encoder) nextMarker(v *conversation) int32 {
 	return e.markerOf(v, next)
 }
 
-// markerOf is the special token with which the template begins the turn next directly behind
-// the last of v; IgnoreIndex where there is none.
+// markerOf is the special token that the template writes directly behind the last turn of v
+// where the turn next follows: an end that the last turn of a text lacks, or the token with
+// which next begins. It is IgnoreIndex where there is none.
 func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	n := len(v.messages)
 	more := v.clone()
@@ -161,6 +171,9 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	if err != nil {
 		return IgnoreIndex
 	}
+	if id := e.firstMarker(e.addedBy(v, r)); id != IgnoreIndex {
+		return id
+	}
 	at := slices.IndexFunc(r.Turns, func(t jinja.Turn) bool { return t.Message == n })
 	follows := func(t jinja.Turn) bool {
 		return t.Message == n-1 && t.From <= r.Turns[at].From && strings.TrimSpace(r.Text[min(t.To, r.Turns[at].From):r.Turns[at].From]) == ""
@@ -168,8 +181,30 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	if at < 0 || !slices.ContainsFunc(r.Turns, follows) {
 		return IgnoreIndex
 	}
-	begun := strings.TrimSpace(r.Text[r.Turns[at].From:r.Turns[at].To])
-	if ids, err := e.tok.Encode(nil, []byte(begun)); err == nil && len(ids) > 0 && e.marker(ids[0]) {
+	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
+}
+
+// addedBy is what r, a rendering of v with one turn more, has behind the text that the template
+// writes for v alone. It is "" where r does not begin with that text, or the text does not end
+// with the last turn of v.
+func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
+	alone, err := e.tmpl.Render(e.variables(v))
+	if err != nil {
+		return ""
+	}
+	last := len(v.messages) - 1
+	ends := func(t jinja.Turn) bool { return t.Message == last && strings.TrimSpace(alone.Text[t.To:]) == "" }
+	added, ok := strings.CutPrefix(r.Text, strings.TrimRightFunc(alone.Text, unicode.IsSpace))
+	if !ok || !slices.ContainsFunc(alone.Turns, ends) {
+		return ""
+	}
+	return added
+}
+
+// firstMarker is the token with which text begins, white space aside, where that token can be a
+// marker; else IgnoreIndex.
+func (e *encoder) firstMarker(text string) int32 {
+	if ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(text))); err == nil && len(ids) > 0 && e.marker(ids[0]) {
 		return ids[0]
 	}
 	return IgnoreIndex

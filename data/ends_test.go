@@ -68,6 +68,19 @@ func TestMarkerEnds(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
+	const ( // an end that the last turn of a text lacks
+		unlast  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ 'E\n' if m.role == 'assistant' and not loop.last }}{% endfor %}{{ 'a:' if add_generation_prompt }}"
+		between = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ 'E' if m.role == 'assistant' and loop.nextitem }}\n{% endfor %}{{ 'a:' if add_generation_prompt }}"
+		opens   = "{% for m in messages %}{{ 'E' if loop.previtem and loop.previtem.role == 'assistant' }}{{ m.role[0] }}:{{ m.content }}{% endfor %}{{ 'a:' if add_generation_prompt }}"
+	)
+	for template, want := range map[string]string{unlast: "u:ha:[gE]\nu:ia:[jE]", between: "u:h\na:[gE]\nu:i\na:[j\nE]", opens: "u:ha:[gE]u:ia:[jE]"} {
+		if got := masked(mustOpen(t, markedSpec(t, template, markerRow(false))).Row(0)); got != want {
+			t.Errorf("%s: %q, want %q", template, got, want)
+		}
+		if got := dialogue(t, markedSpec(t, template, "")).Ends(); !slices.Equal(got, []int32{'E'}) {
+			t.Errorf("%s: answers end with %q", template, got)
+		}
+	}
 	s := markedSpec(t, bare, markerRow(true, more))
 	s.MaskHistory = true
 	if got := masked(mustOpen(t, s).Row(0)); got != "UhAgUiAj!fTrA[kU]" {
@@ -106,4 +119,34 @@ func TestResultsInsideTurns(t *testing.T) {
 			t.Errorf("%s: %q, want %q; %q", template, got, want, d.Warnings())
 		}
 	}
+}
+
+// TestMarkerEndsOfPairs: an answer of a pair ends with the marker of the next turn as a single
+// answer does, where the template writes no end of its own.
+func TestMarkerEndsOfPairs(t *testing.T) {
+	const (
+		bare  = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'tool': 'T'}[m.role] }}{{ m.content }}{{ '!f' if m.tool_calls }}{% endfor %}{{ 'A' if add_generation_prompt }}"
+		lines = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'tool': 'T'}[m.role] }}\n{{ m.content }}\n{% endfor %}{{ 'A\n' if add_generation_prompt }}"
+		ended = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'tool': 'T'}[m.role] }}{{ m.content }}E\n{% endfor %}{{ 'A' if add_generation_prompt }}"
+		words = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{% endfor %}{{ 'a:' if add_generation_prompt }}"
+		row   = `{"question":"h","chosen":"g","rejected":"jk"}`
+		calls = `{"prompt":[{"role":"user","content":"h"}],"chosen":[{"role":"assistant","content":"g","tool_calls":[{"function":{"name":"f","arguments":{}}}]}],"rejected":[{"role":"assistant","content":"j"}]}`
+	)
+	for _, c := range []struct{ template, row, chosen, rejected string }{
+		{bare, row, "UhA[gU]", "UhA[jkU]"},
+		{lines, row, "U\nh\nA\n[g\nU]", "U\nh\nA\n[jk\nU]"},
+		{bare, calls, "UhA[g!fT]", "UhA[jU]"},
+		{ended, row, "UhE\nA[gE\n]", "UhE\nA[jkE\n]"},
+		{words, row, "u:ha:[g]", "u:ha:[jk]"},
+	} {
+		s := markedSpec(t, c.template, c.row)
+		s.Pairs, s.Packing = true, nil
+		if got := documents(mustOpen(t, s).Row(0)); !slices.Equal(got, []string{c.chosen, c.rejected}) {
+			t.Errorf("%s: %q, want %q and %q", c.template, got, c.chosen, c.rejected)
+		}
+	}
+	s := markedSpec(t, bare, `{"question":"h","chosen":"g","rejected":""}`)
+	s.Pairs, s.Packing = true, nil
+	_, err := Open(s)
+	wantError(t, err, "a.jsonl:1: ", "chosen or rejected is empty")
 }

@@ -142,6 +142,11 @@ func (e *encoder) layOut(l *layout, v *conversation) error {
 		e.ids, e.labs = append(e.ids, end), append(e.labs, end)
 	}
 	e.whole()
+	for _, turn := range e.muted {
+		if e.spec.TrainOnPrompt {
+			e.unlearn(turn.From, turn.To)
+		}
+	}
 	return nil
 }
 
@@ -149,6 +154,7 @@ func (e *encoder) layOut(l *layout, v *conversation) error {
 func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	system, messages := l.base, v.messages
 	skipped := 0
+	e.muted = e.muted[:0]
 	if role, text, err := plainTurn(messages[0], l.name); err != nil {
 		return err
 	} else if role == "system" || role == "developer" {
@@ -164,12 +170,17 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	if system != "" && l.merged {
 		lead = strings.Replace(l.system[0], itsText, system, 1)
 	} else if system != "" {
+		from := len(e.ids)
 		if err := e.elements(l, l.system, system); err != nil {
 			return err
+		}
+		if skipped > 0 && weightless(v.messages[0]) {
+			e.muted = append(e.muted, jinja.Span{From: from, To: len(e.ids)})
 		}
 	}
 	turn := &laidTurns{l: l, v: v, last: last, think: e.thinking(v)}
 	for i := skipped; i <= last; i++ {
+		from := len(e.ids)
 		role, text, err := plainTurn(messages[i-skipped], l.name)
 		due := [2]string{"user", "assistant"}[(i-skipped)%2]
 		switch {
@@ -184,6 +195,9 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 		}
 		if err != nil {
 			return err
+		}
+		if weightless(v.messages[i]) {
+			e.muted = append(e.muted, jinja.Span{From: from, To: len(e.ids)})
 		}
 	}
 	return nil

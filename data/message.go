@@ -227,7 +227,7 @@ func called(content any, where string) (*jinja.Object, error) {
 }
 
 // callsOf are the tool_calls of a message, nil where it has none. A function_call, OpenAI's older
-// form, is the one call of its message.
+// form, is the one call of its message. Beside tool_calls it must say what their one call says.
 func callsOf(m *jinja.Object, where string) ([]any, error) {
 	v, _ := m.Get("tool_calls")
 	if text, ok := v.(string); ok {
@@ -235,12 +235,17 @@ func callsOf(m *jinja.Object, where string) ([]any, error) {
 			v = inside
 		}
 	}
-	if one, _ := m.Get(functionCall); one != nil && v == nil {
+	if one, _ := m.Get(functionCall); one != nil {
 		call, err := callOf(jinja.NewObject("type", "function", "function", one), where+"."+functionCall)
 		if err != nil {
 			return nil, err
 		}
-		return []any{call}, nil
+		if list, ok := v.([]any); v == nil || ok && len(list) == 0 {
+			return []any{call}, nil
+		} else if ok && len(list) == 1 && sameCall(list[0], call) {
+			return callsIn(list, where)
+		}
+		return nil, fmt.Errorf("%s has %s beside tool_calls that say something else, and a message's calls are in one of them: move the call into tool_calls, or remove one of the two", where, functionCall)
 	}
 	if v == nil {
 		return nil, nil
@@ -252,6 +257,11 @@ func callsOf(m *jinja.Object, where string) ([]any, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
+	return callsIn(list, where)
+}
+
+// callsIn are the calls of the list tool_calls.
+func callsIn(list []any, where string) ([]any, error) {
 	calls := make([]any, len(list))
 	for i, c := range list {
 		var err error
@@ -260,6 +270,21 @@ func callsOf(m *jinja.Object, where string) ([]any, error) {
 		}
 	}
 	return calls, nil
+}
+
+// sameCall tells whether two calls are of one function with the same arguments, be these an
+// object or JSON in a string.
+func sameCall(a, b any) bool {
+	var plain [2]any
+	for i, c := range []any{a, b} {
+		o, ok := c.(*jinja.Object)
+		if !ok {
+			return false
+		}
+		arguments, _ := innerOf(decodeArguments.call(o)).Get("arguments")
+		plain[i] = jinja.NewObject("name", functionOf(o), "arguments", arguments)
+	}
+	return sameMessage(plain[0], plain[1])
 }
 
 // callOf is a call as the row has it, without fields that are null. Arguments in a string

@@ -1,6 +1,11 @@
 package data
 
-import "slices"
+import (
+	"slices"
+	"strings"
+
+	"mt/jinja"
+)
 
 // pair sets e.ids to the chosen document of a pair and then the rejected one, e.labs to their
 // labels, and e.cut to where the second begins. Each is the prompt with an answer. The answer
@@ -99,25 +104,45 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 		}
 		return 0, prompt, sides, nil
 	}
-	if _, prompt, err = e.written(p.asked, e.asked); err != nil {
+	out, _, err := e.writeAny(p.asked, e.asked)
+	if err != nil {
+		return 0, nil, sides, err
+	}
+	if prompt, err = e.tok.Encode(nil, []byte(out.Text)); err != nil {
 		return 0, nil, sides, err
 	}
 	for i, v := range p.answers {
-		var left uint64
-		if left, sides[i], err = e.written(v, e.told); err != nil {
+		out, given, err := e.writeAny(v, e.told)
+		if err != nil {
 			return 0, nil, sides, err
 		}
-		flags |= left
+		if sides[i], err = e.tok.Encode(nil, []byte(out.Text)); err != nil {
+			return 0, nil, sides, err
+		}
+		sides[i] = e.closed(given, out, sides[i], agreeing(prompt, sides[i], equal))
+		flags |= out.left
 	}
 	return flags, prompt, sides, nil
 }
 
-// written are the tokens of what the template makes of a conversation, and what it leaves out.
-func (e *encoder) written(v *conversation, write func(*conversation) (written, error)) (left uint64, ids []int32, err error) {
-	out, _, err := e.writeAny(v, write)
-	if err != nil {
-		return 0, nil, err
+// closed is ids, the tokens of a conversation with its answer, the first of which are the
+// prompt's. Where the template ends the answer with the marker of the next turn, that marker is
+// appended, as to a single answer.
+func (e *encoder) closed(v *conversation, out written, ids []int32, first int) []int32 {
+	last := len(v.messages) - 1
+	end := len(ids)
+	for end > first && !e.special(ids[end-1]) && blank(e.tok.Decode(ids[end-1:end])) {
+		end--
 	}
-	ids, err = e.tok.Encode(nil, []byte(out.Text))
-	return out.left, ids, err
+	if end == first || e.tmpl.Marks() || roleOf(v.messages[last]) != "assistant" {
+		return ids
+	}
+	own := func(t jinja.Turn) bool { return t.Message == last && strings.TrimSpace(out.Text[t.To:]) == "" }
+	if !slices.ContainsFunc(out.Turns, own) || e.endsTurn(strings.TrimSpace(out.Text), ids[end-1]) {
+		return ids
+	}
+	if marker := e.nextMarker(v); marker != IgnoreIndex {
+		return append(ids, marker)
+	}
+	return ids
 }

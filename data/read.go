@@ -236,7 +236,7 @@ func (f *feeder) table(st *stream, skip int64) error {
 	case asParquet:
 		return f.parquet(st, skip)
 	case asTable:
-		return f.rows(st, newTable(st, st.name, f.spec.lists(set)), skip)
+		return f.rows(st, newTable(st, st.name, f.spec.lists(set), f.spec.answers(set)), skip)
 	case asLines:
 		return f.rows(st, &textRows{r: bufio.NewReaderSize(st, 256<<10)}, skip)
 	case asArrow:

@@ -196,7 +196,8 @@ type encoder struct {
 	ids, labs []int32
 	cut       int // of a pair: where in ids its rejected document begins
 	starts    []int
-	paused    []int // where in ids the assistant's turn pauses for what others say
+	muted     []jinja.Span // the places in ids of turns of weight 0 that a layout wrote
+	paused    []int        // where in ids the assistant's turn pauses for what others say
 	around    special
 	// tmpl is the template that the row goes through, of templates: copies of the form's, by
 	// their names, with the encoder's own Stop. It is nil where there is none.

@@ -138,7 +138,7 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 		last = max(last, t.Message)
 	}
 	e.labs = ignored(e.labs[:0], len(e.ids))
-	learned := slices.DeleteFunc(out.turns, func(t jinja.Turn) bool {
+	learned := slices.DeleteFunc(slices.Clone(out.turns), func(t jinja.Turn) bool {
 		return t.Message != jinja.NoMessage && (t.Message < v.from || e.spec.MaskHistory && t.Message != last || weightless(v.messages[t.Message]))
 	})
 	for _, t := range learned {
@@ -150,7 +150,7 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 		}
 	}
 	e.whole()
-	return out.left, nil
+	return out.left, e.mute(given, out, out.turns)
 }
 
 // placed is an error where it matters to which message a mark of the template belongs, and

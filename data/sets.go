@@ -64,6 +64,20 @@ func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	}
 }
 
+// answers tells which columns of a data set hold answers, by their usual names and by those that
+// are given. A table has no null, so an empty value there is an answer that is missing.
+func (s *Spec) answers(set int) func(name string) bool {
+	known := append(slices.Clone(responses), columnsOf(fmtAlpaca).Response, chosenField, rejectedField, s.Columns.Response)
+	if set < len(s.sets) {
+		for _, c := range []*columns{s.sets[set].Columns, s.sets[set].Names} {
+			if c != nil {
+				known = append(known, c.Response, c.Chosen, c.Rejected)
+			}
+		}
+	}
+	return func(name string) bool { return name != "" && slices.Contains(known, name) }
+}
+
 // isMessages tells whether text is a list of messages in JSON.
 func isMessages(text []byte) bool {
 	if len(text) == 0 || text[0] != '[' {

@@ -18,6 +18,7 @@ type tableRows struct {
 	r      *bufio.Reader
 	comma  byte
 	lists  func(name string, value []byte) bool // whether a value may be a JSON list
+	answer func(name string) bool               // whether a column holds answers, in which an empty value is null
 	header []string                             // nil: not read yet
 	line   int64                                // lines read
 	text   []byte                               // the values of the current record one after the other, without quotes
@@ -34,8 +35,8 @@ var errRowValues = &badRow{err: fmt.Errorf("the row has more than %d values", ma
 // newTable reads a file of the given name. Its values are separated by commas, or by tabs
 // where the name says so. Where the first line has none of those, they are separated by
 // another of the usual separators that it has.
-func newTable(r io.Reader, name string, lists func(string, []byte) bool) *tableRows {
-	t := &tableRows{r: bufio.NewReaderSize(r, 256<<10), comma: ',', lists: lists}
+func newTable(r io.Reader, name string, lists func(string, []byte) bool, answer func(string) bool) *tableRows {
+	t := &tableRows{r: bufio.NewReaderSize(r, 256<<10), comma: ',', lists: lists, answer: answer}
 	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // an error of reading comes again at the first row
 		_, _ = t.r.Discard(3)
 	}
@@ -93,7 +94,7 @@ func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
 }
 
 // appendValue appends a value as JSON: as a string, or in a column of lists as the list that
-// it writes, or null where it is empty.
+// it writes. An empty value is null in a column of lists or of answers.
 func (t *tableRows) appendValue(dst []byte, name string, v []byte) []byte {
 	if list := bytes.TrimSpace(v); t.lists(name, list) {
 		switch {
@@ -102,6 +103,9 @@ func (t *tableRows) appendValue(dst []byte, name string, v []byte) []byte {
 		case list[0] == '[' && json.Valid(list):
 			return append(dst, list...)
 		}
+	}
+	if len(v) == 0 && t.answer(name) {
+		return append(dst, "null"...)
 	}
 	return quote(dst, v)
 }

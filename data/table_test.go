@@ -109,7 +109,7 @@ func FuzzTable(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		table := newTable(bytes.NewReader(content), "a.csv", func(string, []byte) bool { return false })
+		table := newTable(bytes.NewReader(content), "a.csv", func(string, []byte) bool { return false }, func(string) bool { return false })
 		var got [][]string
 		for {
 			row, _, err := table.next(nil)
@@ -174,5 +174,33 @@ func TestTextRows(t *testing.T) {
 	r := &textRows{r: nil, done: io.ErrUnexpectedEOF}
 	if _, _, err := r.next(nil); err != io.ErrUnexpectedEOF {
 		t.Errorf("an error of reading became %v", err)
+	}
+}
+
+// TestEmptyAnswerCells: an empty cell in a column of answers is an answer that is missing, as null is in
+// JSON; in another column it is an empty text.
+func TestEmptyAnswerCells(t *testing.T) {
+	for _, c := range []struct {
+		header, good, empty, column string
+		change                      func(*Spec)
+	}{
+		{"prompt,completion", "p,c", "p,", "completion", nil},
+		{"prompt,response", "p,c", `p,""`, "response", nil},
+		{"instruction,input,output", "p,,c", "p,,", "output", nil},
+		{"question,answer", "p,c", "p,", "answer", func(s *Spec) { s.Columns = Columns{Prompt: "question", Response: "answer"} }},
+		{"question,chosen,rejected", "p,c,r", "p,,r", "chosen", func(s *Spec) { s.Pairs, s.Packing = true, nil }},
+		{"question,chosen,rejected", "p,c,r", "p,c,", "rejected", func(s *Spec) { s.Pairs, s.Packing = true, nil }},
+	} {
+		s := chatSpec(t, small, write(t, t.TempDir(), "a.csv", c.header+"\n"+c.good+"\n"+c.empty+"\n"))
+		if c.change != nil {
+			c.change(&s)
+		}
+		_, err := Open(s)
+		wantError(t, err, "a.csv:3: ", c.column+" is null; remove the row")
+		s.SkipBadRows = true
+		d := mustOpen(t, s)
+		if got := d.Stats().Skipped; got != 1 || d.Rows() != 1 {
+			t.Errorf("%s: %d rows skipped, %d read", c.header, got, d.Rows())
+		}
 	}
 }

@@ -61,3 +61,22 @@ func TestOlderCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestBothFormsOfCalls: a function_call beside tool_calls is the same call, or the row is refused.
+func TestBothFormsOfCalls(t *testing.T) {
+	row := func(calls string) string {
+		return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{\"k\":1}"},"tool_calls":` + calls + `}]}`
+	}
+	for _, calls := range []string{"null", "[]", `[{"function":{"name":"f","arguments":"{\"k\": 1}"}}]`, `[{"type":"function","function":{"name":"f","arguments":{"k":1}}}]`} {
+		if got := masked(mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row(calls)))).Row(0)); got != `u:h|a:[!f{"k": 1}|]` {
+			t.Errorf("%s: %s", calls, got)
+		}
+	}
+	for _, calls := range []string{
+		`[{"function":{"name":"g","arguments":{"k":1}}}]`, `[{"function":{"name":"f","arguments":{}}}]`,
+		`[{"function":{"name":"f","arguments":{"k":1}}},{"function":{"name":"g","arguments":{}}}]`, `[7]`,
+	} {
+		_, err := Open(chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row(calls))))
+		wantError(t, err, "a.jsonl:1: messages[1] has function_call beside tool_calls", "remove one of the two")
+	}
+}

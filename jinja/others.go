@@ -69,7 +69,7 @@ func (t *Template) alone(message int, vars map[string]any, messages []any, open 
 	if err != nil {
 		return ""
 	}
-	own, err := out.answer(turn, open, roleAt(messages, message-1))
+	own, err := t.answerIn(out, turn, open, vars, messages[:message+1])
 	if err != nil {
 		return ""
 	}

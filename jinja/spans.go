@@ -152,9 +152,12 @@ func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) 
 			if open, err = t.header(vars, messages, message); err != nil {
 				return nil, err
 			}
+			if end := open.endIn(out, turn); end > turn.From {
+				open.written = out.Text[turn.From:end]
+			}
 			headers[before] = open
 		}
-		own, err := out.answer(turn, open, before)
+		own, err := t.answerIn(out, turn, open, vars, messages)
 		if err != nil {
 			return nil, err
 		}
@@ -189,6 +192,21 @@ func (out *Rendered) turnOf(message int) (Turn, error) {
 type opening struct {
 	header string // what add_generation_prompt adds
 	tail   string // all that stands behind the last message; it ends with header
+	prompt string // the whole text up to the answer; "": not known
+	// written is the part of the answer's turn that stands in the prompt too. It is "" where
+	// the conversation does not begin with the prompt, or the turn begins behind the prompt.
+	written string
+}
+
+// endIn returns where the prompt ends in the turn of its answer, or -1 where out does not begin
+// with the prompt or the prompt ends elsewhere. White space between prompt and turn does not
+// matter.
+func (o opening) endIn(out *Rendered, turn Turn) int {
+	n := len(o.prompt)
+	if n == 0 || n > turn.To || !strings.HasPrefix(out.Text, o.prompt) || n < turn.From && !isBlank(out.Text[n:turn.From]) {
+		return -1
+	}
+	return max(n, turn.From)
 }
 
 // header is the opening after all messages before the given one.
@@ -197,6 +215,7 @@ func (t *Template) header(vars map[string]any, messages []any, message int) (ope
 	if err != nil || message == 0 {
 		// Some templates want a user's message there, or another number of messages.
 		if whole, e := t.promptOf(vars, messages); e == nil {
+			whole.prompt = ""
 			return whole, nil
 		}
 	}
@@ -221,7 +240,7 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, 
 	for _, turn := range with.Turns {
 		end = max(end, turn.To)
 	}
-	open.tail = with.Text[end:]
+	open.tail, open.prompt = with.Text[end:], with.Text
 	if t.endsWithPrompt {
 		open.header = with.Text[with.last:]
 		return open, nil
@@ -240,6 +259,68 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, 
 	return open, nil
 }
 
+// answerIn is the part of a turn that the model writes. Where the turn does not have the opening
+// as its own text, the answer begins where the message's own prompt ends. Where the prompt
+// differs from the turn in white space alone, the answer begins where other content would.
+func (t *Template) answerIn(out *Rendered, turn Turn, open opening, vars map[string]any, messages []any) (Span, error) {
+	own, err := out.answer(turn, open, roleAt(messages, turn.Message-1))
+	if err == nil || turn.Message == 0 {
+		return own, err
+	}
+	from := -1
+	if asked, e := t.promptOf(vars, messages[:turn.Message]); e == nil {
+		from = asked.endIn(out, turn)
+	}
+	if from < 0 {
+		if from = t.contentAt(out, turn, open, vars, messages); from < 0 {
+			return own, err
+		}
+	}
+	return Span{from, max(from, turn.From+len(strings.TrimRightFunc(out.Text[turn.From:turn.To], isSpace)))}, nil
+}
+
+// contentAt returns where the content of a turn begins, found by rendering other content in its
+// place; or -1 where the text before the content is, white space aside, neither the header nor
+// its first lines or tokens.
+func (t *Template) contentAt(out *Rendered, turn Turn, open opening, vars map[string]any, messages []any) int {
+	o, _ := messages[turn.Message].(*Object)
+	if content, _ := o.Get("content"); o == nil {
+		return -1
+	} else if _, ok := content.(string); !ok {
+		return -1
+	}
+	other := o.clone()
+	other.Set("content", foreignMark)
+	with := slices.Clone(messages)
+	with[turn.Message] = other
+	probe, err := t.Render(withMessages(vars, with, false))
+	if err != nil {
+		return -1
+	}
+	there, err := probe.turnOf(turn.Message)
+	if err != nil {
+		return -1
+	}
+	before, _, found := strings.Cut(probe.Text[there.From:there.To], foreignMark)
+	if !found || !strings.HasPrefix(out.Text[turn.From:turn.To], before) {
+		return -1
+	}
+	for part := open.header; part != ""; part = cutLast(part) {
+		if bare := squeezed(part); bare != "" && bare == squeezed(before) {
+			return turn.From + len(before)
+		}
+	}
+	return -1
+}
+
+// squeezed is s without its white space.
+func squeezed(s string) string { return strings.Join(strings.FieldsFunc(s, isSpace), "") }
+
+// cutLast is a header without its last line or token.
+func cutLast(header string) string {
+	return header[:strings.LastIndexAny(header[:len(header)-1], "\n>]")+1]
+}
+
 // answer is the part of a turn that the model writes: what comes after the opening, without
 // the white space at the end. Where the turn has only the header's first lines or tokens, it
 // is what comes after those: a template may write a closed thinking block in the header
@@ -248,6 +329,10 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, 
 func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	text := out.Text[turn.From:turn.To]
 	end := turn.From + len(strings.TrimRightFunc(text, isSpace))
+	if open.written != "" && strings.HasPrefix(text, open.written) {
+		from := turn.From + len(open.written)
+		return Span{from, max(from, end)}, nil
+	}
 	if tail := strings.TrimLeftFunc(open.tail, isSpace); len(open.tail) > len(open.header) && tail != "" {
 		if rest, ok := strings.CutPrefix(strings.TrimLeftFunc(text, isSpace), tail); ok {
 			from := turn.To - len(rest)
@@ -257,7 +342,7 @@ func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	if strings.TrimFunc(open.header, isSpace) == "" {
 		return Span{turn.From, end}, nil
 	}
-	for part := open.header; part != ""; part = part[:strings.LastIndexAny(part[:len(part)-1], "\n>]")+1] {
+	for part := open.header; part != ""; part = cutLast(part) {
 		if strings.TrimFunc(part, isSpace) == "" {
 			break
 		}
