@@ -2,6 +2,7 @@ package long
 
 import (
 	"flag"
+	"os"
 	"strconv"
 	"testing"
 )
@@ -9,6 +10,9 @@ import (
 // TestLeftOut: without the variable a long test is skipped and a count is its part,
 // with it neither.
 func TestLeftOut(t *testing.T) {
+	if set := os.Getenv(Variable) != ""; Asked() != set {
+		t.Errorf("%s is set: %t, asked: %t", Variable, set, Asked())
+	}
 	defer func(was bool) { asked = was }(asked)
 	for _, on := range []bool{false, true} {
 		asked = on
