@@ -284,3 +284,13 @@ func TestRestart(t *testing.T) {
 	up.Notify(r.at("a copy", 0.007))
 	r.rest()
 }
+
+// TestRefusedMemory: less than nothing is no memory, and a device says whether its memory is the host's.
+func TestRefusedMemory(t *testing.T) {
+	for _, unified := range []bool{false, true} {
+		d := New(&virtual.Clock{}, machine(), 0, unified, nil)
+		if _, err := d.Alloc(accounts.Workspace, -1); err == nil || d.Unified() != unified {
+			t.Errorf("unified %t: %t, %v", unified, d.Unified(), err)
+		}
+	}
+}
