@@ -16,7 +16,7 @@ func TestRegexAsGo(t *testing.T) {
 		}
 	}
 	for _, pattern := range []string{`(?:a|ab)*c`, `(?:a*)*b`, `(?:a?b?)*c`, `(?:(?:a|b)*c)*b`, `(?:ab?|b)*?c`, `^a|b$`, `\Aa*|c\z`, `\bab|c\B`,
-		`[^\n]{2,3}c`, `[^\n]*?c`, `(?:ab){1,2}a`, `(?:a|b){2}`} {
+		`[^\n]{2,3}c`, `[^\n]*?c`, `(?:ab){1,2}a`, `(?:a|b){2}`, `a.c`, `.+?b`} {
 		re, err := compileRegex(pattern)
 		if err != nil {
 			t.Fatal(err)

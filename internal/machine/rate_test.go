@@ -41,7 +41,7 @@ func TestMatMulRate(t *testing.T) {
 	}
 	for most, fits := range map[int]bool{32: true, 64: true, 256: true, 1024: false} {
 		rate, err := MatMulRate(dev, device.F32, most)
-		if err != nil || (rate > 0) != fits || rate >= 2*32*32*32*1e9 { // no product takes a nanosecond
+		if err != nil || (rate > 0) != fits || rate > 32*32*32*1e9 { // no product takes as little as two nanoseconds
 			t.Errorf("at most %d rows: %g FLOP/s, %v", most, rate, err)
 		}
 	}
