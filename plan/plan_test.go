@@ -443,20 +443,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestRoomy: 40 GiB of a device's own memory are much.
-func TestRoomy(t *testing.T) {
-	for _, c := range []struct {
-		q    Request
-		want bool
-	}{
-		{Request{}, true}, {Request{DeviceMemory: 40 << 30}, true}, {Request{DeviceMemory: 40<<30 - 1}, false}, {Request{Unified: true, DeviceMemory: 80 << 30}, false},
-	} {
-		if got := c.q.roomy(); got != c.want {
-			t.Errorf("%d bytes, unified %t: much memory %t", c.q.DeviceMemory, c.q.Unified, got)
-		}
-	}
-}
-
 // TestGradsInPlace: gradients are summed in the slab where a slab has all bits of
 // them, stays the layer's until the norm is known, and is memory of the device.
 func TestGradsInPlace(t *testing.T) {

@@ -21,7 +21,7 @@ func TestLeftOut(t *testing.T) {
 			tried = Count(t, 10, 3)
 			t.Run("one", func(t *testing.T) { Only(t); ran = true })
 		})
-		if want := map[bool]int{false: 3, true: 10}[on]; ran != on || tried != want {
+		if want := map[bool]int{false: 3, true: 10}[on]; ran != on || tried != want || Asked() != on {
 			t.Errorf("asked %t: the long test ran: %t, %d of 10 were tried", on, ran, tried)
 		}
 		t.Run("every", func(t *testing.T) {

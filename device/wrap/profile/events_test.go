@@ -4,11 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"mt/cudart"
-	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cpu"
-	"mt/device/cuda"
 	"mt/device/op"
 	"mt/device/wrap/profile"
 	"mt/internal/accounts"
@@ -79,41 +76,5 @@ func TestEvents(t *testing.T) {
 	}
 	if err := p.Close(); !errors.Is(err, dev.err) {
 		t.Errorf("Close: %v", err)
-	}
-}
-
-// TestEventsOfGPU: Close gives back the events of operations that Times has counted, and of those that it has not.
-func TestEventsOfGPU(t *testing.T) {
-	drv := emu.New(emu.Options{})
-	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := cuda.New(cuda.Options{CUDA: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := profile.Wrap(dev)
-	mem, err := p.Alloc(accounts.Workspace, 4)
-	s, serr := p.NewStream("compute")
-	if err = errors.Join(err, serr); err != nil {
-		t.Fatal(err)
-	}
-	s.Zero(mem)
-	for range 2 {
-		op.Do(p, s, op.Scale{X: mem.Tensor(device.F32, 0, 1), N: 1, Factor: 2})
-		op.Do(p, s, op.Scale{X: mem.Tensor(device.F32, 0, 1), N: 1, Factor: 2})
-		if err := s.Sync(); err != nil {
-			t.Error(err)
-		}
-		if _, err := p.Times(); err != nil {
-			t.Error(err)
-		}
-		op.Do(p, s, op.Scale{X: mem.Tensor(device.F32, 0, 1), N: 1, Factor: 2})
-	}
-	err = s.Close()
-	p.Free(mem)
-	if err = errors.Join(err, p.Close(), drv.Close()); err != nil {
-		t.Error(err)
 	}
 }
