@@ -41,6 +41,7 @@ func TestHeaderRefuses(t *testing.T) {
 		{"shape and bytes", safetensors(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, four), `tensor "a": F32 [2] takes 8 bytes, data_offsets [0 4] have 4`},
 		{"misaligned", safetensors(`{"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}}`, make([]byte, 5)), `tensor "a": misaligned: its data begin at 1`},
 		{"overlap", safetensors(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}`, make([]byte, 12)), `tensor "b": its data overlap those of tensor "a"`},
+		{"overlap of the last", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"c":{"dtype":"U8","shape":[4],"data_offsets":[7,11]}}`, make([]byte, 11)), `tensor "c": its data overlap those of tensor "b"`},
 		{"same place", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, four), `overlap those of tensor "a"`},
 		{"gap", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, make([]byte, 8)), `tensor "a": 4 unused bytes before its data`},
 		{"out of range", safetensors(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, four), `tensor "a": truncated: its data end at byte`},

@@ -80,7 +80,7 @@ func TestParseRowErrors(t *testing.T) {
 		{"no ids", `{"input_ids": []}`, []string{"input_ids has 0 token", "at least 2"}},
 		{"one id", `{"input_ids": [3]}`, []string{"input_ids has 1 token", "remove it"}},
 		{"fewer labels", `{"input_ids": [1, 2], "labels": [1]}`, []string{"labels has 1 values and input_ids 2"}},
-		{"label out of range", `{"input_ids": [1, 2], "labels": [1, 10]}`, []string{"labels[1] is 10", "-100"}},
+		{"label out of range", `{"input_ids": [1, 2], "labels": [1, 10]}`, []string{"labels[1] is 10", "-100", "an id from 0 to 9"}},
 		{"other ignored label", `{"input_ids": [1, 2], "labels": [1, -1]}`, []string{"labels[1] is -1"}},
 		{"labels no list", `{"input_ids": [1, 2], "labels": {}}`, []string{"labels is {}"}},
 		{"nothing supervised", `{"input_ids": [1, 2], "labels": [1, -100]}`, []string{"no token is supervised", "labels[0] never counts"}},

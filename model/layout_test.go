@@ -65,6 +65,9 @@ func TestParts(t *testing.T) {
 					t.Fatalf("%s part %d is at %+v, want tile %d, element %d", whole.Kind, k, at, tile, elem)
 				}
 				tile, elem = tile+at.TileBytes, elem+at.Elems
+				if whole.Parts() == 1 && !reflect.DeepEqual(part, whole) {
+					t.Errorf("%s: its only part is %+v, want %+v", whole.Kind, part, whole)
+				}
 				if whole.Parts() > 1 {
 					alone := NewLayout(Layer{Index: whole.Index, Kind: whole.Kind, Block: whole.Block, Params: part.Params}, bf16, Param{})
 					if !reflect.DeepEqual(part, alone) {

@@ -50,7 +50,7 @@ func TestMuonsMemory(t *testing.T) {
 	for _, m := range r.Matrices(1) {
 		moved += float64(r.PrepareBytes(1, m) + r.ApplyBytes(m))
 	}
-	if units := r.UnitBytes(1, g); moved != 24*each || units < 0 || units > 28*2*(2*256)+28*2*128 {
+	if units := r.UnitBytes(1, g); moved != 24*each || units <= 0 || units > 28*2*(2*256)+28*2*128 {
 		t.Errorf("matrices move %v bytes, want 24 of each of %d elements; all else %v", moved, each, units)
 	}
 	coded := muon

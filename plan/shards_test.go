@@ -206,3 +206,17 @@ func budgetRatio(t *testing.T, ratio float64) float64 {
 	t.Helper()
 	return math.Pow(ratio, float64(long.Every(t, 2)))
 }
+
+// TestRoomy: 40 GiB of a device's own memory are much.
+func TestRoomy(t *testing.T) {
+	for _, c := range []struct {
+		q    Request
+		want bool
+	}{
+		{Request{}, true}, {Request{DeviceMemory: 40 << 30}, true}, {Request{DeviceMemory: 40<<30 - 1}, false}, {Request{Unified: true, DeviceMemory: 80 << 30}, false},
+	} {
+		if got := c.q.roomy(); got != c.want {
+			t.Errorf("%d bytes, unified %t: much memory %t", c.q.DeviceMemory, c.q.Unified, got)
+		}
+	}
+}

@@ -95,6 +95,9 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 			if len(disk) != 1 || len(host) != 2 || host[1].Bytes != 3*one || !strings.Contains(disk[0].Detail, "which wait for the norm") {
 				t.Errorf("rows %v and %v", disk, host)
 			}
+			if slots := rowsOf(table, "host", "state slots"); len(slots) != 1 || !strings.HasSuffix(slots[0].Detail, ", with their gradients") {
+				t.Errorf("rows %v", slots)
+			}
 			if states, tiles := p.DiskBytes(); table.Disk != states+tiles+int64(n)*one || tiles != 0 {
 				t.Errorf("%d bytes on disks", table.Disk)
 			}

@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -228,4 +229,28 @@ func sum(v []int) (n int) {
 		n += x
 	}
 	return n
+}
+
+// TestTooFewWeightSlots: the refusal names the key.
+func TestTooFewWeightSlots(t *testing.T) {
+	_, err := New(Spec{Layers: dense(4, 1), ActivationSlots: 64}, []int{1})
+	if want := "0 weight slots are too few (pipeline.weight_slots is at least 1)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+// TestEdgesOfSweeps: the backward sweeps over the parts of a head from the last to the first.
+func TestEdgesOfSweeps(t *testing.T) {
+	for _, phase := range []Phase{Forward, Backward, Evaluate} {
+		for part := range 3 {
+			v := Visit{Part: part, Parts: 3, Phase: phase}
+			first, last := part == 0, part == 2
+			if phase == Backward {
+				first, last = last, first
+			}
+			if v.FirstPart() != first || v.LastPart() != last {
+				t.Errorf("%v, part %d of 3: first %t, last %t", phase, part, v.FirstPart(), v.LastPart())
+			}
+		}
+	}
 }

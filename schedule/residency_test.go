@@ -208,3 +208,16 @@ func TestUnchangedObjectsSpillOnce(t *testing.T) {
 		t.Errorf("spills %v, want %v", got, want)
 	}
 }
+
+// TestLookAhead: the object that the next launch needs takes the slot of one that the present launch does not use,
+// so that it can come meanwhile.
+func TestLookAhead(t *testing.T) {
+	uses := []use{{at: 0, object: 0}, {at: 1, object: 1}, {at: 2, object: 5}, {at: 3, object: 0}}
+	for _, ahead := range []bool{false, true} {
+		res, ok := planResidency(slices.Clone(uses), 4, 2, true, []int{0, 5}, ahead)
+		want := map[bool]int{false: 0, true: -1}[ahead] // the launch after which object 1 has a slot
+		if !ok || len(res.releases[want]) == 0 {
+			t.Errorf("ahead %t: releases %v, want one after launch %d", ahead, res.releases, want)
+		}
+	}
+}

@@ -103,6 +103,18 @@ func TestHeaderRefuses(t *testing.T) {
 	}
 }
 
+// TestSizes: a block of Q8_0 has 32 numbers in 34 bytes, and a key and a tensor may have the same name.
+func TestSizes(t *testing.T) {
+	for typ, want := range map[gguf.Type]int64{gguf.F32: 256, gguf.F16: 128, gguf.BF16: 128, gguf.Q8_0: 68} {
+		if got := typ.Bytes(64); got != want {
+			t.Errorf("64 numbers of %s take %d bytes, want %d", typ, got, want)
+		}
+	}
+	if _, err := gguf.Header([]gguf.KV{{"a", true}}, []gguf.Tensor{{Name: "a"}}); err != nil {
+		t.Error(err)
+	}
+}
+
 func second(_ []byte, err error) error { return err }
 
 // TestHalves: every half comes back, and what lies between two goes to the nearer

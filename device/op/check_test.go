@@ -84,7 +84,7 @@ func TestEveryField(t *testing.T) {
 	every(t, CopyColumns{Dst: bf16(9), Src: bf16(7), T: 2, C: 3, DstStride: 6, SrcStride: 4})
 	every(t, CopyHeads{Dst: bf16(rows(2, 30, rows(3, 9, 5))), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, Zeros: 1,
 		DstStride: 30, DstHead: 9, SrcStride: 20, SrcHead: 6})
-	every(t, SumHeads{Dst: bf16(rows(2, 7, 4)), Src: bf16(rows(2, 20, rows(3, 6, 4))), T: 2, Heads: 3, C: 4, DstStride: 7, SrcStride: 20, SrcHead: 6})
+	every(t, SumHeads{Dst: bf16(rows(3, 7, 4)), Src: bf16(rows(3, 20, rows(3, 6, 4))), T: 3, Heads: 3, C: 4, DstStride: 7, SrcStride: 20, SrcHead: 6})
 	every(t, GatherRows{Dst: bf16(6), Src: bf16(3), Index: i32(2), T: 2, C: 3})
 	every(t, ScatterAddRows{DRows: f32(6), DY: bf16(15), Start: i32(3), Pos: i32(5), U: 2, T: 5, C: 3})
 	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), Weights: f32(2), T: 2, V: 3}, "Weights")
@@ -161,10 +161,54 @@ func checkBytes(t *testing.T, o device.Op) {
 	}
 }
 
+// TestBytes: an operation reads each of its inputs once and writes each of its results once.
+func TestBytes(t *testing.T) {
+	heads, delta := shape(), DeltaShape{T: 65, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 5} // two chunks
+	for _, c := range []struct {
+		o    Mover
+		want int64
+	}{
+		{&Attention{AttentionShape: heads, Q: bf16(1)}, 2 * (2*3*24 + 2*5*12)},
+		{&AttentionBackward{AttentionShape: heads, Q: bf16(1)}, 2 * (4*3*24 + 4*5*12)},
+		{&GatedDelta{DeltaShape: delta, QKV: bf16(1)}, 2 * 65 * (16 + 10 + 2*2)},
+		{&GatedDeltaBackward{DeltaShape: delta, QKV: bf16(1)}, 2*65*(2*16+10+4*2) + 4*2*2*3*5},
+		{&ShortConv{T: 2, C: 5, X: bf16(1)}, 2 * 2 * 10},
+		{&ShortConvBackward{T: 2, C: 5, X: bf16(1)}, 2 * 3 * 10},
+		{&WeightedBiasGrad{T: 2, C: 3, DY: bf16(1)}, 2*6 + 16*2 + 12*3},
+		{&CrossEntropy{T: 2, V: 3, Logits: bf16(1)}, 2*2*6 + 8*2},
+		{&CrossEntropy{T: 2, V: 3, Logits: bf16(1), ForwardOnly: true}, 2*6 + 8*2},
+	} {
+		if got := c.o.Bytes(); got != c.want {
+			t.Errorf("%T moves %d bytes, want %d", c.o, got, c.want)
+		}
+	}
+}
+
+// TestPreferenceLoss compares losses with their formulas, and derivatives with differences.
+func TestPreferenceLoss(t *testing.T) {
+	const chosen, rejected, step = 3, 5, 1e-6
+	logSigmoid := func(x float64) float64 { return -math.Log1p(math.Exp(-x)) }
+	for kind, want := range map[PreferenceKind]func(c, r float64) float64{
+		Sigmoid: func(c, r float64) float64 { return -0.75*logSigmoid(0.5*(c-r)) - 0.25*logSigmoid(-0.5*(c-r)) },
+		Hinge:   func(c, r float64) float64 { return max(0, 1-0.5*(c-r)) },
+		IPO:     func(c, r float64) float64 { return math.Pow(c/chosen-r/rejected-1, 2) },
+	} {
+		l := PreferenceLoss{Kind: kind, Beta: 0.5, Smoothing: 0.25}
+		for _, at := range [][2]float64{{1, 0}, {0, 3}, {7, 1}} {
+			c, r := at[0], at[1]
+			loss, byC, byR := l.Of(c, r, chosen, rejected)
+			diffC, diffR := (want(c+step, r)-want(c-step, r))/(2*step), (want(c, r+step)-want(c, r-step))/(2*step)
+			if off := max(math.Abs(loss-want(c, r)), math.Abs(byC-diffC), math.Abs(byR-diffR)); off > 1e-7 { // of differences of numbers near 1
+				t.Errorf("kind %d at %v: loss %g, derivatives %g and %g, want %g, %g and %g", kind, at, loss, byC, byR, want(c, r), diffC, diffR)
+			}
+		}
+	}
+}
+
 // TestPairs: pairs are those that a mask leaves, counted one by one.
 func TestPairs(t *testing.T) {
 	for _, a := range []AttentionShape{{Seqs: 1, TQ: 7, TK: 7}, {Seqs: 3, TQ: 15, TK: 15}, {Seqs: 2, TQ: 6, TK: 14}, {Seqs: 1, TQ: 9, TK: 9, Window: 4},
-		{Seqs: 2, TQ: 8, TK: 20, Window: 3}, {Seqs: 1, TQ: 5, TK: 9, Window: 7}, {Seqs: 1, TQ: 4, TK: 4, Window: 9}, {Seqs: 1, TQ: 4, TK: 4, Window: 1}, {}} {
+		{Seqs: 2, TQ: 8, TK: 20, Window: 3}, {Seqs: 1, TQ: 5, TK: 9, Window: 7}, {Seqs: 1, TQ: 4, TK: 4, Window: 9}, {Seqs: 1, TQ: 4, TK: 4, Window: 1}, {Seqs: 1, TQ: 1, TK: 5}, {}} {
 		n := 0
 		for range a.Seqs {
 			queries, keys := a.TQ/a.Seqs, a.TK/a.Seqs
@@ -290,6 +334,7 @@ func TestBad(t *testing.T) {
 		{(&Router{E: 8, Rule: RouterRule{Groups: 4, OpenGroups: 5, GroupBest: 2}}).Check(), "5 of 4 groups are open: want 1 to 4"},
 		{(&Router{E: 8, Rule: RouterRule{Groups: 4, OpenGroups: 1, GroupBest: 3}}).Check(), "a group of 2 experts is worth 3 keys: want 1 or 2, and no more than it has"},
 		{(&Router{E: 8, Rule: RouterRule{Groups: 8, OpenGroups: 1, GroupBest: 2}}).Check(), "a group of 1 experts is worth 2 keys: want 1 or 2, and no more than it has"},
+		{(&Router{T: 1, E: 1, K: 1, Rule: RouterRule{Groups: 1, OpenGroups: 1, GroupBest: 2}}).Check(), "a group of 1 experts is worth 2 keys: want 1 or 2, and no more than it has"},
 		{(&RouterBackward{E: 8, Rule: RouterRule{Gated: true}}).Check(), "there is a gate and no shared expert"},
 		{(&SortByExpert{N: 5, K: 2, E: 3}).Check(), "5 pairs are not 2 for each token"},
 		{(&SortByExpert{N: 5, E: 3}).Check(), "5 pairs are not 0 for each token"},

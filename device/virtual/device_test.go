@@ -349,3 +349,59 @@ func TestRestart(t *testing.T) {
 	up.Notify(r.at("a copy", 0.007))
 	r.rest()
 }
+
+// TestRefusedMemory: less than nothing is no memory, and a device says whether its memory is the host's.
+func TestRefusedMemory(t *testing.T) {
+	for _, unified := range []bool{false, true} {
+		d := New(&virtual.Clock{}, machine(), 0, unified, nil)
+		if _, err := d.Alloc(accounts.Workspace, -1); err == nil || d.Unified() != unified {
+			t.Errorf("unified %t: %t, %v", unified, d.Unified(), err)
+		}
+	}
+}
+
+// TestCoresOfCopies: copies that take half of the host's cores each go on beside each other.
+func TestCoresOfCopies(t *testing.T) {
+	m := machine()
+	m.Link.Both, m.Link.Cores = 2, 2
+	r := newRig(t, m)
+	up, down := r.stream("h2d"), r.stream("d2h")
+	up.CopyH2D(r.mem, r.host)
+	down.CopyD2H(r.host, r.mem)
+	up.Notify(r.at("up", 1e-3))
+	down.Notify(r.at("down", 1e-3))
+	r.rest()
+}
+
+// TestWork: an operation on a CPU takes its cores and the host's memory and no other device; work that takes no time
+// needs what it needs also after the stream stood still.
+func TestWork(t *testing.T) {
+	m := machine()
+	m.Device.Kind = "cpu"
+	r := newRig(t, m)
+	w := r.dev.work(rates.Cost{Seconds: 1, Cores: 1, Bytes: 5e9})
+	if w.Share[virtual.Device] != 0 || w.Share[virtual.Cores] != 0.25 || w.Share[virtual.HostMemory] != 0.5 {
+		t.Errorf("shares %v", w.Share)
+	}
+	w.Seconds = 0
+	if got := r.stream("compute").(*stream).restarted(w); got != w {
+		t.Errorf("%+v, want %+v", got, w)
+	}
+}
+
+// TestEnqueueApart: works with an event between them, which were all enqueued while the stream waited for the first, are
+// done one after the other.
+func TestEnqueueApart(t *testing.T) {
+	m := machine()
+	m.Device.Enqueue = 1000
+	r := newRig(t, m)
+	s, e := r.stream("compute"), r.event()
+	r.clock.After(0, func() {
+		for range 3 {
+			s.Zero(r.mem) // 1 ms each, 1 ms to enqueue
+			s.Record(e)
+		}
+		s.Notify(r.at("all", 7e-3))
+	})
+	r.rest()
+}

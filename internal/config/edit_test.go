@@ -66,6 +66,16 @@ func TestEditRefuses(t *testing.T) {
 	}
 }
 
+// TestPlaces: a place is one of a character, and there is none behind the text.
+func TestPlaces(t *testing.T) {
+	e := &editor{text: "é: 1\nab"}
+	for at, want := range map[[2]int]int{{1, 1}: 0, {1, 2}: 2, {2, 1}: 6, {2, 2}: 7, {2, 3}: 8, {2, 4}: -1, {3, 1}: -1} {
+		if got := e.offset(at[0], at[1]); got != want {
+			t.Errorf("line %d, column %d: byte %d, want %d", at[0], at[1], got, want)
+		}
+	}
+}
+
 func TestEditable(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "run.yaml"), filepath.Join(dir, "link.yaml")

@@ -410,7 +410,9 @@ func TestWarnings(t *testing.T) {
 		"eval_steps: 5": "eval_steps has no effect: there is neither eval_dataset nor val_size",
 		"lr_scheduler_type: constant\nmin_lr_ratio: 0.1": "min_lr_ratio has no effect: lr_scheduler_type is constant",
 		"decay_ratio: 0.3":                   "decay_ratio has no effect: lr_scheduler_type is linear",
+		"num_decay_steps: 3":                 "num_decay_steps has no effect: lr_scheduler_type is linear",
 		"warmup_steps: 5\nwarmup_ratio: 0.1": "warmup_ratio has no effect: warmup_steps is given",
+		"warmup_steps: 1\nwarmup_ratio: 0.2": "warmup_ratio has no effect: warmup_steps is given",
 		"max_steps: 5\nnum_train_epochs: 2":  "num_train_epochs has no effect: max_steps is given",
 	} {
 		if c := mustParse(t, text); len(c.Warnings) != 1 || c.Warnings[0] != want {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -84,6 +85,13 @@ func TestTypes(t *testing.T) {
 		if said := strings.Contains(strings.Join(s.Notes, "\n"), "4 tensors are F16, such as blk.0.attn_output.weight: their rows are no multiple of 32"); said != (kind == Q8) {
 			t.Errorf("%q: notes %v", kind, s.Notes)
 		}
+		types := map[string]int{}
+		for _, x := range f.Tensors {
+			types[x.Type.String()]++
+		}
+		if !maps.Equal(s.Types, types) {
+			t.Errorf("%q: types %v, the file has %v", kind, s.Types, types)
+		}
 		for i, v := range got {
 			w := value("model.layers.0.mlp.gate_proj.weight", int64(i))
 			// Q8_0 has 127 steps to the greatest of a block, less than 2; one more
@@ -92,6 +100,21 @@ func TestTypes(t *testing.T) {
 				t.Fatalf("%q: element %d is %v, want %v", kind, i, v, w)
 			}
 		}
+	}
+}
+
+// TestProgress: what is done is told as it grows, until all is.
+func TestProgress(t *testing.T) {
+	var done, total int64
+	told := 0
+	o := Options{Format: GGUF, Model: makeModel(t, llamaConfig(nil), llamaTensors(), nil), Out: filepath.Join(t.TempDir(), "x.gguf"), Progress: func(a, b int64) {
+		if told++; a < done || told > 1 && b != total {
+			t.Errorf("%d of %d after %d of %d", a, b, done, total)
+		}
+		done, total = a, b
+	}}
+	if s, err := Run(t.Context(), o); err != nil || told < 2 || done != total || total != s.Bytes {
+		t.Errorf("%v, %d of %d of %d bytes, told %d times", err, done, total, s.Bytes, told)
 	}
 }
 

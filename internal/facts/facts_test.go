@@ -31,6 +31,8 @@ func TestCheck(t *testing.T) {
 		Is("sign", int8(-1), uint8(255)),
 		Is("names", []string{"a"}, []string{"a"}),
 		Is("text", "1", 1),
+		Is("letter", "A", 65),
+		Is("zero", 0.0, 0),
 		Is("nothing", nil, nil),
 	)
 	want := []string{
@@ -39,6 +41,7 @@ func TestCheck(t *testing.T) {
 		"a head: share is 5, want 5.5",
 		"a head: sign is -1, want 255",
 		"a head: text is 1, want 1",
+		"a head: letter is A, want 65",
 	}
 	if !slices.Equal(n.errors, want) {
 		t.Errorf("got %q\nwant %q", n.errors, want)

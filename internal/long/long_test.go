@@ -2,6 +2,7 @@ package long
 
 import (
 	"flag"
+	"os"
 	"strconv"
 	"testing"
 )
@@ -9,6 +10,9 @@ import (
 // TestLeftOut: without the variable a long test is skipped and a count is its part,
 // with it neither.
 func TestLeftOut(t *testing.T) {
+	if set := os.Getenv(Variable) != ""; Asked() != set {
+		t.Errorf("%s is set: %t, asked: %t", Variable, set, Asked())
+	}
 	defer func(was bool) { asked = was }(asked)
 	for _, on := range []bool{false, true} {
 		asked = on
@@ -17,7 +21,7 @@ func TestLeftOut(t *testing.T) {
 			tried = Count(t, 10, 3)
 			t.Run("one", func(t *testing.T) { Only(t); ran = true })
 		})
-		if want := map[bool]int{false: 3, true: 10}[on]; ran != on || tried != want {
+		if want := map[bool]int{false: 3, true: 10}[on]; ran != on || tried != want || Asked() != on {
 			t.Errorf("asked %t: the long test ran: %t, %d of 10 were tried", on, ran, tried)
 		}
 		t.Run("every", func(t *testing.T) {

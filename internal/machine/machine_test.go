@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +36,11 @@ func TestGPUState(t *testing.T) {
 	s := gpuState(c, First)
 	if s == nil || s.Driver == "" || s.MaxMHz == 0 || s.BestPCIe[1] == 0 || !strings.Contains(s.String(), "driver "+s.Driver) {
 		t.Errorf("%+v", s)
+	}
+	text, err := json.Marshal(s)
+	if err != nil || s.PCIe != [2]int{5, 16} || s.ClockMHz != 1755 || s.MaxMHz != 1980 || !strings.Contains(s.String(), ", 1755 of 1980 MHz, ") ||
+		!strings.Contains(string(text), `"max_pcie_generation_lanes":[5,16]`) {
+		t.Errorf("%s, %s, %v", s, text, err)
 	}
 	if c, err = cudart.New(emulate(t, emu.Options{WithoutML: true})); err != nil || gpuState(c, First) != nil {
 		t.Errorf("without NVML: %v, %+v", err, gpuState(c, First))
@@ -93,6 +99,44 @@ func TestOrdinal(t *testing.T) {
 	}
 	if found := FindCUDA(); found.Device == "" || found.State == nil {
 		t.Errorf("%+v", found)
+	}
+}
+
+// All GPUs are opened, or as many as are asked for. An open that fails ends the emulator only when no device of it is open.
+func TestOpenAll(t *testing.T) {
+	before := emulator
+	t.Cleanup(func() { emulator = before })
+	drv, ended := emulate(t, emu.Options{Devices: 2}), 0
+	emulator = func() (cudart.Symbols, func() error) { return drv, func() error { ended++; return nil } }
+	for n, want := range []int{2, 1, 2, 0} {
+		devs, err := OpenAll(Options{Device: "cuda"}, n)
+		if len(devs) != want || (err != nil) != (n == 3) || err != nil && !strings.Contains(err.Error(), "3 GPUs are asked for, and there are 2; CUDA_VISIBLE_DEVICES") {
+			t.Errorf("%d of %d devices, %v", len(devs), n, err)
+		}
+		if err := CloseAll(devs); err != nil {
+			t.Error(err)
+		}
+	}
+	g := FindGPU(nil)
+	ended = 0
+	dev, err := g.Open(First, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Open(7, 0); err == nil || ended != 0 {
+		t.Errorf("%v, ended %d times while a device is open", err, ended)
+	}
+	if err := dev.Close(); err != nil || ended != 1 {
+		t.Errorf("%v, ended %d times", err, ended)
+	}
+	for n, want := range []int{1, 1, 2} {
+		devs, err := OpenAll(Options{Device: "cpu", MemoryLimit: 1 << 20}, n)
+		if err != nil || len(devs) != want {
+			t.Errorf("%d devices of the CPU of %d, %v", len(devs), n, err)
+		}
+		if err := CloseAll(devs); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -94,11 +94,11 @@ type Meter struct {
 // New makes a meter on dev. Its Close must be called before the device's.
 func New(dev device.Device, o Options) (m *Meter, err error) {
 	m = &Meter{dev: dev, o: o.filled()}
-	defer func() {
+	defer func(made *Meter) {
 		if err != nil {
-			err = fmt.Errorf("measure: %w", errors.Join(err, m.Close()))
+			err = fmt.Errorf("measure: %w", errors.Join(err, made.Close()))
 		}
-	}()
+	}(m)
 	if m.s, err = dev.NewStream("measure"); err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ type refused struct {
 func (r *refused) Error() string {
 	text := strings.TrimSpace(r.Code + " " + r.Text)
 	if len(text) > 300 {
-		text = text[:300] + "…"
+		text = strings.ToValidUTF8(text[:300], "") + "…" // the last character may be cut
 	}
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden:

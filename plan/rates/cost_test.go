@@ -18,6 +18,19 @@ func product(m, n, k int, transA, transB bool) *op.MatMul {
 
 // TestProducts: a shape that was measured takes what was measured; one between two takes a time between
 // theirs; and what moves more bytes than the memory has time for takes that longer time.
+// TestBetween: a measured shape has its own value, and one halfway between two has the geometric mean of theirs.
+func TestBetween(t *testing.T) {
+	for _, c := range []struct {
+		entries [][2]float64 // distance, value
+		want    float64
+	}{{[][2]float64{{0, 8}, {1, 2}}, 8}, {[][2]float64{{1, 8}, {0, 2}}, 2}, {[][2]float64{{0.5, 8}, {0.5, 2}}, 4}} {
+		got := between(2, func(i int) (float64, float64) { return c.entries[i][0], c.entries[i][1] })
+		if math.Abs(got-c.want) > 1e-12 { // a few roundings of numbers up to 8
+			t.Errorf("%v: %g, want %g", c.entries, got, c.want)
+		}
+	}
+}
+
 func TestProducts(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 1000, Launch: 1, Products: map[string][]Product{"bf16": {
 		{M: 512, N: 512, K: 512, Rate: 10}, {M: 2048, N: 2048, K: 2048, Rate: 40}, {M: 512, N: 512, K: 512, TransB: true, Rate: 20}}}}}

@@ -32,6 +32,35 @@ func TestTransparent(t *testing.T) {
 	}
 }
 
+// TestNothingFails: a late fault that is not reached changes nothing, a copy inside the device goes the right way, and an
+// error of the wrapped device itself comes through.
+func TestNothingFails(t *testing.T) {
+	d := fault.WrapLate(newCPU(t), 1000)
+	defer d.Close()
+	mem, err := d.Alloc(accounts.Batch, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Free(mem)
+	s, err := d.NewStream("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 2)
+	s.CopyH2D(mem, []byte{7, 8})
+	s.CopyD2D(mem.Slice(0, 1), mem.Slice(1, 1))
+	s.CopyD2H(got, mem)
+	if err := s.Close(); err != nil || got[0] != 8 || got[1] != 8 {
+		t.Errorf("memory holds %v, %v", got, err)
+	}
+	broken := fault.Wrap(fault.Wrap(newCPU(t), 1), 0)
+	defer broken.Close()
+	s, err = broken.NewStream("s")
+	if want := "injected fault: device call 1 (NewStream s)"; err == nil || err.Error() != want || s != nil {
+		t.Errorf("a stream %v, %v, want %q", s, err, want)
+	}
+}
+
 // program makes one call of each kind and returns the first error that it is told
 // of. It checks for errors once after many calls, as callers do.
 func program(t *testing.T, d device.Device) (err error) {

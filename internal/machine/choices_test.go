@@ -1,0 +1,67 @@
+package machine
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"mt/cudart"
+	"mt/device/cuda"
+)
+
+// TestTimedFiles: what is kept is loaded again, by its platform alone; a file that cannot be read is passed over with a note.
+func TestTimedFiles(t *testing.T) {
+	files := timedFiles{filepath.Join(t.TempDir(), "made", "when needed")}
+	p := cuda.Platform{Device: "GPU X-1", Driver: 12, CuBLASLt: 13}
+	if kept, note := files.Load(p); len(kept) > 0 || note != "" {
+		t.Errorf("from no file: %v, %q", kept, note)
+	}
+	for i, shape := range []string{"a", "b"} {
+		if err := files.Keep(p, shape, [8]uint64{uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string][8]uint64{"a": {0}, "b": {1}}
+	if kept, note := files.Load(p); !reflect.DeepEqual(kept, want) || note != "" {
+		t.Errorf("kept %v, %q", kept, note)
+	}
+	name := filepath.Join(files.dir, "gpu-x-1-driver-12-cublaslt-13.json")
+	text, err := os.ReadFile(name)
+	if err != nil || !strings.Contains(string(text), "\n \"shapes\": {") {
+		t.Errorf("%s, %v", text, err)
+	}
+	other := p
+	other.Driver = 11
+	if err := os.Rename(name, files.path(other)); err != nil {
+		t.Fatal(err)
+	}
+	if kept, note := files.Load(other); kept != nil || !strings.Contains(note, "is of GPU X-1, driver 12, cuBLASLt 13: the file is passed over") {
+		t.Errorf("%v, %q", kept, note)
+	}
+	if err := os.MkdirAll(files.path(p), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.Keep(p, "a", [8]uint64{}); err == nil {
+		t.Error("a folder is replaced by a file")
+	}
+	if left, err := filepath.Glob(filepath.Join(files.dir, ".*")); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
+// TestWhatIsFound: the line says why a GPU cannot be used, else what it is.
+func TestWhatIsFound(t *testing.T) {
+	for want, c := range map[string]CUDA{
+		"not usable: no driver answers":                                {Problem: "no driver answers", Device: "X"},
+		"X (in this build device: cuda is an emulator)":                {Device: "X", Emulated: true, SM90a: true},
+		"X, 8.0 GiB to use; attention by the kernels for sm_90a":       {Device: "X", Memory: 8 << 30, SM90a: true},
+		"X, 8.0 GiB to use; attention by the kernels for all GPUs":     {Device: "X", Memory: 8 << 30},
+		"not usable: no NVIDIA driver (libcuda.so), no libcublasLt.so": {Device: "X", Libraries: []cudart.FoundLibrary{{Library: cudart.Driver, Required: true}, {Library: cudart.BlasLt, Required: true}}},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
