@@ -280,3 +280,14 @@ func TestAttentionOnHopper(t *testing.T) {
 		}
 	}
 }
+
+// TestTypical: the typical block is the one nearest to the average, the first of those as near.
+func TestTypical(t *testing.T) {
+	s := &sample{known: map[int]*ptx.Counts{}, average: 10}
+	for g, n := range map[int]int64{0: 3, 2: 30, 3: 11, 5: 9, 7: 12} {
+		s.known[g] = &ptx.Counts{Off: n}
+	}
+	if got := s.typical(); got != 3 {
+		t.Errorf("the typical block is %d, want 3", got)
+	}
+}
