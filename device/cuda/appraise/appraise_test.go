@@ -3,6 +3,7 @@ package appraise
 import (
 	"flag"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,9 @@ func checkSample(t *testing.T, c *Case) (kernels []string) {
 		if got.Blocks != want.Blocks || apart(&got, &want, &want, 0) > deviation {
 			t.Errorf("%s: %d of %d blocks ran; %d instructions, %d sectors, %d wavefronts, and all count %d, %d, %d", l.kernel.Name, len(s.ran), l.blocks(),
 				got.Issued(), got.Global().Sectors, got.Shared().Wavefronts, want.Issued(), want.Global().Sectors, want.Shared().Wavefronts)
+		}
+		if each := float64(want.Issued()) / float64(want.Blocks); math.Abs(s.average-each) > 2*deviation*each {
+			t.Errorf("%s: a block has %v instructions on average, want %v", l.kernel.Name, s.average, each)
 		}
 		sum := 0.0
 		traced := s.typical()
@@ -289,5 +293,15 @@ func TestTypical(t *testing.T) {
 	}
 	if got := s.typical(); got != 3 {
 		t.Errorf("the typical block is %d, want 3", got)
+	}
+}
+
+// TestCases: heads of attention share keys and values as those of the size do, and every kind of operation is judged.
+func TestCases(t *testing.T) {
+	cases := Cases(Full)
+	for name, shape := range map[string]string{"Attention": "32/8 heads of 128", "AttentionBackward": "64/16 heads of 64", "GLU": "", "RoPE": "", "MatMul": ""} {
+		if !slices.ContainsFunc(cases, func(c Case) bool { return c.Name == name && strings.Contains(c.Shape, shape) }) {
+			t.Errorf("there is no %s with %q", name, shape)
+		}
 	}
 }
