@@ -156,6 +156,9 @@ func TestTraceOfRuns(t *testing.T) {
 			t.Parallel()
 			got := tr.trace(t)
 			got.check(t, tr)
+			if !slices.ContainsFunc(got.spans["compute"], func(e traceEvent) bool { return e.Args.Detail == "micro-batch 1" }) {
+				t.Error("no launch is said to be of the first micro-batch")
+			}
 			plain := tr
 			plain.timeline = nil
 			if want := mustRun(t, plain); want.digest() != got.out.digest() {

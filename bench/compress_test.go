@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -24,10 +25,20 @@ import (
 
 // Every way gives back what it was given, for both sizes of elements and odd numbers of
 // them, and a codec that does not is found out.
+func names(all []codec) (out []string) {
+	for _, c := range all {
+		out = append(out, c.name)
+	}
+	return out
+}
+
 func TestWaysGiveBackWhatTheyGot(t *testing.T) {
 	codecs, err := newCodecs()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if names := fmt.Sprint(names(codecs)); names != "[s2 zstd 1 zstd 3 zstd 7 byteplane]" {
+		t.Errorf("there are %s", names)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{2, 4} {

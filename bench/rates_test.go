@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,5 +142,46 @@ func TestDated(t *testing.T) {
 	}
 	if _, err := d.Write(path, r); err == nil {
 		t.Error("a file as a directory: no error")
+	}
+}
+
+// TestLines: points of one label are one line of a chart.
+func TestLines(t *testing.T) {
+	l := newLines()
+	l.add("up", 1, 10)
+	l.add("down", 1, 20)
+	l.add("up", 2, 30)
+	l.add("up", 3, 40)
+	if s := l.series; len(s) != 2 || fmt.Sprint(s[0].Label, s[0].X, s[0].Y, s[1].Label, s[1].X, s[1].Y) != "up[1 2 3] [10 30 40]down[1] [20]" {
+		t.Errorf("the lines are %+v", s)
+	}
+}
+
+// fails is a file whose write number at fails.
+type fails struct{ at, writes int }
+
+var errFull = errors.New("no space left on device")
+
+func (f *fails) Write(p []byte) (int, error) {
+	if f.writes++; f.writes == f.at {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+// TestFullDisk: a table of which any part cannot be written is an error.
+func TestFullDisk(t *testing.T) {
+	left := ShapesReport{Rows: []ShapeRow{{LeftOut: "too large"}}}
+	for _, r := range []interface{ WriteTable(io.Writer) error }{&SGEMMReport{}, &SGEMMReport{Peer: &SGEMMPeer{}}, &ShapesReport{}, &left} {
+		for at := 1; ; at++ {
+			f := &fails{at: at}
+			err := r.WriteTable(f)
+			if f.writes < at {
+				break
+			}
+			if !errors.Is(err, errFull) {
+				t.Errorf("%T: write %d fails, and the error is %v", r, at, err)
+			}
+		}
 	}
 }

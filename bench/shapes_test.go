@@ -71,11 +71,22 @@ func TestShapesLeaveOut(t *testing.T) {
 	if err := r.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
+	if r.Steps != 1 {
+		t.Errorf("%d steps were trained, want 1", r.Steps)
+	}
 	if r.Rows[0].LeftOut != "" || r.Rows[1].LeftOut == "" || !strings.Contains(table.String(), "left out: width × 16: ") || !strings.Contains(table.String(), "--alias-layers") {
 		t.Errorf("%s", table.String())
 	}
 	o.Depths = nil
 	if _, err := Shapes(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no shape ran") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestBillions(t *testing.T) {
+	for n, want := range map[int64]string{123_456_789: "123.5M", 1e9: "1.0B", 7_620_000_000: "7.6B"} {
+		if got := billions(n); got != want {
+			t.Errorf("%d parameters are printed as %s, want %s", n, got, want)
+		}
 	}
 }

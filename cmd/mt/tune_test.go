@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"mt/internal/long"
 	"mt/plan/rates"
@@ -119,5 +120,31 @@ func TestTuneErrors(t *testing.T) {
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s%s", args, code, stdout, stderr)
 		}
+	}
+}
+
+// TestTuneProgress: into a file goes a line for everything that begins, and for every tenth short run.
+func TestTuneProgress(t *testing.T) {
+	var b strings.Builder
+	tell := (&app{stderr: &b}).tuneProgress()
+	for i := range 12 {
+		tell("rates", i, 12, 0)
+	}
+	for i := range 12 {
+		tell("short runs", i, 12, time.Minute)
+	}
+	const want = "rates: 1 of 12\nshort runs: 1 of 12, about 1m0s left\nshort runs: 11 of 12, about 1m0s left\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+// TestWriteCard: the best rates of a card are printed, by type.
+func TestWriteCard(t *testing.T) {
+	m := &rates.Machine{Device: rates.Device{Name: "a card", Attention: map[string][]rates.Attention{"bf16": {{Forward: 3, Backward: 2}, {Forward: 1, Backward: 4}}},
+		Products: map[string][]rates.Product{"bf16": {{Rate: 5}, {Rate: 7}}}}}
+	var b strings.Builder
+	if writeCard(&b, m); !strings.Contains(b.String(), "bf16\tproducts up to 7 TFLOP/s, attention up to 3 and backward 4\n") {
+		t.Errorf("the card is\n%s", b.String())
 	}
 }

@@ -31,3 +31,14 @@ func TestBuild(t *testing.T) {
 		t.Errorf("without the file: %q, want %q", got, want)
 	}
 }
+
+// TestVersionLine: the line says what was built, and whether files had changes.
+func TestVersionLine(t *testing.T) {
+	for want, v := range map[string]version{
+		", revision abc with changes": {Version: "v1", Revision: "abc", Modified: true}, ", revision abc": {Version: "v1", Revision: "abc"}, "": {Version: "v1", Modified: true},
+	} {
+		if got := v.String(); !strings.Contains(got, want) || strings.Contains(got, "with changes") != strings.Contains(want, "with changes") {
+			t.Errorf("%+v is %q, want %q in it", v, got, want)
+		}
+	}
+}

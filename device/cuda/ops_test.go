@@ -326,3 +326,12 @@ func TestWidestHeads(t *testing.T) {
 		{Want: "AttentionBackward: heads of 257 elements", Call: func(s device.Stream) { op.Do(d, s, backward) }},
 	})
 }
+
+// TestAlignment: addresses that algorithms tell apart have keys of their own.
+func TestAlignment(t *testing.T) {
+	for addr, want := range map[uintptr]uint16{0: device.Align, 3 * device.Align: device.Align, device.Align + 16: 16, 48: 16, 24: 8, 20: 4, 6: 2} {
+		if got := alignment(addr); got != want {
+			t.Errorf("%d is aligned to %d, want %d", addr, got, want)
+		}
+	}
+}

@@ -284,3 +284,26 @@ func TestSharedMemoryOfGPUs(t *testing.T) {
 		}
 	}
 }
+
+// TestNotifyWaits: what Notify calls finds the work before it done, in whichever order streams run.
+func TestNotifyWaits(t *testing.T) {
+	for seed := range uint64(4) {
+		d, _ := newDevice(t, emu.Options{Mode: emu.Random, Seed: seed}, Options{})
+		s := newStream(t, d, "compute")
+		host, err := d.AllocHost(2048)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem, told := alloc(t, d, 1024), make(chan byte)
+		for i := range byte(5) {
+			host[1023], host[2047] = i+1, 0
+			s.CopyH2D(mem, host[:1024])
+			s.CopyD2H(host[1024:], mem)
+			s.Notify(func(error) { told <- host[2047] })
+			if got := <-told; got != i+1 {
+				t.Fatalf("seed %d: the copy %d had not arrived when that was told: %d", seed, i+1, got)
+			}
+		}
+		d.FreeHost(host)
+	}
+}

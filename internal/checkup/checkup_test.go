@@ -214,6 +214,11 @@ func TestParts(t *testing.T) {
 			t.Errorf("%d, %s: got %+v\nwant %s, %q, %q", i, tc.part, got, tc.state, tc.found, tc.remedy)
 		}
 		for _, p := range all {
+			for at, line := range p.Remedy {
+				if strings.HasSuffix(line, ":") && (at+1 == len(p.Remedy) || !strings.HasPrefix(p.Remedy[at+1], "$ ")) {
+					t.Errorf("%d: %q leads to no command: %q", i, line, p.Remedy)
+				}
+			}
 			if (p.State != OK && len(p.Remedy) == 0) || p.Found == "" || p.Name == "" {
 				t.Errorf("%d: no remedy or nothing found: %+v", i, p)
 			}
@@ -238,5 +243,22 @@ func TestWriteTable(t *testing.T) {
 	p := Parts{{Name: "a", State: OK, Found: "x"}, {Name: "longer", State: Slow, Found: "y", Remedy: []string{"do", "$ this"}}}
 	if err := p.WriteTable(&b); err != nil || b.String() != "a       ok    x\nlonger  slow  y\n                do\n                $ this\n" {
 		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// TestNotAsked: nothing is told of a disk and a memory rate that nobody measures.
+func TestNotAsked(t *testing.T) {
+	for _, p := range All(Sources{Root: tree{}.root(t)}) {
+		if p.Name == "disk" || p.Name == "memory rate" {
+			t.Errorf("it was not measured: %+v", p)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	for list, want := range map[string]int{"": 0, "0": 1, "0-3,8": 5, "0-3, 6-7\n": 6, "none": 0, "1-many": 0, "many-3": 0, "3-1": 0} {
+		if got := count(list); got != want {
+			t.Errorf("%q has %d numbers, want %d", list, got, want)
+		}
 	}
 }

@@ -29,7 +29,7 @@ func driver(s Sources) []Part {
 		}
 	}
 	if !s.exists("dev/nvidiactl") && s.inContainer() {
-		remedy = append(remedy, "the container was not given the GPU; start it with", "$ docker run --gpus all …")
+		remedy = append(remedy, "the container was not given the GPU; start it with:", "$ docker run --gpus all …")
 	}
 	if len(remedy) == 0 {
 		remedy = []string{"what the driver sees, and says of it:", "$ nvidia-smi", "$ sudo dmesg | grep -i nvrm", "after an update of the driver:", "$ sudo reboot"}

@@ -347,3 +347,41 @@ func TestDeviceTooSmall(t *testing.T) {
 		t.Errorf("memory is left: %v", u.Now)
 	}
 }
+
+// locking is a device that counts the tiles that are registered, or fails.
+type locking struct {
+	device.Device
+	err   error
+	tiles int
+}
+
+func (l *locking) Register(memory ...[]byte) error {
+	if l.err == nil {
+		l.tiles += len(memory)
+	}
+	return l.err
+}
+
+func (l *locking) Unregister(memory ...[]byte) { l.tiles -= len(memory) }
+
+// TestTilesAreRegistered: tiles that are copied are registered while a decoder is there, and an error of that
+// comes out.
+func TestTilesAreRegistered(t *testing.T) {
+	r := newRig(t, kinds[0], false)
+	dev := &locking{Device: r.Device}
+	r.Device = dev
+	d, err := newDecoder(r.Options, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dev.tiles != len(r.Store.Layers) {
+		t.Errorf("%d tiles of %d are registered", dev.tiles, len(r.Store.Layers))
+	}
+	if d.close(); dev.tiles != 0 {
+		t.Errorf("%d tiles stay registered", dev.tiles)
+	}
+	dev.err = errors.New("no more memory can be locked")
+	if _, err := newDecoder(r.Options, 4); !errors.Is(err, dev.err) {
+		t.Errorf("got %v, want %v", err, dev.err)
+	}
+}

@@ -361,7 +361,7 @@ func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profil
 	binary, output, err := s.build(ctx, p, dir, "-cover", "-coverpkg=./...")
 	start, lines, v := time.Now(), filepath.Join(dir, "profile"), invalid
 	if err == nil && output == "" {
-		v, output, err = s.test(ctx, p, binary, 15*time.Minute, "", append(args, "-test.coverprofile="+lines)...)
+		v, output, err = s.test(ctx, p, binary, 15*time.Minute, "GOCOVERDIR="+dir, append(args, "-test.coverprofile="+lines)...)
 	}
 	if err != nil || v != survived || strings.Contains(output, "\n--- SKIP: ") {
 		return nil, fmt.Errorf("tests of %s (%s) fail or are skipped without any mutation: %s %v\n%s", p.ImportPath, args, v, err, output)

@@ -354,3 +354,30 @@ func TestMeasuredRates(t *testing.T) {
 		}
 	})
 }
+
+// broken fails an exchange of large values.
+type broken struct {
+	clocked
+	toAll, gather error
+}
+
+func (b broken) AllToAllV(_ []byte, _ []int, _ []byte, _ []int, done func(error)) {
+	b.exchange(0, func(error) { done(b.toAll) })
+}
+
+func (b broken) AllGatherV(_ []byte, _ []int, done func(error)) {
+	b.exchange(0, func(error) { done(b.gather) })
+}
+
+// TestMeasuringFails: an exchange that fails is an error, and not a rate.
+func TestMeasuringFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failure := errors.New("the link is down")
+		for _, b := range []broken{{toAll: failure}, {gather: failure}} {
+			b.clocked = clocked{small: 1, began: new(int)}
+			if got, err := ranks.Measure(b, b, 8e6); !errors.Is(err, failure) {
+				t.Errorf("rates %+v, error %v, want %v", got, err, failure)
+			}
+		}
+	})
+}

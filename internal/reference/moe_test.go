@@ -50,3 +50,12 @@ func TestLargest(t *testing.T) {
 		t.Errorf("largest are %v", got)
 	}
 }
+
+// TestChoiceBias: a bias decides which experts are chosen.
+func TestChoiceBias(t *testing.T) {
+	c := &model.Config{}
+	c.NumExpertsPerTok = 2
+	if got := choose(c, []float64{0.5, 0.3, 0.2}, []float64{0, 0, 1}); len(got) != 2 || got[0] != 2 || got[1] != 0 {
+		t.Errorf("experts %v are chosen, want 2 and 0", got)
+	}
+}

@@ -143,6 +143,9 @@ func TestRates(t *testing.T) {
 		if !(m.Value > 0) {
 			t.Errorf("%+v", m)
 		}
+		if strings.HasPrefix(m.Name, "attention") && !strings.Contains(m.Detail, "28 heads of 128") {
+			t.Errorf("%+v, want 28 heads of 128", m)
+		}
 	}
 	if u := dev.Usage(); u.Total != 0 || u.Now[accounts.HostStaging] != 0 {
 		t.Errorf("memory is left: %+v", u)

@@ -69,6 +69,11 @@ func TestSizes(t *testing.T) {
 		if len(r.Checks) != 6 || len(r.Rates) != 13 || r.OK != (tc.bad == "") {
 			t.Errorf("%s: ok %v, %d checks, %d rates", name, r.OK, len(r.Checks), len(r.Rates))
 		}
+		for _, m := range r.Rates {
+			if m.Unit != "TFLOP/s" && m.Unit != "GB/s" || strings.Contains(m.Detail, "%!") {
+				t.Errorf("%s: %+v", name, m)
+			}
+		}
 		for _, c := range r.Checks {
 			if !c.OK && (tc.bad == "" || !strings.HasPrefix(c.Name, tc.bad)) || !strings.HasSuffix(c.Detail, "; at small sizes") {
 				t.Errorf("%s: %+v", name, c)

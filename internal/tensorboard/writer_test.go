@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -86,5 +88,56 @@ func TestRunsOfOneSecond(t *testing.T) {
 		if err != nil || len(files) != i+1 || filepath.Join(dir, files[i].Name()) != w.f.Name() {
 			t.Fatalf("%v, %v: the last is not %s", files, err, w.f.Name())
 		}
+	}
+}
+
+// brittle is a file that has room for so many bytes, and takes a part of what is too much.
+type brittle struct {
+	io.Writer
+	room int
+}
+
+var errFull = errors.New("no space left on device")
+
+func (b *brittle) Write(p []byte) (int, error) {
+	n := min(len(p), b.room)
+	b.room -= n
+	if _, err := b.Writer.Write(p[:n]); err != nil || n == len(p) {
+		return n, err
+	}
+	return n, errFull
+}
+
+// TestFullDisk: a record for which the disk has no room leaves nothing of itself, and a file
+// without even its first record does not stay.
+func TestFullDisk(t *testing.T) {
+	dir, now := t.TempDir(), time.Unix(1700000000, 0)
+	disk := &brittle{}
+	through := func(w io.Writer) io.Writer { disk.Writer = w; return disk }
+	if _, err := Create(dir, now, through); !errors.Is(err, errFull) {
+		t.Errorf("without any room: %v", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("a file without a record stays: %v, %v", files, err)
+	}
+	disk.room = 1 << 20
+	w, err := Create(dir, now, through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Scalars(now, 1, []Scalar{{"train/loss", 1}}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(w.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.room = 20
+	if err := w.Scalars(now, 2, []Scalar{{"train/loss", 1}}); !errors.Is(err, errFull) {
+		t.Errorf("with room for a part of a record: %v", err)
+	}
+	if after, err := os.ReadFile(w.f.Name()); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file has %d bytes, %v; want the %d from before", len(after), err, len(before))
 	}
 }

@@ -39,6 +39,17 @@ func TestSummary(t *testing.T) {
 			}, "",
 		},
 		{
+			"as many skips for two reasons", events(
+				passing,
+				`{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:9: no GPU\n"}`,
+				`{"Action":"skip","Package":"p","Test":"TestB"}`,
+				`{"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:9: no fixtures\n"}`,
+				`{"Action":"skip","Package":"p","Test":"TestC"}`,
+				ended,
+			),
+			[]string{"skipped 1: no GPU (p TestB)\n", "skipped 1: no fixtures (p TestC)\n"}, "",
+		},
+		{
 			"a failure shows its output and no other's", events(
 				`{"Action":"output","Package":"p","Test":"TestA","Output":"quiet\n"}`,
 				`{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:9: got 1\n"}`,

@@ -48,7 +48,11 @@ func TestOptimizer(t *testing.T) {
 		for _, u := range o.Units(layer) {
 			at.Step(u, optim.Weight{Layout: &layer, Tile: tile}, planes, optim.Grad{Data: grad, Elems: layer.Elems})
 		}
-		return tile, time.Since(began)
+		took := time.Since(began)
+		if u, ok := at.(*update); ok && u.moved.Load() != 28*layer.Elems {
+			t.Errorf("%d bytes were moved, want 28 an element of %d", u.moved.Load(), layer.Elems)
+		}
+		return tile, took
 	}
 	fast, _ := update(Limits{})
 	slow, took := update(Limits{Updates: 28 * 64 * 64 * 50}) // 28 bytes an element, in 20 ms
@@ -83,5 +87,8 @@ func TestMachine(t *testing.T) {
 	)
 	if got := (Limits{}).Machine(m); got.Link.Up != 10 || got.Host.Update.Rate != 20 || m.Host.Update.Cores != 0 {
 		t.Errorf("without limits: %+v", got)
+	}
+	if l := (Limits{Link: 4e9}).Machine(&rates.Machine{Link: rates.Link{Up: 8, Down: 5, Peer: 5, Cores: 1}}).Link; l.Cores != 0.8 {
+		t.Errorf("copies at half and at 0.8 of the rate take %g cores, want the more of both, 0.8", l.Cores)
 	}
 }

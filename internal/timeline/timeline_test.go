@@ -90,6 +90,9 @@ func TestFile(t *testing.T) {
 			t.Errorf("cut off after line %d it is no JSON", n)
 		}
 	}
+	if bytes.Contains(z.Bytes(), []byte("\x00\x00\xff\xff")) { // RFC 1951: an empty stored block
+		t.Error("a few events are compressed apart from each other")
+	}
 	r, err := gzip.NewReader(&z.Buffer)
 	if err != nil {
 		t.Fatal(err)

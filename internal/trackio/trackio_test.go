@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func open(t *testing.T, r Run, steps ...int) {
 	}
 	var points []board.Point
 	for _, n := range steps {
-		points = append(points, board.Point{Time: time.Unix(1e9, 5e8), Step: n, Values: []board.Scalar{{Name: "train/loss", Value: 1 / float64(n)}, {Name: "train/epoch", Value: 0.5}, {Name: "eval/loss", Value: math.NaN()}}})
+		points = append(points, board.Point{Time: time.Unix(1e9, 5e8), Step: n, Values: []board.Scalar{{Name: "train/loss", Value: 1 / float64(n)}, {Name: "train/epoch", Value: 0.5}, {Name: "eval/loss", Value: math.NaN()}, {Name: "eval/worst", Value: math.Inf(1)}, {Name: "eval/best", Value: math.Inf(-1)}}})
 	}
 	if err := s.Send(context.Background(), points); err != nil {
 		t.Fatal(err)
@@ -79,6 +80,56 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// TestConfig: the run's keys are written beside the user's name and the time.
+func TestConfig(t *testing.T) {
+	s, err := Open(Run{Dir: t.TempDir(), Project: "p", Name: "one", ID: "id1", Config: map[string]string{"seed": "7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.db.Close()
+	var text string
+	if err := s.db.QueryRow("SELECT config FROM configs WHERE run_id = 'id1'").Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		t.Fatal(err)
+	}
+	var name any
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if config["seed"] != "7" || config["_Username"] != name || config["_Created"] == nil {
+		t.Errorf("the configuration is %s, want seed 7 and the user %v", text, name)
+	}
+}
+
+// TestRefusedRow: points of which the database refuses one are an error, and leave it free for
+// the next.
+func TestRefusedRow(t *testing.T) {
+	s, err := Open(Run{Dir: t.TempDir(), Project: "p", Name: "one", ID: "id1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.db.Close()
+	if _, err := s.db.Exec("CREATE TRIGGER t BEFORE INSERT ON metrics WHEN NEW.step = 2 BEGIN SELECT RAISE(ABORT, 'no twos'); END"); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Send(context.Background(), []board.Point{{Step: 1}, {Step: 2}})
+	if err == nil || !strings.Contains(err.Error(), s.file) || !strings.Contains(err.Error(), "no twos") {
+		t.Errorf("error %v, want the database's, with the file", err)
+	}
+	if n := s.db.Stats().InUse; n != 0 {
+		t.Fatalf("%d connections are in use after the error", n)
+	}
+	if err := s.Send(context.Background(), []board.Point{{Step: 3}}); err != nil {
+		t.Error(err)
+	}
+	if got := rows(t, s.file); len(got) != 1 || !strings.Contains(got[0], " 3 ") {
+		t.Errorf("there are %q, want step 3 alone", got)
+	}
+}
+
 func TestDir(t *testing.T) {
 	for _, v := range []string{"TRACKIO_DIR", "HF_HOME", "XDG_CACHE_HOME"} {
 		t.Setenv(v, "")
@@ -115,6 +166,11 @@ func TestCheck(t *testing.T) {
 	}
 	if err := Check(); err == nil || !strings.Contains(err.Error(), "set TRACKIO_DIR") {
 		t.Error(err)
+	}
+	file := filepath.Join(dir, "a")
+	t.Setenv("TRACKIO_DIR", file)
+	if err := Check(); err == nil || !strings.Contains(err.Error(), file+": not a directory") {
+		t.Errorf("a file in place of the folder: %v", err)
 	}
 }
 

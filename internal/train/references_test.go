@@ -387,3 +387,11 @@ func TestPairsWindow(t *testing.T) {
 		t.Errorf("%d lines, the first with %+v; the means are %v %v %v", len(lines), r, chosen, accuracy, log)
 	}
 }
+
+// TestCompareTokensOfNone: models without a tokenizer have no tokens to compare.
+func TestCompareTokensOfNone(t *testing.T) {
+	j := &job{}
+	if j.compareTokens(&Model{}); len(j.notes) > 0 {
+		t.Errorf("notes %v", j.notes)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/config"
 	"mt/internal/long"
 )
 
@@ -209,5 +210,25 @@ func TestChatSamples(t *testing.T) {
 	want := "user\nnot\nassistant\n" // decoded without special tokens
 	if got := j.tok.Decode(prompts[1].ids); string(got) != want || len(prompts[1].ends) == 0 {
 		t.Errorf("%q ends with %v, want %q", got, prompts[1].ends, want)
+	}
+}
+
+// TestSamplesOfBefore: a run without prompts that begins anew removes the samples of the run before, and one that is resumed keeps them.
+func TestSamplesOfBefore(t *testing.T) {
+	dir := t.TempDir()
+	s := &session{job: &job{c: &config.Config{OutputDir: dir}}}
+	name := filepath.Join(dir, samplesFile)
+	for step, stays := range []bool{false, true} {
+		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var from resume
+		from.state.Step = step
+		if err := s.openSamples(from); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(name); (err == nil) != stays {
+			t.Errorf("from step %d: %v, want the file to stay: %t", step, err, stays)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/long"
 	"mt/internal/train"
+	"mt/plan"
 	"mt/plan/rates"
 )
 
@@ -255,5 +256,30 @@ func TestPropose(t *testing.T) {
 		if text := fmt.Sprint(got); text != "["+tc.want+"]" {
 			t.Errorf("%d of them without %d: %s, want %s", tc.n, tc.start, text, tc.want)
 		}
+	}
+}
+
+// TestNamesOfRows: the table names where the search started and what was best.
+func TestNamesOfRows(t *testing.T) {
+	for want, row := range map[string]Row{"start": {Start: true}, "best": {Best: true}, "": {}} {
+		if got := row.cells(nil)[0]; got != want {
+			t.Errorf("a row is called %q, want %q", got, want)
+		}
+	}
+}
+
+// TestNewBits: micro-batches double from one row to all tokens of a step.
+func TestNewBits(t *testing.T) {
+	start := &plan.Run{Limits: plan.Limits{Tokens: 3000}}
+	start.RowTokens = 512
+	found := map[string][]int{}
+	for _, d := range spaceOf(start, true) {
+		found[d.key] = d.values
+	}
+	if got := found["pipeline.micro_batch_tokens"]; !slices.Equal(got, []int{512, 1024, 2048, 3000}) {
+		t.Errorf("micro-batches of %v tokens", got)
+	}
+	if got := found["pipeline.chunk_tokens"]; !slices.Equal(got, []int{1024, 2048, 4096, 8192, 16384, 32768}) {
+		t.Errorf("chunks of %v tokens", got)
 	}
 }

@@ -99,6 +99,10 @@ func TestOrder(t *testing.T) {
 			t.Fatalf("%v, want %v", got, want)
 		}
 	}
+	c.After(1, func() { c.Spend(0.5) })
+	if c.Run(func() bool { return false }); c.Now().Seconds() != c.Time() {
+		t.Errorf("outside of all functions it is %v, and the time is %v", c.Now(), c.Time())
+	}
 	if c.Run(func() bool { return false }) {
 		t.Error("nothing is left, and Run says that it has reached its end")
 	}
@@ -128,16 +132,25 @@ func TestThen(t *testing.T) {
 // TestSwitches: devices behind one switch share its link, others do not; the use of it is the mean of
 // the switches.
 func TestSwitches(t *testing.T) {
-	c := Clock{Devices: 5, PerSwitch: 2}
-	var ends [5]float64
-	for i := range ends {
-		w := needs(1, float64(SwitchUp), 1)
-		w.Device, w.Peer = i, i
-		c.Start(w, func() { ends[i] = c.Time() })
-	}
-	c.Run(func() bool { return false })
-	if ends != [5]float64{2, 2, 2, 2, 1} || !near(c.Used()[SwitchUp], (2.0+2+1)/3) {
-		t.Errorf("the works end at %v, %v of the switches was used", ends, c.Used()[SwitchUp])
+	for _, resource := range []Resource{SwitchUp, SwitchDown, SwitchBoth} {
+		for _, tc := range []struct {
+			perSwitch int
+			ends      [5]float64
+			used      float64
+		}{{2, [5]float64{2, 2, 2, 2, 1}, (2.0 + 2 + 1) / 3}, {0, [5]float64{1, 1, 1, 1, 1}, 1}} {
+			c := Clock{Devices: 5, PerSwitch: tc.perSwitch}
+			var ends [5]float64
+			for i := range ends {
+				w := needs(1, float64(resource), 1)
+				w.Device, w.Peer = i, i
+				c.Start(w, func() { ends[i] = c.Time() })
+			}
+			c.Run(func() bool { return false })
+			if ends != tc.ends || !near(c.Used()[resource], tc.used) {
+				t.Errorf("%s, %d devices each: the works end at %v, %v of the switches was used; want %v, %v",
+					resource, tc.perSwitch, ends, c.Used()[resource], tc.ends, tc.used)
+			}
+		}
 	}
 }
 

@@ -175,3 +175,55 @@ func TestCheckRun(t *testing.T) {
 		t.Errorf("names %q", got)
 	}
 }
+
+// TestFollowSamplesLongLines: a line that reaches over several of the places is handed out once, and
+// no line after it twice.
+func TestFollowSamplesLongLines(t *testing.T) {
+	defer func(was int64) { sampledFrom = was }(sampledFrom)
+	sampledFrom = 1000
+	dir := t.TempDir()
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "%d%s\n", i, map[bool]string{true: strings.Repeat(" ", 3000)}[i == 500])
+	}
+	write(t, dir, "x", text.String())
+	l := &lines{path: filepath.Join(dir, "x"), most: 20, keep: always}
+	var got []int
+	l.read(func(line json.RawMessage) {
+		var i int
+		if err := json.Unmarshal(line, &i); err != nil {
+			t.Error(err)
+		}
+		got = append(got, i)
+	})
+	// The long line takes three of seven bytes, so eight or nine of the places are in it.
+	if n := len(got); n < 10 || n > 14 || got[0] != 0 || got[n-1] != 999 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != n {
+		t.Errorf("of 1000 lines with a long one: %v", got)
+	}
+}
+
+// TestLinesInBatches: many lines are sent in several events, each line once, and only the first event
+// says that earlier ones no longer count.
+func TestLinesInBatches(t *testing.T) {
+	dir := t.TempDir()
+	const n = 2*batch + 1
+	write(t, dir, "x", strings.Repeat("1\n", n+1))
+	l := &lines{path: filepath.Join(dir, "x")}
+	r := &run{index: 3}
+	for _, tc := range []struct{ lines, events int }{{n + 1, 3}, {n, 3}, {batch, 1}} { // each a shorter file in place of the last
+		write(t, dir, "x", strings.Repeat("1\n", tc.lines))
+		again, events, lines := l.at != nil, 0, 0
+		err := r.newLines("metrics", l, func(_ string, e any) error {
+			sent := e.(linesEvent)
+			if sent.Run != 3 || sent.Again != (again && events == 0) || len(sent.Lines) > batch {
+				t.Errorf("event %d of %d lines: run %d, again %t, %d lines", events, tc.lines, sent.Run, sent.Again, len(sent.Lines))
+			}
+			events++
+			lines += len(sent.Lines)
+			return nil
+		})
+		if err != nil || events != tc.events || lines != tc.lines {
+			t.Errorf("%d lines came in %d events, %v; want %d in %d", lines, events, err, tc.lines, tc.events)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package appraise
 import (
 	"flag"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,9 @@ func checkSample(t *testing.T, c *Case) (kernels []string) {
 		if got.Blocks != want.Blocks || apart(&got, &want, &want, 0) > deviation {
 			t.Errorf("%s: %d of %d blocks ran; %d instructions, %d sectors, %d wavefronts, and all count %d, %d, %d", l.kernel.Name, len(s.ran), l.blocks(),
 				got.Issued(), got.Global().Sectors, got.Shared().Wavefronts, want.Issued(), want.Global().Sectors, want.Shared().Wavefronts)
+		}
+		if each := float64(want.Issued()) / float64(want.Blocks); math.Abs(s.average-each) > 2*deviation*each {
+			t.Errorf("%s: a block has %v instructions on average, want %v", l.kernel.Name, s.average, each)
 		}
 		sum := 0.0
 		traced := s.typical()
@@ -277,6 +281,27 @@ func TestAttentionOnHopper(t *testing.T) {
 			if rate, want := o.FLOPs/seconds/1e12, []float64{450, 300}[i]; gpu == "h100" && rate < want {
 				t.Errorf("%s on %s: %.0f TFLOP/s, want %.0f", c.Name, gpu, rate, want)
 			}
+		}
+	}
+}
+
+// TestTypical: the typical block is the one nearest to the average, the first of those as near.
+func TestTypical(t *testing.T) {
+	s := &sample{known: map[int]*ptx.Counts{}, average: 10}
+	for g, n := range map[int]int64{0: 3, 2: 30, 3: 11, 5: 9, 7: 12} {
+		s.known[g] = &ptx.Counts{Off: n}
+	}
+	if got := s.typical(); got != 3 {
+		t.Errorf("the typical block is %d, want 3", got)
+	}
+}
+
+// TestCases: heads of attention share keys and values as those of the size do, and every kind of operation is judged.
+func TestCases(t *testing.T) {
+	cases := Cases(Full)
+	for name, shape := range map[string]string{"Attention": "32/8 heads of 128", "AttentionBackward": "64/16 heads of 64", "GLU": "", "RoPE": "", "MatMul": ""} {
+		if !slices.ContainsFunc(cases, func(c Case) bool { return c.Name == name && strings.Contains(c.Shape, shape) }) {
+			t.Errorf("there is no %s with %q", name, shape)
 		}
 	}
 }
