@@ -183,3 +183,12 @@ func TestBF16MasterFollowsTheSeed(t *testing.T) {
 		t.Error("another seed gives the same weights")
 	}
 }
+
+// TestMuonBits: muon_8bit keeps its momentum in 8 bits, and muon in fp32.
+func TestMuonBits(t *testing.T) {
+	for name, bits := range map[string]int{"muon": 0, "muon_8bit": 8} {
+		if m := (&job{c: &config.Config{Optim: name, LearningRate: 1}}).muon(); m == nil || m.Bits != bits {
+			t.Errorf("%s keeps its momentum as %+v, want %d bits", name, m, bits)
+		}
+	}
+}

@@ -1,6 +1,11 @@
 package kernels
 
-import "mt/device/op"
+import (
+	"testing"
+
+	"mt/device"
+	"mt/device/op"
+)
 
 var matMulNames = map[string]*matMulTile{
 	"bf16 large": bf16Large, "bf16 medium": bf16Medium, "bf16 small": bf16Small, "bf16 any": bf16Any, "bf16 rows": bf16Rows,
@@ -21,4 +26,17 @@ func MatMulChoice(m op.MatMul) (tile string, parts int) {
 		}
 	}
 	return tile, parts
+}
+
+// TestPartsAreAligned: parts of K begin where rows may still be read by 16 bytes.
+func TestPartsAreAligned(t *testing.T) {
+	for name, tile := range matMulNames {
+		size := device.BF16.Size()
+		if name[:4] == "fp32" {
+			size = device.F32.Size()
+		}
+		if tile.k*size%16 != 0 {
+			t.Errorf("%s: parts begin at multiples of %d elements, which are %d bytes", name, tile.k, tile.k*size)
+		}
+	}
 }
