@@ -45,11 +45,13 @@ def selftest(run):
     if not run:
         print("Not there.\n")
         return
-    failed = [c for c in run["checks"] if not c["ok"]]
-    print(f"{run['device']}: {'passed' if run['ok'] else str(len(failed)) + ' checks FAILED'}, {len(run['checks'])} checks.\n")
+    failed = [c for c in run["checks"] or [] if not c["ok"]]
+    print(f"{run['device']}: {'passed' if run['ok'] else str(len(failed)) + ' checks FAILED'}, {len(run['checks'] or [])} checks.\n")
+    if run.get("error"):
+        print(f"It ended before its end: {run['error']}\n")
     for c in failed:
         print(f"- {c['name']}: {'; '.join(c.get('errors', []))}")
-    table([["what", "figure", ""]] + [[r["name"], f"{r['value']:.4g} {r['unit']}", r.get("detail", "")] for r in run["rates"]])
+    table([["what", "figure", ""]] + [[r["name"], f"{r['value']:.4g} {r['unit']}", r.get("detail", "")] for r in run["rates"] or []])
 
 
 def run_rows(folder, names):
