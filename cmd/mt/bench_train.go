@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -69,10 +70,10 @@ published, as they count and as we do. docs/peers.md says more.`,
 				}
 			}
 			r, err := bench.Train(c.Context(), b.options)
-			if err != nil {
-				return err
+			if r != nil { // what was measured before an error is worth keeping
+				err = errors.Join(err, a.report(r, b.asJSON))
 			}
-			return a.report(r, b.asJSON)
+			return err
 		},
 	}
 	b.flags(c)
