@@ -35,7 +35,8 @@
 #                   compute-sanitizer, which comes with the CUDA toolkit; each for
 #                   --sanitize-seconds (300) at most. What it finds is in the report
 #
-# DIR receives PART.json and PART.log, machine.json, and report.md.
+# DIR receives PART.json and PART.log, machine.json, and report.md; PROCESS.cudacore
+# where a kernel faulted.
 set -uo pipefail
 shopt -s inherit_errexit
 
@@ -79,7 +80,24 @@ if [ "$scale" = small ]; then
 fi
 readonly sanitize sanitize_seconds here mt out minutes only gpus python rows rows_long steps budget shape shape_budget scale
 
-free_bytes() { awk '/^MemAvailable:/ {printf "%d", $2 * 1024}' /proc/meminfo; }
+# free_bytes is what the machine has free, or what the container may still take where
+# that is less (cgroup version 2, then 1).
+free_bytes() {
+	local free limit used
+	free=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo) # in KiB: mawk prints no integer above 2^31
+	free=$((free * 1024))
+	for of in /sys/fs/cgroup/memory.max:/sys/fs/cgroup/memory.current \
+		/sys/fs/cgroup/memory/memory.limit_in_bytes:/sys/fs/cgroup/memory/memory.usage_in_bytes; do
+		limit=$(cat "${of%:*}" 2>/dev/null) && used=$(cat "${of#*:}" 2>/dev/null) || continue
+		case $limit in '' | *[!0-9]*) continue ;; esac
+		[ ${#limit} -lt 19 ] && [ $((limit - used)) -lt "$free" ] && free=$((limit - used))
+	done
+	echo $((free > 0 ? free : 0))
+}
+
+# A fault in a kernel leaves a small core dump in DIR, which cuda-gdb opens
+# (target cudacore FILE) and says kernel and program counter of.
+export CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1 CUDA_COREDUMP_FILE="$out/%p.cudacore"
 
 # A side takes at most 20 bytes a parameter on the host, and they take turns; a
 # 7B-shaped block has 233 million, the embedding and the head together 1090. A
