@@ -5,7 +5,8 @@
 #
 #     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N] [--gpus N] [--sanitize]
 #
-# Parts run in order of value. Before each the time left is looked at; what was
+# Parts run in order of value. Each may take three times what it should. Before each
+# the time left is looked at; what was
 # left out is named in the report. A part that fails does not stop the others.
 # A part with two sides runs mt and then the peer, from the same weights on the same
 # tokens, and fails where their losses differ.
@@ -34,7 +35,8 @@
 #                   compute-sanitizer, which comes with the CUDA toolkit; each for
 #                   --sanitize-seconds (300) at most. What it finds is in the report
 #
-# DIR receives PART.json and PART.log, machine.json, and report.md.
+# DIR receives PART.json and PART.log, machine.json, and report.md; PROCESS.cudacore
+# where a kernel faulted.
 set -uo pipefail
 shopt -s inherit_errexit
 
@@ -78,7 +80,24 @@ if [ "$scale" = small ]; then
 fi
 readonly sanitize sanitize_seconds here mt out minutes only gpus python rows rows_long steps budget shape shape_budget scale
 
-free_bytes() { awk '/^MemAvailable:/ {printf "%d", $2 * 1024}' /proc/meminfo; }
+# free_bytes is what the machine has free, or what the container may still take where
+# that is less (cgroup version 2, then 1).
+free_bytes() {
+	local free limit used
+	free=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo) # in KiB: mawk prints no integer above 2^31
+	free=$((free * 1024))
+	for of in /sys/fs/cgroup/memory.max:/sys/fs/cgroup/memory.current \
+		/sys/fs/cgroup/memory/memory.limit_in_bytes:/sys/fs/cgroup/memory/memory.usage_in_bytes; do
+		limit=$(cat "${of%:*}" 2>/dev/null) && used=$(cat "${of#*:}" 2>/dev/null) || continue
+		case $limit in '' | *[!0-9]*) continue ;; esac
+		[ ${#limit} -lt 19 ] && [ $((limit - used)) -lt "$free" ] && free=$((limit - used))
+	done
+	echo $((free > 0 ? free : 0))
+}
+
+# A fault in a kernel leaves a small core dump in DIR, which cuda-gdb opens
+# (target cudacore FILE) and says kernel and program counter of.
+export CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1 CUDA_COREDUMP_FILE="$out/%p.cudacore"
 
 # A side takes at most 20 bytes a parameter on the host, and they take turns; a
 # 7B-shaped block has 233 million, the embedding and the head together 1090. A
@@ -98,8 +117,8 @@ results=()
 # chosen NAME says whether --only leaves that part in.
 chosen() { [ -z "$only" ] || [[ ",$only," == *",$1,"* ]]; }
 
-# part NAME SECONDS COMMAND… runs a part that needs about that many seconds; its
-# JSON goes to NAME.json.
+# part NAME SECONDS COMMAND… runs a part that needs about that many seconds and ends
+# it after three times as many, so that a hang costs one part; its JSON goes to NAME.json.
 part() {
 	local name=$1 needs=$2 code=0
 	shift 2
@@ -110,15 +129,20 @@ part() {
 		return
 	fi
 	echo "== $name"
-	local start=$SECONDS
-	timeout --kill-after=15 "$(left)" "$@" >"$out/$name.json.part" 2>"$out/$name.log" || code=$?
+	local start=$SECONDS limit=$((3 * needs))
+	[ "$(left)" -ge "$limit" ] || limit=$(left)
+	timeout --kill-after=15 "$limit" "$@" >"$out/$name.json.part" 2>"$out/$name.log" || code=$?
 	if [ "$code" -eq 0 ]; then
 		mv "$out/$name.json.part" "$out/$name.json"
 		results+=("$name=done in $((SECONDS - start)) s")
 	else
 		# What a failed self test says is worth keeping.
+		# A part may have written its file itself, up to where it was cut off.
 		if [ -s "$out/$name.json.part" ]; then mv "$out/$name.json.part" "$out/$name.json"; else rm -f "$out/$name.json.part"; fi
-		results+=("$name=failed with exit code $code: $(tail -n 1 "$out/$name.log")")
+		case $code in
+		124 | 137) results+=("$name=failed: it was stopped after $((SECONDS - start)) s, its limit is $limit s: $(tail -n 1 "$out/$name.log")") ;;
+		*) results+=("$name=failed with exit code $code: $(tail -n 1 "$out/$name.log")") ;;
+		esac
 	fi
 	echo "== ${results[-1]}"
 }
@@ -136,7 +160,7 @@ train() { # SHAPE BLOCKS ROWS SEQ FLAGS…
 # that is emulated computes nothing in PyTorch: both sides then are on the CPU.
 beside() {
 	local name=$1 needs=$2 peer=$3 modules=$4
-	if ! "$python" -c "import ${modules}" 2>/dev/null; then
+	if ! "$python" -c "import sys, importlib.util as u; sys.exit(not all(u.find_spec(m) for m in sys.argv[1].split(',')))" "$modules" 2>/dev/null; then
 		if chosen "$name"; then
 			results+=("$name=left out: $python has not all of $modules (mt bench train --peer $peer says how to install it)")
 		fi
@@ -191,7 +215,7 @@ fi
 # Words are split on purpose: commands are made of words without spaces.
 # shellcheck disable=SC2046
 {
-	part selftest 60 "$mt" doctor --selftest --device cuda --json
+	part selftest 60 "$mt" doctor --selftest --device cuda --json --report "$out/selftest.json"
 	part seq1024 70 $(train $shape "$blocks" "$rows" $short)
 	for ((n = 2; n <= gpus; n = n * 2 > gpus && n < gpus ? gpus : n * 2)); do
 		part "gpus-$n" 70 $(train $shape "$blocks" "$rows" $short --devices "$n" --micro-batch-tokens $((rows * short / 8)))

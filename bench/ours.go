@@ -59,6 +59,7 @@ type Details struct {
 	Keep             string      `json:"kept_for_backward"`
 	GradBF16         bool        `json:"grad_bf16"`
 	HeadShards       int         `json:"head_shards"`
+	Attention        string      `json:"attention_kernels,omitempty"` // fused, portable or sm90a, on a GPU
 	Memory           plan.Table  `json:"memory"`
 }
 
@@ -167,7 +168,7 @@ func (r *ours) details() *Details {
 	d.Device, d.DeviceBytes, d.HostBytes, d.Memory = r.run.DeviceName(), r.run.DeviceUsage().PeakTotal, table.Host, table
 	d.Depths, d.MicroBatchTokens, d.ChunkTokens = p.Depths, p.Limits.MicroBatchTokens, p.Spec.ChunkTokens
 	d.Keep, d.GradBF16, d.HeadShards = p.Spec.Keep.String(), p.GradBF16, p.Spec.Shards()
-	d.Notes = r.run.Notes()
+	d.Attention, d.Notes = r.run.AttentionKernels(), r.run.Notes()
 	return &d
 }
 

@@ -126,6 +126,8 @@ type TrainReport struct {
 	PeerTFLOPS  float64 `json:"peer_model_tflops,omitempty"`
 	// Agreement is how far losses and norms of the two sides were apart.
 	Agreement *Agreement `json:"agreement,omitempty"`
+	// Error is what ended the comparison before its end, such as losses that differ; empty: nothing.
+	Error string `json:"error,omitempty"`
 	// About is what the peer says of itself, unchanged.
 	About map[string]any `json:"peer,omitempty"`
 	// Pipeline is how long our compute stream waited and for what; Details has our
@@ -155,16 +157,17 @@ type trainSide struct {
 // Train runs both sides in turn, the same number of steps each, and compares
 // them. The sides live as long as the comparison, unless o.Fresh: nothing is loaded between
 // rounds, and who goes first changes from round to round. It is an error where the sides' losses
-// are not those of the same training.
+// are not those of the same training. The report is there with an error too, if ours has done a turn.
 func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
-	defer func() {
-		if err != nil {
-			r, err = nil, fmt.Errorf("bench train: %w", err)
-		}
-	}()
 	o.setDefaults()
 	r = &TrainReport{TrainSetup: o.TrainSetup, Rounds: o.Rounds, Steps: o.Steps, Load: loadNow()}
-	sides := []*trainSide{{name: "mt", make: o.Ours}}
+	sides, report := []*trainSide{{name: "mt", make: o.Ours}}, r
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("bench train: %w", err)
+			r = report.partial(sides, err)
+		}
+	}()
 	if o.Peer != nil {
 		r.PeerName = o.PeerName
 		sides = append(sides, &trainSide{name: o.PeerName, make: o.Peer})
@@ -200,6 +203,27 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 		}
 	}
 	return r, nil
+}
+
+// partial is the report of a comparison that err ended: with the turns that both sides have done or, where the peer has
+// done none, with ours alone. It is nil where ours has done none.
+func (r *TrainReport) partial(sides []*trainSide, err error) *TrainReport {
+	ours := *sides[0]
+	if len(ours.rates) == 0 {
+		return nil
+	}
+	done := []*trainSide{&ours}
+	if len(sides) == 2 && len(sides[1].rates) > 0 {
+		peer := *sides[1]
+		n := min(len(ours.rates), len(peer.rates))
+		ours.rates, peer.rates = ours.rates[:n], peer.rates[:n]
+		done = append(done, &peer)
+	}
+	r.Error = err.Error()
+	if r.sum(done) != nil {
+		return nil
+	}
+	return r
 }
 
 // round gives each side its turn.

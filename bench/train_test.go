@@ -114,10 +114,23 @@ func TestTrainWantsTheSameTraining(t *testing.T) {
 		side := func(name string, loss float64) NewRunner {
 			return ready(&recorded{scripted{name: name, log: &log, tokens: 1, times: []float64{1}}, []StepRecord{{loss, 1}}}, nil)
 		}
-		_, err := Train(t.Context(), TrainOptions{Rounds: 1, Steps: 1, Rest: time.Nanosecond, Fresh: fresh, PeerName: "b", Ours: side("a", 2), Peer: side("b", 2.1)})
+		r, err := Train(t.Context(), TrainOptions{Rounds: 1, Steps: 1, Rest: time.Nanosecond, Fresh: fresh, PeerName: "b", Ours: side("a", 2), Peer: side("b", 2.1)})
+		if (r != nil) != fresh || fresh && (r.Ratio == nil || r.Error != err.Error()) { // if not fresh, the warm-up already shows it
+			t.Errorf("fresh %v: %+v", fresh, r)
+		}
 		if err == nil || !strings.Contains(err.Error(), "step 1: the loss is 2 in mt and 2.1 in b") {
 			t.Errorf("fresh %v: %v", fresh, err)
 		}
+	}
+}
+
+// TestTrainKeepsOurs: what ours has measured is in the report where the peer does not start.
+func TestTrainKeepsOurs(t *testing.T) {
+	var log []string
+	r, err := Train(t.Context(), TrainOptions{Rounds: 1, Steps: 1, Rest: time.Nanosecond, Fresh: true, PeerName: "b",
+		Ours: ready(&scripted{name: "a", log: &log, tokens: 1, times: []float64{1}}, nil), Peer: ready(nil, errors.New("no GPU"))})
+	if err == nil || r == nil || r.Error != err.Error() || !strings.Contains(r.Error, "no GPU") || r.Ours.Median != 1 || r.Peer != nil || r.Ratio != nil {
+		t.Errorf("%v, %+v", err, r)
 	}
 }
 

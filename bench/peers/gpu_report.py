@@ -45,11 +45,13 @@ def selftest(run):
     if not run:
         print("Not there.\n")
         return
-    failed = [c for c in run["checks"] if not c["ok"]]
-    print(f"{run['device']}: {'passed' if run['ok'] else str(len(failed)) + ' checks FAILED'}, {len(run['checks'])} checks.\n")
+    failed = [c for c in run["checks"] or [] if not c["ok"]]
+    print(f"{run['device']}: {'passed' if run['ok'] else str(len(failed)) + ' checks FAILED'}, {len(run['checks'] or [])} checks.\n")
+    if run.get("error"):
+        print(f"It ended before its end: {run['error']}\n")
     for c in failed:
         print(f"- {c['name']}: {'; '.join(c.get('errors', []))}")
-    table([["what", "figure", ""]] + [[r["name"], f"{r['value']:.4g} {r['unit']}", r.get("detail", "")] for r in run["rates"]])
+    table([["what", "figure", ""]] + [[r["name"], f"{r['value']:.4g} {r['unit']}", r.get("detail", "")] for r in run["rates"] or []])
 
 
 def run_rows(folder, names):
@@ -84,13 +86,14 @@ def ratios(folder):
     for label, names in PEERS:
         runs = [r for r in (load(folder, n) for n in names) if r and r.get("ratio")]
         if not runs:
-            rows.append([label, "not measured", "not measured", "", "", "", ""])
+            ours = [r["ours_tok_per_s"]["median"] for r in (load(folder, n) for n in names) if r and r.get("ours_tok_per_s")]
+            rows.append([label, middle(ours), "not measured", "", "", "", ""])
             continue
         every = sorted(r["ratio"]["median"] for r in runs)
         agreement = [r["agreement"] for r in runs if r.get("agreement")]
         about = runs[-1].get("peer") or {}
         rows.append([
-            label, middle([r["ours_tok_per_s"]["median"] for r in runs]), middle([r["peer_tok_per_s"]["median"] for r in runs]),
+            label + (", ended early" if any(r.get("error") for r in runs) else ""), middle([r["ours_tok_per_s"]["median"] for r in runs]), middle([r["peer_tok_per_s"]["median"] for r in runs]),
             f"{runs[-1]['ours_model_tflops']:.3g} and {runs[-1]['peer_model_tflops']:.3g}",
             f"{statistics.median(every):.2f} [{every[0]:.2f}–{every[-1]:.2f}]",
             f"{max(a['loss'] for a in agreement):.1g}, {max(a['grad_norm'] for a in agreement):.1g}" if agreement else "",

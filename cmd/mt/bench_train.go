@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/bench"
+	"mt/device/cuda"
 	"mt/internal/config"
 	"mt/internal/train"
 )
@@ -68,10 +70,10 @@ published, as they count and as we do. docs/peers.md says more.`,
 				}
 			}
 			r, err := bench.Train(c.Context(), b.options)
-			if err != nil {
-				return err
+			if r != nil { // what was measured before an error is worth keeping
+				err = errors.Join(err, a.report(r, b.asJSON))
 			}
-			return a.report(r, b.asJSON)
+			return err
 		},
 	}
 	b.flags(c)
@@ -95,6 +97,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.IntVar(&b.ours.Depths.GradBuffers, "grad-buffers", 0, "pipeline.grad_buffers (default: automatic)")
 	f.IntVar(&b.ours.Depths.ActivationSlots, "activation-slots", 0, "pipeline.activation_slots (default: automatic)")
 	f.IntVar(&b.ours.MicroTokens, "micro-batch-tokens", 0, "pipeline.micro_batch_tokens (default: automatic)")
+	f.StringVar(&b.ours.AttentionKernels, "attention-kernels", "auto", "attention_kernels on a GPU: auto, fused, portable or sm90a")
 	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
 	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
 	f.BoolVar(&b.copied, "copy", false, "copy tiles as a GPU would instead of binding them in place")
@@ -124,6 +127,9 @@ func (b *trainBench) check() error {
 	}
 	if d := b.ours.Device; d != "cpu" && d != "cuda" {
 		return config.Usagef("bench train: --device %q: want cpu or cuda", d)
+	}
+	if k := b.ours.AttentionKernels; !slices.Contains([]string{"auto", cuda.Fused, cuda.Portable, cuda.SM90a}, k) {
+		return config.Usagef("bench train: --attention-kernels %q: want auto, fused, portable or sm90a", k)
 	}
 	if n := b.ours.Devices; n < 1 || n > 1 && b.ours.Profile {
 		return config.Usagef("bench train: --devices %d: want at least 1, and 1 with --profile", n)

@@ -2,10 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	"mt/device"
+	"mt/device/conformance/operations"
+	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/selftest"
 )
@@ -15,6 +21,8 @@ type selfTest struct {
 	wanted bool
 	small  bool // the sizes of training are small on a GPU too
 	device string
+	report string // file for the report so far, after every part; empty: none
+	only   string // operations whose cases of the table are run, with commas between them; empty: all
 }
 
 // selfTest tests a device and prints what it found. After the report it returns an
@@ -45,20 +53,57 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error)
 	}
 	o := selftest.Options{Device: dev, CPU: cpu, Own: own, Small: t.small || dev.Kind() == "cpu" || machine.Emulated(), Train: selftest.TrainSteps(ctx),
 		Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
-	r, err := selftest.Run(ctx, o)
-	if err != nil {
-		return fmt.Errorf("doctor: %w", err)
+	if o.Cases, err = t.cases(); err != nil {
+		return err
 	}
+	o.Save = t.save
+	r, failed := selftest.Run(ctx, o)
 	if n, ok := dev.(interface{ Notes() []string }); ok {
 		r.Notes = n.Notes()
 	}
-	if err := a.report(r, asJSON); err != nil {
+	if err := errors.Join(t.save(r), a.report(r, asJSON)); err != nil {
 		return err
+	}
+	if failed != nil {
+		return fmt.Errorf("doctor: %w", failed)
 	}
 	if !r.OK {
 		return fmt.Errorf("doctor: %d of %d checks of %s failed", r.Failed(), len(r.Checks), dev.Name())
 	}
 	return nil
+}
+
+// cases accepts the cases of the operations that --only names; nil: all.
+func (t selfTest) cases() (func(name string) bool, error) {
+	if t.only == "" {
+		return nil, nil
+	}
+	wanted := strings.Split(t.only, ",")
+	for _, op := range wanted {
+		if !slices.Contains(operations.Names(), op) {
+			return nil, config.Usagef("doctor: --only: no operation is called %q (known: %s)", op, strings.Join(operations.Names(), ", "))
+		}
+	}
+	return func(name string) bool {
+		op, _, _ := strings.Cut(name, "/")
+		return slices.Contains(wanted, op)
+	}, nil
+}
+
+// save puts the report so far in place of the one in the file, if one was asked for.
+func (t selfTest) save(r *selftest.Report) error {
+	if t.report == "" {
+		return nil
+	}
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	next := t.report + ".part"
+	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("doctor: --report: %w", err)
+	}
+	return os.Rename(next, t.report)
 }
 
 // ownProducts opens the GPU dev once more, with matrix products by mt's own kernels. It is nil where there

@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,9 +60,19 @@ type opCheck struct {
 	errors        []string
 }
 
+// usable is an error where dev computes nothing any more, as a GPU after a fault in a kernel.
+func usable(dev device.Device) error {
+	s, err := dev.NewStream("alive")
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Sync(), s.Close())
+}
+
 // table runs the cases of the table of operations that want accepts on dev, and sums them up by operation and dtype.
-func table(dev device.Device, want func(name string) bool) map[string]*opCheck {
-	sums := map[string]*opCheck{}
+// After a case that leaves dev unusable it runs no other; lost names that case.
+func table(dev device.Device, want func(name string) bool) (sums map[string]*opCheck, lost string) {
+	sums = map[string]*opCheck{}
 	of := func(name string) *opCheck {
 		parts := strings.SplitN(name, "/", 3)
 		op := parts[0] + " " + parts[1]
@@ -76,21 +87,37 @@ func table(dev device.Device, want func(name string) bool) map[string]*opCheck {
 		if len(errors) > 0 {
 			c.failed++
 			c.errors = append(c.errors, name+": "+errors[0])
+			if usable(dev) != nil {
+				lost = name
+			}
 		}
 	}}
-	for name, r := range operations.RunSome(t, dev, want) {
+	for name, r := range operations.RunSome(t, dev, func(name string) bool { return lost == "" && want(name) }) {
 		c := of(name)
 		c.worst = max(c.worst, r.Worst)
 	}
-	return sums
+	return sums, lost
+}
+
+// ran says whether got has cases of the operation and the dtype of a case.
+func ran(got map[string]*opCheck, name string) bool {
+	parts := strings.SplitN(name, "/", 3)
+	return got[parts[0]+" "+parts[1]] != nil
 }
 
 // operations runs the table on dev and on the CPU device, whose errors show what is
 // usual. It runs the cases that want accepts. of says what computes them; it is added to the names of the checks.
 func (r *Report) operations(dev, cpu device.Device, want func(name string) bool, of string) {
-	got, beside := table(dev, want), table(cpu, want)
+	got, lost := table(dev, want)
+	beside, _ := table(cpu, func(name string) bool { return want(name) && ran(got, name) })
+	if lost != "" {
+		r.Lost = lost + of
+	}
 	for _, op := range slices.Sorted(maps.Keys(got)) {
 		g, b := got[op], beside[op]
+		if b == nil {
+			b = &opCheck{}
+		}
 		c := Check{Name: op + of, OK: true, Detail: fmt.Sprintf("%d cases, worst error %.2f of what is allowed; %s %.2f", g.cases, g.worst, cpu.Kind(), b.worst)}
 		for _, e := range g.errors {
 			c.errorf("%s", e)

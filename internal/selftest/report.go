@@ -31,7 +31,11 @@ type Report struct {
 	Checks  []Check  `json:"checks"`
 	Rates   []Rate   `json:"rates"`
 	Seconds float64  `json:"seconds"`
-	OK      bool     `json:"ok"`
+	// Lost names the case after which the device could not be used; empty: none.
+	Lost string `json:"lost,omitempty"`
+	// Error is what ended the test before its end; empty: nothing.
+	Error string `json:"error,omitempty"`
+	OK    bool   `json:"ok"`
 }
 
 // maxErrors is how many errors of a check are kept.
@@ -80,6 +84,12 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	for _, m := range r.Rates {
 		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, m.Detail)
+	}
+	if r.Lost != "" {
+		fmt.Fprintf(t, "lost\tthe device cannot be used after %s\t\n", r.Lost)
+	}
+	if r.Error != "" {
+		fmt.Fprintf(t, "error\t%s\t\n", r.Error)
 	}
 	verdict := "passed"
 	if !r.OK {

@@ -22,6 +22,8 @@ type Options struct {
 	Train func(kind string, dtype device.DType) ([]float64, error)
 	// Cases, unless nil, accepts the cases of the table of operations that are run, by their names.
 	Cases func(name string) bool
+	// Save, unless nil, is called with the report so far after every part; Error in it says why a part failed.
+	Save func(r *Report) error
 	// Progress, unless nil, is called with the name of each part as it begins.
 	Progress func(what string)
 }
@@ -58,13 +60,34 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if o.Progress != nil {
 			o.Progress(part.what)
 		}
-		if err := part.run(); err != nil {
-			return r, fmt.Errorf("self test: %w", err)
+		err := part.run()
+		if r.Lost != "" {
+			err = fmt.Errorf("the device cannot be used after %s; its other checks are left out", r.Lost)
+		}
+		if err != nil {
+			r.OK, r.Error = false, fmt.Sprintf("%s: %v", part.what, err)
+		}
+		if saved := r.save(o, begin); err == nil {
+			err = saved
+		}
+		if err != nil {
+			return r, fmt.Errorf("self test: %s: %w", part.what, err)
 		}
 	}
 	r.products(o.Device)
-	r.Seconds = time.Since(begin).Seconds()
+	if err := r.save(o, begin); err != nil {
+		return r, fmt.Errorf("self test: %w", err)
+	}
 	return r, nil
+}
+
+// save notes how long the test has run since begin, and hands the report so far to o.Save.
+func (r *Report) save(o Options, begin time.Time) error {
+	r.Seconds = time.Since(begin).Seconds()
+	if o.Save == nil {
+		return nil
+	}
+	return o.Save(r)
 }
 
 // ownProducts runs the products of the table by mt's own kernels, where a library has run them before.

@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -278,5 +279,52 @@ func TestPortableAttention(t *testing.T) {
 				t.Error(c.Name)
 			}
 		}
+	}
+}
+
+// breaking is a device that cannot be used after the first addition to a bias.
+type breaking struct {
+	device.Device
+	broken *bool
+}
+
+func (d breaking) NewStream(name string) (device.Stream, error) {
+	if *d.broken {
+		return nil, errors.New("the context is lost")
+	}
+	return d.Device.NewStream(name)
+}
+
+func (d breaking) Do(s device.Stream, o device.Op) {
+	if _, ok := o.(*op.AddBiasGrad); ok {
+		*d.broken = true
+		return
+	}
+	d.Device.Do(s, o)
+}
+
+// TestLostDevice: after the case that a device is lost in no other runs; the report that was saved names the case and
+// the error, and has the checks before it.
+func TestLostDevice(t *testing.T) {
+	dev := newCPU(t)
+	var saved []Report
+	r, err := Run(t.Context(), Options{Device: breaking{dev, new(bool)}, CPU: dev, Cases: operations.OneIn(0), Save: func(r *Report) error {
+		saved = append(saved, *r)
+		return nil
+	}})
+	if err == nil || len(saved) != 1 || r.OK {
+		t.Fatalf("%v, saved %d times, ok %v", err, len(saved), r.OK)
+	}
+	got := saved[0]
+	if !strings.HasPrefix(got.Lost, "AddBiasGrad/fp32/") || !strings.Contains(got.Error, got.Lost) || got.Seconds <= 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, c := range got.Checks {
+		if c.Name > "AddBiasGrad fp32" {
+			t.Errorf("%s ran after the device was lost", c.Name)
+		}
+	}
+	if len(got.Checks) == 0 || got.Checks[len(got.Checks)-1].OK {
+		t.Errorf("%+v", got.Checks)
 	}
 }

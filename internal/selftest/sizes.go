@@ -61,7 +61,7 @@ func (r *Report) atSize(o Options) error {
 	}
 	defer l.close()
 	for _, of := range size.attention {
-		if err := r.attentionAt(l, of, size.said); err != nil {
+		if err := r.attentionByAll(l, of, size.said); err != nil {
 			return fmt.Errorf("attention of %d × %d tokens: %w", of.n, of.tokens, err)
 		}
 	}
@@ -69,6 +69,28 @@ func (r *Report) atSize(o Options) error {
 		return fmt.Errorf("matrix products of %d: %w", size.product, err)
 	}
 	return r.longTensor(l, size)
+}
+
+// attentionByAll checks attention by the kernels that the device takes by itself and, where these are for sm_90a, by
+// the fused ones too.
+func (r *Report) attentionByAll(l *lab, of sequences, said string) error {
+	if err := r.attentionAt(l, of, said); err != nil {
+		return err
+	}
+	d, ok := l.m.dev.(interface {
+		RunsSM90a() bool
+		UseAttention(kernels string) error
+	})
+	if !ok || !d.RunsSM90a() {
+		return nil
+	}
+	if err := d.UseAttention("fused"); err != nil {
+		return err
+	}
+	if err := r.attentionAt(l, of, ", by the fused kernels"+said); err != nil {
+		return err
+	}
+	return d.UseAttention("sm90a")
 }
 
 // attended is what one run of attention gives, forward and backward.

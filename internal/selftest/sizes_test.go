@@ -106,6 +106,15 @@ func TestSizesOnAGPU(t *testing.T) {
 	if err := r.atSize(Options{Device: dev, Own: own, Small: true}); err != nil || !r.OK {
 		t.Errorf("%v %+v", err, r.Checks)
 	}
+	fused := 0
+	for _, c := range r.Checks {
+		if strings.Contains(c.Detail, ", by the fused kernels") {
+			fused++
+		}
+	}
+	if fused != len(smallSizes.attention) {
+		t.Errorf("%d checks of the fused kernels: %+v", fused, r.Checks)
+	}
 	names := ""
 	for _, x := range r.Rates {
 		names += x.Name + "\n"

@@ -9,6 +9,7 @@ import (
 	"mt/actors"
 	"mt/data"
 	"mt/device"
+	"mt/device/cuda"
 	"mt/device/wrap/profile"
 	"mt/host"
 	"mt/host/optim"
@@ -42,7 +43,9 @@ type SyntheticOptions struct {
 	DeviceMemory int64  // budget of each in bytes; 0: what it has
 	NoClip       bool   // no gradient clipping: a layer is updated as soon as its gradient lands
 	Profile      bool   // time every operation; of one device
-	Throttle     throttle.Limits
+	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
+	AttentionKernels string
+	Throttle         throttle.Limits
 	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
 	// larger than the host run at the speed they would have. What they compute means
 	// nothing: the learning rate is 0. There is no clipping, whose gradient slabs would
@@ -74,7 +77,9 @@ type Synthetic struct {
 	reports chan actors.StepReport
 	stop    chan struct{}
 	ended   chan error
-	closers []func()
+	// attention are the kernels that compute attention; empty: the devices have no choice.
+	attention string
+	closers   []func()
 }
 
 // maxSyntheticSteps is the length of the schedule, more than any benchmark runs.
@@ -95,6 +100,9 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 		}
 	}()
 	if err := s.openDevices(); err != nil {
+		return nil, err
+	}
+	if err := s.chooseAttention(); err != nil {
 		return nil, err
 	}
 	if s.Plan, err = s.resolve(); err != nil {
@@ -127,6 +135,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 func (s *Synthetic) resolve() (*plan.Run, error) {
 	o := s.o
 	q := o.request()
+	q.Fused = s.attention == cuda.Fused
 	for i, dev := range s.devs {
 		use := dev.Usage()
 		if i == 0 || use.Limit < q.DeviceMemory {
@@ -200,6 +209,39 @@ func (s *Synthetic) openDevices() (err error) {
 	s.closers = append(s.closers, func() { _ = machine.CloseAll(s.devs) })
 	return nil
 }
+
+// chooseAttention has the devices compute attention by the kernels that a training run with the same
+// attention_kernels takes.
+func (s *Synthetic) chooseAttention() error {
+	var devs []attender
+	sm90a := true
+	for _, dev := range s.noted {
+		if l, ok := dev.(lent); ok {
+			dev = l.Device
+		}
+		d, ok := dev.(attender)
+		if !ok {
+			return nil
+		}
+		devs, sm90a = append(devs, d), sm90a && d.RunsSM90a()
+	}
+	switch s.attention = s.o.AttentionKernels; {
+	case s.attention != "" && s.attention != "auto":
+	case sm90a:
+		s.attention = cuda.SM90a
+	default:
+		s.attention = cuda.Fused
+	}
+	for _, d := range devs {
+		if err := d.UseAttention(s.attention); err != nil {
+			return fmt.Errorf("attention_kernels: %w", err)
+		}
+	}
+	return nil
+}
+
+// AttentionKernels names the kernels that compute attention; empty on a device that has no choice.
+func (s *Synthetic) AttentionKernels() string { return s.attention }
 
 // SyntheticRecipe is the optimizer of a synthetic run.
 var SyntheticRecipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}

@@ -135,3 +135,52 @@ func TestTrialsOnDevices(t *testing.T) {
 		t.Errorf("%d steps on %d lanes, %s: %v", len(reports), p.Lanes(), p.Order, err)
 	}
 }
+
+// attending is a device that computes attention by kernels that it is told.
+type attending struct {
+	device.Device
+	sm90a bool
+	by    *[]string
+}
+
+func (d attending) RunsSM90a() bool { return d.sm90a }
+
+func (d attending) UseAttention(kernels string) error {
+	*d.by = append(*d.by, kernels)
+	return nil
+}
+
+// TestSyntheticAttention: a synthetic run takes the kernels that a run of mt train would: those for sm_90a where
+// all devices run them, else the fused ones, or those that it is told.
+func TestSyntheticAttention(t *testing.T) {
+	for _, c := range []struct {
+		asked  string
+		sm90a  []bool
+		want   string
+		onLoan bool
+	}{{"auto", []bool{true}, "sm90a", true}, {"", []bool{false}, "fused", false}, {"auto", []bool{true, false}, "fused", false},
+		{"portable", []bool{true}, "portable", false}, {"auto", nil, "", false}} {
+		var by []string
+		s := &Synthetic{o: SyntheticOptions{AttentionKernels: c.asked}}
+		for _, runs := range c.sm90a {
+			var dev device.Device = attending{nil, runs, &by}
+			if c.onLoan {
+				dev = lent{dev}
+			}
+			s.noted = append(s.noted, dev)
+		}
+		if c.sm90a == nil {
+			s.noted = []device.Device{lent{}} // the CPU
+		}
+		err := s.chooseAttention()
+		if c.sm90a == nil {
+			if err != nil || s.attention != "" || by != nil {
+				t.Errorf("CPU: %v, %q, %q", err, s.attention, by)
+			}
+			continue
+		}
+		if err != nil || s.attention != c.want || len(by) != len(c.sm90a) || by[len(by)-1] != c.want {
+			t.Errorf("%q with %v: %v, %q, devices %q, want %q", c.asked, c.sm90a, err, s.attention, by, c.want)
+		}
+	}
+}
