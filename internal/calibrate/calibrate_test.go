@@ -147,6 +147,9 @@ func TestMeasure(t *testing.T) {
 // are lower than those of any machine, so they are not checked.
 func TestMeasureCUDA(t *testing.T) {
 	long.NotShort(t)
+	if long.Race {
+		t.Skip("slow under the race detector; a CPU is measured there")
+	}
 	drv := emu.New(emu.Options{})
 	c, err := cudart.New(drv)
 	if err != nil {

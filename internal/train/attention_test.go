@@ -54,6 +54,9 @@ func (s scene) stopAfter(t *testing.T, last int, o emu.Options) {
 // configuration, and one that goes on keeps what it began with, whatever would be taken by then.
 func TestAttentionKernelsAreKept(t *testing.T) {
 	long.NotShort(t)
+	if long.Race {
+		t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+	}
 	hopper, ada := emu.Options{Threads: 1}, emu.Options{Threads: 1, ComputeCapability: 89}
 	newest := newWideScene(t, "")
 	portable := newest.in(t).with("attention_kernels: portable\n")
@@ -107,7 +110,9 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 // run that was begun with the latter keeps them. Where hidden states lie makes no difference.
 func TestFusedAttentionIsKept(t *testing.T) {
 	long.NotShort(t)
-	long.DrawnInRace(t, 4)
+	if long.Race {
+		t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+	}
 	ada := emu.Options{Threads: 2, ComputeCapability: 89}
 	extra := "max_seq_len: 300\ndataset: " + writeRows(t, t.TempDir(), 4, 300, 48) + "\n"
 	fused := newWideScene(t, "").with(extra)
