@@ -25,6 +25,10 @@ type generateFlags struct {
 
 func (a *app) generateCommand() *cobra.Command {
 	f := generateFlags{GenerateOptions: train.GenerateOptions{TopP: 1}}
+	var logits struct {
+		penalty, minP float64
+		minNew        int
+	}
 	c := a.keyed(&cobra.Command{
 		Use:   "generate --model DIR (--prompt TEXT | --chat | --messages FILE)",
 		Short: "Continue a prompt with a model, or chat with it",
@@ -48,6 +52,13 @@ model ends its turn.
   --temperature X       0 takes the likeliest token each time (default 0)
   --top-k N             sample among the N likeliest; 0: all (default 0)
   --top-p X             sample among the likeliest of this joint probability (default 1)
+  --min-p X             sample among those at least X times as likely as the likeliest;
+                        0: all
+  --repetition-penalty X
+                        divide positive logits of tokens in the prompt or the answer,
+                        and multiply negative ones; 1: none
+  --min-new-tokens N    tokens to make before the text may end
+                        (these three by default as generation_config.json says)
   --seed N              of the sampling (default 42)
   --device DEVICE       auto, cpu or cuda
   --compute-dtype TYPE  auto, bf16 or fp32
@@ -64,7 +75,11 @@ model ends its turn.
 			return err
 		}
 		f.Options, f.Config, f.Seed = a.options(f.json), cfg, cfg.Seed
-		return a.generate(c.Context(), f, c.Flags().Changed)
+		given := c.Flags().Changed
+		f.RepetitionPenalty = ifGiven(given("repetition-penalty"), &logits.penalty)
+		f.MinP = ifGiven(given("min-p"), &logits.minP)
+		f.MinNewTokens = ifGiven(given("min-new-tokens"), &logits.minNew)
+		return a.generate(c.Context(), f, given)
 	})
 	set := c.Flags()
 	set.StringVar(&f.prompt, "prompt", "", "")
@@ -76,7 +91,18 @@ model ends its turn.
 	decimal(set, "temperature", 0, 1e6, &f.Temperature)
 	whole(set, "top-k", 0, &f.TopK)
 	decimal(set, "top-p", 0, 1, &f.TopP)
+	decimal(set, "min-p", 0, 1, &logits.minP)
+	decimal(set, "repetition-penalty", train.LeastPenalty, train.MostPenalty, &logits.penalty)
+	whole(set, "min-new-tokens", 0, &logits.minNew)
 	return c
+}
+
+// ifGiven returns value, or nil if its flag is not given.
+func ifGiven[T any](given bool, value *T) *T {
+	if given {
+		return value
+	}
+	return nil
 }
 
 // generate runs mt generate; given tells which flags were given.

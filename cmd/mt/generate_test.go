@@ -118,7 +118,48 @@ func TestChat(t *testing.T) {
 	if got, want := must(t, "generate", "--model", out, "--prompt", "u:one<|endoftext|>a:"), "u:one<|endoftext|>a:eins\n"; got != want {
 		t.Errorf("a prompt goes on as %q, want %q", got, want)
 	}
+	checkLogitKeys(t, out)
 	checkNewest(t, out)
+}
+
+// checkLogitKeys looks at answers under keys of generation_config.json and the flags that replace them. The model's free
+// answer is "eins".
+func checkLogitKeys(t *testing.T, out string) {
+	t.Helper()
+	name := filepath.Join(out, "generation_config.json")
+	keys := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		file, args string
+		free       bool // the answer is the free one
+	}{
+		{`{"suppress_tokens": [101]}`, "--chat --prompt one", false}, // e
+		{`{"suppress_tokens": [101]}`, "--prompt u:one<|endoftext|>a:", false},
+		{`{"suppress_tokens": [-1, 122, 9999]}`, "--chat --prompt one", true},
+		{`{"repetition_penalty": 100}`, "--chat --prompt one", false}, // e and n are in the prompt
+		{`{"repetition_penalty": 100}`, "--chat --prompt one --repetition-penalty 1", true},
+		{`{"min_new_tokens": 5}`, "--chat --prompt one", false},
+		{`{"min_new_tokens": 5}`, "--chat --prompt one --min-new-tokens 4", true},
+		{`{"min_p": 1}`, "--chat --prompt one --temperature 50", true},
+		{`{"min_p": 1}`, "--chat --prompt one --temperature 50 --min-p 0", false},
+	} {
+		keys(c.file)
+		answer := must(t, append([]string{"generate", "--model", out, "--max-new-tokens", "6"}, strings.Fields(c.args)...)...)
+		if strings.TrimPrefix(answer, "u:one<|endoftext|>a:") == "eins\n" != c.free {
+			t.Errorf("%s, %q: answered %q", c.file, c.args, answer)
+		}
+	}
+	keys(`{"min_p": 2}`)
+	if code, _, stderr := mt(t, "", "generate", "--model", out, "--prompt", "x"); code == exitDone || !strings.Contains(stderr, name+": min_p is 2") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestChatStopsAtTheTemplatesEnd: at the special token that the chat template

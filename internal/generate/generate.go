@@ -28,8 +28,13 @@ type Options struct {
 	Temperature  float64 // 0: the most likely token each time
 	TopK         int     // only the k most likely; 0: all
 	TopP         float64 // only the most likely that make up this share; 0 or 1: all
+	MinP         float64 // only those at least this share as likely as the most likely; 0: all
 	Seed         int64
 	Stop         []int32 // ids that end the text; they are not passed to emit
+
+	RepetitionPenalty float64 // divides positive logits of ids that occurred and multiplies negative ones; 0 or 1: none
+	MinNewTokens      int     // no id of Stop is chosen before so many tokens
+	SuppressTokens    []int32 // ids that are never chosen
 }
 
 // chunk is how many tokens of a prompt go through the layers at once.
@@ -51,8 +56,8 @@ func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) er
 		return fmt.Errorf("generate: %w", err)
 	}
 	defer d.close()
-	s := newSampler(o)
-	next := prompt
+	s, steps := newSampler(o), processors(o, len(prompt))
+	ids, next := slices.Clip(prompt), prompt
 	for n := 0; n < o.MaxNewTokens; n++ {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -60,6 +65,9 @@ func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) er
 		logits, err := d.forward(next)
 		if err != nil {
 			return fmt.Errorf("generate token %d: %w", n+1, err)
+		}
+		for _, process := range steps {
+			process(ids, logits)
 		}
 		id, err := s.sample(logits)
 		if err != nil {
@@ -69,7 +77,8 @@ func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) er
 			return nil
 		}
 		emit(id)
-		next = []int32{id}
+		ids = append(ids, id)
+		next = ids[len(ids)-1:]
 	}
 	return nil
 }
@@ -90,6 +99,12 @@ func (o Options) check(prompt []int32) error {
 		return fmt.Errorf("top-k %d: it is 0 (all tokens) or a positive number", o.TopK)
 	case !(o.TopP >= 0 && o.TopP <= 1):
 		return fmt.Errorf("top-p %v: it is between 0 and 1 (0 and 1: all tokens)", o.TopP)
+	case !(o.MinP >= 0 && o.MinP <= 1):
+		return fmt.Errorf("min-p %v: it is between 0 (all tokens) and 1 (the most likely token)", o.MinP)
+	case o.RepetitionPenalty != 0 && !(o.RepetitionPenalty >= LeastPenalty && o.RepetitionPenalty <= MostPenalty):
+		return fmt.Errorf("repetition penalty %v: it is between %v and %v (1: none)", o.RepetitionPenalty, LeastPenalty, MostPenalty)
+	case o.MinNewTokens < 0:
+		return fmt.Errorf("at least %d new tokens are asked for: 0 is the least", o.MinNewTokens)
 	}
 	for _, id := range prompt {
 		if id < 0 || int(id) >= o.Config.VocabSize {

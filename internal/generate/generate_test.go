@@ -308,6 +308,13 @@ func TestErrors(t *testing.T) {
 		"temperature NaN":                         func(o *Options, _ *[]int32) { o.Temperature = math.NaN() },
 		"top-k -2":                                func(o *Options, _ *[]int32) { o.TopK = -2 },
 		"top-p 1.5":                               func(o *Options, _ *[]int32) { o.TopP = 1.5 },
+		"min-p 1.5":                               func(o *Options, _ *[]int32) { o.MinP = 1.5 },
+		"min-p -0.5":                              func(o *Options, _ *[]int32) { o.MinP = -0.5 },
+		"min-p NaN":                               func(o *Options, _ *[]int32) { o.MinP = math.NaN() },
+		"repetition penalty 0.001":                func(o *Options, _ *[]int32) { o.RepetitionPenalty = 0.001 },
+		"repetition penalty 101":                  func(o *Options, _ *[]int32) { o.RepetitionPenalty = 101 },
+		"at least -1 new tokens":                  func(o *Options, _ *[]int32) { o.MinNewTokens = -1 },
+		"token 1: every logit is −Inf":            func(o *Options, _ *[]int32) { o.SuppressTokens = everyToken() },
 		"token 1: the logits are not finite":      func(o *Options, _ *[]int32) { spoil(o.Store) },
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -321,6 +328,13 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+func everyToken() (ids []int32) {
+	for id := range int32(vocab) {
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // spoil makes the final norm's first weight NaN.

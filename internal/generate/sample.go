@@ -10,23 +10,70 @@ import (
 
 // sampler chooses tokens from logits.
 type sampler struct {
-	o   Options
-	rnd *rand.Rand
+	o    Options
+	rnd  *rand.Rand
+	cuts []cut
 }
 
 func newSampler(o Options) *sampler {
-	return &sampler{o: o, rnd: rand.New(rand.NewPCG(uint64(o.Seed), 0x9e3779b97f4a7c15))}
+	s := &sampler{o: o, rnd: rand.New(rand.NewPCG(uint64(o.Seed), 0x9e3779b97f4a7c15))}
+	if o.TopP > 0 && o.TopP < 1 {
+		s.cuts = append(s.cuts, topP(o.TopP))
+	}
+	if o.MinP > 0 {
+		s.cuts = append(s.cuts, minP(o.MinP))
+	}
+	return s
+}
+
+// cut returns the candidates that may be drawn: the first of all, which are sorted by falling
+// share. It returns at least one.
+type cut func(all []candidate) []candidate
+
+// topP keeps the most likely candidates that make up share of all.
+func topP(share float64) cut {
+	return func(all []candidate) []candidate {
+		total, kept := sum(all), 0.0
+		for i := range all {
+			if kept += all[i].p; kept >= share*total {
+				return all[:i+1]
+			}
+		}
+		return all
+	}
+}
+
+// minP keeps the candidates that are at least share times as likely as the most likely one.
+// Source: transformers.MinPLogitsWarper, arXiv:2407.01082.
+func minP(share float64) cut {
+	return func(all []candidate) []candidate {
+		for i := range all {
+			if all[i].p < share {
+				return all[:i]
+			}
+		}
+		return all
+	}
+}
+
+// sum returns the joint share of all.
+func sum(all []candidate) float64 {
+	total := 0.0
+	for i := range all {
+		total += all[i].p
+	}
+	return total
 }
 
 // candidate is a token that may be chosen. p is its logit, and later its share: its
-// probability times a constant.
+// probability over that of the most likely token, whose share is 1.
 type candidate struct {
 	id int32
 	p  float64
 }
 
 // sample chooses one id: the largest logit, or at random from the softmax of
-// logits over temperature, cut by top-k and then top-p.
+// logits over temperature, cut by top-k, then top-p, then min-p.
 func (s *sampler) sample(logits []float32) (int32, error) {
 	all := make([]candidate, len(logits))
 	for i, l := range logits {
@@ -36,6 +83,9 @@ func (s *sampler) sample(logits []float32) (int32, error) {
 		all[i] = candidate{int32(i), float64(l)}
 	}
 	best := slices.MaxFunc(all, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.p, b.p), cmp.Compare(b.id, a.id)) })
+	if math.IsInf(best.p, -1) {
+		return 0, errors.New("every logit is −Inf: suppress_tokens and min_new_tokens leave no token of the vocabulary; take one out of suppress_tokens in generation_config.json")
+	}
 	if s.o.Temperature == 0 {
 		return best.id, nil
 	}
@@ -43,21 +93,13 @@ func (s *sampler) sample(logits []float32) (int32, error) {
 	if s.o.TopK > 0 && s.o.TopK < len(all) {
 		all = all[:s.o.TopK]
 	}
-	total := 0.0
 	for i := range all {
 		all[i].p = math.Exp((all[i].p - best.p) / s.o.Temperature)
-		total += all[i].p
 	}
-	if s.o.TopP > 0 && s.o.TopP < 1 {
-		kept := 0.0
-		for i := range all {
-			if kept += all[i].p; kept >= s.o.TopP*total {
-				all, total = all[:i+1], kept
-				break
-			}
-		}
+	for _, shorten := range s.cuts {
+		all = shorten(all)
 	}
-	at := s.rnd.Float64() * total
+	at := s.rnd.Float64() * sum(all)
 	for _, c := range all {
 		if at -= c.p; at < 0 {
 			return c.id, nil

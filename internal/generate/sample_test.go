@@ -26,29 +26,37 @@ func shares(n int, temperature float64) map[int32]float64 {
 }
 
 // TestDistribution: tokens come as often as the softmax says, of those that
-// top-k and top-p leave, and no others.
+// top-k, top-p and min-p leave, and no others.
 func TestDistribution(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		temperature float64
 		topK        int
 		topP        float64
+		minP        float64
 		left        int
 	}{
-		{"all", 1, 0, 0, 8},
-		{"cold", 0.5, 0, 1, 8},
-		{"hot", 3, 0, 0, 8},
-		{"top-k", 1, 3, 0, 3},
-		{"top-k of more than there are", 1, 100, 0, 8},
-		{"top-k 1", 2, 1, 0, 1},
+		{"all", 1, 0, 0, 0, 8},
+		{"cold", 0.5, 0, 1, 0, 8},
+		{"hot", 3, 0, 0, 0, 8},
+		{"top-k", 1, 3, 0, 0, 3},
+		{"top-k of more than there are", 1, 100, 0, 0, 8},
+		{"top-k 1", 2, 1, 0, 0, 1},
 		// Shares 0.587, 0.216, 0.079, 0.048, …: sums 0.587, 0.803, 0.882, 0.931.
-		{"top-p keeps the one that passes it", 1, 0, 0.7, 2},
-		{"top-p small", 1, 0, 0.1, 1},
-		{"top-p of what top-k leaves", 1, 2, 0.75, 2},
-		{"top-p of what top-k leaves, less", 1, 2, 0.7, 1},
+		{"top-p keeps the one that passes it", 1, 0, 0.7, 0, 2},
+		{"top-p small", 1, 0, 0.1, 0, 1},
+		{"top-p of what top-k leaves", 1, 2, 0.75, 0, 2},
+		{"top-p of what top-k leaves, less", 1, 2, 0.7, 0, 1},
+		// Shares over the largest: 1, 0.368, 0.135, 0.082, 0.050, 0.018, …; at temperature 2 their square roots.
+		{"min-p", 1, 0, 0, 0.1, 3},
+		{"min-p high", 1, 0, 1, 0.3, 2},
+		{"min-p hot", 2, 0, 0, 0.1, 6},
+		{"min-p 1", 1, 0, 0, 1, 1},
+		{"min-p of what top-k leaves", 2, 4, 0, 0.1, 4},
+		{"min-p after top-p", 1, 0, 0.7, 0.3, 2}, // before it, top-p would leave one of the two
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSampler(Options{Temperature: c.temperature, TopK: c.topK, TopP: c.topP, Seed: 3})
+			s := newSampler(Options{Temperature: c.temperature, TopK: c.topK, TopP: c.topP, MinP: c.minP, Seed: 3})
 			const draws = 20000
 			seen := map[int32]float64{}
 			for range draws {
@@ -95,6 +103,21 @@ func TestTopPAtItsBorder(t *testing.T) {
 		if id, err := s.sample([]float32{2, 2, 2, 2}); err != nil || id > 1 {
 			t.Fatalf("token %d, %v; want one of the first two of four alike", id, err)
 		}
+	}
+}
+
+// TestMinPAtItsBorder: a token that is exactly so likely stays.
+func TestMinPAtItsBorder(t *testing.T) {
+	s, seen := newSampler(Options{Temperature: 1, MinP: 1}), map[int32]bool{}
+	for range 100 {
+		id, err := s.sample([]float32{2, 1.9, 2, 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[id] = true
+	}
+	if len(seen) != 3 || seen[1] {
+		t.Errorf("tokens %v came; want 0, 2 and 3, which are alike", seen)
 	}
 }
 

@@ -127,7 +127,7 @@ func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.
 	if err != nil {
 		return err
 	}
-	g := c.o.sampling()
+	g := c.o.sampling(c.asked)
 	g.MaxNewTokens, g.Stop = p.room, c.ends
 	g.Seed += int64(turn) // otherwise all turns would draw the same random numbers
 	var text strings.Builder

@@ -3,19 +3,14 @@ package train
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
 	"mt/internal/config"
-	"mt/internal/files"
 	"mt/internal/generate"
 	"mt/tokenizer"
 )
@@ -30,16 +25,19 @@ type GenerateOptions struct {
 	TopK         int
 	TopP         float64
 	Seed         int64
+	LogitKeys    // they replace those of generation_config.json
 }
 
-// sampling is how tokens are chosen.
-func (o *GenerateOptions) sampling() generate.Options {
-	return generate.Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
+// sampling returns how tokens are chosen; file are the keys of generation_config.json.
+func (o *GenerateOptions) sampling(file LogitKeys) generate.Options {
+	g := generate.Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
+	o.addTo(&g, file)
+	return g
 }
 
 // sampled tells whether the command line says how tokens are chosen.
 func (o *GenerateOptions) sampled() bool {
-	return o.Temperature > 0 || o.TopK > 0 || o.TopP > 0 && o.TopP < 1
+	return o.Temperature > 0 || o.TopK > 0 || o.TopP > 0 && o.TopP < 1 || valueOf(o.MinP) > 0
 }
 
 // Generate continues a prompt, printing tokens on Stdout as they come.
@@ -50,7 +48,7 @@ func Generate(ctx context.Context, o GenerateOptions) (err error) {
 		return err
 	}
 	fmt.Fprint(o.Stdout, o.Prompt)
-	err = s.generate(ctx, o.sampling(), o.Prompt, o.Stdout)
+	err = s.generate(ctx, o.sampling(s.asked), o.Prompt, o.Stdout)
 	fmt.Fprintln(o.Stdout)
 	if err != nil && ctx.Err() != nil {
 		return ErrInterrupted
@@ -77,6 +75,10 @@ func (s *session) openToGenerate(check func() error) error {
 	if j.tokErr != nil {
 		return j.tokErr
 	}
+	var err error
+	if s.asked, err = j.logitKeys(); err != nil {
+		return err
+	}
 	j.noteGeneration(s.sampled)
 	if check != nil {
 		if err := check(); err != nil {
@@ -88,7 +90,6 @@ func (s *session) openToGenerate(check func() error) error {
 		return err
 	}
 	j.showNotes(s.o.Stderr)
-	var err error
 	if s.dev, s.pool, err = j.openDevice(); err != nil {
 		return err
 	}
@@ -135,10 +136,9 @@ func (s *session) goOn(ctx context.Context, g generate.Options, ids []int32, w i
 // noteGeneration names what generation_config.json asks for that is not done: sampling, unless the command line says how tokens
 // are chosen, and keys that change an answer and that mt does not have.
 func (j *job) noteGeneration(sampled bool) {
-	text, err := checkpoint.ReadCompanion(filepath.Join(j.modelDir, "generation_config.json"))
 	var f map[string]any
-	if err != nil || files.Unmarshal(text, &f) != nil {
-		return // stops reports what is wrong with it
+	if _, err := j.readGeneration(&f); err != nil {
+		return // logitKeys reports the error
 	}
 	if flags := samplingFlags(f); flags != "" && !sampled {
 		j.note("generation_config.json asks for sampling; the likeliest token is taken each time, unless you give %s", flags)
@@ -160,9 +160,9 @@ func (j *job) noteGeneration(sampled bool) {
 
 // answerKeys are the keys of generation_config.json that change an answer and that mt does not have, with the values that
 // change nothing beside null, false, 0 and an empty list. Source: transformers.GenerationConfig.
-var answerKeys = map[string]any{"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0.0, "encoder_no_repeat_ngram_size": 0.0,
-	"bad_words_ids": nil, "sequence_bias": nil, "suppress_tokens": nil, "begin_suppress_tokens": nil, "forced_bos_token_id": nil, "forced_eos_token_id": nil,
-	"exponential_decay_length_penalty": nil, "min_length": 0.0, "min_new_tokens": 0.0, "stop_strings": nil, "min_p": nil, "typical_p": 1.0, "epsilon_cutoff": 0.0,
+var answerKeys = map[string]any{"encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0.0, "encoder_no_repeat_ngram_size": 0.0,
+	"bad_words_ids": nil, "sequence_bias": nil, "begin_suppress_tokens": nil, "forced_bos_token_id": nil, "forced_eos_token_id": nil,
+	"exponential_decay_length_penalty": nil, "min_length": 0.0, "stop_strings": nil, "typical_p": 1.0, "epsilon_cutoff": 0.0,
 	"eta_cutoff": 0.0, "num_beams": 1.0, "num_beam_groups": 1.0, "penalty_alpha": nil, "guidance_scale": 1.0, "watermarking_config": nil, "top_h": nil, "dola_layers": nil}
 
 // samplingFlags are the flags of mt generate that sample as a generation_config.json says, with Transformers' defaults; empty
@@ -197,22 +197,12 @@ func (j *job) stops() ([]int32, error) {
 	for _, id := range j.model.EOS {
 		out = append(out, int32(id))
 	}
-	if j.modelDir == "" {
-		return out, nil
-	}
-	name := filepath.Join(j.modelDir, "generation_config.json")
-	text, err := checkpoint.ReadCompanion(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	var f struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	if err := files.Unmarshal(text, &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	name, err := j.readGeneration(&f)
+	if err != nil {
+		return nil, err
 	}
 	var one int32
 	var several []int32

@@ -129,7 +129,8 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 type session struct {
 	*job
 	o       Options
-	sampled bool // the command line of mt generate says how tokens are chosen
+	sampled bool      // the command line of mt generate says how tokens are chosen
+	asked   LogitKeys // of the model's generation_config.json; mt generate alone reads them
 	dev     device.Device
 	pool    *parallel.Pool
 	store   *host.Store

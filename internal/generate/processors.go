@@ -1,0 +1,73 @@
+package generate
+
+import "math"
+
+// The bounds of Options.RepetitionPenalty. Within them no finite logit below 1e36 overflows.
+const (
+	LeastPenalty = 0.01
+	MostPenalty  = 100
+)
+
+// processor changes the logits (V) of the next token in place. ids are the prompt and the
+// answer so far.
+type processor func(ids []int32, logits []float32)
+
+// processors returns the pieces that o asks for, in the order of Transformers; none if o asks
+// for none. prompt is the prompt's length in tokens.
+// Source: transformers.GenerationMixin._get_logits_processor.
+func processors(o Options, prompt int) []processor {
+	var all []processor
+	if p := o.RepetitionPenalty; p != 0 && p != 1 {
+		all = append(all, penalize(float32(p)))
+	}
+	if o.MinNewTokens > 0 {
+		all = append(all, forbidUntil(prompt+o.MinNewTokens, o.Stop))
+	}
+	if len(o.SuppressTokens) > 0 {
+		all = append(all, forbid(o.SuppressTokens))
+	}
+	return all
+}
+
+// penalize divides the positive logits of all ids by penalty and multiplies the negative ones
+// by penalty, each once, however often its id occurs.
+// Source: transformers.RepetitionPenaltyLogitsProcessor, arXiv:1909.05858.
+func penalize(penalty float32) processor {
+	return func(ids []int32, logits []float32) {
+		was := make([]float32, len(ids)) // an id that occurs again is set again, from the same logit
+		for i, id := range ids {
+			was[i] = logits[id]
+		}
+		for i, id := range ids {
+			if was[i] < 0 {
+				logits[id] = was[i] * penalty
+			} else {
+				logits[id] = was[i] / penalty
+			}
+		}
+	}
+}
+
+// forbidUntil forbids tokens while prompt and answer are shorter than length.
+// Source: transformers.MinNewTokensLengthLogitsProcessor.
+func forbidUntil(length int, tokens []int32) processor {
+	no := forbid(tokens)
+	return func(ids []int32, logits []float32) {
+		if len(ids) < length {
+			no(ids, logits)
+		}
+	}
+}
+
+// forbid sets the logits of tokens to −Inf. It ignores tokens outside the vocabulary, as
+// Transformers does: some models' suppress_tokens is [-1].
+// Source: transformers.SuppressTokensLogitsProcessor.
+func forbid(tokens []int32) processor {
+	return func(_ []int32, logits []float32) {
+		for _, id := range tokens {
+			if id >= 0 && int(id) < len(logits) {
+				logits[id] = float32(math.Inf(-1))
+			}
+		}
+	}
+}
