@@ -20,6 +20,7 @@ type machine struct {
 	path   []string        // names that the loader finds
 	broken map[string]bool // files that do not load
 	driver int             // what cuDriverGetVersion says, 0: no such function
+	ml     string          // what nvmlSystemGetDriverVersion says, "": no such function
 	file   string          // of the program that searches
 	loads  []string
 }
@@ -55,16 +56,25 @@ func (m *machine) load(file string) (uintptr, error) {
 	return uintptr(len(m.loads)), nil
 }
 
-// symbol has only the function by which the driver tells its version.
+// symbol has only the functions by which the driver and NVML tell their versions.
 func (m *machine) symbol(_ uintptr, name string) uintptr {
-	if name != "cuDriverGetVersion" || m.driver == 0 {
+	lib, has := Driver, name == "cuDriverGetVersion" && m.driver != 0
+	if strings.HasPrefix(name, "nvml") {
+		lib, has = ML, m.ml != ""
+	}
+	if !has {
 		return 0
 	}
 	f := theFake()
+	f.absent = nil
 	f.answers = map[string]func(*[maxArguments]uintptr) uintptr{
 		"cuDriverGetVersion": func(a *[maxArguments]uintptr) uintptr { *memory[int32](a[0]) = int32(m.driver); return 0 },
+		"nvmlSystemGetDriverVersion": func(a *[maxArguments]uintptr) uintptr {
+			copy(memory[[96]byte](a[0])[:a[1]], m.ml+"\x00")
+			return 0
+		},
 	}
-	return f.Symbol(Driver, name)
+	return f.Symbol(lib, name)
 }
 
 func (m *machine) find() Found {
@@ -156,13 +166,13 @@ func TestFindPlaces(t *testing.T) {
 // TestFindDriver looks for the driver's libraries.
 func TestFindDriver(t *testing.T) {
 	m := newMachine(t, "/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
-	m.driver = 12080
+	m.driver, m.ml = 12080, "570.86.15"
 	f := m.find()
 	if got := m.where(f, Driver); got != "/usr/lib/wsl/lib/libcuda.so.1" || f.Library(Driver).Version != "12.8" {
 		t.Errorf("libcuda is %q, version %q", got, f.Library(Driver).Version)
 	}
-	if got := m.where(f, ML); got != "/usr/lib/wsl/lib/libnvidia-ml.so.1" {
-		t.Errorf("libnvidia-ml is %q", got)
+	if got := m.where(f, ML); got != "/usr/lib/wsl/lib/libnvidia-ml.so.1" || f.Library(ML).Version != "570.86.15" {
+		t.Errorf("libnvidia-ml is %q, version %q", got, f.Library(ML).Version)
 	}
 	m.path = []string{"libcuda.so.1"}
 	if got := m.where(m.find(), Driver); got != "/loader/libcuda.so.1" {

@@ -49,3 +49,25 @@ func TestLockOfAKilledRun(t *testing.T) {
 		t.Errorf("a lock that stays is waited for for %v", all)
 	}
 }
+
+// TestOnlyWholeExtents: memory for a part is not taken for an extent.
+func TestOnlyWholeExtents(t *testing.T) {
+	o := three(t, 1)
+	o.Chunk = BlockBytes
+	e, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	part := memory(t, BlockBytes, nil)
+	for name, move := range map[string]func(int, []byte) error{"read": e.Read, "written": e.Write} {
+		func() {
+			defer func() {
+				if said, ok := recover().(string); !ok || !strings.Contains(said, "bytes of memory for extent 0") {
+					t.Errorf("a part is %s as if it were the extent: %q", name, said)
+				}
+			}()
+			_ = move(0, part)
+		}()
+	}
+}

@@ -295,6 +295,7 @@ func TestUnknownInstructions(t *testing.T) {
 		{"add.s32 %d, %a, %zz;", "%zz"},
 		{"bra NOWHERE;", "NOWHERE"},
 		{"suld.b.1d.b32 %d, %a;", "not supported"},
+		{"min.rz.f32 %d, %a, %b;", "not supported"},
 	} {
 		src := strings.NewReplacer("st.global.$", "st.global.b32", "], $d", "], %d").Replace(oneKernel(c.body))
 		line := fmt.Sprintf("test.ptx:%d: ", 1+strings.Count(src[:strings.Index(src, c.body)], "\n"))

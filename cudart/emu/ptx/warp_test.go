@@ -62,6 +62,7 @@ func TestWarpInstructions(t *testing.T) {
 	}{
 		{"and.b32 %a, %t, 3; setp.eq.s32 %p, %a, 1; vote.sync.ballot.b32 %b, %p, -1;", func(uint32) uint32 { return 0x22222222 }},
 		{"setp.eq.s32 %p, %t, 33; vote.sync.any.pred %q, %p, -1; selp.u32 %b, 1, 0, %q;", func(i uint32) uint32 { return i / 32 }},
+		{"setp.ne.s32 %p, %t, 33; vote.sync.any.pred %q, !%p, -1; selp.u32 %b, 1, 0, %q;", func(i uint32) uint32 { return i / 32 }},
 		{"setp.ne.s32 %p, %t, 33; vote.sync.all.pred %q, %p, -1; selp.u32 %b, 1, 0, %q;", func(i uint32) uint32 { return 1 - i/32 }},
 		{"setp.lt.s32 %p, %t, 35; mov.u32 %b, 0; @%p activemask.b32 %b;", func(i uint32) uint32 {
 			switch {

@@ -24,8 +24,12 @@ func TestGPUs(t *testing.T) {
 			continue
 		}
 		for i, want := range peaks[name] {
-			// Datasheets of GPUs with HBM count fp32 at another clock than bf16.
-			if got := g.Arithmetic(i == 0) / 1e12; want > 0 && math.Abs(got-want) > 0.02*want {
+			// Datasheets of GPUs with HBM count fp32 at another clock than bf16, those of GeForce cards do not.
+			near := 0.02
+			if strings.HasPrefix(name, "rtx-") {
+				near = 0.003
+			}
+			if got := g.Arithmetic(i == 0) / 1e12; want > 0 && math.Abs(got-want) > near*want {
 				t.Errorf("%s: %.1f TFLOP/s, the datasheet has %.1f", name, got, want)
 			}
 		}
@@ -152,6 +156,8 @@ func TestReplay(t *testing.T) {
 		{"bank conflicts", 1, "shl.b32 %a, %t, 7;\n" + times(20, "st.shared.u32 [%a], %t;\n"), 19*32 - queued},
 		{"no bank conflicts", 1, "shl.b32 %a, %t, 2;\n" + times(20, "st.shared.u32 [%a], %t;\n"), 20},
 		{"a load from the L2 cache and its use", 1, load + "ld.global.f32 %f1, [%x]; add.f32 %f1, %f1, %f1;", latencyL2},
+		{"a load does not pass a store that waits for the L2 cache", 1, load + "shl.b32 %i, %t, 2; add.u32 %a, %a, %i; ld.global.f32 %f1, [%x]; st.shared.f32 [%a], %f1; ld.shared.f32 %f2, [%a];\n" +
+			times(30, "add.f32 %f2, %f2, %f2;\n"), latencyL2 + latencyShared + 30*latencyALU},
 		{"the same again is in the first-level cache", 1, load + "ld.global.f32 %f1, [%x]; add.f32 %f2, %f1, %f1; setp.gt.f32 %p1, %f2, 0f7f000000;\n@%p1 bra END;\nld.global.f32 %f1, [%x]; add.f32 %f2, %f1, %f1;\nEND:",
 			latencyL2 + 2*latencyALU + latencyBranch + latencyL1},
 		{"a barrier", 4, "bar.sync 0;", latencyBarrier},

@@ -82,9 +82,13 @@ func TestRouterRule(t *testing.T) {
 		{RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 1}, []int32{0, 4}, []float64{0.9 / 1.1, 0.2 / 1.1}},
 		{RouterRule{Sigmoid: true, Scale: 2.5}, []int32{0, 4}, []float64{2.5 * 0.9 / 1.1, 2.5 * 0.2 / 1.1}},
 	} {
-		for _, shared := range []bool{false, true} {
+		for _, shared := range []string{"", "shared", "gated"} {
 			rule, row, ids, want := c.rule, logits[:6], c.ids, c.weights
-			if shared {
+			switch shared {
+			case "shared":
+				rule.Shared = true
+				ids, want = append(slices.Clone(ids), 6), append(slices.Clone(want), 1)
+			case "gated":
 				rule.Shared, rule.Gated = true, true
 				row, ids, want = logits, append(slices.Clone(ids), 6), append(slices.Clone(want), 0.75)
 			}
@@ -105,7 +109,7 @@ func TestRouterBackward(t *testing.T) {
 	const T, E, K, aux = 4, 6, 2, 0.25
 	counts, bias := []int32{3, 0, 1, 2, 2, 1}, random(r, E)
 	for _, rule := range []RouterRule{{}, {Sigmoid: true, Scale: 1.5}, {Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2, Shared: true},
-		{Shared: true, Gated: true}, {Sigmoid: true, Shared: true, Gated: true}, {Scale: 2}} {
+		{Shared: true, Gated: true}, {Sigmoid: true, Shared: true, Gated: true}, {Scale: 2}, {Near: 0.5, Scale: 2}} {
 		for _, normalize := range []bool{false, true} {
 			t.Run(fmt.Sprintf("normalize %v, %+v", normalize, rule), func(t *testing.T) {
 				wide, chosenOf := rule.widths(E, K)

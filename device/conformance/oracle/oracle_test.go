@@ -181,13 +181,18 @@ func TestCrossEntropyGradient(t *testing.T) {
 func TestPreferenceGradient(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for kind := 1; kind <= 3; kind++ {
-		sums, reference, targets := random(r, 2), [2]float64{-0.5, -0.25}, [2]int{3, 5}
-		f := func() float64 {
-			loss, _ := Preference(kind, 0.5, 0.25, [2]float64(sums), reference, targets)
-			return loss
+		for _, sums := range [][]float64{random(r, 2), {-5, 5}} { // of the latter the chosen document is far more likely
+			reference, targets := [2]float64{-0.5, -0.25}, [2]int{3, 5}
+			f := func() float64 {
+				loss, _ := Preference(kind, 0.5, 0.25, [2]float64(sums), reference, targets)
+				return loss
+			}
+			_, by := Preference(kind, 0.5, 0.25, [2]float64(sums), reference, targets)
+			checkGrad(t, "sums", sums, by[:], f)
+			if loss := f(); loss < 0 {
+				t.Errorf("kind %d: the loss of %v is %v", kind, sums, loss)
+			}
 		}
-		_, by := Preference(kind, 0.5, 0.25, [2]float64(sums), reference, targets)
-		checkGrad(t, "sums", sums, by[:], f)
 	}
 }
 
@@ -225,9 +230,9 @@ func TestMatMulAndBias(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	const M, N, K = 2, 3, 4
 	a, b, bias, weights := random(r, M*K), random(r, K*N), random(r, N), random(r, M*N)
-	d, zero := make([]float64, M*N), make([]float64, M*N)
+	c, d := random(r, M*N), make([]float64, M*N)
 	f := func() float64 {
-		MatMul(d, a, b, zero, bias, M, N, K, false, false)
+		MatMul(d, a, b, c, bias, M, N, K, false, false)
 		return dot(d, weights)
 	}
 	da, db, dbias := make([]float64, M*K), make([]float64, K*N), make([]float64, N)
@@ -236,6 +241,7 @@ func TestMatMulAndBias(t *testing.T) {
 	AddBiasGrad(dbias, weights, M, N)
 	checkGrad(t, "dA", a, da, f)
 	checkGrad(t, "dB", b, db, f)
+	checkGrad(t, "dC", c, weights, f)
 	checkGrad(t, "dbias", bias, dbias, f)
 }
 

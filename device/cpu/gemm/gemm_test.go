@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/device/cpu/vec"
 	"mt/internal/bfloat"
 	"mt/internal/parallel"
 )
@@ -418,5 +419,8 @@ func TestChoose(t *testing.T) {
 		if got := choose(l.name).name; got != l.name {
 			t.Errorf("choose(%q) is %s", l.name, got)
 		}
+	}
+	if other, err := vec.Level(); err == nil && strings.TrimSuffix(Level(), "bf16") != other {
+		t.Errorf("products use %s, all else %s", Level(), other)
 	}
 }

@@ -296,6 +296,51 @@ func testTile(t *testing.T, rng *rand.Rand, m, k, panels int, cols bool) {
 	}
 }
 
+// saysOnPanic is what f panics with, nil where it does not.
+func saysOnPanic(f func()) (said any) {
+	defer func() { said = recover() }()
+	f()
+	return nil
+}
+
+// TestTileStaysInside: an operand may be as short as a product needs, and not shorter. An empty product needs nothing.
+func TestTileStaysInside(t *testing.T) {
+	const m, k, stride = 2, 5, 7
+	for cols, n := range map[bool]int{false: (m-1)*stride + k, true: (k-1)*stride + m} {
+		tile := func(n int) func() {
+			return func() {
+				Tile(m, k, make([]float32, n), stride, cols, make([]float32, k*Panel), k*Panel, make([]float32, m*Panel), Panel, 1, false)
+			}
+		}
+		if said := saysOnPanic(tile(n)); said != nil {
+			t.Errorf("cols %v, %d elements: %v", cols, n, said)
+		}
+		if saysOnPanic(tile(n-1)) == nil {
+			t.Errorf("cols %v: %d elements are taken for %d", cols, n-1, n)
+		}
+	}
+	for _, empty := range []struct{ m, panels int }{{0, 1}, {1, 0}, {0, 0}} {
+		if said := saysOnPanic(func() { Tile(empty.m, k, nil, stride, false, nil, k*Panel, nil, Panel, empty.panels, false) }); said != nil {
+			t.Errorf("%d rows and %d panels: %v", empty.m, empty.panels, said)
+		}
+	}
+}
+
+// TestLengthsMustAgree: operands of different lengths are a panic, not accesses outside the shorter one.
+func TestLengthsMustAgree(t *testing.T) {
+	two, three := make([]float32, 2), make([]float32, 3)
+	for name, f := range map[string]func(){
+		"Widen":  func() { Widen(three, make([]uint16, 2)) },
+		"Narrow": func() { Narrow(make([]uint16, 2), three) },
+		"Add":    func() { Add(two, three) },
+		"Dot":    func() { Dot(three, two) },
+	} {
+		if said := saysOnPanic(f); said != "vec: operands differ in length" {
+			t.Errorf("%s says %v", name, said)
+		}
+	}
+}
+
 func TestTranspose(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(9, 10))

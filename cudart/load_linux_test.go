@@ -1,0 +1,42 @@
+package cudart
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestLoadedFrom maps files as a loader does, which follows links, and looks for them by the names that were asked for.
+func TestLoadedFrom(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ name, file, want string }{
+		{"libmt-one.so.1", "libmt-one.so.1", "libmt-one.so.1"},
+		{"libmt-two.so.1", "libmt-two.so.1.4.7", "libmt-two.so.1.4.7"},
+		{"libmt-three.so.1", "libmt-three.so.550.54", "libmt-three.so.550.54"},
+		{"libmt-four.so.1", "libmt-fourth.so.1", ""},
+	} {
+		path := filepath.Join(dir, c.file)
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem, err := syscall.Mmap(int(f.Fd()), 0, 1, syscall.PROT_READ, syscall.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := c.name
+		if c.want != "" {
+			want = filepath.Join(dir, c.want)
+		}
+		if got := loadedFrom(c.name); got != want {
+			t.Errorf("%s was loaded from %s, want %s", c.name, got, want)
+		}
+		if err := syscall.Munmap(mem); err != nil {
+			t.Error(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package gemm
+
+import (
+	"runtime/debug"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"mt/internal/parallel"
+)
+
+// room is memory behind which nothing is mapped.
+type room []byte
+
+func newRoom(t *testing.T, pages int) room {
+	t.Helper()
+	n := pages * syscall.Getpagesize()
+	mem, err := syscall.Mmap(-1, 0, n+syscall.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Munmap(mem) })
+	if err := syscall.Mprotect(mem[n:], syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	return mem[:n]
+}
+
+// last puts the elements of m at the end of the memory.
+func (r room) last(m *matrix) unsafe.Pointer {
+	b := m.content()
+	at := r[len(r)-len(b):]
+	copy(at, b)
+	return unsafe.Pointer(&at[0])
+}
+
+// content is the elements of m without the sentinels, as bytes.
+func (m *matrix) content() []byte {
+	size := 4
+	if m.bf16 {
+		size = 2
+	}
+	return unsafe.Slice((*byte)(m.pointer()), size*len(m.want))
+}
+
+// TestNothingBehindIsRead: a matrix may end where mapped memory does.
+func TestNothingBehindIsRead(t *testing.T) {
+	pool := parallel.New(1)
+	defer pool.Close()
+	a, b, d := newRoom(t, 4), newRoom(t, 4), newRoom(t, 4)
+	eachLevel(t, func(t *testing.T, l *level) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		ws := &Workspace{level: l}
+		for _, s := range []struct{ m, n, k int }{{1, 7, 3}, {5, 33, 17}, {14, 65, 31}, {29, 40, 70}} {
+			for i := range 16 {
+				p := problem{m: s.m, n: s.n, k: s.k, transA: i&1 != 0, transB: i&2 != 0, aBF16: i&4 != 0, bBF16: i&8 != 0}
+				x := p.fill(smallIntegers(uint64(i)))
+				args := x.args()
+				args.A, args.B, args.D = a.last(x.a), b.last(x.b), d.last(x.d)
+				func() {
+					defer func() {
+						if err := recover(); err != nil {
+							t.Errorf("%v: %v", p, err)
+						}
+					}()
+					Run(pool, ws, args)
+				}()
+			}
+		}
+	})
+}
