@@ -3,10 +3,13 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"mt/internal/recordings"
 )
@@ -73,6 +76,17 @@ func TestHeaderReads(t *testing.T) {
 		if strings.Join(got, "") != "aeb" || h.tensors[2].off != int64(8+len(text)+8) || h.tensors[2].bytes != 2 {
 			t.Errorf("got %+v", h)
 		}
+	}
+}
+
+// TestHeaderEnds: a file of unknown size that ends in its header is truncated, and an error of reading is that error.
+func TestHeaderEnds(t *testing.T) {
+	file := append(binary.LittleEndian.AppendUint64(nil, 100), "{}"...)
+	if _, err := readHeader(bytes.NewReader(file), -1); err == nil || err.Error() != "truncated: the file ends in its header" {
+		t.Errorf("cut in the header: %v", err)
+	}
+	if _, err := readHeader(io.MultiReader(bytes.NewReader(file), iotest.ErrReader(errDisk)), -1); !errors.Is(err, errDisk) {
+		t.Errorf("cannot be read: %v", err)
 	}
 }
 

@@ -222,6 +222,17 @@ func nested(levels, wide int) flat {
 	return flat{append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), first}
 }
 
+// TestUnionBuffers: a union has a buffer of types, and where it is dense one of places too. Its mode is two bytes wide.
+func TestUnionBuffers(t *testing.T) {
+	for mode, want := range []int{1, 2} {
+		table := flat{[]byte{6, 0, 12, 0, 4, 0, 6, 0, 0, 0, byte(mode), 0, 9, 9, 9, 9, 9, 9}, 6} // the mode is behind the way to the vtable
+		f := &arrowField{kind: arrowUnion}
+		if err := f.shape(table); err != nil || f.buffers != want {
+			t.Errorf("mode %d: %d buffers, want %d: %v", mode, f.buffers, want, err)
+		}
+	}
+}
+
 // TestArrowDamage changes every byte of a stream, one at a time. Rows may come out
 // changed, else there is an error, soon and in little memory.
 func TestArrowDamage(t *testing.T) {

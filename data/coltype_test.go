@@ -3,6 +3,7 @@ package data
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -132,6 +133,23 @@ func TestPaddedArguments(t *testing.T) {
 	line := `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"zone":null}}}]}]}`
 	if got := maskedRows(mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.jsonl", line))).All()); got[0] != `u:x|a:[!f{"zone": null}|]` {
 		t.Errorf("JSONL: %s", got)
+	}
+}
+
+// TestPaddedTools drops the nulls of tools that are structs without structs in them.
+func TestPaddedTools(t *testing.T) {
+	type tool struct {
+		Name        string  `parquet:"name"`
+		Description *string `parquet:"description,optional"`
+	}
+	a := "x"
+	row := struct {
+		Messages []pqPaddedTurn `parquet:"messages,list"`
+		Tools    []tool         `parquet:"tools,list"`
+	}{[]pqPaddedTurn{{Role: "user", Content: &a}, {Role: "assistant", Content: &a}}, []tool{{"f", nil}, {"g", &a}}}
+	d := mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.parquet", parquetWith(t, nil, row))))
+	if got := masked(d.Row(0)); !strings.Contains(got, `T{"name": "f"}T{`) || strings.Contains(got, "null") {
+		t.Errorf("the template has %s", got)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // TestGradientsOfATier: a gradient that waits on a disk comes back into its layer's state slot, behind the state and the tile, which it
-// leaves alone, as they leave it; one that has changed on its disk is an error that names it.
+// leaves alone, as they leave it; one that has changed on its disk is an error that names it, and so is a state.
 func TestGradientsOfATier(t *testing.T) {
 	layouts := layouts(true)
 	planes := optim.Planes(optim.AdamW{}.Planes)
@@ -96,17 +96,26 @@ func TestGradientsOfATier(t *testing.T) {
 		}
 	}
 	put(1)
-	f, err := os.OpenFile(filepath.Join(dir, "gradient"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
+	change := func(name string, at int64) {
+		t.Helper()
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteAt([]byte{99}, extents.BlockBytes+at) // extents follow the header
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	_, err = f.WriteAt([]byte{99}, extents.BlockBytes+3) // extents follow the header
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	change("gradient", 3)
 	err = s.Lend(1, false, func(*LayerState) error { return s.FetchGrad(1) })
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) || bad.Name != "gradient of layer 1" {
 		t.Errorf("with a gradient that has changed: %v", err)
+	}
+	change("state", optim.ExtentBytes(layouts[0], planes.Of(layouts[0]), optim.Whole(layouts[0]))+3)
+	err = s.Lend(1, false, func(*LayerState) error { t.Error("a layer is lent whose state has changed"); return nil })
+	if !errors.As(err, &bad) || bad.Name != "state of layer 1" {
+		t.Errorf("with a state that has changed: %v", err)
 	}
 }

@@ -23,6 +23,17 @@ func tiered(t *testing.T, blocks int, clip bool) Request {
 		HostMemory: 1 << 40, DeviceMemory: 1 << 30}
 }
 
+// TestExtentBytesOfARun: a run that is made from layouts and planes alone tells the sizes that a resolved one tells.
+func TestExtentBytesOfARun(t *testing.T) {
+	want := resolve(t, tiered(t, 2, true))
+	run := &Run{Layouts: want.Layouts, Planes: want.Planes}
+	for l := range want.Layouts {
+		if got := run.ExtentBytes(l); got == 0 || got != want.ExtentBytes(l) {
+			t.Errorf("layer %d: %d bytes, want %d", l, got, want.ExtentBytes(l))
+		}
+	}
+}
+
 // TestStatesGoToDisksAsMemoryAsks: with less and less host memory more and more states are on disks; what
 // is planned fits, no state more than needed is away, and small ones go first.
 func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {

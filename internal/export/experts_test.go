@@ -2,6 +2,7 @@ package export
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,6 +85,24 @@ func TestExpertsInterleaved(t *testing.T) {
 	// Row 4 of expert 2's up, column 5: element (2, 5, 10 + 4) of (3, 32, 20).
 	if _, up := tensorOf(t, f, "blk.1.ffn_up_exps.weight"); up[(2*10+4)*32+5] != value("model.layers.1.feed_forward.experts.gate_up_proj", (2*32+5)*20+14) {
 		t.Error("up is not where it is to be")
+	}
+}
+
+// TestExpertsCut: a model file that is cut while experts are read from it is said to be truncated.
+func TestExpertsCut(t *testing.T) {
+	config := llama4Config(map[string]any{"no_rope_layers": []any{}, "attn_temperature_tuning": 4})
+	dir := makeModel(t, config, tensorsFor(t, config), nil)
+	f, _ := exportGGUF(t, dir, F16)
+	experts, ok := f.Tensor("blk.1.ffn_gate_exps.weight")
+	_, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: filepath.Join(t.TempDir(), "x.gguf"), Type: F16, Progress: func(done, _ int64) {
+		if done >= f.Data+experts.Off {
+			if err := os.Truncate(filepath.Join(dir, "model.safetensors"), 1); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	if !ok || err == nil || !strings.Contains(err.Error(), "truncated") {
+		t.Errorf("cut before the experts: error %v", err)
 	}
 }
 

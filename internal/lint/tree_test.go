@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,6 +155,19 @@ func TestModuleFiles(t *testing.T) {
 		if _, err := os.ReadDir(filepath.Join(root, dir)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestPackagesThatAreBroken: a file that is left out for this platform and is no Go names itself, and so does a folder that is
+// in no repository.
+func TestPackagesThatAreBroken(t *testing.T) {
+	root := writeFiles(t, map[string]string{"x_plan9.go": "no Go"})
+	if got, err := decode(strings.NewReader(fmt.Sprintf(`{"Dir": %q, "IgnoredGoFiles": ["x_plan9.go"]}`, root))); err == nil || !strings.Contains(err.Error(), "x_plan9.go") {
+		t.Errorf("a file that is no Go: %v, error %v", got, err)
+	}
+	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(root))
+	if got, err := Tree(root); err == nil || !strings.Contains(err.Error(), root) {
+		t.Errorf("a folder that is in no repository: %v, error %v", got, err)
 	}
 }
 
