@@ -259,6 +259,9 @@ func TestPredictedPacking(t *testing.T) {
 	slow.Disk.Read, slow.Disk.Write = 1e-3, 1e-3
 	fast.Disk.Read, fast.Disk.Write, fast.Host.Cores = 1e3, 1e3, 1
 	was, is := tr.predict(t, slow)[1], packed.predict(t, slow)[1]
+	if _, tiles := tr.plan(tr.config()).DiskBytes(); was.DiskRead < tr.stateBytes()+tiles || was.DiskWritten != tr.stateBytes() {
+		t.Errorf("a step reads %d bytes and writes %d, with %d of states and %d of tiles", was.DiskRead, was.DiskWritten, tr.stateBytes(), tiles)
+	}
 	if x := float64(is.Elapsed) / float64(was.Elapsed); x > 0.9 || x < 0.8 {
 		t.Errorf("on a slow disk a step takes %v in place of %v", is.Elapsed, was.Elapsed)
 	}

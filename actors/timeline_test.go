@@ -14,6 +14,7 @@ import (
 
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/cpu"
 	"mt/device/wrap/fault"
 	"mt/internal/long"
 	"mt/internal/timeline"
@@ -165,6 +166,54 @@ func TestTraceOfRuns(t *testing.T) {
 				t.Error("a trace changes the weights")
 			}
 		})
+	}
+}
+
+// lost is a stream that has failed.
+type lost struct{ device.Stream }
+
+func (lost) Err() error { return errors.New("lost") }
+
+// TestTraceBesideALostStream: a trace that ends with a run has what the other streams of a device did, and nothing of a stream
+// that has failed, whose events tell nothing.
+func TestTraceBesideALostStream(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	var content memoryFile
+	file := timeline.NewFile(&content, false, func(err error) { t.Error(err) })
+	begin := time.Now()
+	tr := newTracer(timeline.New(timeline.Options{Process: "measured", File: file}), func() time.Duration { return time.Since(begin) }, nil)
+	l := &laneTracer{tracer: tr, r: &lane{dev: dev}}
+	for _, name := range []string{"up", "down"} {
+		stream, err := dev.NewStream(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		s := &streamTracer{of: l, stream: stream, track: tr.rec.Track(name, timeline.Stream)}
+		p := &piece{track: s.track, name: "work of " + name}
+		for _, e := range []*device.Event{&s.last, &p.from, &p.to} {
+			if *e, err = l.event(); err != nil {
+				t.Fatal(err)
+			}
+			stream.Record(*e)
+		}
+		if err := stream.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if name == "up" {
+			s.stream = lost{stream}
+		}
+		s.inside = []*piece{p}
+		l.streams = append(l.streams, s)
+	}
+	l.close()
+	file.Close()
+	if text := content.String(); strings.Contains(text, "work of up") || !strings.Contains(text, "work of down") {
+		t.Errorf("the trace is\n%s", text)
 	}
 }
 

@@ -48,6 +48,19 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// TestImportOfAContradiction: keys that are each right and exclude each other are a mistake of the config, which is named.
+func TestImportOfAContradiction(t *testing.T) {
+	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
+	const text = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: none\ndataset: a.jsonl\ntemplate: vicuna\nmask_history: true\ntrain_on_prompt: true\n"
+	if err := os.WriteFile(theirs, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := mt(t, "", "import", theirs)
+	if code != exitUsage || out != "" || !strings.Contains(errs, "mask_history and train_on_prompt exclude each other") || !strings.Contains(errs, "mend "+theirs) {
+		t.Errorf("exit %d\n%s\n%s", code, out, errs)
+	}
+}
+
 // TestImportPlans: a config whose keys are each right and which cannot be planned with its model is named as such, and what the
 // keys leave open is said.
 func TestImportPlans(t *testing.T) {

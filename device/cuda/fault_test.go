@@ -165,6 +165,44 @@ func TestFailedNotification(t *testing.T) {
 	}
 }
 
+// TestFailedClosing: an error that shows only when a stream is closed is also the device's, since callers that have waited for a
+// stream close it without a look.
+func TestFailedClosing(t *testing.T) {
+	closing := func(fail int) (sync int, err error) {
+		drv := emu.New(emu.Options{FailCall: fail, FailCode: 1})
+		c, err := cudart.New(drv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(Options{CUDA: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := d.NewStream("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		err = d.Close()
+		for i := range drv.Calls() {
+			if drv.CallName(i+1) == "cudaStreamSynchronize" {
+				sync = i + 1
+			}
+		}
+		if closing := drv.Close(); closing != nil {
+			t.Error(closing)
+		}
+		return sync, err
+	}
+	sync, err := closing(0)
+	if err != nil || sync == 0 {
+		t.Fatalf("the device is closed with %v after a wait in call %d", err, sync)
+	}
+	if _, err := closing(sync); err == nil || !strings.Contains(err.Error(), "cudaStreamSynchronize") {
+		t.Errorf("call %d, which waits, fails, and the device is closed with %v", sync, err)
+	}
+}
+
 // mayFail says whether a device can do without a call: those for NVML's figures,
 // and those that pin memory.
 func mayFail(name string, code int) bool {

@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -61,8 +62,8 @@ type pair struct {
 	from, to []byte
 }
 
-func newPair(dev device.Device, size int) (p *pair, err error) {
-	p = &pair{dev: dev}
+func newPair(dev device.Device, size int) (_ *pair, err error) {
+	p := &pair{dev: dev}
 	defer func() {
 		if err != nil {
 			p.free()
@@ -144,10 +145,9 @@ func (r *Report) bothWays(m, other *meter, p *pair) error {
 		}
 		m.s.Record(events[3])
 		other.s.Record(events[7])
-		for _, s := range []device.Stream{m.s, other.s} {
-			if err := s.Sync(); err != nil {
-				return err
-			}
+		// Both streams have ended before the caller frees what they copy, also where one has failed.
+		if err := errors.Join(m.s.Sync(), other.s.Sync()); err != nil {
+			return err
 		}
 		ups = append(ups, max(1, events[2].Elapsed(events[1])))
 		downs = append(downs, max(1, events[6].Elapsed(events[5])))

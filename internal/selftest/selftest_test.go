@@ -328,3 +328,40 @@ func TestLostDevice(t *testing.T) {
 		t.Errorf("%+v", got.Checks)
 	}
 }
+
+// TestFaultsAreReported: a call that fails while copies or products are measured ends the measurement with its error.
+func TestFaultsAreReported(t *testing.T) {
+	defer func(was []int) { copySizes = was }(copySizes)
+	copySizes = []int{1 << 10}
+	dev := newCPU(t)
+	for name, measure := range map[string]func(r *Report, d device.Device) error{
+		"copies": func(r *Report, d device.Device) error { return r.copies(d) },
+		"products": func(r *Report, d device.Device) error {
+			l, err := newLab(d)
+			if err != nil {
+				return err
+			}
+			err = r.productsAt(l, nil, sizes{product: 16})
+			l.m.close()
+			return err
+		},
+	} {
+		for call := int64(1); ; call++ {
+			d := fault.Wrap(dev, call)
+			err := measure(&Report{OK: true}, d)
+			if d.Calls() < call {
+				if err != nil || call < 20 {
+					t.Errorf("%s: %d calls, and %v", name, d.Calls(), err)
+				}
+				break
+			}
+			if err == nil && name == "products" && call == d.Calls() {
+				continue // the Sync before memory is freed, after the last result
+			}
+			var want *fault.Error
+			if !errors.As(err, &want) || want.Call != call {
+				t.Errorf("%s: call %d of %d failed, and the report says %v", name, call, d.Calls(), err)
+			}
+		}
+	}
+}

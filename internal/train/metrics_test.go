@@ -109,6 +109,12 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 		t.Errorf("of disks: %v\n%s, want\n%s", err, raw, want)
 	}
 	m = madeUpMeter(checkpoint.LogWindow{})
+	m.step(actors.StepReport{Step: 1, Elapsed: time.Second, Peer: 5e9, Sent: 1e9})
+	raw, err = json.Marshal(m.step(actors.StepReport{Step: 2, Elapsed: time.Second, Peer: 3e9, Sent: 2e9}))
+	if want := `"peer_gbps":4,"network_gbps":1.5,`; err != nil || !strings.Contains(string(raw), want) {
+		t.Errorf("between devices and ranks: %v\n%s, want\n%s", err, raw, want)
+	}
+	m = madeUpMeter(checkpoint.LogWindow{})
 	m.groups = func(lr float64) map[string]float64 { return map[string]float64{"b": 2 * lr, "a": 4 * lr} }
 	grouped := m.step(actors.StepReport{Step: 1, Elapsed: time.Second, LR: 0.5})
 	raw, err = json.Marshal(grouped)

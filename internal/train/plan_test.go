@@ -13,6 +13,7 @@ import (
 	"mt/host"
 	"mt/internal/config"
 	"mt/internal/long"
+	"mt/internal/machine"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -133,6 +134,17 @@ func withoutBound(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return string(out)
+}
+
+// TestPlanSaysHowLongAStepTakes: where there is a device to measure, the text ends with the least time that a step can take.
+func TestPlanSaysHowLongAStepTakes(t *testing.T) {
+	defer func(was int) { machine.CPURateSize = was }(machine.CPURateSize)
+	machine.CPURateSize = 64
+	s := newScene(t, "host_memory: 1GiB\ndevice_memory: 1GiB\ndevice: cpu\n")
+	out, err := sketch(t, s.source(), Options{})
+	if err != nil || !strings.Contains(out, "  time  step at least") || !strings.Contains(out, " tokens a second") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // TestPlanForALargerGPU: a plan can be for a GPU that is larger than the one here.
