@@ -43,6 +43,10 @@ func TestDeviceName(t *testing.T) {
 			t.Errorf("%q, %v", name, err)
 		}
 	}
+	f.fails("cuDeviceGetName", errorLaunchFailure)
+	if _, err := c.DeviceName(0); !errors.Is(err, ErrContextLost) {
+		t.Error(err)
+	}
 }
 
 func TestModuleLoad(t *testing.T) {

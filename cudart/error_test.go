@@ -62,7 +62,7 @@ func TestErrorText(t *testing.T) {
 	})
 	f.on("cuGetErrorName", func(a *[maxArguments]uintptr) uintptr { *memory[uintptr](a[1]) = cText("CUDA_ERROR_X"); return 0 })
 	f.says("cublasLtGetStatusString", map[int]string{15: "CUBLAS_STATUS_NOT_SUPPORTED"})
-	f.says("nvmlErrorString", map[int]string{3: "Not Supported"})
+	f.says("nvmlErrorString", map[int]string{3: "Not Supported", 4: "\x00behind an empty text"})
 	for _, test := range []struct {
 		function string
 		code     int
@@ -76,6 +76,7 @@ func TestErrorText(t *testing.T) {
 		{"cuModuleUnload", 5, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: CUDA_ERROR_X (code 5)"},
 		{"cublasLtDestroy", 15, func() error { return c.BlasLt().Destroy(77, 1) }, "cublasLtDestroy: CUBLAS_STATUS_NOT_SUPPORTED (code 15)"},
 		{"nvmlShutdown", 3, func() error { return c.NVML().Shutdown() }, "nvmlShutdown: Not Supported (code 3)"},
+		{"nvmlShutdown", 4, func() error { return c.NVML().Shutdown() }, "nvmlShutdown: code 4"},
 	} {
 		f.fails(test.function, test.code)
 		if err := test.call(); err == nil || err.Error() != test.want {
