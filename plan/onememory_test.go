@@ -62,3 +62,15 @@ func TestWaysOutOfOneMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadOfOneMemory: where a head does not fit beside the host's share of one memory, it is cut.
+func TestHeadOfOneMemory(t *testing.T) {
+	q := least(request())
+	q.Config.VocabSize = 1 << 17
+	q.OneMemory, q.HeadShards = true, 1
+	q.HostMemory = resolve(t, q).Table().OnHost() - 1
+	q.HeadShards = 0
+	if n := resolve(t, q).Spec.Shards(); n < 2 {
+		t.Errorf("the head is in %d shards", n)
+	}
+}
