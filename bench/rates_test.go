@@ -7,10 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"mt/device"
+	"mt/device/cpu"
 	"mt/internal/measure"
 	"mt/model"
 )
@@ -44,6 +47,46 @@ func TestCopyReport(t *testing.T) {
 	}
 	sound(t, "launch", r.LaunchUS.Enqueue)
 	checkReport(t, r)
+}
+
+// pinning is a device that takes a millisecond to pin memory.
+type pinning struct {
+	device.Device
+	threads *[]int
+}
+
+func (d pinning) RegisterBy(threads int, _ ...[]byte) error {
+	*d.threads = append(*d.threads, threads)
+	time.Sleep(time.Millisecond)
+	return nil
+}
+
+// TestRegistering: every number of threads pins as many bytes, and has a row with its rate.
+func TestRegistering(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	var threads []int
+	m, err := measure.New(pinning{dev, &threads}, measure.Options{Runs: 1, Most: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	r := &CopyReport{}
+	if err := r.registering(t.Context(), CopyOptions{Bytes: []int64{1 << 10, 1 << 16}}, m); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Compact(slices.Clone(threads)); !slices.Equal(got, registerThreads) || len(r.Rows) != len(got) {
+		t.Fatalf("pinned by %v threads, in %d rows", threads, len(r.Rows))
+	}
+	const bytes = 8 << 16 // the largest copy for each of 8 threads
+	for i, row := range r.Rows {
+		if row.What != fmt.Sprintf("register, %d at a time", registerThreads[i]) || row.Bytes != bytes || !(row.GBps.Max > 0 && row.GBps.Max <= bytes/1e6) {
+			t.Errorf("%+v: wants %d bytes in a millisecond or more", row, bytes)
+		}
+	}
 }
 
 // What the device has no memory for is left out, with the reason; the rest is measured.

@@ -6,13 +6,15 @@ import "testing"
 // speaks, together with their ends.
 func TestMutedPrompts(t *testing.T) {
 	const (
-		bare   = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'T'}[m.role] }}{{ m.content }}{% endfor %}{{ 'A' if add_generation_prompt }}"
-		marked = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}|{% endgeneration %}{% else %}{{ m.content }}|{% endif %}{% endfor %}"
-		apart  = "{{ messages[0].content }}{% for m in messages[1:] %}{{ m.role[0] }}:{{ m.content }}|{% endfor %}{{ 'a:' if add_generation_prompt }}"
-		first  = `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g","weight":0},{"role":"user","content":"i"},{"role":"assistant","content":"j"}]}`
-		last   = `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"i"},{"role":"assistant","content":"j","weight":0}]}`
-		asked  = `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"i","loss":false},{"role":"assistant","content":"j"}]}`
-		system = `{"messages":[{"role":"system","content":"s","weight":0},{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`
+		bare    = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'T'}[m.role] }}{{ m.content }}{% endfor %}{{ 'A' if add_generation_prompt }}"
+		marked  = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}|{% endgeneration %}{% else %}{{ m.content }}|{% endif %}{% endfor %}"
+		within  = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A'}[m.role] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}{{ 'A' if add_generation_prompt }}"
+		without = "{% for m in messages if m.role != 'system' %}{{ m.role[0] }}:{{ m.content }}|{% endfor %}{{ 'a:' if add_generation_prompt }}"
+		apart   = "{{ messages[0].content }}{% for m in messages[1:] %}{{ m.role[0] }}:{{ m.content }}|{% endfor %}{{ 'a:' if add_generation_prompt }}"
+		first   = `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g","weight":0},{"role":"user","content":"i"},{"role":"assistant","content":"j"}]}`
+		last    = `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"i"},{"role":"assistant","content":"j","weight":0}]}`
+		asked   = `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"i","loss":false},{"role":"assistant","content":"j"}]}`
+		system  = `{"messages":[{"role":"system","content":"s","weight":0},{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`
 	)
 	for _, c := range []struct{ template, row, want string }{
 		{small, first, "[u:h|a:]g|[u:i|a:j|]"},
@@ -22,12 +24,15 @@ func TestMutedPrompts(t *testing.T) {
 		{marked, first, "[u:h|a:]g|[u:i|a:j|]"},
 		{bare, first, "[UhA]gU[iAjU]"},
 		{bare, last, "[UhAgUiA]j"},
+		{bare, asked, "[UhAg]Ui[AjU]"},
+		{within, first, "[UhA]g[UiAj]"},
+		{without, system, "[u:h|a:g|]"},
 		{"default", first, "[Human: h$\nAssistant:]g$\n[Human: i$\nAssistant:j$\n]"},
 		{"default", asked, "[Human: h$\nAssistant:g$\n]Human: i$\nAssistant:[j$\n]"},
 		{"default", system, "System: s$\n[Human: h$\nAssistant:g$\n]"},
 	} {
 		s := markedSpec(t, c.template, c.row)
-		if c.template == "default" || c.template == small || c.template == marked {
+		if c.template == "default" || c.template == small || c.template == marked || c.template == without {
 			s = chatSpec(t, c.template, write(t, t.TempDir(), "a.jsonl", c.row))
 		}
 		if c.template == "default" {

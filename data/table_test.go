@@ -203,4 +203,8 @@ func TestEmptyAnswerCells(t *testing.T) {
 			t.Errorf("%s: %d rows skipped, %d read", c.header, got, d.Rows())
 		}
 	}
+	for text, want := range map[string]string{"prompt,completion\np,c\n,c\n": "prompt is empty", "text\nab\n\"\"\n": "text is empty"} {
+		_, err := Open(chatSpec(t, small, write(t, t.TempDir(), "a.csv", text)))
+		wantError(t, err, "a.csv:3: ", want)
+	}
 }

@@ -74,7 +74,7 @@ func TestBothFormsOfCalls(t *testing.T) {
 	}
 	for _, calls := range []string{
 		`[{"function":{"name":"g","arguments":{"k":1}}}]`, `[{"function":{"name":"f","arguments":{}}}]`,
-		`[{"function":{"name":"f","arguments":{"k":1}}},{"function":{"name":"g","arguments":{}}}]`, `[7]`,
+		`[{"function":{"name":"f","arguments":{"k":1}}},{"function":{"name":"g","arguments":{}}}]`, `[7]`, `7`, `"f"`, `{"name":"f","arguments":{"k":1}}`,
 	} {
 		_, err := Open(chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row(calls))))
 		wantError(t, err, "a.jsonl:1: messages[1] has function_call beside tool_calls", "remove one of the two")

@@ -42,3 +42,35 @@ func TestOneMemory(t *testing.T) {
 		t.Errorf("two memories: %+v", got.Table())
 	}
 }
+
+// TestWaysOutOfOneMemory: where a device takes the host's memory, what spares the device's memory is a way out of a lack of the
+// host's; else it is none.
+func TestWaysOutOfOneMemory(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		q := request()
+		q.Config.VocabSize = 1 << 20
+		q.OneMemory, q.Recompute, q.HeadShards, q.Depths.ActivationSlots, q.HostMemory = one, "none", 1, 9, 1<<20
+		_, err := Resolve(q)
+		var lack *NotFitting
+		if !errors.As(err, &lack) || lack.Where != "host" {
+			t.Fatalf("one memory %t: %v", one, err)
+		}
+		for _, way := range []string{"set recompute: full", "set pipeline.head_shards: ", "set pipeline.activation_slots: 3"} {
+			if strings.Contains(lack.Keys, way) != one {
+				t.Errorf("one memory %t, %q: %s", one, way, lack.Keys)
+			}
+		}
+	}
+}
+
+// TestHeadOfOneMemory: where a head does not fit beside the host's share of one memory, it is cut.
+func TestHeadOfOneMemory(t *testing.T) {
+	q := least(request())
+	q.Config.VocabSize = 1 << 17
+	q.OneMemory, q.HeadShards = true, 1
+	q.HostMemory = resolve(t, q).Table().OnHost() - 1
+	q.HeadShards = 0
+	if n := resolve(t, q).Spec.Shards(); n < 2 {
+		t.Errorf("the head is in %d shards", n)
+	}
+}

@@ -106,6 +106,12 @@ func TestFind(t *testing.T) {
 	}
 }
 
+func TestWithoutProcessors(t *testing.T) {
+	if got := WithoutProcessors(tree("0-3", map[int]string{0: "0-3", 1: "", 2: "4-7", 4: ""}, nil)); !slices.Equal(got, []int{1}) {
+		t.Errorf("nodes %v, want 1: node 3 says nothing of its processors, and node 4 has no memory", got)
+	}
+}
+
 func TestCutFollowsProcessors(t *testing.T) {
 	n := Find(tree("0-2", map[int]string{0: "0-3", 1: "4-5", 2: "6-7"}, nil), &given{affinity: upTo(8)})
 	for _, total := range []int64{0, 1, 7, 8, 1001, 1 << 62} {

@@ -82,6 +82,7 @@ func TestImportedKeys(t *testing.T) {
 		{axolotlBase, "optim_args: betas=(0.9,0.95),eps=1e-7", "adam_beta1: 0.9  # from optim_args: betas=(0.9,0.95),eps=1e-7\nadam_beta2: 0.95\nadam_epsilon: 1.0e-07"},
 		{axolotlBase, "optim_args: 'eps = 1e-7, betas = [0.8, 0.7]'", "adam_beta1: 0.8\nadam_beta2: 0.7"},
 		{axolotlBase, "optim_args: betas=(0.9), eps=1e-7", "# optim_args.betas: [0.9]  # not possible: mt knows no such key of an optimizer"},
+		{axolotlBase, "optim_args: betas=(0.9,0.95,0.99)", "# optim_args.betas: [0.9, 0.95, 0.99]  # not possible: mt knows no such key of an optimizer"},
 		{axolotlBase, "optim_args: beta2=0.9", "adam_beta2: 0.9  # from optim_args: beta2=0.9"},
 		{axolotlBase, "chat_template_jinja: '{% if %}'", "# chat_template_jinja: \"{% if %}\"  # not possible: template:1"},
 		{axolotlBase, "num_epochs: 2", "# excess_length_strategy: drop  # a default over there: rows longer than sequence_len are left out there"},
