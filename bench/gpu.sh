@@ -3,46 +3,67 @@
 # ZeRO-3, MegaTrain and plain PyTorch. The machine needs the mt binary, bash,
 # coreutils and a python3 with what the peers need (mt bench train --help); no Go.
 #
+#     bench/gpu.sh --plan
+#     bench/gpu.sh --mt ./mt --out DIR --call N [--blocks N] [--only PART,PART] …
 #     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N] [--gpus N] [--sanitize]
 #
-# Parts run in order of value. Each may take three times what it should. Before each
-# the time left is looked at; what was
-# left out is named in the report. A part that fails does not stop the others.
+# Parts run in the order of a first contact, in calls of at most ten minutes; the
+# first two end with a ratio beside ZeRO-3 or FSDP2. --plan prints calls and parts with
+# the seconds that each should take. --call N runs one call; without it all run, within
+# --minutes. Each part may take three times what it should. Before each the time left
+# is looked at; what was left out is named in the report. A part that fails does not
+# stop the others, nor does a call that is cut off lose what was measured: DIR keeps the
+# files of earlier calls, and report.md has them too.
 # A part with two sides runs mt and then the peer, from the same weights on the same
-# tokens, and fails where their losses differ.
+# tokens. A side that has finished stays in the report where the other one fails, or
+# where their losses differ.
 #
-#   selftest        mt doctor --selftest --device cuda: correctness, copies, rates
-#   seq1024         7B-shaped blocks (Qwen2.5-7B), 128 rows of 1024 tokens a step
-#   gpus-2, -4 …    with --gpus N: the same on 2, 4 … N GPUs, in micro-batches of
+#   1 doctor        the machine, the GPU and its libraries
+#     selftest      mt doctor --selftest --device cuda: correctness, copies, rates
+#     blocks-2      one step of 2 of Qwen2.5-7B's blocks, 128 rows of 1024 tokens
+#     profile       4 blocks: where the time of a step goes, operation by operation
+#     seq1024       7B-shaped blocks, 128 rows of 1024 tokens a step
+#     seq8192       16 rows of 8192
+#     attention, copy, matmul
+#                   rates; copy also says how long memory takes to be pinned, by
+#                   1, 2, 4 and 8 threads
+#   2 zero3-1024    mt and ZeRO-3 with CPU offload, 6 blocks
+#     fsdp2-1024    mt and FSDP2 with CPU offload, the same blocks, batch and steps
+#   3 fsdp2-8192    mt and FSDP2, 16 rows of 8192
+#     slots-1, slots-2, slots-3
+#                   weight slots: what double buffering gives
+#   4 sanitize-attention
+#                   attention of the self test under compute-sanitizer's memcheck,
+#                   racecheck and synccheck, where that is installed
+#     kernels-fused, kernels-sm90a
+#                   seq8192 by the kernels of all GPUs and by those for sm_90a
+#     budget-14b    14B-shaped blocks, 16k tokens a step, within 24 GiB of the card
+#   5 zero3-8192    mt and ZeRO-3, 16 rows of 8192
+#     fsdp2-again, zero3-again
+#                   once more, so that the ratio has a spread
+#   6 megatrain-1024
+#                   mt and MegaTrain's public code
+#     torch-1024    mt and plain PyTorch, 2 blocks, which a large GPU holds whole
+#   7 gpus-2, -4 …  with --gpus N: seq1024 on 2, 4 … N GPUs, in micro-batches of
 #                   an eighth of the step. All else runs on one GPU, peers too
-#   fsdp2-1024      mt and FSDP2 with CPU offload, the same blocks, batch and steps
-#   zero3-1024      mt and ZeRO-3 with CPU offload
-#   seq8192         16 rows of 8192
-#   fsdp2-8192      mt and FSDP2, the same
-#   zero3-8192      mt and ZeRO-3
-#   megatrain-1024  mt and MegaTrain's public code
-#   fsdp2-again     fsdp2-1024 once more, so that the ratio has a spread
-#   zero3-again     zero3-1024 once more
-#   torch-1024      mt and plain PyTorch, 2 blocks, which a large GPU holds whole
-#   budget-14b      14B-shaped blocks, 16k tokens a step, within 10 GiB of the card
-#   budget-32k      7B-shaped blocks, one sequence of 32k tokens, within 10 GiB
-#   profile         where the time of a step goes, operation by operation
-#   batches         smaller batches: 16, 32, 64 rows of 1024
-#   depths          weight slots 2 and 4, one gradient buffer
-#   full-7b         all 28 blocks, where 110 GiB of host memory are free
+#     budget-32k    7B-shaped blocks, one sequence of 32k tokens, within 10 GiB
+#     batches       smaller batches: 16, 32, 64 rows of 1024
+#     depth-slots4, depth-grad1
+#                   four weight slots, one gradient buffer
+#     full-7b       all 28 blocks, where 110 GiB of host memory are free
 #   sanitize-memcheck, sanitize-racecheck, sanitize-synccheck
 #                   with --sanitize, before all else: the self test at small sizes under
 #                   compute-sanitizer, which comes with the CUDA toolkit; each for
 #                   --sanitize-seconds (300) at most. What it finds is in the report
 #
-# DIR receives PART.json and PART.log, machine.json, and report.md; PROCESS.cudacore
-# where a kernel faulted.
+# DIR receives PART.json and PART.log, machine.json, parts.txt, and report.md, which is
+# written anew after every part; PROCESS.cudacore where a kernel faulted.
 set -uo pipefail
 shopt -s inherit_errexit
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-mt=./mt out='' minutes=9 only='' blocks='' gpus=1 python=${MT_PYTHON:-python3}
-rows=128 rows_long=16 steps=4 budget=10GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
+mt=./mt out='' minutes='' call='' plan='' only='' blocks='' gpus=1 python=${MT_PYTHON:-python3}
+rows=128 rows_long=16 steps=4 budget=10GiB budget_14b=24GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
 sanitize='' sanitize_seconds=300
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
@@ -51,12 +72,13 @@ fail() { echo "gpu.sh: $*" >&2; exit 2; }
 
 while [ $# -gt 0 ]; do
 	case $1 in
-	--mt | --out | --minutes | --only | --blocks | --gpus | --python | --scale)
+	--mt | --out | --minutes | --call | --only | --blocks | --gpus | --python | --scale)
 		[ $# -ge 2 ] || fail "$1 needs a value"
 		printf -v "${1#--}" %s "$2"
 		shift 2
 		;;
 	--sanitize) sanitize=yes; shift ;;
+	--plan) plan=yes; shift ;;
 	--sanitize-seconds)
 		[ $# -ge 2 ] || fail "$1 needs a value"
 		sanitize_seconds=$2
@@ -66,19 +88,26 @@ while [ $# -gt 0 ]; do
 	*) fail "unknown argument $1 (see --help)" ;;
 	esac
 done
-[ -n "$out" ] || fail "--out DIR says where results go"
+readonly calls=7
+case $call in '' | [1-$calls]) ;; *) fail "--call $call: there are calls 1 to $calls, see --plan" ;; esac
+[ -n "$minutes" ] || minutes=9
 case $minutes in '' | *[!0-9]*) fail "--minutes $minutes is no whole number" ;; esac
 case $gpus in '' | *[!0-9]* | 0) fail "--gpus $gpus is no number of GPUs" ;; esac
 case $sanitize_seconds in '' | *[!0-9]*) fail "--sanitize-seconds $sanitize_seconds is no whole number" ;; esac
-mt=$(command -v -- "$mt") || fail "--mt: there is no such program"
-mkdir -p "$out" || exit 2
-out=$(cd "$out" && pwd)
+if [ -z "$plan" ]; then
+	[ -n "$out" ] || fail "--out DIR says where results go"
+	mt=$(command -v -- "$mt") || fail "--mt: there is no such program"
+	mkdir -p "$out" || exit 2
+	out=$(cd "$out" && pwd)
+	touch "$out/parts.txt" || exit 2
+fi
 # --scale small tries the whole script out where no GPU computes, as with an
 # emulated one: the figures then mean nothing.
 if [ "$scale" = small ]; then
-	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB steps=2
+	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB budget_14b=1GiB steps=2
 fi
-readonly sanitize sanitize_seconds here mt out minutes only gpus python rows rows_long steps budget shape shape_budget scale
+[ -z "$plan" ] || blocks=${blocks:-12}
+readonly sanitize sanitize_seconds here mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
 
 # free_bytes is what the machine has free, or what the container may still take where
 # that is less (cgroup version 2, then 1).
@@ -112,20 +141,58 @@ readonly blocks
 began=$SECONDS
 left() { echo $((minutes * 60 - (SECONDS - began))); }
 
-results=()
+failed=no
 
-# chosen NAME says whether --only leaves that part in.
-chosen() { [ -z "$only" ] || [[ ",$only," == *",$1,"* ]]; }
+# outcome NAME WHAT says what became of a part, and writes the report anew, so that it is
+# there whenever the script is cut off. parts.txt has what became of the parts of earlier calls.
+outcome() {
+	echo "== $1: $2"
+	case $2 in failed*) failed=yes ;; esac
+	echo "$1=$2" >>"$out/parts.txt"
+	report
+}
+
+# report writes report.md from the files in DIR. The last line of a part counts.
+report() {
+	local lines=()
+	mapfile -t lines < <(awk -F= '!($1 in last) { order[++n] = $1 } { last[$1] = $0 } END { for (i = 1; i <= n; i++) print last[order[i]] }' "$out/parts.txt")
+	"$python" "$here/peers/gpu_report.py" "$out" "${lines[@]}" >"$out/report.md.part" && mv "$out/report.md.part" "$out/report.md"
+}
+
+# of CALL WHAT says of which call the next parts are, and what that is for.
+current='' planned=0 total=0
+of() {
+	summed
+	current=$1
+	[ -z "$plan" ] || printf '\ncall %s: %s\n' "$1" "$2"
+}
+
+# summed prints the seconds of the call that ends, with --plan.
+summed() {
+	[ -z "$plan" ] || [ -z "$current" ] || printf '  %-28s %4d s, %d s in all\n' together "$planned" "$total"
+	planned=0
+}
+
+# chosen NAME SECONDS says whether a part is to run: --only and --call leave it in. With
+# --plan none is, and the part is printed.
+chosen() {
+	[ -z "$only" ] || [[ ",$only," == *",$1,"* ]] || return 1
+	[ -z "$call" ] || [ -z "$current" ] || [ "$call" = "$current" ] || return 1
+	[ -n "$plan" ] || return 0
+	planned=$((planned + $2)) total=$((total + $2))
+	printf '  %-28s %4d s\n' "$1" "$2"
+	return 1
+}
 
 # part NAME SECONDS COMMAND… runs a part that needs about that many seconds and ends
 # it after three times as many, so that a hang costs one part; its JSON goes to NAME.json.
 part() {
 	local name=$1 needs=$2 code=0
 	shift 2
-	chosen "$name" || return 0
+	chosen "$name" "$needs" || return 0
 	if [ "$(left)" -lt "$needs" ]; then
 		echo "== $name: left out, $(left) s are left and it needs about $needs"
-		results+=("$name=left out: $(left) s were left, it needs about $needs")
+		outcome "$name" "left out: $(left) s were left, it needs about $needs"
 		return
 	fi
 	echo "== $name"
@@ -134,36 +201,36 @@ part() {
 	timeout --kill-after=15 "$limit" "$@" >"$out/$name.json.part" 2>"$out/$name.log" || code=$?
 	if [ "$code" -eq 0 ]; then
 		mv "$out/$name.json.part" "$out/$name.json"
-		results+=("$name=done in $((SECONDS - start)) s")
+		outcome "$name" "done in $((SECONDS - start)) s"
 	else
 		# What a failed self test says is worth keeping.
 		# A part may have written its file itself, up to where it was cut off.
 		if [ -s "$out/$name.json.part" ]; then mv "$out/$name.json.part" "$out/$name.json"; else rm -f "$out/$name.json.part"; fi
 		case $code in
-		124 | 137) results+=("$name=failed: it was stopped after $((SECONDS - start)) s, its limit is $limit s: $(tail -n 1 "$out/$name.log")") ;;
-		*) results+=("$name=failed with exit code $code: $(tail -n 1 "$out/$name.log")") ;;
+		124 | 137) outcome "$name" "failed: it was stopped after $((SECONDS - start)) s, its limit is $limit s: $(tail -n 1 "$out/$name.log")" ;;
+		*) outcome "$name" "failed with exit code $code: $(tail -n 1 "$out/$name.log")" ;;
 		esac
 	fi
-	echo "== ${results[-1]}"
 }
 
 # A run does one step to warm up, then one that does not count, those that do, and
 # one after them: in the middle of a run the pipeline is as it is in training.
 device=cuda
-train() { # SHAPE BLOCKS ROWS SEQ FLAGS…
-	local of=$1 n=$2 r=$3 seq=$4
-	shift 4
-	echo "$mt bench train --device $device --dtype bf16 --shape $of --blocks $n --rows $r --seq-len $seq --warmup 1 --rounds 1 --steps $steps --json $*"
+train() { timed "$steps" "$@"; }
+
+timed() { # STEPS SHAPE BLOCKS ROWS SEQ FLAGS…
+	local count=$1 of=$2 n=$3 r=$4 seq=$5
+	shift 5
+	echo "$mt bench train --device $device --dtype bf16 --shape $of --blocks $n --rows $r --seq-len $seq --warmup 1 --rounds 1 --steps $count --json $*"
 }
 
 # beside NAME SECONDS PEER MODULES BLOCKS ROWS SEQ is a part with two sides. A GPU
 # that is emulated computes nothing in PyTorch: both sides then are on the CPU.
 beside() {
 	local name=$1 needs=$2 peer=$3 modules=$4
+	chosen "$name" "$needs" || return 0
 	if ! "$python" -c "import sys, importlib.util as u; sys.exit(not all(u.find_spec(m) for m in sys.argv[1].split(',')))" "$modules" 2>/dev/null; then
-		if chosen "$name"; then
-			results+=("$name=left out: $python has not all of $modules (mt bench train --peer $peer says how to install it)")
-		fi
+		outcome "$name" "left out: $python has not all of $modules (mt bench train --peer $peer says how to install it)"
 		return
 	fi
 	[ "$scale" = small ] && local device=cpu
@@ -174,7 +241,7 @@ beside() {
 short=1024 long=8192 longest=32768
 if [ "$scale" = small ]; then short=64 long=128 longest=256; fi
 
-{
+[ -n "$plan" ] || {
 	printf '{"date": "%s", "blocks": %d, "host_memory_available": %d, "cores": %d, "scale": "%s",\n' \
 		"$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$blocks" "$(free_bytes)" "$(nproc)" "$scale"
 	printf '"processor": "%s", "mt": "%s", "gpu": "%s"}\n' \
@@ -182,73 +249,101 @@ if [ "$scale" = small ]; then short=64 long=128 longest=256; fi
 		"$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
 } >"$out/machine.json"
 
-# sanitized TOOL is the self test under a tool of compute-sanitizer, whose findings go to
-# sanitize-TOOL.txt. One that is stopped by its limit is no failure.
+# sanitized NAME TOOL SECONDS FLAGS… is the self test under a tool of compute-sanitizer, whose
+# findings go to NAME.txt. One that is stopped by its limit is no failure.
 sanitized() {
-	local name=sanitize-$1 code=0 limit=$sanitize_seconds start=$SECONDS
-	chosen "$name" || return 0
+	local name=$1 tool=$2 limit=$3 code=0 start=$SECONDS
+	shift 3
+	chosen "$name" "$limit" || return 0
 	if [ -z "$sanitizer" ]; then
-		results+=("$name=left out: compute-sanitizer is not installed, neither in PATH nor in /usr/local/cuda/bin; it comes with the CUDA toolkit")
+		outcome "$name" "left out: compute-sanitizer is not installed, neither in PATH nor in /usr/local/cuda/bin; it comes with the CUDA toolkit"
 		return
 	fi
 	[ "$(left)" -ge "$limit" ] || limit=$(left)
 	if [ "$limit" -le 0 ]; then
-		results+=("$name=left out: no time is left")
+		outcome "$name" "left out: no time is left"
 		return
 	fi
 	echo "== $name"
-	timeout --kill-after=15 "$limit" "$sanitizer" --tool "$1" --error-exitcode 9 --log-file "$out/$name.txt" \
-		"$mt" doctor --selftest --small --device cuda --json >"$out/$name.json" 2>"$out/$name.log" || code=$?
+	timeout --kill-after=15 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --log-file "$out/$name.txt" \
+		"$mt" doctor --selftest --small --device cuda --json "$@" >"$out/$name.json" 2>"$out/$name.log" || code=$?
 	case $code in
-	0) results+=("$name=done in $((SECONDS - start)) s, nothing found") ;;
-	9) results+=("$name=failed: compute-sanitizer has findings, see $name.txt") ;;
-	124 | 137) results+=("$name=stopped after its $limit s") ;;
-	*) results+=("$name=failed with exit code $code: $(tail -n 1 "$out/$name.log")") ;;
+	0) outcome "$name" "done in $((SECONDS - start)) s, nothing found" ;;
+	9) outcome "$name" "failed: compute-sanitizer has findings, see $name.txt" ;;
+	124 | 137) outcome "$name" "stopped after its $limit s" ;;
+	*) outcome "$name" "failed with exit code $code: $(tail -n 1 "$out/$name.log")" ;;
 	esac
-	echo "== ${results[-1]}"
 }
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
 if [ -n "$sanitize" ]; then
-	for tool in memcheck racecheck synccheck; do sanitized $tool; done
+	for tool in memcheck racecheck synccheck; do sanitized sanitize-$tool $tool "$sanitize_seconds"; done
 fi
+
+# few N is N blocks, or as many as fit if these are fewer.
+few() { echo $((blocks < $1 ? blocks : $1)); }
 
 # Words are split on purpose: commands are made of words without spaces.
 # shellcheck disable=SC2046
 {
+	of 1 "the machine, the self test, first steps, rates"
+	part doctor 20 "$mt" doctor --json
 	part selftest 60 "$mt" doctor --selftest --device cuda --json --report "$out/selftest.json"
+	part blocks-2 25 $(timed 1 $shape "$(few 2)" "$rows" $short)
+	part profile 40 $(train $shape "$(few 4)" "$rows" $short --profile)
 	part seq1024 70 $(train $shape "$blocks" "$rows" $short)
-	for ((n = 2; n <= gpus; n = n * 2 > gpus && n < gpus ? gpus : n * 2)); do
-		part "gpus-$n" 70 $(train $shape "$blocks" "$rows" $short --devices "$n" --micro-batch-tokens $((rows * short / 8)))
-	done
-	beside fsdp2-1024 200 fsdp2 torch "$blocks" "$rows" $short
-	beside zero3-1024 200 zero3 torch,deepspeed "$blocks" "$rows" $short
 	part seq8192 70 $(train $shape "$blocks" "$rows_long" $long)
+	part attention 60 "$mt" bench attention --device $device --dtype bf16 --lengths $short,$long --json
+	part copy 60 "$mt" bench copy --device $device --json
+	part matmul 60 "$mt" bench matmul --device $device --dtype bf16 --model $shape --json
+
+	of 2 "the first ratios"
+	beside zero3-1024 230 zero3 torch,deepspeed "$(few 6)" "$rows" $short
+	beside fsdp2-1024 200 fsdp2 torch "$(few 6)" "$rows" $short
+
+	of 3 "longer rows, and what double buffering gives"
 	beside fsdp2-8192 200 fsdp2 torch "$blocks" "$rows_long" $long
-	beside zero3-8192 200 zero3 torch,deepspeed "$blocks" "$rows_long" $long
+	for n in 1 2 3; do
+		part slots-$n 50 $(train $shape "$(few 6)" "$rows" $short --weight-slots $n)
+	done
+
+	of 4 "sanitizers, kernels, a smaller card"
+	for tool in memcheck racecheck synccheck; do sanitized sanitize-attention-$tool $tool 90 --only Attention,AttentionBackward; done
+	part kernels-fused 70 $(train $shape "$(few 6)" "$rows_long" $long --attention-kernels fused)
+	part kernels-sm90a 70 $(train $shape "$(few 6)" "$rows_long" $long --attention-kernels sm90a)
+	part budget-14b 60 $(train $shape_budget "$(few 4)" "$([ "$scale" = small ] && echo 2 || echo 16)" $short --device-memory $budget_14b)
+
+	of 5 "the spread of the ratios"
+	beside zero3-8192 180 zero3 torch,deepspeed "$blocks" "$rows_long" $long
+	beside fsdp2-again 180 fsdp2 torch "$(few 6)" "$rows" $short
+	beside zero3-again 180 zero3 torch,deepspeed "$(few 6)" "$rows" $short
+
+	of 6 "other peers"
 	if [ "$scale" != small ]; then
 		beside megatrain-1024 200 megatrain torch,transformers,deepspeed,infinity "$blocks" "$rows" $short
 	fi
-	beside fsdp2-again 200 fsdp2 torch "$blocks" "$rows" $short
-	beside zero3-again 200 zero3 torch,deepspeed "$blocks" "$rows" $short
 	beside torch-1024 120 torch torch,transformers 2 "$rows" $short
-	part budget-14b 50 $(train $shape_budget $((blocks < 4 ? blocks : 4)) "$([ "$scale" = small ] && echo 2 || echo 16)" $short --device-memory $budget)
-	part budget-32k 50 $(train $shape $((blocks < 4 ? blocks : 4)) 1 $longest --device-memory $budget)
-	part profile 50 $(train $shape "$blocks" "$rows" $short --profile)
+
+	of 7 "several GPUs, small cards, batches, depths, the whole model"
+	for ((n = 2; n <= gpus; n = n * 2 > gpus && n < gpus ? gpus : n * 2)); do
+		part "gpus-$n" 70 $(train $shape "$blocks" "$rows" $short --devices "$n" --micro-batch-tokens $((rows * short / 8)))
+	done
+	part budget-32k 50 $(train $shape "$(few 4)" 1 $longest --device-memory $budget)
 	for n in 16 32 64; do
 		part "batch-$n" 40 $(train $shape "$blocks" "$([ "$scale" = small ] && echo 2 || echo "$n")" $short)
 	done
-	part depth-slots2 40 $(train $shape "$blocks" "$rows" $short --weight-slots 2)
 	part depth-slots4 40 $(train $shape "$blocks" "$rows" $short --weight-slots 4)
 	part depth-grad1 40 $(train $shape "$blocks" "$rows" $short --grad-buffers 1)
-	if [ "$(free_bytes)" -ge $((110 << 30)) ] || [ "$scale" = small ]; then
+	if [ -n "$plan" ] || [ "$(free_bytes)" -ge $((110 << 30)) ] || [ "$scale" = small ]; then
 		part full-7b 150 $(train $shape "$([ "$scale" = small ] && echo 3 || echo 28)" "$rows" $short)
-	else
-		results+=("full-7b=left out: $(($(free_bytes) >> 30)) GiB of host memory are free, it needs 110")
+	elif chosen full-7b 150; then
+		outcome full-7b "left out: $(($(free_bytes) >> 30)) GiB of host memory are free, it needs 110"
 	fi
 }
+if [ -n "$plan" ]; then
+	summed
+	exit 0
+fi
 
-"$python" "$here/peers/gpu_report.py" "$out" "${results[@]}" >"$out/report.md" || fail "the report could not be written; the JSON files are in $out"
+report || fail "the report could not be written; the JSON files are in $out"
 echo "== $out/report.md, after $((SECONDS - began)) s"
-for r in "${results[@]}"; do
-	case $r in *=failed*) exit 1 ;; esac
-done
+[ "$failed" = no ]

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,6 +98,7 @@ func TestSanitizeMissing(t *testing.T) {
 	if err != nil || strings.Count(report, "compute-sanitizer is not installed") != 3 || !strings.Contains(report, "- selftest: done in ") {
 		t.Errorf("%v\n%s\n%s", err, out, report)
 	}
+	s.out = t.TempDir()
 	if _, report, err = s.run("--only", "selftest"); err != nil || strings.Contains(report, "sanitize") {
 		t.Errorf("without --sanitize: %v\n%s", err, report)
 	}
@@ -120,5 +122,60 @@ doctor) while [ $# -gt 1 ]; do shift; done; echo '{"device": "a GPU", "ok": fals
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is not in the report:\n%s\n%s", want, report, out)
 		}
+	}
+}
+
+// TestPlan: the parts are planned in calls of at most ten minutes, and the first two, with a ratio, take less than 25.
+func TestPlan(t *testing.T) {
+	raw, err := exec.Command("bash", "gpu.sh", "--plan").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, raw)
+	}
+	calls := strings.Split(string(raw), "\ncall ")[1:]
+	var all int
+	for i, call := range calls {
+		lines := strings.Split(strings.TrimSpace(call), "\n")
+		var sum int
+		for _, line := range lines[1 : len(lines)-1] {
+			var name string
+			var seconds int
+			if _, err := fmt.Sscanf(line, " %s %d s", &name, &seconds); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			sum += seconds
+		}
+		all += sum
+		if want := fmt.Sprintf("together %d s, %d s in all", sum, all); sum > 570 || strings.Join(strings.Fields(lines[len(lines)-1]), " ") != want {
+			t.Errorf("call %d ends with %q, want %q and at most 570 s", i+1, lines[len(lines)-1], want)
+		}
+		if i == 1 && (all > 25*60 || !strings.Contains(call, "zero3-1024") || !strings.Contains(call, "fsdp2-1024")) {
+			t.Errorf("after %d s there is no ratio:\n%s", all, raw)
+		}
+	}
+	if len(calls) != 7 {
+		t.Errorf("%d calls:\n%s", len(calls), raw)
+	}
+}
+
+// TestCalls: a call runs its own parts alone, and its report has what earlier calls left.
+func TestCalls(t *testing.T) {
+	long.NotShort(t)
+	s := newScript(t)
+	only := []string{"--only", "doctor,selftest,slots-2,batch-16"}
+	if out, report, err := s.run(append(only, "--call", "1")...); err != nil || strings.Count(report, "done in") != 2 || !strings.Contains(report, "- selftest: done") {
+		t.Errorf("%v\n%s\n%s", err, out, report)
+	}
+	s.program("mt", `[ "$1" = version ] || { echo "no such GPU" >&2; exit 1; }`)
+	out, report, err := s.run(append(only, "--call", "3")...)
+	if err == nil || strings.Count(out, "== slots-2") != 2 || strings.Contains(out, "batch-16") || strings.Contains(out, "selftest") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"a GPU: passed", "- doctor: done in ", "- selftest: done in ", "- slots-2: failed with exit code 1: no such GPU"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("%q is not in the report:\n%s", want, report)
+		}
+	}
+	if out, err := exec.Command("bash", "gpu.sh", "--call", "8", "--out", s.out).CombinedOutput(); err == nil || !strings.Contains(string(out), "--call 8: there are calls 1 to 7") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

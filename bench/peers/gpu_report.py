@@ -102,6 +102,22 @@ def ratios(folder):
     return rows
 
 
+RATES = ("attention", "copy", "matmul")
+
+
+def rates(name, run):
+    """A table of mt bench attention, copy or matmul: what was timed, and its figure."""
+    if not run:
+        return
+    print(f"## {name}\n")
+    rows = [["what", "figure", "least to most"]]
+    for r in run["rows"]:
+        unit, figure = next((k, v) for k, v in r.items() if isinstance(v, dict) and "median" in v)
+        what = ", ".join(str(v) if isinstance(v, str) else f"{k} {v:,}" for k, v in r.items() if isinstance(v, (str, int)) and v not in (True, False) and k != "runs")
+        rows.append([what, f"{figure['median']:.4g} {unit}", f"{figure['min']:.4g} to {figure['max']:.4g}"])
+    table(rows)
+
+
 def notes(folder, names):
     """What the device had to say: memory that could not be pinned, products that cuBLASLt refused."""
     said = {}
@@ -158,11 +174,13 @@ def main():
     sanitized(folder)
     print("## Training steps\n")
     gpus = sorted((f.stem for f in folder.glob("gpus-*.json")), key=lambda n: int(n.split("-")[1]))
-    names = ["seq1024", *gpus, "seq8192", "batch-16", "batch-32", "batch-64", "depth-slots2", "depth-slots4", "depth-grad1",
-             "budget-14b", "budget-32k", "full-7b"]
+    names = ["blocks-2", "seq1024", *gpus, "seq8192", "slots-1", "slots-2", "slots-3", "kernels-fused", "kernels-sm90a", "budget-14b", "budget-32k",
+             "batch-16", "batch-32", "batch-64", "depth-slots4", "depth-grad1", "full-7b"]
     table(run_rows(folder, names))
     table(ratios(folder))
     profile(load(folder, "profile"))
+    for name in RATES:
+        rates(name, load(folder, name))
     notes(folder, ["selftest", *names, "profile", *(n for _, parts in PEERS for n in parts)])
     print("## Parts\n")
     for name, outcome in outcomes:

@@ -122,6 +122,7 @@ With --save beside it they are written to a file, to be changed by hand.`,
 	c.Flags().BoolVar(&test.small, "small", false, "with --selftest: all sizes small, for tools under which a GPU is slow")
 	c.Flags().StringVar(&test.report, "report", "", "with --selftest: write the report so far to this file, as JSON, after every part")
 	c.Flags().StringVar(&test.only, "only", "", "with --selftest: the cases of these operations alone, as Attention,MatMul")
+	c.Flags().IntVar(&test.repeat, "repeat", 0, "with --selftest: run the table of operations so many times more beside copies, and compare the bits")
 	c.Flags().StringVar(&save, "save", "", "measure the machine and write its rates to this file")
 	c.Flags().StringVar(&devices, "devices", "auto", "of how many devices to save the rates, and what they copy to each other at: auto (all GPUs) or a number")
 	c.Flags().StringVar(&profile, "profile", "", "show the rates of a GPU, of GPU+HOST, or of a file")

@@ -22,6 +22,7 @@ type selfTest struct {
 	small  bool // the sizes of training are small on a GPU too
 	device string
 	report string // file for the report so far, after every part; empty: none
+	repeat int    // how many times more the table is run beside copies
 	only   string // operations whose cases of the table are run, with commas between them; empty: all
 }
 
@@ -55,6 +56,9 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error)
 		Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
 	if o.Cases, err = t.cases(); err != nil {
 		return err
+	}
+	if o.Repeat = t.repeat; o.Repeat < 0 {
+		return config.Usagef("doctor: --repeat %d: want a number of times", o.Repeat)
 	}
 	o.Save = t.save
 	r, failed := selftest.Run(ctx, o)

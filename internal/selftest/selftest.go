@@ -3,6 +3,7 @@ package selftest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ type Options struct {
 	Train func(kind string, dtype device.DType) ([]float64, error)
 	// Cases, unless nil, accepts the cases of the table of operations that are run, by their names.
 	Cases func(name string) bool
+	// Repeat is how many times more the cases run beside copies, to compare their bits.
+	Repeat int
 	// Save, unless nil, is called with the report so far after every part; Error in it says why a part failed.
 	Save func(r *Report) error
 	// Progress, unless nil, is called with the name of each part as it begins.
@@ -41,11 +44,12 @@ func (o *Options) of(op string) func(name string) bool {
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	r := &Report{Device: o.Device.Name(), Kind: o.Device.Kind(), OK: true}
-	for _, part := range []struct {
+	parts := []struct {
 		what string
 		run  func() error
 	}{
 		{"operations", func() error { r.operations(o.Device, o.CPU, o.of(""), ""); return nil }},
+		{"repeated operations", func() error { return r.repeat(ctx, o) }},
 		{"mt's own matrix products", func() error { r.ownProducts(o); return nil }},
 		{"attention by the kernels for all GPUs", func() error { return r.portableAttention(o) }},
 		{"sizes of training", func() error { return r.atSize(o) }},
@@ -53,7 +57,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		{"copies", func() error { return r.copies(o.Device) }},
 		{"training", func() error { return r.training(o) }},
 		{"rates", func() error { return r.rates(o.Device) }},
-	} {
+	}
+	if o.Repeat == 0 {
+		parts = slices.Delete(parts, 1, 2)
+	}
+	for _, part := range parts {
 		if ctx.Err() != nil {
 			return r, fmt.Errorf("self test: %w", context.Cause(ctx))
 		}

@@ -68,11 +68,11 @@ func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 // TestNotesBeforeText: what a model's generation_config.json asks for and does not get is said before the weights are read.
 func TestNotesBeforeText(t *testing.T) {
 	_, base := tokenScene(t, "")
-	write(t, filepath.Join(base, "generation_config.json"), `{"repetition_penalty": 1.05}`)
+	write(t, filepath.Join(base, "generation_config.json"), `{"no_repeat_ngram_size": 3}`)
 	var log bytes.Buffer
 	s := &session{job: &job{c: newScene(t, "model: "+base+"\n").config(t)}, o: Options{Stdout: io.Discard, Stderr: &log}}
 	err := s.openToGenerate(nil)
-	if s.closeAfter(&err); err != nil || !strings.Contains(log.String(), "asks for repetition_penalty 1.05, which mt generate does not have") {
+	if s.closeAfter(&err); err != nil || !strings.Contains(log.String(), "asks for no_repeat_ngram_size 3, which mt generate does not have") {
 		t.Errorf("%v\n%s", err, log.String())
 	}
 }
