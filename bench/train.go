@@ -126,7 +126,7 @@ type TrainReport struct {
 	PeerTFLOPS  float64 `json:"peer_model_tflops,omitempty"`
 	// Agreement is how far losses and norms of the two sides were apart.
 	Agreement *Agreement `json:"agreement,omitempty"`
-	// Error is what ended the comparison before its end, such as losses that differ; empty: nothing.
+	// Error says why the comparison ended early, such as losses that differ. It is empty if the comparison is whole.
 	Error string `json:"error,omitempty"`
 	// About is what the peer says of itself, unchanged.
 	About map[string]any `json:"peer,omitempty"`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -39,10 +40,15 @@ type health struct {
 	Checks checkup.Parts `json:"checks"`
 }
 
+// doctorFlags are what the flags of mt doctor say.
+type doctorFlags struct {
+	asJSON                      bool
+	dir, save, profile, devices string
+	test                        selfTest
+}
+
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
-	var dir, save, profile, devices string
-	var test selfTest
+	var f doctorFlags
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show what mt finds on this machine and what slows it down, or test it",
@@ -75,60 +81,59 @@ With --save beside it they are written to a file, to be changed by hand.`,
   mt doctor --profile rtx-3090 --save other.json
   mpirun -n 2 mt doctor`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if test.device != "auto" && test.device != "cpu" && test.device != "cuda" {
-				return config.Usagef("doctor: --device %q: want auto, cpu or cuda", test.device)
-			}
-			l, err := launched("doctor")
-			if err != nil {
-				return err
-			}
-			if test.wanted || save != "" || profile != "" {
-				if err := alone("doctor", "--selftest, --save and --profile are for one: start them by themselves"); err != nil {
-					return err
-				}
-			}
-			switch {
-			case save != "" && test.wanted:
-				return config.Usagef("doctor: --save and --selftest are two commands; give one of them")
-			case profile != "" && test.wanted:
-				return config.Usagef("doctor: --profile and --selftest are two commands; give one of them")
-			case profile != "":
-				return a.showProfile(profile, save, asJSON)
-			case save != "":
-				return a.saveRates(c.Context(), save, dir, test.device, devices, asJSON)
-			}
-			if test.wanted {
-				return a.selfTest(c.Context(), test, asJSON)
-			}
-			h, err := examine(dir, l)
-			if l.Size > 1 {
-				return a.examineTogether(h, err, l, asJSON)
-			}
-			if err != nil {
-				return err
-			}
-			if err := a.report(h, asJSON); err != nil {
-				return err
-			}
-			if n := h.Checks.Broken(); n > 0 {
-				return fmt.Errorf("doctor: %d of %d parts are broken; the report says what to do", n, len(h.Checks))
-			}
-			return nil
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return a.doctor(c.Context(), f) },
 	}
-	c.Flags().StringVar(&dir, "dir", ".", "folder whose disk is tried: where runs would write")
-	c.Flags().BoolVar(&test.wanted, "selftest", false, "test the device")
-	c.Flags().BoolVar(&test.small, "small", false, "with --selftest: all sizes small, for tools under which a GPU is slow")
-	c.Flags().StringVar(&test.report, "report", "", "with --selftest: write the report so far to this file, as JSON, after every part")
-	c.Flags().StringVar(&test.only, "only", "", "with --selftest: the cases of these operations alone, as Attention,MatMul")
-	c.Flags().IntVar(&test.repeat, "repeat", 0, "with --selftest: run the table of operations so many times more beside copies, and compare the bits")
-	c.Flags().StringVar(&save, "save", "", "measure the machine and write its rates to this file")
-	c.Flags().StringVar(&devices, "devices", "auto", "of how many devices to save the rates, and what they copy to each other at: auto (all GPUs) or a number")
-	c.Flags().StringVar(&profile, "profile", "", "show the rates of a GPU, of GPU+HOST, or of a file")
-	c.Flags().StringVar(&test.device, "device", "auto", "what to test or measure: auto, cpu or cuda")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f.test.define(c.Flags())
+	c.Flags().StringVar(&f.dir, "dir", ".", "folder whose disk is tried: where runs would write")
+	c.Flags().StringVar(&f.save, "save", "", "measure the machine and write its rates to this file")
+	c.Flags().StringVar(&f.devices, "devices", "auto", "of how many devices to save the rates, and what they copy to each other at: auto (all GPUs) or a number")
+	c.Flags().StringVar(&f.profile, "profile", "", "show the rates of a GPU, of GPU+HOST, or of a file")
+	c.Flags().StringVar(&f.test.device, "device", "auto", "what to test or measure: auto, cpu or cuda")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
+}
+
+// doctor does what the flags of mt doctor ask for.
+func (a *app) doctor(ctx context.Context, f doctorFlags) error {
+	if f.test.device != "auto" && f.test.device != "cpu" && f.test.device != "cuda" {
+		return config.Usagef("doctor: --device %q: want auto, cpu or cuda", f.test.device)
+	}
+	l, err := launched("doctor")
+	if err != nil {
+		return err
+	}
+	if f.test.wanted || f.save != "" || f.profile != "" {
+		if err := alone("doctor", "--selftest, --save and --profile are for one: start them by themselves"); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.save != "" && f.test.wanted:
+		return config.Usagef("doctor: --save and --selftest are two commands; give one of them")
+	case f.profile != "" && f.test.wanted:
+		return config.Usagef("doctor: --profile and --selftest are two commands; give one of them")
+	case f.profile != "":
+		return a.showProfile(f.profile, f.save, f.asJSON)
+	case f.save != "":
+		return a.saveRates(ctx, f.save, f.dir, f.test.device, f.devices, f.asJSON)
+	}
+	if f.test.wanted {
+		return a.selfTest(ctx, f.test, f.asJSON)
+	}
+	h, err := examine(f.dir, l)
+	if l.Size > 1 {
+		return a.examineTogether(h, err, l, f.asJSON)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.report(h, f.asJSON); err != nil {
+		return err
+	}
+	if n := h.Checks.Broken(); n > 0 {
+		return fmt.Errorf("doctor: %d of %d parts are broken; the report says what to do", n, len(h.Checks))
+	}
+	return nil
 }
 
 // examine looks at the machine, at the disk that dir is on, and for an MPI that goes with what

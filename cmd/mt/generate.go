@@ -25,10 +25,7 @@ type generateFlags struct {
 
 func (a *app) generateCommand() *cobra.Command {
 	f := generateFlags{GenerateOptions: train.GenerateOptions{TopP: 1}}
-	var logits struct {
-		penalty, minP float64
-		minNew        int
-	}
+	var logits func(given func(flag string) bool) train.LogitKeys
 	c := a.keyed(&cobra.Command{
 		Use:   "generate --model DIR (--prompt TEXT | --chat | --messages FILE)",
 		Short: "Continue a prompt with a model, or chat with it",
@@ -76,9 +73,7 @@ model ends its turn.
 		}
 		f.Options, f.Config, f.Seed = a.options(f.json), cfg, cfg.Seed
 		given := c.Flags().Changed
-		f.RepetitionPenalty = ifGiven(given("repetition-penalty"), &logits.penalty)
-		f.MinP = ifGiven(given("min-p"), &logits.minP)
-		f.MinNewTokens = ifGiven(given("min-new-tokens"), &logits.minNew)
+		f.LogitKeys = logits(given)
 		return a.generate(c.Context(), f, given)
 	})
 	set := c.Flags()
@@ -91,10 +86,21 @@ model ends its turn.
 	decimal(set, "temperature", 0, 1e6, &f.Temperature)
 	whole(set, "top-k", 0, &f.TopK)
 	decimal(set, "top-p", 0, 1, &f.TopP)
-	decimal(set, "min-p", 0, 1, &logits.minP)
-	decimal(set, "repetition-penalty", train.LeastPenalty, train.MostPenalty, &logits.penalty)
-	whole(set, "min-new-tokens", 0, &logits.minNew)
+	logits = logitFlags(set)
 	return c
+}
+
+// logitFlags gives set the flags that replace keys of generation_config.json, and returns those that were given.
+func logitFlags(set *pflag.FlagSet) func(given func(flag string) bool) train.LogitKeys {
+	var penalty, minP float64
+	var minNew int
+	decimal(set, "min-p", 0, 1, &minP)
+	decimal(set, "repetition-penalty", train.LeastPenalty, train.MostPenalty, &penalty)
+	whole(set, "min-new-tokens", 0, &minNew)
+	return func(given func(flag string) bool) train.LogitKeys {
+		return train.LogitKeys{RepetitionPenalty: ifGiven(given("repetition-penalty"), &penalty), MinP: ifGiven(given("min-p"), &minP),
+			MinNewTokens: ifGiven(given("min-new-tokens"), &minNew)}
+	}
 }
 
 // ifGiven returns value, or nil if its flag is not given.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"mt/device"
 	"mt/device/conformance/operations"
 	"mt/internal/config"
@@ -24,6 +26,15 @@ type selfTest struct {
 	report string // file for the report so far, after every part; empty: none
 	repeat int    // how many times more the table is run beside copies
 	only   string // operations whose cases of the table are run, with commas between them; empty: all
+}
+
+// define gives set the flags of the self test.
+func (t *selfTest) define(set *pflag.FlagSet) {
+	set.BoolVar(&t.wanted, "selftest", false, "test the device")
+	set.BoolVar(&t.small, "small", false, "with --selftest: all sizes small, for tools under which a GPU is slow")
+	set.StringVar(&t.report, "report", "", "with --selftest: write the report so far to this file, as JSON, after every part")
+	set.StringVar(&t.only, "only", "", "with --selftest: of the table of operations run these alone, as Attention,MatMul")
+	set.IntVar(&t.repeat, "repeat", 0, "with --selftest: run the table of operations so many times more beside copies, and compare the bits")
 }
 
 // selfTest tests a device and prints what it found. After the report it returns an

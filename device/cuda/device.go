@@ -35,7 +35,7 @@ type Options struct {
 	// many, one call at a time.
 	Pinning func(done, total int64)
 	// Available returns how many bytes of the host's memory a process can still take, and false where the system does
-	// not say. It is the memory of an integrated GPU, of which CUDA counts copies of files as used. nil: CUDA's figures hold.
+	// not say. An integrated GPU has this memory. CUDA would count the page cache as used. nil: CUDA's figures hold.
 	Available func() (int64, bool)
 	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.

@@ -1,6 +1,6 @@
 // Package machine finds and opens what this machine has to compute on: an NVIDIA
-// GPU, in a build with the tag emu an emulator in its place, or the CPU. Which of them
-// is taken, its caller decides.
+// GPU, in a build with the tag emu an emulator in its place, or the CPU. Its
+// caller chooses among them.
 //
 // It imports device, device/op, device/cpu, device/cuda, cudart, host,
 // internal/config and internal/measure; in a build with the tag emu also cudart/emu.
