@@ -86,6 +86,7 @@ var hostileInputs = map[string]badInput{
 	"output has an ema":          {extra: "output_dir: ROOT/mine\n", spoil: foreign("ema/model.safetensors"), usage: true, says: []string{"holds ema", "overwrite_output_dir: true"}},
 	"output has a config.yaml":   {extra: "output_dir: ROOT/mine\n", spoil: foreign("config.yaml"), usage: true, says: []string{"holds config.yaml", "overwrite_output_dir: true"}},
 	"output of Transformers":     {extra: "output_dir: ROOT/mine\n", spoil: foreign("checkpoint-500/trainer_state.json"), usage: true, says: []string{"holds checkpoint-500", "overwrite_output_dir: true"}},
+	"output has templates":       {extra: "output_dir: ROOT/mine\n", spoil: foreign("additional_chat_templates/rag.jinja"), usage: true, says: []string{"holds additional_chat_templates", "overwrite_output_dir: true"}},
 	"output, a companion": {extra: "output_dir: ROOT/mine\n", spoil: func(t *testing.T, s, m string) {
 		write(t, filepath.Join(m, "vocab.json"), "{}")
 		foreign("vocab.json")(t, s, m)

@@ -73,12 +73,12 @@ func inTheWay(e fs.DirEntry) bool {
 	return checkpoint.IsWeights(e.Name()) || checkpoint.IsCheckpoint(e)
 }
 
-// copiedNames are the names of the files that a run puts beside its model: those of the
+// copiedNames are the names, or patterns of names, of the files that a run puts beside its model: those of the
 // directory that the model was loaded from, or the byte tokenizer's.
 func (j *job) copiedNames() ([]string, error) {
 	if j.modelDir != "" {
 		names, err := checkpoint.CompanionNames(j.modelDir)
-		return append(names, "chat_template.jinja"), err
+		return append(names, "chat_template.jinja", "additional_chat_templates/*.jinja"), err
 	}
 	var names []string
 	if j.tok != nil {
