@@ -17,13 +17,12 @@ command -v "$python" >/dev/null || { echo "install.sh: there is no program $pyth
 torch=$("$python" -c 'import importlib.util as u, os; print(os.path.dirname(os.path.dirname(u.find_spec("torch").origin)))' 2>/dev/null) ||
 	{ echo "install.sh: $python has no torch: name a Python that has PyTorch, as in ./install.sh /opt/conda/bin/python3" >&2; exit 1; }
 rm -rf "$here/env"
-"$python" -m venv --system-site-packages "$here/env"
+"$python" -m venv --without-pip --system-site-packages "$here/env" # a Python may have no pip
 env=$here/env/bin/python3
-site=$("$env" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
-echo "$torch" >"$site/machine.pth"
+echo "$torch" >"$("$env" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/machine.pth"
 
-pip() { "$env" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$here/packages" "$@"; }
-# DeepSpeed's setup.py needs torch, so it is built in this environment, and with nothing compiled ahead.
+pip() { PYTHONPATH=$(echo "$here"/packages/pip-*.whl) "$env" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$here/packages" "$@"; }
+# DeepSpeed's setup.py needs torch, so it is built in this environment, and compiles nothing ahead.
 pip setuptools wheel packaging
 DS_BUILD_OPS=0 pip --no-build-isolation deepspeed
 "$env" -c 'from importlib.metadata import version as v; print("PyTorch", v("torch") + ", DeepSpeed", v("deepspeed"))'
