@@ -130,7 +130,7 @@ func (r *run) spawn() error {
 	n := len(o.Plan.Layouts)
 	var sources [][]int
 	for _, t := range r.tiles {
-		sources = append(sources, r.earlySources(t))
+		sources = append(sources, t.Sources())
 	}
 	var into []int
 	for _, g := range r.gradients {
@@ -167,8 +167,7 @@ func (r *run) spawn() error {
 	}
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
-		optimizer.bound, optimizer.rows, conductor.rows = bound, r.rowsFirst(), r.rowsFirst()
-		optimizer.frozen = o.Plan.FrozenLayers()
+		optimizer.bound, optimizer.frozen = bound, o.Plan.FrozenLayers()
 		optimizer.setAway(away)
 		optimizer.params, optimizer.gradAway = o.Plan.ParamAway, o.Plan.GradAway
 		optimizer.setMatrices(r.plan, r.schedule)
