@@ -135,16 +135,7 @@ func (c *optimizerCore) step(msg any) []effect {
 	s := c.cur
 	switch m := msg.(type) {
 	case GradLanded:
-		if s == nil {
-			s = c.open(m.Step)
-		}
-		if s.step != m.Step {
-			panic(fmt.Sprintf("optimizer: a gradient of step %d in step %d", m.Step, s.step))
-		}
-		s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
-		if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured once the others' are added to it
-			s.queue = append(s.queue, m.Layer)
-		}
+		c.landed(m)
 	case GradExchanged:
 		if s == nil {
 			s = c.open(m.Step)
@@ -199,6 +190,21 @@ func (c *optimizerCore) step(msg any) []effect {
 		panic(unexpected(optimizerID, msg))
 	}
 	return c.advance()
+}
+
+// landed queues a gradient to be measured.
+func (c *optimizerCore) landed(m GradLanded) {
+	s := c.cur
+	if s == nil {
+		s = c.open(m.Step)
+	}
+	if s.step != m.Step {
+		panic(fmt.Sprintf("optimizer: a gradient of step %d in step %d", m.Step, s.step))
+	}
+	s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
+	if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured once the others' are added to it
+		s.queue = append(s.queue, m.Layer)
+	}
 }
 
 // shares lists the layers whose gradients are added into the same one as that of l, with l
