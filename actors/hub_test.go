@@ -86,9 +86,14 @@ func TestUnknownMessages(t *testing.T) {
 // failing is a core whose work fails, and that counts its messages.
 type failing struct{ steps int }
 
+// it is a task that is never started.
+type it struct{}
+
+func (it) start(*lane, work) error { panic("started") }
+
 func (f *failing) step(any) []effect {
 	f.steps++
-	return []effect{work{do: "it"}, send{conductorID, "never sent"}}
+	return []effect{work{do: it{}}, send{conductorID, "never sent"}}
 }
 
 // TestFailedWorkStopsItsMessage: the effects behind a failed one are dropped.

@@ -239,19 +239,19 @@ func (r *lane) orthogonalize(w work, e orthogonalize) {
 	})
 }
 
-// execMatrix does a work on matrices.
-func (r *run) execMatrix(w work) bool {
-	switch e := w.do.(type) {
-	case prepareMatrix:
-		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.prepareMatrix(e) })
-	case applyMatrix:
-		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.applyMatrix(e) })
-	case orthogonalize:
-		r.lanes[e.Lane].orthogonalize(w, e)
-	default:
-		return false
-	}
-	return true
+func (e prepareMatrix) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return nil, r.prepareMatrix(e) })
+	return nil
+}
+
+func (e applyMatrix) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return nil, r.applyMatrix(e) })
+	return nil
+}
+
+func (e orthogonalize) start(r *lane, w work) error {
+	r.lanes[e.Lane].orthogonalize(w, e)
+	return nil
 }
 
 // rate is at which rate u is made.

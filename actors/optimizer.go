@@ -441,40 +441,33 @@ func (c *optimizerCore) free(s *stepState, l int) []effect {
 	return []effect{send{exchangerID, ExchangeBufferFreed{b}}}
 }
 
-func (r *run) execOptimizer(w work) error {
-	switch e := w.do.(type) {
-	case nonFiniteGradient:
-		return r.nonFiniteGradient(e)
-	case merge:
-		r.hub.async(optimizerID, w, func() (any, error) {
-			r.merge(e)
-			return nil, nil
-		})
-	case measure:
-		r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
-	case sumShare:
-		r.hub.async(optimizerID, w, func() (any, error) { return r.sumShare(e), nil })
-	case agreeNorm:
-		r.agreeNorm(w, e)
-	case update:
-		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.update(e) })
-	default:
-		if !r.execMatrix(w) {
-			panic(fmt.Sprintf("optimizer: work %T", w.do))
-		}
-	}
+func (e merge) start(r *lane, w work) error {
+	r.hub.async(w.done[0].to, w, func() (any, error) {
+		r.merge(e)
+		return nil, nil
+	})
+	return nil
+}
+
+func (e measure) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
+	return nil
+}
+
+func (e update) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return nil, r.update(e) })
 	return nil
 }
 
 // merge adds a layer's gradient of some rows of a table to another layer's gradient of
 // the whole table.
-func (r *shared) merge(e merge) {
+func (r *run) merge(e merge) {
 	g, n := r.gradients[e.Layer], int64(len(e.IDs))
 	optim.AddRows(r.o.Pool, r.slab(e.Into, g.From, g.Table), e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))
 }
 
 // squares is the sum of squares of a layer's gradient, added up tensor by tensor.
-func (r *shared) squares(e measure) float64 {
+func (r *run) squares(e measure) float64 {
 	var sum float64
 	for _, x := range r.gradients[e.Layer].Ranges(len(e.IDs)) {
 		sum += optim.SumSquares(r.o.Pool, r.slab(e.Slab, x.To, x.Elems))
@@ -483,7 +476,7 @@ func (r *shared) squares(e measure) float64 {
 }
 
 // update updates one layer.
-func (r *shared) update(e update) error {
+func (r *run) update(e update) error {
 	o, g := r.o.Optimizer, r.gradients[e.Layer]
 	rate := e.rate()
 	l, err := r.o.Home.Acquire(e.Layer)
@@ -504,7 +497,7 @@ func (r *shared) update(e update) error {
 }
 
 // landedGrad views the gradient by which e updates a layer: in its slab or, if it has waited on a disk, in the layer's state slot.
-func (r *shared) landedGrad(e update) optim.Grad {
+func (r *run) landedGrad(e update) optim.Grad {
 	from, n := r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems
 	if e.Slab == noSlab {
 		return r.gradIn(r.o.Home.Grad(e.Layer), from, n)

@@ -71,8 +71,8 @@ func (c *optimizerCore) spoil(s *stepState) []effect {
 	return []effect{send{gathererID, GradSpoilt{Step: s.step, Layer: s.spoilt, Finite: s.finite}}}
 }
 
-// nonFiniteGradient is the error that ends a run without clipping.
-func (r *shared) nonFiniteGradient(e nonFiniteGradient) error {
+// start returns the error that ends a run without clipping.
+func (e nonFiniteGradient) start(r *lane, _ work) error {
 	why, way := "without clipping (max_grad_norm: 0)", "max_grad_norm > 0"
 	if r.o.MaxGradNorm > 0 {
 		why, way = "with clip: layerwise", "clip: global"
@@ -81,8 +81,7 @@ func (r *shared) nonFiniteGradient(e nonFiniteGradient) error {
 		"other layers are updated already, so the run ends: set a lower learning_rate or %s", e.Step, r.names[e.Layer], why, way)}
 }
 
-// agreeNorm begins an agreement.
-func (r *shared) agreeNorm(w work, e agreeNorm) {
+func (e agreeNorm) start(r *lane, w work) error {
 	what := fmt.Sprintf("agree on the norm of step %d", e.Step)
 	own := binary.LittleEndian.AppendUint64(nil, uint64(e.Step))
 	own = binary.LittleEndian.AppendUint64(own, uint64(int64(e.Layer)))
@@ -97,13 +96,14 @@ func (r *shared) agreeNorm(w work, e agreeNorm) {
 		}
 		return sum, nil
 	})
+	return nil
 }
 
 // readInt is the number that v begins with.
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
 // allGather tells all ranks a value, and makes the result of what all have told.
-func (r *shared) allGather(id address, w work, c ranks.Comm, what string, value []byte, found func([][]byte) (any, error)) {
+func (r *run) allGather(id address, w work, c ranks.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {
 		c.AllGather(value, func(values [][]byte, err error) {
@@ -114,7 +114,7 @@ func (r *shared) allGather(id address, w work, c ranks.Comm, what string, value 
 }
 
 // updateShare updates this rank's share of a layer.
-func (r *shared) updateShare(l *host.LayerState, e update, rate optim.Rate) {
+func (r *run) updateShare(l *host.LayerState, e update, rate optim.Rate) {
 	if g := r.gradients[e.Layer]; g.OfRows(e.Layer) {
 		l.UpdateRows(e.IDs, r.sum(e.Slab, int64(len(e.IDs))*g.Row), r.o.Optimizer, rate)
 		return
