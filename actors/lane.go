@@ -31,7 +31,8 @@ type run struct {
 	// registered is host memory that copies are made fast from and to, of all lanes: a device pins pages, and memory of
 	// two lanes may lie on one page.
 	registered [][]byte
-	team       *team // nil: the rank is alone
+	team       *team                            // nil: the rank is alone
+	moves      []func(*host.LayerState, update) // by layer: how it is moved by its gradient
 
 	disks disks
 
@@ -107,6 +108,7 @@ func newRun(o *Options) (*run, error) {
 		_ = r.close() // err came first
 		return nil, fmt.Errorf("prepare the pipeline: %w", err)
 	}
+	r.chooseMoves()
 	return r, nil
 }
 

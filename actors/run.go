@@ -147,21 +147,10 @@ func (r *run) spawn() error {
 		stager.setGradsAway(o.Plan.GradAway)
 		processes = append(processes, &process{id: stagerID, core: stager})
 	}
-	if r.team == nil {
-		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
-		optimizer.bound, optimizer.frozen = bound, o.Plan.FrozenLayers()
-		optimizer.setAway(away)
-		optimizer.params, optimizer.gradAway = o.Plan.ParamAway, o.Plan.GradAway
-		optimizer.setMatrices(r.plan, r.schedule)
-		processes = append(processes, &process{id: optimizerID, core: optimizer})
-	} else {
+	processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(r.optimizerSpec(into, clip, bound), o.Start)})
+	if r.team != nil {
 		conductor.several, conductor.balance = true, balance
-		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, clip)
-		optimizer.bound, optimizer.frozen = bound, o.Plan.FrozenLayers()
-		optimizer.several, optimizer.order = true, backwardOrder(into)
-		optimizer.setAway(away)
 		processes = append(processes,
-			&process{id: optimizerID, core: optimizer},
 			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths)},
 			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths)})
 	}
@@ -201,4 +190,17 @@ func (l *lane) processes(balance balancing) []*process {
 		{id: l.index.offloader(), core: offloader},
 		{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance)},
 		{id: l.index.prefetcher(), core: prefetcher}}
+}
+
+// optimizerSpec is what the Optimizer has to know of the run.
+func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
+	p := r.plan
+	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), ranks: r.team != nil,
+		away: p.Away, gradAway: p.GradAway, params: p.ParamAway, matrixBuffers: p.Depths.MatrixBuffers}
+	if p.NSSteps > 0 && !p.EvalOnly {
+		for l := range p.Layouts {
+			x.matrices, x.laneOf = append(x.matrices, len(p.Matrices(l))), append(x.laneOf, laneID(r.schedule.On(l)))
+		}
+	}
+	return x
 }
