@@ -3,8 +3,7 @@
 //
 // It may import internal/train and everything below it; only cmd imports it.
 //
-// Rates of one machine (copy, attention, matmul) are measured by internal/measure; shapes
-// and compress look at whole steps of the pipeline.
+// Rates of one machine (copy, attention, matmul) are measured by internal/measure.
 //
 // Invariant: whatever is compared runs in turns, within one lifetime of each
 // side, and is reported as a ratio of runs that were neighbours in time, with
