@@ -39,9 +39,6 @@ type optimizerCore struct {
 	gradAway []bool
 	// params says, by layer, that its tile is on a disk too: the Stager tells when that is updated; nil: none is.
 	params []bool
-	// rows: the rows of layer 0 that the next step needs, which are wanted, are updated before its other rows.
-	rows   bool
-	wanted RowsWanted
 	// frozen says, by layer, that it has no gradient: it only goes from version to version; nil: none is.
 	frozen []bool
 	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
@@ -72,8 +69,6 @@ type stepState struct {
 	begun   bool      // a layer is being updated, or has been
 	finite  int       // the last step before this one that was not skipped
 	wanted  bool      // the gradients that wait on disks have been asked for
-	rest    *update   // of the other rows of layer 0; nil: there is none, or it has begun
-	rows    bool      // those that the next step needs are not gathered yet
 
 	matrices matrixStep
 	// Of several ranks:
@@ -128,7 +123,6 @@ type update struct {
 	AdamStep    int64
 	LR          float64
 	Clip        float32
-	Of          rowSet
 }
 
 // updateDone tells that update is done.
@@ -141,16 +135,7 @@ func (c *optimizerCore) step(msg any) []effect {
 	s := c.cur
 	switch m := msg.(type) {
 	case GradLanded:
-		if s == nil {
-			s = c.open(m.Step)
-		}
-		if s.step != m.Step {
-			panic(fmt.Sprintf("optimizer: a gradient of step %d in step %d", m.Step, s.step))
-		}
-		s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
-		if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured once the others' are added to it
-			s.queue = append(s.queue, m.Layer)
-		}
+		c.landed(m)
 	case GradExchanged:
 		if s == nil {
 			s = c.open(m.Step)
@@ -182,12 +167,6 @@ func (c *optimizerCore) step(msg any) []effect {
 		} else {
 			s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
 		}
-	case RowsWanted:
-		c.wanted = m
-	case rowsDone:
-		return c.rowsDone(s)
-	case RowsGathered:
-		s.rows = false
 	case updateDone:
 		c.busy = false
 		return append(c.workDone(m.Layer), c.advance()...)
@@ -211,6 +190,21 @@ func (c *optimizerCore) step(msg any) []effect {
 		panic(unexpected(optimizerID, msg))
 	}
 	return c.advance()
+}
+
+// landed queues a gradient to be measured.
+func (c *optimizerCore) landed(m GradLanded) {
+	s := c.cur
+	if s == nil {
+		s = c.open(m.Step)
+	}
+	if s.step != m.Step {
+		panic(fmt.Sprintf("optimizer: a gradient of step %d in step %d", m.Step, s.step))
+	}
+	s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
+	if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured once the others' are added to it
+		s.queue = append(s.queue, m.Layer)
+	}
 }
 
 // shares lists the layers whose gradients are added into the same one as that of l, with l
@@ -241,7 +235,7 @@ func (c *optimizerCore) open(step int) *stepState {
 // advance starts the next work, or ends a step that is skipped.
 func (c *optimizerCore) advance() []effect {
 	s := c.cur
-	if s == nil || c.busy || s.rows {
+	if s == nil || c.busy {
 		return nil
 	}
 	if out := c.advanceMatrices(s); c.busy {
@@ -280,7 +274,7 @@ func (c *optimizerCore) advance() []effect {
 		coef = clipping(c.clip, norm)
 	}
 	if s.next == c.layers {
-		return c.updateRest(s) // all have begun
+		return nil // all have begun
 	}
 	out = c.wantGrads(s)
 	begun := c.startUpdate(s, s.next, float32(coef))
@@ -318,7 +312,7 @@ func (c *optimizerCore) startMeasure(s *stepState) []effect {
 // advanceUnclipped updates the next layer, if its gradient is measured.
 func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 	if s.pending == len(c.order) {
-		return c.updateRest(s)
+		return nil
 	}
 	l := c.order[s.pending]
 	if !s.have[l] {
@@ -364,9 +358,6 @@ func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect 
 	u := update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids, AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}
 	if c.matrices != nil && c.matrices[l] > 0 {
 		return c.beginMatrices(s, u)
-	}
-	if l == 0 && c.rows && c.wanted.Step == s.step+1 {
-		return c.updateRows(s, u)
 	}
 	c.busy = true
 	return []effect{work{do: u, done: []send{{optimizerID, updateDone{l}}}}}
@@ -489,4 +480,34 @@ func (r *shared) squares(e measure) float64 {
 		sum += optim.SumSquares(r.o.Pool, r.slab(e.Slab, x.To, x.Elems))
 	}
 	return sum
+}
+
+// update updates one layer.
+func (r *shared) update(e update) error {
+	o, g := r.o.Optimizer, r.gradients[e.Layer]
+	rate := e.rate()
+	l, err := r.o.Home.Acquire(e.Layer)
+	if err != nil {
+		return fmt.Errorf("update %s: %w", r.names[e.Layer], err)
+	}
+	defer r.o.Home.Release(e.Layer)
+	if r.team != nil {
+		r.updateShare(l, e, rate)
+		return nil
+	}
+	if g.OfRows(e.Layer) {
+		l.UpdateRows(e.IDs, r.slab(e.Slab, 0, int64(len(e.IDs))*g.Row), o, rate)
+		return nil
+	}
+	l.Update(r.landedGrad(e), o, rate)
+	return nil
+}
+
+// landedGrad views the gradient by which e updates a layer: in its slab or, if it has waited on a disk, in the layer's state slot.
+func (r *shared) landedGrad(e update) optim.Grad {
+	from, n := r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems
+	if e.Slab == noSlab {
+		return r.gradIn(r.o.Home.Grad(e.Layer), from, n)
+	}
+	return r.slab(e.Slab, from, n)
 }

@@ -20,7 +20,6 @@ type prefetcherCore struct {
 	lane      laneID
 	rows      bool                       // its batches have the embedding's rows
 	versions  []versionState             // by layer
-	early     *RowsUpdated               // the last; nil: none came
 	sources   [][]int                    // by tile, the layers that it is copied from
 	onDisk    []bool                     // by layer: its tile is on a disk; nil: none is
 	toRead    []granted                  // tiles whose slots are idle, in the order of reading; the first is being read
@@ -100,7 +99,6 @@ type gatherRows struct {
 type rowsGathered struct {
 	p    *Pass
 	sent BatchFetched
-	told []effect // who else is told of it
 }
 
 // fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the
@@ -118,8 +116,6 @@ func (c *prefetcherCore) step(msg any) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
-	case RowsUpdated:
-		c.early = &m
 	case LayerUpdated:
 		c.versions[m.Layer] = versionState{version: m.Version, waited: m.Waited}
 	case SlotFreed:
@@ -128,7 +124,7 @@ func (c *prefetcherCore) step(msg any) []effect {
 	case BatchSlotFreed:
 		c.batchFree = append(c.batchFree, m.Slot)
 	case rowsGathered:
-		return append(m.told, work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent})
+		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent}}
 	case slotIdle:
 		return c.slotIdle(m.granted)
 	case paramsRead:
@@ -196,10 +192,6 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	if c.rows {
 		ok, cause = c.upToDate(s.p, 0)
 	}
-	var told []effect
-	if e := c.early; !ok && !s.p.Eval && e != nil && e.Version == s.p.Version {
-		ok, cause, told = true, cmp.Or(e.Waited, StallWeights), []effect{send{optimizerID, RowsGathered{}}}
-	}
 	switch {
 	case !ok:
 		s.waitedIn = cause
@@ -216,7 +208,7 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	slot := c.batchFree[0]
 	c.batchFree = c.batchFree[1:]
 	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
-		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}, told: told}}}}}
+		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
 }
 
 func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {

@@ -128,10 +128,6 @@ func (r *run) startTrace() error {
 func (r *run) spawn() error {
 	o := r.o
 	n := len(o.Plan.Layouts)
-	var sources [][]int
-	for _, t := range r.tiles {
-		sources = append(sources, r.earlySources(t))
-	}
 	var into []int
 	for _, g := range r.gradients {
 		into = append(into, g.In)
@@ -167,8 +163,7 @@ func (r *run) spawn() error {
 	}
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
-		optimizer.bound, optimizer.rows, conductor.rows = bound, r.rowsFirst(), r.rowsFirst()
-		optimizer.frozen = o.Plan.FrozenLayers()
+		optimizer.bound, optimizer.frozen = bound, o.Plan.FrozenLayers()
 		optimizer.setAway(away)
 		optimizer.params, optimizer.gradAway = o.Plan.ParamAway, o.Plan.GradAway
 		optimizer.setMatrices(r.plan, r.schedule)
@@ -185,20 +180,7 @@ func (r *run) spawn() error {
 			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths), exec: r.execGatherer})
 	}
 	for _, l := range r.lanes {
-		var slots [schedule.NumClasses]int
-		for class := range slots {
-			slots[class], _ = l.plan.Slots(schedule.Class(class))
-		}
-		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
-		prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
-		offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
-		if r.team != nil {
-			offloader.landed = exchangerID
-		}
-		processes = append(processes,
-			&process{id: l.index.offloader(), core: offloader, exec: l.execOffloader},
-			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance), exec: l.execCompute},
-			&process{id: l.index.prefetcher(), core: prefetcher, exec: l.execPrefetcher})
+		processes = append(processes, l.processes(balance)...)
 	}
 	processes = append(processes,
 		&process{id: feederID, core: &feederCore{}, exec: r.execFeeder},
@@ -209,4 +191,27 @@ func (r *run) spawn() error {
 		}
 	}
 	return nil
+}
+
+// processes makes the actors of the lane.
+func (l *lane) processes(balance balancing) []*process {
+	o := l.o
+	var sources [][]int
+	for _, t := range l.tiles {
+		sources = append(sources, t.Sources())
+	}
+	var slots [schedule.NumClasses]int
+	for class := range slots {
+		slots[class], _ = l.plan.Slots(schedule.Class(class))
+	}
+	prefetcher := newPrefetcherCore(l.index, l.schedule.On(0) == int(l.index), len(o.Plan.Layouts), o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
+	prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
+	offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
+	if l.team != nil {
+		offloader.landed = exchangerID
+	}
+	return []*process{
+		{id: l.index.offloader(), core: offloader, exec: l.execOffloader},
+		{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance), exec: l.execCompute},
+		{id: l.index.prefetcher(), core: prefetcher, exec: l.execPrefetcher}}
 }

@@ -49,10 +49,8 @@ func axolotlRules() map[string]rule {
 		"use_mlflow":                     switchedReport("mlflow"),
 		"use_tensorboard":                switchedReport("tensorboard"),
 		"chat_template_kwargs":           to("chat_template_kwargs"),
-		"reward_model":                   refused("mt trains no reward models"), "process_reward_model": refused("mt trains no reward models"),
-		"diffusion": refused("mt trains on the next token"), "ebft": refused("mt trains on the next token"),
-		"processor_type":    lost(noTowers),
-		"freeze_mm_modules": idle("mt trains the text part of a model"),
+		"processor_type":                 lost(noTowers),
+		"freeze_mm_modules":              idle("mt trains the text part of a model"),
 		"model_quantization_config": func(im *importer, e entry) {
 			if im.doc.get("model_quantization_config_kwargs").get("dequantize").is("true") {
 				im.idle(e, "weights are read into bf16 and trained so")
@@ -82,6 +80,15 @@ func axolotlRules() map[string]rule {
 		"lora_target_linear":          idle("it belongs to LoRA, and mt trains all parameters"),
 		"model_config":                lost("config.json of the model's directory says it: change it there"),
 	}
+	axolotlWithout(rules)
+	maps.Copy(rules, axolotlDPO())
+	return rules
+}
+
+// axolotlWithout adds the rules of keys that several share: those of what mt does without.
+func axolotlWithout(rules map[string]rule) {
+	with(rules, refused("mt trains no reward models"), "reward_model", "process_reward_model")
+	with(rules, refused("mt trains on the next token"), "diffusion", "ebft")
 	with(rules, lost(noAdapter), "lora_model_dir", "relora", "peft", "merge_lora")
 	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_parameters", "lora_fan_in_fan_out", "lora_modules_to_save",
 		"lora_on_cpu", "peft_use_dora", "peft_use_rslora", "loraplus_lr_ratio", "loraplus_lr_embedding", "qlora_sharded_model_loading", "bnb_config_kwargs")
@@ -103,8 +110,6 @@ func axolotlRules() map[string]rule {
 	with(rules, idle("mt has its own: see --trace"), "profiler_steps", "profiler_steps_start")
 	with(rules, idle("it is of a cloud that axolotl is started on"), "provider", "project_name", "volumes", "gpu", "gpu_count", "timeout", "timeout_preprocess", "memory", "memory_preprocess", "secrets",
 		"dockerfile_commands", "branch", "node_count", "env")
-	maps.Copy(rules, axolotlDPO())
-	return rules
 }
 
 // axolotlLast writes out the defaults of axolotl that are not those of mt.
