@@ -2,8 +2,6 @@ package train
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +12,6 @@ import (
 	"time"
 
 	"mt/internal/board"
-	"mt/internal/mlflow"
-	"mt/internal/tensorboard"
-	"mt/internal/trackio"
 )
 
 // boardDir is the folder in a run's output directory that TensorBoard reads.
@@ -27,34 +22,27 @@ const boardsFile = "boards.json"
 
 // boardIDs is its content.
 type boardIDs struct {
-	Trackio string `json:"trackio_run_id,omitempty"`
-	MLflow  string `json:"mlflow_run_id,omitempty"`
-	Server  string `json:"mlflow_server,omitempty"` // that MLflow is the id of
+	MLflow string `json:"mlflow_run_id,omitempty"`
+	Server string `json:"mlflow_server,omitempty"` // that MLflow is the id of
 }
 
 // boards are where the numbers of a run are shown.
 type boards struct {
-	events *tensorboard.Writer // nil: not asked for
+	events *board.Events // nil: not asked for
 	queues []*board.Queue
 }
 
 // reportsTo says whether report_to has a name.
 func (j *job) reportsTo(name string) bool { return slices.Contains(j.c.ReportTo, name) }
 
-// checkBoards refuses a report_to that nothing can come of: a server that does not answer, a
-// folder that cannot be written to. It comes before anything that takes time.
+// checkBoards refuses a report_to that nothing can come of: a server that does not answer. It
+// comes before anything that takes time.
 func (j *job) checkBoards() error {
-	var err error
-	if j.reportsTo("trackio") {
-		err = trackio.Check()
+	if !j.reportsTo("mlflow") {
+		return nil
 	}
-	if err == nil && j.reportsTo("mlflow") {
-		if err = mlflow.Check(context.Background()); err != nil {
-			return j.c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
-		}
-	}
-	if err != nil {
-		return j.c.Errorf("report_to", "report_to: %w", err)
+	if err := board.CheckMLflow(context.Background()); err != nil {
+		return j.c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
 	}
 	return nil
 }
@@ -62,28 +50,21 @@ func (j *job) checkBoards() error {
 // openBoards begins what report_to asks for, or goes on with it where the run is resumed.
 func (s *session) openBoards(from resume) (err error) {
 	if s.reportsTo("tensorboard") {
-		if s.boards.events, err = tensorboard.Create(filepath.Join(s.c.OutputDir, boardDir), time.Now(), s.hooks.events); err != nil {
+		if s.boards.events, err = board.CreateEvents(filepath.Join(s.c.OutputDir, boardDir), time.Now(), s.hooks.events); err != nil {
 			return err
 		}
 		events := s.boards.events
 		s.closers = append(s.closers, func() { _ = events.Close() })
 	}
-	if !s.reportsTo("trackio") && !s.reportsTo("mlflow") {
+	if !s.reportsTo("mlflow") {
 		return nil
 	}
 	var ids boardIDs
 	if raw, err := os.ReadFile(filepath.Join(s.c.OutputDir, boardsFile)); err == nil && from.state.Step > 0 && !from.other {
 		_ = json.Unmarshal(raw, &ids) // without it the run is shown as a new one
 	}
-	if s.reportsTo("trackio") {
-		if err := s.openTrackio(&ids, from.state.Step); err != nil {
-			return err
-		}
-	}
-	if s.reportsTo("mlflow") {
-		if err := s.openMLflow(&ids); err != nil {
-			return err
-		}
+	if err := s.openMLflow(&ids); err != nil {
+		return err
 	}
 	raw, err := json.Marshal(ids)
 	if err != nil {
@@ -92,37 +73,19 @@ func (s *session) openBoards(from resume) (err error) {
 	return s.writeWhole(boardsFile, append(raw, '\n'))
 }
 
-func (s *session) openTrackio(ids *boardIDs, step int) error {
-	dir, err := trackio.Dir()
-	if err != nil {
-		return err
-	}
-	if ids.Trackio == "" {
-		var id [16]byte
-		_, _ = rand.Read(id[:]) // it does not fail
-		ids.Trackio = hex.EncodeToString(id[:])
-	}
-	sink, err := trackio.Open(trackio.Run{Dir: dir, Project: s.c.Project, Name: s.runName(), ID: ids.Trackio, Resumed: step, Config: s.c.Values()})
-	if err != nil {
-		return err
-	}
-	s.boards.queues = append(s.boards.queues, board.Start("trackio", sink, s.late.add))
-	return nil
-}
-
 func (s *session) openMLflow(ids *boardIDs) error {
 	id := ids.MLflow
-	if ids.Server != mlflow.Server() {
+	if ids.Server != board.MLflowServer() {
 		id = ""
 	}
-	sink, err := mlflow.Open(context.Background(), mlflow.Run{Name: s.runName(), ID: id, Config: s.c.Values()})
+	sink, err := board.OpenMLflow(context.Background(), board.MLflowRun{Name: s.runName(), ID: id, Config: s.c.Values()})
 	if err != nil {
 		return s.c.Errorf("report_to", "report_to: mlflow: %w", err)
 	}
 	for _, note := range sink.Notes {
 		s.late.add(note)
 	}
-	ids.MLflow, ids.Server = sink.ID(), mlflow.Server()
+	ids.MLflow, ids.Server = sink.ID(), board.MLflowServer()
 	s.boards.queues = append(s.boards.queues, board.Start("mlflow", sink, s.late.add))
 	return nil
 }
@@ -149,11 +112,7 @@ func (s *session) onBoards(step int, values ...board.Scalar) {
 	if s.boards.events == nil {
 		return
 	}
-	scalars := make([]tensorboard.Scalar, len(values))
-	for i, v := range values {
-		scalars[i] = tensorboard.Scalar{Tag: v.Name, Value: v.Value}
-	}
-	if err := s.boards.events.Scalars(now, step, scalars); err != nil {
+	if err := s.boards.events.Scalars(now, step, values); err != nil {
 		s.late.add(fmt.Sprintf("%v; training goes on, and TensorBoard has no numbers from step %d on", err, step))
 		s.boards.events = nil
 	}

@@ -1,4 +1,4 @@
-package tensorboard
+package board
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1700000000, 0)
-	w, err := Create(filepath.Join(dir, "runs"), now, nil)
+	w, err := CreateEvents(filepath.Join(dir, "runs"), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 func TestRunsOfOneSecond(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {
-		w, err := Create(dir, time.Unix(1700000000, 0), nil)
+		w, err := CreateEvents(dir, time.Unix(1700000000, 0), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,20 +108,20 @@ func (b *brittle) Write(p []byte) (int, error) {
 	return n, errFull
 }
 
-// TestFullDisk: a record for which the disk has no room leaves nothing of itself, and a file
+// TestFullDiskOfEvents: a record for which the disk has no room leaves nothing of itself, and a file
 // without even its first record does not stay.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskOfEvents(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1700000000, 0)
 	disk := &brittle{}
 	through := func(w io.Writer) io.Writer { disk.Writer = w; return disk }
-	if _, err := Create(dir, now, through); !errors.Is(err, errFull) {
+	if _, err := CreateEvents(dir, now, through); !errors.Is(err, errFull) {
 		t.Errorf("without any room: %v", err)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Errorf("a file without a record stays: %v, %v", files, err)
 	}
 	disk.room = 1 << 20
-	w, err := Create(dir, now, through)
+	w, err := CreateEvents(dir, now, through)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package histogram
+package chart
 
 import (
 	"fmt"
@@ -15,27 +15,21 @@ type Bar struct {
 	Count int64
 }
 
-// Histogram is bars with their titles.
-type Histogram struct {
-	Title, X, Y string
-	Bars        []Bar
-}
+// barWidth is how many characters the longest bar takes in text.
+const barWidth = 40
 
-// textWidth is how many characters the longest bar takes in text.
-const textWidth = 40
-
-// WriteText draws one line a bar: label, count, and a bar as long as the count
+// WriteBars draws one line a bar: label, count, and a bar as long as the count
 // beside the largest. A count above zero has at least the thinnest bar.
-func (h Histogram) WriteText(w io.Writer) error {
+func WriteBars(w io.Writer, bars []Bar) error {
 	most, label, digits := int64(1), 0, 0
-	for _, b := range h.Bars {
+	for _, b := range bars {
 		most = max(most, b.Count)
 		label = max(label, utf8.RuneCountInString(b.Label))
 		digits = max(digits, len(humanize.Comma(b.Count)))
 	}
-	for _, b := range h.Bars {
+	for _, b := range bars {
 		pad := strings.Repeat(" ", label-utf8.RuneCountInString(b.Label))
-		line := fmt.Sprintf("  %s%s  %*s  %s", pad, b.Label, digits, humanize.Comma(b.Count), textBar(b.Count, most))
+		line := fmt.Sprintf("  %s%s  %*s  %s", pad, b.Label, digits, humanize.Comma(b.Count), oneBar(b.Count, most))
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " ")); err != nil {
 			return err
 		}
@@ -43,12 +37,12 @@ func (h Histogram) WriteText(w io.Writer) error {
 	return nil
 }
 
-// textBar is n of most in eighths of a character.
-func textBar(n, most int64) string {
+// oneBar is n of most in eighths of a character.
+func oneBar(n, most int64) string {
 	if n <= 0 {
 		return ""
 	}
-	eighths := max(1, int(float64(n)/float64(most)*textWidth*8))
+	eighths := max(1, int(float64(n)/float64(most)*barWidth*8))
 	bar := strings.Repeat("█", eighths/8)
 	if rest := eighths % 8; rest > 0 {
 		bar += string(rune('█' + 8 - rest)) // from the full block to the thinnest

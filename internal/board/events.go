@@ -1,4 +1,4 @@
-package tensorboard
+package board
 
 import (
 	"encoding/binary"
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Writer appends events to one file. It is not safe for concurrent use.
-type Writer struct {
+// Events appends events to one file. It is not safe for concurrent use.
+type Events struct {
 	f     *os.File
 	to    io.Writer // that ends in f
 	whole int64     // bytes of f that are whole records
@@ -22,10 +22,10 @@ type Writer struct {
 
 const newFile = os.O_CREATE | os.O_EXCL | os.O_APPEND | os.O_WRONLY
 
-// Create begins an event file in dir, which is made if need be. A resumed run
+// CreateEvents begins an event file in dir, which is made if need be. A resumed run
 // begins another: TensorBoard reads all files of a directory as one run. The file is
 // written through what through makes of it; nil changes nothing.
-func Create(dir string, now time.Time, through func(io.Writer) io.Writer) (*Writer, error) {
+func CreateEvents(dir string, now time.Time, through func(io.Writer) io.Writer) (*Events, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func Create(dir string, now time.Time, through func(io.Writer) io.Writer) (*Writ
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{f: f, to: f}
+	w := &Events{f: f, to: f}
 	if through != nil {
 		w.to = through(f)
 	}
@@ -56,11 +56,11 @@ func Create(dir string, now time.Time, through func(io.Writer) io.Writer) (*Writ
 // Scalars writes one event with the values at a step, by tag. Values that are
 // not finite are written as they are: TensorBoard marks them. Where that fails, the file
 // stays as it was.
-func (w *Writer) Scalars(now time.Time, step int, values []Scalar) error {
+func (w *Events) Scalars(now time.Time, step int, values []Scalar) error {
 	var summary []byte
 	for _, v := range values {
 		// Summary.Value: tag is field 1, simple_value field 2 (float).
-		one := appendBytes(nil, 1, []byte(v.Tag))
+		one := appendBytes(nil, 1, []byte(v.Name))
 		one = append(one, 2<<3|5)
 		one = binary.LittleEndian.AppendUint32(one, math.Float32bits(float32(v.Value)))
 		summary = appendBytes(summary, 1, one) // Summary.value
@@ -71,14 +71,8 @@ func (w *Writer) Scalars(now time.Time, step int, values []Scalar) error {
 	return w.record(appendBytes(event, 5, summary))
 }
 
-// Scalar is one value of an event.
-type Scalar struct {
-	Tag   string
-	Value float64
-}
-
 // Close ends the file.
-func (w *Writer) Close() error { return w.f.Close() }
+func (w *Events) Close() error { return w.f.Close() }
 
 // wallTime is Event.wall_time, field 1 (double, seconds).
 func wallTime(now time.Time) []byte {
@@ -102,7 +96,7 @@ func masked(b []byte) uint32 {
 }
 
 // record appends one TFRecord: length, its checksum, data, its checksum.
-func (w *Writer) record(data []byte) error {
+func (w *Events) record(data []byte) error {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	b = binary.LittleEndian.AppendUint32(b, masked(b))
 	b = append(b, data...)

@@ -1,4 +1,4 @@
-package mlflow
+package board
 
 import (
 	"context"
@@ -12,8 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"mt/internal/board"
+	"unicode/utf8"
 )
 
 // server is an MLflow server that remembers what it was asked, and answers as it is told.
@@ -56,20 +55,20 @@ func serve(t *testing.T, s *server) {
 
 const madeRun = `{"run":{"info":{"run_id":"r1"}}}`
 
-// TestRun: a new run is made in its experiment, with its configuration, its numbers and
+// TestMLflowRun: a new run is made in its experiment, with its configuration, its numbers and
 // its end.
-func TestRun(t *testing.T) {
+func TestMLflowRun(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun, "experiments/get-by-name": "404 RESOURCE_DOES_NOT_EXIST", "experiments/create": "{}"}}
 	serve(t, s)
 	t.Setenv("MLFLOW_EXPERIMENT_NAME", "an experiment")
 	ctx := context.Background()
-	run, err := Open(ctx, Run{Name: "n", Config: map[string]string{"seed": "7", "long": strings.Repeat("é", 600)}})
+	run, err := OpenMLflow(ctx, MLflowRun{Name: "n", Config: map[string]string{"seed": "7", "long": strings.Repeat("é", 600)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = run.Send(ctx, []board.Point{{Time: time.UnixMilli(17), Step: 3, Values: []board.Scalar{{Name: "train/loss", Value: 0.5}, {Name: "x", Value: math.NaN()}, {Name: "y", Value: math.Inf(-1)}, {Name: "z", Value: math.Inf(1)}, {Name: "eval/loss", Value: 2}}}})
+	err = run.Send(ctx, []Point{{Time: time.UnixMilli(17), Step: 3, Values: []Scalar{{Name: "train/loss", Value: 0.5}, {Name: "x", Value: math.NaN()}, {Name: "y", Value: math.Inf(-1)}, {Name: "z", Value: math.Inf(1)}, {Name: "eval/loss", Value: 2}}}})
 	if err == nil {
-		err = run.Close(ctx, board.Killed)
+		err = run.Close(ctx, Killed)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -91,40 +90,40 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestResumedRun: a run that the server has goes on; where it has it no more a new one
+// TestMLflowResumedRun: a run that the server has goes on; where it has it no more a new one
 // begins, with a note.
-func TestResumedRun(t *testing.T) {
+func TestMLflowResumedRun(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
-	run, err := Open(context.Background(), Run{ID: "old", Config: map[string]string{"a": "b"}})
+	run, err := OpenMLflow(context.Background(), MLflowRun{ID: "old", Config: map[string]string{"a": "b"}})
 	if err != nil || run.ID() != "old" || len(s.asked) != 1 || !strings.Contains(s.asked[0], `"status":"RUNNING"`) {
 		t.Errorf("%v, %q", err, s.asked)
 	}
 	s.answers["runs/update"] = "404 RESOURCE_DOES_NOT_EXIST"
-	run, err = Open(context.Background(), Run{ID: "old"})
+	run, err = OpenMLflow(context.Background(), MLflowRun{ID: "old"})
 	if err != nil || run.ID() != "r1" || len(run.Notes) != 1 {
 		t.Errorf("%v, %+v", err, run)
 	}
 	s.answers["runs/update"] = "403 PERMISSION_DENIED"
-	if _, err = Open(context.Background(), Run{ID: "old"}); err == nil || !strings.Contains(err.Error(), "PERMISSION_DENIED") {
+	if _, err = OpenMLflow(context.Background(), MLflowRun{ID: "old"}); err == nil || !strings.Contains(err.Error(), "PERMISSION_DENIED") {
 		t.Error(err)
 	}
 }
 
-// TestLimits: no request has more metrics than the server takes.
-func TestLimits(t *testing.T) {
+// TestMLflowLimits: no request has more metrics than the server takes.
+func TestMLflowLimits(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
-	run, err := Open(context.Background(), Run{})
+	run, err := OpenMLflow(context.Background(), MLflowRun{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.asked = nil
-	var points []board.Point
+	var points []Point
 	for i := range 300 {
-		p := board.Point{Step: i}
+		p := Point{Step: i}
 		for k := range 7 {
-			p.Values = append(p.Values, board.Scalar{Name: fmt.Sprint("m", k), Value: float64(k)})
+			p.Values = append(p.Values, Scalar{Name: fmt.Sprint("m", k), Value: float64(k)})
 		}
 		points = append(points, p)
 	}
@@ -144,50 +143,113 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWays: which answers are worth another try.
-func TestWays(t *testing.T) {
+// TestMLflowWays: which answers are worth another try.
+func TestMLflowWays(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
-	run, err := Open(context.Background(), Run{})
+	run, err := OpenMLflow(context.Background(), MLflowRun{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for answer, final := range map[string]bool{"400 INVALID_PARAMETER_VALUE": true, "404 X": true, "429 X": false, "408 X": false, "500 INTERNAL_ERROR": false, "503 X": false} {
 		s.answers["runs/log-batch"] = answer
-		err := run.Send(context.Background(), []board.Point{{Values: []board.Scalar{{Name: "a"}}}})
-		var no *board.Refusal
+		err := run.Send(context.Background(), []Point{{Values: []Scalar{{Name: "a"}}}})
+		var no *Refusal
 		if err == nil || errors.As(err, &no) != final {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
 }
 
-// TestCheck: what is wrong with the server, or the way to it, is said, and a secret is not.
-func TestCheck(t *testing.T) {
+// TestMLflowCheck: what is wrong with the server, or the way to it, is said, and a secret is not.
+func TestMLflowCheck(t *testing.T) {
 	s := &server{answers: map[string]string{}}
 	serve(t, s)
-	if err := Check(context.Background()); err != nil {
+	if err := CheckMLflow(context.Background()); err != nil {
 		t.Error(err)
 	}
 	t.Setenv("MLFLOW_TRACKING_TOKEN", "secret")
-	if err := Check(context.Background()); err != nil || s.auth != "Bearer secret" {
+	if err := CheckMLflow(context.Background()); err != nil || s.auth != "Bearer secret" {
 		t.Errorf("%v, %q", err, s.auth)
 	}
 	t.Setenv("MLFLOW_TRACKING_USERNAME", "me")
 	t.Setenv("MLFLOW_TRACKING_PASSWORD", "secret")
 	s.answers["experiments/search"] = "401 UNAUTHENTICATED"
-	if err := Check(context.Background()); err == nil || !strings.Contains(err.Error(), "MLFLOW_TRACKING_TOKEN") || s.auth != "Basic bWU6c2VjcmV0" {
+	if err := CheckMLflow(context.Background()); err == nil || !strings.Contains(err.Error(), "MLFLOW_TRACKING_TOKEN") || s.auth != "Basic bWU6c2VjcmV0" {
 		t.Errorf("%v, %q", err, s.auth)
 	}
 	s.answers["experiments/search"] = "<html>"
-	if err := Check(context.Background()); err == nil || !strings.Contains(err.Error(), "this is no MLflow server") {
+	if err := CheckMLflow(context.Background()); err == nil || !strings.Contains(err.Error(), "this is no MLflow server") {
 		t.Error(err)
 	}
 	for uri, want := range map[string]string{"": "names no server", "sqlite:///x.db": "talks to a server only", "./mlruns": "talks to a server only", "ftp://me:secret@x": "talks to a server only",
 		"http://me:secret@127.0.0.1:1": "connection refused"} {
 		t.Setenv("MLFLOW_TRACKING_URI", uri)
-		if err := Check(context.Background()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "/api/") {
+		if err := CheckMLflow(context.Background()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "/api/") {
 			t.Errorf("%s: %v", uri, err)
 		}
+	}
+}
+
+// TestMLflowInsecureTLS: a certificate that nobody vouches for is accepted only where the environment asks for it, and each
+// request is bounded in time.
+func TestMLflowInsecureTLS(t *testing.T) {
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
+	h.Config.ErrorLog = nil
+	h.StartTLS()
+	defer h.Close()
+	t.Setenv("MLFLOW_TRACKING_URI", h.URL)
+	for value, want := range map[string]bool{"": false, "false": false, "true": true} {
+		t.Setenv("MLFLOW_TRACKING_INSECURE_TLS", value)
+		if err := CheckMLflow(context.Background()); (err == nil) != want {
+			t.Errorf("MLFLOW_TRACKING_INSECURE_TLS=%q: %v", value, err)
+		}
+	}
+	if c, err := newClient(); err != nil || c.http.Timeout <= 0 {
+		t.Errorf("%v, a request may take %v", err, c.http.Timeout)
+	}
+}
+
+// TestMLflowLongRefusal: the text of a refusal is cut after 300 bytes, between characters.
+func TestMLflowLongRefusal(t *testing.T) {
+	for text, want := range map[string]string{
+		strings.Repeat("a", 300):        strings.Repeat("a", 300),
+		strings.Repeat("a", 301):        strings.Repeat("a", 300) + "…",
+		strings.Repeat("a", 299) + "éé": strings.Repeat("a", 299) + "…",
+	} {
+		got := (&refused{status: http.StatusBadRequest, Text: text}).Error()
+		if got != "400 Bad Request: "+want || !utf8.ValidString(got) {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// TestMLflowBrokenAnswer: an answer that ends too early is an error, which names the server.
+func TestMLflowBrokenAnswer(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer h.Close()
+	t.Setenv("MLFLOW_TRACKING_URI", h.URL)
+	if err := CheckMLflow(context.Background()); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(err.Error(), h.URL+": ") {
+		t.Error(err)
+	}
+}
+
+// TestMLflowOpenRefused: without a server, or without the experiment, no run begins.
+func TestMLflowOpenRefused(t *testing.T) {
+	s := &server{answers: map[string]string{"runs/create": madeRun, "experiments/get-by-name": "403 PERMISSION_DENIED"}}
+	serve(t, s)
+	t.Setenv("MLFLOW_EXPERIMENT_NAME", "an experiment")
+	if _, err := OpenMLflow(context.Background(), MLflowRun{}); err == nil || len(s.asked) != 1 {
+		t.Errorf("%v, asked %q", err, s.asked)
+	}
+	if at := MLflowServer(); !strings.HasSuffix(at, "/sub") {
+		t.Errorf("the server is %q", at)
+	}
+	t.Setenv("MLFLOW_TRACKING_URI", "")
+	if _, err := OpenMLflow(context.Background(), MLflowRun{}); err == nil || MLflowServer() != "" {
+		t.Errorf("%v, %q", err, MLflowServer())
 	}
 }
