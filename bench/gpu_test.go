@@ -79,7 +79,7 @@ esac
 		}
 	}
 	asked, err := os.ReadFile(filepath.Join(s.bin, "asked"))
-	if want := strings.Repeat("doctor --selftest --small --device cuda --json\n", 2); err != nil || string(asked) != want {
+	if want := strings.Repeat("doctor --selftest --in-process --small --device cuda --json\n", 2); err != nil || string(asked) != want {
 		t.Errorf("mt was asked for\n%s%v", asked, err)
 	}
 }
