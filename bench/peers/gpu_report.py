@@ -47,6 +47,8 @@ def selftest(run):
         return
     failed = [c for c in run["checks"] or [] if not c["ok"]]
     print(f"{run['device']}: {'passed' if run['ok'] else str(len(failed)) + ' checks FAILED'}, {len(run['checks'] or [])} checks.\n")
+    if run.get("running"):
+        print(f"It was cut off while {run['running']} ran.\n")
     if run.get("error"):
         print(f"It ended before its end: {run['error']}\n")
     for c in failed:

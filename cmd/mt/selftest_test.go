@@ -93,7 +93,7 @@ func TestSelfTestInterrupted(t *testing.T) {
 	if code := p.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
-	if r := readReport(t, file); r.OK || !strings.Contains(r.Error, "interrupted while ") || r.Running == "" {
+	if r := readReport(t, file); r.OK || !strings.Contains(r.Error, "stopped while ") || r.Running == "" {
 		t.Errorf("%+v", r)
 	}
 	if err := syscall.Kill(-p.Process.Pid, 0); !errors.Is(err, syscall.ESRCH) {

@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.merge(o.run(ctx, u, nil))
 		r.Notes = notes(o.Device)
 		if ctx.Err() != nil {
-			return r, r.stop(o, begin, fmt.Errorf("interrupted while %s ran: %w", u.name, context.Cause(ctx)))
+			return r, r.stop(o, begin, fmt.Errorf("stopped while %s ran: %w", u.name, context.Cause(ctx)))
 		}
 		if r.Lost != "" {
 			return r, r.stop(o, begin, fmt.Errorf("%s: the device cannot be used after %s; its other checks are left out", part, r.Lost))
@@ -73,7 +73,7 @@ func (o *Options) run(ctx context.Context, u unit, hear func(what string)) *Repo
 	r.starts(u.name)
 	if err := u.run(ctx, r); err != nil && ctx.Err() == nil {
 		r.fail(u.name, err.Error())
-		if usable(o.Device) != nil {
+		if len(r.Losses) == 0 && usable(o.Device) != nil {
 			r.lose(faulted, err.Error())
 		}
 	}
@@ -87,13 +87,16 @@ func (o *Options) tell(what string) {
 	}
 }
 
-// save notes how long the test has run since begin, and hands the report so far to o.Save.
+// save notes how long the test has run since begin, and hands the report so far to o.Save. A test that is running has not
+// passed: a report that is cut off there must not say so.
 func (r *Report) save(o Options, begin time.Time) error {
 	r.Seconds = time.Since(begin).Seconds()
 	if o.Save == nil {
 		return nil
 	}
-	return o.Save(r)
+	so := *r
+	so.OK = r.OK && r.Running == ""
+	return o.Save(&so)
 }
 
 // stop notes err, which ends the test before its end, and saves the report.
@@ -117,26 +120,32 @@ func (r *Report) ownProducts(o *Options) {
 	}
 }
 
-// portableAttention runs attention by the kernels that a run may ask for where there are newer ones, which have
-// run before.
-func (r *Report) portableAttention(o *Options) error {
-	d, ok := o.Device.(interface {
-		RunsSM90a() bool
-		UseAttention(kernels string) error
-	})
+// choosesAttention is a device that has several kernels for attention.
+type choosesAttention interface {
+	RunsSM90a() bool
+	UseAttention(kernels string) error
+}
+
+// withKernels calls f while dev computes attention by those kernels. It does nothing where a device has the kernels for all
+// GPUs alone, since every check uses them.
+func withKernels(dev device.Device, kernels string, f func() error) error {
+	d, ok := dev.(choosesAttention)
 	if !ok || !d.RunsSM90a() {
 		return nil
 	}
-	if err := d.UseAttention("portable"); err != nil {
+	if err := d.UseAttention(kernels); err != nil {
 		return err
 	}
-	for _, name := range []string{"Attention", "AttentionBackward"} {
+	return errors.Join(f(), d.UseAttention("sm90a"))
+}
+
+// portableAttention runs the cases of an operation by the kernels that a run may ask for where there are newer ones, which
+// have run before.
+func (r *Report) portableAttention(o *Options, name string) error {
+	return withKernels(o.Device, "portable", func() error {
 		r.operations(o.Device, o.CPU, o.cases(partPortable, name+"/"), " by the kernels for all GPUs")
-		if r.Lost != "" {
-			return nil
-		}
-	}
-	return d.UseAttention("sm90a")
+		return nil
+	})
 }
 
 // products counts the matrix products of a device that has a library for them.
@@ -175,18 +184,23 @@ func (r *Report) products(p products) {
 	r.add(c)
 }
 
-// rates measures the operations that computing time goes into.
-func (r *Report) rates(dev device.Device) error {
+// rates calls measure, which measures operations that computing time goes into.
+func (r *Report) rates(dev device.Device, measure func(m *meter) error) error {
 	m, err := newMeter(dev)
 	if err != nil {
 		return err
 	}
 	defer m.close()
+	return measure(m)
+}
+
+// matMuls measures matrix products of each type.
+func (r *Report) matMuls(m *meter) error {
 	for _, act := range []device.DType{device.BF16, device.F32} {
 		r.starts("rate of matrix products " + act.String())
 		if err := r.matMul(m, act); err != nil {
 			return err
 		}
 	}
-	return r.attention(m, device.BF16)
+	return nil
 }

@@ -133,7 +133,10 @@ func TestRates(t *testing.T) {
 	if err := r.copies(dev); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.rates(dev); err != nil {
+	if err := r.rates(dev, r.matMuls); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.rates(dev, func(m *meter) error { return r.attention(m, device.BF16) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Rates) != 9 || !r.OK {
@@ -233,7 +236,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK || len(heard) != 8 || len(r.Rates) != 22 {
+	if !r.OK || len(heard) != len(Parts()) || len(r.Rates) != 22 {
 		t.Errorf("%d rates, %+v after %v", len(r.Rates), r, heard)
 	}
 	last := r.Checks[len(r.Checks)-1]
@@ -267,11 +270,17 @@ func (c chooser) Do(s device.Stream, o device.Op) {
 // from then on.
 func TestPortableAttention(t *testing.T) {
 	dev := newCPU(t)
-	for newer, want := range map[bool]string{true: "portable Attention AttentionBackward sm90a", false: ""} {
+	for newer, want := range map[bool]string{true: "portable Attention sm90a portable AttentionBackward sm90a", false: ""} {
 		var asked []string
 		r := &Report{OK: true}
-		if err := r.portableAttention(&Options{Device: chooser{dev, newer, &asked}, CPU: dev, Cases: operations.OneIn(0)}); err != nil || !r.OK || strings.Join(asked, " ") != want {
-			t.Errorf("newer kernels %v: %v, %q, want %q", newer, err, asked, want)
+		o := &Options{Device: chooser{dev, newer, &asked}, CPU: dev, Cases: operations.OneIn(0)}
+		for _, op := range []string{"Attention", "AttentionBackward"} {
+			if err := r.portableAttention(o, op); err != nil {
+				t.Error(err)
+			}
+		}
+		if !r.OK || strings.Join(asked, " ") != want {
+			t.Errorf("newer kernels %v: %q, want %q", newer, asked, want)
 		}
 		for _, c := range r.Checks {
 			if !strings.HasSuffix(c.Name, " by the kernels for all GPUs") {
@@ -314,7 +323,7 @@ func TestLostDevice(t *testing.T) {
 	if err == nil || len(saved) < 2 || r.OK {
 		t.Fatalf("%v, saved %d times, ok %v", err, len(saved), r.OK)
 	}
-	if before := saved[len(saved)-2]; before.Running != "AddBiasGrad fp32" || before.Error != "" {
+	if before := saved[len(saved)-2]; before.Running != "AddBiasGrad fp32" || before.Error != "" || before.OK {
 		t.Errorf("%+v is saved before the operation runs", before)
 	}
 	got := saved[len(saved)-1]

@@ -63,16 +63,6 @@ func (r *Report) atSize(o *Options, check func(l *lab, size sizes) error) error 
 	return check(l, size)
 }
 
-// attentions checks attention at each of the sizes.
-func (r *Report) attentions(l *lab, size sizes) error {
-	for _, of := range size.attention {
-		if err := r.attentionByAll(l, of, size.said); err != nil {
-			return fmt.Errorf("attention of %d × %d tokens: %w", of.n, of.tokens, err)
-		}
-	}
-	return nil
-}
-
 // productsOf returns the check of matrix products beside those of own.
 func (r *Report) productsOf(own device.Device) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
@@ -83,26 +73,22 @@ func (r *Report) productsOf(own device.Device) func(l *lab, size sizes) error {
 	}
 }
 
-// attentionByAll checks attention by the kernels that the device takes by itself and, where these are for sm_90a, by
-// the fused ones too.
-func (r *Report) attentionByAll(l *lab, of sequences, said string) error {
-	if err := r.attentionAt(l, of, said); err != nil {
-		return err
-	}
-	d, ok := l.m.dev.(interface {
-		RunsSM90a() bool
-		UseAttention(kernels string) error
-	})
-	if !ok || !d.RunsSM90a() {
+// attentionBy returns the check of attention at the i-th of the sizes, by the kernels that the device takes by itself or,
+// where these are for sm_90a and fused is set, by the fused ones.
+func (r *Report) attentionBy(i int, fused bool) func(l *lab, size sizes) error {
+	return func(l *lab, size sizes) error {
+		of := size.attention[i]
+		err := error(nil)
+		if fused {
+			err = withKernels(l.m.dev, "fused", func() error { return r.attentionAt(l, of, ", by the fused kernels"+size.said) })
+		} else {
+			err = r.attentionAt(l, of, size.said)
+		}
+		if err != nil {
+			return fmt.Errorf("attention of %d × %d tokens: %w", of.n, of.tokens, err)
+		}
 		return nil
 	}
-	if err := d.UseAttention("fused"); err != nil {
-		return err
-	}
-	if err := r.attentionAt(l, of, ", by the fused kernels"+said); err != nil {
-		return err
-	}
-	return d.UseAttention("sm90a")
 }
 
 // attended is what one run of attention gives, forward and backward.

@@ -23,7 +23,7 @@ func (d spoiled) Do(s device.Stream, o device.Op) { d.Device.Do(s, d.spoil(o)) }
 
 // allSizes runs the parts at the sizes of training.
 func allSizes(r *Report, o Options) (err error) {
-	for _, check := range []func(*lab, sizes) error{r.attentions, r.productsOf(o.Own), r.longTensor} {
+	for _, check := range []func(*lab, sizes) error{r.attentionBy(0, false), r.attentionBy(0, true), r.attentionBy(1, false), r.attentionBy(1, true), r.productsOf(o.Own), r.longTensor} {
 		err = errors.Join(err, r.atSize(&o, check))
 	}
 	return err

@@ -105,7 +105,7 @@ func (s *supervisor) child(ctx context.Context, from int) (next int, err error) 
 			limit = s.p.Limit
 			silence = after(s.r.Running, limit)
 		case <-silence:
-			return s.lost(c, hung, fmt.Sprintf("no sign of life for %v, so its process was killed", limit))
+			return s.lost(c, hung, fmt.Sprintf("no sign of life for %v, so its process was killed; dmesg may have an Xid", limit))
 		case <-saves.C:
 			if s.unsaved {
 				if err := s.save(); err != nil {
@@ -113,7 +113,7 @@ func (s *supervisor) child(ctx context.Context, from int) (next int, err error) 
 				}
 			}
 		case <-ctx.Done():
-			return c.at, fmt.Errorf("interrupted while %s ran: %w", s.r.Running, context.Cause(ctx))
+			return c.at, fmt.Errorf("stopped while %s ran: %w", s.r.Running, context.Cause(ctx))
 		}
 	}
 }

@@ -104,23 +104,40 @@ func (o *Options) units() (out []unit) {
 	if slices.ContainsFunc(caseNames(), o.cases(partOwn, "MatMul/")) {
 		out = append(out, unit{partOwn, "mt's own matrix products", func(_ context.Context, r *Report) error { r.ownProducts(o); return nil }})
 	}
-	if slices.ContainsFunc(caseNames(), o.cases(partPortable, "Attention")) {
-		out = append(out, unit{partPortable, "attention by the kernels for all GPUs", func(_ context.Context, r *Report) error { return r.portableAttention(o) }})
+	for _, op := range []string{"Attention", "AttentionBackward"} {
+		if slices.ContainsFunc(caseNames(), o.cases(partPortable, op+"/")) {
+			out = append(out, unit{partPortable, op + " by the kernels for all GPUs", func(_ context.Context, r *Report) error { return r.portableAttention(o, op) }})
+		}
 	}
-	for _, u := range []unit{
-		{partAttention, "attention at the sizes of training", func(_ context.Context, r *Report) error { return r.atSize(o, r.attentions) }},
-		{partProducts, "matrix products at the sizes of training", func(_ context.Context, r *Report) error { return r.atSize(o, r.productsOf(o.Own)) }},
-		{partLong, "a long tensor", func(_ context.Context, r *Report) error { return r.atSize(o, r.longTensor) }},
-		{partStreams, "order of streams", func(_ context.Context, r *Report) error { return r.order(o.Device, orderElems) }},
-		{partCopies, "copies", func(_ context.Context, r *Report) error { return r.copies(o.Device) }},
-		{partTraining, "training", func(_ context.Context, r *Report) error { return r.training(o) }},
-		{partRates, "rates", func(_ context.Context, r *Report) error { return r.rates(o.Device) }},
-	} {
+	for _, u := range o.others() {
 		if o.Choice.takes(u.part, "") {
 			out = append(out, u)
 		}
 	}
 	return out
+}
+
+// others lists the units that run no cases of the table.
+func (o *Options) others() (out []unit) {
+	for i, name := range []string{"attention of several rows", "attention of one long row"} {
+		for _, fused := range []bool{false, true} {
+			if fused {
+				name += " by the fused kernels"
+			}
+			out = append(out, unit{partAttention, name + " at the sizes of training", func(_ context.Context, r *Report) error { return r.atSize(o, r.attentionBy(i, fused)) }})
+		}
+	}
+	return append(out,
+		unit{partProducts, "matrix products at the sizes of training", func(_ context.Context, r *Report) error { return r.atSize(o, r.productsOf(o.Own)) }},
+		unit{partLong, "a long tensor", func(_ context.Context, r *Report) error { return r.atSize(o, r.longTensor) }},
+		unit{partStreams, "order of streams", func(_ context.Context, r *Report) error { return r.order(o.Device, orderElems) }},
+		unit{partCopies, "copies", func(_ context.Context, r *Report) error { return r.copies(o.Device) }},
+		unit{partTraining, "training", func(_ context.Context, r *Report) error { return r.training(o) }},
+		unit{partRates, "rates of matrix products", func(_ context.Context, r *Report) error { return r.rates(o.Device, r.matMuls) }},
+		unit{partRates, "rates of attention", func(_ context.Context, r *Report) error {
+			return r.rates(o.Device, func(m *meter) error { return r.attention(m, device.BF16) })
+		}},
+	)
 }
 
 // NeedsOwn says whether a test looks at Own.
