@@ -263,7 +263,7 @@ sanitized() {
 	fi
 	echo "== $name"
 	timeout --kill-after=15 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --log-file "$out/$name.txt" \
-		"$mt" doctor --selftest --small --device cuda --json "$@" >"$out/$name.json" 2>"$out/$name.log" || code=$?
+		"$mt" doctor --selftest --in-process --small --device cuda --json "$@" >"$out/$name.json" 2>"$out/$name.log" || code=$?
 	case $code in
 	0) outcome "$name" "done in $((SECONDS - start)) s, nothing found" ;;
 	9) outcome "$name" "failed: compute-sanitizer has findings, see $name.txt" ;;
