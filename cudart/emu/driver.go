@@ -44,6 +44,7 @@ type Driver struct {
 
 	// Memory.
 	chunks        [maxChunks]atomic.Pointer[chunk]
+	mallocs       int    // calls of cudaMalloc for any bytes
 	buffers       uint64 // the newest buffer
 	pinned        []*pinned
 	locked        int64 // bytes registered
@@ -53,15 +54,19 @@ type Driver struct {
 	inPlace       int // products so far by an algorithm that sums in place
 
 	// Work.
-	streams []*stream // that have work or can still get some
-	ids     int       // streams made so far
-	seq     uint64    // operations enqueued so far
-	running *op
-	touched map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
-	waiting int                  // threads that wait for work
-	credit  int                  // operations that Random runs though nobody waits
-	host    clock
-	hostVer uint64
+	streams  []*stream // that have work or can still get some
+	ids      int       // streams made so far
+	seq      uint64    // operations enqueued so far
+	running  *op
+	touched  map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
+	waiting  int                  // threads that wait for work
+	credit   int                  // operations that Random runs though nobody waits
+	hanging  int                  // launches so far that Options.Hang counts
+	crashing int                  // launches so far that Options.Crash counts
+	released chan struct{}        // closed by Close, which ends a kernel that hangs
+	release  sync.Once            // closes released
+	host     clock
+	hostVer  uint64
 }
 
 // thread is the state that CUDA keeps for an OS thread.
@@ -76,7 +81,7 @@ var numbers atomic.Uint32
 // New starts a driver.
 func New(o Options) *Driver {
 	d := &Driver{opt: o.withDefaults(), number: uint16(numbers.Add(1)), threads: map[int]*thread{},
-		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{})}
+		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{}), released: make(chan struct{})}
 	for i := range d.opt.Devices {
 		d.gpus = append(d.gpus, &gpu{ordinal: i})
 	}

@@ -202,7 +202,7 @@ func (d *Driver) execute(o *op) {
 			d.touch(o, s)
 		}
 		if err != nil && d.sticky == 0 {
-			d.badMemory(Kernel, "%s: %v", o, err)
+			d.stopped(o, err)
 		}
 	}
 	s := o.stream

@@ -17,8 +17,8 @@ import (
 
 // emulator starts an emulated GPU in builds with the tag emu, and is nil in all
 // others. The function that it returns ends it; its error says what was wrong with the
-// calls that were made.
-var emulator func() (cudart.Symbols, func() error)
+// calls that were made. The error says why it cannot start.
+var emulator func() (cudart.Symbols, func() error, error)
 
 // Emulated says whether device: cuda is an emulator in this build.
 func Emulated() bool { return emulator != nil }
@@ -49,8 +49,8 @@ func FindGPU(symbols cudart.Symbols) GPU {
 		return GPU{symbols: symbols}
 	}
 	if emulator != nil {
-		symbols, end := emulator()
-		return GPU{symbols: symbols, end: end}
+		symbols, end, err := emulator()
+		return GPU{symbols: symbols, end: end, err: err}
 	}
 	g := GPU{found: Search()}
 	g.Driver = g.found.Library(cudart.Driver).Path != ""
