@@ -30,6 +30,7 @@ type Driver struct {
 	faults     []error
 	moreFaults int
 	sticky     int32 // code of the error that stays until the process ends
+	hangEnded  bool  // see EndHang
 	lost       bool
 
 	// Threads and contexts.
@@ -61,10 +62,8 @@ type Driver struct {
 	touched  map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
 	waiting  int                  // threads that wait for work
 	credit   int                  // operations that Random runs though nobody waits
-	hanging  int                  // launches so far that Options.Hang counts
-	crashing int                  // launches so far that Options.Crash counts
-	released chan struct{}        // closed by Close, which ends a kernel that hangs
-	release  sync.Once            // closes released
+	hanging  int                  // launches so far that Options.HangAt counts
+	crashing int                  // launches so far that Options.CrashAt counts
 	host     clock
 	hostVer  uint64
 }
@@ -81,7 +80,7 @@ var numbers atomic.Uint32
 // New starts a driver.
 func New(o Options) *Driver {
 	d := &Driver{opt: o.withDefaults(), number: uint16(numbers.Add(1)), threads: map[int]*thread{},
-		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{}), released: make(chan struct{})}
+		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{})}
 	for i := range d.opt.Devices {
 		d.gpus = append(d.gpus, &gpu{ordinal: i})
 	}

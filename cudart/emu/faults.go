@@ -131,7 +131,7 @@ func (d *Driver) Close() error {
 		d.mu.Unlock()
 		return nil
 	}
-	d.release.Do(func() { close(d.released) })
+	d.endHang(0)
 	d.drain()
 	d.closed = true
 	d.work.Broadcast()

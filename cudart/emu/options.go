@@ -71,6 +71,10 @@ type Options struct {
 	// limit.
 	RegisterLimit int64
 
+	// Hang, unless it is empty, has work whose description contains it ("kernel rmsnorm", "copy to device") not end
+	// until Driver.EndHang. Streams that do not wait for such work go on.
+	Hang string
+
 	// FailCall makes the C call of that number fail; calls are counted from 1, and
 	// with 0 none fails. A call that enqueues or creates something then does
 	// nothing. A call that waits or gives something back does its work and reports
@@ -85,10 +89,10 @@ type Options struct {
 	// LostCode is what libcudart and libcuda return then; 0 means 999.
 	LostCode int
 
-	// Hang is the launch that never ends. Whoever waits for it, or for work behind it, waits until Close.
-	Hang Launch
-	// Crash is the launch that accesses an illegal address. No context of the process can be used from then on.
-	Crash Launch
+	// HangAt is the launch that does not end until Driver.EndHang.
+	HangAt Launch
+	// CrashAt is the launch that accesses an illegal address. No context of the process can be used from then on.
+	CrashAt Launch
 	// FullAt is the number of the cudaMalloc, counted from 1, from which on device memory is full, whatever
 	// cudaMemGetInfo says; with 0 it never is.
 	FullAt int

@@ -46,9 +46,9 @@ func (o *Options) Plant(text string) error {
 			return fmt.Errorf("fault %q: %w; it takes %s", text, err, plantable)
 		}
 		if kind == "hang" {
-			o.Hang = l
+			o.HangAt = l
 		} else {
-			o.Crash = l
+			o.CrashAt = l
 		}
 		return nil
 	case "oom":
@@ -89,17 +89,16 @@ func launchOf(text string) (Launch, error) {
 	return Launch{kernel, n}, nil
 }
 
-// errPlanted is the error of a launch that Options.Crash names. It is no mistake of the program under test.
+// errPlanted is the error of a launch that Options.CrashAt names. It is no mistake of the program under test.
 var errPlanted = errors.New("an illegal memory access was encountered")
 
 // plant replaces what a launch of f does where the options say so. d.mu is held.
 func (d *Driver) plant(o *op, f *function) {
-	if l := d.opt.Hang; l.N > 0 && strings.HasPrefix(f.name, l.Kernel) {
-		if d.hanging++; d.hanging == l.N {
-			o.run = func() ([]span, error) { <-d.released; return nil, nil }
-		}
+	if l := d.opt.HangAt; l.N > 0 && strings.HasPrefix(f.name, l.Kernel) {
+		d.hanging++
+		o.hung = d.hanging == l.N
 	}
-	if l := d.opt.Crash; l.N > 0 && strings.HasPrefix(f.name, l.Kernel) {
+	if l := d.opt.CrashAt; l.N > 0 && strings.HasPrefix(f.name, l.Kernel) {
 		if d.crashing++; d.crashing == l.N {
 			o.run = func() ([]span, error) { return nil, errPlanted }
 		}

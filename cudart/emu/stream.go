@@ -36,6 +36,7 @@ type op struct {
 	extra   time.Duration          // how much longer events say that it took
 
 	done    bool
+	hung    bool // see Options.HangAt
 	needed  bool // for Lazy: somebody waits for it
 	waiters int
 }
@@ -166,6 +167,21 @@ func (d *Driver) streamWaitEvent(sh, eh uint64, flags uint32) int32 {
 		d.enqueue(s, &op{what: "wait for " + e.name, wait: e.last})
 	}
 	s.base = s.base.join(p.base).with(p.stream.id, p.n)
+	return 0
+}
+
+// eventQuery is cudaEventQuery. A program must not rely on what it learns here, stricter than with CUDA: only waits tell
+// the host that work is over.
+func (d *Driver) eventQuery(h uint64) int32 {
+	e, ok := find[*event](d, kindEvent, h, "cudaEventQuery")
+	switch {
+	case !ok:
+		return errInvalidHandle
+	case d.sticky != 0:
+		return d.sticky
+	case e.last != nil && !e.last.complete:
+		return errNotReady
+	}
 	return 0
 }
 

@@ -71,9 +71,7 @@ func (j *job) chooseDevice(o Options) error {
 		j.note("device: auto takes the CPU; device: cuda is an emulator in this build")
 		return nil
 	}
-	g := machine.FindGPU(j.hooks.symbols)
-	show := o.Progress()
-	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
+	g := j.findGPU(o)
 	devs, err := j.openGPUs(&g)
 	switch {
 	case err == nil:
@@ -89,12 +87,19 @@ func (j *job) chooseDevice(o Options) error {
 	return nil
 }
 
-// takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
-// is wanted and device_memory says how large the GPU is.
-func (j *job) takeGPU(o Options) error {
+// findGPU looks for a GPU whose devices show on o.Stderr how far pinning is, and work that does not end.
+func (j *job) findGPU(o Options) machine.GPU {
 	g := machine.FindGPU(j.hooks.symbols)
 	show := o.Progress()
 	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
+	g.TellHang(o.showHang)
+	return g
+}
+
+// takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
+// is wanted and device_memory says how large the GPU is.
+func (j *job) takeGPU(o Options) error {
+	g := j.findGPU(o)
 	devs, err := j.openGPUs(&g)
 	switch {
 	case config.IsUsage(err) && !o.paper:

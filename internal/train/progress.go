@@ -144,6 +144,16 @@ const slowWork = 3 * time.Second
 // pinning is what a device does with the host memory that it copies from and to.
 const pinning = "pin host memory"
 
+// showHang shows at once that work on a device does not end: the run itself stands still and shows no notes.
+func (o Options) showHang(text string) {
+	if o.Interactive { // a progress line may stand there
+		text = "\nnote: " + text
+	} else {
+		text = "note: " + text
+	}
+	fmt.Fprintln(o.Stderr, text)
+}
+
 // Progress returns a function that shows on o.Stderr how far reading data is (see
 // data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a
 // token cache is shown where it is slow, and only once where Stderr is no terminal. So is pinning.
