@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,10 +70,11 @@ func (p *page) table(rows [][]string) {
 // WriteMarkdown writes the page of c: each figure that was measured, beside what was predicted for the machine.
 func (c *Contact) WriteMarkdown(w io.Writer) error {
 	p, m := &page{w: w}, c.Machine
-	gpu := m.GPU
-	if gpu == "" {
-		gpu = "an unknown device"
+	gpu := cmp.Or(m.GPU, c.Doctor.CUDA.Device)
+	if c.SelfTest != nil {
+		gpu = cmp.Or(gpu, c.SelfTest.Device)
 	}
+	gpu = cmp.Or(gpu, "an unknown device")
 	p.printf("# mt on %s\n\n", gpu)
 	if m.Scale == small {
 		p.printf("**A trial of the script at toy sizes: the figures mean nothing.**\n\n")
