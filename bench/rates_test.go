@@ -16,6 +16,7 @@ import (
 	"mt/device/cpu"
 	"mt/internal/measure"
 	"mt/model"
+	"mt/plan/rates"
 )
 
 var oneRun = OnDevice{Runs: 1, Most: time.Nanosecond, Threads: 2}
@@ -139,7 +140,7 @@ func TestMatMulReport(t *testing.T) {
 		{Name: "gate_up, weight's gradient", M: 352, N: 64, K: 8, TransA: true, Accumulate: true}} {
 		got := gate[i]
 		sound(t, got.Name, got.TFLOPS)
-		want.DType, want.TFLOPS, want.Runs = "fp32", got.TFLOPS, got.Runs
+		want.DType, want.TFLOPS, want.Runs, want.Beside = "fp32", got.TFLOPS, got.Runs, rates.Against(0, got.TFLOPS.Median)
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}

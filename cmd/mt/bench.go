@@ -24,7 +24,7 @@ machine; shapes and compress look at whole steps. Those five draw (--svg) and da
   mt bench copy --device cuda --report bench/reports`,
 		RunE: group,
 	}
-	c.AddCommand(a.benchAdamW(), a.benchAttention(), a.benchCompress(), a.benchCopy(), a.benchKernels(), a.benchMatMul(), a.benchSGEMM(), a.benchShapes(), a.benchTokenizer(), a.benchTrain(), a.benchPredict(), a.benchTune())
+	c.AddCommand(a.benchAdamW(), a.benchAttention(), a.benchCompress(), a.benchCopy(), a.benchKernels(), a.benchMatMul(), a.benchSGEMM(), a.benchShapes(), a.benchTokenizer(), a.benchTrain(), a.benchPredict(), a.benchReportOf(), a.benchTune())
 	return c
 }
 
