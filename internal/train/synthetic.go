@@ -45,6 +45,7 @@ type SyntheticOptions struct {
 	Profile      bool   // time every operation; of one device
 	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
 	AttentionKernels string
+	TimedMatMul      bool // matrix products by the fastest algorithm, as with the key matmul: timed
 	Throttle         throttle.Limits
 	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
 	// larger than the host run at the speed they would have. What they compute means
@@ -196,7 +197,7 @@ func (lent) Close() error { return nil }
 
 // openDevices opens the devices; with Profile operations are timed.
 func (s *Synthetic) openDevices() (err error) {
-	o := machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, LinkLimit: s.o.Throttle.Link}
+	o := machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, TimedMatMul: s.o.TimedMatMul, LinkLimit: s.o.Throttle.Link}
 	if s.o.On != nil {
 		s.devs = []device.Device{lent{s.o.On}}
 	} else if s.devs, err = machine.OpenAll(o, max(1, s.o.Devices)); err != nil {
