@@ -59,6 +59,9 @@ type Options struct {
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
+	// Ending, which may be nil, is called once when the run ends, before it waits for calls of Batch that are under way: these
+	// must then return.
+	Ending func()
 	// Preferences are given where Plan has a preference loss, and nil elsewhere.
 	Preferences *Preferences
 	Saver       Saver // nil with Schedule.NoSave

@@ -65,6 +65,9 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		}
 	}
 	defer func() {
+		if o.Ending != nil {
+			o.Ending()
+		}
 		r.hub.close()
 		for _, l := range r.lanes {
 			if drained := l.drain(); err == nil {

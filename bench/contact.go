@@ -38,7 +38,9 @@ type ContactMachine struct {
 	Blocks     int     `json:"blocks"`
 	HostMemory float64 `json:"host_memory_available"` // bytes
 	Cores      int     `json:"cores"`
-	Scale      string  `json:"scale"` // small: a trial whose figures mean nothing
+	CPULimit   float64 `json:"cpu_limit"`    // of the container, in cores; 0: none
+	Limit      float64 `json:"memory_limit"` // of the container, in bytes; 0: none
+	Scale      string  `json:"scale"`        // small: a trial whose figures mean nothing
 	Processor  string  `json:"processor"`
 	Version    string  `json:"mt"`
 	GPU        string  `json:"gpu"`

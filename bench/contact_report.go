@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,18 +70,23 @@ func (p *page) table(rows [][]string) {
 // WriteMarkdown writes the page of c: each figure that was measured, beside what was predicted for the machine.
 func (c *Contact) WriteMarkdown(w io.Writer) error {
 	p, m := &page{w: w}, c.Machine
-	gpu := m.GPU
-	if gpu == "" {
-		gpu = "an unknown device"
+	gpu := cmp.Or(m.GPU, c.Doctor.CUDA.Device)
+	if c.SelfTest != nil {
+		gpu = cmp.Or(gpu, c.SelfTest.Device)
 	}
+	gpu = cmp.Or(gpu, "an unknown device")
 	p.printf("# mt on %s\n\n", gpu)
 	if m.Scale == small {
 		p.printf("**A trial of the script at toy sizes: the figures mean nothing.**\n\n")
 	}
 	p.printf("%s, %s, %d cores of %s, %.0f GiB of host memory free; %d blocks where not said otherwise.\n\n", m.Date, m.Version, m.Cores, m.Processor, m.HostMemory/gib, m.Blocks)
+	if limits := m.limits(); limits != "" {
+		p.printf("%s\n\n", limits)
+	}
 	p.printf("%s A ratio is measured over predicted; where no rate says a figure, both cells are empty.\n\n", c.predictedFor())
 	c.selfTest(p)
 	c.sanitized(p)
+	c.dumps(p)
 	p.printf("## Training steps\n\n")
 	p.table(c.steps())
 	if rows := c.figures(); len(rows) > 1 {
@@ -178,6 +184,9 @@ func (c *Contact) selfTest(p *page) {
 		return
 	}
 	verdict := "passed"
+	if slices.ContainsFunc(c.Parts, func(part ContactPart) bool { return part.Name == "selftest" && strings.HasPrefix(part.Outcome, "failed") }) {
+		verdict = "passed as far as it came"
+	}
 	if !r.OK {
 		verdict = fmt.Sprintf("%d checks FAILED", r.Failed())
 	}
@@ -228,6 +237,41 @@ func (c *Contact) sanitized(p *page) {
 		if len(found) > 0 {
 			p.printf("```\n%s\n```\n\n", strings.Join(found, "\n"))
 		}
+	}
+}
+
+// limits says what the container may take of the machine; "" if there is no limit.
+func (m *ContactMachine) limits() string {
+	var words []string
+	if m.CPULimit > 0 {
+		words = append(words, fmt.Sprintf("the time of %.4g cores", m.CPULimit))
+	}
+	if m.Limit > 0 {
+		words = append(words, human.Bytes(int64(m.Limit))+" of memory")
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "The container may take " + strings.Join(words, " and ") + "."
+}
+
+// dumps shows what cuda-gdb says of the GPU's core dumps.
+func (c *Contact) dumps(p *page) {
+	files, _ := filepath.Glob(filepath.Join(c.Path, "*.cudacore.txt")) // the pattern is right
+	for i, file := range files {
+		if i == 0 {
+			p.printf("## Core dumps of the GPU\n\n")
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			p.printf("%v\n\n", err)
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(raw), "?")), "\n")
+		if len(lines) > 40 {
+			lines = append(lines[:40], "…")
+		}
+		p.printf("%s:\n\n```\n%s\n```\n\n", strings.TrimSuffix(filepath.Base(file), ".txt"), strings.Join(lines, "\n"))
 	}
 }
 

@@ -98,6 +98,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.IntVar(&b.ours.Depths.ActivationSlots, "activation-slots", 0, "pipeline.activation_slots (default: automatic)")
 	f.IntVar(&b.ours.MicroTokens, "micro-batch-tokens", 0, "pipeline.micro_batch_tokens (default: automatic)")
 	f.StringVar(&b.ours.AttentionKernels, "attention-kernels", "auto", "attention_kernels on a GPU: auto, fused, portable or sm90a")
+	f.BoolVar(&b.ours.TimedMatMul, "timed-matmul", false, "matmul: timed on a GPU: each product by the fastest algorithm of cuBLASLt")
 	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
 	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
 	f.BoolVar(&b.copied, "copy", false, "copy tiles as a GPU would instead of binding them in place")

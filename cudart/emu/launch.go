@@ -41,6 +41,7 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 		}
 		return out, err
 	}
+	d.plant(o, f)
 	d.enqueue(s, o)
 	return 0
 }

@@ -100,7 +100,7 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	if bytes == 0 {
 		return 0
 	}
-	if bytes > uint64(d.opt.DeviceMemory) {
+	if d.mallocs++; d.opt.FullAt > 0 && d.mallocs >= d.opt.FullAt || bytes > uint64(d.opt.DeviceMemory) {
 		return errOutOfMemory
 	}
 	unit := int64(alignment)

@@ -36,6 +36,7 @@ type op struct {
 	extra   time.Duration          // how much longer events say that it took
 
 	done    bool
+	hung    bool // see Options.HangAt
 	needed  bool // for Lazy: somebody waits for it
 	waiters int
 }

@@ -45,6 +45,7 @@ type SyntheticOptions struct {
 	Profile      bool   // time every operation; of one device
 	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
 	AttentionKernels string
+	TimedMatMul      bool // matrix products by the fastest algorithm, as with the key matmul: timed
 	Throttle         throttle.Limits
 	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
 	// larger than the host run at the speed they would have. What they compute means
@@ -76,6 +77,7 @@ type Synthetic struct {
 	allowed chan struct{} // one for every step that may begin
 	reports chan actors.StepReport
 	stop    chan struct{}
+	ending  chan struct{} // closed when the pipeline ends, by a fault too
 	ended   chan error
 	// attention are the kernels that compute attention; empty: the devices have no choice.
 	attention string
@@ -92,7 +94,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 		random := o
 		o.Batch = func(step int) []data.Row { return randomRows(random, step) }
 	}
-	s := &Synthetic{o: o, allowed: make(chan struct{}, 1<<20), reports: make(chan actors.StepReport, 1<<10), stop: make(chan struct{}), ended: make(chan error, 1)}
+	s := &Synthetic{o: o, allowed: make(chan struct{}, 1<<20), reports: make(chan actors.StepReport, 1<<10), stop: make(chan struct{}), ending: make(chan struct{}), ended: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			s.free()
@@ -195,7 +197,7 @@ func (lent) Close() error { return nil }
 
 // openDevices opens the devices; with Profile operations are timed.
 func (s *Synthetic) openDevices() (err error) {
-	o := machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, LinkLimit: s.o.Throttle.Link}
+	o := machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, TimedMatMul: s.o.TimedMatMul, LinkLimit: s.o.Throttle.Link}
 	if s.o.On != nil {
 		s.devs = []device.Device{lent{s.o.On}}
 	} else if s.devs, err = machine.OpenAll(o, max(1, s.o.Devices)); err != nil {
@@ -254,7 +256,7 @@ func (s *Synthetic) options(o SyntheticOptions) actors.Options {
 	if o.AliasLayers {
 		rate = 0
 	}
-	return actors.Options{Devices: s.devs, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
+	return actors.Options{Devices: s.devs, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop, Ending: func() { close(s.ending) },
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
 			LR: func(int) float64 { return rate }, DataPos: func(int) int64 { return 0 }},
 		Optimizer: o.Throttle.Optimizer(SyntheticRecipe),
@@ -262,6 +264,7 @@ func (s *Synthetic) options(o SyntheticOptions) actors.Options {
 			select {
 			case <-s.allowed:
 			case <-s.stop:
+			case <-s.ending:
 			}
 			return data.NewBatch(step, o.Batch(step), s.Plan.Limits.MicroBatchTokens), nil
 		},

@@ -2,15 +2,19 @@ package train
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 
+	"mt/cudart"
+	"mt/cudart/emu"
 	"mt/device"
 	"mt/internal/config"
 	"mt/internal/long"
+	"mt/internal/machine"
 	"mt/model"
 	"mt/schedule"
 )
@@ -183,4 +187,31 @@ func TestSyntheticAttention(t *testing.T) {
 			t.Errorf("%q with %v: %v, %q, devices %q, want %q", c.asked, c.sm90a, err, s.attention, by, c.want)
 		}
 	}
+}
+
+// TestSyntheticFault: where a kernel faults, a synthetic run ends with that error although nobody has allowed the step
+// whose batch the pipeline asks for next.
+func TestSyntheticFault(t *testing.T) {
+	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(1), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drv := emulate(t, emu.Options{CrashAt: emu.Launch{Kernel: "rmsnorm", N: 1}})
+	gpu := machine.FindGPU(drv)
+	dev, err := gpu.Open(machine.First, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := StartSynthetic(SyntheticOptions{Model: c, Rows: 1, SeqLen: 16, Act: device.BF16, Threads: 1, Recompute: "auto", On: dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(1); !errors.Is(err, cudart.ErrContextLost) {
+		t.Errorf("%v, want a lost context", err)
+	}
+	if err := s.Close(); !errors.Is(err, cudart.ErrContextLost) {
+		t.Errorf("closed: %v, want a lost context", err)
+	}
+	_ = dev.Close() // its calls fail too
 }

@@ -42,7 +42,7 @@ func TestShippedProfiles(t *testing.T) {
 			}
 		}
 		checkSources(t, name, d.Sources, "memory_gib", "memory_gb_per_s", "launch_us", "enqueue_us", "products.bf16", "products.fp32", "attention.bf16", "attention.fp32")
-		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us", "peer_gb_per_s")
+		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us", "pin_gb_per_s", "peer_gb_per_s")
 		checkSources(t, name, m.Host.Sources, "memory_gb_per_s", "update", "updates", "norm", "gather", "cores", "memory_gib", "pack_s_per_mtoken", "message_us")
 		file := filepath.Join(t.TempDir(), "m.json")
 		if err := m.Save(file); err != nil {
