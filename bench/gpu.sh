@@ -318,7 +318,7 @@ few() { echo $((blocks < $1 ? blocks : $1)); }
 	if [ "$scale" != small ]; then
 		beside megatrain-1024 200 megatrain torch,transformers,deepspeed,infinity "$blocks" "$rows" $short
 	fi
-	beside torch-1024 120 torch torch,transformers 2 "$rows" $short
+	beside torch-1024 120 torch "$([ "$scale" = small ] && echo torch,transformers || echo torch)" 2 "$rows" $short
 
 	of 7 "several GPUs, small cards, batches, depths, the whole model"
 	for ((n = 2; n <= gpus; n = n * 2 > gpus && n < gpus ? gpus : n * 2)); do
