@@ -129,10 +129,15 @@ func TestTrainBeside(t *testing.T) {
 	if moved := figures["host to device, over the step"]; math.Abs(moved.Predicted*step.Predicted-moved.Measured*step.Measured) > 0.1*moved.Measured*step.Measured { // random rows of the embedding
 		t.Errorf("%g GB are predicted, %g were copied", moved.Predicted*step.Predicted, moved.Measured*step.Measured)
 	}
+	operations := 0.0
 	for _, o := range r.Profile {
+		operations += o.Predicted
 		if o.Predicted <= 0 || o.Ratio <= 0 || math.Abs(o.Measured-o.Total.Seconds()*1e3/float64(r.ProfileSteps)) > 1e-9 {
 			t.Errorf("%s %s: %+v", o.Op, o.Shape, o.Beside)
 		}
+	}
+	if s := 1e3 * step.Predicted; operations > s || operations < s/2 {
+		t.Errorf("operations are predicted to take %g ms of a step of %g ms", operations, s)
 	}
 	var table strings.Builder
 	if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), "predicted for "+d.PredictedFor) {

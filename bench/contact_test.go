@@ -224,6 +224,25 @@ func TestLearnOneFile(t *testing.T) {
 	}
 }
 
+// TestLearnFixed: what an operation takes beyond its bytes stays as the rates before say, but at most half of a call.
+func TestLearnFixed(t *testing.T) {
+	base, err := rates.Find("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fixed, want := range map[float64]rates.Op{20: {Fixed: 20, Rate: 2469}, 1e4: {Fixed: 50.5, Rate: 3960}} { // 20 GB in 100 calls of 101 µs
+		base.Device.Ops = map[string]rates.Op{"RMSNorm": {Fixed: fixed, Rate: 1000}}
+		c, err := ReadContact(filepath.Join(contact(t, nil), "profile.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := c.Learn(base)
+		if err != nil || l.Machine.Device.Ops["RMSNorm"] != want || l.Changes[0].Before != 1000 || l.Changes[0].Part != "profile" {
+			t.Errorf("%+v, %v; want %+v", l, err, want)
+		}
+	}
+}
+
 // TestLearnRefuses: a report from which no rates can be made says which file, field and value it is, and what to do.
 func TestLearnRefuses(t *testing.T) {
 	for want, change := range map[string]func(c *Contact){

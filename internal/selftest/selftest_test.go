@@ -3,6 +3,7 @@ package selftest
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"mt/device/wrap/fault"
 	"mt/internal/accounts"
 	"mt/internal/long"
+	"mt/plan/rates"
 )
 
 func newCPU(t *testing.T) device.Device {
@@ -124,12 +126,17 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRates: every rate is there and positive.
+// TestRates: every rate is there and positive, beside what is predicted.
 func TestRates(t *testing.T) {
 	defer func(was time.Duration) { enough = was }(enough)
 	enough = time.Millisecond
 	dev := newCPU(t)
-	r := &Report{OK: true}
+	m := &rates.Machine{Link: rates.Link{Up: 10, Down: 20, Both: 16}, Device: rates.Device{Bandwidth: 100,
+		Products:  map[string][]rates.Product{"bf16": {{Rate: 0.5}}, "fp32": {{Rate: 0.25}}},
+		Attention: map[string][]rates.Attention{"bf16": {{Length: 128, Dim: 128, Forward: 0.2, Backward: 0.1}}}}}
+	predicted := map[string]float64{"host to device": 10, "device to host": 20, "host to device, both ways": 8, "device to host, both ways": 8, "device memory": 100,
+		"matrix product bf16": 0.5, "matrix product fp32": 0.25, "attention forward bf16": 0.2, "attention backward bf16": 0.1}
+	r := &Report{OK: true, machine: m}
 	if err := r.copies(dev); err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +150,8 @@ func TestRates(t *testing.T) {
 		t.Errorf("%d rates, ok %t", len(r.Rates), r.OK)
 	}
 	for _, m := range r.Rates {
-		if !(m.Value > 0) {
-			t.Errorf("%+v", m)
+		if want := predicted[m.Name]; !(m.Value > 0) || m.Measured != m.Value || math.Abs(m.Predicted-want) > 1e-6*want || m.Ratio != m.Value/m.Predicted {
+			t.Errorf("%+v, want %g predicted", m, want)
 		}
 		if strings.HasPrefix(m.Name, "attention") && !strings.Contains(m.Detail, "28 heads of 128") {
 			t.Errorf("%+v, want 28 heads of 128", m)
