@@ -62,6 +62,7 @@ type dev struct {
 	context    cudart.Context
 	blas       blas
 	own        atomic.Int64 // see OwnProducts
+	unified    atomic.Bool  // see InPlace
 	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
 	mostWork [2]float64
 
@@ -385,9 +386,8 @@ func (d *dev) Notes() []string {
 	return append([]string(nil), d.notes...)
 }
 
-func (d *dev) Name() string  { return d.name }
-func (d *dev) Kind() string  { return "cuda" }
-func (d *dev) Unified() bool { return false }
+func (d *dev) Name() string { return d.name }
+func (d *dev) Kind() string { return "cuda" }
 
 // regret keeps an error for Close to return, because no other call of the contract
 // is sure to return it.
