@@ -30,12 +30,17 @@ func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
 	if d.opt.Integrated {
-		p.view = ptx.Buffer{Base: p.base, Data: unsafe.Slice((*byte)(pointer(p.base)), p.bytes), Name: p.name}
+		p.view = ptx.Buffer{Base: p.base, Data: hostBytes(p.base, p.bytes), Name: p.name}
 	}
 	i := d.pinnedAt(p.base)
 	d.pinned = slices.Insert(d.pinned, i, p)
 	d.show()
 }
+
+// hostBytes returns n bytes of host memory at addr, where what is registered may be of several allocations of Go's.
+//
+//go:nocheckptr
+func hostBytes(addr, n uint64) []byte { return unsafe.Slice((*byte)(pointer(addr)), n) }
 
 // show makes the pinned memory what kernels of integrated devices reach. d.mu is held.
 func (d *Driver) show() {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"mt/cudart/emu/ptx"
 )
@@ -249,7 +248,7 @@ func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
 		}
 		return reach{b.Data[off : off+int64(n)], []span{{region: &b.region, from: off, to: off + int64(n)}}}, 0
 	}
-	out := reach{data: unsafe.Slice((*byte)(pointer(addr)), n)}
+	out := reach{data: hostBytes(addr, n)}
 	for at := addr; at < addr+n; {
 		p := d.reachable(g, at)
 		if p == nil {

@@ -11,8 +11,8 @@ import (
 
 // InPlace measures how fast a unified device computes on pinned host memory beside its own. own is the time of an operation that
 // reads n fp32 of its own memory and writes n bf16. share is the rate from host memory as a share of that, the least of two: that
-// operation reads each byte once, and a product of bf16 reads its right side again and again, for which the Jetsons' caches keep
-// no pinned memory.
+// operation reads each byte once, and a product of bf16 reads its right side again and again, through caches that need not keep
+// host memory.
 func (m *Meter) InPlace(n int64) (own Seconds, share float64, err error) {
 	defer func() {
 		if err != nil {

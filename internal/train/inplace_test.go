@@ -18,6 +18,9 @@ import (
 // they are copied, whatever runs late.
 func TestInPlaceSameBits(t *testing.T) {
 	long.NotShort(t)
+	if long.Race {
+		t.Skip("the arenas of a tiny model are Go's, and a kernel that reads through a range of several stops checkptr")
+	}
 	for i, recipe := range []string{"compute_dtype: bf16\n", "experts\npipeline: {head_shards: 3}\n", "compute_dtype: fp32\nmax_grad_norm: 0\n",
 		"optim: muon\nval_size: 2\neval_steps: 2\n", "pipeline: {micro_batch_tokens: 10, weight_slots: 1, grad_buffers: 1, activation_slots: 3}\nrecompute: full\ngrad_dtype: bf16\n"}[:long.Count(t, 5, 2)] {
 		want := recipeScene(t, recipe).with("device: cuda\nmax_steps: 4\nsave_steps: 2\n")
