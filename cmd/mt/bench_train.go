@@ -101,6 +101,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
 	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
 	f.BoolVar(&b.copied, "copy", false, "copy tiles as a GPU would instead of binding them in place")
+	f.StringVar(&o.Rates, "rates", "", ratesFlag)
 	f.IntVar(&o.Threads, "threads", 0, "worker threads (default: all cores)")
 	f.IntVar(&o.Warmup, "warmup", 3, "steps before the first that counts")
 	f.IntVar(&o.Rounds, "rounds", 7, "how often each side runs")

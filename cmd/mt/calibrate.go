@@ -157,6 +157,9 @@ func writeCard(w io.Writer, m *rates.Machine) {
 		fmt.Fprintf(w, "host memory in place\t%.4g GB/s\n", m.Device.HostMemory)
 	}
 	fmt.Fprintf(w, "link\t%.4g GB/s up, %.4g down, %.4g both at once\n", m.Link.Up, m.Link.Down, m.Link.Both)
+	if m.Link.Pin > 0 {
+		fmt.Fprintf(w, "pinning\t%.4g GB/s of host memory\n", m.Link.Pin)
+	}
 	if m.Link.Peer > 0 {
 		how := "over the link"
 		if m.Link.Wires {

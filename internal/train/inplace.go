@@ -19,14 +19,14 @@ type inPlacer interface {
 
 // settleBinding settles binding: the CPU uses weights in place, and a GPU where it has no memory of its own and reads the host's
 // as fast. GPUs that are open are told.
-func (j *job) settleBinding() error {
+func (j *opening) settleBinding() error {
 	c := j.c
 	inPlace, note, err := c.Binding == "unified", "", error(nil)
 	switch {
 	case c.Device == "cpu":
 		inPlace = c.Binding != "copy"
 	case c.Binding == "copy":
-	case j.dev == nil:
+	case j.devs == nil:
 		inPlace, note, err = j.bindOnPaper()
 	default:
 		inPlace, note, err = bindInPlace(j.devs, inPlace, j.readRates)
@@ -45,7 +45,7 @@ func (j *job) settleBinding() error {
 }
 
 // bindOnPaper is the binding of a GPU that is not here, by its rates.
-func (j *job) bindOnPaper() (inPlace bool, note string, err error) {
+func (j *opening) bindOnPaper() (inPlace bool, note string, err error) {
 	must := j.c.Binding == "unified"
 	switch {
 	case j.profile == nil && must:
@@ -121,7 +121,7 @@ func bindingNote(inPlace bool, name string, own, host float64) string {
 // readRates measures how many bytes a second a unified GPU moves in its own memory, and how many it would if products and other
 // operations slowed down alike as they do from pinned host memory. Both are 0 where there is no memory to measure with, and of an
 // emulator, whose rates mean nothing.
-func (j *job) readRates(dev device.Device) (own, host float64, err error) {
+func (j *Inputs) readRates(dev device.Device) (own, host float64, err error) {
 	if j.emulated() {
 		return 0, 0, nil
 	}

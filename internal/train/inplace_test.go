@@ -59,12 +59,12 @@ func TestInPlaceFromDisks(t *testing.T) {
 		}
 		got := want.in(t)
 		got = got.with(fmt.Sprintf("state_dir: [%s/a]\nparam_dir: [%s/b]\nhost_memory: 2GiB\n", got.root, got.root))
-		j, _, err := openRun(nil, got.config(t), Options{Stdout: io.Discard, Stderr: io.Discard, hooks: symbols()})
+		j, err := openRun(got.config(t), Options{Stdout: io.Discard, Stderr: io.Discard, hooks: symbols()}, Asks{Run: true}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		least, err := smallestFor(j.asked)
-		if j.closeAfter(&err); err != nil {
+		if closeAfter(j, &err); err != nil {
 			t.Fatal(err)
 		}
 		out, err := got.with(fmt.Sprintf("host_memory: %d\n", least.Host)).train(t, t.Context(), symbols())
@@ -149,7 +149,7 @@ func TestBindOnPaper(t *testing.T) {
 		"no GPU":       {binding: "unified", err: "there is none to ask"},
 		"none, auto":   {binding: "auto", want: "copy"},
 	} {
-		j := &job{c: &config.Config{Device: "cuda", Binding: c.binding}}
+		j := begin(&config.Config{Device: "cuda", Binding: c.binding}, Options{}, Asks{})
 		if c.device != "" {
 			m, err := rates.Find(c.device)
 			if err != nil {
@@ -174,23 +174,23 @@ func TestBindOnPaper(t *testing.T) {
 
 // TestReadRates: an integrated GPU's reads are measured; without memory to measure with there are none.
 func TestReadRates(t *testing.T) {
-	j := &job{c: &config.Config{Device: "cuda", Devices: "auto"}, hooks: hooks{symbols: emulate(t, emu.Options{Integrated: true})}}
-	if err := j.takeGPU(Options{}); err != nil {
+	j := begin(&config.Config{Device: "cuda", Devices: "auto"}, Options{Stderr: io.Discard, hooks: hooks{symbols: emulate(t, emu.Options{Integrated: true})}}, Asks{})
+	if err := j.takeGPU(Options{Stderr: io.Discard}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		for _, f := range j.closers {
-			f()
+		if err := j.Close(); err != nil {
+			t.Error(err)
 		}
 	}()
 	if _, _, err := bindInPlace(j.devs, true, nil); err != nil {
 		t.Fatal(err)
 	}
-	own, host, err := readRates(j.dev, 1<<10)
+	own, host, err := readRates(j.devs[0], 1<<10)
 	if err != nil || own <= 0 || host <= 0 {
 		t.Errorf("%g and %g bytes a second, %v", own, host, err)
 	}
-	if own, host, err := readRates(j.dev, 1<<40); err != nil || own != 0 || host != 0 {
+	if own, host, err := readRates(j.devs[0], 1<<40); err != nil || own != 0 || host != 0 {
 		t.Errorf("without memory: %g and %g bytes a second, %v", own, host, err)
 	}
 }

@@ -144,7 +144,7 @@ func (s *Synthetic) resolve() (*plan.Run, error) {
 		q.Unified, q.Context, q.HostMemory = dev.Unified(), max(q.Context, use.Now[accounts.Context]), 0
 		q.OneMemory = q.OneMemory || use.Integrated
 	}
-	budget := (&job{integrated: q.OneMemory}).budgetOf(host.AvailableMemory()).Budget()
+	budget := budgetOf(q.OneMemory, host.AvailableMemory()).Budget()
 	if o.AliasLayers && budget > 0 {
 		free, err := plan.Resolve(q)
 		if err != nil {
@@ -204,7 +204,7 @@ func (s *Synthetic) openDevices() (err error) {
 	s.noted = slices.Clone(s.devs)
 	s.closers = append(s.closers, func() { _ = machine.CloseAll(s.devs) })
 	if s.o.Device == "cuda" && s.o.Unified && s.o.On == nil {
-		if _, _, err := bindInPlace(s.devs, false, (&job{}).readRates); err != nil {
+		if _, _, err := bindInPlace(s.devs, false, (&Inputs{}).readRates); err != nil {
 			return err
 		}
 	}
@@ -343,6 +343,9 @@ func (s *Synthetic) DeviceName() string {
 	}
 	return s.devs[0].Name()
 }
+
+// Device returns the first device, without what the run puts around it.
+func (s *Synthetic) Device() device.Device { return s.noted[0] }
 
 // DeviceUsage is the memory of the device that has held most.
 func (s *Synthetic) DeviceUsage() device.Usage {
