@@ -271,7 +271,8 @@ func (r *lane) pinned(p accounts.Purpose, bytes int64) ([]byte, error) {
 	return b, err
 }
 
-// register has registerAll make copies from and to host memory fast.
+// register has registerAll register host memory, so that copies from and to it are fast and a device that computes in place
+// reaches it.
 func (r *lane) register(b []byte) {
 	if len(b) > 0 {
 		r.registered = append(r.registered, b)

@@ -191,8 +191,14 @@ func (c *Contact) selfTest(p *page) {
 		verdict = fmt.Sprintf("%d checks FAILED", r.Failed())
 	}
 	p.printf("%s: %s, %d checks.\n\n", r.Device, verdict, len(r.Checks))
+	if r.Running != "" {
+		p.printf("It was cut off while %s ran.\n\n", r.Running)
+	}
 	if r.Error != "" {
 		p.printf("It ended before its end: %s\n\n", r.Error)
+	}
+	for _, l := range r.Losses {
+		p.printf("- lost: %s\n", l)
 	}
 	for _, check := range r.Checks {
 		if !check.OK {

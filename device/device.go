@@ -124,7 +124,8 @@ type Device interface {
 	// all memory. The memory must stay mapped until Unregister, which takes the same slices.
 	Register(memory ...[]byte) error
 	Unregister(memory ...[]byte)
-	// BindHost is the device's view of host memory, for Unified devices only.
+	// BindHost is the device's view of host memory, for Unified devices only. Before operations use the view, the memory
+	// must be registered, or it is of AllocHost.
 	BindHost(b []byte) Mem
 	// Usage counts memory by purpose.
 	Usage() Usage

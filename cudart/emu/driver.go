@@ -48,8 +48,9 @@ type Driver struct {
 	mallocs       int    // calls of cudaMalloc for any bytes
 	buffers       uint64 // the newest buffer
 	pinned        []*pinned
-	locked        int64 // bytes registered
-	registrations int   // how often memory was registered
+	shown         atomic.Pointer[[]*pinned] // what kernels reach of pinned; nil: nothing
+	locked        int64                     // bytes registered
+	registrations int                       // how often memory was registered
 	pinnedID      int
 	pageables     int
 	inPlace       int // products so far by an algorithm that sums in place
@@ -211,4 +212,5 @@ func (d *Driver) forget() {
 		d.chunks[i].Store(nil)
 	}
 	d.buffers, d.pinned, d.streams, d.objects = 0, nil, nil, map[uint64]any{}
+	d.show()
 }

@@ -47,7 +47,8 @@ type Options struct {
 	WithoutBlasLt  bool // libcublasLt is not installed
 	WithoutML      bool // libnvidia-ml is not installed
 
-	// Integrated has the devices say that they have no memory of their own, as GB10 and Jetson do.
+	// Integrated has the devices say that they have no memory of their own, as GB10 and Jetson do. Their kernels and cuBLASLt's
+	// products reach pinned host memory. Others reach it on a real machine too, and are held to device memory here.
 	Integrated bool
 
 	// Watchdog has the devices say that kernels which take long are ended; none is.

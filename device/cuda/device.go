@@ -66,6 +66,7 @@ type dev struct {
 	context    cudart.Context
 	blas       blas
 	own        atomic.Int64 // see OwnProducts
+	unified    atomic.Bool  // see InPlace
 	// pace is how many FLOPs a second the device reaches at least, by the type of operands.
 	pace [2]float64
 	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
@@ -395,9 +396,8 @@ func (d *dev) Notes() []string {
 	return append([]string(nil), d.notes...)
 }
 
-func (d *dev) Name() string  { return d.name }
-func (d *dev) Kind() string  { return "cuda" }
-func (d *dev) Unified() bool { return false }
+func (d *dev) Name() string { return d.name }
+func (d *dev) Kind() string { return "cuda" }
 
 // regret keeps an error for Close to return, because no other call of the contract
 // is sure to return it.

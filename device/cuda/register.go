@@ -99,7 +99,7 @@ func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 }
 
 // Register pins memory. Pieces that the system refuses to pin stay as they are, and copies from and to
-// them are staged in pinned slabs. After any other error nothing of memory is pinned.
+// them are staged in pinned slabs; a unified device fails with that. After any other error nothing of memory is pinned.
 func (d *dev) Register(memory ...[]byte) error { return d.RegisterBy(pinThreads, memory...) }
 
 // RegisterBy is Register with so many pieces at a time, to measure what threads gain.
@@ -116,6 +116,10 @@ func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 			d.Unregister(memory...)
 			return fmt.Errorf("cuda: register %s of host memory: %s at %#x: %w; %s", human.Bytes(total), human.Bytes(int64(len(p.mem))), address(p.mem), p.err, pinHelp)
 		}
+	}
+	if refusal != nil && d.Unified() {
+		d.Unregister(memory...)
+		return fmt.Errorf("cuda: register %s of host memory: %w; %w", human.Bytes(total), refusal, errBinding)
 	}
 	if refusal != nil {
 		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(refusedBytes), human.Bytes(total)), refusal)

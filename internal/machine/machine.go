@@ -248,6 +248,7 @@ type gpuDevice interface {
 	ResumeAlgorithms(recorded map[string][8]uint64)
 	RunsSM90a() bool
 	UseAttention(kernels string) error
+	InPlace(on bool) error
 }
 
 // emulated is a device whose Close ends its emulator too.

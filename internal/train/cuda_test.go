@@ -148,7 +148,7 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 	eval := func(device string) EvalResult {
 		var out bytes.Buffer
 		c := s.with("model: " + s.out + "\ndevice: " + device + "\ncompute_dtype: fp32\n").config(t)
-		r, err := Eval(t.Context(), EvalOptions{Options: Options{Stdout: &out, Stderr: &out, hooks: hooks{symbols: emulate(t, emu.Options{})}}, Config: c})
+		r, err := Eval(t.Context(), EvalOptions{Options: Options{Stdout: &out, Stderr: &out, hooks: hooks{symbols: emulate(t, emu.Options{Integrated: true})}}, Config: c})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
@@ -157,7 +157,7 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 	continued := func(device string) string {
 		var out, log bytes.Buffer
 		c := s.with("model: " + s.out + "\ndevice: " + device + "\ncompute_dtype: fp32\n").config(t)
-		err := Generate(t.Context(), GenerateOptions{Options: Options{Stdout: &out, Stderr: &log, hooks: hooks{symbols: emulate(t, emu.Options{})}},
+		err := Generate(t.Context(), GenerateOptions{Options: Options{Stdout: &out, Stderr: &log, hooks: hooks{symbols: emulate(t, emu.Options{Integrated: true})}},
 			Config: c, Prompt: "\x01\x02\x03", MaxNewTokens: 8, TopP: 1})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, log.String())
@@ -168,6 +168,15 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 		t.Errorf("continued with %q on the CPU, with %q on the GPU", a, b)
 	}
 	cpu, gpu := eval("cpu"), eval("cuda")
+	if !long.Race { // as in TestInPlaceSameBits
+		const inPlace = "cuda\nbinding: unified"
+		if a, b := continued("cuda"), continued(inPlace); a != b {
+			t.Errorf("continued with %q, in place with %q", a, b)
+		}
+		if bound := eval(inPlace); bound.Loss != gpu.Loss || bound.Tokens != gpu.Tokens {
+			t.Errorf("%+v on the GPU, %+v in place", gpu, bound)
+		}
+	}
 	if cpu.Tokens != gpu.Tokens || math.Abs(cpu.Loss-gpu.Loss) > cpu.Loss/(1<<19) { // as in training
 		t.Errorf("%+v on the CPU, %+v on the GPU", cpu, gpu)
 	}

@@ -33,23 +33,18 @@ func (j *opening) resolveDevice(o Options) error {
 	if err != nil {
 		return err
 	}
-	dtype, binding := "fp32", "unified"
-	if c.Device == "cuda" {
-		dtype, binding = "bf16", "copy"
-	}
 	if c.ComputeDType == "auto" {
-		c.ComputeDType = dtype
+		c.ComputeDType = "fp32"
+		if c.Device == "cuda" {
+			c.ComputeDType = "bf16"
+		}
 	}
 	if c.ComputeDType == "bf16" {
 		j.act = device.BF16
 	}
-	if c.Binding == "auto" {
-		c.Binding = binding
+	if err := j.settleBinding(); err != nil {
+		return err
 	}
-	if c.Binding == "unified" && c.Device == "cuda" {
-		return c.Errorf("binding", "binding: unified: a GPU does not compute on host memory; leave binding out or set copy")
-	}
-	j.unified = c.Binding == "unified"
 	if err := j.checkTimed(); err != nil {
 		return err
 	}
@@ -167,11 +162,14 @@ func (j *Inputs) rateSize() int {
 	switch {
 	case j.c.Device != "cuda":
 		return machine.CPURateSize
-	case machine.Emulated() || j.hooks.symbols != nil:
+	case j.emulated():
 		return 64 // an emulator's rate means nothing
 	}
 	return 8192
 }
+
+// emulated says whether GPUs are an emulator's.
+func (j *Inputs) emulated() bool { return machine.Emulated() || j.hooks.symbols != nil }
 
 // closeDevices closes devs.
 func closeDevices(devs []device.Device) error {

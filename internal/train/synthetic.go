@@ -204,11 +204,16 @@ func (s *Synthetic) openDevices() (err error) {
 		return err
 	}
 	s.noted = slices.Clone(s.devs)
+	s.closers = append(s.closers, func() { _ = machine.CloseAll(s.devs) })
+	if s.o.Device == "cuda" && s.o.Unified && s.o.On == nil {
+		if _, _, err := bindInPlace(s.devs, false, (&Inputs{}).readRates); err != nil {
+			return err
+		}
+	}
 	if s.o.Profile {
 		s.profile = profile.Wrap(s.devs[0])
 		s.devs[0] = s.profile
 	}
-	s.closers = append(s.closers, func() { _ = machine.CloseAll(s.devs) })
 	return nil
 }
 

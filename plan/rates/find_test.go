@@ -243,6 +243,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a disk in MB/s", func(m *Machine) { m.Disk.Write = 5000 }, "disk.write_gb_per_s is 5000 GB/s: want a number between 0.0005 and 3000"},
 		{"a link in Mb/s", func(m *Machine) { m.Link.Down = 200e3 }, "link.d2h_gb_per_s is 200000 GB/s: want a number between 0.01 and 40000"},
 		{"half a shape", func(m *Machine) { m.Device.Products["bf16"] = []Product{{M: 64, Rate: 1}} }, "device.products.bf16[0]: the shape 64 × 0 × 0: want three positive numbers"},
+		{"negative in place", func(m *Machine) { m.Device.HostMemory = -1 }, "device.host_memory_gb_per_s is -1 GB/s: want a number between"},
 		{"no products", func(m *Machine) { m.Device.Products = nil }, "device.products is missing"},
 	} {
 		one, _ := json.Marshal(good)
