@@ -78,10 +78,6 @@ func shift64(o op, d, a *lanes64, n *lanes32) {
 // rare64 are the 64-bit functions that few programs use. They work on one thread at
 // a time.
 var rare64 = [opCall]func(a, b, c uint64) uint64{
-	opMulHiS: func(a, b, _ uint64) uint64 { return mulHiS64(a, b) },
-	opMulHiU: func(a, b, _ uint64) uint64 { return mulHiU64(a, b) },
-	opMadHiS: func(a, b, c uint64) uint64 { return mulHiS64(a, b) + c },
-	opMadHiU: func(a, b, c uint64) uint64 { return mulHiU64(a, b) + c },
 	opDivS: func(a, b, _ uint64) uint64 {
 		if b == 0 {
 			return ^uint64(0)
@@ -112,27 +108,12 @@ var rare64 = [opCall]func(a, b, c uint64) uint64{
 	opMaxU: func(a, b, _ uint64) uint64 { return max(a, b) },
 	opAbs:  func(a, _, _ uint64) uint64 { return uint64(max(int64(a), -int64(a))) },
 	opNeg:  func(a, _, _ uint64) uint64 { return -a },
-	opCnot: func(a, _, _ uint64) uint64 { return uint64(b32(a == 0)) },
-	opBrev: func(a, _, _ uint64) uint64 { return bits.Reverse64(a) },
-	opSadS: func(a, b, c uint64) uint64 { return c + uint64(max(int64(a), int64(b))-min(int64(a), int64(b))) },
-	opSadU: func(a, b, c uint64) uint64 { return c + max(a, b) - min(a, b) },
-}
-
-func mulHiU64(a, b uint64) uint64 {
-	hi, _ := bits.Mul64(a, b)
-	return hi
-}
-
-func mulHiS64(a, b uint64) uint64 {
-	hi, _ := bits.Mul64(a, b)
-	return hi - uint64(int64(a)>>63)&b - uint64(int64(b)>>63)&a
 }
 
 // mixed executes an instruction whose operands and results differ in width.
 func (w *warp) mixed(in *inst, mask uint32) {
 	switch in.op {
-	case opMulWideS, opMulWideU, opMadWideS, opMadWideU, opSelp64, opPack64, opZeroHigh, opSignHigh, opBits64, opClock64,
-		opBfe64S, opBfe64U, opBfi64, opPack64x4:
+	case opMulWideS, opMulWideU, opSelp64, opPack64, opZeroHigh, opSignHigh, opBits64, opClock64:
 		d := &w.r64[in.d]
 		if mask != full {
 			d = &w.tmp64
@@ -141,7 +122,7 @@ func (w *warp) mixed(in *inst, mask uint32) {
 		if mask != full {
 			blend64(&w.r64[in.d], d, mask)
 		}
-	case opUnpack64, opUnpack32, opUnpack64x4:
+	case opUnpack64, opUnpack32:
 		w.unpack(in, mask)
 	default:
 		d := &w.r32[in.d]
@@ -162,16 +143,6 @@ func (w *warp) mixed64(in *inst, d *lanes64) {
 		mulWideS(d, &w.r32[in.a], &w.r32[in.b])
 	case opMulWideU:
 		mulWideU(d, &w.r32[in.a], &w.r32[in.b])
-	case opMadWideS:
-		a, b, c := &w.r32[in.a], &w.r32[in.b], &w.r64[in.c]
-		for i := range d {
-			d[i] = uint64(int64(int32(a[i]))*int64(int32(b[i]))) + c[i]
-		}
-	case opMadWideU:
-		a, b, c := &w.r32[in.a], &w.r32[in.b], &w.r64[in.c]
-		for i := range d {
-			d[i] = uint64(a[i])*uint64(b[i]) + c[i]
-		}
 	case opSelp64:
 		a, b, p := &w.r64[in.a], &w.r64[in.b], w.preds[in.c]
 		for i := range d {
@@ -185,10 +156,6 @@ func (w *warp) mixed64(in *inst, d *lanes64) {
 		a, b := &w.r32[in.a], &w.r32[in.b]
 		for i := range d {
 			d[i] = uint64(b[i])<<32 | uint64(a[i])
-		}
-	case opPack64x4:
-		for i := range d {
-			d[i] = uint64(w.r32[in.v[3]][i])<<48 | uint64(w.r32[in.v[2]][i])<<32 | uint64(w.r32[in.v[1]][i])<<16 | uint64(w.r32[in.v[0]][i])
 		}
 	case opZeroHigh:
 		a := &w.r32[in.a]
@@ -209,26 +176,6 @@ func (w *warp) mixed64(in *inst, d *lanes64) {
 		for i := range d {
 			d[i] = uint64(w.steps)
 		}
-	case opBfe64S, opBfe64U, opBfi64:
-		w.fields64(in, d)
-	}
-}
-
-func (w *warp) fields64(in *inst, d *lanes64) {
-	a := &w.r64[in.a]
-	switch in.op {
-	case opBfe64S:
-		for i := range d {
-			d[i] = uint64(bfeS(int64(a[i]), w.r32[in.b][i], w.r32[in.c][i], 64))
-		}
-	case opBfe64U:
-		for i := range d {
-			d[i] = bfeU(a[i], w.r32[in.b][i], w.r32[in.c][i])
-		}
-	case opBfi64:
-		for i := range d {
-			d[i] = bfi(a[i], w.r64[in.b][i], w.r32[in.c][i], w.r32[in.e][i], 64)
-		}
 	}
 }
 
@@ -242,14 +189,6 @@ func (w *warp) mixed32(in *inst, d *lanes32) {
 				d[i] = a[i]
 			} else {
 				d[i] = b[i]
-			}
-		}
-	case opSlct32:
-		a, b, c := &w.r32[in.a], &w.r32[in.b], &w.r32[in.c]
-		for i := range d {
-			d[i] = b[i]
-			if int32(c[i]) >= 0 {
-				d[i] = a[i]
 			}
 		}
 	case opLow:
@@ -275,14 +214,6 @@ func (w *warp) mixed32(in *inst, d *lanes32) {
 		for i, a := range &w.r64[in.a] {
 			d[i] = uint32(bits.LeadingZeros64(a))
 		}
-	case opFind64U:
-		for i, a := range &w.r64[in.a] {
-			d[i] = uint32(63 - bits.LeadingZeros64(a))
-		}
-	case opFind64S:
-		for i, a := range &w.r64[in.a] {
-			d[i] = uint32(63 - bits.LeadingZeros64(a^uint64(int64(a)>>63)))
-		}
 	case opClock32:
 		for i := range d {
 			d[i] = uint32(w.steps)
@@ -294,7 +225,7 @@ func (w *warp) mixed32(in *inst, d *lanes32) {
 	}
 }
 
-// unpack splits a register into its halves or quarters.
+// unpack splits a register into its halves.
 func (w *warp) unpack(in *inst, mask uint32) {
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros32(mask)
@@ -305,11 +236,6 @@ func (w *warp) unpack(in *inst, mask uint32) {
 		case opUnpack32:
 			v := w.r32[in.a][i]
 			w.r32[in.d][i], w.r32[in.e][i] = v&0xffff, v>>16
-		case opUnpack64x4:
-			v := w.r64[in.a][i]
-			for j, r := range in.v {
-				w.r32[r][i] = uint32(v>>(16*j)) & 0xffff
-			}
 		}
 	}
 }

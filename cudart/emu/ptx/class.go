@@ -11,7 +11,7 @@ const (
 	ClassInteger64               // the same of 64 bits, which ptxas makes of 32-bit instructions
 	ClassMultiply                // integer mul, mad
 	ClassMultiply64              // mul.lo and mad.lo of 64 bits
-	ClassBits                    // popc, clz, brev, bfind
+	ClassBits                    // popc, clz
 	ClassDivide                  // what ptxas expands: integer div and rem, div.rn, rcp.rn, sqrt.rn
 	ClassFloat                   // fp32 add, mul, fma
 	ClassDouble                  // fp64
@@ -23,7 +23,7 @@ const (
 	ClassParameter               // ld.param: an operand in the constant bank
 	ClassBranch                  // bra, brx, exit
 	ClassShuffle                 // shfl
-	ClassVote                    // vote, match, redux, activemask
+	ClassVote                    // vote, match, redux
 	ClassMMA16                   // mma.sync m16n8k16 of bf16 with fp32 sums
 	ClassMMA8                    // mma.sync m16n8k8
 	ClassLdmatrix                // ldmatrix
@@ -57,14 +57,12 @@ func (c Class) String() string { return classNames[c] }
 
 // fixedClass are the classes that the mnemonic alone decides.
 var fixedClass = map[string]Class{
-	"selp": ClassCompare, "setp": ClassCompare, "set": ClassCompare, "slct": ClassCompare, "isspacep": ClassCompare,
+	"selp": ClassCompare, "setp": ClassCompare,
 	"cvta": ClassMove, "bra": ClassBranch, "brx": ClassBranch, "ret": ClassBranch, "exit": ClassBranch, "trap": ClassBranch,
-	"shfl": ClassShuffle, "vote": ClassVote, "activemask": ClassVote, "match": ClassVote, "redux": ClassVote,
+	"shfl": ClassShuffle, "vote": ClassVote, "match": ClassVote, "redux": ClassVote,
 	"ldmatrix": ClassLdmatrix, "atom": ClassAtomic, "red": ClassAtomic,
-	"membar": ClassFence, "fence": ClassFence, "prefetch": ClassFence, "prefetchu": ClassFence, "nanosleep": ClassFence, "discard": ClassFence,
-	"griddepcontrol": ClassFence, "setmaxnreg": ClassFence, "elect": ClassVote,
-	"popc": ClassBits, "clz": ClassBits, "brev": ClassBits, "bfind": ClassBits,
-	"ex2": ClassSpecial, "lg2": ClassSpecial, "rsqrt": ClassSpecial, "sin": ClassSpecial, "cos": ClassSpecial, "tanh": ClassSpecial,
+	"membar": ClassFence, "fence": ClassFence, "nanosleep": ClassFence, "setmaxnreg": ClassFence,
+	"popc": ClassBits, "clz": ClassBits, "ex2": ClassSpecial, "lg2": ClassSpecial, "rsqrt": ClassSpecial,
 }
 
 // classOf is the class of an instruction, given its words. A load or store without a state
@@ -83,7 +81,7 @@ func classOf(words []string) Class {
 		return ClassMove
 	case "cvt":
 		return conversionClass(last, words[len(words)-2])
-	case "ld", "ldu":
+	case "ld":
 		return bySpace(words, ClassLoadGlobal, ClassLoadShared, ClassLoadLocal)
 	case "st":
 		return bySpace(words, ClassStoreGlobal, ClassStoreShared, ClassStoreLocal)
@@ -142,11 +140,11 @@ func conversionClass(from, to string) Class {
 
 // arithmeticClass is the class of an instruction that computes.
 func arithmeticClass(name, t string, wide bool) Class {
-	multiplies := name == "mul" || name == "mad" || name == "mul24" || name == "mad24"
+	multiplies := name == "mul" || name == "mad"
 	switch {
 	case t == "f64":
 		return ClassDouble
-	case strings.Contains(t, "f") && (name == "neg" || name == "abs" || name == "copysign"):
+	case strings.Contains(t, "f") && (name == "neg" || name == "abs"):
 		return ClassMove
 	case strings.Contains(t, "f"):
 		return pick(name == "min" || name == "max", ClassCompare, ClassFloat)

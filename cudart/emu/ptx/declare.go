@@ -12,9 +12,9 @@ func typeBytes(t string) int {
 	switch t {
 	case "b8", "u8", "s8":
 		return 1
-	case "b16", "u16", "s16", "f16", "bf16":
+	case "b16", "u16", "s16", "bf16":
 		return 2
-	case "b32", "u32", "s32", "f32", "f16x2", "bf16x2", "tf32":
+	case "b32", "u32", "s32", "f32", "bf16x2":
 		return 4
 	case "b64", "u64", "s64", "f64":
 		return 8

@@ -10,21 +10,18 @@ var decoders map[string]func(*builder, *inst)
 
 func init() {
 	decoders = map[string]func(*builder, *inst){
-		"mov": (*builder).mov, "selp": (*builder).selp, "slct": (*builder).slct, "cvt": (*builder).cvt, "cvta": (*builder).cvta,
-		"setp": (*builder).setp, "set": (*builder).set,
-		"mul": (*builder).mul, "mad": (*builder).mul, "mul24": (*builder).mul24, "mad24": (*builder).mul24,
+		"mov": (*builder).mov, "selp": (*builder).selp, "cvt": (*builder).cvt, "cvta": (*builder).cvta,
+		"setp": (*builder).setp,
+		"mul":  (*builder).mul, "mad": (*builder).mul,
 		"bra": (*builder).bra, "brx": (*builder).brx, "ret": (*builder).exit, "exit": (*builder).exit, "trap": (*builder).trap,
-		"ld": (*builder).ld, "ldu": (*builder).ld, "st": (*builder).stores, "atom": (*builder).atom, "red": (*builder).atom,
+		"ld": (*builder).ld, "st": (*builder).stores, "atom": (*builder).atom, "red": (*builder).atom,
 		"cp": (*builder).cp, "mbarrier": (*builder).mbar, "wgmma": (*builder).wgmma, "setmaxnreg": (*builder).setmaxnreg, "ldmatrix": (*builder).ldmatrix, "mma": (*builder).mmaSync,
-		"shfl": (*builder).shfl, "vote": (*builder).vote, "activemask": (*builder).vote, "match": (*builder).match, "elect": (*builder).elect, "redux": (*builder).redux,
+		"shfl": (*builder).shfl, "vote": (*builder).vote, "match": (*builder).match, "redux": (*builder).redux,
 		"bar": (*builder).bar, "barrier": (*builder).bar,
-		"membar": (*builder).nothing, "fence": (*builder).fences, "prefetch": (*builder).nothing, "prefetchu": (*builder).nothing,
-		"nanosleep": (*builder).nothing, "discard": (*builder).nothing, "griddepcontrol": (*builder).nothing,
-		"isspacep": (*builder).isspacep,
+		"membar": (*builder).nothing, "fence": (*builder).fences, "nanosleep": (*builder).nothing,
 	}
-	for _, name := range []string{"add", "sub", "div", "rem", "min", "max", "abs", "neg", "and", "or", "xor", "not", "cnot", "shl", "shr",
-		"shf", "prmt", "bfe", "bfi", "lop3", "popc", "clz", "brev", "bfind", "sad", "fma", "sqrt", "rsqrt", "rcp", "ex2", "lg2", "sin",
-		"cos", "tanh", "copysign"} {
+	for _, name := range []string{"add", "sub", "div", "rem", "min", "max", "abs", "neg", "and", "or", "xor", "not", "shl", "shr",
+		"shf", "prmt", "bfe", "bfi", "popc", "clz", "fma", "sqrt", "rsqrt", "rcp", "ex2", "lg2"} {
 		decoders[name] = (*builder).arithmetic
 	}
 }
@@ -160,15 +157,12 @@ func (b *builder) pack(in *inst, t string, to, from operand) {
 	if from.vec {
 		list = from.list
 	}
-	part := map[int]string{2: "b32", 4: "b16"}[len(list)]
 	wide := typeBytes(t) == 8
-	if !wide {
-		part = map[int]string{2: "b16"}[len(list)]
-	}
-	if part == "" || typeBytes(t) < 4 || to.vec && from.vec {
+	part := pick(wide, "b32", "b16")
+	if len(list) != 2 || typeBytes(t) < 4 || to.vec && from.vec {
 		b.unknown()
 	}
-	var regs [4]int32
+	var regs [2]int32
 	for i, o := range list {
 		if to.vec {
 			regs[i] = b.out(o, in32)
@@ -176,15 +170,13 @@ func (b *builder) pack(in *inst, t string, to, from operand) {
 			regs[i] = b.in(o, part)
 		}
 	}
-	in.v = regs
-	four := len(list) == 4
 	if from.vec {
 		in.a, in.b, in.d = regs[0], regs[1], b.out(to, fileOf(t))
-		in.op = pick(four, opPack64x4, pick(wide, opPack64, opPack32))
+		in.op = pick(wide, opPack64, opPack32)
 		return
 	}
 	in.d, in.e, in.a = regs[0], regs[1], b.in(from, t)
-	in.op = pick(four, opUnpack64x4, pick(wide, opUnpack64, opUnpack32))
+	in.op = pick(wide, opUnpack64, opUnpack32)
 }
 
 func pick[T any](yes bool, a, b T) T {
@@ -204,22 +196,6 @@ func (b *builder) selp(in *inst) {
 	}
 	in.fam, in.op = famMixed, pick(fileOf(t) == in64, opSelp64, opSelp32)
 	in.d, in.a, in.b, in.c = b.out(b.arg(0), fileOf(t)), b.in(b.arg(1), t), b.in(b.arg(2), t), b.pred(b.arg(3).name)
-}
-
-// slct decodes slct, which picks one of two operands by the sign of an s32.
-func (b *builder) slct(in *inst) {
-	m := b.modifiers()
-	if m.last() != "s32" {
-		b.unknown()
-	}
-	t := m.last()
-	b.done(m)
-	b.count(4)
-	if fileOf(t) != in32 {
-		b.unknown()
-	}
-	in.fam, in.op = famMixed, opSlct32
-	in.d, in.a, in.b, in.c = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), t), b.in(b.arg(3), "s32")
 }
 
 // cvta decodes cvta, which turns addresses of a space into generic ones, or back
@@ -248,34 +224,19 @@ func (b *builder) cvta(in *inst) {
 	}
 }
 
-// isspacep decodes isspacep, which tests in which window a generic address lies.
-func (b *builder) isspacep(in *inst) {
-	m := b.modifiers()
-	where := m.last()
-	b.done(m)
-	b.count(2)
-	in.fam, in.op = famCompare, opInSpace
-	in.d, in.a = b.out(b.arg(0), inPreds), b.in(b.arg(1), "u64")
-	window, ok := map[string]uint64{"shared": sharedWindow, "local": localWindow, "const": constWindow, "global": 0}[where]
-	if !ok {
-		b.unknown()
-	}
-	in.imm = int64(window)
-}
-
 func (b *builder) cvt(in *inst) {
 	m := b.modifiers()
 	from := m.last()
 	to := m.last()
 	c := &conversion{from: from, to: to}
-	c.flush, c.saturate, c.relu = m.has("ftz"), m.has("sat"), m.has("relu")
-	if r := m.take("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"); r != "" {
-		c.how = roundings[r]
-		c.integer = len(r) == 3 && r[2] == 'i'
+	c.flush = m.has("ftz")
+	m.take("rn")
+	if r := m.take("rni", "rzi", "rmi", "rpi"); r != "" {
+		c.integral = integrals[r]
 	}
 	b.done(m)
 	in.fam, in.x = famConvert, &extra{convert: c}
-	if to == "bf16x2" || to == "f16x2" {
+	if to == "bf16x2" {
 		b.count(3)
 		if from != "f32" {
 			b.unknown()
@@ -285,7 +246,7 @@ func (b *builder) cvt(in *inst) {
 		return
 	}
 	b.count(2)
-	if typeBytes(from) == 0 || typeBytes(to) == 0 || typeBytes(from) == 4 && strings.HasSuffix(from, "x2") {
+	if typeBytes(from) == 0 || typeBytes(to) == 0 || from == "bf16" || from == "bf16x2" || to == "bf16" && from != "f32" {
 		b.unknown()
 	}
 	// The registers may be wider than the types.

@@ -4,18 +4,16 @@ package ptx
 // is the mnemonic and, where the sign matters, the letter of the type.
 var integers = map[string]op{
 	"add": opAdd, "sub": opSub, "div.s": opDivS, "div.u": opDivU, "rem.s": opRemS, "rem.u": opRemU, "min.s": opMinS, "min.u": opMinU,
-	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot, "cnot": opCnot,
-	"shl": opShl, "shr.s": opShrS, "shr.u": opShrU, "shr.b": opShrU, "popc": opPopc, "clz": opClz, "brev": opBrev,
-	"bfind.s": opFindS, "bfind.u": opFindU, "sad.s": opSadS, "sad.u": opSadU, "bfe.s": opBfeS, "bfe.u": opBfeU, "bfi": opBfi,
-	"prmt": opPrmt, "lop3": opLop3, "shf": opShfL,
+	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot,
+	"shl": opShl, "shr.s": opShrS, "shr.u": opShrU, "shr.b": opShrU, "popc": opPopc, "clz": opClz,
+	"bfe.s": opBfeS, "bfe.u": opBfeU, "bfi": opBfi, "prmt": opPrmt, "shf": opShfL,
 }
 
 // floats are the floating-point instructions. Those with fewer than three operands
 // leave the last ones unset.
 var floats = map[string]op{
 	"add": opFAdd, "sub": opFSub, "mul": opFMul, "fma": opFMA, "mad": opFMA, "div": opFDiv, "min": opFMin, "max": opFMax, "neg": opFNeg,
-	"abs": opFAbs, "sqrt": opFSqrt, "rsqrt": opFRsqrt, "rcp": opFRcp, "ex2": opFEx2, "lg2": opFLg2, "sin": opFSin, "cos": opFCos,
-	"tanh": opFTanh, "copysign": opFCopysign,
+	"abs": opFAbs, "sqrt": opFSqrt, "rsqrt": opFRsqrt, "rcp": opFRcp, "ex2": opFEx2, "lg2": opFLg2,
 }
 
 // arithmetic decodes all instructions on integers and floats except mul and mad.
@@ -25,11 +23,9 @@ func (b *builder) arithmetic(in *inst) {
 	switch {
 	case t == "f32" || t == "f64":
 		b.float(in, m, t)
-	case t == "bf16" || t == "bf16x2":
-		b.brains(in, m, t)
 	case t == "pred":
 		b.predicates(in, m)
-	case typeBytes(t) == 0 || t[0] == 'f':
+	case typeBytes(t) == 0 || isFloat(t):
 		b.unknown()
 	default:
 		b.integerOp(in, m, t)
@@ -67,24 +63,15 @@ func (b *builder) integerOp(in *inst, m modifiers, t string) {
 			b.fixShift(in)
 		}
 		return
-	case "shf", "prmt", "lop3", "bfe", "bfi", "popc", "clz", "bfind":
+	case "shf", "prmt", "bfe", "bfi", "popc", "clz":
 		b.fields(in, m, t)
 		return
-	case "add", "sub":
-		if m.has("sat") {
-			if t != "s32" {
-				b.unknown()
-			}
-			in.op = pick(name == "add", opAddSat, opSubSat)
-		}
 	}
 	b.done(m)
 	n := 2
 	switch name {
-	case "abs", "neg", "not", "cnot", "brev":
+	case "abs", "neg", "not":
 		n = 1
-	case "sad":
-		n = 3
 	}
 	b.operands(in, t, n)
 	b.narrowInteger(in, t)
@@ -119,50 +106,34 @@ func (b *builder) narrowInteger(in *inst, t string) {
 // types.
 func (b *builder) fields(in *inst, m modifiers, t string) {
 	wide := fileOf(t) == in64
-	file := fileOf(t)
-	if name := b.st.words[0]; wide && (name == "shf" || name == "prmt") {
+	if name := b.st.words[0]; wide && name != "popc" && name != "clz" {
 		b.unknown()
 	}
 	switch b.st.words[0] {
-	case "popc", "clz", "bfind":
+	case "popc", "clz":
 		b.done(m)
 		b.count(2)
 		in.d, in.a = b.out(b.arg(0), in32), b.in(b.arg(1), t)
 		if wide {
-			in.fam, in.op = famMixed, map[op]op{opPopc: opPopc64, opClz: opClz64, opFindU: opFind64U, opFindS: opFind64S}[in.op]
+			in.fam, in.op = famMixed, pick(in.op == opPopc, opPopc64, opClz64)
 		}
 	case "bfe":
 		b.done(m)
 		b.count(4)
-		in.d, in.a, in.b, in.c = b.out(b.arg(0), file), b.in(b.arg(1), t), b.in(b.arg(2), "u32"), b.in(b.arg(3), "u32")
-		if wide {
-			in.fam, in.op = famMixed, pick(t[0] == 's', opBfe64S, opBfe64U)
-		}
+		in.d, in.a, in.b, in.c = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), "u32"), b.in(b.arg(3), "u32")
 	case "bfi":
 		b.done(m)
 		b.count(5)
-		in.d, in.a, in.b = b.out(b.arg(0), file), b.in(b.arg(1), t), b.in(b.arg(2), t)
+		in.d, in.a, in.b = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), t)
 		in.c, in.e = b.in(b.arg(3), "u32"), b.in(b.arg(4), "u32")
-		if wide {
-			in.fam, in.op = famMixed, opBfi64
-		}
 	case "shf":
 		left, clamp := m.take("l", "r") == "l", m.take("wrap", "clamp") == "clamp"
 		b.done(m)
 		b.operands(in, t, 3)
 		in.op = pick(left, pick(clamp, opShfLClamp, opShfL), pick(clamp, opShfRClamp, opShfR))
 	case "prmt":
-		in.imm = map[string]int64{"": 0, "f4e": 1, "b4e": 2, "rc8": 3, "ecl": 4, "ecr": 5, "rc16": 6}[m.take("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")]
 		b.done(m)
 		b.operands(in, t, 3)
-	case "lop3":
-		b.done(m)
-		b.count(5)
-		table, ok := parseInteger(b.arg(4).name)
-		if !ok || wide {
-			b.unknown()
-		}
-		in.d, in.a, in.b, in.c, in.imm = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), t), b.in(b.arg(3), t), table
 	}
 }
 
@@ -176,10 +147,6 @@ func (b *builder) mul(in *inst) {
 		b.float(in, m, t)
 		return
 	}
-	if t == "bf16" || t == "bf16x2" {
-		b.brains(in, m, t)
-		return
-	}
 	half := m.take("lo", "hi", "wide")
 	b.done(m)
 	if typeBytes(t) < 2 || t[0] == 'b' || t[0] == 'f' {
@@ -189,18 +156,18 @@ func (b *builder) mul(in *inst) {
 	in.fam = pick(fileOf(t) == in64, fam64, fam32)
 	switch half {
 	case "wide":
-		b.mulWide(in, t, signed, mad)
+		if mad {
+			b.unknown()
+		}
+		b.mulWide(in, t, signed)
 		return
 	case "lo":
 		in.op = pick(mad, opMad, opMul)
 	case "hi":
-		in.op = pick(mad, pick(signed, opMadHiS, opMadHiU), pick(signed, opMulHiS, opMulHiU))
-		if typeBytes(t) == 2 {
-			if mad {
-				b.unknown()
-			}
-			in.op = pick(signed, opMulHi16S, opMulHi16U)
+		if mad || typeBytes(t) != 4 {
+			b.unknown()
 		}
+		in.op = pick(signed, opMulHiS, opMulHiU)
 	default:
 		b.unknown()
 	}
@@ -208,38 +175,22 @@ func (b *builder) mul(in *inst) {
 	b.narrowInteger(in, t)
 }
 
-func (b *builder) mulWide(in *inst, t string, signed, mad bool) {
-	b.count(pick(mad, 4, 3))
+func (b *builder) mulWide(in *inst, t string, signed bool) {
+	b.count(3)
 	var result string
 	switch typeBytes(t) {
 	case 2:
 		result = "b32"
-		in.fam, in.op = famWrapped, pick(mad, opMad, opMul)
+		in.fam, in.op = famWrapped, opMul
 		in.wrap = pick(signed, wrapSign16, 0)
 	case 4:
 		result = "b64"
 		in.fam = famMixed
-		in.op = pick(mad, pick(signed, opMadWideS, opMadWideU), pick(signed, opMulWideS, opMulWideU))
+		in.op = pick(signed, opMulWideS, opMulWideU)
 	default:
 		b.unknown()
 	}
 	in.d, in.a, in.b = b.out(b.arg(0), fileOf(result)), b.in(b.arg(1), t), b.in(b.arg(2), t)
-	if mad {
-		in.c = b.in(b.arg(3), result)
-	}
-}
-
-// mul24 decodes mul24.lo and mad24.lo.
-func (b *builder) mul24(in *inst) {
-	m := b.modifiers()
-	t := m.last()
-	if !m.has("lo") || typeBytes(t) != 4 {
-		b.unknown()
-	}
-	b.done(m)
-	in.fam, in.op = fam32, pick(t == "s32", opMul24S, opMul24U)
-	in.c = b.constant32(0)
-	b.operands(in, t, pick(b.st.words[0] == "mad24", 3, 2))
 }
 
 // float decodes an f32 or f64 instruction.
@@ -248,15 +199,14 @@ func (b *builder) float(in *inst, m modifiers, t string) {
 	if !ok {
 		b.unknown()
 	}
-	flush, saturate, nan := m.has("ftz"), m.has("sat"), m.has("NaN")
-	how := roundings[m.take("rn", "rz", "rm", "rp")]
-	m.take("approx", "full")
+	flush, nan := m.has("ftz"), m.has("NaN")
+	m.take("rn", "approx", "full")
 	b.done(m)
 	n := 2
 	switch {
 	case o == opFMA:
 		n = 3
-	case o == opFNeg || o == opFAbs || o >= opFSqrt && o <= opFTanh:
+	case o == opFNeg || o == opFAbs || o >= opFSqrt && o <= opFLg2:
 		n = 1
 	}
 	if nan && (t != "f32" || o != opFMin && o != opFMax) {
@@ -268,22 +218,13 @@ func (b *builder) float(in *inst, m modifiers, t string) {
 	in.op = o
 	b.operands(in, t, n)
 	if t == "f64" {
-		if in.fam = fam64; o >= opFEx2 && o != opFCopysign || how != toNearest || flush || saturate {
+		if in.fam = fam64; o > opFDiv && o != opFNeg && o != opFAbs || flush {
 			b.unknown()
 		}
 		return
 	}
 	in.fam = fam32
-	if how != toNearest {
-		in.op, in.x = opCall, &extra{run: directed(o, how)}
-		if in.x.run == nil {
-			b.unknown()
-		}
-	}
 	if flush {
 		in.fam, in.wrap = famWrapped, wrapFlushIn|wrapFlushOut
-	}
-	if saturate {
-		in.fam, in.wrap = famWrapped, in.wrap|wrapSaturate
 	}
 }

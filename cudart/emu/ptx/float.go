@@ -36,10 +36,6 @@ func execFloat(o op, d, a, b, c *lanes32) {
 		for i := range d {
 			d[i] = a[i] &^ (1 << 31)
 		}
-	case opFCopysign: // the sign of a, the rest of b
-		for i := range d {
-			d[i] = a[i]&(1<<31) | b[i]&^(1<<31)
-		}
 	case opFSqrt:
 		for i := range d {
 			d[i] = bits32(float32(math.Sqrt(float64(f32(a[i])))))
@@ -54,26 +50,11 @@ func execFloat(o op, d, a, b, c *lanes32) {
 		}
 	case opFEx2:
 		exp2Lanes(d, a)
-	default:
-		f := transcendental(o)
+	case opFLg2:
 		for i := range d {
-			d[i] = bits32(float32(f(float64(f32(a[i])))))
+			d[i] = bits32(float32(math.Log2(float64(f32(a[i])))))
 		}
 	}
-}
-
-func transcendental(o op) func(float64) float64 {
-	switch o {
-	case opFLg2:
-		return math.Log2
-	case opFSin:
-		return math.Sin
-	case opFCos:
-		return math.Cos
-	case opFTanh:
-		return math.Tanh
-	}
-	return math.Exp2
 }
 
 // oddSum is x + y rounded to odd: the exact sum where float64 has it, else the
@@ -141,9 +122,6 @@ func (w *warp) wrapped(in *inst, mask uint32) {
 		flush(d)
 	}
 	for i := range d {
-		if in.wrap&wrapSaturate != 0 {
-			d[i] = saturate(d[i])
-		}
 		if in.wrap&wrapMask16 != 0 {
 			d[i] &= 0xffff
 		}
@@ -167,18 +145,6 @@ func flush(x *lanes32) {
 	}
 }
 
-// saturate clamps to [0, 1]; NaN becomes 0.
-func saturate(x uint32) uint32 {
-	v := f32(x)
-	switch {
-	case !(v > 0):
-		return 0
-	case v > 1:
-		return bits32(1)
-	}
-	return x
-}
-
 // execDouble executes an f64 instruction for all threads.
 func execDouble(o op, d, a, b, c *lanes64) {
 	for i := range d {
@@ -195,33 +161,11 @@ func execDouble(o op, d, a, b, c *lanes64) {
 			v = math.FMA(x, y, f64(c[i]))
 		case opFDiv:
 			v = x / y
-		case opFMin, opFMax:
-			v = minMax64(o, x, y)
 		case opFNeg:
 			v = -x
 		case opFAbs:
 			v = math.Abs(x)
-		case opFCopysign:
-			v = math.Copysign(y, x)
-		case opFSqrt:
-			v = math.Sqrt(x)
-		case opFRsqrt:
-			v = 1 / math.Sqrt(x)
-		case opFRcp:
-			v = 1 / x
 		}
 		d[i] = bits64(v)
 	}
-}
-
-func minMax64(o op, x, y float64) float64 {
-	switch {
-	case x != x:
-		return y
-	case y != y:
-		return x
-	case o == opFMin:
-		return min(x, y)
-	}
-	return max(x, y)
 }

@@ -245,7 +245,6 @@ func TestHopperAllowed(t *testing.T) {
 		{"generic addresses", "mov.u32 %x, space; cvt.u64.u32 %r, %x; cvta.shared.u64 %r, %r; ONLY mbarrier.arrive.b64 %state, [%r+16384]; V: mbarrier.try_wait.parity.b64 %q, [%r+16384], 0, 1000; @!%q bra V;"},
 		{"memory that was an mbarrier", "ONLY mbarrier.inval.shared::cta.b64 [ONE]; ONLY st.shared.b64 [ONE], %p0; ONLY ld.shared.b64 %r, [ONE];"},
 		{"an mbarrier made again", "ONLY mbarrier.arrive.shared::cta.b64 _, [ONE]; ONLY mbarrier.inval.shared::cta.b64 [ONE]; ONLY mbarrier.init.shared::cta.b64 [ONE], 1; bar.sync 0; ONLY mbarrier.arrive.shared::cta.b64 _, [ONE]; WAIT(ONE,0)"},
-		{"one thread elected", "setp.ge.u32 %q, %t, 64; @%q bra E; elect.sync _|%p, -1; @%p mbarrier.arrive.shared::cta.b64 _, [TWO], 1; WAIT(TWO,0)"},
 		{"a wait that is given up", "setp.ge.u32 %p, %t, 32; @%p bra M; mbarrier.try_wait.parity.shared::cta.b64 %q, [ONE], 0; ONLY mbarrier.arrive.shared::cta.b64 _, [ALSO]; bra E; M: WAIT(ALSO,0)"},
 		{"copied out and overwritten", ready + "ONLY cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {0, 0}], [space]; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; bar.sync 0; st.shared.b32 [%s], %z;"},
 		{"fenced by one half of the warp, then by the other", "FILL; and.b32 %x, %t, 16; setp.eq.u32 %p, %x, 0; @%p fence.proxy.async; @!%p fence.proxy.async; bar.sync 0; GROUP; OPEN; MUL; CLOSE;"},
@@ -256,7 +255,7 @@ func TestHopperAllowed(t *testing.T) {
 		{"copied out and read back", ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 64; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.wait_group 0; ONLY ld.global.b32 %x, [%p0]; setp.ne.u32 %p, %x, 0; @!%zero bra E; @%p trap;"},
 		{"registers given and taken", "@%first bra M; setmaxnreg.dec.sync.aligned.u32 96; bra E; M: setmaxnreg.inc.sync.aligned.u32 240;"},
 		{"an older group waited for", ready + "GROUP; OPEN; MUL; wgmma.commit_group.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%d8,%d9,%d10,%d11}, %da, %db, %q, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1; mov.f32 %f, %d0; wgmma.wait_group.sync.aligned 0; mov.f32 %f, %d8;"},
-		{"other things that order little", "fence.proxy.async.global; prefetch.tensormap [%map]; griddepcontrol.wait; fence.acq_rel.cta;"},
+		{"other things that order little", "fence.proxy.async.global; fence.acq_rel.cta;"},
 	} {
 		for seed := range uint64(6) {
 			if err := runHopperSmall(t, c.body, 256, seed); err != nil {
