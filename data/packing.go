@@ -1,9 +1,11 @@
 package data
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
+	"math/bits"
 	"slices"
 	"sort"
 )
@@ -367,4 +369,98 @@ func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 		}
 	}
 	return fit, at
+}
+
+// room is what is left of a bin: so many units free in the bin of that number.
+type room struct {
+	free int64
+	bin  int
+}
+
+// bestFit puts things of the given lengths, none above most, into bins that hold most:
+// the longest first, each into the fullest bin that has room for it. It returns, for each
+// bin, the numbers of the things in it, rising; bins are in the order of their first thing.
+// Source: best-fit decreasing, as in arXiv:2404.10830.
+func bestFit(lengths []int64, most int64) [][]int {
+	order := make([]int, len(lengths))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lengths[b], lengths[a]) })
+	var bins [][]int
+	var open []room // rising
+	before := func(a, b room) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
+	for _, i := range order {
+		r := room{most, len(bins)}
+		if k, _ := slices.BinarySearchFunc(open, room{lengths[i], -1}, before); k < len(open) {
+			r = open[k]
+			open = slices.Delete(open, k, k+1)
+		} else {
+			bins = append(bins, nil)
+		}
+		bins[r.bin] = append(bins[r.bin], i)
+		if r.free -= lengths[i]; r.free > 0 {
+			k, _ := slices.BinarySearchFunc(open, r, before)
+			open = slices.Insert(open, k, r)
+		}
+	}
+	for _, b := range bins {
+		slices.Sort(b)
+	}
+	slices.SortFunc(bins, func(a, b []int) int { return cmp.Compare(a[0], b[0]) })
+	return bins
+}
+
+const feistelRounds = 8
+
+// permutation is a bijection of [0, n). It takes constant memory, and constant expected time
+// for each index. It is a Feistel network over a power of four that is at least n, applied
+// again and again until the result is below n (cycle walking: Black and Rogaway, "Ciphers
+// with Arbitrary Finite Domains", 2002).
+type permutation struct {
+	n    uint64
+	half int // bits in each of the two halves of the network's domain
+	keys [feistelRounds]uint64
+}
+
+// newPermutation is one of the permutations that seed gives, which stream numbers.
+func newPermutation(n int64, seed int64, stream uint64) permutation {
+	p := permutation{n: uint64(n), half: 1}
+	if n > 1 {
+		p.half = max(1, (bits.Len64(p.n-1)+1)/2)
+	}
+	state := scramble(scramble(uint64(seed)) ^ stream)
+	for i := range p.keys {
+		state = scramble(state)
+		p.keys[i] = state
+	}
+	return p
+}
+
+// at is what i is mapped to, for 0 <= i < n.
+func (p permutation) at(i int64) int64 {
+	x := uint64(i)
+	for {
+		if x = p.encrypt(x); x < p.n {
+			return int64(x)
+		}
+	}
+}
+
+func (p permutation) encrypt(x uint64) uint64 {
+	mask := uint64(1)<<p.half - 1
+	l, r := x>>p.half, x&mask
+	for _, k := range p.keys {
+		l, r = r, l^scramble(r^k)&mask
+	}
+	return l<<p.half | r
+}
+
+// scramble is one step of SplitMix64. Source: Steele, Lea, Flood, "Fast
+// Splittable Pseudorandom Number Generators", 2014.
+func scramble(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
