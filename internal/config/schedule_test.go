@@ -185,3 +185,152 @@ func TestRelayOfOtherSchedules(t *testing.T) {
 		t.Error("a clone shares lr_scheduler_kwargs")
 	}
 }
+
+// TestRelay: what the rates are after step 10 of a run of 20 that goes on with
+// other keys, and what is said about it. s counts steps done.
+func TestRelay(t *testing.T) {
+	const base = "learning_rate: 1\nmax_steps: 20\nwarmup_steps: 4\nlr_scheduler_type: "
+	line := func(s, from, to float64) float64 { return (to - s) / (to - from) }
+	wave := func(s, from, to float64) float64 { return 0.5 + 0.5*math.Cos(math.Pi*(s-from)/(to-from)) }
+	for _, tc := range []struct {
+		was, now string
+		step     int
+		rate     func(s float64) float64
+		says     string
+	}{
+		{"linear", "linear", 10, func(s float64) float64 { return line(s, 4, 20) }, ""},
+		{"linear", "linear\nnum_decay_steps: 7\ndecay_ratio: 0.3", 10, func(s float64) float64 { return line(s, 4, 20) }, ""},
+		{"linear", "linear\nmax_steps: 30", 10, func(s float64) float64 { return line(s, 10, 30) },
+			"the learning rate was 0.6875 at step 10 and is 1 at step 11; linear is laid anew over the steps from 11 on, without a second warm-up, and ends at 0.05 at step 30"},
+		{"linear", "linear\nmax_steps: 30", 20, func(s float64) float64 { return line(s, 20, 30) }, "was 0.0625 at step 20 and is 1 at step 21"},
+		{"cosine", "cosine\nmax_steps: 30", 10, func(s float64) float64 { return wave(s, 10, 30) }, "; cosine is laid anew"},
+		{"cosine", "cosine\nmax_steps: 12", 10, func(s float64) float64 { return wave(s, 10, 12) }, "ends at 0.5 at step 12"},
+		{"cosine", "cosine\nlearning_rate: 0.5\nmin_lr_ratio: 0.1", 10, func(s float64) float64 { return 0.5 * (0.1 + 0.9*wave(s, 10, 20)) }, "and is 0.5 at step 11"},
+		{"cosine", "linear", 10, func(s float64) float64 { return line(s, 10, 20) }, "; linear is laid anew"},
+		// Warm-up that is over is over, whatever is asked for; one in progress goes on to its end.
+		{"linear", "linear\nwarmup_steps: 15", 10, func(s float64) float64 { return line(s, 10, 20) }, "without a second warm-up"},
+		{"linear", "linear\nmax_steps: 30", 2, func(s float64) float64 { return min(s/4, line(s, 4, 30)) }, ", warm-up goes on until step 4; linear is laid anew over the steps after it and ends"},
+		{"linear", "linear\nwarmup_steps: 8", 2, func(s float64) float64 { return min(s/8, line(s, 8, 20)) }, "until step 8"},
+		{"linear", "linear\nwarmup_steps: 1", 2, func(s float64) float64 { return line(s, 2, 20) }, "without a second warm-up"},
+		{"linear\nwarmup_steps: 0\nwarmup_ratio: 0.2", "linear\nwarmup_steps: 0\nwarmup_ratio: 0.2\nmax_steps: 200", 2, func(s float64) float64 { return min(s/4, line(s, 4, 200)) }, "until step 4"},
+		// Constant and wsd are as if they had been so from the start.
+		{"constant", "constant\nmax_steps: 30", 10, func(float64) float64 { return 1 }, "the learning rate was 1 at step 10 and is 1 at step 11; it stays"},
+		{"cosine", "constant\nlearning_rate: 0.5", 10, func(float64) float64 { return 0.5 }, "is 0.5 at step 11; it stays"},
+		{"wsd\nnum_decay_steps: 5", "wsd\nnum_decay_steps: 5\nmax_steps: 30", 10, func(s float64) float64 { return wave(max(s, 25), 25, 30) },
+			"; wsd goes on as if it had been so from the start, decays after step 25 and ends at 0.09549 at step 30"},
+		{"wsd\nnum_decay_steps: 5", "wsd\nnum_decay_steps: 5\nmax_steps: 30", 18, func(s float64) float64 { return wave(max(s, 25), 25, 30) }, "was 0.6545 at step 18 and is 1 at step 19"},
+		{"wsd\nnum_decay_steps: 5", "wsd\nnum_decay_steps: 5\nlearning_rate: 0.5", 18, func(s float64) float64 { return 0.5 * wave(s, 15, 20) }, "was 0.6545 at step 18 and is 0.1727 at step 19"},
+	} {
+		parse := func(text string) *Config {
+			var keys []string
+			for line := range strings.Lines(base + text) { // the last of a name counts
+				name, _, _ := strings.Cut(line, ":")
+				for i, k := range keys {
+					if strings.HasPrefix(k, name+":") {
+						keys[i] = ""
+					}
+				}
+				keys = append(keys, strings.TrimSpace(line)+"\n")
+			}
+			return mustParse(t, strings.Join(keys, ""))
+		}
+		saved, c := parse(tc.was), parse(tc.now)
+		says := c.Relay(saved, tc.step)
+		if !strings.Contains(says, tc.says) || tc.says == "" && says != "" {
+			t.Errorf("%q to %q after step %d: %q", tc.was, tc.now, tc.step, says)
+		}
+		for step := tc.step + 1; step <= c.MaxSteps; step++ {
+			if got, want := c.Schedule(step), tc.rate(float64(step-1)); math.Abs(got-want) > 1e-15 {
+				t.Errorf("%q to %q after step %d: %g in step %d, want %g", tc.was, tc.now, tc.step, got, step, want)
+			}
+		}
+		// A later run without changes goes on as this one does.
+		same := parse(tc.now)
+		if says := same.Relay(c, c.MaxSteps-1); says != "" || same.Schedule(c.MaxSteps) != c.Schedule(c.MaxSteps) {
+			t.Errorf("%q to %q: an unchanged run says %q", tc.was, tc.now, says)
+		}
+	}
+}
+
+// TestRestart: a schedule that begins again has its warm-up, and shares are of
+// the steps that are left.
+func TestRestart(t *testing.T) {
+	for text, want := range map[string]string{
+		"lr_scheduler_type: linear\nwarmup_ratio: 0.2": "a new schedule begins: linear over steps 11 to 20 with warm-up until step 12, from 0 to 0.125",
+		"lr_scheduler_type: cosine":                    "a new schedule begins: cosine over steps 11 to 20, from 1 to 0.02447",
+		"lr_scheduler_type: wsd\ndecay_ratio: 0.5":     "a new schedule begins: wsd over steps 11 to 20, from 1 to 0.09549",
+	} {
+		c, fresh := mustParse(t, text+"\nlearning_rate: 1\nmax_steps: 20"), mustParse(t, text+"\nlearning_rate: 1\nmax_steps: 10")
+		if got := c.Restart(10); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+		for step := 1; step <= 10; step++ {
+			if got, want := c.Schedule(10+step), fresh.Schedule(step); got != want {
+				t.Errorf("%q: %g in step %d, want %g", text, got, 10+step, want)
+			}
+		}
+		again := mustParse(t, text+"\nlearning_rate: 1\nmax_steps: 20")
+		if says := again.Relay(c, 15); says != "" || again.Schedule(18) != c.Schedule(18) {
+			t.Errorf("%q: an unchanged run says %q", text, says)
+		}
+	}
+}
+
+// TestIntervals: counts and shares of the steps, as transformers has them.
+func TestIntervals(t *testing.T) {
+	for _, tc := range []struct {
+		text        string
+		steps, want int
+	}{
+		{"500", 1000, 500}, {"500.0", 1000, 500}, {"5e2", 1000, 500}, {"0", 1000, 0}, {"", 1000, 0}, {"1", 1000, 1}, {"1.0", 7, 1},
+		{"0.1", 1000, 100}, {"0.1", 7, 1}, {"0.3", 7, 3}, {"0.001", 7, 1}, {"0.999", 1000, 999}, {"0.29", 100, 29}, {"0.07", 100, 8}, // as a float, 0.07 · 100 is above 7
+	} {
+		c := mustParse(t, "save_steps: "+tc.text)
+		if got := c.SaveSteps.Of(tc.steps); got != tc.want {
+			t.Errorf("save_steps: %s is every %d of %d steps, not %d", tc.text, got, tc.steps, tc.want)
+		}
+		again, err := Parse("again.yaml", c.YAML(""), Args{})
+		if err != nil || again.SaveSteps != c.SaveSteps {
+			t.Errorf("save_steps: %s comes back as %v, %v", tc.text, again.SaveSteps, err)
+		}
+	}
+}
+
+// TestEvalStrategy: eval_strategy alone evaluates when it logs, as
+// transformers.TrainingArguments has it; what is written of that says the same.
+func TestEvalStrategy(t *testing.T) {
+	for text, want := range map[string]Interval{
+		"logging_steps: 7": 0, "eval_strategy: steps\nlogging_steps: 7": 7, "evaluation_strategy: steps\nlogging_steps: 7": 7,
+		"eval_strategy: steps\neval_steps: 0\nlogging_steps: 7": 0, "eval_strategy: steps\neval_steps: 3": 3, "eval_strategy: epoch": 0,
+	} {
+		c := mustParse(t, "val_size: 2\n"+text)
+		again, err := Parse("again.yaml", c.YAML(""), Args{})
+		if err != nil || c.EvalSteps != want || again.EvalSteps != want {
+			t.Errorf("%q: eval_steps is %v, and written %v, not %v; %v", text, c.EvalSteps, again.EvalSteps, want, err)
+		}
+	}
+}
+
+// TestSavingWithoutEffect: keys that go with checkpoints say so where there are
+// none.
+func TestSavingWithoutEffect(t *testing.T) {
+	for text, want := range map[string]string{
+		"save_strategy: no\nsave_steps: 5":                      "save_steps has no effect: save_strategy is no",
+		"save_strategy: no\nsave_total_limit: 5":                "save_total_limit has no effect: save_strategy is no: there are no checkpoints",
+		"save_strategy: no\nsave_only_model: true":              "save_only_model has no effect: save_strategy is no: there are no checkpoints",
+		"save_strategy: epoch\nsave_steps: 5":                   "save_steps has no effect: save_strategy is epoch",
+		"save_only_model: true\noptimizer_zstd: true":           "optimizer_zstd has no effect: the optimizer's state is not saved",
+		"val_size: 2\neval_strategy: epoch\neval_steps: 5":      "eval_steps has no effect: eval_strategy is epoch",
+		"eval_strategy: epoch":                                  "eval_strategy has no effect: there is neither eval_dataset nor val_size",
+		"save_strategy: steps\nsave_steps: 5\neval_steps: 0":    "",
+		"save_strategy: false\nsave_steps: 500":                 "",
+		"save_strategy: \"no\"\nval_size: 2\neval_strategy: no": "",
+	} {
+		if got := strings.Join(mustParse(t, text).Warnings, "; "); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	if out := string(mustParse(t, "save_strategy: no").YAML("")); !strings.Contains(out, "save_strategy: \"no\"\n") {
+		t.Errorf("no is written as other readers of YAML take for false:\n%s", out)
+	}
+}
