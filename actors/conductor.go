@@ -473,20 +473,14 @@ func (c *conductorCore) diagnosed() []effect {
 	return c.finish(failed)
 }
 
-func (r *run) execConductor(w work) error {
-	switch e := w.do.(type) {
-	case agreePass:
-		r.agreePass(w, e)
-	case agreeLoad:
-		r.agreeLoad(w, e)
-	case stopAgreed:
-		if r.o.Stopping != nil {
-			r.o.Stopping()
-		}
-	case runEnded:
-		r.hub.ended <- e.Err
-	default:
-		panic(fmt.Sprintf("conductor: work %T", w.do))
+func (stopAgreed) start(r *lane, _ work) error {
+	if r.o.Stopping != nil {
+		r.o.Stopping()
 	}
+	return nil
+}
+
+func (e runEnded) start(r *lane, _ work) error {
+	r.hub.ended <- e.Err
 	return nil
 }

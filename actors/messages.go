@@ -81,6 +81,14 @@ func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	return out
 }
 
+// toCheckpointer tells it to the Checkpointer, if the layer is to be saved.
+func (m LayerUpdated) toCheckpointer() []effect {
+	if !m.Save {
+		return nil
+	}
+	return []effect{send{checkpointerID, m}}
+}
+
 // LayerFetched tells that the tile of a visit is on its way into Slot: the compute
 // stream waits for the slot's event.
 type LayerFetched struct {

@@ -142,18 +142,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		sit(stagerID, stager)
 	}
 	sit(feederID, &feederCore{})
-	optimizer := newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip)
-	optimizer.setAway(cfg.away)
-	optimizer.params, optimizer.gradAway = cfg.params, cfg.gradAway
-	if cfg.matrices > 0 {
-		for l := range cfg.layers {
-			optimizer.matrices, optimizer.laneOf = append(optimizer.matrices, cfg.matricesOf(l)), append(optimizer.laneOf, laneID(spec.On(l)))
-		}
-		for range n {
-			optimizer.matrixBuffers = append(optimizer.matrixBuffers, ids(cfg.depths.MatrixBuffers))
-		}
-	}
-	sit(optimizerID, optimizer)
+	sit(optimizerID, newOptimizerCore(cfg.optimizer(spec, n), State{}))
 	sit(checkpointerID, checkpointer)
 	sit(reporterID, reporterCore{})
 	if cfg.ranks > 1 {

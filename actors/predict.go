@@ -186,7 +186,7 @@ func (p *prediction) now() time.Duration { return p.clock.Now() }
 func (p *prediction) stop() {}
 
 // cost is what a work takes on the host.
-func (p *prediction) cost(do any) virtual.Work {
+func (p *prediction) cost(do task) virtual.Work {
 	h, r := &p.machine.Host, p.plan
 	switch e := do.(type) {
 	case packBatch:

@@ -266,39 +266,36 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 	return out
 }
 
-func (r *lane) execPrefetcher(w work) error {
-	if r.execParams(w) {
-		return nil
+func (e gatherRows) start(r *lane, w work) error {
+	r.layOut(e)
+	r.hub.async(r.index.prefetcher(), w, func() (any, error) {
+		r.gather(e)
+		return nil, nil
+	})
+	return nil
+}
+
+func (e fetchBatch) start(r *lane, _ work) error {
+	defer r.copying(r.h2d, e).end()
+	r.upload(&r.batches[e.Slot])
+	return r.enqueued("prefetch the batch of step %d", e.p.Step)
+}
+
+func (e fetchWeights) start(r *lane, _ work) error {
+	defer r.copying(r.h2d, e).end()
+	s := r.weights[e.Slot]
+	moved := s.place.fetch(r.tiles[e.Tile], s)
+	if e.Expert && moved > 0 {
+		r.travelled.add(e.Prog, moved)
 	}
-	s := r.h2d
-	switch w.do.(type) {
-	case takeIn, fetchActivation:
-		s = r.in
-	}
-	r.trace.copying(s, w.do)
-	defer s.end()
-	switch e := w.do.(type) {
-	case gatherRows:
-		r.layOut(e)
-		r.hub.async(r.index.prefetcher(), w, func() (any, error) {
-			r.gather(e)
-			return nil, nil
-		})
-		return nil
-	case fetchBatch:
-		r.upload(&r.batches[e.Slot])
-		return r.enqueued("prefetch the batch of step %d", e.p.Step)
-	case fetchWeights:
-		r.fetchWeights(e)
-		return r.enqueued("prefetch %s", r.names[e.Layer])
-	case takeIn:
-		r.bringIn(e.Slot, r.place(e.Passage, e.Tokens))
-		return r.enqueued("take an activation into slot %d", e.Slot)
-	case fetchActivation:
-		r.bringIn(e.Slot, r.spilled(e.Host, e.Tokens))
-		return r.enqueued("prefetch an activation into slot %d", e.Slot)
-	}
-	panic(fmt.Sprintf("prefetcher: work %T", w.do))
+	r.h2d.Record(s.ready)
+	return r.enqueued("prefetch %s", r.names[e.Layer])
+}
+
+func (e fetchActivation) start(r *lane, _ work) error {
+	defer r.copying(r.in, e).end()
+	r.bringIn(e.Slot, r.spilled(e.Host, e.Tokens))
+	return r.enqueued("prefetch an activation into slot %d", e.Slot)
 }
 
 // bringIn enqueues the copy of an activation from the host into a slot.
@@ -324,14 +321,4 @@ func (r *lane) enqueued(what string, args ...any) error {
 		return fmt.Errorf(what+": %w", append(args, err)...)
 	}
 	return nil
-}
-
-// fetchWeights enqueues the copy of a tile into its slot, and counts an expert's.
-func (r *lane) fetchWeights(e fetchWeights) {
-	s := r.weights[e.Slot]
-	moved := s.place.fetch(r.tiles[e.Tile], s)
-	if e.Expert && moved > 0 {
-		r.travelled.add(e.Prog, moved)
-	}
-	r.h2d.Record(s.ready)
 }

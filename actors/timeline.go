@@ -226,7 +226,7 @@ func (t *tracer) ended(p *piece) {
 }
 
 // begin notes that an actor begins with a work on the host.
-func (t *tracer) begin(id address, do any) *piece {
+func (t *tracer) begin(id address, do task) *piece {
 	if t == nil {
 		return nil
 	}
@@ -287,7 +287,7 @@ func (t *tracer) begin(id address, do any) *piece {
 }
 
 // onDisk describes a work that reads from a disk or writes to one.
-func (t *tracer) onDisk(id address, do any, p *piece) {
+func (t *tracer) onDisk(id address, do task, p *piece) {
 	switch e := do.(type) {
 	case fetchState:
 		p.track, p.name = t.rec.Track(readsTrack, timeline.Actor), "read the state of "+t.names[e.Layer]

@@ -211,6 +211,8 @@ func afterTheLoss(v any) string {
 		return fmt.Sprintf("matrix %d of layer %d is applied, from buffer %d", m.Matrix, m.Layer, m.Buffer)
 	case update:
 		return fmt.Sprintf("update layer %d from slab %d, ids %v: update %d, rate %v, clip %v", m.Layer, m.Slab, m.IDs, m.AdamStep, m.LR, m.Clip)
+	case unitsUpdated:
+		return fmt.Sprintf("layer %d is updated", m.Layer)
 	case updateDone:
 		return fmt.Sprintf("layer %d is updated", m.Layer)
 	case StepUpdated:

@@ -16,6 +16,7 @@ import (
 	"mt/internal/machine"
 	"mt/internal/measure"
 	"mt/model"
+	"mt/plan/rates"
 )
 
 // table is a report that prints itself for people.
@@ -159,7 +160,7 @@ func TestMatMulReport(t *testing.T) {
 		{Name: "gate_up, weight's gradient", M: 352, N: 64, K: 8, TransA: true, Accumulate: true}} {
 		got := gate[i]
 		sound(t, got.Name, got.TFLOPS)
-		want.DType, want.TFLOPS, want.Runs = "fp32", got.TFLOPS, got.Runs
+		want.DType, want.TFLOPS, want.Runs, want.Beside = "fp32", got.TFLOPS, got.Runs, rates.Against(0, got.TFLOPS.Median)
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}

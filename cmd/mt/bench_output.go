@@ -21,12 +21,16 @@ type benchDevice struct {
 	dtypes []string
 }
 
+// ratesFlag explains --rates.
+const ratesFlag = "what figures are predicted with: a GPU, GPU+HOST, or a file of mt doctor --save (default: the profile of this GPU)"
+
 func (b *benchDevice) flags(c *cobra.Command, dtype bool) {
 	f := c.Flags()
 	f.BoolVar(&b.json, "json", false, "print JSON")
 	f.StringVar(&b.on.Device, "device", "cpu", "cpu or cuda")
 	f.StringVar(&b.memory, "device-memory", "", "budget of the device, for example 10GiB (default: all of it)")
 	f.IntVar(&b.on.Threads, "threads", 0, "worker threads of the CPU (default: all cores)")
+	f.StringVar(&b.on.Rates, "rates", "", ratesFlag)
 	f.IntVar(&b.on.Runs, "runs", 5, "how often each piece of work is timed")
 	f.DurationVar(&b.on.Most, "most", 2*time.Second, "slow work is timed fewer times than --runs, within this time")
 	if dtype {
