@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	_ "embed" // for import.txt
 	"errors"
 	"fmt"
 	"maps"
@@ -345,6 +346,61 @@ func (l *Line) pos() Pos {
 // to gives the value to a key of mt.
 func to(key string) rule { return func(im *importer, e entry) { im.give(e, key, e.val) } }
 
+//go:embed import.txt
+var importText string
+
+// importReasons are the reasons that import.txt names by $NAME.
+var importReasons = strings.NewReplacer("$noQuant", noQuant, "$noAdapter", noAdapter, "$noTowers", noTowers, "$noOtherLoss", noOtherLoss,
+	"$noOtherOptimizer", noOtherOptimizer, "$noOtherTRL", noOtherTRL, "$tooLongTogether", tooLongTogether)
+
+// eachImport calls f for every key of a section of import.txt, with what stands above the key: "to KEY", or a kind and why.
+func eachImport(section string, f func(key, kind, why string)) {
+	_, text, _ := strings.Cut(importText, "\n== "+section+"\n")
+	text, _, _ = strings.Cut(text, "\n== ")
+	kind, why := "", ""
+	for line := range strings.Lines(text) {
+		if keys, ok := strings.CutPrefix(line, "\t"); ok {
+			for _, key := range strings.Fields(keys) {
+				f(key, kind, why)
+			}
+			continue
+		}
+		kind, why, _ = strings.Cut(strings.TrimSpace(line), ": ")
+		why = importReasons.Replace(why)
+	}
+}
+
+// tableRules are the rules of sections of import.txt.
+func tableRules(sections ...string) map[string]rule {
+	rules := map[string]rule{}
+	for _, s := range sections {
+		eachImport(s, func(key, kind, why string) {
+			switch kind {
+			case "idle":
+				rules[key] = idle(why)
+			case "lost":
+				rules[key] = lost(why)
+			case "refused":
+				rules[key] = refused(why)
+			default:
+				rules[key] = to(strings.TrimPrefix(kind, "to "))
+			}
+		})
+	}
+	return rules
+}
+
+// idleIf leaves a key out where its value is text; any other is not possible.
+func idleIf(text, why, lost string) rule {
+	return func(im *importer, e entry) {
+		if e.val.is(text) {
+			im.idle(e, why)
+			return
+		}
+		im.lose(e, lost)
+	}
+}
+
 // idle leaves a key out, whatever its value.
 func idle(why string) rule { return func(im *importer, e entry) { im.idle(e, why) } }
 
@@ -449,18 +505,14 @@ func plainAt(v value, text string) value { return value{kind: plain, text: text,
 // textAt is text that stands where v does.
 func textAt(v value, text string) value { return value{kind: quoted, text: text, pos: v.pos} }
 
-// trainerRules are those of transformers.TrainingArguments, which LLaMA-Factory and TRL take too.
-func trainerRules(more map[string]rule) map[string]rule {
-	rules := map[string]rule{
-		"warmup_steps": warmupRule,
-		"bf16":         bf16Rule, "fp16": lost("mt computes in bf16 or fp32, which need no scaling of the loss: see compute_dtype"),
-		"report_to": reportRule, "optim_args": optimArgs,
-		"tf32": tf32Rule, "fp8": lost("mt computes in bf16 or fp32"),
+// trainerRules are those of a section of import.txt and more, with those of transformers.TrainingArguments, which
+// LLaMA-Factory and TRL take too.
+func trainerRules(section string, more map[string]rule) map[string]rule {
+	rules := tableRules("trainer", section)
+	maps.Copy(rules, map[string]rule{
+		"warmup_steps": warmupRule, "bf16": bf16Rule, "report_to": reportRule, "optim_args": optimArgs, "tf32": tf32Rule,
 		"data_seed": func(im *importer, e entry) { im.lose(e, "one seed decides all: see seed") },
-	}
-	with(rules, lost("mt computes in bf16 or fp32"), "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
-	with(rules, lost("it chooses the layers of an optimizer that mt does not have"), "optim_target_modules")
-	with(rules, refused("mt train trains; mt eval and mt generate try a model"), "do_predict", "predict_with_generate")
+	})
 	maps.Copy(rules, more)
 	return rules
 }

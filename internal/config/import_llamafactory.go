@@ -28,7 +28,7 @@ const (
 )
 
 func llamaFactoryRules() map[string]rule {
-	rules := trainerRules(map[string]rule{
+	rules := trainerRules("llamafactory", map[string]rule{
 		"stage": llamaFactoryStage,
 		"do_train": func(im *importer, e entry) {
 			if why := foreign["do_train"](e.val, im.c); why != "" {
@@ -37,18 +37,13 @@ func llamaFactoryRules() map[string]rule {
 			}
 			im.idle(e, "mt train trains")
 		},
-		"template":         templateRule,
-		"optim":            orElse("optim", "adamw"),
-		"interleave_probs": to("interleave_probs"),
+		"template": templateRule,
+		"optim":    orElse("optim", "adamw"),
 		// Weights without fp32 masters.
 		"pure_bf16": ifTrue(means("updates round by chance, so that small ones are not lost", [2]string{"master_dtype", "bf16"}, [2]string{"compute_dtype", "bf16"})),
 		// Its Muon scales updates as Moonlight's does (third_party/muon).
-		"use_muon":             ifTrue(means("", [2]string{"optim", "muon"}, [2]string{"adjust_lr_fn", "match_rms_adamw"})),
-		"disable_shuffling":    negated("shuffle"),
-		"train_from_scratch":   lost("give model (a preset or the keys of a config.json) to train from scratch"),
-		"cache_dir":            idle("it is where models are downloaded to, and mt downloads nothing"),
-		"early_stopping_steps": to("early_stopping_patience"),
-		"add_special_tokens":   to("new_special_tokens"),
+		"use_muon":          ifTrue(means("", [2]string{"optim", "muon"}, [2]string{"adjust_lr_fn", "match_rms_adamw"})),
+		"disable_shuffling": negated("shuffle"),
 		"packing": func(im *importer, e entry) {
 			if im.doc.get("neat_packing").is("true") {
 				im.giveFor(e, "neat_packing switches it on", setting{"packing", plainAt(e.val, "true")})
@@ -58,33 +53,7 @@ func llamaFactoryRules() map[string]rule {
 		},
 		// LLaMA-Factory switches packing on where neat_packing is.
 		"neat_packing": ifTrue(means("documents in a row do not see each other", [2]string{"packing", "true"})),
-		"use_swanlab":  lost("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to"),
-		"streaming":    idle("data is tokenised once into a token cache"),
 	})
-	with(rules, lost(noOtherOptimizer), "use_galore", "use_apollo", "use_badam", "use_adam_mini")
-	with(rules, lost(noOtherLoss), "use_dft_loss", "use_asft_loss", "use_eaft_loss")
-	with(rules, lost("it is of a model that mt does not have"), "mixture_of_depths", "shift_attn", "rope_scaling", "moe_aux_loss_coef")
-	with(rules, lost("mt has no such key yet"), "default_system", "tool_format", "preserve_thinking", "new_special_tokens_config", "init_special_tokens", "split_special_tokens", "eval_on_each_dataset", "media_dir")
-	with(rules, refused("mt merges and exports nothing but what it trained: see mt export"), "export_dir")
-	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "additional_target", "loraplus_lr_ratio", "loraplus_lr_embedding",
-		"use_rslora", "use_dora", "pissa_init", "pissa_iter", "pissa_convert", "create_new_adapter", "module_dropout", "oft_rank", "oft_block_size", "oft_target", "adapter_name_or_path")
-	with(rules, lost(noQuant), "quantization_bit", "quantization_method", "double_quantization")
-	with(rules, idle("mt trains the text part of a model; images, videos and audio are not read"), "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "crop_to_patches", "video_max_pixels", "video_min_pixels",
-		"video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "freeze_vision_tower", "freeze_multi_modal_projector")
-	with(rules, lost("mt trains all of the text part"), "freeze_language_model")
-	for _, prefix := range []struct {
-		names []string
-		rule  rule
-	}{
-		{[]string{"galore_target", "galore_rank", "galore_update_interval", "galore_scale", "galore_proj_type", "galore_layerwise", "apollo_target", "apollo_rank", "apollo_update_interval", "apollo_scale",
-			"apollo_proj", "apollo_proj_type", "apollo_scale_type", "apollo_layerwise", "apollo_scale_front", "badam_mode", "badam_start_block", "badam_switch_mode", "badam_switch_interval", "badam_update_ratio",
-			"badam_mask_mode", "badam_verbose", "asft_alpha", "eaft_alpha", "swanlab_project", "swanlab_run_name", "swanlab_mode", "swanlab_workspace"}, idle("it belongs to a key that is named beside it")},
-		{[]string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "virtual_pipeline_model_parallel_size", "sequence_parallel", "use_mca",
-			"use_megatron_bridge", "bias_activation_fusion", "apply_rope_fusion", "use_distributed_optimizer", "overlap_param_gather", "overlap_grad_reduce", "moe_grouped_gemm", "moe_token_dispatcher_type",
-			"recompute_granularity", "masked_softmax_fusion", "mixed_precision", "use_packed_sequences", "export_hf_on_finish"}, idle("it is of Megatron; weights stream through the device here")},
-	} {
-		with(rules, prefix.rule, prefix.names...)
-	}
 	maps.Copy(rules, freezeRules())
 	maps.Copy(rules, llamaFactoryV1())
 	maps.Copy(rules, llamaFactoryDPO())
@@ -93,7 +62,7 @@ func llamaFactoryRules() map[string]rule {
 
 // llamaFactoryV1 are the keys that only configs of examples/v1 have.
 func llamaFactoryV1() map[string]rule {
-	rules := map[string]rule{
+	return map[string]rule{
 		"model_class": func(im *importer, e entry) {
 			if e.val.is("llm") {
 				im.idle(e, "mt has language models alone")
@@ -108,15 +77,9 @@ func llamaFactoryV1() map[string]rule {
 			}
 			im.give(e, "dataset", e.val)
 		},
-		"model":        func(im *importer, e entry) { im.give(e, modelKey, e.val) },
-		"quant_config": lost(noQuant),
+		"model":        to(modelKey),
 		"optim_config": llamaFactoryOptim,
 	}
-	with(rules, idle("weights and states lie in host memory and stream through the device; nothing is shared out by it"), "dist_config", "cp_mode", "cp_size", "init_config")
-	with(rules, idle("mt has kernels of its own"), "kernel_config")
-	with(rules, idle("mt generate tries a model when it is trained"), "sample_backend", "max_new_tokens")
-	with(rules, idle("rows are filled as well as can be: see packing"), "batching_strategy", "batching_workers")
-	return rules
 }
 
 // llamaFactoryOptim takes optim_config: {name, and the numbers of that optimizer}.

@@ -131,6 +131,20 @@ func TestImportErrors(t *testing.T) {
 // TestImportRules: the tables agree with each other. A key that means nothing has a reason, and no
 // key of a tool is in its table and in that of all.
 func TestImportRules(t *testing.T) {
+	for _, section := range []string{"any", "trainer", "llamafactory", "axolotl", "torchtune", "trl"} {
+		seen := map[string]bool{}
+		eachImport(section, func(key, kind, why string) {
+			to, gives := strings.CutPrefix(kind, "to ")
+			known := slices.Contains([]string{"idle", "lost", "refused"}, kind) && why != "" && (kind == "idle" || section != "any")
+			if seen[key] || strings.Contains(why, "$") || gives && byName[to] == nil || !gives && !known {
+				t.Errorf("import.txt: %s: %s: %q %q", section, key, kind, why)
+			}
+			seen[key] = true
+		})
+		if len(seen) == 0 {
+			t.Errorf("import.txt has no section %s", section)
+		}
+	}
 	for name, judge := range foreign {
 		any := func(text string) bool { return judge(value{kind: plain, text: text}, Default()) == "" }
 		if any("anything") && any("false") && idleKeys[name] == "" && name != "gradient_checkpointing" {

@@ -20,38 +20,16 @@ var trl = &tool{
 }
 
 func trlRules() map[string]rule {
-	rules := trainerRules(map[string]rule{
-		"optim":               orElse("optim", "adamw"),
-		"dataset_name":        trlSets,
-		"dataset_config":      idle("it is name in datasets"),
-		"dataset_train_split": idle("it is split in datasets"),
-		"dataset_test_split":  trlTestSplit,
-		"dataset_streaming":   idle("data is tokenised once into a token cache"),
-		"model_revision": func(im *importer, e entry) {
-			if e.val.is("main") {
-				im.idle(e, "the cache's main is taken")
-				return
-			}
-			im.lose(e, "of the cache refs/main is taken: give the snapshot's directory as model_name_or_path")
-		},
-		"dtype": trlDType, "torch_dtype": trlDType,
-		"use_peft":           lost(noAdapter),
+	rules := trainerRules("trl", map[string]rule{
+		"optim":              orElse("optim", "adamw"),
+		"dataset_name":       trlSets,
+		"dataset_test_split": trlTestSplit,
+		"model_revision":     idleIf("main", "the cache's main is taken", "of the cache refs/main is taken: give the snapshot's directory as model_name_or_path"),
+		"dtype":              trlDType, "torch_dtype": trlDType,
 		"chat_template_path": templateText, "chat_template": templateText,
-		"max_seq_length":  to("max_seq_len"), // max_length had this name until TRL 0.20
 		"dataset_mixture": trlMixture, "dataset_mixer": trlMixer,
-		"dataset_splits": idle("it is split in datasets"), "dataset_configs": idle("it is name in datasets"),
 		"datasets":        func(im *importer, e entry) { im.trlMixed(e) },
-		"test_split_size": to("val_size"),
-		"hub_always_push": idle("it belongs to push_to_hub"),
-		"system_prompt":   lost("put it into a template of your own"),
-		"shuffle_dataset": idle("rows come in an order that seed decides, as the sampler has them over there: see shuffle"),
-		"truncation_mode": func(im *importer, e entry) {
-			if e.val.is("keep_start") {
-				im.idle(e, "rows that are longer are cut at their end")
-				return
-			}
-			im.lose(e, "rows that are longer are cut at their end")
-		},
+		"truncation_mode": idleIf("keep_start", "rows that are longer are cut at their end", "rows that are longer are cut at their end"),
 		"max_completion_length": func(im *importer, e entry) {
 			if trlSurelyDPO(im) {
 				im.lose(e, tooLongTogether)
@@ -64,19 +42,8 @@ func trlRules() map[string]rule {
 		"eos_token": func(im *importer, e entry) {
 			im.giveFor(e, "", setting{specialTokensKey, value{kind: mapping, pos: e.val.pos, fields: []field{{"eos_token", e.val.pos, textAt(e.val, e.val.text)}}}})
 		},
-		"pad_token":            idle("nothing is padded"),
-		"model_init_kwargs":    lost("config.json of the model's directory says it: change it there"),
-		"dataset_kwargs":       idle("mt prepares rows by itself"),
-		"router_aux_loss_coef": lost("the routers' own loss is not trained on"),
-		"ignore_bias_buffers":  idle("it is of DDP"),
-		"env":                  lost("set variables of the environment before mt is started"),
 	})
-	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save", "lora_task_type", "use_rslora", "use_dora")
 	maps.Copy(rules, trlDPO())
-	with(rules, idle("it belongs to push_to_hub"), "hub_model_id", "hub_revision", "hub_model_revision", "push_to_hub_revision", "overwrite_hub_revision")
-	with(rules, lost("mt runs no code of other programs while it trains: see eval_dataset and sample_prompts"), "callbacks", "benchmarks")
-	with(rules, refused(noOtherTRL), "desirable_weight", "undesirable_weight", "reward_model_path", "num_generations", "reward_funcs", "ref_model",
-		"center_rewards_coefficient", "cpo_alpha", "simpo_gamma", "teacher_model_name_or_path", "lmbda", "seq_kd", "step_separator", "train_on_last_step_only", "sft_model_path", "missing_eos_penalty", "prompt_sample_size")
 	return rules
 }
 
