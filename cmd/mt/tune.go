@@ -96,7 +96,7 @@ func (a *app) tune(c *cobra.Command, cfg *config.Config, o *tuneFlags) (err erro
 	}
 	err = r.WriteTable(a.stdout)
 	if err == nil {
-		err = r.WriteCurves(a.stdout, a.colour)
+		err = r.WriteCurves(a.stdout)
 	}
 	switch {
 	case failed != nil || err != nil || len(r.Settings) == 0:
