@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
+	"mt/internal/accounts"
+	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
 )
@@ -60,11 +63,11 @@ func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 }
 
 // idle says whether v is a visit to an expert that no token goes to.
-func (c *computeCore) idle(v schedule.Visit) bool {
+func (r routing) idle(v schedule.Visit) bool {
 	if v.Stage != schedule.Expert {
 		return false
 	}
-	known, pairs := c.routed.pairs(v)
+	known, pairs := r.pairs(v)
 	return known && pairs == 0
 }
 
@@ -72,7 +75,7 @@ func (c *computeCore) idle(v schedule.Visit) bool {
 // granted too where tiles are fetched ahead: it is not read, but its slot has to be given
 // back.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
-	return v.Weighs() && !(p.OnDemand && c.idle(v))
+	return v.Weighs() && !(p.OnDemand && c.routed.idle(v))
 }
 
 // enqueue is the work of enqueuing one launch on the compute stream.
@@ -222,7 +225,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	v := p.Visits[l.Visit]
 	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
-	if c.idle(v) && !v.Grad() {
+	if c.routed.idle(v) && !v.Grad() {
 		return c.after(p, v, l, e) // an idle expert has no forward
 	}
 	switch {
@@ -463,5 +466,291 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	}
 	if v.Grad() {
 		r.compute.Record(r.gradBufs[e.Grad].ready)
+	}
+}
+
+// What follows bounds how far Compute is ahead of the device. The driver has room for some 1,024
+// operations of a stream; a thread that enqueues one more waits inside the driver, and with it whoever
+// needs the driver's locks. So each launch that is enqueued and not done is a credit of Compute's.
+//
+// A launch that lacks this credit alone is not late: the device has others to work on. So it
+// is the cause of no stall (computeCore.ready).
+
+// How much may be enqueued and not be done: so many launches, and of those that go over a micro-batch so many tokens,
+// or else one launch. A launch of a block has about 80 operations in its backward, of an expert 11; over a long
+// micro-batch it has one group of them for every 16,384 tokens or so.
+const (
+	launchesAhead = 8
+	tokensAhead   = 8 * 16384
+)
+
+// runAhead has the tokens of each launch that is enqueued and that the device has not done, in order.
+type runAhead []int
+
+// tokensOf is how many tokens count for a launch of p. An expert has a few large operations, whatever its tokens.
+func tokensOf(p *Pass, l schedule.Launch) int {
+	if p.Visits[l.Visit].Stage == schedule.Expert {
+		return 0
+	}
+	return p.Batch.MicroBatches[l.MicroBatch].Tokens
+}
+
+// room says whether a launch of so many tokens may be enqueued.
+func (a runAhead) room(tokens int) bool {
+	for _, n := range a {
+		tokens += n
+	}
+	return len(a) == 0 || len(a) < launchesAhead && tokens <= tokensAhead
+}
+
+// gradPlace returns where the gradient of a layer is summed.
+func (r *lane) gradPlace(layer int) gradPlace {
+	return [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[r.plan.GradBinding(layer)]
+}
+
+// gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
+// that is copied to the host (buffered), or in the layer's slab (inSlab).
+type gradPlace interface {
+	// mem is the memory in which the gradient of a layer, or of a part of one, is summed.
+	mem(layer, buf int) device.Mem
+	// grads views the gradients of a tile's tensors.
+	grads(t layers.Tile, buf int) layers.Grads
+	// offload enqueues the copies of a tile's gradient into a slab.
+	offload(t layers.Tile, buf, slab, ids int)
+}
+
+// buffered sums gradients in gradient buffers and copies them into slabs.
+type buffered struct{ r *lane }
+
+func (b buffered) mem(_, buf int) device.Mem { return b.r.gradBufs[buf].mem }
+
+func (b buffered) grads(t layers.Tile, buf int) layers.Grads {
+	return layers.BindGrads(t.Layout, b.r.gradBufs[buf].mem)
+}
+
+func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
+	r := b.r
+	for _, g := range t.Ranges(ids) {
+		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
+		if r.plan.GradBF16 {
+			dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
+			op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: src, N: g.Elems})
+			src = dst
+		}
+		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())
+	}
+}
+
+// inSlab sums gradients in slabs, of which each of these layers has one. The layer's update
+// has read its slab before it is written again, because the layer's next backward comes
+// after that update.
+type inSlab struct{ r *lane }
+
+func (l inSlab) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer]) }
+
+func (l inSlab) grads(t layers.Tile, buf int) layers.Grads {
+	mem, g := l.mem(t.Layer, buf), layers.Grads{}
+	for _, x := range t.Layout.Tensors {
+		if x.Frozen {
+			continue
+		}
+		if at, ok := t.Slab(x.Elem); ok { // else another part's gradient has this tensor
+			g[x.Role] = mem.Tensor(device.F32, 4*at, x.Elems())
+		}
+	}
+	return g
+}
+
+func (inSlab) offload(layers.Tile, int, int, int) {}
+
+// allocGrads makes the gradient buffers, and makes copies into the slabs fast. A run
+// that only evaluates has neither.
+func (r *lane) allocGrads() (err error) {
+	p := r.plan
+	if p.EvalOnly {
+		return nil
+	}
+	if r.gradBufs, err = r.makeSlots(accounts.GradientBuffers, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
+		return err
+	}
+	if p.GradBF16 {
+		if r.narrow, err = r.alloc(accounts.GradientBuffers, 2*p.BufferElems()); err != nil {
+			return err
+		}
+	}
+	for i, slab := range r.slabs {
+		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
+			continue // it is no layer's, or another lane's
+		}
+		r.register(slab)
+	}
+	return nil
+}
+
+// weightsOf views the weights of a visit in their slot; slot is −1 where there are none,
+// as for the gradient of an idle expert on demand.
+func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
+	if slot < 0 {
+		return nil
+	}
+	s := r.weights[slot]
+	return s.place.weights(r.tiles[v.Tile], s)
+}
+
+// gradsOf views the gradient of a visit's tile, which is summed in gradient buffer buf.
+func (r *lane) gradsOf(v schedule.Visit, buf int) layers.Grads {
+	if !v.Grad() {
+		return nil // the tile is frozen
+	}
+	return r.gradPlace(v.Layer).grads(r.tiles[v.Tile], buf)
+}
+
+func (r *lane) shard(v schedule.Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
+
+// hidden is the hidden state of so many tokens in a slot; slot is −1 where there is none.
+func (r *lane) hidden(slot, tokens int) layers.Hidden {
+	switch {
+	case slot < 0:
+		return layers.Hidden{}
+	case r.plan.Spec.OnHost:
+		return layers.Hidden{Host: r.acts[slot].host[:r.plan.ActivationBytes(tokens)]}
+	}
+	return layers.OnDevice(r.acts[slot].mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
+}
+
+// savedFor is the memory in which a layer keeps what its backward of micro-batch mb
+// reads; none where it keeps nothing.
+func (r *lane) savedFor(layer, mb int) device.Mem {
+	if len(r.saved[layer]) == 0 {
+		return device.Mem{}
+	}
+	return r.saved[layer][mb]
+}
+
+// stage enqueues the template of one launch: of one micro-batch, or of an expert.
+func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
+	if v.Stage == schedule.Expert {
+		r.stageExpert(e, v)
+		return
+	}
+	mb := r.batches[e.Batch].micro[l.MicroBatch]
+	in, out, gr := r.hidden(e.In, mb.Tokens), r.hidden(e.Out, mb.Tokens), r.hidden(e.Gr, mb.Tokens)
+	switch v.Stage {
+	case schedule.Embed:
+		r.stageEmbedding(e, v, out, gr, mb)
+	case schedule.Positions:
+		r.stagePositions(e, v, in, out, gr, mb)
+	case schedule.Head, schedule.HeadPart:
+		r.stageHead(e, l, v, in, out, gr)
+	case schedule.Route, schedule.Join:
+		r.stageRouter(e, l, v, in.Dev, out.Dev, gr.Dev)
+	default:
+		r.stageBlock(e, l, v, in, out, gr)
+	}
+}
+
+// stageEmbedding enqueues the embedding's template.
+func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr layers.Hidden, mb layers.MicroBatch) {
+	s := r.compute.Stream
+	if v.Phase != schedule.Backward {
+		step := 0 // an evaluation has no noise
+		if v.Phase == schedule.Forward {
+			step = e.p.Batch.Step
+		}
+		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb, step, r.workspace)
+		return
+	}
+	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
+	r.ops.EmbedBackward(s, r.gradPlace(v.Layer).mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, r.workspace, e.First)
+}
+
+// stagePositions enqueues the template of learned positions.
+func (r *lane) stagePositions(e enqueue, v schedule.Visit, in, out, gr layers.Hidden, mb layers.MicroBatch) {
+	if v.Phase != schedule.Backward {
+		r.ops.PositionsForward(r.compute.Stream, r.weightsOf(v, e.Weights), out, in, mb, r.workspace)
+		return
+	}
+	r.ops.PositionsBackward(r.compute.Stream, r.gradsOf(v, e.Grad), gr, mb, r.workspace, e.First)
+}
+
+// stageBlock enqueues the template of a block, or of the attention of a block with
+// experts.
+func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr layers.Hidden) {
+	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
+	saved := device.Mem{}
+	if v.Phase != schedule.Evaluate {
+		saved = r.savedFor(v.Layer, l.MicroBatch)
+	}
+	attention, block := v.Stage == schedule.Attention, r.plan.Layouts[v.Layer].Block
+	switch {
+	case v.Phase == schedule.Backward && attention:
+		r.ops.AttentionBackward(s, block, w, r.gradsOf(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case v.Phase == schedule.Backward:
+		r.ops.BlockBackward(s, block, w, r.gradsOf(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case attention:
+		r.ops.AttentionForward(s, block, w, out, in, mb, saved, r.workspace)
+	default:
+		r.ops.BlockForward(s, block, w, out, in, mb, saved, r.workspace)
+	}
+}
+
+// stageHead enqueues the template of a whole head or of one of its parts. In the backward
+// of a head in parts the first part writes the gradient of the head's input to out; the
+// parts after it add to the same gradient, which is then gr.
+func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr layers.Hidden) {
+	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
+	at, n := int64(r.batches[e.Batch].offset[l.MicroBatch]), int64(mb.Tokens)
+	losses, scale := r.batches[e.Batch].losses.Slice(at, n), r.lossScale(e.p.Batch)
+	switch {
+	case v.Stage == schedule.HeadPart && v.Phase == schedule.Backward:
+		dx := out
+		if !v.FirstPart() {
+			dx = gr
+		}
+		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, losses, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
+			e.First, v.FirstPart(), v.LastPart())
+	case v.Stage == schedule.HeadPart:
+		var terms op.LossTerms
+		if v.Phase != schedule.Evaluate {
+			terms = r.plan.Spec.Terms
+		}
+		r.ops.HeadShardForward(s, w, in, losses, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, r.shard(v), terms, v.FirstPart(), v.LastPart())
+	case v.Phase == schedule.Backward:
+		r.ops.HeadForwardBackward(s, w, r.gradsOf(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
+	default:
+		r.ops.HeadForward(s, w, in, losses, mb, r.workspace)
+	}
+}
+
+// stageExpert enqueues the template of an expert, for all micro-batches.
+func (r *lane) stageExpert(e enqueue, v schedule.Visit) {
+	s, st, w := r.compute.Stream, r.experts.state, r.weightsOf(v, e.Weights)
+	if v.Phase == schedule.Backward {
+		r.ops.ExpertBackward(s, w, r.gradsOf(v, e.Grad), st, e.From, e.Pairs, r.workspace)
+		return
+	}
+	r.ops.ExpertForward(s, w, st, e.From, e.Pairs, r.workspace)
+}
+
+// stageRouter enqueues the template of a visit to part 0 of a layer with
+// experts.
+func (r *lane) stageRouter(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
+	mb, at := r.batches[e.Batch].micro[l.MicroBatch], r.batches[e.Batch].offset[l.MicroBatch]
+	switch {
+	case v.Stage == schedule.Route && v.Phase == schedule.Backward:
+		r.ops.MoERouteAgain(s, r.weightsOf(v, e.Weights), gr, in, at, mb, st, ws)
+	case v.Stage == schedule.Route:
+		if e.First && r.balances(e.p) {
+			r.compute.Zero(st.ProbSum.Mem())
+		}
+		r.ops.MoERoute(s, r.weightsOf(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
+	case v.Phase == schedule.Backward:
+		r.ops.MoERouteBackward(s, r.weightsOf(v, e.Weights), r.gradsOf(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))
+	default:
+		r.ops.MoECombine(s, out, at, mb, st)
+	}
+	if v.Stage == schedule.Route && e.Last {
+		r.ops.MoESort(s, st, int(e.p.Batch.Tokens), v.Phase != schedule.Backward && r.balances(e.p))
 	}
 }

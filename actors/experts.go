@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/internal/accounts"
 	"mt/layers"
+	"mt/schedule"
 )
 
 // This file has what layers with experts need beyond what other layers need: a state on
@@ -128,6 +129,48 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 		out.probs = append(out.probs, math.Float32frombits(binary.LittleEndian.Uint32(x.probs[at:])))
 	}
 	return out
+}
+
+// expertWay is the way of experts' tiles. On demand each waits until it is known whether anybody needs it.
+type expertWay struct{ c *prefetcherCore }
+
+func (w expertWay) take(msg any) ([]effect, bool) {
+	m, ok := msg.(RoutingLanded)
+	if ok {
+		if s := w.c.program(m.Prog); s != nil {
+			s.routed[m.Layer] = m
+		}
+	}
+	return nil, ok
+}
+
+func (w expertWay) ready(s *prefetchState, v schedule.Visit) (Cause, bool) {
+	_, known := s.routed[v.Layer]
+	return StallRouting, known || !s.p.OnDemand || v.Stage != schedule.Expert
+}
+
+// idle says whether no token goes to the expert: Compute needs no weights.
+func (w expertWay) idle(s *prefetchState, v schedule.Visit) bool {
+	return s.p.OnDemand && s.routed.idle(v)
+}
+
+func (w expertWay) begin(g *granted) ([]effect, bool) {
+	if g.to == schedule.Expert {
+		g.task = fetchExpert{g.copy}
+	}
+	return nil, false
+}
+
+// fetchExpert fetches the tile of an expert, and counts it as such.
+type fetchExpert struct{ fetchWeights }
+
+func (e fetchExpert) start(r *lane, _ work) error {
+	defer r.copying(r.h2d, e.fetchWeights).end()
+	moved, err := r.fetch(e.fetchWeights)
+	if moved > 0 {
+		r.travelled.add(e.Prog, moved)
+	}
+	return err
 }
 
 // balancing says whether the loss has a part that balances the experts' load, which needs the
