@@ -24,6 +24,9 @@ type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the program in progress
 	ready device.Event    // the pairs are sorted by expert
+	// Of the program in progress: whether its loss balances the load, and auxScale.
+	balances bool
+	auxScale float32
 	// These are on the host. offsets and probs get, of a layer, where each expert's pairs begin
 	// and the sums of probabilities; from counts the counts of all lanes go to the device.
 	offsets, probs, counts []byte
@@ -57,7 +60,8 @@ func (r *lane) beginExperts(p *Pass) {
 		return
 	}
 	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
-	if r.balances(p) {
+	x.balances, x.auxScale = r.balances(p), r.auxScale(p.Batch)
+	if x.balances {
 		r.compute.Zero(x.state.Counts.Mem())
 	}
 }

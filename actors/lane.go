@@ -397,6 +397,14 @@ type slot struct {
 	index       int       // of a weight slot
 }
 
+// state is the hidden state of so many tokens in an activation slot.
+func (s *slot) state(p *plan.Run, tokens int) layers.Hidden {
+	if p.Spec.OnHost {
+		return layers.Hidden{Host: s.host[:p.ActivationBytes(tokens)]}
+	}
+	return layers.OnDevice(s.mem.Tensor(p.Spec.Act, 0, int64(tokens)*int64(p.Spec.Config.HiddenSize)))
+}
+
 // makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only
 // events.
 func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error) {
