@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
+	"mt/internal/accounts"
+	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
 )
@@ -60,11 +63,11 @@ func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 }
 
 // idle says whether v is a visit to an expert that no token goes to.
-func (c *computeCore) idle(v schedule.Visit) bool {
+func (r routing) idle(v schedule.Visit) bool {
 	if v.Stage != schedule.Expert {
 		return false
 	}
-	known, pairs := c.routed.pairs(v)
+	known, pairs := r.pairs(v)
 	return known && pairs == 0
 }
 
@@ -72,7 +75,7 @@ func (c *computeCore) idle(v schedule.Visit) bool {
 // granted too where tiles are fetched ahead: it is not read, but its slot has to be given
 // back.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
-	return v.Weighs() && !(p.OnDemand && c.idle(v))
+	return v.Weighs() && !(p.OnDemand && c.routed.idle(v))
 }
 
 // enqueue is the work of enqueuing one launch on the compute stream.
@@ -222,7 +225,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	v := p.Visits[l.Visit]
 	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
-	if c.idle(v) && !v.Grad() {
+	if c.routed.idle(v) && !v.Grad() {
 		return c.after(p, v, l, e) // an idle expert has no forward
 	}
 	switch {
@@ -464,4 +467,157 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	if v.Grad() {
 		r.compute.Record(r.gradBufs[e.Grad].ready)
 	}
+}
+
+// What follows bounds how far Compute is ahead of the device. The driver has room for some 1,024
+// operations of a stream; a thread that enqueues one more waits inside the driver, and with it whoever
+// needs the driver's locks. So each launch that is enqueued and not done is a credit of Compute's.
+//
+// A launch that lacks this credit alone is not late: the device has others to work on. So it
+// is the cause of no stall (computeCore.ready).
+
+// How much may be enqueued and not be done: so many launches, and of those that go over a micro-batch so many tokens,
+// or else one launch. A launch of a block has about 80 operations in its backward, of an expert 11; over a long
+// micro-batch it has one group of them for every 16,384 tokens or so.
+const (
+	launchesAhead = 8
+	tokensAhead   = 8 * 16384
+)
+
+// runAhead has the tokens of each launch that is enqueued and that the device has not done, in order.
+type runAhead []int
+
+// tokensOf is how many tokens count for a launch of p. An expert has a few large operations, whatever its tokens.
+func tokensOf(p *Pass, l schedule.Launch) int {
+	if p.Visits[l.Visit].Stage == schedule.Expert {
+		return 0
+	}
+	return p.Batch.MicroBatches[l.MicroBatch].Tokens
+}
+
+// room says whether a launch of so many tokens may be enqueued.
+func (a runAhead) room(tokens int) bool {
+	for _, n := range a {
+		tokens += n
+	}
+	return len(a) == 0 || len(a) < launchesAhead && tokens <= tokensAhead
+}
+
+// gradPlace returns where the gradient of a layer is summed.
+func (r *lane) gradPlace(layer int) gradPlace {
+	return [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[r.plan.GradBinding(layer)]
+}
+
+// gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
+// that is copied to the host (buffered), or in the layer's slab (inSlab).
+type gradPlace interface {
+	// grads views the gradients of a tile's tensors, for a batch of so many unique ids.
+	grads(t layers.Tile, buf, ids int) layers.Grads
+	// offload enqueues the copies of a tile's gradient into a slab.
+	offload(t layers.Tile, buf, slab, ids int)
+}
+
+// buffered sums gradients in gradient buffers and copies them into slabs.
+type buffered struct{ r *lane }
+
+func (b buffered) grads(t layers.Tile, buf, ids int) layers.Grads {
+	return t.BindGrads(b.r.gradBufs[buf].mem, ids)
+}
+
+func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
+	r := b.r
+	for _, g := range t.Ranges(ids) {
+		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
+		if r.plan.GradBF16 {
+			dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
+			op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: src, N: g.Elems})
+			src = dst
+		}
+		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())
+	}
+}
+
+// inSlab sums gradients in slabs, of which each of these layers has one. The layer's update
+// has read its slab before it is written again, because the layer's next backward comes
+// after that update.
+type inSlab struct{ r *lane }
+
+func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
+	return t.BindSlab(l.r.dev.BindHost(l.r.slabs[t.Layer]), ids)
+}
+
+func (inSlab) offload(layers.Tile, int, int, int) {}
+
+// allocGrads makes the gradient buffers, and makes copies into the slabs fast. A run
+// that only evaluates has neither.
+func (r *lane) allocGrads() (err error) {
+	p := r.plan
+	if p.EvalOnly {
+		return nil
+	}
+	if r.gradBufs, err = r.makeSlots(accounts.GradientBuffers, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
+		return err
+	}
+	if p.GradBF16 {
+		if r.narrow, err = r.alloc(accounts.GradientBuffers, 2*p.BufferElems()); err != nil {
+			return err
+		}
+	}
+	for i, slab := range r.slabs {
+		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
+			continue // it is no layer's, or another lane's
+		}
+		r.register(slab)
+	}
+	return nil
+}
+
+// weightsOf views the weights of a visit in their slot; slot is −1 where there are none,
+// as for the gradient of an idle expert on demand.
+func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
+	if slot < 0 {
+		return nil
+	}
+	s := r.weights[slot]
+	return s.place.weights(r.tiles[v.Tile], s)
+}
+
+// gradsOf views the gradient of a visit's tile, which is summed in gradient buffer buf, for a batch of so many unique ids.
+func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
+	if !v.Grad() {
+		return nil
+	}
+	return r.gradPlace(v.Layer).grads(r.tiles[v.Tile], buf, ids)
+}
+
+// hidden is the hidden state of so many tokens in a slot; slot is −1 where there is none.
+func (r *lane) hidden(slot, tokens int) layers.Hidden {
+	if slot < 0 {
+		return layers.Hidden{}
+	}
+	return r.acts[slot].state(r.plan, tokens)
+}
+
+// savedFor is the memory in which a layer keeps what its backward of micro-batch mb
+// reads; none where it keeps nothing.
+func (r *lane) savedFor(layer, mb int) device.Mem {
+	if len(r.saved[layer]) == 0 {
+		return device.Mem{}
+	}
+	return r.saved[layer][mb]
+}
+
+// stage enqueues what a launch computes: the kind of its layer does that.
+func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
+	b, layout := &r.batches[e.Batch], &r.plan.Layouts[v.Layer]
+	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: layout.Block, First: e.First, Last: e.Last, Step: e.p.Batch.Step,
+		Weights: r.weightsOf(v, e.Weights), Grads: r.gradsOf(v, e.Grad, len(e.p.Batch.UniqueIDs)), Workspace: r.workspace,
+		Rows: b.rows, Losses: b.losses, LSE: b.lse, BatchTokens: int(e.p.Batch.Tokens), Scale: b.scale,
+		Experts: r.experts.state, From: e.From, Pairs: e.Pairs, Balances: r.experts.balances, AuxScale: r.experts.auxScale}
+	if l.MicroBatch >= 0 { // else all are launched at once
+		x.MicroBatch, x.At = b.micro[l.MicroBatch], b.offset[l.MicroBatch]
+		x.In, x.Out, x.Grad = r.hidden(e.In, x.Tokens), r.hidden(e.Out, x.Tokens), r.hidden(e.Gr, x.Tokens)
+		x.Saved = r.savedFor(v.Layer, l.MicroBatch)
+	}
+	layers.KindOf(layout.Kind).Launch(r.ops, &x)
 }

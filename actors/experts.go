@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/internal/accounts"
 	"mt/layers"
+	"mt/schedule"
 )
 
 // This file has what layers with experts need beyond what other layers need: a state on
@@ -23,6 +24,9 @@ type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the program in progress
 	ready device.Event    // the pairs are sorted by expert
+	// Of the program in progress: whether its loss balances the load, and auxScale.
+	balances bool
+	auxScale float32
 	// These are on the host. offsets and probs get, of a layer, where each expert's pairs begin
 	// and the sums of probabilities; from counts the counts of all lanes go to the device.
 	offsets, probs, counts []byte
@@ -56,7 +60,8 @@ func (r *lane) beginExperts(p *Pass) {
 		return
 	}
 	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
-	if r.balances(p) {
+	x.balances, x.auxScale = r.balances(p), r.auxScale(p.Batch)
+	if x.balances {
 		r.compute.Zero(x.state.Counts.Mem())
 	}
 }
@@ -128,6 +133,48 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 		out.probs = append(out.probs, math.Float32frombits(binary.LittleEndian.Uint32(x.probs[at:])))
 	}
 	return out
+}
+
+// expertWay is the way of experts' tiles. On demand each waits until it is known whether anybody needs it.
+type expertWay struct{ c *prefetcherCore }
+
+func (w expertWay) take(msg any) ([]effect, bool) {
+	m, ok := msg.(RoutingLanded)
+	if ok {
+		if s := w.c.program(m.Prog); s != nil {
+			s.routed[m.Layer] = m
+		}
+	}
+	return nil, ok
+}
+
+func (w expertWay) ready(s *prefetchState, v schedule.Visit) (Cause, bool) {
+	_, known := s.routed[v.Layer]
+	return StallRouting, known || !s.p.OnDemand || v.Stage != schedule.Expert
+}
+
+// idle says whether no token goes to the expert: Compute needs no weights.
+func (w expertWay) idle(s *prefetchState, v schedule.Visit) bool {
+	return s.p.OnDemand && s.routed.idle(v)
+}
+
+func (w expertWay) begin(g *granted) ([]effect, bool) {
+	if g.to == schedule.Expert {
+		g.task = fetchExpert{g.copy}
+	}
+	return nil, false
+}
+
+// fetchExpert fetches the tile of an expert, and counts it as such.
+type fetchExpert struct{ fetchWeights }
+
+func (e fetchExpert) start(r *lane, _ work) error {
+	defer r.copying(r.h2d, e.fetchWeights).end()
+	moved, err := r.fetch(e.fetchWeights)
+	if moved > 0 {
+		r.travelled.add(e.Prog, moved)
+	}
+	return err
 }
 
 // balancing says whether the loss has a part that balances the experts' load, which needs the

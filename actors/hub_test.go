@@ -64,7 +64,7 @@ func TestUnknownMessages(t *testing.T) {
 	type stranger struct{}
 	d := testDepths(1)
 	quiet := func(work) error { return nil }
-	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(0, true, 3, 0, nil, [schedule.NumClasses]int{}, 1, d), laneID(0).compute(): newComputeCore(0, d, balancing{}),
+	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, onDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(0, d, balancing{}),
 		laneID(0).offloader(): newOffloaderCore(0, 3, nil, d, balancing{}), optimizerID: newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{}), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &process{id: id, core: c, exec: quiet}, stranger{})

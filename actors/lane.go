@@ -63,8 +63,9 @@ type lane struct {
 	peer    *countedStream // copies into other lanes' slots; nil: it reaches none
 	reaches []bool         // by lane: whether its device can copy into that one's slots
 
-	weights   []slot   // of all classes, one class after the other
-	params    [][]byte // by weight slot, its param buffer; none where all tiles are in memory
+	weights   []slot     // of all classes, one class after the other
+	held      []tileView // by layer: where a tile that is being fetched lies on the host
+	params    [][]byte   // by weight slot, its param buffer; none where all tiles are in memory
 	gradBufs  []slot
 	narrow    device.Mem // bf16 image of a gradient on its way to the host
 	acts      []slot
@@ -82,6 +83,10 @@ type lane struct {
 	stalls    *stalls
 	trace     *laneTracer // nil: nobody wants one
 }
+
+// tileView views so many bytes of a layer on the host, from byte from of its tile on, which are copied or bound for tile t in
+// slot s.
+type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun allocates what a run has once. On an error nothing stays allocated.
 func newRun(o *Options) (*run, error) {
@@ -380,4 +385,44 @@ func (r *lane) drain() (err error) {
 		err = errors.Join(err, s.Sync())
 	}
 	return err
+}
+
+// slot is device memory that something stays in for a while: a tile of weights, a
+// gradient, an activation. The stream that fills it records ready when it is full; the
+// stream that reads it records idle when it has been read.
+type slot struct {
+	mem         device.Mem // none where what it is for lies on the host
+	host        []byte     // of an activation slot, where hidden states lie on the host
+	ready, idle device.Event
+	place       placement // of the tiles of a weight slot
+	index       int       // of a weight slot
+}
+
+// state is the hidden state of so many tokens in an activation slot.
+func (s *slot) state(p *plan.Run, tokens int) layers.Hidden {
+	if p.Spec.OnHost {
+		return layers.Hidden{Host: s.host[:p.ActivationBytes(tokens)]}
+	}
+	return layers.OnDevice(s.mem.Tensor(p.Spec.Act, 0, int64(tokens)*int64(p.Spec.Config.HiddenSize)))
+}
+
+// makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only
+// events.
+func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error) {
+	out := make([]slot, n)
+	for i := range out {
+		var err error
+		if bytes > 0 {
+			if out[i].mem, err = r.alloc(p, bytes); err != nil {
+				return nil, err
+			}
+		}
+		if out[i].ready, err = r.event(); err != nil {
+			return nil, err
+		}
+		if out[i].idle, err = r.event(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }

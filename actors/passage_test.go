@@ -38,8 +38,7 @@ func TestSlotsThatWaitAreForgotten(t *testing.T) {
 	if len(c.offers) != 0 {
 		t.Errorf("offers %v are kept for ever", c.offers)
 	}
-	p := newPrefetcherCore(1, false, 1, 0, nil, [schedule.NumClasses]int{}, 1, plan.Depths{ActivationSlots: 1})
-	p.reachedBy = []bool{true, false}
+	p := newPrefetcherCore(prefetcherSpec{lane: 1, activations: 1, reachedBy: []bool{true, false}}, 0)
 	p.step(PassPlanned{Pass: passing(7)})
 	for i, want := range [][]effect{
 		{send{laneID(1).compute(), ActivationFetched{Prog: 7, Object: 1, Slot: 0}}},

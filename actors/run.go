@@ -183,8 +183,8 @@ func (l *lane) processes(balance balancing) []*process {
 	for class := range slots {
 		slots[class], _ = l.plan.Slots(schedule.Class(class))
 	}
-	prefetcher := newPrefetcherCore(l.index, l.schedule.On(0) == int(l.index), len(o.Plan.Layouts), o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
-	prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
+	prefetcher := newPrefetcherCore(prefetcherSpec{lane: l.index, layers: len(o.Plan.Layouts), rows: l.schedule.On(0) == int(l.index), sources: sources, slots: slots,
+		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, experts: o.Plan.Experts > 0, onDisk: o.Plan.ParamAway, reachedBy: l.reachedBy()}, o.Start.Step)
 	offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
 	if l.team != nil {
 		offloader.landed = exchangerID

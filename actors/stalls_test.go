@@ -345,7 +345,7 @@ func TestCauseOfBatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}
-			core := newPrefetcherCore(0, true, 3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), 1, testDepths(1))
+			core := newPrefetcherCore(fetching(s, false, testDepths(1)), 0)
 			p := planned(t, s, fakeBatch(1))
 			p.Version, p.Waited = 1, c.waited
 			var got []Cause

@@ -5,6 +5,7 @@ import (
 
 	"mt/internal/accounts"
 	"mt/layers"
+	"mt/schedule"
 )
 
 // This file is what the Prefetcher does where the tiles of some layers are on disks. Each weight slot then has a param
@@ -13,10 +14,10 @@ import (
 // far reading is ahead. It is known that a tile can be read by LayerUpdated, which the Stager sends for these
 // layers, when they are written.
 
-// granted is a tile that has got a slot, and what Compute is told when it is on its way there.
-type granted struct {
-	copy fetchWeights
-	sent LayerFetched
+// diskWay is the way of such tiles. One is read at a time, by several calls: a disk reads large pieces fastest.
+type diskWay struct {
+	c      *prefetcherCore
+	toRead []granted // tiles whose slots are idle, in the order of reading; the first is being read
 }
 
 // awaitSlot waits until a weight slot is idle.
@@ -31,42 +32,41 @@ type readParams struct{ Layer, Tile, Slot, Step int }
 // paramsRead tells that readParams is done.
 type paramsRead struct{ granted }
 
-// fetch brings a tile into its slot and tells Compute; one that is on a disk is read first.
-func (c *prefetcherCore) fetch(g granted) []effect {
-	if c.onDisk == nil || !c.onDisk[g.copy.Layer] {
-		return g.fetch(c.lane)
+func (x *diskWay) take(msg any) ([]effect, bool) {
+	switch m := msg.(type) {
+	case slotIdle:
+		if x.toRead = append(x.toRead, m.granted); len(x.toRead) > 1 {
+			return nil, true
+		}
+		return x.readNext(), true
+	case paramsRead:
+		out := m.fetch(x.c.lane)
+		if x.toRead = x.toRead[1:]; len(x.toRead) > 0 {
+			out = append(out, x.readNext()...)
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+func (x *diskWay) ready(*prefetchState, schedule.Visit) (Cause, bool) { return NoStall, true }
+
+func (x *diskWay) idle(*prefetchState, schedule.Visit) bool { return false }
+
+// begin has a tile that is on a disk read first.
+func (x *diskWay) begin(g *granted) ([]effect, bool) {
+	if !x.c.onDisk[g.copy.Layer] {
+		return nil, false
 	}
 	if g.sent.Cause == StallWeights { // the disk is slower than a link
 		g.sent.Cause = StallDisk
 	}
-	return []effect{work{do: awaitSlot{Layer: g.copy.Layer, Slot: g.copy.Slot}, done: []send{{c.lane.prefetcher(), slotIdle{g}}}}}
+	return []effect{work{do: awaitSlot{Layer: g.copy.Layer, Slot: g.copy.Slot}, done: []send{{x.c.lane.prefetcher(), slotIdle{*g}}}}}, true
 }
 
-// slotIdle has a tile read when those before it are. One is read at a time, by several calls: a disk reads large
-// pieces fastest.
-func (c *prefetcherCore) slotIdle(g granted) []effect {
-	if c.toRead = append(c.toRead, g); len(c.toRead) > 1 {
-		return nil
-	}
-	return c.readNext()
-}
-
-func (c *prefetcherCore) readNext() []effect {
-	g := c.toRead[0]
-	return []effect{work{do: readParams{Layer: g.copy.Layer, Tile: g.copy.Tile, Slot: g.copy.Slot, Step: g.copy.Step}, done: []send{{c.lane.prefetcher(), paramsRead{g}}}}}
-}
-
-// paramsRead fetches a tile that has been read, and has the next one read.
-func (c *prefetcherCore) paramsRead(g granted) []effect {
-	out := g.fetch(c.lane)
-	if c.toRead = c.toRead[1:]; len(c.toRead) > 0 {
-		out = append(out, c.readNext()...)
-	}
-	return out
-}
-
-func (g granted) fetch(lane laneID) []effect {
-	return []effect{work{do: g.copy}, send{lane.compute(), g.sent}}
+func (x *diskWay) readNext() []effect {
+	g := x.toRead[0]
+	return []effect{work{do: readParams{Layer: g.copy.Layer, Tile: g.copy.Tile, Slot: g.copy.Slot, Step: g.copy.Step}, done: []send{{x.c.lane.prefetcher(), paramsRead{g}}}}}
 }
 
 func (e awaitSlot) start(r *lane, w work) error {
@@ -109,12 +109,9 @@ func (r *lane) allocParams() error {
 	return nil
 }
 
-// hostBytes is where so many bytes of a layer's tile lie on the host, from byte from on, which are copied or bound for tile t
-// in slot s.
-func (r *lane) hostBytes(t layers.Tile, s slot, layer int, from, bytes int64) []byte {
-	if r.plan.ParamBytes(layer) == 0 {
-		return r.o.Home.Tile(layer)[from : from+bytes]
-	}
+// inParamBuffer is where so many bytes of a layer lie in the param buffer of slot s, from byte from of its tile on, when tile t
+// has been read.
+func (r *lane) inParamBuffer(t layers.Tile, s slot, _ int, from, bytes int64) []byte {
 	read, _ := r.plan.ParamSpan(t)
 	return r.params[s.index][from-read:][:bytes]
 }
