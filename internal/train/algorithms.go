@@ -10,12 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"mt/device"
 	"mt/device/cuda"
 )
-
-// algorithmsFile is where a run on a GPU records how its matrix products were
-// computed: the same bits come from the same algorithms.
-const algorithmsFile = "matmul_algorithms.json"
 
 // recorder is a device that can tell how it computed matrix products, and compute them as recorded.
 type recorder interface {
@@ -23,37 +20,45 @@ type recorder interface {
 	ResumeAlgorithms(recorded map[string][8]uint64)
 }
 
-// resumeAlgorithms reads what a run that is resumed has recorded so far, and has its devices compute
+// products are how a run's devices compute matrix products.
+type products struct {
+	devs     []device.Device
+	out      *Output
+	computed map[string][8]uint64 // by shape
+	before   map[string][8]uint64 // the same, before this process
+}
+
+// resumeProducts reads what a run that is resumed has recorded so far, and has its devices compute
 // as before. The first run after one in another output directory reads the record there.
-func (s *session) resumeAlgorithms() error {
-	s.products = map[string][8]uint64{}
-	if _, ok := s.devs[0].(recorder); !ok || s.from.state.Step == 0 || s.from.products {
-		return nil
+func resumeProducts(out *Output, devs []device.Device) (*products, error) {
+	s := &products{devs: devs, out: out, computed: map[string][8]uint64{}}
+	if _, ok := s.devs[0].(recorder); !ok || out.from.state.Step == 0 || out.from.products {
+		return s, nil
 	}
-	name := filepath.Join(s.c.OutputDir, algorithmsFile)
+	name := filepath.Join(out.c.OutputDir, algorithmsFile)
 	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		name = filepath.Join(filepath.Dir(s.from.dir), algorithmsFile)
+		name = filepath.Join(filepath.Dir(out.from.dir), algorithmsFile)
 		raw, err = os.ReadFile(name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return s, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := json.Unmarshal(raw, &s.before); err != nil {
-		return fmt.Errorf("%s: %w; remove it", name, err)
+		return nil, fmt.Errorf("%s: %w; remove it", name, err)
 	}
-	maps.Copy(s.products, s.before)
+	maps.Copy(s.computed, s.before)
 	for _, d := range s.recorders() {
 		d.ResumeAlgorithms(s.before)
 	}
-	return nil
+	return s, nil
 }
 
 // recorders are the run's devices whose algorithms are recorded: those of the first one's kind.
-func (s *session) recorders() (out []recorder) {
+func (s *products) recorders() (out []recorder) {
 	for _, dev := range s.devs {
 		if d, ok := dev.(recorder); ok && dev.Name() == s.devs[0].Name() {
 			out = append(out, d)
@@ -62,11 +67,11 @@ func (s *session) recorders() (out []recorder) {
 	return out
 }
 
-// recordAlgorithms adds the matrix products of this process to algorithmsFile, if the
+// record adds the matrix products of this process to algorithmsFile, if the
 // device records them. It says which products a resumed run computes in another way
 // than before, since its bits may then differ. A checkpoint comes after it, so that what goes on from
 // there computes alike, however this process ends.
-func (s *session) recordAlgorithms() error {
+func (s *products) record() error {
 	devs := s.recorders()
 	if len(devs) == 0 {
 		return nil
@@ -74,12 +79,12 @@ func (s *session) recordAlgorithms() error {
 	for _, d := range devs {
 		for _, a := range d.Algorithms() {
 			if before, ok := s.before[a.Shape]; ok && before != a.Words {
-				s.late.add(fmt.Sprintf("the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
+				s.out.late.add(fmt.Sprintf("the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
 			}
-			s.products[a.Shape] = a.Words
+			s.computed[a.Shape] = a.Words
 		}
 	}
-	return s.writeWhole(algorithmsFile, algorithmsJSON(s.products))
+	return s.out.writeWhole(algorithmsFile, algorithmsJSON(s.computed))
 }
 
 // algorithmsJSON writes words as a JSON object with one line for each shape, sorted by

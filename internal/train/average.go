@@ -1,17 +1,6 @@
 package train
 
-import (
-	"fmt"
-	"path/filepath"
-
-	"mt/internal/config"
-)
-
-// averageDir is the model of the averages, in the output directory.
-const averageDir = "ema"
-
-// averagesIn is the directory of that model.
-func averagesIn(c *config.Config) string { return filepath.Join(c.OutputDir, averageDir) }
+import "fmt"
 
 // writeAverage writes the model of the averages. If none are kept, it removes that of an earlier run. It comes before takeBest, which fills the store with weights
 // that they do not belong to: they are those of the last step. Where nothing was updated yet, they are the weights.
@@ -26,7 +15,7 @@ func (s *session) writeAverage(extra map[string][]byte) error {
 	if !s.team.first() {
 		return s.serveModel(what)
 	}
-	if err := s.writeModel(averagesIn(s.c), what, extra); err != nil {
+	if err := s.writeModel(averagesIn(s.c), s.lastStep, what, extra); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.o.Stdout, "the average of the weights is written to %s\n", averagesIn(s.c))

@@ -15,7 +15,8 @@ import (
 func TestAverageOfNothing(t *testing.T) {
 	s := newScene(t, "ema_decay: 0.9\nsave_dtype: fp32\n")
 	j := openScene(t, s)
-	run := &session{Output: j, saver: &saver{j: j}, o: Options{Stdout: io.Discard}}
+	w := &Weights{Output: j}
+	run := &session{Weights: w, saver: &saver{j: w}, o: Options{Stdout: io.Discard}}
 	t.Cleanup(func() { _ = run.Close() })
 	if err := run.openStore(); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,31 +8,6 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 )
-
-// bests follows the evaluations of a run, for save_best and early stopping. The pipeline
-// asks whether an evaluation was the last (enough) before it is reported (report), and on
-// another goroutine, so each has an account of its own; both see the same evaluations in
-// the same order.
-type bests struct {
-	patience  int // 0: no early stopping
-	threshold float64
-	asked     checkpoint.Best
-	reported  checkpoint.Best
-}
-
-// begin takes up the accounts where a run goes on from.
-func (b *bests) begin(from checkpoint.Best) { b.asked, b.reported = from, from }
-
-// enough says whether a run ends with an evaluation.
-func (b *bests) enough(r actors.EvalReport) bool {
-	b.asked.Add(r.Step, r.Loss, b.threshold)
-	return b.over(b.asked)
-}
-
-func (b *bests) report(r actors.EvalReport) { b.reported.Add(r.Step, r.Loss, b.threshold) }
-
-// over says whether early stopping ends a run that stands so.
-func (b *bests) over(at checkpoint.Best) bool { return b.patience > 0 && at.Since >= b.patience }
 
 // beginBests takes up what the evaluations before the checkpoint have come to, and that of
 // its step where metrics.jsonl has it. Where the checkpoint of the lowest loss is not here
@@ -104,38 +78,6 @@ func (s *session) takeBest() error {
 	}
 	s.lastEval = actors.EvalReport{Step: step, Loss: s.bests.reported.Loss, Tokens: s.lastEval.Tokens}
 	return nil
-}
-
-// loadBest fills the store with the weights of the checkpoint dir, which rank 0 sends where not all
-// ranks see it.
-func (s *session) loadBest(dir string) (err error) {
-	at := resume{dir: dir, local: dir}
-	if s.team.first() {
-		err = checkpoint.Verify(dir)
-	}
-	if err == nil && s.team.Size() > 1 {
-		err = s.sight(&at)
-	}
-	if err == nil && !s.team.first() && !at.sent {
-		err = checkpoint.Verify(at.local)
-	}
-	var bad *doesNotLoad
-	switch {
-	case err != nil:
-	case at.sent:
-		beside := checkpoint.LowerHalves
-		if s.c.SaveOnlyModel {
-			beside = checkpoint.Nothing
-		}
-		if err = s.receive(dir, beside); errors.As(err, &bad) {
-			err = bad.err // no other checkpoint can take its place
-		}
-	case s.c.SaveOnlyModel:
-		_, err = checkpoint.LoadModel(at.local, checkpointLayers(s.store), s.model.VocabSize, nil)
-	default:
-		_, err = checkpoint.LoadWeights(at.local, checkpointLayers(s.store), nil)
-	}
-	return err
 }
 
 // endState is the state of the run for endFile: at is that after the last step.

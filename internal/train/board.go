@@ -24,9 +24,6 @@ import (
 // boardDir is the folder in a run's output directory that TensorBoard reads.
 const boardDir = "runs"
 
-// boardsFile names a run where it is shown, so that a resumed run goes on there.
-const boardsFile = "boards.json"
-
 // boardIDs is its content.
 type boardIDs struct {
 	Trackio string `json:"trackio_run_id,omitempty"`

@@ -18,7 +18,7 @@ func TestPassingBetweenDevicesThatDiffer(t *testing.T) {
 			m.More = append(m.More, rates.Card{Link: rates.Link{Peer: p}})
 		}
 		j := &Inputs{c: config.Default(), lanes: 3, profile: m}
-		if got, err := passing(j); err != nil || got != want {
+		if got, err := betweenDevices(j); err != nil || got != want {
 			t.Errorf("devices that copy at %v GB/s: %s, want %s (%v)", peers, got, want, err)
 		}
 	}

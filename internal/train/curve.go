@@ -14,9 +14,6 @@ import (
 	"mt/internal/chart"
 )
 
-// curveFile is a picture of the run: its losses and learning rate, from metrics.jsonl.
-const curveFile = "loss.svg"
-
 // curver draws curveFile when the run ends.
 type curver struct {
 	deaf

@@ -1,8 +1,8 @@
 package train
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 
 	"mt/actors"
@@ -44,33 +44,33 @@ func (s *session) interrupted(saved checkpoint.TrainerState) error {
 	return ErrResumable
 }
 
-// nonFinite is the error of a run that gave up because steps were not finite.
-// The checkpoints that may have broken weights, up to the one of step last, are
-// marked, so that the next run goes on from one before them.
-func (s *session) nonFinite(gave *actors.NonFiniteError, err error, last int) error {
-	good, marked, failed := checkpoint.MarkNonFinite(s.fs(), s.c.OutputDir, gave.Finite, last, gave.Step)
-	if failed != nil {
-		return errors.Join(err, failed)
-	}
-	advice := fmt.Sprintf("lower learning_rate or look at the rows of steps %d to %d", gave.Finite+1, gave.Step)
-	switch {
-	case good != "" && modelOnly(good):
-		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, but with save_only_model no run can go on from it: %s, and "+
-			"train from its weights with model_name_or_path: %s and another output_dir, or begin again with resume_from_checkpoint: false", err, good, advice, good)
-	case good != "":
-		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, and the next run goes on from it: "+
-			"unchanged it comes to the same end, so %s", err, good, advice)
-	case len(marked) > 0:
-		return fmt.Errorf("%w; no checkpoint in %s is known to be good, since no step after %d, that of %s, was finite: %s, and begin again with resume_from_checkpoint: false",
-			err, s.c.OutputDir, gave.Finite, marked[len(marked)-1], advice)
-	case s.from.state.Step > 0:
-		return fmt.Errorf("%w; no step since %s was finite: name an earlier checkpoint in resume_from_checkpoint, or %s", err, s.from.dir, advice)
-	}
-	return fmt.Errorf("%w; no checkpoint was saved before: the next run begins at the first step, and unchanged it comes to the same end, so %s", err, advice)
+// begun is what rank 0 has found in output_dir, which the others need to know.
+type begun struct {
+	EvalStep   int             `json:"eval_step"`   // of the last evaluation
+	EvalLoss   uint64          `json:"eval_loss"`   // the bits of its loss, which may not be finite
+	EvalTokens int64           `json:"eval_tokens"` // that it is of
+	Sampled    int             `json:"sampled"`     // the step of the last samples
+	Bests      checkpoint.Best `json:"bests"`
 }
 
-// modelOnly tells whether the checkpoint in dir holds weights alone.
-func modelOnly(dir string) bool {
-	state, err := checkpoint.ReadState(dir)
-	return err == nil && state.ModelOnly
+// agreeOnOutput tells all ranks what rank 0 has found in output_dir.
+func (s *session) agreeOnOutput() error {
+	t := s.team
+	all, err := tell(t, "the output directory", begun{EvalStep: s.lastEval.Step, EvalLoss: math.Float64bits(s.lastEval.Loss), EvalTokens: s.lastEval.Tokens,
+		Sampled: s.samples.last, Bests: s.bests.reported})
+	if err != nil {
+		return err
+	}
+	if first := all[0]; !t.first() {
+		s.lastEval = actors.EvalReport{Step: first.EvalStep, Loss: math.Float64frombits(first.EvalLoss), Tokens: first.EvalTokens}
+		if len(s.prompts) > 0 {
+			s.samples = samples{every: s.c.SampleSteps.Of(s.c.MaxSteps), prompts: s.prompts, last: first.Sampled}
+		}
+		s.bests.begin(first.Bests)
+	}
+	return nil
 }
+
+// saveAsItIs writes a checkpoint of the state after the last step, with the pipeline at
+// rest, unless there is one or the keys say that none is written.
+func (s *session) saveAsItIs() error { return s.saver.save(s.reached, s.train.Pos(s.lastStep)) }

@@ -20,7 +20,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	if !s.team.first() {
 		return s.serveModel(lowerHalves)
 	}
-	if err := s.writeModel(c.OutputDir, lowerHalves, extra); err != nil {
+	if err := s.writeModel(c.OutputDir, s.lastStep, lowerHalves, extra); err != nil {
 		return err
 	}
 	end, stopped := s.saver.last, ErrResumable

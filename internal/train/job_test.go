@@ -99,7 +99,7 @@ func openSaver(t *testing.T, s scene, step int) *saver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.f.Close() })
-	sv := &saver{j: j, staging: &staging{team: j.team}, log: log, kept: &windows{}}
+	sv := &saver{j: &Weights{Output: j, staging: &staging{team: j.team}}, log: log, kept: &windows{}}
 	if err := sv.Open(step); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestCheckpointsKeepTheCountOfSkippedSteps(t *testing.T) {
 	if state.DataPos != 20 {
 		t.Errorf("%s is at row %d", dir, state.DataPos)
 	}
-	run := &session{Output: sv.j, saver: sv, lastStep: state.Step, reached: resume{state: state}.reached()}
+	run := &session{Weights: sv.j, saver: sv, lastStep: state.Step, reached: resume{state: state}.reached()}
 	if got := run.options().Start; got != want {
 		t.Errorf("a run goes on from %+v, want %+v", got, want)
 	}

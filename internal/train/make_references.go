@@ -14,23 +14,11 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/data"
+	"mt/device"
 	"mt/internal/parallel"
 )
 
 // This file makes the references of pairs by a forward pass over all of them, before training begins.
-
-// preferences are what the pipeline needs for pairs; nil where training is not on pairs.
-func (s *session) preferences() *actors.Preferences {
-	if s.plan.Spec.Preference.None() {
-		return nil
-	}
-	return &actors.Preferences{Likelihood: s.c.Preference().RPOAlpha, Reference: func(eval bool, id int64) [2]float32 {
-		if eval {
-			return s.pairs.eval[id]
-		}
-		return s.pairs.train[id]
-	}}
-}
 
 // toldReferences are references as rank 0 tells them to the others.
 type toldReferences struct {
@@ -40,39 +28,49 @@ type toldReferences struct {
 
 // findReferences makes what is not known of the references. It comes before the run's own memory is allocated, since making
 // them takes memory for the reference model, which is given back. Of several ranks the first does so, and tells the others.
-func (s *session) findReferences(pool *parallel.Pool) error {
-	if s.plan.Spec.Preference.None() {
-		return nil
+func findReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say *line) (reference, error) {
+	if r.plan.Spec.Preference.None() {
+		return r.ref, nil
 	}
+	s := &passing{Resolved: r, found: r.ref, devs: devs, pool: pool, line: say}
 	if s.team.first() {
-		if err := s.makeReferences(pool); err != nil {
-			return err
+		if err := s.makeReferences(); err != nil {
+			return s.found, err
 		}
 	}
-	all, err := tell(s.team, "the references of pairs", toldReferences{Train: s.pairs.train.bytes(), Eval: s.pairs.eval.bytes()})
+	all, err := tell(s.team, "the references of pairs", toldReferences{Train: s.found.train.bytes(), Eval: s.found.eval.bytes()})
 	if err == nil {
-		s.pairs.train, s.pairs.eval = referencesFrom(all[0].Train), referencesFrom(all[0].Eval)
+		s.found.train, s.found.eval = referencesFrom(all[0].Train), referencesFrom(all[0].Eval)
 	}
-	return err
+	return s.found, err
+}
+
+// passing is the making of references.
+type passing struct {
+	*Resolved
+	found reference
+	devs  []device.Device
+	pool  *parallel.Pool
+	line  *line
 }
 
 // makeReferences makes the references of the data sets that none are known of.
-func (s *session) makeReferences(pool *parallel.Pool) (err error) {
-	for _, of := range pairSets(s.Inputs, &s.pairs) {
+func (s *passing) makeReferences() (err error) {
+	for _, of := range pairSets(s.Inputs, &s.found) {
 		if *of.refs == nil {
-			if *of.refs, err = s.referencesOf(of.set, pool); err != nil {
+			if *of.refs, err = s.referencesOf(of.set); err != nil {
 				return err
 			}
 		}
 	}
 	if s.evalSet == nil {
-		s.pairs.eval = s.pairs.train
+		s.found.eval = s.found.train
 	}
 	return nil
 }
 
 // referencesOf are the references of set: from the cache, or by a pass of the reference, which is then kept there.
-func (s *session) referencesOf(set *data.Dataset, pool *parallel.Pool) (references, error) {
+func (s *passing) referencesOf(set *data.Dataset) (references, error) {
 	path, key, err := s.referencesFile(set)
 	if err != nil {
 		return nil, err
@@ -84,7 +82,7 @@ func (s *session) referencesOf(set *data.Dataset, pool *parallel.Pool) (referenc
 	case !errors.Is(err, fs.ErrNotExist):
 		s.line.above(fmt.Sprintf("note: %s is made anew: %v", path, err))
 	}
-	if refs, err = s.passReferences(set, pool); err != nil {
+	if refs, err = s.passReferences(set); err != nil {
 		return nil, err
 	}
 	if err = checkpoint.MakeDirs(s.fs(), filepath.Dir(path)); err == nil {
@@ -97,12 +95,12 @@ func (s *session) referencesOf(set *data.Dataset, pool *parallel.Pool) (referenc
 }
 
 // passReferences is the reference's pass over all rows of set. All memory that it takes is given back.
-func (s *session) passReferences(set *data.Dataset, pool *parallel.Pool) (refs references, err error) {
+func (s *passing) passReferences(set *data.Dataset) (refs references, err error) {
 	if f := s.hooks.reading; f != nil {
 		f("references")
 	}
 	r := s.reference()
-	store, err := r.weightsOf(r.plan.Layouts, s.team.Size() > 1, pool)
+	store, err := r.weightsOf(r.plan.Layouts, s.team.Size() > 1, s.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +112,7 @@ func (s *session) passReferences(set *data.Dataset, pool *parallel.Pool) (refs r
 	sampler, done := s.passSampler(set), false
 	tell := s.tellReferences(set.PairsInRows())
 	var damaged atomic.Pointer[error] // the first log p that are no numbers
-	err = actors.Run(actors.Options{Devices: s.devs, Home: store, Pool: pool, Plan: r.plan, MaxGradNorm: 1, Stop: s.team.asked.Done(), ThroughHost: !s.c.PeerCopies,
+	err = actors.Run(actors.Options{Devices: s.devs, Home: store, Pool: s.pool, Plan: r.plan, MaxGradNorm: 1, Stop: s.team.asked.Done(), ThroughHost: !s.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
 			if err := notFinite(r.modelDir, id, logp); err != nil {
@@ -149,11 +147,11 @@ func notFinite(dir string, id int64, logp [2]float32) error {
 }
 
 // tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
-func (s *session) tellReferences(total int64) func() {
+func (s *passing) tellReferences(total int64) func() {
 	begun, done := time.Now(), int64(0)
 	shown := begun
 	every := time.Second
-	if !s.o.Interactive {
+	if !s.line.interactive {
 		every = 30 * time.Second
 	}
 	return func() {

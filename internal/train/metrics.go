@@ -10,13 +10,6 @@ import (
 	"mt/internal/accounts"
 )
 
-// metricsFile has one JSON object per logged step, and one per evaluation.
-// docs/metrics.md says what is in them.
-const metricsFile = "metrics.jsonl"
-
-// rankMetricsFile is the name of what a rank but the first has in its place, on its host.
-const rankMetricsFile = "rank-%d.jsonl"
-
 // number is a float64 that JSON can hold: null where it is not finite.
 func number(f float64) any {
 	if math.IsNaN(f) || math.IsInf(f, 0) {

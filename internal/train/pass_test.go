@@ -64,14 +64,14 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 			}
 			defer closeAfter(hw, &err)
 			held := map[string]int64{}
-			s := &session{Output: j, devs: hw.devs, pool: hw.pool, pairs: j.ref, line: &line{w: onPass(func() {
+			say := &line{w: onPass(func() {
 				for p, bytes := range host.Usage().Now {
 					if p := accounts.Purpose(p); bytes > 0 {
 						held["host "+p.String()] = bytes
 					}
 				}
-			})}}
-			if err := s.findReferences(hw.pool); err != nil {
+			})}
+			if _, err := findReferences(j.Resolved, hw.devs, hw.pool, say); err != nil {
 				t.Fatal(err)
 			}
 			for i, d := range hw.devs {

@@ -7,9 +7,9 @@ const (
 	throughHost = "through the host"
 )
 
-// passing says which way what passes from one device to another goes; empty where there is one, or
+// betweenDevices says which way what passes from one device to another goes; empty where there is one, or
 // where no device is here to ask.
-func passing(j *Inputs) (string, error) {
+func betweenDevices(j *Inputs) (string, error) {
 	switch {
 	case j.lanes <= 1:
 		return "", nil

@@ -124,7 +124,7 @@ func show(j *Output, w io.Writer, asJSON bool, o outlook) error {
 	if err != nil {
 		return err
 	}
-	passing, err := passing(j.Inputs)
+	passing, err := betweenDevices(j.Inputs)
 	if err != nil {
 		return err
 	}

@@ -415,3 +415,15 @@ func (j *Start) finished() bool {
 	whole := func(dir string) bool { return checkpoint.CheckModel(dir, j.model.Layouts(false)) == nil }
 	return reflect.DeepEqual(end, j.from.state) && whole(j.c.OutputDir) && (j.c.EMADecay == 0 || whole(averagesIn(j.c)))
 }
+
+// doesNotLoad is the error of a checkpoint that does not load although its checksums
+// are right. Train then takes the checkpoint before it, as it does where they are
+// wrong.
+type doesNotLoad struct {
+	dir string
+	err error
+}
+
+func (e *doesNotLoad) Error() string { return fmt.Sprintf("resume: %v", e.err) }
+
+func (e *doesNotLoad) Unwrap() error { return e.err }

@@ -12,10 +12,6 @@ import (
 	"mt/checkpoint"
 )
 
-// samplesFile has one JSON object for every sample: the step after which it was made, the
-// prompt, and the text that continues it.
-const samplesFile = "samples.jsonl"
-
 // sampleLine is one object of samplesFile.
 type sampleLine struct {
 	Step   int    `json:"step"`

@@ -224,7 +224,7 @@ func TestSamplesOfBefore(t *testing.T) {
 		}
 		start := Fresh(in)
 		start.from.state.Step = step
-		if err := (&session{Output: newOutput(&Resolved{Start: start})}).openSamples(); err != nil {
+		if err := (&session{Weights: &Weights{Output: newOutput(&Resolved{Start: start})}}).openSamples(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(name); (err == nil) != stays {

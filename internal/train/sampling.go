@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"mt/host"
 	"mt/internal/generate"
 )
 
@@ -85,26 +84,5 @@ func (s *session) sample(ctx context.Context) error {
 	}
 	s.observers.Eval(seenEval{Samples: lines})
 	m.last = s.lastStep
-	return nil
-}
-
-// saveAsItIs writes a checkpoint of the state after the last step, with the pipeline at
-// rest, unless there is one or the keys say that none is written.
-func (s *session) saveAsItIs() error {
-	sv := s.saver
-	if s.c.SaveStrategy == "no" || sv.last.Step == s.lastStep {
-		return nil
-	}
-	err := sv.Open(s.lastStep)
-	for i := 0; err == nil && i < len(s.store.Layers); i++ {
-		err = s.store.Lend(i, false, func(l *host.LayerState) error { return sv.Layer(i, l) })
-	}
-	if err == nil {
-		err = sv.Commit(s.reached, s.train.Pos(s.lastStep))
-	}
-	if err != nil {
-		sv.Abort()
-		return fmt.Errorf("save step %d: %w", s.lastStep, err)
-	}
 	return nil
 }

@@ -13,21 +13,16 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
-	"mt/host/optim"
 	"mt/internal/machine"
-	"mt/internal/parallel"
 	"mt/internal/timeline"
 	"mt/plan"
 )
 
 // session is a run with its memory allocated.
 type session struct {
-	*Output
+	*Weights
 	o         Options
 	devs      []device.Device // by lane
-	pool      *parallel.Pool
-	store     *host.Store
-	closers   closers
 	line      *line
 	observers Observers
 	news      *deviceNews
@@ -38,14 +33,12 @@ type session struct {
 	stop      context.CancelCauseFunc // ends the run with an error after the step in progress
 	halted    context.Context         // done when the run is to end before its last step
 	saver     *saver
-	staging   *staging
 	bests     bests
 	samples   samples
 	pairs     reference // of the run, with what the pass has found
 
-	products map[string][8]uint64 // how matrix products were computed, by shape
-	before   map[string][8]uint64 // the same, before this process
-	took     atomic.Int64         // nanoseconds, by the last step; 0: there was none yet
+	products *products    // how matrix products are computed
+	took     atomic.Int64 // nanoseconds, by the last step; 0: there was none yet
 	lastStep int
 	reached  actors.State // after lastStep
 	lastEval actors.EvalReport
@@ -54,9 +47,9 @@ type session struct {
 // run allocates the memory of the run r and trains. news are the notes of its devices.
 func run(ctx context.Context, r *Output, news *deviceNews, o Options) (err error) {
 	o.Timeline = r.team.first() && (o.Timeline || r.c.Dashboard != "")
-	s := &session{Output: r, o: o, news: news, pairs: r.ref, line: &line{w: o.Stderr, interactive: o.Interactive}}
+	s := &session{Weights: &Weights{Output: r}, o: o, news: news, pairs: r.ref, line: &line{w: o.Stderr, interactive: o.Interactive}}
 	s.observers = Observers{&progress{line: s.line, maxSteps: r.c.MaxSteps}}
-	s.saver = &saver{j: r, kept: &s.kept, last: r.from.state, finite: r.from.state.Step - r.from.state.NonFinite}
+	s.saver = &saver{j: s.Weights, kept: &s.kept, last: r.from.state, finite: r.from.state.Step - r.from.state.NonFinite}
 	defer closeAfter(s, &err)
 	defer func() {
 		s.observers.End(err)
@@ -86,7 +79,7 @@ func run(ctx context.Context, r *Output, news *deviceNews, o Options) (err error
 		err = s.team.end(err) // while the memory is there that other ranks may still send to
 	}
 	if s.team.first() {
-		if recording := s.recordAlgorithms(); err == nil {
+		if recording := s.products.record(); err == nil {
 			err = recording
 		}
 	}
@@ -170,7 +163,7 @@ func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
 	for k, v := range extra {
 		withConfig[k] = v
 	}
-	s.saver.log, s.saver.extra, s.saver.record = s.log, withConfig, s.recordAlgorithms
+	s.saver.log, s.saver.extra, s.saver.record = s.log, withConfig, s.products.record
 	return extra, nil
 }
 
@@ -186,90 +179,24 @@ func (s *session) open() (err error) {
 	}
 	s.closers.addErr(hw.Close)
 	s.devs, s.pool = hw.devs, hw.pool
-	if err = s.findReferences(s.pool); err != nil {
+	if s.pairs, err = findReferences(s.Resolved, s.devs, s.pool, s.line); err != nil {
 		return err
 	}
 	if err = s.openStore(); err != nil {
 		return err
 	}
-	if err = s.agreeOnTiles(s.fill(s.from)); err != nil {
+	if err = s.agreeOnTiles(s.fill(s.line)); err != nil {
 		return err
 	}
 	s.lastStep, s.reached = s.from.state.Step, s.from.reached()
 	s.bests.patience, s.bests.threshold = s.c.EarlyStoppingPatience, s.c.EarlyStoppingThreshold
-	if err := s.resumeAlgorithms(); err != nil {
+	if s.products, err = resumeProducts(s.Output, s.devs); err != nil {
 		return err
 	}
 	s.meter = newMeter(s.Start, s.plan, s.devs)
 	s.meter.peakFLOPS, err = machine.MatMulRate(s.devs[0], s.act, s.rateSize())
 	s.meter.peakFLOPS *= float64(len(s.devs) * s.team.Size())
 	return err
-}
-
-// fill fills the store with the weights that the run begins with.
-func (s *session) fill(from resume) error {
-	switch {
-	case from.dir != "":
-		if err := s.load(from); err != nil {
-			return err
-		}
-		if from.reset {
-			for i := range s.store.Layers {
-				if err := s.store.Lend(i, true, func(l *host.LayerState) error {
-					for _, p := range l.Planes {
-						clear(p.Data)
-					}
-					return nil
-				}); err != nil {
-					return err
-				}
-			}
-		}
-		s.line.above(fmt.Sprintf("resuming from %s, step %d of %d", from.dir, from.state.Step, s.c.MaxSteps))
-	case s.modelDir != "":
-		if err := s.loadModel(s.store, s.team.Size() > 1, s.pool, s.line); err != nil {
-			return err
-		}
-	default:
-		return initialise(s.store, s.model, s.c.Seed, s.pool)
-	}
-	return nil
-}
-
-// openStore takes the memory for the weights and what is kept beside them.
-func (s *session) openStore() (err error) {
-	tier, err := s.openTier(s.plan, true, s.closers.addErr)
-	if err != nil {
-		return err
-	}
-	if tier.Away != nil && s.team.first() {
-		note, err := s.checkDisk() // once more: states may be on the disk of output_dir
-		if err != nil {
-			return err
-		}
-		if note != "" {
-			s.late.add(note)
-		}
-	}
-	var shares []optim.Share
-	if s.team.Size() > 1 {
-		shares = s.plan.OwnShares()
-	}
-	if s.store, err = host.NewTieredStore(s.plan.Layouts, s.plan.Planes, shares, tier, s.pool); err != nil {
-		return err
-	}
-	s.closers.add(func() { _ = s.store.Close() })
-	for _, note := range nodeNotes(host.Nodes()) {
-		s.late.add(note)
-	}
-	s.store.Draw(uint64(s.c.Seed))
-	s.store.Average(average(s.c))
-	if s.staging, err = openStaging(s.team, s.plan, s.pool); err != nil {
-		return err
-	}
-	s.saver.staging = s.staging
-	s.closers.add(func() { _ = s.staging.Close() })
-	return nil
 }
 
 // openOutput opens what the run goes on with in its output directory.
@@ -452,4 +379,17 @@ func newMeter(j *Start, p *plan.Run, devs []device.Device) *meter {
 		memory: func() memoryUse {
 			return takenMemory(usage(devs), host.Usage(), int64(j.c.HostMemory), system.now())
 		}, products: func() int64 { return ownProducts(devs) }}
+}
+
+// preferences are what the pipeline needs for pairs; nil where training is not on pairs.
+func (s *session) preferences() *actors.Preferences {
+	if s.plan.Spec.Preference.None() {
+		return nil
+	}
+	return &actors.Preferences{Likelihood: s.c.Preference().RPOAlpha, Reference: func(eval bool, id int64) [2]float32 {
+		if eval {
+			return s.pairs.eval[id]
+		}
+		return s.pairs.train[id]
+	}}
 }

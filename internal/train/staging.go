@@ -118,3 +118,70 @@ func (j *Output) needs(l *host.LayerState, what parts) bool {
 	}
 	return j.needsLower(l.Layout)
 }
+
+// wholeLayer is a layer of which rank 0 has all.
+type wholeLayer struct {
+	checkpoint.Layer
+	lo []byte // Lo, in bytes
+}
+
+// whole is memory for a layer of which rank 0 has all: the tile is that of its store. It is good
+// until the next call.
+func (g *staging) whole(l *host.LayerState) (out wholeLayer) {
+	out.Layout, out.Tile = l.Layout, l.Tile
+	free := g.arena.Bytes()
+	take := func(bytes int64) []byte {
+		b := free[:bytes:bytes]
+		free = free[optim.Pages(bytes):]
+		return b
+	}
+	if l.Layout.Split() {
+		out.lo = take(2 * l.Layout.Elems)
+		out.Lo = optim.View[uint16](out.lo)
+	}
+	for _, p := range l.Planes {
+		out.Planes = append(out.Planes, optim.State{Placed: p.Placed, Data: take(p.Bytes())})
+	}
+	return out
+}
+
+// spread is the opposite of bring: rank 0, which alone has whole, sends every rank layer i's tile
+// and its share of what was read beside it. All call it for the same layers in the same order.
+func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside checkpoint.Beside) error {
+	tile := make([]int, g.team.Size())
+	tile[0] = int(l.Layout.TileBytes)
+	if err := ranks.Wait(func(done func(error)) { g.comm.AllGatherV(l.Tile[:l.Layout.TileBytes], tile, done) }); err != nil {
+		return fmt.Errorf("tile: %w", err)
+	}
+	if l.Layout.Split() {
+		if err := g.deal(whole.lo, l.LoBytes(), func(r int) int64 { return 2 * g.shares[i][r].Elems() }); err != nil {
+			return fmt.Errorf("lower halves: %w", err)
+		}
+	}
+	for k, p := range l.Planes {
+		if beside != checkpoint.Everything {
+			break
+		}
+		var all []byte
+		if g.team.first() {
+			all = whole.Planes[k].Data
+		}
+		if err := g.deal(all, p.Data, func(r int) int64 { return p.ShareBytes(l.Layout, g.shares[i][r]) }); err != nil {
+			return fmt.Errorf("%s %s: %w", p.Kind, p.Name, err)
+		}
+	}
+	return nil
+}
+
+// deal sends each rank its part of a plane that rank 0 has whole; bytes says how large each is.
+func (g *staging) deal(whole, own []byte, bytes func(rank int) int64) error {
+	n := g.team.Size()
+	sends, receives := make([]int, n), make([]int, n)
+	receives[0] = len(own)
+	if g.team.first() {
+		for r := range n {
+			sends[r] = int(bytes(r))
+		}
+	}
+	return ranks.Wait(func(done func(error)) { g.comm.AllToAllV(whole, sends, own, receives, done) })
+}

@@ -13,22 +13,17 @@ import (
 	"mt/jinja"
 )
 
-// configFile is the resolved configuration in an output directory and in every
-// checkpoint.
-const configFile = "config.yaml"
-
 // saver writes checkpoints for the pipeline. Of several ranks the first one writes, and the others
 // send it what they keep.
 type saver struct {
-	j       *Output
-	log     *metricsLog
-	kept    *windows
-	extra   map[string][]byte
-	w       *checkpoint.Writer      // nil on other ranks than the first
-	staging *staging                // nil: this process trains alone
-	last    checkpoint.TrainerState // of the checkpoint committed last
-	bests   awaited[checkpoint.Best]
-	record  func() error // records how the device computes
+	j      *Weights
+	log    *metricsLog
+	kept   *windows
+	extra  map[string][]byte
+	w      *checkpoint.Writer      // nil on other ranks than the first
+	last   checkpoint.TrainerState // of the checkpoint committed last
+	bests  awaited[checkpoint.Best]
+	record func() error // records how the device computes
 
 	mu      sync.Mutex // guards what follows
 	finite  int        // the last step whose loss and gradients were finite
@@ -65,9 +60,9 @@ func (s *saver) Layer(i int, l *host.LayerState) error {
 func (s *saver) whole(i int, l *host.LayerState) (checkpoint.Layer, error) {
 	switch {
 	case !s.j.c.SaveOnlyModel:
-		return s.staging.bring(i, l, everything)
+		return s.j.staging.bring(i, l, everything)
 	case s.j.needsLower(l.Layout):
-		return s.staging.bring(i, l, lowerHalves)
+		return s.j.staging.bring(i, l, lowerHalves)
 	}
 	return checkpointLayer(l), nil
 }
@@ -201,4 +196,24 @@ type Output struct {
 	notes  []string          // for the user, once
 	links  *extents.Files    // with states that checkpoints link; nil: they do not
 	beside map[string][]byte // what companions has read
+}
+
+// save writes a checkpoint of a state, with the pipeline at rest, unless there is one or the keys say
+// that none is written.
+func (s *saver) save(st actors.State, dataPos int64) error {
+	if s.j.c.SaveStrategy == "no" || s.last.Step == st.Step {
+		return nil
+	}
+	err := s.Open(st.Step)
+	for i := 0; err == nil && i < len(s.j.store.Layers); i++ {
+		err = s.j.store.Lend(i, false, func(l *host.LayerState) error { return s.Layer(i, l) })
+	}
+	if err == nil {
+		err = s.Commit(st, dataPos)
+	}
+	if err != nil {
+		s.Abort()
+		return fmt.Errorf("save step %d: %w", st.Step, err)
+	}
+	return nil
 }

@@ -75,10 +75,6 @@ func (e *noLog) Error() string {
 // Unwrap is what is wrong.
 func (e *noLog) Unwrap() error { return e.err }
 
-// logFile is the name of the file in output_dir, on its host, that a rank but the first writes
-// its notes and errors to.
-const logFile = "rank-%d.log"
-
 // Refuse ends a run of several ranks of which this one cannot even begin, because of err. The
 // others are told.
 func Refuse(ctx context.Context, err error, o Options) error {

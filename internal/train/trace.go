@@ -17,10 +17,6 @@ import (
 	"mt/internal/timeline"
 )
 
-// timelineFile has the last complete step, as timeline.Step says, where Options.Timeline
-// asks for it.
-const timelineFile = "timeline.json"
-
 // timelineEvery is how long a timelineFile stays as it is at least, but at the end.
 const timelineEvery = 5 * time.Second
 

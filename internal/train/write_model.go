@@ -10,7 +10,7 @@ import (
 
 // serveModel does the part of a rank that does not write the model: it sends rank 0 the parts of layers
 // that it asks for.
-func (s *session) serveModel(what parts) error {
+func (s *Weights) serveModel(what parts) error {
 	for {
 		asked, err := tell(s.team, modelAsked, 0)
 		if err != nil || asked[0] < 0 {
@@ -31,8 +31,8 @@ const modelAsked = "the model"
 
 // writeModel writes the model into dir, of the weights or of their averages, as what says. With several ranks it is for rank 0,
 // while the others serve.
-func (s *session) writeModel(dir string, what parts, extra map[string][]byte) error {
-	opts := s.writerOptions(s.lastStep)
+func (s *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
+	opts := s.writerOptions(step)
 	home := s.store
 	lent := -1 // a layer whose state is in a state slot until the next one is wanted
 	giveBack := func() {
