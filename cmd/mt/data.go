@@ -152,7 +152,7 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	if err != nil {
 		return nil, nil, err
 	}
-	spec.Stop, spec.Progress = ctx.Done(), a.options(false).Progress()
+	spec.Stop, spec.Progress = ctx.Done(), report.Reading(a.options(false))
 	set, err := data.Open(spec)
 	var wrong *data.SpecError
 	switch {

@@ -72,3 +72,14 @@ type Forecast struct {
 	Sweep   string         // what to vary in a table: batch, seq or depth; empty: nothing
 	Hosts   int            // how many, each with a rank; 0: one
 }
+
+// beat says how long ranks wait for each other where they do not exchange what they compute.
+type beat struct {
+	every    time.Duration // between signs of life
+	patience time.Duration // after so long without a sign a rank is taken to be gone
+	// ending is how long a rank that cannot go on waits for the others to come where it can
+	// tell them. What all of them find wrong, such as a mistake in the configuration, is so told
+	// once; what one of them finds ends the run soon.
+	ending time.Duration
+	after  func(time.Duration) <-chan time.Time
+}

@@ -8,9 +8,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
-	"mt/internal/config"
 	"mt/internal/long"
-	"mt/model"
 	"mt/plan/rates"
 )
 
@@ -134,21 +132,6 @@ func TestFusedAttentionIsKept(t *testing.T) {
 	sameRun(t, got, portable)
 }
 
-// TestOlderRun: a run whose configuration does not say them was computed by the portable kernels, in the order that
-// turns around.
-func TestOlderRun(t *testing.T) {
-	older := newScene(t, "").config(t)
-	fillOlder(older)
-	newer := newScene(t, "attention_kernels: sm90a\nmicro_batch_order: lanes\n").config(t)
-	fillOlder(newer)
-	for _, c := range []struct{ got, want string }{{older.AttentionKernels, "portable"}, {older.MicroBatchOrder, "zigzag"},
-		{newer.AttentionKernels, "sm90a"}, {newer.MicroBatchOrder, "lanes"}} {
-		if c.got != c.want {
-			t.Errorf("%s, want %s", c.got, c.want)
-		}
-	}
-}
-
 // TestAttentionKernelsOnTheCPU: the key has no meaning there, and what cannot be had is refused.
 func TestAttentionKernelsOnTheCPU(t *testing.T) {
 	s := newScene(t, "device: cpu\nmax_steps: 1\nattention_kernels: sm90a\n")
@@ -197,22 +180,6 @@ func TestAttentionWordsOfAProfile(t *testing.T) {
 		out, err := sketch(t, "model: {preset: qwen2.5-0.5b, num_hidden_layers: 2}\n", Options{Forecast: Forecast{Machine: m}})
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %v, want %q in\n%s", gpu, err, want, out)
-		}
-	}
-}
-
-// TestTooWideHeads: a GPU's kernels refuse packed heads that are too wide, those of wide values too; the CPU takes them.
-func TestTooWideHeads(t *testing.T) {
-	for _, tc := range []struct {
-		keys, values int
-		device       string
-		refused      bool
-	}{{256, 256, "cuda", false}, {192, 256, "cuda", false}, {192, 257, "cuda", true}, {258, 128, "cuda", true}, {192, 257, "cpu", false}} {
-		j := &finding{Start: Start{Inputs: &Inputs{c: &config.Config{Device: tc.device, AttentionKernels: "portable"},
-			model: &model.Config{HeadDim: tc.keys, Latent: &model.Latent{ValueDim: tc.values}}}}}
-		err := j.chooseAttention()
-		if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "heads of at most 256 elements") {
-			t.Errorf("%+v: got %v", tc, err)
 		}
 	}
 }

@@ -16,19 +16,18 @@ func TestAverageOfNothing(t *testing.T) {
 	s := newScene(t, "ema_decay: 0.9\nsave_dtype: fp32\n")
 	j := openScene(t, s)
 	w := &Weights{Output: j}
-	run := &session{Weights: w, saver: &saver{j: w}, o: Options{Stdout: io.Discard}}
-	t.Cleanup(func() { _ = run.Close() })
-	if err := run.openStore(); err != nil {
+	t.Cleanup(func() { _ = w.Close() })
+	if err := w.openStore(nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := initialise(run.store, j.model, 1, nil); err != nil {
+	if err := initialise(w.store, j.model, 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.writeAverage(nil); err != nil {
+	if err := w.writeAverage(0, false, nil, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	got := loadStore(t, filepath.Join(s.out, averageDir))
-	for i, l := range run.store.Layers {
+	for i, l := range w.store.Layers {
 		for k, tl := range l.Layout.Tensors {
 			if tl.Ref {
 				continue

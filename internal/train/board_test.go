@@ -178,7 +178,7 @@ func TestFullDiskOfEvents(t *testing.T) {
 	if sizes := eventFiles(t, s); len(sizes) != 2 {
 		t.Errorf("event files of %v bytes after a run that goes on", sizes)
 	}
-	if err := os.RemoveAll(filepath.Join(s.out, boardDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(s.out, "runs")); err != nil {
 		t.Fatal(err)
 	}
 	alone := s.in(t).with("report_to: none\ncache_dir: " + filepath.Dir(s.out) + "/cache2\n")
@@ -194,7 +194,7 @@ func (w writes) Write(p []byte) (int, error) { return w(p) }
 // eventFiles are the sizes of TensorBoard's files.
 func eventFiles(t *testing.T, s scene) (sizes []int64) {
 	t.Helper()
-	files, err := os.ReadDir(filepath.Join(s.out, boardDir))
+	files, err := os.ReadDir(filepath.Join(s.out, "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}

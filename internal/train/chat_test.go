@@ -104,17 +104,6 @@ func TestPackingChangesNoLoss(t *testing.T) {
 	}
 }
 
-// TestTurnsAreBounded: what is no line for a person ends the chat and says why.
-func TestTurnsAreBounded(t *testing.T) {
-	lines := readLines(strings.NewReader("hello\n" + strings.Repeat("x", maxTurn+1)))
-	if said := <-lines; said.text != "hello" || said.err != nil {
-		t.Errorf("%+v", said)
-	}
-	if said := <-lines; said.err == nil || said.err.Error() != "a line has more than 16 MiB" {
-		t.Errorf("%.20q, %v", said.text, said.err)
-	}
-}
-
 // TestSavedTemplates: beside a model lie the chat templates that its data went through, all that a directory has, and none of
 // those of the model it was trained from.
 func TestSavedTemplates(t *testing.T) {

@@ -75,16 +75,11 @@ func TestDashboard(t *testing.T) {
 func TestDashboardFails(t *testing.T) {
 	s := newScene(t, "dashboard: 0\n")
 	var j *Output
-	pending := func() bool {
-		j.late.mu.Lock()
-		defer j.late.mu.Unlock()
-		return len(j.late.said) > 0
-	}
 	out, err := s.train(t, t.Context(), hooks{planned: func(run any) { of := run.(*Output); j = of }, serving: func(_ string, l net.Listener) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		for !pending() {
+		for j.late.count() == 0 {
 			runtime.Gosched()
 		}
 	}})

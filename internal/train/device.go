@@ -71,7 +71,7 @@ func (j *opening) chooseDevice(o Options) error {
 		return nil
 	}
 	g := machine.FindGPU(j.hooks.symbols)
-	show := o.Progress()
+	show := progressOf(o)
 	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
 	devs, err := j.openGPUs(&g)
 	switch {
@@ -92,7 +92,7 @@ func (j *opening) chooseDevice(o Options) error {
 // is wanted and device_memory says how large the GPU is.
 func (j *opening) takeGPU(o Options) error {
 	g := machine.FindGPU(j.hooks.symbols)
-	show := o.Progress()
+	show := progressOf(o)
 	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
 	devs, err := j.openGPUs(&g)
 	switch {

@@ -11,16 +11,13 @@ import (
 // finish writes the model into the output directory and shows what was learned.
 func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	c := s.c
-	if err := s.writeAverage(extra); err != nil {
+	if err := s.writeAverage(s.lastStep, s.reached.AdamStep > 0, extra, s.o.Stdout); err != nil {
 		return err
 	}
 	if err := s.takeBest(); err != nil {
 		return err
 	}
-	if !s.team.first() {
-		return s.serveModel(lowerHalves)
-	}
-	if err := s.writeModel(c.OutputDir, s.lastStep, lowerHalves, extra); err != nil {
+	if err := s.writeFinal(s.lastStep, extra); err != nil || !s.team.first() {
 		return err
 	}
 	end, stopped := s.saver.last, ErrResumable
@@ -44,7 +41,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	if c.SamplePrompt != "" && s.tokErr == nil {
 		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n%s", c.SamplePrompt)
-		err := writer{s.Inputs, s.devs[0], s.store}.generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
+		err := writer{in: s.Inputs, dev: s.devs[0], store: s.store}.generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
 		fmt.Fprintln(s.o.Stdout, "\n--------------")
 		switch {
 		case err != nil && ctx.Err() != nil:

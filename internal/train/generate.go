@@ -83,7 +83,7 @@ func loadToGenerate(o *GenerateOptions, check func(*Inputs) ([]string, error)) (
 		if in.tokErr != nil {
 			return nil, in.tokErr
 		}
-		if l.asked, err = logitKeys(in.modelDir); err != nil {
+		if l.asked, err = readLogitKeys(in.modelDir); err != nil {
 			return nil, err
 		}
 		notes = generationNotes(in.modelDir, o.sampled())
@@ -159,7 +159,7 @@ func (w writer) goOn(ctx context.Context, g generate.Options, ids []int32, to io
 func generationNotes(dir string, sampled bool) (notes []string) {
 	var f map[string]any
 	if _, err := readGeneration(dir, &f); err != nil {
-		return nil // logitKeys reports the error
+		return nil // readLogitKeys reports the error
 	}
 	if flags := samplingFlags(f); flags != "" && !sampled {
 		notes = append(notes, fmt.Sprintf("generation_config.json asks for sampling; the likeliest token is taken each time, unless you give %s", flags))

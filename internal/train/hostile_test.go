@@ -161,8 +161,7 @@ func TestRunsAreRecognised(t *testing.T) {
 			}
 			write(t, filepath.Join(got.out, keep), string(raw))
 		}
-		j := begin(got.config(t), Options{}, Asks{})
-		if err := j.checkOwner(); (err == nil) != tc.run {
+		if err := got.opens(t); (err == nil) != tc.run {
 			t.Errorf("%s: %v", name, err)
 		}
 		if slices.Contains(tc.keep, "checkpoint-4") { // one of the two marks of a checkpoint is enough
@@ -170,7 +169,7 @@ func TestRunsAreRecognised(t *testing.T) {
 				half := got.in(t)
 				copyTree(t, filepath.Join(s.out, "checkpoint-4"), filepath.Join(half.out, "checkpoint-4"))
 				remove(t, filepath.Join(half.out, "checkpoint-4", gone))
-				if err := begin(half.config(t), Options{}, Asks{}).checkOwner(); err != nil {
+				if err := half.opens(t); err != nil {
 					t.Errorf("without %s: %v", gone, err)
 				}
 			}

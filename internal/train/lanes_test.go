@@ -2,12 +2,10 @@ package train
 
 import (
 	"errors"
-	"math"
 	"strings"
 	"testing"
 
 	"mt/cudart/emu"
-	"mt/device"
 	"mt/internal/config"
 	"mt/internal/long"
 )
@@ -28,9 +26,9 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 			want := scene.in(t)
 			want.mustTrain(t)
 			for _, devices := range []string{"2", "3"} {
-				got, way := scene.in(t).with("devices: "+devices+"\n"), directly
+				got, way := scene.in(t).with("devices: "+devices+"\n"), "from device to device, where a slot waits for it"
 				if devices == "3" {
-					got, way = got.with("peer_copies: false\n"), throughHost
+					got, way = got.with("peer_copies: false\n"), "through the host"
 				}
 				out := got.mustTrain(t)
 				if !strings.Contains(out, devices+" devices; on device 0 layers ") || !strings.Contains(out, "what passes between them goes "+way) {
@@ -78,44 +76,6 @@ func TestDevicesThatDiffer(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// named is a device of which only the name is known.
-type named struct {
-	device.Device
-	name string
-}
-
-func (n named) Name() string { return n.name }
-
-// TestRatesByName: GPUs that differ are weighed by the profiles of their names; where mt has none of one, or
-// all are alike, they count as equally fast.
-func TestRatesByName(t *testing.T) {
-	for _, tc := range []struct {
-		names []string
-		ratio float64 // of the first to the second; 0: they count as alike
-		notes string
-	}{
-		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3090"}, 149.0 / 64, "the table of layers"},
-		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA Q1"}, 0, "device_rates says"},
-		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"}, 0, ""},
-	} {
-		j := &opening{Inputs: Inputs{c: config.Default(), lanes: 2}}
-		j.c.ComputeDType = "bf16"
-		for _, n := range tc.names {
-			j.devs = append(j.devs, named{name: n})
-		}
-		if err := j.weighDevices(nil); err != nil {
-			t.Fatal(err)
-		}
-		ratio := 0.0
-		if len(j.paces) == 2 {
-			ratio = j.paces[0].FLOPs / j.paces[1].FLOPs
-		}
-		if math.Abs(ratio-tc.ratio) > 0.1 || !strings.Contains(strings.Join(j.notes, "\n"), tc.notes) || (len(j.notes) > 0) != j.differ {
-			t.Errorf("%v: the first is %g times as fast as the second, want %g; %v", tc.names, ratio, tc.ratio, j.notes)
-		}
-	}
-}
-
 // TestDevicesThatCannotBe: what several devices cannot do is said before any work.
 func TestDevicesThatCannotBe(t *testing.T) {
 	began := newScene(t, "save_steps: 4\n")
@@ -158,7 +118,7 @@ func TestGPUsGiveTheSameBits(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for devices, says := range map[string]string{"[0, 2]": "2 devices", "auto": "3 devices"} {
-		got, way := want.in(t).with("devices: "+devices+"\n"), map[bool]string{true: throughHost, false: directly}[devices == "auto"]
+		got, way := want.in(t).with("devices: "+devices+"\n"), map[bool]string{true: "through the host", false: "from device to device, where a slot waits for it"}[devices == "auto"]
 		out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{Devices: 3, WithoutPeers: devices == "auto"})})
 		if err != nil || !strings.Contains(out, says) || !strings.Contains(out, "what passes between them goes "+way) {
 			t.Fatalf("%v\n%s", err, out)

@@ -1,6 +1,13 @@
 package train
 
-import "sync"
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"mt/internal/human"
+)
 
 // lateNotes are notes that come up while a run is under way, on any goroutine. The same
 // text is shown only once.
@@ -29,4 +36,18 @@ func (l *lateNotes) take() []string {
 	out := l.pending
 	l.pending = nil
 	return out
+}
+
+// showAll prints notes.
+func showAll(w io.Writer, notes ...[]string) {
+	for _, s := range slices.Concat(notes...) {
+		fmt.Fprintln(w, "note:", human.Screen(s))
+	}
+}
+
+// count is how many notes came up so far.
+func (l *lateNotes) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.said)
 }

@@ -215,7 +215,7 @@ func (f shared) Free(path string) (int64, error) {
 func TestRoomBesideStates(t *testing.T) {
 	s := newScene(t, "save_steps: 3\nrecompute: full\n").linkable(t)
 	states := filepath.Join(filepath.Dir(s.out), "states")
-	out, err := s.train(t, t.Context(), hooks{fs: shared{lazyFS{checkpoint.OS()}, filepath.Join(states, fmt.Sprintf(stateFile, 0))}})
+	out, err := s.train(t, t.Context(), hooks{fs: shared{lazyFS{checkpoint.OS()}, filepath.Join(states, "mt-state-0.bin")}})
 	if err == nil || !strings.Contains(err.Error(), "output_dir "+s.out+" has 100 KiB free and the run takes") || strings.Contains(out, "step 1/") {
 		t.Errorf("%v\n%s", err, out)
 	}

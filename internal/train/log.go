@@ -148,3 +148,6 @@ func (l *metricsLog) note(op string, err error) error {
 	l.failed = fmt.Errorf("%s %s: %w", op, l.name, err)
 	return l.failed
 }
+
+// close closes the file.
+func (l *metricsLog) close() { _ = l.f.Close() }

@@ -58,8 +58,8 @@ func (k LogitKeys) check() error {
 	return nil
 }
 
-// logitKeys returns the keys of the generation_config.json in dir.
-func logitKeys(dir string) (k LogitKeys, err error) {
+// readLogitKeys returns the keys of the generation_config.json in dir.
+func readLogitKeys(dir string) (k LogitKeys, err error) {
 	name, err := readGeneration(dir, &k)
 	if err != nil {
 		return k, err

@@ -15,6 +15,7 @@ import (
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
+	"mt/internal/human"
 	"mt/internal/parallel"
 )
 
@@ -163,7 +164,7 @@ func (s *passing) tellReferences(total int64) func() {
 		shown = now
 		eta := ""
 		if done < total {
-			eta = "  ETA " + duration(time.Duration(float64(now.Sub(begun))/float64(done)*float64(total-done)))
+			eta = "  ETA " + human.Duration(time.Duration(float64(now.Sub(begun))/float64(done)*float64(total-done)))
 		}
 		s.line.show(fmt.Sprintf("reference: %s of %s pairs%s", humanize.Comma(min(done, total)), humanize.Comma(total), eta))
 	}

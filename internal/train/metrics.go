@@ -7,7 +7,10 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/device"
+	"mt/host"
 	"mt/internal/accounts"
+	"mt/internal/config"
+	"mt/plan"
 )
 
 // number is a float64 that JSON can hold: null where it is not finite.
@@ -223,4 +226,13 @@ func usage(devs []device.Device) device.Usage {
 		sum.Capacity += u.Capacity
 	}
 	return sum
+}
+
+// newMeter returns the meter of a run of p on devs; window are the steps since the last logged one that a checkpoint keeps,
+// and epoch tells how many epochs are over after a step.
+func newMeter(c *config.Config, p *plan.Run, devs []device.Device, window checkpoint.LogWindow, epoch func(step int) float64) *meter {
+	system := &glance{look: host.MachineMemory, clock: time.Now}
+	return &meter{maxSteps: c.MaxSteps, groups: c.GroupRates, window: window, flops: flopsOf(p), epoch: epoch,
+		memory:   func() memoryUse { return takenMemory(usage(devs), host.Usage(), int64(c.HostMemory), system.now()) },
+		products: func() int64 { return ownProducts(devs) }}
 }

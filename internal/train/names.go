@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"mt/checkpoint"
@@ -52,3 +53,6 @@ const (
 
 // averagesIn is the directory of that model.
 func averagesIn(c *config.Config) string { return filepath.Join(c.OutputDir, averageDir) }
+
+// checkpointName is the name of the checkpoint after a step.
+func checkpointName(step int) string { return fmt.Sprintf("checkpoint-%d", step) }

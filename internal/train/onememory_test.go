@@ -11,7 +11,6 @@ import (
 	"mt/host"
 	"mt/internal/config"
 	"mt/plan"
-	"mt/plan/rates"
 )
 
 // TestOneMemory: what an integrated GPU takes counts as the host's, and a part of what is available is the budget of both.
@@ -38,28 +37,10 @@ func TestOneMemory(t *testing.T) {
 		t.Fatalf("%+v, %v", whole, err)
 	}
 	less := whole.OnHost() - 1<<30
-	if got, err := plans(less); err != nil || got.OnHost() > less/100*onePart {
+	if got, err := plans(less); err != nil || got.OnHost() > less/100*90 {
 		t.Errorf("%d of %d bytes are planned for: %v", got.OnHost(), less, err)
 	}
 	if _, err := plans(16 << 30); err == nil || !strings.Contains(err.Error(), "90 % of what is available, for host and GPU together: x") {
 		t.Errorf("with 16 GiB: %v", err)
-	}
-}
-
-// TestOneMemoryOfAProfile: the GPUs that mt knows to be integrated are planned for with one budget.
-func TestOneMemoryOfAProfile(t *testing.T) {
-	for name, integrated := range map[string]bool{"gb10": true, "gh200": false} {
-		m, err := rates.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := int64(m.Host.Memory * (1 << 30))
-		if integrated {
-			want = want / 100 * onePart
-		}
-		j := &opening{Inputs: Inputs{c: &config.Config{}}}
-		if err := j.takeProfile(m); err != nil || j.integrated != integrated || int64(j.c.HostMemory) != want {
-			t.Errorf("%s: integrated %t, %d bytes, want %d: %v", name, j.integrated, j.c.HostMemory, want, err)
-		}
 	}
 }

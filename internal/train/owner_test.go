@@ -1,6 +1,7 @@
 package train
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,7 +19,7 @@ func TestKilledBeforeItsMark(t *testing.T) {
 	for name, text := range map[string]string{"ours": read(t, filepath.Join(s.out, configFile)), "another's": "learning_rate: 1\n"} {
 		got := s.in(t)
 		write(t, filepath.Join(got.out, configFile+".tmp"), text)
-		err := begin(got.config(t), Options{}, Asks{}).checkOwner()
+		err := got.opens(t)
 		if (err == nil) != (name == "ours") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -39,7 +40,17 @@ func TestOutputThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.Chmod(s.out, 0o700) }()
-	if err := begin(s.config(t), Options{}, Asks{}).checkOwner(); err == nil {
+	if err := s.opens(t); err == nil {
 		t.Error("a directory that cannot be read is taken for an empty one")
 	}
+}
+
+// opens is the error of opening what the scene's run needs.
+func (s scene) opens(t *testing.T) error {
+	t.Helper()
+	in, err := Open(s.config(t), Options{Stderr: io.Discard}, Asks{Run: true})
+	if err != nil {
+		return err
+	}
+	return in.Close()
 }

@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/dustin/go-humanize"
 
 	"mt/host"
 	"mt/internal/config"
-	"mt/internal/human"
 	"mt/plan"
 )
 
@@ -36,9 +34,9 @@ func Plan(c *config.Config, o Options) error {
 	})
 }
 
-// printPlan prints the plan of the run that open opens.
-func printPlan(c *config.Config, o Options, open func(o Options) (*Output, error)) (err error) {
-	r, err := open(o)
+// printPlan prints the plan of the run that begin opens.
+func printPlan(c *config.Config, o Options, begin func(o Options) (*Output, error)) (err error) {
+	r, err := begin(o)
 	if err != nil {
 		return err
 	}
@@ -60,12 +58,6 @@ func printPlan(c *config.Config, o Options, open func(o Options) (*Output, error
 	}
 	showAll(o.Stderr, news.take()) // devices are asked then whether they copy to each other
 	return nil
-}
-
-func showAll(w io.Writer, notes ...[]string) {
-	for _, s := range slices.Concat(notes...) {
-		fmt.Fprintln(w, "note:", human.Screen(s))
-	}
 }
 
 // outlook is what is said of the time of a step: a bound where the run is planned for this

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"mt/data"
+	"mt/internal/human"
 )
 
 // line is where progress goes: on a terminal one line, redrawn; elsewhere plain
@@ -109,18 +110,6 @@ func bar(share float64) string {
 	return strings.Repeat("█", min(20, n)) + strings.Repeat("░", max(0, 20-n))
 }
 
-// duration prints d as people read it: 1h02m, 3m20s, 12s.
-func duration(d time.Duration) string {
-	d = d.Round(time.Second)
-	switch {
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	}
-	return d.String()
-}
-
 // texts are the progress line of a step, each shorter than the one before. On a
 // terminal the first begins with a bar. Loss and tokens per second are those of
 // metrics.jsonl, over the steps since the last line there; spark, which may be empty, is
@@ -138,7 +127,7 @@ func (m stepMetrics) texts(interactive bool, spark string) []string {
 		head += "  " + m.PairMetrics.text()
 	}
 	more := fmt.Sprintf("  grad_norm %s  lr %.2e", norm, m.LR)
-	eta := "  ETA " + duration(time.Duration(m.EtaS*float64(time.Second)))
+	eta := "  ETA " + human.Duration(time.Duration(m.EtaS*float64(time.Second)))
 	rate := fmt.Sprintf("  %s tok/s", humanize.CommafWithDigits(m.TokPerS, 0))
 	over := ""
 	if m.WindowSteps > 1 {
@@ -170,14 +159,14 @@ const slowWork = 3 * time.Second
 // pinning is what a device does with the host memory that it copies from and to.
 const pinning = "pin host memory"
 
-// Progress returns a function that shows on o.Stderr how far reading data is (see
+// progressOf returns a function that shows on o.Stderr how far reading data is (see
 // data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a
 // token cache is shown where it is slow, and only once where Stderr is no terminal. So is pinning.
-func (o Options) Progress() func(done, total int64, what string) {
-	return o.progress(time.Now)
+func progressOf(o Options) func(done, total int64, what string) {
+	return progressBy(o, time.Now)
 }
 
-func (o Options) progress(now func() time.Time) func(done, total int64, what string) {
+func progressBy(o Options, now func() time.Time) func(done, total int64, what string) {
 	l := &line{w: o.Stderr, interactive: o.Interactive}
 	work, shown, began := "", int64(0), time.Time{}
 	return func(done, total int64, what string) {

@@ -61,7 +61,7 @@ func TestProgressOfSlowWork(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		clock := time.Unix(0, 0)
-		show := Options{Stderr: &out, Interactive: tc.interactive}.progress(func() time.Time { return clock })
+		show := progressBy(Options{Stderr: &out, Interactive: tc.interactive}, func() time.Time { return clock })
 		for tenth := range int64(11) {
 			show(total*tenth/10, total, data.CheckingCache)
 			clock = clock.Add(tc.tenth)
@@ -95,7 +95,7 @@ func TestProgressOfReading(t *testing.T) {
 		{"little is read before it could be shown", true, quickRead - 1, ""},
 	} {
 		var out bytes.Buffer
-		show := Options{Stderr: &out, Interactive: tc.interactive}.Progress()
+		show := progressOf(Options{Stderr: &out, Interactive: tc.interactive})
 		for _, percent := range []int64{5, 6, 50, 100, 100} {
 			show(tc.total*percent/100, tc.total, "a")
 		}

@@ -7,19 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"mt/internal/human"
 	"mt/internal/ranks"
 )
-
-// beat says how long ranks wait for each other where they do not exchange what they compute.
-type beat struct {
-	every    time.Duration // between signs of life
-	patience time.Duration // after so long without a sign a rank is taken to be gone
-	// ending is how long a rank that cannot go on waits for the others to come where it can
-	// tell them. What all of them find wrong, such as a mistake in the configuration, is so told
-	// once; what one of them finds ends the run soon.
-	ending time.Duration
-	after  func(time.Duration) <-chan time.Time
-}
 
 // usualBeat is that of every run. A rank gives its signs on a goroutine of its own, so a step may
 // take as long as it wants.
@@ -84,7 +74,7 @@ func (p *pulse) run() {
 			for _, r := range silent {
 				names = append(names, fmt.Sprintf("rank %d on %s", r, p.w.Hosts()[r]))
 			}
-			p.fail(fmt.Sprintf("no sign of life for %s of %s: look whether that host and its network are up", duration(p.patience), strings.Join(names, ", ")))
+			p.fail(fmt.Sprintf("no sign of life for %s of %s: look whether that host and its network are up", human.Duration(p.patience), strings.Join(names, ", ")))
 			return
 		case last:
 			return

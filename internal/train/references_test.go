@@ -71,7 +71,7 @@ func TestReferencesAreKept(t *testing.T) {
 	for name, spoil := range map[string]func(b []byte) []byte{
 		"damaged":  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		"cut":      func(b []byte) []byte { return b[:len(b)-4] },
-		"another":  func(b []byte) []byte { b[len(referencesMagic)] ^= 1; return b },
+		"another":  func(b []byte) []byte { b[len("mt references 1\n")] ^= 1; return b },
 		"emptied":  func([]byte) []byte { return nil },
 		"extended": func(b []byte) []byte { return append(b, 0) },
 	} {
@@ -385,13 +385,5 @@ func TestPairsWindow(t *testing.T) {
 	lines := whole.metrics(t)
 	if r := rewards(lines[0]); len(lines) != 1 || math.Abs(r.Chosen-chosen) > 1e-9 || math.Abs(r.Accuracy-accuracy) > 1e-9 || math.Abs(r.Log-log) > 1e-9 {
 		t.Errorf("%d lines, the first with %+v; the means are %v %v %v", len(lines), r, chosen, accuracy, log)
-	}
-}
-
-// TestCompareTokensOfNone: models without a tokenizer have no tokens to compare.
-func TestCompareTokensOfNone(t *testing.T) {
-	j := &opening{}
-	if j.compareTokens(&Model{}); len(j.notes) > 0 {
-		t.Errorf("notes %v", j.notes)
 	}
 }

@@ -148,7 +148,7 @@ func (s *Weights) loadBest(dir string) (err error) {
 		err = checkpoint.Verify(dir)
 	}
 	if err == nil && s.team.Size() > 1 {
-		err = s.sight(&at)
+		err = at.sight(s.Inputs)
 	}
 	if err == nil && !s.team.first() && !at.sent {
 		err = checkpoint.Verify(at.local)

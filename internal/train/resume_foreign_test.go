@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,19 +27,27 @@ func TestNoCheckpoint(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			write(t, filepath.Join(dir, name), text)
+			put(t, filepath.Join(dir, name), text)
 		}
 		if got := noCheckpoint(filepath.Join(dir, "checkpoint-5")); !strings.HasPrefix(got, want) {
 			t.Errorf("%v: %q, want %q", all, got, want)
 		}
 	}
 	ours := t.TempDir()
-	write(t, filepath.Join(ours, "trainer_state.json"), `{"global_step": 5, "adam_step": 5}`)
-	write(t, filepath.Join(ours, "config.json"), "{}")
+	put(t, filepath.Join(ours, "trainer_state.json"), `{"global_step": 5, "adam_step": 5}`)
+	put(t, filepath.Join(ours, "config.json"), "{}")
 	if got := noCheckpoint(ours); got != "" { // its manifest is missing: the save was not finished
 		t.Error(got)
 	}
 	if got := noCheckpoint(filepath.Join(ours, "not there")); got != "" {
 		t.Error(got)
+	}
+}
+
+// put writes a file and the directories above it.
+func put(t *testing.T, name, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -34,7 +34,7 @@ func (j *finding) agreeOnStart(r resume) (resume, error) {
 	if r.dir == "" || r.ended {
 		return r, nil
 	}
-	err = j.sight(&r)
+	err = r.sight(j.Inputs)
 	if r.sent && t.first() {
 		j.note("not all ranks see %s: rank 0 reads it and sends the others what they need of it", r.dir)
 	}
@@ -42,8 +42,8 @@ func (j *finding) agreeOnStart(r resume) (resume, error) {
 }
 
 // inside is dir as seen from output_dir; empty where it lies elsewhere.
-func (j *Inputs) inside(dir string) string {
-	if rel, err := filepath.Rel(j.c.OutputDir, dir); err == nil && dir != "" && filepath.IsLocal(rel) {
+func inside(out, dir string) string {
+	if rel, err := filepath.Rel(out, dir); err == nil && dir != "" && filepath.IsLocal(rel) {
 		return rel
 	}
 	return ""
@@ -51,9 +51,9 @@ func (j *Inputs) inside(dir string) string {
 
 // sight finds out whether all ranks see the checkpoint r.dir of rank 0, each in its output_dir where
 // it lies in that of rank 0. It sets r.local and r.sent.
-func (j *Inputs) sight(r *resume) error {
+func (r *resume) sight(j *Inputs) error {
 	type seen struct{ Inside, Digest string }
-	first, err := tell(j.team, "the name of the checkpoint", seen{j.inside(r.dir), checkpoint.Digest(r.dir)})
+	first, err := tell(j.team, "the name of the checkpoint", seen{inside(j.c.OutputDir, r.dir), checkpoint.Digest(r.dir)})
 	if err != nil {
 		return err
 	}

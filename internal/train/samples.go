@@ -101,7 +101,7 @@ func (s *samplesFor) Eval(e seenEval) {
 	}
 	if err != nil {
 		s.note(fmt.Sprintf("%v; training goes on, and samples are only printed from here on", err))
-		_ = s.log.f.Close()
+		s.log.close()
 		s.log = nil
 	}
 }
@@ -109,6 +109,6 @@ func (s *samplesFor) Eval(e seenEval) {
 // End implements Observer.
 func (s *samplesFor) End(error) {
 	if s.log != nil {
-		_ = s.log.f.Close()
+		s.log.close()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/config"
 	"mt/internal/long"
 )
 
@@ -132,37 +130,6 @@ func TestSamplesAreResumed(t *testing.T) {
 	}
 }
 
-// TestKeptSamples: a run keeps the samples up to its step, and those of its own step only
-// where all are there.
-func TestKeptSamples(t *testing.T) {
-	name := filepath.Join(t.TempDir(), samplesFile)
-	lines := func(steps ...int) string {
-		out := ""
-		for _, n := range steps {
-			out += fmt.Sprintf("{\"step\":%d,\"prompt\":\"p\",\"text\":\"t\"}\n", n)
-		}
-		return out
-	}
-	for _, tc := range []struct {
-		file string
-		step int
-		want string
-		last int
-	}{
-		{lines(3, 3, 6, 6, 9), 6, lines(3, 3, 6, 6), 6}, {lines(3, 3, 6), 6, lines(3, 3), 3}, {lines(3, 3, 4, 4), 3, lines(3, 3), 3},
-		{lines(3, 3) + "{\"step\":3", 6, lines(3, 3), 3}, {lines(3), 0, "", 0}, {lines(3, 3, 6) + strings.TrimSuffix(lines(6), "\n"), 6, lines(3, 3), 3},
-	} {
-		write(t, name, tc.file)
-		kept, last, err := keepSamples(name, tc.step, 2)
-		if err != nil || string(kept) != tc.want || last != tc.last {
-			t.Errorf("at step %d of %q: %q, last %d, %v", tc.step, tc.file, kept, last, err)
-		}
-	}
-	if kept, _, err := keepSamples(name+"x", 5, 2); err != nil || kept != nil {
-		t.Errorf("without a file: %q, %v", kept, err)
-	}
-}
-
 // TestSamplesNobodyCanWrite: where samples.jsonl cannot be written any more the run has
 // one note and goes on.
 func TestSamplesNobodyCanWrite(t *testing.T) {
@@ -203,32 +170,9 @@ func TestChatSamples(t *testing.T) {
 	chats := filepath.Join(s.root, "chats.jsonl")
 	write(t, chats, strings.Repeat(`{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yo"}]}`+"\n", 9))
 	j := openScene(t, s.with("dataset: "+chats+"\ntemplate: chatml\nnew_special_tokens: [\"<|im_start|>\", \"<|im_end|>\"]\nmax_seq_len: 64\n"+sampling))
-	prompts, err := findPrompts(j.Inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	prompts := j.prompts
 	want := "user\nnot\nassistant\n" // decoded without special tokens
 	if got := j.tok.Decode(prompts[1].ids); string(got) != want || len(prompts[1].ends) == 0 {
 		t.Errorf("%q ends with %v, want %q", got, prompts[1].ends, want)
-	}
-}
-
-// TestSamplesOfBefore: a run without prompts that begins anew removes the samples of the run before, and one that is resumed keeps them.
-func TestSamplesOfBefore(t *testing.T) {
-	dir := t.TempDir()
-	in := &Inputs{c: &config.Config{OutputDir: dir}}
-	name := filepath.Join(dir, samplesFile)
-	for step, stays := range []bool{false, true} {
-		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		start := Fresh(in)
-		start.from.state.Step = step
-		if err := (&session{Weights: &Weights{Output: newOutput(&Resolved{Start: start})}}).openSamples(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(name); (err == nil) != stays {
-			t.Errorf("from step %d: %v, want the file to stay: %t", step, err, stays)
-		}
 	}
 }

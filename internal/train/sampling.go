@@ -73,7 +73,7 @@ func (s *session) sample(ctx context.Context) error {
 			room = min(room, most-len(p.ids))
 		}
 		var raw strings.Builder
-		_, err := writer{s.Inputs, s.devs[0], s.store}.goOn(ctx, generate.Options{MaxNewTokens: room, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP,
+		_, err := writer{in: s.Inputs, dev: s.devs[0], store: s.store}.goOn(ctx, generate.Options{MaxNewTokens: room, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP,
 			Seed: c.Seed + int64(i), Stop: p.ends}, p.ids, &raw)
 		if err != nil {
 			return fmt.Errorf("sample after step %d: %w", s.lastStep, err)

@@ -6,21 +6,19 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
-	"mt/host"
 	"mt/internal/machine"
 	"mt/internal/timeline"
-	"mt/plan"
 )
 
 // session is a run with its memory allocated.
 type session struct {
 	*Weights
+	closers   closers
 	o         Options
 	devs      []device.Device // by lane
 	line      *line
@@ -178,11 +176,12 @@ func (s *session) open() (err error) {
 		return err
 	}
 	s.closers.addErr(hw.Close)
-	s.devs, s.pool = hw.devs, hw.pool
-	if s.pairs, err = findReferences(s.Resolved, s.devs, s.pool, s.line); err != nil {
+	s.closers.addErr(s.Weights.Close)
+	s.devs = hw.devs
+	if s.pairs, err = findReferences(s.Resolved, s.devs, hw.pool, s.line); err != nil {
 		return err
 	}
-	if err = s.openStore(); err != nil {
+	if err = s.openStore(hw.pool); err != nil {
 		return err
 	}
 	if err = s.agreeOnTiles(s.fill(s.line)); err != nil {
@@ -193,7 +192,7 @@ func (s *session) open() (err error) {
 	if s.products, err = resumeProducts(s.Output, s.devs); err != nil {
 		return err
 	}
-	s.meter = newMeter(s.Start, s.plan, s.devs)
+	s.meter = newMeter(s.c, s.plan, s.devs, s.from.state.Log, s.epoch)
 	s.meter.peakFLOPS, err = machine.MatMulRate(s.devs[0], s.act, s.rateSize())
 	s.meter.peakFLOPS *= float64(len(s.devs) * s.team.Size())
 	return err
@@ -205,7 +204,7 @@ func (s *session) openOutput() (err error) {
 	if s.log, s.lastEval, err = openMetrics(s.fs(), filepath.Join(s.c.OutputDir, metricsFile), step, s.hooks.metrics); err != nil {
 		return err
 	}
-	s.closers.add(func() { _ = s.log.f.Close() })
+	s.closers.add(s.log.close)
 	s.observers = append(s.observers, &metricsFor{log: s.log, failed: func(err error) { s.stop(err) }}, &curver{dir: s.dir(), note: s.late.add})
 	if err := s.openSamples(); err != nil {
 		return err
@@ -241,7 +240,7 @@ func (s *session) openRankMetrics() {
 		s.late.add(err.Error())
 		return
 	}
-	s.closers.add(func() { _ = log.f.Close() })
+	s.closers.add(log.close)
 	s.observers = append(s.observers, &metricsFor{log: log, failed: func(err error) { s.late.add(err.Error()) }})
 }
 
@@ -370,17 +369,6 @@ func (s *session) evalOwed() bool {
 	return due && s.lastEval.Step != step
 }
 
-// newMeter returns the meter of a run of p on devs that begins at s.
-func newMeter(j *Start, p *plan.Run, devs []device.Device) *meter {
-	system := &glance{look: host.MachineMemory, clock: time.Now}
-	return &meter{maxSteps: j.c.MaxSteps, groups: j.c.GroupRates, window: j.from.state.Log,
-		flops: flopsOf(p),
-		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
-		memory: func() memoryUse {
-			return takenMemory(usage(devs), host.Usage(), int64(j.c.HostMemory), system.now())
-		}, products: func() int64 { return ownProducts(devs) }}
-}
-
 // preferences are what the pipeline needs for pairs; nil where training is not on pairs.
 func (s *session) preferences() *actors.Preferences {
 	if s.plan.Spec.Preference.None() {
@@ -392,4 +380,9 @@ func (s *session) preferences() *actors.Preferences {
 		}
 		return s.pairs.train[id]
 	}}
+}
+
+// epoch is how many epochs of the data are over after a step.
+func (s *session) epoch(step int) float64 {
+	return float64(s.train.Pos(step)) / float64(s.set.Train().Rows())
 }

@@ -23,12 +23,12 @@ type staging struct {
 	arena  *host.Arena     // of rank 0: the lower halves and planes of the largest layer
 }
 
-// openStaging takes the memory for a layer on rank 0; alone there is nothing to bring.
+// openStaging takes the memory for a layer on rank 0; nil: there is one rank, and nothing to bring.
 func openStaging(t *team, r *plan.Run, pool *parallel.Pool) (*staging, error) {
-	g := &staging{team: t, shares: r.Shares}
 	if t.Size() == 1 {
-		return g, nil
+		return nil, nil
 	}
+	g := &staging{team: t, shares: r.Shares}
 	var err error
 	if g.comm, err = t.NewComm(checkpointComm); err == nil && t.first() {
 		g.arena, err = host.NewArena(accounts.Collected, r.CollectBytes(), pool)
@@ -38,7 +38,7 @@ func openStaging(t *team, r *plan.Run, pool *parallel.Pool) (*staging, error) {
 
 // Close gives the memory back.
 func (g *staging) Close() error {
-	if g.arena == nil {
+	if g == nil || g.arena == nil {
 		return nil
 	}
 	return g.arena.Close()
@@ -58,7 +58,7 @@ const (
 // layer, which is good until the next call.
 func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer, error) {
 	whole := checkpointLayer(l)
-	if g.team.Size() == 1 {
+	if g == nil {
 		return whole, nil
 	}
 	var free []byte // of the arena

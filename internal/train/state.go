@@ -140,9 +140,6 @@ func (j *Output) trainerState(st actors.State, dataPos int64) checkpoint.Trainer
 		Schedule: checkpoint.Laid(j.c.Laid), Origin: j.origin, Lanes: j.table(), Epoch: float64(dataPos) / float64(j.set.Train().Rows()), ConfigDigests: j.digests()}
 }
 
-// checkpointName is the name of the checkpoint after a step.
-func checkpointName(step int) string { return fmt.Sprintf("checkpoint-%d", step) }
-
 // Abort implements actors.Saver.
 func (s *saver) Abort() {
 	if s.w != nil {

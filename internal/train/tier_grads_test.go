@@ -61,7 +61,7 @@ func TestGradientsOnDisks(t *testing.T) {
 			if _, err := refused.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "plan: the run needs") {
 				t.Errorf("with a byte less: %v", err)
 			}
-			write(t, filepath.Join(got.root, "a", fmt.Sprintf(gradFile, 0)), "{\"format\":\"mt state, version 1\",\"run\":\"/elsewhere\"}")
+			write(t, filepath.Join(got.root, "a", "mt-grads-0.bin"), "{\"format\":\"mt state, version 1\",\"run\":\"/elsewhere\"}")
 			if _, err := got.in(t).train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "state_dir: ") || !strings.Contains(err.Error(), "was left by the run in /elsewhere") {
 				t.Errorf("with the gradients of another run: %v", err)
 			}

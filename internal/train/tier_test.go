@@ -11,13 +11,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"mt/actors"
 	"mt/host/extents"
 	"mt/internal/long"
-	"mt/internal/virtual"
-	"mt/plan/rates"
 )
 
 // onDisks is the scene with its states in two directories, all but a part of which host_memory
@@ -109,7 +105,7 @@ func TestMemoryIsAskedAnew(t *testing.T) {
 func TestNumericsOfLittleMemory(t *testing.T) {
 	s := newScene(t, "")
 	s = s.with(fmt.Sprintf("state_dir: [%s/a]\n", s.root))
-	open := func(s scene) string {
+	notesOf := func(s scene) string {
 		j, err := openRun(s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard}, Asks{Run: true}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -129,10 +125,10 @@ func TestNumericsOfLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	small := fmt.Sprintf("host_memory: %d\n", least.Host)
-	if got := open(s.with(small)); !strings.Contains(got, note+fmt.Sprint(tokens)) {
+	if got := notesOf(s.with(small)); !strings.Contains(got, note+fmt.Sprint(tokens)) {
 		t.Errorf("notes of a small host_memory:\n%s", got)
 	}
-	if got := open(s); strings.Contains(got, note) {
+	if got := notesOf(s); strings.Contains(got, note) {
 		t.Errorf("notes of a run with room:\n%s", got)
 	}
 }
@@ -239,23 +235,6 @@ func sameModel(t *testing.T, got, want scene) {
 	}
 }
 
-// TestPredictedDisks: what a prediction says of disks, from made-up times.
-func TestPredictedDisks(t *testing.T) {
-	p := &Prediction{Report: actors.StepReport{Elapsed: time.Second, DiskRead: 3e9, DiskWritten: 2e9}}
-	p.Use[virtual.Disk], p.Report.Stall[actors.StallDisk] = 0.8, 200*time.Millisecond
-	got := describe(&rates.Machine{}, p)
-	if got.DiskHidden != 0.75 || got.DiskStepsPerPB != 500_000 {
-		t.Errorf("%g of the disk's time is hidden, want 0.75, and it lasts %d steps", got.DiskHidden, got.DiskStepsPerPB)
-	}
-	if words := diskWords(got); !strings.Contains(words, "75 % of it hidden behind computing; a petabyte of rated writes lasts 500,000 steps") {
-		t.Error(words)
-	}
-	p.Report.DiskWritten = 0 // checkpoints alone
-	if got := describe(&rates.Machine{}, p); got.DiskHidden != 0 || got.DiskStepsPerPB != 0 || diskWords(got) != "" {
-		t.Errorf("without states on disks: %+v", got)
-	}
-}
-
 // TestDamagedState: a state that changes on its disk ends the run with an error that names layer, file and the
 // way out; the same command goes on from the checkpoint and ends as a run in memory.
 func TestDamagedState(t *testing.T) {
@@ -268,7 +247,7 @@ func TestDamagedState(t *testing.T) {
 			return
 		}
 		for _, dir := range []string{"a", "b"} {
-			name := filepath.Join(s.root, dir, fmt.Sprintf(stateFile, 0))
+			name := filepath.Join(s.root, dir, "mt-state-0.bin")
 			b, err := os.ReadFile(name)
 			if err != nil {
 				t.Error(err)
@@ -315,11 +294,11 @@ func TestStateDirectories(t *testing.T) {
 	}}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	write(t, filepath.Join(s.root, "a", fmt.Sprintf(stateFile, 0)), "{\"format\":\"mt state, version 1\",\"run\":\"/elsewhere\"}")
+	write(t, filepath.Join(s.root, "a", "mt-state-0.bin"), "{\"format\":\"mt state, version 1\",\"run\":\"/elsewhere\"}")
 	if _, err := other.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "was left by the run in /elsewhere") {
 		t.Errorf("with the state of another run: %v", err)
 	}
-	write(t, filepath.Join(s.root, "a", fmt.Sprintf(stateFile, 0)), fmt.Sprintf("{\"format\":\"mt state, version 1\",\"run\":%q}", other.out))
+	write(t, filepath.Join(s.root, "a", "mt-state-0.bin"), fmt.Sprintf("{\"format\":\"mt state, version 1\",\"run\":%q}", other.out))
 	other.mustTrain(t) // it has left it itself
 	blocked := s.in(t)
 	write(t, filepath.Join(s.root, "file"), "")

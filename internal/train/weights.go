@@ -8,8 +8,7 @@ import (
 	"mt/internal/parallel"
 )
 
-// Weights are the weights of a run in memory, with what is kept beside them, and their ways from and into files. Its memory is
-// given back by closers.
+// Weights are the weights of a run in memory, with what is kept beside them, and their ways from and into files.
 type Weights struct {
 	*Output
 	pool    *parallel.Pool
@@ -19,7 +18,8 @@ type Weights struct {
 }
 
 // openStore takes the memory for the weights and what is kept beside them.
-func (s *Weights) openStore() (err error) {
+func (s *Weights) openStore(pool *parallel.Pool) (err error) {
+	s.pool = pool
 	tier, err := s.openTier(s.plan, true, s.closers.addErr)
 	if err != nil {
 		return err
@@ -83,3 +83,6 @@ func (s *Weights) fill(say *line) error {
 	}
 	return nil
 }
+
+// Close gives the memory back.
+func (s *Weights) Close() error { return s.closers.close() }

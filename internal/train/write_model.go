@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"io"
 
 	"mt/checkpoint"
 	"mt/host"
@@ -68,4 +69,45 @@ func (s *Weights) writeModel(dir string, step int, what parts, extra map[string]
 	}
 	_, err := tell(s.team, modelAsked, -1)
 	return err
+}
+
+// writeAverage writes the model of the averages. If none are kept, it removes that of an earlier run. It comes before takeBest, which fills the store with weights
+// that they do not belong to: they are those of the last step. Where nothing was updated yet, they are the weights.
+func (s *Weights) writeAverage(step int, updated bool, extra map[string][]byte, out io.Writer) error {
+	what := averages
+	switch {
+	case s.c.EMADecay == 0:
+		return s.dropAverage(out)
+	case !updated:
+		what = lowerHalves
+	}
+	if !s.team.first() {
+		return s.serveModel(what)
+	}
+	if err := s.writeModel(averagesIn(s.c), step, what, extra); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "the average of the weights is written to %s\n", averagesIn(s.c))
+	return nil
+}
+
+// dropAverage removes the model of averages that an earlier run has left in the output directory, whose own model is about to be replaced.
+func (s *Weights) dropAverage(out io.Writer) error {
+	dir := averagesIn(s.c)
+	if !s.team.first() || !holdsWeights(dir) {
+		return nil
+	}
+	if err := s.fs().RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the average of an earlier run's weights: %w", err)
+	}
+	fmt.Fprintf(out, "%s, the average of an earlier run's weights, is removed\n", dir)
+	return nil
+}
+
+// writeFinal writes the model of the weights into the output directory, on rank 0; the others serve.
+func (s *Weights) writeFinal(step int, extra map[string][]byte) error {
+	if !s.team.first() {
+		return s.serveModel(lowerHalves)
+	}
+	return s.writeModel(s.c.OutputDir, step, lowerHalves, extra)
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"mt/actors"
 	"mt/checkpoint"
 	"mt/internal/long"
 )
@@ -287,19 +286,6 @@ func TestInterruptedSample(t *testing.T) {
 	out, err := s.train(t, t.Context(), hooks{allocating: func() { t.Error("the run takes memory") }})
 	if err != nil || !strings.Contains(out, "step 1 of 1: training is done") {
 		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// TestAfter: a step that is skipped is no update.
-func TestAfter(t *testing.T) {
-	was := actors.State{Step: 4, AdamStep: 3, NonFinite: 1, Tokens: 50}
-	for skipped, want := range map[bool]actors.State{
-		false: {Step: 5, AdamStep: 4, Tokens: 60},
-		true:  {Step: 5, AdamStep: 3, NonFinite: 2, Tokens: 60},
-	} {
-		if got := after(was, actors.StepReport{Step: 5, TotalTokens: 60, Skipped: skipped}); got != want {
-			t.Errorf("skipped %t: %+v, want %+v", skipped, got, want)
-		}
 	}
 }
 

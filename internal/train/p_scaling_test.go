@@ -3,9 +3,11 @@ package train
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"mt/actors"
 	"mt/internal/config"
+	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -33,22 +35,6 @@ func TestFasterLinks(t *testing.T) {
 	}
 }
 
-// TestTrialsNameEachDevice: rates of fewer devices than the run has are refused, unless they are of one.
-func TestTrialsNameEachDevice(t *testing.T) {
-	for lanes, says := range map[int]string{2: "", 3: "the rates are those of 2 devices, and the run has 3"} {
-		j := &Inputs{c: config.Default(), lanes: lanes}
-		j.c.Device = "cpu"
-		m := &rates.Machine{Device: rates.Device{Kind: "cpu"}, More: make([]rates.Card, 1)}
-		if _, err := (&Trials{in: j}).Machine(m); says == "" && err != nil || says != "" && (!config.IsUsage(err) || !strings.Contains(err.Error(), says)) {
-			t.Errorf("%d devices: %v", lanes, err)
-		}
-		m.More = nil
-		if _, err := (&Trials{in: j}).Machine(m); err != nil {
-			t.Errorf("%d devices that are alike: %v", lanes, err)
-		}
-	}
-}
-
 // TestScalingInWords: a speedup that is not known is not shown, and no more is said of the host than is
 // known.
 func TestScalingInWords(t *testing.T) {
@@ -71,15 +57,19 @@ func TestDepthsAgainstPassage(t *testing.T) {
 	}
 }
 
-// TestRatesOfGivenCards: rates that lack a dtype are named by the flag that gave them, which does not go
-// together with the key.
-func TestRatesOfGivenCards(t *testing.T) {
-	m := &rates.Machine{More: make([]rates.Card, 1)}
-	for key, says := range map[string]string{"auto": "--gpu: no rate of products in bf16", "h100": "leave out one of the two"} {
-		j := &opening{Inputs: Inputs{c: config.Default(), lanes: 2}}
-		j.c.ComputeDType, j.c.DeviceRates = "bf16", key
-		if err := j.weighDevices(m); !config.IsUsage(err) || !strings.Contains(err.Error(), says) {
-			t.Errorf("device_rates: %s: %v, want %s", key, err, says)
-		}
+// TestPredictedDisks: what a prediction says of disks, from made-up times.
+func TestPredictedDisks(t *testing.T) {
+	p := &Prediction{Report: actors.StepReport{Elapsed: time.Second, DiskRead: 3e9, DiskWritten: 2e9}}
+	p.Use[virtual.Disk], p.Report.Stall[actors.StallDisk] = 0.8, 200*time.Millisecond
+	got := describe(&rates.Machine{}, p)
+	if got.DiskHidden != 0.75 || got.DiskStepsPerPB != 500_000 {
+		t.Errorf("%g of the disk's time is hidden, want 0.75, and it lasts %d steps", got.DiskHidden, got.DiskStepsPerPB)
+	}
+	if words := diskWords(got); !strings.Contains(words, "75 % of it hidden behind computing; a petabyte of rated writes lasts 500,000 steps") {
+		t.Error(words)
+	}
+	p.Report.DiskWritten = 0 // checkpoints alone
+	if got := describe(&rates.Machine{}, p); got.DiskHidden != 0 || got.DiskStepsPerPB != 0 || diskWords(got) != "" {
+		t.Errorf("without states on disks: %+v", got)
 	}
 }
