@@ -2,8 +2,6 @@ package train
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,9 +14,6 @@ import (
 
 	"mt/internal/board"
 	"mt/internal/config"
-	"mt/internal/mlflow"
-	"mt/internal/tensorboard"
-	"mt/internal/trackio"
 )
 
 // boardDir is the folder in a run's output directory that TensorBoard reads.
@@ -26,25 +21,18 @@ const boardDir = "runs"
 
 // boardIDs is its content.
 type boardIDs struct {
-	Trackio string `json:"trackio_run_id,omitempty"`
-	MLflow  string `json:"mlflow_run_id,omitempty"`
-	Server  string `json:"mlflow_server,omitempty"` // that MLflow is the id of
+	MLflow string `json:"mlflow_run_id,omitempty"`
+	Server string `json:"mlflow_server,omitempty"` // that MLflow is the id of
 }
 
-// checkBoards refuses a report_to that nothing can come of: a server that does not answer, a
-// folder that cannot be written to. It comes before anything that takes time.
+// checkBoards refuses a report_to that nothing can come of: a server that does not answer. It
+// comes before anything that takes time.
 func checkBoards(c *config.Config) error {
-	var err error
-	if reportsTo(c, "trackio") {
-		err = trackio.Check()
+	if !reportsTo(c, "mlflow") {
+		return nil
 	}
-	if err == nil && reportsTo(c, "mlflow") {
-		if err = mlflow.Check(context.Background()); err != nil {
-			return c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
-		}
-	}
-	if err != nil {
-		return c.Errorf("report_to", "report_to: %w", err)
+	if err := board.CheckMLflow(context.Background()); err != nil {
+		return c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
 	}
 	return nil
 }
@@ -52,7 +40,7 @@ func checkBoards(c *config.Config) error {
 // boards are where the numbers of a run are shown.
 type boards struct {
 	deaf
-	events *tensorboard.Writer // nil: not asked for
+	events *board.Events // nil: not asked for
 	queues []*board.Queue
 	note   func(string)
 }
@@ -66,26 +54,19 @@ func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.Re
 func openBoards(c *config.Config, dir outDir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
 	b = &boards{note: note}
 	if reportsTo(c, "tensorboard") {
-		if b.events, err = tensorboard.Create(filepath.Join(c.OutputDir, boardDir), time.Now(), events); err != nil {
+		if b.events, err = board.CreateEvents(filepath.Join(c.OutputDir, boardDir), time.Now(), events); err != nil {
 			return b, err
 		}
 	}
-	if !reportsTo(c, "trackio") && !reportsTo(c, "mlflow") {
+	if !reportsTo(c, "mlflow") {
 		return b, nil
 	}
 	var ids boardIDs
 	if raw, err := os.ReadFile(filepath.Join(c.OutputDir, boardsFile)); err == nil && step > 0 && !other {
 		_ = json.Unmarshal(raw, &ids) // without it the run is shown as a new one
 	}
-	if reportsTo(c, "trackio") {
-		if err := b.openTrackio(c, &ids, step); err != nil {
-			return b, err
-		}
-	}
-	if reportsTo(c, "mlflow") {
-		if err := b.openMLflow(c, &ids); err != nil {
-			return b, err
-		}
+	if err := b.openMLflow(c, &ids); err != nil {
+		return b, err
 	}
 	raw, err := json.Marshal(ids)
 	if err != nil {
@@ -94,37 +75,19 @@ func openBoards(c *config.Config, dir outDir, step int, other bool, events func(
 	return b, dir.writeWhole(boardsFile, append(raw, '\n'))
 }
 
-func (s *boards) openTrackio(c *config.Config, ids *boardIDs, step int) error {
-	dir, err := trackio.Dir()
-	if err != nil {
-		return err
-	}
-	if ids.Trackio == "" {
-		var id [16]byte
-		_, _ = rand.Read(id[:]) // it does not fail
-		ids.Trackio = hex.EncodeToString(id[:])
-	}
-	sink, err := trackio.Open(trackio.Run{Dir: dir, Project: c.Project, Name: runName(c), ID: ids.Trackio, Resumed: step, Config: c.Values()})
-	if err != nil {
-		return err
-	}
-	s.queues = append(s.queues, board.Start("trackio", sink, s.note))
-	return nil
-}
-
 func (s *boards) openMLflow(c *config.Config, ids *boardIDs) error {
 	id := ids.MLflow
-	if ids.Server != mlflow.Server() {
+	if ids.Server != board.MLflowServer() {
 		id = ""
 	}
-	sink, err := mlflow.Open(context.Background(), mlflow.Run{Name: runName(c), ID: id, Config: c.Values()})
+	sink, err := board.OpenMLflow(context.Background(), board.MLflowRun{Name: runName(c), ID: id, Config: c.Values()})
 	if err != nil {
 		return c.Errorf("report_to", "report_to: mlflow: %w", err)
 	}
 	for _, note := range sink.Notes {
 		s.note(note)
 	}
-	ids.MLflow, ids.Server = sink.ID(), mlflow.Server()
+	ids.MLflow, ids.Server = sink.ID(), board.MLflowServer()
 	s.queues = append(s.queues, board.Start("mlflow", sink, s.note))
 	return nil
 }
@@ -165,11 +128,7 @@ func (s *boards) show(step int, values ...board.Scalar) {
 	if s.events == nil {
 		return
 	}
-	scalars := make([]tensorboard.Scalar, len(values))
-	for i, v := range values {
-		scalars[i] = tensorboard.Scalar{Tag: v.Name, Value: v.Value}
-	}
-	if err := s.events.Scalars(now, step, scalars); err != nil {
+	if err := s.events.Scalars(now, step, values); err != nil {
 		s.note(fmt.Sprintf("%v; training goes on, and TensorBoard has no numbers from step %d on", err, step))
 		_ = s.events.Close()
 		s.events = nil

@@ -70,9 +70,7 @@ func (j *opening) chooseDevice(o Options) error {
 		j.note("device: auto takes the CPU; device: cuda is an emulator in this build")
 		return nil
 	}
-	g := machine.FindGPU(j.hooks.symbols)
-	show := progressOf(o)
-	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
+	g := j.findGPU(o)
 	devs, err := j.openGPUs(&g)
 	switch {
 	case err == nil:
@@ -88,12 +86,19 @@ func (j *opening) chooseDevice(o Options) error {
 	return nil
 }
 
+// findGPU looks for a GPU whose devices show on o.Stderr how far pinning is, and work that does not end.
+func (j *opening) findGPU(o Options) machine.GPU {
+	g := machine.FindGPU(j.hooks.symbols)
+	show := Reading(o)
+	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
+	g.TellHang(func(text string) { showHang(o, text) })
+	return g
+}
+
 // takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
 // is wanted and device_memory says how large the GPU is.
 func (j *opening) takeGPU(o Options) error {
-	g := machine.FindGPU(j.hooks.symbols)
-	show := progressOf(o)
-	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
+	g := j.findGPU(o)
 	devs, err := j.openGPUs(&g)
 	switch {
 	case config.IsUsage(err) && !j.a.Paper:

@@ -221,7 +221,7 @@ func (j *opening) openModel() error {
 // open opens and reads a data set of the configuration, for the model at hand.
 func (j *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
 	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = j.tok, j.tokErr, j.modelDir, j.model.VocabSize
-	spec.Progress, spec.Stop = progressOf(Options{Stderr: w, Interactive: interactive}), j.team.asked.Done()
+	spec.Progress, spec.Stop = Reading(Options{Stderr: w, Interactive: interactive}), j.team.asked.Done()
 	set, err := data.Open(spec)
 	if err != nil {
 		return nil, err

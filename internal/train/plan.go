@@ -133,6 +133,11 @@ func show(j *Output, w io.Writer, asJSON bool, o outlook) error {
 		}
 		return e.Encode(out)
 	}
+	return showText(j, w, t, d, passing, o)
+}
+
+// showText writes in words what show does.
+func showText(j *Output, w io.Writer, t plan.Table, d disk, passing string, o outlook) error {
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	data, steps := "rows of max_seq_len tokens: "+count(j.rowTokens()), "steps"
 	if j.set != nil {

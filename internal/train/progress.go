@@ -159,10 +159,20 @@ const slowWork = 3 * time.Second
 // pinning is what a device does with the host memory that it copies from and to.
 const pinning = "pin host memory"
 
-// progressOf returns a function that shows on o.Stderr how far reading data is (see
+// showHang shows at once that work on a device does not end: the run itself stands still and shows no notes.
+func showHang(o Options, text string) {
+	if o.Interactive { // a progress line may stand there
+		text = "\nnote: " + text
+	} else {
+		text = "note: " + text
+	}
+	fmt.Fprintln(o.Stderr, text)
+}
+
+// Reading returns a function that shows on o.Stderr how far reading data is (see
 // data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a
 // token cache is shown where it is slow, and only once where Stderr is no terminal. So is pinning.
-func progressOf(o Options) func(done, total int64, what string) {
+func Reading(o Options) func(done, total int64, what string) {
 	return progressBy(o, time.Now)
 }
 

@@ -95,7 +95,7 @@ func TestProgressOfReading(t *testing.T) {
 		{"little is read before it could be shown", true, quickRead - 1, ""},
 	} {
 		var out bytes.Buffer
-		show := progressOf(Options{Stderr: &out, Interactive: tc.interactive})
+		show := Reading(Options{Stderr: &out, Interactive: tc.interactive})
 		for _, percent := range []int64{5, 6, 50, 100, 100} {
 			show(tc.total*percent/100, tc.total, "a")
 		}

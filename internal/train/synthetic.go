@@ -339,6 +339,9 @@ func (s *Synthetic) DeviceName() string {
 	return s.devs[0].Name()
 }
 
+// Device returns the first device, without what the run puts around it.
+func (s *Synthetic) Device() device.Device { return s.noted[0] }
+
 // DeviceUsage is the memory of the device that has held most.
 func (s *Synthetic) DeviceUsage() device.Usage {
 	most := s.devs[0].Usage()
