@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/open"
+	"mt/internal/run/predict"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -58,7 +59,7 @@ type start struct{ key, value, unless string }
 
 // recipe is what to begin with: a model from scratch learns at a high rate, one that exists at a low one, of pairs at
 // one far below that, and small models at higher rates than large ones.
-func recipe(m *train.Model, pairs bool) []start {
+func recipe(m *open.Model, pairs bool) []start {
 	length := fmt.Sprint(min(2048, m.Config.MaxPositions))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
 		{"lr_scheduler_type", "cosine", ""}, {"save_total_limit", "2", ""}}
@@ -101,7 +102,7 @@ func (a *app) begin(file string, in *interview, force bool) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	fmt.Fprintf(a.stdout, "%s is written:\n\n%s\n", file, text)
-	if err := train.Plan(written, a.options(false)); err != nil {
+	if err := predict.Plan(written, a.options(false)); err != nil {
 		return fmt.Errorf("init: %s is written, and the run cannot be as it is; change it and see mt plan %s: %w", file, file, err)
 	}
 	talk := "--prompt \"Once upon a time\""

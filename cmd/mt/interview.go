@@ -13,14 +13,15 @@ import (
 	"mt/data"
 	"mt/internal/config"
 	"mt/internal/files"
-	"mt/internal/train"
+	"mt/internal/run/open"
+	"mt/internal/run/settings"
 )
 
 // interview is what mt init knows so far.
 type interview struct {
 	given config.Args    // flags, and answers as if they were flags
 	cfg   *config.Config // what given says
-	model *train.Model   // of cfg, when the first question is answered
+	model *open.Model    // of cfg, when the first question is answered
 }
 
 // question is one that init asks.
@@ -86,7 +87,7 @@ func outputDir(cfg *config.Config) string {
 
 // openModel reads what the model is, without its weights.
 func (in *interview) openModel() (err error) {
-	in.model, err = train.OpenModel(in.cfg)
+	in.model, err = open.OpenModel(in.cfg)
 	return err
 }
 
@@ -201,7 +202,7 @@ func next(ctx context.Context, lines <-chan string) (string, error) {
 		}
 		return strings.TrimSpace(line), nil
 	case <-ctx.Done():
-		return "", train.ErrInterrupted
+		return "", settings.ErrInterrupted
 	}
 }
 

@@ -3,7 +3,7 @@
 // proves the order of streams, compares a short training run with the CPU
 // device, and measures what the device can do.
 //
-// It imports device/conformance/operations, internal/machine, internal/train and,
+// It imports device/conformance/operations, internal/machine, internal/run and,
 // for a lock, checkpoint. Invariant: nothing here depends on the device's kind; a
 // device passes when it keeps the contract of package device.
 package selftest
