@@ -10,7 +10,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/internal/machine"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 	"mt/plan/rates"
 )
 
@@ -104,7 +104,7 @@ func TestBeside(t *testing.T) {
 // TestTrainBeside: a step and its operations have what virtual time says of the same plan.
 func TestTrainBeside(t *testing.T) {
 	setup := TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), Threads: 1, Warmup: 1, Rates: besideRates(t)}
-	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, Ours: NewOurs(train.SyntheticOptions{Recompute: "auto", Profile: true})})
+	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})})
 	if err != nil {
 		t.Fatal(err)
 	}

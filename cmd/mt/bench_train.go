@@ -12,13 +12,13 @@ import (
 	"mt/bench"
 	"mt/device/cuda"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 )
 
 // trainBench is what the flags of mt bench train say.
 type trainBench struct {
 	options   bench.TrainOptions
-	ours      train.SyntheticOptions
+	ours      trials.SyntheticOptions
 	shape     string
 	change    bench.TrainShape // values that replace the shape's, where not zero
 	peer      string

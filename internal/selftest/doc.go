@@ -5,7 +5,7 @@
 // Supervise does it in child processes, which call Serve, and survives a device
 // that is lost or hangs.
 //
-// It imports device/conformance/operations, internal/machine, internal/train and,
+// It imports device/conformance/operations, internal/machine, internal/run and,
 // for a lock, checkpoint. Invariant: nothing here depends on the device's kind; a
 // device passes when it keeps the contract of package device.
 package selftest

@@ -16,7 +16,8 @@ import (
 	"mt/checkpoint"
 	"mt/device"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run"
+	"mt/internal/run/settings"
 )
 
 // trainSteps is how many steps the two devices do.
@@ -66,7 +67,7 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive
 			return nil, err
 		}
 		log := steps{alive: alive}
-		if err := train.Train(ctx, c, train.Options{Stdout: io.Discard, Stderr: &log}); err != nil {
+		if err := run.Train(ctx, c, settings.Options{Stdout: io.Discard, Stderr: &log}); err != nil {
 			return nil, fmt.Errorf("%w\n%s", err, log.said.String())
 		}
 		return readLosses(filepath.Join(out, "metrics.jsonl"))

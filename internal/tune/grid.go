@@ -9,14 +9,15 @@ import (
 	"slices"
 	"time"
 
-	"mt/internal/train"
+	"mt/internal/run/settings"
+	"mt/internal/run/trials"
 )
 
 // GridResult is what was tuned beside the best of a grid of real runs.
 type GridResult struct {
-	Tuned train.Knobs `json:"tuned"`
-	Best  train.Knobs `json:"best_of_grid"`
-	Plans int         `json:"plans"` // of the grid
+	Tuned trials.Knobs `json:"tuned"`
+	Best  trials.Knobs `json:"best_of_grid"`
+	Plans int          `json:"plans"` // of the grid
 	// Beside says how much faster the tuned plan is than the best of the grid, and Gain how much
 	// faster than the start, both by pairs of runs.
 	Beside Faster `json:"beside"`
@@ -31,7 +32,7 @@ func Grid(ctx context.Context, o Options, values []int, turns int) (_ *GridResul
 		return nil, err
 	}
 	t := &tuning{Options: o}
-	if t.trials, err = train.OpenTrials(o.Config, train.Options{Stderr: io.Discard}); err != nil {
+	if t.trials, err = trials.OpenTrials(o.Config, settings.Options{Stderr: io.Discard}); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.trials.Close()) }()
@@ -79,9 +80,9 @@ func (r *Result) best() *contestant {
 
 // grid are the plans that fit with every combination of those values, each once.
 func (t *tuning) grid(values []int) (all []*contestant) {
-	combinations := []train.Knobs{t.trials.Asked()}
+	combinations := []trials.Knobs{t.trials.Asked()}
 	for _, d := range spaceOf(t.plan, false) {
-		var next []train.Knobs
+		var next []trials.Knobs
 		for _, k := range combinations {
 			for _, v := range values {
 				if v >= d.values[0] && v <= d.values[len(d.values)-1] {
@@ -92,7 +93,7 @@ func (t *tuning) grid(values []int) (all []*contestant) {
 		}
 		combinations = next
 	}
-	seen := map[train.Knobs]bool{}
+	seen := map[trials.Knobs]bool{}
 	for _, k := range combinations {
 		r, err := t.trials.Plan(k)
 		if err != nil || !sameBits(r, t.plan) || seen[knobs(r, k)] {

@@ -1,0 +1,381 @@
+package open
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"syscall"
+
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device"
+	"mt/internal/config"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
+	"mt/internal/throttle"
+	"mt/internal/watch"
+	"mt/model"
+	"mt/plan"
+	"mt/plan/rates"
+	"mt/tokenizer"
+)
+
+// Inputs are what a configuration names, opened: the model, its tokenizer, the data, the
+// devices and the ranks. Nothing big is allocated yet.
+type Inputs struct {
+	Config         *config.Config // the settings, with what was settled so far
+	Hooks          settings.Hooks
+	Team           *team.Team
+	Opened         *Model
+	Model          *model.Config      // opened.Config
+	ModelDir       string             // opened.Dir
+	Source         *checkpoint.Source // of modelDir, open until the end: saves copy from it; nil: from scratch
+	Tokenizer      tokenizer.Tokenizer
+	TokenizerErr   error
+	OtherReference *Model // dpo.reference_model; nil: it is the model that training starts from
+
+	Data     *data.Dataset
+	EvalData *data.Dataset // nil: held out from set, or none
+	AllRows  *data.Sampler // of the training data, from its first row
+	Epochs   bool          // num_train_epochs decides the number of steps
+	Eval     *data.Sampler // nil: no evaluation
+	EvalView data.View
+	longest  int // tokens of the longest row
+
+	Act     device.DType
+	Unified bool
+	// integrated says that the GPU has no memory of its own: what it takes counts as the host's.
+	Integrated    bool
+	Devices       []device.Device // the GPUs by lane; nil: the CPU computes, or there is only a plan
+	Lanes         int             // how many devices the run has
+	Paces         []plan.Pace     // by lane, what each device reaches; nil: they are alike
+	LaneMemory    []int64         // by lane, bytes that may be used; nil: they are alike
+	DevicesDiffer bool            // the devices differ in what they reach
+	context       int64           // device memory in bytes that is taken before anything is allocated
+	budget        int64           // memory of the open device that may be used, in bytes
+	Throttle      throttle.Limits // how much slower the CPU device is than it could be
+	Profile       *rates.Machine  // that the run is planned for; nil: it is for this machine
+	Page          net.Listener    // of the dashboard; nil: none
+	PageAt        watch.Address
+
+	Notes   []string // for the user, once
+	closers *Closers
+}
+
+// Asks say what inputs are opened for.
+type Asks struct {
+	Team         *team.Team // nil: this process works alone
+	Run          bool       // a training run, for which output_dir, boards and the dashboard's port are checked
+	Paper        bool       // only a plan is wanted, which may be for a GPU that is not here
+	Sketch       bool       // the plan is made from the configuration alone, without data and output_dir
+	Trials       bool       // runs over random tokens are wanted, without data and output_dir
+	OrCheckpoint bool       // where the model is the output_dir of a run that has written no model yet, its newest checkpoint is taken
+	HeldOut      bool       // dataset is for evaluation: of a directory with splits, the held-out one is read
+}
+
+// opening is inputs while they are opened.
+type opening struct {
+	Inputs
+	a         Asks
+	oneDevice bool // it computes on one device, whatever devices says
+}
+
+// begin begins to open what c names. c stays as it is: every auto that is settled is in a copy.
+func begin(c *config.Config, o settings.Options, a Asks) *opening {
+	if a.Team == nil {
+		a.Team = team.Alone(context.Background())
+	}
+	return &opening{Inputs: Inputs{Config: c.Clone(), Hooks: o.Hooks, Team: a.Team, closers: &Closers{}}, a: a}
+}
+
+func (j *opening) note(format string, args ...any) {
+	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
+}
+
+// Close closes what was opened, the last first.
+func (j *Inputs) Close() error { return j.closers.Close() }
+
+// With are the inputs under settings of which more is settled.
+func (j *Inputs) With(c *config.Config) *Inputs {
+	out := *j
+	out.Config = c
+	return &out
+}
+
+// Closers close what a stage has opened.
+type Closers struct {
+	list []func() error
+}
+
+func (c *Closers) Add(f func()) {
+	c.AddErr(func() error { f(); return nil })
+}
+
+func (c *Closers) AddErr(f func() error) { c.list = append(c.list, f) }
+
+// Close calls the closers, the last one first, and returns what went wrong.
+func (c *Closers) Close() (err error) {
+	for i := len(c.list) - 1; i >= 0; i-- {
+		err = errors.Join(err, c.list[i]())
+	}
+	c.list = nil
+	return err
+}
+
+// CloseAfter closes c and, unless *err is set already, sets it to the error of closing.
+func CloseAfter(c interface{ Close() error }, err *error) {
+	if e := c.Close(); *err == nil {
+		*err = e
+	}
+}
+
+// Open checks c and opens what it names. The checks of a run come before the data is read; a
+// sketch reads no data, and neither do trials. A team that is asked to stop ends the reading
+// with ErrResumable.
+func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
+	j := begin(c, o, a)
+	defer func() {
+		if err != nil {
+			CloseAfter(j, &err)
+		}
+	}()
+	if j.Throttle, err = throttle.FromEnv(); err != nil {
+		return nil, err
+	}
+	required := []string{"model", "dataset"}
+	if a.Sketch || a.Trials {
+		required = required[:1]
+	}
+	if err := j.Config.Require(required...); err != nil {
+		return nil, err
+	}
+	steps := []func() error{j.findModel, j.openModel, func() error { return j.Config.CheckGradSlabs(len(j.Model.Layers())) }, j.checkRanks,
+		func() error { return j.resolveDevice(o) }, j.checkMaster}
+	if a.Run && j.Team.First() { // the others write nothing there
+		steps = append(steps, j.checkOutput, j.checkCopied, func() error { return report.CheckTrace(j.Config) }, func() error { return report.CheckBoards(j.Config) }, j.listen)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	if a.Trials {
+		return &j.Inputs, nil
+	}
+	if err := j.openReference(); err != nil {
+		return nil, err
+	}
+	if a.Sketch {
+		return &j.Inputs, nil
+	}
+	if len(j.Config.DPO) > 0 && j.ModelDir == "" {
+		return nil, j.Config.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
+	}
+	if err := j.openData(o.Stderr, o.Interactive); err != nil {
+		return nil, err
+	}
+	return &j.Inputs, nil
+}
+
+// openModel opens the model, its tokenizer and the files of its weights.
+func (j *opening) openModel() error {
+	m, err := OpenModel(j.Config)
+	if err != nil {
+		return err
+	}
+	j.Opened, j.Model, j.ModelDir, j.Tokenizer, j.TokenizerErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
+	j.Notes = append(j.Notes, m.Notes...)
+	if d := j.Model.Dropout; d != "" {
+		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
+	}
+	if class := j.Model.Class; class != "" {
+		j.note("config.json names the class %s; by its model_type %q the model is read as %s", class, j.Model.ModelType, j.Model.Arch)
+	}
+	if j.Model.NearExperts > 0 {
+		j.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
+	}
+	if err := j.Model.SetFreeze(model.Freeze{Names: j.Config.Freeze, But: j.Config.Unfrozen}); err != nil {
+		key := "freeze"
+		if len(j.Config.Freeze) == 0 {
+			key = "unfrozen_parameters"
+		}
+		return j.Config.Errorf(key, "%s: %w", key, err)
+	}
+	if err := j.setGroups(); err != nil {
+		return err
+	}
+	if j.ModelDir == "" {
+		return nil
+	}
+	if j.Source, err = checkpoint.OpenSource(j.ModelDir, m.Stored.Layouts(false)); err != nil {
+		return err
+	}
+	j.closers.Add(j.Source.Close)
+	return nil
+}
+
+// open opens and reads a data set of the configuration, for the model at hand.
+func (j *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
+	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = j.Tokenizer, j.TokenizerErr, j.ModelDir, j.Model.VocabSize
+	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), j.Team.Asked.Done()
+	set, err := data.Open(spec)
+	if err != nil {
+		return nil, err
+	}
+	j.closers.Add(func() { _ = set.Close() })
+	if set.IsPairs() && !spec.Pairs {
+		return nil, errors.New("the data set holds pairs of answers (chosen and rejected), which are trained on with dpo: give dpo, as in `dpo: {beta: 0.1}`, or other data")
+	}
+	j.Notes = append(j.Notes, set.Warnings()...)
+	if err := set.Read(func() { j.longest = max(j.longest, set.All().Longest()) }); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// openData opens the data sets and settles the number of steps.
+func (j *opening) openData(w io.Writer, interactive bool) (err error) {
+	c := j.Config
+	if f := j.Hooks.Reading; f != nil {
+		f("dataset")
+	}
+	spec := c.DataSpec()
+	spec.Held = j.a.HeldOut
+	if j.Data, err = j.open(spec, w, interactive); err != nil {
+		return j.dataError(c.DataKey(), err)
+	}
+	if j.Data.IsText() && j.Opened.withoutTokenizer() {
+		j.note("%s has no tokenizer: text is read as bytes", j.ModelDir)
+	}
+	for _, key := range []string{"train_on_prompt", "mask_history", "template", "chat_template_kwargs", "enable_thinking"} {
+		if c.Given(key) && !j.Data.IsChat() {
+			j.note("%s has no effect: the data set holds no chats", key)
+		}
+	}
+	view := j.Data.Eval()
+	if c.HasEvalData() {
+		if j.EvalData, err = j.open(c.EvalSpec(), w, interactive); err != nil {
+			return j.dataError(c.EvalDataKey(), err)
+		}
+		view = j.EvalData.All()
+	}
+	if j.Data.Train().Rows() == 0 {
+		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", j.Data.Rows())
+	}
+	j.AllRows, j.EvalView = j.Data.Sampler(c.RowsPerStep()), view
+	if view.Rows() > 0 && c.EvalStrategy != "no" {
+		j.Eval = data.NewSampler(view, c.RowsPerStep(), c.Seed, false)
+	}
+	if j.Epochs = c.MaxSteps <= 0; j.Epochs {
+		c.MaxSteps = int(math.Ceil(c.NumTrainEpochs * float64(j.AllRows.StepsPerEpoch())))
+		if err := c.CheckAverage(); err != nil {
+			return c.Errorf("ema_update_after_step", "%w", err)
+		}
+	}
+	c.Packing = config.Off
+	if j.Data.Packed() {
+		c.Packing = config.On
+	}
+	return nil
+}
+
+// dataError words an error of opening the data set that key names. A mistake in the
+// configuration becomes an error of the configuration.
+func (j *opening) dataError(key string, err error) error {
+	var spec *data.SpecError
+	switch {
+	case errors.Is(err, data.ErrStopped):
+		return settings.ErrResumable
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%s: token cache: %w: free some there, or set cache_dir to a folder on another disk", key, err)
+	case errors.As(err, &spec):
+		return j.Config.Errorf(cmp.Or(spec.Key, key), "%w", err)
+	}
+	return fmt.Errorf("%s: %w", key, err)
+}
+
+// RowTokens is how many tokens the longest row of a batch can have: where no data was read
+// max_seq_len, or two answers of that length.
+func (j *Inputs) RowTokens() int {
+	if j.Data == nil {
+		return data.RowTokens(j.Config.MaxSeqLen, len(j.Config.DPO) > 0)
+	}
+	return j.longest
+}
+
+// RopePositions is how many positions the rotary tables are made for where that number
+// changes the frequencies (type dynamic). It is then max_seq_len, so that the
+// frequencies do not depend on the data. Otherwise it is 0, which leaves it to the
+// plan.
+func (j *Inputs) RopePositions() int {
+	for _, r := range j.Model.Ropes() {
+		if r.Type == "dynamic" {
+			return j.Config.MaxSeqLen
+		}
+	}
+	return 0
+}
+
+// FS is what the output directory is written through.
+func (j *Inputs) FS() checkpoint.FS {
+	if j.Hooks.FS != nil {
+		return j.Hooks.FS
+	}
+	return checkpoint.OS()
+}
+
+// Dir is the output directory.
+func (j *Inputs) Dir() settings.Dir { return settings.Dir{Path: j.Config.OutputDir, FS: j.FS()} }
+
+// WriteWhole writes a small file of the output directory so that it is there
+// whole or not at all, whatever happens.
+func (j *Inputs) WriteWhole(name string, content []byte) error {
+	return j.Dir().WriteWhole(name, content)
+}
+
+// Digests identify what a resumed run must share beyond its configuration: the
+// content of the data, the tokenizer that made it and the architecture.
+func (j *Inputs) Digests() map[string]string {
+	arch := sha256.Sum256(j.Model.JSON(""))
+	out := map[string]string{"dataset": j.Data.ID(), "model": hex.EncodeToString(arch[:8])}
+	if j.Tokenizer != nil && (j.Data.IsText() || j.Data.IsChat() || j.Data.IsPairs()) {
+		out["tokenizer"] = j.Tokenizer.ID()
+	}
+	return out
+}
+
+// OpenModelAlone opens the model that c names and one device, and no data. Where the model is the output_dir of a run that has
+// written no model yet, its newest checkpoint is taken. check runs before the device is opened, and returns notes.
+func OpenModelAlone(c *config.Config, o settings.Options, check func(*Inputs) ([]string, error)) (_ *Inputs, err error) {
+	j := begin(c, o, Asks{OrCheckpoint: true})
+	defer func() {
+		if err != nil {
+			CloseAfter(j, &err)
+		}
+	}()
+	if err := j.Config.Require("model"); err != nil {
+		return nil, err
+	}
+	if err := j.findModel(); err != nil {
+		return nil, err
+	}
+	if err := j.openModel(); err != nil {
+		return nil, err
+	}
+	notes, err := check(&j.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	j.Notes, j.oneDevice = append(j.Notes, notes...), true
+	if err := j.resolveDevice(o); err != nil {
+		return nil, err
+	}
+	return &j.Inputs, nil
+}

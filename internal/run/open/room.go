@@ -1,0 +1,33 @@
+package open
+
+import (
+	"fmt"
+
+	"mt/host"
+)
+
+// Room is how much host memory is available.
+func (j *Inputs) Room() host.Room {
+	room := host.AvailableMemory()
+	if f := j.Hooks.Room; f != nil {
+		room = f()
+	}
+	if _, n := j.Team.Neighbours(); n > 1 {
+		room.Bytes, room.By = room.Bytes/int64(n), fmt.Sprintf("%s, shared by %d ranks", room.By, n)
+	}
+	return room
+}
+
+// onePart is the part of the available memory that a run may take where host and device share one memory, in percent.
+// The system counts copies of files as available, and drops them when a process touches its memory. A GPU's driver takes
+// memory from inside the kernel, which then has less time to drop them. The rest is for that, and for the desktop that
+// such machines often show.
+const onePart = 90
+
+// BudgetOf returns what a run may take of room.
+func BudgetOf(integrated bool, room host.Room) host.Room {
+	if integrated && room.Known {
+		room.Bytes, room.By = room.Bytes/100*onePart, fmt.Sprintf("%d %% of what is available, for host and GPU together: %s", onePart, room.By)
+	}
+	return room
+}

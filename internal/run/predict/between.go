@@ -1,0 +1,54 @@
+package predict
+
+import "mt/internal/run/open"
+
+// The ways of what passes from one device to another.
+const (
+	directly    = "from device to device, where a slot waits for it"
+	partly      = "from device to device between some of them, else through the host"
+	throughHost = "through the host"
+)
+
+// betweenDevices says which way what passes from one device to another goes; empty where there is one, or
+// where no device is here to ask.
+func betweenDevices(j *open.Inputs) (string, error) {
+	switch {
+	case j.Lanes <= 1:
+		return "", nil
+	case !j.Config.PeerCopies:
+		return throughHost, nil
+	case j.Profile == nil && j.Config.Device == "cpu":
+		return directly, nil
+	}
+	reaches := func(from, to int) (bool, error) { // as the rates say, and no device is asked
+		return j.Profile.On(from).Link.Peer > 0 && j.Profile.On(to).Link.Peer > 0, nil
+	}
+	n := j.Lanes
+	if j.Profile == nil {
+		n = len(j.Devices)
+		reaches = func(from, to int) (bool, error) { return j.Devices[from].Reach(j.Devices[to]) }
+	}
+	ways, pairs := 0, n*(n-1)
+	for k := range n * n {
+		from, to := k/n, k%n
+		if from == to {
+			continue
+		}
+		ok, err := reaches(from, to)
+		if err != nil {
+			return "", err
+		}
+		if ok {
+			ways++
+		}
+	}
+	switch {
+	case pairs == 0:
+		return "", nil
+	case ways == 0:
+		return throughHost, nil
+	case ways < pairs:
+		return partly, nil
+	}
+	return directly, nil
+}

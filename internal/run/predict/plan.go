@@ -1,0 +1,208 @@
+package predict
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/run/resolve"
+	"mt/internal/run/save"
+	"mt/internal/run/settings"
+	"mt/plan"
+)
+
+// Plan prints what a run of c would take, made of the configuration alone: it
+// reads no data, looks at no output_dir and needs no GPU where device_memory says
+// how large one is.
+func Plan(c *config.Config, o settings.Options) error {
+	if m := o.Forecast.Machine; m != nil && !c.PeerCopies {
+		o.Forecast.Machine = m.WithoutPeers()
+	}
+	return Print(c, o, func(o settings.Options) (*save.Output, error) {
+		in, err := open.Open(c, o, open.Asks{Sketch: true, Paper: true})
+		if err != nil {
+			return nil, err
+		}
+		r, err := resolve.Sketch(in, o.Forecast.Hosts)
+		if err != nil {
+			err = withSmallest(r, err, o.Forecast)
+			open.CloseAfter(in, &err)
+			return nil, err
+		}
+		return save.NewOutput(r), nil
+	})
+}
+
+// Print prints the plan of the run that begin opens.
+func Print(c *config.Config, o settings.Options, begin func(o settings.Options) (*save.Output, error)) (err error) {
+	r, err := begin(o)
+	if err != nil {
+		return err
+	}
+	defer open.CloseAfter(r, &err)
+	news := report.NotesOf(r.Devices)
+	report.ShowAll(o.Stderr, r.AllNotes(), news.Take())
+	if o.Forecast.Machine == nil {
+		report.ShowAll(o.Stderr, open.NodeNotes(host.Nodes()))
+	}
+	if from := r.From; from.Dir != "" {
+		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.Dir, from.State.Step, r.Config.MaxSteps)
+	}
+	f, err := forecast(r.Resolved, o.Forecast)
+	if err != nil {
+		return err
+	}
+	if err := Show(r, o.Stdout, o.JSON, f); err != nil {
+		return err
+	}
+	report.ShowAll(o.Stderr, news.Take()) // devices are asked then whether they copy to each other
+	return nil
+}
+
+// Outlook is what is said of the time of a step: a bound where the run is planned for this
+// machine, a prediction where the rates of a machine are known.
+type Outlook struct {
+	bound       *plan.Bound // nil: it was not measured
+	pass        *passTime   // of the reference; nil: there is none, or nothing was measured
+	prediction  *Predicted  // nil: as all that follows
+	recommended *recommendation
+	smallest    *Smallest
+	sweep       []Swept
+	scaling     *scaling // nil: the run has one device
+	hosting     *hosting // nil: it has one host
+	source      string   // where the rates are from
+}
+
+// forecast predicts, or measures this machine for a bound.
+func forecast(j *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
+	m := f.Machine
+	if m == nil {
+		if o.bound, err = boundHere(j); o.bound != nil && err == nil {
+			o.pass, err = timePass(j, o.bound.Rates)
+		}
+		return o, err
+	}
+	p, err := predictTraced(j, m)
+	if err != nil {
+		return o, err
+	}
+	o.prediction, o.source = describe(m, p), m.Source
+	if o.pass, err = timePass(j, passRates(j, m)); err != nil {
+		return o, err
+	}
+	if o.recommended, err = recommend(j.Asked, m, o.prediction); err != nil {
+		return o, err
+	}
+	s, err := SmallestOf(j)
+	if err != nil {
+		return o, err
+	}
+	o.smallest = &s
+	if o.scaling, err = scale(j.Asked, m); err != nil {
+		return o, err
+	}
+	if o.hosting, err = hosts(j.Asked, m); err != nil {
+		return o, err
+	}
+	o.sweep, err = sweep(f.Sweep, j.Asked, m)
+	return o, err
+}
+
+// Show prints how much memory and disk space a run takes, and how long its steps take.
+func Show(j *save.Output, w io.Writer, asJSON bool, o Outlook) error {
+	t := memoryTable(j.Resolved)
+	d, err := j.Disk()
+	if err != nil {
+		return err
+	}
+	passing, err := betweenDevices(j.Inputs)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.Config.MaxSteps), "rows_per_step": j.Config.RowsPerStep(), "row_tokens": j.RowTokens(),
+			"rows": nil, "recompute_keeps": j.Plan.Spec.Keep.String(), "kept_by_layer": j.Plan.KeptByLayer(), "pipeline": j.Plan.Depths,
+			"micro_batch_tokens": j.Config.Pipeline.MicroBatchTokens, "head_shards": j.Plan.Spec.Shards(), "experts": j.Plan.ExpertTraffic(), "lanes": j.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
+			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.Plan.Ranks),
+			"device": j.Config.Device, "compute_dtype": j.Config.ComputeDType, "grad_dtype": j.Config.GradDType, "master_dtype": j.Config.MasterDType, "attention": known(j.AttentionWords())}
+		if j.Data != nil {
+			out["rows"] = j.Data.Train().Rows()
+		}
+		return e.Encode(out)
+	}
+	return showText(j, w, t, d, passing, o)
+}
+
+// showText writes in words what show does.
+func showText(j *save.Output, w io.Writer, t plan.Table, d save.Disk, passing string, o Outlook) error {
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	data, steps := "rows of max_seq_len tokens: "+count(j.RowTokens()), "steps"
+	if j.Data != nil {
+		data = fmt.Sprintf("%s rows of at most %s tokens", count(j.Data.Train().Rows()), count(j.RowTokens()))
+	}
+	if n := j.Config.MaxSteps; n > 0 {
+		steps = count(n) + " " + steps
+	}
+	frozen := ""
+	if n := t.Params - j.Model.TrainedParams(); n > 0 {
+		frozen = fmt.Sprintf(", of which %s are frozen", humanize.Comma(n))
+	}
+	fmt.Fprintf(w, "%s parameters%s, %s\n", humanize.Comma(t.Params), frozen, data)
+	master := ""
+	if j.BF16Master() {
+		master = ", master weights bf16"
+	}
+	fmt.Fprintf(w, "%s of %s rows, compute %s%s, gradients %s\n", steps, count(j.Config.RowsPerStep()), j.Config.ComputeDType, master, j.Config.GradDType)
+	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.Config.Pipeline.MicroBatchTokens), j.Plan.Spec.Keep)
+	if n := j.Plan.Spec.Shards(); n > 1 {
+		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
+	}
+	if n := j.Plan.Ranks; n > 1 {
+		own := ", each with a host of its own"
+		if _, beside := j.Team.Neighbours(); beside > 1 {
+			own = fmt.Sprintf(", %d of them on this host", beside)
+		}
+		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, j.Plan.Rank, count((j.Config.RowsPerStep()+n-1)/n))
+	}
+	if words := j.AttentionWords(); words != "" {
+		fmt.Fprintln(w, words)
+	}
+	if words := j.Plan.LaneWords(); words != "" {
+		fmt.Fprintln(w, words)
+		if passing != "" {
+			fmt.Fprintf(w, "what passes between them goes %s\n", passing)
+		}
+	}
+	if x := j.Plan.ExpertTraffic(); x != nil {
+		fmt.Fprintln(w, x)
+	}
+	t.Write(w)
+	d.Write(w)
+	if words := passWords(j.Resolved, o.pass, t); words != "" {
+		fmt.Fprintln(w, words)
+	}
+	if o.bound != nil {
+		o.bound.Write(w)
+	}
+	if o.prediction != nil {
+		return o.write(w)
+	}
+	return nil
+}
+
+// known is v, or nil for what is not known, such as a number that only the data tells.
+func known[T int | string](v T) any {
+	var none T
+	if v <= none {
+		return nil
+	}
+	return v
+}

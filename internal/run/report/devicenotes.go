@@ -1,0 +1,33 @@
+package report
+
+import (
+	"slices"
+
+	"mt/device"
+)
+
+// DeviceNotes is the notes of devices, each of which is shown once.
+type DeviceNotes struct {
+	devs []device.Device
+	told []int // by device: how many of its notes were shown
+}
+
+func NotesOf(devs []device.Device) *DeviceNotes { return &DeviceNotes{devs, make([]int, len(devs))} }
+
+// Take returns the notes of the devices that were not shown yet, each once; from
+// then on they count as shown.
+func (j *DeviceNotes) Take() []string {
+	var fresh []string
+	for i, dev := range j.devs {
+		if d, ok := dev.(interface{ Notes() []string }); ok {
+			notes := d.Notes()
+			for _, n := range notes[min(j.told[i], len(notes)):] {
+				if !slices.Contains(fresh, n) {
+					fresh = append(fresh, n)
+				}
+			}
+			j.told[i] = len(notes)
+		}
+	}
+	return fresh
+}

@@ -1,0 +1,163 @@
+package resolve
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device/op"
+	"mt/internal/config"
+	"mt/internal/files"
+	"mt/internal/run/open"
+	"mt/internal/run/resume"
+	"mt/internal/run/team"
+	"mt/internal/throttle"
+	"mt/plan"
+)
+
+// This file makes what training on pairs (dpo) compares with: log p of every answer by the reference model, found once by a
+// forward pass over all pairs, before training begins, and kept in a file beside the token caches.
+
+// References are log p of the chosen and the rejected answer of a data set's pairs, by the pairs' numbers. NaN: no row has
+// the pair.
+type References [][2]float32
+
+// preferenceKinds are the values of dpo.loss_type.
+var preferenceKinds = map[string]op.PreferenceKind{"sigmoid": op.Sigmoid, "hinge": op.Hinge, "ipo": op.IPO}
+
+// preferenceLoss is the loss that c asks for.
+func preferenceLoss(c *config.Config) op.PreferenceLoss {
+	p := c.Preference()
+	if p.LossType == "" {
+		return op.PreferenceLoss{}
+	}
+	return op.PreferenceLoss{Kind: preferenceKinds[p.LossType], Beta: float32(p.Beta), Smoothing: float32(p.LabelSmoothing)}
+}
+
+// Reference is the model that pairs are compared with, and what it thinks of them.
+type Reference struct {
+	fingerprint string        // of its tensors
+	Train, Eval References    // of the training data's pairs and of the held-out ones; nil: not known, or there are none
+	Pass        *plan.Run     // that finds what is not known; nil: there is none
+	Asked       *plan.Request // what pass was asked for
+	unneeded    bool          // the run is finished
+}
+
+// readReferences reads what an earlier pass has found and kept.
+func (j *resolving) readReferences() (err error) {
+	if len(j.Config.DPO) == 0 || !j.Team.First() {
+		return nil
+	}
+	if j.Ref.fingerprint, err = checkpoint.Fingerprint(j.ForReference().ModelDir); err != nil {
+		return err
+	}
+	for _, of := range PairSets(j.Inputs, &j.Ref) {
+		path, key, err := j.ReferencesFile(of.Set)
+		if err != nil {
+			return err
+		}
+		if refs, err := ReadReferences(path, key, of.Set.Pairs()); err == nil { // else referencesOf looks again, since another run may have written it meanwhile, and says why it makes the pass
+			*of.Refs = refs
+		}
+	}
+	return nil
+}
+
+// pairSet is a data set of pairs, and where what the reference thinks of them is kept.
+type pairSet struct {
+	Set  *data.Dataset
+	Refs *References
+}
+
+// PairSets are the data sets of a run and where ref has their references; none where no data is read.
+func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
+	if in.Data != nil {
+		sets = append(sets, pairSet{in.Data, &ref.Train})
+	}
+	if in.EvalData != nil {
+		sets = append(sets, pairSet{in.EvalData, &ref.Eval})
+	}
+	return sets
+}
+
+// ForReference is the run of the reference's pass on the run's devices, with the numerics of the run. Its
+// inputs are those of the run, which closes them.
+func (j *Resolved) ForReference() *Resolved {
+	in := *j.Inputs
+	in.Team, in.Throttle = team.Alone(context.Background()), throttle.Limits{}
+	if m := j.OtherReference; m != nil {
+		in.Opened, in.Model, in.ModelDir = m, m.Config, m.Dir
+	}
+	return &Resolved{Start: &resume.Start{Inputs: &in}, Plan: j.Ref.Pass}
+}
+
+// ReferencesFile is the file in which the references of set are kept, and the key that it begins with.
+func (j *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
+	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
+	r := j.ForReference()
+	name := fmt.Appendf(nil, "1 %s %s %d %v %d %x", j.Ref.fingerprint, set.ID(), j.Config.MaxSeqLen, j.Act, r.Model.VocabSize, r.Model.JSON(""))
+	if r.StartsRows() && j.Team.Size() > 1 {
+		name = append(name, " upper"...)
+	}
+	key = sha256.Sum256(name)
+	dir, err := data.CacheFolder(j.Config.CacheDir)
+	return filepath.Join(dir, hex.EncodeToString(key[:8])+".references"), key, err
+}
+
+// referencesMagic begins a file of references. Then come its key, how many pairs there are, their numbers, little-endian, and the
+// SHA-256 of all before it.
+const referencesMagic = "mt references 1\n"
+
+func EncodeReferences(refs References, key [sha256.Size]byte) []byte {
+	b := append([]byte(referencesMagic), key[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
+	b = append(b, refs.Bytes()...)
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// Bytes are the numbers, little-endian.
+func (refs References) Bytes() (b []byte) {
+	for _, pair := range refs {
+		for _, x := range pair {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+	}
+	return b
+}
+
+// ReferencesFrom reads what bytes has made.
+func ReferencesFrom(b []byte) References {
+	refs := make(References, len(b)/8)
+	for i := range refs {
+		for k := range refs[i] {
+			refs[i][k] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i+4*k:]))
+		}
+	}
+	return refs
+}
+
+// ReadReferences reads a file that encodeReferences made, which must be whole, of this key and of so many pairs.
+func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References, error) {
+	const head = len(referencesMagic) + sha256.Size + 8
+	b, err := files.Read(path, int64(head)+8*pairs+sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != int64(head)+8*pairs+sha256.Size {
+		return nil, fmt.Errorf("it has %d bytes, and not those of %d pairs", len(b), pairs)
+	}
+	refs := ReferencesFrom(b[head : len(b)-sha256.Size])
+	if !bytes.Equal(EncodeReferences(refs, key), b) {
+		return nil, errors.New("it is damaged, or of another model or data")
+	}
+	return refs, nil
+}

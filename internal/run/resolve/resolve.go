@@ -1,0 +1,179 @@
+package resolve
+
+import (
+	"cmp"
+	"fmt"
+
+	"mt/device/op"
+	"mt/internal/config"
+	"mt/internal/run/open"
+	"mt/internal/run/resume"
+	"mt/internal/run/settings"
+	"mt/plan"
+	"mt/schedule"
+)
+
+// Resolved is a run whose every auto is settled: its plan, and settings that say so.
+type Resolved struct {
+	*resume.Start
+	Plan    *plan.Run
+	Asked   plan.Request   // what the plan was asked for
+	Hosts   int            // how many it is only planned for; 0: as many as there are
+	Prompts []SamplePrompt // sample_prompts, with sample_steps
+	Ref     Reference      // of training on pairs
+	Notes   []string       // for the user, once
+}
+
+// resolving is a run that is being resolved.
+type resolving struct{ Resolved }
+
+func (j *resolving) note(format string, args ...any) {
+	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
+}
+
+// Under are Inputs' and a start's values under settings that the plan may write to.
+func resolvingFrom(s *resume.Start) *resolving {
+	begins := *s
+	begins.Inputs = s.With(s.Config.Clone())
+	return &resolving{Resolved{Start: &begins}}
+}
+
+// Resolve settles what the configuration leaves to mt, and checks that the run fits into memory.
+func Resolve(s *resume.Start) (*Resolved, error) {
+	j := resolvingFrom(s)
+	var err error
+	if j.Prompts, err = findPrompts(j.Inputs); err != nil {
+		return nil, err
+	}
+	j.Ref.unneeded = len(j.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= j.Config.MaxSteps && j.Team.First() && j.Finished())
+	steps := []func() error{j.readReferences, func() error { return j.resolve(false) }, func() error { return j.CheckRoom("the run") }}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	if j.Ref.Pass != nil {
+		if err := j.ForReference().CheckRoom(j.PassName()); err != nil {
+			return nil, err
+		}
+	}
+	return &j.Resolved, nil
+}
+
+// Sketch resolves a run that is only planned for, on so many hosts (0: as many as there are). Where the run does not fit,
+// what it was asked for is returned too.
+func Sketch(in *open.Inputs, hosts int) (*Resolved, error) {
+	j := resolvingFrom(resume.Fresh(in))
+	j.Hosts = hosts
+	return &j.Resolved, j.resolve(false)
+}
+
+// ToEvaluate resolves an evaluation alone.
+func ToEvaluate(in *open.Inputs) (*Resolved, error) {
+	j := resolvingFrom(resume.Fresh(in))
+	return &j.Resolved, j.resolve(true)
+}
+
+// Request is what a plan of the settings is asked for, without a start.
+func Request(in *open.Inputs) *Resolved {
+	r := &Resolved{Start: resume.Fresh(in)}
+	r.Asked = r.request(false)
+	return r
+}
+
+func (j *resolving) resolve(evalOnly bool) (err error) {
+	q := j.request(evalOnly)
+	if err := j.checkPositions(j.Model, "the model"); err != nil {
+		return err
+	}
+	if j.Hosts > 1 {
+		q.Ranks = j.Hosts
+	}
+	j.Asked = q
+	if j.Plan, err = plan.Resolve(q); err != nil {
+		return j.planError(err)
+	}
+	j.recordResolved()
+	j.noteNumerics(q)
+	if len(j.Config.StateDir) > 0 && j.Plan.Away == nil && !q.EvalOnly {
+		j.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
+	} else if len(j.Config.ParamDir) > 0 && j.Plan.ParamAway == nil && !q.EvalOnly {
+		j.note("param_dir: host memory has room for the weights, so they are not kept there; host_memory says how much mt may take")
+	}
+	if idle := j.Plan.Idle(); idle > IdleEnough {
+		j.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
+			j.Plan.Limits.MicroBatches, j.Lanes, 100*(1-idle))
+	}
+	if err := j.checkParams(); err != nil || evalOnly {
+		return err
+	}
+	return j.planPass()
+}
+
+// IdleEnough is the share of a step in which several devices may stand still, as predicted, before
+// the user is told.
+const IdleEnough = 0.25
+
+// request asks for the plan of what the configuration says.
+func (j *Resolved) request(evalOnly bool) plan.Request {
+	c := j.Config
+	q := plan.Request{Config: j.Model, Act: j.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
+		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
+		GradDType: c.GradDType, BF16Master: j.BF16Master() || evalOnly && !j.StartsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.Fuses(),
+		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
+		Order: j.order(), Devices: j.Lanes, Paces: j.Paces, LaneMemory: j.LaneMemory, Lane: j.Began,
+		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
+			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
+			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && j.Team.Size() <= 1 && j.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
+		Rows: c.RowsPerStep(), RowTokens: j.RowTokens(), Positions: j.RopePositions(), Clip: c.WaitsForNorm(), Unified: j.Unified, OneMemory: j.Integrated, EvalOnly: evalOnly, Planes: settings.Average(j.Config).With(j.Optimizer().Planes), Optim: c.Optim,
+		NSSteps: settings.NSSteps(j.Config), Ranks: j.Team.Size(), Rank: j.Team.Rank(), Units: j.Optimizer().Units,
+		Context: j.ContextBytes(), DeviceMemory: j.DeviceBudget(), HostMemory: j.Share(int64(c.HostMemory))}
+	if q.HostMemory == 0 {
+		room := open.BudgetOf(j.Integrated, j.Room())
+		q.HostMemory, q.HostBy = room.Budget(), room.By
+	}
+	return q
+}
+
+// order is in which order layers take the micro-batches.
+func (j *Resolved) order() schedule.Order {
+	if o := j.Config.MicroBatchOrder; o == schedule.Lanes.String() || o == "auto" && j.Lanes > 1 {
+		return schedule.Lanes
+	}
+	return schedule.Zigzag
+}
+
+// recordResolved writes what the plan chose into the configuration, for
+// config.yaml and for resuming.
+func (j *resolving) recordResolved() {
+	c, p := j.Config, j.Plan
+	c.MicroBatchOrder = p.Order.String()
+	c.GradDType = gradType(p)
+	d := p.Depths
+	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
+		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, StateSlots: cmp.Or(d.StateSlots, c.Pipeline.StateSlots),
+		MatrixBuffers: cmp.Or(d.MatrixBuffers, c.Pipeline.MatrixBuffers), MicroBatchTokens: c.Pipeline.MicroBatchTokens,
+		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards()}
+	if p.SlabsAreCredits() {
+		c.Pipeline.GradSlabs = d.GradSlabs
+	}
+	if c.Pipeline.MicroBatchTokens == 0 {
+		c.Pipeline.MicroBatchTokens = p.Limits.MicroBatchTokens
+	}
+}
+
+// checkParams refuses what a run whose weights are on disks cannot do.
+func (j *Resolved) checkParams() error {
+	if j.Plan.ParamAway == nil {
+		return nil
+	}
+	for _, has := range []struct {
+		key string
+		set bool
+	}{{"sample_prompt", j.Config.SamplePrompt != ""}, {"sample_prompts", len(j.Config.Samples()) > 0}} {
+		if has.set {
+			return j.Config.Errorf(has.key, "%s: the weights of this run are on disks (param_dir), and text is written by a model in memory: leave it out, or give more host_memory", has.key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package resume
+
+import (
+	"path/filepath"
+	"slices"
+
+	"mt/checkpoint"
+	"mt/internal/run/open"
+	"mt/internal/run/team"
+)
+
+// startFound is what rank 0 tells of where the run begins.
+type startFound struct {
+	Dir    string                  `json:"dir"` // empty: from the start
+	State  checkpoint.TrainerState `json:"state"`
+	End    checkpoint.TrainerState `json:"end"`
+	Other  bool                    `json:"other"`
+	Ended  bool                    `json:"ended"`
+	Config []byte                  `json:"config"`
+}
+
+// agreeOnStart is, on all ranks, where rank 0 has found that the run begins.
+func (j *finding) agreeOnStart(r Point) (Point, error) {
+	t := j.Team
+	if t.Size() == 1 {
+		return r, nil
+	}
+	all, err := team.Tell(t, "where the run begins", startFound{Dir: r.Dir, State: r.State, End: r.end, Other: r.Other, Ended: r.Ended, Config: r.config})
+	if err != nil {
+		return Point{}, err
+	}
+	if !t.First() {
+		f := all[0]
+		r = Point{Dir: f.Dir, State: f.State, end: f.End, Other: f.Other, Ended: f.Ended, config: f.Config}
+	}
+	if r.Dir == "" || r.Ended {
+		return r, nil
+	}
+	err = r.Sight(j.Inputs)
+	if r.Sent && t.First() {
+		j.note("not all ranks see %s: rank 0 reads it and sends the others what they need of it", r.Dir)
+	}
+	return r, err
+}
+
+// inside is dir as seen from output_dir; empty where it lies elsewhere.
+func inside(out, dir string) string {
+	if rel, err := filepath.Rel(out, dir); err == nil && dir != "" && filepath.IsLocal(rel) {
+		return rel
+	}
+	return ""
+}
+
+// Sight finds out whether all ranks see the checkpoint r.dir of rank 0, each in its output_dir where
+// it lies in that of rank 0. It sets r.local and r.sent.
+func (r *Point) Sight(j *open.Inputs) error {
+	type seen struct{ Inside, Digest string }
+	first, err := team.Tell(j.Team, "the name of the checkpoint", seen{inside(j.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})
+	if err != nil {
+		return err
+	}
+	r.Local = r.Dir
+	if in := first[0].Inside; in != "" {
+		r.Local = filepath.Join(j.Config.OutputDir, in)
+	}
+	all, err := team.Tell(j.Team, "the sight of the checkpoint", checkpoint.Digest(r.Local) == first[0].Digest)
+	r.Sent = slices.Contains(all, false)
+	return err
+}

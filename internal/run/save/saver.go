@@ -1,0 +1,220 @@
+package save
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"sync"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/host"
+	"mt/host/extents"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/run/resolve"
+	"mt/internal/run/settings"
+	"mt/jinja"
+)
+
+// Saver writes checkpoints for the pipeline. Of several ranks the first one writes, and the others
+// send it what they keep.
+type Saver struct {
+	Weights *Weights
+	Log     *report.Log
+	Kept    *report.Windows
+	Extra   map[string][]byte
+	w       *checkpoint.Writer      // nil on other ranks than the first
+	Last    checkpoint.TrainerState // of the checkpoint committed last
+	Bests   report.Awaited[checkpoint.Best]
+	Record  func() error // records how the device computes
+
+	mu      sync.Mutex // guards what follows
+	Finite  int        // the last step whose loss and gradients were finite
+	writing bool       // a save is under way
+	best    int        // the step of the checkpoint that save_best keeps; 0: none
+	older   bool       // an older checkpoint is kept until a step shows that the last is good
+}
+
+// Open implements actors.Saver.
+func (s *Saver) Open(step int) (err error) {
+	s.mu.Lock()
+	s.writing = true
+	s.mu.Unlock()
+	if !s.Weights.Team.First() {
+		return nil
+	}
+	s.w, err = checkpoint.NewWriter(s.Weights.Config.OutputDir, s.Weights.writerOptions(step))
+	return err
+}
+
+// Layer implements actors.Saver.
+func (s *Saver) Layer(i int, l *host.LayerState) error {
+	whole, err := s.whole(i, l)
+	if err != nil || !s.Weights.Team.First() {
+		return err
+	}
+	if o := s.Weights.linked(); o != nil && o[i] {
+		whole.Extent = &checkpoint.Extent{Memory: l.State, Pin: func() string { return s.Weights.Links.Pin(i) }}
+	}
+	return s.w.WriteLayer(i, whole)
+}
+
+// whole is layer i with all that is saved of it, on rank 0.
+func (s *Saver) whole(i int, l *host.LayerState) (checkpoint.Layer, error) {
+	switch {
+	case !s.Weights.Config.SaveOnlyModel:
+		return s.Weights.staging.bring(i, l, everything)
+	case s.Weights.needsLower(l.Layout):
+		return s.Weights.staging.bring(i, l, lowerHalves)
+	}
+	return open.CheckpointLayer(l), nil
+}
+
+// Commit implements actors.Saver.
+func (s *Saver) Commit(st actors.State, dataPos int64) error {
+	c := s.Weights.Config
+	if s.Log != nil {
+		if err := s.Log.Sync(); err != nil {
+			return err // a checkpoint must not be ahead of the metrics
+		}
+	}
+	if s.Record != nil {
+		if err := s.Record(); err != nil {
+			return err
+		}
+	}
+	state := s.Weights.TrainerState(st, dataPos)
+	state.ModelOnly, state.Log = c.SaveOnlyModel, s.Kept.Take(st.Step)
+	if best := s.Bests.Take(st.Step); settings.Weighs(s.Weights.Config) {
+		state.Best = best
+	}
+	if s.w != nil {
+		if err := s.w.Commit(state, s.Extra); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Last, s.writing, s.older = state, false, state.Step >= s.Finite
+	s.Weights.prune(c.SaveTotalLimit, s.Finite, st.Step, s.best)
+	return nil
+}
+
+// Stepped notes that a step was finite. The first after a save shows that what
+// was saved is good: older checkpoints that were kept until then go.
+func (s *Saver) Stepped(step int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Finite = step
+	if s.writing || !s.older {
+		return
+	}
+	s.older = false
+	s.Weights.prune(s.Weights.Config.SaveTotalLimit, s.Finite, s.Last.Step, s.best)
+}
+
+// IsBest notes the step of the best evaluation, whose checkpoint stays with save_best.
+func (s *Saver) IsBest(step int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Weights.Config.SaveBest {
+		s.best = step
+	}
+}
+
+// PruneLast removes what save_total_limit does not keep once the run is done; loss is
+// the held-out loss of its model. No later step can show that the last checkpoint is
+// good, so it counts as good if its step and loss are finite.
+func (s *Saver) PruneLast(loss float64) {
+	finite := s.Finite
+	if s.Last.NonFinite == 0 && !math.IsNaN(loss) {
+		finite = s.Last.Step + 1
+	}
+	s.Weights.prune(s.Weights.Config.SaveTotalLimit, finite, s.Last.Step, s.best)
+}
+
+// TrainerState is what a run must know to go on after st.Step.
+func (j *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
+	ranks := j.Team.Size()
+	if ranks == 1 {
+		ranks = 0
+	}
+	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: j.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
+		Schedule: checkpoint.Laid(j.Config.Laid), Origin: j.Origin, Lanes: j.table(), Epoch: float64(dataPos) / float64(j.Data.Train().Rows()), ConfigDigests: j.Digests()}
+}
+
+// Abort implements actors.Saver.
+func (s *Saver) Abort() {
+	if s.w != nil {
+		s.w.Abort()
+	}
+}
+
+func (j *Output) writerOptions(step int) checkpoint.WriterOptions {
+	var extra int64
+	for _, data := range j.beside {
+		extra += int64(len(data))
+	}
+	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.Model, Layouts: j.Plan.Layouts, Planes: j.Plan.Planes, SaveDType: checkpoint.DType(j.Config.SaveDType), Zstd: j.Config.OptimizerZstd,
+		ModelOnly: j.Config.SaveOnlyModel, Linked: j.linked(),
+		FS: j.FS(), Source: j.Source}
+}
+
+// Companions are the files that are saved beside weights: those of the tokenizer and of
+// generation that the model trained from has, or the byte tokenizer's; the tokenizer's
+// with the tokens that were added; and the chat templates that the data went through, in place of the model's.
+func (j *Output) Companions() (_ map[string][]byte, err error) {
+	if j.beside != nil {
+		return j.beside, nil
+	}
+	out := map[string][]byte{}
+	if j.ModelDir != "" {
+		if out, err = checkpoint.Companions(j.ModelDir); err != nil {
+			return nil, err
+		}
+	}
+	if j.ModelDir == "" && j.Tokenizer != nil {
+		maps.Copy(out, j.Tokenizer.Files())
+	}
+	maps.Copy(out, j.Opened.Files)
+	if j.Data != nil {
+		if chat := j.Data.ChatTemplates(); chat != nil {
+			maps.DeleteFunc(out, func(name string, _ []byte) bool { return jinja.IsFile(name) })
+			for name, text := range chat {
+				out[name] = []byte(text)
+			}
+		}
+	}
+	j.beside = out
+	return out, nil
+}
+
+// Output is what a run writes into its output directory, and from where.
+type Output struct {
+	*resolve.Resolved
+	Late   *report.Notes
+	Notes  []string          // for the user, once
+	Links  *extents.Files    // with states that checkpoints link; nil: they do not
+	beside map[string][]byte // what companions has read
+}
+
+// Save writes a checkpoint of a state, with the pipeline at rest, unless there is one or the keys say
+// that none is written.
+func (s *Saver) Save(st actors.State, dataPos int64) error {
+	if s.Weights.Config.SaveStrategy == "no" || s.Last.Step == st.Step {
+		return nil
+	}
+	err := s.Open(st.Step)
+	for i := 0; err == nil && i < len(s.Weights.Store.Layers); i++ {
+		err = s.Weights.Store.Lend(i, false, func(l *host.LayerState) error { return s.Layer(i, l) })
+	}
+	if err == nil {
+		err = s.Commit(st, dataPos)
+	}
+	if err != nil {
+		s.Abort()
+		return fmt.Errorf("save step %d: %w", st.Step, err)
+	}
+	return nil
+}
