@@ -5,6 +5,8 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"mt/plan/rates"
 )
 
 // Check is one property that must hold.
@@ -22,6 +24,15 @@ type Rate struct {
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
 	Detail string  `json:"detail,omitempty"`
+	// Beside has Value beside what is predicted.
+	rates.Beside
+}
+
+// predict puts what is predicted beside the rate: an amount, in the rate's unit and a second, that takes so many seconds; 0: nobody knows.
+func (r *Rate) predict(amount, seconds float64) {
+	if seconds > 0 {
+		r.Beside = rates.Against(amount/seconds, r.Value)
+	}
 }
 
 // The ways in which a case costs its process.
@@ -60,9 +71,12 @@ type Report struct {
 	// Error is what ended the test before its end; empty: nothing.
 	Error string `json:"error,omitempty"`
 	OK    bool   `json:"ok"`
+	// PredictedFor names the machine that rates are predicted for; empty: none.
+	PredictedFor string `json:"predicted_for,omitempty"`
 
-	hear  func(what string) // called with each case that begins; nil: nobody
-	since time.Time         // when the running case began
+	machine *rates.Machine    // nil: nothing is predicted
+	hear    func(what string) // called with each case that begins; nil: nobody
+	since   time.Time         // when the running case began
 }
 
 // starts notes that a case, or another step of a unit, begins.
@@ -93,6 +107,9 @@ func (r *Report) merge(of *Report) {
 	}
 	r.Rates, r.Losses = append(r.Rates, of.Rates...), append(r.Losses, of.Losses...)
 	r.OK = r.OK && of.OK
+	if of.PredictedFor != "" {
+		r.PredictedFor = of.PredictedFor
+	}
 	if r.Lost == "" {
 		r.Lost = of.Lost
 	}
@@ -143,7 +160,11 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 	}
 	for _, m := range r.Rates {
-		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, m.Detail)
+		said := m.Detail
+		if predicted, ratio := m.Words(); ratio != "" {
+			said = fmt.Sprintf("%s; predicted %s, ratio %s", m.Detail, predicted, ratio)
+		}
+		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, said)
 	}
 	for _, l := range r.Losses {
 		fmt.Fprintf(t, "lost\t%s\t\n", l)

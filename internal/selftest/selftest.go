@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/plan/rates"
 )
 
 // Options say what to test.
@@ -26,6 +27,8 @@ type Options struct {
 	Cases func(name string) bool
 	// Repeat is how many times more the cases run beside copies, to compare their bits.
 	Repeat int
+	// Rates are what the rates are predicted with; nil: nothing is predicted.
+	Rates *rates.Machine
 	// Save, unless nil, is called with the report so far before and after every unit.
 	Save func(r *Report) error
 	// Progress, unless nil, is called with the name of each part as it begins, and with each loss.
@@ -69,7 +72,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // run runs one unit. What goes wrong becomes a check that does not hold and, where the device cannot be used any more, a
 // loss. hear, unless nil, is called with every case before it runs.
 func (o *Options) run(ctx context.Context, u unit, hear func(what string)) *Report {
-	r := &Report{OK: true, hear: hear}
+	r := &Report{OK: true, hear: hear, machine: o.Rates}
+	if o.Rates != nil {
+		r.PredictedFor = o.Rates.Name
+	}
 	r.starts(u.name)
 	if err := u.run(ctx, r); err != nil && ctx.Err() == nil {
 		r.fail(u.name, err.Error())
