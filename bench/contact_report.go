@@ -184,11 +184,14 @@ func (c *Contact) selfTest(p *page) {
 		return
 	}
 	verdict := "passed"
-	if slices.ContainsFunc(c.Parts, func(part ContactPart) bool { return part.Name == "selftest" && strings.HasPrefix(part.Outcome, "failed") }) {
+	failedPart := slices.ContainsFunc(c.Parts, func(part ContactPart) bool { return part.Name == "selftest" && strings.HasPrefix(part.Outcome, "failed") })
+	switch failed := r.Failed(); {
+	case failed > 0:
+		verdict = fmt.Sprintf("%d checks FAILED", failed)
+	case !r.OK:
+		verdict = "not finished"
+	case failedPart:
 		verdict = "passed as far as it came"
-	}
-	if !r.OK {
-		verdict = fmt.Sprintf("%d checks FAILED", r.Failed())
 	}
 	p.printf("%s: %s, %d checks.\n\n", r.Device, verdict, len(r.Checks))
 	if r.Running != "" {

@@ -139,7 +139,7 @@ doctor) while [ $# -gt 1 ]; do shift; done; echo '{"device": "a GPU", "ok": fals
 	if err == nil || reading != nil || string(limit) != "180\n" {
 		t.Errorf("%v, limit %q, %v\n%s", err, limit, reading, out)
 	}
-	for _, want := range []string{"It was cut off while Scale/fp32/1 ran.", "It ended before its end: operations: Scale was lost", "- selftest: failed: it was stopped after ", "its limit is 180 s", "- seq1024: done in "} {
+	for _, want := range []string{"a GPU: not finished, 0 checks", "It was cut off while Scale/fp32/1 ran.", "It ended before its end: operations: Scale was lost", "- selftest: failed: it was stopped after ", "its limit is 180 s", "- seq1024: done in "} {
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is not in the report:\n%s\n%s", want, report, out)
 		}

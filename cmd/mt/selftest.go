@@ -72,7 +72,7 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 	}
 	var r *selftest.Report
 	if t.inProcess {
-		opened, closing, none := t.open(ctx, o)
+		opened, closing, none := t.open(ctx, a.stderr, o)
 		if none != nil {
 			return fmt.Errorf("doctor: %w", none)
 		}
@@ -114,11 +114,11 @@ func (a *app) selfTestChild(ctx context.Context, t selfTest, o selftest.Options)
 		_, _ = io.Copy(io.Discard, a.stdin)
 		os.Exit(exitFailed)
 	}()
-	return selftest.Serve(ctx, a.stdout, t.child, func() (selftest.Options, func() error, error) { return t.open(ctx, o) })
+	return selftest.Serve(ctx, a.stdout, t.child, func() (selftest.Options, func() error, error) { return t.open(ctx, a.stderr, o) })
 }
 
-// open adds the devices that t names to o. closing gives them back.
-func (t selfTest) open(ctx context.Context, o selftest.Options) (_ selftest.Options, closing func() error, err error) {
+// open adds the devices that t names to o. They say on stderr what does not end. closing gives them back.
+func (t selfTest) open(ctx context.Context, stderr io.Writer, o selftest.Options) (_ selftest.Options, closing func() error, err error) {
 	var opened []device.Device
 	closing = func() error { return machine.CloseAll(opened) }
 	defer func() {
@@ -133,12 +133,13 @@ func (t selfTest) open(ctx context.Context, o selftest.Options) (_ selftest.Opti
 		}
 		return dev, err
 	}
+	hangs := func(text string) { fmt.Fprintln(stderr, "note:", text) }
 	if o.CPU, err = add(machine.Options{Device: "cpu"}); err != nil {
 		return o, closing, err
 	}
 	o.Device = o.CPU
 	if t.device != "cpu" {
-		gpu, none := add(machine.Options{Device: "cuda"})
+		gpu, none := add(machine.Options{Device: "cuda", Hang: hangs})
 		if none == nil {
 			o.Device = gpu
 		} else if t.device == "cuda" {
@@ -146,7 +147,7 @@ func (t selfTest) open(ctx context.Context, o selftest.Options) (_ selftest.Opti
 		}
 	}
 	if d, ok := o.Device.(interface{ CuBLASLt() int }); ok && d.CuBLASLt() != 0 && o.NeedsOwn() {
-		if o.Own, err = add(machine.Options{Device: "cuda", OwnMatMul: true}); err != nil {
+		if o.Own, err = add(machine.Options{Device: "cuda", OwnMatMul: true, Hang: hangs}); err != nil {
 			return o, closing, err
 		}
 	}

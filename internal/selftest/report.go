@@ -75,10 +75,9 @@ type Report struct {
 	// PredictedFor names the machine that rates are predicted for; empty: none.
 	PredictedFor string `json:"predicted_for,omitempty"`
 
-	machine *rates.Machine // nil: nothing is predicted
-
-	hear  func(what string) // called with each case that begins; nil: nobody
-	since time.Time         // when the running case began
+	machine *rates.Machine    // nil: nothing is predicted
+	hear    func(what string) // called with each case that begins; nil: nobody
+	since   time.Time         // when the running case began
 }
 
 // starts notes that a case, or another step of a unit, begins.
@@ -147,7 +146,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "device\t%s\t\n", r.Device)
 	for _, n := range r.Notes {
-		fmt.Fprintf(t, "note\t%s\t\n", n)
+		fmt.Fprintf(t, "note\t\t%s\n", n)
 	}
 	for _, c := range r.Checks {
 		word := "ok"
@@ -167,10 +166,10 @@ func (r *Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, said)
 	}
 	for _, l := range r.Losses {
-		fmt.Fprintf(t, "lost\t%s\t\n", l)
+		fmt.Fprintf(t, "lost\t\t%s\n", l)
 	}
 	if r.Error != "" {
-		fmt.Fprintf(t, "error\t%s\t\n", r.Error)
+		fmt.Fprintf(t, "error\t\t%s\n", r.Error)
 	}
 	verdict := "passed"
 	switch failed := r.Failed(); {

@@ -105,7 +105,7 @@ func (s *supervisor) child(ctx context.Context, from int) (next int, err error) 
 			limit = s.p.Limit
 			silence = after(s.r.Running, limit)
 		case <-silence:
-			return s.lost(c, hung, fmt.Sprintf("no sign of life for %v, so its process was killed; dmesg may have an Xid", limit))
+			return s.lost(c, hung, fmt.Sprintf("no sign of life for %v, so its process was killed; dmesg may have an Xid%s", limit, c.unended()))
 		case <-saves.C:
 			if s.unsaved {
 				if err := s.save(); err != nil {
@@ -219,7 +219,8 @@ type child struct {
 
 	mu    sync.Mutex
 	fatal []string // lines of standard error in which the Go runtime says what happened
-	last  string   // line of it
+	hangs string   // the last line in which the device names work that does not end
+	last  string   // the last line
 }
 
 // start starts the process and reads what it writes.
@@ -264,8 +265,21 @@ func (c *child) Write(b []byte) (int, error) {
 		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.HasPrefix(line, "SIG") {
 			c.fatal = append(c.fatal, c.last)
 		}
+		if strings.Contains(line, "has not ended after") {
+			c.hangs = c.last
+		}
 	}
 	return c.stderr.Write(b)
+}
+
+// unended returns what the device said of work that does not end, as the end of a sentence; "" if it said nothing.
+func (c *child) unended() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hangs == "" {
+		return ""
+	}
+	return "; " + c.hangs
 }
 
 // lastWords says how the process ended, after grace at most.

@@ -208,6 +208,22 @@ func TestSupervise(t *testing.T) {
 	}
 }
 
+// TestHangIsNamed: the error of a child that hangs repeats what the device said of work that does not end, and no other line.
+func TestHangIsNamed(t *testing.T) {
+	c := &child{stderr: io.Discard}
+	if said := c.unended(); said != "" {
+		t.Errorf("without a note: %q", said)
+	}
+	for _, line := range []string{"note: a note\n", "note: Scale by scale_bf16 has not ended after 10s\n", "note: another\n"} {
+		if _, err := c.Write([]byte(line)); err != nil {
+			t.Error(err)
+		}
+	}
+	if said := c.unended(); said != "; note: Scale by scale_bf16 has not ended after 10s" {
+		t.Error(said)
+	}
+}
+
 // TestServe: a child says nothing more after a loss, and each case before it runs.
 func TestServe(t *testing.T) {
 	var said bytes.Buffer
