@@ -167,7 +167,7 @@ func (t selfTest) save(r *selftest.Report) error {
 	if err != nil {
 		return err
 	}
-	next := t.report + ".part"
+	next := t.report + ".next" // PART.json.part is where bench/gpu.sh has what is printed
 	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
 		return fmt.Errorf("doctor: --report: %w", err)
 	}

@@ -114,7 +114,7 @@ func (h *hosting) write(w io.Writer) error {
 			speedup = fmt.Sprintf("%.2f", c.Speedup)
 		}
 		cells = append(cells, []string{c.What, fmt.Sprintf("%.4g", p.Step), humanize.Comma(int64(p.TokensPerSecond)), speedup, percent(p.StallShare),
-			percent(c.Network), fmt.Sprintf("%+.0f %%", 100*c.Infinite), human.Bytes(c.Sent), human.Bytes(c.Host)})
+			percent(c.Network), change(c.Infinite), human.Bytes(c.Sent), human.Bytes(c.Host)})
 	}
 	if err := align(w, cells); err != nil {
 		return err

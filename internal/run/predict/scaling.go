@@ -3,6 +3,7 @@ package predict
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"io"
 	"maps"
 	"slices"
@@ -197,7 +198,7 @@ func (s *scaling) write(w io.Writer) error {
 				speedup = fmt.Sprintf("%.2f", c.Speedup)
 			}
 			cells = append(cells, []string{c.What, fmt.Sprintf("%.4g", p.Step), humanize.Comma(int64(p.TokensPerSecond)), speedup, percent(p.StallShare), percent(c.Turns),
-				fmt.Sprintf("%s %s", c.Busiest, percent(p.Busy[c.Busiest])), fmt.Sprintf("%+.0f %%", 100*c.Host), fmt.Sprintf("%+.0f %%", 100*c.Links), c.Limit})
+				fmt.Sprintf("%s %s", c.Busiest, percent(p.Busy[c.Busiest])), change(c.Host), change(c.Links), c.Limit})
 		}
 	}
 	if err := align(w, cells); err != nil {
@@ -214,7 +215,7 @@ func (s *scaling) write(w io.Writer) error {
 	var help []string
 	for _, g := range s.Help {
 		if g.Gain >= worthIt {
-			help = append(help, fmt.Sprintf("%s %+.0f %%", g.What, 100*g.Gain))
+			help = append(help, g.What+" "+change(g.Gain))
 		}
 	}
 	if help == nil {
@@ -225,3 +226,8 @@ func (s *scaling) write(w io.Writer) error {
 }
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
+
+// change prints a gain or a loss in percent, with its sign. What rounds to nothing is +0 %.
+func change(part float64) string {
+	return fmt.Sprintf("%+.0f %%", math.Round(100*part)+0) // −0 + 0 is 0
+}

@@ -98,3 +98,12 @@ func TestScaling(t *testing.T) {
 		t.Errorf("runs that do not fit: %v\n%s", err, &text)
 	}
 }
+
+// TestChange: a change that rounds to nothing has no minus.
+func TestChange(t *testing.T) {
+	for part, want := range map[float64]string{0: "+0 %", -0.004: "+0 %", 0.004: "+0 %", -0.006: "-1 %", 0.25: "+25 %"} {
+		if got := change(part); got != want {
+			t.Errorf("%g: %s, want %s", part, got, want)
+		}
+	}
+}
