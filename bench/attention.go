@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"mt/device"
-	"mt/internal/chart"
 	"mt/internal/measure"
 	"mt/plan/rates"
 )
@@ -144,14 +143,4 @@ func tera(s Sample) string {
 		return fmt.Sprintf("%.1f [%.1f–%.1f]", s.Median, s.Min, s.Max)
 	}
 	return fmt.Sprintf("%.3g [%.3g–%.3g]", s.Median, s.Min, s.Max)
-}
-
-// Chart draws rates over lengths.
-func (r *AttentionReport) Chart() chart.Chart {
-	lines := newLines()
-	for _, row := range r.Rows {
-		lines.add(fmt.Sprintf("%s, heads of %d, %s", row.Way, row.Dim, row.DType), float64(row.Length), row.TFLOPS.Median)
-	}
-	return chart.Chart{Title: "Causal attention: " + r.Where.String(), X: chart.Axis{Title: "tokens of a sequence", Log: true},
-		Panels: []chart.Panel{{Y: chart.Axis{Title: "TFLOP/s", Zero: true}, Series: lines.series}}}
 }

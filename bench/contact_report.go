@@ -184,13 +184,16 @@ func (c *Contact) selfTest(p *page) {
 		return
 	}
 	verdict := "passed"
-	if slices.ContainsFunc(c.Parts, func(part ContactPart) bool { return part.Name == "selftest" && strings.HasPrefix(part.Outcome, "failed") }) {
-		verdict = "passed as far as it came"
-	}
-	if !r.OK {
-		verdict = fmt.Sprintf("%d checks FAILED", r.Failed())
+	switch failed := r.Failed(); {
+	case failed > 0:
+		verdict = fmt.Sprintf("%d checks FAILED", failed)
+	case !r.OK:
+		verdict = "not finished"
 	}
 	p.printf("%s: %s, %d checks.\n\n", r.Device, verdict, len(r.Checks))
+	if r.Running != "" {
+		p.printf("It was cut off while %s ran.\n\n", r.Running)
+	}
 	if r.Error != "" {
 		p.printf("It ended before its end: %s\n\n", r.Error)
 	}

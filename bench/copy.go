@@ -7,9 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
-	"mt/internal/chart"
 	"mt/internal/human"
 	"mt/internal/measure"
 	"mt/internal/parallel"
@@ -265,41 +263,4 @@ func writeLeftOut(w io.Writer, left []string) error {
 		}
 	}
 	return nil
-}
-
-// Chart draws rates over sizes: above those of the device, below those of the host.
-func (r *CopyReport) Chart() chart.Chart {
-	device, host := newLines(), newLines()
-	for _, row := range r.Rows {
-		to, label := device, row.What
-		switch {
-		case row.Memory != "":
-			label += ", " + row.Memory
-		case strings.HasPrefix(label, "host"):
-			to = host
-		}
-		to.add(label, float64(row.Bytes)/(1<<20), row.GBps.Median)
-	}
-	return chart.Chart{Title: "Copies and updates: " + r.Where.String(), X: chart.Axis{Title: "size, MiB", Log: true}, Panels: []chart.Panel{
-		{Y: chart.Axis{Title: "GB/s of the device", Log: true}, Series: device.series},
-		{Y: chart.Axis{Title: "GB/s of the host", Log: true}, Series: host.series}}}
-}
-
-// lines collects the points of series by their labels.
-type lines struct {
-	series []chart.Series
-	at     map[string]int
-}
-
-func newLines() *lines { return &lines{at: map[string]int{}} }
-
-func (l *lines) add(label string, x, y float64) {
-	i, ok := l.at[label]
-	if !ok {
-		i = len(l.series)
-		l.at[label] = i
-		l.series = append(l.series, chart.Series{Label: label})
-	}
-	s := &l.series[i]
-	s.X, s.Y = append(s.X, x), append(s.Y, y)
 }

@@ -5,8 +5,7 @@
 //
 // A Contact is what bench/gpu.sh left of a machine: WriteMarkdown is its page, Learn makes rates of it.
 //
-// Rates of one machine (copy, attention, matmul) are measured by internal/measure; shapes
-// and compress look at whole steps of the pipeline.
+// Rates of one machine (copy, attention, matmul) are measured by internal/measure.
 //
 // Invariant: whatever is compared runs in turns, within one lifetime of each
 // side, and is reported as a ratio of runs that were neighbours in time, with

@@ -337,7 +337,7 @@ sanitized() {
 	fi
 	echo "== $name"
 	timeout --kill-after=15 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --log-file "$out/$name.txt" \
-		"$mt" doctor --selftest --small --device cuda --json "$@" >"$out/$name.json" 2>"$out/$name.log" || code=$?
+		"$mt" doctor --selftest --in-process --small --device cuda --json "$@" >"$out/$name.json" 2>"$out/$name.log" || code=$?
 	case $code in
 	0) outcome "$name" "done in $((SECONDS - start)) s, nothing found" ;;
 	9) outcome "$name" "failed: compute-sanitizer has findings, see $name.txt" ;;
@@ -393,7 +393,7 @@ few() { echo $((blocks < $1 ? blocks : $1)); }
 	if [ "$scale" != small ]; then
 		beside megatrain-1024 200 megatrain torch,transformers,deepspeed,infinity "$blocks" "$rows" $short
 	fi
-	beside torch-1024 120 torch torch,transformers 2 "$rows" $short
+	beside torch-1024 120 torch "$([ "$scale" = small ] && echo torch,transformers || echo torch)" 2 "$rows" $short
 
 	of 7 "several GPUs, small cards, batches, depths, the whole model"
 	for ((n = 2; n <= gpus; n = n * 2 > gpus && n < gpus ? gpus : n * 2)); do

@@ -100,7 +100,7 @@ esac
 		}
 	}
 	asked, err := os.ReadFile(filepath.Join(s.bin, "asked"))
-	if want := strings.Repeat("doctor --selftest --small --device cuda --json\n", 2); err != nil || string(asked) != want {
+	if want := strings.Repeat("doctor --selftest --in-process --small --device cuda --json\n", 2); err != nil || string(asked) != want {
 		t.Errorf("mt was asked for\n%s%v", asked, err)
 	}
 }
@@ -133,13 +133,13 @@ func TestPartCutOff(t *testing.T) {
 	s.program("timeout", `[ "$3" != doctor ] && [ "$4" = doctor ] && echo "$2" >"$(dirname "$0")/limit" && shift 2 && "$@" >/dev/null && exit 124
 shift 2; exec "$@"`)
 	s.program("mt", `case $1 in version) echo "mt of a test" ;;
-doctor) while [ $# -gt 1 ]; do shift; done; echo '{"device": "a GPU", "ok": false, "seconds": 1, "checks": null, "rates": null, "error": "operations: Scale was lost"}' >"$1" ;; esac`)
+doctor) while [ $# -gt 1 ]; do shift; done; echo '{"device": "a GPU", "ok": false, "seconds": 1, "checks": null, "rates": null, "running": "Scale/fp32/1", "error": "operations: Scale was lost"}' >"$1" ;; esac`)
 	out, report, err := s.run("--only", "selftest,seq1024")
 	limit, reading := os.ReadFile(filepath.Join(s.bin, "limit"))
 	if err == nil || reading != nil || string(limit) != "180\n" {
 		t.Errorf("%v, limit %q, %v\n%s", err, limit, reading, out)
 	}
-	for _, want := range []string{"It ended before its end: operations: Scale was lost", "- selftest: failed: it was stopped after ", "its limit is 180 s", "- seq1024: done in "} {
+	for _, want := range []string{"a GPU: not finished, 0 checks", "It was cut off while Scale/fp32/1 ran.", "It ended before its end: operations: Scale was lost", "- selftest: failed: it was stopped after ", "its limit is 180 s", "- seq1024: done in "} {
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is not in the report:\n%s\n%s", want, report, out)
 		}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"mt/device"
-	"mt/internal/chart"
 	"mt/internal/measure"
 	"mt/model"
 	"mt/plan/rates"
@@ -152,17 +151,4 @@ func (r *MatMulReport) WriteTable(w io.Writer) error {
 		return err
 	}
 	return writeLeftOut(w, r.LeftOut)
-}
-
-// Chart draws rates over the work of a product, by its transpositions.
-func (r *MatMulReport) Chart() chart.Chart {
-	lines := newLines()
-	for _, row := range r.Rows {
-		lines.add(row.operands()+", "+row.DType, 2*float64(row.M)*float64(row.N)*float64(row.K)/1e9, row.TFLOPS.Median)
-	}
-	for i := range lines.series {
-		lines.series[i].Style = chart.Points
-	}
-	return chart.Chart{Title: "Matrix products: " + r.Where.String(), X: chart.Axis{Title: "GFLOP of a product", Log: true},
-		Panels: []chart.Panel{{Y: chart.Axis{Title: "TFLOP/s", Zero: true}, Series: lines.series}}}
 }

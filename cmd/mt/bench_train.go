@@ -65,7 +65,7 @@ published, as they count and as we do. docs/peers.md says more.`,
 				return err
 			}
 			if b.peer != "" {
-				if err := bench.CheckTrainPeer(c.Context(), b.peer); err != nil {
+				if err := bench.CheckTrainPeer(c.Context(), b.peer, b.ours.Device); err != nil {
 					return config.Usagef("bench train: %w", err)
 				}
 			}

@@ -146,7 +146,7 @@ func (s *Synthetic) resolve() (*plan.Run, error) {
 		q.Unified, q.Context, q.HostMemory = dev.Unified(), max(q.Context, use.Now[accounts.Context]), 0
 		q.OneMemory = q.OneMemory || use.Integrated
 	}
-	budget := (&job{integrated: q.OneMemory}).budgetOf(host.AvailableMemory()).Budget()
+	budget := budgetOf(q.OneMemory, host.AvailableMemory()).Budget()
 	if o.AliasLayers && budget > 0 {
 		free, err := plan.Resolve(q)
 		if err != nil {
