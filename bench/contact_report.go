@@ -202,6 +202,12 @@ func (c *Contact) selfTest(p *page) {
 			p.printf("- %s: %s\n", check.Name, strings.Join(check.Errors, "; "))
 		}
 	}
+	if r.Failed() > 0 {
+		p.printf("\n")
+	}
+	if len(r.Rates) == 0 {
+		return
+	}
 	rows := [][]string{{"what", "unit", "predicted", "measured", "ratio", ""}}
 	for _, rate := range r.Rates {
 		b := rate.Beside
