@@ -184,14 +184,11 @@ func (c *Contact) selfTest(p *page) {
 		return
 	}
 	verdict := "passed"
-	failedPart := slices.ContainsFunc(c.Parts, func(part ContactPart) bool { return part.Name == "selftest" && strings.HasPrefix(part.Outcome, "failed") })
 	switch failed := r.Failed(); {
 	case failed > 0:
 		verdict = fmt.Sprintf("%d checks FAILED", failed)
 	case !r.OK:
 		verdict = "not finished"
-	case failedPart:
-		verdict = "passed as far as it came"
 	}
 	p.printf("%s: %s, %d checks.\n\n", r.Device, verdict, len(r.Checks))
 	if r.Running != "" {
@@ -207,6 +204,12 @@ func (c *Contact) selfTest(p *page) {
 		if !check.OK {
 			p.printf("- %s: %s\n", check.Name, strings.Join(check.Errors, "; "))
 		}
+	}
+	if r.Failed() > 0 {
+		p.printf("\n")
+	}
+	if len(r.Rates) == 0 {
+		return
 	}
 	rows := [][]string{{"what", "unit", "predicted", "measured", "ratio", ""}}
 	for _, rate := range r.Rates {

@@ -6,7 +6,7 @@
 #     bench/gpu.sh --plan
 #     bench/gpu.sh --mt ./mt --out DIR --call N [--blocks N] [--only PART,PART] …
 #     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N] [--gpus N] [--sanitize]
-#     bench/gpu.sh --mt ./mt --out DIR --scale small [--part-seconds 5]    # a rehearsal, see bench/rehearse.sh
+#     bench/gpu.sh --mt ./mt --out DIR --scale small [--part-seconds 5] [--peers-on cuda]    # a rehearsal, see bench/rehearse.sh
 #
 # Parts run in the order of a first contact, in calls of at most ten minutes; the
 # first two end with a ratio beside ZeRO-3 or FSDP2. --plan prints calls and parts with
@@ -68,7 +68,7 @@ shopt -s inherit_errexit
 
 mt=./mt out='' minutes='' call='' plan='' only='' blocks='' gpus=1 python=${MT_PYTHON:-python3}
 rows=128 rows_long=16 steps=4 budget=10GiB budget_14b=24GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
-sanitize='' sanitize_seconds=300 part_seconds='' host_root=${MT_HOST_ROOT:-}
+sanitize='' sanitize_seconds=300 part_seconds='' peers_on='' host_root=${MT_HOST_ROOT:-}
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -83,7 +83,7 @@ while [ $# -gt 0 ]; do
 		;;
 	--sanitize) sanitize=yes; shift ;;
 	--plan) plan=yes; shift ;;
-	--sanitize-seconds | --part-seconds)
+	--sanitize-seconds | --part-seconds | --peers-on)
 		[ $# -ge 2 ] || fail "$1 needs a value"
 		name=${1#--}
 		printf -v "${name//-/_}" %s "$2"
@@ -98,6 +98,7 @@ case $call in '' | [1-$calls]) ;; *) fail "--call $call: there are calls 1 to $c
 [ -n "$minutes" ] || minutes=9
 case $minutes in '' | *[!0-9]*) fail "--minutes $minutes is no whole number" ;; esac
 case $gpus in '' | *[!0-9]* | 0) fail "--gpus $gpus is no number of GPUs" ;; esac
+case $peers_on in '' | cuda | cpu) ;; *) fail "--peers-on $peers_on: want cuda or cpu" ;; esac
 case $part_seconds in *[!0-9]* | 0) fail "--part-seconds $part_seconds is no number of seconds" ;; esac
 case $sanitize_seconds in '' | *[!0-9]*) fail "--sanitize-seconds $sanitize_seconds is no whole number" ;; esac
 if [ -z "$plan" ]; then
@@ -113,7 +114,8 @@ if [ "$scale" = small ]; then
 	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB budget_14b=1GiB steps=2
 fi
 [ -z "$plan" ] || blocks=${blocks:-12}
-readonly sanitize sanitize_seconds mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
+[ -n "$peers_on" ] || { [ "$scale" = small ] && peers_on=cpu || peers_on=cuda; }
+readonly sanitize sanitize_seconds part_seconds peers_on host_root mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
 
 # group_file FILE is that file of each control group that this process is in, the innermost first: of version 2 as FILE is
 # called there, of version 1 where CONTROLLER/FILE is given.
@@ -292,7 +294,7 @@ timed() { # STEPS SHAPE BLOCKS ROWS SEQ FLAGS…
 }
 
 # beside NAME SECONDS PEER MODULES BLOCKS ROWS SEQ is a part with two sides. A GPU
-# that is emulated computes nothing in PyTorch: both sides then are on the CPU.
+# that is emulated computes nothing in PyTorch: both sides then are on the CPU, unless --peers-on says otherwise.
 beside() {
 	local name=$1 needs=$2 peer=$3 modules=$4
 	chosen "$name" "$needs" || return 0
@@ -300,14 +302,14 @@ beside() {
 		outcome "$name" "left out: $python has not all of $modules (mt bench train --peer $peer says how to install it)"
 		return
 	fi
-	[ "$scale" = small ] && local device=cpu
+	local device=$peers_on
 	# shellcheck disable=SC2046
 	MT_PYTHON=$python part "$name" "$needs" $(train $shape "$5" "$6" "$7" --peer "$peer")
 }
 
 short=1024 long=8192 longest=32768 selftest_flags=''
 if [ "$scale" = small ]; then # an emulated GPU takes long for all operations, and for products of Qwen2.5-7B
-	short=64 long=128 longest=256 selftest_flags='--small --only RMSNorm,MatMul'
+	short=64 long=128 longest=256 selftest_flags='--small --only RMSNorm,MatMul --limit 8s'
 fi
 
 [ -n "$plan" ] || {
