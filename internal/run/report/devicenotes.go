@@ -12,6 +12,7 @@ type DeviceNotes struct {
 	told []int // by device: how many of its notes were shown
 }
 
+// NotesOf are the notes of devs, none of which was shown yet.
 func NotesOf(devs []device.Device) *DeviceNotes { return &DeviceNotes{devs, make([]int, len(devs))} }
 
 // Take returns the notes of the devices that were not shown yet, each once; from

@@ -20,8 +20,8 @@ type startFound struct {
 }
 
 // agreeOnStart is, on all ranks, where rank 0 has found that the run begins.
-func (j *finding) agreeOnStart(r Point) (Point, error) {
-	t := j.Team
+func (fd *finding) agreeOnStart(r Point) (Point, error) {
+	t := fd.Team
 	if t.Size() == 1 {
 		return r, nil
 	}
@@ -36,9 +36,9 @@ func (j *finding) agreeOnStart(r Point) (Point, error) {
 	if r.Dir == "" || r.Ended {
 		return r, nil
 	}
-	err = r.Sight(j.Inputs)
+	err = r.Sight(fd.Inputs)
 	if r.Sent && t.First() {
-		j.note("not all ranks see %s: rank 0 reads it and sends the others what they need of it", r.Dir)
+		fd.note("not all ranks see %s: rank 0 reads it and sends the others what they need of it", r.Dir)
 	}
 	return r, err
 }

@@ -135,13 +135,13 @@ func (s *Saver) PruneLast(loss float64) {
 }
 
 // TrainerState is what a run must know to go on after st.Step.
-func (j *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
-	ranks := j.Team.Size()
+func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
+	ranks := out.Team.Size()
 	if ranks == 1 {
 		ranks = 0
 	}
-	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: j.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
-		Schedule: checkpoint.Laid(j.Config.Laid), Origin: j.Origin, Lanes: j.table(), Epoch: float64(dataPos) / float64(j.Data.Train().Rows()), ConfigDigests: j.Digests()}
+	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: out.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
+		Schedule: checkpoint.Laid(out.Config.Laid), Origin: out.Origin, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
 }
 
 // Abort implements actors.Saver.
@@ -151,42 +151,42 @@ func (s *Saver) Abort() {
 	}
 }
 
-func (j *Output) writerOptions(step int) checkpoint.WriterOptions {
+func (out *Output) writerOptions(step int) checkpoint.WriterOptions {
 	var extra int64
-	for _, data := range j.beside {
+	for _, data := range out.beside {
 		extra += int64(len(data))
 	}
-	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.Model, Layouts: j.Plan.Layouts, Planes: j.Plan.Planes, SaveDType: checkpoint.DType(j.Config.SaveDType), Zstd: j.Config.OptimizerZstd,
-		ModelOnly: j.Config.SaveOnlyModel, Linked: j.linked(),
-		FS: j.FS(), Source: j.Source}
+	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: out.Model, Layouts: out.Plan.Layouts, Planes: out.Plan.Planes, SaveDType: checkpoint.DType(out.Config.SaveDType), Zstd: out.Config.OptimizerZstd,
+		ModelOnly: out.Config.SaveOnlyModel, Linked: out.linked(),
+		FS: out.FS(), Source: out.Source}
 }
 
 // Companions are the files that are saved beside weights: those of the tokenizer and of
 // generation that the model trained from has, or the byte tokenizer's; the tokenizer's
 // with the tokens that were added; and the chat templates that the data went through, in place of the model's.
-func (j *Output) Companions() (_ map[string][]byte, err error) {
-	if j.beside != nil {
-		return j.beside, nil
+func (o *Output) Companions() (_ map[string][]byte, err error) {
+	if o.beside != nil {
+		return o.beside, nil
 	}
 	out := map[string][]byte{}
-	if j.ModelDir != "" {
-		if out, err = checkpoint.Companions(j.ModelDir); err != nil {
+	if o.ModelDir != "" {
+		if out, err = checkpoint.Companions(o.ModelDir); err != nil {
 			return nil, err
 		}
 	}
-	if j.ModelDir == "" && j.Tokenizer != nil {
-		maps.Copy(out, j.Tokenizer.Files())
+	if o.ModelDir == "" && o.Tokenizer != nil {
+		maps.Copy(out, o.Tokenizer.Files())
 	}
-	maps.Copy(out, j.Opened.Files)
-	if j.Data != nil {
-		if chat := j.Data.ChatTemplates(); chat != nil {
+	maps.Copy(out, o.Opened.Files)
+	if o.Data != nil {
+		if chat := o.Data.ChatTemplates(); chat != nil {
 			maps.DeleteFunc(out, func(name string, _ []byte) bool { return jinja.IsFile(name) })
 			for name, text := range chat {
 				out[name] = []byte(text)
 			}
 		}
 	}
-	j.beside = out
+	o.beside = out
 	return out, nil
 }
 

@@ -22,9 +22,9 @@ const (
 
 // OpenTier makes the files for what r has on disks; with saves in such a way that checkpoints can link states, where that can be. closing is told how
 // to remove them.
-func (j *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (host.Tier, error) {
+func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (host.Tier, error) {
 	if saves { // else it is a trial, which has nothing of the run's
-		if err := j.sweepUnused(r); err != nil {
+		if err := out.sweepUnused(r); err != nil {
 			return host.Tier{}, err
 		}
 	}
@@ -32,35 +32,35 @@ func (j *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error
 		return host.Tier{}, nil
 	}
 	tier := host.Tier{Away: r.Away, Slots: r.Depths.StateSlots, Tiles: r.ParamAway}
-	saves = saves && j.Config.SaveStrategy != "no" && !j.Config.SaveOnlyModel
+	saves = saves && out.Config.SaveStrategy != "no" && !out.Config.SaveOnlyModel
 	var err error
-	if tier.Extents, err = j.openStates(r, saves, closing); err == nil && r.GradAway != nil {
+	if tier.Extents, err = out.openStates(r, saves, closing); err == nil && r.GradAway != nil {
 		for l := range r.Layouts {
 			tier.Grads = append(tier.Grads, r.GradExtentBytes(l))
 		}
-		tier.GradExtents, err = j.openExtents(gradFile, "the gradient of layer ", r, r.GradExtentBytes, nothingMore, closing)
+		tier.GradExtents, err = out.openExtents(gradFile, "the gradient of layer ", r, r.GradExtentBytes, nothingMore, closing)
 	}
 	if err == nil && r.ParamAway != nil {
-		tier.TileExtents, err = j.openExtents(paramFile, "the weights of layer ", r, r.ParamBytes, nothingMore, closing)
+		tier.TileExtents, err = out.openExtents(paramFile, "the weights of layer ", r, r.ParamBytes, nothingMore, closing)
 	}
 	return tier, err
 }
 
-// openStates makes the files of states; saves as for openTier.
-func (j *Output) openStates(r *plan.Run, saves bool, closing func(end func() error)) (*extents.Files, error) {
-	why, size := j.whyCopied(), func(l int) int64 {
+// openStates makes the files of states; saves as for OpenTier.
+func (out *Output) openStates(r *plan.Run, saves bool, closing func(end func() error)) (*extents.Files, error) {
+	why, size := out.whyCopied(), func(l int) int64 {
 		if !r.Away[l] {
 			return 0
 		}
 		return r.ExtentBytes(l)
 	}
-	e, err := j.openExtents(stateFile, "the state of layer ", r, size, func(o *extents.Options) {
+	e, err := out.openExtents(stateFile, "the state of layer ", r, size, func(o *extents.Options) {
 		if saves && why == "" {
-			j.linkable(o, r)
+			out.linkable(o, r)
 		}
 	}, closing)
 	if err == nil && saves {
-		j.useLinks(e, why)
+		out.useLinks(e, why)
 	}
 	return e, err
 }
@@ -70,16 +70,16 @@ func nothingMore(*extents.Options) {}
 
 // openExtents makes the files of a name, for an extent of each layer of r, what and its number by name; asks adds what else
 // is asked of them.
-func (j *Output) openExtents(file, what string, r *plan.Run, size func(layer int) int64, asks func(*extents.Options), closing func(end func() error)) (*extents.Files, error) {
+func (out *Output) openExtents(file, what string, r *plan.Run, size func(layer int) int64, asks func(*extents.Options), closing func(end func() error)) (*extents.Files, error) {
 	key := keyOf(file)
-	o, err := j.extents(file, r)
+	o, err := out.extents(file, r)
 	if err != nil {
 		return nil, err
 	}
 	asks(&o)
 	for _, dir := range o.Dirs {
-		if err := checkpoint.MakeDirs(j.FS(), dir); err != nil {
-			return nil, j.Config.Errorf(key, "%s: %w", key, err)
+		if err := checkpoint.MakeDirs(out.FS(), dir); err != nil {
+			return nil, out.Config.Errorf(key, "%s: %w", key, err)
 		}
 	}
 	for l := range r.Layouts {
@@ -87,10 +87,10 @@ func (j *Output) openExtents(file, what string, r *plan.Run, size func(layer int
 	}
 	e, err := extents.Open(o)
 	if err != nil {
-		return nil, j.Config.Errorf(key, "%s: %w", key, err)
+		return nil, out.Config.Errorf(key, "%s: %w", key, err)
 	}
 	for _, note := range e.Notes() {
-		j.Late.Add(note)
+		out.Late.Add(note)
 	}
 	closing(e.Close)
 	return e, nil
@@ -105,24 +105,24 @@ func keyOf(file string) string {
 }
 
 // extents says which files those of a name are, for the layers of r.
-func (j *Output) extents(file string, r *plan.Run) (o extents.Options, err error) {
-	o = extents.Options{Dirs: j.Config.StateDir, Name: fmt.Sprintf(file, j.Team.Rank())}
+func (out *Output) extents(file string, r *plan.Run) (o extents.Options, err error) {
+	o = extents.Options{Dirs: out.Config.StateDir, Name: fmt.Sprintf(file, out.Team.Rank())}
 	if file == paramFile {
-		o.Dirs, o.Chunk = j.Config.ParamDir, r.ChunkBytes()
+		o.Dirs, o.Chunk = out.Config.ParamDir, r.ChunkBytes()
 	}
-	if o.Compress = file != gradFile && j.Config.Compress == "byteplane"; o.Compress {
+	if o.Compress = file != gradFile && out.Config.Compress == "byteplane"; o.Compress {
 		o.Chunk = r.ChunkBytes() // there is memory for some chunks
 	}
-	if o.Run, err = filepath.Abs(j.Config.OutputDir); err != nil {
-		return o, j.Config.Errorf("output_dir", "output_dir: %w", err)
+	if o.Run, err = filepath.Abs(out.Config.OutputDir); err != nil {
+		return o, out.Config.Errorf("output_dir", "output_dir: %w", err)
 	}
 	return o, nil
 }
 
 // SweepStates removes the files that the run has left when it was killed at its very end.
-func (j *Output) SweepStates() error {
+func (out *Output) SweepStates() error {
 	for _, file := range []string{stateFile, gradFile, paramFile} {
-		if err := j.sweepFiles(file); err != nil {
+		if err := out.sweepFiles(file); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (j *Output) SweepStates() error {
 }
 
 // sweepUnused removes the files that the run has left when it was killed, and that it has no use for as r plans it.
-func (j *Output) sweepUnused(r *plan.Run) error {
+func (out *Output) sweepUnused(r *plan.Run) error {
 	for _, left := range []struct {
 		file   string
 		unused bool
@@ -138,7 +138,7 @@ func (j *Output) sweepUnused(r *plan.Run) error {
 		if !left.unused {
 			continue
 		}
-		if err := j.sweepFiles(left.file); err != nil {
+		if err := out.sweepFiles(left.file); err != nil {
 			return err
 		}
 	}
@@ -146,14 +146,14 @@ func (j *Output) sweepUnused(r *plan.Run) error {
 }
 
 // sweepFiles removes the files of a name that the run has left.
-func (j *Output) sweepFiles(file string) error {
-	o, err := j.extents(file, j.Plan)
+func (out *Output) sweepFiles(file string) error {
+	o, err := out.extents(file, out.Plan)
 	if err != nil {
 		return err
 	}
 	if err := o.Sweep(); err != nil {
 		key := keyOf(file)
-		return j.Config.Errorf(key, "%s: %w", key, err)
+		return out.Config.Errorf(key, "%s: %w", key, err)
 	}
 	return nil
 }
