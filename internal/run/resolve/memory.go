@@ -27,9 +27,9 @@ func (r *Resolved) CheckRoom(what string) error {
 		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
 }
 
-// planError names the key that err is about: the one that set the budget into which the
+// PlanError names the key that err is about: the one that set the budget into which the
 // run does not fit, or a depth that is wrong.
-func (r *Resolved) planError(err error) error {
+func (r *Resolved) PlanError(err error) error {
 	var lacking *plan.NotFitting
 	var depth *plan.BadDepth
 	key := ""
@@ -45,12 +45,9 @@ func (r *Resolved) planError(err error) error {
 	return fmt.Errorf("plan: %w", err)
 }
 
-// Planned is the run with a plan; err is what came of planning it.
-func (r *Resolved) Planned(p *plan.Run, err error) (*Resolved, error) {
-	if err != nil {
-		return nil, r.planError(err)
-	}
+// WithPlan is the run with another plan.
+func (r *Resolved) WithPlan(p *plan.Run) *Resolved {
 	out := *r
 	out.Plan = p
-	return &out, nil
+	return &out
 }

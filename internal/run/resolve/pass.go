@@ -35,9 +35,9 @@ func (run *resolving) planPass() (err error) {
 		if run.OtherReference != nil {
 			lack.Keys = strings.Replace(lack.Keys, "a smaller model", "a smaller dpo.reference_model", 1)
 		}
-		return r.planError(err)
+		return r.PlanError(err)
 	} else if err != nil {
-		return r.planError(fmt.Errorf("%s: %w", run.PassName(), err))
+		return r.PlanError(fmt.Errorf("%s: %w", run.PassName(), err))
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (r *resolving) resolve(evalOnly bool) (err error) {
 	}
 	r.Asked = q
 	if r.Plan, err = plan.Resolve(q); err != nil {
-		return r.planError(err)
+		return r.PlanError(err)
 	}
 	r.recordResolved()
 	r.noteNumerics(q)

@@ -44,11 +44,20 @@ const (
 	onceBytes    = 64 << 10
 )
 
+// space is how a run's content fills the disk.
+type space struct{ *Content }
+
 // Writes is what the run writes into output_dir.
 func (out *Output) Writes() (plan.Writes, error) {
-	if _, err := out.Companions(); err != nil {
+	c, err := out.contentWith(nil)
+	if err != nil {
 		return plan.Writes{}, err
 	}
+	return space{c}.writes(), nil
+}
+
+// writes is what the run writes into output_dir.
+func (out space) writes() plan.Writes {
 	c, every, done := out.Config, settings.CadenceOf(out.Config), out.From.State.Step
 	o := out.writerOptions(0)
 	if o.Linked == nil && out.mayLink() {
@@ -75,14 +84,14 @@ func (out *Output) Writes() (plan.Writes, error) {
 			w.Log += line * int64(out.EpochsAfter(c.MaxSteps)-out.EpochsAfter(done))
 		}
 	}
-	return w, nil
+	return w
 }
 
 // staying is how many checkpoints stay while the next one is written, where
 // save_total_limit is limit. A limit of 1 keeps 2 where saves are at most two steps
 // apart: the next save may then begin before a later step has shown that the last
 // checkpoint is good.
-func (out *Output) staying(limit int) int {
+func (out space) staying(limit int) int {
 	every := settings.CadenceOf(out.Config)
 	gap := every.Save
 	if every.SaveEvals && every.Eval > 0 && (gap == 0 || every.Eval < gap) {
@@ -106,7 +115,7 @@ func (out *Output) staying(limit int) int {
 // saves is how many checkpoints a run still writes after the step done; plan.Unknown
 // where only the data tells. Before the end it is at least 1, so that there is room for
 // the one that Ctrl-C saves.
-func (out *Output) saves(done int) int {
+func (out space) saves(done int) int {
 	c, every := out.Config, settings.CadenceOf(out.Config)
 	var n int
 	var last bool // the save after the last step is one of n
@@ -147,23 +156,24 @@ func (out *Output) saves(done int) int {
 
 // savedAt says whether a run of that cadence writes a checkpoint after a step before its
 // end.
-func (out *Output) savedAt(every settings.Cadence, step int) bool {
+func (out space) savedAt(every settings.Cadence, step int) bool {
 	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && out.EndsEpoch(step) }
 	return due(every.Save, every.SaveEpochs) || every.SaveEvals && due(every.Eval, every.EvalEpochs)
 }
 
 // Disk is what a run takes on disk, with what is free unless the run is a sketch.
-func (out *Output) Disk() (Disk, error) {
-	w, err := out.Writes()
+func (o *Output) Disk() (Disk, error) {
+	content, err := o.contentWith(nil)
 	if err != nil {
 		return Disk{}, err
 	}
-	c := out.Config
+	out, c := space{content}, o.Config
+	w := out.writes()
 	d := Disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Average: w.Average, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
 	switch {
 	case c.SaveOnlyModel:
 		d.what = "weights " + c.SaveDType
-	case out.Links != nil || out.mayLink():
+	case out.mayLink():
 		d.what += ", states on disks not written again but linked"
 	}
 	if out.Data != nil {
@@ -184,7 +194,7 @@ func (out *Output) Disk() (Disk, error) {
 // held gives the sizes of the checkpoints in output_dir and how much is free there,
 // both in bytes. What the start of the run removes counts as free. free is nil where
 // the disk does not say.
-func (out *Output) held() (kept []int64, free *int64, err error) {
+func (out space) held() (kept []int64, free *int64, err error) {
 	dir := out.Config.OutputDir
 	kept, leftovers, err := checkpoint.Held(dir)
 	if err != nil {
@@ -231,11 +241,17 @@ func sameDisk(a, b string) bool {
 // CheckDisk refuses a run whose checkpoints and model have no room. Where all
 // checkpoints stay and there is room for the first, note says instead when the disk will
 // be full.
-func (out *Output) CheckDisk() (note string, err error) {
-	w, err := out.Writes()
+func (o *Output) CheckDisk() (note string, err error) {
+	content, err := o.contentWith(nil)
 	if err != nil {
 		return "", err
 	}
+	return space{content}.check()
+}
+
+// check is CheckDisk.
+func (out space) check() (note string, err error) {
+	w := out.writes()
 	kept, free, err := out.held()
 	if err != nil || free == nil {
 		return "", err
@@ -262,7 +278,7 @@ func (out *Output) CheckDisk() (note string, err error) {
 
 // saveAfter is the step of the checkpoint that follows the next n, in a run that is at
 // step done.
-func (out *Output) saveAfter(done, n int) int {
+func (out space) saveAfter(done, n int) int {
 	every := settings.CadenceOf(out.Config)
 	if every.SaveEvals {
 		for step := done + 1; step < out.Config.MaxSteps; step++ {
@@ -303,7 +319,7 @@ func breakdown(w plan.Writes) string {
 }
 
 // lessDisk names the ways to make w fit in free bytes.
-func (out *Output) lessDisk(w plan.Writes, free int64) string {
+func (out space) lessDisk(w plan.Writes, free int64) string {
 	ways := []string{fmt.Sprintf("free %s", human.Bytes(w.AtMost()-free)), "choose another output_dir"}
 	try := func(text string, w plan.Writes) bool {
 		fits := w.AtMost() <= free

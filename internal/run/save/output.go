@@ -9,11 +9,19 @@ import (
 	"path/filepath"
 	"slices"
 
+	"mt/actors"
 	"mt/checkpoint"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/settings"
 )
+
+// Output is what a run writes into its output directory, and from where.
+type Output struct {
+	*resolve.Resolved
+	Late  *report.Notes // that come up while the run is under way
+	Notes []string      // for the user, once
+}
 
 // LockOutput makes the output directory this run's until it ends, so that two runs do
 // not write one set of checkpoints. On a file system without locks another run is not
@@ -75,6 +83,25 @@ func (out *Output) DropCheckpoints() {
 	if err := checkpoint.Remove(out.Config.OutputDir); err != nil {
 		out.Late.Add(fmt.Sprintf("%v; the model is written, and the same command tries to remove them again", err))
 	}
+}
+
+// TrainerState is what a run must know to go on after st.Step.
+func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
+	ranks := out.Team.Size()
+	if ranks == 1 {
+		ranks = 0
+	}
+	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: out.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
+		Schedule: checkpoint.Laid(out.Config.Laid), Origin: out.Origin, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
+}
+
+// table is what a checkpoint says of which layer is on which device: nothing where devices are
+// alike, since no bit depends on it then and the files are those of any number of devices.
+func (out *Output) table() []int {
+	if out.DevicesDiffer || slices.Equal(out.Plan.Lane, out.Began) {
+		return out.Plan.Lane
+	}
+	return nil
 }
 
 // NewOutput is what the run r writes.

@@ -16,6 +16,7 @@ type Weights struct {
 	*Output
 	Pool    *parallel.Pool
 	Store   *host.Store
+	content *Content // of rank 0, which alone writes
 	staging *staging
 	closers open.Closers
 }
@@ -23,12 +24,17 @@ type Weights struct {
 // Open takes the memory for the weights and what is kept beside them.
 func (w *Weights) Open(pool *parallel.Pool) (err error) {
 	w.Pool = pool
-	tier, err := w.OpenTier(w.Plan, true, w.closers.AddErr)
+	tier, links, err := w.OpenTier(w.Plan, true, w.closers.AddErr)
 	if err != nil {
 		return err
 	}
+	if w.Team.First() {
+		if w.content, err = w.contentWith(links); err != nil {
+			return err
+		}
+	}
 	if tier.Away != nil && w.Team.First() {
-		note, err := w.CheckDisk() // once more: states may be on the disk of output_dir
+		note, err := space{w.content}.check() // once more: states may be on the disk of output_dir
 		if err != nil {
 			return err
 		}
@@ -55,6 +61,12 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 	w.closers.Add(func() { _ = w.staging.Close() })
 	return nil
 }
+
+// Beside are the files that are saved beside weights, on rank 0.
+func (w *Weights) Beside() map[string][]byte { return w.content.beside }
+
+// LinksStates says whether checkpoints link states that are on disks.
+func (w *Weights) LinksStates() bool { return w.content != nil && w.content.links != nil }
 
 // Fill fills the store with the weights that the run begins with.
 func (w *Weights) Fill(say *report.Line) error {

@@ -160,9 +160,7 @@ func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
 			f(d.Server.URL(), s.Page)
 		}
 	}
-	if extra, err = s.Companions(); err != nil {
-		return nil, err
-	}
+	extra = s.Beside()
 	withConfig := map[string][]byte{settings.ConfigFile: yaml}
 	for k, v := range extra {
 		withConfig[k] = v
@@ -302,7 +300,7 @@ func (s *session) options() actors.Options {
 			}
 			return sampler.RankBatch(step, c.Pipeline.MicroBatchTokens, s.Team.Rank(), s.Team.Size())
 		},
-		Saver: s.saver, LinkStates: s.Links != nil, OnStep: s.onStep, OnEval: s.onEval, Timeline: s.recorder(),
+		Saver: s.saver, LinkStates: s.LinksStates(), OnStep: s.onStep, OnEval: s.onEval, Timeline: s.recorder(),
 	}
 }
 
