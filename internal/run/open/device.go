@@ -15,9 +15,15 @@ import (
 	"mt/internal/run/settings"
 )
 
+// choosing settles which devices a run computes on.
+type choosing struct {
+	*opening
+	oneDevice bool // it computes on one device, whatever devices says
+}
+
 // resolveDevice settles device, compute_dtype and binding. A GPU is opened here, since
 // the memory that its context takes is part of the plan.
-func (p *opening) resolveDevice(o settings.Options) error {
+func (p *choosing) resolveDevice(o settings.Options) error {
 	c := p.Config
 	err := p.countDevices(o)
 	switch {
@@ -62,7 +68,7 @@ func (p *opening) resolveDevice(o settings.Options) error {
 // otherwise the CPU, with a note that says why. An emulator is taken only where device:
 // cuda asks for it. A sketch with device_memory is for a GPU, also on a machine without
 // one.
-func (p *opening) chooseDevice(o settings.Options) error {
+func (p *choosing) chooseDevice(o settings.Options) error {
 	if p.a.Sketch && p.Config.DeviceMemory > 0 {
 		p.Config.Device = "cuda"
 		return p.takeGPU(o)
@@ -89,7 +95,7 @@ func (p *opening) chooseDevice(o settings.Options) error {
 }
 
 // findGPU looks for a GPU whose devices show on o.Stderr how far pinning is, and work that does not end.
-func (p *opening) findGPU(o settings.Options) machine.GPU {
+func (p *choosing) findGPU(o settings.Options) machine.GPU {
 	g := machine.FindGPU(p.Hooks.Symbols)
 	show := report.Reading(o)
 	g.TellPinning(func(done, total int64) { show(done, total, report.Pinning) })
@@ -99,7 +105,7 @@ func (p *opening) findGPU(o settings.Options) machine.GPU {
 
 // takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
 // is wanted and device_memory says how large the GPU is.
-func (p *opening) takeGPU(o settings.Options) error {
+func (p *choosing) takeGPU(o settings.Options) error {
 	g := p.findGPU(o)
 	devs, err := p.openGPUs(&g)
 	switch {
@@ -128,14 +134,14 @@ func (p *opening) takeGPU(o settings.Options) error {
 }
 
 // planOnPaper plans for a GPU that is not here, with device_memory bytes.
-func (p *opening) planOnPaper(why string) {
+func (p *choosing) planOnPaper(why string) {
 	p.context = cuda.AssumedContext
 	p.note("%s: the plan is for one of %s, of which %s are taken to go to its context; device: cpu plans for this machine's CPU",
 		why, p.Config.DeviceMemory, config.Bytes(p.context))
 }
 
 // keep makes devs the devices of the run, and plans with the memory that each of them has.
-func (p *opening) keep(devs []device.Device) {
+func (p *choosing) keep(devs []device.Device) {
 	p.Devices, p.Lanes = devs, len(devs)
 	p.closers.AddErr(func() error { return closeDevices(devs) })
 	for i, dev := range devs {

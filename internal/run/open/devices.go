@@ -20,7 +20,7 @@ import (
 
 // countDevices settles how many devices a run asks for; 0: as many as there are. Only training
 // and evaluation compute on several.
-func (p *opening) countDevices(o settings.Options) error {
+func (p *choosing) countDevices(o settings.Options) error {
 	list, err := p.Config.DeviceList()
 	p.Lanes = list.Count
 	switch {
@@ -35,7 +35,7 @@ func (p *opening) countDevices(o settings.Options) error {
 }
 
 // countCards is countDevices for a machine that is named with so many devices.
-func (p *opening) countCards(list config.DeviceList, cards int) error {
+func (p *choosing) countCards(list config.DeviceList, cards int) error {
 	if list.All || !p.Config.Given("devices") {
 		p.Lanes = cards
 	}
@@ -47,7 +47,7 @@ func (p *opening) countCards(list config.DeviceList, cards int) error {
 
 // weighDevices finds out what each of several devices reaches, where they differ: as m says, the
 // key device_rates, or the profiles that mt has of GPUs of their names.
-func (p *opening) weighDevices(m *rates.Machine) (err error) {
+func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	var names []string
 	for _, d := range p.Devices {
 		names = append(names, strings.ReplaceAll(d.Name(), ",", " "))
@@ -95,7 +95,7 @@ func (p *opening) weighDevices(m *rates.Machine) (err error) {
 }
 
 // checkNumbered refuses numbers of GPUs where the CPU computes.
-func (p *opening) checkNumbered() error {
+func (p *choosing) checkNumbered() error {
 	list, err := p.Config.DeviceList()
 	if err != nil || list.Ordinals == nil || p.oneDevice || p.Config.Device != "cpu" {
 		return err
@@ -105,7 +105,7 @@ func (p *opening) checkNumbered() error {
 
 // openGPUs opens the GPUs that the run asks for. The error is one of the configuration where there
 // are fewer.
-func (p *opening) openGPUs(g *machine.GPU) ([]device.Device, error) {
+func (p *choosing) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	list, err := p.Config.DeviceList()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (p *opening) openGPUs(g *machine.GPU) ([]device.Device, error) {
 
 // gpuInTurn is the GPU that this rank takes where several are on its host: the next one of those
 // that are there.
-func (p *opening) gpuInTurn(g *machine.GPU) ([]int, error) {
+func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	has, err := g.Count()
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (in *Inputs) OpenCPUs(threads int) ([]device.Device, error) {
 }
 
 // timeProducts has the GPUs choose algorithms by their times, where the configuration says so.
-func (p *opening) timeProducts(g *machine.GPU) error {
+func (p *choosing) timeProducts(g *machine.GPU) error {
 	if p.Config.MatMul != timedProducts {
 		return nil
 	}
@@ -185,7 +185,7 @@ const timedProducts = "timed"
 
 // checkTimed refuses to choose by times on devices that differ: one record cannot have the choices of
 // several. It notes where the key has no effect.
-func (p *opening) checkTimed() error {
+func (p *choosing) checkTimed() error {
 	names := map[string]bool{}
 	for _, d := range p.Devices {
 		names[d.Name()] = true
@@ -219,7 +219,7 @@ func (in *Inputs) Share(bytes int64) int64 {
 }
 
 // takeProfile plans for machine m, which need not be here.
-func (p *opening) takeProfile(m *rates.Machine) error {
+func (p *choosing) takeProfile(m *rates.Machine) error {
 	c, gib := p.Config, float64(1<<30)
 	p.Profile, p.Integrated = m, m.Device.Integrated
 	if kind := m.Device.Kind; c.Given("device") && c.Device != "auto" && c.Device != kind {

@@ -83,8 +83,7 @@ type Asks struct {
 // opening is inputs while they are opened.
 type opening struct {
 	Inputs
-	a         Asks
-	oneDevice bool // it computes on one device, whatever devices says
+	a Asks
 }
 
 // begin begins to open what c names. c stays as it is: every auto that is settled is in a copy.
@@ -142,26 +141,26 @@ func CloseAfter(c interface{ Close() error }, err *error) {
 // sketch reads no data, and neither do trials. A team that is asked to stop ends the reading
 // with ErrResumable.
 func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
-	j := begin(c, o, a)
+	p := begin(c, o, a)
 	defer func() {
 		if err != nil {
-			CloseAfter(j, &err)
+			CloseAfter(p, &err)
 		}
 	}()
-	if j.Throttle, err = throttle.FromEnv(); err != nil {
+	if p.Throttle, err = throttle.FromEnv(); err != nil {
 		return nil, err
 	}
 	required := []string{"model", "dataset"}
 	if a.Sketch || a.Trials {
 		required = required[:1]
 	}
-	if err := j.Config.Require(required...); err != nil {
+	if err := p.Config.Require(required...); err != nil {
 		return nil, err
 	}
-	steps := []func() error{j.findModel, j.openModel, func() error { return j.Config.CheckGradSlabs(len(j.Model.Layers())) }, j.checkRanks,
-		func() error { return j.resolveDevice(o) }, j.checkMaster}
-	if a.Run && j.Team.First() { // the others write nothing there
-		steps = append(steps, j.checkOutput, j.checkCopied, func() error { return report.CheckTrace(j.Config) }, func() error { return report.CheckBoards(j.Config) }, j.listen)
+	steps := []func() error{p.findModel, p.openModel, func() error { return p.Config.CheckGradSlabs(len(p.Model.Layers())) }, p.checkRanks,
+		func() error { return (&choosing{opening: p}).resolveDevice(o) }, p.checkMaster}
+	if a.Run && p.Team.First() { // the others write nothing there
+		steps = append(steps, p.checkOutput, p.checkCopied, func() error { return report.CheckTrace(p.Config) }, func() error { return report.CheckBoards(p.Config) }, p.listen)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -169,21 +168,21 @@ func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
 		}
 	}
 	if a.Trials {
-		return &j.Inputs, nil
+		return &p.Inputs, nil
 	}
-	if err := j.openReference(); err != nil {
+	if err := p.openReference(); err != nil {
 		return nil, err
 	}
 	if a.Sketch {
-		return &j.Inputs, nil
+		return &p.Inputs, nil
 	}
-	if len(j.Config.DPO) > 0 && j.ModelDir == "" {
-		return nil, j.Config.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
+	if len(p.Config.DPO) > 0 && p.ModelDir == "" {
+		return nil, p.Config.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
 	}
-	if err := j.openData(o.Stderr, o.Interactive); err != nil {
+	if err := p.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
 	}
-	return &j.Inputs, nil
+	return &p.Inputs, nil
 }
 
 // openModel opens the model, its tokenizer and the files of its weights.
@@ -356,28 +355,28 @@ func (in *Inputs) Digests() map[string]string {
 // OpenModelAlone opens the model that c names and one device, and no data. Where the model is the output_dir of a run that has
 // written no model yet, its newest checkpoint is taken. check runs before the device is opened, and returns notes.
 func OpenModelAlone(c *config.Config, o settings.Options, check func(*Inputs) ([]string, error)) (_ *Inputs, err error) {
-	j := begin(c, o, Asks{OrCheckpoint: true})
+	p := begin(c, o, Asks{OrCheckpoint: true})
 	defer func() {
 		if err != nil {
-			CloseAfter(j, &err)
+			CloseAfter(p, &err)
 		}
 	}()
-	if err := j.Config.Require("model"); err != nil {
+	if err := p.Config.Require("model"); err != nil {
 		return nil, err
 	}
-	if err := j.findModel(); err != nil {
+	if err := p.findModel(); err != nil {
 		return nil, err
 	}
-	if err := j.openModel(); err != nil {
+	if err := p.openModel(); err != nil {
 		return nil, err
 	}
-	notes, err := check(&j.Inputs)
+	notes, err := check(&p.Inputs)
 	if err != nil {
 		return nil, err
 	}
-	j.Notes, j.oneDevice = append(j.Notes, notes...), true
-	if err := j.resolveDevice(o); err != nil {
+	p.Notes = append(p.Notes, notes...)
+	if err := (&choosing{p, true}).resolveDevice(o); err != nil {
 		return nil, err
 	}
-	return &j.Inputs, nil
+	return &p.Inputs, nil
 }

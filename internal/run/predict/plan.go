@@ -115,30 +115,30 @@ func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
 }
 
 // Show prints how much memory and disk space a run takes, and how long its steps take.
-func Show(j *save.Output, w io.Writer, asJSON bool, o Outlook) error {
-	t := memoryTable(j.Resolved)
-	d, err := j.Disk()
+func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
+	t := memoryTable(run.Resolved)
+	d, err := run.Disk()
 	if err != nil {
 		return err
 	}
-	passing, err := betweenDevices(j.Inputs)
+	passing, err := betweenDevices(run.Inputs)
 	if err != nil {
 		return err
 	}
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.Config.MaxSteps), "rows_per_step": j.Config.RowsPerStep(), "row_tokens": j.RowTokens(),
-			"rows": nil, "recompute_keeps": j.Plan.Spec.Keep.String(), "kept_by_layer": j.Plan.KeptByLayer(), "pipeline": j.Plan.Depths,
-			"micro_batch_tokens": j.Config.Pipeline.MicroBatchTokens, "head_shards": j.Plan.Spec.Shards(), "experts": j.Plan.ExpertTraffic(), "lanes": j.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
-			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.Plan.Ranks),
-			"device": j.Config.Device, "compute_dtype": j.Config.ComputeDType, "grad_dtype": j.Config.GradDType, "master_dtype": j.Config.MasterDType, "attention": known(j.AttentionWords())}
-		if j.Data != nil {
-			out["rows"] = j.Data.Train().Rows()
+		out := map[string]any{"memory": t, "disk": d, "max_steps": known(run.Config.MaxSteps), "rows_per_step": run.Config.RowsPerStep(), "row_tokens": run.RowTokens(),
+			"rows": nil, "recompute_keeps": run.Plan.Spec.Keep.String(), "kept_by_layer": run.Plan.KeptByLayer(), "pipeline": run.Plan.Depths,
+			"micro_batch_tokens": run.Config.Pipeline.MicroBatchTokens, "head_shards": run.Plan.Spec.Shards(), "experts": run.Plan.ExpertTraffic(), "lanes": run.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
+			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(run.Plan.Ranks),
+			"device": run.Config.Device, "compute_dtype": run.Config.ComputeDType, "grad_dtype": run.Config.GradDType, "master_dtype": run.Config.MasterDType, "attention": known(run.AttentionWords())}
+		if run.Data != nil {
+			out["rows"] = run.Data.Train().Rows()
 		}
 		return e.Encode(out)
 	}
-	return showText(j, w, t, d, passing, o)
+	return showText(run, w, t, d, passing, o)
 }
 
 // showText writes in words what show does.

@@ -31,7 +31,7 @@ func (r *resolving) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Under are Inputs' and a start's values under settings that the plan may write to.
+// resolvingFrom begins to resolve s, under settings that are its own.
 func resolvingFrom(s *resume.Start) *resolving {
 	begins := *s
 	begins.Inputs = s.With(s.Config.Clone())
@@ -40,38 +40,38 @@ func resolvingFrom(s *resume.Start) *resolving {
 
 // Resolve settles what the configuration leaves to mt, and checks that the run fits into memory.
 func Resolve(s *resume.Start) (*Resolved, error) {
-	j := resolvingFrom(s)
+	r := resolvingFrom(s)
 	var err error
-	if j.Prompts, err = findPrompts(j.Inputs); err != nil {
+	if r.Prompts, err = findPrompts(r.Inputs); err != nil {
 		return nil, err
 	}
-	j.Ref.unneeded = len(j.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= j.Config.MaxSteps && j.Team.First() && j.Finished())
-	steps := []func() error{j.readReferences, func() error { return j.resolve(false) }, func() error { return j.CheckRoom("the run") }}
+	r.Ref.unneeded = len(r.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= r.Config.MaxSteps && r.Team.First() && r.Finished())
+	steps := []func() error{r.readReferences, func() error { return r.resolve(false) }, func() error { return r.CheckRoom("the run") }}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	if j.Ref.Pass != nil {
-		if err := j.ForReference().CheckRoom(j.PassName()); err != nil {
+	if r.Ref.Pass != nil {
+		if err := r.ForReference().CheckRoom(r.PassName()); err != nil {
 			return nil, err
 		}
 	}
-	return &j.Resolved, nil
+	return &r.Resolved, nil
 }
 
 // Sketch resolves a run that is only planned for, on so many hosts (0: as many as there are). Where the run does not fit,
 // what it was asked for is returned too.
 func Sketch(in *open.Inputs, hosts int) (*Resolved, error) {
-	j := resolvingFrom(resume.Fresh(in))
-	j.Hosts = hosts
-	return &j.Resolved, j.resolve(false)
+	r := resolvingFrom(resume.Fresh(in))
+	r.Hosts = hosts
+	return &r.Resolved, r.resolve(false)
 }
 
 // ToEvaluate resolves an evaluation alone.
 func ToEvaluate(in *open.Inputs) (*Resolved, error) {
-	j := resolvingFrom(resume.Fresh(in))
-	return &j.Resolved, j.resolve(true)
+	r := resolvingFrom(resume.Fresh(in))
+	return &r.Resolved, r.resolve(true)
 }
 
 // Request is what a plan of the settings is asked for, without a start.

@@ -71,11 +71,11 @@ func (f *finding) note(format string, args ...any) {
 // Find finds where a run begins, on rank 0 for all. Checkpoints in unusable are skipped, for the
 // reasons given there.
 func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
-	j := &finding{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
+	f := &finding{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
 	var r Point
 	var err error
-	if j.Team.First() {
-		if r, err = j.lookForStart(); err == nil {
+	if f.Team.First() {
+		if r, err = f.lookForStart(); err == nil {
 			err = r.readConfig()
 		}
 		if err != nil {
@@ -83,18 +83,18 @@ func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 		}
 		r.Local = r.Dir
 	}
-	if r, err = j.agreeOnStart(r); err != nil {
+	if r, err = f.agreeOnStart(r); err != nil {
 		return nil, err
 	}
-	if err := j.settle(&r); err != nil {
+	if err := f.settle(&r); err != nil {
 		return nil, err
 	}
-	if err := j.chooseAttention(); err != nil {
+	if err := f.chooseAttention(); err != nil {
 		return nil, err
 	}
-	r.Over = !r.Ended && r.State.Step == r.end.Step && settings.EndedEarly(j.Config, r.end)
-	j.From = r
-	return &j.Start, nil
+	r.Over = !r.Ended && r.State.Step == r.end.Step && settings.EndedEarly(f.Config, r.end)
+	f.From = r
+	return &f.Start, nil
 }
 
 // lookForStart is findResume, except that the output directory may also hold the model of a
