@@ -10,13 +10,13 @@ func (p *opening) checkRanks() error {
 	if t.Size() == 1 {
 		return nil
 	}
-	if settings.NSSteps(p.Config) > 0 && t.Size() > 1 {
+	if settings.NSSteps(p.Config) > 0 {
 		return p.Config.Errorf("optim", "optim: %s moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", p.Config.Optim, t.Size())
 	}
-	if len(p.Config.ParamDir) > 0 && t.Size() > 1 {
+	if len(p.Config.ParamDir) > 0 {
 		return p.Config.Errorf("param_dir", "param_dir: each of %d ranks has all weights in memory: leave it out, or train on one host", t.Size())
 	}
-	if p.Config.Clip == "layerwise" && p.Model.TieEmbeddings && t.Size() > 1 {
+	if p.Config.Clip == "layerwise" && p.Model.TieEmbeddings {
 		return p.Config.Errorf("clip", "clip: layerwise needs the gradient of the embedding and that of the head together where they share a table, and %d ranks exchange them apart: take clip: global", t.Size())
 	}
 	if _, n := t.Neighbours(); n > 1 {

@@ -77,6 +77,9 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 	if s.Team.Size() > 1 {
 		s.halted = s.Team.Halted
 	}
+	if s.Team.First() {
+		s.observers = append(s.observers, &report.Curve{Dir: s.Dir(), Tell: s.Late.Add})
+	}
 	sv := s.saver
 	err = s.steps(running)
 	if gave := (*actors.NonFiniteError)(nil); err != nil && !errors.As(err, &gave) {
@@ -209,7 +212,7 @@ func (s *session) openOutput() (err error) {
 		return err
 	}
 	s.closers.Add(s.log.Close)
-	s.observers = append(s.observers, &report.Metrics{Log: s.log, Failed: func(err error) { s.stop(err) }}, &report.Curve{Dir: s.Dir(), Tell: s.Late.Add})
+	s.observers = append(s.observers, &report.Metrics{Log: s.log, Failed: func(err error) { s.stop(err) }})
 	written, last, err := report.OpenSamples(s.Dir(), step, len(s.Prompts), s.Late.Add)
 	if err != nil {
 		return err
