@@ -391,7 +391,7 @@ func TestSchedule(t *testing.T) {
 
 // TestScheduleEqualsTransformers compares with the rates of recorded runs.
 func TestScheduleEqualsTransformers(t *testing.T) {
-	own, _ := filepath.Glob("../train/testdata/recordings/*/expected.json")
+	own, _ := filepath.Glob("../run/testdata/recordings/*/expected.json")
 	if len(own) == 0 {
 		t.Fatal("the recorded runs of internal/run are not there")
 	}

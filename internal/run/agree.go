@@ -14,10 +14,10 @@ import (
 
 // agreeOnRun has all ranks compare what their runs are made of and where they go on from, before
 // anything takes long.
-func agreeOnRun(j *resolve.Resolved, version string) (done bool, err error) {
-	from := j.From
-	if j.Team.Size() == 1 {
-		return j.Finished(), nil
+func agreeOnRun(r *resolve.Resolved, version string) (done bool, err error) {
+	from := r.From
+	if r.Team.Size() == 1 {
+		return r.Finished(), nil
 	}
 	state, err := json.Marshal(from.State)
 	if err != nil {
@@ -26,20 +26,20 @@ func agreeOnRun(j *resolve.Resolved, version string) (done bool, err error) {
 	var facts []team.Fact
 	add := func(name, value, way string) { facts = append(facts, team.Fact{Name: name, Value: value, Way: way}) }
 	add("mt", version, team.SameProgram)
-	values := j.Config.Deciding()
+	values := r.Config.Deciding()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		way := team.SameConfig
-		if !j.Config.Given(key) {
+		if !r.Config.Given(key) {
 			way = team.GiveIt
 		}
 		add(key, values[key], way)
 	}
-	add("reset_data", fmt.Sprint(j.Config.ResetData), team.SameConfig)
-	add("reset_optimizer", fmt.Sprint(j.Config.ResetOptimizer), team.SameConfig)
-	digests := j.Digests()
+	add("reset_data", fmt.Sprint(r.Config.ResetData), team.SameConfig)
+	add("reset_optimizer", fmt.Sprint(r.Config.ResetOptimizer), team.SameConfig)
+	digests := r.Digests()
 	digests["eval_dataset"] = "that of none"
-	if j.EvalData != nil {
-		digests["eval_dataset"] = j.EvalData.ID()
+	if r.EvalData != nil {
+		digests["eval_dataset"] = r.EvalData.ID()
 	}
 	for _, name := range slices.Sorted(maps.Keys(digests)) {
 		add("the digest of "+name, digests[name], team.AlikeFiles)
@@ -51,8 +51,8 @@ func agreeOnRun(j *resolve.Resolved, version string) (done bool, err error) {
 	sum := sha256.Sum256(state)
 	add("the point to go on from", where, team.SameConfig)
 	add("the digest of the state there", hex.EncodeToString(sum[:8]), team.SameConfig)
-	add("max_steps", fmt.Sprint(j.Config.MaxSteps), team.SameConfig)
-	all, err := team.Tell(j.Team, "the start", j.Team.First() && j.Finished(), facts...)
+	add("max_steps", fmt.Sprint(r.Config.MaxSteps), team.SameConfig)
+	all, err := team.Tell(r.Team, "the start", r.Team.First() && r.Finished(), facts...)
 	if err != nil {
 		return false, err
 	}

@@ -143,7 +143,7 @@ func TestSamplesNobodyCanWrite(t *testing.T) {
 	}
 }
 
-// noSamplesFS has a full disk for samplesFile.
+// noSamplesFS has a full disk for SamplesFile.
 type noSamplesFS struct{ lazyFS }
 
 func (f noSamplesFS) Append(path string) (checkpoint.Log, error) {

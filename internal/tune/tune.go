@@ -52,7 +52,7 @@ type tuning struct {
 	out     *Result
 }
 
-// Tune tunes o.Config, of which it settles what is left to mt of the device. What it could find
+// Tune tunes o.Config, which stays as it is. What it could find
 // out before ctx was cancelled comes with the cause; so does nothing but an error where o cannot
 // run at all.
 func Tune(ctx context.Context, o Options) (_ *Result, err error) {

@@ -214,18 +214,18 @@ func samplingFlags(f map[string]any) string {
 
 // stopTokens are the tokens that end a text: the tokenizer's, and all that config.json
 // and generation_config.json name.
-func stopTokens(j *open.Inputs) ([]int32, error) {
+func stopTokens(in *open.Inputs) ([]int32, error) {
 	var out []int32
-	if eos, ok := j.Tokenizer.EOS(); ok {
+	if eos, ok := in.Tokenizer.EOS(); ok {
 		out = append(out, eos)
 	}
-	for _, id := range j.Model.EOS {
+	for _, id := range in.Model.EOS {
 		out = append(out, int32(id))
 	}
 	var f struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	name, err := readGeneration(j.ModelDir, &f)
+	name, err := readGeneration(in.ModelDir, &f)
 	if err != nil {
 		return nil, err
 	}

@@ -12,55 +12,55 @@ type Attender interface {
 }
 
 // BestAttention is what auto means.
-func (j *Inputs) BestAttention() string {
+func (in *Inputs) BestAttention() string {
 	switch {
-	case j.Config.Device == "cpu":
+	case in.Config.Device == "cpu":
 		return cuda.Portable
-	case j.runsSM90a():
+	case in.runsSM90a():
 		return cuda.SM90a
 	}
 	return cuda.Fused
 }
 
 // Fuses says whether attention's backward gets memory for sums.
-func (j *Inputs) Fuses() bool {
-	return j.Config.AttentionKernels == cuda.Fused || j.Config.AttentionKernels == "auto" && j.BestAttention() == cuda.Fused
+func (in *Inputs) Fuses() bool {
+	return in.Config.AttentionKernels == cuda.Fused || in.Config.AttentionKernels == "auto" && in.BestAttention() == cuda.Fused
 }
 
 // runsSM90a says whether all devices run the kernels for sm_90a: those that are here, or those of the machine that is
 // planned for.
-func (j *Inputs) runsSM90a() bool {
-	if len(j.Devices) == 0 && j.Profile != nil {
-		for lane := range max(1, j.Lanes) {
-			if !j.Profile.On(lane).Device.SM90a {
+func (in *Inputs) runsSM90a() bool {
+	if len(in.Devices) == 0 && in.Profile != nil {
+		for lane := range max(1, in.Lanes) {
+			if !in.Profile.On(lane).Device.SM90a {
 				return false
 			}
 		}
 		return true
 	}
-	for _, dev := range j.Devices {
+	for _, dev := range in.Devices {
 		if d, ok := dev.(Attender); !ok || !d.RunsSM90a() {
 			return false
 		}
 	}
-	return len(j.Devices) > 0
+	return len(in.Devices) > 0
 }
 
 // AttentionWords says by which kernels a GPU computes the model's attention; empty for the CPU.
-func (j *Inputs) AttentionWords() string {
-	c := j.Config
+func (in *Inputs) AttentionWords() string {
+	c := in.Config
 	switch {
 	case c.Device != "cuda":
 		return ""
-	case c.AttentionKernels == "auto" && len(j.Devices) == 0 && j.Profile == nil:
+	case c.AttentionKernels == "auto" && len(in.Devices) == 0 && in.Profile == nil:
 		return "attention by the kernels for sm_90a where the GPU is one of these, else by those for all GPUs"
-	case j.Fuses():
+	case in.Fuses():
 		return "attention by the kernels for all GPUs, all gradients by one"
 	case c.AttentionKernels == cuda.Portable:
 		return "attention by the kernels for all GPUs"
 	}
-	dim := j.Model.PackedHeadDim()
-	if lacking := kernels.LackingForSM90a(dim, j.Act, j.Model.AttnSoftcap > 0); lacking != kernels.LackingNothing {
+	dim := in.Model.PackedHeadDim()
+	if lacking := kernels.LackingForSM90a(dim, in.Act, in.Model.AttnSoftcap > 0); lacking != kernels.LackingNothing {
 		return lacking.Of(dim)
 	}
 	return "attention by the kernels for sm_90a"

@@ -20,110 +20,110 @@ import (
 
 // countDevices settles how many devices a run asks for; 0: as many as there are. Only training
 // and evaluation compute on several.
-func (j *opening) countDevices(o settings.Options) error {
-	list, err := j.Config.DeviceList()
-	j.Lanes = list.Count
+func (p *choosing) countDevices(o settings.Options) error {
+	list, err := p.Config.DeviceList()
+	p.Lanes = list.Count
 	switch {
 	case err != nil:
 		return err
-	case j.oneDevice:
-		j.Lanes = 1
+	case p.oneDevice:
+		p.Lanes = 1
 	case o.Forecast.Machine != nil:
-		return j.countCards(list, 1+len(o.Forecast.Machine.More))
+		return p.countCards(list, 1+len(o.Forecast.Machine.More))
 	}
 	return nil
 }
 
 // countCards is countDevices for a machine that is named with so many devices.
-func (j *opening) countCards(list config.DeviceList, cards int) error {
-	if list.All || !j.Config.Given("devices") {
-		j.Lanes = cards
+func (p *choosing) countCards(list config.DeviceList, cards int) error {
+	if list.All || !p.Config.Given("devices") {
+		p.Lanes = cards
 	}
-	if cards > 1 && j.Lanes > cards {
-		return j.Config.Errorf("devices", "devices: %d devices, and --gpu names %d: name each of them, or one for all", j.Lanes, cards)
+	if cards > 1 && p.Lanes > cards {
+		return p.Config.Errorf("devices", "devices: %d devices, and --gpu names %d: name each of them, or one for all", p.Lanes, cards)
 	}
 	return nil
 }
 
 // weighDevices finds out what each of several devices reaches, where they differ: as m says, the
 // key device_rates, or the profiles that mt has of GPUs of their names.
-func (j *opening) weighDevices(m *rates.Machine) (err error) {
+func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	var names []string
-	for _, d := range j.Devices {
+	for _, d := range p.Devices {
 		names = append(names, strings.ReplaceAll(d.Name(), ",", " "))
 	}
 	distinct := len(slices.Compact(slices.Sorted(slices.Values(names))))
-	if j.DevicesDiffer = distinct > 1; j.DevicesDiffer {
-		j.note("the devices differ (%s): results are, to the bit, those of the table of layers, which the run keeps as long as it has as many devices", strings.Join(names, ", "))
+	if p.DevicesDiffer = distinct > 1; p.DevicesDiffer {
+		p.note("the devices differ (%s): results are, to the bit, those of the table of layers, which the run keeps as long as it has as many devices", strings.Join(names, ", "))
 	}
 	said := "device_rates"
 	if m != nil {
 		said = "--gpu"
 	}
 	switch {
-	case m != nil && j.Config.DeviceRates != "auto":
-		return j.Config.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two, or give --device-rates auto")
-	case j.Lanes <= 1:
+	case m != nil && p.Config.DeviceRates != "auto":
+		return p.Config.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two, or give --device-rates auto")
+	case p.Lanes <= 1:
 		return nil
 	case m != nil:
-	case j.Config.DeviceRates != "auto":
-		if m, err = rates.Find(j.Config.DeviceRates); err != nil {
-			return j.Config.Errorf("device_rates", "device_rates: %w", err)
+	case p.Config.DeviceRates != "auto":
+		if m, err = rates.Find(p.Config.DeviceRates); err != nil {
+			return p.Config.Errorf("device_rates", "device_rates: %w", err)
 		}
-		if n := 1 + len(m.More); n > 1 && n != j.Lanes {
-			return j.Config.Errorf("device_rates", "device_rates: rates of %d devices, and the run has %d: give those of each", n, j.Lanes)
+		if n := 1 + len(m.More); n > 1 && n != p.Lanes {
+			return p.Config.Errorf("device_rates", "device_rates: rates of %d devices, and the run has %d: give those of each", n, p.Lanes)
 		}
 	case distinct > 1:
 		if m, err = rates.Find(strings.Join(names, ",")); err != nil {
-			j.note("layers are shared out as if all devices were as fast: %v; device_rates says how fast each is", err)
+			p.note("layers are shared out as if all devices were as fast: %v; device_rates says how fast each is", err)
 			return nil
 		}
 	}
 	if m == nil || len(m.More) == 0 {
 		return nil
 	}
-	j.DevicesDiffer = true
-	for lane := range j.Lanes {
+	p.DevicesDiffer = true
+	for lane := range p.Lanes {
 		card := m.On(lane)
-		flops, link := card.Pace(j.Config.ComputeDType)
+		flops, link := card.Pace(p.Config.ComputeDType)
 		if flops <= 0 || link <= 0 {
-			return j.Config.Errorf("device_rates", "%s: no rate of products in %s, or of the link, for %s", said, j.Config.ComputeDType, card.Device.Name)
+			return p.Config.Errorf("device_rates", "%s: no rate of products in %s, or of the link, for %s", said, p.Config.ComputeDType, card.Device.Name)
 		}
-		j.Paces = append(j.Paces, plan.Pace{FLOPs: flops, Link: link})
+		p.Paces = append(p.Paces, plan.Pace{FLOPs: flops, Link: link})
 	}
 	return nil
 }
 
 // checkNumbered refuses numbers of GPUs where the CPU computes.
-func (j *opening) checkNumbered() error {
-	list, err := j.Config.DeviceList()
-	if err != nil || list.Ordinals == nil || j.oneDevice || j.Config.Device != "cpu" {
+func (p *choosing) checkNumbered() error {
+	list, err := p.Config.DeviceList()
+	if err != nil || list.Ordinals == nil || p.oneDevice || p.Config.Device != "cpu" {
 		return err
 	}
-	return j.Config.Errorf("devices", "devices: GPUs are numbered, and device is cpu: give how many devices the CPU is to be, such as devices: 2")
+	return p.Config.Errorf("devices", "devices: GPUs are numbered, and device is cpu: give how many devices the CPU is to be, such as devices: 2")
 }
 
 // openGPUs opens the GPUs that the run asks for. The error is one of the configuration where there
 // are fewer.
-func (j *opening) openGPUs(g *machine.GPU) ([]device.Device, error) {
-	list, err := j.Config.DeviceList()
+func (p *choosing) openGPUs(g *machine.GPU) ([]device.Device, error) {
+	list, err := p.Config.DeviceList()
 	if err != nil {
 		return nil, err
 	}
-	if err := j.timeProducts(g); err != nil {
+	if err := p.timeProducts(g); err != nil {
 		return nil, err
 	}
 	ordinals := list.Ordinals
-	if _, ranks := j.Team.Neighbours(); ranks > 1 && !j.Config.Given("devices") {
-		if ordinals, err = j.gpuInTurn(g); err != nil {
+	if _, ranks := p.Team.Neighbours(); ranks > 1 && !p.Config.Given("devices") {
+		if ordinals, err = p.gpuInTurn(g); err != nil {
 			return nil, err
 		}
-	} else if j.oneDevice || j.Lanes == 1 && ordinals == nil {
+	} else if p.oneDevice || p.Lanes == 1 && ordinals == nil {
 		ordinals = []int{machine.First}
 	} else if has, err := g.Count(); err != nil {
 		return nil, err
 	} else {
-		for n := range j.Lanes {
+		for n := range p.Lanes {
 			if list.Ordinals == nil {
 				ordinals = append(ordinals, n)
 			}
@@ -135,48 +135,48 @@ func (j *opening) openGPUs(g *machine.GPU) ([]device.Device, error) {
 		}
 		for _, n := range ordinals {
 			if n >= has {
-				return nil, j.Config.Errorf("devices", "devices: GPU %d is asked for, counted from 0, and there are %d; CUDA_VISIBLE_DEVICES hides others", n, has)
+				return nil, p.Config.Errorf("devices", "devices: GPU %d is asked for, counted from 0, and there are %d; CUDA_VISIBLE_DEVICES hides others", n, has)
 			}
 		}
 	}
-	return g.OpenAll(ordinals, j.Config.DeviceMemory)
+	return g.OpenAll(ordinals, p.Config.DeviceMemory)
 }
 
 // gpuInTurn is the GPU that this rank takes where several are on its host: the next one of those
 // that are there.
-func (j *opening) gpuInTurn(g *machine.GPU) ([]int, error) {
+func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	has, err := g.Count()
 	if err != nil {
 		return nil, err
 	}
-	index, ranks := j.Team.Neighbours()
-	if ranks > has && j.Config.DeviceMemory == 0 {
-		return nil, j.Config.Errorf("device_memory", "device_memory: %d ranks are on this host and share %d GPU(s): give how much of one each may take, or start fewer ranks", ranks, has)
+	index, ranks := p.Team.Neighbours()
+	if ranks > has && p.Config.DeviceMemory == 0 {
+		return nil, p.Config.Errorf("device_memory", "device_memory: %d ranks are on this host and share %d GPU(s): give how much of one each may take, or start fewer ranks", ranks, has)
 	}
 	return []int{index % max(has, 1)}, nil
 }
 
 // OpenCPUs makes the CPU as many devices as the run asks for, with that many threads each (0: a
 // share of the cores).
-func (j *Inputs) OpenCPUs(threads int) ([]device.Device, error) {
-	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: j.Config.DeviceMemory, Unified: j.Unified, LinkLimit: j.Throttle.Link}, max(1, j.Lanes))
+func (in *Inputs) OpenCPUs(threads int) ([]device.Device, error) {
+	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: in.Config.DeviceMemory, Unified: in.Unified, LinkLimit: in.Throttle.Link}, max(1, in.Lanes))
 }
 
 // timeProducts has the GPUs choose algorithms by their times, where the configuration says so.
-func (j *opening) timeProducts(g *machine.GPU) error {
-	if j.Config.MatMul != timedProducts {
+func (p *choosing) timeProducts(g *machine.GPU) error {
+	if p.Config.MatMul != timedProducts {
 		return nil
 	}
-	if n := j.Team.Size(); n > 1 {
-		return j.Config.Errorf("matmul", "matmul: timed: each of %d ranks would choose by its own times, and no record of a run has them all; leave matmul out", n)
+	if n := p.Team.Size(); n > 1 {
+		return p.Config.Errorf("matmul", "matmul: timed: each of %d ranks would choose by its own times, and no record of a run has them all; leave matmul out", n)
 	}
-	dir := machine.TimedDir(j.Config.CacheDir)
+	dir := machine.TimedDir(p.Config.CacheDir)
 	g.TimeProducts(dir)
 	kept := "kept in " + dir
 	if dir == "" {
 		kept = "not kept for the next run, as there is no cache folder: set cache_dir"
 	}
-	j.note("matmul: timed: when a shape of matrix products first comes up it is computed some thirty times, by up to eight algorithms of cuBLASLt; the fastest is %s", kept)
+	p.note("matmul: timed: when a shape of matrix products first comes up it is computed some thirty times, by up to eight algorithms of cuBLASLt; the fastest is %s", kept)
 	return nil
 }
 
@@ -185,53 +185,53 @@ const timedProducts = "timed"
 
 // checkTimed refuses to choose by times on devices that differ: one record cannot have the choices of
 // several. It notes where the key has no effect.
-func (j *opening) checkTimed() error {
+func (p *choosing) checkTimed() error {
 	names := map[string]bool{}
-	for _, d := range j.Devices {
+	for _, d := range p.Devices {
 		names[d.Name()] = true
 	}
 	switch {
-	case j.Config.MatMul != timedProducts:
-	case j.Config.Device == "cpu":
-		j.note("matmul: timed has no effect: it chooses among cuBLASLt's algorithms, and the CPU computes")
+	case p.Config.MatMul != timedProducts:
+	case p.Config.Device == "cpu":
+		p.note("matmul: timed has no effect: it chooses among cuBLASLt's algorithms, and the CPU computes")
 	case len(names) > 1:
-		return j.Config.Errorf("matmul", "matmul: timed: the devices differ, and the run's record of algorithms is of one kind of device; leave matmul out")
+		return p.Config.Errorf("matmul", "matmul: timed: the devices differ, and the run's record of algorithms is of one kind of device; leave matmul out")
 	}
 	return nil
 }
 
 // threads is how many threads of the host this rank may use; 0: all.
-func (j *Inputs) threads() int {
-	_, n := j.Team.Neighbours()
+func (in *Inputs) threads() int {
+	_, n := in.Team.Neighbours()
 	switch {
 	case n == 1:
-		return j.Config.Threads
-	case j.Config.Threads > 0:
-		return max(1, j.Config.Threads/n)
+		return in.Config.Threads
+	case in.Config.Threads > 0:
+		return max(1, in.Config.Threads/n)
 	}
 	return max(1, runtime.GOMAXPROCS(0)/n)
 }
 
 // Share is this rank's part of bytes that the ranks of its host have together.
-func (j *Inputs) Share(bytes int64) int64 {
-	_, n := j.Team.Neighbours()
+func (in *Inputs) Share(bytes int64) int64 {
+	_, n := in.Team.Neighbours()
 	return bytes / int64(n)
 }
 
 // takeProfile plans for machine m, which need not be here.
-func (j *opening) takeProfile(m *rates.Machine) error {
-	c, gib := j.Config, float64(1<<30)
-	j.Profile, j.Integrated = m, m.Device.Integrated
+func (p *choosing) takeProfile(m *rates.Machine) error {
+	c, gib := p.Config, float64(1<<30)
+	p.Profile, p.Integrated = m, m.Device.Integrated
 	if kind := m.Device.Kind; c.Given("device") && c.Device != "auto" && c.Device != kind {
 		return c.Errorf("device", "device: %s, but the rates are those of a %s device: leave device out", c.Device, kind)
 	}
 	c.Device = m.Device.Kind
 	if c.Device == "cuda" {
 		has := config.Bytes(m.Device.Memory * gib)
-		for lane := range max(1, j.Lanes) {
+		for lane := range max(1, p.Lanes) {
 			mem := config.Bytes(m.On(lane).Device.Memory * gib)
 			has = min(has, mem)
-			j.LaneMemory = append(j.LaneMemory, int64(mem))
+			p.LaneMemory = append(p.LaneMemory, int64(mem))
 		}
 		if c.DeviceMemory == 0 {
 			c.DeviceMemory = has
@@ -240,38 +240,38 @@ func (j *opening) takeProfile(m *rates.Machine) error {
 			return c.Errorf("device_memory", "device_memory: %s, but %s has %s", c.DeviceMemory, m.Name, has)
 		}
 		if c.DeviceMemory < has || len(m.More) == 0 {
-			j.LaneMemory = nil // each gives as much
+			p.LaneMemory = nil // each gives as much
 		}
-		j.context = cuda.AssumedContext
+		p.context = cuda.AssumedContext
 	}
 	if c.HostMemory == 0 {
-		c.HostMemory = config.Bytes(BudgetOf(j.Integrated, host.Room{Known: true, Bytes: int64(m.Host.Memory * gib)}).Bytes)
+		c.HostMemory = config.Bytes(BudgetOf(p.Integrated, host.Room{Known: true, Bytes: int64(m.Host.Memory * gib)}).Bytes)
 	}
 	return nil
 }
 
 // Optimizer is how weights are updated.
-func (j *Inputs) Optimizer() optim.Optimizer {
-	return j.Throttle.Optimizer(settings.Optimizer(j.Config))
+func (in *Inputs) Optimizer() optim.Optimizer {
+	return in.Throttle.Optimizer(settings.Optimizer(in.Config))
 }
 
 // BF16Master says whether what streams of a matrix is its master weight.
-func (j *Inputs) BF16Master() bool { return j.Config.MasterDType == "bf16" && j.Act == device.BF16 }
+func (in *Inputs) BF16Master() bool { return in.Config.MasterDType == "bf16" && in.Act == device.BF16 }
 
 // checkMaster refuses master weights in bf16 where nothing streams in bf16.
-func (j *opening) checkMaster() error {
-	if j.Config.MasterDType != "bf16" || j.Act == device.BF16 {
+func (p *opening) checkMaster() error {
+	if p.Config.MasterDType != "bf16" || p.Act == device.BF16 {
 		return nil
 	}
-	return j.Config.Errorf("master_dtype", "master_dtype: bf16 keeps of weights what streams in bf16, and compute_dtype is %s, in which fp32 weights stream: set compute_dtype: bf16, or leave master_dtype out",
-		j.Config.ComputeDType)
+	return p.Config.Errorf("master_dtype", "master_dtype: bf16 keeps of weights what streams in bf16, and compute_dtype is %s, in which fp32 weights stream: set compute_dtype: bf16, or leave master_dtype out",
+		p.Config.ComputeDType)
 }
 
 // ContextBytes is the device memory that is taken before anything is allocated, and by the streams that
 // compute beside the first: that of the optimizer's matrices.
-func (j *Inputs) ContextBytes() int64 {
-	if j.context > 0 && settings.NSSteps(j.Config) > 0 {
-		return j.context + cuda.StreamBytes
+func (in *Inputs) ContextBytes() int64 {
+	if in.context > 0 && settings.NSSteps(in.Config) > 0 {
+		return in.context + cuda.StreamBytes
 	}
-	return j.context
+	return in.context
 }

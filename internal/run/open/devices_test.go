@@ -20,7 +20,7 @@ import (
 func TestRatesOfGivenCards(t *testing.T) {
 	m := &rates.Machine{More: make([]rates.Card, 1)}
 	for key, says := range map[string]string{"auto": "--gpu: no rate of products in bf16", "h100": "leave out one of the two"} {
-		j := &opening{Inputs: Inputs{Config: config.Default(), Lanes: 2}}
+		j := &choosing{opening: &opening{Inputs: Inputs{Config: config.Default(), Lanes: 2}}}
 		j.Config.ComputeDType, j.Config.DeviceRates = "bf16", key
 		if err := j.weighDevices(m); !config.IsUsage(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("device_rates: %s: %v, want %s", key, err, says)
@@ -48,7 +48,7 @@ func TestRatesByName(t *testing.T) {
 		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA Q1"}, 0, "device_rates says"},
 		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"}, 0, ""},
 	} {
-		j := &opening{Inputs: Inputs{Config: config.Default(), Lanes: 2}}
+		j := &choosing{opening: &opening{Inputs: Inputs{Config: config.Default(), Lanes: 2}}}
 		j.Config.ComputeDType = "bf16"
 		for _, n := range tc.names {
 			j.Devices = append(j.Devices, named{name: n})
@@ -77,7 +77,7 @@ func TestOneMemoryOfAProfile(t *testing.T) {
 		if integrated {
 			want = want / 100 * onePart
 		}
-		j := &opening{Inputs: Inputs{Config: &config.Config{}}}
+		j := &choosing{opening: &opening{Inputs: Inputs{Config: &config.Config{}}}}
 		if err := j.takeProfile(m); err != nil || j.Integrated != integrated || int64(j.Config.HostMemory) != want {
 			t.Errorf("%s: integrated %t, %d bytes, want %d: %v", name, j.Integrated, j.Config.HostMemory, want, err)
 		}
@@ -108,16 +108,16 @@ func (crowd) Size() int { return 3 }
 // TestTimedRefused: ranks, and devices that differ, would each choose by their own times.
 func TestTimedRefused(t *testing.T) {
 	c := parsed(t, "device: cuda\nmatmul: timed\n")
-	together := &opening{Inputs: Inputs{Config: c, Team: &team.Team{World: crowd{}}}}
+	together := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: &team.Team{World: crowd{}}}}}
 	refused(t, together.timeProducts(nil), true, "run.yaml", "matmul: timed", "3 ranks")
-	alike := &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "a"}}}}
-	differ := &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "b"}}}}
+	alike := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "a"}}}}}
+	differ := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "b"}}}}}
 	refused(t, differ.checkTimed(), true, "run.yaml", "matmul: timed", "the devices differ")
 	if err := alike.checkTimed(); err != nil {
 		t.Error(err)
 	}
 	c.MatMul = "heuristic"
-	for _, j := range []*opening{together, differ} {
+	for _, j := range []*choosing{together, differ} {
 		if err := errors.Join(j.timeProducts(nil), j.checkTimed()); err != nil {
 			t.Error(err)
 		}

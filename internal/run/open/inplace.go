@@ -19,25 +19,25 @@ type inPlacer interface {
 
 // settleBinding settles binding: the CPU uses weights in place, and a GPU where it has no memory of its own and reads the host's
 // as fast. GPUs that are open are told.
-func (j *opening) settleBinding() error {
-	c := j.Config
+func (p *choosing) settleBinding() error {
+	c := p.Config
 	inPlace, note, err := c.Binding == "unified", "", error(nil)
 	switch {
 	case c.Device == "cpu":
 		inPlace = c.Binding != "copy"
 	case c.Binding == "copy":
-	case j.Devices == nil:
-		inPlace, note, err = j.bindOnPaper()
+	case p.Devices == nil:
+		inPlace, note, err = p.bindOnPaper()
 	default:
-		inPlace, note, err = BindInPlace(j.Devices, inPlace, j.ReadRates)
+		inPlace, note, err = BindInPlace(p.Devices, inPlace, p.ReadRates)
 	}
 	if err != nil {
 		return c.Errorf("binding", "binding: %s: %w; leave binding out or set copy", c.Binding, err)
 	}
 	if note != "" {
-		j.note("%s", note)
+		p.note("%s", note)
 	}
-	j.Unified, c.Binding = inPlace, "copy"
+	p.Unified, c.Binding = inPlace, "copy"
 	if inPlace {
 		c.Binding = "unified"
 	}
@@ -45,15 +45,15 @@ func (j *opening) settleBinding() error {
 }
 
 // bindOnPaper is the binding of a GPU that is not here, by its rates.
-func (j *opening) bindOnPaper() (inPlace bool, note string, err error) {
-	must := j.Config.Binding == "unified"
+func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
+	must := p.Config.Binding == "unified"
 	switch {
-	case j.Profile == nil && must:
+	case p.Profile == nil && must:
 		return false, "", errors.New("a GPU uses host memory in place where it has no memory of its own, and there is none to ask")
-	case j.Profile == nil:
+	case p.Profile == nil:
 		return false, "", nil
 	}
-	d := j.Profile.Device
+	d := p.Profile.Device
 	switch {
 	case !d.Integrated && must:
 		return false, "", fmt.Errorf("the %s has memory of its own, so weights are copied to it", d.Name)
@@ -121,8 +121,8 @@ func bindingNote(inPlace bool, name string, own, host float64) string {
 // ReadRates measures how many bytes a second a unified GPU moves in its own memory, and how many it would if products and other
 // operations slowed down alike as they do from pinned host memory. Both are 0 where there is no memory to measure with, and of an
 // emulator, whose rates mean nothing.
-func (j *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
-	if j.emulated() {
+func (in *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
+	if in.emulated() {
 		return 0, 0, nil
 	}
 	return readRates(dev, readElems)

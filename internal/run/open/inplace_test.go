@@ -87,7 +87,7 @@ func TestBindOnPaper(t *testing.T) {
 		"no GPU":       {binding: "unified", err: "there is none to ask"},
 		"none, auto":   {binding: "auto", want: "copy"},
 	} {
-		j := begin(&config.Config{Device: "cuda", Binding: c.binding}, settings.Options{}, Asks{})
+		j := &choosing{opening: begin(&config.Config{Device: "cuda", Binding: c.binding}, settings.Options{}, Asks{})}
 		if c.device != "" {
 			m, err := rates.Find(c.device)
 			if err != nil {
@@ -118,7 +118,7 @@ func TestReadRates(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	j := begin(&config.Config{Device: "cuda", Devices: "auto"}, settings.Options{Stderr: io.Discard, Hooks: settings.Hooks{Symbols: drv}}, Asks{})
+	j := &choosing{opening: begin(&config.Config{Device: "cuda", Devices: "auto"}, settings.Options{Stderr: io.Discard, Hooks: settings.Hooks{Symbols: drv}}, Asks{})}
 	if err := j.takeGPU(settings.Options{Stderr: io.Discard}); err != nil {
 		t.Fatal(err)
 	}

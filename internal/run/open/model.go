@@ -228,7 +228,7 @@ func (m *Model) newRows() []int {
 
 // StartsRows tells whether rows of the vocabulary's tables start at the mean of others, in which lower halves take part; but for
 // that a forward needs none.
-func (j *Inputs) StartsRows() bool { return len(j.Opened.newRows()) > 0 }
+func (in *Inputs) StartsRows() bool { return len(in.Opened.newRows()) > 0 }
 
 // noteTokens says which tokens were there before, and which ids the new ones have.
 func (m *Model) noteTokens(asked []tokenizer.NewToken) {
@@ -258,14 +258,14 @@ func (m *Model) note(format string, args ...any) {
 }
 
 // setGroups puts tensors into the groups of lr_groups, and says how large these are.
-func (j *opening) setGroups() error {
-	c := j.Config
-	if err := j.Model.SetGroups(c.ModelGroups()); err != nil {
+func (p *opening) setGroups() error {
+	c := p.Config
+	if err := p.Model.SetGroups(c.ModelGroups()); err != nil {
 		return c.Errorf("lr_groups", "lr_groups: %w", err)
 	}
-	sizes := j.Model.GroupParams()
+	sizes := p.Model.GroupParams()
 	for i, g := range c.LRGroups {
-		j.note("lr_groups: %s of %s parameters are in %s, with a learning rate of %v", humanize.Comma(sizes[i+1]), humanize.Comma(j.Model.TrainedParams()), g.Name, g.LR)
+		p.note("lr_groups: %s of %s parameters are in %s, with a learning rate of %v", humanize.Comma(sizes[i+1]), humanize.Comma(p.Model.TrainedParams()), g.Name, g.LR)
 	}
 	return nil
 }

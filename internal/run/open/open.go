@@ -36,7 +36,7 @@ type Inputs struct {
 	Opened         *Model
 	Model          *model.Config      // opened.Config
 	ModelDir       string             // opened.Dir
-	Source         *checkpoint.Source // of modelDir, open until the end: saves copy from it; nil: from scratch
+	Source         *checkpoint.Source // of ModelDir, open until the end: saves copy from it; nil: from scratch
 	Tokenizer      tokenizer.Tokenizer
 	TokenizerErr   error
 	OtherReference *Model // dpo.reference_model; nil: it is the model that training starts from
@@ -83,8 +83,7 @@ type Asks struct {
 // opening is inputs while they are opened.
 type opening struct {
 	Inputs
-	a         Asks
-	oneDevice bool // it computes on one device, whatever devices says
+	a Asks
 }
 
 // begin begins to open what c names. c stays as it is: every auto that is settled is in a copy.
@@ -95,16 +94,16 @@ func begin(c *config.Config, o settings.Options, a Asks) *opening {
 	return &opening{Inputs: Inputs{Config: c.Clone(), Hooks: o.Hooks, Team: a.Team, closers: &Closers{}}, a: a}
 }
 
-func (j *opening) note(format string, args ...any) {
-	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
+func (p *opening) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
 // Close closes what was opened, the last first.
-func (j *Inputs) Close() error { return j.closers.Close() }
+func (in *Inputs) Close() error { return in.closers.Close() }
 
 // With are the inputs under settings of which more is settled.
-func (j *Inputs) With(c *config.Config) *Inputs {
-	out := *j
+func (in *Inputs) With(c *config.Config) *Inputs {
+	out := *in
 	out.Config = c
 	return &out
 }
@@ -114,10 +113,12 @@ type Closers struct {
 	list []func() error
 }
 
+// Add has Close call f.
 func (c *Closers) Add(f func()) {
 	c.AddErr(func() error { f(); return nil })
 }
 
+// AddErr has Close call f and return its error.
 func (c *Closers) AddErr(f func() error) { c.list = append(c.list, f) }
 
 // Close calls the closers, the last one first, and returns what went wrong.
@@ -140,26 +141,26 @@ func CloseAfter(c interface{ Close() error }, err *error) {
 // sketch reads no data, and neither do trials. A team that is asked to stop ends the reading
 // with ErrResumable.
 func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
-	j := begin(c, o, a)
+	p := begin(c, o, a)
 	defer func() {
 		if err != nil {
-			CloseAfter(j, &err)
+			CloseAfter(p, &err)
 		}
 	}()
-	if j.Throttle, err = throttle.FromEnv(); err != nil {
+	if p.Throttle, err = throttle.FromEnv(); err != nil {
 		return nil, err
 	}
 	required := []string{"model", "dataset"}
 	if a.Sketch || a.Trials {
 		required = required[:1]
 	}
-	if err := j.Config.Require(required...); err != nil {
+	if err := p.Config.Require(required...); err != nil {
 		return nil, err
 	}
-	steps := []func() error{j.findModel, j.openModel, func() error { return j.Config.CheckGradSlabs(len(j.Model.Layers())) }, j.checkRanks,
-		func() error { return j.resolveDevice(o) }, j.checkMaster}
-	if a.Run && j.Team.First() { // the others write nothing there
-		steps = append(steps, j.checkOutput, j.checkCopied, func() error { return report.CheckTrace(j.Config) }, func() error { return report.CheckBoards(j.Config) }, j.listen)
+	steps := []func() error{p.findModel, p.openModel, func() error { return p.Config.CheckGradSlabs(len(p.Model.Layers())) }, p.checkRanks,
+		func() error { return (&choosing{opening: p}).resolveDevice(o) }, p.checkMaster}
+	if a.Run && p.Team.First() { // the others write nothing there
+		steps = append(steps, p.checkOutput, p.checkCopied, func() error { return report.CheckTrace(p.Config) }, func() error { return report.CheckBoards(p.Config) }, p.listen)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -167,120 +168,120 @@ func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
 		}
 	}
 	if a.Trials {
-		return &j.Inputs, nil
+		return &p.Inputs, nil
 	}
-	if err := j.openReference(); err != nil {
+	if err := p.openReference(); err != nil {
 		return nil, err
 	}
 	if a.Sketch {
-		return &j.Inputs, nil
+		return &p.Inputs, nil
 	}
-	if len(j.Config.DPO) > 0 && j.ModelDir == "" {
-		return nil, j.Config.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
+	if len(p.Config.DPO) > 0 && p.ModelDir == "" {
+		return nil, p.Config.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
 	}
-	if err := j.openData(o.Stderr, o.Interactive); err != nil {
+	if err := p.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
 	}
-	return &j.Inputs, nil
+	return &p.Inputs, nil
 }
 
 // openModel opens the model, its tokenizer and the files of its weights.
-func (j *opening) openModel() error {
-	m, err := OpenModel(j.Config)
+func (p *opening) openModel() error {
+	m, err := OpenModel(p.Config)
 	if err != nil {
 		return err
 	}
-	j.Opened, j.Model, j.ModelDir, j.Tokenizer, j.TokenizerErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
-	j.Notes = append(j.Notes, m.Notes...)
-	if d := j.Model.Dropout; d != "" {
-		j.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
+	p.Opened, p.Model, p.ModelDir, p.Tokenizer, p.TokenizerErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
+	p.Notes = append(p.Notes, m.Notes...)
+	if d := p.Model.Dropout; d != "" {
+		p.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
 	}
-	if class := j.Model.Class; class != "" {
-		j.note("config.json names the class %s; by its model_type %q the model is read as %s", class, j.Model.ModelType, j.Model.Arch)
+	if class := p.Model.Class; class != "" {
+		p.note("config.json names the class %s; by its model_type %q the model is read as %s", class, p.Model.ModelType, p.Model.Arch)
 	}
-	if j.Model.NearExperts > 0 {
-		j.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
+	if p.Model.NearExperts > 0 {
+		p.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
 	}
-	if err := j.Model.SetFreeze(model.Freeze{Names: j.Config.Freeze, But: j.Config.Unfrozen}); err != nil {
+	if err := p.Model.SetFreeze(model.Freeze{Names: p.Config.Freeze, But: p.Config.Unfrozen}); err != nil {
 		key := "freeze"
-		if len(j.Config.Freeze) == 0 {
+		if len(p.Config.Freeze) == 0 {
 			key = "unfrozen_parameters"
 		}
-		return j.Config.Errorf(key, "%s: %w", key, err)
+		return p.Config.Errorf(key, "%s: %w", key, err)
 	}
-	if err := j.setGroups(); err != nil {
+	if err := p.setGroups(); err != nil {
 		return err
 	}
-	if j.ModelDir == "" {
+	if p.ModelDir == "" {
 		return nil
 	}
-	if j.Source, err = checkpoint.OpenSource(j.ModelDir, m.Stored.Layouts(false)); err != nil {
+	if p.Source, err = checkpoint.OpenSource(p.ModelDir, m.Stored.Layouts(false)); err != nil {
 		return err
 	}
-	j.closers.Add(j.Source.Close)
+	p.closers.Add(p.Source.Close)
 	return nil
 }
 
 // open opens and reads a data set of the configuration, for the model at hand.
-func (j *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
-	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = j.Tokenizer, j.TokenizerErr, j.ModelDir, j.Model.VocabSize
-	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), j.Team.Asked.Done()
+func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
+	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = p.Tokenizer, p.TokenizerErr, p.ModelDir, p.Model.VocabSize
+	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Team.Asked.Done()
 	set, err := data.Open(spec)
 	if err != nil {
 		return nil, err
 	}
-	j.closers.Add(func() { _ = set.Close() })
+	p.closers.Add(func() { _ = set.Close() })
 	if set.IsPairs() && !spec.Pairs {
 		return nil, errors.New("the data set holds pairs of answers (chosen and rejected), which are trained on with dpo: give dpo, as in `dpo: {beta: 0.1}`, or other data")
 	}
-	j.Notes = append(j.Notes, set.Warnings()...)
-	if err := set.Read(func() { j.longest = max(j.longest, set.All().Longest()) }); err != nil {
+	p.Notes = append(p.Notes, set.Warnings()...)
+	if err := set.Read(func() { p.longest = max(p.longest, set.All().Longest()) }); err != nil {
 		return nil, err
 	}
 	return set, nil
 }
 
 // openData opens the data sets and settles the number of steps.
-func (j *opening) openData(w io.Writer, interactive bool) (err error) {
-	c := j.Config
-	if f := j.Hooks.Reading; f != nil {
+func (p *opening) openData(w io.Writer, interactive bool) (err error) {
+	c := p.Config
+	if f := p.Hooks.Reading; f != nil {
 		f("dataset")
 	}
 	spec := c.DataSpec()
-	spec.Held = j.a.HeldOut
-	if j.Data, err = j.open(spec, w, interactive); err != nil {
-		return j.dataError(c.DataKey(), err)
+	spec.Held = p.a.HeldOut
+	if p.Data, err = p.open(spec, w, interactive); err != nil {
+		return p.dataError(c.DataKey(), err)
 	}
-	if j.Data.IsText() && j.Opened.withoutTokenizer() {
-		j.note("%s has no tokenizer: text is read as bytes", j.ModelDir)
+	if p.Data.IsText() && p.Opened.withoutTokenizer() {
+		p.note("%s has no tokenizer: text is read as bytes", p.ModelDir)
 	}
 	for _, key := range []string{"train_on_prompt", "mask_history", "template", "chat_template_kwargs", "enable_thinking"} {
-		if c.Given(key) && !j.Data.IsChat() {
-			j.note("%s has no effect: the data set holds no chats", key)
+		if c.Given(key) && !p.Data.IsChat() {
+			p.note("%s has no effect: the data set holds no chats", key)
 		}
 	}
-	view := j.Data.Eval()
+	view := p.Data.Eval()
 	if c.HasEvalData() {
-		if j.EvalData, err = j.open(c.EvalSpec(), w, interactive); err != nil {
-			return j.dataError(c.EvalDataKey(), err)
+		if p.EvalData, err = p.open(c.EvalSpec(), w, interactive); err != nil {
+			return p.dataError(c.EvalDataKey(), err)
 		}
-		view = j.EvalData.All()
+		view = p.EvalData.All()
 	}
-	if j.Data.Train().Rows() == 0 {
-		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", j.Data.Rows())
+	if p.Data.Train().Rows() == 0 {
+		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", p.Data.Rows())
 	}
-	j.AllRows, j.EvalView = j.Data.Sampler(c.RowsPerStep()), view
+	p.AllRows, p.EvalView = p.Data.Sampler(c.RowsPerStep()), view
 	if view.Rows() > 0 && c.EvalStrategy != "no" {
-		j.Eval = data.NewSampler(view, c.RowsPerStep(), c.Seed, false)
+		p.Eval = data.NewSampler(view, c.RowsPerStep(), c.Seed, false)
 	}
-	if j.Epochs = c.MaxSteps <= 0; j.Epochs {
-		c.MaxSteps = int(math.Ceil(c.NumTrainEpochs * float64(j.AllRows.StepsPerEpoch())))
+	if p.Epochs = c.MaxSteps <= 0; p.Epochs {
+		c.MaxSteps = int(math.Ceil(c.NumTrainEpochs * float64(p.AllRows.StepsPerEpoch())))
 		if err := c.CheckAverage(); err != nil {
 			return c.Errorf("ema_update_after_step", "%w", err)
 		}
 	}
 	c.Packing = config.Off
-	if j.Data.Packed() {
+	if p.Data.Packed() {
 		c.Packing = config.On
 	}
 	return nil
@@ -288,7 +289,7 @@ func (j *opening) openData(w io.Writer, interactive bool) (err error) {
 
 // dataError words an error of opening the data set that key names. A mistake in the
 // configuration becomes an error of the configuration.
-func (j *opening) dataError(key string, err error) error {
+func (p *opening) dataError(key string, err error) error {
 	var spec *data.SpecError
 	switch {
 	case errors.Is(err, data.ErrStopped):
@@ -296,57 +297,57 @@ func (j *opening) dataError(key string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%s: token cache: %w: free some there, or set cache_dir to a folder on another disk", key, err)
 	case errors.As(err, &spec):
-		return j.Config.Errorf(cmp.Or(spec.Key, key), "%w", err)
+		return p.Config.Errorf(cmp.Or(spec.Key, key), "%w", err)
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
 
 // RowTokens is how many tokens the longest row of a batch can have: where no data was read
 // max_seq_len, or two answers of that length.
-func (j *Inputs) RowTokens() int {
-	if j.Data == nil {
-		return data.RowTokens(j.Config.MaxSeqLen, len(j.Config.DPO) > 0)
+func (in *Inputs) RowTokens() int {
+	if in.Data == nil {
+		return data.RowTokens(in.Config.MaxSeqLen, len(in.Config.DPO) > 0)
 	}
-	return j.longest
+	return in.longest
 }
 
 // RopePositions is how many positions the rotary tables are made for where that number
 // changes the frequencies (type dynamic). It is then max_seq_len, so that the
 // frequencies do not depend on the data. Otherwise it is 0, which leaves it to the
 // plan.
-func (j *Inputs) RopePositions() int {
-	for _, r := range j.Model.Ropes() {
+func (in *Inputs) RopePositions() int {
+	for _, r := range in.Model.Ropes() {
 		if r.Type == "dynamic" {
-			return j.Config.MaxSeqLen
+			return in.Config.MaxSeqLen
 		}
 	}
 	return 0
 }
 
 // FS is what the output directory is written through.
-func (j *Inputs) FS() checkpoint.FS {
-	if j.Hooks.FS != nil {
-		return j.Hooks.FS
+func (in *Inputs) FS() checkpoint.FS {
+	if in.Hooks.FS != nil {
+		return in.Hooks.FS
 	}
 	return checkpoint.OS()
 }
 
 // Dir is the output directory.
-func (j *Inputs) Dir() settings.Dir { return settings.Dir{Path: j.Config.OutputDir, FS: j.FS()} }
+func (in *Inputs) Dir() settings.Dir { return settings.Dir{Path: in.Config.OutputDir, FS: in.FS()} }
 
 // WriteWhole writes a small file of the output directory so that it is there
 // whole or not at all, whatever happens.
-func (j *Inputs) WriteWhole(name string, content []byte) error {
-	return j.Dir().WriteWhole(name, content)
+func (in *Inputs) WriteWhole(name string, content []byte) error {
+	return in.Dir().WriteWhole(name, content)
 }
 
 // Digests identify what a resumed run must share beyond its configuration: the
 // content of the data, the tokenizer that made it and the architecture.
-func (j *Inputs) Digests() map[string]string {
-	arch := sha256.Sum256(j.Model.JSON(""))
-	out := map[string]string{"dataset": j.Data.ID(), "model": hex.EncodeToString(arch[:8])}
-	if j.Tokenizer != nil && (j.Data.IsText() || j.Data.IsChat() || j.Data.IsPairs()) {
-		out["tokenizer"] = j.Tokenizer.ID()
+func (in *Inputs) Digests() map[string]string {
+	arch := sha256.Sum256(in.Model.JSON(""))
+	out := map[string]string{"dataset": in.Data.ID(), "model": hex.EncodeToString(arch[:8])}
+	if in.Tokenizer != nil && (in.Data.IsText() || in.Data.IsChat() || in.Data.IsPairs()) {
+		out["tokenizer"] = in.Tokenizer.ID()
 	}
 	return out
 }
@@ -354,28 +355,28 @@ func (j *Inputs) Digests() map[string]string {
 // OpenModelAlone opens the model that c names and one device, and no data. Where the model is the output_dir of a run that has
 // written no model yet, its newest checkpoint is taken. check runs before the device is opened, and returns notes.
 func OpenModelAlone(c *config.Config, o settings.Options, check func(*Inputs) ([]string, error)) (_ *Inputs, err error) {
-	j := begin(c, o, Asks{OrCheckpoint: true})
+	p := begin(c, o, Asks{OrCheckpoint: true})
 	defer func() {
 		if err != nil {
-			CloseAfter(j, &err)
+			CloseAfter(p, &err)
 		}
 	}()
-	if err := j.Config.Require("model"); err != nil {
+	if err := p.Config.Require("model"); err != nil {
 		return nil, err
 	}
-	if err := j.findModel(); err != nil {
+	if err := p.findModel(); err != nil {
 		return nil, err
 	}
-	if err := j.openModel(); err != nil {
+	if err := p.openModel(); err != nil {
 		return nil, err
 	}
-	notes, err := check(&j.Inputs)
+	notes, err := check(&p.Inputs)
 	if err != nil {
 		return nil, err
 	}
-	j.Notes, j.oneDevice = append(j.Notes, notes...), true
-	if err := j.resolveDevice(o); err != nil {
+	p.Notes = append(p.Notes, notes...)
+	if err := (&choosing{p, true}).resolveDevice(o); err != nil {
 		return nil, err
 	}
-	return &j.Inputs, nil
+	return &p.Inputs, nil
 }

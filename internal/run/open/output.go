@@ -17,9 +17,9 @@ import (
 
 // checkOutput refuses an output_dir that cannot be written to. It comes before anything
 // that takes time, and changes nothing on disk.
-func (j *opening) checkOutput() error {
-	dir := j.Config.OutputDir
-	if err := j.checkSources(); err != nil {
+func (p *opening) checkOutput() error {
+	dir := p.Config.OutputDir
+	if err := p.checkSources(); err != nil {
 		return err
 	}
 	for at := dir; ; at = filepath.Dir(at) {
@@ -30,24 +30,24 @@ func (j *opening) checkOutput() error {
 		case errors.Is(err, unix.ENOTDIR):
 			continue
 		case err != nil:
-			return j.Config.Errorf("output_dir", "output_dir %s: %w", dir, err)
+			return p.Config.Errorf("output_dir", "output_dir %s: %w", dir, err)
 		case !st.IsDir():
-			return j.Config.Errorf("output_dir", "output_dir %s: %s is a file, not a directory; choose another", dir, at)
+			return p.Config.Errorf("output_dir", "output_dir %s: %s is a file, not a directory; choose another", dir, at)
 		}
 		if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
-			return j.Config.Errorf("output_dir", "output_dir %s: %s cannot be written (%w); change its permissions or choose another", dir, at, err)
+			return p.Config.Errorf("output_dir", "output_dir %s: %s cannot be written (%w); change its permissions or choose another", dir, at, err)
 		}
-		return j.checkOwner()
+		return p.checkOwner()
 	}
 }
 
 // checkSources refuses to load a model from where the run's own, or that of the averages, is replaced or removed.
-func (j *opening) checkSources() error {
-	reference, _ := config.ModelDir(j.Config.Preference().ReferenceModel) // an error is reported when it is opened
-	for _, written := range []string{j.Config.OutputDir, settings.AveragesIn(j.Config)} {
-		for _, from := range []struct{ what, dir string }{{"the model", j.ModelDir}, {"dpo.reference_model", reference}} {
+func (p *opening) checkSources() error {
+	reference, _ := config.ModelDir(p.Config.Preference().ReferenceModel) // an error is reported when it is opened
+	for _, written := range []string{p.Config.OutputDir, settings.AveragesIn(p.Config)} {
+		for _, from := range []struct{ what, dir string }{{"the model", p.ModelDir}, {"dpo.reference_model", reference}} {
 			if files.Same(written, from.dir) {
-				return j.Config.Errorf("output_dir", "output_dir %s: %s is where %s is loaded from, and would be overwritten; choose another", j.Config.OutputDir, written, from.what)
+				return p.Config.Errorf("output_dir", "output_dir %s: %s is where %s is loaded from, and would be overwritten; choose another", p.Config.OutputDir, written, from.what)
 			}
 		}
 	}
@@ -56,11 +56,11 @@ func (j *opening) checkSources() error {
 
 // findModel looks whether the model to load is a run's output_dir that has checkpoints
 // and no model yet. The newest of them is then taken, or named in an error.
-func (j *opening) findModel() error {
-	if j.Config.Model.Path == "" {
+func (p *opening) findModel() error {
+	if p.Config.Model.Path == "" {
 		return nil
 	}
-	dir, err := config.ModelDir(j.Config.Model.Path)
+	dir, err := config.ModelDir(p.Config.Model.Path)
 	if err != nil {
 		return nil // openModel reports it
 	}
@@ -68,11 +68,11 @@ func (j *opening) findModel() error {
 	switch {
 	case err != nil || newest == dir:
 		return err
-	case !j.a.OrCheckpoint:
-		return j.Config.Errorf("model_name_or_path", "%s; give that directory, or finish the run first", note)
+	case !p.a.OrCheckpoint:
+		return p.Config.Errorf("model_name_or_path", "%s; give that directory, or finish the run first", note)
 	}
-	j.note("%s, which is taken", note)
-	j.Config.Model.Path = newest
+	p.note("%s, which is taken", note)
+	p.Config.Model.Path = newest
 	return nil
 }
 

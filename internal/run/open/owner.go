@@ -23,25 +23,25 @@ const ConfigHeader = "The configuration of this run, every auto resolved."
 
 // checkOwner refuses an output_dir that no run of mt has written to and in which
 // this one would overwrite or remove something.
-func (j *opening) checkOwner() error {
-	dir := j.Config.OutputDir
+func (p *opening) checkOwner() error {
+	dir := p.Config.OutputDir
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
 		return nil // there is nothing yet
 	case err != nil:
-		return j.Config.Errorf("output_dir", "output_dir: %w", err)
-	case j.Config.OverwriteOutputDir || isRun(dir, entries):
+		return p.Config.Errorf("output_dir", "output_dir: %w", err)
+	case p.Config.OverwriteOutputDir || isRun(dir, entries):
 		return nil
 	}
-	copied, err := j.copiedNames()
+	copied, err := p.copiedNames()
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		written := slices.ContainsFunc(copied, func(name string) bool { return name == e.Name() || filepath.Dir(name) == e.Name() })
 		if !isEmpty(dir, e) && (inTheWay(e) || written) {
-			return j.Config.Errorf("output_dir", "output_dir %s holds %s, which no run of mt made and this one would replace or remove; "+
+			return p.Config.Errorf("output_dir", "output_dir %s holds %s, which no run of mt made and this one would replace or remove; "+
 				"choose another output_dir, or set overwrite_output_dir: true", dir, e.Name())
 		}
 	}
@@ -76,14 +76,14 @@ func inTheWay(e fs.DirEntry) bool {
 
 // copiedNames are the names, or patterns of names, of the files that a run puts beside its model: those of the
 // directory that the model was loaded from, or the byte tokenizer's.
-func (j *opening) copiedNames() ([]string, error) {
-	if j.ModelDir != "" {
-		names, err := checkpoint.CompanionNames(j.ModelDir)
+func (p *opening) copiedNames() ([]string, error) {
+	if p.ModelDir != "" {
+		names, err := checkpoint.CompanionNames(p.ModelDir)
 		return append(names, "chat_template.jinja", "additional_chat_templates/*.jinja"), err
 	}
 	var names []string
-	if j.Tokenizer != nil {
-		for name := range j.Tokenizer.Files() {
+	if p.Tokenizer != nil {
+		for name := range p.Tokenizer.Files() {
 			names = append(names, name)
 		}
 	}
@@ -92,14 +92,14 @@ func (j *opening) copiedNames() ([]string, error) {
 
 // checkCopied refuses a model directory with a file that cannot be copied beside what
 // is saved. It comes before anything that takes time.
-func (j *opening) checkCopied() error {
-	if j.ModelDir == "" {
+func (p *opening) checkCopied() error {
+	if p.ModelDir == "" {
 		return nil
 	}
-	if err := checkpoint.CheckLink(filepath.Join(j.ModelDir, "config.json")); err != nil {
+	if err := checkpoint.CheckLink(filepath.Join(p.ModelDir, "config.json")); err != nil {
 		return err
 	}
-	_, err := checkpoint.CompanionNames(j.ModelDir)
+	_, err := checkpoint.CompanionNames(p.ModelDir)
 	return err
 }
 

@@ -7,12 +7,12 @@ import (
 )
 
 // Room is how much host memory is available.
-func (j *Inputs) Room() host.Room {
+func (in *Inputs) Room() host.Room {
 	room := host.AvailableMemory()
-	if f := j.Hooks.Room; f != nil {
+	if f := in.Hooks.Room; f != nil {
 		room = f()
 	}
-	if _, n := j.Team.Neighbours(); n > 1 {
+	if _, n := in.Team.Neighbours(); n > 1 {
 		room.Bytes, room.By = room.Bytes/int64(n), fmt.Sprintf("%s, shared by %d ranks", room.By, n)
 	}
 	return room

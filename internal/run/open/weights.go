@@ -61,34 +61,35 @@ func CheckpointLayers(s *host.Store) []checkpoint.Layer {
 	return out
 }
 
+// CheckpointLayer views a layer as package checkpoint wants it.
 func CheckpointLayer(l *host.LayerState) checkpoint.Layer {
 	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
 }
 
-// LoadModel reads the weights of modelDir, and gives tokens that are new their rows, at the mean of upper
+// LoadModel reads the weights of ModelDir, and gives tokens that are new their rows, at the mean of upper
 // halves where upper says so: of several ranks none has all lower ones.
-func (j *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, l *report.Line) error {
-	unexpected, err := checkpoint.LoadModel(j.ModelDir, CheckpointLayers(store), j.Opened.Stored.VocabSize, nil)
+func (in *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, l *report.Line) error {
+	unexpected, err := checkpoint.LoadModel(in.ModelDir, CheckpointLayers(store), in.Opened.Stored.VocabSize, nil)
 	if err != nil {
 		return err
 	}
-	if err := startRows(store, j.Opened.newRows(), j.Opened.known, upper, pool); err != nil {
+	if err := startRows(store, in.Opened.newRows(), in.Opened.known, upper, pool); err != nil {
 		return err
 	}
 	if len(unexpected) > 0 {
-		l.Above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", j.ModelDir, len(unexpected), unexpected[0]))
+		l.Above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", in.ModelDir, len(unexpected), unexpected[0]))
 	}
 	return nil
 }
 
-// WeightsOf loads the weights of modelDir into a store that keeps nothing beside them; upper as for
-// loadModel.
-func (j *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.Pool) (*host.Store, error) {
+// WeightsOf loads the weights of ModelDir into a store that keeps nothing beside them; upper as for
+// LoadModel.
+func (in *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.Pool) (*host.Store, error) {
 	store, err := host.NewStore(layouts, nil, pool)
 	if err != nil {
 		return nil, err
 	}
-	if err := j.LoadModel(store, upper, pool, &report.Line{Out: io.Discard}); err != nil {
+	if err := in.LoadModel(store, upper, pool, &report.Line{Out: io.Discard}); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return store, nil

@@ -60,23 +60,23 @@ type pass struct {
 }
 
 // makeReferences makes the references of the data sets that none are known of.
-func (s *pass) makeReferences() (err error) {
-	for _, of := range resolve.PairSets(s.Inputs, &s.found) {
+func (p *pass) makeReferences() (err error) {
+	for _, of := range resolve.PairSets(p.Inputs, &p.found) {
 		if *of.Refs == nil {
-			if *of.Refs, err = s.referencesOf(of.Set); err != nil {
+			if *of.Refs, err = p.referencesOf(of.Set); err != nil {
 				return err
 			}
 		}
 	}
-	if s.EvalData == nil {
-		s.found.Eval = s.found.Train
+	if p.EvalData == nil {
+		p.found.Eval = p.found.Train
 	}
 	return nil
 }
 
 // referencesOf are the references of set: from the cache, or by a pass of the reference, which is then kept there.
-func (s *pass) referencesOf(set *data.Dataset) (resolve.References, error) {
-	path, key, err := s.ReferencesFile(set)
+func (p *pass) referencesOf(set *data.Dataset) (resolve.References, error) {
+	path, key, err := p.ReferencesFile(set)
 	if err != nil {
 		return nil, err
 	}
@@ -85,27 +85,27 @@ func (s *pass) referencesOf(set *data.Dataset) (resolve.References, error) {
 	case err == nil:
 		return refs, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		s.line.Above(fmt.Sprintf("note: %s is made anew: %v", path, err))
+		p.line.Above(fmt.Sprintf("note: %s is made anew: %v", path, err))
 	}
-	if refs, err = s.passReferences(set); err != nil {
+	if refs, err = p.passReferences(set); err != nil {
 		return nil, err
 	}
-	if err = checkpoint.MakeDirs(s.FS(), filepath.Dir(path)); err == nil {
-		err = checkpoint.WriteShared(s.FS(), path, resolve.EncodeReferences(refs, key))
+	if err = checkpoint.MakeDirs(p.FS(), filepath.Dir(path)); err == nil {
+		err = checkpoint.WriteShared(p.FS(), path, resolve.EncodeReferences(refs, key))
 	}
 	if err != nil { // the pass may have taken hours, and the run has what it needs
-		s.line.Above(fmt.Sprintf("note: the references of dpo are not kept, so a run that goes on from this one makes them anew: %v; set cache_dir to a folder on another disk", err))
+		p.line.Above(fmt.Sprintf("note: the references of dpo are not kept, so a run that goes on from this one makes them anew: %v; set cache_dir to a folder on another disk", err))
 	}
 	return refs, nil
 }
 
 // passReferences is the reference's pass over all rows of set. All memory that it takes is given back.
-func (s *pass) passReferences(set *data.Dataset) (refs resolve.References, err error) {
-	if f := s.Hooks.Reading; f != nil {
+func (p *pass) passReferences(set *data.Dataset) (refs resolve.References, err error) {
+	if f := p.Hooks.Reading; f != nil {
 		f("references")
 	}
-	r := s.ForReference()
-	store, err := r.WeightsOf(r.Plan.Layouts, s.Team.Size() > 1, s.pool)
+	r := p.ForReference()
+	store, err := r.WeightsOf(r.Plan.Layouts, p.Team.Size() > 1, p.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +114,10 @@ func (s *pass) passReferences(set *data.Dataset) (refs resolve.References, err e
 	for i := range refs {
 		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
 	}
-	sampler, done := s.PassSampler(set), false
-	tell := s.tellReferences(set.PairsInRows())
+	sampler, done := p.PassSampler(set), false
+	tell := p.tellReferences(set.PairsInRows())
 	var damaged atomic.Pointer[error] // the first log p that are no numbers
-	err = actors.Run(actors.Options{Devices: s.devs, Home: store, Pool: s.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: s.Team.Asked.Done(), ThroughHost: !s.Config.PeerCopies,
+	err = actors.Run(actors.Options{Devices: p.devs, Home: store, Pool: p.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: p.Team.Asked.Done(), ThroughHost: !p.Config.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
 			if err := notFinite(r.ModelDir, id, logp); err != nil {
@@ -130,10 +130,10 @@ func (s *pass) passReferences(set *data.Dataset) (refs resolve.References, err e
 			if err := damaged.Load(); err != nil {
 				return nil, *err // what is left of the pass is of no use
 			}
-			return sampler.Batch(step, s.Config.Pipeline.MicroBatchTokens)
+			return sampler.Batch(step, p.Config.Pipeline.MicroBatchTokens)
 		},
 		OnEval: func(actors.EvalReport) { done = true }})
-	s.line.End()
+	p.line.End()
 	if bad := damaged.Load(); bad != nil {
 		return nil, *bad
 	}
@@ -152,11 +152,11 @@ func notFinite(dir string, id int64, logp [2]float32) error {
 }
 
 // tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
-func (s *pass) tellReferences(total int64) func() {
+func (p *pass) tellReferences(total int64) func() {
 	begun, done := time.Now(), int64(0)
 	shown := begun
 	every := time.Second
-	if !s.line.Interactive {
+	if !p.line.Interactive {
 		every = 30 * time.Second
 	}
 	return func() {
@@ -170,6 +170,19 @@ func (s *pass) tellReferences(total int64) func() {
 		if done < total {
 			eta = "  ETA " + human.Duration(time.Duration(float64(now.Sub(begun))/float64(done)*float64(total-done)))
 		}
-		s.line.Show(fmt.Sprintf("reference: %s of %s pairs%s", humanize.Comma(min(done, total)), humanize.Comma(total), eta))
+		p.line.Show(fmt.Sprintf("reference: %s of %s pairs%s", humanize.Comma(min(done, total)), humanize.Comma(total), eta))
 	}
+}
+
+// Preferences are what the pipeline needs for pairs; nil where training is not on pairs.
+func Preferences(r *resolve.Resolved, found resolve.Reference) *actors.Preferences {
+	if r.Plan.Spec.Preference.None() {
+		return nil
+	}
+	return &actors.Preferences{Likelihood: r.Config.Preference().RPOAlpha, Reference: func(eval bool, id int64) [2]float32 {
+		if eval {
+			return found.Eval[id]
+		}
+		return found.Train[id]
+	}}
 }

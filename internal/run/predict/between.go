@@ -11,22 +11,22 @@ const (
 
 // betweenDevices says which way what passes from one device to another goes; empty where there is one, or
 // where no device is here to ask.
-func betweenDevices(j *open.Inputs) (string, error) {
+func betweenDevices(in *open.Inputs) (string, error) {
 	switch {
-	case j.Lanes <= 1:
+	case in.Lanes <= 1:
 		return "", nil
-	case !j.Config.PeerCopies:
+	case !in.Config.PeerCopies:
 		return throughHost, nil
-	case j.Profile == nil && j.Config.Device == "cpu":
+	case in.Profile == nil && in.Config.Device == "cpu":
 		return directly, nil
 	}
 	reaches := func(from, to int) (bool, error) { // as the rates say, and no device is asked
-		return j.Profile.On(from).Link.Peer > 0 && j.Profile.On(to).Link.Peer > 0, nil
+		return in.Profile.On(from).Link.Peer > 0 && in.Profile.On(to).Link.Peer > 0, nil
 	}
-	n := j.Lanes
-	if j.Profile == nil {
-		n = len(j.Devices)
-		reaches = func(from, to int) (bool, error) { return j.Devices[from].Reach(j.Devices[to]) }
+	n := in.Lanes
+	if in.Profile == nil {
+		n = len(in.Devices)
+		reaches = func(from, to int) (bool, error) { return in.Devices[from].Reach(in.Devices[to]) }
 	}
 	ways, pairs := 0, n*(n-1)
 	for k := range n * n {

@@ -30,24 +30,24 @@ func boundParams() int { return 8 * machine.CPURateSize * machine.CPURateSize }
 // boundHere measures this machine and returns the least time that a step can take on it. It
 // is nil where there is no device, or too little device memory, to measure with; a plan
 // can do without it.
-func boundHere(j *resolve.Resolved) (_ *plan.Bound, err error) {
-	if j.Devices == nil && j.Config.Device == "cuda" {
+func boundHere(r *resolve.Resolved) (_ *plan.Bound, err error) {
+	if r.Devices == nil && r.Config.Device == "cuda" {
 		return nil, nil
 	}
-	hw, err := j.OpenHardware()
+	hw, err := r.OpenHardware()
 	if err != nil {
 		return nil, err
 	}
 	defer open.CloseAfter(hw, &err)
 	dev, pool := hw.Devs[0], hw.Pool
 	rates := plan.Rates{}
-	if rates.MatMul, err = machine.MatMulRate(dev, j.Act, j.RateSize()); err != nil {
+	if rates.MatMul, err = machine.MatMulRate(dev, r.Act, r.RateSize()); err != nil {
 		return nil, err
 	}
 	if rates.MatMul == 0 {
 		return nil, nil // device_memory is too small to measure
 	}
-	if rates.Host, err = updateRate(j.Throttle.Optimizer(settings.Elementwise(j.Config)), pool, j.Act == device.BF16, j.BF16Master()); err != nil {
+	if rates.Host, err = updateRate(r.Throttle.Optimizer(settings.Elementwise(r.Config)), pool, r.Act == device.BF16, r.BF16Master()); err != nil {
 		return nil, err
 	}
 	if !dev.Unified() {
@@ -55,7 +55,7 @@ func boundHere(j *resolve.Resolved) (_ *plan.Bound, err error) {
 			return nil, err
 		}
 	}
-	b, err := plan.Time(j.Plan, rates)
+	b, err := plan.Time(r.Plan, rates)
 	return &b, err
 }
 

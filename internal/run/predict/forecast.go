@@ -43,21 +43,21 @@ type Predicted struct {
 
 // predictTraced predicts the plan, and writes what happens when into the file that the key trace
 // names, if it names one.
-func predictTraced(j *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
-	path := j.Config.Trace
+func predictTraced(r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
+	path := r.Config.Trace
 	if path == "" {
-		return Predict(j.Plan, m)
+		return Predict(r.Plan, m)
 	}
-	if err := report.CheckTrace(j.Config); err != nil {
+	if err := report.CheckTrace(r.Config); err != nil {
 		return nil, err
 	}
 	f, err := os.Create(path)
 	if err != nil {
-		return nil, j.Config.Errorf("trace", "trace %s: %w", path, report.Reason(err))
+		return nil, r.Config.Errorf("trace", "trace %s: %w", path, report.Reason(err))
 	}
 	var failed error
 	to := timeline.NewFile(f, strings.HasSuffix(path, ".gz"), func(err error) { failed = err })
-	p, err := Predicting{Batch: FullBatch(j.Plan), to: timeline.New(timeline.Options{Process: "predicted", File: to})}.Predict(j.Plan, m)
+	p, err := Predicting{Batch: FullBatch(r.Plan), to: timeline.New(timeline.Options{Process: "predicted", File: to})}.Predict(r.Plan, m)
 	to.Close()
 	if err == nil && failed != nil {
 		err = fmt.Errorf("trace %s: %w", path, report.Reason(failed))
@@ -144,12 +144,12 @@ func (s Smallest) String() string {
 }
 
 // SmallestOf finds what the run needs at least, with the reference's pass before it.
-func SmallestOf(j *resolve.Resolved) (Smallest, error) {
-	s, err := SmallestFor(j.Asked)
-	if err != nil || j.Ref.Asked == nil {
+func SmallestOf(r *resolve.Resolved) (Smallest, error) {
+	s, err := SmallestFor(r.Asked)
+	if err != nil || r.Ref.Asked == nil {
 		return s, err
 	}
-	p, err := SmallestFor(*j.Ref.Asked)
+	p, err := SmallestFor(*r.Ref.Asked)
 	s.Host = max(s.Host, p.Host)
 	if p.Device > s.Device {
 		s.Device, s.GPU = p.Device, p.GPU
@@ -217,11 +217,11 @@ func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64,
 
 // withSmallest adds to the error of a run that does not fit on a machine which one it would
 // fit on.
-func withSmallest(j *resolve.Resolved, err error, f settings.Forecast) error {
+func withSmallest(r *resolve.Resolved, err error, f settings.Forecast) error {
 	if lack := (*plan.NotFitting)(nil); f.Machine == nil || !errors.As(err, &lack) {
 		return err
 	}
-	s, failed := SmallestOf(j)
+	s, failed := SmallestOf(r)
 	if failed != nil {
 		return err
 	}

@@ -80,113 +80,113 @@ type Outlook struct {
 }
 
 // forecast predicts, or measures this machine for a bound.
-func forecast(j *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
+func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
 	m := f.Machine
 	if m == nil {
-		if o.bound, err = boundHere(j); o.bound != nil && err == nil {
-			o.pass, err = timePass(j, o.bound.Rates)
+		if o.bound, err = boundHere(r); o.bound != nil && err == nil {
+			o.pass, err = timePass(r, o.bound.Rates)
 		}
 		return o, err
 	}
-	p, err := predictTraced(j, m)
+	p, err := predictTraced(r, m)
 	if err != nil {
 		return o, err
 	}
 	o.prediction, o.source = describe(m, p), m.Source
-	if o.pass, err = timePass(j, passRates(j, m)); err != nil {
+	if o.pass, err = timePass(r, passRates(r, m)); err != nil {
 		return o, err
 	}
-	if o.recommended, err = recommend(j.Asked, m, o.prediction); err != nil {
+	if o.recommended, err = recommend(r.Asked, m, o.prediction); err != nil {
 		return o, err
 	}
-	s, err := SmallestOf(j)
+	s, err := SmallestOf(r)
 	if err != nil {
 		return o, err
 	}
 	o.smallest = &s
-	if o.scaling, err = scale(j.Asked, m); err != nil {
+	if o.scaling, err = scale(r.Asked, m); err != nil {
 		return o, err
 	}
-	if o.hosting, err = hosts(j.Asked, m); err != nil {
+	if o.hosting, err = hosts(r.Asked, m); err != nil {
 		return o, err
 	}
-	o.sweep, err = sweep(f.Sweep, j.Asked, m)
+	o.sweep, err = sweep(f.Sweep, r.Asked, m)
 	return o, err
 }
 
 // Show prints how much memory and disk space a run takes, and how long its steps take.
-func Show(j *save.Output, w io.Writer, asJSON bool, o Outlook) error {
-	t := memoryTable(j.Resolved)
-	d, err := j.Disk()
+func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
+	t := memoryTable(run.Resolved)
+	d, err := run.Disk()
 	if err != nil {
 		return err
 	}
-	passing, err := betweenDevices(j.Inputs)
+	passing, err := betweenDevices(run.Inputs)
 	if err != nil {
 		return err
 	}
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.Config.MaxSteps), "rows_per_step": j.Config.RowsPerStep(), "row_tokens": j.RowTokens(),
-			"rows": nil, "recompute_keeps": j.Plan.Spec.Keep.String(), "kept_by_layer": j.Plan.KeptByLayer(), "pipeline": j.Plan.Depths,
-			"micro_batch_tokens": j.Config.Pipeline.MicroBatchTokens, "head_shards": j.Plan.Spec.Shards(), "experts": j.Plan.ExpertTraffic(), "lanes": j.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
-			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.Plan.Ranks),
-			"device": j.Config.Device, "compute_dtype": j.Config.ComputeDType, "grad_dtype": j.Config.GradDType, "master_dtype": j.Config.MasterDType, "attention": known(j.AttentionWords())}
-		if j.Data != nil {
-			out["rows"] = j.Data.Train().Rows()
+		out := map[string]any{"memory": t, "disk": d, "max_steps": known(run.Config.MaxSteps), "rows_per_step": run.Config.RowsPerStep(), "row_tokens": run.RowTokens(),
+			"rows": nil, "recompute_keeps": run.Plan.Spec.Keep.String(), "kept_by_layer": run.Plan.KeptByLayer(), "pipeline": run.Plan.Depths,
+			"micro_batch_tokens": run.Config.Pipeline.MicroBatchTokens, "head_shards": run.Plan.Spec.Shards(), "experts": run.Plan.ExpertTraffic(), "lanes": run.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
+			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(run.Plan.Ranks),
+			"device": run.Config.Device, "compute_dtype": run.Config.ComputeDType, "grad_dtype": run.Config.GradDType, "master_dtype": run.Config.MasterDType, "attention": known(run.AttentionWords())}
+		if run.Data != nil {
+			out["rows"] = run.Data.Train().Rows()
 		}
 		return e.Encode(out)
 	}
-	return showText(j, w, t, d, passing, o)
+	return showText(run, w, t, d, passing, o)
 }
 
 // showText writes in words what show does.
-func showText(j *save.Output, w io.Writer, t plan.Table, d save.Disk, passing string, o Outlook) error {
+func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing string, o Outlook) error {
 	count := func(n int) string { return humanize.Comma(int64(n)) }
-	data, steps := "rows of max_seq_len tokens: "+count(j.RowTokens()), "steps"
-	if j.Data != nil {
-		data = fmt.Sprintf("%s rows of at most %s tokens", count(j.Data.Train().Rows()), count(j.RowTokens()))
+	data, steps := "rows of max_seq_len tokens: "+count(out.RowTokens()), "steps"
+	if out.Data != nil {
+		data = fmt.Sprintf("%s rows of at most %s tokens", count(out.Data.Train().Rows()), count(out.RowTokens()))
 	}
-	if n := j.Config.MaxSteps; n > 0 {
+	if n := out.Config.MaxSteps; n > 0 {
 		steps = count(n) + " " + steps
 	}
 	frozen := ""
-	if n := t.Params - j.Model.TrainedParams(); n > 0 {
+	if n := t.Params - out.Model.TrainedParams(); n > 0 {
 		frozen = fmt.Sprintf(", of which %s are frozen", humanize.Comma(n))
 	}
 	fmt.Fprintf(w, "%s parameters%s, %s\n", humanize.Comma(t.Params), frozen, data)
 	master := ""
-	if j.BF16Master() {
+	if out.BF16Master() {
 		master = ", master weights bf16"
 	}
-	fmt.Fprintf(w, "%s of %s rows, compute %s%s, gradients %s\n", steps, count(j.Config.RowsPerStep()), j.Config.ComputeDType, master, j.Config.GradDType)
-	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.Config.Pipeline.MicroBatchTokens), j.Plan.Spec.Keep)
-	if n := j.Plan.Spec.Shards(); n > 1 {
+	fmt.Fprintf(w, "%s of %s rows, compute %s%s, gradients %s\n", steps, count(out.Config.RowsPerStep()), out.Config.ComputeDType, master, out.Config.GradDType)
+	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(out.Config.Pipeline.MicroBatchTokens), out.Plan.Spec.Keep)
+	if n := out.Plan.Spec.Shards(); n > 1 {
 		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
 	}
-	if n := j.Plan.Ranks; n > 1 {
+	if n := out.Plan.Ranks; n > 1 {
 		own := ", each with a host of its own"
-		if _, beside := j.Team.Neighbours(); beside > 1 {
+		if _, beside := out.Team.Neighbours(); beside > 1 {
 			own = fmt.Sprintf(", %d of them on this host", beside)
 		}
-		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, j.Plan.Rank, count((j.Config.RowsPerStep()+n-1)/n))
+		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, out.Plan.Rank, count((out.Config.RowsPerStep()+n-1)/n))
 	}
-	if words := j.AttentionWords(); words != "" {
+	if words := out.AttentionWords(); words != "" {
 		fmt.Fprintln(w, words)
 	}
-	if words := j.Plan.LaneWords(); words != "" {
+	if words := out.Plan.LaneWords(); words != "" {
 		fmt.Fprintln(w, words)
 		if passing != "" {
 			fmt.Fprintf(w, "what passes between them goes %s\n", passing)
 		}
 	}
-	if x := j.Plan.ExpertTraffic(); x != nil {
+	if x := out.Plan.ExpertTraffic(); x != nil {
 		fmt.Fprintln(w, x)
 	}
 	t.Write(w)
 	d.Write(w)
-	if words := passWords(j.Resolved, o.pass, t); words != "" {
+	if words := passWords(out.Resolved, o.pass, t); words != "" {
 		fmt.Fprintln(w, words)
 	}
 	if o.bound != nil {

@@ -76,7 +76,7 @@ func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events
 	return b, dir.WriteWhole(settings.BoardsFile, append(raw, '\n'))
 }
 
-func (s *boards) openMLflow(c *config.Config, ids *boardIDs) error {
+func (b *boards) openMLflow(c *config.Config, ids *boardIDs) error {
 	id := ids.MLflow
 	if ids.Server != board.MLflowServer() {
 		id = ""
@@ -86,10 +86,10 @@ func (s *boards) openMLflow(c *config.Config, ids *boardIDs) error {
 		return c.Errorf("report_to", "report_to: mlflow: %w", err)
 	}
 	for _, note := range sink.Notes {
-		s.note(note)
+		b.note(note)
 	}
 	ids.MLflow, ids.Server = sink.ID(), board.MLflowServer()
-	s.queues = append(s.queues, board.Start("mlflow", sink, s.note))
+	b.queues = append(b.queues, board.Start("mlflow", sink, b.note))
 	return nil
 }
 
@@ -106,38 +106,38 @@ func runName(c *config.Config) string {
 }
 
 // Step implements Observer.
-func (s *boards) Step(of Step) {
+func (b *boards) Step(of Step) {
 	if of.Logged {
-		s.show(of.Metrics.Step, of.Metrics.scalars()...)
+		b.show(of.Metrics.Step, of.Metrics.scalars()...)
 	}
 }
 
 // Eval implements Observer.
-func (s *boards) Eval(of Eval) {
+func (b *boards) Eval(of Eval) {
 	if of.Metrics != nil {
-		s.show(of.Report.Step, of.Metrics.scalars(of.Report.Loss)...)
+		b.show(of.Report.Step, of.Metrics.scalars(of.Report.Loss)...)
 	}
 }
 
 // show hands the numbers of a logged step or evaluation to all boards. Where TensorBoard's
 // event file cannot be written, it ends there; a resumed run begins another.
-func (s *boards) show(step int, values ...board.Scalar) {
+func (b *boards) show(step int, values ...board.Scalar) {
 	now := time.Now()
-	for _, q := range s.queues {
+	for _, q := range b.queues {
 		q.Add(board.Point{Time: now, Step: step, Values: values})
 	}
-	if s.events == nil {
+	if b.events == nil {
 		return
 	}
-	if err := s.events.Scalars(now, step, values); err != nil {
-		s.note(fmt.Sprintf("%v; training goes on, and TensorBoard has no numbers from step %d on", err, step))
-		_ = s.events.Close()
-		s.events = nil
+	if err := b.events.Scalars(now, step, values); err != nil {
+		b.note(fmt.Sprintf("%v; training goes on, and TensorBoard has no numbers from step %d on", err, step))
+		_ = b.events.Close()
+		b.events = nil
 	}
 }
 
 // End implements Observer.
-func (s *boards) End(err error) {
+func (b *boards) End(err error) {
 	status := board.Finished
 	switch {
 	case errors.Is(err, settings.ErrInterrupted):
@@ -145,11 +145,11 @@ func (s *boards) End(err error) {
 	case err != nil:
 		status = board.Failed
 	}
-	for _, q := range s.queues {
+	for _, q := range b.queues {
 		q.Close(status)
 	}
-	if s.events != nil {
-		_ = s.events.Close()
+	if b.events != nil {
+		_ = b.events.Close()
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Curve draws curveFile when the run ends.
+// Curve draws CurveFile when the run ends.
 type Curve struct {
 	deaf
 	Dir  settings.Dir
@@ -25,7 +25,7 @@ type Curve struct {
 // End implements Observer.
 func (c *Curve) End(error) { DrawCurve(c.Dir, c.Tell) }
 
-// DrawCurve draws curveFile in dir, unless it is there as it is to be. Where that fails there is a note. What is drawn depends on metrics.jsonl alone, so that a resumed run has the
+// DrawCurve draws CurveFile in dir, unless it is there as it is to be. Where that fails there is a note. What is drawn depends on metrics.jsonl alone, so that a resumed run has the
 // picture of one that was never stopped.
 func DrawCurve(dir settings.Dir, note func(string)) {
 	name := filepath.Join(dir.Path, settings.CurveFile)

@@ -17,6 +17,7 @@ type Notes struct {
 	said    map[string]bool
 }
 
+// Add adds a note, unless there was the same before.
 func (l *Notes) Add(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -59,7 +59,14 @@ func (all Observers) End(err error) {
 // deaf hears nothing. Observers that want to be told of some things alone embed it.
 type deaf struct{}
 
-func (deaf) Step(Step)   {}
-func (deaf) Eval(Eval)   {}
+// Step implements Observer.
+func (deaf) Step(Step) {}
+
+// Eval implements Observer.
+func (deaf) Eval(Eval) {}
+
+// Note implements Observer.
 func (deaf) Note(string) {}
-func (deaf) End(error)   {}
+
+// End implements Observer.
+func (deaf) End(error) {}

@@ -13,24 +13,33 @@ import (
 	"mt/internal/run/settings"
 )
 
-// SampleLine is one object of samplesFile.
+// SampleLine is one object of SamplesFile.
 type SampleLine struct {
 	Step   int    `json:"step"`
 	Prompt string `json:"prompt"`
 	Text   string `json:"text"`
 }
 
-// Samples is the observer that writes samplesFile.
+// Samples is the observer that writes SamplesFile.
 type Samples struct {
 	deaf
 	log  *Log // nil where it could not be written any more
 	note func(string)
 }
 
-// OpenSamples opens samplesFile in dir and takes out what a run that is resumed at step makes again: the lines of later steps,
-// and those of step itself unless all are there. last is the step of the samples made last.
+// OpenSamples opens SamplesFile in dir and takes out what a run that is resumed at step makes again: the lines of later steps,
+// and those of step itself unless all are there. Without prompts nothing is written, and a run from nothing removes the file, which is
+// of a run that it replaces. last is the step of the samples made last.
 func OpenSamples(dir settings.Dir, step, prompts int, note func(string)) (s *Samples, last int, err error) {
 	name := filepath.Join(dir.Path, settings.SamplesFile)
+	if prompts == 0 {
+		if step == 0 {
+			if err := dir.FS.RemoveAll(name); err != nil {
+				return nil, 0, fmt.Errorf("remove %s: %w", name, err)
+			}
+		}
+		return &Samples{}, 0, nil
+	}
 	var kept []byte
 	if kept, last, err = keepSamples(name, step, prompts); err == nil {
 		err = checkpoint.WriteFile(dir.FS, name, kept)
@@ -43,15 +52,6 @@ func OpenSamples(dir settings.Dir, step, prompts int, note func(string)) (s *Sam
 		return nil, last, err
 	}
 	return &Samples{log: &Log{name: name, File: f, out: f}, note: note}, last, nil
-}
-
-// RemoveSamples removes samplesFile, which is of a run that another replaces.
-func RemoveSamples(dir settings.Dir) error {
-	name := filepath.Join(dir.Path, settings.SamplesFile)
-	if err := dir.FS.RemoveAll(name); err != nil {
-		return fmt.Errorf("remove %s: %w", name, err)
-	}
-	return nil
 }
 
 // keepSamples returns the lines of the file called name that a run at step keeps, and the
@@ -86,7 +86,7 @@ func keepSamples(name string, step, prompts int) (kept []byte, last int, err err
 	return kept, last, nil
 }
 
-// Eval implements Observer. Where samplesFile cannot be written the run has a note and goes on without it.
+// Eval implements Observer. Where SamplesFile cannot be written the run has a note and goes on without it.
 func (s *Samples) Eval(e Eval) {
 	if s.log == nil || e.Samples == nil {
 		return

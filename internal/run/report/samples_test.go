@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/checkpoint"
 	"mt/internal/run/settings"
 )
 
@@ -40,5 +41,22 @@ func TestKeptSamples(t *testing.T) {
 	}
 	if kept, _, err := keepSamples(name+"x", 5, 2); err != nil || kept != nil {
 		t.Errorf("without a file: %q, %v", kept, err)
+	}
+}
+
+// TestSamplesOfBefore: a run without prompts that begins anew removes the samples of the run before, and one that is resumed keeps them.
+func TestSamplesOfBefore(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, settings.SamplesFile)
+	for step, stays := range []bool{false, true} {
+		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := OpenSamples(settings.Dir{Path: dir, FS: checkpoint.OS()}, step, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(name); (err == nil) != stays {
+			t.Errorf("from step %d: %v, want the file to stay: %t", step, err, stays)
+		}
 	}
 }

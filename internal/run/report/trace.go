@@ -18,7 +18,7 @@ import (
 	"mt/internal/timeline"
 )
 
-// timelineEvery is how long a timelineFile stays as it is at least, but at the end.
+// timelineEvery is how long a TimelineFile stays as it is at least, but at the end.
 const timelineEvery = 5 * time.Second
 
 // Trace is what of a run's timeline is kept and written.
@@ -26,8 +26,8 @@ type Trace struct {
 	deaf
 	Recorder *timeline.Recorder // nil: nobody asks for a timeline
 	file     *timeline.File     // nil: no trace
-	shown    time.Time          // when timelineFile was written
-	shows    bool               // timelineFile is written
+	shown    time.Time          // when TimelineFile was written
+	shows    bool               // TimelineFile is written
 	dir      settings.Dir
 	note     func(string)
 }
@@ -79,7 +79,7 @@ func Reason(err error) error {
 	return err
 }
 
-// OpenTrace makes what the pipeline tells its timeline to, if anybody asks for that: the key trace, or for timelineFile in dir
+// OpenTrace makes what the pipeline tells its timeline to, if anybody asks for that: the key trace, or for TimelineFile in dir
 // shows. through is put in front of the file of the trace; it may be nil.
 func OpenTrace(c *config.Config, dir settings.Dir, shows bool, through func(io.WriteCloser) io.WriteCloser, note func(string)) (*Trace, error) {
 	path, t := c.Trace, &Trace{shows: shows, dir: dir, note: note}
@@ -106,7 +106,7 @@ func OpenTrace(c *config.Config, dir settings.Dir, shows bool, through func(io.W
 // Step implements Observer.
 func (t *Trace) Step(Step) { t.show(timelineEvery) }
 
-// show writes timelineFile, unless that was done less than so long ago.
+// show writes TimelineFile, unless that was done less than so long ago.
 func (t *Trace) show(every time.Duration) {
 	if !t.shows || time.Since(t.shown) < every {
 		return

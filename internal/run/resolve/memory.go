@@ -11,25 +11,25 @@ import (
 // CheckRoom refuses a run that needs more host memory than there is. It does so before
 // anything is allocated: arenas are filled one after the other, so the lack could show
 // late. what is how the error calls the run or pass.
-func (j *Resolved) CheckRoom(what string) error {
-	t, room := j.Plan.Table(), j.Room()
+func (r *Resolved) CheckRoom(what string) error {
+	t, room := r.Plan.Table(), r.Room()
 	need, key := t.Host, "host_memory"
-	if j.Config.Device == "cpu" || j.Integrated {
+	if r.Config.Device == "cpu" || r.Integrated {
 		need += t.AllDevices
 	}
-	if j.Config.Device == "cpu" && !j.Config.Given(key) {
+	if r.Config.Device == "cpu" && !r.Config.Given(key) {
 		key = "device_memory"
 	}
 	if !room.Known || need <= room.Bytes {
 		return nil
 	}
-	return j.Config.Errorf(key, "%s: %s needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
+	return r.Config.Errorf(key, "%s: %s needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
 		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
 }
 
-// planError names the key that err is about: the one that set the budget into which the
+// PlanError names the key that err is about: the one that set the budget into which the
 // run does not fit, or a depth that is wrong.
-func (j *Resolved) planError(err error) error {
+func (r *Resolved) PlanError(err error) error {
 	var lacking *plan.NotFitting
 	var depth *plan.BadDepth
 	key := ""
@@ -39,18 +39,15 @@ func (j *Resolved) planError(err error) error {
 	case errors.As(err, &depth):
 		key = depth.Key
 	}
-	if j.Config.Given(key) {
-		return j.Config.Errorf(key, "plan: %w", err)
+	if r.Config.Given(key) {
+		return r.Config.Errorf(key, "plan: %w", err)
 	}
 	return fmt.Errorf("plan: %w", err)
 }
 
-// Planned is the run with a plan; err is what came of planning it.
-func (j *Resolved) Planned(p *plan.Run, err error) (*Resolved, error) {
-	if err != nil {
-		return nil, j.planError(err)
-	}
-	out := *j
+// WithPlan is the run with another plan.
+func (r *Resolved) WithPlan(p *plan.Run) *Resolved {
+	out := *r
 	out.Plan = p
-	return &out, nil
+	return &out
 }

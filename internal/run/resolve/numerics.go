@@ -9,7 +9,7 @@ import (
 
 // noteNumerics compares the plan with that of a host with room for everything, if state_dir is given. A small host_memory can
 // mean smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names each such setting.
-func (j *resolving) noteNumerics(q plan.Request) {
+func (r *resolving) noteNumerics(q plan.Request) {
 	if !q.StateDir || q.EvalOnly {
 		return
 	}
@@ -24,12 +24,12 @@ func (j *resolving) noteNumerics(q plan.Request) {
 			differ = append(differ, fmt.Sprintf("%s: %v (%v)", key, large, small))
 		}
 	}
-	add("pipeline.micro_batch_tokens", j.Plan.Limits.MicroBatchTokens, roomy.Limits.MicroBatchTokens)
-	add("pipeline.chunk_tokens", j.Plan.Spec.ChunkTokens, roomy.Spec.ChunkTokens)
-	add("pipeline.head_shards", j.Plan.Spec.Shards(), roomy.Spec.Shards())
-	add("grad_dtype", gradType(j.Plan), gradType(roomy))
+	add("pipeline.micro_batch_tokens", r.Plan.Limits.MicroBatchTokens, roomy.Limits.MicroBatchTokens)
+	add("pipeline.chunk_tokens", r.Plan.Spec.ChunkTokens, roomy.Spec.ChunkTokens)
+	add("pipeline.head_shards", r.Plan.Spec.Shards(), roomy.Spec.Shards())
+	add("grad_dtype", gradType(r.Plan), gradType(roomy))
 	if len(differ) > 0 {
-		j.note("this host_memory decides settings that the last bits of sums depend on; a run with room for everything has %s; give these keys to both runs for the same bits", strings.Join(differ, ", "))
+		r.note("this host_memory decides settings that the last bits of sums depend on; a run with room for everything has %s; give these keys to both runs for the same bits", strings.Join(differ, ", "))
 	}
 }
 

@@ -18,22 +18,22 @@ type SamplePrompt struct {
 
 // findPrompts turns sample_prompts into tokens: where the data are chats a prompt is what
 // the user says, else a text to go on with.
-func findPrompts(j *open.Inputs) (out []SamplePrompt, err error) {
-	texts := j.Config.Samples()
+func findPrompts(in *open.Inputs) (out []SamplePrompt, err error) {
+	texts := in.Config.Samples()
 	if len(texts) == 0 {
 		return nil, nil
 	}
-	if j.TokenizerErr != nil {
-		return nil, j.Config.Errorf("sample_steps", "sample_steps: there is no tokenizer for sample_prompts: %w", j.TokenizerErr)
+	if in.TokenizerErr != nil {
+		return nil, in.Config.Errorf("sample_steps", "sample_steps: there is no tokenizer for sample_prompts: %w", in.TokenizerErr)
 	}
-	toIDs := func(text string) ([]int32, error) { return data.Prompt(j.Tokenizer, []byte(text)) }
+	toIDs := func(text string) ([]int32, error) { return data.Prompt(in.Tokenizer, []byte(text)) }
 	var ends []int32
-	if j.Data.IsChat() {
-		spec := j.Config.DataSpec()
-		spec.Tokenizer, spec.ModelDir, spec.VocabSize = j.Tokenizer, j.ModelDir, j.Model.VocabSize
+	if in.Data.IsChat() {
+		spec := in.Config.DataSpec()
+		spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.Tokenizer, in.ModelDir, in.Model.VocabSize
 		d, err := data.NewDialogue(spec)
 		if err != nil {
-			return nil, j.Config.Errorf("sample_prompts", "sample_prompts: %w", err)
+			return nil, in.Config.Errorf("sample_prompts", "sample_prompts: %w", err)
 		}
 		ends = d.Ends()
 		toIDs = func(text string) ([]int32, error) {
@@ -47,11 +47,11 @@ func findPrompts(j *open.Inputs) (out []SamplePrompt, err error) {
 		if p.IDs, err = toIDs(text); err == nil && len(p.IDs) == 0 {
 			err = errors.New("it has no token")
 		}
-		if most := j.Model.MaxPositions; err == nil && most > 0 && len(p.IDs) >= most {
+		if most := in.Model.MaxPositions; err == nil && most > 0 && len(p.IDs) >= most {
 			err = fmt.Errorf("it has %d tokens and the model has %d positions (max_position_embeddings)", len(p.IDs), most)
 		}
 		if err != nil {
-			return nil, j.Config.Errorf("sample_prompts", "sample_prompts: %q: %w", text, err)
+			return nil, in.Config.Errorf("sample_prompts", "sample_prompts: %q: %w", text, err)
 		}
 		out = append(out, p)
 	}

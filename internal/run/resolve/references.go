@@ -52,15 +52,15 @@ type Reference struct {
 }
 
 // readReferences reads what an earlier pass has found and kept.
-func (j *resolving) readReferences() (err error) {
-	if len(j.Config.DPO) == 0 || !j.Team.First() {
+func (r *resolving) readReferences() (err error) {
+	if len(r.Config.DPO) == 0 || !r.Team.First() {
 		return nil
 	}
-	if j.Ref.fingerprint, err = checkpoint.Fingerprint(j.ForReference().ModelDir); err != nil {
+	if r.Ref.fingerprint, err = checkpoint.Fingerprint(r.ForReference().ModelDir); err != nil {
 		return err
 	}
-	for _, of := range PairSets(j.Inputs, &j.Ref) {
-		path, key, err := j.ReferencesFile(of.Set)
+	for _, of := range PairSets(r.Inputs, &r.Ref) {
+		path, key, err := r.ReferencesFile(of.Set)
 		if err != nil {
 			return err
 		}
@@ -90,25 +90,25 @@ func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 
 // ForReference is the run of the reference's pass on the run's devices, with the numerics of the run. Its
 // inputs are those of the run, which closes them.
-func (j *Resolved) ForReference() *Resolved {
-	in := *j.Inputs
+func (r *Resolved) ForReference() *Resolved {
+	in := *r.Inputs
 	in.Team, in.Throttle = team.Alone(context.Background()), throttle.Limits{}
-	if m := j.OtherReference; m != nil {
+	if m := r.OtherReference; m != nil {
 		in.Opened, in.Model, in.ModelDir = m, m.Config, m.Dir
 	}
-	return &Resolved{Start: &resume.Start{Inputs: &in}, Plan: j.Ref.Pass}
+	return &Resolved{Start: &resume.Start{Inputs: &in}, Plan: r.Ref.Pass}
 }
 
 // ReferencesFile is the file in which the references of set are kept, and the key that it begins with.
-func (j *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
+func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
 	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
-	r := j.ForReference()
-	name := fmt.Appendf(nil, "1 %s %s %d %v %d %x", j.Ref.fingerprint, set.ID(), j.Config.MaxSeqLen, j.Act, r.Model.VocabSize, r.Model.JSON(""))
-	if r.StartsRows() && j.Team.Size() > 1 {
+	r := run.ForReference()
+	name := fmt.Appendf(nil, "1 %s %s %d %v %d %x", run.Ref.fingerprint, set.ID(), run.Config.MaxSeqLen, run.Act, r.Model.VocabSize, r.Model.JSON(""))
+	if r.StartsRows() && run.Team.Size() > 1 {
 		name = append(name, " upper"...)
 	}
 	key = sha256.Sum256(name)
-	dir, err := data.CacheFolder(j.Config.CacheDir)
+	dir, err := data.CacheFolder(run.Config.CacheDir)
 	return filepath.Join(dir, hex.EncodeToString(key[:8])+".references"), key, err
 }
 
@@ -116,6 +116,7 @@ func (j *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256.S
 // SHA-256 of all before it.
 const referencesMagic = "mt references 1\n"
 
+// EncodeReferences writes references as a file that begins with key.
 func EncodeReferences(refs References, key [sha256.Size]byte) []byte {
 	b := append([]byte(referencesMagic), key[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
@@ -145,7 +146,7 @@ func ReferencesFrom(b []byte) References {
 	return refs
 }
 
-// ReadReferences reads a file that encodeReferences made, which must be whole, of this key and of so many pairs.
+// ReadReferences reads a file that EncodeReferences made, which must be whole, of this key and of so many pairs.
 func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References, error) {
 	const head = len(referencesMagic) + sha256.Size + 8
 	b, err := files.Read(path, int64(head)+8*pairs+sha256.Size)

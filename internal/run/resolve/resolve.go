@@ -27,11 +27,11 @@ type Resolved struct {
 // resolving is a run that is being resolved.
 type resolving struct{ Resolved }
 
-func (j *resolving) note(format string, args ...any) {
-	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
+func (r *resolving) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Under are Inputs' and a start's values under settings that the plan may write to.
+// resolvingFrom begins to resolve s, under settings that are its own.
 func resolvingFrom(s *resume.Start) *resolving {
 	begins := *s
 	begins.Inputs = s.With(s.Config.Clone())
@@ -40,38 +40,38 @@ func resolvingFrom(s *resume.Start) *resolving {
 
 // Resolve settles what the configuration leaves to mt, and checks that the run fits into memory.
 func Resolve(s *resume.Start) (*Resolved, error) {
-	j := resolvingFrom(s)
+	r := resolvingFrom(s)
 	var err error
-	if j.Prompts, err = findPrompts(j.Inputs); err != nil {
+	if r.Prompts, err = findPrompts(r.Inputs); err != nil {
 		return nil, err
 	}
-	j.Ref.unneeded = len(j.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= j.Config.MaxSteps && j.Team.First() && j.Finished())
-	steps := []func() error{j.readReferences, func() error { return j.resolve(false) }, func() error { return j.CheckRoom("the run") }}
+	r.Ref.unneeded = len(r.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= r.Config.MaxSteps && r.Team.First() && r.Finished())
+	steps := []func() error{r.readReferences, func() error { return r.resolve(false) }, func() error { return r.CheckRoom("the run") }}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	if j.Ref.Pass != nil {
-		if err := j.ForReference().CheckRoom(j.PassName()); err != nil {
+	if r.Ref.Pass != nil {
+		if err := r.ForReference().CheckRoom(r.PassName()); err != nil {
 			return nil, err
 		}
 	}
-	return &j.Resolved, nil
+	return &r.Resolved, nil
 }
 
 // Sketch resolves a run that is only planned for, on so many hosts (0: as many as there are). Where the run does not fit,
 // what it was asked for is returned too.
 func Sketch(in *open.Inputs, hosts int) (*Resolved, error) {
-	j := resolvingFrom(resume.Fresh(in))
-	j.Hosts = hosts
-	return &j.Resolved, j.resolve(false)
+	r := resolvingFrom(resume.Fresh(in))
+	r.Hosts = hosts
+	return &r.Resolved, r.resolve(false)
 }
 
 // ToEvaluate resolves an evaluation alone.
 func ToEvaluate(in *open.Inputs) (*Resolved, error) {
-	j := resolvingFrom(resume.Fresh(in))
-	return &j.Resolved, j.resolve(true)
+	r := resolvingFrom(resume.Fresh(in))
+	return &r.Resolved, r.resolve(true)
 }
 
 // Request is what a plan of the settings is asked for, without a start.
@@ -81,33 +81,33 @@ func Request(in *open.Inputs) *Resolved {
 	return r
 }
 
-func (j *resolving) resolve(evalOnly bool) (err error) {
-	q := j.request(evalOnly)
-	if err := j.checkPositions(j.Model, "the model"); err != nil {
+func (r *resolving) resolve(evalOnly bool) (err error) {
+	q := r.request(evalOnly)
+	if err := r.checkPositions(r.Model, "the model"); err != nil {
 		return err
 	}
-	if j.Hosts > 1 {
-		q.Ranks = j.Hosts
+	if r.Hosts > 1 {
+		q.Ranks = r.Hosts
 	}
-	j.Asked = q
-	if j.Plan, err = plan.Resolve(q); err != nil {
-		return j.planError(err)
+	r.Asked = q
+	if r.Plan, err = plan.Resolve(q); err != nil {
+		return r.PlanError(err)
 	}
-	j.recordResolved()
-	j.noteNumerics(q)
-	if len(j.Config.StateDir) > 0 && j.Plan.Away == nil && !q.EvalOnly {
-		j.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
-	} else if len(j.Config.ParamDir) > 0 && j.Plan.ParamAway == nil && !q.EvalOnly {
-		j.note("param_dir: host memory has room for the weights, so they are not kept there; host_memory says how much mt may take")
+	r.recordResolved()
+	r.noteNumerics(q)
+	if len(r.Config.StateDir) > 0 && r.Plan.Away == nil && !q.EvalOnly {
+		r.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
+	} else if len(r.Config.ParamDir) > 0 && r.Plan.ParamAway == nil && !q.EvalOnly {
+		r.note("param_dir: host memory has room for the weights, so they are not kept there; host_memory says how much mt may take")
 	}
-	if idle := j.Plan.Idle(); idle > IdleEnough {
-		j.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
-			j.Plan.Limits.MicroBatches, j.Lanes, 100*(1-idle))
+	if idle := r.Plan.Idle(); idle > IdleEnough {
+		r.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
+			r.Plan.Limits.MicroBatches, r.Lanes, 100*(1-idle))
 	}
-	if err := j.checkParams(); err != nil || evalOnly {
+	if err := r.checkParams(); err != nil || evalOnly {
 		return err
 	}
-	return j.planPass()
+	return r.planPass()
 }
 
 // IdleEnough is the share of a step in which several devices may stand still, as predicted, before
@@ -115,29 +115,29 @@ func (j *resolving) resolve(evalOnly bool) (err error) {
 const IdleEnough = 0.25
 
 // request asks for the plan of what the configuration says.
-func (j *Resolved) request(evalOnly bool) plan.Request {
-	c := j.Config
-	q := plan.Request{Config: j.Model, Act: j.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
+func (r *Resolved) request(evalOnly bool) plan.Request {
+	c := r.Config
+	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
 		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
-		GradDType: c.GradDType, BF16Master: j.BF16Master() || evalOnly && !j.StartsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: j.Fuses(),
+		GradDType: c.GradDType, BF16Master: r.BF16Master() || evalOnly && !r.StartsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: r.Fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
-		Order: j.order(), Devices: j.Lanes, Paces: j.Paces, LaneMemory: j.LaneMemory, Lane: j.Began,
+		Order: r.order(), Devices: r.Lanes, Paces: r.Paces, LaneMemory: r.LaneMemory, Lane: r.Began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
-			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && j.Team.Size() <= 1 && j.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: j.RowTokens(), Positions: j.RopePositions(), Clip: c.WaitsForNorm(), Unified: j.Unified, OneMemory: j.Integrated, EvalOnly: evalOnly, Planes: settings.Average(j.Config).With(j.Optimizer().Planes), Optim: c.Optim,
-		NSSteps: settings.NSSteps(j.Config), Ranks: j.Team.Size(), Rank: j.Team.Rank(), Units: j.Optimizer().Units,
-		Context: j.ContextBytes(), DeviceMemory: j.DeviceBudget(), HostMemory: j.Share(int64(c.HostMemory))}
+			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && r.Team.Size() <= 1 && r.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
+		Rows: c.RowsPerStep(), RowTokens: r.RowTokens(), Positions: r.RopePositions(), Clip: c.WaitsForNorm(), Unified: r.Unified, OneMemory: r.Integrated, EvalOnly: evalOnly, Planes: settings.Average(r.Config).With(r.Optimizer().Planes), Optim: c.Optim,
+		NSSteps: settings.NSSteps(r.Config), Ranks: r.Team.Size(), Rank: r.Team.Rank(), Units: r.Optimizer().Units,
+		Context: r.ContextBytes(), DeviceMemory: r.DeviceBudget(), HostMemory: r.Share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {
-		room := open.BudgetOf(j.Integrated, j.Room())
+		room := open.BudgetOf(r.Integrated, r.Room())
 		q.HostMemory, q.HostBy = room.Budget(), room.By
 	}
 	return q
 }
 
 // order is in which order layers take the micro-batches.
-func (j *Resolved) order() schedule.Order {
-	if o := j.Config.MicroBatchOrder; o == schedule.Lanes.String() || o == "auto" && j.Lanes > 1 {
+func (r *Resolved) order() schedule.Order {
+	if o := r.Config.MicroBatchOrder; o == schedule.Lanes.String() || o == "auto" && r.Lanes > 1 {
 		return schedule.Lanes
 	}
 	return schedule.Zigzag
@@ -145,8 +145,8 @@ func (j *Resolved) order() schedule.Order {
 
 // recordResolved writes what the plan chose into the configuration, for
 // config.yaml and for resuming.
-func (j *resolving) recordResolved() {
-	c, p := j.Config, j.Plan
+func (r *resolving) recordResolved() {
+	c, p := r.Config, r.Plan
 	c.MicroBatchOrder = p.Order.String()
 	c.GradDType = gradType(p)
 	d := p.Depths
@@ -163,16 +163,16 @@ func (j *resolving) recordResolved() {
 }
 
 // checkParams refuses what a run whose weights are on disks cannot do.
-func (j *Resolved) checkParams() error {
-	if j.Plan.ParamAway == nil {
+func (r *Resolved) checkParams() error {
+	if r.Plan.ParamAway == nil {
 		return nil
 	}
 	for _, has := range []struct {
 		key string
 		set bool
-	}{{"sample_prompt", j.Config.SamplePrompt != ""}, {"sample_prompts", len(j.Config.Samples()) > 0}} {
+	}{{"sample_prompt", r.Config.SamplePrompt != ""}, {"sample_prompts", len(r.Config.Samples()) > 0}} {
 		if has.set {
-			return j.Config.Errorf(has.key, "%s: the weights of this run are on disks (param_dir), and text is written by a model in memory: leave it out, or give more host_memory", has.key)
+			return r.Config.Errorf(has.key, "%s: the weights of this run are on disks (param_dir), and text is written by a model in memory: leave it out, or give more host_memory", has.key)
 		}
 	}
 	return nil

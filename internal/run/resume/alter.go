@@ -209,18 +209,18 @@ func (a *alteration) words() []string {
 
 // placeData makes steps take their rows from where the data was left at the checkpoint,
 // and sets the number of steps where num_train_epochs decides it.
-func (j *finding) placeData(at checkpoint.TrainerState) error {
-	c := j.Config
-	all := j.Data.Sampler(c.RowsPerStep())
-	j.Train = all.From(at.Step, at.DataPos)
-	if !j.Epochs {
+func (f *finding) placeData(at checkpoint.TrainerState) error {
+	c := f.Config
+	all := f.Data.Sampler(c.RowsPerStep())
+	f.Train = all.From(at.Step, at.DataPos)
+	if !f.Epochs {
 		return nil
 	}
 	end := all.Pos(int(math.Ceil(c.NumTrainEpochs * float64(all.StepsPerEpoch()))))
-	if past := at.DataPos - end; past >= int64(j.Data.Train().Rows()) {
+	if past := at.DataPos - end; past >= int64(f.Data.Train().Rows()) {
 		return c.Errorf("num_train_epochs", "num_train_epochs is %v, and the checkpoint at step %d is at epoch %.2f: raise it, or name an earlier checkpoint "+
-			"in resume_from_checkpoint", c.NumTrainEpochs, at.Step, float64(at.DataPos)/float64(j.Data.Train().Rows()))
+			"in resume_from_checkpoint", c.NumTrainEpochs, at.Step, float64(at.DataPos)/float64(f.Data.Train().Rows()))
 	}
-	c.MaxSteps = j.Train.StepAt(end)
+	c.MaxSteps = f.Train.StepAt(end)
 	return nil
 }

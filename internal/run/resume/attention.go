@@ -8,10 +8,10 @@ import (
 
 // chooseAttention settles attention_kernels and has the devices compute by them. It comes after what the
 // run keeps of the one that it goes on from, and before the first operation.
-func (j *finding) chooseAttention() error {
-	c := j.Config
+func (f *finding) chooseAttention() error {
+	c := f.Config
 	if c.AttentionKernels == "auto" {
-		c.AttentionKernels = j.BestAttention()
+		c.AttentionKernels = f.BestAttention()
 	}
 	if c.Device == "cpu" {
 		if c.AttentionKernels == cuda.SM90a {
@@ -19,11 +19,11 @@ func (j *finding) chooseAttention() error {
 		}
 		return nil
 	}
-	if dim := j.Model.PackedHeadDim(); dim > kernels.MaxHeadDim {
+	if dim := f.Model.PackedHeadDim(); dim > kernels.MaxHeadDim {
 		return c.Errorf("device", "device: %s: attention's kernels take heads of at most %d elements, and the model's queries, keys or values have %d; "+
 			"train it with device: cpu", c.Device, kernels.MaxHeadDim, dim)
 	}
-	for _, dev := range j.Devices {
+	for _, dev := range f.Devices {
 		if d, ok := dev.(open.Attender); ok {
 			if err := d.UseAttention(c.AttentionKernels); err != nil {
 				return c.Errorf("attention_kernels", "attention_kernels: %w; results of the portable ones differ in the last bits: "+

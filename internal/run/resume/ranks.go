@@ -20,8 +20,8 @@ type startFound struct {
 }
 
 // agreeOnStart is, on all ranks, where rank 0 has found that the run begins.
-func (j *finding) agreeOnStart(r Point) (Point, error) {
-	t := j.Team
+func (fd *finding) agreeOnStart(r Point) (Point, error) {
+	t := fd.Team
 	if t.Size() == 1 {
 		return r, nil
 	}
@@ -36,9 +36,9 @@ func (j *finding) agreeOnStart(r Point) (Point, error) {
 	if r.Dir == "" || r.Ended {
 		return r, nil
 	}
-	err = r.Sight(j.Inputs)
+	err = r.Sight(fd.Inputs)
 	if r.Sent && t.First() {
-		j.note("not all ranks see %s: rank 0 reads it and sends the others what they need of it", r.Dir)
+		fd.note("not all ranks see %s: rank 0 reads it and sends the others what they need of it", r.Dir)
 	}
 	return r, err
 }
@@ -51,19 +51,19 @@ func inside(out, dir string) string {
 	return ""
 }
 
-// Sight finds out whether all ranks see the checkpoint r.dir of rank 0, each in its output_dir where
-// it lies in that of rank 0. It sets r.local and r.sent.
-func (r *Point) Sight(j *open.Inputs) error {
+// Sight finds out whether all ranks see the checkpoint r.Dir of rank 0, each in its output_dir where
+// it lies in that of rank 0. It sets r.Local and r.Sent.
+func (r *Point) Sight(in *open.Inputs) error {
 	type seen struct{ Inside, Digest string }
-	first, err := team.Tell(j.Team, "the name of the checkpoint", seen{inside(j.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})
+	first, err := team.Tell(in.Team, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})
 	if err != nil {
 		return err
 	}
 	r.Local = r.Dir
-	if in := first[0].Inside; in != "" {
-		r.Local = filepath.Join(j.Config.OutputDir, in)
+	if rel := first[0].Inside; rel != "" {
+		r.Local = filepath.Join(in.Config.OutputDir, rel)
 	}
-	all, err := team.Tell(j.Team, "the sight of the checkpoint", checkpoint.Digest(r.Local) == first[0].Digest)
+	all, err := team.Tell(in.Team, "the sight of the checkpoint", checkpoint.Digest(r.Local) == first[0].Digest)
 	r.Sent = slices.Contains(all, false)
 	return err
 }

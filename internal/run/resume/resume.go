@@ -64,18 +64,18 @@ type finding struct {
 	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
 }
 
-func (j *finding) note(format string, args ...any) {
-	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
+func (f *finding) note(format string, args ...any) {
+	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
 // Find finds where a run begins, on rank 0 for all. Checkpoints in unusable are skipped, for the
 // reasons given there.
 func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
-	j := &finding{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
+	f := &finding{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
 	var r Point
 	var err error
-	if j.Team.First() {
-		if r, err = j.lookForStart(); err == nil {
+	if f.Team.First() {
+		if r, err = f.lookForStart(); err == nil {
 			err = r.readConfig()
 		}
 		if err != nil {
@@ -83,32 +83,32 @@ func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 		}
 		r.Local = r.Dir
 	}
-	if r, err = j.agreeOnStart(r); err != nil {
+	if r, err = f.agreeOnStart(r); err != nil {
 		return nil, err
 	}
-	if err := j.settle(&r); err != nil {
+	if err := f.settle(&r); err != nil {
 		return nil, err
 	}
-	if err := j.chooseAttention(); err != nil {
+	if err := f.chooseAttention(); err != nil {
 		return nil, err
 	}
-	r.Over = !r.Ended && r.State.Step == r.end.Step && settings.EndedEarly(j.Config, r.end)
-	j.From = r
-	return &j.Start, nil
+	r.Over = !r.Ended && r.State.Step == r.end.Step && settings.EndedEarly(f.Config, r.end)
+	f.From = r
+	return &f.Start, nil
 }
 
 // lookForStart is findResume, except that the output directory may also hold the model of a
 // finished run without the checkpoint of its last step.
-func (j *finding) lookForStart() (Point, error) {
-	c := j.Config
-	end, ok, damage, err := j.ended()
+func (f *finding) lookForStart() (Point, error) {
+	c := f.Config
+	end, ok, damage, err := f.ended()
 	switch {
 	case err != nil:
 		return Point{}, c.Errorf("output_dir", "look for a finished run: %w", err)
 	case ok && (c.MaxSteps <= end.Step || settings.EndedEarly(c, end)):
 		return Point{Dir: c.OutputDir, State: end, Ended: true}, nil
 	}
-	r, err := j.findResume()
+	r, err := f.findResume()
 	switch {
 	case err != nil:
 		return Point{}, err
@@ -131,11 +131,11 @@ func (j *finding) lookForStart() (Point, error) {
 // or where resume_from_checkpoint does not ask for it.
 //
 // err is an error of the disk: a finished run that cannot be read must not be begun
-// again over its model. damage says that endFile, or the model, is not what a run has
+// again over its model. damage says that EndFile, or the model, is not what a run has
 // written; such a run must not be begun again either. damage is nil where there are no
 // weights to lose, or where overwrite_output_dir allows it.
-func (j *finding) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
-	c := j.Config
+func (f *finding) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
+	c := f.Config
 	if c.Resume != "auto" && c.Resume != "true" {
 		return end, false, nil, nil
 	}
@@ -145,7 +145,7 @@ func (j *finding) ended() (end checkpoint.TrainerState, ok bool, damage, err err
 		if damage = json.Unmarshal(raw, &end); damage != nil {
 			damage = fmt.Errorf("%s: %w", mark, damage)
 		} else {
-			damage = checkpoint.CheckModel(c.OutputDir, j.Model.Layouts(false))
+			damage = checkpoint.CheckModel(c.OutputDir, f.Model.Layouts(false))
 		}
 		err = damage
 	}
@@ -163,27 +163,27 @@ func (j *finding) ended() (end checkpoint.TrainerState, ok bool, damage, err err
 }
 
 // EpochsAfter is how many epochs of the data are over after a step.
-func (j *Start) EpochsAfter(step int) int {
-	return int(j.Train.Pos(step) / int64(j.Data.Train().Rows()))
+func (s *Start) EpochsAfter(step int) int {
+	return int(s.Train.Pos(step) / int64(s.Data.Train().Rows()))
 }
 
 // EndsEpoch says whether a step takes the last row of an epoch.
-func (j *Start) EndsEpoch(step int) bool { return j.Train.Pos(step)%int64(j.Data.Train().Rows()) == 0 }
+func (s *Start) EndsEpoch(step int) bool { return s.Train.Pos(step)%int64(s.Data.Train().Rows()) == 0 }
 
 // findResume looks for the checkpoint that the configuration says to go on from. It
 // must come before the plan, since what an earlier run resolved is kept.
-func (j *finding) findResume() (r Point, err error) {
-	c := j.Config
+func (f *finding) findResume() (r Point, err error) {
+	c := f.Config
 	switch c.Resume {
 	case "false":
 		if old, _ := filepath.Glob(filepath.Join(c.OutputDir, "checkpoint-*[0-9]")); len(old) > 0 { // the only error is that of a bad pattern
-			j.note("%s holds checkpoints of an earlier run, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
+			f.note("%s holds checkpoints of an earlier run, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
 				"remove them, or choose another output_dir", c.OutputDir, filepath.Base(old[0]))
 		}
 	case "auto", "true":
-		r, err = j.newest()
+		r, err = f.newest()
 	default:
-		r, err = j.named()
+		r, err = f.named()
 	}
 	if r.State.ModelOnly {
 		err = c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %s was saved with save_only_model: without the optimizer's state a run cannot go on from it; "+
@@ -196,10 +196,10 @@ func (j *finding) findResume() (r Point, err error) {
 }
 
 // settle takes up what the run begins with, from a checkpoint or from the start.
-func (j *finding) settle(r *Point) (err error) {
-	c := j.Config
+func (f *finding) settle(r *Point) (err error) {
+	c := f.Config
 	if r.Ended {
-		return j.goOn(r)
+		return f.goOn(r)
 	}
 	if r.Dir == "" {
 		for _, reset := range []struct {
@@ -207,26 +207,26 @@ func (j *finding) settle(r *Point) (err error) {
 			given bool
 		}{{"reset_data", c.ResetData}, {"reset_optimizer", c.ResetOptimizer}} {
 			if reset.given {
-				j.note("%s has no effect: the run begins from the start", reset.key)
+				f.note("%s has no effect: the run begins from the start", reset.key)
 			}
 		}
-		return j.placeData(checkpoint.TrainerState{})
+		return f.placeData(checkpoint.TrainerState{})
 	}
-	j.Origin, j.Began = r.State.Origin, r.State.Lanes
+	f.Origin, f.Began = r.State.Origin, r.State.Lanes
 	if r.Other {
-		if j.Origin, err = filepath.Abs(r.Dir); err != nil {
+		if f.Origin, err = filepath.Abs(r.Dir); err != nil {
 			return err
 		}
 	}
-	return j.goOn(r)
+	return f.goOn(r)
 }
 
 // newest is the newest checkpoint of the output directory that can be gone on
 // from; its dir is empty where there is none.
-func (j *finding) newest() (r Point, err error) {
-	c := j.Config
+func (f *finding) newest() (r Point, err error) {
+	c := f.Config
 	var skipped []checkpoint.Skipped
-	r.Dir, r.State, skipped, err = checkpoint.Latest(c.OutputDir, j.unusable)
+	r.Dir, r.State, skipped, err = checkpoint.Latest(c.OutputDir, f.unusable)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return Point{}, err
 	}
@@ -234,7 +234,7 @@ func (j *finding) newest() (r Point, err error) {
 		if why := noCheckpoint(s.Dir); why != "" && !s.Unfinished {
 			s.Why = why
 		}
-		j.note("checkpoint %s is skipped: %s", s.Dir, s.Why)
+		f.note("checkpoint %s is skipped: %s", s.Dir, s.Why)
 		switch {
 		case r.Dir != "" || s.Unfinished:
 		case s.NonFinite:
@@ -251,15 +251,15 @@ func (j *finding) newest() (r Point, err error) {
 // named is the checkpoint that resume_from_checkpoint names. Where that is another
 // run's, and a run that began from it has left checkpoints in this output directory, it
 // is the newest of those: the same command goes on.
-func (j *finding) named() (r Point, err error) {
-	c := j.Config
+func (f *finding) named() (r Point, err error) {
+	c := f.Config
 	r.Dir = c.Resume
 	if why := noCheckpoint(r.Dir); why != "" {
 		return r, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %s %s", r.Dir, why)
 	}
 	if _, err = os.Stat(r.Dir); err == nil {
 		if r.Other = !files.Same(filepath.Dir(filepath.Clean(r.Dir)), c.OutputDir); r.Other {
-			begun, err := j.begunFrom(r.Dir)
+			begun, err := f.begunFrom(r.Dir)
 			if err != nil || begun.Dir != "" {
 				return begun, err
 			}
@@ -276,10 +276,10 @@ func (j *finding) named() (r Point, err error) {
 		return r, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %w; give a directory checkpoint-N, or auto", err)
 	}
 	if why := checkpoint.NonFinite(r.Dir); why != "" {
-		j.note("%s: %s", r.Dir, why)
+		f.note("%s: %s", r.Dir, why)
 	}
 	if later := checkpoint.After(c.OutputDir, r.State.Step); !r.Other && later != "" {
-		j.note("%s is of a later step: resume_from_checkpoint: auto goes on from the highest step of all; remove it, or choose another output_dir", later)
+		f.note("%s is of a later step: resume_from_checkpoint: auto goes on from the highest step of all; remove it, or choose another output_dir", later)
 	}
 	return r, nil
 }
@@ -349,20 +349,20 @@ func othersState(dir string) bool {
 
 // begunFrom is the newest checkpoint of the output directory if the run there began
 // from dir, a checkpoint of another run; its dir is empty if not.
-func (j *finding) begunFrom(dir string) (Point, error) {
+func (f *finding) begunFrom(dir string) (Point, error) {
 	from, err := filepath.Abs(dir)
 	if err != nil {
 		return Point{}, err
 	}
-	old, _ := filepath.Glob(filepath.Join(j.Config.OutputDir, "checkpoint-*[0-9]")) // the only error is that of a bad pattern
+	old, _ := filepath.Glob(filepath.Join(f.Config.OutputDir, "checkpoint-*[0-9]")) // the only error is that of a bad pattern
 	for _, o := range old {
 		if st, err := checkpoint.ReadState(o); err == nil && st.Origin == from {
-			return j.newest()
+			return f.newest()
 		}
 	}
 	if len(old) > 0 {
-		j.note("%s holds checkpoints of a run that did not begin from %s, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
-			"remove them, or choose another output_dir", j.Config.OutputDir, dir, filepath.Base(old[0]))
+		f.note("%s holds checkpoints of a run that did not begin from %s, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
+			"remove them, or choose another output_dir", f.Config.OutputDir, dir, filepath.Base(old[0]))
 	}
 	return Point{}, nil
 }
@@ -381,7 +381,7 @@ func (r *Point) readConfig() (err error) {
 // goOn compares the configuration with that of the checkpoint's run. It keeps what that
 // run resolved, notes what differs and what that means, and refuses what must not
 // differ.
-func (j *finding) goOn(r *Point) error {
+func (f *finding) goOn(r *Point) error {
 	file := filepath.Join(r.Dir, settings.ConfigFile)
 	saved, err := config.Parse(file, r.config, config.Args{})
 	if err != nil {
@@ -389,7 +389,7 @@ func (j *finding) goOn(r *Point) error {
 	}
 	fillOlder(saved)
 	saved.Laid = config.Laid(r.State.Schedule)
-	return (&alteration{finding: j, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
+	return (&alteration{finding: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
 }
 
 // fillOlder gives the keys that an older mt did not have the values that it computed by.
@@ -404,8 +404,8 @@ func fillOlder(saved *config.Config) {
 
 // Finished tells whether the output directory already holds the model of the checkpoint
 // that the run goes on from, and that of the averages.
-func (j *Start) Finished() bool {
-	raw, err := os.ReadFile(filepath.Join(j.Config.OutputDir, settings.EndFile))
+func (s *Start) Finished() bool {
+	raw, err := os.ReadFile(filepath.Join(s.Config.OutputDir, settings.EndFile))
 	if err != nil {
 		return false
 	}
@@ -414,8 +414,8 @@ func (j *Start) Finished() bool {
 		return false
 	}
 	end.Ended = checkpoint.Ended{} // no checkpoint has it
-	whole := func(dir string) bool { return checkpoint.CheckModel(dir, j.Model.Layouts(false)) == nil }
-	return reflect.DeepEqual(end, j.From.State) && whole(j.Config.OutputDir) && (j.Config.EMADecay == 0 || whole(settings.AveragesIn(j.Config)))
+	whole := func(dir string) bool { return checkpoint.CheckModel(dir, s.Model.Layouts(false)) == nil }
+	return reflect.DeepEqual(end, s.From.State) && whole(s.Config.OutputDir) && (s.Config.EMADecay == 0 || whole(settings.AveragesIn(s.Config)))
 }
 
 // DoesNotLoad is the error of a checkpoint that does not load although its checksums
@@ -426,8 +426,10 @@ type DoesNotLoad struct {
 	Err error
 }
 
+// Error implements error.
 func (e *DoesNotLoad) Error() string { return fmt.Sprintf("resume: %v", e.Err) }
 
+// Unwrap is what went wrong.
 func (e *DoesNotLoad) Unwrap() error { return e.Err }
 
 // HoldsWeights tells whether there is a file of a model's weights in dir.

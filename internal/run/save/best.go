@@ -25,6 +25,7 @@ func (b *Bests) Enough(r actors.EvalReport) bool {
 	return b.Over(b.asked)
 }
 
+// Report notes an evaluation that is reported.
 func (b *Bests) Report(r actors.EvalReport) { b.Reported.Add(r.Step, r.Loss, b.Threshold) }
 
 // Over says whether early stopping ends a run that stands so.

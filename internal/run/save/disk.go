@@ -44,22 +44,31 @@ const (
 	onceBytes    = 64 << 10
 )
 
+// space is how a run's content fills the disk.
+type space struct{ *Content }
+
 // Writes is what the run writes into output_dir.
-func (j *Output) Writes() (plan.Writes, error) {
-	if _, err := j.Companions(); err != nil {
+func (out *Output) Writes() (plan.Writes, error) {
+	c, err := out.contentWith(nil)
+	if err != nil {
 		return plan.Writes{}, err
 	}
-	c, every, done := j.Config, settings.CadenceOf(j.Config), j.From.State.Step
-	o := j.writerOptions(0)
-	if o.Linked == nil && j.mayLink() {
-		o.Linked = j.Plan.Away
+	return space{c}.writes(), nil
+}
+
+// writes is what the run writes into output_dir.
+func (out space) writes() plan.Writes {
+	c, every, done := out.Config, settings.CadenceOf(out.Config), out.From.State.Step
+	o := out.writerOptions(0)
+	if o.Linked == nil && out.mayLink() {
+		o.Linked = out.Plan.Away
 	}
-	w := plan.Writes{Limit: j.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
+	w := plan.Writes{Limit: out.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
 	if c.EMADecay > 0 {
 		w.Average = w.Model
 	}
 	if c.SaveStrategy != "no" {
-		w.Checkpoint, w.Saves = o.CheckpointBytes(), j.saves(done)
+		w.Checkpoint, w.Saves = o.CheckpointBytes(), out.saves(done)
 	}
 	if c.MaxSteps > 0 {
 		line := int64(logLineBytes)
@@ -71,30 +80,30 @@ func (j *Output) Writes() (plan.Writes, error) {
 		switch {
 		case every.Eval > 0:
 			w.Log += line * int64(left/every.Eval)
-		case every.EvalEpochs && j.Train != nil:
-			w.Log += line * int64(j.EpochsAfter(c.MaxSteps)-j.EpochsAfter(done))
+		case every.EvalEpochs && out.Train != nil:
+			w.Log += line * int64(out.EpochsAfter(c.MaxSteps)-out.EpochsAfter(done))
 		}
 	}
-	return w, nil
+	return w
 }
 
 // staying is how many checkpoints stay while the next one is written, where
 // save_total_limit is limit. A limit of 1 keeps 2 where saves are at most two steps
 // apart: the next save may then begin before a later step has shown that the last
 // checkpoint is good.
-func (j *Output) staying(limit int) int {
-	every := settings.CadenceOf(j.Config)
+func (out space) staying(limit int) int {
+	every := settings.CadenceOf(out.Config)
 	gap := every.Save
 	if every.SaveEvals && every.Eval > 0 && (gap == 0 || every.Eval < gap) {
 		gap = every.Eval
 	}
-	if every.SaveEpochs && j.Train != nil {
-		gap = j.Train.StepsPerEpoch()
+	if every.SaveEpochs && out.Train != nil {
+		gap = out.Train.StepsPerEpoch()
 	}
 	if limit != 1 || gap == 0 {
 		return limit
 	}
-	if left := j.Config.MaxSteps % gap; left > 0 { // the last save comes sooner
+	if left := out.Config.MaxSteps % gap; left > 0 { // the last save comes sooner
 		gap = min(gap, left)
 	}
 	if gap <= 2 {
@@ -106,27 +115,27 @@ func (j *Output) staying(limit int) int {
 // saves is how many checkpoints a run still writes after the step done; plan.Unknown
 // where only the data tells. Before the end it is at least 1, so that there is room for
 // the one that Ctrl-C saves.
-func (j *Output) saves(done int) int {
-	c, every := j.Config, settings.CadenceOf(j.Config)
+func (out space) saves(done int) int {
+	c, every := out.Config, settings.CadenceOf(out.Config)
 	var n int
 	var last bool // the save after the last step is one of n
 	switch {
 	case c.MaxSteps > 0 && done >= c.MaxSteps:
 		return 0
-	case every.SaveEvals && (c.MaxSteps <= 0 || j.Train == nil):
+	case every.SaveEvals && (c.MaxSteps <= 0 || out.Train == nil):
 		return plan.Unknown
 	case every.SaveEvals:
 		for step := done + 1; step <= c.MaxSteps; step++ {
-			if last = j.savedAt(every, step) || step == c.MaxSteps; last { // the last step is evaluated
+			if last = out.savedAt(every, step) || step == c.MaxSteps; last { // the last step is evaluated
 				n++
 			}
 		}
 	case every.SaveEpochs && c.MaxSteps <= 0:
 		return max(1, int(math.Ceil(c.NumTrainEpochs)))
-	case every.SaveEpochs && j.Train == nil:
+	case every.SaveEpochs && out.Train == nil:
 		return plan.Unknown
 	case every.SaveEpochs:
-		n, last = j.EpochsAfter(c.MaxSteps)-j.EpochsAfter(done), j.EndsEpoch(c.MaxSteps)
+		n, last = out.EpochsAfter(c.MaxSteps)-out.EpochsAfter(done), out.EndsEpoch(c.MaxSteps)
 	case c.SaveSteps == 0:
 		return 1
 	case c.MaxSteps <= 0 && c.SaveSteps < 1:
@@ -147,30 +156,31 @@ func (j *Output) saves(done int) int {
 
 // savedAt says whether a run of that cadence writes a checkpoint after a step before its
 // end.
-func (j *Output) savedAt(every settings.Cadence, step int) bool {
-	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && j.EndsEpoch(step) }
+func (out space) savedAt(every settings.Cadence, step int) bool {
+	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && out.EndsEpoch(step) }
 	return due(every.Save, every.SaveEpochs) || every.SaveEvals && due(every.Eval, every.EvalEpochs)
 }
 
 // Disk is what a run takes on disk, with what is free unless the run is a sketch.
-func (j *Output) Disk() (Disk, error) {
-	w, err := j.Writes()
+func (o *Output) Disk() (Disk, error) {
+	content, err := o.contentWith(nil)
 	if err != nil {
 		return Disk{}, err
 	}
-	c := j.Config
+	out, c := space{content}, o.Config
+	w := out.writes()
 	d := Disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Average: w.Average, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
 	switch {
 	case c.SaveOnlyModel:
 		d.what = "weights " + c.SaveDType
-	case j.Links != nil || j.mayLink():
+	case out.mayLink():
 		d.what += ", states on disks not written again but linked"
 	}
-	if j.Data != nil {
-		if w.Kept, d.Free, err = j.held(); err != nil {
+	if out.Data != nil {
+		if w.Kept, d.Free, err = out.held(); err != nil {
 			return d, err
 		}
-		d.Cache, d.CacheBytes = j.Data.Cache()
+		d.Cache, d.CacheBytes = out.Data.Cache()
 	}
 	if w.Saves != plan.Unknown {
 		d.Checkpoints = &w.Saves
@@ -184,19 +194,19 @@ func (j *Output) Disk() (Disk, error) {
 // held gives the sizes of the checkpoints in output_dir and how much is free there,
 // both in bytes. What the start of the run removes counts as free. free is nil where
 // the disk does not say.
-func (j *Output) held() (kept []int64, free *int64, err error) {
-	dir := j.Config.OutputDir
+func (out space) held() (kept []int64, free *int64, err error) {
+	dir := out.Config.OutputDir
 	kept, leftovers, err := checkpoint.Held(dir)
 	if err != nil {
-		return nil, nil, j.Config.Errorf("output_dir", "output_dir: %w", err)
+		return nil, nil, out.Config.Errorf("output_dir", "output_dir: %w", err)
 	}
 	at, _, err := nearest(dir)
 	var n int64
 	if err == nil {
-		n, err = j.FS().Free(at)
+		n, err = out.FS().Free(at)
 	}
 	if err != nil {
-		return nil, nil, j.Config.Errorf("output_dir", "output_dir %s: how much room %s has: %w", dir, at, err)
+		return nil, nil, out.Config.Errorf("output_dir", "output_dir %s: how much room %s has: %w", dir, at, err)
 	}
 	if n < math.MaxInt64 {
 		n += leftovers
@@ -231,12 +241,18 @@ func sameDisk(a, b string) bool {
 // CheckDisk refuses a run whose checkpoints and model have no room. Where all
 // checkpoints stay and there is room for the first, note says instead when the disk will
 // be full.
-func (j *Output) CheckDisk() (note string, err error) {
-	w, err := j.Writes()
+func (o *Output) CheckDisk() (note string, err error) {
+	content, err := o.contentWith(nil)
 	if err != nil {
 		return "", err
 	}
-	kept, free, err := j.held()
+	return space{content}.check()
+}
+
+// check is CheckDisk.
+func (out space) check() (note string, err error) {
+	w := out.writes()
+	kept, free, err := out.held()
 	if err != nil || free == nil {
 		return "", err
 	}
@@ -251,34 +267,34 @@ func (j *Output) CheckDisk() (note string, err error) {
 		fit := int((*free - w.Log) / w.Checkpoint)
 		fails := "the final model, written last, may fail"
 		if fit < w.Saves {
-			fails = fmt.Sprintf("saves from step %d on may fail", j.saveAfter(j.From.State.Step, fit))
+			fails = fmt.Sprintf("saves from step %d on may fail", out.saveAfter(out.From.State.Step, fit))
 		}
 		return fmt.Sprintf("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and %s; %s",
-			j.Config.OutputDir, human.Bytes(*free), human.Bytes(need), min(fit, w.Saves), w.Saves, human.Bytes(w.Checkpoint), fails, j.lessDisk(w, *free)), nil
+			out.Config.OutputDir, human.Bytes(*free), human.Bytes(need), min(fit, w.Saves), w.Saves, human.Bytes(w.Checkpoint), fails, out.lessDisk(w, *free)), nil
 	}
-	return "", j.Config.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",
-		j.Config.OutputDir, human.Bytes(*free), human.Bytes(need), breakdown(w), j.lessDisk(w, *free))
+	return "", out.Config.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",
+		out.Config.OutputDir, human.Bytes(*free), human.Bytes(need), breakdown(w), out.lessDisk(w, *free))
 }
 
 // saveAfter is the step of the checkpoint that follows the next n, in a run that is at
 // step done.
-func (j *Output) saveAfter(done, n int) int {
-	every := settings.CadenceOf(j.Config)
+func (out space) saveAfter(done, n int) int {
+	every := settings.CadenceOf(out.Config)
 	if every.SaveEvals {
-		for step := done + 1; step < j.Config.MaxSteps; step++ {
-			if j.savedAt(every, step) {
+		for step := done + 1; step < out.Config.MaxSteps; step++ {
+			if out.savedAt(every, step) {
 				n--
 			}
 			if n < 0 {
 				return step
 			}
 		}
-		return j.Config.MaxSteps
+		return out.Config.MaxSteps
 	}
 	if every.SaveEpochs {
-		return min(j.Config.MaxSteps, j.Train.StepAt(int64(j.EpochsAfter(done)+n+1)*int64(j.Data.Train().Rows())))
+		return min(out.Config.MaxSteps, out.Train.StepAt(int64(out.EpochsAfter(done)+n+1)*int64(out.Data.Train().Rows())))
 	}
-	return min(j.Config.MaxSteps, (done/every.Save+n+1)*every.Save)
+	return min(out.Config.MaxSteps, (done/every.Save+n+1)*every.Save)
 }
 
 // breakdown says what is on disk when w takes the most room.
@@ -303,7 +319,7 @@ func breakdown(w plan.Writes) string {
 }
 
 // lessDisk names the ways to make w fit in free bytes.
-func (j *Output) lessDisk(w plan.Writes, free int64) string {
+func (out space) lessDisk(w plan.Writes, free int64) string {
 	ways := []string{fmt.Sprintf("free %s", human.Bytes(w.AtMost()-free)), "choose another output_dir"}
 	try := func(text string, w plan.Writes) bool {
 		fits := w.AtMost() <= free
@@ -314,12 +330,12 @@ func (j *Output) lessDisk(w plan.Writes, free int64) string {
 	}
 	if w.Checkpoint > 0 && w.Saves > 1 {
 		most := w.Saves
-		if set := j.Config.SaveTotalLimit; set > 0 {
+		if set := out.Config.SaveTotalLimit; set > 0 {
 			most = min(most, set)
 		}
 		for limit := min(most-1, int(free/w.Checkpoint)); limit > 0; limit-- {
 			fewer := w
-			fewer.Limit = j.staying(limit)
+			fewer.Limit = out.staying(limit)
 			if try(fmt.Sprintf("set save_total_limit: %d", limit), fewer) {
 				break
 			}
@@ -328,7 +344,7 @@ func (j *Output) lessDisk(w plan.Writes, free int64) string {
 	if w.Checkpoint > w.Model && w.Saves > 0 {
 		light := w
 		light.Checkpoint = w.Model
-		if j.Config.KeepCheckpoints {
+		if out.Config.KeepCheckpoints {
 			light.Saves = max(1, w.Saves-1) // none is saved after the last step
 		}
 		try("set save_only_model: true (nothing can be resumed then)", light)

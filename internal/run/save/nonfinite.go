@@ -11,8 +11,8 @@ import (
 // NonFinite is the error of a run that gave up because steps were not finite.
 // The checkpoints that may have broken weights, up to the one of step last, are
 // marked, so that the next run goes on from one before them.
-func (s *Output) NonFinite(gave *actors.NonFiniteError, err error, last int) error {
-	good, marked, failed := checkpoint.MarkNonFinite(s.FS(), s.Config.OutputDir, gave.Finite, last, gave.Step)
+func (out *Output) NonFinite(gave *actors.NonFiniteError, err error, last int) error {
+	good, marked, failed := checkpoint.MarkNonFinite(out.FS(), out.Config.OutputDir, gave.Finite, last, gave.Step)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
@@ -26,9 +26,9 @@ func (s *Output) NonFinite(gave *actors.NonFiniteError, err error, last int) err
 			"unchanged it comes to the same end, so %s", err, good, advice)
 	case len(marked) > 0:
 		return fmt.Errorf("%w; no checkpoint in %s is known to be good, since no step after %d, that of %s, was finite: %s, and begin again with resume_from_checkpoint: false",
-			err, s.Config.OutputDir, gave.Finite, marked[len(marked)-1], advice)
-	case s.From.State.Step > 0:
-		return fmt.Errorf("%w; no step since %s was finite: name an earlier checkpoint in resume_from_checkpoint, or %s", err, s.From.Dir, advice)
+			err, out.Config.OutputDir, gave.Finite, marked[len(marked)-1], advice)
+	case out.From.State.Step > 0:
+		return fmt.Errorf("%w; no step since %s was finite: name an earlier checkpoint in resume_from_checkpoint, or %s", err, out.From.Dir, advice)
 	}
 	return fmt.Errorf("%w; no checkpoint was saved before: the next run begins at the first step, and unchanged it comes to the same end, so %s", err, advice)
 }

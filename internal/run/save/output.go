@@ -9,77 +9,105 @@ import (
 	"path/filepath"
 	"slices"
 
+	"mt/actors"
 	"mt/checkpoint"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/settings"
 )
 
+// Output is what a run writes into its output directory, and from where.
+type Output struct {
+	*resolve.Resolved
+	Late  *report.Notes // that come up while the run is under way
+	Notes []string      // for the user, once
+}
+
 // LockOutput makes the output directory this run's until it ends, so that two runs do
 // not write one set of checkpoints. On a file system without locks another run is not
 // kept out.
-func (j *Output) LockOutput() (unlock func(), err error) {
-	unlock, err = checkpoint.Lock(j.Config.OutputDir)
+func (out *Output) LockOutput() (unlock func(), err error) {
+	unlock, err = checkpoint.Lock(out.Config.OutputDir)
 	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil, fmt.Errorf("output_dir %s: another run writes there now; wait for its end, or choose another", j.Config.OutputDir)
+		return nil, fmt.Errorf("output_dir %s: another run writes there now; wait for its end, or choose another", out.Config.OutputDir)
 	}
 	return unlock, err
 }
 
 // Sweep removes what killed runs have left unfinished, which takes room.
-func (j *Output) Sweep() {
+func (out *Output) Sweep() {
 	for _, name := range []string{settings.ConfigFile, settings.MetricsFile, settings.EndFile, settings.AlgorithmsFile, settings.TimelineFile, settings.CurveFile, settings.SamplesFile, settings.BoardsFile} {
-		_ = j.FS().RemoveAll(filepath.Join(j.Config.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
+		_ = out.FS().RemoveAll(filepath.Join(out.Config.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
 	}
-	j.prune(0, 0, 0, 0)
-	if j.Config.EMADecay > 0 {
-		_ = checkpoint.Prune(j.FS(), settings.AveragesIn(j.Config), 0, 0, 0, 0) // what stays takes room
+	out.prune(0, 0, 0, 0)
+	if out.Config.EMADecay > 0 {
+		_ = checkpoint.Prune(out.FS(), settings.AveragesIn(out.Config), 0, 0, 0, 0) // what stays takes room
 	}
 }
 
 // prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
 // the run: what it saves is safe, and only takes more room.
-func (j *Output) prune(keep, finite, current, best int) {
-	if !j.Team.First() {
+func (out *Output) prune(keep, finite, current, best int) {
+	if !out.Team.First() {
 		return
 	}
-	if err := checkpoint.Prune(j.FS(), j.Config.OutputDir, keep, finite, current, best); err != nil {
-		j.Late.Add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
+	if err := checkpoint.Prune(out.FS(), out.Config.OutputDir, keep, finite, current, best); err != nil {
+		out.Late.Add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
 	}
 }
 
-// MarkUnfinished removes endFile, since the model is about to be replaced.
-func (j *Output) MarkUnfinished() error {
-	err := os.Remove(filepath.Join(j.Config.OutputDir, settings.EndFile))
+// MarkUnfinished removes EndFile, since the model is about to be replaced.
+func (out *Output) MarkUnfinished() error {
+	err := os.Remove(filepath.Join(out.Config.OutputDir, settings.EndFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// MarkFinished writes endFile: the model in the output directory is that of state.
-func (j *Output) MarkFinished(state checkpoint.TrainerState) error {
+// MarkFinished writes EndFile: the model in the output directory is that of state.
+func (out *Output) MarkFinished(state checkpoint.TrainerState) error {
 	raw, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
 		return err
 	}
-	return j.WriteWhole(settings.EndFile, append(raw, '\n'))
+	return out.WriteWhole(settings.EndFile, append(raw, '\n'))
 }
 
 // DropCheckpoints removes the checkpoints of a finished run that keeps none. A failure
 // to do so does not fail the run, since the model is there.
-func (j *Output) DropCheckpoints() {
-	if j.Config.KeepCheckpoints {
+func (out *Output) DropCheckpoints() {
+	if out.Config.KeepCheckpoints {
 		return
 	}
-	if err := checkpoint.Remove(j.Config.OutputDir); err != nil {
-		j.Late.Add(fmt.Sprintf("%v; the model is written, and the same command tries to remove them again", err))
+	if err := checkpoint.Remove(out.Config.OutputDir); err != nil {
+		out.Late.Add(fmt.Sprintf("%v; the model is written, and the same command tries to remove them again", err))
 	}
 }
 
+// TrainerState is what a run must know to go on after st.Step.
+func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
+	ranks := out.Team.Size()
+	if ranks == 1 {
+		ranks = 0
+	}
+	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: out.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
+		Schedule: checkpoint.Laid(out.Config.Laid), Origin: out.Origin, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
+}
+
+// table is what a checkpoint says of which layer is on which device: nothing where devices are
+// alike, since no bit depends on it then and the files are those of any number of devices.
+func (out *Output) table() []int {
+	if out.DevicesDiffer || slices.Equal(out.Plan.Lane, out.Began) {
+		return out.Plan.Lane
+	}
+	return nil
+}
+
+// NewOutput is what the run r writes.
 func NewOutput(r *resolve.Resolved) *Output { return &Output{Resolved: r, Late: &report.Notes{}} }
 
 // AllNotes are what the user should know before the run begins.
-func (j *Output) AllNotes() []string {
-	return slices.Concat(j.Config.Warnings, j.Inputs.Notes, j.Start.Notes, j.Resolved.Notes, j.Notes)
+func (out *Output) AllNotes() []string {
+	return slices.Concat(out.Config.Warnings, out.Inputs.Notes, out.Start.Notes, out.Resolved.Notes, out.Notes)
 }

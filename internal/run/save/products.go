@@ -68,7 +68,7 @@ func (s *Products) recorders() (out []recorder) {
 	return out
 }
 
-// Record adds the matrix products of this process to algorithmsFile, if the
+// Record adds the matrix products of this process to AlgorithmsFile, if the
 // device records them. It says which products a resumed run computes in another way
 // than before, since its bits may then differ. A checkpoint comes after it, so that what goes on from
 // there computes alike, however this process ends.

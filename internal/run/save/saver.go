@@ -2,19 +2,15 @@ package save
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"sync"
 
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/host"
-	"mt/host/extents"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
-	"mt/internal/run/resolve"
 	"mt/internal/run/settings"
-	"mt/jinja"
 )
 
 // Saver writes checkpoints for the pipeline. Of several ranks the first one writes, and the others
@@ -44,7 +40,7 @@ func (s *Saver) Open(step int) (err error) {
 	if !s.Weights.Team.First() {
 		return nil
 	}
-	s.w, err = checkpoint.NewWriter(s.Weights.Config.OutputDir, s.Weights.writerOptions(step))
+	s.w, err = checkpoint.NewWriter(s.Weights.Config.OutputDir, s.Weights.content.writerOptions(step))
 	return err
 }
 
@@ -54,8 +50,8 @@ func (s *Saver) Layer(i int, l *host.LayerState) error {
 	if err != nil || !s.Weights.Team.First() {
 		return err
 	}
-	if o := s.Weights.linked(); o != nil && o[i] {
-		whole.Extent = &checkpoint.Extent{Memory: l.State, Pin: func() string { return s.Weights.Links.Pin(i) }}
+	if o := s.Weights.content.linked(); o != nil && o[i] {
+		whole.Extent = &checkpoint.Extent{Memory: l.State, Pin: func() string { return s.Weights.content.links.Pin(i) }}
 	}
 	return s.w.WriteLayer(i, whole)
 }
@@ -134,69 +130,11 @@ func (s *Saver) PruneLast(loss float64) {
 	s.Weights.prune(s.Weights.Config.SaveTotalLimit, finite, s.Last.Step, s.best)
 }
 
-// TrainerState is what a run must know to go on after st.Step.
-func (j *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
-	ranks := j.Team.Size()
-	if ranks == 1 {
-		ranks = 0
-	}
-	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: j.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
-		Schedule: checkpoint.Laid(j.Config.Laid), Origin: j.Origin, Lanes: j.table(), Epoch: float64(dataPos) / float64(j.Data.Train().Rows()), ConfigDigests: j.Digests()}
-}
-
 // Abort implements actors.Saver.
 func (s *Saver) Abort() {
 	if s.w != nil {
 		s.w.Abort()
 	}
-}
-
-func (j *Output) writerOptions(step int) checkpoint.WriterOptions {
-	var extra int64
-	for _, data := range j.beside {
-		extra += int64(len(data))
-	}
-	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.Model, Layouts: j.Plan.Layouts, Planes: j.Plan.Planes, SaveDType: checkpoint.DType(j.Config.SaveDType), Zstd: j.Config.OptimizerZstd,
-		ModelOnly: j.Config.SaveOnlyModel, Linked: j.linked(),
-		FS: j.FS(), Source: j.Source}
-}
-
-// Companions are the files that are saved beside weights: those of the tokenizer and of
-// generation that the model trained from has, or the byte tokenizer's; the tokenizer's
-// with the tokens that were added; and the chat templates that the data went through, in place of the model's.
-func (j *Output) Companions() (_ map[string][]byte, err error) {
-	if j.beside != nil {
-		return j.beside, nil
-	}
-	out := map[string][]byte{}
-	if j.ModelDir != "" {
-		if out, err = checkpoint.Companions(j.ModelDir); err != nil {
-			return nil, err
-		}
-	}
-	if j.ModelDir == "" && j.Tokenizer != nil {
-		maps.Copy(out, j.Tokenizer.Files())
-	}
-	maps.Copy(out, j.Opened.Files)
-	if j.Data != nil {
-		if chat := j.Data.ChatTemplates(); chat != nil {
-			maps.DeleteFunc(out, func(name string, _ []byte) bool { return jinja.IsFile(name) })
-			for name, text := range chat {
-				out[name] = []byte(text)
-			}
-		}
-	}
-	j.beside = out
-	return out, nil
-}
-
-// Output is what a run writes into its output directory, and from where.
-type Output struct {
-	*resolve.Resolved
-	Late   *report.Notes
-	Notes  []string          // for the user, once
-	Links  *extents.Files    // with states that checkpoints link; nil: they do not
-	beside map[string][]byte // what companions has read
 }
 
 // Save writes a checkpoint of a state, with the pipeline at rest, unless there is one or the keys say

@@ -109,16 +109,16 @@ func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]
 }
 
 // needsLower says whether a layer's lower halves are needed to write the model.
-func (j *Output) needsLower(l model.Layout) bool {
-	return checkpoint.DType(j.Config.SaveDType) == checkpoint.F32 && l.Split()
+func (out *Output) needsLower(l model.Layout) bool {
+	return checkpoint.DType(out.Config.SaveDType) == checkpoint.F32 && l.Split()
 }
 
 // needs says whether more of a layer than its tile is needed to write the model as what says.
-func (j *Output) needs(l *host.LayerState, what parts) bool {
+func (out *Output) needs(l *host.LayerState, what parts) bool {
 	if what == averages {
 		return optim.MeanOf(l.Planes) != nil
 	}
-	return j.needsLower(l.Layout)
+	return out.needsLower(l.Layout)
 }
 
 // wholeLayer is a layer of which rank 0 has all.

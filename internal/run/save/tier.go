@@ -21,78 +21,115 @@ const (
 )
 
 // OpenTier makes the files for what r has on disks; with saves in such a way that checkpoints can link states, where that can be. closing is told how
-// to remove them.
-func (j *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (host.Tier, error) {
+// to remove them. links are the files whose states checkpoints link; nil: they copy them.
+func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (_ host.Tier, links *extents.Files, err error) {
+	f := &tierFiles{out, r, closing}
 	if saves { // else it is a trial, which has nothing of the run's
-		if err := j.sweepUnused(r); err != nil {
-			return host.Tier{}, err
+		if err := f.sweepUnused(); err != nil {
+			return host.Tier{}, nil, err
 		}
 	}
 	if r.Away == nil {
-		return host.Tier{}, nil
+		return host.Tier{}, nil, nil
 	}
 	tier := host.Tier{Away: r.Away, Slots: r.Depths.StateSlots, Tiles: r.ParamAway}
-	saves = saves && j.Config.SaveStrategy != "no" && !j.Config.SaveOnlyModel
-	var err error
-	if tier.Extents, err = j.openStates(r, saves, closing); err == nil && r.GradAway != nil {
+	saves = saves && out.Config.SaveStrategy != "no" && !out.Config.SaveOnlyModel
+	if tier.Extents, links, err = f.openStates(saves); err == nil && r.GradAway != nil {
 		for l := range r.Layouts {
 			tier.Grads = append(tier.Grads, r.GradExtentBytes(l))
 		}
-		tier.GradExtents, err = j.openExtents(gradFile, "the gradient of layer ", r, r.GradExtentBytes, nothingMore, closing)
+		tier.GradExtents, err = f.openExtents(gradFile, "the gradient of layer ", r.GradExtentBytes, nothingMore)
 	}
 	if err == nil && r.ParamAway != nil {
-		tier.TileExtents, err = j.openExtents(paramFile, "the weights of layer ", r, r.ParamBytes, nothingMore, closing)
+		tier.TileExtents, err = f.openExtents(paramFile, "the weights of layer ", r.ParamBytes, nothingMore)
 	}
-	return tier, err
+	return tier, links, err
 }
 
-// openStates makes the files of states; saves as for openTier.
-func (j *Output) openStates(r *plan.Run, saves bool, closing func(end func() error)) (*extents.Files, error) {
-	why, size := j.whyCopied(), func(l int) int64 {
+// tierFiles are the files of a plan.
+type tierFiles struct {
+	*Output
+	r       *plan.Run
+	closing func(end func() error)
+}
+
+// openStates makes the files of states; saves as for OpenTier.
+func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) {
+	r := f.r
+	why, size := (&Content{Output: f.Output}).whyCopied(), func(l int) int64 {
 		if !r.Away[l] {
 			return 0
 		}
 		return r.ExtentBytes(l)
 	}
-	e, err := j.openExtents(stateFile, "the state of layer ", r, size, func(o *extents.Options) {
+	e, err = f.openExtents(stateFile, "the state of layer ", size, func(o *extents.Options) {
 		if saves && why == "" {
-			j.linkable(o, r)
+			f.linkable(o)
 		}
-	}, closing)
+	})
 	if err == nil && saves {
-		j.useLinks(e, why)
+		links = f.useLinks(e, why)
 	}
-	return e, err
+	return e, links, err
+}
+
+// linkable has each state in a file that can be linked.
+func (f *tierFiles) linkable(o *extents.Options) {
+	w, r := (&Content{Output: f.Output}).writerOptions(0), f.r
+	for l := range r.Layouts {
+		var head []byte
+		if r.Away[l] {
+			head = w.Head(l)
+		}
+		o.Heads = append(o.Heads, head)
+	}
+	o.Apart = func(path string) (why string, err error) {
+		return checkpoint.TryLink(f.FS(), f.Config.OutputDir, path)
+	}
+}
+
+// useLinks returns e where checkpoints can link its states, and otherwise nil with a note that says why they cannot; why is what is known of
+// that already.
+func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
+	apart, not := e.IsApart()
+	if apart {
+		return e
+	}
+	if why == "" {
+		why = not
+	}
+	f.Late.Add(fmt.Sprintf("checkpoints copy the states in state_dir, because %s: docs/disks.md says when they link them", why))
+	return nil
 }
 
 // nothingMore is for files that nothing else is asked of.
 func nothingMore(*extents.Options) {}
 
-// openExtents makes the files of a name, for an extent of each layer of r, what and its number by name; asks adds what else
+// openExtents makes the files of a name, for an extent of each layer, what and its number by name; asks adds what else
 // is asked of them.
-func (j *Output) openExtents(file, what string, r *plan.Run, size func(layer int) int64, asks func(*extents.Options), closing func(end func() error)) (*extents.Files, error) {
+func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, asks func(*extents.Options)) (*extents.Files, error) {
 	key := keyOf(file)
-	o, err := j.extents(file, r)
+	o, err := f.extents(file)
 	if err != nil {
 		return nil, err
 	}
 	asks(&o)
 	for _, dir := range o.Dirs {
-		if err := checkpoint.MakeDirs(j.FS(), dir); err != nil {
-			return nil, j.Config.Errorf(key, "%s: %w", key, err)
+		if err := checkpoint.MakeDirs(f.FS(), dir); err != nil {
+			return nil, f.Config.Errorf(key, "%s: %w", key, err)
 		}
 	}
-	for l := range r.Layouts {
+	for l := range f.r.Layouts {
 		o.Bytes, o.Names = append(o.Bytes, size(l)), append(o.Names, what+fmt.Sprint(l))
 	}
 	e, err := extents.Open(o)
 	if err != nil {
-		return nil, j.Config.Errorf(key, "%s: %w", key, err)
+		return nil, f.Config.Errorf(key, "%s: %w", key, err)
 	}
 	for _, note := range e.Notes() {
-		j.Late.Add(note)
+		f.Late.Add(note)
 	}
-	closing(e.Close)
+	f.closing(e.Close)
 	return e, nil
 }
 
@@ -104,41 +141,42 @@ func keyOf(file string) string {
 	return "state_dir"
 }
 
-// extents says which files those of a name are, for the layers of r.
-func (j *Output) extents(file string, r *plan.Run) (o extents.Options, err error) {
-	o = extents.Options{Dirs: j.Config.StateDir, Name: fmt.Sprintf(file, j.Team.Rank())}
+// extents says which files those of a name are.
+func (f *tierFiles) extents(file string) (o extents.Options, err error) {
+	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Team.Rank())}
 	if file == paramFile {
-		o.Dirs, o.Chunk = j.Config.ParamDir, r.ChunkBytes()
+		o.Dirs, o.Chunk = f.Config.ParamDir, f.r.ChunkBytes()
 	}
-	if o.Compress = file != gradFile && j.Config.Compress == "byteplane"; o.Compress {
-		o.Chunk = r.ChunkBytes() // there is memory for some chunks
+	if o.Compress = file != gradFile && f.Config.Compress == "byteplane"; o.Compress {
+		o.Chunk = f.r.ChunkBytes() // there is memory for some chunks
 	}
-	if o.Run, err = filepath.Abs(j.Config.OutputDir); err != nil {
-		return o, j.Config.Errorf("output_dir", "output_dir: %w", err)
+	if o.Run, err = filepath.Abs(f.Config.OutputDir); err != nil {
+		return o, f.Config.Errorf("output_dir", "output_dir: %w", err)
 	}
 	return o, nil
 }
 
 // SweepStates removes the files that the run has left when it was killed at its very end.
-func (j *Output) SweepStates() error {
+func (out *Output) SweepStates() error {
+	f := &tierFiles{Output: out, r: out.Plan}
 	for _, file := range []string{stateFile, gradFile, paramFile} {
-		if err := j.sweepFiles(file); err != nil {
+		if err := f.sweepFiles(file); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sweepUnused removes the files that the run has left when it was killed, and that it has no use for as r plans it.
-func (j *Output) sweepUnused(r *plan.Run) error {
+// sweepUnused removes the files that the run has left when it was killed, and that it has no use for as it is planned.
+func (f *tierFiles) sweepUnused() error {
 	for _, left := range []struct {
 		file   string
 		unused bool
-	}{{stateFile, r.Away == nil}, {gradFile, r.GradAway == nil}, {paramFile, r.ParamAway == nil}} {
+	}{{stateFile, f.r.Away == nil}, {gradFile, f.r.GradAway == nil}, {paramFile, f.r.ParamAway == nil}} {
 		if !left.unused {
 			continue
 		}
-		if err := j.sweepFiles(left.file); err != nil {
+		if err := f.sweepFiles(left.file); err != nil {
 			return err
 		}
 	}
@@ -146,14 +184,14 @@ func (j *Output) sweepUnused(r *plan.Run) error {
 }
 
 // sweepFiles removes the files of a name that the run has left.
-func (j *Output) sweepFiles(file string) error {
-	o, err := j.extents(file, j.Plan)
+func (f *tierFiles) sweepFiles(file string) error {
+	o, err := f.extents(file)
 	if err != nil {
 		return err
 	}
 	if err := o.Sweep(); err != nil {
 		key := keyOf(file)
-		return j.Config.Errorf(key, "%s: %w", key, err)
+		return f.Config.Errorf(key, "%s: %w", key, err)
 	}
 	return nil
 }

@@ -16,57 +16,69 @@ type Weights struct {
 	*Output
 	Pool    *parallel.Pool
 	Store   *host.Store
+	content *Content // of rank 0, which alone writes
 	staging *staging
 	closers open.Closers
 }
 
 // Open takes the memory for the weights and what is kept beside them.
-func (s *Weights) Open(pool *parallel.Pool) (err error) {
-	s.Pool = pool
-	tier, err := s.OpenTier(s.Plan, true, s.closers.AddErr)
+func (w *Weights) Open(pool *parallel.Pool) (err error) {
+	w.Pool = pool
+	tier, links, err := w.OpenTier(w.Plan, true, w.closers.AddErr)
 	if err != nil {
 		return err
 	}
-	if tier.Away != nil && s.Team.First() {
-		note, err := s.CheckDisk() // once more: states may be on the disk of output_dir
+	if w.Team.First() {
+		if w.content, err = w.contentWith(links); err != nil {
+			return err
+		}
+	}
+	if tier.Away != nil && w.Team.First() {
+		note, err := space{w.content}.check() // once more: states may be on the disk of output_dir
 		if err != nil {
 			return err
 		}
 		if note != "" {
-			s.Late.Add(note)
+			w.Late.Add(note)
 		}
 	}
 	var shares []optim.Share
-	if s.Team.Size() > 1 {
-		shares = s.Plan.OwnShares()
+	if w.Team.Size() > 1 {
+		shares = w.Plan.OwnShares()
 	}
-	if s.Store, err = host.NewTieredStore(s.Plan.Layouts, s.Plan.Planes, shares, tier, s.Pool); err != nil {
+	if w.Store, err = host.NewTieredStore(w.Plan.Layouts, w.Plan.Planes, shares, tier, w.Pool); err != nil {
 		return err
 	}
-	s.closers.Add(func() { _ = s.Store.Close() })
+	w.closers.Add(func() { _ = w.Store.Close() })
 	for _, note := range open.NodeNotes(host.Nodes()) {
-		s.Late.Add(note)
+		w.Late.Add(note)
 	}
-	s.Store.Draw(uint64(s.Config.Seed))
-	s.Store.Average(settings.Average(s.Config))
-	if s.staging, err = openStaging(s.Team, s.Plan, s.Pool); err != nil {
+	w.Store.Draw(uint64(w.Config.Seed))
+	w.Store.Average(settings.Average(w.Config))
+	if w.staging, err = openStaging(w.Team, w.Plan, w.Pool); err != nil {
 		return err
 	}
-	s.closers.Add(func() { _ = s.staging.Close() })
+	w.closers.Add(func() { _ = w.staging.Close() })
 	return nil
 }
 
+// Beside are the files that are saved beside weights, on rank 0.
+func (w *Weights) Beside() map[string][]byte { return w.content.beside }
+
+// LinksStates says whether checkpoints link states that are on disks.
+func (w *Weights) LinksStates() bool { return w.content != nil && w.content.links != nil }
+
 // Fill fills the store with the weights that the run begins with.
-func (s *Weights) Fill(say *report.Line) error {
-	from := s.From
+func (w *Weights) Fill(say *report.Line) error {
+	from := w.From
 	switch {
 	case from.Dir != "":
-		if err := s.load(); err != nil {
+		if err := w.load(); err != nil {
 			return err
 		}
 		if from.Reset {
-			for i := range s.Store.Layers {
-				if err := s.Store.Lend(i, true, func(l *host.LayerState) error {
+			for i := range w.Store.Layers {
+				if err := w.Store.Lend(i, true, func(l *host.LayerState) error {
 					for _, p := range l.Planes {
 						clear(p.Data)
 					}
@@ -76,16 +88,16 @@ func (s *Weights) Fill(say *report.Line) error {
 				}
 			}
 		}
-		say.Above(fmt.Sprintf("resuming from %s, step %d of %d", from.Dir, from.State.Step, s.Config.MaxSteps))
-	case s.ModelDir != "":
-		if err := s.LoadModel(s.Store, s.Team.Size() > 1, s.Pool, say); err != nil {
+		say.Above(fmt.Sprintf("resuming from %s, step %d of %d", from.Dir, from.State.Step, w.Config.MaxSteps))
+	case w.ModelDir != "":
+		if err := w.LoadModel(w.Store, w.Team.Size() > 1, w.Pool, say); err != nil {
 			return err
 		}
 	default:
-		return open.Initialise(s.Store, s.Model, s.Config.Seed, s.Pool)
+		return open.Initialise(w.Store, w.Model, w.Config.Seed, w.Pool)
 	}
 	return nil
 }
 
 // Close gives the memory back.
-func (s *Weights) Close() error { return s.closers.Close() }
+func (w *Weights) Close() error { return w.closers.Close() }

@@ -15,14 +15,14 @@ import (
 
 // serveModel does the part of a rank that does not write the model: it sends rank 0 the parts of layers
 // that it asks for.
-func (s *Weights) serveModel(what parts) error {
+func (w *Weights) serveModel(what parts) error {
 	for {
-		asked, err := team.Tell(s.Team, modelAsked, 0)
+		asked, err := team.Tell(w.Team, modelAsked, 0)
 		if err != nil || asked[0] < 0 {
 			return err
 		}
-		if err := s.Store.Lend(asked[0], false, func(l *host.LayerState) error {
-			_, err := s.staging.bring(asked[0], l, what)
+		if err := w.Store.Lend(asked[0], false, func(l *host.LayerState) error {
+			_, err := w.staging.bring(asked[0], l, what)
 			return err
 		}); err != nil {
 			return err
@@ -36,9 +36,9 @@ const modelAsked = "the model"
 
 // writeModel writes the model into dir, of the weights or of their averages, as what says. With several ranks it is for rank 0,
 // while the others serve.
-func (s *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
-	opts := s.writerOptions(step)
-	home := s.Store
+func (w *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
+	opts := w.content.writerOptions(step)
+	home := w.Store
 	lent := -1 // a layer whose state is in a state slot until the next one is wanted
 	giveBack := func() {
 		if lent >= 0 {
@@ -50,7 +50,7 @@ func (s *Weights) writeModel(dir string, step int, what parts, extra map[string]
 	opts.Whole = func(i int) (checkpoint.Layer, error) {
 		giveBack()
 		l := home.Layers[i]
-		if !s.needs(l, what) && !home.TileAway(i) {
+		if !w.needs(l, what) && !home.TileAway(i) {
 			return open.CheckpointLayer(l), nil
 		}
 		if home.Away(i) {
@@ -59,49 +59,49 @@ func (s *Weights) writeModel(dir string, step int, what parts, extra map[string]
 			}
 			lent = i
 		}
-		if _, err := team.Tell(s.Team, modelAsked, i); err != nil {
+		if _, err := team.Tell(w.Team, modelAsked, i); err != nil {
 			return checkpoint.Layer{}, err
 		}
-		whole, err := s.staging.bring(i, l, what)
+		whole, err := w.staging.bring(i, l, what)
 		if what == averages {
 			whole.Mean = optim.MeanOf(whole.Planes)
 		}
 		return whole, err
 	}
-	if err := checkpoint.WriteModel(dir, open.CheckpointLayers(s.Store), opts, extra); err != nil {
+	if err := checkpoint.WriteModel(dir, open.CheckpointLayers(w.Store), opts, extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)
 	}
-	_, err := team.Tell(s.Team, modelAsked, -1)
+	_, err := team.Tell(w.Team, modelAsked, -1)
 	return err
 }
 
 // WriteAverage writes the model of the averages. If none are kept, it removes that of an earlier run. It comes before takeBest, which fills the store with weights
 // that they do not belong to: they are those of the last step. Where nothing was updated yet, they are the weights.
-func (s *Weights) WriteAverage(step int, updated bool, extra map[string][]byte, out io.Writer) error {
+func (w *Weights) WriteAverage(step int, updated bool, extra map[string][]byte, out io.Writer) error {
 	what := averages
 	switch {
-	case s.Config.EMADecay == 0:
-		return s.dropAverage(out)
+	case w.Config.EMADecay == 0:
+		return w.dropAverage(out)
 	case !updated:
 		what = lowerHalves
 	}
-	if !s.Team.First() {
-		return s.serveModel(what)
+	if !w.Team.First() {
+		return w.serveModel(what)
 	}
-	if err := s.writeModel(settings.AveragesIn(s.Config), step, what, extra); err != nil {
+	if err := w.writeModel(settings.AveragesIn(w.Config), step, what, extra); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "the average of the weights is written to %s\n", settings.AveragesIn(s.Config))
+	fmt.Fprintf(out, "the average of the weights is written to %s\n", settings.AveragesIn(w.Config))
 	return nil
 }
 
 // dropAverage removes the model of averages that an earlier run has left in the output directory, whose own model is about to be replaced.
-func (s *Weights) dropAverage(out io.Writer) error {
-	dir := settings.AveragesIn(s.Config)
-	if !s.Team.First() || !resume.HoldsWeights(dir) {
+func (w *Weights) dropAverage(out io.Writer) error {
+	dir := settings.AveragesIn(w.Config)
+	if !w.Team.First() || !resume.HoldsWeights(dir) {
 		return nil
 	}
-	if err := s.FS().RemoveAll(dir); err != nil {
+	if err := w.FS().RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the average of an earlier run's weights: %w", err)
 	}
 	fmt.Fprintf(out, "%s, the average of an earlier run's weights, is removed\n", dir)
@@ -109,9 +109,9 @@ func (s *Weights) dropAverage(out io.Writer) error {
 }
 
 // WriteFinal writes the model of the weights into the output directory, on rank 0; the others serve.
-func (s *Weights) WriteFinal(step int, extra map[string][]byte) error {
-	if !s.Team.First() {
-		return s.serveModel(lowerHalves)
+func (w *Weights) WriteFinal(step int, extra map[string][]byte) error {
+	if !w.Team.First() {
+		return w.serveModel(lowerHalves)
 	}
-	return s.writeModel(s.Config.OutputDir, step, lowerHalves, extra)
+	return w.writeModel(w.Config.OutputDir, step, lowerHalves, extra)
 }

@@ -81,7 +81,7 @@ func (s *session) takeBest() error {
 	return nil
 }
 
-// endState is the state of the run for endFile: at is that after the last step.
+// endState is the state of the run for EndFile: at is that after the last step.
 func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
 	if !settings.Weighs(s.Config) {
 		return at // the model is that of its last step, as always

@@ -77,6 +77,9 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 	if s.Team.Size() > 1 {
 		s.halted = s.Team.Halted
 	}
+	if s.Team.First() {
+		s.observers = append(s.observers, &report.Curve{Dir: s.Dir(), Tell: s.Late.Add})
+	}
 	sv := s.saver
 	err = s.steps(running)
 	if gave := (*actors.NonFiniteError)(nil); err != nil && !errors.As(err, &gave) {
@@ -101,7 +104,7 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 	case s.Team.Stopped(ctx) && (s.lastStep < c.MaxSteps && !s.endsEarly() || (s.evalOwed() || s.samplesOwed()) && s.resumable(sv.Last)):
 		return s.interrupted(sv.Last)
 	}
-	if err := s.untrained(); err != nil {
+	if err := s.CheckTrained(s.reached, sv.Last.Step); err != nil {
 		return err
 	}
 	return s.finish(ctx, extra)
@@ -160,9 +163,7 @@ func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
 			f(d.Server.URL(), s.Page)
 		}
 	}
-	if extra, err = s.Companions(); err != nil {
-		return nil, err
-	}
+	extra = s.Beside()
 	withConfig := map[string][]byte{settings.ConfigFile: yaml}
 	for k, v := range extra {
 		withConfig[k] = v
@@ -211,31 +212,17 @@ func (s *session) openOutput() (err error) {
 		return err
 	}
 	s.closers.Add(s.log.Close)
-	s.observers = append(s.observers, &report.Metrics{Log: s.log, Failed: func(err error) { s.stop(err) }}, &report.Curve{Dir: s.Dir(), Tell: s.Late.Add})
-	if err := s.openSamples(); err != nil {
+	s.observers = append(s.observers, &report.Metrics{Log: s.log, Failed: func(err error) { s.stop(err) }})
+	written, last, err := report.OpenSamples(s.Dir(), step, len(s.Prompts), s.Late.Add)
+	if err != nil {
 		return err
 	}
+	s.samples = samples{every: s.Config.SampleSteps.Of(s.Config.MaxSteps), prompts: s.Prompts, last: last}
+	s.observers = append(s.observers, written)
 	s.beginBests()
 	b, err := report.OpenBoards(s.Config, s.Dir(), step, s.From.Other, s.Hooks.Events, s.Late.Add)
 	s.observers = append(s.observers, b)
 	return err
-}
-
-// openSamples opens what the run's samples are written to, if it makes some.
-func (s *session) openSamples() error {
-	if len(s.Prompts) == 0 {
-		if s.From.State.Step == 0 { // what is there is of a run that this one replaces
-			return report.RemoveSamples(s.Dir())
-		}
-		return nil
-	}
-	s.samples = samples{every: s.Config.SampleSteps.Of(s.Config.MaxSteps), prompts: s.Prompts}
-	o, last, err := report.OpenSamples(s.Dir(), s.From.State.Step, len(s.Prompts), s.Late.Add)
-	if err != nil {
-		return err
-	}
-	s.samples.last, s.observers = last, append(s.observers, o)
-	return nil
 }
 
 // openRankMetrics opens the file for what metrics.jsonl has, as a rank but the first sees it: what
@@ -300,7 +287,7 @@ func (s *session) options() actors.Options {
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.Train.Pos},
 		Start:       s.reached,
-		Preferences: s.preferences(),
+		Preferences: pairs.Preferences(s.Resolved, s.pairs),
 		Optimizer:   optimizer,
 		Matrices:    settings.Muon(c),
 		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",
@@ -316,7 +303,7 @@ func (s *session) options() actors.Options {
 			}
 			return sampler.RankBatch(step, c.Pipeline.MicroBatchTokens, s.Team.Rank(), s.Team.Size())
 		},
-		Saver: s.saver, LinkStates: s.Links != nil, OnStep: s.onStep, OnEval: s.onEval, Timeline: s.recorder(),
+		Saver: s.saver, LinkStates: s.LinksStates(), OnStep: s.onStep, OnEval: s.onEval, Timeline: s.recorder(),
 	}
 }
 
@@ -373,19 +360,6 @@ func (s *session) evalOwed() bool {
 	step, every := s.lastStep, settings.CadenceOf(s.Config)
 	due := s.Eval != nil && step > 0 && (every.Eval > 0 && step%every.Eval == 0 || every.EvalEpochs && s.EndsEpoch(step) || step == s.Config.MaxSteps)
 	return due && s.lastEval.Step != step
-}
-
-// preferences are what the pipeline needs for pairs; nil where training is not on pairs.
-func (s *session) preferences() *actors.Preferences {
-	if s.Plan.Spec.Preference.None() {
-		return nil
-	}
-	return &actors.Preferences{Likelihood: s.Config.Preference().RPOAlpha, Reference: func(eval bool, id int64) [2]float32 {
-		if eval {
-			return s.pairs.Eval[id]
-		}
-		return s.pairs.Train[id]
-	}}
 }
 
 // epoch is how many epochs of the data are over after a step.

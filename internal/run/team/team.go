@@ -70,11 +70,22 @@ func Alone(ctx context.Context) *Team {
 // solo is a World of one rank.
 type solo struct{}
 
-func (solo) Rank() int                          { return 0 }
-func (solo) Size() int                          { return 1 }
-func (solo) Hosts() []string                    { return []string{"this host"} }
-func (solo) Abort(string)                       {}
-func (solo) Close() error                       { return nil }
+// Rank implements ranks.World.
+func (solo) Rank() int { return 0 }
+
+// Size implements ranks.World.
+func (solo) Size() int { return 1 }
+
+// Hosts implements ranks.World.
+func (solo) Hosts() []string { return []string{"this host"} }
+
+// Abort implements ranks.World.
+func (solo) Abort(string) {}
+
+// Close implements ranks.World.
+func (solo) Close() error { return nil }
+
+// NewComm implements ranks.World.
 func (solo) NewComm(string) (ranks.Comm, error) { return nil, errors.New("one rank exchanges nothing") }
 
 // Exchange is what the pipeline exchanges through; nil: this process trains alone.

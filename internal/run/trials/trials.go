@@ -79,7 +79,7 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if err := t.closeStore(); err != nil {
 		return err
 	}
-	tier, err := save.NewOutput(t.request).OpenTier(r, false, func(end func() error) { t.ends = append(t.ends, end) })
+	tier, _, err := save.NewOutput(t.request.WithPlan(r)).OpenTier(r, false, func(end func() error) { t.ends = append(t.ends, end) })
 	if err != nil {
 		return err
 	}
@@ -125,14 +125,14 @@ func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
 
 // Check refuses what does not fit, as training does: by names of keys.
 func (t *Trials) Check(k Knobs) error {
-	r, err := t.request.Planned(t.Plan(k))
+	r, err := t.Plan(k)
 	if err != nil {
-		if !config.IsUsage(err) {
+		if err = t.request.PlanError(err); !config.IsUsage(err) {
 			err = config.Usagef("%w", err)
 		}
 		return err
 	}
-	return r.CheckRoom("the run")
+	return t.request.WithPlan(r).CheckRoom("the run")
 }
 
 // Machine is m as slow as MT_THROTTLE makes this run. The error says that m is no machine for it.

@@ -1,6 +1,10 @@
 package trials
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -8,6 +12,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
+	"mt/internal/run/settings"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -64,5 +69,39 @@ func TestSmallestMachineOfALongRow(t *testing.T) {
 	s, err := predict.SmallestFor(q)
 	if err != nil || s.Host > 250<<30 || s.Device > 11<<30 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestTrialsOnDisks: trials with states on disks run before any plan is checked, and leave no file.
+func TestTrialsOnDisks(t *testing.T) {
+	dir := t.TempDir()
+	open := func(keys string) *Trials {
+		c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 2\ndevice: cpu\nrecompute: full\nmax_grad_norm: 0\nstate_dir: "+dir+"\n"+keys), config.Args{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		trials, err := OpenTrials(c, settings.Options{Stderr: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trials
+	}
+	roomy := open("")
+	defer roomy.Close()
+	least, err := predict.SmallestFor(roomy.request.Asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials := open(fmt.Sprintf("host_memory: %d\n", least.Host))
+	r, err := trials.Plan(trials.Asked())
+	if err != nil || r.Away == nil {
+		t.Fatalf("no state is on a disk: %v", err)
+	}
+	reports, err := trials.Run(t.Context(), r, 1, 2)
+	if err := errors.Join(err, trials.Close()); err != nil || len(reports) != 2 {
+		t.Fatalf("%d steps: %v", len(reports), err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%v is left", left)
 	}
 }

@@ -95,21 +95,21 @@ func TestEpochs(t *testing.T) {
 func openSaver(t *testing.T, s scene, step int) *save.Saver {
 	t.Helper()
 	j := openScene(t, s)
-	store, err := host.NewStore(j.Plan.Layouts, j.Plan.Planes, nil)
-	if err != nil {
+	w := &save.Weights{Output: j}
+	t.Cleanup(func() { _ = w.Close() })
+	if err := w.Open(nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = store.Close() })
 	log, _, err := report.OpenMetrics(j.FS(), filepath.Join(t.TempDir(), settings.MetricsFile), 0, func(w io.Writer) io.Writer { return &fullWriter{w, 3} })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(log.Close)
-	sv := &save.Saver{Weights: &save.Weights{Output: j}, Log: log, Kept: &report.Windows{}}
+	sv := &save.Saver{Weights: w, Log: log, Kept: &report.Windows{}}
 	if err := sv.Open(step); err != nil {
 		t.Fatal(err)
 	}
-	for i, l := range store.Layers {
+	for i, l := range w.Store.Layers {
 		if err := sv.Layer(i, l); err != nil {
 			t.Fatal(err)
 		}
