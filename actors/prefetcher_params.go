@@ -107,7 +107,7 @@ func (r *lane) allocParams() error {
 			return err
 		}
 		r.params = append(r.params, b)
-		r.placement().register(b)
+		r.placement().register(b, usedAtOnce)
 	}
 	return nil
 }

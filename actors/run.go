@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mt/device"
 	"mt/schedule"
 )
 
@@ -57,6 +58,7 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		return err
 	}
 	defer func() {
+		o.leavePinned(err)
 		if late := once.close(); err == nil {
 			err = late
 		}
@@ -106,6 +108,18 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		r.hub.tell(stagerID, begin{})
 	}
 	return wait(r)
+}
+
+// leavePinned has the devices leave host memory pinned if the process is about to end. err is how the run ended.
+func (o *Options) leavePinned(err error) {
+	if o.LeavePinned == nil || !o.LeavePinned(err) {
+		return
+	}
+	for _, dev := range o.Devices {
+		if d, ok := device.Inner(dev).(interface{ LeavePinned() }); ok {
+			d.LeavePinned()
+		}
+	}
 }
 
 // startTrace begins to tell Options.Timeline what happens.

@@ -47,7 +47,7 @@ func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error)
 // copied to (copied), or where it lies (inPlace).
 type placement interface {
 	// register makes copies of a layer's tile fast, where it is copied.
-	register(tile []byte)
+	register(tile []byte, use firstUse)
 	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
 	fetch(t layers.Tile, s slot) int64
 	// weights views the tensors of a tile that has been fetched.
@@ -67,7 +67,7 @@ func (r *lane) placement() placement {
 // slots, batches into memory that is allocated for them.
 type copied struct{ r *lane }
 
-func (c copied) register(tile []byte) { c.r.register(tile) }
+func (c copied) register(tile []byte, use firstUse) { c.r.register(tile, use) }
 
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
@@ -92,7 +92,7 @@ func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, stage
 // where they lie on the host, and nothing is copied.
 type inPlace struct{ r *lane }
 
-func (inPlace) register([]byte) {}
+func (inPlace) register([]byte, firstUse) {}
 
 func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
 
@@ -122,7 +122,7 @@ func (r *lane) sources() (out []int) {
 // allocWeights makes the weight slots of all classes.
 func (r *lane) allocWeights() error {
 	for _, l := range r.sources() {
-		r.placement().register(r.o.Home.Tile(l))
+		r.placement().register(r.o.Home.Tile(l), usedForward)
 	}
 	for class := range schedule.NumClasses {
 		count, bytes := r.plan.Slots(class)
@@ -217,7 +217,7 @@ func (r *lane) allocGrads() (err error) {
 		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
 			continue // it is no layer's, or another lane's
 		}
-		r.register(slab)
+		r.register(slab, usedBackward)
 	}
 	return nil
 }

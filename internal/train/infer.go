@@ -10,6 +10,7 @@ import (
 	"mt/data"
 	"mt/host"
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -58,7 +59,8 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 		return EvalResult{}, err
 	}
 	err = actors.Run(actors.Options{Devices: j.devs, Home: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(), ThroughHost: !j.c.PeerCopies,
-		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: j.eval.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
+		LeavePinned: func(err error) bool { return err == nil && o.ProcessEnds && !machine.Emulated() },
+		Schedule:    actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: j.eval.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return j.eval.Batch(step, j.c.Pipeline.MicroBatchTokens)
 		},

@@ -388,6 +388,19 @@ func (s *session) steps(ctx context.Context) error {
 	}
 }
 
+// leavePinned says whether the process ends with the run, which ended with err: then nothing is copied to or from a GPU any
+// more. After an error everything is given back.
+func (s *session) leavePinned(err error) bool {
+	var gaveUp *actors.GivenUpError
+	switch {
+	case !s.o.ProcessEnds || machine.Emulated(): // an emulator wants everything back
+		return false
+	case err != nil:
+		return errors.As(err, &gaveUp)
+	}
+	return s.halted.Err() != nil || (s.lastStep >= s.c.MaxSteps || s.endsEarly()) && !s.samplesOwed()
+}
+
 // options returns the options of the pipeline, from where the run stands.
 func (s *session) options() actors.Options {
 	c := s.c
@@ -415,6 +428,7 @@ func (s *session) options() actors.Options {
 		Matrices:    s.muon(),
 		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",
 		ThroughHost: !c.PeerCopies,
+		LeavePinned: s.leavePinned,
 		World:       s.world(), Stopping: s.agreedToStop,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if f := s.hooks.packing; f != nil {
