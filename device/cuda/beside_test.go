@@ -157,7 +157,7 @@ func TestPinningRefusedBeside(t *testing.T) {
 
 // TestPinningFailsBeside: an error ends the pinning, with a note, and is that of Close. Copies are staged.
 func TestPinningFailsBeside(t *testing.T) {
-	try := func(fail int) (call int, err error, notes []string) {
+	try := func(fail int) (call int, notes []string, err error) {
 		drv := emu.New(emu.Options{FailCall: fail})
 		defer drv.Close()
 		c, err := cudart.New(drv)
@@ -194,14 +194,15 @@ func TestPinningFailsBeside(t *testing.T) {
 		if made, left := drv.Registrations(); left != 0 || made != pick(fail > 0, pinThreads, pinThreads+10) {
 			t.Errorf("%d registrations, %d are left", made, left)
 		}
-		return call, d.Close(), d.Notes()
+		err = d.Close()
+		return call, d.Notes(), err
 	}
-	call, err, notes := try(0)
+	call, notes, err := try(0)
 	if err != nil || len(notes) != 0 {
 		t.Fatalf("error %v, notes %q", err, notes)
 	}
 	var failed *cudart.Error
-	_, err, notes = try(call)
+	_, notes, err = try(call)
 	if !errors.As(err, &failed) || failed.Op != "cudaHostRegister" || len(notes) != 1 || !strings.Contains(notes[0], "register 72 KiB of host memory: 4.0 KiB at 0x") || !strings.Contains(notes[0], "staging") {
 		t.Errorf("error %v, notes %q", err, notes)
 	}
