@@ -144,8 +144,7 @@ func (c *conductorCore) passes() bool {
 	return c.program != nil || c.eval.running || !c.closing && c.planned < c.end()
 }
 
-// agreePass begins that agreement.
-func (r *run) agreePass(w work, e agreePass) {
+func (e agreePass) start(r *lane, w work) error {
 	own := e.encode()
 	what := fmt.Sprintf("agree on %v", e.p)
 	r.allGather(conductorID, w, r.team.agreement, what, own, func(values [][]byte) (any, error) {
@@ -158,10 +157,10 @@ func (r *run) agreePass(w work, e agreePass) {
 		}
 		return all, nil
 	})
+	return nil
 }
 
-// agreeLoad begins that agreement.
-func (r *run) agreeLoad(w work, e agreeLoad) {
+func (e agreeLoad) start(r *lane, w work) error {
 	what := fmt.Sprintf("agree on the experts' load in %v", e.p)
 	r.allGather(conductorID, w, r.team.balance, what, e.encode(), func(values [][]byte) (any, error) {
 		var sum expertLoad
@@ -173,6 +172,7 @@ func (r *run) agreeLoad(w work, e agreeLoad) {
 		}
 		return sum, nil
 	})
+	return nil
 }
 
 // encode is what is sent: which pass it is, and by expert a count and a sum of probabilities.

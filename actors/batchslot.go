@@ -149,7 +149,7 @@ func putFloats(dst []byte, v []float32) {
 
 // lossScale is the factor of every token's gradient: one over the number of supervised tokens in the global batch or, in a
 // run on pairs, of its pairs.
-func (r *shared) lossScale(b *data.Batch) float32 {
+func (r *run) lossScale(b *data.Batch) float32 {
 	n := b.AllSupervised()
 	if r.preferred() {
 		n = b.AllPairs()

@@ -119,35 +119,36 @@ func (c *checkpointerCore) advance() []effect {
 	return nil
 }
 
-func (r *run) execCheckpointer(w work) error {
-	s := r.o.Saver
-	switch e := w.do.(type) {
-	case openSave:
-		r.hub.async(checkpointerID, w, func() (any, error) {
-			r.saving.Store(true)
-			if err := s.Open(e.Save.Step); err != nil {
-				return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
-			}
-			return nil, nil
-		})
-	case saveLayer:
-		r.hub.async(checkpointerID, w, func() (any, error) {
-			if err := r.saveLayer(e.Layer); err != nil {
-				return nil, fmt.Errorf("save %s: %w", r.names[e.Layer], err)
-			}
-			return nil, nil
-		})
-	case commitSave:
-		r.hub.async(checkpointerID, w, func() (any, error) {
-			if err := s.Commit(State{Step: e.Save.Step, AdamStep: e.AdamStep, NonFinite: e.NonFinite, Tokens: e.Save.Tokens}, e.Save.DataPos); err != nil {
-				return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
-			}
-			r.saving.Store(false)
-			return nil, nil
-		})
-	default:
-		panic(fmt.Sprintf("checkpointer: work %T", w.do))
-	}
+func (e openSave) start(r *lane, w work) error {
+	r.hub.async(checkpointerID, w, func() (any, error) {
+		r.saving.Store(true)
+		if err := r.o.Saver.Open(e.Save.Step); err != nil {
+			return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
+		}
+		return nil, nil
+	})
+	return nil
+}
+
+func (e saveLayer) start(r *lane, w work) error {
+	r.hub.async(checkpointerID, w, func() (any, error) {
+		if err := r.saveLayer(e.Layer); err != nil {
+			return nil, fmt.Errorf("save %s: %w", r.names[e.Layer], err)
+		}
+		return nil, nil
+	})
+	return nil
+}
+
+func (e commitSave) start(r *lane, w work) error {
+	r.hub.async(checkpointerID, w, func() (any, error) {
+		at := State{Step: e.Save.Step, AdamStep: e.AdamStep, NonFinite: e.NonFinite, Tokens: e.Save.Tokens}
+		if err := r.o.Saver.Commit(at, e.Save.DataPos); err != nil {
+			return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
+		}
+		r.saving.Store(false)
+		return nil, nil
+	})
 	return nil
 }
 

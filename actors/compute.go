@@ -328,23 +328,20 @@ func (c *computeCore) release(v schedule.Visit) []effect {
 	return []effect{send{c.lane.prefetcher(), SlotFreed{w.slot}}}
 }
 
-func (r *lane) execCompute(w work) error {
-	if c, ok := w.do.(checkOutput); ok {
-		return r.check(w, c.enqueue)
-	}
-	e, ok := w.do.(enqueue)
-	if !ok { // passBatch
-		r.compute.Notify(func(err error) {
-			r.hub.notified(func() {
-				if err != nil { // of a launch, which has told of it before, or of the wait
-					r.hub.fail(r.index.compute(), fmt.Errorf("compute: %w", err))
-					return
-				}
-				r.hub.done(w, nil)
-			})
+func (e passBatch) start(r *lane, w work) error {
+	r.compute.Notify(func(err error) {
+		r.hub.notified(func() {
+			if err != nil { // of a launch, which has told of it before, or of the wait
+				r.hub.fail(r.index.compute(), fmt.Errorf("compute: %w", err))
+				return
+			}
+			r.hub.done(w, nil)
 		})
-		return nil
-	}
+	})
+	return nil
+}
+
+func (e enqueue) start(r *lane, w work) error {
 	l := e.p.Launches[e.Index]
 	v := e.p.Visits[l.Visit]
 	if e.Index == 0 {

@@ -98,7 +98,6 @@ type conductorCore struct {
 	asksStop bool        // this rank was asked to stop
 	due      *diagnosis  // a diagnosis that begins when all ranks know of it
 	failing  error       // how the run ends when no checkpoint is being written any more
-	rows     bool        // the Optimizer is told which rows of the embedding a step needs
 	balance  balancing   // no layer's, unless several ranks agree on the load of their experts
 	routed   routing     // of program, where the ranks agree on its load
 	loading  bool        // they do so, or have
@@ -337,9 +336,6 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 	c.spec.Held = nil
 	c.program, c.routed, c.loading = p, routing{}, false
 	var out []effect
-	if c.rows && !p.Eval {
-		out = append(out, send{optimizerID, RowsWanted{Step: p.Step, IDs: p.Batch.UniqueIDs}})
-	}
 	for lane := range laneID(len(programs)) {
 		its := *p
 		its.Program = programs[lane]
@@ -477,20 +473,14 @@ func (c *conductorCore) diagnosed() []effect {
 	return c.finish(failed)
 }
 
-func (r *run) execConductor(w work) error {
-	switch e := w.do.(type) {
-	case agreePass:
-		r.agreePass(w, e)
-	case agreeLoad:
-		r.agreeLoad(w, e)
-	case stopAgreed:
-		if r.o.Stopping != nil {
-			r.o.Stopping()
-		}
-	case runEnded:
-		r.hub.ended <- e.Err
-	default:
-		panic(fmt.Sprintf("conductor: work %T", w.do))
+func (stopAgreed) start(r *lane, _ work) error {
+	if r.o.Stopping != nil {
+		r.o.Stopping()
 	}
+	return nil
+}
+
+func (e runEnded) start(r *lane, _ work) error {
+	r.hub.ended <- e.Err
 	return nil
 }

@@ -36,7 +36,7 @@ func (d *disks) busyUntil(now time.Duration) time.Duration {
 
 // onDisk does a work of actor id, which reads so many bytes from disks or writes them there, on a goroutine of its own. They are counted
 // in moved when it is done, as those that compression spares are (host.Home.Spared).
-func (r *shared) onDisk(id address, w work, moved *atomic.Int64, bytes int64, f func() error) {
+func (r *run) onDisk(id address, w work, moved *atomic.Int64, bytes int64, f func() error) {
 	r.hub.async(id, w, func() (any, error) {
 		r.disks.begin(1, r.hub.now())
 		defer func() { r.disks.begin(-1, r.hub.now()) }()

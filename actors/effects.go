@@ -24,8 +24,15 @@ func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, 
 // work is something for the process to do. When it is complete, the messages in done
 // are sent; when it fails, Failed is sent to the Conductor instead.
 type work struct {
-	do   any
+	do   task
 	done []send
+}
+
+// task is what a work does. The interface is closed: each task stands in the file of the actor that asks for it.
+type task interface {
+	// start begins the task of w. What takes time it starts, and returns; only in a diagnosis Compute waits for the device.
+	// r is the lane of the actor, the first lane for an actor that exists once.
+	start(r *lane, w work) error
 }
 
 func (work) effect() {}

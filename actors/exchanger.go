@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"fmt"
 	"slices"
 
 	"mt/host/optim"
@@ -155,25 +154,10 @@ func (c *exchangerCore) tell() (out []effect) {
 	return out
 }
 
-func (r *run) execExchanger(w work) error {
-	switch e := w.do.(type) {
-	case merge:
-		r.hub.async(exchangerID, w, func() (any, error) {
-			r.merge(e)
-			return nil, nil
-		})
-	case exchange:
-		r.exchange(w, e)
-	default:
-		panic(fmt.Sprintf("exchanger: work %T", w.do))
-	}
-	return nil
-}
-
-// exchange begins the exchange of a layer's gradient. What is sent lies in the slab in rank
+// start begins the exchange of a layer's gradient. What is sent lies in the slab in rank
 // order.
-func (r *shared) exchange(w work, e exchange) {
-	t, shares := r.team, r.plan.Shares[e.Layer]
+func (e exchange) start(r *lane, w work) error {
+	t, shares := r.team, r.run.plan.Shares[e.Layer]
 	sent, received := make([]int, t.size), make([]int, t.size)
 	var first, all, own int64 // in elements
 	if g := r.gradients[e.Layer]; !g.OfRows(e.Layer) {
@@ -181,18 +165,19 @@ func (r *shared) exchange(w work, e exchange) {
 	}
 	for k := range t.size {
 		to, of := r.sharePart(e.Layer, shares[k], e.AllIDs, t.rank), r.sharePart(e.Layer, shares[t.rank], e.AllIDs, k)
-		sent[k], received[k] = int(to*r.plan.GradBytes()), int(of*r.plan.GradBytes())
+		sent[k], received[k] = int(to*r.run.plan.GradBytes()), int(of*r.run.plan.GradBytes())
 		all, own = all+to, own+of
 	}
-	t.sent.Add(all*r.plan.GradBytes() - int64(sent[t.rank]))
-	from, to := r.slab(e.Slab, first, all).Data, t.received[e.Buffer][:own*r.plan.GradBytes()]
+	t.sent.Add(all*r.run.plan.GradBytes() - int64(sent[t.rank]))
+	from, to := r.slab(e.Slab, first, all).Data, t.received[e.Buffer][:own*r.run.plan.GradBytes()]
 	r.collective(exchangerID, w, "exchange the gradient of "+r.names[e.Layer], func(done func(error)) {
 		t.gradients.AllToAllV(from, sent, to, received, done)
 	}, nil)
+	return nil
 }
 
 // sharePart is how many elements of the gradient that rank has of a layer are of a share.
-func (r *shared) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int) int64 {
+func (r *run) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int) int64 {
 	if g := r.gradients[layer]; g.OfRows(layer) {
 		from, to := s.Rows(allIDs[rank], g.Row)
 		return to - from
@@ -226,8 +211,13 @@ func (m summed) with(result any) any {
 	return m
 }
 
+func (e sumShare) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return r.sumShare(e), nil })
+	return nil
+}
+
 // sumShare does that work.
-func (r *shared) sumShare(e sumShare) (out shareSum) {
+func (r *run) sumShare(e sumShare) (out shareSum) {
 	g, own, pool := r.gradients[e.Layer], r.plan.Share(e.Layer), r.o.Pool
 	var parts []optim.Grad
 	var at int64

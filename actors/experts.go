@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -86,14 +87,22 @@ func (r *lane) auxScale(b *data.Batch) float32 {
 	return float32(r.auxWeight(b))
 }
 
-// offloadRouting enqueues the copies that landedRouting reads.
-func (r *lane) offloadRouting(p *Pass) {
-	x := &r.experts
-	r.d2h.Wait(x.ready)
-	r.d2h.CopyD2H(x.offsets, x.state.Offsets.Mem())
-	if r.balances(p) {
-		r.d2h.CopyD2H(x.probs, x.state.ProbSum.Mem())
+// offloadRouting copies to the host where each expert's pairs begin and, where the loss balances
+// the load, the sums of probabilities.
+type offloadRouting struct {
+	p     *Pass
+	Layer int
+}
+
+func (e offloadRouting) start(r *lane, w work) error {
+	x, s := &r.experts, r.copying(r.d2h, e)
+	s.Wait(x.ready)
+	s.CopyD2H(x.offsets, x.state.Offsets.Mem())
+	if r.balances(e.p) {
+		s.CopyD2H(x.probs, x.state.ProbSum.Mem())
 	}
+	s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), func() any { return r.landedRouting(e.p) }))
+	return nil
 }
 
 // routed is the result of offloadRouting: Offsets and Probs of RoutingLanded.

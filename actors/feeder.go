@@ -48,8 +48,7 @@ func (c *feederCore) step(msg any) []effect {
 	return out
 }
 
-func (r *run) execFeeder(w work) error {
-	e := w.do.(packBatch)
+func (e packBatch) start(r *lane, w work) error {
 	r.hub.async(feederID, w, func() (any, error) {
 		b, err := r.o.Batch(e.Step, e.Eval)
 		if err == nil {
@@ -83,7 +82,7 @@ func (r *run) passOnStop() {
 }
 
 // checkBatch refuses a batch that is larger than the buffers were made for.
-func (r *shared) checkBatch(b *data.Batch) error {
+func (r *run) checkBatch(b *data.Batch) error {
 	if r.team != nil && (b.Ranks == nil || len(b.Ranks.IDs) != r.team.size) {
 		return fmt.Errorf("the batch is not one of %d ranks", r.team.size)
 	}

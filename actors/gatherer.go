@@ -1,10 +1,6 @@
 package actors
 
-import (
-	"fmt"
-
-	"mt/plan"
-)
+import "mt/plan"
 
 // The Gatherer exists where several ranks train together. When this rank's share of a layer is
 // updated, it has the others' parts of the tile brought in, and tells that the layer is updated
@@ -93,23 +89,16 @@ func (c *gathererCore) tell() (out []effect) {
 	return out
 }
 
-func (r *run) execGatherer(w work) error {
-	switch e := w.do.(type) {
-	case gather:
-		layout := r.plan.Layouts[e.Layer]
-		var counts []int
-		for _, s := range r.plan.Shares[e.Layer] {
-			from, to := s.Tile(layout)
-			counts = append(counts, int(to-from))
-		}
-		r.team.sent.Add(int64((r.team.size - 1) * counts[r.team.rank]))
-		r.collective(gathererID, w, "gather the weights of "+r.names[e.Layer], func(done func(error)) {
-			r.team.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
-		}, nil)
-	case nonFiniteGradient:
-		return r.nonFiniteGradient(e)
-	default:
-		panic(fmt.Sprintf("gatherer: work %T", w.do))
+func (e gather) start(r *lane, w work) error {
+	layout := r.run.plan.Layouts[e.Layer]
+	var counts []int
+	for _, s := range r.run.plan.Shares[e.Layer] {
+		from, to := s.Tile(layout)
+		counts = append(counts, int(to-from))
 	}
+	r.team.sent.Add(int64((r.team.size - 1) * counts[r.team.rank]))
+	r.collective(gathererID, w, "gather the weights of "+r.names[e.Layer], func(done func(error)) {
+		r.team.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
+	}, nil)
 	return nil
 }

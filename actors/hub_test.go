@@ -65,7 +65,7 @@ func TestUnknownMessages(t *testing.T) {
 	d := testDepths(1)
 	quiet := func(work) error { return nil }
 	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(0, true, 3, 0, nil, [schedule.NumClasses]int{}, 1, d), laneID(0).compute(): newComputeCore(0, d, balancing{}),
-		laneID(0).offloader(): newOffloaderCore(0, 3, nil, d, balancing{}), optimizerID: newOptimizerCore(summedIn(3, false), 1, State{}, 1), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
+		laneID(0).offloader(): newOffloaderCore(0, 3, nil, d, balancing{}), optimizerID: newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{}), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &process{id: id, core: c, exec: quiet}, stranger{})
 		f, ok := got[0].(Failed)
@@ -86,9 +86,14 @@ func TestUnknownMessages(t *testing.T) {
 // failing is a core whose work fails, and that counts its messages.
 type failing struct{ steps int }
 
+// it is a task that is never started.
+type it struct{}
+
+func (it) start(*lane, work) error { panic("started") }
+
 func (f *failing) step(any) []effect {
 	f.steps++
-	return []effect{work{do: "it"}, send{conductorID, "never sent"}}
+	return []effect{work{do: it{}}, send{conductorID, "never sent"}}
 }
 
 // TestFailedWorkStopsItsMessage: the effects behind a failed one are dropped.

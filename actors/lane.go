@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"mt/data"
 	"mt/device"
@@ -15,8 +17,8 @@ import (
 	"mt/schedule"
 )
 
-// shared is what exists once in a run, whatever the number of lanes.
-type shared struct {
+// run is one run of the pipeline: its lanes, and what exists once.
+type run struct {
 	o         *Options
 	plan      *plan.Run
 	hub       *hub
@@ -33,9 +35,17 @@ type shared struct {
 	// registering is the same memory by its first use.
 	registering [usedBackward + 1][][]byte
 
-	team *team // nil: the rank is alone
+	team  *team                            // nil: the rank is alone
+	moves []func(*host.LayerState, update) // by layer: how it is moved by its gradient
 
 	disks disks
+
+	saving atomic.Bool // a checkpoint is open
+
+	// When and what the Reporter reported last; used by it alone.
+	lastStep  time.Duration // as the hub counts it
+	lastMoved linkBytes
+	lastBusy  time.Duration // of disks
 
 	closers []func()
 	late    error // the first that closing a stream gave
@@ -45,7 +55,7 @@ type shared struct {
 // events, and the host memory that copies to and from it go through. Everything is
 // allocated before the first step, in the sizes that package plan gives.
 type lane struct {
-	*shared
+	*run
 	plan              *plan.Run // what the lane has of the run
 	index             laneID
 	dev               device.Device
@@ -77,9 +87,9 @@ type lane struct {
 	trace     *laneTracer // nil: nobody wants one
 }
 
-// newShared allocates what a run has once. On an error nothing stays allocated.
-func newShared(o *Options) (*shared, error) {
-	r := &shared{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients()}
+// newRun allocates what a run has once. On an error nothing stays allocated.
+func newRun(o *Options) (*run, error) {
+	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients()}
 	for _, l := range r.schedule.Layers {
 		r.names = append(r.names, l.Name)
 	}
@@ -102,10 +112,11 @@ func newShared(o *Options) (*shared, error) {
 		_ = r.close() // err came first
 		return nil, fmt.Errorf("prepare the pipeline: %w", err)
 	}
+	r.chooseMoves()
 	return r, nil
 }
 
-func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
+func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 	if r.o.predicted != nil {
 		return r.o.predicted.blank(bytes)
 	}
@@ -119,8 +130,8 @@ func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 
 // newLane allocates what a lane needs on dev. s.close gives it back, also what was made
 // before an error.
-func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
-	r := &lane{shared: s, plan: s.plan.On(int(index)), index: index, dev: dev}
+func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
+	r := &lane{run: s, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
@@ -131,7 +142,7 @@ func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 
 // close gives everything back, in reverse order. The error is the first that closing a
 // stream gave: a failure that came after the last notification that anybody looked at.
-func (r *shared) close() error {
+func (r *run) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
 	}
@@ -139,13 +150,13 @@ func (r *shared) close() error {
 	return r.late
 }
 
-func (r *shared) onClose(f func()) { r.closers = append(r.closers, f) }
+func (r *run) onClose(f func()) { r.closers = append(r.closers, f) }
 
 // slab views n elements of slab i, from element off on.
-func (r *shared) slab(i int, off, n int64) optim.Grad { return r.gradIn(r.slabs[i], off, n) }
+func (r *run) slab(i int, off, n int64) optim.Grad { return r.gradIn(r.slabs[i], off, n) }
 
 // gradIn views n elements of a landed gradient in mem, from element off on.
-func (r *shared) gradIn(mem []byte, off, n int64) optim.Grad {
+func (r *run) gradIn(mem []byte, off, n int64) optim.Grad {
 	w := r.plan.GradBytes()
 	return optim.Grad{Data: mem[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }
@@ -275,7 +286,7 @@ const (
 )
 
 // register has registerAll make copies from and to host memory fast.
-func (r *shared) register(b []byte, use firstUse) {
+func (r *run) register(b []byte, use firstUse) {
 	if len(b) > 0 {
 		r.registering[use] = append(r.registering[use], b)
 	}
@@ -283,7 +294,7 @@ func (r *shared) register(b []byte, use firstUse) {
 
 // registerAll registers the host memory of all lanes with the device of each, in one call, in which a device can do several
 // things at once, in the order of first use. All devices are given the same memory, so that all cut it into the same pieces.
-func (r *shared) registerAll() error {
+func (r *run) registerAll() error {
 	r.register(r.passage, usedBetween)
 	r.registered = slices.Concat(r.registering[:]...)
 	if len(r.registered) == 0 {
@@ -351,6 +362,12 @@ func (r *lane) bindSaved(b *data.Batch) {
 		}
 		r.saved = append(r.saved, cut)
 	}
+}
+
+// copying shows the trace that the copies of a task follow on s.
+func (r *lane) copying(s *countedStream, e task) *countedStream {
+	r.trace.copying(s, e)
+	return s
 }
 
 // event makes an event that is closed at the end of the run.

@@ -7,8 +7,6 @@ import (
 	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/layers"
-	"mt/plan"
-	"mt/schedule"
 )
 
 // This file is what the Optimizer does where matrices are moved whole (optim.Muon). The host moves the
@@ -17,15 +15,28 @@ import (
 // under way at once, and the layer that is next need not wait for the one before. A layer is updated when
 // all its matrices are, and its units, which are all else.
 
-// matrixStep is how far a step is with matrices.
-type matrixStep struct {
-	layer    int   // that is being updated; −1: none, the next may begin
-	next     int   // its first matrix that has not been begun
-	units    bool  // its units have still to be updated
-	left     []int // by layer: how many of its works are not done
+// matrixPart is that part of the Optimizer. It takes over the updates of layers that have matrices.
+type matrixPart struct {
+	c        *optimizerCore
+	buffers  [][]int // by lane: the matrix buffers that are free
+	layer    int     // that is being updated; −1: none, the next may begin
+	at       int     // its first matrix that has not been begun
+	units    bool    // its units have still to be updated
+	left     []int   // by layer: how many of its works are not done
 	returned []MatrixOrthogonalized
 	by       update // of the layer, or of the last one: its slab, and the rate and factor of all
 }
+
+func newMatrixPart(c *optimizerCore) {
+	p := &matrixPart{c: c, layer: -1, left: make([]int, c.layers)}
+	for range c.lanes {
+		p.buffers = append(p.buffers, ids(c.matrixBuffers))
+	}
+	c.parts, c.ways = append(c.parts, p), append(c.ways, p)
+}
+
+// unitsUpdated tells that the units of a layer that has matrices are updated.
+type unitsUpdated struct{ Layer int }
 
 // prepareMatrix moves the momentum of a matrix of a layer and writes what is to be orthogonalized.
 type prepareMatrix struct {
@@ -47,97 +58,86 @@ type applyMatrix struct {
 	Lane           laneID
 }
 
-// setMatrices tells the core of the matrices of a run.
-func (c *optimizerCore) setMatrices(p *plan.Run, s schedule.Spec) {
-	if p.NSSteps == 0 || p.EvalOnly {
-		return
+func (p *matrixPart) take(msg any) ([]effect, bool) {
+	switch m := msg.(type) {
+	case MatrixPrepared:
+		p.c.busy = false
+		return []effect{work{do: orthogonalize{Layer: m.Layer, Matrix: m.Matrix, Buffer: m.Buffer, Lane: p.c.laneOf[m.Layer]},
+			done: []send{{optimizerID, MatrixOrthogonalized(m)}}}}, true
+	case MatrixOrthogonalized:
+		p.returned = append(p.returned, m)
+		return nil, true
+	case MatrixApplied:
+		p.c.busy = false
+		lane := p.c.laneOf[m.Layer]
+		p.buffers[lane] = append(p.buffers[lane], m.Buffer)
+		return p.workDone(m.Layer), true
+	case unitsUpdated:
+		p.c.busy = false
+		return p.workDone(m.Layer), true
 	}
-	for l := range p.Layouts {
-		c.matrices, c.laneOf = append(c.matrices, len(p.Matrices(l))), append(c.laneOf, laneID(s.On(l)))
-	}
-	for range c.lanes {
-		c.matrixBuffers = append(c.matrixBuffers, ids(p.Depths.MatrixBuffers))
-	}
-}
-
-// beginMatrices begins with the update of a layer that has matrices.
-func (c *optimizerCore) beginMatrices(s *stepState, u update) []effect {
-	m := &s.matrices
-	if m.left == nil {
-		m.left = make([]int, c.layers)
-	}
-	m.layer, m.next, m.units, m.by = u.Layer, 0, true, u
-	m.left[u.Layer] = c.matrices[u.Layer] + 1
-	return c.advanceMatrices(s)
-}
-
-// advanceMatrices begins the next work on matrices: first with what has come back from a device, since
-// that returns a buffer. While no buffer is free, the units of the layer are updated.
-func (c *optimizerCore) advanceMatrices(s *stepState) []effect {
-	m := &s.matrices
-	switch {
-	case len(m.returned) > 0:
-		r := m.returned[0]
-		m.returned, c.busy = m.returned[1:], true
-		of := m.by
-		of.Layer, of.Slab, of.IDs = r.Layer, -1, nil
-		return []effect{work{do: applyMatrix{Of: of, Matrix: r.Matrix, Buffer: r.Buffer, Lane: c.laneOf[r.Layer]},
-			done: []send{{optimizerID, MatrixApplied(r)}}}}
-	case m.layer < 0:
-		return nil
-	}
-	l := m.layer
-	lane := c.laneOf[l]
-	if free := c.matrixBuffers[lane]; m.next < c.matrices[l] && len(free) > 0 {
-		p := MatrixPrepared{Layer: l, Matrix: m.next, Buffer: free[0]}
-		c.matrixBuffers[lane], c.busy = free[1:], true
-		of := m.by
-		m.next++
-		c.preparedAll(m)
-		return []effect{work{do: prepareMatrix{Of: of, Matrix: p.Matrix, Buffer: p.Buffer, Lane: lane}, done: []send{{optimizerID, p}}}}
-	}
-	if !m.units {
-		return nil // until a buffer comes back
-	}
-	of := m.by
-	m.units, c.busy = false, true
-	c.preparedAll(m)
-	return []effect{work{do: of, done: []send{{optimizerID, updateDone{l}}}}}
-}
-
-// preparedAll lets the next layer begin when all works of the one at hand have.
-func (c *optimizerCore) preparedAll(m *matrixStep) {
-	if m.next == c.matrices[m.layer] && !m.units {
-		m.layer = -1
-	}
-}
-
-// prepared has the device work on a matrix.
-func (c *optimizerCore) prepared(m MatrixPrepared) []effect {
-	c.busy = false
-	return append([]effect{work{do: orthogonalize{Layer: m.Layer, Matrix: m.Matrix, Buffer: m.Buffer, Lane: c.laneOf[m.Layer]},
-		done: []send{{optimizerID, MatrixOrthogonalized(m)}}}}, c.advance()...)
-}
-
-// applied returns a buffer.
-func (c *optimizerCore) applied(m MatrixApplied) []effect {
-	c.busy = false
-	lane := c.laneOf[m.Layer]
-	c.matrixBuffers[lane] = append(c.matrixBuffers[lane], m.Buffer)
-	return append(c.workDone(m.Layer), c.advance()...)
+	return nil, false
 }
 
 // workDone notes that one of the works of a layer's update is done.
-func (c *optimizerCore) workDone(l int) []effect {
-	if c.matrices == nil || c.matrices[l] == 0 {
-		return c.updated(l)
-	}
-	left := c.cur.matrices.left
-	if left[l]--; left[l] > 0 {
+func (p *matrixPart) workDone(l int) []effect {
+	if p.left[l]--; p.left[l] > 0 {
 		return nil
 	}
-	return c.updated(l)
+	return p.c.updated(l, false)
 }
+
+// next begins the next work on matrices: first with what has come back from a device, since
+// that returns a buffer. While no buffer is free, the units of the layer are updated.
+func (p *matrixPart) next() []effect {
+	switch {
+	case len(p.returned) > 0:
+		r := p.returned[0]
+		p.returned, p.c.busy = p.returned[1:], true
+		of := p.by
+		of.Layer, of.Slab, of.IDs = r.Layer, noSlab, nil
+		return []effect{work{do: applyMatrix{Of: of, Matrix: r.Matrix, Buffer: r.Buffer, Lane: p.c.laneOf[r.Layer]},
+			done: []send{{optimizerID, MatrixApplied(r)}}}}
+	case p.layer < 0:
+		return nil
+	}
+	l, of := p.layer, p.by
+	lane := p.c.laneOf[l]
+	if free := p.buffers[lane]; p.at < p.c.matrices[l] && len(free) > 0 {
+		m := MatrixPrepared{Layer: l, Matrix: p.at, Buffer: free[0]}
+		p.buffers[lane], p.c.busy = free[1:], true
+		p.at++
+		p.preparedAll()
+		return []effect{work{do: prepareMatrix{Of: of, Matrix: m.Matrix, Buffer: m.Buffer, Lane: lane}, done: []send{{optimizerID, m}}}}
+	}
+	if !p.units {
+		return nil // until a buffer comes back
+	}
+	p.units, p.c.busy = false, true
+	p.preparedAll()
+	return []effect{work{do: of, done: []send{{optimizerID, unitsUpdated{l}}}}}
+}
+
+// preparedAll lets the next layer begin when all works of the one at hand have.
+func (p *matrixPart) preparedAll() {
+	if p.at == p.c.matrices[p.layer] && !p.units {
+		p.layer = -1
+	}
+}
+
+func (p *matrixPart) ready(int) (Cause, bool) { return NoStall, p.layer < 0 }
+
+func (p *matrixPart) begin(u update) ([]effect, bool) {
+	if p.c.matrices[u.Layer] == 0 {
+		return nil, false
+	}
+	p.c.cur.begun = true
+	p.layer, p.at, p.units, p.by = u.Layer, 0, true, u
+	p.left[u.Layer] = p.c.matrices[u.Layer] + 1
+	return p.next(), true
+}
+
+func (p *matrixPart) done(LayerUpdated) []effect { return nil }
 
 // matrixRoom is what a lane has for the matrices of its layers; nil where there are none.
 type matrixRoom struct {
@@ -239,23 +239,20 @@ func (r *lane) orthogonalize(w work, e orthogonalize) {
 	})
 }
 
-// execMatrix does a work on matrices.
-func (r *run) execMatrix(w work) bool {
-	switch e := w.do.(type) {
-	case prepareMatrix:
-		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.prepareMatrix(e) })
-	case applyMatrix:
-		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.applyMatrix(e) })
-	case orthogonalize:
-		r.lanes[e.Lane].orthogonalize(w, e)
-	default:
-		return false
-	}
-	return true
+func (e prepareMatrix) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return nil, r.prepareMatrix(e) })
+	return nil
 }
 
-// rate is at which rate u is made.
-func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep, Clip: u.Clip} }
+func (e applyMatrix) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return nil, r.applyMatrix(e) })
+	return nil
+}
+
+func (e orthogonalize) start(r *lane, w work) error {
+	r.lanes[e.Lane].orthogonalize(w, e)
+	return nil
+}
 
 func (r *run) prepareMatrix(e prepareMatrix) error {
 	l, err := r.o.Home.Acquire(e.Of.Layer)
@@ -264,7 +261,11 @@ func (r *run) prepareMatrix(e prepareMatrix) error {
 	}
 	defer r.o.Home.Release(e.Of.Layer)
 	m, to := r.lanes[e.Lane].matrix(e.Of.Layer, e.Matrix, e.Buffer)
-	l.PrepareMatrix(m, r.landedGrad(e.Of), to, r.o.Matrices.MatricesAt(e.Of.rate()))
+	grad := r.slabOf
+	if e.Of.Slab == noSlab {
+		grad = r.stagedGrad
+	}
+	l.PrepareMatrix(m, grad(e.Of), to, r.o.Matrices.MatricesAt(e.Of.rate()))
 	return nil
 }
 

@@ -262,7 +262,7 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 	}
 	defer store.Close()
 	o.Home = store
-	once, err := newShared(&o)
+	once, err := newRun(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func TestLimitsBoundEveryBatch(t *testing.T) {
 				rows[i].IDs = append(rows[i].IDs, int32(r.Intn(vocab)))
 			}
 		}
-		res := &shared{plan: &plan.Run{Limits: l}}
+		res := &run{plan: &plan.Run{Limits: l}}
 		if err := res.checkBatch(data.NewBatch(1, rows, most)); err != nil {
 			t.Fatalf("%d rows of at most %d tokens, micro-batches of %d: %v", n, longest, most, err)
 		}
@@ -414,7 +414,7 @@ func TestLimitsOfBatches(t *testing.T) {
 		"unique ids": func(l *plan.Limits) { l.UniqueIDs-- }} {
 		l := limits
 		lower(&l)
-		err := (&shared{plan: &plan.Run{Limits: l}}).checkBatch(b)
+		err := (&run{plan: &plan.Run{Limits: l}}).checkBatch(b)
 		if (err == nil) != (name == "") {
 			t.Errorf("one fewer %s: %v", name, err)
 		}

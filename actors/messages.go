@@ -59,23 +59,6 @@ type StepClosed struct {
 	Save bool
 }
 
-// RowsWanted tells the Optimizer which rows of the embedding the next step needs, so that they can be updated before the
-// rest of its table. Step is the one that needs them.
-type RowsWanted struct {
-	Step int
-	IDs  []int32 // rising
-}
-
-// RowsUpdated tells the Prefetchers that the rows which the step behind Version needs are at Version, and what their update had
-// to wait for. The rest of the table may not be: LayerUpdated follows.
-type RowsUpdated struct {
-	Version int
-	Waited  Cause
-}
-
-// RowsGathered tells the Optimizer that these rows are gathered: the rest of the updates can go on.
-type RowsGathered struct{}
-
 // LayerUpdated tells that a layer's weights are at Version, counted in steps taken.
 type LayerUpdated struct {
 	Layer, Version int
@@ -96,6 +79,14 @@ func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 		out = append(out, send{lane.prefetcher(), m})
 	}
 	return out
+}
+
+// toCheckpointer tells it to the Checkpointer, if the layer is to be saved.
+func (m LayerUpdated) toCheckpointer() []effect {
+	if !m.Save {
+		return nil
+	}
+	return []effect{send{checkpointerID, m}}
 }
 
 // LayerFetched tells that the tile of a visit is on its way into Slot: the compute

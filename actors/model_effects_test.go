@@ -23,9 +23,6 @@ func (w *world) do(e work, lane laneID) {
 		w.needParams(d, lane)
 		l.slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 	case fetchBatch:
-	case gatherRows:
-		w.gather(d, lane)
-		w.start(e)
 	case fetchActivation:
 		c := l.spilled[d.Host]
 		if !c.written {

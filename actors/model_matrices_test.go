@@ -1,6 +1,23 @@
 package actors
 
+import "mt/schedule"
+
 // This file is what the model test knows of matrices that are moved whole.
+
+// optimizer is what the Optimizer of a world with so many lanes has to know.
+func (cfg worldConfig) optimizer(spec schedule.Spec, lanes int) optimizerSpec {
+	x := optimizerSpec{lanes: lanes, clip: cfg.clip, into: summedIn(cfg.layers, cfg.tied), ranks: cfg.ranks > 1,
+		away: cfg.away, gradAway: cfg.gradAway, params: cfg.params, matrixBuffers: cfg.depths.MatrixBuffers}
+	if x.ranks {
+		x.gradAway, x.params = nil, nil
+	}
+	for l := range cfg.layers {
+		if cfg.matrices > 0 && !x.ranks {
+			x.matrices, x.laneOf = append(x.matrices, cfg.matricesOf(l)), append(x.laneOf, laneID(spec.On(l)))
+		}
+	}
+	return x
+}
 
 // matrixAt is where a matrix buffer is: of which matrix, and how far that is.
 type matrixAt struct {

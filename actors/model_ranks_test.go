@@ -96,15 +96,11 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 func (w *world) join(sit func(address, core)) {
 	w.team = &teamWorld{sending: map[int]int{}, buffers: map[int]int{}, full: map[int]bool{}, shares: make([]int, w.cfg.layers)}
 	into := summedIn(w.cfg.layers, w.cfg.tied)
-	optimizer := newOptimizerCore(ids(w.cfg.layers), len(w.lanes), State{}, w.cfg.clip)
-	optimizer.several, optimizer.order = true, backwardOrder(summedIn(w.cfg.layers, w.cfg.tied))
-	optimizer.setAway(w.cfg.away)
 	conductor := w.once(conductorRole).(*conductorCore)
 	conductor.several, conductor.balance = true, w.cfg.balance(len(w.lanes))
 	for lane := range laneID(len(w.lanes)) {
 		w.cores[seat(lane.offloader())].(*offloaderCore).landed = exchangerID
 	}
-	sit(optimizerID, optimizer)
 	sit(exchangerID, newExchangerCore(into, nil, w.cfg.depths))
 	sit(gathererID, newGathererCore(len(w.lanes), w.cfg.depths))
 }

@@ -55,8 +55,6 @@ type world struct {
 	drawn    map[[3]int][]int32 // by rank, program and layer: the offsets that offsetsOf drew
 
 	tier     *tierWorld
-	rows     int                 // updates of the rows of layer 0 that were updated first
-	gathered int                 // how often rows were gathered before the rest of the table was updated
 	parts    []int               // by layer: how many works of its update are done
 	matrices map[[2]int]matrixAt // by lane and buffer
 }
@@ -124,7 +122,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
 		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
-		prefetcher := newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, cfg.sources(spec), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths)
+		prefetcher := newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths)
 		prefetcher.onDisk = cfg.params
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
@@ -144,19 +142,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		sit(stagerID, stager)
 	}
 	sit(feederID, &feederCore{})
-	optimizer := newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip)
-	optimizer.rows, conductor.rows = cfg.rowsFirst(), cfg.rowsFirst()
-	optimizer.setAway(cfg.away)
-	optimizer.params, optimizer.gradAway = cfg.params, cfg.gradAway
-	if cfg.matrices > 0 {
-		for l := range cfg.layers {
-			optimizer.matrices, optimizer.laneOf = append(optimizer.matrices, cfg.matricesOf(l)), append(optimizer.laneOf, laneID(spec.On(l)))
-		}
-		for range n {
-			optimizer.matrixBuffers = append(optimizer.matrixBuffers, ids(cfg.depths.MatrixBuffers))
-		}
-	}
-	sit(optimizerID, optimizer)
+	sit(optimizerID, newOptimizerCore(cfg.optimizer(spec, n), State{}))
 	sit(checkpointerID, checkpointer)
 	sit(reporterID, reporterCore{})
 	if cfg.ranks > 1 {
@@ -370,7 +356,7 @@ func (w *world) complete(i int) {
 		result = w.team.sum(w, d)
 	case update:
 		if w.team == nil {
-			w.updated(d)
+			w.moved(d.Layer)
 		} else {
 			w.tier.version[d.Layer]++ // the tile follows when it is gathered
 		}

@@ -16,9 +16,10 @@ func (e *NonFiniteError) Error() string { return e.err.Error() }
 // Unwrap returns the error whose text Error returns.
 func (e *NonFiniteError) Unwrap() error { return e.err }
 
-// check waits until a launch of a diagnosis is done, and completes w with whether its
+// start waits until a launch of a diagnosis is done, and completes w with whether its
 // output is finite. It holds up Compute, which in a diagnosis does no harm.
-func (r *lane) check(w work, e enqueue) error {
+func (c checkOutput) start(r *lane, w work) error {
+	e := c.enqueue
 	l := e.p.Launches[e.Index]
 	v := e.p.Visits[l.Visit]
 	n := r.hidden(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)

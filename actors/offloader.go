@@ -55,13 +55,6 @@ type offloadGrad struct {
 	IDs                          []int32 // unique ids of the batch
 }
 
-// offloadRouting copies to the host where each expert's pairs begin and, where the loss balances
-// the load, the sums of probabilities.
-type offloadRouting struct {
-	p     *Pass
-	Layer int
-}
-
 // offloadLoss copies the losses of p from a batch slot to the host and sums them. Load is that
 // of LossComputed.
 type offloadLoss struct {
@@ -152,42 +145,32 @@ func (c *offloaderCore) advance() []effect {
 	return out
 }
 
-func (r *lane) execOffloader(w work) error {
-	s := r.d2h
-	switch w.do.(type) {
-	case spill, passOn:
-		s = r.out
-	case passAcross:
-		s = r.peer
-	}
-	r.trace.copying(s, w.do)
-	switch e := w.do.(type) {
-	case spill:
-		r.toHost(e.Slot, r.spilled(e.Host, e.Tokens))
-		s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
-	case passOn:
-		r.toHost(e.Slot, r.place(e.Passage, e.Tokens))
-		s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d", e.Slot), nothing))
-	case passAcross:
-		r.passAcross(w, e)
-	case offloadGrad:
-		r.offloadGrad(e)
-		s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
-	case offloadRouting:
-		r.offloadRouting(e.p)
-		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), func() any { return r.landedRouting(e.p) }))
-	case offloadLoss:
-		b := r.batches[e.Slot]
-		n := 4 * int64(e.p.Batch.Tokens)
-		s.Wait(b.computed)
-		s.CopyD2H(r.lossHost[:n], b.losses.Mem().Slice(0, n))
-		s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {
-			return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p, e.Load), pairs: r.landedPairs(e.p, r.lossHost[:n])}
-		}))
-	default:
-		panic(fmt.Sprintf("offloader: work %T", w.do))
-	}
-	return nil // an error of the stream comes with the notification
+// An error of the stream comes with the notification: no task of the Offloader returns one.
+
+func (e spill) start(r *lane, w work) error {
+	s := r.copying(r.out, e)
+	r.toHost(e.Slot, r.spilled(e.Host, e.Tokens))
+	s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
+	return nil
+}
+
+func (e offloadGrad) start(r *lane, w work) error {
+	s := r.copying(r.d2h, e)
+	s.Wait(r.gradBufs[e.Buf].ready)
+	r.gradPlace(e.Layer).offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
+	s.Record(r.gradBufs[e.Buf].idle)
+	s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
+	return nil
+}
+
+func (e offloadLoss) start(r *lane, w work) error {
+	s, b, n := r.copying(r.d2h, e), r.batches[e.Slot], 4*int64(e.p.Batch.Tokens)
+	s.Wait(b.computed)
+	s.CopyD2H(r.lossHost[:n], b.losses.Mem().Slice(0, n))
+	s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {
+		return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p, e.Load), pairs: r.landedPairs(e.p, r.lossHost[:n])}
+	}))
+	return nil
 }
 
 // nothing is the result of a copy that finds nothing out.
@@ -220,12 +203,6 @@ func (r *lane) toHost(from int, host []byte) {
 	layers.CopyDown(s, host, slot.mem.Slice(0, int64(len(host))))
 	s.Wait(slot.idle) // its last reader may still be at work
 	s.Record(slot.idle)
-}
-
-func (r *lane) offloadGrad(e offloadGrad) {
-	r.d2h.Wait(r.gradBufs[e.Buf].ready)
-	r.gradPlace(e.Layer).offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
-	r.d2h.Record(r.gradBufs[e.Buf].idle)
 }
 
 // spilled is the host memory of a spilled activation of so many tokens; at is where it

@@ -5,53 +5,109 @@ import (
 	"math"
 	"slices"
 
+	"mt/host"
 	"mt/host/optim"
 )
 
-// The Optimizer takes gradients as they land. It measures them, and updates weights and
-// what is kept beside them, on all cores, one layer after the other. With clipping the
-// updates begin when the norm over all layers is known and go in forward order, so that
-// the next forward can follow close behind them. Without clipping a layer is updated as
-// soon as its gradient has landed.
+// The Optimizer takes gradients as they land. It is a queue of gradients to measure, a gate that opens when layers may be
+// updated, and an order in which they are. It does one thing at a time, on all cores.
+//
+// With clipping the gate opens when the norm over all layers is known, and layers are updated in forward order, so that the
+// next forward can follow close behind them. Without clipping a layer is updated as soon as its gradient has landed.
+//
+// What only some runs do is a part with a file of its own: a table that two layers share (optimizer_tied.go), frozen layers
+// (optimizer_frozen.go), several ranks (optimizer_ranks.go), states on disks (optimizer_disks.go), matrices that are moved whole
+// (matrices.go). newOptimizerCore puts the parts that a run has into their order; nothing else knows which there are.
 
 // optimizerCore is the pure part of the Optimizer.
 type optimizerCore struct {
+	optimizerSpec
 	layers  int
-	lanes   int
-	clip    float64 // max_grad_norm of all gradients together; 0: they are not clipped so
-	bound   float64 // without clip, that of each layer's gradient; 0: nothing is clipped
-	into    []int   // by layer: into whose gradient its own is added; itself, unless both share a table
-	version int     // steps taken by all layers
-	adam    int64   // updates made: Adam's step count
-	skipped int     // steps skipped in a row
+	version int   // steps taken by all layers
+	adam    int64 // updates made: Adam's step count
+	skipped int   // steps skipped in a row
 	busy    bool
 	cur     *stepState
 	dropped bool // the step in progress was given up, and the run is about to end
 	// saving says, by layer, that its state is being written, so its next update waits.
 	saving []bool
-	// order is that in which layers are updated without clipping, whichever gradient is measured first.
-	order []int
-	// away says, by layer, that its state is on a disk, and staged that it is in a state slot; nil: none is
-	// away. round counts how often all were asked for.
-	away, staged []bool
-	round        int
-	// gradAway says, by layer, that its gradient waits for the norm on a disk; nil: none does.
-	gradAway []bool
-	// params says, by layer, that its tile is on a disk too: the Stager tells when that is updated; nil: none is.
-	params []bool
-	// rows: the rows of layer 0 that the next step needs, which are wanted, are updated before its other rows.
-	rows   bool
-	wanted RowsWanted
+
+	order []int // in which layers are updated
+	gate  gate
+	grads gradients
+	told  audience
+	parts []part
+	ways  []way
+}
+
+// optimizerSpec is what an Optimizer has to know of a run.
+type optimizerSpec struct {
+	lanes int
+	clip  float64 // max_grad_norm of all gradients together; 0: they are not clipped so
+	bound float64 // without clip, that of each layer's gradient; 0: nothing is clipped
+	into  []int   // by layer: into whose gradient its own is added; itself, unless both share a table
 	// frozen says, by layer, that it has no gradient: it only goes from version to version; nil: none is.
 	frozen []bool
-	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
-	// are this rank's shares, all ranks agree on norms, and the Gatherer is told of updates.
-	several bool
-	// matrices says, by layer, how many matrices are moved whole; nil: none are. laneOf is the lane of a
-	// layer, and matrixBuffers has, by lane, the matrix buffers that are free.
+	// ranks: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they are this rank's shares, all
+	// ranks agree on norms, and the Gatherer is told of updates.
+	ranks bool
+	// By layer: its state, its gradient while that waits for the norm, and its tile are on a disk; nil: none is.
+	away, gradAway, params []bool
+	// matrices is how many matrices of each layer are moved whole; nil: none are. laneOf is the lane of each layer, and
+	// matrixBuffers how many matrix buffers a lane has.
 	matrices      []int
 	laneOf        []laneID
-	matrixBuffers [][]int
+	matrixBuffers int
+}
+
+// gradients is where the gradients of a step are from when they have landed until nobody reads them.
+type gradients interface {
+	// landed queues the gradient of layer l, unless something is to be added to it first.
+	landed(s *stepState, l int)
+	// measure begins to measure the gradient of layer l; none: it cannot begin yet.
+	measure(s *stepState, l int) []effect
+	// measured tells that the gradient is measured.
+	measured(s *stepState, l int) []effect
+	// free gives back the memory of the gradient when layer l is updated, and drop when the step is skipped.
+	free(s *stepState, l int) []effect
+	drop(s *stepState, l int) []effect
+}
+
+// gate says when the layers of a step may be updated.
+type gate interface {
+	// known says whether everything is known that the step's norm depends on.
+	known(s *stepState) bool
+	// open says whether layer l may be updated, and by what its gradient is multiplied.
+	open(s *stepState, l int) (factor float64, ok bool)
+	// shut is what follows where it may not.
+	shut(s *stepState, l int) []effect
+	// norm is the L2 norm over all layers, as far as it is known.
+	norm(s *stepState) float64
+}
+
+// audience is who is told that a layer and that a step is updated.
+type audience interface {
+	layer(m LayerUpdated) []effect
+	step(m StepUpdated) effect
+}
+
+// part is a core of its own within the Optimizer, with messages and works that only some runs have.
+type part interface {
+	// take handles a message that is the part's; ok is false for any other.
+	take(msg any) (out []effect, ok bool)
+	// next begins what the part does before anything is measured or updated.
+	next() []effect
+}
+
+// way is what stands in the way of an update that all runs make. Ways are tried in their order, and what none takes over is
+// one work.
+type way interface {
+	// ready says whether the update of layer l can begin; if not, what it waits for.
+	ready(l int) (waits Cause, ok bool)
+	// begin takes over the update u, if it is the way's.
+	begin(u update) (out []effect, ok bool)
+	// done follows when a layer is at its new version.
+	done(m LayerUpdated) []effect
 }
 
 // stepState is what is known of the step in progress.
@@ -66,39 +122,43 @@ type stepState struct {
 	queue   []int     // layers whose gradients have landed and are to be measured
 	updated []bool    // by layer
 	done    int       // layers updated
-	next    int       // with clipping: next layer whose update is to begin
-	pending int       // without clipping: index into the core's order of the next layer to update
+	next    int       // index into the core's order of the next layer to update
 	waited  []Cause   // by layer: what its update had to wait for
 	begun   bool      // a layer is being updated, or has been
 	finite  int       // the last step before this one that was not skipped
-	wanted  bool      // the gradients that wait on disks have been asked for
-	rest    *update   // of the other rows of layer 0; nil: there is none, or it has begun
-	rows    bool      // those that the next step needs are not gathered yet
-
-	matrices matrixStep
-	// Of several ranks:
-	allIDs [][]int32 // unique ids of each rank's batch
-	buffer []int     // by layer: the exchange buffer that its gradient still needs; −1: none
-	asked  bool      // with clipping: the ranks agree on the norm
-	agreed bool      // they have agreed
-	all    float64   // with clipping: the sum of squares over all ranks
-	spoilt int       // without clipping: the layer whose gradient is not finite; −1: none so far
 }
 
-// newOptimizerCore makes an Optimizer of len(into) layers that are where start says; for
-// into see optimizerCore.
-func newOptimizerCore(into []int, lanes int, start State, clip float64) *optimizerCore {
-	layers := len(into)
-	return &optimizerCore{layers: layers, lanes: lanes, clip: clip, into: into, order: backwardOrder(into), version: start.Step, adam: start.AdamStep,
-		skipped: start.NonFinite, saving: make([]bool, layers)}
-}
+// noSlab is the slab of a gradient that has not landed, or that is in its layer's state slot or on its way there.
+const noSlab = -1
 
-// merge is for a layer that shares its table with another: it adds the layer's gradient,
-// of the rows with these ids, to the other's gradient of the whole table.
-type merge struct {
-	Layer      int
-	Rows, Into int // the slabs of either gradient
-	IDs        []int32
+// newOptimizerCore makes an Optimizer of len(x.into) layers that are where start says.
+func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
+	n := len(x.into)
+	c := &optimizerCore{optimizerSpec: x, layers: n, version: start.Step, adam: start.AdamStep, skipped: start.NonFinite, saving: make([]bool, n)}
+	c.grads, c.told = slabs{}, prefetchers(x.lanes)
+	squares, fail := c.squares, c.nonFinite
+	c.order = backwardOrder(x.into)
+	if x.ranks {
+		r := newRankPart(c)
+		squares, fail = r.squares, r.spoil
+	} else if slices.Compare(x.into, ids(n)) != 0 {
+		newTiedPart(c)
+	}
+	if x.clip > 0 {
+		c.gate, c.order = &clipGate{c, x.clip, squares}, ids(n)
+	} else {
+		c.gate = newLayerGate(c, fail)
+	}
+	if x.frozen != nil {
+		c.ways = append(c.ways, frozenWay{c})
+	}
+	if x.away != nil {
+		newDiskPart(c)
+	}
+	if x.matrices != nil {
+		newMatrixPart(c)
+	}
+	return c
 }
 
 // measure sums the squares of a landed gradient.
@@ -118,9 +178,6 @@ func (m measured) with(result any) any {
 	return m
 }
 
-// merged tells that merge is done.
-type merged struct{ Layer int }
-
 // update updates a layer by its gradient.
 type update struct {
 	Layer, Slab int
@@ -128,265 +185,150 @@ type update struct {
 	AdamStep    int64
 	LR          float64
 	Clip        float32
-	Of          rowSet
 }
+
+// rate is at which rate u is made.
+func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep, Clip: u.Clip} }
 
 // updateDone tells that update is done.
 type updateDone struct{ Layer int }
 
-func (c *optimizerCore) step(msg any) []effect {
+func (c *optimizerCore) step(msg any) (out []effect) {
 	if c.dropped {
 		return nil
 	}
-	s := c.cur
 	switch m := msg.(type) {
 	case GradLanded:
-		if s == nil {
-			s = c.open(m.Step)
-		}
-		if s.step != m.Step {
-			panic(fmt.Sprintf("optimizer: a gradient of step %d in step %d", m.Step, s.step))
-		}
+		s := c.open(m.Step)
 		s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
-		if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured once the others' are added to it
-			s.queue = append(s.queue, m.Layer)
-		}
-	case GradExchanged:
-		if s == nil {
-			s = c.open(m.Step)
-		}
-		s.allIDs, s.buffer[m.Layer], s.landed[m.Layer] = m.AllIDs, m.Buffer, m.Layer
-		if c.clip == 0 {
-			s.landed[m.Layer] = m.Buffer
-		}
-		s.queue = append(s.queue, m.Layer)
+		c.grads.landed(s, m.Layer)
 	case StepClosed:
-		if s == nil {
-			s = c.open(m.Step)
-		}
-		s.closed = &m
-	case merged:
-		c.busy = false
-		s.squares[m.Layer], s.have[m.Layer] = 0, true // its share is measured with the sum
-		s.queue = append(s.queue, c.into[m.Layer])
+		c.open(m.Step).closed = &m
 	case measured:
 		c.busy = false
-		s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
-		return append(c.putAway(s, m.Layer), c.advance()...)
-	case summed:
-		c.busy = false
-		return append(c.summed(m), c.advance()...)
-	case normAgreed:
-		if m.Layer < 0 {
-			s.all, s.agreed = m.Squares, true
-		} else {
-			s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
-		}
-	case RowsWanted:
-		c.wanted = m
-	case rowsDone:
-		return c.rowsDone(s)
-	case RowsGathered:
-		s.rows = false
+		c.cur.squares[m.Layer], c.cur.have[m.Layer] = m.Squares, true
+		out = c.grads.measured(c.cur, m.Layer)
 	case updateDone:
 		c.busy = false
-		return append(c.workDone(m.Layer), c.advance()...)
-	case MatrixPrepared:
-		return c.prepared(m)
-	case MatrixOrthogonalized:
-		s.matrices.returned = append(s.matrices.returned, m)
-	case MatrixApplied:
-		return c.applied(m)
+		out = c.updated(m.Layer, false)
 	case LayerSaved:
 		c.saving[m.Layer] = false
-	case StateFetched:
-		if m.Round == c.round {
-			c.staged[m.Layer] = true
-		}
-	case StatesWanted:
-		return c.wantStates()
 	case StepGivenUp:
 		return c.giveUp(m)
 	default:
-		panic(unexpected(optimizerID, msg))
+		out = c.take(msg)
 	}
-	return c.advance()
+	return append(out, c.advance()...)
 }
 
-// shares lists the layers whose gradients are added into the same one as that of l, with l
-// among them: l alone, unless it shares a table.
-func (c *optimizerCore) shares(l int) (out []int) {
-	for k, into := range c.into {
-		if into == c.into[l] {
-			out = append(out, k)
+// take hands a message to the part that it is for.
+func (c *optimizerCore) take(msg any) []effect {
+	for _, p := range c.parts {
+		if out, ok := p.take(msg); ok {
+			return out
 		}
 	}
-	return out
+	panic(unexpected(optimizerID, msg))
 }
 
+// open returns the step in progress, which is this one.
 func (c *optimizerCore) open(step int) *stepState {
-	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: make([]int, c.layers), lane: make([]laneID, c.layers), squares: make([]float64, c.layers),
-		have: make([]bool, c.layers), updated: make([]bool, c.layers), waited: make([]Cause, c.layers)}
-	for i := range c.cur.landed {
-		c.cur.landed[i] = noSlab
+	if s := c.cur; s != nil {
+		if s.step != step {
+			panic(fmt.Sprintf("optimizer: a message of step %d in step %d", step, s.step))
+		}
+		return s
 	}
+	n := c.layers
+	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: slices.Repeat([]int{noSlab}, n), lane: make([]laneID, n), squares: make([]float64, n),
+		have: make([]bool, n), updated: make([]bool, n), waited: make([]Cause, n)}
 	copy(c.cur.have, c.frozen)
-	c.cur.matrices.layer = -1
-	if c.cur.spoilt = -1; c.several {
-		c.cur.buffer = slices.Repeat([]int{-1}, c.layers)
-	}
 	return c.cur
 }
 
-// advance starts the next work, or ends a step that is skipped.
-func (c *optimizerCore) advance() []effect {
+// advance begins the next work, or ends a step that is skipped.
+func (c *optimizerCore) advance() (out []effect) {
 	s := c.cur
-	if s == nil || c.busy || s.rows {
+	if s == nil || c.busy {
 		return nil
 	}
-	if out := c.advanceMatrices(s); c.busy {
-		return out
-	}
-	if len(s.queue) > 0 {
-		return c.startMeasure(s)
-	}
-	if s.closed == nil || s.matrices.layer >= 0 {
-		return nil
-	}
-	if c.clip == 0 && !s.closed.Skip && s.spoilt < 0 {
-		return c.advanceUnclipped(s)
-	}
-	var out []effect
-	if s.closed.Skip || s.spoilt >= 0 {
-		out = c.dropMeasured(s)
-	}
-	for _, ok := range s.have {
-		if !ok {
+	for _, p := range c.parts {
+		if out = append(out, p.next()...); c.busy {
 			return out
 		}
 	}
 	switch {
-	case s.spoilt >= 0:
-		return append(out, c.spoil(s)...)
-	case c.several && c.clip > 0 && !s.agreed:
-		return append(out, c.agree(s)...)
-	}
-	norm := s.norm()
-	if s.closed.Skip || math.IsNaN(norm) || math.IsInf(norm, 0) {
+	case len(s.queue) > 0:
+		return append(out, c.measureNext(s)...)
+	case s.closed == nil:
+		return out
+	case s.closed.Skip:
 		return append(out, c.skip(s)...)
 	}
-	coef := 1.0
-	if c.clip > 0 {
-		coef = clipping(c.clip, norm)
-	}
-	if s.next == c.layers {
-		return c.updateRest(s) // all have begun
-	}
-	out = c.wantGrads(s)
-	begun := c.startUpdate(s, s.next, float32(coef))
-	if begun != nil {
-		s.next++
-		begun = append(begun, c.pastFrozen(s.next-1)...)
-	}
-	return append(out, begun...)
+	return append(out, c.updateNext(s)...)
 }
 
-// pastFrozen goes on behind layer l if that is frozen: nothing will tell that its update is done.
-func (c *optimizerCore) pastFrozen(l int) []effect {
-	if c.frozen == nil || !c.frozen[l] {
-		return nil
-	}
-	return c.advance()
-}
-
-func (c *optimizerCore) startMeasure(s *stepState) []effect {
-	l := s.queue[0]
-	if into := c.into[l]; into != l {
-		if s.landed[into] < 0 {
-			return nil // until that has landed too
-		}
-		s.queue, c.busy = s.queue[1:], true
-		return []effect{work{do: merge{Layer: l, Rows: s.landed[l], Into: s.landed[into], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
-	}
-	s.queue, c.busy = s.queue[1:], true
-	if c.several {
-		return []effect{work{do: sumShare{Step: s.step, Layer: l, Buffer: s.buffer[l], Into: s.landed[l], AllIDs: s.allIDs}, done: []send{{optimizerID, summed{Layer: l}}}}}
-	}
-	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
-}
-
-// advanceUnclipped updates the next layer, if its gradient is measured.
-func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
-	if s.pending == len(c.order) {
-		return c.updateRest(s)
-	}
-	l := c.order[s.pending]
-	if !s.have[l] {
-		return nil // until it is, and ranks have agreed on it
-	}
-	if !optim.AllFinite(s.squares[c.into[l]]) {
-		if c.several {
-			s.spoilt = l
-			return c.advance()
-		}
-		return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
-	}
-	coef := 1.0
-	if c.bound > 0 {
-		coef = clipping(c.bound, math.Sqrt(s.squares[c.into[l]]))
-	}
-	out := c.startUpdate(s, l, float32(coef))
+// measureNext begins to measure the gradient that landed first.
+func (c *optimizerCore) measureNext(s *stepState) []effect {
+	out := c.grads.measure(s, s.queue[0])
 	if out != nil {
-		s.pending++
-		out = append(out, c.pastFrozen(l)...)
+		s.queue, c.busy = s.queue[1:], true
 	}
 	return out
 }
 
-// nonFiniteGradient fails the run: without clipping other layers are updated already, so
-// the step cannot be skipped. Finite is the last step before it that was not skipped.
-type nonFiniteGradient struct{ Step, Layer, Finite int }
-
-func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect {
-	switch {
-	case c.saving[l]:
-		s.waited[l] = StallCheckpoint
-		return nil
-	case c.frozen != nil && c.frozen[l]:
-		return c.updated(l)
-	case c.away != nil && c.away[l] && !c.staged[l]:
-		s.waited[l] = StallDisk
-		return nil
-	case c.away != nil:
-		c.staged[l] = false
+// updateNext begins the update of the next layer, if the gate is open for it and nothing stands in its way.
+func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
+	for !c.busy && s.next < len(c.order) {
+		l := c.order[s.next]
+		factor, open := c.gate.open(s, l)
+		if !open {
+			return append(out, c.gate.shut(s, l)...)
+		}
+		if waits, ok := c.ready(l); !ok {
+			if waits != NoStall {
+				s.waited[l] = waits
+			}
+			return out
+		}
+		s.next++
+		out = append(out, c.begin(update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids, AdamStep: c.adam + 1, LR: s.closed.LR, Clip: float32(factor)})...)
 	}
-	s.begun = true
-	u := update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids, AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}
-	if c.matrices != nil && c.matrices[l] > 0 {
-		return c.beginMatrices(s, u)
-	}
-	if l == 0 && c.rows && c.wanted.Step == s.step+1 {
-		return c.updateRows(s, u)
-	}
-	c.busy = true
-	return []effect{work{do: u, done: []send{{optimizerID, updateDone{l}}}}}
+	return out
 }
 
-// updated tells that l is at the step's version, gives back slabs that nobody reads any
-// more, and ends the step after the last layer.
-func (c *optimizerCore) updated(l int) []effect {
+// ready says whether the update of layer l can begin; if not, what it waits for.
+func (c *optimizerCore) ready(l int) (Cause, bool) {
+	if c.saving[l] {
+		return StallCheckpoint, false
+	}
+	for _, w := range c.ways {
+		if waits, ok := w.ready(l); !ok {
+			return waits, false
+		}
+	}
+	return NoStall, true
+}
+
+// begin begins an update.
+func (c *optimizerCore) begin(u update) []effect {
+	for _, w := range c.ways {
+		if out, ok := w.begin(u); ok {
+			return out
+		}
+	}
+	c.busy, c.cur.begun = true, true
+	return []effect{work{do: u, done: []send{{optimizerID, updateDone{u.Layer}}}}}
+}
+
+// updated tells that layer l is at the step's version, gives back gradients that nobody reads any more, and ends the step
+// after the last layer.
+func (c *optimizerCore) updated(l int, unchanged bool) []effect {
 	s := c.cur
 	c.skipped = 0
 	s.updated[l] = true
 	s.done++
-	out := c.announce(s, l, c.adam+1, c.frozen != nil && c.frozen[l])
-	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
-		for _, k := range shares {
-			if c.several || s.landed[k] != noSlab {
-				out = append(out, c.free(s, k)...)
-			}
-		}
-	}
+	out := append(c.announce(s, l, c.adam+1, unchanged), c.grads.free(s, l)...)
 	if s.done == c.layers {
 		c.adam++
 		out = append(out, c.finish(s, false))
@@ -394,27 +336,34 @@ func (c *optimizerCore) updated(l int) []effect {
 	return out
 }
 
+// announce tells that layer l is at the step's version, unchanged where the step is skipped or the layer is frozen.
+func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool) []effect {
+	c.saving[l] = s.closed.Save
+	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Waited: s.waited[l], Unchanged: unchanged, AdamStep: adam, NonFinite: c.skipped}
+	out := c.told.layer(m)
+	for _, w := range c.ways {
+		out = append(out, w.done(m)...)
+	}
+	return out
+}
+
 // dropMeasured gives back, in a step that is skipped, the slabs of gradients that have been
 // measured: gradients that have not landed may be waiting for a slab.
-func (c *optimizerCore) dropMeasured(s *stepState) []effect {
-	var out []effect
+func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	for l := range c.layers {
-		if s.have[l] && s.landed[l] >= 0 && s.have[c.into[l]] {
-			out = append(out, c.free(s, l)...)
-			s.landed[l] = -1
+		if s.have[l] && s.landed[l] != noSlab {
+			out = append(out, c.grads.drop(s, l)...)
 		}
 	}
 	return out
 }
 
-// skip ends a step that changes nothing. It need not wait for a layer that is being saved,
+// skip ends a step that changes nothing, when its norm is known. It need not wait for a layer that is being saved,
 // whose version changes but not its bytes, unless this step is to be saved too.
 func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
-	for l := range c.layers {
-		if c.saving[l] && s.closed.Save {
-			return out // the layer's earlier save comes first
-		}
+	if !c.gate.known(s) || s.closed.Save && slices.Contains(c.saving, true) { // the earlier save comes first
+		return out
 	}
 	c.skipped++
 	for l := range c.layers {
@@ -422,71 +371,183 @@ func (c *optimizerCore) skip(s *stepState) []effect {
 		out = append(out, c.announce(s, l, c.adam, true)...)
 		c.saving[l] = saving || s.closed.Save
 	}
-	if s.closed.Save {
-		out = append(out, c.wantStates()...)
-	}
 	return append(out, c.finish(s, true))
 }
 
-func (c *optimizerCore) finish(s *stepState, skipped bool) send {
+func (c *optimizerCore) finish(s *stepState, skipped bool) effect {
 	c.cur, c.version = nil, s.step
-	to := conductorID
-	if c.several {
-		to = gathererID
-	}
-	return send{to, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped}}
+	return c.told.step(StepUpdated{Step: s.step, GradNorm: c.gate.norm(s), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped})
 }
 
-// free gives back the slab with the gradient of layer l or, of several ranks, the exchange buffer
-// that it needed, if it still does.
-func (c *optimizerCore) free(s *stepState, l int) []effect {
-	if !c.several {
-		return []effect{send{s.lane[l].offloader(), SlabFreed{s.landed[l]}}}
+// squares is the sum of squares over all layers, in the order of the layers, and whether that of every layer is known.
+func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
+	for _, sq := range s.squares {
+		sum += sq
 	}
-	b := s.buffer[l]
-	if s.buffer[l] = -1; b < 0 {
+	return sum, !slices.Contains(s.have, false)
+}
+
+// clipping is by what a gradient of that norm is multiplied so that its norm is at most bound, as in
+// torch.nn.utils.clip_grad_norm_.
+func clipping(bound, norm float64) float64 { return min(1, bound/(norm+1e-6)) }
+
+// clipGate opens for all layers when the norm over all of them is known. A step whose norm is not finite is skipped.
+type clipGate struct {
+	c       *optimizerCore
+	max     float64
+	squares func(s *stepState) (sum float64, known bool)
+}
+
+func (g *clipGate) known(s *stepState) bool {
+	_, known := g.squares(s)
+	return known
+}
+
+func (g *clipGate) open(s *stepState, _ int) (float64, bool) {
+	sum, known := g.squares(s)
+	return clipping(g.max, math.Sqrt(sum)), known && optim.AllFinite(sum)
+}
+
+func (g *clipGate) shut(s *stepState, _ int) []effect {
+	if !g.known(s) {
 		return nil
 	}
-	return []effect{send{exchangerID, ExchangeBufferFreed{b}}}
+	return g.c.skip(s)
 }
 
-func (r *run) execOptimizer(w work) error {
-	switch e := w.do.(type) {
-	case nonFiniteGradient:
-		return r.nonFiniteGradient(e)
-	case merge:
-		r.hub.async(optimizerID, w, func() (any, error) {
-			r.merge(e)
-			return nil, nil
-		})
-	case measure:
-		r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
-	case sumShare:
-		r.hub.async(optimizerID, w, func() (any, error) { return r.sumShare(e), nil })
-	case agreeNorm:
-		r.agreeNorm(w, e)
-	case update:
-		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.update(e) })
-	default:
-		if !r.execMatrix(w) {
-			panic(fmt.Sprintf("optimizer: work %T", w.do))
-		}
+func (g *clipGate) norm(s *stepState) float64 {
+	sum, _ := g.squares(s)
+	return math.Sqrt(sum)
+}
+
+// layerGate opens for each layer when its own gradient is measured. Where one is not finite, the step cannot be skipped, since
+// other layers are updated already: the run fails.
+type layerGate struct {
+	c     *optimizerCore
+	bound float64 // of a layer's norm; infinite: nothing is clipped
+	fail  func(s *stepState, l int) []effect
+}
+
+func newLayerGate(c *optimizerCore, fail func(*stepState, int) []effect) *layerGate {
+	g := &layerGate{c, math.Inf(1), fail}
+	if c.bound > 0 {
+		g.bound = c.bound
 	}
+	return g
+}
+
+func (g *layerGate) known(s *stepState) bool { return !slices.Contains(s.have, false) }
+
+func (g *layerGate) open(s *stepState, l int) (float64, bool) {
+	squares := s.squares[g.c.into[l]]
+	return clipping(g.bound, math.Sqrt(squares)), s.have[l] && optim.AllFinite(squares)
+}
+
+func (g *layerGate) shut(s *stepState, l int) []effect {
+	if !s.have[l] {
+		return nil
+	}
+	return g.fail(s, l)
+}
+
+func (g *layerGate) norm(s *stepState) float64 {
+	sum, _ := g.c.squares(s)
+	return math.Sqrt(sum)
+}
+
+// nonFiniteGradient fails the run. Finite is the last step before it that was not skipped.
+type nonFiniteGradient struct{ Step, Layer, Finite int }
+
+func (c *optimizerCore) nonFinite(s *stepState, l int) []effect {
+	return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
+}
+
+// slabs are the gradients of a rank that is alone, each in a slab of a lane.
+type slabs struct{}
+
+func (slabs) landed(s *stepState, l int) { s.queue = append(s.queue, l) }
+
+func (slabs) measure(s *stepState, l int) []effect {
+	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
+}
+
+func (slabs) measured(*stepState, int) []effect { return nil }
+
+func (x slabs) free(s *stepState, l int) []effect { return x.drop(s, l) }
+
+func (slabs) drop(s *stepState, l int) []effect {
+	slab := s.landed[l]
+	if s.landed[l] = noSlab; slab == noSlab {
+		return nil
+	}
+	return []effect{send{s.lane[l].offloader(), SlabFreed{slab}}}
+}
+
+// prefetchers are those of so many lanes. They hear of every layer, and the Checkpointer of what is to be saved.
+type prefetchers int
+
+func (n prefetchers) layer(m LayerUpdated) []effect {
+	return append(m.toPrefetchers(int(n)), m.toCheckpointer()...)
+}
+
+func (prefetchers) step(m StepUpdated) effect { return send{conductorID, m} }
+
+func (e measure) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
 	return nil
 }
 
-// merge adds a layer's gradient of some rows of a table to another layer's gradient of
-// the whole table.
-func (r *shared) merge(e merge) {
-	g, n := r.gradients[e.Layer], int64(len(e.IDs))
-	optim.AddRows(r.o.Pool, r.slab(e.Into, g.From, g.Table), e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))
-}
-
 // squares is the sum of squares of a layer's gradient, added up tensor by tensor.
-func (r *shared) squares(e measure) float64 {
+func (r *run) squares(e measure) float64 {
 	var sum float64
 	for _, x := range r.gradients[e.Layer].Ranges(len(e.IDs)) {
 		sum += optim.SumSquares(r.o.Pool, r.slab(e.Slab, x.To, x.Elems))
 	}
 	return sum
+}
+
+func (e update) start(r *lane, w work) error {
+	r.hub.async(optimizerID, w, func() (any, error) { return nil, r.update(e) })
+	return nil
+}
+
+// update updates one layer.
+func (r *run) update(e update) error {
+	l, err := r.o.Home.Acquire(e.Layer)
+	if err != nil {
+		return fmt.Errorf("update %s: %w", r.names[e.Layer], err)
+	}
+	defer r.o.Home.Release(e.Layer)
+	r.moves[e.Layer](l, e)
+	return nil
+}
+
+// chooseMoves chooses how each layer is moved by its gradient.
+func (r *run) chooseMoves() {
+	for l, g := range r.gradients {
+		move := r.moveAll
+		switch {
+		case r.team != nil:
+			move = r.moveShare
+		case g.OfRows(l):
+			move = r.moveByRows
+		case r.plan.GradAway != nil && r.plan.GradAway[l]:
+			move = r.moveFromDisk
+		}
+		r.moves = append(r.moves, move)
+	}
+}
+
+// moveAll moves a layer by the gradient in its slab.
+func (r *run) moveAll(l *host.LayerState, e update) { l.Update(r.slabOf(e), r.o.Optimizer, e.rate()) }
+
+// moveByRows moves the embedding's table by the gradient of the rows that the batch uses.
+func (r *run) moveByRows(l *host.LayerState, e update) {
+	rows := r.slab(e.Slab, 0, int64(len(e.IDs))*r.gradients[e.Layer].Row)
+	l.UpdateRows(e.IDs, rows, r.o.Optimizer, e.rate())
+}
+
+// slabOf views the gradient of a layer in its slab.
+func (r *run) slabOf(e update) optim.Grad {
+	return r.slab(e.Slab, r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"mt/host"
-	"mt/host/optim"
 	"mt/internal/ranks"
 )
 
@@ -33,46 +32,125 @@ func (m normAgreed) with(result any) any {
 	return m
 }
 
+// rankPart is that part of the Optimizer: the gradients of this rank's shares, in exchange buffers and share slabs.
+type rankPart struct {
+	c      *optimizerCore
+	allIDs [][]int32 // unique ids of each rank's batch
+	buffer []int     // by layer: the exchange buffer that its gradient still needs; −1: none
+	// With clipping: the last step whose norm the ranks agree on, the last whose norm they have agreed on, and its sum of squares.
+	asked, agreed int
+	all           float64
+}
+
+func newRankPart(c *optimizerCore) *rankPart {
+	p := &rankPart{c: c, buffer: slices.Repeat([]int{-1}, c.layers)}
+	c.grads, c.told, c.parts = p, gatherer{}, append(c.parts, p)
+	c.into = ids(c.layers) // the Exchanger adds up what shares a table
+	return p
+}
+
+func (p *rankPart) take(msg any) ([]effect, bool) {
+	switch m := msg.(type) {
+	case GradExchanged:
+		s := p.c.open(m.Step)
+		p.allIDs, p.buffer[m.Layer], s.landed[m.Layer] = m.AllIDs, m.Buffer, m.Layer
+		if p.c.clip == 0 {
+			s.landed[m.Layer] = m.Buffer
+		}
+		p.landed(s, m.Layer)
+	case summed:
+		p.c.busy = false
+		return p.summed(m), true
+	case normAgreed:
+		if s := p.c.cur; m.Layer < 0 {
+			p.all, p.agreed = m.Squares, s.step
+		} else {
+			s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
+		}
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
 // summed notes what is known of this rank's share of a layer's gradient. With clipping its
 // exchange buffer is free; else the share slab beside that is still to be read.
-func (c *optimizerCore) summed(m summed) []effect {
-	s, l := c.cur, m.Layer
+func (p *rankPart) summed(m summed) []effect {
+	s, l := p.c.cur, m.Layer
 	if m.IDs != nil {
 		s.ids = m.IDs
 	}
 	s.squares[l] = m.Squares
-	if c.clip > 0 {
+	if p.c.clip > 0 {
 		s.have[l] = true
-		return c.free(s, l)
+		return p.free(s, l)
 	}
 	return []effect{work{do: agreeNorm{Step: s.step, Layer: l, Squares: m.Squares}, done: []send{{optimizerID, normAgreed{Layer: l}}}}}
 }
 
-// agree has the ranks agree on the norm.
-func (c *optimizerCore) agree(s *stepState) []effect {
-	if s.asked {
+// next has the ranks agree on the norm, with clipping, when all shares are added up.
+func (p *rankPart) next() []effect {
+	s := p.c.cur
+	own, known := p.c.squares(s)
+	if p.c.clip == 0 || s.closed == nil || !known || p.asked == s.step {
 		return nil
 	}
-	s.asked = true
-	var own float64
-	for _, sq := range s.squares {
-		own += sq
-	}
+	p.asked = s.step
 	return []effect{work{do: agreeNorm{Step: s.step, Layer: -1, Squares: own}, done: []send{{optimizerID, normAgreed{Layer: -1}}}}}
+}
+
+// squares is the sum of squares over all layers that the ranks have agreed on.
+func (p *rankPart) squares(s *stepState) (sum float64, known bool) {
+	if p.agreed == s.step {
+		return p.all, true
+	}
+	sum, _ = p.c.squares(s)
+	return sum, false
 }
 
 // spoil ends the run without clipping when a gradient is not finite, which all ranks do after the
 // same exchanges, agreements and updates: nothing that they do together is left under way.
-func (c *optimizerCore) spoil(s *stepState) []effect {
-	if slices.Contains(c.saving, true) {
-		return nil // ranks write a layer together
+func (p *rankPart) spoil(s *stepState, l int) []effect {
+	out := p.c.dropMeasured(s)
+	if slices.Contains(s.have, false) || slices.Contains(p.c.saving, true) { // ranks write a layer together
+		return out
 	}
-	c.cur = nil
-	return []effect{send{gathererID, GradSpoilt{Step: s.step, Layer: s.spoilt, Finite: s.finite}}}
+	p.c.cur = nil
+	return append(out, send{gathererID, GradSpoilt{Step: s.step, Layer: l, Finite: s.finite}})
 }
 
-// nonFiniteGradient is the error that ends a run without clipping.
-func (r *shared) nonFiniteGradient(e nonFiniteGradient) error {
+func (p *rankPart) landed(s *stepState, l int) { s.queue = append(s.queue, l) }
+
+func (p *rankPart) measure(s *stepState, l int) []effect {
+	return []effect{work{do: sumShare{Step: s.step, Layer: l, Buffer: p.buffer[l], Into: s.landed[l], AllIDs: p.allIDs}, done: []send{{optimizerID, summed{Layer: l}}}}}
+}
+
+func (p *rankPart) measured(*stepState, int) []effect { return nil }
+
+func (p *rankPart) free(_ *stepState, l int) []effect {
+	b := p.buffer[l]
+	if p.buffer[l] = -1; b < 0 {
+		return nil
+	}
+	return []effect{send{exchangerID, ExchangeBufferFreed{b}}}
+}
+
+func (p *rankPart) drop(s *stepState, l int) []effect {
+	s.landed[l] = noSlab
+	return p.free(s, l)
+}
+
+// gatherer is the audience: the Gatherer tells the others when the tile of a layer is complete.
+type gatherer struct{}
+
+func (gatherer) layer(m LayerUpdated) []effect {
+	return []effect{send{gathererID, ShareUpdated{Updated: m}}}
+}
+
+func (gatherer) step(m StepUpdated) effect { return send{gathererID, m} }
+
+// start returns the error that ends a run without clipping.
+func (e nonFiniteGradient) start(r *lane, _ work) error {
 	why, way := "without clipping (max_grad_norm: 0)", "max_grad_norm > 0"
 	if r.o.MaxGradNorm > 0 {
 		why, way = "with clip: layerwise", "clip: global"
@@ -81,8 +159,7 @@ func (r *shared) nonFiniteGradient(e nonFiniteGradient) error {
 		"other layers are updated already, so the run ends: set a lower learning_rate or %s", e.Step, r.names[e.Layer], why, way)}
 }
 
-// agreeNorm begins an agreement.
-func (r *shared) agreeNorm(w work, e agreeNorm) {
+func (e agreeNorm) start(r *lane, w work) error {
 	what := fmt.Sprintf("agree on the norm of step %d", e.Step)
 	own := binary.LittleEndian.AppendUint64(nil, uint64(e.Step))
 	own = binary.LittleEndian.AppendUint64(own, uint64(int64(e.Layer)))
@@ -97,13 +174,14 @@ func (r *shared) agreeNorm(w work, e agreeNorm) {
 		}
 		return sum, nil
 	})
+	return nil
 }
 
 // readInt is the number that v begins with.
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
 // allGather tells all ranks a value, and makes the result of what all have told.
-func (r *shared) allGather(id address, w work, c ranks.Comm, what string, value []byte, found func([][]byte) (any, error)) {
+func (r *run) allGather(id address, w work, c ranks.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {
 		c.AllGather(value, func(values [][]byte, err error) {
@@ -113,8 +191,9 @@ func (r *shared) allGather(id address, w work, c ranks.Comm, what string, value 
 	}, func() (any, error) { return found(all) })
 }
 
-// updateShare updates this rank's share of a layer.
-func (r *shared) updateShare(l *host.LayerState, e update, rate optim.Rate) {
+// moveShare moves this rank's share of a layer.
+func (r *run) moveShare(l *host.LayerState, e update) {
+	rate := e.rate()
 	if g := r.gradients[e.Layer]; g.OfRows(e.Layer) {
 		l.UpdateRows(e.IDs, r.sum(e.Slab, int64(len(e.IDs))*g.Row), r.o.Optimizer, rate)
 		return

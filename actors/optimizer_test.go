@@ -74,7 +74,7 @@ func TestSkippedStepsAndSaves(t *testing.T) {
 		"without a save under way nothing waits":       {slices.Concat(saved, step(2, true, true)), two},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &optimizing{core: newOptimizerCore(summedIn(2, false), 1, State{}, 1)}
+			o := &optimizing{core: newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(2)}, State{})}
 			o.tell(step(1, false, true)...)
 			if !slices.Equal(o.did, one) {
 				t.Fatalf("step 1: %q", o.did)

@@ -34,6 +34,19 @@ type passAcross struct{ Slot, Lane, Into, Tokens int }
 // of the pass.
 type takeIn struct{ Slot, Passage, Tokens, Step int }
 
+func (e takeIn) start(r *lane, _ work) error {
+	defer r.copying(r.in, e).end()
+	r.bringIn(e.Slot, r.place(e.Passage, e.Tokens))
+	return r.enqueued("take an activation into slot %d", e.Slot)
+}
+
+func (e passOn) start(r *lane, w work) error {
+	s := r.copying(r.out, e)
+	r.toHost(e.Slot, r.place(e.Passage, e.Tokens))
+	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d", e.Slot), nothing))
+	return nil
+}
+
 // leave is the work of passing on an activation.
 func (c *offloaderCore) leave(m ActivationLeft) work {
 	objects := c.programs[m.Prog].Objects
@@ -97,7 +110,7 @@ func (c *prefetcherCore) arrived(m ActivationPassed) []effect {
 }
 
 // place is the place on the host of a micro-batch that begins at token at.
-func (r *shared) place(at, tokens int) []byte {
+func (r *run) place(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]
 }
@@ -136,10 +149,10 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-// passAcross makes the copy wait for the last reader of the other lane's slot, which may still be at
+// start makes the copy wait for the last reader of the other lane's slot, which may still be at
 // work there. Nobody has to wait for the copy on a device: it is over when the other lane is told.
-func (r *lane) passAcross(w work, e passAcross) {
-	other, s, slot, bytes := r.lanes[e.Lane], r.peer, r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
+func (e passAcross) start(r *lane, w work) error {
+	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
 	into := other.acts[e.Into]
 	s.Wait(slot.ready)
 	s.Wait(into.idle)
@@ -147,4 +160,5 @@ func (r *lane) passAcross(w work, e passAcross) {
 	s.Wait(slot.idle) // its last reader may still be at work
 	s.Record(slot.idle)
 	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d to device %d", e.Slot, e.Lane), nothing))
+	return nil
 }

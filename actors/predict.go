@@ -186,7 +186,7 @@ func (p *prediction) now() time.Duration { return p.clock.Now() }
 func (p *prediction) stop() {}
 
 // cost is what a work takes on the host.
-func (p *prediction) cost(do any) virtual.Work {
+func (p *prediction) cost(do task) virtual.Work {
 	h, r := &p.machine.Host, p.plan
 	switch e := do.(type) {
 	case packBatch:
@@ -212,8 +212,7 @@ func (p *prediction) cost(do any) virtual.Work {
 		if r.NSSteps > 0 { // what is no matrix
 			by = strings.Replace(by, "muon", "adamw", 1)
 		}
-		share := e.Of.share(r.Spec.Config.VocabSize)
-		return p.moved(h.UpdateBy(by), share*r.UnitBytes(e.Layer, p.grads[e.Layer]))
+		return p.moved(h.UpdateBy(by), r.UnitBytes(e.Layer, p.grads[e.Layer]))
 	case prepareMatrix:
 		return p.moved(h.UpdateBy(r.Optim), float64(r.PrepareBytes(e.Of.Layer, r.Matrices(e.Of.Layer)[e.Matrix])))
 	case applyMatrix:

@@ -71,7 +71,7 @@ func decodePairs(v []byte) (s PairSums) {
 }
 
 // preferred says whether the run learns from pairs.
-func (r *shared) preferred() bool { return !r.plan.Spec.Preference.None() }
+func (r *run) preferred() bool { return !r.plan.Spec.Preference.None() }
 
 // prefer fills what a micro-batch has of pairs: place puts a list into the batch. A rank for which no row is left has documents
 // and no pairs: as they have no targets, nothing depends on what it is told of them.
@@ -149,7 +149,7 @@ func readFloats(b []byte, n int) []float32 {
 }
 
 // checkPairs refuses a batch of a run on pairs whose documents are not pairs, the chosen answer before the rejected one.
-func (r *shared) checkPairs(b *data.Batch) error {
+func (r *run) checkPairs(b *data.Batch) error {
 	if !r.preferred() || r.o.predicted != nil || standsIn(b) {
 		return nil
 	}

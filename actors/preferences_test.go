@@ -35,7 +35,7 @@ func TestOnlyPairs(t *testing.T) {
 // TestSamePairs: a pair whose documents are the same is told to the device as such, and no other is.
 func TestSamePairs(t *testing.T) {
 	p := &plan.Run{Spec: layers.Spec{Preference: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 0.1}}}
-	r := &lane{plan: p, shared: &shared{plan: p, o: &Options{Preferences: &Preferences{Reference: func(_ bool, id int64) [2]float32 { return [2]float32{float32(id), -1} }}}}}
+	r := &lane{plan: p, run: &run{plan: p, o: &Options{Preferences: &Preferences{Reference: func(_ bool, id int64) [2]float32 { return [2]float32{float32(id), -1} }}}}}
 	m := data.MicroBatch{IDs: []int32{1, 2, 3, 1, 2, 3, 1, 2, 1, 3, 4, 5, 4, 5}, Targets: []int32{2, 3, -100, 2, 3, -100, 2, -100, 3, -100, 5, -100, -100, -100},
 		CuSeqlens: []int32{0, 3, 6, 8, 10, 12, 14}, Pairs: []data.Pair{{ID: 1, Chosen: 0, Rejected: 1}, {ID: 2, Chosen: 2, Rejected: 3}, {ID: 3, Chosen: 4, Rejected: 5}}}
 	to := &layers.MicroBatch{Seqs: 6}

@@ -20,7 +20,6 @@ type prefetcherCore struct {
 	lane      laneID
 	rows      bool                       // its batches have the embedding's rows
 	versions  []versionState             // by layer
-	early     *RowsUpdated               // the last; nil: none came
 	sources   [][]int                    // by tile, the layers that it is copied from
 	onDisk    []bool                     // by layer: its tile is on a disk; nil: none is
 	toRead    []granted                  // tiles whose slots are idle, in the order of reading; the first is being read
@@ -100,7 +99,6 @@ type gatherRows struct {
 type rowsGathered struct {
 	p    *Pass
 	sent BatchFetched
-	told []effect // who else is told of it
 }
 
 // fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the
@@ -118,8 +116,6 @@ func (c *prefetcherCore) step(msg any) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
-	case RowsUpdated:
-		c.early = &m
 	case LayerUpdated:
 		c.versions[m.Layer] = versionState{version: m.Version, waited: m.Waited}
 	case SlotFreed:
@@ -128,7 +124,7 @@ func (c *prefetcherCore) step(msg any) []effect {
 	case BatchSlotFreed:
 		c.batchFree = append(c.batchFree, m.Slot)
 	case rowsGathered:
-		return append(m.told, work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent})
+		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent}}
 	case slotIdle:
 		return c.slotIdle(m.granted)
 	case paramsRead:
@@ -196,10 +192,6 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	if c.rows {
 		ok, cause = c.upToDate(s.p, 0)
 	}
-	var told []effect
-	if e := c.early; !ok && !s.p.Eval && e != nil && e.Version == s.p.Version {
-		ok, cause, told = true, cmp.Or(e.Waited, StallWeights), []effect{send{optimizerID, RowsGathered{}}}
-	}
 	switch {
 	case !ok:
 		s.waitedIn = cause
@@ -216,7 +208,7 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	slot := c.batchFree[0]
 	c.batchFree = c.batchFree[1:]
 	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
-		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}, told: told}}}}}
+		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
 }
 
 func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
@@ -274,39 +266,36 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 	return out
 }
 
-func (r *lane) execPrefetcher(w work) error {
-	if r.execParams(w) {
-		return nil
+func (e gatherRows) start(r *lane, w work) error {
+	r.layOut(e)
+	r.hub.async(r.index.prefetcher(), w, func() (any, error) {
+		r.gather(e)
+		return nil, nil
+	})
+	return nil
+}
+
+func (e fetchBatch) start(r *lane, _ work) error {
+	defer r.copying(r.h2d, e).end()
+	r.upload(&r.batches[e.Slot])
+	return r.enqueued("prefetch the batch of step %d", e.p.Step)
+}
+
+func (e fetchWeights) start(r *lane, _ work) error {
+	defer r.copying(r.h2d, e).end()
+	s := r.weights[e.Slot]
+	moved := s.place.fetch(r.tiles[e.Tile], s)
+	if e.Expert && moved > 0 {
+		r.travelled.add(e.Prog, moved)
 	}
-	s := r.h2d
-	switch w.do.(type) {
-	case takeIn, fetchActivation:
-		s = r.in
-	}
-	r.trace.copying(s, w.do)
-	defer s.end()
-	switch e := w.do.(type) {
-	case gatherRows:
-		r.layOut(e)
-		r.hub.async(r.index.prefetcher(), w, func() (any, error) {
-			r.gather(e)
-			return nil, nil
-		})
-		return nil
-	case fetchBatch:
-		r.upload(&r.batches[e.Slot])
-		return r.enqueued("prefetch the batch of step %d", e.p.Step)
-	case fetchWeights:
-		r.fetchWeights(e)
-		return r.enqueued("prefetch %s", r.names[e.Layer])
-	case takeIn:
-		r.bringIn(e.Slot, r.place(e.Passage, e.Tokens))
-		return r.enqueued("take an activation into slot %d", e.Slot)
-	case fetchActivation:
-		r.bringIn(e.Slot, r.spilled(e.Host, e.Tokens))
-		return r.enqueued("prefetch an activation into slot %d", e.Slot)
-	}
-	panic(fmt.Sprintf("prefetcher: work %T", w.do))
+	r.h2d.Record(s.ready)
+	return r.enqueued("prefetch %s", r.names[e.Layer])
+}
+
+func (e fetchActivation) start(r *lane, _ work) error {
+	defer r.copying(r.in, e).end()
+	r.bringIn(e.Slot, r.spilled(e.Host, e.Tokens))
+	return r.enqueued("prefetch an activation into slot %d", e.Slot)
 }
 
 // bringIn enqueues the copy of an activation from the host into a slot.
@@ -332,14 +321,4 @@ func (r *lane) enqueued(what string, args ...any) error {
 		return fmt.Errorf(what+": %w", append(args, err)...)
 	}
 	return nil
-}
-
-// fetchWeights enqueues the copy of a tile into its slot, and counts an expert's.
-func (r *lane) fetchWeights(e fetchWeights) {
-	s := r.weights[e.Slot]
-	moved := s.place.fetch(r.tiles[e.Tile], s)
-	if e.Expert && moved > 0 {
-		r.travelled.add(e.Prog, moved)
-	}
-	r.h2d.Record(s.ready)
 }

@@ -69,30 +69,27 @@ func (g granted) fetch(lane laneID) []effect {
 	return []effect{work{do: g.copy}, send{lane.compute(), g.sent}}
 }
 
-// execParams does a work on tiles that are on disks.
-func (r *lane) execParams(w work) bool {
-	switch e := w.do.(type) {
-	case awaitSlot:
-		s := r.h2d.Stream // nothing is copied that a trace could show
-		s.Wait(r.weights[e.Slot].idle)
-		s.Notify(func(err error) {
-			r.hub.notified(func() {
-				if err != nil {
-					r.hub.fail(r.index.prefetcher(), fmt.Errorf("prefetch %s: %w", r.names[e.Layer], err))
-					return
-				}
-				r.hub.done(w, nil)
-			})
+func (e awaitSlot) start(r *lane, w work) error {
+	s := r.h2d.Stream // nothing is copied that a trace could show
+	s.Wait(r.weights[e.Slot].idle)
+	s.Notify(func(err error) {
+		r.hub.notified(func() {
+			if err != nil {
+				r.hub.fail(r.index.prefetcher(), fmt.Errorf("prefetch %s: %w", r.names[e.Layer], err))
+				return
+			}
+			r.hub.done(w, nil)
 		})
-	case readParams:
-		from, bytes := r.plan.ParamSpan(r.tiles[e.Tile])
-		r.onDisk(r.index.prefetcher(), w, &r.disks.read, bytes, func() error {
-			return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, from, r.params[e.Slot][:bytes]))
-		})
-	default:
-		return false
-	}
-	return true
+	})
+	return nil
+}
+
+func (e readParams) start(r *lane, w work) error {
+	from, bytes := r.plan.ParamSpan(r.tiles[e.Tile])
+	r.onDisk(r.index.prefetcher(), w, &r.disks.read, bytes, func() error {
+		return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, from, r.params[e.Slot][:bytes]))
+	})
+	return nil
 }
 
 // allocParams makes the param buffers, and makes copies from them fast.

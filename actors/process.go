@@ -15,9 +15,7 @@ import (
 type process struct {
 	id   address
 	core core
-	// exec does a work. What takes time it starts, and returns; only in a diagnosis
-	// Compute waits for the device.
-	exec func(w work) error
+	exec func(w work) error // starts a work: task.start
 	hub  *hub
 	mu   sync.Mutex // held while a message is handled
 }

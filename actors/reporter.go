@@ -1,9 +1,6 @@
 package actors
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // The Reporter tells the caller of every step and every evaluation, in order, and adds what
 // the streams' clocks and counters have measured.
@@ -23,38 +20,42 @@ func (reporterCore) step(msg any) []effect {
 	panic(unexpected(reporterID, msg))
 }
 
-func (r *run) execReporter(w work) error {
-	switch m := w.do.(type) {
-	case StepReport:
-		now := r.hub.now()
-		m.Elapsed = now - r.lastStep
-		r.lastStep = now
-		moved := r.moved()
-		m.H2D, m.D2H, m.Peer, m.Sent = moved.h2d-r.lastMoved.h2d, moved.d2h-r.lastMoved.d2h, moved.peer-r.lastMoved.peer, moved.sent-r.lastMoved.sent
-		m.DiskRead, m.DiskWritten = moved.read-r.lastMoved.read, moved.written-r.lastMoved.written
-		r.lastMoved = moved
-		disks := r.disks.busyUntil(now)
-		m.DiskBusy, r.lastBusy = disks-r.lastBusy, disks
-		for _, l := range r.lanes {
-			busy, stall := l.stalls.read(m.Prog)
-			m.Compute = max(m.Compute, busy)
-			for cause, d := range stall {
-				m.Stall[cause] += d / time.Duration(len(r.lanes))
-			}
-			experts := l.travelled.read(m.Prog)
-			m.Experts, m.ExpertBytes = m.Experts+experts.tiles, m.ExpertBytes+experts.bytes
+func (m StepReport) start(r *lane, w work) error {
+	r.report(m)
+	r.hub.done(w, nil)
+	return nil
+}
+
+// report measures what is new since the last report.
+func (r *run) report(m StepReport) {
+	now := r.hub.now()
+	m.Elapsed = now - r.lastStep
+	r.lastStep = now
+	moved := r.moved()
+	m.H2D, m.D2H, m.Peer, m.Sent = moved.h2d-r.lastMoved.h2d, moved.d2h-r.lastMoved.d2h, moved.peer-r.lastMoved.peer, moved.sent-r.lastMoved.sent
+	m.DiskRead, m.DiskWritten = moved.read-r.lastMoved.read, moved.written-r.lastMoved.written
+	r.lastMoved = moved
+	disks := r.disks.busyUntil(now)
+	m.DiskBusy, r.lastBusy = disks-r.lastBusy, disks
+	for _, l := range r.lanes {
+		busy, stall := l.stalls.read(m.Prog)
+		m.Compute = max(m.Compute, busy)
+		for cause, d := range stall {
+			m.Stall[cause] += d / time.Duration(len(r.lanes))
 		}
-		if r.o.OnStep != nil {
-			r.o.OnStep(m)
-		}
-	case EvalReport:
-		r.lastStep = r.hub.now()
-		r.lastMoved, r.lastBusy = r.moved(), r.disks.busyUntil(r.lastStep)
-		if r.o.OnEval != nil {
-			r.o.OnEval(m)
-		}
-	default:
-		panic(fmt.Sprintf("reporter: work %T", m))
+		experts := l.travelled.read(m.Prog)
+		m.Experts, m.ExpertBytes = m.Experts+experts.tiles, m.ExpertBytes+experts.bytes
+	}
+	if r.o.OnStep != nil {
+		r.o.OnStep(m)
+	}
+}
+
+func (m EvalReport) start(r *lane, w work) error {
+	r.lastStep = r.hub.now()
+	r.lastMoved, r.lastBusy = r.moved(), r.disks.busyUntil(r.lastStep)
+	if r.o.OnEval != nil {
+		r.o.OnEval(m)
 	}
 	r.hub.done(w, nil)
 	return nil

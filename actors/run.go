@@ -3,23 +3,10 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
 
 	"mt/device"
 	"mt/schedule"
 )
-
-// run is one run of the pipeline: its lanes, and what exists once.
-type run struct {
-	*shared
-	saving atomic.Bool // a checkpoint is open
-
-	// When and what the Reporter reported last; used by it alone.
-	lastStep  time.Duration // as the hub counts it
-	lastMoved linkBytes
-	lastBusy  time.Duration // of disks
-}
 
 // Run trains (or evaluates) as o says and returns when everything has come to rest: the
 // device is idle, goroutines have ended, buffers are given back. The first fault anywhere
@@ -53,20 +40,19 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	if err := o.checkWorld(); err != nil {
 		return err
 	}
-	once, err := newShared(&o)
+	r, err := newRun(&o)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		o.leavePinned(err)
-		if late := once.close(); err == nil {
+		if late := r.close(); err == nil {
 			err = late
 		}
 	}()
-	once.hub = newHub(c)
-	r := &run{shared: once}
+	r.hub = newHub(c)
 	for i, dev := range o.Devices {
-		l, err := newLane(once, laneID(i), dev)
+		l, err := newLane(r, laneID(i), dev)
 		if err != nil {
 			return err
 		}
@@ -142,10 +128,6 @@ func (r *run) startTrace() error {
 func (r *run) spawn() error {
 	o := r.o
 	n := len(o.Plan.Layouts)
-	var sources [][]int
-	for _, t := range r.tiles {
-		sources = append(sources, r.earlySources(t))
-	}
 	var into []int
 	for _, g := range r.gradients {
 		into = append(into, g.In)
@@ -170,57 +152,69 @@ func (r *run) spawn() error {
 	checkpointer.away, checkpointer.shown, conductor.away = away, make([]bool, len(away)), away != nil
 	checkpointer.links = o.LinkStates
 	processes := []*process{
-		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
-		{id: checkpointerID, core: checkpointer, exec: r.execCheckpointer},
+		{id: reporterID, core: reporterCore{}},
+		{id: checkpointerID, core: checkpointer},
 	}
 	if away != nil {
 		stager := newStagerCore(awayOrder(away, into, clip > 0), o.Plan.Depths.StateSlots)
 		stager.lanes, stager.params, stager.links = len(r.lanes), o.Plan.ParamAway, o.LinkStates
 		stager.setGradsAway(o.Plan.GradAway)
-		processes = append(processes, &process{id: stagerID, core: stager, exec: r.execStager})
+		processes = append(processes, &process{id: stagerID, core: stager})
 	}
-	if r.team == nil {
-		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
-		optimizer.bound, optimizer.rows, conductor.rows = bound, r.rowsFirst(), r.rowsFirst()
-		optimizer.frozen = o.Plan.FrozenLayers()
-		optimizer.setAway(away)
-		optimizer.params, optimizer.gradAway = o.Plan.ParamAway, o.Plan.GradAway
-		optimizer.setMatrices(r.plan, r.schedule)
-		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
-	} else {
+	processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(r.optimizerSpec(into, clip, bound), o.Start)})
+	if r.team != nil {
 		conductor.several, conductor.balance = true, balance
-		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, clip)
-		optimizer.bound, optimizer.frozen = bound, o.Plan.FrozenLayers()
-		optimizer.several, optimizer.order = true, backwardOrder(into)
-		optimizer.setAway(away)
 		processes = append(processes,
-			&process{id: optimizerID, core: optimizer, exec: r.execOptimizer},
-			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths), exec: r.execExchanger},
-			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths), exec: r.execGatherer})
+			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths)},
+			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths)})
 	}
 	for _, l := range r.lanes {
-		var slots [schedule.NumClasses]int
-		for class := range slots {
-			slots[class], _ = l.plan.Slots(schedule.Class(class))
-		}
-		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
-		prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
-		offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
-		if r.team != nil {
-			offloader.landed = exchangerID
-		}
-		processes = append(processes,
-			&process{id: l.index.offloader(), core: offloader, exec: l.execOffloader},
-			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance), exec: l.execCompute},
-			&process{id: l.index.prefetcher(), core: prefetcher, exec: l.execPrefetcher})
+		processes = append(processes, l.processes(balance)...)
 	}
 	processes = append(processes,
-		&process{id: feederID, core: &feederCore{}, exec: r.execFeeder},
-		&process{id: conductorID, core: conductor, exec: r.execConductor})
+		&process{id: feederID, core: &feederCore{}},
+		&process{id: conductorID, core: conductor})
 	for _, s := range processes {
+		s.exec = func(w work) error { return w.do.start(r.lanes[s.id.lane], w) }
 		if err := r.hub.spawn(s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// processes makes the actors of the lane.
+func (l *lane) processes(balance balancing) []*process {
+	o := l.o
+	var sources [][]int
+	for _, t := range l.tiles {
+		sources = append(sources, t.Sources())
+	}
+	var slots [schedule.NumClasses]int
+	for class := range slots {
+		slots[class], _ = l.plan.Slots(schedule.Class(class))
+	}
+	prefetcher := newPrefetcherCore(l.index, l.schedule.On(0) == int(l.index), len(o.Plan.Layouts), o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
+	prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
+	offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
+	if l.team != nil {
+		offloader.landed = exchangerID
+	}
+	return []*process{
+		{id: l.index.offloader(), core: offloader},
+		{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance)},
+		{id: l.index.prefetcher(), core: prefetcher}}
+}
+
+// optimizerSpec is what the Optimizer has to know of the run.
+func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
+	p := r.plan
+	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), ranks: r.team != nil,
+		away: p.Away, gradAway: p.GradAway, params: p.ParamAway, matrixBuffers: p.Depths.MatrixBuffers}
+	if p.NSSteps > 0 && !p.EvalOnly {
+		for l := range p.Layouts {
+			x.matrices, x.laneOf = append(x.matrices, len(p.Matrices(l))), append(x.laneOf, laneID(r.schedule.On(l)))
+		}
+	}
+	return x
 }

@@ -205,7 +205,7 @@ func sorted(b []byte) []byte { return slices.Sorted(slices.Values(b)) }
 // TestHeldUpdatesSaySo: the Optimizer holds a layer that is being saved, and
 // says so when it is updated.
 func TestHeldUpdatesSaySo(t *testing.T) {
-	c := newOptimizerCore(summedIn(3, false), 1, State{}, 1)
+	c := newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{})
 	gradients := func(step int) (out []effect) {
 		for l := 2; l >= 0; l-- {
 			c.step(GradLanded{Step: step, Layer: l, Slab: l})

@@ -220,30 +220,27 @@ func (c *stagerCore) next() (layer int, ok bool) {
 	return c.order[c.reads%len(c.order)], true
 }
 
-func (r *run) execStager(w work) error {
-	home := r.o.Home
-	switch e := w.do.(type) {
-	case fetchState:
-		r.onDisk(stagerID, w, &r.disks.read, r.plan.StagedBytes(e.Layer), func() error { return r.named("read the state of", e.Layer, home.Fetch(e.Layer, e.Slot)) })
-	case flushState:
-		r.onDisk(stagerID, w, &r.disks.written, r.plan.StagedBytes(e.Layer), func() error { return r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
-	case dropState:
-		home.Drop(e.Layer)
-	case putGrad:
-		bytes := r.plan.GradExtentBytes(e.Layer)
-		r.onDisk(stagerID, w, &r.disks.written, bytes, func() error {
-			return r.named("write the gradient of", e.Layer, home.PutGrad(e.Layer, r.slabs[e.Slab][:bytes]))
-		})
-	case fetchGrad:
-		r.onDisk(stagerID, w, &r.disks.read, r.plan.GradExtentBytes(e.Layer), func() error { return r.named("read the gradient of", e.Layer, home.FetchGrad(e.Layer)) })
-	default:
-		panic(fmt.Sprintf("stager: work %T", w.do))
-	}
+func (e fetchState) start(r *lane, w work) error {
+	r.onDisk(stagerID, w, &r.disks.read, r.run.plan.StagedBytes(e.Layer), func() error {
+		return r.named("read the state of", e.Layer, r.o.Home.Fetch(e.Layer, e.Slot))
+	})
+	return nil
+}
+
+func (e flushState) start(r *lane, w work) error {
+	r.onDisk(stagerID, w, &r.disks.written, r.run.plan.StagedBytes(e.Layer), func() error {
+		return r.named("write the state of", e.Layer, r.o.Home.Flush(e.Layer))
+	})
+	return nil
+}
+
+func (e dropState) start(r *lane, _ work) error {
+	r.o.Home.Drop(e.Layer)
 	return nil
 }
 
 // named is err behind words that say what failed for which layer.
-func (r *shared) named(what string, layer int, err error) error {
+func (r *run) named(what string, layer int, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -27,11 +27,26 @@ func (g *stagedGrads) want() { copy(g.due, g.away) }
 // putGrad writes the gradient of a layer from its slab to the disk.
 type putGrad struct{ Layer, Slab int }
 
+func (e putGrad) start(r *lane, w work) error {
+	bytes := r.run.plan.GradExtentBytes(e.Layer)
+	r.onDisk(stagerID, w, &r.disks.written, bytes, func() error {
+		return r.named("write the gradient of", e.Layer, r.o.Home.PutGrad(e.Layer, r.slabs[e.Slab][:bytes]))
+	})
+	return nil
+}
+
 // gradWritten tells that putGrad is done.
 type gradWritten struct{ GradMeasured }
 
 // fetchGrad reads the gradient of a layer into the layer's state slot.
 type fetchGrad struct{ Layer int }
+
+func (e fetchGrad) start(r *lane, w work) error {
+	r.onDisk(stagerID, w, &r.disks.read, r.run.plan.GradExtentBytes(e.Layer), func() error {
+		return r.named("read the gradient of", e.Layer, r.o.Home.FetchGrad(e.Layer))
+	})
+	return nil
+}
 
 // gradRead tells that fetchGrad is done.
 type gradRead struct{ Layer int }

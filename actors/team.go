@@ -42,7 +42,7 @@ func (o *Options) checkWorld() error {
 
 // joinTeam makes the communicators and memory of a run of several ranks. It waits for the
 // others.
-func (r *shared) joinTeam() error {
+func (r *run) joinTeam() error {
 	w := r.o.World
 	if w == nil || w.Size() == 1 {
 		return nil
@@ -111,7 +111,7 @@ func (t *team) atRest(f func()) {
 
 // collective begins an operation of all ranks, which is work w of actor id. What is said when it
 // is done has the result of found.
-func (r *shared) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
+func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
 	r.team.begin()
 	begin(func(err error) {
 		over := r.hub.stopped.Load()
@@ -133,6 +133,6 @@ func (r *shared) collective(id address, w work, what string, begin func(done fun
 }
 
 // sum views n elements of the gradient in share slab i, from the first on.
-func (r *shared) sum(i int, n int64) optim.Grad {
+func (r *run) sum(i int, n int64) optim.Grad {
 	return optim.Grad{Data: r.team.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
 }

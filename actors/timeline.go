@@ -226,7 +226,7 @@ func (t *tracer) ended(p *piece) {
 }
 
 // begin notes that an actor begins with a work on the host.
-func (t *tracer) begin(id address, do any) *piece {
+func (t *tracer) begin(id address, do task) *piece {
 	if t == nil {
 		return nil
 	}
@@ -271,6 +271,24 @@ func (t *tracer) begin(id address, do any) *piece {
 		t.follows("MatrixOrthogonalized", credit{kind: matrixCredit, index: e.Buffer, lane: e.Lane}, p)
 		t.usesState(e.Of.Layer, p)
 		t.updated[e.Of.Layer] = p
+	case openSave:
+		p.name, p.step, t.saving = "open a checkpoint", e.Save.Step, e.Save.Step
+	case saveLayer:
+		p.name, p.step = "save "+t.names[e.Layer], t.saving
+		t.link("LayerUpdated", t.updated[e.Layer], p)
+		t.usesState(e.Layer, p)
+		t.saved[e.Layer] = p
+	case commitSave:
+		p.name, p.step = "commit the checkpoint", e.Save.Step
+	default:
+		t.onDisk(id, do, p)
+	}
+	return p
+}
+
+// onDisk describes a work that reads from a disk or writes to one.
+func (t *tracer) onDisk(id address, do task, p *piece) {
+	switch e := do.(type) {
 	case fetchState:
 		p.track, p.name = t.rec.Track(readsTrack, timeline.Actor), "read the state of "+t.names[e.Layer]
 		t.states[e.Layer] = credit{kind: stateCredit, index: e.Slot}
@@ -292,17 +310,7 @@ func (t *tracer) begin(id address, do any) *piece {
 			p.step = put.step
 		}
 		t.grads[e.Layer] = p
-	case openSave:
-		p.name, p.step, t.saving = "open a checkpoint", e.Save.Step, e.Save.Step
-	case saveLayer:
-		p.name, p.step = "save "+t.names[e.Layer], t.saving
-		t.link("LayerUpdated", t.updated[e.Layer], p)
-		t.usesState(e.Layer, p)
-		t.saved[e.Layer] = p
-	case commitSave:
-		p.name, p.step = "commit the checkpoint", e.Save.Step
 	}
-	return p
 }
 
 // movesBy notes that p uses the gradient that an update is made by, in a slab or in the layer's state slot.

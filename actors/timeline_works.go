@@ -119,7 +119,7 @@ func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 }
 
 // copying follows the copies of a work on s, a stream that copies.
-func (l *laneTracer) copying(s *countedStream, do any) {
+func (l *laneTracer) copying(s *countedStream, do task) {
 	if l == nil {
 		return
 	}

@@ -70,14 +70,6 @@ func words(v any) string {
 		return fmt.Sprintf("activation slot %d is free", m.Slot)
 	case enqueue:
 		return launchInWords(m)
-	case RowsWanted:
-		return fmt.Sprintf("step %d needs rows %v", m.Step, m.IDs)
-	case rowsDone:
-		return "the rows that are wanted are updated"
-	case RowsUpdated:
-		return fmt.Sprintf("the rows that are wanted are at version %d", m.Version) + after(m.Waited)
-	case RowsGathered:
-		return "they are gathered"
 	case LaunchPassed:
 		return "the device has done a launch"
 	case checkOutput:
@@ -218,11 +210,9 @@ func afterTheLoss(v any) string {
 	case MatrixApplied:
 		return fmt.Sprintf("matrix %d of layer %d is applied, from buffer %d", m.Matrix, m.Layer, m.Buffer)
 	case update:
-		rows := ""
-		if m.Of.IDs != nil {
-			rows = fmt.Sprintf(", rows %v%s", m.Of.IDs, also(m.Of.Others, "all others"))
-		}
-		return fmt.Sprintf("update layer %d%s from slab %d, ids %v: update %d, rate %v, clip %v", m.Layer, rows, m.Slab, m.IDs, m.AdamStep, m.LR, m.Clip)
+		return fmt.Sprintf("update layer %d from slab %d, ids %v: update %d, rate %v, clip %v", m.Layer, m.Slab, m.IDs, m.AdamStep, m.LR, m.Clip)
+	case unitsUpdated:
+		return fmt.Sprintf("layer %d is updated", m.Layer)
 	case updateDone:
 		return fmt.Sprintf("layer %d is updated", m.Layer)
 	case StepUpdated:

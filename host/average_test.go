@@ -127,18 +127,12 @@ func TestAveragesOfCodes(t *testing.T) {
 	}
 }
 
-// updateAll updates all layers: of the table some rows first and the others after them, or, of a share, all at once.
+// updateAll updates all layers, the table by the gradient of some of its rows.
 func updateAll(s *Store, o optim.Elementwise, step int64) {
 	r := optim.Rate{LR: 0.01, Step: step, Clip: 0.5}
 	table, ids := s.Layers[0], []int32{0, 3, 4, 56, 155}
 	rows := gradOf(int64(len(ids)*table.Layout.Tensors[0].Cols), false, uint64(step), mean)
-	if table.Share == optim.Whole(table.Layout) {
-		these := []int32{3, 5, 6, 7, 90}
-		table.UpdateTheseRows(these, ids, rows, o, r)
-		table.UpdateOtherRows(these, ids, rows, o, r)
-	} else {
-		table.UpdateRows(ids, rows, o, r)
-	}
+	table.UpdateRows(ids, rows, o, r)
 	own := s.Layers[1].Share
 	s.Layers[1].Update(gradOf(s.Layers[1].Layout.Elems, true, uint64(20+step), mean).Part(own.From, own.Elems()), o, r)
 }

@@ -43,66 +43,6 @@ func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer,
 	l.updateTensor(0, rows.OfRows(ids), o, r)
 }
 
-// UpdateTheseRows is UpdateRows for the rows these alone, which rise strictly too. The store has all of the table, and o moves
-// each element by itself.
-func (l *LayerState) UpdateTheseRows(these, ids []int32, rows optim.Grad, o optim.Elementwise, r optim.Rate) {
-	l.updateSome(these, false, ids, rows, o, r)
-}
-
-// UpdateOtherRows is UpdateRows for all rows but these. After both each row has moved once.
-func (l *LayerState) UpdateOtherRows(these, ids []int32, rows optim.Grad, o optim.Elementwise, r optim.Rate) {
-	l.updateSome(these, true, ids, rows, o, r)
-}
-
-// someRows is how many rows that follow each other are updated by one call at most, and how many such calls one
-// goroutine makes before it looks for others.
-const (
-	someRows  = 8
-	someCalls = 32
-)
-
-func (l *LayerState) updateSome(these []int32, others bool, ids []int32, rows optim.Grad, o optim.Elementwise, r optim.Rate) {
-	tl := l.owned(0)
-	what := fmt.Sprintf("update rows of layer %d %s", l.Layout.Index, tl.Role)
-	optim.CheckIDs(what, ids, tl.Rows)
-	optim.CheckIDs(what, these, tl.Rows)
-	rows.Check(what, int64(len(ids))*int64(tl.Cols))
-	units, step, g := unitsOfRows(these, others, tl.Rows, tl.Cols), o.At(r), rows.OfRows(ids)
-	l.changed = true
-	l.pool.Run((len(units)+someCalls-1)/someCalls, func(i int) {
-		for _, u := range units[i*someCalls : min(len(units), (i+1)*someCalls)] {
-			step.Step(u, l.weight(), l.Planes, g)
-		}
-	})
-}
-
-// unitsOfRows are units of a layer's first tensor, of so many rows and columns: of the rows these, or of all others.
-func unitsOfRows(these []int32, others bool, rows, cols int) (units []optim.Unit) {
-	add := func(from, to int) {
-		for ; from < to; from += someRows {
-			units = append(units, optim.Unit{At: int64(from) * int64(cols), N: int64(min(someRows, to-from)) * int64(cols)})
-		}
-	}
-	done := 0 // rows below it are dealt with
-	for i := 0; i < len(these); {
-		from := int(these[i])
-		to := from
-		for ; i < len(these) && int(these[i]) == to; i++ {
-			to++
-		}
-		if others {
-			add(done, from)
-		} else {
-			add(from, to)
-		}
-		done = to
-	}
-	if others {
-		add(done, rows)
-	}
-	return units
-}
-
 // updateTensor moves one tensor, given its gradient.
 func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	units, step := l.cut(o), o.At(r)

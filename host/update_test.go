@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -140,62 +139,6 @@ func TestUpdateRowsIsUpdateWithZeros(t *testing.T) {
 	}
 }
 
-// TestSomeRowsThenOthers: rows and then all others, or these first, move as all rows at once, each once, whatever the numbers are kept
-// as, and until then the others do not move at all.
-func TestSomeRowsThenOthers(t *testing.T) {
-	const rows, cols = 700, 19
-	for _, bf16 := range []bool{false, true} {
-		for _, master := range []bool{false, true} {
-			for name, some := range map[string]func(r *rand.Rand, row int) bool{
-				"a third": func(r *rand.Rand, _ int) bool { return r.IntN(3) == 0 },
-				"runs":    func(_ *rand.Rand, row int) bool { return row/37%2 == 1 },
-				"none":    func(*rand.Rand, int) bool { return false },
-				"all":     func(*rand.Rand, int) bool { return true },
-			} {
-				l := layouts(bf16)[:1]
-				l[0] = bigEmbedding(rows, cols, bf16)
-				l[0].BF16Master = master && bf16
-				whole, parts, turned := newStore(t, l, poolOf(t, 3)), newStore(t, l, poolOf(t, 3)), newStore(t, l, nil)
-				r := rand.New(rand.NewPCG(4, 4))
-				var ids, these []int32
-				var few []float32
-				for row := range int32(rows) {
-					if r.IntN(3) == 0 {
-						ids = append(ids, row)
-						for range cols {
-							few = append(few, mean(r))
-						}
-					}
-					if some(r, int(row)) {
-						these = append(these, row)
-					}
-				}
-				for _, s := range []*Store{whole, parts, turned} {
-					fillStore(s, 9, mean)
-				}
-				before := bytes.Clone(parts.Layers[0].Tile)
-				whole.Layers[0].UpdateRows(ids, gradFrom(few, true), recipe, rate)
-				parts.Layers[0].UpdateTheseRows(these, ids, gradFrom(few, true), recipe, rate)
-				width := len(before) / rows
-				for row := range rows {
-					moved := !bytes.Equal(before[row*width:(row+1)*width], parts.Layers[0].Tile[row*width:(row+1)*width])
-					if wanted := slices.Contains(these, int32(row)); moved && !wanted {
-						t.Fatalf("%s: row %d has moved", name, row)
-					}
-				}
-				parts.Layers[0].UpdateOtherRows(these, ids, gradFrom(few, true), recipe, rate)
-				turned.Layers[0].UpdateOtherRows(these, ids, gradFrom(few, true), recipe, rate)
-				turned.Layers[0].UpdateTheseRows(these, ids, gradFrom(few, true), recipe, rate)
-				sameBits(t, whole, parts)
-				sameBits(t, whole, turned)
-				if !parts.Layers[0].changed {
-					t.Error("a layer does not know that it has changed")
-				}
-			}
-		}
-	}
-}
-
 func TestUpdateRowsWithoutIDs(t *testing.T) {
 	l := layouts(true)[:1]
 	sparse, dense := newStore(t, l, nil), newStore(t, l, nil)
@@ -215,8 +158,6 @@ func TestUpdatesChange(t *testing.T) {
 	for name, update := range map[string]func(l *LayerState){
 		"all":      func(s *LayerState) { s.Update(gradFrom(make([]float32, l[0].Elems), true), recipe, rate) },
 		"rows":     func(s *LayerState) { s.UpdateRows(nil, optim.Grad{}, recipe, rate) },
-		"some":     func(s *LayerState) { s.UpdateTheseRows(nil, nil, optim.Grad{}, recipe, rate) },
-		"others":   func(s *LayerState) { s.UpdateOtherRows(nil, nil, optim.Grad{}, recipe, rate) },
 		"a matrix": func(s *LayerState) { s.pieces(optim.Matrix{Rows: 1, Cols: 1}, func(int64, int64) {}) },
 	} {
 		s := newStore(t, l, nil).Layers[0]

@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"slices"
 	"unsafe"
 
 	"mt/cudart"
@@ -10,7 +11,7 @@ import (
 
 // driverSymbols are the functions of libcuda.
 func driverSymbols() []symbol {
-	list := append(driverDevice(), driverModules()...)
+	list := slices.Concat(driverDevice(), driverContexts(), driverModules())
 	for i := range list {
 		list[i].lib = cudart.Driver
 	}
@@ -58,6 +59,22 @@ func driverDevice() []symbol {
 				return c.do(func(d *Driver) int32 { return d.attribute(v, attr, dev) })
 			}
 		}},
+		{name: "cuGetErrorName", class: infallible, bind: func(caller) any {
+			return func(code int32, s *uintptr) int32 {
+				return putCode(s, code, func(t codeText) string { return t.driver })
+			}
+		}},
+		{name: "cuGetErrorString", class: infallible, bind: func(caller) any {
+			return func(code int32, s *uintptr) int32 {
+				return putCode(s, code, func(t codeText) string { return t.words })
+			}
+		}},
+	}
+}
+
+// driverContexts are the functions that make contexts current, of which a device has one.
+func driverContexts() []symbol {
+	return []symbol{
 		{name: "cuDevicePrimaryCtxRetain", need: needInit, bind: func(c caller) any {
 			return func(ctx *uint64, dev int32) int32 {
 				return c.do(func(d *Driver) int32 {
@@ -83,16 +100,6 @@ func driverDevice() []symbol {
 		}},
 		{name: "cuCtxGetCurrent", need: needInit, bind: func(c caller) any {
 			return func(ctx *uint64) int32 { return c.do(func(d *Driver) int32 { return put(ctx, d.thread().context) }) }
-		}},
-		{name: "cuGetErrorName", class: infallible, bind: func(caller) any {
-			return func(code int32, s *uintptr) int32 {
-				return putCode(s, code, func(t codeText) string { return t.driver })
-			}
-		}},
-		{name: "cuGetErrorString", class: infallible, bind: func(caller) any {
-			return func(code int32, s *uintptr) int32 {
-				return putCode(s, code, func(t codeText) string { return t.words })
-			}
 		}},
 	}
 }

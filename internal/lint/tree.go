@@ -3,6 +3,9 @@ package lint
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"path"
 	"regexp"
 	"slices"
@@ -11,36 +14,25 @@ import (
 
 // Limits are the rules for files.
 var Limits = struct {
-	// Lines is the length of a source file that was not generated.
+	// Lines is the length of a function of Go that is no test's and was not generated.
 	Lines int
-	// Measured are the endings of files whose length counts, Read those of files
-	// in which marks are looked for, beside them.
-	Measured, Read []string
+	// Read are the endings of files in which marks are looked for.
+	Read []string
 	// Marks are words that postpone work.
 	Marks *regexp.Regexp
 }{
-	Lines:    500,
-	Measured: []string{".go", ".c", ".h", ".cu", ".cuh"},
-	Read:     []string{".s", ".sh", ".py", ".md", ".yaml", ".yml", ".mod", ".ci/run"},
-	Marks:    regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`),
+	Lines: 70,
+	Read:  []string{".go", ".c", ".h", ".cu", ".cuh", ".s", ".sh", ".py", ".md", ".yaml", ".yml", ".mod", ".ci/run"},
+	Marks: regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`),
 }
-
-// generated is the line by which a file says that a program wrote it.
-// Source: https://go.dev/s/generatedcode
-var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
 // CheckFile returns what the file with that name and content does against
 // Limits, one sentence each.
 func CheckFile(name string, content []byte) []string {
-	ends := func(suffix string) bool { return strings.HasSuffix(name, suffix) }
-	measured := slices.ContainsFunc(Limits.Measured, ends)
-	if !measured && !slices.ContainsFunc(Limits.Read, ends) {
+	if !slices.ContainsFunc(Limits.Read, func(suffix string) bool { return strings.HasSuffix(name, suffix) }) {
 		return nil
 	}
-	var found []string
-	if lines := countLines(content); measured && lines > Limits.Lines && !generated.Match(content) {
-		found = append(found, fmt.Sprintf("%s has %d lines, more than %d", name, lines, Limits.Lines))
-	}
+	found := checkFunctions(name, content)
 	for i, line := range bytes.Split(content, []byte("\n")) {
 		if mark := Limits.Marks.Find(line); mark != nil {
 			found = append(found, fmt.Sprintf("%s:%d says %s", name, i+1, mark))
@@ -49,13 +41,30 @@ func CheckFile(name string, content []byte) []string {
 	return found
 }
 
-// countLines counts a last line without its end, too.
-func countLines(content []byte) int {
-	n := bytes.Count(content, []byte("\n"))
-	if len(content) > 0 && content[len(content)-1] != '\n' {
-		n++
+// checkFunctions returns the functions of a file of Go that are too long. Tests and generated files have none.
+func checkFunctions(name string, content []byte) (found []string) {
+	if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		return nil
 	}
-	return n
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, content, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if ast.IsGenerated(file) {
+		return nil
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		from, to := files.Position(f.Pos()), files.Position(f.End())
+		if n := to.Line - from.Line + 1; n > Limits.Lines {
+			found = append(found, fmt.Sprintf("%s:%d: %s has %d lines, more than %d", name, from.Line, f.Name.Name, n, Limits.Lines))
+		}
+	}
+	return found
 }
 
 // CheckDocs returns the packages that have no doc.go, one sentence each.

@@ -34,7 +34,7 @@ func TestLeavePinned(t *testing.T) {
 		"given up in one that goes on":   {step: 6, err: &actors.GivenUpError{}, halted: stopped},
 		"stopped in a process that runs": {step: 6, halted: stopped},
 	} {
-		s := &session{job: &job{c: &config.Config{}}, o: Options{ProcessEnds: tc.ends}, lastStep: tc.step, halted: tc.halted}
+		s := &session{Output: newOutput(&Resolved{Start: Fresh(&Inputs{c: &config.Config{}})}), o: Options{ProcessEnds: tc.ends}, lastStep: tc.step, halted: tc.halted}
 		if s.c.MaxSteps, s.samples.every = 9, tc.every; s.halted == nil {
 			s.halted = t.Context()
 		}

@@ -106,58 +106,22 @@ func (w *warp) run() state {
 				w.touch(in, touches[pc], mask)
 			}
 			switch in.fam {
-			case fam32:
-				if mask == full {
-					exec32(in, &w.r32[in.d], &w.r32[in.a], &w.r32[in.b], &w.r32[in.c], &w.r32[in.e])
-				} else {
-					exec32(in, &w.tmp32, &w.r32[in.a], &w.r32[in.b], &w.r32[in.c], &w.r32[in.e])
-					blend32(&w.r32[in.d], &w.tmp32, mask)
-				}
-			case fam64:
-				if mask == full {
-					exec64(in, &w.r64[in.d], w)
-				} else {
-					exec64(in, &w.tmp64, w)
-					blend64(&w.r64[in.d], &w.tmp64, mask)
-				}
-			case famMixed:
-				w.mixed(in, mask)
-			case famCompare:
-				w.compare(in, mask)
 			case famLoad:
 				w.load(in, mask)
 				if in.flags&flagStrong != 0 {
 					limit = w.steps // at the next branch others have their turn
 				}
-			case famStore:
-				w.store(in, mask)
-			case famWrapped:
-				w.wrapped(in, mask)
-			case famConvert:
-				w.convert(in, mask)
-			case famMatrix:
-				w.matrix(in, mask)
-			case famCopy:
-				w.copyAsync(in, mask)
-			case famWarp:
-				w.exchange(in, mask)
-			case famAtomic:
-				w.atomic(in, mask)
 			case famMbar:
 				if w.mbarrier(in, mask) {
 					w.stack[len(w.stack)-1].pc = pc
 					return stateWaiting
 				}
-			case famBulk:
-				w.bulkAsync(in, mask)
-			case famGroup:
-				w.groupwise(in, mask)
 			case famBarrier:
 				if w.arrive(in, mask) {
 					w.stack[len(w.stack)-1].pc = pc + 1
 					return stateWaiting
 				}
-			default:
+			case famControl:
 				f := &w.stack[len(w.stack)-1]
 				f.pc = pc + 1
 				if w.control(in, mask, f) {
@@ -171,6 +135,8 @@ func (w *warp) run() state {
 					return stateYield
 				}
 				continue
+			default:
+				w.compute(in, mask)
 			}
 			pc++
 		}
@@ -178,6 +144,48 @@ func (w *warp) run() state {
 		if w.settle() {
 			return stateDone
 		}
+	}
+}
+
+// compute executes an instruction after which the warp goes on with the next one.
+func (w *warp) compute(in *inst, mask uint32) {
+	switch in.fam {
+	case fam32:
+		if mask == full {
+			exec32(in, &w.r32[in.d], &w.r32[in.a], &w.r32[in.b], &w.r32[in.c], &w.r32[in.e])
+		} else {
+			exec32(in, &w.tmp32, &w.r32[in.a], &w.r32[in.b], &w.r32[in.c], &w.r32[in.e])
+			blend32(&w.r32[in.d], &w.tmp32, mask)
+		}
+	case fam64:
+		if mask == full {
+			exec64(in, &w.r64[in.d], w)
+		} else {
+			exec64(in, &w.tmp64, w)
+			blend64(&w.r64[in.d], &w.tmp64, mask)
+		}
+	case famMixed:
+		w.mixed(in, mask)
+	case famCompare:
+		w.compare(in, mask)
+	case famStore:
+		w.store(in, mask)
+	case famWrapped:
+		w.wrapped(in, mask)
+	case famConvert:
+		w.convert(in, mask)
+	case famMatrix:
+		w.matrix(in, mask)
+	case famCopy:
+		w.copyAsync(in, mask)
+	case famWarp:
+		w.exchange(in, mask)
+	case famAtomic:
+		w.atomic(in, mask)
+	case famBulk:
+		w.bulkAsync(in, mask)
+	case famGroup:
+		w.groupwise(in, mask)
 	}
 }
 

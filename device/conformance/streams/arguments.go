@@ -42,6 +42,14 @@ func badArguments(t *testing.T, d rig) {
 		{"GLUBackward: DGU holds 8 elements, want 64", func(s device.Stream) {
 			op.Do(d, s, op.GLUBackward{Activation: op.SiLU, DGU: f.Slice(0, 8), Y: f, DY: f, GU: f, T: 4, F: 8})
 		}},
+	})
+	badRows(t, d, f, h, ints)
+}
+
+// badRows makes calls of operations on rows, experts and losses that a device refuses. f, h and ints are memory for numbers of
+// each type.
+func badRows(t *testing.T, d rig, f, h, ints device.Tensor) {
+	BadArguments(t, d, []BadCall{
 		{"AddPositions: Pos is fp32, want int32", func(s device.Stream) {
 			op.Do(d, s, op.AddPositions{Y: f, X: f, Table: f, Pos: f, T: 1, C: 4})
 		}},

@@ -7,15 +7,17 @@ import (
 	"mt/device/op"
 )
 
+// rope rotates the heads of all tokens.
+func (z Size) rope(r *rig, dt device.DType) device.Op {
+	T, C, dim := z.Tokens, z.Width, z.Width/z.Heads
+	return &op.RoPE{X: r.random(dt, T*C), Cos: r.random(device.F32, T*dim/2), Sin: r.random(device.F32, T*dim/2),
+		Pos: r.integers(T, func(i int) int { return i }), T: T, Heads: z.Heads, Dim: dim, Rotary: dim, Stride: C}
+}
+
 // elements are the operations that move elements by themselves.
 func (z Size) elements(dt device.DType) []Case {
 	T, C, F := z.Tokens, z.Width, z.MLP
 	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }
-	rope := func(r *rig) device.Op {
-		dim := C / z.Heads
-		return &op.RoPE{X: r.random(dt, T*C), Cos: r.random(device.F32, T*dim/2), Sin: r.random(device.F32, T*dim/2),
-			Pos: r.integers(T, func(i int) int { return i }), T: T, Heads: z.Heads, Dim: dim, Rotary: dim, Stride: C}
-	}
 	glu := func(r *rig) device.Op {
 		return &op.GLU{Y: r.random(dt, T*F), GU: r.random(dt, 2*T*F), T: T, F: F}
 	}
@@ -25,7 +27,7 @@ func (z Size) elements(dt device.DType) []Case {
 	}
 	other := device.F32 + device.BF16 - dt
 	return []Case{
-		{Name: "RoPE", Shape: table(T, C), DType: dt, make: rope},
+		{Name: "RoPE", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op { return z.rope(r, dt) }},
 		{Name: "GLU", Shape: table(T, F), DType: dt, make: glu},
 		{Name: "GLUBackward", Shape: table(T, F), DType: dt, make: gluBackward},
 		{Name: "AddBiasGrad", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {

@@ -205,23 +205,28 @@ func encode(v isa, bits int) {
 		VPANDN(side, at, at)
 		VPADDD(at, c, c)
 		VPAND(byteMask, c, c)
-		upper := XMM()
-		VEXTRACTI128(Imm(1), c, upper)
-		VPACKUSDW(upper, c.AsX(), upper)
-		VPACKUSWB(upper, upper, upper)
-		if bits == 4 {
-			high := XMM()
-			VPSRLW(Imm(4), upper, high)
-			VPOR(high, upper, upper)
-			VPAND(byteOfPair, upper, upper)
-			VPACKUSWB(upper, upper, upper)
-			VMOVD(upper, At(codes, disp/2))
-			return
-		}
-		VMOVQ(upper, At(codes, disp))
+		packCodes(bits, c, byteOfPair, codes, disp)
 	})
 	VZEROUPPER()
 	RET()
+}
+
+// packCodes writes the codes of one AVX2 register, number disp on: a byte each or, of 4 bits, two a byte.
+func packCodes(bits int, c, byteOfPair reg.VecVirtual, codes reg.Register, disp int) {
+	upper := XMM()
+	VEXTRACTI128(Imm(1), c, upper)
+	VPACKUSDW(upper, c.AsX(), upper)
+	VPACKUSWB(upper, upper, upper)
+	if bits == 4 {
+		high := XMM()
+		VPSRLW(Imm(4), upper, high)
+		VPOR(high, upper, upper)
+		VPAND(byteOfPair, upper, upper)
+		VPACKUSWB(upper, upper, upper)
+		VMOVD(upper, At(codes, disp/2))
+		return
+	}
+	VMOVQ(upper, At(codes, disp))
 }
 
 // greatest writes the search for the greatest magnitude.
