@@ -454,7 +454,7 @@ func (r *lane) allocWeights() error {
 		r.held = append(r.held, held)
 	}
 	for _, l := range r.sourceLayers() {
-		r.register(r.o.Home.Tile(l))
+		r.register(r.o.Home.Tile(l), usedForward)
 	}
 	for class := range schedule.NumClasses {
 		count, bytes := r.plan.Slots(class)

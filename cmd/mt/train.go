@@ -60,7 +60,9 @@ Config keys, with their defaults:
 			return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
 		}
 		a.out.spare = true // what a run makes lies in output_dir
-		err := run.Train(c.Context(), cfg, a.options(false))
+		o := a.options(false)
+		o.ProcessEnds = true
+		err := run.Train(c.Context(), cfg, o)
 		a.together = true
 		return err
 	})
@@ -233,7 +235,9 @@ does a config file in front.`,
 		if err := cfg.Require("model", "dataset"); err != nil {
 			return err
 		}
-		r, err := run.Eval(c.Context(), run.EvalOptions{Options: a.options(asJSON), Config: cfg})
+		o := a.options(asJSON)
+		o.ProcessEnds = true
+		r, err := run.Eval(c.Context(), run.EvalOptions{Options: o, Config: cfg})
 		if err != nil {
 			return err
 		}

@@ -109,9 +109,15 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 		return nil, fmt.Errorf("cuda: alloc for %s: %w", accounts.HostStaging, errClosed)
 	}
 	rounded := (bytes + device.Align - 1) &^ (device.Align - 1)
-	data, err := d.cuda.HostAlloc(d.context, rounded)
-	b := &block{purpose: accounts.HostStaging, bytes: rounded, pinned: true}
+	var data []byte
+	var err error
+	b := &block{purpose: accounts.HostStaging, bytes: rounded, pinned: !d.leaving.Load()}
+	if b.pinned {
+		data, err = d.cuda.HostAlloc(d.context, rounded)
+	}
 	switch {
+	case !b.pinned:
+		data = aligned(rounded)
 	case refused(err) && d.Unified():
 		return nil, fmt.Errorf("cuda: alloc %s for %s: %w; %w", human.Bytes(bytes), accounts.HostStaging, err, errBinding)
 	case refused(err):

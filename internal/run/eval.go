@@ -8,6 +8,7 @@ import (
 	"mt/actors"
 	"mt/data"
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
@@ -60,7 +61,8 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	}
 	defer store.Close()
 	err = actors.Run(actors.Options{Devices: hw.Devs, Home: store, Pool: hw.Pool, Plan: r.Plan, MaxGradNorm: 1, Stop: ctx.Done(), ThroughHost: !r.Config.PeerCopies,
-		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: rows.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
+		LeavePinned: func(err error) bool { return err == nil && o.ProcessEnds && !machine.Emulated() },
+		Schedule:    actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: rows.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return rows.Batch(step, r.Config.Pipeline.MicroBatchTokens)
 		},

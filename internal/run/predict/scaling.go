@@ -3,9 +3,9 @@ package predict
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 

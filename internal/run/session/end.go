@@ -1,12 +1,14 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 
 	"mt/actors"
 	"mt/checkpoint"
+	"mt/internal/machine"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
 )
@@ -76,3 +78,16 @@ func (s *session) agreeOnOutput() error {
 // saveAsItIs writes a checkpoint of the state after the last step, with the pipeline at
 // rest, unless there is one or the keys say that none is written.
 func (s *session) saveAsItIs() error { return s.saver.Save(s.reached, s.Train.Pos(s.lastStep)) }
+
+// leavePinned says whether the process ends with the run, which ended with err: then nothing is copied to or from a GPU any
+// more. After an error everything is given back.
+func (s *session) leavePinned(err error) bool {
+	var gaveUp *actors.GivenUpError
+	switch {
+	case !s.o.ProcessEnds || machine.Emulated(): // an emulator wants everything back
+		return false
+	case err != nil:
+		return errors.As(err, &gaveUp)
+	}
+	return s.halted.Err() != nil || (s.lastStep >= s.Config.MaxSteps || s.endsEarly()) && !s.samplesOwed()
+}

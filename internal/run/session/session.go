@@ -291,6 +291,7 @@ func (s *session) options() actors.Options {
 		Optimizer:   optimizer,
 		Matrices:    settings.Muon(c),
 		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",
+		LeavePinned: s.leavePinned,
 		ThroughHost: !c.PeerCopies,
 		World:       s.Team.Exchange(), Stopping: func() { s.Team.Halt(settings.ErrInterrupted) },
 		Batch: func(step int, eval bool) (*data.Batch, error) {

@@ -22,6 +22,9 @@ type Options struct {
 	Interactive    bool // Stderr is a terminal: one progress line, redrawn
 	Timeline       bool // the last complete step is kept in output_dir/timeline.json, for those who watch
 
+	// ProcessEnds: the process ends when the call returns. GPUs then leave host memory pinned, which takes long to undo.
+	ProcessEnds bool
+
 	Forecast Forecast // of Plan: on which machine, and what else to try
 
 	// Watch, which may be nil, makes of a run's optimizer the one that is used. It must
