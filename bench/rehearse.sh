@@ -125,7 +125,10 @@ healthy() {
 	says '^The GPU: driver 570'
 	dir=$out/healthy-2
 	gpu healthy-2 60 '' agrees --call 2
-	for part in zero3-1024 fsdp2-1024; do says "^- $part: done in "; done
+	for part in zero3-1024 fsdp2-1024; do
+		says "^- $part: done in "
+		grep -q '"device": "cuda"' "$dir/$part.json" || wrong "$part did not run with --device cuda"
+	done
 	says '^\| ZeRO-3 with CPU offload, rows of 1024 .* and .* \[.*–.*\] .*4 rows at once'
 	says '^\| FSDP2 with CPU offload, rows of 1024 .* and .* \[.*–.*\] .*4 rows at once'
 }
