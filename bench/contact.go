@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/selftest"
 )
 
@@ -53,6 +54,8 @@ type ContactDoctor struct {
 		Device   string       `json:"device"`
 		Memory   config.Bytes `json:"memory_bytes"`
 		Emulated bool         `json:"emulated"`
+		// State is nil where NVML is not there or does not know the GPU.
+		State *machine.GPUState `json:"state"`
 	} `json:"cuda"`
 }
 

@@ -80,6 +80,9 @@ func (c *Contact) WriteMarkdown(w io.Writer) error {
 		p.printf("**A trial of the script at toy sizes: the figures mean nothing.**\n\n")
 	}
 	p.printf("%s, %s, %d cores of %s, %.0f GiB of host memory free; %d blocks where not said otherwise.\n\n", m.Date, m.Version, m.Cores, m.Processor, m.HostMemory/gib, m.Blocks)
+	if state := c.gpuState(); state != "" {
+		p.printf("%s\n\n", state)
+	}
 	if limits := m.limits(); limits != "" {
 		p.printf("%s\n\n", limits)
 	}
@@ -249,6 +252,18 @@ func (c *Contact) sanitized(p *page) {
 		if len(found) > 0 {
 			p.printf("```\n%s\n```\n\n", strings.Join(found, "\n"))
 		}
+	}
+}
+
+// gpuState is the GPU's line of mt doctor, or says that NVML is missing; "" without a GPU.
+func (c *Contact) gpuState() string {
+	switch cuda := c.Doctor.CUDA; {
+	case cuda.Device == "":
+		return ""
+	case cuda.State == nil:
+		return "NVML (libnvidia-ml) does not describe the GPU: its driver, clocks and link are unknown."
+	default:
+		return "The GPU: " + cuda.State.String() + "."
 	}
 }
 

@@ -122,9 +122,13 @@ healthy() {
 	says '^The container may take the time of 1\.5 cores and 3\.0 GiB of memory'
 	for part in doctor selftest blocks-2 profile seq1024 seq8192 attention copy matmul; do says "^- $part: done in "; done
 	says 'Emulated GPU: passed, '
+	says '^The GPU: driver 570'
 	dir=$out/healthy-2
 	gpu healthy-2 60 '' agrees --call 2
-	for part in zero3-1024 fsdp2-1024; do says "^- $part: done in "; done
+	for part in zero3-1024 fsdp2-1024; do
+		says "^- $part: done in "
+		grep -q '"device": "cuda"' "$dir/$part.json" || wrong "$part did not run with --device cuda"
+	done
 	says '^\| ZeRO-3 with CPU offload, rows of 1024 .* and .* \[.*–.*\] .*4 rows at once'
 	says '^\| FSDP2 with CPU offload, rows of 1024 .* and .* \[.*–.*\] .*4 rows at once'
 }
@@ -174,6 +178,7 @@ missing() {
 	says '^- blocks-2: done in '
 	says '^- no cuBLASLt: matrix products run on mt.s own kernels.*\(blocks-2\)'
 	gpu missing-nvml 60 missing:nvml agrees --call 1 --only doctor,blocks-2
+	says '^NVML \(libnvidia-ml\) does not describe the GPU'
 	says '^- blocks-2: done in '
 	gpu missing-cudart 60 missing:cudart agrees --call 1 --only doctor,blocks-2
 	says '^- blocks-2: failed with exit code 1: .*libcudart\.so: the library is absent'
