@@ -12,9 +12,12 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/host"
+	"mt/internal/config"
 	"mt/internal/parallel"
 	"mt/internal/run/open"
+	"mt/internal/run/predict"
 	"mt/internal/run/report"
+	"mt/internal/run/resolve"
 	"mt/internal/run/resume"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
@@ -181,5 +184,49 @@ func TestFinished(t *testing.T) {
 	}
 	if finished(state) {
 		t.Error("half a model is taken for one")
+	}
+}
+
+// TestSettingsStay: no stage writes to the configuration that a command was given.
+func TestSettingsStay(t *testing.T) {
+	s := newScene(t, "max_steps: -1\nnum_train_epochs: 2\n")
+	c := s.config(t)
+	before := string(c.YAML(""))
+	o := settings.Options{Stdout: io.Discard, Stderr: io.Discard}
+	for name, command := range map[string]func(*config.Config, settings.Options) error{"train": func(c *config.Config, o settings.Options) error { return Train(t.Context(), c, o) },
+		"dry run": DryRun, "plan": predict.Plan} {
+		if err := command(c, o); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := string(c.YAML("")); got != before {
+			t.Errorf("%s has changed the settings to\n%s", name, got)
+		}
+	}
+}
+
+// TestValuesStay: a stage does not write to the values of earlier stages.
+func TestValuesStay(t *testing.T) {
+	s := newScene(t, "")
+	s.mustTrain(t)
+	in, err := open.Open(s.with("max_steps: 16\n").config(t), settings.Options{Stderr: io.Discard}, open.Asks{Run: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	opened := string(in.Config.YAML(""))
+	start, err := resume.Find(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := string(start.Config.YAML(""))
+	r, err := resolve.Resolve(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(in.Config.YAML("")) != opened || string(start.Config.YAML("")) != found {
+		t.Error("a stage has written to what an earlier one returned")
+	}
+	if resolved := string(r.Config.YAML("")); found == opened || resolved == found {
+		t.Errorf("a stage has settled nothing:\n%s", resolved)
 	}
 }

@@ -1,14 +1,18 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/device"
 	"mt/host"
 	"mt/internal/accounts"
+	"mt/internal/board"
 	"mt/internal/config"
 	"mt/plan"
 )
@@ -235,4 +239,142 @@ func NewMeter(c *config.Config, p *plan.Run, devs []device.Device, window checkp
 	return &Meter{maxSteps: c.MaxSteps, groups: c.GroupRates, Window: window, flops: FLOPs(p), epoch: epoch,
 		memory:   func() MemoryUse { return takenMemory(usage(devs), host.Usage(), int64(c.HostMemory), system.now()) },
 		products: func() int64 { return ownProducts(devs) }}
+}
+
+// PairMetrics are means over pairs, as metrics.jsonl has them of steps, by TRL's names.
+type PairMetrics struct {
+	Chosen      float64 `json:"rewards/chosen"`
+	Rejected    float64 `json:"rewards/rejected"`
+	Accuracies  float64 `json:"rewards/accuracies"`
+	Margins     float64 `json:"rewards/margins"`
+	LogChosen   float64 `json:"logps/chosen"`
+	LogRejected float64 `json:"logps/rejected"`
+}
+
+// EvalPairMetrics are those of an evaluation.
+type EvalPairMetrics struct {
+	Chosen      float64 `json:"eval_rewards/chosen"`
+	Rejected    float64 `json:"eval_rewards/rejected"`
+	Accuracies  float64 `json:"eval_rewards/accuracies"`
+	Margins     float64 `json:"eval_rewards/margins"`
+	LogChosen   float64 `json:"eval_logps/chosen"`
+	LogRejected float64 `json:"eval_logps/rejected"`
+}
+
+// pairLog is what the log takes of a report's pairs.
+func pairLog(s *actors.PairSums) checkpoint.PairLog {
+	return checkpoint.PairLog{Pairs: float64(s.Pairs), Chosen: s.Chosen, Rejected: s.Rejected, Right: s.Right, LogChosen: s.LogChosen, LogRejected: s.LogReject}
+}
+
+// pairMetricsOf are the means of l; nil where it has no pairs.
+func pairMetricsOf(l checkpoint.PairLog) *PairMetrics {
+	n := l.Pairs
+	if n == 0 {
+		return nil
+	}
+	return &PairMetrics{Chosen: l.Chosen / n, Rejected: l.Rejected / n, Accuracies: l.Right / n, Margins: (l.Chosen - l.Rejected) / n,
+		LogChosen: l.LogChosen / n, LogRejected: l.LogRejected / n}
+}
+
+// text is what the progress line has of it.
+func (m *PairMetrics) text() string {
+	return fmt.Sprintf("margin %.4f  accuracy %.3f", m.Margins, m.Accuracies)
+}
+
+// scalars are what boards get of it.
+func (m *PairMetrics) scalars(under string) []board.Scalar {
+	return []board.Scalar{{Name: under + "rewards/chosen", Value: m.Chosen}, {Name: under + "rewards/rejected", Value: m.Rejected},
+		{Name: under + "rewards/accuracies", Value: m.Accuracies}, {Name: under + "rewards/margins", Value: m.Margins},
+		{Name: under + "logps/chosen", Value: m.LogChosen}, {Name: under + "logps/rejected", Value: m.LogRejected}}
+}
+
+// EvalMetricsOf are the metrics of an evaluation.
+func EvalMetricsOf(r actors.EvalReport) *EvalMetrics {
+	m := EvalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens}
+	if r.Pairs != nil {
+		m.Perplexity, m.EvalPairMetrics = nil, (*EvalPairMetrics)(pairMetricsOf(pairLog(r.Pairs)))
+	}
+	return &m
+}
+
+// text is what the progress line has of an evaluation of so many steps.
+func (e *Eval) text(maxSteps int) string {
+	r := e.Report
+	text := fmt.Sprintf("perplexity %.3f  (%s tokens)", math.Exp(r.Loss), humanize.Comma(r.Tokens))
+	if pairs := (*PairMetrics)(e.Metrics.EvalPairMetrics); r.Pairs != nil {
+		text = fmt.Sprintf("%s  (%s pairs)", pairs.text(), humanize.Comma(r.Pairs.Pairs))
+	}
+	return fmt.Sprintf("step %d/%d  eval_loss %.4f  %s", r.Step, maxSteps, r.Loss, text)
+}
+
+// scalars are what boards get of an evaluation of that loss.
+func (m *EvalMetrics) scalars(loss float64) []board.Scalar {
+	out := []board.Scalar{{Name: "eval/loss", Value: loss}}
+	if m.EvalPairMetrics != nil {
+		out = append(out, (*PairMetrics)(m.EvalPairMetrics).scalars("eval/")...)
+	}
+	return out
+}
+
+// MemoryUse is the memory of a line of metrics.jsonl, in bytes: what the run holds by
+// purpose, what limits it, and what the machine has.
+type MemoryUse struct {
+	Device         map[string]int64 `json:"device"`
+	DeviceLimit    int64            `json:"device_limit,omitempty"`
+	DeviceCapacity int64            `json:"device_capacity,omitempty"`
+	Host           map[string]int64 `json:"host"`
+	HostLimit      int64            `json:"host_limit,omitempty"`
+	HostResident   int64            `json:"host_resident,omitempty"`
+	HostCapacity   int64            `json:"host_capacity,omitempty"`
+	HostAvailable  int64            `json:"host_available,omitempty"`
+	HostCached     int64            `json:"host_cached,omitempty"`
+	HostNodes      int              `json:"host_nodes,omitempty"`
+
+	hostTotal, deviceTotal int64 // sums of Host and Device
+}
+
+// takenMemory puts together what the device holds, what the arenas hold, the host's
+// budget in bytes (0: none) and what the system says.
+func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system host.Machine) MemoryUse {
+	m := MemoryUse{Device: map[string]int64{}, DeviceLimit: dev.Limit, DeviceCapacity: dev.Capacity, Host: map[string]int64{}, HostLimit: hostLimit,
+		HostResident: system.Resident, HostCapacity: system.Capacity, HostAvailable: system.Available, HostCached: system.Cached, HostNodes: system.Nodes}
+	for p := range accounts.NumPurposes {
+		switch d, h := dev.Now[p], arenas.Now[p]; {
+		case p == accounts.HostStaging && d+h != 0:
+			m.Host[p.String()] = d + h
+		case p.OfDevice() && d != 0:
+			m.Device[p.String()] = d
+		case p.OfArena() && h != 0:
+			m.Host[p.String()] = h
+		}
+	}
+	m.hostTotal, m.deviceTotal = arenas.Total+dev.Now[accounts.HostStaging], dev.Total
+	return m
+}
+
+// glance is the memory of the machine as it was a second ago at most: asking takes a
+// fifth of a millisecond, which short steps would feel.
+type glance struct {
+	look  func() host.Machine
+	clock func() time.Time
+	at    time.Time
+	seen  host.Machine
+}
+
+func (g *glance) now() host.Machine {
+	if t := g.clock(); g.at.IsZero() || t.Sub(g.at) >= time.Second {
+		g.at, g.seen = t, g.look()
+	}
+	return g.seen
+}
+
+// FLOPs tells how many floating point operations p takes for so many tokens and attended
+// (query, key) pairs, some of which are attended again: those of the model, and those
+// executed, with what is computed a second time. What a token and a pair take is counted once.
+func FLOPs(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
+	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
+	return func(tokens, pairs, again int64) (model, executed float64) {
+		model = token*float64(tokens) + pair*float64(pairs)
+		return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
+	}
 }

@@ -1,6 +1,12 @@
 package report
 
-import "mt/actors"
+import (
+	"fmt"
+	"net"
+
+	"mt/actors"
+	"mt/internal/watch"
+)
 
 // Observer is told what happens in a run, on one goroutine. No method returns an error: an observer
 // that fails has a note, and the run goes on.
@@ -70,3 +76,18 @@ func (deaf) Note(string) {}
 
 // End implements Observer.
 func (deaf) End(error) {}
+
+// Dashboard is a server over the files of a run, which End closes.
+type Dashboard struct {
+	deaf
+	Server *watch.Server
+}
+
+// Serve shows the run in dir to whoever has its URL, until the run's end. page is the port, and at its address.
+func Serve(dir string, page net.Listener, at watch.Address, note func(string)) *Dashboard {
+	return &Dashboard{Server: watch.Serve(page, watch.Options{Dirs: []string{dir}, Within: true, Address: at,
+		Warn: func(err error) { note(fmt.Sprintf("the dashboard is gone, and the run goes on: %v", err)) }})}
+}
+
+// End implements Observer.
+func (d *Dashboard) End(error) { d.Server.Close() }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 
 	"mt/checkpoint"
 	"mt/data"
@@ -20,6 +21,7 @@ import (
 	"mt/internal/run/resume"
 	"mt/internal/run/team"
 	"mt/internal/throttle"
+	"mt/model"
 	"mt/plan"
 )
 
@@ -161,4 +163,72 @@ func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References
 		return nil, errors.New("it is damaged, or of another model or data")
 	}
 	return refs, nil
+}
+
+// planPass plans the pass, unless what it finds is known or not needed. Its memory is given back before that of the run is taken, so that both have
+// the whole budgets. Of several ranks only the first makes it, with all memory of its host.
+func (run *resolving) planPass() (err error) {
+	if run.Plan.Spec.Preference.None() || !run.Team.First() || run.Ref.unneeded || run.knowsReferences() {
+		return nil
+	}
+	r := run.ForReference()
+	if m := run.OtherReference; m != nil {
+		if err := run.checkPositions(m.Config, "dpo.reference_model"); err != nil {
+			return err
+		}
+	}
+	// Micro-batches and parts of the head are those of the run, so that one model has the same bits in both. Depths change none, and
+	// those that were found for the run may be too much for another model.
+	q, asked := r.request(true), run.Asked.Depths
+	q.Depths = plan.Depths{WeightSlots: asked.WeightSlots, ActivationSlots: asked.ActivationSlots, BatchesAhead: asked.BatchesAhead}
+	run.Ref.Asked = &q
+	run.Ref.Pass, err = plan.Resolve(q)
+	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) {
+		lack.What, lack.Keys = run.PassName(), lack.Keys+", or give a cache_dir in which a larger machine has left the numbers of these pairs"
+		if run.OtherReference != nil {
+			lack.Keys = strings.Replace(lack.Keys, "a smaller model", "a smaller dpo.reference_model", 1)
+		}
+		return r.PlanError(err)
+	} else if err != nil {
+		return r.PlanError(fmt.Errorf("%s: %w", run.PassName(), err))
+	}
+	return nil
+}
+
+// knowsReferences tells whether no pass is left to make.
+func (r *Resolved) knowsReferences() bool {
+	sets := PairSets(r.Inputs, &r.Ref)
+	for _, of := range sets {
+		if *of.Refs == nil {
+			return false
+		}
+	}
+	return len(sets) > 0
+}
+
+// PassName is how errors and plans call the pass.
+func (r *Resolved) PassName() string {
+	of := "of the model, as the reference,"
+	if m := r.OtherReference; m != nil {
+		of = "of dpo.reference_model " + m.Dir
+	}
+	return "the forward pass " + of + " over all pairs before training"
+}
+
+// PassSampler gives the rows of set in the order of the pass.
+func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
+	return data.NewSampler(set.All(), r.Config.RowsPerStep(), 0, false)
+}
+
+// checkPositions refuses rows that are longer than the positions that a model has learned, and notes where they are longer than
+// it was made for.
+func (r *resolving) checkPositions(m *model.Config, called string) error {
+	n := min(r.RowTokens(), r.Config.MaxSeqLen)
+	if n > m.MaxPositions && m.LearnedPositions {
+		return r.Config.Errorf("max_seq_len", "rows have %d tokens, and %s has learned %d positions: it is at most that", n, called, m.MaxPositions)
+	}
+	if n > m.MaxPositions && m.MaxPositions > 0 {
+		r.note("rows of %d tokens are longer than %s's max_position_embeddings of %d", n, called, m.MaxPositions)
+	}
+	return nil
 }

@@ -2,10 +2,13 @@ package resolve
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"strings"
 
 	"mt/device/op"
 	"mt/internal/config"
+	"mt/internal/human"
 	"mt/internal/run/open"
 	"mt/internal/run/resume"
 	"mt/internal/run/settings"
@@ -176,4 +179,82 @@ func (r *Resolved) checkParams() error {
 		}
 	}
 	return nil
+}
+
+// CheckRoom refuses a run that needs more host memory than there is. It does so before
+// anything is allocated: arenas are filled one after the other, so the lack could show
+// late. what is how the error calls the run or pass.
+func (r *Resolved) CheckRoom(what string) error {
+	t, room := r.Plan.Table(), r.Room()
+	need, key := t.Host, "host_memory"
+	if r.Config.Device == "cpu" || r.Integrated {
+		need += t.AllDevices
+	}
+	if r.Config.Device == "cpu" && !r.Config.Given(key) {
+		key = "device_memory"
+	}
+	if !room.Known || need <= room.Bytes {
+		return nil
+	}
+	return r.Config.Errorf(key, "%s: %s needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
+		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
+}
+
+// PlanError names the key that err is about: the one that set the budget into which the
+// run does not fit, or a depth that is wrong.
+func (r *Resolved) PlanError(err error) error {
+	var lacking *plan.NotFitting
+	var depth *plan.BadDepth
+	key := ""
+	switch {
+	case errors.As(err, &lacking):
+		key = lacking.Where + "_memory"
+	case errors.As(err, &depth):
+		key = depth.Key
+	}
+	if r.Config.Given(key) {
+		return r.Config.Errorf(key, "plan: %w", err)
+	}
+	return fmt.Errorf("plan: %w", err)
+}
+
+// WithPlan is the run with another plan.
+func (r *Resolved) WithPlan(p *plan.Run) *Resolved {
+	out := *r
+	out.Plan = p
+	return &out
+}
+
+// noteNumerics compares the plan with that of a host with room for everything, if state_dir is given. A small host_memory can
+// mean smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names each such setting.
+func (r *resolving) noteNumerics(q plan.Request) {
+	if !q.StateDir || q.EvalOnly {
+		return
+	}
+	q.HostMemory, q.StateDir, q.ParamDir = 1<<60, false, false
+	roomy, err := plan.Resolve(q)
+	if err != nil {
+		return // it does not fit on the device in another way; the run's own plan did
+	}
+	var differ []string
+	add := func(key string, small, large any) {
+		if small != large {
+			differ = append(differ, fmt.Sprintf("%s: %v (%v)", key, large, small))
+		}
+	}
+	add("pipeline.micro_batch_tokens", r.Plan.Limits.MicroBatchTokens, roomy.Limits.MicroBatchTokens)
+	add("pipeline.chunk_tokens", r.Plan.Spec.ChunkTokens, roomy.Spec.ChunkTokens)
+	add("pipeline.head_shards", r.Plan.Spec.Shards(), roomy.Spec.Shards())
+	add("grad_dtype", gradType(r.Plan), gradType(roomy))
+	if len(differ) > 0 {
+		r.note("this host_memory decides settings that the last bits of sums depend on; a run with room for everything has %s; give these keys to both runs for the same bits", strings.Join(differ, ", "))
+	}
+}
+
+// gradType is what gradients are on the link and on the host.
+func gradType(p *plan.Run) string {
+	if p.GradBF16 {
+		return "bf16"
+	}
+	return "fp32"
 }

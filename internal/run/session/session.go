@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"mt/actors"
 	"mt/checkpoint"
@@ -366,4 +367,63 @@ func (s *session) evalOwed() bool {
 // epoch is how many epochs of the data are over after a step.
 func (s *session) epoch(step int) float64 {
 	return float64(s.Train.Pos(step)) / float64(s.Data.Train().Rows())
+}
+
+// patience is how long a run that was asked to stop goes on with its step. A step that is predicted to take longer is
+// given up at once.
+const patience = 2 * time.Minute
+
+// impatient returns what is closed when the step in progress is to be given up after ctx is done. The function that
+// it returns ends the waiting. Of several ranks all make the step.
+func (s *session) impatient(ctx context.Context) (giveUp <-chan struct{}, end func()) {
+	waits := patience
+	if p := s.Hooks.Patience; p > 0 {
+		waits = p
+	}
+	up, over := make(chan struct{}), make(chan struct{})
+	if s.Team.Size() > 1 {
+		return nil, func() {}
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-over:
+			return
+		}
+		left := waits
+		if s.stepTakes() > waits {
+			left = 0
+		}
+		select {
+		case <-time.After(left):
+			close(up)
+		case <-over:
+		}
+	}()
+	return up, func() { close(over) }
+}
+
+// stepTakes is about what a step takes: what the last one took or, before the first, what its products and attention take at
+// the device's peak.
+func (s *session) stepTakes() time.Duration {
+	if took := s.took.Load(); took > 0 {
+		return time.Duration(took)
+	}
+	if !(s.meter.PeakFLOPS > 0) {
+		return 0
+	}
+	p := s.Plan
+	rows := int64(p.Limits.Tokens) / int64(p.RowTokens)
+	_, executed := report.FLOPs(p)(int64(p.Limits.Tokens), rows*p.Spec.Config.AttendedPairs(p.RowTokens), rows*p.Spec.PairsAgain(p.RowTokens))
+	return time.Duration(executed / s.meter.PeakFLOPS * float64(time.Second))
+}
+
+// gaveUp saves what a run has reached that has given up its step; any other end of the pipeline is only passed on.
+func (s *session) gaveUp(err error) error {
+	var up *actors.GivenUpError
+	if !errors.As(err, &up) {
+		return save.DamagedState(err)
+	}
+	s.line.Above(fmt.Sprintf("%v, since it takes long; nothing before it is lost", up))
+	return s.saveAsItIs()
 }
