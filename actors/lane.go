@@ -69,8 +69,10 @@ type lane struct {
 	gradBufs  []slot
 	narrow    device.Mem // bf16 image of a gradient on its way to the host
 	acts      []slot
-	saved     [][]device.Mem // by layer and micro-batch of the pass in progress: cut from savedMem
-	savedMem  []device.Mem   // by layer: what it keeps for its backward; none where it keeps nothing
+	state     func(s *slot, tokens int) layers.Hidden // in an activation slot
+	extras    []launchExtra                           // beside launches
+	saved     [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
+	savedMem  []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
 	workspace device.Mem
 	matrices  *matrixRoom // nil: no matrix is updated whole
 	batches   []batchSlot
@@ -236,6 +238,10 @@ func (r *lane) allocActivations() (err error) {
 	if r.acts, err = r.makeSlots(accounts.Activations, p.Depths.ActivationSlots, onDevice); err != nil {
 		return err
 	}
+	if r.state = r.onDevice; p.Spec.OnHost {
+		x := statesOnHost{r}
+		r.state, r.extras = x.state, append(r.extras, x)
+	}
 	for i := range r.acts {
 		if onHost > 0 {
 			if r.acts[i].host, err = r.pinned(accounts.HiddenStates, onHost); err != nil {
@@ -266,6 +272,23 @@ func (r *lane) allocActivations() (err error) {
 	}
 	return nil
 }
+
+// statesOnHost is what a run does whose hidden states lie on the host: launches copy chunks of them, which are counted.
+type statesOnHost struct{ r *lane }
+
+func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
+	return layers.Hidden{Host: s.host[:x.r.plan.ActivationBytes(tokens)]}
+}
+
+func (statesOnHost) begin(*Pass) {}
+
+func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
+	up, down := x.r.plan.Spec.Crosses(v, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	x.r.h2d.bytes.Add(up)
+	x.r.d2h.bytes.Add(down)
+}
+
+func (statesOnHost) after(schedule.Visit) {}
 
 // pinned is an arena for activations on the host, from and to which registerAll makes copies fast.
 func (r *lane) pinned(p accounts.Purpose, bytes int64) ([]byte, error) {
@@ -397,12 +420,9 @@ type slot struct {
 	index       int       // of a weight slot
 }
 
-// state is the hidden state of so many tokens in an activation slot.
-func (s *slot) state(p *plan.Run, tokens int) layers.Hidden {
-	if p.Spec.OnHost {
-		return layers.Hidden{Host: s.host[:p.ActivationBytes(tokens)]}
-	}
-	return layers.OnDevice(s.mem.Tensor(p.Spec.Act, 0, int64(tokens)*int64(p.Spec.Config.HiddenSize)))
+// onDevice is the hidden state of so many tokens in an activation slot.
+func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
+	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }
 
 // makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only
