@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"mt/device"
-	"mt/internal/chart"
 	"mt/internal/measure"
+	"mt/plan/rates"
 )
 
 // AttentionOptions say what Attention measures. Zero fields take their default.
@@ -52,15 +52,16 @@ type AttentionReport struct {
 // AttentionRow is one shape and way. TFLOPS counts in 10¹² a second what the causal mask
 // leaves: half; two products in the forward, five in the backward.
 type AttentionRow struct {
-	Way     string `json:"way"` // forward or backward
-	DType   string `json:"dtype"`
-	Length  int    `json:"length"`
-	Tokens  int    `json:"tokens"`
-	Heads   int    `json:"heads"`
-	KVHeads int    `json:"kv_heads"`
-	Dim     int    `json:"dim"`
-	TFLOPS  Sample `json:"tflops"`
-	Runs    int    `json:"runs"`
+	Way          string `json:"way"` // forward or backward
+	DType        string `json:"dtype"`
+	Length       int    `json:"length"`
+	Tokens       int    `json:"tokens"`
+	Heads        int    `json:"heads"`
+	KVHeads      int    `json:"kv_heads"`
+	Dim          int    `json:"dim"`
+	TFLOPS       Sample `json:"tflops"`
+	Runs         int    `json:"runs"`
+	rates.Beside        // TFLOP/s
 }
 
 // Attention measures the forward and the backward of every shape.
@@ -115,7 +116,7 @@ func (r *AttentionReport) measure(ctx context.Context, o AttentionOptions, m *me
 		way = "backward"
 	}
 	r.Rows = append(r.Rows, AttentionRow{Way: way, DType: a.DType.String(), Length: a.Length, Tokens: a.Tokens, Heads: a.Heads, KVHeads: a.KVHeads, Dim: a.Dim,
-		TFLOPS: rateOf(a.FLOPs()/1e12, t), Runs: t.Runs})
+		TFLOPS: rateOf(a.FLOPs()/1e12, t), Runs: t.Runs, Beside: rates.Against(perSecond(a.FLOPs()/1e12, r.machine.AttentionSeconds(a.Tokens, a.Length, a.Heads, a.KVHeads, a.Dim, a.DType, a.Backward)), a.FLOPs()/1e12/t.Median)})
 	return nil
 }
 
@@ -124,12 +125,13 @@ func (r *AttentionReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "causal attention in TFLOP/s (what is masked does not count), median [least–most]; %s\n%s", r.Where, busy(r.Load)); err != nil {
 		return err
 	}
-	rows := [][]string{{"way", "dtype", "length", "tokens", "heads", "dim", "TFLOP/s", "runs"}}
+	rows := [][]string{{"way", "dtype", "length", "tokens", "heads", "dim", "TFLOP/s", "predicted", "ratio", "runs"}}
 	for _, row := range r.Rows {
+		predicted, ratio := row.Words()
 		rows = append(rows, []string{row.Way, row.DType, strconv.Itoa(row.Length), strconv.Itoa(row.Tokens), fmt.Sprintf("%d/%d", row.Heads, row.KVHeads),
-			strconv.Itoa(row.Dim), tera(row.TFLOPS), strconv.Itoa(row.Runs)})
+			strconv.Itoa(row.Dim), tera(row.TFLOPS), predicted, ratio, strconv.Itoa(row.Runs)})
 	}
-	if err := writeTable(w, rows); err != nil {
+	if err := writeTable(w, r.withPredictions(rows)); err != nil {
 		return err
 	}
 	return writeLeftOut(w, r.LeftOut)
@@ -141,14 +143,4 @@ func tera(s Sample) string {
 		return fmt.Sprintf("%.1f [%.1f–%.1f]", s.Median, s.Min, s.Max)
 	}
 	return fmt.Sprintf("%.3g [%.3g–%.3g]", s.Median, s.Min, s.Max)
-}
-
-// Chart draws rates over lengths.
-func (r *AttentionReport) Chart() chart.Chart {
-	lines := newLines()
-	for _, row := range r.Rows {
-		lines.add(fmt.Sprintf("%s, heads of %d, %s", row.Way, row.Dim, row.DType), float64(row.Length), row.TFLOPS.Median)
-	}
-	return chart.Chart{Title: "Causal attention: " + r.Where.String(), X: chart.Axis{Title: "tokens of a sequence", Log: true},
-		Panels: []chart.Panel{{Y: chart.Axis{Title: "TFLOP/s", Zero: true}, Series: lines.series}}}
 }

@@ -7,12 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
-	"mt/internal/chart"
 	"mt/internal/human"
 	"mt/internal/measure"
 	"mt/internal/parallel"
+	"mt/plan/rates"
 )
 
 // CopyOptions say what Copy measures. Zero fields take their default.
@@ -33,6 +32,8 @@ type CopyReport struct {
 		Stream    Sample `json:"stream"`
 		RoundTrip Sample `json:"round_trip"`
 	} `json:"launch_us"`
+	// Figures are the medians of the smallest operation.
+	Figures []Figure `json:"figures"`
 	LeftOut []string `json:"left_out,omitempty"` // what the device had no memory for
 }
 
@@ -40,11 +41,12 @@ type CopyReport struct {
 // and device count every byte once; those within one memory count it as read and as
 // written, and so do updates.
 type CopyRow struct {
-	What   string `json:"what"`
-	Memory string `json:"memory,omitempty"` // of the host: pinned, registered or pageable
-	Bytes  int64  `json:"bytes"`            // that are copied, or in the layer's weights and moments
-	GBps   Sample `json:"gb_per_s"`
-	Runs   int    `json:"runs"`
+	What         string `json:"what"`
+	Memory       string `json:"memory,omitempty"` // of the host: pinned, registered or pageable
+	Bytes        int64  `json:"bytes"`            // that are copied, or in the layer's weights and moments
+	GBps         Sample `json:"gb_per_s"`
+	Runs         int    `json:"runs"`
+	rates.Beside        // GB/s
 }
 
 // Copy measures copies of every size, and the host's updates over as many bytes.
@@ -73,6 +75,7 @@ func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
 		for to, t := range map[*Sample]measure.Seconds{&r.LaunchUS.Enqueue: l.Enqueue, &r.LaunchUS.Stream: l.Stream, &r.LaunchUS.RoundTrip: l.RoundTrip} {
 			*to = Sample{Median: t.Median * 1e6, Min: t.Least * 1e6, Max: t.Most * 1e6}
 		}
+		r.Figures = r.launches()
 		return nil
 	})
 	if err != nil {
@@ -84,8 +87,41 @@ func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
 	return r, nil
 }
 
-func (r *CopyReport) add(what, memory string, bytes int64, moved float64, t measure.Seconds) {
-	r.Rows = append(r.Rows, CopyRow{What: what, Memory: memory, Bytes: bytes, GBps: rateOf(moved/1e9, t), Runs: t.Runs})
+// add appends a row; predicted is how many seconds the moved bytes take by the machine's rates, 0: nobody knows.
+func (r *CopyReport) add(what, memory string, bytes int64, moved float64, t measure.Seconds, predicted float64) {
+	r.Rows = append(r.Rows, CopyRow{What: what, Memory: memory, Bytes: bytes, GBps: rateOf(moved/1e9, t), Runs: t.Runs,
+		Beside: rates.Against(perSecond(moved/1e9, predicted), moved/1e9/t.Median)})
+}
+
+// launches are the figures of the smallest operation.
+func (r *CopyReport) launches() []Figure {
+	var enqueue, stream float64
+	if r.machine != nil {
+		enqueue, stream = r.machine.Device.Enqueue, r.machine.Device.Launch
+	}
+	l := r.LaunchUS
+	return []Figure{{"to enqueue the smallest operation", "µs", rates.Against(enqueue, l.Enqueue.Median)}, {"the smallest operation on the stream", "µs", rates.Against(stream, l.Stream.Median)},
+		{"the smallest operation, there and back", "µs", rates.Against(0, l.RoundTrip.Median)}}
+}
+
+// copySeconds are what the machine's rates say of a copy of n bytes: up, down, and both at once, of which each gets half of
+// the link. Zeros: nothing, as of memory that is not pinned.
+func (r *CopyReport) copySeconds(n float64, kind measure.Memory) (up, down, both float64) {
+	m := r.machine
+	if m == nil || kind == measure.Pageable {
+		return 0, 0, 0
+	}
+	l := m.Link
+	fixed := l.Latency / 1e6
+	return fixed + n/(l.Up*1e9), fixed + n/(l.Down*1e9), fixed + 2*n/(l.Both*1e9)
+}
+
+// hostSeconds is what the host takes for so many bytes by an operation of its rates.
+func (r *CopyReport) hostSeconds(of func(h *rates.Host) rates.Op, bytes int64) float64 {
+	if r.machine == nil {
+		return 0
+	}
+	return of(&r.machine.Host).Cost(float64(bytes)).Seconds
 }
 
 // device measures copies of one size by the device.
@@ -106,29 +142,34 @@ func (r *CopyReport) device(ctx context.Context, o CopyOptions, m *measure.Meter
 		if err != nil {
 			return leave("copies", err)
 		}
-		r.add("h2d", kind.String(), bytes, n, up)
+		toDevice, toHost, each := r.copySeconds(n, kind)
+		r.add("h2d", kind.String(), bytes, n, up, toDevice)
 		down, err := m.D2H(bytes, kind)
 		if err != nil {
 			return leave("copies", err)
 		}
-		r.add("d2h", kind.String(), bytes, n, down)
+		r.add("d2h", kind.String(), bytes, n, down, toHost)
 		up, down, err = m.Both(bytes, kind)
 		if err != nil {
 			return leave("copies both ways", err)
 		}
-		r.add("h2d, both ways", kind.String(), bytes, n, up)
-		r.add("d2h, both ways", kind.String(), bytes, n, down)
+		r.add("h2d, both ways", kind.String(), bytes, n, up, each)
+		r.add("d2h, both ways", kind.String(), bytes, n, down, each)
 	}
 	inside, err := m.D2D(bytes)
 	if err != nil {
 		return leave("d2d", err)
 	}
-	r.add("d2d", "", bytes, 2*n, inside)
+	var seconds float64
+	if r.machine != nil {
+		seconds = rates.NewCosts(r.machine).Moved("", int64(2*n)).Seconds
+	}
+	r.add("d2d", "", bytes, 2*n, inside, seconds)
 	return nil
 }
 
 // registerThreads are the numbers of threads that registering is measured with.
-var registerThreads = []int{1, 2, 4, 8}
+var registerThreads = []int{1, 2, 4, measure.PinThreads}
 
 // registering measures how fast host memory is pinned, by numbers of threads. A GPU pins it in pieces of 256 MiB, so there
 // is one for each thread.
@@ -141,8 +182,12 @@ func (r *CopyReport) registering(ctx context.Context, o CopyOptions, m *measure.
 	if err != nil {
 		return err
 	}
+	var seconds float64
+	if r.machine != nil {
+		seconds = perSecond(float64(bytes), r.machine.Link.Pin*1e9)
+	}
 	for i, t := range took {
-		r.add(fmt.Sprintf("register, %d at a time", registerThreads[i]), "pageable", bytes, float64(bytes), t)
+		r.add(fmt.Sprintf("register, %d at a time", registerThreads[i]), "pageable", bytes, float64(bytes), t, seconds)
 	}
 	return nil
 }
@@ -159,7 +204,7 @@ func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 		if err != nil {
 			return err
 		}
-		r.add("host copy", "", bytes, 2*float64(bytes), t)
+		r.add("host copy", "", bytes, 2*float64(bytes), t, r.hostSeconds(func(h *rates.Host) rates.Op { return rates.Op{Rate: h.Bandwidth} }, 2*bytes))
 		for _, u := range []measure.Update{{Params: bytes / 12}, {Params: bytes / 12, Split: true}, {Params: bytes / 12, Split: true, BF16: true}} {
 			name, grad := "fp32", "fp32"
 			if u.Split {
@@ -172,8 +217,10 @@ func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 			if err != nil {
 				return err
 			}
-			r.add(fmt.Sprintf("host AdamW, %s, %s gradient", name, grad), "", bytes, float64(u.Bytes()), t)
-			r.add(fmt.Sprintf("host norm of a %s gradient, %s", grad, name), "", bytes, float64(u.GradBytes()), norm)
+			r.add(fmt.Sprintf("host AdamW, %s, %s gradient", name, grad), "", bytes, float64(u.Bytes()), t,
+				r.hostSeconds(func(h *rates.Host) rates.Op { return h.Update }, u.Bytes()))
+			r.add(fmt.Sprintf("host norm of a %s gradient, %s", grad, name), "", bytes, float64(u.GradBytes()), norm,
+				r.hostSeconds(func(h *rates.Host) rates.Op { return h.Norm }, u.GradBytes()))
 		}
 		for _, name := range slices.Sorted(maps.Keys(measure.Optimizers)) {
 			u := measure.Update{Params: bytes / 12, Split: true, By: measure.Optimizers[name]}
@@ -181,7 +228,8 @@ func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 			if err != nil {
 				return err
 			}
-			r.add(fmt.Sprintf("host %s, split, fp32 gradient", name), "", bytes, float64(u.Bytes()), t)
+			r.add(fmt.Sprintf("host %s, split, fp32 gradient", name), "", bytes, float64(u.Bytes()), t,
+				r.hostSeconds(func(h *rates.Host) rates.Op { return h.UpdateBy(name) }, u.Bytes()))
 		}
 	}
 	return nil
@@ -192,11 +240,12 @@ func (r *CopyReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "copies and updates in GB/s (10⁹ bytes), median [least–most]; %s\n%s", r.Where, busy(r.Load)); err != nil {
 		return err
 	}
-	rows := [][]string{{"what", "host memory", "size", "GB/s", "runs"}}
+	rows := [][]string{{"what", "host memory", "size", "GB/s", "predicted", "ratio", "runs"}}
 	for _, row := range r.Rows {
-		rows = append(rows, []string{row.What, row.Memory, human.Bytes(row.Bytes), row.GBps.String(), strconv.Itoa(row.Runs)})
+		predicted, ratio := row.Words()
+		rows = append(rows, []string{row.What, row.Memory, human.Bytes(row.Bytes), row.GBps.String(), predicted, ratio, strconv.Itoa(row.Runs)})
 	}
-	if err := writeTable(w, rows); err != nil {
+	if err := writeTable(w, r.withPredictions(rows)); err != nil {
 		return err
 	}
 	l := r.LaunchUS
@@ -214,41 +263,4 @@ func writeLeftOut(w io.Writer, left []string) error {
 		}
 	}
 	return nil
-}
-
-// Chart draws rates over sizes: above those of the device, below those of the host.
-func (r *CopyReport) Chart() chart.Chart {
-	device, host := newLines(), newLines()
-	for _, row := range r.Rows {
-		to, label := device, row.What
-		switch {
-		case row.Memory != "":
-			label += ", " + row.Memory
-		case strings.HasPrefix(label, "host"):
-			to = host
-		}
-		to.add(label, float64(row.Bytes)/(1<<20), row.GBps.Median)
-	}
-	return chart.Chart{Title: "Copies and updates: " + r.Where.String(), X: chart.Axis{Title: "size, MiB", Log: true}, Panels: []chart.Panel{
-		{Y: chart.Axis{Title: "GB/s of the device", Log: true}, Series: device.series},
-		{Y: chart.Axis{Title: "GB/s of the host", Log: true}, Series: host.series}}}
-}
-
-// lines collects the points of series by their labels.
-type lines struct {
-	series []chart.Series
-	at     map[string]int
-}
-
-func newLines() *lines { return &lines{at: map[string]int{}} }
-
-func (l *lines) add(label string, x, y float64) {
-	i, ok := l.at[label]
-	if !ok {
-		i = len(l.series)
-		l.at[label] = i
-		l.series = append(l.series, chart.Series{Label: label})
-	}
-	s := &l.series[i]
-	s.X, s.Y = append(s.X, x), append(s.Y, y)
 }

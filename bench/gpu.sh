@@ -61,7 +61,6 @@
 set -uo pipefail
 shopt -s inherit_errexit
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mt=./mt out='' minutes='' call='' plan='' only='' blocks='' gpus=1 python=${MT_PYTHON:-python3}
 rows=128 rows_long=16 steps=4 budget=10GiB budget_14b=24GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
 sanitize='' sanitize_seconds=300
@@ -107,7 +106,7 @@ if [ "$scale" = small ]; then
 	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB budget_14b=1GiB steps=2
 fi
 [ -z "$plan" ] || blocks=${blocks:-12}
-readonly sanitize sanitize_seconds here mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
+readonly sanitize sanitize_seconds mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
 
 # free_bytes is what the machine has free, or what the container may still take where
 # that is less (cgroup version 2, then 1).
@@ -152,11 +151,9 @@ outcome() {
 	report
 }
 
-# report writes report.md from the files in DIR. The last line of a part counts.
+# report writes report.md from the files in DIR. The last line of a part in parts.txt counts.
 report() {
-	local lines=()
-	mapfile -t lines < <(awk -F= '!($1 in last) { order[++n] = $1 } { last[$1] = $0 } END { for (i = 1; i <= n; i++) print last[order[i]] }' "$out/parts.txt")
-	"$python" "$here/peers/gpu_report.py" "$out" "${lines[@]}" >"$out/report.md.part" && mv "$out/report.md.part" "$out/report.md"
+	"$mt" bench report "$out" >"$out/report.md.part" && mv "$out/report.md.part" "$out/report.md"
 }
 
 # of CALL WHAT says of which call the next parts are, and what that is for.
@@ -321,7 +318,7 @@ few() { echo $((blocks < $1 ? blocks : $1)); }
 	if [ "$scale" != small ]; then
 		beside megatrain-1024 200 megatrain torch,transformers,deepspeed,infinity "$blocks" "$rows" $short
 	fi
-	beside torch-1024 120 torch torch,transformers 2 "$rows" $short
+	beside torch-1024 120 torch "$([ "$scale" = small ] && echo torch,transformers || echo torch)" 2 "$rows" $short
 
 	of 7 "several GPUs, small cards, batches, depths, the whole model"
 	for ((n = 2; n <= gpus; n = n * 2 > gpus && n < gpus ? gpus : n * 2)); do

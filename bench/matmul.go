@@ -7,9 +7,9 @@ import (
 	"strconv"
 
 	"mt/device"
-	"mt/internal/chart"
 	"mt/internal/measure"
 	"mt/model"
+	"mt/plan/rates"
 )
 
 // MatMulOptions say what MatMul measures. Zero fields take their default.
@@ -33,16 +33,17 @@ type MatMulReport struct {
 
 // MatMulRow is one shape. TFLOPS is 2·M·N·K, in 10¹² a second.
 type MatMulRow struct {
-	Name       string `json:"name"` // the weight's role, and the pass
-	DType      string `json:"dtype"`
-	M          int    `json:"m"`
-	N          int    `json:"n"`
-	K          int    `json:"k"`
-	TransA     bool   `json:"trans_a,omitempty"`
-	TransB     bool   `json:"trans_b,omitempty"`
-	Accumulate bool   `json:"accumulate,omitempty"` // added to an fp32 gradient
-	TFLOPS     Sample `json:"tflops"`
-	Runs       int    `json:"runs"`
+	Name         string `json:"name"` // the weight's role, and the pass
+	DType        string `json:"dtype"`
+	M            int    `json:"m"`
+	N            int    `json:"n"`
+	K            int    `json:"k"`
+	TransA       bool   `json:"trans_a,omitempty"`
+	TransB       bool   `json:"trans_b,omitempty"`
+	Accumulate   bool   `json:"accumulate,omitempty"` // added to an fp32 gradient
+	TFLOPS       Sample `json:"tflops"`
+	Runs         int    `json:"runs"`
+	rates.Beside        // TFLOP/s
 }
 
 // named is a product with its name.
@@ -121,7 +122,8 @@ func (r *MatMulReport) measure(ctx context.Context, o MatMulOptions, m *measure.
 		return err
 	}
 	r.Rows = append(r.Rows, MatMulRow{Name: p.name, DType: p.DType.String(), M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB,
-		Accumulate: p.Accumulate, TFLOPS: rateOf(p.FLOPs()/1e12, t), Runs: t.Runs})
+		Accumulate: p.Accumulate, TFLOPS: rateOf(p.FLOPs()/1e12, t), Runs: t.Runs,
+		Beside: rates.Against(perSecond(p.FLOPs()/1e12, r.machine.ProductSeconds(rates.Product{M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB}, p.DType, p.Accumulate)), p.FLOPs()/1e12/t.Median)})
 	return nil
 }
 
@@ -139,26 +141,14 @@ func (r *MatMulReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "matrix products of %s in TFLOP/s, median [least–most]; %s\n%s", of, r.Where, busy(r.Load)); err != nil {
 		return err
 	}
-	rows := [][]string{{"product", "dtype", "M", "N", "K", "operands", "TFLOP/s", "runs"}}
+	rows := [][]string{{"product", "dtype", "M", "N", "K", "operands", "TFLOP/s", "predicted", "ratio", "runs"}}
 	for _, row := range r.Rows {
+		predicted, ratio := row.Words()
 		rows = append(rows, []string{row.Name, row.DType, strconv.Itoa(row.M), strconv.Itoa(row.N), strconv.Itoa(row.K), row.operands(),
-			tera(row.TFLOPS), strconv.Itoa(row.Runs)})
+			tera(row.TFLOPS), predicted, ratio, strconv.Itoa(row.Runs)})
 	}
-	if err := writeTable(w, rows); err != nil {
+	if err := writeTable(w, r.withPredictions(rows)); err != nil {
 		return err
 	}
 	return writeLeftOut(w, r.LeftOut)
-}
-
-// Chart draws rates over the work of a product, by its transpositions.
-func (r *MatMulReport) Chart() chart.Chart {
-	lines := newLines()
-	for _, row := range r.Rows {
-		lines.add(row.operands()+", "+row.DType, 2*float64(row.M)*float64(row.N)*float64(row.K)/1e9, row.TFLOPS.Median)
-	}
-	for i := range lines.series {
-		lines.series[i].Style = chart.Points
-	}
-	return chart.Chart{Title: "Matrix products: " + r.Where.String(), X: chart.Axis{Title: "GFLOP of a product", Log: true},
-		Panels: []chart.Panel{{Y: chart.Axis{Title: "TFLOP/s", Zero: true}, Series: lines.series}}}
 }

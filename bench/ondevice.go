@@ -11,6 +11,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/measure"
+	"mt/plan/rates"
 )
 
 // OnDevice says which device is measured and how. Zero fields take their default.
@@ -23,6 +24,8 @@ type OnDevice struct {
 	// runs fewer times, but once.
 	Most time.Duration
 	Log  func(string) // told what is measured next; may be nil
+	// Rates are what figures are predicted with, as rates.Find takes it; empty: the profile of the GPU.
+	Rates string
 }
 
 // Where is what rates were measured on, in JSON beside them.
@@ -31,6 +34,11 @@ type Where struct {
 	Cores    int     `json:"cores"`
 	Emulated bool    `json:"emulated,omitempty"` // of --device cuda: the figures are those of an emulator
 	Load     float64 `json:"load_before"`        // threads that ran or wanted to before the start
+	// PredictedFor names the machine that figures are predicted for; where there is none, Unpredicted says why.
+	PredictedFor string `json:"predicted_for,omitempty"`
+	Unpredicted  string `json:"unpredicted,omitempty"`
+
+	machine *rates.Machine // nil: nothing is predicted
 }
 
 // String is the line above a table.
@@ -39,12 +47,15 @@ func (w Where) String() string {
 	if w.Emulated {
 		s += "; AN EMULATOR: these are no rates of a GPU"
 	}
+	if w.PredictedFor != "" {
+		s += "; predicted for " + w.PredictedFor
+	}
 	return s
 }
 
 // with opens the device, runs f with a meter on it, and closes both.
 func (o OnDevice) with(what string, f func(m *measure.Meter, w Where) error) (err error) {
-	w := Where{Cores: runtime.GOMAXPROCS(0), Load: loadNow(), Emulated: o.Device == "cuda" && machine.Emulated()}
+	w := Where{Cores: cores(), Load: loadNow(), Emulated: o.Device == "cuda" && machine.Emulated()}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("bench %s: %w", what, err)
@@ -56,6 +67,12 @@ func (o OnDevice) with(what string, f func(m *measure.Meter, w Where) error) (er
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	w.Device = dev.Name()
+	if w.machine, w.Unpredicted, err = RatesOf(o.Rates, dev); err != nil {
+		return err
+	}
+	if w.machine != nil {
+		w.PredictedFor = w.machine.Name
+	}
 	m, err := measure.New(dev, o.options())
 	if err != nil {
 		return err
@@ -63,6 +80,9 @@ func (o OnDevice) with(what string, f func(m *measure.Meter, w Where) error) (er
 	defer func() { err = errors.Join(err, m.Close()) }()
 	return f(m, w)
 }
+
+// cores is how many cores of the host are used.
+func cores() int { return runtime.GOMAXPROCS(0) }
 
 func (o OnDevice) options() measure.Options {
 	return measure.Options{Runs: o.Runs, Most: o.Most}

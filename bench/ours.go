@@ -7,9 +7,11 @@ import (
 
 	"mt/actors"
 	"mt/device"
+	"mt/device/cuda"
 	"mt/internal/train"
 	"mt/model"
 	"mt/plan"
+	"mt/plan/rates"
 )
 
 // ours is mt's side of a comparison: the whole pipeline over random tokens.
@@ -19,15 +21,20 @@ type ours struct {
 	warmup  int // steps before the first turn
 	timed   PipelineSample
 	sums    sums
+	machine *rates.Machine // nil: nothing is predicted
+	why     string         // there is no machine
 }
 
 // sums adds up what the timed steps took and moved.
 type sums struct {
+	steps                    int
+	tokens                   int64
 	seconds, flops, executed float64
 	h2d, d2h                 int64 // bytes
 }
 
 func (s *sums) add(r actors.StepReport, flops, executed float64) {
+	s.steps, s.tokens = s.steps+1, s.tokens+r.Tokens
 	s.seconds, s.flops, s.executed = s.seconds+r.Elapsed.Seconds(), s.flops+flops, s.executed+executed
 	s.h2d, s.d2h = s.h2d+r.H2D, s.d2h+r.D2H
 }
@@ -61,6 +68,11 @@ type Details struct {
 	HeadShards       int         `json:"head_shards"`
 	Attention        string      `json:"attention_kernels,omitempty"` // fused, portable or sm90a, on a GPU
 	Memory           plan.Table  `json:"memory"`
+	// Figures are those of a step, and the memory. PredictedFor names the machine that they are predicted for; where there
+	// is none, Unpredicted says why.
+	Figures      []Figure `json:"figures"`
+	PredictedFor string   `json:"predicted_for,omitempty"`
+	Unpredicted  string   `json:"unpredicted,omitempty"`
 }
 
 // PipelineSample sums what the compute stream did over the timed steps.
@@ -121,6 +133,9 @@ func NewOurs(options train.SyntheticOptions) NewRunner {
 			return nil, err
 		}
 		r := &ours{run: run, warmup: max(1, s.Warmup)}
+		if r.machine, r.why, err = RatesOf(s.Rates, run.Device()); err != nil {
+			return nil, errors.Join(fmt.Errorf("--rates: %w", err), run.Close())
+		}
 		if _, err := r.steps(r.warmup); err != nil {
 			return nil, errors.Join(fmt.Errorf("warm up: %w", err), run.Close())
 		}
@@ -161,15 +176,77 @@ func (r *ours) steps(k int) ([]actors.StepReport, error) {
 func (r *ours) Records() []StepRecord { return r.records }
 
 // details returns what the timed steps come to.
-func (r *ours) details() *Details {
+func (r *ours) details() (*Details, error) {
 	p := r.run.Plan
 	table := p.Table()
 	d := r.sums.rates()
 	d.Device, d.DeviceBytes, d.HostBytes, d.Memory = r.run.DeviceName(), r.run.DeviceUsage().PeakTotal, table.Host, table
 	d.Depths, d.MicroBatchTokens, d.ChunkTokens = p.Depths, p.Limits.MicroBatchTokens, p.Spec.ChunkTokens
 	d.Keep, d.GradBF16, d.HeadShards = p.Spec.Keep.String(), p.GradBF16, p.Spec.Shards()
-	d.Attention, d.Notes = r.run.AttentionKernels(), r.run.Notes()
-	return &d
+	d.Attention, d.Notes, d.Unpredicted = r.run.AttentionKernels(), r.run.Notes(), r.why
+	var said *train.Prediction
+	if r.machine != nil {
+		d.PredictedFor = r.machine.Name
+		var err error
+		if said, err = train.Predict(p, r.machine); err != nil {
+			return nil, err
+		}
+		if r.machine.Device.SM90a && d.Attention != "" && d.Attention != cuda.SM90a {
+			d.PredictedFor += ", with attention by its kernels for sm_90a"
+		}
+	}
+	d.Figures = r.figures(&d, said)
+	return &d, nil
+}
+
+// gib is a GiB.
+const gib = 1 << 30
+
+// figures are what d says of a step, beside p; nil: nothing is predicted but memory, which the plan says.
+func (r *ours) figures(d *Details, p *train.Prediction) []Figure {
+	var said struct{ step, rate, tflops, executed, stall, up, down float64 }
+	if p != nil {
+		said.step = p.Step().Seconds()
+		said.rate, said.tflops, said.executed = float64(p.Report.Tokens)/said.step, p.Counted/said.step/1e12, p.Executed/said.step/1e12
+		said.up, said.down = float64(p.Report.H2D)/said.step/1e9, float64(p.Report.D2H)/said.step/1e9
+		for _, s := range p.Report.Stall {
+			said.stall += 100 * s.Seconds() / p.Report.Compute.Seconds()
+		}
+	}
+	s := r.sums
+	out := []Figure{{"step", "s", rates.Against(said.step, s.seconds/float64(s.steps))}, {"tokens", "1/s", rates.Against(said.rate, float64(s.tokens)/s.seconds)},
+		{"model", "TFLOP/s", rates.Against(said.tflops, d.TFLOPS)}, {"executed", "TFLOP/s", rates.Against(said.executed, d.TFLOPSExecuted)},
+		{"compute stalled", "%", rates.Against(said.stall, 100*r.timed.Share)},
+		{"host to device, over the step", "GB/s", rates.Against(said.up, d.H2DGBps)}, {"device to host, over the step", "GB/s", rates.Against(said.down, d.D2HGBps)},
+		{"device memory, at most", "GiB", rates.Against(float64(d.Memory.Device)/gib, float64(d.DeviceBytes)/gib)}}
+	if peak := processPeak(); peak > 0 && r.run.Device().Kind() == "cuda" {
+		out = append(out, Figure{"host memory of the process, at most", "GiB", rates.Against(float64(d.HostBytes)/gib, peak/gib)})
+	}
+	return out
+}
+
+// operations are the times of the operations since the last call, in steps steps, beside those that are predicted. None are
+// known where operations are not timed.
+func (r *ours) operations(steps int) ([]OpTime, error) {
+	times, err := r.run.Times()
+	if err != nil || len(times) == 0 {
+		return nil, err
+	}
+	said := map[[2]string]float64{} // milliseconds a step
+	if r.machine != nil {
+		predicted, err := train.PredictTimes(r.run.Plan, r.machine)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range predicted {
+			said[[2]string{t.Op, t.Shape}] = t.Total.Seconds() * 1e3 / train.PredictedSteps
+		}
+	}
+	var out []OpTime
+	for _, t := range times {
+		out = append(out, OpTime{t, rates.Against(said[[2]string{t.Op, t.Shape}], t.Total.Seconds()*1e3/float64(steps))})
+	}
+	return out, nil
 }
 
 // Parameters are those of the model.

@@ -2,11 +2,10 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +13,31 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/internal/machine"
 	"mt/internal/measure"
 	"mt/model"
+	"mt/plan/rates"
 )
+
+// table is a report that prints itself for people.
+type table interface{ WriteTable(w io.Writer) error }
+
+// checkReport checks that a report prints itself in every form.
+func checkReport(t *testing.T, r table) {
+	t.Helper()
+	var text strings.Builder
+	if err := r.WriteTable(&text); err != nil || text.Len() < 100 {
+		t.Errorf("table: %v\n%s", err, text.String())
+	}
+	if _, err := json.Marshal(r); err != nil {
+		t.Errorf("JSON: %v", err)
+	}
+	if strings.Contains(text.String(), "NaN") || strings.Contains(text.String(), "Inf") {
+		t.Errorf("a figure is no number:\n%s", text.String())
+	}
+}
+
+func init() { machine.CPURateSize = 64 }
 
 var oneRun = OnDevice{Runs: 1, Most: time.Nanosecond, Threads: 2}
 
@@ -139,7 +160,7 @@ func TestMatMulReport(t *testing.T) {
 		{Name: "gate_up, weight's gradient", M: 352, N: 64, K: 8, TransA: true, Accumulate: true}} {
 		got := gate[i]
 		sound(t, got.Name, got.TFLOPS)
-		want.DType, want.TFLOPS, want.Runs = "fp32", got.TFLOPS, got.Runs
+		want.DType, want.TFLOPS, want.Runs, want.Beside = "fp32", got.TFLOPS, got.Runs, rates.Against(0, got.TFLOPS.Median)
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
@@ -153,50 +174,6 @@ func TestRatesEnd(t *testing.T) {
 	cancel()
 	if _, err := Copy(ctx, CopyOptions{OnDevice: oneRun}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
-	}
-}
-
-// A dated report has the machine, the command and the versions, the table, the picture
-// and the figures.
-func TestDated(t *testing.T) {
-	r, err := MatMul(t.Context(), MatMulOptions{OnDevice: oneRun, Squares: []int{16}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "new")
-	d := Dated{Name: "matmul", Command: []string{"mt", "bench", "matmul"}, Version: "mt 1", At: time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC)}
-	path, err := d.Write(dir, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil || filepath.Base(path) != "2026-11-22-bench-matmul.md" {
-		t.Fatalf("%s: %v", path, err)
-	}
-	for _, want := range []string{"cores", "mt 1", "mt bench matmul\n", "square 16, forward", "(2026-11-22-bench-matmul.svg)", "(2026-11-22-bench-matmul.json)"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-	for _, ext := range []string{".svg", ".json"} {
-		if info, err := os.Stat(strings.TrimSuffix(path, ".md") + ext); err != nil || info.Size() < 100 {
-			t.Errorf("%s: %v", ext, err)
-		}
-	}
-	if _, err := d.Write(path, r); err == nil {
-		t.Error("a file as a directory: no error")
-	}
-}
-
-// TestLines: points of one label are one line of a chart.
-func TestLines(t *testing.T) {
-	l := newLines()
-	l.add("up", 1, 10)
-	l.add("down", 1, 20)
-	l.add("up", 2, 30)
-	l.add("up", 3, 40)
-	if s := l.series; len(s) != 2 || fmt.Sprint(s[0].Label, s[0].X, s[0].Y, s[1].Label, s[1].X, s[1].Y) != "up[1 2 3] [10 30 40]down[1] [20]" {
-		t.Errorf("the lines are %+v", s)
 	}
 }
 
@@ -214,8 +191,7 @@ func (f *fails) Write(p []byte) (int, error) {
 
 // TestFullDisk: a table of which any part cannot be written is an error.
 func TestFullDisk(t *testing.T) {
-	left := ShapesReport{Rows: []ShapeRow{{LeftOut: "too large"}}}
-	for _, r := range []interface{ WriteTable(io.Writer) error }{&SGEMMReport{}, &SGEMMReport{Peer: &SGEMMPeer{}}, &ShapesReport{}, &left} {
+	for _, r := range []table{&SGEMMReport{}, &SGEMMReport{Peer: &SGEMMPeer{}}} {
 		for at := 1; ; at++ {
 			f := &fails{at: at}
 			err := r.WriteTable(f)

@@ -9,6 +9,7 @@ import (
 
 	"mt/device/wrap/profile"
 	"mt/model"
+	"mt/plan/rates"
 )
 
 // TrainShape is the shape of the model and of the batch that both sides train: a
@@ -69,6 +70,8 @@ type TrainSetup struct {
 	Given *Handover `json:"-"`
 	// Warmup is the number of steps that a runner does before it is ready; 0: 3.
 	Warmup int `json:"warmup"`
+	// Rates are what our steps are predicted with, as rates.Find takes it; empty: the profile of the GPU.
+	Rates string `json:"-"`
 }
 
 // TrainRunner is one side of a comparison. RunSteps runs k steps that count, between one
@@ -136,13 +139,19 @@ type TrainReport struct {
 	Details  *Details        `json:"details,omitempty"`
 	// Profile is the device time of the operations of ProfileSteps steps: those that count, and of
 	// each turn the one before and the one after.
-	Profile      []profile.Time `json:"profile,omitempty"`
-	ProfileSteps int            `json:"profile_steps,omitempty"`
+	Profile      []OpTime `json:"profile,omitempty"`
+	ProfileSteps int      `json:"profile_steps,omitempty"`
 	// StepSeconds are the times of all steps in the order they ran.
 	StepSeconds struct {
 		Ours []float64 `json:"ours"`
 		Peer []float64 `json:"peer,omitempty"`
 	} `json:"step_seconds"`
+}
+
+// OpTime is the device time of one operation in all steps, and that of one step beside what is predicted, in milliseconds.
+type OpTime struct {
+	profile.Time
+	rates.Beside
 }
 
 // trainSide is a side and what it has measured.
@@ -290,9 +299,12 @@ func (r *TrainReport) take(s *trainSide) (err error) {
 	}
 	if a, ok := s.runner.(*ours); ok {
 		p := a.timed
-		r.Pipeline, r.Details = &p, a.details()
+		r.Pipeline = &p
+		if r.Details, err = a.details(); err != nil {
+			return err
+		}
 		r.ProfileSteps = len(a.records) - a.warmup
-		r.Profile, err = a.run.Times()
+		r.Profile, err = a.operations(r.ProfileSteps)
 	}
 	if len(r.Profile) == 0 {
 		r.ProfileSteps = 0
@@ -450,5 +462,11 @@ func (r *TrainReport) WriteTable(w io.Writer) error {
 	for _, t := range r.Profile {
 		rows = append(rows, []string{t.Op + " " + t.Shape, fmt.Sprintf("%d calls, %.3f ms", t.Calls, t.Total.Seconds()*1e3)})
 	}
-	return writeTable(w, rows)
+	if err := writeTable(w, rows); err != nil || r.Details == nil || r.Details.PredictedFor == "" {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "\npredicted for %s\n", r.Details.PredictedFor); err != nil {
+		return err
+	}
+	return writeFigures(w, r.Details.Figures)
 }

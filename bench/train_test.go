@@ -374,10 +374,17 @@ func TestWhatIsNotInstalled(t *testing.T) {
 		`test "$1 $3" = "-c torch" || echo $*`: "",
 	} {
 		t.Setenv(PythonVariable, fakePython(t, script))
-		err := CheckTrainPeer(t.Context(), "zero3")
+		err := CheckTrainPeer(t.Context(), "zero3", "cuda")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", script, err, want)
 		}
+	}
+	t.Setenv(PythonVariable, fakePython(t, `for m; do test "$m" != transformers || echo $m; done`))
+	if err := CheckTrainPeer(t.Context(), "torch", "cuda"); err != nil {
+		t.Errorf("plain PyTorch on a GPU: %v", err)
+	}
+	if err := CheckTrainPeer(t.Context(), "torch", "cpu"); err == nil || !strings.Contains(err.Error(), "has no transformers; it needs torch, and on the CPU transformers") {
+		t.Errorf("plain PyTorch on the CPU: %v", err)
 	}
 }
 

@@ -22,7 +22,8 @@ const commonScript = "common.py"
 // trainPeers are the systems that train beside mt, by their names in --peer: a script
 // of peers/ each, and what its interpreter needs.
 var trainPeers = map[string]peerSystem{
-	"torch": {title: "PyTorch, eager", script: "torch_plain.py", devices: "cpu cuda", modules: []string{"torch", "transformers"}, needs: "torch and transformers (pip install torch transformers)"},
+	"torch": {title: "PyTorch, eager", script: "torch_plain.py", devices: "cpu cuda", modules: []string{"torch"}, onCPU: []string{"transformers"},
+		needs: "torch, and on the CPU transformers (pip install torch transformers)"},
 	"torch-compile": {title: "PyTorch, torch.compile", script: "torch_plain.py", flags: []string{"--compile"}, devices: "cpu",
 		modules: []string{"torch", "transformers"}, needs: "torch and transformers (pip install torch transformers), and a C++ compiler"},
 	"fsdp2": {title: "PyTorch FSDP2 with CPU offload", script: "fsdp2_offload.py", devices: "cpu cuda", modules: []string{"torch"}, needs: "torch (pip install torch)"},
@@ -37,6 +38,7 @@ type peerSystem struct {
 	flags         []string
 	devices       string   // those that it runs on
 	modules       []string // of Python, without which it does not start
+	onCPU         []string // modules that it needs on the CPU besides
 	needs         string   // the same in words, and how to install it
 }
 
@@ -64,12 +66,16 @@ func TrainPeer(name, device string) (NewRunner, string, error) {
 	}, s.title, nil
 }
 
-// CheckTrainPeer returns an error where the interpreter lacks what the named system needs, before
+// CheckTrainPeer returns an error where the interpreter lacks what the named system needs on a device (cpu or cuda), before
 // anything that takes long.
-func CheckTrainPeer(ctx context.Context, name string) error {
+func CheckTrainPeer(ctx context.Context, name, device string) error {
 	s := trainPeers[name]
+	modules := slices.Clone(s.modules)
+	if device == "cpu" {
+		modules = append(modules, s.onCPU...)
+	}
 	const probe = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if not u.find_spec(m)))"
-	out, err := exec.CommandContext(ctx, python(), append([]string{"-c", probe}, s.modules...)...).Output()
+	out, err := exec.CommandContext(ctx, python(), append([]string{"-c", probe}, modules...)...).Output()
 	missing := strings.TrimSpace(string(out))
 	switch {
 	case err != nil:

@@ -35,7 +35,7 @@ func TestContextOfThread(t *testing.T) {
 	f.on("cuModuleLoadDataEx", inContext(func(a *[maxArguments]uintptr) uintptr { return uintptr(textAt(a[1])[0]) }))
 	for name, argument := range map[string]int{"cudaMalloc": 1, "cudaFree": 0, "cudaHostAlloc": 1, "cudaFreeHost": 0, "cudaHostRegister": 1,
 		"cudaHostUnregister": 0, "cudaMemcpyAsync": 4, "cudaMemsetAsync": 3, "cudaStreamDestroy": 0, "cudaStreamSynchronize": 0,
-		"cudaStreamWaitEvent": 0, "cudaEventCreateWithFlags": 1, "cudaEventDestroy": 0, "cudaEventRecord": 1, "cudaEventSynchronize": 0,
+		"cudaStreamWaitEvent": 0, "cudaEventCreateWithFlags": 1, "cudaEventDestroy": 0, "cudaEventRecord": 1, "cudaEventQuery": 0, "cudaEventSynchronize": 0,
 		"cudaEventElapsedTime": 1} {
 		f.on(name, inContext(func(a *[maxArguments]uintptr) uintptr {
 			if name == "cudaHostAlloc" {
@@ -96,12 +96,13 @@ func runtimeIn(c *CUDA, id uintptr) error {
 	_, alloc := c.HostAlloc(ctx, int64(id))
 	_, event := c.EventCreate(ctx, EventFlags(id))
 	_, elapsed := c.EventElapsed(ctx, Event(id), 0)
+	_, query := c.EventQuery(ctx, Event(id))
 	free, _, info := c.MemGetInfo(ctx)
 	stream, create := c.StreamCreate(ctx)
 	if free != int64(id) || stream != Stream(id) {
 		return fmt.Errorf("in context %d: %d bytes free, stream %d", id, free, stream)
 	}
-	return errors.Join(malloc, alloc, event, elapsed, info, create, c.Free(ctx, DevicePtr(id)), c.FreeHost(ctx, fixed[id:]),
+	return errors.Join(malloc, alloc, event, elapsed, query, info, create, c.Free(ctx, DevicePtr(id)), c.FreeHost(ctx, fixed[id:]),
 		c.HostRegister(ctx, fixed[:id]), c.HostUnregister(ctx, fixed[id:]), c.MemcpyAsync(ctx, 0, 0, 0, HostToDevice, Stream(id)),
 		c.MemsetAsync(ctx, 0, 0, 0, Stream(id)), c.StreamDestroy(ctx, Stream(id)), c.StreamSynchronize(ctx, Stream(id)),
 		c.StreamWaitEvent(ctx, Stream(id), 0), c.EventDestroy(ctx, Event(id)), c.EventRecord(ctx, 0, Stream(id)), c.EventSynchronize(ctx, Event(id)))

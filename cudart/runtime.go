@@ -58,8 +58,8 @@ type runtimeFunctions struct {
 
 	memGetInfo, malloc, free, hostAlloc, freeHost, hostRegister, hostUnregister, memcpyAsync, memsetAsync function
 
-	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent        function
-	eventCreate, eventDestroy, eventRecord, eventSynchronize, eventElapsed function
+	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent                    function
+	eventCreate, eventDestroy, eventRecord, eventQuery, eventSynchronize, eventElapsed function
 }
 
 func (f *runtimeFunctions) bind(b *binder) {
@@ -89,6 +89,7 @@ func (f *runtimeFunctions) bind(b *binder) {
 	f.eventCreate = b.need("cudaEventCreateWithFlags")
 	f.eventDestroy = b.need("cudaEventDestroy")
 	f.eventRecord = b.need("cudaEventRecord")
+	f.eventQuery = b.need("cudaEventQuery")
 	f.eventSynchronize = b.need("cudaEventSynchronize")
 	f.eventElapsed = b.need("cudaEventElapsedTime")
 }
@@ -313,6 +314,22 @@ func (c *CUDA) EventDestroy(ctx Context, e Event) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventRecord(ctx Context, e Event, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.eventRecord, uintptr(e), uintptr(s))
+}
+
+// EventQuery says whether the work that e stands for is done. It does not wait.
+// cudaEventQuery:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
+func (c *CUDA) EventQuery(ctx Context, e Event) (bool, error) {
+	code, err := c.driver.status(ctx, &c.runtime.eventQuery, uintptr(e))
+	switch {
+	case err != nil:
+		return false, err
+	case code == errorNotReady:
+		return false, nil
+	case code != 0:
+		return false, c.runtime.eventQuery.fail(code, "")
+	}
+	return true, nil
 }
 
 // EventSynchronize waits until the work that e stands for is done. With

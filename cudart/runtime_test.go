@@ -42,6 +42,7 @@ func TestArguments(t *testing.T) {
 		{func(c *CUDA) error { _, err := c.EventCreate(90, EventBlockingSync|EventDisableTiming); return err }, "cudaEventCreateWithFlags", []uintptr{out, 3}},
 		{func(c *CUDA) error { return c.EventDestroy(90, 6) }, "cudaEventDestroy", []uintptr{6}},
 		{func(c *CUDA) error { return c.EventRecord(90, 6, 5) }, "cudaEventRecord", []uintptr{6, 5}},
+		{func(c *CUDA) error { _, err := c.EventQuery(90, 6); return err }, "cudaEventQuery", []uintptr{6}},
 		{func(c *CUDA) error { return c.EventSynchronize(90, 6) }, "cudaEventSynchronize", []uintptr{6}},
 		{func(c *CUDA) error { _, err := c.EventElapsed(90, 6, 7); return err }, "cudaEventElapsedTime", []uintptr{out, 6, 7}},
 

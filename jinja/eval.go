@@ -3,7 +3,11 @@ package jinja
 import (
 	"math"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // eval is the value of e.
@@ -270,4 +274,774 @@ func (r *run) repeat(a, b any) (any, bool) {
 		return tuple(all), true
 	}
 	return all, true
+}
+
+// method is a method of a value.
+type method func(r *run, self any, a *args) any
+
+// objectName is how an error names v's type.
+func objectName(v any) string {
+	if v == nil {
+		return "None"
+	}
+	return typeName(v) + " object"
+}
+
+// methodOf is the method of that name that values of v's type have.
+func methodOf(v any, name string) (method, bool) {
+	var m method
+	var ok bool
+	switch v.(type) {
+	case string, markup:
+		m, ok = stringMethods[name]
+	case []any:
+		m, ok = listMethods[name]
+	case tuple, group, intRange:
+		m, ok = sequenceMethods[name]
+	case *Object:
+		m, ok = dictMethods[name]
+	case *loop:
+		m, ok = loopMethods[name]
+	case *cycler:
+		m, ok = cyclerMethods[name]
+	}
+	return m, ok
+}
+
+// unsafe are the methods that change a list or a dict, which the sandbox keeps
+// away from templates.
+var unsafe = map[string]string{
+	"append": "list", "clear": "list dict", "pop": "list dict", "reverse": "list", "insert": "list", "sort": "list",
+	"extend": "list", "remove": "list", "popitem": "dict", "setdefault": "dict", "update": "dict",
+}
+
+// attribute is an attribute of v that is none of its items.
+func (r *run) attribute(v any, name string) (any, bool) {
+	if strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") || strings.Contains(unsafe[name], typeName(v)) {
+		return &undefined{"access to attribute '" + name + "' of '" + typeName(v) + "' object is unsafe"}, true
+	}
+	if m, ok := methodOf(v, name); ok {
+		return &function{name, func(r *run, a *args) any { return m(r, v, a) }}, true
+	}
+	switch v := v.(type) {
+	case *namespace:
+		return v.attrs.get(name)
+	case *loop:
+		return v.attr(name)
+	case *cycler:
+		if name == "current" {
+			return v.items[v.at], true
+		}
+	case group:
+		if name == "grouper" {
+			return v.grouper, true
+		}
+		if name == "list" {
+			return v.list, true
+		}
+	case *macro:
+		if name == "name" {
+			return v.name, true
+		}
+	case intRange:
+		i, ok := map[string]int64{"start": v.start, "stop": v.stop, "step": v.step}[name]
+		return i, ok
+	}
+	return nil, false
+}
+
+// getattr is v.name: an attribute, else an item.
+func (r *run) getattr(v any, name string) any {
+	r.usable(v)
+	if o, ok := v.(*Object); ok && dictMethods[name] == nil && unsafe[name] == "" && !strings.HasPrefix(name, "__") {
+		if item, ok := o.get(name); ok {
+			return item
+		}
+		return &undefined{"'dict object' has no attribute '" + name + "'"}
+	}
+	if a, ok := r.attribute(v, name); ok {
+		return a
+	}
+	if item, ok := r.index(v, name); ok {
+		return item
+	}
+	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
+}
+
+// getitem is v[key]: an item, else for a string an attribute.
+func (r *run) getitem(v, key any) any {
+	r.usable(v)
+	if item, ok := r.index(v, key); ok {
+		return item
+	}
+	name, ok := asStr(key)
+	if !ok {
+		return &undefined{objectName(v) + " has no element " + r.reprOf(key)}
+	}
+	if a, ok := r.attribute(v, name); ok {
+		return a
+	}
+	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
+}
+
+// index is Python's v[key], as far as there is such an item.
+func (r *run) index(v, key any) (any, bool) {
+	if o, ok := v.(*Object); ok {
+		h, ok := hashKey(key)
+		if !ok {
+			return nil, false
+		}
+		return o.get(h)
+	}
+	i, ok := asInt(key)
+	if !ok {
+		return nil, false
+	}
+	if items, ok := asSeq(v); ok {
+		if i < 0 {
+			i += int64(len(items))
+		}
+		if i < 0 || i >= int64(len(items)) {
+			return nil, false
+		}
+		return items[i], true
+	}
+	if s, ok := asStr(v); ok {
+		c, ok := r.character(s, i)
+		return like(v, c), ok
+	}
+	if g, ok := v.(intRange); ok {
+		if i < 0 {
+			i += g.len()
+		}
+		if i < 0 || i >= g.len() {
+			return nil, false
+		}
+		return g.start + i*g.step, true
+	}
+	return nil, false
+}
+
+// character is the i-th character of s, from its end where i is negative.
+func (r *run) character(s string, i int64) (string, bool) {
+	r.grow(len(s) / 64)
+	if i < 0 {
+		for n := i; s != ""; {
+			c, size := utf8.DecodeLastRuneInString(s)
+			if n++; n == 0 {
+				return string(c), true
+			}
+			s = s[:len(s)-size]
+		}
+		return "", false
+	}
+	for _, c := range s {
+		if i == 0 {
+			return string(c), true
+		}
+		i--
+	}
+	return "", false
+}
+
+func (r *run) item(e *itemExpr, s *scope) any {
+	v := r.eval(e.node, s)
+	if cut, ok := e.index.(*sliceExpr); ok {
+		return r.slice(v, cut, s)
+	}
+	key := r.eval(e.index, s)
+	r.pos = e.pos
+	item := r.getitem(v, key)
+	r.looked(e.index, key, item)
+	return item
+}
+
+// slice is v[start:stop:step].
+func (r *run) slice(v any, e *sliceExpr, s *scope) any {
+	var bounds [3]any
+	for i, part := range []expr{e.start, e.stop, e.step} {
+		if part != nil {
+			bounds[i] = r.eval(part, s)
+		}
+	}
+	r.pos = e.pos
+	r.usable(v)
+	_, isStr := asStr(v)
+	_, isSeq := asSeq(v)
+	g, isRange := v.(intRange)
+	if !isStr && !isSeq && !isRange {
+		r.fail("'%s' object cannot be sliced", typeName(v))
+	}
+	n, _ := r.tryLen(v)
+	at := r.bounds(n, bounds)
+	if isRange {
+		return intRange{g.start + at.start*g.step, g.start + at.stop*g.step, g.step * at.step}
+	}
+	if isStr {
+		return r.sliceText(v, at)
+	}
+	items, _ := asSeq(v)
+	r.grow(16 * int(at.len()))
+	part := make([]any, 0, at.len())
+	for i := range at.len() {
+		part = append(part, items[at.start+i*at.step])
+	}
+	if isTuple(v) {
+		return tuple(part)
+	}
+	return part
+}
+
+// sliceText is the part of a string that at tells.
+func (r *run) sliceText(v any, at intRange) any {
+	text, _ := asStr(v)
+	r.grow(4 * len(text))
+	var part string
+	switch {
+	case at.len() == 0:
+	case at.step == 1 && isASCII(text):
+		part = text[at.start:at.stop]
+	default:
+		chars := []rune(text)
+		cut := make([]rune, at.len())
+		for i := range cut {
+			cut[i] = chars[at.start+int64(i)*at.step]
+		}
+		part = string(cut)
+	}
+	return like(v, part)
+}
+
+// bounds are the places that a slice of n items takes, as Python's slice.indices.
+func (r *run) bounds(n int64, parts [3]any) intRange {
+	step := r.bound(parts[2], 1)
+	if step == 0 {
+		r.fail("slice step cannot be zero")
+	}
+	low, high := int64(0), n
+	from, to := low, high
+	if step < 0 {
+		low, high = -1, n-1
+		from, to = high, low
+	}
+	clamp := func(part any, otherwise int64) int64 {
+		if part == nil {
+			return otherwise
+		}
+		i := r.bound(part, 0)
+		if i < 0 {
+			i = max(i+n, low)
+		}
+		return min(i, high)
+	}
+	return intRange{clamp(parts[0], from), clamp(parts[1], to), step}
+}
+
+// bound is an integer of a slice, within what a length can be.
+func (r *run) bound(v any, otherwise int64) int64 {
+	const most = 1 << 40
+	if v == nil {
+		return otherwise
+	}
+	if b, ok := v.(*big.Int); ok {
+		return most * int64(b.Sign())
+	}
+	i, ok := asInt(v)
+	if !ok {
+		r.fail("slice indices must be integers or None, not %s", typeName(v))
+	}
+	return max(-most, min(most, i))
+}
+
+// callExpr is a call; a method is called without making a function of it.
+func (r *run) callExpr(e *callExpr, s *scope) any {
+	if fn, ok := e.fn.(*attrExpr); ok {
+		v := r.eval(fn.node, s)
+		r.pos = fn.pos
+		if m, ok := methodOf(v, fn.name); ok {
+			a := r.arguments(&e.args, s)
+			r.pos = e.pos
+			return m(r, v, a)
+		}
+		f := r.getattr(v, fn.name)
+		a := r.arguments(&e.args, s)
+		r.pos = e.pos
+		return r.call(f, a)
+	}
+	fn := r.eval(e.fn, s)
+	a := r.arguments(&e.args, s)
+	r.pos = e.pos
+	return r.call(fn, a)
+}
+
+// arguments are the values of a call's arguments.
+func (r *run) arguments(l *argList, s *scope) *args {
+	a := &args{pos: r.evalAll(l.args, s), names: slices.Clip(l.names), named: r.evalAll(l.named, s)}
+	if l.star != nil {
+		v := r.eval(l.star, s)
+		a.pos = append(a.pos, r.collect(v)...)
+	}
+	if l.stars == nil {
+		return a
+	}
+	v := r.eval(l.stars, s)
+	o, ok := v.(*Object)
+	if !ok {
+		r.fail("argument after ** must be a mapping, not %s", typeName(v))
+	}
+	a.names = append([]string(nil), a.names...)
+	for i, k := range o.keys {
+		r.step(len(a.names) >> 4) // take looks at them all
+		name, ok := asStr(k)
+		if !ok {
+			r.fail("keywords must be strings")
+		}
+		if _, twice := a.take(name); twice {
+			r.fail("got multiple values for keyword argument '%s'", name)
+		}
+		a.names, a.named = append(a.names, name), append(a.named, o.vals[i])
+	}
+	return a
+}
+
+// call is fn(a).
+func (r *run) call(fn any, a *args) any {
+	switch fn := fn.(type) {
+	case *macro:
+		return r.callMacro(fn, a)
+	case *function:
+		return fn.call(r, a)
+	case *loop:
+		if fn.again == nil {
+			r.fail("the loop must have the 'recursive' marker to be called recursively")
+		}
+		b := a.bind(r, "loop", 1, "iterable")
+		return fn.again(b.vals[0], fn.depth0+1)
+	}
+	r.usable(fn)
+	r.fail("'%s' object is not callable", typeName(fn))
+	return nil
+}
+
+func (p *parser) call(e expr) expr {
+	at := p.cur().pos
+	return &callExpr{at, e, p.arguments()}
+}
+
+// arguments reads a call's arguments with their parentheses.
+func (p *parser) arguments() argList {
+	var a argList
+	open := p.expectOp("(")
+	ensure := func(ok bool) {
+		if !ok {
+			syntaxFail(p.cur().pos, "this argument cannot stand here, in a call that begins at byte %d", open.pos)
+		}
+	}
+	p.separated(")", true, func() {
+		switch {
+		case p.isOp("*"):
+			ensure(a.star == nil && a.stars == nil)
+			p.next()
+			a.star = p.expression(true)
+		case p.isOp("**"):
+			ensure(a.stars == nil)
+			p.next()
+			a.stars = p.expression(true)
+		case p.cur().kind == tName && p.tokens[p.at+1].kind == tOp && p.tokens[p.at+1].text == "=":
+			ensure(a.stars == nil)
+			t := p.next()
+			if slices.Contains(a.names, t.text) {
+				syntaxFail(t.pos, "argument '%s' comes twice", t.text)
+			}
+			p.next()
+			a.names, a.named = append(a.names, t.text), append(a.named, p.expression(true))
+		default:
+			ensure(a.star == nil && a.stars == nil && len(a.names) == 0)
+			a.args = append(a.args, p.expression(true))
+		}
+	})
+	return a
+}
+
+// filters reads filters, each behind a |.
+func (p *parser) filters(e expr) expr {
+	for p.skipOp("|") {
+		e = p.filter(e, p.expectName())
+	}
+	return e
+}
+
+// dotted reads a name that goes on with dots.
+func (p *parser) dotted(name string) string {
+	for p.skipOp(".") {
+		name += "." + p.expectName().text
+	}
+	return name
+}
+
+// filter reads what follows a filter's name.
+func (p *parser) filter(e expr, name token) expr {
+	f := &filterExpr{pos: name.pos, node: e, name: p.dotted(name.text)}
+	if p.isOp("(") {
+		f.args = p.arguments()
+	}
+	p.mustExist(f)
+	return f
+}
+
+// mustExist notes where the filter or test of f does not exist.
+func (p *parser) mustExist(f *filterExpr) {
+	if _, missing := named(f.name, f.test); missing != "" && !p.soft {
+		p.missing = append(p.missing, syntaxError{f.pos, missing})
+	}
+}
+
+func (p *parser) test(e expr) expr {
+	at := p.next().pos
+	negated := p.skipName("not")
+	name := p.expectName()
+	f := &filterExpr{pos: name.pos, node: e, name: p.dotted(name.text), test: true}
+	t := p.cur()
+	switch {
+	case p.isOp("("):
+		f.args = p.arguments()
+	case t.kind == tName && (t.text == "else" || t.text == "or" || t.text == "and"):
+	case p.isName("is"):
+		syntaxFail(t.pos, "tests cannot be chained with 'is'")
+	case t.kind == tName || t.kind == tString || t.kind == tInt || t.kind == tFloat || p.isOp("[") || p.isOp("{"):
+		f.args.args = []expr{p.postfix(p.primary(false))}
+	}
+	p.mustExist(f)
+	if negated {
+		return &unaryExpr{at, "not", f}
+	}
+	return f
+}
+
+// maxBits bounds integers, which Python lets grow without end.
+const maxBits = 1 << 14
+
+// small is i op j where neither they nor the result is far from zero.
+func small(op string, i, j int64) (int64, bool) {
+	const far = 1 << 31
+	if i < -far || i > far || j < -far || j > far {
+		return 0, false
+	}
+	switch op {
+	case "+":
+		return i + j, true
+	case "-":
+		return i - j, true
+	case "*":
+		return i * j, true
+	}
+	if i < 0 || j <= 0 {
+		return 0, false
+	}
+	switch op {
+	case "//":
+		return i / j, true
+	case "%":
+		return i % j, true
+	}
+	return 0, false
+}
+
+// integer is a op b for integers, x and y their values.
+func (r *run) integer(op string, a, b any, x, y *big.Int) any {
+	z := new(big.Int)
+	switch op {
+	case "+":
+		z.Add(x, y)
+	case "-":
+		z.Sub(x, y)
+	case "*":
+		r.grow(x.BitLen() + y.BitLen())
+		z.Mul(x, y)
+	case "//", "%":
+		if y.Sign() == 0 {
+			r.fail("integer division or modulo by zero")
+		}
+		rest := new(big.Int)
+		z.QuoRem(x, y, rest)
+		if rest.Sign() != 0 && rest.Sign() != y.Sign() {
+			z.Sub(z, big.NewInt(1))
+			rest.Add(rest, y)
+		}
+		if op == "%" {
+			z = rest
+		}
+	case "**":
+		if y.Sign() < 0 {
+			f, _ := asFloat(a)
+			g, _ := asFloat(b)
+			return r.float(op, f, g)
+		}
+		if x.BitLen() > 1 && (!y.IsInt64() || y.Int64() > int64(maxBits/(x.BitLen()-1))) {
+			r.fail("the result of ** is too large an integer")
+		}
+		z.Exp(x, y, nil)
+	}
+	if z.BitLen() > maxBits {
+		r.fail("the result of %s is too large an integer", op)
+	}
+	return shrink(z)
+}
+
+// float is f op g.
+func (r *run) float(op string, f, g float64) any {
+	switch op {
+	case "+":
+		return f + g
+	case "-":
+		return f - g
+	case "*":
+		return f * g
+	case "**":
+		return r.power(f, g)
+	}
+	if g == 0 {
+		r.fail("division by zero")
+	}
+	if op == "/" {
+		return f / g
+	}
+	rest := math.Mod(f, g)
+	quotient := (f - rest) / g
+	if rest != 0 {
+		if (g < 0) != (rest < 0) {
+			rest += g
+			quotient--
+		}
+	} else {
+		rest = math.Copysign(0, g)
+	}
+	if op == "%" {
+		return rest
+	}
+	if quotient == 0 {
+		return math.Copysign(0, f/g)
+	}
+	whole := math.Floor(quotient)
+	if quotient-whole > 0.5 {
+		whole++
+	}
+	return whole
+}
+
+func (r *run) power(f, g float64) any {
+	if f == 0 && g < 0 {
+		r.fail("0.0 cannot be raised to a negative power")
+	}
+	if f < 0 && !math.IsInf(f, 0) && g != math.Trunc(g) && !math.IsInf(g, 0) {
+		r.fail("a negative number to the power of a fraction is complex, which is not supported")
+	}
+	p := math.Pow(f, g)
+	if math.IsInf(p, 0) && !math.IsInf(f, 0) && !math.IsInf(g, 0) {
+		r.fail("the result of ** is too large a float")
+	}
+	return p
+}
+
+// intOf is f as an integer value: int64, or *big.Int where that is too small. f
+// is finite and whole.
+func intOf(f float64) any {
+	if math.Abs(f) < 1<<63 {
+		return int64(f)
+	}
+	b, _ := big.NewFloat(f).Int(nil)
+	return b
+}
+
+func toInt(r *run, v any, a *args) any {
+	b := a.bind(r, "int", 0, "default", "base")
+	if s, ok := asStr(v); ok {
+		r.grow(4 * len(s))
+		if i, ok := parseInt(s, int(b.int(1, 10))); ok {
+			return i
+		}
+		if f, ok := parseFloat(s); ok && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			return intOf(math.Trunc(f))
+		}
+		return b.or(0, int64(0))
+	}
+	if i, ok := asBig(v); ok {
+		return shrink(i)
+	}
+	if f, ok := v.(float64); ok && !math.IsNaN(f) {
+		if math.IsInf(f, 0) {
+			r.fail("cannot convert float infinity to integer")
+		}
+		return intOf(math.Trunc(f))
+	}
+	r.usable(v)
+	return b.or(0, int64(0))
+}
+
+func toFloat(r *run, v any, a *args) any {
+	b := a.bind(r, "float", 0, "default")
+	if s, ok := asStr(v); ok {
+		r.grow(2 * len(s))
+		if f, ok := parseFloat(s); ok {
+			return f
+		}
+	} else if f, ok := asFloat(v); ok {
+		return f
+	}
+	r.usable(v)
+	return b.or(0, 0.0)
+}
+
+// number is s without the white space around it and without single underscores between
+// digits, which Python's int and float ignore; false where underscores stand elsewhere.
+func number(s string) (string, bool) {
+	s = strings.Map(asciiDigit, strings.TrimFunc(s, isSpace))
+	if !strings.Contains(s, "_") {
+		return s, s != ""
+	}
+	for i := range len(s) {
+		if s[i] == '_' && (i == 0 || i == len(s)-1 || !isHex(s[i-1]) || !isHex(s[i+1])) {
+			return "", false
+		}
+	}
+	return strings.ReplaceAll(s, "_", ""), true
+}
+
+// asciiDigit is the ASCII digit of the same value as a digit of any script.
+func asciiDigit(c rune) rune {
+	if c < utf8.RuneSelf || !unicode.IsDigit(c) {
+		return c
+	}
+	for _, r := range unicode.Nd.R16 {
+		if c >= rune(r.Lo) && c <= rune(r.Hi) {
+			return '0' + (c-rune(r.Lo))%10
+		}
+	}
+	for _, r := range unicode.Nd.R32 {
+		if c >= rune(r.Lo) && c <= rune(r.Hi) {
+			return '0' + (c-rune(r.Lo))%10
+		}
+	}
+	return c
+}
+
+func isHex(c byte) bool { return c < 0x80 && (unicode.IsDigit(rune(c)) || unicode.IsLetter(rune(c))) }
+
+// parseInt is Python's int(s, base).
+func parseInt(s string, base int) (any, bool) {
+	s, ok := number(s)
+	if !ok || len(s) > maxJSONDigits || base < 0 || base == 1 || base > 36 {
+		return nil, false
+	}
+	sign := ""
+	if s[0] == '-' || s[0] == '+' {
+		sign, s = s[:1], s[1:]
+	}
+	for _, p := range []struct {
+		prefix string
+		base   int
+	}{{"0x", 16}, {"0o", 8}, {"0b", 2}} {
+		if strings.HasPrefix(strings.ToLower(s), p.prefix) && (base == p.base || base == 0) {
+			base, s = p.base, s[2:]
+		}
+	}
+	if base == 0 {
+		if base = 10; strings.HasPrefix(s, "0") && strings.Trim(s, "0") != "" {
+			return nil, false
+		}
+	}
+	if s == "" || s[0] == '-' || s[0] == '+' {
+		return nil, false
+	}
+	b, ok := new(big.Int).SetString(sign+s, base)
+	if !ok {
+		return nil, false
+	}
+	return shrink(b), true
+}
+
+// parseFloat is Python's float(s).
+func parseFloat(s string) (float64, bool) {
+	s, ok := number(s)
+	if !ok || strings.ContainsAny(s, "xXpP") {
+		return 0, false
+	}
+	if strings.EqualFold(strings.TrimLeft(s, "+-"), "nan") && len(s) <= 4 {
+		return math.NaN(), true
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return 0, false
+	}
+	return f, true
+}
+
+func round(r *run, v any, a *args) any {
+	b := a.bind(r, "round", 0, "precision", "method")
+	digits, method := b.int(0, 0), b.str(1, "common")
+	if method != "common" && method != "ceil" && method != "floor" {
+		r.fail("round: the method must be common, ceil or floor")
+	}
+	r.usable(v)
+	f, ok := asFloat(v)
+	if !ok {
+		r.fail("type %s doesn't define round", typeName(v))
+	}
+	if digits < -400 || digits > 400 {
+		r.fail("round: a precision of more than 400 digits")
+	}
+	if method == "common" {
+		if i, ok := asBig(v); ok {
+			return roundInt(i, digits)
+		}
+		return roundFloat(r, f, int(digits))
+	}
+	scale := math.Pow(10, float64(digits))
+	f *= scale
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		r.fail("cannot convert float %s to integer", floatRepr(f))
+	}
+	if f = math.Floor(f); method == "ceil" {
+		x, _ := asFloat(v)
+		f = math.Ceil(x * scale)
+	}
+	return (f + 0) / scale
+}
+
+// roundInt rounds to a multiple of a power of ten, halves to even.
+func roundInt(i *big.Int, digits int64) any {
+	if digits >= 0 {
+		return shrink(i)
+	}
+	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(-digits), nil)
+	whole := halfEven(i, unit)
+	return shrink(whole.Mul(whole, unit))
+}
+
+// halfEven is a / b, rounded to the nearest integer, halves to even; b > 0.
+func halfEven(a, b *big.Int) *big.Int {
+	whole, rest := new(big.Int).DivMod(a, b, new(big.Int))
+	if c := rest.Lsh(rest, 1).Cmp(b); c > 0 || c == 0 && whole.Bit(0) == 1 {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return whole
+}
+
+// roundFloat rounds the exact value of f, halves to even.
+func roundFloat(r *run, f float64, digits int) float64 {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return f
+	}
+	if digits >= 0 {
+		out, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
+		return out
+	}
+	unit := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-digits)), nil))
+	q := new(big.Rat).Quo(new(big.Rat).SetFloat64(f), unit)
+	whole := new(big.Rat).SetInt(halfEven(q.Num(), q.Denom()))
+	out, _ := whole.Mul(whole, unit).Float64()
+	if math.IsInf(out, 0) {
+		r.fail("rounded value too large to represent")
+	}
+	return math.Copysign(out, f)
 }

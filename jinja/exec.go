@@ -1,5 +1,11 @@
 package jinja
 
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
 // signal says how statements ended.
 type signal uint8
 
@@ -168,4 +174,773 @@ func (r *run) checkSpaceName(name string) {
 	if name != "" && name[0] == '_' {
 		r.fail("a namespace cannot store '%s', whose name begins with an underscore", name)
 	}
+}
+
+// loop is the variable "loop" of a for loop.
+type loop struct {
+	items       *iterator
+	count       int64 // -1: not known yet
+	index0      int64
+	before, now any
+	ahead       []any // read from items, but not reached by the loop yet
+	depth0      int
+	again       func(v any, depth int) any // nil: the loop is not recursive
+	changed     []any
+	everChanged bool
+}
+
+func (r *run) newLoop(it *iterator, source any) *loop {
+	l := &loop{items: it, count: -1, index0: -1}
+	if _, filtered := source.(*iterator); !filtered {
+		if n, ok := r.tryLen(source); ok {
+			l.count = n
+		}
+	}
+	return l
+}
+
+// peek is the next item, if there is one.
+func (l *loop) peek() (any, bool) {
+	if len(l.ahead) == 0 {
+		item, ok := l.items.next()
+		if !ok {
+			return nil, false
+		}
+		l.ahead = append(l.ahead, item)
+	}
+	return l.ahead[0], true
+}
+
+// advance goes on to the next item.
+func (l *loop) advance() (any, bool) {
+	item, ok := l.peek()
+	if !ok {
+		return nil, false
+	}
+	l.ahead = l.ahead[1:]
+	l.index0++
+	l.before, l.now = l.now, item
+	return item, true
+}
+
+// length is the number of items. Where that is not known, it reads all items to count them.
+func (l *loop) length() int64 {
+	if l.count < 0 {
+		for {
+			item, ok := l.items.next()
+			if !ok {
+				break
+			}
+			l.ahead = append(l.ahead, item)
+		}
+		l.count = l.index0 + 1 + int64(len(l.ahead))
+	}
+	return l.count
+}
+
+// attr is an attribute of the variable loop.
+func (l *loop) attr(name string) (any, bool) {
+	switch name {
+	case "index":
+		return l.index0 + 1, true
+	case "index0":
+		return l.index0, true
+	case "revindex":
+		return l.length() - l.index0, true
+	case "revindex0":
+		return l.length() - l.index0 - 1, true
+	case "first":
+		return l.index0 == 0, true
+	case "last":
+		_, more := l.peek()
+		return !more, true
+	case "length":
+		return l.length(), true
+	case "depth":
+		return int64(l.depth0 + 1), true
+	case "depth0":
+		return int64(l.depth0), true
+	case "previtem":
+		if l.index0 == 0 {
+			return &undefined{"there is no previous item"}, true
+		}
+		return l.before, true
+	case "nextitem":
+		if item, ok := l.peek(); ok {
+			return item, true
+		}
+		return &undefined{"there is no next item"}, true
+	}
+	return nil, false
+}
+
+var loopMethods = map[string]method{
+	"cycle": func(r *run, self any, a *args) any {
+		if len(a.pos) == 0 {
+			r.fail("no items for cycling given")
+		}
+		a.noKeywords(r, "cycle")
+		return a.pos[self.(*loop).index0%int64(len(a.pos))]
+	},
+	"changed": func(r *run, self any, a *args) any {
+		l := self.(*loop)
+		a.noKeywords(r, "changed")
+		if l.everChanged && r.equalSeq(l.changed, a.pos) {
+			return false
+		}
+		l.everChanged, l.changed = true, a.pos
+		return true
+	},
+}
+
+// iteration is one turn of a loop's body that is being run.
+type iteration struct {
+	item any
+	// message is the message that the loop stands at, NoMessage where it stands at none.
+	// from is where the output of this turn begins in out.
+	message int
+	from    int
+	out     *buffer
+	target  expr // the loop's variables
+}
+
+func (r *run) forLoop(st *forStmt, s *scope) signal {
+	if st.recursive {
+		r.write(r.capture(func() { r.recursiveLoop(st, s, r.eval(st.iter, s), 0) }))
+		return ended
+	}
+	return r.loop(st, s, r.eval(st.iter, s), 0, nil)
+}
+
+// recursiveLoop runs a loop whose body may call loop(items).
+func (r *run) recursiveLoop(st *forStmt, s *scope, v any, depth int) {
+	r.loop(st, s, v, depth, func(v any, depth int) any {
+		return r.capture(func() { r.recursiveLoop(st, s, v, depth) })
+	})
+}
+
+func (r *run) loop(st *forStmt, s *scope, v any, depth int, again func(any, int) any) signal {
+	r.enter()
+	defer r.leave()
+	it, source := r.iter(v), v
+	if st.test != nil {
+		it = r.filteredItems(st, s, it)
+		source = it
+	}
+	l := r.newLoop(it, source)
+	l.depth0, l.again = depth, again
+	none := true
+	for {
+		item, ok := l.advance()
+		if !ok {
+			break
+		}
+		r.step(1)
+		inner := &scope{outer: s, names: []string{"loop"}, vals: []any{l}}
+		r.pos = st.pos
+		r.assign(st.target, item, inner)
+		r.begin(st, item)
+		sig := r.exec(st.body, inner)
+		r.end()
+		if sig == broken {
+			break
+		}
+		// as in Jinja, an iteration that ends with continue does not count
+		none = none && sig != ended
+	}
+	if none {
+		return r.exec(st.none, &scope{outer: s})
+	}
+	return ended
+}
+
+// filteredItems gives those items for which the loop's test holds.
+func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
+	return &iterator{"generator", func() (any, bool) {
+		for {
+			item, ok := it.next()
+			if !ok {
+				return nil, false
+			}
+			r.step(1)
+			inner := &scope{outer: s}
+			r.assign(st.target, item, inner)
+			r.enter()
+			ok = truth(r.eval(st.test, inner))
+			r.leave()
+			if ok {
+				return r.packed(st.target, item, inner), true
+			}
+		}
+	}}
+}
+
+// packed is item as the variables in target hold it: a tuple where there are several of them,
+// even if item was a list, as in Jinja when a loop has a test.
+func (r *run) packed(target expr, item any, s *scope) any {
+	t, ok := target.(*listExpr)
+	if !ok {
+		if name, ok := target.(*nameExpr); ok {
+			return r.lookup(s, name.name)
+		}
+		return item
+	}
+	items := make(tuple, len(t.items))
+	for i, part := range t.items {
+		items[i] = r.packed(part, nil, s)
+	}
+	return items
+}
+
+// begin notes that a turn of the loop begins, at item.
+func (r *run) begin(st *forStmt, item any) {
+	i := &iteration{item: item, message: NoMessage, from: len(r.out.text), out: r.out, target: st.target}
+	if o, ok := item.(*Object); ok {
+		if m, ok := r.messages[o]; ok {
+			i.message = m
+		}
+	}
+	r.standing = append(r.standing, i)
+}
+
+// end notes what the turn wrote, if it stood at a message.
+func (r *run) end() {
+	n := len(r.standing) - 1
+	i := r.standing[n]
+	r.standing = r.standing[:n]
+	if to := len(i.out.text); i.message != NoMessage && to > i.from && !r.isStanding(i) {
+		i.out.turns = append(i.out.turns, Turn{Message: i.message, Span: Span{i.from, to}})
+	}
+}
+
+// isStanding tells whether a loop around i stands at the same message.
+func (r *run) isStanding(i *iteration) bool {
+	for _, outer := range r.standing {
+		if outer.message == i.message {
+			return true
+		}
+	}
+	return false
+}
+
+// looked notes that items[index] gave item. Where item is a message and index is the number
+// that the innermost loop stands at, the loop stands at that message from now on.
+func (r *run) looked(index expr, at, item any) {
+	n := len(r.standing)
+	o, ok := item.(*Object)
+	if n == 0 || !ok {
+		return
+	}
+	i := r.standing[n-1]
+	m, ok := r.messages[o]
+	if !ok || i.message != NoMessage {
+		return
+	}
+	switch index := index.(type) {
+	case *nameExpr:
+		target, ok := i.target.(*nameExpr)
+		if ok && target.name == index.name && same(i.item, at) {
+			i.message = m
+		}
+	case *attrExpr:
+		base, ok := index.node.(*nameExpr)
+		if ok && base.name == "loop" && index.name == "index0" {
+			if _, number := i.item.(int64); number {
+				i.message = m
+			}
+		}
+	}
+}
+
+// macro is a macro with the scope it was defined in.
+type macro struct {
+	*macroStmt
+	name  string
+	scope *scope
+}
+
+// args are the arguments of a call.
+type args struct {
+	pos   []any
+	names []string
+	named []any
+}
+
+// take takes the argument name out of the keywords.
+func (a *args) take(name string) (any, bool) {
+	i := slices.Index(a.names, name)
+	if i < 0 {
+		return nil, false
+	}
+	v := a.named[i]
+	a.names, a.named = slices.Delete(slices.Clone(a.names), i, i+1), slices.Delete(slices.Clone(a.named), i, i+1)
+	return v, true
+}
+
+// keywords are the keyword arguments as a dict.
+func (a *args) keywords() *Object {
+	o := &Object{}
+	for i, name := range a.names {
+		o.Set(name, a.named[i])
+	}
+	return o
+}
+
+func (a *args) noKeywords(r *run, name string) {
+	if len(a.names) > 0 {
+		r.fail("%s() takes no keyword arguments", name)
+	}
+}
+
+// missing stands for a parameter that was not given.
+type missing struct{}
+
+// bind gives the arguments of the function name in the order of params. The first need of
+// params must be given; of the others those that are not given are missing{}.
+func (a *args) bind(r *run, name string, need int, params ...string) bound {
+	if len(a.pos) > len(params) {
+		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))
+	}
+	vals := make([]any, len(params))
+	n := copy(vals, a.pos)
+	for i := n; i < len(vals); i++ {
+		vals[i] = missing{}
+	}
+	for i, key := range a.names {
+		at := slices.Index(params, key)
+		if at < 0 {
+			r.fail("%s() got an unexpected keyword argument '%s'", name, key)
+		}
+		if at < n {
+			r.fail("%s() got multiple values for argument '%s'", name, key)
+		}
+		vals[at] = a.named[i]
+	}
+	for i := range need {
+		if vals[i] == (missing{}) {
+			r.fail("%s() missing the argument '%s'", name, params[i])
+		}
+	}
+	return bound{r, name, params, vals}
+}
+
+// bound are the arguments of a function in the order of its parameters.
+type bound struct {
+	r      *run
+	name   string
+	params []string
+	vals   []any
+}
+
+func (b bound) has(i int) bool { return b.vals[i] != (missing{}) }
+
+// or is argument i, or v where it is missing.
+func (b bound) or(i int, v any) any {
+	if !b.has(i) {
+		return v
+	}
+	return b.vals[i]
+}
+
+// optional is argument i, nil where it is missing.
+func (b bound) optional(i int) any { return b.or(i, nil) }
+
+func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an integer") }
+
+func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
+
+// typed is argument i, converted by as, or v where it is missing. It fails where as cannot
+// convert it.
+func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
+	if !b.has(i) {
+		return v
+	}
+	t, ok := as(b.vals[i])
+	if !ok {
+		b.r.usable(b.vals[i])
+		b.r.fail("%s(): '%s' must be %s, not %s", b.name, b.params[i], kind, typeName(b.vals[i]))
+	}
+	return t
+}
+
+func (b bound) bool(i int) bool { return b.has(i) && truth(b.vals[i]) }
+
+// macroDepth is how many levels of nesting a macro's call counts for beyond its one, since it
+// takes more stack than an expression does.
+const macroDepth = 3
+
+// callMacro runs a macro. Arguments become its parameters by Jinja's rules.
+func (r *run) callMacro(m *macro, a *args) any {
+	r.depth += macroDepth
+	r.enter()
+	inner := &scope{outer: m.scope}
+	at := r.pos
+	foundCaller := len(a.pos) >= len(m.params) && slices.Contains(m.params, "caller")
+	for i, name := range m.params {
+		if i < len(a.pos) {
+			inner.set(name, a.pos[i])
+			continue
+		}
+		foundCaller = foundCaller || name == "caller"
+		r.step((len(a.names) + len(inner.names)) >> 4)
+		if v, ok := a.take(name); ok {
+			inner.set(name, v)
+		} else {
+			inner.set(name, missing{})
+		}
+	}
+	r.special(m, a, inner, foundCaller)
+	for i, name := range m.params {
+		if inner.vals[i] != (missing{}) {
+			continue
+		}
+		inner.set(name, &undefined{"parameter '" + name + "' was not provided"})
+		if d := i - (len(m.params) - len(m.defaults)); d >= 0 {
+			inner.set(name, r.eval(m.defaults[d], inner))
+		}
+	}
+	out := r.capture(func() { r.exec(m.body, inner) })
+	r.pos = at
+	r.leave()
+	r.depth -= macroDepth
+	return out
+}
+
+// special gives a macro caller, kwargs and varargs where its body reads them, and
+// fails on arguments that nothing takes.
+func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
+	if m.caller && !foundCaller {
+		v, ok := a.take("caller")
+		if !ok || v == nil {
+			v = &undefined{"No caller defined"}
+		}
+		inner.set("caller", v)
+	}
+	if m.kwargs && !slices.Contains(m.params, "kwargs") {
+		inner.set("kwargs", a.keywords())
+	} else if len(a.names) > 0 {
+		r.fail("macro '%s' takes no keyword argument '%s'", m.name, a.names[0])
+	}
+	if m.varargs && !slices.Contains(m.params, "varargs") {
+		inner.set("varargs", tuple(slices.Clone(a.pos[min(len(a.pos), len(m.params)):])))
+	} else if len(a.pos) > len(m.params) {
+		r.fail("macro '%s' takes not more than %d argument(s)", m.name, len(m.params))
+	}
+}
+
+// callBlock runs a call with the block's body as its caller.
+func (r *run) callBlock(st *callStmt, s *scope) any {
+	caller := &macro{st.macro, "", s}
+	fn := r.eval(st.call.fn, s)
+	a := r.arguments(&st.call.args, s)
+	if slices.Contains(a.names, "caller") {
+		r.fail("the argument 'caller' comes twice")
+	}
+	a.names, a.named = append(a.names, "caller"), append(a.named, caller)
+	r.pos = st.pos
+	return r.call(fn, a)
+}
+
+// The budget of one rendering. Chat templates use some hundreds of steps for a message; a
+// million steps take a tenth to half a second.
+const (
+	// Each byte of text in the variables adds stepsPerByte and bytesPerByte to these.
+	maxSteps     = 4_000_000
+	stepsPerByte = 4
+	maxBytes     = 64 << 20
+	maxOutput    = 16 << 20
+	bytesPerByte = 64
+	// maxDepth bounds the depth of macros that call each other, of recursive loops and of
+	// nested values, all counted together.
+	maxDepth = 900
+)
+
+// run is one rendering. Where the template fails it panics with a failure, and pos says at
+// which place.
+type run struct {
+	t         *Template
+	vars      map[string]any
+	root      *scope
+	now       func() time.Time
+	out       *buffer
+	pos       pos
+	steps     int
+	maxSteps  int
+	bytes     int
+	maxBytes  int
+	maxOutput int
+	depth     int
+	// messages finds a message's place by its identity; it is ToolResult for an element of
+	// a message's tool_responses.
+	messages map[*Object]int
+	// standing are the iterations of loops that are under way, innermost last.
+	standing []*iteration
+}
+
+// failure is what a run panics with.
+type failure struct {
+	msg    string
+	raised bool
+	limit  bool
+}
+
+func (r *run) fail(format string, args ...any) {
+	panic(failure{msg: fmt.Sprintf(format, args...)})
+}
+
+// overrun fails at a bound of a run.
+func (r *run) overrun(format string, args ...any) {
+	panic(failure{msg: fmt.Sprintf(format, args...), limit: true})
+}
+
+// stopped is what a run panics with when Template.Stop ends it.
+type stopped struct{}
+
+// askEvery is the binary logarithm of how many steps pass until Stop is asked again, which
+// takes a thousandth of a second or less.
+const askEvery = 12
+
+// step uses n steps of the budget.
+func (r *run) step(n int) {
+	was := r.steps
+	if r.steps -= n; r.steps < 0 {
+		r.overrun("the template takes more than %d steps", r.maxSteps)
+	}
+	if r.steps>>askEvery != was>>askEvery && r.t.Stop != nil && r.t.Stop() {
+		panic(stopped{})
+	}
+}
+
+// message is the message at which the innermost loop over messages stands.
+func (r *run) message() int {
+	for _, i := range slices.Backward(r.standing) {
+		if i.message >= 0 {
+			return i.message
+		}
+	}
+	return NoMessage
+}
+
+// read uses the steps that it costs to read all of s.
+func (r *run) read(s string) { r.step(len(s) >> 8) }
+
+// grow uses n bytes of the budget, for a value that is about to be made.
+func (r *run) grow(n int) {
+	if r.bytes -= n; r.bytes < 0 || n < 0 {
+		r.overrun("the template makes more than %d bytes of values", r.maxBytes)
+	}
+}
+
+// enter counts a level of nesting, which leave ends.
+func (r *run) enter() {
+	if r.depth++; r.depth > maxDepth {
+		r.fail("the template nests macros, loops or values more than %d deep", maxDepth)
+	}
+}
+
+func (r *run) leave() { r.depth-- }
+
+// scope is the variables of a template, a loop's iteration, a macro call or a
+// block; a name that it lacks is looked up in the one around.
+type scope struct {
+	names []string
+	vals  []any
+	outer *scope
+}
+
+func (s *scope) set(name string, v any) {
+	for i, n := range s.names {
+		if n == name {
+			s.vals[i] = v
+			return
+		}
+	}
+	s.names, s.vals = append(s.names, name), append(s.vals, v)
+}
+
+// lookup is the value of a name, *undefined where there is none.
+func (r *run) lookup(s *scope, name string) any {
+	for ; s != nil; s = s.outer {
+		for i, n := range s.names {
+			if n == name {
+				if s.vals[i] == (missing{}) {
+					return &undefined{"'" + name + "' is undefined"}
+				}
+				return s.vals[i]
+			}
+		}
+	}
+	if v, ok := r.vars[name]; ok {
+		return v
+	}
+	if v, ok := globals[name]; ok {
+		return v
+	}
+	return &undefined{"'" + name + "' is undefined"}
+}
+
+// buffer is output, with the generation spans and the messages' turns in it.
+type buffer struct {
+	text  []byte
+	gens  []Span
+	turns []Turn
+}
+
+// spanned is text that a macro wrote, with the generation spans and the messages' turns in
+// it. Printed as it is, it keeps them; any other use makes a plain string of it.
+type spanned struct {
+	text  string
+	gens  []Span
+	turns []Turn
+}
+
+// write prints v.
+func (r *run) write(v any) {
+	if s, ok := v.(*spanned); ok {
+		at := len(r.out.text)
+		for _, g := range s.gens {
+			r.out.gens = append(r.out.gens, Span{g.From + at, g.To + at})
+		}
+		for _, t := range s.turns {
+			r.out.turns = append(r.out.turns, Turn{Message: t.Message, Span: Span{t.From + at, t.To + at}})
+		}
+	}
+	r.writeText(r.str(v))
+}
+
+func (r *run) writeText(text string) {
+	if len(r.out.text)+len(text) > r.maxOutput {
+		r.overrun("the template writes more than %d bytes", r.maxOutput)
+	}
+	r.out.text = append(r.out.text, text...)
+}
+
+// capture runs f and gives what it wrote: a string, or a *spanned where
+// generation blocks or messages' turns are in it.
+func (r *run) capture(f func()) any {
+	outer := r.out
+	r.out = &buffer{}
+	defer func() { r.out = outer }()
+	f()
+	r.grow(len(r.out.text))
+	if len(r.out.gens) == 0 && len(r.out.turns) == 0 {
+		return string(r.out.text)
+	}
+	return &spanned{string(r.out.text), r.out.gens, r.out.turns}
+}
+
+// plain is v, or its text where v is a *spanned.
+func plain(v any) any {
+	if s, ok := v.(*spanned); ok {
+		return s.text
+	}
+	return v
+}
+
+// late are the names that the template's own statements set before they read
+// them. Jinja takes such a name from nowhere else: a macro or a loop that reads it
+// earlier finds nothing, even where the caller gave a variable of that name.
+func late(body []stmt) []string {
+	s := &symbols{known: map[string]bool{}}
+	s.statements(body)
+	return s.late
+}
+
+// symbols goes through the statements of one frame, without those inside its loops, macros
+// and blocks.
+type symbols struct {
+	known map[string]bool // read or set before
+	late  []string
+}
+
+func (s *symbols) store(target expr) {
+	switch t := target.(type) {
+	case *nameExpr:
+		if !s.known[t.name] {
+			s.known[t.name] = true
+			s.late = append(s.late, t.name)
+		}
+	case *nsExpr:
+		s.known[t.name] = true
+	case *listExpr:
+		for _, item := range t.items {
+			s.store(item)
+		}
+	}
+}
+
+func (s *symbols) statements(body []stmt) {
+	for _, st := range body {
+		switch st := st.(type) {
+		case *printStmt:
+			s.load(st.exprs...)
+		case *ifStmt:
+			// Jinja looks a name up before a branch that sets it, so it is not late.
+			s.load(st.test)
+			late := len(s.late)
+			s.statements(st.body)
+			s.statements(st.orElse)
+			s.late = s.late[:late]
+		case *forStmt:
+			s.load(st.iter)
+		case *setStmt:
+			s.load(st.value)
+			s.store(st.target)
+		case *setBlockStmt:
+			s.store(st.target)
+		case *macroStmt:
+			s.store(&nameExpr{st.pos, st.name})
+		case *callStmt:
+			s.load(st.call)
+		case *filterStmt:
+			s.load(st.filter)
+		case *withStmt:
+			s.load(st.values...)
+		}
+	}
+}
+
+func (s *symbols) load(list ...expr) {
+	for _, e := range list {
+		switch e := e.(type) {
+		case *nameExpr:
+			s.known[e.name] = true
+		case *listExpr:
+			s.load(e.items...)
+		case *dictExpr:
+			s.load(e.keys...)
+			s.load(e.vals...)
+		case *binaryExpr:
+			s.load(e.left, e.right)
+		case *logicExpr:
+			s.load(e.left, e.right)
+		case *unaryExpr:
+			s.load(e.node)
+		case *concatExpr:
+			s.load(e.parts...)
+		case *compareExpr:
+			s.load(e.first)
+			s.load(e.rest...)
+		case *condExpr:
+			s.load(e.test, e.yes, e.no)
+		case *attrExpr:
+			s.load(e.node)
+		case *itemExpr:
+			s.load(e.node, e.index)
+		case *sliceExpr:
+			s.load(e.start, e.stop, e.step)
+		case *callExpr:
+			s.load(e.fn)
+			s.arguments(&e.args)
+		case *filterExpr:
+			s.load(e.node)
+			s.arguments(&e.args)
+		}
+	}
+}
+
+func (s *symbols) arguments(a *argList) {
+	s.load(a.args...)
+	s.load(a.named...)
+	s.load(a.star, a.stars)
 }

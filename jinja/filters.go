@@ -288,3 +288,257 @@ func absolute(r *run, v any, a *args) any {
 	}
 	return shrink(new(big.Int).Abs(b))
 }
+
+// tests are those of Jinja; each takes the value, then its arguments.
+var tests map[string]filterFunc
+
+// kindTest makes a test without arguments.
+func kindTest(name string, f func(v any) bool) filterFunc {
+	return func(r *run, v any, a *args) any {
+		a.bind(r, name, 0)
+		return f(v)
+	}
+}
+
+// compareTest makes a test that compares.
+func compareTest(op string) filterFunc {
+	return func(r *run, v any, a *args) any {
+		b := a.bind(r, op, 1, "other").vals[0]
+		switch op {
+		case "==":
+			return r.equal(v, b)
+		case "!=":
+			return !r.equal(v, b)
+		}
+		return r.less(op, v, b)
+	}
+}
+
+// caseTest makes a test of the text of any value.
+func caseTest(name string, f func(string) bool) filterFunc {
+	return func(r *run, v any, a *args) any {
+		a.bind(r, name, 0)
+		return f(r.str(v))
+	}
+}
+
+// restTest says that v modulo by is rest.
+func restTest(r *run, v any, by any, rest int64) bool {
+	return r.equal(r.binary("%", v, by), rest)
+}
+
+func init() {
+	eq, ne, lt, le, gt, ge := compareTest("=="), compareTest("!="), compareTest("<"), compareTest("<="), compareTest(">"), compareTest(">=")
+	tests = map[string]filterFunc{
+		"==": eq, "eq": eq, "equalto": eq, "!=": ne, "ne": ne, "<": lt, "lt": lt, "lessthan": lt, "<=": le, "le": le,
+		">": gt, "gt": gt, "greaterthan": gt, ">=": ge, "ge": ge,
+		"defined":   kindTest("defined", func(v any) bool { return !isUndefined(v) }),
+		"undefined": kindTest("undefined", isUndefined),
+		"none":      kindTest("none", func(v any) bool { return v == nil }),
+		"boolean":   kindTest("boolean", isBool),
+		"true":      kindTest("true", func(v any) bool { b, ok := v.(bool); return ok && b }),
+		"false":     kindTest("false", func(v any) bool { b, ok := v.(bool); return ok && !b }),
+		"integer":   kindTest("integer", func(v any) bool { _, ok := asBig(v); return ok && !isBool(v) }),
+		"float":     kindTest("float", func(v any) bool { _, ok := v.(float64); return ok }),
+		"number":    kindTest("number", isNumber),
+		"string":    kindTest("string", func(v any) bool { _, ok := asStr(v); return ok }),
+		"mapping":   kindTest("mapping", func(v any) bool { _, ok := v.(*Object); return ok }),
+		"sequence": func(r *run, v any, a *args) any {
+			a.bind(r, "sequence", 0)
+			return r.isSequence(v)
+		},
+		"iterable": func(r *run, v any, a *args) any {
+			a.bind(r, "iterable", 0)
+			_, ok := r.tryIter(v)
+			return ok
+		},
+		"callable": kindTest("callable", isCallable),
+		"escaped":  kindTest("escaped", func(v any) bool { _, ok := v.(markup); return ok }),
+		"lower":    caseTest("lower", isLower),
+		"upper":    caseTest("upper", isUpper),
+		"odd":      func(r *run, v any, a *args) any { a.bind(r, "odd", 0); return restTest(r, v, int64(2), 1) },
+		"even":     func(r *run, v any, a *args) any { a.bind(r, "even", 0); return restTest(r, v, int64(2), 0) },
+		"divisibleby": func(r *run, v any, a *args) any {
+			return restTest(r, v, a.bind(r, "divisibleby", 1, "num").vals[0], 0)
+		},
+		"sameas": func(r *run, v any, a *args) any { return same(v, a.bind(r, "sameas", 1, "other").vals[0]) },
+		"in":     func(r *run, v any, a *args) any { return r.contains(a.bind(r, "in", 1, "seq").vals[0], v) },
+		"filter": func(r *run, v any, a *args) any {
+			a.bind(r, "filter", 0)
+			r.hash(v)
+			name, _ := asStr(v)
+			return filters[name] != nil
+		},
+		"test": func(r *run, v any, a *args) any {
+			a.bind(r, "test", 0)
+			r.hash(v)
+			name, _ := asStr(v)
+			return tests[name] != nil
+		},
+	}
+}
+
+func isUndefined(v any) bool {
+	_, ok := v.(*undefined)
+	return ok
+}
+
+func isBool(v any) bool {
+	_, ok := v.(bool)
+	return ok
+}
+
+func isNumber(v any) bool {
+	switch v.(type) {
+	case bool, int64, *big.Int, float64:
+		return true
+	}
+	return false
+}
+
+// isSequence says that v has a length and items.
+func (r *run) isSequence(v any) bool {
+	switch v.(type) {
+	case *view, *loop:
+		return false
+	}
+	_, ok := r.tryLen(v)
+	return ok
+}
+
+func isCallable(v any) bool {
+	switch v.(type) {
+	case *macro, *function, *loop, *undefined:
+		return true
+	}
+	return false
+}
+
+// maxRange is the length of the longest range that the sandbox makes.
+const maxRange = 100000
+
+// cycler gives its items one after the other, again and again.
+type cycler struct {
+	items []any
+	at    int
+}
+
+var cyclerMethods = map[string]method{
+	"next": func(r *run, self any, a *args) any {
+		a.bind(r, "next", 0)
+		c := self.(*cycler)
+		v := c.items[c.at]
+		c.at = (c.at + 1) % len(c.items)
+		return v
+	},
+	"reset": func(r *run, self any, a *args) any {
+		a.bind(r, "reset", 0)
+		self.(*cycler).at = 0
+		return nil
+	},
+}
+
+// globals are the names that every template has: those of Jinja and the two that
+// Transformers adds.
+var globals map[string]any
+
+func init() {
+	globals = map[string]any{}
+	for name, f := range map[string]func(r *run, a *args) any{
+		"range": newRange, "dict": newDict, "namespace": newNamespace, "cycler": newCycler, "joiner": newJoiner,
+		"raise_exception": func(r *run, a *args) any {
+			panic(failure{msg: r.str(a.bind(r, "raise_exception", 1, "message").vals[0]), raised: true})
+		},
+		"strftime_now": func(r *run, a *args) any {
+			return r.strftime(r.now(), a.bind(r, "strftime_now", 1, "format").str(0, ""))
+		},
+		"lipsum": func(r *run, a *args) any {
+			r.fail("lipsum() makes random text, which is refused")
+			return nil
+		},
+	} {
+		globals[name] = &function{name, f}
+	}
+}
+
+func newRange(r *run, a *args) any {
+	b := a.bind(r, "range", 1, "start", "stop", "step")
+	a.noKeywords(r, "range")
+	g := intRange{0, b.int(0, 0), b.int(2, 1)}
+	if b.has(1) {
+		g.start, g.stop = g.stop, b.int(1, 0)
+	}
+	const most = 1 << 60
+	if g.step == 0 || g.step > most || g.step < -most || g.start > most || g.start < -most || g.stop > most || g.stop < -most {
+		r.fail("range(%d, %d, %d) is none", g.start, g.stop, g.step)
+	}
+	if n := g.len(); n > maxRange {
+		r.fail("a range of %d numbers; the sandbox makes none of more than %d", n, maxRange)
+	}
+	return g
+}
+
+// newDict is dict(mapping or pairs, **more).
+func newDict(r *run, a *args) any { return r.dictOf("dict", a) }
+
+func (r *run) dictOf(name string, a *args) *Object {
+	o := &Object{}
+	switch {
+	case len(a.pos) > 1:
+		r.fail("%s expected at most 1 argument, got %d", name, len(a.pos))
+	case len(a.pos) == 1:
+		if from, ok := a.pos[0].(*Object); ok {
+			r.grow(64 * from.Len())
+			o = from.clone()
+			break
+		}
+		for it := r.iter(a.pos[0]); ; {
+			item, ok := it.next()
+			if !ok {
+				break
+			}
+			pair := r.collect(item)
+			if len(pair) != 2 {
+				r.fail("%s: an element has length %d; 2 is required", name, len(pair))
+			}
+			r.grow(64)
+			o.set(r.hash(pair[0]), pair[0], pair[1])
+		}
+	}
+	for i, key := range a.names {
+		o.Set(key, a.named[i])
+	}
+	return o
+}
+
+func newNamespace(r *run, a *args) any {
+	o := r.dictOf("namespace", a)
+	for _, key := range o.keys {
+		if name, ok := asStr(key); ok {
+			r.checkSpaceName(name)
+		}
+	}
+	return &namespace{o}
+}
+
+func newCycler(r *run, a *args) any {
+	a.noKeywords(r, "cycler")
+	if len(a.pos) == 0 {
+		r.fail("cycler: at least one item has to be provided")
+	}
+	return &cycler{items: a.pos}
+}
+
+// newJoiner gives a function that is empty at its first call and then sep.
+func newJoiner(r *run, a *args) any {
+	sep := a.bind(r, "joiner", 0, "sep").or(0, ", ")
+	used := false
+	return &function{"joiner", func(r *run, a *args) any {
+		a.bind(r, "joiner", 0)
+		if !used {
+			used = true
+			return ""
+		}
+		return sep
+	}}
+}

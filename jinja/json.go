@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/big"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // jsonWriter writes what Python's json.dumps writes.
@@ -219,4 +221,291 @@ func (w *jsonWriter) text(s string) {
 	}
 	w.b.WriteString(s[from:])
 	w.b.WriteByte('"')
+}
+
+// Limits of one JSON text: nesting, and digits of an integer (Python's own
+// limit).
+const (
+	maxJSONDepth  = 256
+	maxJSONDigits = 4300
+)
+
+// DecodeJSON reads one JSON value with nothing but white space behind it. It
+// gives *Object, []any, string, bool, nil, int64 and float64, and *big.Int for an
+// integer that int64 does not hold. A key that comes twice has its last value. An
+// error names the byte where it is.
+func DecodeJSON(text []byte) (value any, err error) {
+	d := &jsonReader{text: text}
+	defer func() {
+		if p := recover(); p != nil {
+			e, ok := p.(jsonError)
+			if !ok {
+				panic(p)
+			}
+			value, err = nil, fmt.Errorf("JSON: byte %d: %s", e.at, e.what)
+		}
+	}()
+	d.space()
+	value = d.value(0)
+	d.space()
+	if d.at < len(text) {
+		d.fail("more after the end of the value")
+	}
+	return value, nil
+}
+
+type jsonError struct {
+	at   int
+	what string
+}
+
+// jsonReader reads text from at on; it panics with a jsonError.
+type jsonReader struct {
+	text []byte
+	at   int
+}
+
+func (d *jsonReader) fail(format string, args ...any) {
+	panic(jsonError{d.at, fmt.Sprintf(format, args...)})
+}
+
+func (d *jsonReader) space() {
+	for d.at < len(d.text) {
+		switch d.text[d.at] {
+		case ' ', '\t', '\n', '\r':
+			d.at++
+		default:
+			return
+		}
+	}
+}
+
+// peek is the next byte, 0 at the end.
+func (d *jsonReader) peek() byte {
+	if d.at < len(d.text) {
+		return d.text[d.at]
+	}
+	return 0
+}
+
+func (d *jsonReader) value(depth int) any {
+	if depth > maxJSONDepth {
+		d.fail("nested more than %d deep", maxJSONDepth)
+	}
+	switch c := d.peek(); {
+	case c == '{':
+		return d.object(depth)
+	case c == '[':
+		return d.array(depth)
+	case c == '"':
+		return d.str()
+	case c == '-' || c >= '0' && c <= '9':
+		return d.number()
+	}
+	for _, w := range []struct {
+		word  string
+		value any
+	}{{"true", true}, {"false", false}, {"null", nil}} {
+		if bytes.HasPrefix(d.text[d.at:], []byte(w.word)) {
+			d.at += len(w.word)
+			return w.value
+		}
+	}
+	if d.at >= len(d.text) {
+		d.fail("the text ends where a value should be")
+	}
+	d.fail("%q begins no value", d.text[d.at])
+	return nil
+}
+
+func (d *jsonReader) object(depth int) any {
+	o := &Object{}
+	d.at++
+	if d.space(); d.peek() == '}' {
+		d.at++
+		return o
+	}
+	for {
+		if d.space(); d.peek() != '"' {
+			d.fail("a key in double quotes is missing")
+		}
+		key := d.str()
+		if d.space(); d.peek() != ':' {
+			d.fail("':' is missing after key %q", key)
+		}
+		d.at++
+		d.space()
+		o.Set(key, d.value(depth+1))
+		d.space()
+		switch d.peek() {
+		case ',':
+			d.at++
+		case '}':
+			d.at++
+			return o
+		default:
+			d.fail("',' or '}' is missing after the value of %q", key)
+		}
+	}
+}
+
+func (d *jsonReader) array(depth int) any {
+	list := []any{}
+	d.at++
+	if d.space(); d.peek() == ']' {
+		d.at++
+		return list
+	}
+	for {
+		d.space()
+		list = append(list, d.value(depth+1))
+		d.space()
+		switch d.peek() {
+		case ',':
+			d.at++
+		case ']':
+			d.at++
+			return list
+		default:
+			d.fail("',' or ']' is missing")
+		}
+	}
+}
+
+func (d *jsonReader) number() any {
+	from, whole := d.at, true
+	if d.peek() == '-' {
+		d.at++
+	}
+	if d.peek() == '0' {
+		d.at++
+	} else {
+		d.digits()
+	}
+	if d.peek() == '.' {
+		whole = false
+		d.at++
+		d.digits()
+	}
+	if c := d.peek(); c == 'e' || c == 'E' {
+		whole = false
+		d.at++
+		if c := d.peek(); c == '+' || c == '-' {
+			d.at++
+		}
+		d.digits()
+	}
+	text := string(d.text[from:d.at])
+	if !whole {
+		f, _ := strconv.ParseFloat(text, 64) // out of range is ±Inf or 0, as in Python
+		return f
+	}
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return i
+	}
+	if len(text) > maxJSONDigits {
+		d.fail("an integer of more than %d digits", maxJSONDigits)
+	}
+	b, _ := new(big.Int).SetString(text, 10)
+	return b
+}
+
+func (d *jsonReader) digits() {
+	from := d.at
+	for c := d.peek(); c >= '0' && c <= '9'; c = d.peek() {
+		d.at++
+	}
+	if d.at == from {
+		d.fail("a digit is missing")
+	}
+}
+
+// str reads a string; at stands at its opening quote.
+func (d *jsonReader) str() string {
+	d.at++
+	s := d.plain()
+	if d.peek() == '"' {
+		d.at++
+		return s
+	}
+	out := []byte(s)
+	for {
+		switch c := d.peek(); {
+		case d.at >= len(d.text):
+			d.fail("a string without an end")
+		case c == '"':
+			d.at++
+			return string(out)
+		case c == '\\':
+			out = d.escape(out)
+		case c < ' ':
+			d.fail("control character %#02x in a string: write it as an escape", c)
+		default:
+			out = append(out, d.plain()...)
+		}
+	}
+}
+
+// plain reads the characters of a string up to the next quote or escape.
+func (d *jsonReader) plain() string {
+	from := d.at
+	for d.at < len(d.text) && d.text[d.at] != '"' && d.text[d.at] != '\\' && d.text[d.at] >= ' ' {
+		d.at++
+	}
+	return d.utf8(from)
+}
+
+// utf8 is the text from offset from up to d.at, which must be UTF-8.
+func (d *jsonReader) utf8(from int) string {
+	part := d.text[from:d.at]
+	if !utf8.Valid(part) {
+		for i := 0; i < len(part); {
+			r, n := utf8.DecodeRune(part[i:])
+			if r == utf8.RuneError && n == 1 {
+				d.at = from + i
+				d.fail("byte %#02x is not UTF-8", part[i])
+			}
+			i += n
+		}
+	}
+	return string(part)
+}
+
+var jsonEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+func (d *jsonReader) escape(out []byte) []byte {
+	d.at++
+	c := d.peek()
+	if e, ok := jsonEscapes[c]; ok {
+		d.at++
+		return append(out, e)
+	}
+	if c != 'u' {
+		d.fail("%q is no escape", "\\"+string(rune(c)))
+	}
+	d.at++
+	r := d.hex4()
+	if !utf16.IsSurrogate(r) {
+		return utf8.AppendRune(out, r)
+	}
+	if d.at+1 < len(d.text) && d.text[d.at] == '\\' && d.text[d.at+1] == 'u' {
+		d.at += 2
+		if pair := utf16.DecodeRune(r, d.hex4()); pair != utf8.RuneError {
+			return utf8.AppendRune(out, pair)
+		}
+	}
+	d.fail("\\u%04x is half of a surrogate pair, which UTF-8 cannot hold", r)
+	return nil
+}
+
+func (d *jsonReader) hex4() rune {
+	if d.at+4 > len(d.text) {
+		d.fail("\\u needs four hex digits")
+	}
+	n, err := strconv.ParseUint(string(d.text[d.at:d.at+4]), 16, 16)
+	if err != nil {
+		d.fail("\\u needs four hex digits")
+	}
+	d.at += 4
+	return rune(n)
 }

@@ -284,3 +284,679 @@ func (p *parser) hard(read func()) {
 	read()
 	p.soft = soft
 }
+
+// pos is a byte offset into the source with line breaks normalised.
+type pos int
+
+func (p pos) at() pos { return p }
+
+// expr is an expression. Statement and expression nodes are never changed after
+// Parse.
+type expr interface{ at() pos }
+
+type (
+	constExpr struct {
+		pos
+		value any
+	}
+	nameExpr struct {
+		pos
+		name string
+	}
+	// nsExpr is a.b as the target of an assignment.
+	nsExpr struct {
+		pos
+		name, attr string
+	}
+	// listExpr is a list or, with tuple, a tuple.
+	listExpr struct {
+		pos
+		items []expr
+		tuple bool
+	}
+	dictExpr struct {
+		pos
+		keys, vals []expr
+	}
+	// binaryExpr is an arithmetic operator, named by its token.
+	binaryExpr struct {
+		pos
+		op          string
+		left, right expr
+	}
+	// logicExpr is and, or.
+	logicExpr struct {
+		pos
+		or          bool
+		left, right expr
+	}
+	// unaryExpr is -, + or not.
+	unaryExpr struct {
+		pos
+		op   string
+		node expr
+	}
+	concatExpr struct {
+		pos
+		parts []expr
+	}
+	compareExpr struct {
+		pos
+		first expr
+		ops   []string // == != < <= > >= in notin
+		rest  []expr
+	}
+	// condExpr is yes if test else no; no is nil where there is no else.
+	condExpr struct {
+		pos
+		test, yes, no expr
+	}
+	attrExpr struct {
+		pos
+		node expr
+		name string
+	}
+	itemExpr struct {
+		pos
+		node, index expr
+	}
+	// sliceExpr stands as the index of an itemExpr; each part may be nil.
+	sliceExpr struct {
+		pos
+		start, stop, step expr
+	}
+	callExpr struct {
+		pos
+		fn   expr
+		args argList
+	}
+	// filterExpr is a filter, or with test a test. node is nil in a filter block.
+	filterExpr struct {
+		pos
+		node expr
+		name string
+		args argList
+		test bool
+	}
+)
+
+// argList is the arguments of a call: positional, by keyword, *star, **stars.
+type argList struct {
+	args        []expr
+	names       []string
+	named       []expr
+	star, stars expr
+}
+
+// stmt is a statement.
+type stmt interface{ at() pos }
+
+type (
+	textStmt struct {
+		pos
+		text string
+	}
+	// printStmt prints expressions.
+	printStmt struct {
+		pos
+		exprs []expr
+	}
+	ifStmt struct {
+		pos
+		test   expr
+		body   []stmt
+		orElse []stmt // elif is an ifStmt in here
+	}
+	forStmt struct {
+		pos
+		target     expr
+		iter       expr
+		test       expr // nil: none
+		body, none []stmt
+		recursive  bool
+	}
+	setStmt struct {
+		pos
+		target expr
+		value  expr
+	}
+	setBlockStmt struct {
+		pos
+		target expr
+		filter expr // nil: none
+		body   []stmt
+	}
+	macroStmt struct {
+		pos
+		name     string
+		params   []string
+		defaults []expr // of the last len(defaults) params
+		body     []stmt
+		// uses of the special names in the body
+		caller, kwargs, varargs bool
+	}
+	callStmt struct {
+		pos
+		call  *callExpr
+		macro *macroStmt
+	}
+	filterStmt struct {
+		pos
+		filter expr
+		body   []stmt
+	}
+	withStmt struct {
+		pos
+		targets, values []expr
+		body            []stmt
+	}
+	blockStmt struct {
+		pos
+		name             string
+		scoped, required bool
+		body             []stmt
+	}
+	generationStmt struct {
+		pos
+		body []stmt
+	}
+	// jumpStmt is break or continue.
+	jumpStmt struct {
+		pos
+		stop bool
+	}
+)
+
+// tupleMode says how a list of expressions without brackets is read.
+type tupleMode struct {
+	cond    bool // x if y else z may stand in it
+	parens  bool // it stands in parentheses: may be empty
+	targets bool // only what can be assigned to
+	spaces  bool // with targets: a.b too
+	end     string
+}
+
+// tuple reads expressions with commas between them; one without a comma is that
+// expression itself.
+func (p *parser) tuple(m tupleMode) expr {
+	from := p.cur().pos
+	var items []expr
+	for comma := false; ; comma = true {
+		if t := p.cur(); t.kind == tVarEnd || t.kind == tBlockEnd || p.isOp(")") || m.end != "" && p.isName(m.end) {
+			if comma || m.parens {
+				return &listExpr{from, items, true}
+			}
+			syntaxFail(t.pos, "an expression is missing before %s", t)
+		}
+		if m.targets {
+			items = append(items, p.primary(m.spaces))
+		} else {
+			items = append(items, p.expression(m.cond || m.parens))
+		}
+		if !p.skipOp(",") {
+			if comma {
+				return &listExpr{from, items, true}
+			}
+			return items[0]
+		}
+	}
+}
+
+func (p *parser) expression(cond bool) expr {
+	defer p.enter()()
+	if !cond {
+		return p.or()
+	}
+	from, missing := p.cur().pos, len(p.missing)
+	e := p.or()
+	for p.skipName("if") {
+		c := &condExpr{pos: from, yes: e, test: p.or()}
+		if p.skipName("else") {
+			c.no = p.expression(true)
+		}
+		e = c
+		p.missing = p.missing[:missing]
+	}
+	return e
+}
+
+func (p *parser) or() expr {
+	e := p.and()
+	for p.isName("or") {
+		at := p.next().pos
+		e = &logicExpr{at, true, e, p.and()}
+	}
+	return e
+}
+
+func (p *parser) and() expr {
+	e := p.not()
+	for p.isName("and") {
+		at := p.next().pos
+		e = &logicExpr{at, false, e, p.not()}
+	}
+	return e
+}
+
+func (p *parser) not() expr {
+	if p.isName("not") {
+		defer p.enter()()
+		at := p.next().pos
+		return &unaryExpr{at, "not", p.not()}
+	}
+	return p.compare()
+}
+
+var comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
+
+func (p *parser) compare() expr {
+	c := &compareExpr{first: p.sum()}
+	for {
+		t := p.cur()
+		switch {
+		case t.kind == tOp && slices.Contains(comparisons, t.text):
+			c.ops = append(c.ops, t.text)
+		case p.isName("in"):
+			c.ops = append(c.ops, "in")
+		case p.isName("not") && p.tokens[p.at+1].kind == tName && p.tokens[p.at+1].text == "in":
+			p.next()
+			c.ops = append(c.ops, "notin")
+		case len(c.ops) == 0:
+			return c.first
+		default:
+			return c
+		}
+		if len(c.ops) == 1 {
+			c.pos = t.pos
+		}
+		p.next()
+		c.rest = append(c.rest, p.sum())
+	}
+}
+
+// binary reads operands with operators of ops between them, from the left.
+func (p *parser) binary(operand func() expr, ops ...string) expr {
+	e := operand()
+	for p.cur().kind == tOp && slices.Contains(ops, p.cur().text) {
+		t := p.next()
+		e = &binaryExpr{t.pos, t.text, e, operand()}
+	}
+	return e
+}
+
+func (p *parser) sum() expr { return p.binary(p.concat, "+", "-") }
+
+func (p *parser) concat() expr {
+	e := p.product()
+	if !p.isOp("~") {
+		return e
+	}
+	c := &concatExpr{p.cur().pos, []expr{e}}
+	for p.skipOp("~") {
+		c.parts = append(c.parts, p.product())
+	}
+	return c
+}
+
+func (p *parser) product() expr { return p.binary(p.power, "*", "/", "//", "%") }
+
+func (p *parser) power() expr { return p.binary(func() expr { return p.unary(true) }, "**") }
+
+func (p *parser) unary(filters bool) expr {
+	var e expr
+	if p.isOp("-") || p.isOp("+") {
+		leave := p.enter()
+		t := p.next()
+		e = &unaryExpr{t.pos, t.text, p.unary(false)}
+		leave()
+	} else {
+		e = p.primary(false)
+	}
+	if e = p.postfix(e); !filters {
+		return e
+	}
+	for {
+		switch {
+		case p.isOp("|"):
+			e = p.filters(e)
+		case p.isName("is"):
+			e = p.test(e)
+		case p.isOp("("):
+			e = p.call(e)
+		default:
+			return e
+		}
+	}
+}
+
+// primary reads a name or a literal; with spaces a.b is read as a namespace's
+// attribute.
+func (p *parser) primary(spaces bool) expr {
+	t := p.next()
+	switch {
+	case t.kind == tName:
+		return p.nameOrConst(t, spaces)
+	case t.kind == tString:
+		s := t.text
+		for p.cur().kind == tString {
+			s += p.next().text
+		}
+		return &constExpr{t.pos, s}
+	case t.kind == tInt || t.kind == tFloat:
+		return &constExpr{t.pos, t.value}
+	case t.kind == tOp && t.text == "(":
+		defer p.enter()()
+		e := p.tuple(tupleMode{cond: true, parens: true})
+		p.expectOp(")")
+		return e
+	case t.kind == tOp && t.text == "[":
+		defer p.enter()()
+		return p.list(t.pos)
+	case t.kind == tOp && t.text == "{":
+		defer p.enter()()
+		return p.dict(t.pos)
+	}
+	syntaxFail(t.pos, "an expression cannot begin with %s", t)
+	return nil
+}
+
+func (p *parser) nameOrConst(t token, spaces bool) expr {
+	switch t.text {
+	case "true", "True":
+		return &constExpr{t.pos, true}
+	case "false", "False":
+		return &constExpr{t.pos, false}
+	case "none", "None":
+		return &constExpr{t.pos, nil}
+	case "caller", "kwargs", "varargs":
+		for use := p.names; use != nil; use = use.outer {
+			use.caller = use.caller || t.text == "caller"
+			use.kwargs = use.kwargs || t.text == "kwargs"
+			use.varargs = use.varargs || t.text == "varargs"
+		}
+	}
+	if spaces && p.skipOp(".") {
+		return &nsExpr{t.pos, t.text, p.expectName().text}
+	}
+	return &nameExpr{t.pos, t.text}
+}
+
+func (p *parser) list(at pos) expr {
+	l := &listExpr{pos: at}
+	p.separated("]", true, func() { l.items = append(l.items, p.expression(true)) })
+	return l
+}
+
+func (p *parser) dict(at pos) expr {
+	d := &dictExpr{pos: at}
+	p.separated("}", true, func() {
+		d.keys = append(d.keys, p.expression(true))
+		p.expectOp(":")
+		d.vals = append(d.vals, p.expression(true))
+	})
+	return d
+}
+
+func (p *parser) postfix(e expr) expr {
+	for {
+		switch {
+		case p.isOp("."):
+			e = p.attribute(e)
+		case p.isOp("["):
+			e = p.subscript(e)
+		case p.isOp("("):
+			e = p.call(e)
+		default:
+			return e
+		}
+	}
+}
+
+func (p *parser) attribute(e expr) expr {
+	at := p.next().pos
+	switch t := p.next(); t.kind {
+	case tName:
+		return &attrExpr{at, e, t.text}
+	case tInt:
+		return &itemExpr{at, e, &constExpr{t.pos, t.value}}
+	default:
+		syntaxFail(t.pos, "expected a name or a number behind '.', got %s", t)
+		return nil
+	}
+}
+
+func (p *parser) subscript(e expr) expr {
+	at := p.next().pos
+	var items []expr
+	p.separated("]", false, func() { items = append(items, p.index()) })
+	if len(items) == 1 {
+		return &itemExpr{at, e, items[0]}
+	}
+	for _, item := range items {
+		if s, ok := item.(*sliceExpr); ok {
+			syntaxFail(s.pos, "a slice cannot stand in a tuple")
+		}
+	}
+	return &itemExpr{at, e, &listExpr{at, items, true}}
+}
+
+// index reads an expression or a slice.
+func (p *parser) index() expr {
+	at := p.cur().pos
+	var parts [3]expr
+	if !p.isOp(":") {
+		e := p.expression(true)
+		if !p.isOp(":") {
+			return e
+		}
+		parts[0] = e
+	}
+	p.next()
+	if !p.isOp(":") && !p.isOp("]") && !p.isOp(",") {
+		parts[1] = p.expression(true)
+	}
+	if p.skipOp(":") && !p.isOp("]") && !p.isOp(",") {
+		parts[2] = p.expression(true)
+	}
+	return &sliceExpr{at, parts[0], parts[1], parts[2]}
+}
+
+func (p *parser) forLoop(at pos) stmt {
+	p.stores++
+	defer func() { p.stores-- }()
+	s := &forStmt{pos: at}
+	s.target = p.target(false, "in")
+	if !p.skipName("in") {
+		syntaxFail(p.cur().pos, "expected 'in', got %s", p.cur())
+	}
+	s.iter = p.tuple(tupleMode{end: "recursive"})
+	p.hard(func() {
+		if p.skipName("if") {
+			s.test = p.expression(true)
+		}
+		s.recursive = p.skipName("recursive")
+		p.loops++
+		s.body = p.block("endfor", "else")
+		p.loops--
+		if p.next().text == "else" {
+			s.none = p.whole("endfor")
+		}
+	})
+	return s
+}
+
+func (p *parser) ifElse(at pos) stmt {
+	soft := p.soft
+	defer func() { p.soft = soft }()
+	first := &ifStmt{pos: at}
+	for s := first; ; {
+		p.soft = true
+		s.test = p.tuple(tupleMode{})
+		s.body = p.block("elif", "else", "endif")
+		switch t := p.next(); t.text {
+		case "elif":
+			more := &ifStmt{pos: t.pos}
+			s.orElse, s = []stmt{more}, more
+		case "else":
+			s.orElse = p.whole("endif")
+			return first
+		default:
+			return first
+		}
+	}
+}
+
+func (p *parser) set(at pos) stmt {
+	target := p.target(true, "")
+	if p.skipOp("=") {
+		return &setStmt{at, target, p.tuple(tupleMode{cond: true})}
+	}
+	s := &setBlockStmt{pos: at, target: target}
+	p.hard(func() {
+		if p.isOp("|") {
+			s.filter = p.filters(nil)
+		}
+		s.body = p.whole("endset")
+	})
+	return s
+}
+
+// signature reads the parameters of a macro.
+func (p *parser) signature(m *macroStmt) {
+	p.expectOp("(")
+	p.separated(")", false, func() {
+		t := p.expectName()
+		if reserved[t.text] {
+			syntaxFail(t.pos, "can't assign to '%s'", t.text)
+		}
+		if slices.Contains(m.params, t.text) {
+			syntaxFail(t.pos, "parameter '%s' comes twice", t.text)
+		}
+		if p.skipOp("=") {
+			m.defaults = append(m.defaults, p.expression(true))
+		} else if len(m.defaults) > 0 {
+			syntaxFail(t.pos, "parameter '%s' without a default follows one with a default", t.text)
+		}
+		m.params = append(m.params, t.text)
+	})
+}
+
+// macroBody reads a macro's statements up to end and notes which special names
+// they read.
+func (p *parser) macroBody(m *macroStmt, end string) {
+	use := &nameUse{outer: p.names}
+	p.names = use
+	p.closed(func() { m.body = p.whole(end) })
+	p.names = use.outer
+	m.caller, m.kwargs, m.varargs = use.caller, use.kwargs, use.varargs
+	if i := slices.Index(m.params, "caller"); i >= 0 && m.caller && i < len(m.params)-len(m.defaults) {
+		syntaxFail(m.pos, "the special parameter 'caller' must have a default or be left out")
+	}
+}
+
+func (p *parser) macro(at pos) stmt {
+	name := p.expectName()
+	if reserved[name.text] {
+		syntaxFail(name.pos, "can't assign to '%s'", name.text)
+	}
+	m := &macroStmt{pos: at, name: name.text}
+	p.hard(func() { p.signature(m) })
+	p.macroBody(m, "endmacro")
+	return m
+}
+
+func (p *parser) callBlock(at pos) stmt {
+	m := &macroStmt{pos: at}
+	if p.isOp("(") {
+		p.hard(func() { p.signature(m) })
+	}
+	call, ok := p.expression(true).(*callExpr)
+	if !ok {
+		syntaxFail(at, "{%% call %%} needs a call")
+	}
+	p.macroBody(m, "endcall")
+	return &callStmt{at, call, m}
+}
+
+func (p *parser) filterBlock(at pos) stmt {
+	s := &filterStmt{pos: at}
+	p.hard(func() {
+		s.filter = p.filter(nil, p.expectName())
+		if p.isOp("|") {
+			s.filter = p.filters(s.filter)
+		}
+		s.body = p.whole("endfilter")
+	})
+	return s
+}
+
+func (p *parser) with(at pos) stmt {
+	s := &withStmt{pos: at}
+	for p.cur().kind != tBlockEnd {
+		if len(s.targets) > 0 {
+			p.expectOp(",")
+		}
+		stores := p.stores
+		p.stores = 0
+		s.targets = append(s.targets, p.target(false, ""))
+		p.stores = stores
+		p.expectOp("=")
+		s.values = append(s.values, p.expression(true))
+	}
+	p.hard(func() { s.body = p.whole("endwith") })
+	return s
+}
+
+func (p *parser) namedBlock(at pos) stmt {
+	name := p.expectName().text
+	s := &blockStmt{pos: at, name: name, scoped: p.skipName("scoped"), required: p.skipName("required")}
+	if p.t.blocks[name] != nil {
+		syntaxFail(at, "block '%s' is defined twice", name)
+	}
+	p.t.blocks[name] = s
+	p.closed(func() { s.body = p.whole("endblock") })
+	p.skipName(name)
+	return s
+}
+
+func (p *parser) print(at pos) stmt {
+	s := &printStmt{pos: at}
+	for p.cur().kind != tBlockEnd {
+		if len(s.exprs) > 0 {
+			p.expectOp(",")
+		}
+		s.exprs = append(s.exprs, p.expression(true))
+	}
+	return s
+}
+
+// reserved are names that nothing can be assigned to.
+var reserved = map[string]bool{"true": true, "false": true, "none": true, "True": true, "False": true, "None": true}
+
+// target reads what something is assigned to: a name, several, or with spaces a
+// namespace's attribute too. end is a name at which a tuple may end.
+func (p *parser) target(spaces bool, end string) expr {
+	e := p.tuple(tupleMode{targets: true, spaces: spaces, end: end})
+	p.assignable(e)
+	return e
+}
+
+func (p *parser) assignable(e expr) {
+	switch e := e.(type) {
+	case *nameExpr:
+		if p.stores > 0 && e.name == "loop" {
+			syntaxFail(e.pos, "can't assign to 'loop' in a for loop")
+		}
+		return
+	case *nsExpr:
+		return
+	case *listExpr:
+		if e.tuple {
+			for _, item := range e.items {
+				p.assignable(item)
+			}
+			return
+		}
+	}
+	syntaxFail(e.at(), "can't assign to this")
+}

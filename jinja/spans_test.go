@@ -1,6 +1,8 @@
 package jinja
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,5 +241,256 @@ func TestNoAssistant(t *testing.T) {
 	_, turns, err := family(t, "chatml").SupervisedSpans(withTokens(chat("user", "x")))
 	if err != nil || len(turns) != 0 {
 		t.Fatalf("%v %v", turns, err)
+	}
+}
+
+// TestMarks: {% generation %} blocks are taken as they are, however many there
+// are, each with the message that it belongs to, where that can be known.
+func TestMarks(t *testing.T) {
+	const (
+		answer = "{% generation %}{{ m.content }};{% endgeneration %}"
+		loop   = "{% for m in messages %}{% if m.role == 'assistant' %}" + answer + "{% else %}{{ m.content }}{% endif %}{% endfor %}"
+		tail   = "{% generation %}{{ eos_token }}{% endgeneration %}"
+	)
+	two := twoTurns[1:] // user, assistant, user, assistant
+	for _, c := range []struct {
+		name, source string
+		messages     []any
+		want         []string
+	}{
+		{"one to a message", loop, two, []string{"1:A1;", "3:A2 <b>;"}},
+		{"one more behind the loop", loop + tail, two, []string{"1:A1;", "3:A2 <b>;", "3:</s>"}},
+		{"several in a message", "{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}" + answer + "." + answer + "{% endif %}{% endfor %}", two,
+			[]string{"1:A1;", "1:A1;", "3:A2 <b>;", "3:A2 <b>;"}},
+		{"some messages without", "{% for m in messages %}{% if loop.last %}" + answer + "{% else %}{{ m.content }}{% endif %}{% endfor %}", two, []string{"3:A2 <b>;"}},
+		{"no loop, as many as answers", "{% generation %}a{% endgeneration %}b{% generation %}c{% endgeneration %}", two, []string{"1:a", "3:c"}},
+		{"no loop, another number", tail, two, []string{"-1:</s>"}},
+		{"before the loop", tail + loop, two, []string{"-1:</s>", "1:A1;", "3:A2 <b>;"}},
+		{"empty ones", "{% generation %}{% endgeneration %}" + loop, two, []string{"1:A1;", "3:A2 <b>;"}},
+		{"behind a question", loop + tail, two[:3], []string{"1:A1;", "1:</s>"}},
+	} {
+		out, turns, err := parse(t, "marks", c.source).SupervisedSpans(withTokens(c.messages))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var got []string
+		for _, turn := range turns {
+			got = append(got, fmt.Sprint(turn.Message, ":", out.Text[turn.From:turn.To]))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestStop: a long rendering ends with ErrStopped soon after Stop is true, whatever it is
+// doing, with and without marks.
+func TestStop(t *testing.T) {
+	const slow = "{% for m in messages %}{{ m.content }}{% for a in range(9999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
+	for _, source := range []string{slow, slow + "{% generation %}x{% endgeneration %}", "{% if add_generation_prompt %}" + slow + "{% else %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}"} {
+		tmpl := parse(t, "slow", source)
+		asked := 0
+		tmpl.Stop = func() bool { asked++; return asked == 3 || asked > 3 }
+		out, turns, err := tmpl.SupervisedSpans(withTokens(twoTurns))
+		if !errors.Is(err, ErrStopped) || out != nil || turns != nil {
+			t.Errorf("%s: %v, %v, %v", source, out, turns, err)
+		}
+		if asked > 4 { // once more where the header is looked for in two ways
+			t.Errorf("%s: Stop was asked %d times", source, asked)
+		}
+	}
+	tmpl := parse(t, "quick", "{% for a in range(9999) %}{% endfor %}x")
+	tmpl.Stop = func() bool { return false }
+	if out, err := tmpl.Render(withTokens(nil)); err != nil || out.Text != "x" {
+		t.Errorf("%v, %v", out, err)
+	}
+}
+
+// TestErrorNamesMessage: an error says at which message the template failed.
+func TestErrorNamesMessage(t *testing.T) {
+	for source, want := range map[string]int{
+		"{% for m in messages %}{% if m.role == 'assistant' %}{{ raise_exception('no') }}{% endif %}{% endfor %}":                           2,
+		"{% for m in messages %}{% for c in m.content %}{% if loop.index == 2 %}{{ nope.x }}{% endif %}{% endfor %}{% endfor %}":            1,
+		"{% for m in messages %}{% for i in range(1) %}{{ messages[i + 1].nope.x }}{% endfor %}{% endfor %}":                                0,
+		"{% for m in messages %}{% endfor %}{{ raise_exception('no') }}":                                                                    NoMessage,
+		"{% macro say(m) %}{{ m.nope.x }}{% endmacro %}{% for i in range(5) %}{% if i == 3 %}{{ say(messages[i]) }}{% endif %}{% endfor %}": 3,
+	} {
+		_, err := parse(t, "failing", source).Render(withTokens(twoTurns))
+		var e *Error
+		if !errors.As(err, &e) || e.Message != want {
+			t.Errorf("%s: message %d, want %d (%v)", source, e.Message, want, err)
+		}
+	}
+	var e *Error
+	if _, err := Parse("broken", "{% if %}"); !errors.As(err, &e) || e.Message != NoMessage {
+		t.Errorf("%v names message %d", err, e.Message)
+	}
+}
+
+// TestPromptOpensTurn: an answer begins where the prompt before it ends, whichever part of the
+// template writes the opening.
+func TestPromptOpensTurn(t *testing.T) {
+	const (
+		inLoop = "{% for m in messages %}{{ 'U:' if m.role == 'user' else 'A:' }}{{ m.content }}\n{% if loop.last and m.role == 'user' %}A:{% endif %}{% endfor %}"
+		ended  = "{% for m in messages %}{{ '</u><' + m.role + '>' if not loop.first else '<' + m.role + '>' }}{{ m.content }}{% endfor %}{{ '</u><assistant>' if add_generation_prompt }}"
+		before = "{% for m in messages %}{{ m.content }}{% if m.role == 'user' and (add_generation_prompt or not loop.last) %}<a>{% elif m.role == 'assistant' %}</a>{% endif %}{% endfor %}"
+		joined = "{% for m in messages %}{% if m.role == 'user' %}{{ '\n' if not loop.first }}Q {{ m.content }}{% else %}\n\nA:\n{{ m.content }}.{% endif %}{% endfor %}{{ '\n\nA:\n' if add_generation_prompt }}"
+	)
+	checkAnswers(t, []answersCase{
+		{inLoop, chat("user", "q", "assistant", "x", "user", "r", "assistant", "y"), []string{"x", "y"}},
+		{ended, chat("user", "q", "assistant", "x", "user", "r", "assistant", "y"), []string{"x", "y"}},
+		{before, chat("user", "q", "assistant", "x", "user", "r", "assistant", "y"), []string{"x</a>", "y</a>"}},
+		{joined, chat("user", "q", "assistant", "x", "user", "r", "assistant", "y"), []string{"x.", "y."}},
+	})
+}
+
+// TestOpeningsInOtherSpaces: an opening that differs from the prompt's in white space alone is
+// not learned, nor is white space that the template writes; what an answer itself begins with is.
+func TestOpeningsInOtherSpaces(t *testing.T) {
+	const (
+		indented = "{% for m in messages %}{% if m.role == 'user' %}\n        U: {{ m.content }}\n{% else %}\n        A: {{ m.content }}</s>\n{% endif %}{% endfor %}{{ '    A:\n' if add_generation_prompt }}"
+		trimmed  = "{% for m in messages %}{% if m.role == 'user' %}U:{{ m.content | trim }}{% else %}\n A:\n\n{{ m.content | trim }}</s>{% endif %}{% endfor %}{{ '\nA: ' if add_generation_prompt }}"
+		thinking = "{% for m in messages %}{{ '\n' if not loop.first and m.role == 'user' }}[{{ m.role }}]{{ m.content }}{{ '\n' if not loop.last and m.role == 'user' }}{% endfor %}{{ '\n[assistant]<thought>\n' if add_generation_prompt }}"
+	)
+	checkAnswers(t, []answersCase{
+		{indented, chat("user", "q", "assistant", "x", "user", "r", "assistant", "  y "), []string{"x</s>", "  y </s>"}},
+		{trimmed, chat("user", "q", "assistant", "\n x", "user", "r", "assistant", "y"), []string{"x</s>", "y</s>"}},
+		{thinking, chat("user", "q", "assistant", "x", "user", "r", "assistant", " y"), []string{"x", " y"}},
+	})
+	for _, source := range []string{
+		"{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}{{ '[Assistant]' if add_generation_prompt }}",
+		"{% for m in messages %}({{ m.role }}) {{ m.content }}{% endfor %}{{ '[assistant]' if add_generation_prompt }}",
+		"{% for m in messages %}\nA: {{ m.content }}{% endfor %}{{ 'B:' if add_generation_prompt }}",
+	} {
+		if _, turns, err := parse(t, "other", source).SupervisedSpans(withTokens(chat("user", "q", "assistant", "x"))); err == nil {
+			t.Errorf("%s: %v", source, turns)
+		}
+	}
+}
+
+// answersCase is a template with a conversation, and what is learned.
+type answersCase struct {
+	source   string
+	messages []any
+	want     []string
+}
+
+func checkAnswers(t *testing.T, cases []answersCase) {
+	t.Helper()
+	for _, c := range cases {
+		out, turns, err := parse(t, "answers", c.source).SupervisedSpans(withTokens(c.messages))
+		if err != nil {
+			t.Errorf("%s: %v", c.source, err)
+			continue
+		}
+		var got []string
+		for _, turn := range turns {
+			got = append(got, out.Text[turn.From:turn.To])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n got %q\nwant %q\ntext %q", c.source, got, c.want, out.Text)
+		}
+	}
+}
+
+// callChat is a chat with two calls in one message and their results, of which a further one stands in
+// the message itself.
+func callChat(content any) []any {
+	call := func(name string) any { return NewObject("function", NewObject("name", name, "arguments", NewObject())) }
+	return []any{
+		NewObject("role", "user", "content", "q"),
+		NewObject("role", "assistant", "content", content, "tool_calls", []any{call("f"), call("g")},
+			"tool_responses", []any{NewObject("name", "f", "response", "R5")}),
+		NewObject("role", "tool", "content", "R1"),
+		NewObject("role", "tool", "content", "R2"),
+		NewObject("role", "assistant", "content", "A1"),
+		NewObject("role", "user", "content", "bye"),
+	}
+}
+
+const (
+	turnOpen  = "{% set ns = namespace(open=false) %}{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}</u>{% elif m.role == 'assistant' %}{% if not ns.open %}<a>{% endif %}{% set ns.open = false %}"
+	turnCalls = "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}</call>{% endfor %}"
+	turnClose = "{{ m.content or '' }}{% if not ns.open %}</a>{% endif %}{% endif %}{% endfor %}{% if add_generation_prompt and not ns.open %}<a>{% endif %}"
+)
+
+// TestOthersInside: what tools returned is not the assistant's where a template writes it
+// into the assistant's turn, however it finds the results.
+func TestOthersInside(t *testing.T) {
+	for _, c := range []struct{ name, inside, content, want string }{
+		{"by numbers, through a macro", "{% macro result(x) %}<r>{{ x }}</r>{% endmacro %}" + turnOpen + turnCalls +
+			"{% if m.tool_calls %}{% for k in range(loop.index0 + 1, messages | length) %}{% if messages[k].role == 'tool' %}{% set ns.open = true %}{{ result(messages[k].content) }}{% endif %}{% endfor %}{% endif %}" + turnClose,
+			"", "1:<call>f</call><call>g</call> 4:A1</a>"},
+		{"in brackets, with text behind", turnOpen + turnCalls + "{% if m.tool_calls %}[{% for r in messages[loop.index:] if r.role == 'tool' %}{{ r.content }}{{ ', ' if not loop.last }}{% set ns.open = true %}{% endfor %}]{% endif %}" + turnClose,
+			"so", "1:<call>f</call><call>g</call>[ 1:so 4:A1</a>"},
+		{"each behind its call", turnOpen + "{% set at = loop.index %}{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}</call>{% for r in messages[at + loop.index0:at + loop.index] %}<r>{{ r.content }}</r>{% set ns.open = true %}{% endfor %}{% endfor %}" + turnClose,
+			"", "1:<call>f</call> 1:<call>g</call> 4:A1</a>"},
+		{"in the message itself", turnOpen + turnCalls + "{% for r in m.tool_responses or [] %}<r>{{ r.response }}</r>{% set ns.open = true %}{% endfor %}" + turnClose,
+			"", "1:<call>f</call><call>g</call> 4:A1</a>"},
+	} {
+		out, turns, err := parse(t, c.name, c.inside).SupervisedSpans(withTokens(callChat(c.content)))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var got []string
+		for _, turn := range turns {
+			got = append(got, fmt.Sprint(turn.Message, ":", out.Text[turn.From:turn.To]))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s:\n got %q\nwant %q\ntext %q", c.name, got, c.want, out.Text)
+		}
+		if alone := turns[0].Alone; !strings.HasPrefix(alone, "<call>f</call>") || !strings.Contains(alone, "g</call>") {
+			t.Errorf("%s: alone the message is %q", c.name, alone)
+		}
+	}
+}
+
+// TestOthersWithoutLoop: a template that writes what others say into an answer, and does not
+// loop over it, is refused. Equal words of the assistant's own are no reason.
+func TestOthersWithoutLoop(t *testing.T) {
+	const end = "{% if add_generation_prompt %}<a>{% endif %}"
+	for source, refused := range map[string]bool{
+		"{% for m in messages if m.role == 'assistant' %}<a>{{ messages[1 + loop.index].content }}{{ m.content }}</a>{% endfor %}" + end:                                               true,
+		"{% for m in messages if m.role == 'assistant' %}<a>{% set before = messages[0].content %}{{ before | upper | lower }}{{ m.content }}</a>{% endfor %}" + end:                   true,
+		"{% for m in messages %}{% if m.role == 'assistant' %}<a>{% for c in m.tool_calls or [] %}{{ messages[loop.index + 1].content }}{% endfor %}</a>{% endif %}{% endfor %}" + end: true,
+		"{{ messages[0].content }}{% for m in messages if m.role == 'assistant' %}<a>q{{ m.content }}</a>{% endfor %}" + end:                                                           false,
+	} {
+		_, turns, err := parse(t, "without", source).SupervisedSpans(withTokens(callChat("")))
+		if refused != (err != nil && strings.Contains(err.Error(), "generation")) || !refused && err != nil {
+			t.Errorf("%s: %v, %v", source, turns, err)
+		}
+	}
+}
+
+// TestOpenings: what a prompt already has before an answer is not learned: the end of a list
+// of results that comes with the answer, or nothing where the turn is open still.
+func TestOpenings(t *testing.T) {
+	const results = "{% set ns = namespace(in=false) %}{% for m in messages %}{% if m.role == 'tool' %}{{ '<results>' if not ns.in }}<r>{{ m.content }}</r>{% set ns.in = true %}" +
+		"{% elif m.role == 'user' %}<u>{{ m.content }}{% else %}{{ '</results>' if ns.in else '<a>' }}{% set ns.in = false %}{% for c in m.tool_calls or [] %}!{% endfor %}{{ m.content }}</a>{% endif %}{% endfor %}" +
+		"{{ '</results>' if ns.in }}{{ '<a>' if add_generation_prompt and not ns.in }}"
+	const goesOn = "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<a>' if loop.first or loop.previtem.role == 'user' else '+' }}{{ m.content }};{% else %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}{{ '<a>' if add_generation_prompt }}"
+	for _, c := range []struct {
+		source string
+		chat   []any
+		want   []string
+	}{
+		{results, callChat(""), []string{"!!</a>", "A1</a>"}},
+		{results, chat("user", "q", "assistant", "x", "tool", "r", "assistant", "y", "user", "z", "assistant", "w"), []string{"x</a>", "y</a>", "w</a>"}},
+		{goesOn, chat("user", "q", "assistant", "x", "assistant", "y", "tool", "r", "assistant", "z"), []string{"x;", "+y;", "+z;"}},
+	} {
+		out, turns, err := parse(t, "openings", c.source).SupervisedSpans(withTokens(c.chat))
+		if err != nil {
+			t.Errorf("%s: %v", c.source, err)
+			continue
+		}
+		var got []string
+		for _, turn := range turns {
+			got = append(got, out.Text[turn.From:turn.To])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n got %q\nwant %q\ntext %q", c.source, got, c.want, out.Text)
+		}
 	}
 }

@@ -1,7 +1,11 @@
 package jinja
 
 import (
+	"fmt"
+	"math"
+	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -372,5 +376,357 @@ func partitionMethod(name string, index func(s, sep string) int) method {
 			parts = []string{s[:at], sep, s[at+len(sep):]}
 		}
 		return tuple(r.listOf(self, parts))
+	}
+}
+
+// isSpace is Python's str.isspace for one character.
+func isSpace(r rune) bool {
+	return r == ' ' || r >= '\t' && r <= '\r' || r >= 0x1c && r <= 0x1f || r > 0x7f && unicode.IsSpace(r)
+}
+
+// str is Python's str(v).
+func (r *run) str(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case markup:
+		return string(v)
+	case *undefined:
+		return ""
+	case *spanned:
+		return v.text
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	b := &strings.Builder{}
+	r.repr(b, v)
+	return b.String()
+}
+
+// reprOf is Python's repr(v).
+func (r *run) reprOf(v any) string {
+	b := &strings.Builder{}
+	r.repr(b, v)
+	return b.String()
+}
+
+// repr writes Python's repr(v).
+func (r *run) repr(b *strings.Builder, v any) {
+	r.enter()
+	defer r.leave()
+	from := b.Len()
+	switch v := v.(type) {
+	case nil:
+		b.WriteString("None")
+	case bool:
+		b.WriteString(map[bool]string{true: "True", false: "False"}[v])
+	case int64:
+		b.WriteString(strconv.FormatInt(v, 10))
+	case *big.Int:
+		b.WriteString(v.String())
+	case float64:
+		b.WriteString(floatRepr(v))
+	case string:
+		reprString(b, v, false)
+	case markup:
+		b.WriteString("Markup(")
+		reprString(b, string(v), false)
+		b.WriteString(")")
+	case *undefined:
+		b.WriteString("Undefined")
+	case []any:
+		r.reprSeq(b, "[", v, "]")
+	case tuple:
+		r.reprTuple(b, v)
+	case group:
+		r.reprTuple(b, tuple{v.grouper, v.list})
+	case *Object:
+		r.reprObject(b, v)
+	case *namespace:
+		b.WriteString("<Namespace ")
+		r.repr(b, v.attrs)
+		b.WriteString(">")
+	case intRange:
+		if fmt.Fprintf(b, "range(%d, %d", v.start, v.stop); v.step != 1 {
+			fmt.Fprintf(b, ", %d", v.step)
+		}
+		b.WriteString(")")
+	case *view:
+		b.WriteString("dict_" + v.kind + "(")
+		r.reprSeq(b, "[", v.items(), "])")
+	default:
+		r.reprOther(b, v)
+	}
+	r.grow(b.Len() - from)
+}
+
+// reprOther writes what has no text that a template could rely on.
+func (r *run) reprOther(b *strings.Builder, v any) {
+	switch v := v.(type) {
+	case *macro:
+		if v.name == "" {
+			b.WriteString("<Macro anonymous>")
+		} else {
+			b.WriteString("<Macro " + r.reprOf(v.name) + ">")
+		}
+	case *loop:
+		fmt.Fprintf(b, "<LoopContext %d/%d>", v.index0+1, v.length())
+	case *iterator:
+		b.WriteString("<" + v.name + " object>")
+	case *function:
+		b.WriteString("<function " + v.name + ">")
+	default:
+		b.WriteString("<" + typeName(v) + ">")
+	}
+}
+
+func (r *run) reprSeq(b *strings.Builder, open string, items []any, end string) {
+	b.WriteString(open)
+	for i, item := range items {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		r.repr(b, item)
+	}
+	b.WriteString(end)
+}
+
+func (r *run) reprTuple(b *strings.Builder, items []any) {
+	if len(items) == 1 {
+		r.reprSeq(b, "(", items, ",)")
+	} else {
+		r.reprSeq(b, "(", items, ")")
+	}
+}
+
+func (r *run) reprObject(b *strings.Builder, o *Object) {
+	b.WriteString("{")
+	for i, k := range o.keys {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		r.repr(b, k)
+		b.WriteString(": ")
+		r.repr(b, o.vals[i])
+	}
+	b.WriteString("}")
+}
+
+// floatRepr is Python's repr of a float: the shortest digits that read back as
+// it, with an exponent below 1e-4 and from 1e16 on.
+func floatRepr(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "nan"
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	}
+	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
+		return strconv.FormatFloat(f, 'e', -1, 64)
+	}
+	s := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+// reprString writes s as Python writes a string in a list: in single quotes, in
+// double quotes where s has single ones alone, with what does not print escaped;
+// with ascii all that is not ASCII too.
+func reprString(b *strings.Builder, s string, ascii bool) {
+	quote := byte('\'')
+	if strings.Contains(s, "'") && !strings.Contains(s, "\"") {
+		quote = '"'
+	}
+	b.WriteByte(quote)
+	for _, c := range s {
+		switch {
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\r':
+			b.WriteString(`\r`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c == '\\' || c == rune(quote):
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case c >= ' ' && c < 0x7f || c > 0x7f && !ascii && unicode.IsPrint(c):
+			b.WriteRune(c)
+		case c <= 0xff:
+			fmt.Fprintf(b, `\x%02x`, c)
+		case c <= 0xffff:
+			fmt.Fprintf(b, `\u%04x`, c)
+		default:
+			fmt.Fprintf(b, `\U%08x`, c)
+		}
+	}
+	b.WriteByte(quote)
+}
+
+// runeCount is the number of characters of s.
+func runeCount(s string) int { return utf8.RuneCountInString(s) }
+
+// isASCII says that every character of s is one byte.
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// escapeHTML is s with the five characters replaced that mean something in HTML.
+func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
+
+var htmlEscapes = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
+
+// window is the part of s from character start up to character stop, cut as a slice is, and
+// the place of its first character. ok is false where start lies after the end of s.
+func (r *run) window(s string, start, stop any) (string, int64, bool) {
+	n := int64(runeCount(s))
+	r.grow(len(s) / 16)
+	at := r.bounds(n, [3]any{start, stop, nil})
+	if start != nil && r.bound(start, 0) > n {
+		return "", 0, false
+	}
+	if at.len() == 0 {
+		return "", at.start, at.start <= at.stop
+	}
+	from := byteOffset(s, at.start)
+	return s[from : from+byteOffset(s[from:], at.stop-at.start)], at.start, true
+}
+
+// byteOffset is where the n-th character of s begins.
+func byteOffset(s string, n int64) int {
+	for i := range s {
+		if n == 0 {
+			return i
+		}
+		n--
+	}
+	return len(s)
+}
+
+// affixMethod makes a method that asks whether a part of a string begins, or ends, with a
+// given string or with one of a tuple of strings.
+func affixMethod(name string, has func(s, affix string) bool) method {
+	return func(r *run, self any, a *args) any {
+		b := a.bind(r, name, 1, "affix", "start", "end")
+		s, _ := asStr(self)
+		part, ok := s, true
+		if b.optional(1) != nil || b.optional(2) != nil {
+			part, _, ok = r.window(s, b.optional(1), b.optional(2))
+		}
+		affixes, isTuple := b.vals[0].(tuple)
+		if !isTuple {
+			affixes = tuple{b.vals[0]}
+		}
+		for _, v := range affixes {
+			affix, isStr := asStr(v)
+			if !isStr {
+				r.usable(v)
+				r.fail("%s first arg must be str or a tuple of str, not %s", name, typeName(v))
+			}
+			if ok && has(part, affix) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func findMethod(name string, index func(s, sub string) int) method {
+	return func(r *run, self any, a *args) any {
+		b := a.bind(r, name, 1, "sub", "start", "end")
+		s, _ := asStr(self)
+		sub := b.str(0, "")
+		part, first, ok := r.window(s, b.optional(1), b.optional(2))
+		at := -1
+		if ok {
+			at = index(part, sub)
+		}
+		if at < 0 {
+			if strings.HasSuffix(name, "index") {
+				r.fail("substring not found")
+			}
+			return int64(-1)
+		}
+		return first + int64(runeCount(part[:at]))
+	}
+}
+
+func countMethod(r *run, self any, a *args) any {
+	b := a.bind(r, "count", 1, "sub", "start", "end")
+	s, _ := asStr(self)
+	part, _, ok := r.window(s, b.optional(1), b.optional(2))
+	sub := b.str(0, "")
+	if !ok {
+		return int64(0)
+	}
+	return int64(strings.Count(part, sub))
+}
+
+// sequenceMethods are those of lists, tuples and ranges; listMethods adds what
+// lists alone have.
+var sequenceMethods, listMethods, dictMethods map[string]method
+
+func init() {
+	sequenceMethods = map[string]method{
+		"index": func(r *run, self any, a *args) any {
+			b := a.bind(r, "index", 1, "value", "start", "stop")
+			items := r.collect(self)
+			at := r.bounds(int64(len(items)), [3]any{b.optional(1), b.optional(2), nil})
+			for i := at.start; i < at.stop; i++ {
+				if r.equal(items[i], b.vals[0]) {
+					return i
+				}
+			}
+			r.fail("%s is not in list", r.reprOf(b.vals[0]))
+			return nil
+		},
+		"count": func(r *run, self any, a *args) any {
+			n := int64(0)
+			want := a.bind(r, "count", 1, "value").vals[0]
+			for _, item := range r.collect(self) {
+				if r.equal(item, want) {
+					n++
+				}
+			}
+			return n
+		},
+	}
+	listMethods = map[string]method{
+		"copy": func(r *run, self any, a *args) any {
+			a.bind(r, "copy", 0)
+			return r.collect(self)
+		},
+	}
+	for name, m := range sequenceMethods {
+		listMethods[name] = m
+	}
+	dictMethods = map[string]method{
+		"get": func(r *run, self any, a *args) any {
+			b := a.bind(r, "get", 1, "key", "default")
+			a.noKeywords(r, "get")
+			if v, ok := self.(*Object).get(r.hash(b.vals[0])); ok {
+				return v
+			}
+			return b.optional(1)
+		},
+		"copy": func(r *run, self any, a *args) any {
+			a.bind(r, "copy", 0)
+			r.grow(64 * self.(*Object).Len())
+			return self.(*Object).clone()
+		},
+	}
+	for _, kind := range []string{"keys", "values", "items"} {
+		dictMethods[kind] = func(r *run, self any, a *args) any {
+			a.bind(r, kind, 0)
+			return &view{kind, self.(*Object)}
+		}
 	}
 }

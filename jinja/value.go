@@ -1,10 +1,13 @@
 package jinja
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"math"
 	"math/big"
 	"strings"
+	"unicode/utf8"
 )
 
 // Values are: nil (None), bool, int64, *big.Int (an integer that int64 does not
@@ -460,4 +463,320 @@ func (r *run) order(a, b any) (int, bool) {
 		return 1, true
 	}
 	return 0, true
+}
+
+// Object is a JSON object that keeps the order of its keys, as Python's dict
+// does. It is what messages, tools and their parts are made of. An Object that
+// templates read at the same time must not be written.
+type Object struct {
+	keys, vals []any
+	// index finds a key's place by its hash key; it is made with the
+	// indexFrom-th key, below that a scan is faster.
+	index map[any]int
+}
+
+const indexFrom = 9
+
+// NewObject is an Object of the given keys and values: key, value, key, value. It
+// panics on an odd number or a key that is no string.
+func NewObject(pairs ...any) *Object {
+	if len(pairs)%2 != 0 {
+		panic("template: NewObject: a key without a value")
+	}
+	o := &Object{}
+	for i := 0; i < len(pairs); i += 2 {
+		o.Set(pairs[i].(string), pairs[i+1])
+	}
+	return o
+}
+
+// Len is the number of keys.
+func (o *Object) Len() int { return len(o.keys) }
+
+// Get is the value of key, and whether there is one.
+func (o *Object) Get(key string) (any, bool) { return o.get(key) }
+
+// Set gives key a value. A new key goes to the end, one that is there keeps its
+// place.
+func (o *Object) Set(key string, value any) { o.set(key, key, value) }
+
+// Keys are the keys in their order. Keys that are no strings, which only a
+// template can make, are left out.
+func (o *Object) Keys() []string {
+	keys := make([]string, 0, len(o.keys))
+	for _, k := range o.keys {
+		if s, ok := k.(string); ok {
+			keys = append(keys, s)
+		}
+	}
+	return keys
+}
+
+// MarshalJSON writes the keys in their order, those that are strings.
+func (o *Object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for i, k := range o.Keys() {
+		b.WriteByte("{,"[min(i, 1)])
+		if err := e.Encode(k); err != nil {
+			return nil, err
+		}
+		b.WriteByte(':')
+		v, _ := o.Get(k)
+		if err := e.Encode(v); err != nil {
+			return nil, err
+		}
+	}
+	if b.Len() == 0 {
+		b.WriteByte('{')
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// find is the place of the key with hash key h, -1 where there is none.
+func (o *Object) find(h any) int {
+	if o.index != nil {
+		if i, ok := o.index[h]; ok {
+			return i
+		}
+		return -1
+	}
+	for i, k := range o.keys {
+		if s, ok := k.(string); ok {
+			if s == h {
+				return i
+			}
+		} else if kh, _ := hashKey(k); kh == h {
+			return i
+		}
+	}
+	return -1
+}
+
+// get is the value under the hash key h.
+func (o *Object) get(h any) (any, bool) {
+	if i := o.find(h); i >= 0 {
+		return o.vals[i], true
+	}
+	return nil, false
+}
+
+// set stores value under key, whose hash key is h.
+func (o *Object) set(h, key, value any) {
+	if i := o.find(h); i >= 0 {
+		o.vals[i] = value
+		return
+	}
+	o.keys, o.vals = append(o.keys, key), append(o.vals, value)
+	if o.index != nil {
+		o.index[h] = len(o.keys) - 1
+	} else if len(o.keys) >= indexFrom {
+		o.index = make(map[any]int, 2*len(o.keys))
+		for i, k := range o.keys {
+			kh, _ := hashKey(k)
+			o.index[kh] = i
+		}
+	}
+}
+
+// clone is a copy of o's own keys and values; what the values hold is shared.
+func (o *Object) clone() *Object {
+	c := &Object{}
+	for i, k := range o.keys {
+		h, _ := hashKey(k)
+		c.set(h, k, o.vals[i])
+	}
+	return c
+}
+
+func (g intRange) len() int64 {
+	if g.step > 0 && g.start < g.stop {
+		return (g.stop-g.start-1)/g.step + 1
+	}
+	if g.step < 0 && g.start > g.stop {
+		return (g.start-g.stop-1)/-g.step + 1
+	}
+	return 0
+}
+
+func (g intRange) same(h intRange) bool {
+	n := g.len()
+	return n == h.len() && (n == 0 || g.start == h.start && (n == 1 || g.step == h.step))
+}
+
+// items are what the view shows now.
+func (v *view) items() []any {
+	switch v.kind {
+	case "keys":
+		return v.obj.keys
+	case "values":
+		return v.obj.vals
+	}
+	items := make([]any, v.obj.Len())
+	for i, k := range v.obj.keys {
+		items[i] = tuple{k, v.obj.vals[i]}
+	}
+	return items
+}
+
+// overSlice gives the items of a slice.
+func overSlice(name string, items []any) *iterator {
+	i := 0
+	return &iterator{name, func() (any, bool) {
+		if i >= len(items) {
+			return nil, false
+		}
+		i++
+		return items[i-1], true
+	}}
+}
+
+// overString gives the characters of s.
+func overString(s string) *iterator {
+	return &iterator{"str_iterator", func() (any, bool) {
+		if s == "" {
+			return nil, false
+		}
+		_, n := utf8.DecodeRuneInString(s)
+		c := s[:n]
+		s = s[n:]
+		return c, true
+	}}
+}
+
+// tryIter is Python's iter(v); not ok where v cannot be iterated.
+func (r *run) tryIter(v any) (*iterator, bool) {
+	if items, ok := asSeq(v); ok {
+		return overSlice("list_iterator", items), true
+	}
+	if s, ok := asStr(v); ok {
+		return overString(s), true
+	}
+	switch v := v.(type) {
+	case *Object:
+		return overSlice("dict_keyiterator", v.keys), true
+	case *view:
+		r.step(v.obj.Len() >> 4)
+		return overSlice("dict_"+v.kind+"iterator", v.items()), true
+	case *undefined:
+		return overSlice("generator", nil), true
+	case *iterator:
+		return v, true
+	case intRange:
+		i, n := int64(0), v.len()
+		return &iterator{"range_iterator", func() (any, bool) {
+			if i >= n {
+				return nil, false
+			}
+			i++
+			return v.start + (i-1)*v.step, true
+		}}, true
+	case *loop:
+		return &iterator{"LoopContext", func() (any, bool) {
+			item, ok := v.advance()
+			return tuple{item, v}, ok
+		}}, true
+	}
+	return nil, false
+}
+
+// iter is Python's iter(v); it fails where v cannot be iterated.
+func (r *run) iter(v any) *iterator {
+	it, ok := r.tryIter(v)
+	if !ok {
+		r.fail("'%s' object is not iterable", typeName(v))
+	}
+	return it
+}
+
+// collect is Python's list(v), a slice of its own.
+func (r *run) collect(v any) []any {
+	if items, ok := asSeq(v); ok {
+		r.grow(16 * len(items))
+		return append(make([]any, 0, len(items)), items...)
+	}
+	items := []any{}
+	for it := r.iter(v); ; {
+		item, ok := it.next()
+		if !ok {
+			return items
+		}
+		r.step(1)
+		r.grow(16)
+		items = append(items, item)
+	}
+}
+
+// tryLen is Python's len(v).
+func (r *run) tryLen(v any) (int64, bool) {
+	if items, ok := asSeq(v); ok {
+		return int64(len(items)), true
+	}
+	if s, ok := asStr(v); ok {
+		r.read(s)
+		return int64(runeCount(s)), true
+	}
+	switch v := v.(type) {
+	case *Object:
+		return int64(v.Len()), true
+	case *view:
+		return int64(v.obj.Len()), true
+	case intRange:
+		return v.len(), true
+	case *undefined:
+		return 0, true
+	case *loop:
+		return v.length(), true
+	}
+	return 0, false
+}
+
+// contains is Python's v in seq.
+func (r *run) contains(seq, v any) bool {
+	if s, ok := asStr(seq); ok {
+		sub, ok := asStr(v)
+		if !ok {
+			r.usable(v)
+			r.fail("'in <string>' requires string as left operand, not %s", typeName(v))
+		}
+		r.read(s)
+		return strings.Contains(s, sub)
+	}
+	switch seq := seq.(type) {
+	case *Object:
+		return r.hasKey(seq, v)
+	case *view:
+		if seq.kind == "keys" {
+			return r.hasKey(seq.obj, v)
+		}
+	}
+	it, ok := r.tryIter(seq)
+	if !ok {
+		r.fail("argument of type '%s' is not iterable", typeName(seq))
+	}
+	for {
+		item, ok := it.next()
+		if !ok {
+			return false
+		}
+		if r.equal(item, v) {
+			return true
+		}
+	}
+}
+
+func (r *run) hasKey(o *Object, key any) bool {
+	_, ok := o.get(r.hash(key))
+	return ok
+}
+
+// hash is key's hash key; it fails where it cannot be a dict's key.
+func (r *run) hash(key any) any {
+	h, ok := hashKey(key)
+	if !ok {
+		r.fail("unhashable type: '%s'", h)
+	}
+	return h
 }

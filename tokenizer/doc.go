@@ -7,8 +7,8 @@
 // testdata/differences.py compares. What it does not read is refused by name.
 // The parts follow each other as there:
 //
-//	added tokens (added.go) → normalizers (norm.go, nfc.go) → added tokens →
-//	pre-tokenizers (pretokenize.go, scan.go, regex*.go) → BPE (bpe.go, merge.go)
+//	added tokens (added.go) → normalizers (norm.go) → added tokens →
+//	pre-tokenizers (pretokenize.go, scan.go, regex.go) → BPE (bpe.go)
 //
 // Which added tokens there are also depends on the files beside it (named.go), as
 // in Transformers.

@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"mt/internal/files"
 )
@@ -171,4 +177,510 @@ func isByteLevel(text []byte) bool {
 		return false
 	}
 	return maps.Equal(m.Vocab, byteLevelVocab) && reflect.DeepEqual(f.AddedTokens, newTokenizerFile(nil).AddedTokens)
+}
+
+// The files of Hugging Face tokenizers, as far as the byte-level vocabulary
+// needs them.
+
+type addedToken struct {
+	ID         int    `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+// byteStep is the ByteLevel pre-tokenizer, post-processor and decoder.
+type byteStep struct {
+	Type           string `json:"type"`
+	AddPrefixSpace bool   `json:"add_prefix_space"`
+	TrimOffsets    bool   `json:"trim_offsets"`
+	UseRegex       bool   `json:"use_regex"`
+}
+
+type bpeModel struct {
+	modelOptions
+	Vocab  map[string]int `json:"vocab"`
+	Merges []any          `json:"merges"`
+}
+
+type tokenizerFile struct {
+	Version       string       `json:"version"`
+	Truncation    any          `json:"truncation"`
+	Padding       any          `json:"padding"`
+	AddedTokens   []addedToken `json:"added_tokens"`
+	Normalizer    any          `json:"normalizer"`
+	PreTokenizer  *byteStep    `json:"pre_tokenizer"`
+	PostProcessor *byteStep    `json:"post_processor"`
+	Decoder       *byteStep    `json:"decoder"`
+	Model         bpeModel     `json:"model"`
+}
+
+func newTokenizerFile(vocab map[string]int) tokenizerFile {
+	return tokenizerFile{
+		Version:      "1.0",
+		AddedTokens:  []addedToken{{Content: EndOfText, Special: true}},
+		PreTokenizer: &byteStep{Type: "ByteLevel"},
+		Decoder:      &byteStep{Type: "ByteLevel"},
+		Model:        bpeModel{modelOptions: modelOptions{Type: "BPE"}, Vocab: vocab, Merges: []any{}},
+	}
+}
+
+type tokenizerConfig struct {
+	Class          string `json:"tokenizer_class"`
+	EOS            string `json:"eos_token"`
+	AddPrefixSpace bool   `json:"add_prefix_space"`
+	CleanUpSpaces  bool   `json:"clean_up_tokenization_spaces"`
+}
+
+func newTokenizerConfig() tokenizerConfig {
+	return tokenizerConfig{Class: "PreTrainedTokenizerFast", EOS: EndOfText}
+}
+
+// The functions here walk through JSON that json.Valid has passed, without
+// making anything of what they pass by: vocabularies are large.
+
+// jsonSpace is the start of the next thing at or after i: not white space, a
+// comma or a colon.
+func jsonSpace(b []byte, i int) int {
+	for i < len(b) {
+		switch b[i] {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			i++
+			continue
+		}
+		break
+	}
+	return i
+}
+
+// jsonEnd is where the value that starts at i ends.
+func jsonEnd(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		for i++; b[i] != '"'; i++ {
+			if b[i] == '\\' {
+				i++
+			}
+		}
+		return i + 1
+	case '{', '[':
+		for depth := 0; ; i++ {
+			switch b[i] {
+			case '"':
+				i = jsonEnd(b, i) - 1
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+		}
+	}
+	for i < len(b) && bytes.IndexByte([]byte(" \t\r\n,}]"), b[i]) < 0 {
+		i++
+	}
+	return i
+}
+
+// jsonText is the string that raw writes; false where it is no string.
+func jsonText(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), true
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err == nil
+}
+
+// jsonObject calls f for each member of the object raw.
+func jsonObject(raw []byte, f func(key string, value []byte) error) error {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || raw[0] != '{' {
+		return fmt.Errorf("it is %s, not an object", shorten(raw))
+	}
+	for i := jsonSpace(raw, 1); raw[i] != '}'; i = jsonSpace(raw, i) {
+		end := jsonEnd(raw, i)
+		key, _ := jsonText(raw[i:end])
+		i = jsonSpace(raw, end)
+		end = jsonEnd(raw, i)
+		if err := f(key, raw[i:end]); err != nil {
+			return err
+		}
+		i = end
+	}
+	return nil
+}
+
+// jsonArray calls f for each element of the array raw.
+func jsonArray(raw []byte, f func(n int, value []byte) error) error {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || raw[0] != '[' {
+		return fmt.Errorf("it is %s, not an array", shorten(raw))
+	}
+	n := 0
+	for i := jsonSpace(raw, 1); raw[i] != ']'; i = jsonSpace(raw, i) {
+		end := jsonEnd(raw, i)
+		if err := f(n, raw[i:end]); err != nil {
+			return err
+		}
+		n++
+		i = end
+	}
+	return nil
+}
+
+// shorten is raw for an error message.
+func shorten(raw []byte) string {
+	const most = 60
+	if len(raw) == 0 {
+		return "missing"
+	}
+	if len(raw) > most {
+		return string(bytes.ToValidUTF8(raw[:most], nil)) + "…"
+	}
+	return string(raw)
+}
+
+// encodingVersion is part of ID: it changes when the same file encodes
+// differently than before.
+const encodingVersion = 2
+
+// readFiles reads the files beside tokenizer.json, whose content is text, and
+// finds the tokens that begin and end a text.
+func (t *hf) readFiles(dir string, text []byte) error {
+	t.files = map[string][]byte{"tokenizer.json": text}
+	for _, name := range companions[1:] {
+		b, err := readFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		t.files[name] = b
+	}
+	if err := t.readNamed(dir); err != nil {
+		return err
+	}
+	for _, name := range []string{"generation_config.json", "config.json"} {
+		if err := t.readEnds(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if t.bos < 0 {
+		t.bos = edge(t.post, func(p postProcessor) []int32 { return p.before })
+	}
+	if t.eos < 0 {
+		t.eos = edge(t.post, func(p postProcessor) []int32 { return p.behind })
+	}
+	t.identify()
+	return nil
+}
+
+// identify makes the ID, of everything that ids depend on.
+func (t *hf) identify() {
+	h := sha256.New()
+	h.Write(t.files["tokenizer.json"])
+	fmt.Fprintf(h, "\n%d %d %q", t.bos, t.eos, t.order)
+	for _, id := range slices.Sorted(maps.Keys(t.added)) {
+		fmt.Fprintf(h, "\n%d %v %+v", id, t.IsSpecial(id), *t.added[id])
+	}
+	t.id = fmt.Sprintf("bpe-%d-%s", encodingVersion, hex.EncodeToString(h.Sum(nil)[:16]))
+}
+
+// edge is the only token that the post-processors put at one side, -1 where
+// there is none or another number.
+func edge(post []postProcessor, side func(postProcessor) []int32) int32 {
+	var all []int32
+	for _, p := range post {
+		all = append(all, side(p)...)
+	}
+	if len(all) != 1 {
+		return -1
+	}
+	return all[0]
+}
+
+// readEnds takes bos_token_id and eos_token_id from a file, where they are not
+// known yet: a number, or a list of which the first counts.
+func (t *hf) readEnds(name string) error {
+	_, told := t.files["tokenizer_config.json"] // which would name a token that begins texts
+	if (t.bos >= 0 || told) && t.eos >= 0 {
+		return nil
+	}
+	text, err := readFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var f map[string]json.RawMessage
+	if err := files.Unmarshal(text, &f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for key, id := range map[string]*int32{"bos_token_id": &t.bos, "eos_token_id": &t.eos} {
+		var list []int64
+		if told && id == &t.bos {
+			continue
+		}
+		if raw := f[key]; json.Unmarshal(raw, &list) != nil {
+			list = []int64{-1}
+			_ = json.Unmarshal(raw, &list[0]) // neither: as if it were not there
+		}
+		if *id < 0 && len(list) > 0 && t.known("", list[0]) == nil {
+			*id = int32(list[0])
+		}
+	}
+	return nil
+}
+
+// maxID bounds ids, which tables are indexed with.
+const maxID = 1 << 22
+
+// modelOptions are the small members of "model".
+type modelOptions struct {
+	Type         string   `json:"type"`
+	Dropout      *float64 `json:"dropout"`
+	Unk          *string  `json:"unk_token"`
+	Prefix       *string  `json:"continuing_subword_prefix"`
+	Suffix       *string  `json:"end_of_word_suffix"`
+	FuseUnk      bool     `json:"fuse_unk"`
+	ByteFallback bool     `json:"byte_fallback"`
+	IgnoreMerges bool     `json:"ignore_merges"`
+}
+
+// readModel reads "model". Where letters is set, words come to it as bytes.
+func readModel(raw []byte, letters bool) (*bpe, error) {
+	var o modelOptions
+	var vocab, merges []byte
+	rest := map[string][]byte{}
+	err := jsonObject(raw, func(key string, value []byte) error {
+		switch key {
+		case "vocab":
+			vocab = value
+		case "merges":
+			merges = value
+		default:
+			rest[key] = value
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if err := o.read(rest); err != nil {
+		return nil, err
+	}
+	if err := o.check(merges != nil); err != nil {
+		return nil, err
+	}
+	m := &bpe{unk: -1, fuseUnk: o.FuseUnk, ignoreMerges: o.IgnoreMerges, prefix: text(o.Prefix), suffix: text(o.Suffix)}
+	if err := m.readVocab(vocab); err != nil {
+		return nil, err
+	}
+	if o.Unk != nil {
+		id, ok := m.ids[*o.Unk]
+		if !ok {
+			return nil, fmt.Errorf("model.unk_token: %q is not in model.vocab", *o.Unk)
+		}
+		m.unk = id
+	}
+	m.tables(letters, o.ByteFallback)
+	return m, m.readMerges(merges)
+}
+
+// read takes the members of "model" in.
+func (o *modelOptions) read(members map[string][]byte) error {
+	for key, raw := range members {
+		one := append(append([]byte(`{"`+key+`":`), raw...), '}')
+		if !json.Valid(one) { // a key that would have to be escaped: none of ours
+			continue
+		}
+		if err := json.Unmarshal(one, o); err != nil {
+			return fmt.Errorf("model.%s: %s is not of the right type", key, shorten(raw))
+		}
+	}
+	return nil
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// check refuses what is not read.
+func (o *modelOptions) check(merges bool) error {
+	switch {
+	case o.Type == "" && !merges || o.Type != "" && o.Type != "BPE":
+		return fmt.Errorf("model.type: %q is not read, only BPE is; give input_ids (JSONL) that another tool has made", o.Type)
+	case o.Dropout != nil && *o.Dropout != 0:
+		return fmt.Errorf("model.dropout: %g would make the ids random; set it to null", *o.Dropout)
+	case o.ByteFallback && (text(o.Prefix) != "" || text(o.Suffix) != ""):
+		return fmt.Errorf("model.byte_fallback: not together with continuing_subword_prefix or end_of_word_suffix")
+	}
+	return nil
+}
+
+func (m *bpe) readVocab(raw []byte) error {
+	m.ids = make(map[string]int32, len(raw)/24)
+	most := int32(-1)
+	err := jsonObject(raw, func(token string, value []byte) error {
+		id, err := strconv.ParseUint(string(value), 10, 64)
+		if err != nil || id >= maxID {
+			return fmt.Errorf("the id of %q is %s, and ids go from 0 to %d", token, shorten(value), maxID-1)
+		}
+		m.ids[token] = int32(id)
+		most = max(most, int32(id))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("model.vocab: %w", err)
+	}
+	m.tokens = make([]string, most+1)
+	for token, id := range m.ids {
+		if other := m.tokens[id]; other != "" {
+			return fmt.Errorf("model.vocab: %q and %q have the same id %d", min(token, other), max(token, other), id)
+		}
+		m.tokens[id] = token
+	}
+	return nil
+}
+
+// tables fills in what can be computed from the vocabulary.
+func (m *bpe) tables(letters, fallback bool) {
+	m.raw = letters && m.prefix == "" && m.suffix == ""
+	for b := range byteVocab {
+		id, ok := m.ids[string(byteAlphabet[b])]
+		m.letters[b] = id
+		m.raw = m.raw && ok
+		m.fallback[b] = -1
+		if id, ok := m.ids[fmt.Sprintf("<0x%02X>", b)]; ok && fallback {
+			m.fallback[b] = id
+		}
+	}
+	for b := range utf8.RuneSelf {
+		id, ok := m.ids[string(rune(b))]
+		if !ok {
+			id = -1
+		}
+		m.ascii[b] = id
+	}
+	m.sizes = make([]int32, len(m.tokens))
+	for id, token := range m.tokens {
+		m.sizes[id] = int32(m.sizeOf(int32(id), token))
+		m.long = max(m.long, len(token))
+	}
+	_, ok := m.ids[metaspace]
+	// An unknown character that vanished would join what a cut separates.
+	ok = ok && (m.unk >= 0 || slices.Min(m.fallback[:]) >= 0)
+	m.cuts = ok && !m.raw && !m.ignoreMerges && m.prefix == "" && m.suffix == ""
+	m.joins = map[rune]bool{}
+}
+
+// sizeOf is how many bytes of text the token stands for, 0 where that is not known.
+func (m *bpe) sizeOf(id int32, token string) int {
+	switch {
+	case m.prefix != "" || m.suffix != "" || id == m.unk:
+		return 0
+	case m.raw:
+		text, _ := fromLetters(token)
+		return len(text)
+	}
+	if b, ok := byteToken(token); ok && m.fallback[b] == id {
+		return 1
+	}
+	return len(token)
+}
+
+func (m *bpe) readMerges(raw []byte) error {
+	if raw == nil {
+		raw = []byte("[]")
+	}
+	count := 0
+	if err := jsonArray(raw, func(int, []byte) error { count++; return nil }); err != nil {
+		return fmt.Errorf("model.merges%w", err)
+	}
+	m.pairs = newPairs(count)
+	var both []byte
+	rank := int32(0)
+	err := jsonArray(raw, func(n int, value []byte) error {
+		a, b, err := mergeOf(value)
+		if err != nil {
+			return fmt.Errorf("[%d]: %w", n, err)
+		}
+		if a == "" && b == "" { // the first line of merges.txt
+			return nil
+		}
+		left, okLeft := m.ids[a]
+		right, okRight := m.ids[b]
+		both = append(append(both[:0], a...), strings.TrimPrefix(b, m.prefix)...)
+		id, ok := m.ids[string(both)]
+		switch {
+		case !okLeft:
+			return fmt.Errorf("[%d]: %q is not in model.vocab", n, a)
+		case !okRight:
+			return fmt.Errorf("[%d]: %q is not in model.vocab", n, b)
+		case !ok:
+			return fmt.Errorf("[%d]: %q is not in model.vocab", n, both)
+		}
+		m.pairs.set(left, right, merge{rank, id})
+		rank++
+		m.join(both)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("model.merges%w", err)
+	}
+	return nil
+}
+
+// join notes that a merge makes token, so that no word may be cut inside of it.
+func (m *bpe) join(token []byte) {
+	for i := 1; m.cuts && i < len(token); {
+		n := bytes.Index(token[i:], []byte(metaspace))
+		if n < 0 {
+			return
+		}
+		r, _ := utf8.DecodeLastRune(token[:i+n])
+		m.joins[r] = true
+		i += n + 1
+	}
+}
+
+// mergeOf reads "a b" or ["a", "b"]; the first line of merges.txt gives nothing.
+func mergeOf(raw []byte) (a, b string, err error) {
+	if line, ok := jsonText(raw); ok {
+		if strings.HasPrefix(line, "#version") {
+			return "", "", nil
+		}
+		a, b, ok = strings.Cut(line, " ")
+		if !ok || strings.Contains(b, " ") {
+			return "", "", fmt.Errorf("%s is not two tokens with a space between them", shorten(raw))
+		}
+		return a, b, nil
+	}
+	var pair [2]string
+	count := 0
+	err = jsonArray(raw, func(n int, value []byte) error {
+		s, ok := jsonText(value)
+		if count++; !ok || n > 1 {
+			return fmt.Errorf("%s is not two tokens", shorten(raw))
+		}
+		pair[n] = s
+		return nil
+	})
+	if err == nil && count != 2 {
+		err = fmt.Errorf("%s is not two tokens", shorten(raw))
+	}
+	return pair[0], pair[1], err
 }

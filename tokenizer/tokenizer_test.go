@@ -1,10 +1,14 @@
 package tokenizer
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -171,6 +175,161 @@ func FuzzStream(f *testing.F) {
 		}
 		if got += s.Flush(); got != string(text) {
 			t.Errorf("%q came as %q", text, got)
+		}
+	})
+}
+
+// recorded is one string and what PyPI `tokenizers` made of it.
+type recorded struct {
+	Text         string
+	IDs          []int32 // with special tokens around
+	IDsPlain     []int32 `json:"ids_plain"`
+	Decoded      string  // of IDsPlain
+	DecodedClean string  `json:"decoded_clean"` // without special tokens
+}
+
+// check compares tok with c and tells whether they agree.
+func (c *recorded) check(t *testing.T, tok Tokenizer) bool {
+	ids, err := tok.Encode(nil, []byte(c.Text))
+	if err != nil {
+		t.Errorf("%q: %v", c.Text, err)
+		return false
+	}
+	ok := true
+	fail := func(what string, got, want any) {
+		t.Errorf("%q: %s: %v, want %v", c.Text, what, got, want)
+		ok = false
+	}
+	if !slices.Equal(ids, c.IDsPlain) {
+		fail("ids", ids, c.IDsPlain)
+	}
+	if all := tok.AddSpecial(ids); !slices.Equal(all, c.IDs) {
+		fail("with special tokens", all, c.IDs)
+	}
+	if got := string(tok.DecodeSpecial(c.IDsPlain)); got != c.Decoded {
+		fail("decoded", got, c.Decoded)
+	}
+	if got := string(tok.Decode(c.IDsPlain)); got != c.DecodedClean {
+		fail("decoded without special tokens", got, c.DecodedClean)
+	}
+	spans, starts, err := tok.EncodeSpans([]int32{7}, []int{9}, []byte(c.Text))
+	switch {
+	case err != nil || !slices.Equal(spans[1:], ids) || len(starts) != len(spans):
+		fail("EncodeSpans", spans, ids)
+	case !slices.IsSorted(starts[1:]) || len(ids) > 0 && (starts[1] < 0 || starts[len(starts)-1] >= len(c.Text)):
+		fail("starts", starts[1:], "rising within the text")
+	}
+	return ok
+}
+
+// TestFixtures compares every recorded string of every shape of tokenizer.
+// With MT_TOKENIZERS it reads another folder than the shared one, such as
+// testdata/differences.py makes.
+func TestFixtures(t *testing.T) {
+	root := os.Getenv("MT_TOKENIZERS")
+	if root == "" {
+		root = "../../shared/fixtures/tokenizers"
+	}
+	names, err := filepath.Glob(filepath.Join(root, "*", "cases.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) == 0 {
+		t.Skip("no ../shared/fixtures/tokenizers beside the repository")
+	}
+	for _, name := range names {
+		dir := filepath.Dir(name)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			tok, err := Load(dir, 256)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			n, bad := 0, 0
+			for lines := json.NewDecoder(bufio.NewReader(f)); lines.More() && bad < 10; n++ {
+				var c recorded
+				if err := lines.Decode(&c); err != nil {
+					t.Fatal(err)
+				}
+				if !c.check(t, tok) {
+					bad++
+				}
+			}
+			t.Logf("%d strings", n)
+		})
+	}
+}
+
+// TestConcurrent encodes the same texts from several goroutines at once, each
+// of which has seen other words before.
+func TestConcurrent(t *testing.T) {
+	all := texts(t)[:40]
+	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
+		if s.Name != "gpt4" && s.Name != "NFC" && s.Name != "llama2" {
+			return
+		}
+		tok, err := parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want [][]int32
+		for _, text := range all {
+			ids, err := tok.Encode(nil, []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, ids)
+		}
+		var done sync.WaitGroup
+		for g := range 4 {
+			done.Go(func() {
+				for i := range all {
+					i = (i*7 + g*11) % len(all)
+					if ids, err := tok.Encode(nil, []byte(all[i])); err != nil || !slices.Equal(ids, want[i]) {
+						t.Errorf("%s: %q: %d, want %d, %v", s.Name, all[i], ids, want[i], err)
+					}
+				}
+			})
+		}
+		done.Wait()
+	})
+}
+
+// TestStreamPieces prints tokens one at a time and compares with all at once.
+func TestStreamPieces(t *testing.T) {
+	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
+		tok, err := parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(tok.decoders) == 0 || s.Name == "end of word" { // the last token prints as no other does
+			return
+		}
+		for _, c := range s.Cases {
+			stream, got := NewStream(tok), ""
+			for _, id := range c.IDsPlain {
+				got += stream.Next(id)
+			}
+			if got += stream.Flush(); got != c.DecodedClean {
+				t.Errorf("%s: %d came as %q, want %q", s.Name, c.IDsPlain, got, c.DecodedClean)
+			}
+			half := len(c.IDsPlain) / 2
+			for half > 0 && incomplete(tok.Decode(c.IDsPlain[:half])) > 0 {
+				half--
+			}
+			if half > 0 {
+				stream, got := NewStream(tok, c.IDsPlain[:half]...), string(tok.Decode(c.IDsPlain[:half]))
+				for _, id := range c.IDsPlain[half:] {
+					got += stream.Next(id)
+				}
+				if got += stream.Flush(); got != c.DecodedClean {
+					t.Errorf("%s: %d after %d came as %q, want %q", s.Name, c.IDsPlain[half:], half, got, c.DecodedClean)
+				}
+			}
 		}
 	})
 }

@@ -3,8 +3,8 @@
     go build -o /tmp/mt ./cmd/mt && python3 tools/watching_cost.py /tmp/mt [PAIRS]
 
 Runs examples/scratch.yaml PAIRS times (8) each way, in turns, on one thread, with a line of
-numbers after every step. The watched run has --dashboard with one viewer, --trace, TensorBoard,
-Trackio and MLflow; the server for MLflow is in here, and says yes to everything. Prints each pair
+numbers after every step. The watched run has --dashboard with one viewer, --trace, TensorBoard
+and MLflow; the server for MLflow is in here, and says yes to everything. Prints each pair
 and the median of the ratios, less one, with the ratios of the plain runs to each other beside it:
 below that, a difference is the machine's.
 """
@@ -59,9 +59,9 @@ def cpu_seconds(mt, folder, watched, server):
     out = tempfile.mkdtemp(dir=folder)
     command = [mt, "train", "examples/scratch.yaml", f"--output_dir={out}/run", f"--max_steps={STEPS}", "--eval_steps=0", "--sample_prompt=", "--threads=1",
                "--logging_steps=1"]
-    env = dict(os.environ, TRACKIO_DIR=out + "/trackio", MLFLOW_TRACKING_URI=server, MLFLOW_EXPERIMENT_NAME="e")
+    env = dict(os.environ, MLFLOW_TRACKING_URI=server, MLFLOW_EXPERIMENT_NAME="e")
     if watched:
-        command += ["--report_to=tensorboard,trackio,mlflow", "--dashboard=0", f"--trace={out}/trace.json.gz"]
+        command += ["--report_to=tensorboard,mlflow", "--dashboard=0", f"--trace={out}/trace.json.gz"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = []

@@ -16,15 +16,14 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Bench measures one part of mt. adamw, sgemm, tokenizer and train stand beside what they
 should equal: runs alternate with those of the other side, since a machine's speed
 changes from minute to minute. copy, attention and matmul are the rates of this
-machine; shapes and compress look at whole steps. Those five draw (--svg) and date
-(--report) what they find.`,
+machine.`,
 		Example: `  mt bench adamw
   mt bench sgemm --json
   mt bench train --peer torch
-  mt bench copy --device cuda --report bench/reports`,
+  mt bench copy --device cuda`,
 		RunE: group,
 	}
-	c.AddCommand(a.benchAdamW(), a.benchAttention(), a.benchCompress(), a.benchCopy(), a.benchKernels(), a.benchMatMul(), a.benchSGEMM(), a.benchShapes(), a.benchTokenizer(), a.benchTrain(), a.benchPredict(), a.benchTune())
+	c.AddCommand(a.benchAdamW(), a.benchAttention(), a.benchCopy(), a.benchKernels(), a.benchMatMul(), a.benchSGEMM(), a.benchTokenizer(), a.benchTrain(), a.benchPredict(), a.benchReportOf(), a.benchTune())
 	return c
 }
 

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,75 +13,24 @@ import (
 	"mt/internal/config"
 )
 
-// benchOutput says where the figures of a benchmark go.
-type benchOutput struct {
-	json   bool
-	svg    string // file
-	report string // directory
-	at     time.Time
-}
-
-func (b *benchOutput) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&b.json, "json", false, "print JSON")
-	c.Flags().StringVar(&b.svg, "svg", "", "draw the figures into this file too")
-	c.Flags().StringVar(&b.report, "report", "", "write a dated report with machine, command and versions into this directory too")
-}
-
-// check refuses, before anything is measured, what could not be written afterwards.
-func (b *benchOutput) check(name string) error {
-	b.at = time.Now()
-	if b.svg != "" {
-		if info, err := os.Stat(filepath.Dir(b.svg)); err != nil || !info.IsDir() {
-			return config.Usagef("bench %s: --svg %s: there is no directory %s; make it first", name, b.svg, filepath.Dir(b.svg))
-		}
-		if info, err := os.Stat(b.svg); err == nil && info.IsDir() {
-			return config.Usagef("bench %s: --svg %s is a directory: name a file in it", name, b.svg)
-		}
-	}
-	if b.report != "" {
-		if info, err := os.Stat(b.report); err == nil && !info.IsDir() {
-			return config.Usagef("bench %s: --report %s is a file: name a directory", name, b.report)
-		}
-	}
-	return nil
-}
-
-// benchReport prints r as a table or as JSON, draws it and dates it.
-func (a *app) benchReport(name string, b *benchOutput, r bench.Report) error {
-	if b.svg != "" {
-		var picture bytes.Buffer
-		if err := r.Chart().WriteSVG(&picture); err != nil {
-			return err
-		}
-		if err := os.WriteFile(b.svg, picture.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("bench %s: --svg: %w", name, err)
-		}
-	}
-	if b.report != "" {
-		d := bench.Dated{Name: name, Command: append([]string{"mt"}, a.args...), Version: thisVersion().String(), At: b.at}
-		path, err := d.Write(b.report, r)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(a.stderr, "report:", path)
-	}
-	return a.report(r, b.json)
-}
-
 // benchDevice are the flags of a benchmark that measures a device.
 type benchDevice struct {
-	benchOutput
 	on     bench.OnDevice
+	json   bool
 	memory string
 	dtypes []string
 }
 
+// ratesFlag explains --rates.
+const ratesFlag = "what figures are predicted with: a GPU, GPU+HOST, or a file of mt doctor --save (default: the profile of this GPU)"
+
 func (b *benchDevice) flags(c *cobra.Command, dtype bool) {
-	b.benchOutput.flags(c)
 	f := c.Flags()
+	f.BoolVar(&b.json, "json", false, "print JSON")
 	f.StringVar(&b.on.Device, "device", "cpu", "cpu or cuda")
 	f.StringVar(&b.memory, "device-memory", "", "budget of the device, for example 10GiB (default: all of it)")
 	f.IntVar(&b.on.Threads, "threads", 0, "worker threads of the CPU (default: all cores)")
+	f.StringVar(&b.on.Rates, "rates", "", ratesFlag)
 	f.IntVar(&b.on.Runs, "runs", 5, "how often each piece of work is timed")
 	f.DurationVar(&b.on.Most, "most", 2*time.Second, "slow work is timed fewer times than --runs, within this time")
 	if dtype {
@@ -94,9 +40,6 @@ func (b *benchDevice) flags(c *cobra.Command, dtype bool) {
 
 // check completes the options, or says what is wrong with the flags.
 func (b *benchDevice) check(a *app, name string) (dtypes []device.DType, err error) {
-	if err := b.benchOutput.check(name); err != nil {
-		return nil, err
-	}
 	switch {
 	case b.on.Device != "cpu" && b.on.Device != "cuda":
 		return nil, config.Usagef("bench %s: --device %q: want cpu or cuda", name, b.on.Device)

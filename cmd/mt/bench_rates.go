@@ -20,7 +20,7 @@ from pinned memory, from memory that was registered later (as weights are) and f
 pageable memory; copies inside the device; and copies, AdamW updates and norms over
 host memory on all cores.`,
 		Example: `  mt bench copy
-  mt bench copy --device cuda --sizes 1MiB,256MiB --svg copy.svg`,
+  mt bench copy --device cuda --sizes 1MiB,256MiB`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if _, err := b.check(a, "copy"); err != nil {
@@ -38,7 +38,7 @@ host memory on all cores.`,
 			if err != nil {
 				return err
 			}
-			return a.benchReport("copy", &b.benchOutput, r)
+			return a.report(r, b.json)
 		},
 	}
 	b.flags(c, false)
@@ -75,7 +75,7 @@ in the rate, so a sequence counts half of its square.`,
 			if err != nil {
 				return err
 			}
-			return a.benchReport("attention", &b.benchOutput, r)
+			return a.report(r, b.json)
 		},
 	}
 	b.flags(c, true)
@@ -124,7 +124,7 @@ Presets (--model NAME):
 			if err != nil {
 				return err
 			}
-			return a.benchReport("matmul", &b.benchOutput, r)
+			return a.report(r, b.json)
 		},
 	}
 	b.flags(c, true)

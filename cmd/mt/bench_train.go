@@ -66,7 +66,7 @@ published, as they count and as we do. docs/peers.md says more.`,
 				return err
 			}
 			if b.peer != "" {
-				if err := bench.CheckTrainPeer(c.Context(), b.peer); err != nil {
+				if err := bench.CheckTrainPeer(c.Context(), b.peer, b.ours.Device); err != nil {
 					return config.Usagef("bench train: %w", err)
 				}
 			}
@@ -104,6 +104,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
 	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
 	f.BoolVar(&b.copied, "copy", false, "copy tiles as a GPU would instead of binding them in place")
+	f.StringVar(&o.Rates, "rates", "", ratesFlag)
 	f.IntVar(&o.Threads, "threads", 0, "worker threads (default: all cores)")
 	f.IntVar(&o.Warmup, "warmup", 3, "steps before the first that counts")
 	f.IntVar(&o.Rounds, "rounds", 7, "how often each side runs")

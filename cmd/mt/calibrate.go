@@ -154,6 +154,9 @@ func writeCard(w io.Writer, m *rates.Machine) {
 	}
 	fmt.Fprintf(w, "device memory\t%.4g GB/s; an operation takes %.3g µs, and %.3g µs to enqueue\n", m.Device.Bandwidth, m.Device.Launch, m.Device.Enqueue)
 	fmt.Fprintf(w, "link\t%.4g GB/s up, %.4g down, %.4g both at once\n", m.Link.Up, m.Link.Down, m.Link.Both)
+	if m.Link.Pin > 0 {
+		fmt.Fprintf(w, "pinning\t%.4g GB/s of host memory\n", m.Link.Pin)
+	}
 	if m.Link.Peer > 0 {
 		how := "over the link"
 		if m.Link.Wires {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,8 +40,6 @@ read are flags.
   --rows N              how many rows are shown (3; 0: none)
   --row I               which is the first of them, from 0
   --color auto|always|never
-  --svg FILE            the histogram of lengths as a picture, for a browser
-                        (--png, its name when it was another format, serves too)
   --json                the figures, and the rows, as JSON`,
 		Example: `  mt data inspect run.yaml
   mt data inspect --dataset chats.jsonl --model path/to/model --max-seq-len 4096 --rows 1`,
@@ -51,7 +47,7 @@ read are flags.
 		if err := cfg.Require("dataset"); err != nil {
 			return err
 		}
-		if err := a.inspection(&in, c.Flags().Changed); err != nil {
+		if err := a.inspection(&in); err != nil {
 			return err
 		}
 		set, tok, err := a.openDataset(c.Context(), cfg)
@@ -73,8 +69,6 @@ read are flags.
 	whole(set, "rows", 0, &in.rows)
 	whole(set, "row", 0, &in.first)
 	set.StringVar(&in.colour, "color", "auto", "")
-	set.StringVar(&in.svg, "svg", "", "")
-	set.StringVar(&in.png, "png", "", "")
 	return c
 }
 
@@ -83,26 +77,11 @@ type inspection struct {
 	rows, first int
 	colour      string // auto, always or never
 	paint       paint
-	svg, png    string // the name of a file; "": none. png is an older name of svg
 	json        bool
 }
 
-// inspection completes in, or says what is wrong with the flags; given tells which
-// flags were given.
-func (a *app) inspection(in *inspection, given func(flag string) bool) error {
-	for _, f := range [][2]string{{"svg", in.svg}, {"png", in.png}} {
-		switch name, file := f[0], f[1]; {
-		case !given(name):
-		case file == "":
-			return config.Usagef("--%s: the name of a file is missing", name)
-		case strings.EqualFold(filepath.Ext(file), ".png"):
-			return config.Usagef("--%s: %s: the picture is written as SVG; name it %s.svg", name, file, file[:len(file)-len(".png")])
-		}
-	}
-	if in.svg != "" && in.png != "" {
-		return config.Usagef("--png is --svg by an earlier name: give one of them")
-	}
-	in.svg = cmp.Or(in.svg, in.png)
+// inspection completes in, or says what is wrong with the flags.
+func (a *app) inspection(in *inspection) error {
 	switch in.colour {
 	case "", "auto":
 		in.paint.colour = a.colour
@@ -129,11 +108,6 @@ func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok to
 	}
 	if !c.Model.Set() {
 		s.VocabSize = 0
-	}
-	if in.svg != "" {
-		if err := writeSVG(in.svg, s.histogram()); err != nil {
-			return err
-		}
 	}
 	if !in.json {
 		if err := in.paint.writeSamples(a.stdout, s.Samples); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/data"
-	"mt/internal/histogram"
+	"mt/internal/chart"
 )
 
 // dataStats prints data.Stats with the report and the rows asked for.
@@ -49,11 +48,10 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	h := s.histogram()
-	if _, err := fmt.Fprintln(w, h.Title); err != nil {
+	if _, err := fmt.Fprintln(w, s.documents()+" by their tokens"); err != nil {
 		return err
 	}
-	return h.WriteText(w)
+	return chart.WriteBars(w, s.lengths())
 }
 
 // documents is what the documents of the data are called.
@@ -124,19 +122,16 @@ func first(at []string) string {
 	return " (first: " + at[0] + ")"
 }
 
-func (s dataStats) histogram() histogram.Histogram {
-	h := histogram.Histogram{Title: s.documents() + " by their tokens", X: "tokens of a document", Y: s.documents()}
-	if s.Kind == "pairs" {
-		h.X = "tokens of a pair"
-	}
+// lengths are the documents by their tokens.
+func (s dataStats) lengths() (bars []chart.Bar) {
 	for _, b := range s.Lengths {
 		label := humanize.Comma(b.From) + "–" + humanize.Comma(b.To)
 		if b.From == b.To {
 			label = humanize.Comma(b.From)
 		}
-		h.Bars = append(h.Bars, histogram.Bar{Label: label, Count: b.Documents})
+		bars = append(bars, chart.Bar{Label: label, Count: b.Documents})
 	}
-	return h
+	return bars
 }
 
 // problem is the error of data that teaches a model something wrong.
@@ -152,20 +147,6 @@ func (s dataStats) problem() error {
 		return fmt.Errorf("%s %s have a supervised turn that does not end with a special token%s, so a model would not learn to stop; "+
 			"let the chat template write its end-of-turn token after every assistant turn (template: FILE)",
 			humanize.Comma(s.MissingEOS), map[bool]string{true: "pair(s)", false: "chat(s)"}[s.Kind == "pairs"], first(s.Report.MissingEOS))
-	}
-	return nil
-}
-
-// writeSVG writes the picture of h to a file, whole or not at all; to a device or
-// a pipe as it goes.
-func writeSVG(name string, h histogram.Histogram) error {
-	var b bytes.Buffer
-	err := h.WriteSVG(&b)
-	if err == nil {
-		err = replaceFile(name, b.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("picture: %w", err)
 	}
 	return nil
 }

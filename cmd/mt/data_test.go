@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"os"
 	"path/filepath"
@@ -76,8 +74,7 @@ func TestInspectShowsWhatIsSupervised(t *testing.T) {
 func TestInspectWritesFigures(t *testing.T) {
 	long.NotShort(t)
 	c := newChats(t)
-	picture := filepath.Join(c.dir, "lengths.svg")
-	code, stdout, stderr := c.inspect(t, "ends.jinja", "--json", "--svg", picture)
+	code, stdout, stderr := c.inspect(t, "ends.jinja", "--json")
 	var got struct {
 		Kind       string
 		Supervised int `json:"supervised_tokens"`
@@ -94,35 +91,6 @@ func TestInspectWritesFigures(t *testing.T) {
 	}
 	if s := got.Samples[0]; s.Labels[7] != -100 || s.Labels[9] != 'J' || s.Tokens[3] != "" || s.Tokens[4] != "é" {
 		t.Errorf("%+v", s)
-	}
-	drawn, err := os.ReadFile(picture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var svg struct {
-		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
-		Title   string   `xml:"title"`
-	}
-	if err := xml.Unmarshal(drawn, &svg); err != nil || svg.Title != "documents by their tokens" {
-		t.Errorf("%q, %v", svg.Title, err)
-	}
-	// The flag's older name is still understood; a file named as a PNG is refused.
-	earlier := filepath.Join(c.dir, "lengths")
-	if code, _, stderr := c.inspect(t, "ends.jinja", "--png", earlier); code != exitDone {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
-	if again, err := os.ReadFile(earlier); err != nil || !bytes.Equal(again, drawn) {
-		t.Errorf("--png drew something else, %v", err)
-	}
-	for want, args := range map[string][]string{
-		"--png: a/b.png: the picture is written as SVG; name it a/b.svg": {"--png", "a/b.png"},
-		"--svg: B.PNG: the picture is written as SVG; name it B.svg":     {"--svg=B.PNG"},
-		"--png is --svg by an earlier name":                              {"--svg", earlier, "--png", earlier},
-		"--svg: the name of a file is missing":                           {"--svg="},
-	} {
-		if code, _, stderr := c.inspect(t, "ends.jinja", args...); code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%q: exit code %d, %q is not in %s", args, code, want, stderr)
-		}
 	}
 }
 

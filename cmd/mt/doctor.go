@@ -44,6 +44,7 @@ type health struct {
 type doctorFlags struct {
 	asJSON                      bool
 	dir, save, profile, devices string
+	fromReport                  string
 	test                        selfTest
 }
 
@@ -73,12 +74,18 @@ memory and the disk reach, and writes it to a file of rates. Of several GPUs it
 measures each that differs, and what they copy to each other at. With --profile it
 shows the rates of a machine that mt knows, or of such a file, with where each
 figure is from: a GPU (rtx-4090), or a GPU and a host (h100+ddr5-4800x8-64c-1024g).
-With --save beside it they are written to a file, to be changed by hand.`,
+With --save beside it they are written to a file, to be changed by hand.
+
+With --from-report it makes rates of what bench/gpu.sh measured on a machine, of its
+folder or of one file in it, and says of each rate what it was before and which part
+measured it. What was not measured stays as in the profile of that GPU, or as in
+--profile, and is named. With --save the rates are written to a file.`,
 		Example: `  mt doctor
   mt doctor --json --dir /data/runs
   mt doctor --selftest --device cuda
   mt doctor --save rates.json
   mt doctor --profile rtx-3090 --save other.json
+  mt doctor --from-report out/gpu --save rates.json
   mpirun -n 2 mt doctor`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.doctor(c.Context(), f) },
@@ -88,6 +95,7 @@ With --save beside it they are written to a file, to be changed by hand.`,
 	c.Flags().StringVar(&f.save, "save", "", "measure the machine and write its rates to this file")
 	c.Flags().StringVar(&f.devices, "devices", "auto", "of how many devices to save the rates, and what they copy to each other at: auto (all GPUs) or a number")
 	c.Flags().StringVar(&f.profile, "profile", "", "show the rates of a GPU, of GPU+HOST, or of a file")
+	c.Flags().StringVar(&f.fromReport, "from-report", "", "make rates of what bench/gpu.sh has measured: its folder, or a file of it")
 	c.Flags().StringVar(&f.test.device, "device", "auto", "what to test or measure: auto, cpu or cuda")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
@@ -102,8 +110,8 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.test.wanted || f.save != "" || f.profile != "" {
-		if err := alone("doctor", "--selftest, --save and --profile are for one: start them by themselves"); err != nil {
+	if f.test.wanted || f.save != "" || f.profile != "" || f.fromReport != "" {
+		if err := alone("doctor", "--selftest, --save, --profile and --from-report are for one: start them by themselves"); err != nil {
 			return err
 		}
 	}
@@ -112,6 +120,10 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 		return config.Usagef("doctor: --save and --selftest are two commands; give one of them")
 	case f.profile != "" && f.test.wanted:
 		return config.Usagef("doctor: --profile and --selftest are two commands; give one of them")
+	case f.fromReport != "" && f.test.wanted:
+		return config.Usagef("doctor: --from-report and --selftest are two commands; give one of them")
+	case f.fromReport != "":
+		return a.learnRates(f.fromReport, f.profile, f.save, f.asJSON)
 	case f.profile != "":
 		return a.showProfile(f.profile, f.save, f.asJSON)
 	case f.save != "":

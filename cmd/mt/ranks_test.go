@@ -25,7 +25,7 @@ func TestRanksAreRefused(t *testing.T) {
 		{"bench adamw", hydra, "bench adamw: MPICH's mpirun has started 2 ranks, and it is for one process"},
 		{"train no.yaml", torch, "train: torchrun, or something that sets its variables, has started 2 processes (RANK=0, WORLD_SIZE=2): mt's ranks are started by MPI: mpirun -n 2 mt"},
 		{"doctor --dir /proc/nowhere", torch, "doctor: torchrun"},
-		{"doctor --selftest", hydra, "doctor: MPICH's mpirun has started 2 ranks, and --selftest, --save and --profile are for one"},
+		{"doctor --selftest", hydra, "doctor: MPICH's mpirun has started 2 ranks, and --selftest, --save, --profile and --from-report are for one"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			for rank, name := range []string{"0", "1"} {

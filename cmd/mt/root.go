@@ -35,11 +35,18 @@ memory they do not fit, or on the CPU. From a first config to a model that other
 
 mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 1 failed, 2 bad usage or configuration, 130 interrupted (the same command resumes).`,
-		Version:       thisVersion().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          group,
+	}
+	// Cobra's own --version prints by text/template, for which the linker keeps every exported method.
+	version := root.Flags().BoolP("version", "v", false, "version for mt")
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if !*version {
+			return group(c, args)
+		}
+		_, err := fmt.Fprintln(a.stdout, thisVersion())
+		return err
 	}
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		switch c.Name() {
@@ -51,7 +58,6 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetGlobalNormalizationFunc(config.Dashes)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if ours := (*config.UsageError)(nil); errors.As(err, &ours) {

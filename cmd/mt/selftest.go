@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mt/bench"
 	"mt/device"
 	"mt/device/conformance/operations"
 	"mt/internal/config"
@@ -72,6 +73,9 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error)
 		return config.Usagef("doctor: --repeat %d: want a number of times", o.Repeat)
 	}
 	o.Save = t.save
+	if o.Rates, _, err = bench.RatesOf("", dev); err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
 	r, failed := selftest.Run(ctx, o)
 	if n, ok := dev.(interface{ Notes() []string }); ok {
 		r.Notes = n.Notes()

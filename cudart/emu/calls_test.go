@@ -74,6 +74,10 @@ func (r *rig) EventRecord(e cudart.Event, s cudart.Stream) error {
 	return r.CUDA.EventRecord(r.context(), e, s)
 }
 
+func (r *rig) EventQuery(e cudart.Event) (bool, error) {
+	return r.CUDA.EventQuery(r.context(), e)
+}
+
 func (r *rig) EventSynchronize(e cudart.Event) error {
 	return r.CUDA.EventSynchronize(r.context(), e)
 }

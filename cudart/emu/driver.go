@@ -30,6 +30,7 @@ type Driver struct {
 	faults     []error
 	moreFaults int
 	sticky     int32 // code of the error that stays until the process ends
+	hangEnded  bool  // see EndHang
 	lost       bool
 
 	// Threads and contexts.

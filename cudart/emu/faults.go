@@ -126,6 +126,7 @@ func (d *Driver) Close() error {
 		d.mu.Unlock()
 		return nil
 	}
+	d.endHang(0)
 	d.drain()
 	d.closed = true
 	d.work.Broadcast()

@@ -70,6 +70,10 @@ type Options struct {
 	// limit.
 	RegisterLimit int64
 
+	// Hang, unless it is empty, has work whose description contains it ("kernel rmsnorm", "copy to device") not end
+	// until Driver.EndHang. Streams that do not wait for such work go on.
+	Hang string
+
 	// FailCall makes the C call of that number fail; calls are counted from 1, and
 	// with 0 none fails. A call that enqueues or creates something then does
 	// nothing. A call that waits or gives something back does its work and reports

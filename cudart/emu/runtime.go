@@ -143,6 +143,9 @@ func runtimeEvents() []symbol {
 		{name: "cudaEventRecord", need: needRuntime, bind: func(c caller) any {
 			return func(e, s uint64) int32 { return c.do(func(d *Driver) int32 { return d.eventRecord(e, s) }) }
 		}},
+		{name: "cudaEventQuery", need: needRuntime, bind: func(c caller) any {
+			return func(e uint64) int32 { return c.do(func(d *Driver) int32 { return d.eventQuery(e) }) }
+		}},
 		{name: "cudaEventSynchronize", class: waits, need: needRuntime, bind: func(c caller) any {
 			return func(e uint64) int32 { return c.do(func(d *Driver) int32 { return d.eventSynchronize(e) }) }
 		}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -161,7 +162,7 @@ func (d *Driver) pick() *op {
 			continue
 		}
 		o := s.queue[0]
-		if o.wait != nil && !o.wait.complete {
+		if o.wait != nil && !o.wait.complete || d.hangs(o) {
 			continue
 		}
 		switch d.opt.Mode {
@@ -184,6 +185,28 @@ func (d *Driver) pick() *op {
 		d.credit--
 	}
 	return best
+}
+
+// hangs says whether o does not end; see Options.Hang.
+func (d *Driver) hangs(o *op) bool {
+	return d.opt.Hang != "" && !d.hangEnded && o.run != nil && strings.Contains(o.what, d.opt.Hang)
+}
+
+// EndHang lets work go on that Options.Hang holds up. A code other than 0 has it trap instead: the contexts are lost with
+// that code.
+func (d *Driver) EndHang(code int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endHang(int32(code))
+}
+
+func (d *Driver) endHang(code int32) {
+	d.hangEnded = true
+	if code != 0 && d.sticky == 0 {
+		d.sticky = code
+		d.cancel()
+	}
+	d.work.Broadcast()
 }
 
 // execute runs o. d.mu is held before and after, but not while the work runs.

@@ -169,6 +169,21 @@ func (d *Driver) streamWaitEvent(sh, eh uint64, flags uint32) int32 {
 	return 0
 }
 
+// eventQuery is cudaEventQuery. A program must not rely on what it learns here, stricter than with CUDA: only waits tell
+// the host that work is over.
+func (d *Driver) eventQuery(h uint64) int32 {
+	e, ok := find[*event](d, kindEvent, h, "cudaEventQuery")
+	switch {
+	case !ok:
+		return errInvalidHandle
+	case d.sticky != 0:
+		return d.sticky
+	case e.last != nil && !e.last.complete:
+		return errNotReady
+	}
+	return 0
+}
+
 // eventSynchronize is cudaEventSynchronize.
 func (d *Driver) eventSynchronize(h uint64) int32 {
 	e, ok := find[*event](d, kindEvent, h, "cudaEventSynchronize")

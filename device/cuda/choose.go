@@ -65,7 +65,7 @@ func (b *blas) choose(p *product, k productKey) error {
 // settle chooses among the proposals for p by timing them on the product m, whose arguments are a.
 // It waits for the device, once for each shape. What it computes is computed again after it, and where
 // the product adds to its result, that is put back as it was.
-func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cudart.MatmulArgs, m *op.MatMul, s cudart.Stream) (err error) {
+func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cudart.MatmulArgs, m *op.MatMul, l *launcher) (err error) {
 	c := b.choices
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,13 +74,13 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 		return nil
 	}
 	if !m.C.None() && m.C.Addr == m.D.Addr {
-		restore, saving := b.save(m.D.Mem(), s)
+		restore, saving := b.save(m.D.Mem(), l.stream.cuda)
 		if saving != nil {
 			return saving
 		}
 		defer func() { err = errors.Join(err, restore()) }()
 	}
-	times, err := b.time(p.proposed, shape, a, s)
+	times, err := b.time(p.proposed, shape, a, l)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ const timings = 3
 
 // time returns the least device time in ms of each algorithm: +Inf where cuBLASLt refuses it after all.
 // The algorithms take turns, so that the clocks are the same for all.
-func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a cudart.MatmulArgs, s cudart.Stream) (times []float32, err error) {
-	d := b.dev
+func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a cudart.MatmulArgs, l *launcher) (times []float32, err error) {
+	d, s := b.dev, l.stream.cuda
 	var marks []cudart.Event
 	defer func() {
 		for _, e := range marks {
@@ -145,6 +145,11 @@ func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a 
 			err := b.lib.Matmul(b.context, b.handle, shape, &a, s)
 			if refused[i] = refusal(err); err != nil && !refused[i] {
 				return nil, errors.Join(err, d.cuda.StreamSynchronize(d.context, s))
+			}
+			if err == nil {
+				if err := l.launched(matmulCall); err != nil {
+					return nil, err
+				}
 			}
 			if err := mark(); err != nil {
 				return nil, err

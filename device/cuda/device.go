@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mt/cudart"
 	"mt/device"
@@ -37,6 +38,9 @@ type Options struct {
 	// Available returns how many bytes of the host's memory a process can still take, and false where the system does
 	// not say. An integrated GPU has this memory. CUDA would count the page cache as used. nil: CUDA's figures hold.
 	Available func() (int64, bool)
+	// Hang, which may be nil, is told of work on the device that has not ended after a hundred times what it should take
+	// at most, and when it has ended after all, on a goroutine of the device's own. nil: Notes has it.
+	Hang func(text string)
 	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.
 	OwnMatMul bool
@@ -62,6 +66,8 @@ type dev struct {
 	context    cudart.Context
 	blas       blas
 	own        atomic.Int64 // see OwnProducts
+	// pace is how many FLOPs a second the device reaches at least, by the type of operands.
+	pace [2]float64
 	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
 	mostWork [2]float64
 
@@ -84,13 +90,17 @@ type dev struct {
 	scratch    []device.Mem // free scratch memory
 	events     []cudart.Event
 	allEvents  []cudart.Event
-	streams    int
+	streams    []*stream // those that are open
 	closed     bool
 	notes      []string
 	noted      map[string]bool // the subjects that noteOnce has noted
 	slower     map[slower]bool
 	fallbacks  []string // see Fallbacks
 	late       []error  // the errors that Close returns
+
+	lookEvery   time.Duration  // how often look is called
+	looking     sync.WaitGroup // the goroutine that calls it
+	lookingEnds chan struct{}  // ends it; nil: it does not run
 }
 
 // blas is cuBLASLt and the products it has been asked for.
@@ -115,7 +125,7 @@ func New(o Options) (_ device.Device, err error) {
 	}
 	d := &dev{opts: o, cuda: o.CUDA, modules: map[string]cudart.Module{}, functions: map[functionName]cudart.Function{},
 		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, slower: map[slower]bool{}, peers: map[int]bool{}, blas: blas{products: map[productKey]*product{}}}
-	d.blas.dev, d.blas.choices = d, o.Choices
+	d.blas.dev, d.blas.choices, d.lookEvery = d, o.Choices, lookEvery
 	if o.Choices == nil {
 		d.blas.choices = NewChoices(false, nil)
 	}
@@ -429,8 +439,7 @@ func (d *dev) releaseBy(op string, f func() error) {
 // been told of, such as one of Free.
 func (d *dev) Close() error {
 	d.mu.Lock()
-	if d.streams > 0 {
-		n := d.streams
+	if n := len(d.streams); n > 0 {
 		d.mu.Unlock()
 		return fmt.Errorf("cuda: close: %d streams are still open", n)
 	}
@@ -442,6 +451,7 @@ func (d *dev) Close() error {
 	blocks, registered, events := d.blocks, d.registered, d.allEvents
 	d.registered, d.spans, d.allEvents, d.events, d.scratch = map[uintptr][]byte{}, nil, nil, nil, nil
 	d.mu.Unlock()
+	d.endLooking()
 	for _, b := range registered {
 		d.release(func() error { return d.cuda.HostUnregister(d.context, b) })
 	}

@@ -18,10 +18,14 @@ import (
 type mark struct {
 	dev  *dev
 	cuda cudart.Event
-	refs atomic.Int32  // the event, and waits that are not enqueued yet; at 0 cuda can be used again
+	refs atomic.Int32  // the event, waits that are not enqueued yet, and a stream's fence; at 0 cuda can be used again
 	made chan struct{} // closed when the first record has been enqueued, or has failed
 
 	recorded bool // the record was enqueued; set before made is closed
+
+	// The last record that was enqueued is after the first at launches of stream on.
+	on atomic.Pointer[stream]
+	at atomic.Uint64
 }
 
 // submit records m on a stream. Where that fails, m is complete when it returns.
@@ -29,6 +33,8 @@ func (m *mark) submit(s *stream) error {
 	err := m.dev.cuda.EventRecord(m.dev.context, m.cuda, s.cuda)
 	if err != nil {
 		s.finish()
+	} else {
+		s.recorded(m)
 	}
 	m.settle(err == nil)
 	return err
@@ -50,6 +56,19 @@ func (m *mark) pending() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// retain takes a reference, unless none is left.
+func (m *mark) retain() bool {
+	for {
+		n := m.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if m.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ type launcher struct {
 	params  kernels.Params
 	scratch device.Mem // the stream's, from its first use on
 	err     error      // of the operation under way
+	task    task       // the operation under way
 }
 
 // Do enqueues an operation on a stream of this package.
@@ -35,13 +36,14 @@ func (d *dev) Do(s device.Stream, o device.Op) {
 	c, bad := command{name: o.Name(), what: operation}, o.Check()
 	if bad == nil {
 		c.call, bad = table.Take(o)
+		c.task = d.expected(c.name, op.LoadOf(o))
 	}
 	on(s).do(c, bad)
 }
 
-// do enqueues the kernels of an operation.
-func (l *launcher) do(call op.Call[kernels.Launcher]) error {
-	l.err = nil
+// do enqueues the kernels of an operation, which is task w.
+func (l *launcher) do(call op.Call[kernels.Launcher], w task) error {
+	l.err, l.task = nil, w
 	if err := call.Run(l); err != nil {
 		return err
 	}
@@ -67,10 +69,16 @@ func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared in
 		return
 	}
 	err = d.cuda.LaunchKernel(d.context, f, [3]uint32{grid.X, grid.Y, grid.Z}, [3]uint32{block.X, block.Y, block.Z}, uint32(shared), l.stream.cuda, params.Bytes)
+	if err == nil {
+		err = l.launched(k.Name)
+	}
 	if err != nil {
 		l.err = fmt.Errorf("%s: %w", k.Name, err)
 	}
 }
+
+// launched notes a launch of the operation under way, by a kernel or a C function of that name.
+func (l *launcher) launched(call string) error { return l.stream.launched(call, l.task) }
 
 // Scratch is the first n bytes of the stream's scratch memory. Where that cannot be
 // allocated the operation fails, and what it launches is dropped.

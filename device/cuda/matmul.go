@@ -41,7 +41,7 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	if l.err != nil {
 		return l.err
 	}
-	err := d.blas.run(&p, workspace, l.stream.cuda)
+	err := d.blas.run(&p, workspace, l)
 	switch {
 	case errors.Is(err, errRefused):
 		d.own.Add(1)
@@ -65,6 +65,9 @@ func (s *stream) cause(err error) error {
 	}
 	return err
 }
+
+// matmulCall is what computes products where cuBLASLt does.
+const matmulCall = "cublasLtMatmul"
 
 // errRefused is the error of a product that cuBLASLt does not compute.
 var errRefused = errors.New("cuBLASLt does not take the product")
@@ -183,7 +186,7 @@ const mostProducts = 4096
 
 // run enqueues m. The same shape always runs with the same algorithm and a
 // workspace of the same size, because cuBLASLt then gives the same bits each time.
-func (b *blas) run(m *op.MatMul, workspace device.Mem, s cudart.Stream) (err error) {
+func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := keyOf(m)
@@ -219,12 +222,14 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, s cudart.Stream) (err err
 		a.Beta, a.C = 1, cudart.DevicePtr(m.C.Addr)
 	}
 	if len(p.proposed) > 0 {
-		if err := b.settle(p, key, &shape, a, m, s); err != nil {
+		if err := b.settle(p, key, &shape, a, m, l); err != nil {
 			return err
 		}
 	}
-	err = b.lib.Matmul(b.context, b.handle, &shape, &a, s)
+	err = b.lib.Matmul(b.context, b.handle, &shape, &a, l.stream.cuda)
 	switch {
+	case err == nil:
+		return l.launched(matmulCall)
 	case refusal(err) && key.ragged: // only this extent is refused, not all extents up to the power of two
 		return refusedError(key, err)
 	case refusal(err): // cuBLASLt refuses the algorithm that it proposed, and nothing was enqueued

@@ -141,8 +141,10 @@ func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.Me
 		return err
 	}
 	err := s.dev.cuda.EventRecord(s.dev.context, sl.done, s.cuda)
-	sl.busy = err == nil
-	return err
+	if sl.busy = err == nil; err != nil {
+		return err
+	}
+	return s.copied("cudaMemcpyAsync", [...]string{cudart.HostToDevice: "CopyH2D", cudart.DeviceToHost: "CopyD2H"}[kind], size, leastLink)
 }
 
 // copy is dst = src by several threads, since one alone is slower than a link.

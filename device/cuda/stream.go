@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -41,6 +42,7 @@ type command struct {
 	slow bool // it may wait on the host and so goes to the worker. A copy is then staged
 
 	call     op.Call[kernels.Launcher] // operation
+	task     task                      // operation
 	dst, src device.Mem                // of copies and zeros: the device's sides
 	host     []byte                    // the host's side of a copy
 	peer     int                       // copyPeer: the device that dst is of
@@ -52,6 +54,7 @@ type command struct {
 // notice is a notification on its way.
 type notice struct {
 	after cudart.Event // the event that it waits for; 0 where recording that failed
+	at    uint64       // it comes after the first at launches
 	f     func(error)
 }
 
@@ -68,6 +71,8 @@ type stream struct {
 	ended   sync.WaitGroup
 	closing sync.Once
 	closed  atomic.Bool
+
+	unended unended
 
 	mu  sync.Mutex
 	err error
@@ -93,10 +98,11 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda: stream %s: %w", name, err)
 	}
-	d.streams++
 	s := &stream{dev: d, name: name, cuda: c, notices: queue.New[notice](), later: queue.New[command]()}
 	s.staging.stream, s.launcher.stream = s, s
 	s.ended.Go(func() { s.notices.Drain(s.tell) })
+	d.streams = append(d.streams, s)
+	d.watchHangs()
 	return s, nil
 }
 
@@ -110,6 +116,7 @@ func (s *stream) tell(n notice) {
 			s.fail("Notify", err)
 			s.dev.regret(err) // the last Sync may have been earlier
 		}
+		s.unended.reached(s.dev, n.at)
 		s.dev.giveEvent(n.after)
 	}
 	n.f(s.Err())
@@ -157,7 +164,7 @@ func (s *stream) run(c *command) error {
 	cuda, ctx := s.dev.cuda, s.dev.context
 	switch c.what {
 	case operation:
-		return s.launcher.do(c.call)
+		return s.launcher.do(c.call, c.task)
 	case recording:
 		return s.record(c.mark, c.err)
 	case waiting:
@@ -166,23 +173,36 @@ func (s *stream) run(c *command) error {
 		s.notify(c.f)
 		return nil
 	}
+	bytes := max(c.dst.Bytes, c.src.Bytes)
 	switch {
-	case c.dst.Bytes == 0 && c.src.Bytes == 0 || c.dst.Addr == c.src.Addr:
+	case bytes == 0 || c.dst.Addr == c.src.Addr:
 		return nil
-	case c.what == zeros:
-		return cuda.MemsetAsync(ctx, cudart.DevicePtr(c.dst.Addr), 0, c.dst.Bytes, s.cuda)
-	case c.what == copyAcross:
-		return cuda.MemcpyAsync(ctx, c.dst.Addr, c.src.Addr, c.dst.Bytes, cudart.DeviceToDevice, s.cuda)
-	case c.what == copyPeer:
-		return cuda.MemcpyPeerAsync(ctx, cudart.DevicePtr(c.dst.Addr), c.peer, cudart.DevicePtr(c.src.Addr), s.dev.opts.Ordinal, c.dst.Bytes, s.cuda)
-	case c.what == copyUp && c.slow:
+	case c.slow && c.what == copyUp:
 		return s.staging.up(c.dst, c.host)
-	case c.what == copyUp:
-		return cuda.MemcpyAsync(ctx, c.dst.Addr, address(c.host), c.dst.Bytes, cudart.HostToDevice, s.cuda)
-	case c.slow:
+	case c.slow && c.what == copyDown:
 		return s.staging.down(c.host, c.src)
 	}
-	return cuda.MemcpyAsync(ctx, address(c.host), c.src.Addr, c.src.Bytes, cudart.DeviceToHost, s.cuda)
+	var err error
+	call, rate := "cudaMemcpyAsync", float64(leastLink)
+	switch c.what {
+	case zeros:
+		call, rate = "cudaMemsetAsync", leastBandwidth
+		err = cuda.MemsetAsync(ctx, cudart.DevicePtr(c.dst.Addr), 0, bytes, s.cuda)
+	case copyAcross:
+		rate = leastBandwidth
+		err = cuda.MemcpyAsync(ctx, c.dst.Addr, c.src.Addr, bytes, cudart.DeviceToDevice, s.cuda)
+	case copyPeer:
+		call = "cudaMemcpyPeerAsync"
+		err = cuda.MemcpyPeerAsync(ctx, cudart.DevicePtr(c.dst.Addr), c.peer, cudart.DevicePtr(c.src.Addr), s.dev.opts.Ordinal, bytes, s.cuda)
+	case copyUp:
+		err = cuda.MemcpyAsync(ctx, c.dst.Addr, address(c.host), bytes, cudart.HostToDevice, s.cuda)
+	default:
+		err = cuda.MemcpyAsync(ctx, address(c.host), c.src.Addr, bytes, cudart.DeviceToHost, s.cuda)
+	}
+	if err != nil {
+		return err
+	}
+	return s.copied(call, c.name, bytes, rate)
 }
 
 // fail keeps err unless the stream has failed before.
@@ -194,6 +214,10 @@ func (s *stream) fail(name string, err error) {
 	}
 	s.err = fmt.Errorf("cuda: stream %s: %s: %w", s.name, name, err)
 	if errors.Is(err, cudart.ErrContextLost) {
+		if hanging := s.dev.hanging(); hanging != "" {
+			s.err = fmt.Errorf("%w; before that: %s", s.err, hanging)
+			return
+		}
 		s.err = fmt.Errorf("%w; the device tells late: an earlier operation may be at fault (CUDA_LAUNCH_BLOCKING=1 in the environment shows which)", s.err)
 	}
 }
@@ -314,6 +338,9 @@ func (s *stream) wait(m *mark) error {
 		return nil
 	}
 	err := s.dev.cuda.StreamWaitEvent(s.dev.context, s.cuda, m.cuda)
+	if err == nil {
+		s.awaits(m)
+	}
 	if err != nil { // what is enqueued later must still come after it
 		_ = s.dev.cuda.EventSynchronize(s.dev.context, m.cuda) // err is the first error
 	}
@@ -339,7 +366,11 @@ func (s *stream) notify(f func(err error)) {
 		s.fail("Notify", err)
 		after = 0
 	}
-	s.notices.Put(notice{after, f})
+	at := s.unended.count()
+	if err == nil {
+		s.unended.fence(fence{at: at, event: after})
+	}
+	s.notices.Put(notice{after, at, f})
 }
 
 // Sync waits for everything enqueued and returns Err.
@@ -349,8 +380,11 @@ func (s *stream) Sync() error {
 		return s.Err()
 	}
 	s.later.Wait()
+	at := s.unended.count()
 	if err := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); err != nil {
 		s.fail("Sync", err)
+	} else {
+		s.unended.reached(s.dev, at)
 	}
 	return s.Err()
 }
@@ -375,12 +409,16 @@ func (s *stream) Close() error {
 		s.later.Close()
 		s.notices.Close()
 		s.ended.Wait()
+		s.unended.looking.Lock()
+		s.unended.gone = true
+		s.unended.looking.Unlock()
+		s.unended.reached(s.dev, s.unended.count())
 		s.staging.free()
 		s.launcher.free()
 		s.dev.release(func() error { return s.dev.cuda.StreamDestroy(s.dev.context, s.cuda) })
 		s.dev.mu.Lock()
 		defer s.dev.mu.Unlock()
-		s.dev.streams--
+		s.dev.streams = slices.DeleteFunc(s.dev.streams, func(o *stream) bool { return o == s })
 	})
 	return s.Err()
 }

@@ -1,10 +1,6 @@
 package op
 
-import (
-	"fmt"
-
-	"mt/device"
-)
+import "mt/device"
 
 // AttentionShape says where queries and keys lie. Sequence i of Seqs has the
 // queries CuQ[i]..CuQ[i+1] and the keys CuK[i]..CuK[i+1]. The last query of a
@@ -126,7 +122,7 @@ func (c *checker) attention(a *AttentionShape) {
 // causal, so that is half of a rectangle where every sequence is as long as the
 // longest. Where they differ in length the FLOPs are not known, and 0.
 func (a *AttentionShape) work() (shape string, product float64) {
-	shape = fmt.Sprintf("%d seqs, %d heads of %d", a.Seqs, a.Heads, a.Dim)
+	shape = a.shape().String()
 	if a.TQ != a.Seqs*a.MaxQ || a.TK != a.TQ || a.Window != 0 {
 		return shape, 0
 	}

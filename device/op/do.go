@@ -40,6 +40,9 @@ type Worker interface {
 	// Work returns the shape that decides the cost, for people, and the number of
 	// floating point operations, 0 where that is not known.
 	Work() (shape string, flops float64)
+	// MostWork returns the same shape, and the most floating point operations that the arguments allow, on operands of
+	// that type. It takes no memory.
+	MostWork() (Shape, device.DType, float64)
 }
 
 // Mover is an operation that says how many bytes of device memory it reads and writes at

@@ -1,10 +1,6 @@
 package op
 
-import (
-	"fmt"
-
-	"mt/device"
-)
+import "mt/device"
 
 // DeltaChunk is how many tokens the gated delta rule takes at a time.
 const DeltaChunk = 64
@@ -111,13 +107,11 @@ func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
 const MostDeltaDim, MostDeltaHeads = 128, 64
 
 // Work implements Worker.
-func (a *GatedDelta) Work() (shape string, flops float64) { return a.work(), a.FLOPs() }
+func (a *GatedDelta) Work() (shape string, flops float64) { return a.shape().String(), a.FLOPs() }
 
 // Work implements Worker. What is computed again of the forward is in it.
-func (a *GatedDeltaBackward) Work() (shape string, flops float64) { return a.work(), 3 * a.FLOPs() }
-
-func (a *DeltaShape) work() string {
-	return fmt.Sprintf("%d tokens, %d heads of %d by %d", a.T, a.Heads, a.KeyDim, a.ValueDim)
+func (a *GatedDeltaBackward) Work() (shape string, flops float64) {
+	return a.shape().String(), 3 * a.FLOPs()
 }
 
 // FLOPs is the work of the forward where chunks are full: three products of a token with the state, two of a chunk's

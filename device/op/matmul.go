@@ -44,15 +44,7 @@ func (m *MatMul) Check() error {
 // Work implements Worker. It counts 2·M·N·K. In the shape, an extent that comes
 // from the data is replaced by the power of two at or above it.
 func (m *MatMul) Work() (shape string, flops float64) {
-	rows, inner := fmt.Sprint(m.M), fmt.Sprint(m.K)
-	switch {
-	case m.Ragged && m.TransA:
-		inner = atMost(m.K)
-	case m.Ragged:
-		rows = atMost(m.M)
-	}
-	shape = fmt.Sprintf("%s×%d×%s%s", rows, m.N, inner, transposes(m.TransA, m.TransB))
-	return shape, 2 * float64(m.M) * float64(m.N) * float64(m.K)
+	return m.shape().String(), 2 * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
 // atMost names the power of two at or above n ≥ 0. With it, extents that come from

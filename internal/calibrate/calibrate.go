@@ -225,7 +225,7 @@ func (r *run) operations(ctx context.Context) error {
 			}
 		}
 		if len(seconds) == 2 {
-			r.out.Device.Ops[name] = line(seconds, moved)
+			r.out.Device.Ops[name] = rates.Line(seconds, moved)
 		}
 	}
 	t, err := r.m.D2D(r.shapes.copies)
@@ -260,6 +260,13 @@ func (r *run) copies(ctx context.Context) error {
 	}
 	l.Up, l.Down = rates.Round(bytes/up.Median/1e9), rates.Round(bytes/down.Median/1e9)
 	l.Both, l.Latency = rates.Round((bytes/upBoth.Median+bytes/downBoth.Median)/1e9), rates.Round(least.Median*1e6)
+	pinned, err := r.m.Register(r.shapes.copies, []int{measure.PinThreads})
+	if err != nil {
+		return err
+	}
+	if len(pinned) > 0 { // else the device pins nothing
+		l.Pin = rates.Round(bytes / pinned[0].Median / 1e9)
+	}
 	if r.o.Device.Kind() == "cpu" {
 		l.Cores, l.Peer = 1, l.Up // a copy to another such device is one within the host's memory
 	}

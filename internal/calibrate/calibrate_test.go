@@ -212,7 +212,7 @@ func TestLine(t *testing.T) {
 		{[]float64{99.9e-6, 100e-6}, []float64{1e3, 100e3}, rates.Op{Fixed: 98.9, Rate: 1}},
 		{[]float64{100e-6, 100e-6}, []float64{100e3, 100e3}, rates.Op{Rate: 1}},
 	} {
-		if got := line(tc.seconds, tc.bytes); math.Abs(got.Fixed-tc.want.Fixed) > 1e-3 || math.Abs(got.Rate-tc.want.Rate) > 1e-3 {
+		if got := rates.Line(tc.seconds, tc.bytes); math.Abs(got.Fixed-tc.want.Fixed) > 1e-3 || math.Abs(got.Rate-tc.want.Rate) > 1e-3 {
 			t.Errorf("%v s for %v bytes: %+v, want %+v", tc.seconds, tc.bytes, got, tc.want)
 		}
 	}

@@ -52,17 +52,6 @@ func shapesFor(kind string, small bool) shapes {
 	return s
 }
 
-// line is what two sizes make of an operation: its rate is that of what the larger one moves more,
-// and what is left of the smaller one is fixed. Where other programs are at work the larger one may
-// be hardly slower, or not at all: so the rate is at most twice that of the larger one by itself.
-func line(seconds, bytes []float64) rates.Op {
-	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
-	if !(rate > 0 && rate <= 2*alone) {
-		rate = alone
-	}
-	return rates.Op{Fixed: rates.Round(max(0, seconds[0]-bytes[0]/rate) * 1e6), Rate: rates.Round(rate / 1e9)}
-}
-
 // host measures what the host does beside the device.
 func (r *run) host(ctx context.Context) error {
 	h := &r.out.Host
@@ -104,10 +93,10 @@ func (r *run) host(ctx context.Context) error {
 		}
 		gather, gathered = append(gather, g.Median), append(gathered, 2*float64(bytes))
 	}
-	h.Update, h.Norm, h.Gather = line(update, updated), line(norm, read), line(gather, gathered)
+	h.Update, h.Norm, h.Gather = rates.Line(update, updated), rates.Line(norm, read), rates.Line(gather, gathered)
 	h.Updates = map[string]rates.Op{}
 	for name, of := range others {
-		h.Updates[name] = line(of[0], of[1])
+		h.Updates[name] = rates.Line(of[0], of[1])
 	}
 	h.Pack, h.Message = rates.Round(packed()), messageTime
 	h.Sources = map[string]string{"message_us": "not measured: half a round trip between two actors, of an EPYC (Zen 5)",

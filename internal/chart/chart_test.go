@@ -305,12 +305,27 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestBars: bars are as long as their counts, that of the largest is full also where that is 1, and
+// one of a count above zero is there.
+func TestBars(t *testing.T) {
+	full := strings.Repeat("█", barWidth)
+	for want, bars := range map[string][]Bar{
+		"     1      0\n   2–3      1  ▏\n   4–7  1,600  " + full + "\n  8–15    800  " + full[:len(full)/2] + "\n": {{"1", 0}, {"2–3", 1}, {"4–7", 1600}, {"8–15", 800}},
+		"  1  1  " + full + "\n": {{"1", 1}},
+	} {
+		var b strings.Builder
+		if err := WriteBars(&b, bars); err != nil || b.String() != want {
+			t.Errorf("%v, got\n%s\nwant\n%s", err, b.String(), want)
+		}
+	}
+}
+
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestErrors(t *testing.T) {
-	if (Chart{}).WriteSVG(full{}) == nil || (Chart{}).WriteText(full{}, Text{}) == nil {
+	if (Chart{}).WriteSVG(full{}) == nil || (Chart{}).WriteText(full{}, Text{}) == nil || WriteBars(full{}, []Bar{{}}) == nil {
 		t.Error("a failed write is not reported")
 	}
 }

@@ -12,6 +12,8 @@
 //	err = c.WriteText(os.Stdout, chart.Text{Color: isTerminal}) // braille dots
 //	fmt.Println(chart.Sparkline(losses, 24))                   // ▇▅▃▂▂▁
 //
+// [WriteBars] draws counts as bars in text.
+//
 // It imports nothing of ours; whoever shows numbers over numbers imports it.
 //
 // Invariant: whatever the numbers are, the picture is well-formed and lies within

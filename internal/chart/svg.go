@@ -1,14 +1,14 @@
 package chart
 
 import (
+	"bytes"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"mt/internal/svg"
 )
 
 // What a picture measures, in CSS pixels.
@@ -115,24 +115,24 @@ func yTicks(height float64) int { return max(2, int(height/55)) }
 // WriteSVG draws a picture of 930 pixels' width: title, legend, panels with axes
 // and round ticks, and a line for each series. It has no script and loads nothing.
 func (c Chart) WriteSVG(w io.Writer) error {
-	d := newDrawing()
+	d := &drawing{}
 	colors := c.colors()
 	top := edge + titleRoom
 	legend, rows := c.legend(colors, top)
 	frames, height := c.frames(top + float64(rows)*legendRow + 6)
-	d.Add(`<svg xmlns="http://www.w3.org/2000/svg" width="%v" height="%v" viewBox="0 0 %[1]v %[2]v" role="img" font-family="system-ui,sans-serif" font-size="%v">`,
+	d.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%v" height="%v" viewBox="0 0 %[1]v %[2]v" role="img" font-family="system-ui,sans-serif" font-size="%v">`,
 		pictureWidth, height, fontSize)
-	d.Add("<title>%v</title><style>%v</style>", c.Title, style())
-	d.Add(`<rect class="mt-paper" width="%v" height="%v"/>`, pictureWidth, height)
-	d.Add(`<text class="mt-ink" x="%v" y="%v" font-size="17">%v</text>`, edge, edge+17, c.Title)
+	d.add("<title>%v</title><style>%v</style>", c.Title, style())
+	d.add(`<rect class="mt-paper" width="%v" height="%v"/>`, pictureWidth, height)
+	d.add(`<text class="mt-ink" x="%v" y="%v" font-size="17">%v</text>`, edge, edge+17, c.Title)
 	d.Write(legend)
 	left := edge
 	for i, f := range frames {
 		left = f.left
 		d.panel(f, c.Panels[i], colors[i], i == len(frames)-1)
 	}
-	d.Add(`<text class="mt-soft" x="%v" y="%v" text-anchor="middle">%v</text>`, (left+pictureWidth-edge-2*letter)/2, height-edge, c.X.Title)
-	d.Add("</svg>\n")
+	d.add(`<text class="mt-soft" x="%v" y="%v" text-anchor="middle">%v</text>`, (left+pictureWidth-edge-2*letter)/2, height-edge, c.X.Title)
+	d.add("</svg>\n")
 	if _, err := w.Write(d.Bytes()); err != nil {
 		return fmt.Errorf("draw %q: %w", c.Title, err)
 	}
@@ -141,7 +141,7 @@ func (c Chart) WriteSVG(w io.Writer) error {
 
 // legend draws the labels in as many rows as they need.
 func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
-	d := newDrawing()
+	d := &drawing{}
 	x, y := edge, top
 	for i, p := range c.Panels {
 		for j, s := range p.Series {
@@ -155,11 +155,11 @@ func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 				x, y, rows = edge, y+legendRow, rows+1
 			}
 			if s.Style == Points {
-				d.Add(`<circle class="%v" cx="%v" cy="%v" r="3.5"/>`, fill(colors[i][j]), x+legendLine/2, y-4)
+				d.add(`<circle class="%v" cx="%v" cy="%v" r="3.5"/>`, fill(colors[i][j]), x+legendLine/2, y-4)
 			} else {
-				d.Add(`<path class="%v"%v d="M%v %vh%v"/>`, stroke(s.Style, colors[i][j]), dashes(colors[i][j]), x, y-4, legendLine)
+				d.add(`<path class="%v"%v d="M%v %vh%v"/>`, stroke(s.Style, colors[i][j]), dashes(colors[i][j]), x, y-4, legendLine)
 			}
-			d.Add(`<text class="mt-ink mt-label" x="%v" y="%v">%v</text>`, x+legendLine+8, y, s.Label)
+			d.add(`<text class="mt-ink mt-label" x="%v" y="%v">%v</text>`, x+legendLine+8, y, s.Label)
 			x += width
 		}
 	}
@@ -170,31 +170,31 @@ func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 func (d *drawing) panel(f frame, p Panel, colors []int, last bool) {
 	for _, t := range f.y.ticks(yTicks(f.bottom - f.top)) {
 		y := f.place(point{f.x.lo, t.value}).y
-		d.Add(`<path class="mt-grid" d="M%v %vH%v"/>`, f.left, y, f.right)
-		d.Add(`<text class="mt-soft mt-ytick" x="%v" y="%v" dy="0.35em" text-anchor="end">%v</text>`, f.left-2*tickLength, y, t.label)
+		d.add(`<path class="mt-grid" d="M%v %vH%v"/>`, f.left, y, f.right)
+		d.add(`<text class="mt-soft mt-ytick" x="%v" y="%v" dy="0.35em" text-anchor="end">%v</text>`, f.left-2*tickLength, y, t.label)
 	}
 	for _, t := range f.x.ticks(8) {
 		x := f.place(point{t.value, f.y.lo}).x
-		d.Add(`<path class="mt-grid" d="M%v %vV%v"/>`, x, f.top, f.bottom+tickLength)
+		d.add(`<path class="mt-grid" d="M%v %vV%v"/>`, x, f.top, f.bottom+tickLength)
 		if last {
-			d.Add(`<text class="mt-soft mt-xtick" x="%v" y="%v" text-anchor="middle">%v</text>`, x, f.bottom+tickLength+fontSize+3, t.label)
+			d.add(`<text class="mt-soft mt-xtick" x="%v" y="%v" text-anchor="middle">%v</text>`, x, f.bottom+tickLength+fontSize+3, t.label)
 		}
 	}
-	d.Add(`<path class="mt-axis" fill="none" d="M%v %vV%vH%v"/>`, f.left, f.top, f.bottom, f.right)
-	d.Add(`<text class="mt-soft" text-anchor="middle" transform="translate(%v %v) rotate(-90)">%v</text>`, edge+fontSize-4, (f.top+f.bottom)/2, p.Y.Title)
+	d.add(`<path class="mt-axis" fill="none" d="M%v %vV%vH%v"/>`, f.left, f.top, f.bottom, f.right)
+	d.add(`<text class="mt-soft" text-anchor="middle" transform="translate(%v %v) rotate(-90)">%v</text>`, edge+fontSize-4, (f.top+f.bottom)/2, p.Y.Title)
 	drawn := 0
 	for i, s := range p.Series {
 		drawn += d.series(f, s, colors[i])
 	}
 	if drawn == 0 {
-		d.Add(`<text class="mt-soft" x="%v" y="%v" text-anchor="middle">no values</text>`, (f.left+f.right)/2, (f.top+f.bottom)/2)
+		d.add(`<text class="mt-soft" x="%v" y="%v" text-anchor="middle">no values</text>`, (f.left+f.right)/2, (f.top+f.bottom)/2)
 	}
 }
 
 // series draws one series and returns how many values that is.
 func (d *drawing) series(f frame, s Series, color int) (values int) {
 	runs := s.runs(f.x.Axis, f.y.Axis)
-	path := newDrawing()
+	path := &drawing{}
 	for _, run := range runs {
 		values += len(run)
 		places := make([]point, len(run))
@@ -203,17 +203,17 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 		}
 		for i, p := range thin(places) {
 			if i == 0 {
-				path.Add("M%v %v", p.x, p.y)
+				path.add("M%v %v", p.x, p.y)
 			} else {
-				path.Add("L%v %v", p.x, p.y)
+				path.add("L%v %v", p.x, p.y)
 			}
 		}
 		if len(places) == 1 {
-			path.Add("h0") // a dot, by its round caps
+			path.add("h0") // a dot, by its round caps
 		}
 	}
 	if s.Style != Points && values > 0 {
-		d.Add(`<path class="%v"%v d="%v"><title>%v</title></path>`, stroke(s.Style, color), dashes(color), path.String(), s.Label)
+		d.add(`<path class="%v"%v d="%v"><title>%v</title></path>`, stroke(s.Style, color), dashes(color), path.String(), s.Label)
 	}
 	if s.Style == Faint || s.Style == Line && values > markedUpTo {
 		return values
@@ -227,7 +227,7 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 				continue
 			}
 			taken[pixel] = true
-			d.Add(`<circle class="%v" cx="%v" cy="%v" r="3"><title>%v</title></circle>`, fill(color), at.x, at.y,
+			d.add(`<circle class="%v" cx="%v" cy="%v" r="3"><title>%v</title></circle>`, fill(color), at.x, at.y,
 				strings.TrimSpace(s.Label+" "+Number(p.x)+": "+Number(p.y)))
 		}
 	}
@@ -281,7 +281,20 @@ func dashes(color int) raw {
 // raw is XML that is written as it is.
 type raw string
 
-// drawing is a picture under way, its numbers to a tenth of a pixel.
-type drawing struct{ svg.Drawing }
+// drawing is XML under way.
+type drawing struct{ bytes.Buffer }
 
-func newDrawing() drawing { return drawing{svg.Drawing{Scale: 10}} }
+// add appends to d. Of args, float64s are rounded to a tenth and strings escaped, so %v is for both.
+func (d *drawing) add(format string, args ...any) {
+	for i, a := range args {
+		switch a := a.(type) {
+		case float64:
+			args[i] = strconv.FormatFloat(math.Round(a*10)/10, 'f', -1, 64)
+		case string:
+			var text bytes.Buffer
+			_ = xml.EscapeText(&text, []byte(a)) // memory takes everything
+			args[i] = text.String()
+		}
+	}
+	fmt.Fprintf(d, format, args...)
+}

@@ -110,9 +110,6 @@ func (c *Config) checkWatching(held bool, fail func(key, format string, args ...
 	if c.SampleSteps > 0 && len(c.samplePrompts()) == 0 {
 		fail("sample_steps", "sample_steps needs something to continue: give sample_prompts")
 	}
-	if slices.Contains(c.ReportTo, "trackio") && c.Project == "" {
-		fail("project", "project is empty: report_to: trackio needs a name for it")
-	}
 }
 
 // samplePrompts are what the samples of a run continue.

@@ -178,7 +178,6 @@ type Config struct {
 	CompareBigram      bool
 
 	RunName                string // for boards; empty: the last folder of OutputDir
-	Project                string // Trackio's
 	SaveBest               bool
 	EarlyStoppingPatience  int      // evaluations; 0: off
 	EarlyStoppingThreshold float64  // nats per token
@@ -237,7 +236,7 @@ func Default() *Config {
 		Optim: "adamw", Momentum: 0.95, Nesterov: true, NSSteps: 5, AdjustLR: "original", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1, Clip: "global",
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
-		Project: "huggingface", SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
+		SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
 		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", HiddenStates: "auto", Binding: "auto", MicroBatchOrder: "auto", MatMul: "heuristic", AttentionKernels: "auto", Compress: "none", Devices: "1", DeviceRates: "auto", PeerCopies: true,
 		origin: map[string]origin{},
 	}

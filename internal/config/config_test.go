@@ -94,9 +94,8 @@ eval_steps: 4
 save_best: true
 early_stopping_patience: 3
 early_stopping_threshold: 0.01
-report_to: [tensorboard, trackio]
+report_to: [tensorboard, mlflow]
 run_name: "a run"
-project: p
 trace: run.json.gz
 dashboard: 0.0.0.0:9000
 sample_prompt: "func \"main\"\n\t: # é"

@@ -89,7 +89,7 @@ var foreign = map[string]judge{
 	"logging_strategy":              only("mt logs by steps: see logging_steps", "steps"),
 	"metric_for_best_model":         only("mt compares the loss of evaluations", "loss", "eval_loss"),
 	"greater_is_better":             off("a lower eval_loss is better"),
-	"trackio_space_id":              off("mt reaches no Space of the Hub; `trackio sync` takes a project there"),
+	"trackio_space_id":              off("mt reaches no Space of the Hub; trackio.import_tf_events takes a run there"),
 	"group_by_length":               off("rows come in a seeded order or the file's: see shuffle"),
 	"push_to_hub":                   off("mt reaches no network: upload output_dir with `hf upload`"),
 	"fsdp":                          harmless,
@@ -107,11 +107,11 @@ var foreign = map[string]judge{
 	"tokenizer_type": harmless, "remove_unused_columns": harmless, "disable_tqdm": harmless,
 	"include_num_input_tokens_seen": harmless, "torch_compile": harmless, "local_rank": harmless,
 	"pad_to_max_length": harmless, "pad_to_sequence_len": harmless, "gradient_checkpointing_kwargs": harmless,
-	"strict": harmless, "wandb_project": wandb, "wandb_entity": wandb, "wandb_watch": wandb,
+	"strict": harmless, "project": harmless, "wandb_project": wandb, "wandb_entity": wandb, "wandb_watch": wandb,
 	"wandb_name": wandb, "wandb_run_id": wandb, "wandb_log_model": wandb,
 }
 
-var wandb = off("mt reports to metrics.jsonl, and to tensorboard, trackio and mlflow: see report_to")
+var wandb = off("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to")
 
 // foreignSwitches tells which keys of foreign may stand as a flag without a value.
 var foreignSwitches = func() map[string]bool {
@@ -124,7 +124,7 @@ var foreignSwitches = func() map[string]bool {
 		"fsdp", "deepspeed", "preprocessing_num_workers",
 		"dataset_processes", "dataloader_num_workers", "ddp_timeout", "logging_dir", "per_device_eval_batch_size",
 		"eval_batch_size", "flash_attn", "attn_implementation", "model_type", "tokenizer_type", "local_rank",
-		"gradient_checkpointing_kwargs", "metric_for_best_model", "trackio_space_id", "wandb_project", "wandb_entity", "wandb_watch", "wandb_name",
+		"gradient_checkpointing_kwargs", "metric_for_best_model", "trackio_space_id", "project", "wandb_project", "wandb_entity", "wandb_watch", "wandb_name",
 		"wandb_run_id", "wandb_log_model"} {
 		m[k] = false
 	}

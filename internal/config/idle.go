@@ -34,6 +34,7 @@ var idleKeys = func() map[string]string {
 		"columns that are not read cost nothing":          {"remove_unused_columns", "label_names"},
 		"mt reads nothing from the Hub":                   {"hf_hub_token", "ms_hub_token", "om_hub_token", "hub_token", "hf_use_auth_token", "hub_private_repo", "hub_strategy"},
 		"a key that mt does not know is an error anyway":  {"strict"},
+		"no program that mt reports to has projects":      {"project"},
 	} {
 		for _, n := range names {
 			out[n] = why

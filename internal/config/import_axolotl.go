@@ -45,15 +45,12 @@ func axolotlRules() map[string]rule {
 		"resize_token_embeddings_to_32x": unlessOff(means("", [2]string{"resize_vocab", "true"}, [2]string{"resize_vocab_to_multiple_of", "32"})),
 		"shuffle_merged_datasets":        to("shuffle"),
 		"dataset_shard_num":              lost("shards of all data sets together: give each of datasets shards and shards_idx"),
-		"trackio_project_name": func(im *importer, e entry) {
-			im.giveFor(e, "", setting{"project", e.val}, setting{"report_to", plainAt(e.val, "trackio")})
-		},
-		"trackio_run_name": to("run_name"), "mlflow_run_name": to("run_name"),
-		"use_mlflow":      switchedReport("mlflow"),
-		"use_tensorboard": switchedReport("tensorboard"), "use_trackio": switchedReport("trackio"),
-		"chat_template_kwargs": to("chat_template_kwargs"),
-		"processor_type":       lost(noTowers),
-		"freeze_mm_modules":    idle("mt trains the text part of a model"),
+		"mlflow_run_name":                to("run_name"),
+		"use_mlflow":                     switchedReport("mlflow"),
+		"use_tensorboard":                switchedReport("tensorboard"),
+		"chat_template_kwargs":           to("chat_template_kwargs"),
+		"processor_type":                 lost(noTowers),
+		"freeze_mm_modules":              idle("mt trains the text part of a model"),
 		"model_quantization_config": func(im *importer, e entry) {
 			if im.doc.get("model_quantization_config_kwargs").get("dequantize").is("true") {
 				im.idle(e, "weights are read into bf16 and trained so")
@@ -106,7 +103,8 @@ func axolotlWithout(rules map[string]rule) {
 	with(rules, lost("no loss ends a run by itself; early_stopping_patience ends one by its evaluations"), "loss_watchdog_threshold", "loss_watchdog_patience")
 	with(rules, lost("weights are those of base_model"), "reinit_weights", "base_model_ignore_patterns", "llama4_linearized_experts")
 	with(rules, lost("mt has no such key"), "curriculum_sampling", "use_pose", "do_causal_lm_eval", "do_bench_eval", "sample_packing_sequentially")
-	with(rules, lost("mt reports to metrics.jsonl, tensorboard, trackio and mlflow: see report_to"), "use_wandb", "use_comet", "comet_project_name", "wandb_mode")
+	with(rules, lost("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to"), "use_wandb", "use_comet", "comet_project_name", "wandb_mode",
+		"use_trackio", "trackio_project_name", "trackio_run_name")
 	with(rules, idle("the model's directory is read as it is"), "experimental_skip_move_to_device", "embeddings_skip_upcast", "fix_untrained_tokens", "mean_resizing_embeddings", "processor_kwargs")
 	with(rules, idle("the server is that of MLFLOW_TRACKING_URI"), "mlflow_tracking_uri", "mlflow_experiment_name", "hf_mlflow_log_artifacts")
 	with(rules, idle("mt has its own: see --trace"), "profiler_steps", "profiler_steps_start")

@@ -12,7 +12,7 @@ func TestImportedKeys(t *testing.T) {
 		axolotlBase  = "base_model: a\ndatasets: [{path: b, type: chat_template}]\n"
 		factoryBase  = "stage: sft\nfinetuning_type: full\n"
 		tuneBase     = "model: {_component_: torchtune.models.llama3_2.llama3_2_1b}\n"
-		onABoard     = "metrics.jsonl is always written, and tensorboard, trackio and mlflow can be"
+		onABoard     = "metrics.jsonl is always written, and tensorboard and mlflow can be"
 		fp32Instead  = "compute_dtype: fp32  # from "
 		onlyTheStart = "rows that are longer are cut at their end"
 	)
@@ -103,7 +103,6 @@ func TestImportedKeys(t *testing.T) {
 		{axolotlBase, "chat_template: jinja\nchat_template_jinja: a.jinja", "# chat_template: jinja  # of no meaning here: chat_template_jinja is the template\ntemplate: a.jinja  # renamed from chat_template_jinja"},
 		{axolotlBase, "chat_template: chatml", "template: chatml  # renamed from chat_template"},
 		{axolotlBase, "resize_token_embeddings_to_32x: false", "# resize_token_embeddings_to_32x: false  # of no meaning here: it is off"},
-		{axolotlBase, "trackio_project_name: p", "project: p  # from trackio_project_name: p\nreport_to: [trackio]"},
 		{axolotlBase, "use_mlflow: false", "# use_mlflow: false  # of no meaning here: it is off"},
 		{axolotlBase, "excess_length_strategy: truncate", "# excess_length_strategy: truncate  # of no meaning here: rows that are longer are cut"},
 		{axolotlBase, "excess_length_strategy: drop", "# excess_length_strategy: drop  # not possible: rows that are longer are cut"},

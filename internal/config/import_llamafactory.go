@@ -55,7 +55,7 @@ func llamaFactoryRules() map[string]rule {
 		},
 		// LLaMA-Factory switches packing on where neat_packing is.
 		"neat_packing": ifTrue(means("documents in a row do not see each other", [2]string{"packing", "true"})),
-		"use_swanlab":  lost("mt reports to metrics.jsonl, tensorboard, trackio and mlflow: see report_to"),
+		"use_swanlab":  lost("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to"),
 		"streaming":    idle("data is tokenised once into a token cache"),
 	})
 	with(rules, lost(noOtherOptimizer), "use_galore", "use_apollo", "use_badam", "use_adam_mini")

@@ -47,7 +47,7 @@ func torchtuneRules() map[string]rule {
 			case strings.HasSuffix(name, "DiskLogger"), strings.HasSuffix(name, "StdoutLogger"):
 				im.idle(e, "metrics.jsonl is always written")
 			default:
-				im.lose(entry{"metric_logger", e.pos, e.val.get(component)}, "mt reports to metrics.jsonl, tensorboard, trackio and mlflow: see report_to")
+				im.lose(entry{"metric_logger", e.pos, e.val.get(component)}, "mt reports to metrics.jsonl, tensorboard and mlflow: see report_to")
 			}
 		},
 		"log_every_n_steps":          to("logging_steps"),

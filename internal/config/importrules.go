@@ -172,7 +172,7 @@ func reportRule(im *importer, e entry) {
 		im.give(e, "report_to", value{kind: list, items: keep, pos: e.val.pos})
 	}
 	if lostOne != "" {
-		im.lose(e, lostOne+" is not reported to; metrics.jsonl is always written, and tensorboard, trackio and mlflow can be")
+		im.lose(e, lostOne+" is not reported to; metrics.jsonl is always written, and tensorboard and mlflow can be")
 	}
 }
 

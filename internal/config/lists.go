@@ -106,10 +106,13 @@ func (e *setter) reports(p *[]string, in []string) error {
 		case !slices.Contains(e.choices, s):
 			bad := *e
 			bad.v = value{kind: plain, text: s, pos: e.v.pos}
-			return bad.fail("tensorboard, trackio, mlflow, all or none (metrics.jsonl is always written)", suggest(s, e.choices))
+			hint := suggest(s, e.choices)
+			if s == "trackio" {
+				hint = "; give tensorboard, whose event files trackio.import_tf_events reads (docs/watching.md)"
+			}
+			return bad.fail("tensorboard, mlflow, all or none (metrics.jsonl is always written)", hint)
 		case s == "all":
 			add("tensorboard")
-			add("trackio")
 			if os.Getenv("MLFLOW_TRACKING_URI") != "" {
 				add("mlflow")
 			}

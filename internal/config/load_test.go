@@ -98,8 +98,9 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"batches_ahead", "pipeline: {batches_ahead: 0}", `wants at least 1 or auto (a step needs a batch), is 0`},
 		{"micro_batch_tokens", "pipeline: {micro_batch_tokens: 0}", `wants at least 1 or auto (a micro-batch has at least one row), is 0`},
 		{"pipeline", "pipeline: 3", `t.yaml:1:11: pipeline: wants a mapping such as {weight_slots: 4}, is 3`},
-		{"report_to", "report_to: [tensorboard, wandb]", `t.yaml:1:12: report_to: wants tensorboard, trackio, mlflow, all or none (metrics.jsonl is always written), is wandb`},
-		{"report_to, nearly", "report_to: trackoi", "is trackoi; did you mean \"trackio\"?"},
+		{"report_to", "report_to: [tensorboard, wandb]", `t.yaml:1:12: report_to: wants tensorboard, mlflow, all or none (metrics.jsonl is always written), is wandb`},
+		{"report_to, nearly", "report_to: mlfow", "is mlfow; did you mean \"mlflow\"?"},
+		{"report_to trackio", "report_to: [tensorboard, trackio]", "is trackio; give tensorboard, whose event files trackio.import_tf_events reads"},
 		{"save_best", "save_best: true", "t.yaml:1:12: save_best keeps the checkpoint of the lowest eval_loss, and there is no held-out data: give eval_dataset or val_size"},
 		{"save_best at the end", "save_best: true\nval_size: 1", "the only evaluation is at the end: give eval_steps, or eval_strategy: epoch"},
 		{"save_best without saves", "save_best: true\nval_size: 1\neval_steps: 1\nsave_strategy: 'no'", "save_best keeps a checkpoint, and save_strategy is no"},
@@ -388,11 +389,11 @@ func TestAliasesAndSpellings(t *testing.T) {
 
 func TestForeignKeysWarnOnce(t *testing.T) {
 	c := mustParse(t, "stage: sft\ndo_train: true\nfinetuning_type: full\nbf16: true\ndeepspeed: {zero: 3}\nload_in_8bit: false\n"+
-		"adapter:\nwandb_project:\nplot_loss: true\noverwrite_cache: true\n")
+		"adapter:\nwandb_project:\nproject: p\nplot_loss: true\noverwrite_cache: true\n")
 	if len(c.Warnings) != 1 {
 		t.Fatalf("warnings: %q", c.Warnings)
 	}
-	for _, k := range []string{"stage", "do_train", "finetuning_type", "bf16", "deepspeed", "load_in_8bit", "adapter", "plot_loss"} {
+	for _, k := range []string{"stage", "do_train", "finetuning_type", "bf16", "deepspeed", "load_in_8bit", "adapter", "project", "plot_loss"} {
 		if !strings.Contains(c.Warnings[0], k) {
 			t.Errorf("%s is not in %q", k, c.Warnings[0])
 		}
@@ -468,8 +469,8 @@ func TestLoad(t *testing.T) {
 // TestReports: all is every board that can be had here; none is no board.
 func TestReports(t *testing.T) {
 	for _, tc := range []struct{ yaml, server, want string }{
-		{"all", "", "tensorboard trackio"}, {"all", "http://localhost:5000", "tensorboard trackio mlflow"},
-		{"[none, mlflow]", "", "mlflow"}, {"trackio,tensorboard,trackio", "", "trackio tensorboard"}, {"none", "x", ""}, {"[]", "x", ""},
+		{"all", "", "tensorboard"}, {"all", "http://localhost:5000", "tensorboard mlflow"},
+		{"[none, mlflow]", "", "mlflow"}, {"mlflow,tensorboard,mlflow", "", "mlflow tensorboard"}, {"none", "x", ""}, {"[]", "x", ""},
 	} {
 		t.Setenv("MLFLOW_TRACKING_URI", tc.server)
 		if got := strings.Join(mustParse(t, "report_to: "+tc.yaml).ReportTo, " "); got != tc.want {

@@ -30,7 +30,7 @@ type Rules struct {
 var Arrows = Rules{
 	Arrows: map[string][]string{
 		"cmd":                {"bench", "internal/tune", "internal/selftest", "internal/export", "internal/checkup", "internal/calibrate", "internal/ranks", "internal/mpi"},
-		"bench":              {"internal/train"},
+		"bench":              {"internal/train", "internal/selftest"},
 		"internal/tune":      {"internal/train", "internal/calibrate"},
 		"internal/selftest":  {"internal/train", "device/conformance/operations"},
 		"internal/train":     {"internal/machine", "internal/generate", "actors", "checkpoint", "device/wrap/profile", "internal/throttle", "internal/ranks"},

@@ -38,6 +38,7 @@ type GPU struct {
 	choices *cuda.Choices           // of all devices that are opened; nil: cuBLASLt's first proposals
 	own     bool                    // matrix products by mt's own kernels
 	pinning func(done, total int64) // see TellPinning
+	hang    func(text string)       // see TellHang
 	end     func() error            // of an emulator, else nil
 	open    *atomic.Int32           // emulated devices: the last one that is closed ends the emulator
 }
@@ -84,6 +85,9 @@ func (g *GPU) TimeProducts(dir string) {
 // far, and of how many.
 func (g *GPU) TellPinning(f func(done, total int64)) { g.pinning = f }
 
+// TellHang has the devices that are opened from then on tell f of work that does not end, on a goroutine of theirs.
+func (g *GPU) TellHang(f func(text string)) { g.hang = f }
+
 // First is the ordinal of the first GPU, which a run on one GPU takes. There is no key for
 // it: as in other programs that use CUDA, CUDA_VISIBLE_DEVICES says which GPU is the first,
 // and a GPU that the variable hides is not touched.
@@ -129,7 +133,7 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice), Pinning: g.pinning, Available: available})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice), Pinning: g.pinning, Hang: g.hang, Available: available})
 	switch {
 	case g.end == nil:
 		return dev, err

@@ -181,6 +181,9 @@ func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err er
 	return nil
 }
 
+// PinThreads are the threads by which a run on a GPU pins host memory.
+const PinThreads = 8
+
 // Register measures how long the device takes to pin so many bytes of host memory with each number of threads, in order. It
 // measures nothing on a device that pins nothing.
 func (m *Meter) Register(bytes int64, threads []int) (out []Seconds, err error) {

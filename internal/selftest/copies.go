@@ -9,6 +9,7 @@ import (
 
 	"mt/device"
 	"mt/internal/accounts"
+	"mt/plan/rates"
 )
 
 // copySizes are sizes in bytes, tried in order until one copy takes long enough.
@@ -97,30 +98,41 @@ func (p *pair) free() {
 
 func (r *Report) measureCopies(m, other *meter, p *pair, c *Check) error {
 	size := float64(len(p.from))
-	rate := func(name string, took time.Duration) {
-		r.rate(name, size/took.Seconds()/1e9, "GB/s", "%d MiB pinned", len(p.from)>>20)
+	toDevice, toHost, inside := r.copySeconds(size)
+	rate := func(name string, took time.Duration, predicted float64) {
+		r.rate(name, size/took.Seconds()/1e9, "GB/s", "%d MiB pinned", len(p.from)>>20).predict(size/1e9, predicted)
 	}
 	up, err := m.median(func() { m.s.CopyH2D(p.up, p.from) })
 	if err != nil {
 		return err
 	}
-	rate("host to device", up)
+	rate("host to device", up, toDevice)
 	m.s.CopyD2D(p.down, p.up)
 	down, err := m.median(func() { m.s.CopyD2H(p.to, p.down) })
 	if err != nil {
 		return err
 	}
-	rate("device to host", down)
+	rate("device to host", down, toHost)
 	c.Detail = fmt.Sprintf("%d MiB up, across and down again", len(p.from)>>20)
 	if !bytes.Equal(p.from, p.to) {
 		c.errorf("what came back is not what was sent")
 	}
-	inside, err := m.median(func() { m.s.CopyD2D(p.down, p.up) })
+	across, err := m.median(func() { m.s.CopyD2D(p.down, p.up) })
 	if err != nil {
 		return err
 	}
-	r.rate("device memory", 2*size/inside.Seconds()/1e9, "GB/s", "a copy, read and write counted")
+	r.rate("device memory", 2*size/across.Seconds()/1e9, "GB/s", "a copy, read and write counted").predict(2*size/1e9, inside)
 	return r.bothWays(m, other, p)
+}
+
+// copySeconds are what the machine's rates say of a copy of so many bytes to the device, to the host, and inside the device.
+func (r *Report) copySeconds(bytes float64) (up, down, inside float64) {
+	if r.machine == nil {
+		return 0, 0, 0
+	}
+	l := r.machine.Link
+	fixed := l.Latency / 1e6
+	return fixed + bytes/(l.Up*1e9), fixed + bytes/(l.Down*1e9), rates.NewCosts(r.machine).Moved("", int64(2*bytes)).Seconds
 }
 
 // bothWays runs three copies in each direction at once. It times those in the
@@ -158,7 +170,10 @@ func (r *Report) bothWays(m, other *meter, p *pair) error {
 	}{{"host to device, both ways", ups}, {"device to host, both ways", downs}} {
 		all := way.all
 		slices.Sort(all)
-		r.rate(way.name, float64(len(p.from))/all[len(all)/2].Seconds()/1e9, "GB/s", "while the other direction runs")
+		said := r.rate(way.name, float64(len(p.from))/all[len(all)/2].Seconds()/1e9, "GB/s", "while the other direction runs")
+		if r.machine != nil {
+			said.predict(r.machine.Link.Both/2, 1)
+		}
 	}
 	return nil
 }

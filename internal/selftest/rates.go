@@ -11,6 +11,7 @@ import (
 	"mt/internal/accounts"
 	"mt/internal/machine"
 	"mt/internal/measure"
+	"mt/plan/rates"
 )
 
 // enough is how long a measurement should take at least. Sizes are raised until one
@@ -103,8 +104,10 @@ func grow(m *meter, sizes []int, make func(n int) (call func(), undo func(), err
 	return 0, 0, nil
 }
 
-func (r *Report) rate(name string, value float64, unit, detail string, args ...any) {
-	r.Rates = append(r.Rates, Rate{name, value, unit, fmt.Sprintf(detail, args...)})
+// rate appends a rate, and returns it for what is predicted.
+func (r *Report) rate(name string, value float64, unit, detail string, args ...any) *Rate {
+	r.Rates = append(r.Rates, Rate{name, value, unit, fmt.Sprintf(detail, args...), rates.Against(0, value)})
+	return &r.Rates[len(r.Rates)-1]
 }
 
 // matMul measures the rate of square products A·Bᵀ, in the same way in which a
@@ -117,7 +120,8 @@ func (r *Report) matMul(m *meter, act device.DType) error {
 		}
 		flops := 2 * math.Pow(float64(n), 3)
 		if n == 8192 || flops/rate >= enough.Seconds() {
-			r.rate("matrix product "+act.String(), rate/1e12, "TFLOP/s", "%d×%d×%d", n, n, n)
+			said := r.rate("matrix product "+act.String(), rate/1e12, "TFLOP/s", "%d×%d×%d", n, n, n)
+			said.predict(flops/1e12, r.machine.ProductSeconds(rates.Product{M: n, N: n, K: n, TransB: true}, act, false))
 			return nil
 		}
 	}
@@ -143,7 +147,8 @@ func (r *Report) attention(m *meter, act device.DType) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		flops := products * float64(n) * float64(n+1) * attentionHeads * attentionDim
-		r.rate(name, flops/took.Seconds()/1e12, "TFLOP/s", "%d tokens, %d heads of %d, causal, counted half", n, attentionHeads, attentionDim)
+		said := r.rate(name, flops/took.Seconds()/1e12, "TFLOP/s", "%d tokens, %d heads of %d, causal, counted half", n, attentionHeads, attentionDim)
+		said.predict(flops/1e12, r.machine.AttentionSeconds(n, n, attentionHeads, attentionKVHeads, attentionDim, act, backward))
 	}
 	return nil
 }

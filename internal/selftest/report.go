@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"mt/plan/rates"
 )
 
 // Check is one property that must hold.
@@ -21,6 +23,15 @@ type Rate struct {
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
 	Detail string  `json:"detail,omitempty"`
+	// Beside has Value beside what is predicted.
+	rates.Beside
+}
+
+// predict puts what is predicted beside the rate: an amount, in the rate's unit and a second, that takes so many seconds; 0: nobody knows.
+func (r *Rate) predict(amount, seconds float64) {
+	if seconds > 0 {
+		r.Beside = rates.Against(amount/seconds, r.Value)
+	}
 }
 
 // Report is what a self test found.
@@ -36,6 +47,10 @@ type Report struct {
 	// Error is what ended the test before its end; empty: nothing.
 	Error string `json:"error,omitempty"`
 	OK    bool   `json:"ok"`
+	// PredictedFor names the machine that rates are predicted for; empty: none.
+	PredictedFor string `json:"predicted_for,omitempty"`
+
+	machine *rates.Machine // nil: nothing is predicted
 }
 
 // maxErrors is how many errors of a check are kept.
@@ -83,7 +98,11 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 	}
 	for _, m := range r.Rates {
-		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, m.Detail)
+		said := m.Detail
+		if predicted, ratio := m.Words(); ratio != "" {
+			said = fmt.Sprintf("%s; predicted %s, ratio %s", m.Detail, predicted, ratio)
+		}
+		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, said)
 	}
 	if r.Lost != "" {
 		fmt.Fprintf(t, "lost\tthe device cannot be used after %s\t\n", r.Lost)

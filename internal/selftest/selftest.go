@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/plan/rates"
 )
 
 // Options say what to test.
@@ -25,6 +26,8 @@ type Options struct {
 	Cases func(name string) bool
 	// Repeat is how many times more the cases run beside copies, to compare their bits.
 	Repeat int
+	// Rates are what the rates are predicted with; nil: nothing is predicted.
+	Rates *rates.Machine
 	// Save, unless nil, is called with the report so far after every part; Error in it says why a part failed.
 	Save func(r *Report) error
 	// Progress, unless nil, is called with the name of each part as it begins.
@@ -43,7 +46,10 @@ func (o *Options) of(op string) func(name string) bool {
 // between two parts.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	r := &Report{Device: o.Device.Name(), Kind: o.Device.Kind(), OK: true}
+	r := &Report{Device: o.Device.Name(), Kind: o.Device.Kind(), OK: true, machine: o.Rates}
+	if o.Rates != nil {
+		r.PredictedFor = o.Rates.Name
+	}
 	parts := []struct {
 		what string
 		run  func() error

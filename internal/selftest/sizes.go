@@ -10,6 +10,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/human"
+	"mt/plan/rates"
 )
 
 // sizes are how large the work is that is checked at the sizes of a training run. The table of operations
@@ -136,8 +137,10 @@ func (r *Report) attentionAt(l *lab, of sequences, said string) error {
 		name string
 		took time.Duration
 		each float64
-	}{{"forward bf16", got.forward, 2}, {"backward bf16", got.backward, 5}, {"forward fp32", want.forward, 2}, {"backward fp32", want.backward, 5}} {
-		r.rate("attention "+x.name, x.each*pairs/x.took.Seconds()/1e12, "TFLOP/s", "%d × %d tokens, %d heads of %d, in %s%s", of.n, of.tokens, sizedHeads, sizedDim, took(x.took), said)
+		act  device.DType
+	}{{"forward bf16", got.forward, 2, device.BF16}, {"backward bf16", got.backward, 5, device.BF16}, {"forward fp32", want.forward, 2, device.F32}, {"backward fp32", want.backward, 5, device.F32}} {
+		rate := r.rate("attention "+x.name, x.each*pairs/x.took.Seconds()/1e12, "TFLOP/s", "%d × %d tokens, %d heads of %d, in %s%s", of.n, of.tokens, sizedHeads, sizedDim, took(x.took), said)
+		rate.predict(x.each*pairs/1e12, r.machine.AttentionSeconds(of.n*of.tokens, of.tokens, sizedHeads, sizedKVHeads, sizedDim, x.act, x.each == 5))
 	}
 	return nil
 }
@@ -202,7 +205,10 @@ func (r *Report) productsAt(l *lab, own device.Device, size sizes) error {
 			if !(off <= productBound(n)) {
 				c.errorf("bf16%s: element %d is off by %.2g, at most %.2g is allowed", x.name, at, off, productBound(n))
 			}
-			r.rate("matrix product bf16"+x.name, flops/took1.Seconds()/1e12, "TFLOP/s", "%s, in %s%s", shape, took(took1), size.said)
+			rate := r.rate("matrix product bf16"+x.name, flops/took1.Seconds()/1e12, "TFLOP/s", "%s, in %s%s", shape, took(took1), size.said)
+			if x.name == "" { // rates are those of the device's library
+				rate.predict(flops/1e12, r.machine.ProductSeconds(rates.Product{M: n, N: n, K: n, TransA: m.TransA, TransB: m.TransB}, device.BF16, false))
+			}
 		}
 		c.Detail = fmt.Sprintf("bf16 beside fp32: worst element %.2f of what is allowed%s", worst/productBound(n), size.said)
 		r.add(c)

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"mt/device/cuda"
-	"mt/internal/machine"
 )
 
 // algorithmsFile is where a run on a GPU records how its matrix products were
@@ -26,15 +25,15 @@ type recorder interface {
 
 // resumeAlgorithms reads what a run that is resumed has recorded so far, and has its devices compute
 // as before. The first run after one in another output directory reads the record there.
-func (s *session) resumeAlgorithms(from resume) error {
+func (s *session) resumeAlgorithms() error {
 	s.products = map[string][8]uint64{}
-	if _, ok := s.dev.(recorder); !ok || s.resumed == 0 || from.products {
+	if _, ok := s.devs[0].(recorder); !ok || s.from.state.Step == 0 || s.from.products {
 		return nil
 	}
 	name := filepath.Join(s.c.OutputDir, algorithmsFile)
 	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		name = filepath.Join(filepath.Dir(s.from), algorithmsFile)
+		name = filepath.Join(filepath.Dir(s.from.dir), algorithmsFile)
 		raw, err = os.ReadFile(name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +55,7 @@ func (s *session) resumeAlgorithms(from resume) error {
 // recorders are the run's devices whose algorithms are recorded: those of the first one's kind.
 func (s *session) recorders() (out []recorder) {
 	for _, dev := range s.devs {
-		if d, ok := dev.(recorder); ok && dev.Name() == s.dev.Name() {
+		if d, ok := dev.(recorder); ok && dev.Name() == s.devs[0].Name() {
 			out = append(out, d)
 		}
 	}
@@ -81,44 +80,6 @@ func (s *session) recordAlgorithms() error {
 		}
 	}
 	return s.writeWhole(algorithmsFile, algorithmsJSON(s.products))
-}
-
-// timeProducts has the GPUs choose algorithms by their times, where the configuration says so.
-func (j *job) timeProducts(g *machine.GPU) error {
-	if j.c.MatMul != timedProducts {
-		return nil
-	}
-	if n := j.team.size(); n > 1 {
-		return j.c.Errorf("matmul", "matmul: timed: each of %d ranks would choose by its own times, and no record of a run has them all; leave matmul out", n)
-	}
-	dir := machine.TimedDir(j.c.CacheDir)
-	g.TimeProducts(dir)
-	kept := "kept in " + dir
-	if dir == "" {
-		kept = "not kept for the next run, as there is no cache folder: set cache_dir"
-	}
-	j.note("matmul: timed: when a shape of matrix products first comes up it is computed some thirty times, by up to eight algorithms of cuBLASLt; the fastest is %s", kept)
-	return nil
-}
-
-// timedProducts is the value of matmul with which algorithms are chosen by their times.
-const timedProducts = "timed"
-
-// checkTimed refuses to choose by times on devices that differ: one record cannot have the choices of
-// several. It notes where the key has no effect.
-func (j *job) checkTimed() error {
-	names := map[string]bool{}
-	for _, d := range j.devs {
-		names[d.Name()] = true
-	}
-	switch {
-	case j.c.MatMul != timedProducts:
-	case j.c.Device == "cpu":
-		j.note("matmul: timed has no effect: it chooses among cuBLASLt's algorithms, and the CPU computes")
-	case len(names) > 1:
-		return j.c.Errorf("matmul", "matmul: timed: the devices differ, and the run's record of algorithms is of one kind of device; leave matmul out")
-	}
-	return nil
 }
 
 // algorithmsJSON writes words as a JSON object with one line for each shape, sorted by

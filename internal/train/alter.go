@@ -13,7 +13,7 @@ import (
 
 // alteration is how a run differs from the run whose checkpoint it goes on from.
 type alteration struct {
-	*job
+	*finding
 	from        *resume
 	saved       *config.Config
 	was         map[string]string // digests of the checkpoint's run
@@ -57,7 +57,7 @@ func (a *alteration) apply() error {
 	}
 	if a.ranksDiffer() && c.MaxSteps > from.state.Step {
 		a.note("%s goes on with ranks: %d (was %d): gradients are summed in another order, so results differ in their last bits",
-			from.dir, a.team.size(), max(1, from.state.Ranks))
+			from.dir, a.team.Size(), max(1, from.state.Ranks))
 	}
 	return a.schedule()
 }
@@ -70,7 +70,7 @@ func (a *alteration) stepsDiffer() bool {
 }
 
 // ranksDiffer tells whether another number of ranks trained up to the checkpoint.
-func (a *alteration) ranksDiffer() bool { return max(1, a.from.state.Ranks) != a.team.size() }
+func (a *alteration) ranksDiffer() bool { return max(1, a.from.state.Ranks) != a.team.Size() }
 
 // otherData tells whether the rows or their order differ from those of the checkpoint's
 // run.
@@ -208,7 +208,7 @@ func (a *alteration) words() []string {
 
 // placeData makes steps take their rows from where the data was left at the checkpoint,
 // and sets the number of steps where num_train_epochs decides it.
-func (j *job) placeData(at checkpoint.TrainerState) error {
+func (j *finding) placeData(at checkpoint.TrainerState) error {
 	c := j.c
 	all := j.set.Sampler(c.RowsPerStep())
 	j.train = all.From(at.Step, at.DataPos)

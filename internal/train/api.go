@@ -12,6 +12,7 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/ranks"
+	"mt/plan/rates"
 )
 
 // Options say where a command writes and how.
@@ -34,15 +35,7 @@ type Options struct {
 	World   ranks.World
 	Version string // of the program, which all ranks must have alike
 
-	team     *team             // of World
-	paper    bool              // only a plan is wanted, which may be for a GPU that is not here
-	sketch   bool              // the plan is made from the configuration alone, without data and output_dir
-	trials   bool              // runs over random tokens are wanted, without data and output_dir
-	unusable map[string]string // checkpoints that are skipped, with the reason
-	hooks    hooks
-	// orCheckpoint: where the model is the output_dir of a run that has written no
-	// model yet, its newest checkpoint is taken.
-	orCheckpoint bool
+	hooks hooks
 }
 
 // hooks are where tests reach into a run. All may be nil.
@@ -51,7 +44,7 @@ type hooks struct {
 	metrics    func(io.Writer) io.Writer // what metrics.jsonl is written through
 	events     func(io.Writer) io.Writer // what TensorBoard's event file is written through
 	trace      func(io.WriteCloser) io.WriteCloser
-	planned    func(*job)                // memory is planned
+	planned    func(run any)             // memory is planned; run is an *Output
 	allocating func()                    // big memory is about to be taken
 	reading    func(what string)         // data is being read
 	logging    func(step int)            // a step is about to be logged
@@ -72,3 +65,10 @@ var ErrInterrupted = errors.New("interrupted")
 // ErrResumable is the ErrInterrupted of work that the same command goes on with: a run
 // whose state has been saved, or data that was read in part.
 var ErrResumable = fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)
+
+// Forecast says what Plan is to predict.
+type Forecast struct {
+	Machine *rates.Machine // where the run is to be; nil: here, and nothing is predicted
+	Sweep   string         // what to vary in a table: batch, seq or depth; empty: nothing
+	Hosts   int            // how many, each with a rank; 0: one
+}

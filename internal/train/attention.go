@@ -11,36 +11,8 @@ type attender interface {
 	UseAttention(kernels string) error
 }
 
-// chooseAttention settles attention_kernels and has the devices compute by them. It comes after what the
-// run keeps of the one that it goes on from, and before the first operation.
-func (j *job) chooseAttention() error {
-	c := j.c
-	if c.AttentionKernels == "auto" {
-		c.AttentionKernels = j.bestAttention()
-	}
-	if c.Device == "cpu" {
-		if c.AttentionKernels == cuda.SM90a {
-			return c.Errorf("attention_kernels", "attention_kernels: sm90a: the CPU computes, and these are kernels of H100, H200 and GH200; give portable, which has no effect there")
-		}
-		return nil
-	}
-	if dim := j.model.PackedHeadDim(); dim > kernels.MaxHeadDim {
-		return c.Errorf("device", "device: %s: attention's kernels take heads of at most %d elements, and the model's queries, keys or values have %d; "+
-			"train it with device: cpu", c.Device, kernels.MaxHeadDim, dim)
-	}
-	for _, dev := range j.devs {
-		if d, ok := dev.(attender); ok {
-			if err := d.UseAttention(c.AttentionKernels); err != nil {
-				return c.Errorf("attention_kernels", "attention_kernels: %w; results of the portable ones differ in the last bits: "+
-					"go on with attention_kernels: portable and another output_dir, from the checkpoint in resume_from_checkpoint if there is one", err)
-			}
-		}
-	}
-	return nil
-}
-
 // bestAttention is what auto means.
-func (j *job) bestAttention() string {
+func (j *Inputs) bestAttention() string {
 	switch {
 	case j.c.Device == "cpu":
 		return cuda.Portable
@@ -51,13 +23,13 @@ func (j *job) bestAttention() string {
 }
 
 // fuses says whether attention's backward gets memory for sums.
-func (j *job) fuses() bool {
+func (j *Inputs) fuses() bool {
 	return j.c.AttentionKernels == cuda.Fused || j.c.AttentionKernels == "auto" && j.bestAttention() == cuda.Fused
 }
 
 // runsSM90a says whether all devices run the kernels for sm_90a: those that are here, or those of the machine that is
 // planned for.
-func (j *job) runsSM90a() bool {
+func (j *Inputs) runsSM90a() bool {
 	if len(j.devs) == 0 && j.profile != nil {
 		for lane := range max(1, j.lanes) {
 			if !j.profile.On(lane).Device.SM90a {
@@ -75,7 +47,7 @@ func (j *job) runsSM90a() bool {
 }
 
 // attentionWords says by which kernels a GPU computes the model's attention; empty for the CPU.
-func (j *job) attentionWords() string {
+func (j *Inputs) attentionWords() string {
 	c := j.c
 	switch {
 	case c.Device != "cuda":

@@ -4,18 +4,14 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"mt/host/optim"
+	"mt/internal/config"
 )
 
 // averageDir is the model of the averages, in the output directory.
 const averageDir = "ema"
 
-func (j *job) averageDir() string { return filepath.Join(j.c.OutputDir, averageDir) }
-
-// average is how an average of the weights is kept.
-func (j *job) average() optim.Average {
-	return optim.Average{Decay: j.c.EMADecay, After: int64(j.c.EMAAfter)}
-}
+// averagesIn is the directory of that model.
+func averagesIn(c *config.Config) string { return filepath.Join(c.OutputDir, averageDir) }
 
 // writeAverage writes the model of the averages. If none are kept, it removes that of an earlier run. It comes before takeBest, which fills the store with weights
 // that they do not belong to: they are those of the last step. Where nothing was updated yet, they are the weights.
@@ -30,16 +26,16 @@ func (s *session) writeAverage(extra map[string][]byte) error {
 	if !s.team.first() {
 		return s.serveModel(what)
 	}
-	if err := s.writeModel(s.averageDir(), what, extra); err != nil {
+	if err := s.writeModel(averagesIn(s.c), what, extra); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.o.Stdout, "the average of the weights is written to %s\n", s.averageDir())
+	fmt.Fprintf(s.o.Stdout, "the average of the weights is written to %s\n", averagesIn(s.c))
 	return nil
 }
 
 // dropAverage removes the model of averages that an earlier run has left in the output directory, whose own model is about to be replaced.
 func (s *session) dropAverage() error {
-	dir := s.averageDir()
+	dir := averagesIn(s.c)
 	if !s.team.first() || !holdsWeights(dir) {
 		return nil
 	}

@@ -15,8 +15,9 @@ import (
 func TestAverageOfNothing(t *testing.T) {
 	s := newScene(t, "ema_decay: 0.9\nsave_dtype: fp32\n")
 	j := openScene(t, s)
-	run := &session{job: j, saver: &saver{j: j}, o: Options{Stdout: io.Discard}}
-	if err := run.openStore(resume{}); err != nil {
+	run := &session{Output: j, saver: &saver{j: j}, o: Options{Stdout: io.Discard}}
+	t.Cleanup(func() { _ = run.Close() })
+	if err := run.openStore(); err != nil {
 		t.Fatal(err)
 	}
 	if err := initialise(run.store, j.model, 1, nil); err != nil {

@@ -35,18 +35,15 @@ func (b *bests) report(r actors.EvalReport) { b.reported.Add(r.Step, r.Loss, b.t
 // over says whether early stopping ends a run that stands so.
 func (b *bests) over(at checkpoint.Best) bool { return b.patience > 0 && at.Since >= b.patience }
 
-// weighs says whether the run asks for anything that evaluations decide.
-func (j *job) weighs() bool { return j.c.SaveBest || j.c.EarlyStoppingPatience > 0 }
-
 // beginBests takes up what the evaluations before the checkpoint have come to, and that of
 // its step where metrics.jsonl has it. Where the checkpoint of the lowest loss is not here
 // any more, as in another output directory, the account begins anew.
-func (s *session) beginBests(from resume) {
-	c, at := s.c, from.state.Best
-	if !s.weighs() {
+func (s *session) beginBests() {
+	c, at := s.c, s.from.state.Best
+	if !weighs(s.c) {
 		return
 	}
-	if from.other || from.state.DataPos == 0 { // DataPos: reset_data
+	if s.from.other || s.from.state.DataPos == 0 { // DataPos: reset_data
 		at = checkpoint.Best{}
 	}
 	if s.lastEval.Step > 0 {
@@ -116,7 +113,7 @@ func (s *session) loadBest(dir string) (err error) {
 	if s.team.first() {
 		err = checkpoint.Verify(dir)
 	}
-	if err == nil && s.team != nil {
+	if err == nil && s.team.Size() > 1 {
 		err = s.sight(&at)
 	}
 	if err == nil && !s.team.first() && !at.sent {
@@ -143,15 +140,9 @@ func (s *session) loadBest(dir string) (err error) {
 
 // endState is the state of the run for endFile: at is that after the last step.
 func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
-	if !s.weighs() {
+	if !weighs(s.c) {
 		return at // the model is that of its last step, as always
 	}
 	at.Ended = checkpoint.Ended{Model: s.modelStep(), Best: s.bests.reported, Early: s.endsEarly()}
 	return at
-}
-
-// endedEarly tells whether end is that of a run that early stopping has ended, and whose
-// keys would end it there again.
-func (j *job) endedEarly(end checkpoint.TrainerState) bool {
-	return end.Ended.Early && j.c.EarlyStoppingPatience > 0 && end.Ended.Best.Since >= j.c.EarlyStoppingPatience
 }

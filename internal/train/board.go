@@ -2,11 +2,10 @@ package train
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,9 +13,7 @@ import (
 	"time"
 
 	"mt/internal/board"
-	"mt/internal/mlflow"
-	"mt/internal/tensorboard"
-	"mt/internal/trackio"
+	"mt/internal/config"
 )
 
 // boardDir is the folder in a run's output directory that TensorBoard reads.
@@ -27,140 +24,122 @@ const boardsFile = "boards.json"
 
 // boardIDs is its content.
 type boardIDs struct {
-	Trackio string `json:"trackio_run_id,omitempty"`
-	MLflow  string `json:"mlflow_run_id,omitempty"`
-	Server  string `json:"mlflow_server,omitempty"` // that MLflow is the id of
+	MLflow string `json:"mlflow_run_id,omitempty"`
+	Server string `json:"mlflow_server,omitempty"` // that MLflow is the id of
+}
+
+// checkBoards refuses a report_to that nothing can come of: a server that does not answer. It
+// comes before anything that takes time.
+func checkBoards(c *config.Config) error {
+	if !reportsTo(c, "mlflow") {
+		return nil
+	}
+	if err := board.CheckMLflow(context.Background()); err != nil {
+		return c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
+	}
+	return nil
 }
 
 // boards are where the numbers of a run are shown.
 type boards struct {
-	events *tensorboard.Writer // nil: not asked for
+	deaf
+	events *board.Events // nil: not asked for
 	queues []*board.Queue
+	note   func(string)
 }
 
 // reportsTo says whether report_to has a name.
-func (j *job) reportsTo(name string) bool { return slices.Contains(j.c.ReportTo, name) }
+func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.ReportTo, name) }
 
-// checkBoards refuses a report_to that nothing can come of: a server that does not answer, a
-// folder that cannot be written to. It comes before anything that takes time.
-func (j *job) checkBoards() error {
-	var err error
-	if j.reportsTo("trackio") {
-		err = trackio.Check()
-	}
-	if err == nil && j.reportsTo("mlflow") {
-		if err = mlflow.Check(context.Background()); err != nil {
-			return j.c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
+// openBoards begins what report_to asks for, or goes on with it where step is not 0 and another run's checkpoint (other)
+// is not what the run began from. events is put in front of TensorBoard's file; it may be nil. The run closes what was
+// opened also where there is an error.
+func openBoards(c *config.Config, dir outDir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
+	b = &boards{note: note}
+	if reportsTo(c, "tensorboard") {
+		if b.events, err = board.CreateEvents(filepath.Join(c.OutputDir, boardDir), time.Now(), events); err != nil {
+			return b, err
 		}
 	}
-	if err != nil {
-		return j.c.Errorf("report_to", "report_to: %w", err)
-	}
-	return nil
-}
-
-// openBoards begins what report_to asks for, or goes on with it where the run is resumed.
-func (s *session) openBoards(from resume) (err error) {
-	if s.reportsTo("tensorboard") {
-		if s.boards.events, err = tensorboard.Create(filepath.Join(s.c.OutputDir, boardDir), time.Now(), s.hooks.events); err != nil {
-			return err
-		}
-		events := s.boards.events
-		s.closers = append(s.closers, func() { _ = events.Close() })
-	}
-	if !s.reportsTo("trackio") && !s.reportsTo("mlflow") {
-		return nil
+	if !reportsTo(c, "mlflow") {
+		return b, nil
 	}
 	var ids boardIDs
-	if raw, err := os.ReadFile(filepath.Join(s.c.OutputDir, boardsFile)); err == nil && from.state.Step > 0 && !from.other {
+	if raw, err := os.ReadFile(filepath.Join(c.OutputDir, boardsFile)); err == nil && step > 0 && !other {
 		_ = json.Unmarshal(raw, &ids) // without it the run is shown as a new one
 	}
-	if s.reportsTo("trackio") {
-		if err := s.openTrackio(&ids, from.state.Step); err != nil {
-			return err
-		}
-	}
-	if s.reportsTo("mlflow") {
-		if err := s.openMLflow(&ids); err != nil {
-			return err
-		}
+	if err := b.openMLflow(c, &ids); err != nil {
+		return b, err
 	}
 	raw, err := json.Marshal(ids)
 	if err != nil {
-		return err
+		return b, err
 	}
-	return s.writeWhole(boardsFile, append(raw, '\n'))
+	return b, dir.writeWhole(boardsFile, append(raw, '\n'))
 }
 
-func (s *session) openTrackio(ids *boardIDs, step int) error {
-	dir, err := trackio.Dir()
-	if err != nil {
-		return err
-	}
-	if ids.Trackio == "" {
-		var id [16]byte
-		_, _ = rand.Read(id[:]) // it does not fail
-		ids.Trackio = hex.EncodeToString(id[:])
-	}
-	sink, err := trackio.Open(trackio.Run{Dir: dir, Project: s.c.Project, Name: s.runName(), ID: ids.Trackio, Resumed: step, Config: s.c.Values()})
-	if err != nil {
-		return err
-	}
-	s.boards.queues = append(s.boards.queues, board.Start("trackio", sink, s.late.add))
-	return nil
-}
-
-func (s *session) openMLflow(ids *boardIDs) error {
+func (s *boards) openMLflow(c *config.Config, ids *boardIDs) error {
 	id := ids.MLflow
-	if ids.Server != mlflow.Server() {
+	if ids.Server != board.MLflowServer() {
 		id = ""
 	}
-	sink, err := mlflow.Open(context.Background(), mlflow.Run{Name: s.runName(), ID: id, Config: s.c.Values()})
+	sink, err := board.OpenMLflow(context.Background(), board.MLflowRun{Name: runName(c), ID: id, Config: c.Values()})
 	if err != nil {
-		return s.c.Errorf("report_to", "report_to: mlflow: %w", err)
+		return c.Errorf("report_to", "report_to: mlflow: %w", err)
 	}
 	for _, note := range sink.Notes {
-		s.late.add(note)
+		s.note(note)
 	}
-	ids.MLflow, ids.Server = sink.ID(), mlflow.Server()
-	s.boards.queues = append(s.boards.queues, board.Start("mlflow", sink, s.late.add))
+	ids.MLflow, ids.Server = sink.ID(), board.MLflowServer()
+	s.queues = append(s.queues, board.Start("mlflow", sink, s.note))
 	return nil
 }
 
 // runName is what the run is called where it is shown.
-func (j *job) runName() string {
-	if j.c.RunName != "" {
-		return j.c.RunName
+func runName(c *config.Config) string {
+	if c.RunName != "" {
+		return c.RunName
 	}
-	dir, err := filepath.Abs(j.c.OutputDir)
+	dir, err := filepath.Abs(c.OutputDir)
 	if err != nil {
-		dir = j.c.OutputDir
+		dir = c.OutputDir
 	}
 	return filepath.Base(dir)
 }
 
-// onBoards hands the numbers of a logged step or evaluation to all boards. Where TensorBoard's
-// event file cannot be written, it ends there; a resumed run begins another.
-func (s *session) onBoards(step int, values ...board.Scalar) {
-	now := time.Now()
-	for _, q := range s.boards.queues {
-		q.Add(board.Point{Time: now, Step: step, Values: values})
-	}
-	if s.boards.events == nil {
-		return
-	}
-	scalars := make([]tensorboard.Scalar, len(values))
-	for i, v := range values {
-		scalars[i] = tensorboard.Scalar{Tag: v.Name, Value: v.Value}
-	}
-	if err := s.boards.events.Scalars(now, step, scalars); err != nil {
-		s.late.add(fmt.Sprintf("%v; training goes on, and TensorBoard has no numbers from step %d on", err, step))
-		s.boards.events = nil
+// Step implements Observer.
+func (s *boards) Step(of seenStep) {
+	if of.Logged {
+		s.show(of.Metrics.Step, of.Metrics.scalars()...)
 	}
 }
 
-// closeBoards tells the boards how the run ended; err is its error.
-func (s *session) closeBoards(err error) {
+// Eval implements Observer.
+func (s *boards) Eval(of seenEval) {
+	if of.Metrics != nil {
+		s.show(of.Report.Step, of.Metrics.scalars(of.Report.Loss)...)
+	}
+}
+
+// show hands the numbers of a logged step or evaluation to all boards. Where TensorBoard's
+// event file cannot be written, it ends there; a resumed run begins another.
+func (s *boards) show(step int, values ...board.Scalar) {
+	now := time.Now()
+	for _, q := range s.queues {
+		q.Add(board.Point{Time: now, Step: step, Values: values})
+	}
+	if s.events == nil {
+		return
+	}
+	if err := s.events.Scalars(now, step, values); err != nil {
+		s.note(fmt.Sprintf("%v; training goes on, and TensorBoard has no numbers from step %d on", err, step))
+		_ = s.events.Close()
+		s.events = nil
+	}
+}
+
+// End implements Observer.
+func (s *boards) End(err error) {
 	status := board.Finished
 	switch {
 	case errors.Is(err, ErrInterrupted):
@@ -168,11 +147,11 @@ func (s *session) closeBoards(err error) {
 	case err != nil:
 		status = board.Failed
 	}
-	for _, q := range s.boards.queues {
+	for _, q := range s.queues {
 		q.Close(status)
 	}
-	if len(s.boards.queues) > 0 {
-		s.tellNotes()
+	if s.events != nil {
+		_ = s.events.Close()
 	}
 }
 

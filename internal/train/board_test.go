@@ -75,7 +75,6 @@ func track(t *testing.T) *tracker {
 		t.Setenv("MLFLOW_"+v, "")
 	}
 	t.Setenv("MLFLOW_TRACKING_URI", h.URL)
-	t.Setenv("TRACKIO_DIR", filepath.Join(t.TempDir(), "trackio"))
 	return s
 }
 
@@ -84,7 +83,7 @@ func TestBoards(t *testing.T) {
 	long.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	server := track(t)
-	s := newScene(t, "report_to: [trackio, mlflow, tensorboard]\nmax_steps: 5\n")
+	s := newScene(t, "report_to: [mlflow, tensorboard]\nmax_steps: 5\n")
 	if _, err := s.interrupted(t, func(cancel func()) hooks { return hooks{packing: at(3, false, cancel)} }); !errors.Is(err, ErrResumable) {
 		t.Fatal(err)
 	}
@@ -95,9 +94,6 @@ func TestBoards(t *testing.T) {
 	}
 	if want := []string{"KILLED", "RUNNING", "FINISHED"}; server.runs != 1 || !slices.Equal(server.status, want) || !slices.Equal(server.losses, []int{1, 2, 3, 4, 5}) {
 		t.Errorf("%d runs, %q, losses of %v\n%s", server.runs, server.status, server.losses, out)
-	}
-	if _, err := os.Stat(filepath.Join(os.Getenv("TRACKIO_DIR"), "huggingface.db")); err != nil {
-		t.Error(err)
 	}
 	if _, err := s.with("max_steps: 7\nresume_from_checkpoint: false\n").train(t, t.Context(), hooks{metrics: func(w io.Writer) io.Writer { return &fullWriter{w, 60} }}); err == nil {
 		t.Error("the disk is full and the run is well")
@@ -113,9 +109,6 @@ func TestAbsentServer(t *testing.T) {
 	t.Setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
 	_, err := newScene(t, "report_to: mlflow\n").train(t, t.Context(), hooks{reading: func(string) { t.Error("data is read") }})
 	checkError(t, err, true, "report_to: mlflow: http://127.0.0.1:1: ", "connection refused", "or leave mlflow out")
-	t.Setenv("TRACKIO_DIR", "/dev/null/trackio")
-	_, err = newScene(t, "report_to: trackio\n").train(t, t.Context(), hooks{})
-	checkError(t, err, true, "report_to: trackio: its folder /dev/null/trackio", "set TRACKIO_DIR")
 }
 
 // TestServerThatGoesAway: training goes on to the same end, with one warning, and what the

@@ -24,17 +24,19 @@ const (
 // boundParams returns how many parameters are updated: eight matrices of the size that a CPU multiplies.
 func boundParams() int { return 8 * machine.CPURateSize * machine.CPURateSize }
 
-// bound measures this machine and returns the least time that a step can take on it. It
+// boundHere measures this machine and returns the least time that a step can take on it. It
 // is nil where there is no device, or too little device memory, to measure with; a plan
 // can do without it.
-func (j *job) bound() (*plan.Bound, error) {
-	if j.dev == nil && j.c.Device == "cuda" {
+func boundHere(j *Resolved) (_ *plan.Bound, err error) {
+	if j.devs == nil && j.c.Device == "cuda" {
 		return nil, nil
 	}
-	dev, pool, err := j.openDevice()
+	hw, err := j.start()
 	if err != nil {
 		return nil, err
 	}
+	defer closeAfter(hw, &err)
+	dev, pool := hw.devs[0], hw.pool
 	rates := plan.Rates{}
 	if rates.MatMul, err = machine.MatMulRate(dev, j.act, j.rateSize()); err != nil {
 		return nil, err
@@ -42,7 +44,7 @@ func (j *job) bound() (*plan.Bound, error) {
 	if rates.MatMul == 0 {
 		return nil, nil // device_memory is too small to measure
 	}
-	if rates.Host, err = updateRate(j.slow.Optimizer(j.elementwise()), pool, j.act == device.BF16, j.bf16Master()); err != nil {
+	if rates.Host, err = updateRate(j.slow.Optimizer(elementwise(j.c)), pool, j.act == device.BF16, j.bf16Master()); err != nil {
 		return nil, err
 	}
 	if !dev.Unified() {

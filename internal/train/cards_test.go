@@ -17,8 +17,8 @@ func TestPassingBetweenDevicesThatDiffer(t *testing.T) {
 		for _, p := range peers[1:] {
 			m.More = append(m.More, rates.Card{Link: rates.Link{Peer: p}})
 		}
-		j := &job{c: config.Default(), lanes: 3, profile: m}
-		if got, err := j.passing(); err != nil || got != want {
+		j := &Inputs{c: config.Default(), lanes: 3, profile: m}
+		if got, err := passing(j); err != nil || got != want {
 			t.Errorf("devices that copy at %v GB/s: %s, want %s (%v)", peers, got, want, err)
 		}
 	}
@@ -36,14 +36,14 @@ func TestFasterLinks(t *testing.T) {
 // TestTrialsNameEachDevice: rates of fewer devices than the run has are refused, unless they are of one.
 func TestTrialsNameEachDevice(t *testing.T) {
 	for lanes, says := range map[int]string{2: "", 3: "the rates are those of 2 devices, and the run has 3"} {
-		j := &job{c: config.Default(), lanes: lanes}
+		j := &Inputs{c: config.Default(), lanes: lanes}
 		j.c.Device = "cpu"
 		m := &rates.Machine{Device: rates.Device{Kind: "cpu"}, More: make([]rates.Card, 1)}
-		if _, err := (&Trials{job: j}).Machine(m); says == "" && err != nil || says != "" && (!config.IsUsage(err) || !strings.Contains(err.Error(), says)) {
+		if _, err := (&Trials{in: j}).Machine(m); says == "" && err != nil || says != "" && (!config.IsUsage(err) || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%d devices: %v", lanes, err)
 		}
 		m.More = nil
-		if _, err := (&Trials{job: j}).Machine(m); err != nil {
+		if _, err := (&Trials{in: j}).Machine(m); err != nil {
 			t.Errorf("%d devices that are alike: %v", lanes, err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestDepthsAgainstPassage(t *testing.T) {
 func TestRatesOfGivenCards(t *testing.T) {
 	m := &rates.Machine{More: make([]rates.Card, 1)}
 	for key, says := range map[string]string{"auto": "--gpu: no rate of products in bf16", "h100": "leave out one of the two"} {
-		j := &job{c: config.Default(), lanes: 2}
+		j := &opening{Inputs: Inputs{c: config.Default(), lanes: 2}}
 		j.c.ComputeDType, j.c.DeviceRates = "bf16", key
 		if err := j.weighDevices(m); !config.IsUsage(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("device_rates: %s: %v, want %s", key, err, says)

@@ -32,22 +32,22 @@ const (
 
 // chat is a session that answers conversations.
 type chat struct {
-	*session
-	o    ChatOptions
-	d    *data.Dialogue
-	ends []int32
+	*loaded
+	o         ChatOptions
+	d         *data.Dialogue
+	ends      []int32
+	positions int // of the model; 0: no limit
 }
 
 // Chat answers conversations, through the chat template. Answers appear on Stdout as
 // they are made; with JSON each whole conversation is printed on a line once it is
 // answered.
 func Chat(ctx context.Context, o ChatOptions) (err error) {
-	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options, sampled: o.sampled()}
-	defer s.closeAfter(&err)
-	c := &chat{session: s, o: o}
-	if err := s.openToGenerate(c.check); err != nil {
+	c := &chat{o: o}
+	if c.loaded, err = loadToGenerate(&o.GenerateOptions, c.check); err != nil {
 		return err
 	}
+	defer closeAfter(c, &err)
 	if o.In != nil {
 		return c.talk(ctx)
 	}
@@ -61,33 +61,33 @@ func Chat(ctx context.Context, o ChatOptions) (err error) {
 
 // check finds the chat template and refuses conversations that leave no room for an
 // answer.
-func (c *chat) check() (err error) {
-	spec := c.c.DataSpec()
-	spec.Tokenizer, spec.ModelDir, spec.VocabSize = c.tok, c.modelDir, c.model.VocabSize
+func (c *chat) check(in *Inputs) (notes []string, err error) {
+	spec := in.c.DataSpec()
+	spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.tok, in.modelDir, in.model.VocabSize
+	c.positions = in.model.MaxPositions
 	c.d, err = data.NewDialogue(spec)
 	var wrong *data.SpecError
 	if errors.As(err, &wrong) {
-		return c.c.Errorf(wrong.Key, "a chat needs a chat template: %w (a text is continued with --prompt alone, without one)", err)
+		return nil, in.c.Errorf(wrong.Key, "a chat needs a chat template: %w (a text is continued with --prompt alone, without one)", err)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.notes = append(c.notes, c.d.Notes...)
 	c.ends = c.d.Ends()
 	for _, v := range c.o.Conversations {
 		if c.o.System != "" {
 			if err := v.Begin(c.o.System); err != nil {
-				return of(v, err)
+				return nil, of(v, err)
 			}
 		}
 		if c.o.In != nil && v.LastRole() != "user" && v.LastRole() != "tool" {
 			continue
 		}
 		if _, err := c.promptOf(v); err != nil {
-			return of(v, err)
+			return nil, of(v, err)
 		}
 	}
-	return nil
+	return c.d.Notes, nil
 }
 
 // of puts the place where the conversation v was read, if it is known, in front of err.
@@ -112,11 +112,11 @@ func (c *chat) promptOf(v *data.Conversation) (prompt, error) {
 		return prompt{}, err
 	}
 	p := prompt{ids, c.o.MaxNewTokens}
-	if most := c.model.MaxPositions; most > 0 {
+	if most := c.positions; most > 0 {
 		p.room = min(p.room, most-len(ids))
 	}
 	if p.room < 1 {
-		return p, fmt.Errorf("the conversation has %d tokens and the model has %d positions (max_position_embeddings): shorten it", len(ids), c.model.MaxPositions)
+		return p, fmt.Errorf("the conversation has %d tokens and the model has %d positions (max_position_embeddings): shorten it", len(ids), c.positions)
 	}
 	return p, nil
 }

@@ -204,7 +204,7 @@ func TestDeviceChoice(t *testing.T) {
 				h.symbols = emulate(t, *tc.emu)
 			}
 			var planned string
-			h.planned = func(j *job) { planned = j.c.Device + " " + j.c.ComputeDType + " " + j.c.Binding }
+			h.planned = func(run any) { j := run.(*Output); planned = j.c.Device + " " + j.c.ComputeDType + " " + j.c.Binding }
 			stop, cancel := context.WithCancel(t.Context())
 			h.allocating = cancel
 			s := newScene(t, "max_steps: 1\n"+tc.extra)
@@ -246,7 +246,8 @@ func TestCUDABudget(t *testing.T) {
 	long.NotShort(t)
 	drv := emulate(t, emu.Options{})
 	var planned int64
-	h := hooks{symbols: drv, planned: func(j *job) {
+	h := hooks{symbols: drv, planned: func(run any) {
+		j := run.(*Output)
 		if planned = j.plan.Table().Device; j.plan.Context == 0 || planned > 1<<30 {
 			t.Errorf("the plan takes %d bytes, %d of them for the context", planned, j.plan.Context)
 		}

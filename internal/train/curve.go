@@ -17,12 +17,21 @@ import (
 // curveFile is a picture of the run: its losses and learning rate, from metrics.jsonl.
 const curveFile = "loss.svg"
 
-// drawCurve draws curveFile, unless it is there as it is to be. Where that fails the run has a note and is none the
-// worse. What is drawn depends on metrics.jsonl alone, so that a resumed run has the
+// curver draws curveFile when the run ends.
+type curver struct {
+	deaf
+	dir  outDir
+	note func(string)
+}
+
+// End implements Observer.
+func (c *curver) End(error) { drawCurve(c.dir, c.note) }
+
+// drawCurve draws curveFile in dir, unless it is there as it is to be. Where that fails there is a note. What is drawn depends on metrics.jsonl alone, so that a resumed run has the
 // picture of one that was never stopped.
-func (j *job) drawCurve() {
-	name := filepath.Join(j.c.OutputDir, curveFile)
-	raw, err := os.ReadFile(filepath.Join(j.c.OutputDir, metricsFile))
+func drawCurve(dir outDir, note func(string)) {
+	name := filepath.Join(dir.path, curveFile)
+	raw, err := os.ReadFile(filepath.Join(dir.path, metricsFile))
 	c, ok := curve(raw)
 	if err == nil && !ok || errors.Is(err, fs.ErrNotExist) {
 		return
@@ -35,10 +44,10 @@ func (j *job) drawCurve() {
 		if there, unread := os.ReadFile(name); unread == nil && bytes.Equal(there, svg.Bytes()) {
 			return
 		}
-		err = j.writeWhole(curveFile, svg.Bytes())
+		err = dir.writeWhole(curveFile, svg.Bytes())
 	}
 	if err != nil {
-		j.late.add(fmt.Sprintf("%s is not drawn: %v", name, err))
+		note(fmt.Sprintf("%s is not drawn: %v", name, err))
 	}
 }
 

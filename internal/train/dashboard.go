@@ -2,48 +2,22 @@ package train
 
 import (
 	"fmt"
+	"net"
 
 	"mt/internal/watch"
 )
 
-// listen takes the port of the dashboard, if there is to be one: an address that cannot
-// be had is an error before anything takes time. Where take is false the address is
-// only read.
-func (j *job) listen(take bool) (err error) {
-	key := j.c.Dashboard
-	if key == "" {
-		return nil
-	}
-	if key != "auto" {
-		if j.pageAt, err = watch.ParseAddress(key); err != nil {
-			return j.c.Errorf("dashboard", "dashboard: %w", err)
-		}
-	}
-	if !take {
-		return nil
-	}
-	l, note, err := watch.Listen(j.pageAt)
-	if err != nil {
-		return j.c.Errorf("dashboard", "dashboard: %w", err)
-	}
-	if note != "" {
-		j.note("%s", note)
-	}
-	j.page = l
-	j.closers = append(j.closers, func() { _ = l.Close() }) // it may be closed already
-	return nil
+// dashboard is a server over the files of a run, which End closes.
+type dashboard struct {
+	deaf
+	server *watch.Server
 }
 
-// serve shows the run to whoever has the address that it prints, until the run's end.
-func (s *session) serve() {
-	if s.page == nil {
-		return
-	}
-	server := watch.Serve(s.page, watch.Options{Dirs: []string{s.c.OutputDir}, Within: true, Address: s.pageAt,
-		Warn: func(err error) { s.late.add(fmt.Sprintf("the dashboard is gone, and the run goes on: %v", err)) }})
-	s.closers = append(s.closers, server.Close)
-	s.line.above("dashboard: " + server.URL())
-	if f := s.hooks.serving; f != nil {
-		f(server.URL(), s.page)
-	}
+// serve shows the run in dir to whoever has its URL, until the run's end. page is the port, and at its address.
+func serve(dir string, page net.Listener, at watch.Address, note func(string)) *dashboard {
+	return &dashboard{server: watch.Serve(page, watch.Options{Dirs: []string{dir}, Within: true, Address: at,
+		Warn: func(err error) { note(fmt.Sprintf("the dashboard is gone, and the run goes on: %v", err)) }})}
 }
+
+// End implements Observer.
+func (d *dashboard) End(error) { d.server.Close() }

@@ -74,13 +74,13 @@ func TestDashboard(t *testing.T) {
 // TestDashboardFails: a dashboard that cannot go on costs a note, and nothing else.
 func TestDashboardFails(t *testing.T) {
 	s := newScene(t, "dashboard: 0\n")
-	var j *job
+	var j *Output
 	pending := func() bool {
 		j.late.mu.Lock()
 		defer j.late.mu.Unlock()
 		return len(j.late.said) > 0
 	}
-	out, err := s.train(t, t.Context(), hooks{planned: func(of *job) { j = of }, serving: func(_ string, l net.Listener) {
+	out, err := s.train(t, t.Context(), hooks{planned: func(run any) { of := run.(*Output); j = of }, serving: func(_ string, l net.Listener) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}

@@ -3,7 +3,6 @@ package train
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"mt/cudart"
 	"mt/device"
@@ -16,7 +15,7 @@ import (
 
 // resolveDevice settles device, compute_dtype and binding. A GPU is opened here, since
 // the memory that its context takes is part of the plan.
-func (j *job) resolveDevice(o Options) error {
+func (j *opening) resolveDevice(o Options) error {
 	c := j.c
 	err := j.countDevices(o)
 	switch {
@@ -61,8 +60,8 @@ func (j *job) resolveDevice(o Options) error {
 // otherwise the CPU, with a note that says why. An emulator is taken only where device:
 // cuda asks for it. A sketch with device_memory is for a GPU, also on a machine without
 // one.
-func (j *job) chooseDevice(o Options) error {
-	if o.sketch && j.c.DeviceMemory > 0 {
+func (j *opening) chooseDevice(o Options) error {
+	if j.a.Sketch && j.c.DeviceMemory > 0 {
 		j.c.Device = "cuda"
 		return j.takeGPU(o)
 	}
@@ -71,9 +70,7 @@ func (j *job) chooseDevice(o Options) error {
 		j.note("device: auto takes the CPU; device: cuda is an emulator in this build")
 		return nil
 	}
-	g := machine.FindGPU(j.hooks.symbols)
-	show := o.Progress()
-	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
+	g := j.findGPU(o)
 	devs, err := j.openGPUs(&g)
 	switch {
 	case err == nil:
@@ -89,17 +86,24 @@ func (j *job) chooseDevice(o Options) error {
 	return nil
 }
 
-// takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
-// is wanted and device_memory says how large the GPU is.
-func (j *job) takeGPU(o Options) error {
+// findGPU looks for a GPU whose devices show on o.Stderr how far pinning is, and work that does not end.
+func (j *opening) findGPU(o Options) machine.GPU {
 	g := machine.FindGPU(j.hooks.symbols)
 	show := o.Progress()
 	g.TellPinning(func(done, total int64) { show(done, total, pinning) })
+	g.TellHang(o.showHang)
+	return g
+}
+
+// takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
+// is wanted and device_memory says how large the GPU is.
+func (j *opening) takeGPU(o Options) error {
+	g := j.findGPU(o)
 	devs, err := j.openGPUs(&g)
 	switch {
-	case config.IsUsage(err) && !o.paper:
+	case config.IsUsage(err) && !j.a.Paper:
 		return err
-	case err == nil && o.sketch && devs[0].Usage().Limit < int64(j.c.DeviceMemory):
+	case err == nil && j.a.Sketch && devs[0].Usage().Limit < int64(j.c.DeviceMemory):
 		name, has := devs[0].Name(), devs[0].Usage().Limit
 		if err := machine.CloseAll(devs); err != nil {
 			return fmt.Errorf("close the device: %w", err)
@@ -107,7 +111,7 @@ func (j *job) takeGPU(o Options) error {
 		j.planOnPaper(fmt.Sprintf("the %s here has %s to give", name, config.Bytes(has)))
 	case err == nil:
 		j.keep(devs)
-	case !o.paper:
+	case !j.a.Paper:
 		return j.c.Errorf("device", "device: %w; device: cpu needs no GPU", err)
 	case j.c.DeviceMemory == 0:
 		return j.c.Errorf("device", "device: %w; device: cpu needs none, and with device_memory the plan can be made without a GPU", err)
@@ -122,20 +126,16 @@ func (j *job) takeGPU(o Options) error {
 }
 
 // planOnPaper plans for a GPU that is not here, with device_memory bytes.
-func (j *job) planOnPaper(why string) {
+func (j *opening) planOnPaper(why string) {
 	j.context = cuda.AssumedContext
 	j.note("%s: the plan is for one of %s, of which %s are taken to go to its context; device: cpu plans for this machine's CPU",
 		why, j.c.DeviceMemory, config.Bytes(j.context))
 }
 
 // keep makes devs the devices of the job, and plans with the memory that each of them has.
-func (j *job) keep(devs []device.Device) {
-	j.dev, j.devs, j.lanes, j.told = devs[0], devs, len(devs), make([]int, len(devs))
-	j.closers = append(j.closers, func() {
-		if err := machine.CloseAll(devs); err != nil {
-			j.closing = errors.Join(j.closing, fmt.Errorf("close the device: %w", err))
-		}
-	})
+func (j *opening) keep(devs []device.Device) {
+	j.devs, j.lanes = devs, len(devs)
+	j.closers.addErr(func() error { return closeDevices(devs) })
 	for i, dev := range devs {
 		use := dev.Usage()
 		j.integrated = j.integrated || use.Integrated
@@ -153,50 +153,17 @@ func (j *job) keep(devs []device.Device) {
 }
 
 // deviceBudget is how much device memory in bytes the plan may use; 0: no limit.
-func (j *job) deviceBudget() int64 {
-	if j.dev != nil {
+func (j *Inputs) deviceBudget() int64 {
+	if j.devs != nil {
 		return j.budget
 	}
 	return int64(j.c.DeviceMemory)
 }
 
-// openDevice opens the devices, unless they are open already, and starts the host's worker
-// pool. It returns the first of the devices.
-func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
-	if j.dev == nil {
-		devs, err := j.openCPUs(j.threads())
-		if err != nil {
-			return nil, nil, err
-		}
-		j.keep(devs)
-	}
-	pool := parallel.New(j.threads())
-	j.closers = append(j.closers, pool.Close)
-	return j.dev, pool, nil
-}
-
-// deviceNotes returns the notes of the devices that were not shown yet, each once; from
-// then on they count as shown.
-func (j *job) deviceNotes() []string {
-	var fresh []string
-	for i, dev := range j.devs {
-		if d, ok := dev.(interface{ Notes() []string }); ok {
-			notes := d.Notes()
-			for _, n := range notes[min(j.told[i], len(notes)):] {
-				if !slices.Contains(fresh, n) {
-					fresh = append(fresh, n)
-				}
-			}
-			j.told[i] = len(notes)
-		}
-	}
-	return fresh
-}
-
 // rateSize is the largest number of rows and columns of the matrices that the matrix
 // product rate is measured with: enough for a GPU to reach its full rate, and few
 // enough for a CPU to be done soon.
-func (j *job) rateSize() int {
+func (j *Inputs) rateSize() int {
 	switch {
 	case j.c.Device != "cuda":
 		return machine.CPURateSize
@@ -204,4 +171,39 @@ func (j *job) rateSize() int {
 		return 64 // an emulator's rate means nothing
 	}
 	return 8192
+}
+
+// closeDevices closes devs.
+func closeDevices(devs []device.Device) error {
+	if err := machine.CloseAll(devs); err != nil {
+		return fmt.Errorf("close the device: %w", err)
+	}
+	return nil
+}
+
+// Hardware is what a run computes on.
+type Hardware struct {
+	devs    []device.Device // by lane
+	pool    *parallel.Pool  // the host's threads
+	closers closers
+}
+
+// Close closes what start has opened.
+func (h *Hardware) Close() error { return h.closers.close() }
+
+// start makes the CPU as many devices as the run asks for, unless it has GPUs, and starts the
+// host's worker pool.
+func (j *Inputs) start() (*Hardware, error) {
+	h := &Hardware{devs: j.devs}
+	if h.devs == nil {
+		devs, err := j.openCPUs(j.threads())
+		if err != nil {
+			return nil, err
+		}
+		h.devs = devs
+		h.closers.addErr(func() error { return closeDevices(devs) })
+	}
+	h.pool = parallel.New(j.threads())
+	h.closers.add(h.pool.Close)
+	return h, nil
 }

@@ -1,11 +1,14 @@
 package train
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/device/cuda"
+	"mt/host"
+	"mt/host/optim"
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/plan"
@@ -16,7 +19,7 @@ import (
 
 // countDevices settles how many devices a run asks for; 0: as many as there are. Only training
 // and evaluation compute on several.
-func (j *job) countDevices(o Options) error {
+func (j *opening) countDevices(o Options) error {
 	list, err := j.c.DeviceList()
 	j.lanes = list.Count
 	switch {
@@ -31,7 +34,7 @@ func (j *job) countDevices(o Options) error {
 }
 
 // countCards is countDevices for a machine that is named with so many devices.
-func (j *job) countCards(list config.DeviceList, cards int) error {
+func (j *opening) countCards(list config.DeviceList, cards int) error {
 	if list.All || !j.c.Given("devices") {
 		j.lanes = cards
 	}
@@ -43,7 +46,7 @@ func (j *job) countCards(list config.DeviceList, cards int) error {
 
 // weighDevices finds out what each of several devices reaches, where they differ: as m says, the
 // key device_rates, or the profiles that mt has of GPUs of their names.
-func (j *job) weighDevices(m *rates.Machine) (err error) {
+func (j *opening) weighDevices(m *rates.Machine) (err error) {
 	var names []string
 	for _, d := range j.devs {
 		names = append(names, strings.ReplaceAll(d.Name(), ",", " "))
@@ -90,17 +93,8 @@ func (j *job) weighDevices(m *rates.Machine) (err error) {
 	return nil
 }
 
-// table is what a checkpoint says of which layer is on which device: nothing where devices are
-// alike, since no bit depends on it then and the files are those of any number of devices.
-func (j *job) table() []int {
-	if j.differ || slices.Equal(j.plan.Lane, j.began) {
-		return j.plan.Lane
-	}
-	return nil
-}
-
 // checkNumbered refuses numbers of GPUs where the CPU computes.
-func (j *job) checkNumbered() error {
+func (j *opening) checkNumbered() error {
 	list, err := j.c.DeviceList()
 	if err != nil || list.Ordinals == nil || j.oneDevice || j.c.Device != "cpu" {
 		return err
@@ -110,7 +104,7 @@ func (j *job) checkNumbered() error {
 
 // openGPUs opens the GPUs that the run asks for. The error is one of the configuration where there
 // are fewer.
-func (j *job) openGPUs(g *machine.GPU) ([]device.Device, error) {
+func (j *opening) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	list, err := j.c.DeviceList()
 	if err != nil {
 		return nil, err
@@ -149,7 +143,7 @@ func (j *job) openGPUs(g *machine.GPU) ([]device.Device, error) {
 
 // gpuInTurn is the GPU that this rank takes where several are on its host: the next one of those
 // that are there.
-func (j *job) gpuInTurn(g *machine.GPU) ([]int, error) {
+func (j *opening) gpuInTurn(g *machine.GPU) ([]int, error) {
 	has, err := g.Count()
 	if err != nil {
 		return nil, err
@@ -163,73 +157,118 @@ func (j *job) gpuInTurn(g *machine.GPU) ([]int, error) {
 
 // openCPUs makes the CPU as many devices as the run asks for, with that many threads each (0: a
 // share of the cores).
-func (j *job) openCPUs(threads int) ([]device.Device, error) {
+func (j *Inputs) openCPUs(threads int) ([]device.Device, error) {
 	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: j.c.DeviceMemory, Unified: j.unified, LinkLimit: j.slow.Link}, max(1, j.lanes))
 }
 
-// The ways of what passes from one device to another.
-const (
-	directly    = "from device to device, where a slot waits for it"
-	partly      = "from device to device between some of them, else through the host"
-	throughHost = "through the host"
-)
-
-// passing says which way what passes from one device to another goes; empty where there is one, or
-// where no device is here to ask.
-func (j *job) passing() (string, error) {
-	switch {
-	case j.lanes <= 1:
-		return "", nil
-	case !j.c.PeerCopies:
-		return throughHost, nil
-	case j.profile == nil && j.c.Device == "cpu":
-		return directly, nil
+// timeProducts has the GPUs choose algorithms by their times, where the configuration says so.
+func (j *opening) timeProducts(g *machine.GPU) error {
+	if j.c.MatMul != timedProducts {
+		return nil
 	}
-	reaches := func(from, to int) (bool, error) { // as the rates say, and no device is asked
-		return j.profile.On(from).Link.Peer > 0 && j.profile.On(to).Link.Peer > 0, nil
+	if n := j.team.Size(); n > 1 {
+		return j.c.Errorf("matmul", "matmul: timed: each of %d ranks would choose by its own times, and no record of a run has them all; leave matmul out", n)
 	}
-	n := j.lanes
-	if j.profile == nil {
-		n = len(j.devs)
-		reaches = func(from, to int) (bool, error) { return j.devs[from].Reach(j.devs[to]) }
+	dir := machine.TimedDir(j.c.CacheDir)
+	g.TimeProducts(dir)
+	kept := "kept in " + dir
+	if dir == "" {
+		kept = "not kept for the next run, as there is no cache folder: set cache_dir"
 	}
-	ways, pairs := 0, n*(n-1)
-	for k := range n * n {
-		from, to := k/n, k%n
-		if from == to {
-			continue
-		}
-		ok, err := reaches(from, to)
-		if err != nil {
-			return "", err
-		}
-		if ok {
-			ways++
-		}
-	}
-	switch {
-	case pairs == 0:
-		return "", nil
-	case ways == 0:
-		return throughHost, nil
-	case ways < pairs:
-		return partly, nil
-	}
-	return directly, nil
+	j.note("matmul: timed: when a shape of matrix products first comes up it is computed some thirty times, by up to eight algorithms of cuBLASLt; the fastest is %s", kept)
+	return nil
 }
 
-// usage is what all devices of the run hold together.
-func (j *job) usage() device.Usage {
-	var sum device.Usage
+// timedProducts is the value of matmul with which algorithms are chosen by their times.
+const timedProducts = "timed"
+
+// checkTimed refuses to choose by times on devices that differ: one record cannot have the choices of
+// several. It notes where the key has no effect.
+func (j *opening) checkTimed() error {
+	names := map[string]bool{}
 	for _, d := range j.devs {
-		u := d.Usage()
-		for p := range accounts.NumPurposes {
-			sum.Now[p] += u.Now[p]
-			sum.Peak[p] += u.Peak[p]
-		}
-		sum.Total += u.Total
-		sum.Limit += u.Limit
-		sum.Capacity += u.Capacity
+		names[d.Name()] = true
 	}
-	return sum
+	switch {
+	case j.c.MatMul != timedProducts:
+	case j.c.Device == "cpu":
+		j.note("matmul: timed has no effect: it chooses among cuBLASLt's algorithms, and the CPU computes")
+	case len(names) > 1:
+		return j.c.Errorf("matmul", "matmul: timed: the devices differ, and the run's record of algorithms is of one kind of device; leave matmul out")
+	}
+	return nil
+}
+
+// threads is how many threads of the host this rank may use; 0: all.
+func (j *Inputs) threads() int {
+	_, n := j.team.neighbours()
+	switch {
+	case n == 1:
+		return j.c.Threads
+	case j.c.Threads > 0:
+		return max(1, j.c.Threads/n)
+	}
+	return max(1, runtime.GOMAXPROCS(0)/n)
+}
+
+// share is this rank's part of bytes that the ranks of its host have together.
+func (j *Inputs) share(bytes int64) int64 {
+	_, n := j.team.neighbours()
+	return bytes / int64(n)
+}
+
+// takeProfile plans for machine m, which need not be here.
+func (j *opening) takeProfile(m *rates.Machine) error {
+	c, gib := j.c, float64(1<<30)
+	j.profile, j.integrated = m, m.Device.Integrated
+	if kind := m.Device.Kind; c.Given("device") && c.Device != "auto" && c.Device != kind {
+		return c.Errorf("device", "device: %s, but the rates are those of a %s device: leave device out", c.Device, kind)
+	}
+	c.Device = m.Device.Kind
+	if c.Device == "cuda" {
+		has := config.Bytes(m.Device.Memory * gib)
+		for lane := range max(1, j.lanes) {
+			mem := config.Bytes(m.On(lane).Device.Memory * gib)
+			has = min(has, mem)
+			j.memory = append(j.memory, int64(mem))
+		}
+		if c.DeviceMemory == 0 {
+			c.DeviceMemory = has
+		}
+		if c.DeviceMemory > has {
+			return c.Errorf("device_memory", "device_memory: %s, but %s has %s", c.DeviceMemory, m.Name, has)
+		}
+		if c.DeviceMemory < has || len(m.More) == 0 {
+			j.memory = nil // each gives as much
+		}
+		j.context = cuda.AssumedContext
+	}
+	if c.HostMemory == 0 {
+		c.HostMemory = config.Bytes(budgetOf(j.integrated, host.Room{Known: true, Bytes: int64(m.Host.Memory * gib)}).Bytes)
+	}
+	return nil
+}
+
+// optimizer is how weights are updated.
+func (j *Inputs) optimizer() optim.Optimizer { return j.slow.Optimizer(optimizerOf(j.c)) }
+
+// bf16Master says whether what streams of a matrix is its master weight.
+func (j *Inputs) bf16Master() bool { return j.c.MasterDType == "bf16" && j.act == device.BF16 }
+
+// checkMaster refuses master weights in bf16 where nothing streams in bf16.
+func (j *opening) checkMaster() error {
+	if j.c.MasterDType != "bf16" || j.act == device.BF16 {
+		return nil
+	}
+	return j.c.Errorf("master_dtype", "master_dtype: bf16 keeps of weights what streams in bf16, and compute_dtype is %s, in which fp32 weights stream: set compute_dtype: bf16, or leave master_dtype out",
+		j.c.ComputeDType)
+}
+
+// contextBytes is the device memory that is taken before anything is allocated, and by the streams that
+// compute beside the first: that of the optimizer's matrices.
+func (j *Inputs) contextBytes() int64 {
+	if j.context > 0 && nsSteps(j.c) > 0 {
+		return j.context + cuda.StreamBytes
+	}
+	return j.context
 }

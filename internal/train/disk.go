@@ -43,12 +43,12 @@ const (
 	onceBytes    = 64 << 10
 )
 
-// writes is what a run writes into output_dir; from is where the run goes on from.
-func (j *job) writes(from resume) (plan.Writes, error) {
+// writes is what the run writes into output_dir.
+func (j *Output) writes() (plan.Writes, error) {
 	if _, err := j.companions(); err != nil {
 		return plan.Writes{}, err
 	}
-	c, every, done := j.c, j.cadence(), from.state.Step
+	c, every, done := j.c, cadenceOf(j.c), j.from.state.Step
 	o := j.writerOptions(0)
 	if o.Linked == nil && j.mayLink() {
 		o.Linked = j.plan.Away
@@ -81,8 +81,8 @@ func (j *job) writes(from resume) (plan.Writes, error) {
 // save_total_limit is limit. A limit of 1 keeps 2 where saves are at most two steps
 // apart: the next save may then begin before a later step has shown that the last
 // checkpoint is good.
-func (j *job) staying(limit int) int {
-	every := j.cadence()
+func (j *Output) staying(limit int) int {
+	every := cadenceOf(j.c)
 	gap := every.save
 	if every.saveEvals && every.eval > 0 && (gap == 0 || every.eval < gap) {
 		gap = every.eval
@@ -105,8 +105,8 @@ func (j *job) staying(limit int) int {
 // saves is how many checkpoints a run still writes after the step done; plan.Unknown
 // where only the data tells. Before the end it is at least 1, so that there is room for
 // the one that Ctrl-C saves.
-func (j *job) saves(done int) int {
-	c, every := j.c, j.cadence()
+func (j *Output) saves(done int) int {
+	c, every := j.c, cadenceOf(j.c)
 	var n int
 	var last bool // the save after the last step is one of n
 	switch {
@@ -146,14 +146,14 @@ func (j *job) saves(done int) int {
 
 // savedAt says whether a run of that cadence writes a checkpoint after a step before its
 // end.
-func (j *job) savedAt(every cadence, step int) bool {
+func (j *Output) savedAt(every cadence, step int) bool {
 	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && j.endsEpoch(step) }
 	return due(every.save, every.saveEpochs) || every.saveEvals && due(every.eval, every.evalEpochs)
 }
 
 // disk is what a run takes on disk, with what is free unless the run is a sketch.
-func (j *job) disk(from resume) (disk, error) {
-	w, err := j.writes(from)
+func (j *Output) disk() (disk, error) {
+	w, err := j.writes()
 	if err != nil {
 		return disk{}, err
 	}
@@ -183,7 +183,7 @@ func (j *job) disk(from resume) (disk, error) {
 // held gives the sizes of the checkpoints in output_dir and how much is free there,
 // both in bytes. What the start of the run removes counts as free. free is nil where
 // the disk does not say.
-func (j *job) held() (kept []int64, free *int64, err error) {
+func (j *Output) held() (kept []int64, free *int64, err error) {
 	dir := j.c.OutputDir
 	kept, leftovers, err := checkpoint.Held(dir)
 	if err != nil {
@@ -230,8 +230,8 @@ func sameDisk(a, b string) bool {
 // checkDisk refuses a run whose checkpoints and model have no room. Where all
 // checkpoints stay and there is room for the first, note says instead when the disk will
 // be full.
-func (j *job) checkDisk(from resume) (note string, err error) {
-	w, err := j.writes(from)
+func (j *Output) checkDisk() (note string, err error) {
+	w, err := j.writes()
 	if err != nil {
 		return "", err
 	}
@@ -250,7 +250,7 @@ func (j *job) checkDisk(from resume) (note string, err error) {
 		fit := int((*free - w.Log) / w.Checkpoint)
 		fails := "the final model, written last, may fail"
 		if fit < w.Saves {
-			fails = fmt.Sprintf("saves from step %d on may fail", j.saveAfter(from.state.Step, fit))
+			fails = fmt.Sprintf("saves from step %d on may fail", j.saveAfter(j.from.state.Step, fit))
 		}
 		return fmt.Sprintf("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and %s; %s",
 			j.c.OutputDir, human.Bytes(*free), human.Bytes(need), min(fit, w.Saves), w.Saves, human.Bytes(w.Checkpoint), fails, j.lessDisk(w, *free)), nil
@@ -261,8 +261,8 @@ func (j *job) checkDisk(from resume) (note string, err error) {
 
 // saveAfter is the step of the checkpoint that follows the next n, in a run that is at
 // step done.
-func (j *job) saveAfter(done, n int) int {
-	every := j.cadence()
+func (j *Output) saveAfter(done, n int) int {
+	every := cadenceOf(j.c)
 	if every.saveEvals {
 		for step := done + 1; step < j.c.MaxSteps; step++ {
 			if j.savedAt(every, step) {
@@ -302,7 +302,7 @@ func breakdown(w plan.Writes) string {
 }
 
 // lessDisk names the ways to make w fit in free bytes.
-func (j *job) lessDisk(w plan.Writes, free int64) string {
+func (j *Output) lessDisk(w plan.Writes, free int64) string {
 	ways := []string{fmt.Sprintf("free %s", human.Bytes(w.AtMost()-free)), "choose another output_dir"}
 	try := func(text string, w plan.Writes) bool {
 		fits := w.AtMost() <= free

@@ -30,9 +30,10 @@ var errPlanned = errors.New("planned")
 // says, and how it ends: with errPlanned where it would have begun.
 func (s scene) planned(t *testing.T, free int64) (w plan.Writes, said string, err error) {
 	t.Helper()
-	h := hooks{fs: freeFS{lazyFS{checkpoint.OS()}, free}, planned: func(j *job) {
+	h := hooks{fs: freeFS{lazyFS{checkpoint.OS()}, free}, planned: func(run any) {
+		j := run.(*Output)
 		var err error
-		if w, err = j.writes(resume{}); err != nil {
+		if w, err = j.writes(); err != nil {
 			t.Error(err)
 		}
 	}, allocating: func() { panic(errPlanned) }}
@@ -173,7 +174,7 @@ func TestDryRunShowsDisk(t *testing.T) {
 // TestFullCacheDisk: where the token cache has no room, the key that moves it is
 // named.
 func TestFullCacheDisk(t *testing.T) {
-	j := &job{c: newScene(t, "").config(t)}
+	j := &opening{Inputs: Inputs{c: newScene(t, "").config(t)}}
 	err := j.dataError("eval_dataset", &os.PathError{Op: "write", Path: "/cache/x.part", Err: syscall.ENOSPC})
 	checkError(t, err, false, "eval_dataset: token cache: write /cache/x.part: no space left on device: ", "set cache_dir to a folder on another disk")
 }

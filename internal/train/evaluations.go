@@ -10,29 +10,30 @@ import (
 	"mt/internal/board"
 )
 
-// onEval reports an evaluation.
-func (s *session) onEval(r actors.EvalReport) {
-	s.lastEval = r
-	s.bests.report(r)
-	s.saver.isBest(s.bests.reported.Step)
+// evalMetricsOf are the metrics of an evaluation.
+func evalMetricsOf(r actors.EvalReport) *evalMetrics {
 	m := evalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens}
-	text := fmt.Sprintf("perplexity %.3f  (%s tokens)", math.Exp(r.Loss), humanize.Comma(r.Tokens))
-	scalars := []board.Scalar{{Name: "eval/loss", Value: r.Loss}}
 	if r.Pairs != nil {
-		pairs := pairMetricsOf(pairLog(r.Pairs))
-		m.Perplexity, m.EvalPairMetrics = nil, (*EvalPairMetrics)(pairs)
-		text = fmt.Sprintf("%s  (%s pairs)", pairs.text(), humanize.Comma(r.Pairs.Pairs))
-		scalars = append(scalars, pairs.scalars("eval/")...)
+		m.Perplexity, m.EvalPairMetrics = nil, (*EvalPairMetrics)(pairMetricsOf(pairLog(r.Pairs)))
 	}
-	s.line.above(fmt.Sprintf("step %d/%d  eval_loss %.4f  %s", r.Step, s.c.MaxSteps, r.Loss, text))
-	s.onBoards(r.Step, scalars...)
-	s.record(m)
+	return &m
 }
 
-// evalOwed says whether an evaluation is due after the last step done (at the start,
-// the step that the run goes on from) and metrics.jsonl does not have it.
-func (s *session) evalOwed() bool {
-	step, every := s.lastStep, s.cadence()
-	due := s.eval != nil && step > 0 && (every.eval > 0 && step%every.eval == 0 || every.evalEpochs && s.endsEpoch(step) || step == s.c.MaxSteps)
-	return due && s.lastEval.Step != step
+// text is what the progress line has of an evaluation of so many steps.
+func (e *seenEval) text(maxSteps int) string {
+	r := e.Report
+	text := fmt.Sprintf("perplexity %.3f  (%s tokens)", math.Exp(r.Loss), humanize.Comma(r.Tokens))
+	if pairs := (*PairMetrics)(e.Metrics.EvalPairMetrics); r.Pairs != nil {
+		text = fmt.Sprintf("%s  (%s pairs)", pairs.text(), humanize.Comma(r.Pairs.Pairs))
+	}
+	return fmt.Sprintf("step %d/%d  eval_loss %.4f  %s", r.Step, maxSteps, r.Loss, text)
+}
+
+// scalars are what boards get of an evaluation of that loss.
+func (m *evalMetrics) scalars(loss float64) []board.Scalar {
+	out := []board.Scalar{{Name: "eval/loss", Value: loss}}
+	if m.EvalPairMetrics != nil {
+		out = append(out, (*PairMetrics)(m.EvalPairMetrics).scalars("eval/")...)
+	}
+	return out
 }

@@ -44,7 +44,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	if c.SamplePrompt != "" && s.tokErr == nil {
 		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n%s", c.SamplePrompt)
-		err := s.generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
+		err := writer{s.Inputs, s.devs[0], s.store}.generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
 		fmt.Fprintln(s.o.Stdout, "\n--------------")
 		switch {
 		case err != nil && ctx.Err() != nil:

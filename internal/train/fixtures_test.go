@@ -196,6 +196,10 @@ func TestFixtures(t *testing.T) {
 					h.symbols = emulate(t, emu.Options{Threads: 1})
 				}
 				runTrain(t, c, h)
+				c, err := config.Load(filepath.Join(out, configFile), config.Args{}) // every auto resolved
+				if err != nil {
+					t.Fatal(err)
+				}
 				kind := c.ComputeDType
 				var want expected
 				readJSON(t, filepath.Join(dir, "expected.json"), &want)

@@ -7,22 +7,12 @@ import (
 	"strings"
 
 	"mt/actors"
-	"mt/device/cuda"
-	"mt/host"
-	"mt/internal/config"
 	"mt/internal/human"
 	"mt/internal/timeline"
 	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )
-
-// Forecast says what Plan is to predict.
-type Forecast struct {
-	Machine *rates.Machine // where the run is to be; nil: here, and nothing is predicted
-	Sweep   string         // what to vary in a table: batch, seq or depth; empty: nothing
-	Hosts   int            // how many, each with a rank; 0: one
-}
 
 // Predicted is a prediction for people and programs. Times are in seconds.
 type Predicted struct {
@@ -48,46 +38,14 @@ type Predicted struct {
 	DiskStepsPerPB int64   `json:"disk_steps_per_pb,omitempty"`
 }
 
-// takeProfile plans for machine m, which need not be here.
-func (j *job) takeProfile(m *rates.Machine) error {
-	c, gib := j.c, float64(1<<30)
-	j.profile, j.integrated = m, m.Device.Integrated
-	if kind := m.Device.Kind; c.Given("device") && c.Device != "auto" && c.Device != kind {
-		return c.Errorf("device", "device: %s, but the rates are those of a %s device: leave device out", c.Device, kind)
-	}
-	c.Device = m.Device.Kind
-	if c.Device == "cuda" {
-		has := config.Bytes(m.Device.Memory * gib)
-		for lane := range max(1, j.lanes) {
-			mem := config.Bytes(m.On(lane).Device.Memory * gib)
-			has = min(has, mem)
-			j.memory = append(j.memory, int64(mem))
-		}
-		if c.DeviceMemory == 0 {
-			c.DeviceMemory = has
-		}
-		if c.DeviceMemory > has {
-			return c.Errorf("device_memory", "device_memory: %s, but %s has %s", c.DeviceMemory, m.Name, has)
-		}
-		if c.DeviceMemory < has || len(m.More) == 0 {
-			j.memory = nil // each gives as much
-		}
-		j.context = cuda.AssumedContext
-	}
-	if c.HostMemory == 0 {
-		c.HostMemory = config.Bytes(j.budgetOf(host.Room{Known: true, Bytes: int64(m.Host.Memory * gib)}).Bytes)
-	}
-	return nil
-}
-
 // predictTraced predicts the plan, and writes what happens when into the file that the key trace
 // names, if it names one.
-func (j *job) predictTraced(m *rates.Machine) (*Prediction, error) {
+func predictTraced(j *Resolved, m *rates.Machine) (*Prediction, error) {
 	path := j.c.Trace
 	if path == "" {
 		return Predict(j.plan, m)
 	}
-	if err := j.checkTrace(); err != nil {
+	if err := checkTrace(j.c); err != nil {
 		return nil, err
 	}
 	f, err := os.Create(path)
@@ -182,8 +140,8 @@ func (s smallest) String() string {
 	return fmt.Sprintf("%s on the device%s and %s on the host", human.Bytes(s.Device), gpu, human.Bytes(s.Host))
 }
 
-// smallest finds what the run needs at least, with the reference's pass before it.
-func (j *job) smallest() (smallest, error) {
+// smallestOf finds what the run needs at least, with the reference's pass before it.
+func smallestOf(j *Resolved) (smallest, error) {
 	s, err := smallestFor(j.asked)
 	if err != nil || j.ref.asked == nil {
 		return s, err
@@ -256,11 +214,11 @@ func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64,
 
 // withSmallest adds to the error of a run that does not fit on a machine which one it would
 // fit on.
-func (j *job) withSmallest(err error, f Forecast) error {
+func withSmallest(j *Resolved, err error, f Forecast) error {
 	if lack := (*plan.NotFitting)(nil); f.Machine == nil || !errors.As(err, &lack) {
 		return err
 	}
-	s, failed := j.smallest()
+	s, failed := smallestOf(j)
 	if failed != nil {
 		return err
 	}

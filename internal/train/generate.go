@@ -10,6 +10,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/host"
 	"mt/internal/config"
 	"mt/internal/generate"
 	"mt/tokenizer"
@@ -42,13 +43,13 @@ func (o *GenerateOptions) sampled() bool {
 
 // Generate continues a prompt, printing tokens on Stdout as they come.
 func Generate(ctx context.Context, o GenerateOptions) (err error) {
-	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options, sampled: o.sampled()}
-	defer s.closeAfter(&err)
-	if err := s.openToGenerate(nil); err != nil {
+	l, err := loadToGenerate(&o, nil)
+	if err != nil {
 		return err
 	}
+	defer closeAfter(l, &err)
 	fmt.Fprint(o.Stdout, o.Prompt)
-	err = s.generate(ctx, o.sampling(s.asked), o.Prompt, o.Stdout)
+	err = l.generate(ctx, o.sampling(l.asked), o.Prompt, o.Stdout)
 	fmt.Fprintln(o.Stdout)
 	if err != nil && ctx.Err() != nil {
 		return ErrInterrupted
@@ -56,92 +57,112 @@ func Generate(ctx context.Context, o GenerateOptions) (err error) {
 	return err
 }
 
-// openToGenerate opens a model and loads its weights. check runs before everything that
-// takes long; it may be nil.
-func (s *session) openToGenerate(check func() error) error {
-	j := s.job
-	if err := j.c.Require("model"); err != nil {
-		return err
-	}
-	if err := j.findModel(); err != nil {
-		return err
-	}
-	if err := j.openModel(); err != nil {
-		return err
-	}
-	if j.modelDir == "" {
-		return j.c.Errorf("model", "generating needs a model directory")
-	}
-	if j.tokErr != nil {
-		return j.tokErr
-	}
-	var err error
-	if s.asked, err = j.logitKeys(); err != nil {
-		return err
-	}
-	j.noteGeneration(s.sampled)
-	if check != nil {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	j.oneDevice = true
-	if err := j.resolveDevice(s.o); err != nil {
-		return err
-	}
-	j.showNotes(s.o.Stderr)
-	if s.dev, s.pool, err = j.openDevice(); err != nil {
-		return err
-	}
-	layouts := j.model.Layouts(j.act == device.BF16)
-	for i := range layouts {
-		layouts[i].BF16Master = !j.startsRows()
-	}
-	s.store, err = j.weightsOf(layouts, s.pool)
-	return err
+// loaded is a model that is loaded to write text.
+type loaded struct {
+	writer
+	asked   LogitKeys // of the model's generation_config.json
+	closers closers
 }
 
-// generate continues prompt with the session's weights and prints the text as
-// whole characters arrive.
-func (s *session) generate(ctx context.Context, g generate.Options, prompt string, w io.Writer) error {
-	ids, err := data.Prompt(s.tok, []byte(prompt))
+// Close gives the memory back.
+func (l *loaded) Close() error { return l.closers.close() }
+
+// loadToGenerate opens a model and loads its weights. check runs before everything that
+// takes long and returns notes; it may be nil.
+func loadToGenerate(o *GenerateOptions, check func(*Inputs) ([]string, error)) (_ *loaded, err error) {
+	l := &loaded{}
+	defer func() {
+		if err != nil {
+			closeAfter(l, &err)
+		}
+	}()
+	in, err := OpenModelAlone(o.Config, o.Options, func(in *Inputs) (notes []string, err error) {
+		if in.modelDir == "" {
+			return nil, in.c.Errorf("model", "generating needs a model directory")
+		}
+		if in.tokErr != nil {
+			return nil, in.tokErr
+		}
+		if l.asked, err = logitKeys(in.modelDir); err != nil {
+			return nil, err
+		}
+		notes = generationNotes(in.modelDir, o.sampled())
+		if check == nil {
+			return notes, nil
+		}
+		more, err := check(in)
+		return append(notes, more...), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.closers.addErr(in.Close)
+	showAll(o.Stderr, in.c.Warnings, in.notes, newsOf(in.devs).take())
+	hw, err := in.start()
+	if err != nil {
+		return nil, err
+	}
+	l.closers.addErr(hw.Close)
+	layouts := in.model.Layouts(in.act == device.BF16)
+	for i := range layouts {
+		layouts[i].BF16Master = !in.startsRows()
+	}
+	store, err := in.weightsOf(layouts, false, hw.pool)
+	if err != nil {
+		return nil, err
+	}
+	l.closers.add(func() { _ = store.Close() })
+	l.writer = writer{in, hw.devs[0], store}
+	return l, nil
+}
+
+// writer writes text with the weights in a store.
+type writer struct {
+	in    *Inputs
+	dev   device.Device
+	store *host.Store
+}
+
+// generate continues prompt and prints the text as whole characters arrive.
+func (w writer) generate(ctx context.Context, g generate.Options, prompt string, to io.Writer) error {
+	ids, err := data.Prompt(w.in.tok, []byte(prompt))
 	if err != nil {
 		return fmt.Errorf("prompt: %w", err)
 	}
-	_, err = s.goOn(ctx, g, ids, w)
+	_, err = w.goOn(ctx, g, ids, to)
 	return err
 }
 
 // goOn continues ids as generate continues a prompt; made is how many tokens it has
 // made.
-func (s *session) goOn(ctx context.Context, g generate.Options, ids []int32, w io.Writer) (made int, err error) {
-	g.Device, g.Store, g.Config, g.Act = s.dev, s.store, s.model, s.act
-	for _, l := range s.store.Layers {
+func (w writer) goOn(ctx context.Context, g generate.Options, ids []int32, to io.Writer) (made int, err error) {
+	g.Device, g.Store, g.Config, g.Act = w.dev, w.store, w.in.model, w.in.act
+	for _, l := range w.store.Layers {
 		g.Layout = append(g.Layout, l.Layout)
 	}
-	stop, err := s.stops()
+	stop, err := stopTokens(w.in)
 	if err != nil {
 		return 0, err
 	}
 	g.Stop = append(g.Stop, stop...)
-	out := tokenizer.NewStream(s.tok, ids...)
+	out := tokenizer.NewStream(w.in.tok, ids...)
 	err = generate.Run(ctx, g, ids, func(id int32) {
 		made++
-		_, _ = io.WriteString(w, out.Next(id))
+		_, _ = io.WriteString(to, out.Next(id))
 	})
-	_, _ = io.WriteString(w, out.Flush())
+	_, _ = io.WriteString(to, out.Flush())
 	return made, err
 }
 
-// noteGeneration names what generation_config.json asks for that is not done: sampling, unless the command line says how tokens
+// generationNotes name what the generation_config.json in dir asks for that is not done: sampling, unless the command line says how tokens
 // are chosen, and keys that change an answer and that mt does not have.
-func (j *job) noteGeneration(sampled bool) {
+func generationNotes(dir string, sampled bool) (notes []string) {
 	var f map[string]any
-	if _, err := j.readGeneration(&f); err != nil {
-		return // logitKeys reports the error
+	if _, err := readGeneration(dir, &f); err != nil {
+		return nil // logitKeys reports the error
 	}
 	if flags := samplingFlags(f); flags != "" && !sampled {
-		j.note("generation_config.json asks for sampling; the likeliest token is taken each time, unless you give %s", flags)
+		notes = append(notes, fmt.Sprintf("generation_config.json asks for sampling; the likeliest token is taken each time, unless you give %s", flags))
 	}
 	var names []string
 	for name, usual := range answerKeys {
@@ -154,8 +175,9 @@ func (j *job) noteGeneration(sampled bool) {
 		}
 	}
 	if slices.Sort(names); len(names) > 0 {
-		j.note("generation_config.json asks for %s, which mt generate does not have: answers differ from those of programs that have it", strings.Join(names, ", "))
+		notes = append(notes, fmt.Sprintf("generation_config.json asks for %s, which mt generate does not have: answers differ from those of programs that have it", strings.Join(names, ", ")))
 	}
+	return notes
 }
 
 // answerKeys are the keys of generation_config.json that change an answer and that mt does not have, with the values that
@@ -187,9 +209,9 @@ func samplingFlags(f map[string]any) string {
 	return flags[1:]
 }
 
-// stops are the tokens that end a text: the tokenizer's, and all that config.json
+// stopTokens are the tokens that end a text: the tokenizer's, and all that config.json
 // and generation_config.json name.
-func (j *job) stops() ([]int32, error) {
+func stopTokens(j *Inputs) ([]int32, error) {
 	var out []int32
 	if eos, ok := j.tok.EOS(); ok {
 		out = append(out, eos)
@@ -200,7 +222,7 @@ func (j *job) stops() ([]int32, error) {
 	var f struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	name, err := j.readGeneration(&f)
+	name, err := readGeneration(j.modelDir, &f)
 	if err != nil {
 		return nil, err
 	}

@@ -27,11 +27,11 @@ func TestStops(t *testing.T) {
 		`{"eos_token_id"`:           "unexpected end",
 		"version https://git-lfs.github.com/spec/v1\n": "this is a Git LFS pointer",
 	} {
-		j := &job{tok: tokenizer.Bytes(), model: &model.Config{EOS: []int{7}}, modelDir: t.TempDir()}
+		j := &Inputs{tok: tokenizer.Bytes(), model: &model.Config{EOS: []int{7}}, modelDir: t.TempDir()}
 		if content != "" {
 			write(t, filepath.Join(j.modelDir, "generation_config.json"), content)
 		}
-		got, err := j.stops()
+		got, err := stopTokens(j)
 		if ids, ok := want.([]int32); ok {
 			if err != nil || !slices.Equal(slices.Compact(got), ids) {
 				t.Errorf("%s: %v, %v, want %v", content, got, err, want)
@@ -47,8 +47,7 @@ func TestStops(t *testing.T) {
 func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 	withTokens, base := tokenScene(t, "")
 	for want, scene := range map[bool]scene{false: newScene(t, "model: "+base+"\n"), true: withTokens} {
-		s := &session{job: &job{c: scene.with("compute_dtype: bf16\n").config(t)}, o: Options{Stdout: io.Discard, Stderr: io.Discard}}
-		err := s.openToGenerate(nil)
+		s, err := loadToGenerate(&GenerateOptions{Config: scene.with("compute_dtype: bf16\n").config(t), Options: Options{Stdout: io.Discard, Stderr: io.Discard}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +58,7 @@ func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 		if kept > 0 != want {
 			t.Errorf("new tokens %t: %d lower halves are kept", want, kept)
 		}
-		if s.closeAfter(&err); err != nil {
+		if closeAfter(s, &err); err != nil {
 			t.Error(err)
 		}
 	}
@@ -70,9 +69,8 @@ func TestNotesBeforeText(t *testing.T) {
 	_, base := tokenScene(t, "")
 	write(t, filepath.Join(base, "generation_config.json"), `{"no_repeat_ngram_size": 3}`)
 	var log bytes.Buffer
-	s := &session{job: &job{c: newScene(t, "model: "+base+"\n").config(t)}, o: Options{Stdout: io.Discard, Stderr: &log}}
-	err := s.openToGenerate(nil)
-	if s.closeAfter(&err); err != nil || !strings.Contains(log.String(), "asks for no_repeat_ngram_size 3, which mt generate does not have") {
+	s, err := loadToGenerate(&GenerateOptions{Config: newScene(t, "model: "+base+"\n").config(t), Options: Options{Stdout: io.Discard, Stderr: &log}}, nil)
+	if closeAfter(s, &err); err != nil || !strings.Contains(log.String(), "asks for no_repeat_ngram_size 3, which mt generate does not have") {
 		t.Errorf("%v\n%s", err, log.String())
 	}
 }
@@ -88,17 +86,15 @@ func TestGenerationConfig(t *testing.T) {
 		`{"begin_suppress_tokens": [1, 2], "no_repeat_ngram_size": 3}`: "asks for begin_suppress_tokens [1,2], no_repeat_ngram_size 3, which",
 		`{"min_length": 2, "typical_p": NaN}`:                          "asks for min_length 2, which",
 	} {
-		j := &job{modelDir: t.TempDir()}
-		write(t, filepath.Join(j.modelDir, "generation_config.json"), content)
-		j.noteGeneration(false)
-		got := strings.Join(j.notes, "\n")
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "generation_config.json"), content)
+		got := strings.Join(generationNotes(dir, false), "\n")
 		if (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", content, got, want)
 		}
-		sampled := &job{modelDir: j.modelDir}
 		byMinP := GenerateOptions{LogitKeys: LogitKeys{MinP: new(0.1)}}
-		if sampled.noteGeneration(byMinP.sampled()); strings.Contains(strings.Join(sampled.notes, ""), "unless you give") {
-			t.Errorf("%s: %q although flags are given", content, sampled.notes)
+		if notes := generationNotes(dir, byMinP.sampled()); strings.Contains(strings.Join(notes, ""), "unless you give") {
+			t.Errorf("%s: %q although flags are given", content, notes)
 		}
 	}
 }
@@ -130,15 +126,15 @@ func TestLogitKeys(t *testing.T) {
 		{`{"suppress_tokens": 5}`, none, "suppress_tokens: a JSON number is not"},
 		{`{"suppress_tokens": [1, 99999999999]}`, none, "suppress_tokens: a JSON number 99999999999 is not"},
 	} {
-		j := &job{modelDir: t.TempDir()}
+		dir := t.TempDir()
 		if c.content != "" {
-			write(t, filepath.Join(j.modelDir, "generation_config.json"), c.content)
+			write(t, filepath.Join(dir, "generation_config.json"), c.content)
 		}
-		file, err := j.logitKeys()
+		file, err := logitKeys(dir)
 		g := (&GenerateOptions{LogitKeys: c.flags}).sampling(file)
 		got := fmt.Sprint(g.RepetitionPenalty, g.MinP, g.MinNewTokens, g.SuppressTokens)
 		if err != nil {
-			got = strings.TrimPrefix(err.Error(), filepath.Join(j.modelDir, "generation_config.json")+": ")
+			got = strings.TrimPrefix(err.Error(), filepath.Join(dir, "generation_config.json")+": ")
 		}
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %s, want %s", c.content, got, c.want)

@@ -297,7 +297,7 @@ func checkClean(t *testing.T) {
 
 // ours are the stacks of other goroutines that run our code.
 func ours() []string {
-	code := "\n" + strings.TrimSuffix(reflect.TypeFor[job]().PkgPath(), "internal/train")
+	code := "\n" + strings.TrimSuffix(reflect.TypeFor[session]().PkgPath(), "internal/train")
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	var out []string

@@ -161,7 +161,7 @@ func TestRunsAreRecognised(t *testing.T) {
 			}
 			write(t, filepath.Join(got.out, keep), string(raw))
 		}
-		j := &job{c: got.config(t)}
+		j := begin(got.config(t), Options{}, Asks{})
 		if err := j.checkOwner(); (err == nil) != tc.run {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -170,7 +170,7 @@ func TestRunsAreRecognised(t *testing.T) {
 				half := got.in(t)
 				copyTree(t, filepath.Join(s.out, "checkpoint-4"), filepath.Join(half.out, "checkpoint-4"))
 				remove(t, filepath.Join(half.out, "checkpoint-4", gone))
-				if err := (&job{c: half.config(t)}).checkOwner(); err != nil {
+				if err := begin(half.config(t), Options{}, Asks{}).checkOwner(); err != nil {
 					t.Errorf("without %s: %v", gone, err)
 				}
 			}

@@ -24,7 +24,7 @@ func (s *session) impatient(ctx context.Context) (giveUp <-chan struct{}, end fu
 		waits = p
 	}
 	up, over := make(chan struct{}), make(chan struct{})
-	if s.team != nil {
+	if s.team.Size() > 1 {
 		return nil, func() {}
 	}
 	go func() {

@@ -3,15 +3,11 @@ package train
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 
 	"mt/actors"
 	"mt/data"
-	"mt/host"
 	"mt/internal/config"
-	"mt/internal/parallel"
-	"mt/model"
 )
 
 // EvalOptions say what to evaluate. Config holds model, data and device keys.
@@ -29,38 +25,38 @@ type EvalResult struct {
 
 // Eval computes the loss of a model over all rows of a data set.
 func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
-	o.orCheckpoint = true
-	j, err := openJob(ctx.Done(), o.Config, o.Options, func(j *job) error {
-		j.heldOut = true
-		return nil
-	})
+	in, err := Open(o.Config, o.Options, Asks{Team: alone(ctx), OrCheckpoint: true, HeldOut: true})
 	if err != nil {
 		return EvalResult{}, err
 	}
-	defer j.closeAfter(&err)
-	if j.modelDir == "" {
-		return EvalResult{}, j.c.Errorf("model", "an evaluation needs a model directory")
+	defer closeAfter(in, &err)
+	if in.modelDir == "" {
+		return EvalResult{}, in.c.Errorf("model", "an evaluation needs a model directory")
 	}
-	if j.set.IsPairs() {
-		return EvalResult{}, j.c.Errorf(j.c.DataKey(), "%s: its rows are pairs of answers, which an evaluation in training compares (eval_dataset or val_size, with dpo); mt eval takes text, chats and input_ids", j.c.DataKey())
+	if in.set.IsPairs() {
+		return EvalResult{}, in.c.Errorf(in.c.DataKey(), "%s: its rows are pairs of answers, which an evaluation in training compares (eval_dataset or val_size, with dpo); mt eval takes text, chats and input_ids", in.c.DataKey())
 	}
-	j.eval, j.evalView = data.NewSampler(j.set.All(), j.c.RowsPerStep(), 0, false), j.set.All()
-	if err := j.resolveEvalPlan(); err != nil {
-		return EvalResult{}, err
-	}
-	j.showNotes(o.Stderr)
-	_, pool, err := j.openDevice()
+	rows := data.NewSampler(in.set.All(), in.c.RowsPerStep(), 0, false)
+	r, err := ToEvaluate(in)
 	if err != nil {
 		return EvalResult{}, err
 	}
-	store, err := j.weightsOf(j.plan.Layouts, pool)
+	news := newsOf(in.devs)
+	showAll(o.Stderr, newOutput(r).allNotes(), news.take())
+	hw, err := in.start()
 	if err != nil {
 		return EvalResult{}, err
 	}
-	err = actors.Run(actors.Options{Devices: j.devs, Home: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(), ThroughHost: !j.c.PeerCopies,
-		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: j.eval.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
+	defer closeAfter(hw, &err)
+	store, err := in.weightsOf(r.plan.Layouts, false, hw.pool)
+	if err != nil {
+		return EvalResult{}, err
+	}
+	defer store.Close()
+	err = actors.Run(actors.Options{Devices: hw.devs, Home: store, Pool: hw.pool, Plan: r.plan, MaxGradNorm: 1, Stop: ctx.Done(), ThroughHost: !r.c.PeerCopies,
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: rows.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
-			return j.eval.Batch(step, j.c.Pipeline.MicroBatchTokens)
+			return rows.Batch(step, r.c.Pipeline.MicroBatchTokens)
 		},
 		OnEval: func(r actors.EvalReport) {
 			res = EvalResult{Loss: r.Loss, Perplexity: math.Exp(r.Loss), Tokens: r.Tokens}
@@ -72,14 +68,4 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 		err = fmt.Errorf("the loss is not finite: the model's weights are damaged, or compute_dtype does not hold them")
 	}
 	return res, err
-}
-
-// weightsOf loads the weights of modelDir into a store that keeps nothing beside them.
-func (j *job) weightsOf(layouts []model.Layout, pool *parallel.Pool) (*host.Store, error) {
-	store, err := host.NewStore(layouts, nil, pool)
-	if err != nil {
-		return nil, err
-	}
-	j.closers = append(j.closers, func() { _ = store.Close() })
-	return store, j.loadModel(store, pool, &line{w: io.Discard})
 }

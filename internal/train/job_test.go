@@ -15,17 +15,17 @@ import (
 	"mt/model"
 )
 
-// openScene opens the job of a scene's run, planned, with nothing allocated.
-func openScene(t *testing.T, s scene) *job {
+// openScene opens what is needed for a scene's run, planned, with nothing allocated.
+func openScene(t *testing.T, s scene) *Output {
 	t.Helper()
 	var log bytes.Buffer
-	j, _, err := openRun(nil, s.config(t), Options{Stdout: &log, Stderr: &log, hooks: hooks{fs: lazyFS{checkpoint.OS()}}})
+	j, err := openRun(s.config(t), Options{Stdout: &log, Stderr: &log, hooks: hooks{fs: lazyFS{checkpoint.OS()}}}, Asks{Run: true}, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
 	t.Cleanup(func() {
 		var err error
-		if j.closeAfter(&err); err != nil {
+		if closeAfter(j, &err); err != nil {
 			t.Error(err)
 		}
 	})
@@ -99,7 +99,7 @@ func openSaver(t *testing.T, s scene, step int) *saver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.f.Close() })
-	sv := &saver{j: j, log: log, kept: &windows{}}
+	sv := &saver{j: j, staging: &staging{team: j.team}, log: log, kept: &windows{}}
 	if err := sv.Open(step); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestCheckpointsKeepTheCountOfSkippedSteps(t *testing.T) {
 	if state.DataPos != 20 {
 		t.Errorf("%s is at row %d", dir, state.DataPos)
 	}
-	run := &session{job: sv.j, saver: sv, lastStep: state.Step, reached: resume{state: state}.reached()}
+	run := &session{Output: sv.j, saver: sv, lastStep: state.Step, reached: resume{state: state}.reached()}
 	if got := run.options().Start; got != want {
 		t.Errorf("a run goes on from %+v, want %+v", got, want)
 	}
@@ -161,19 +161,21 @@ func TestFinished(t *testing.T) {
 	if err != nil || dir == "" {
 		t.Fatalf("%q, %v", dir, err)
 	}
-	j := openScene(t, s)
-	if !j.finished(resume{dir: dir, state: state}) {
+	finished := func(at checkpoint.TrainerState) bool {
+		return (&Start{Inputs: openScene(t, s).Inputs, from: resume{dir: dir, state: at}}).finished()
+	}
+	if !finished(state) {
 		t.Error("the run is not done")
 	}
 	other := state
 	other.AdamStep--
-	if j.finished(resume{dir: dir, state: other}) {
+	if finished(other) {
 		t.Error("the model is taken for that of another checkpoint")
 	}
 	if err := os.Truncate(filepath.Join(s.out, "model.safetensors"), 1000); err != nil {
 		t.Fatal(err)
 	}
-	if j.finished(resume{dir: dir, state: state}) {
+	if finished(state) {
 		t.Error("half a model is taken for one")
 	}
 }

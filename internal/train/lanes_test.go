@@ -98,7 +98,7 @@ func TestRatesByName(t *testing.T) {
 		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA Q1"}, 0, "device_rates says"},
 		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"}, 0, ""},
 	} {
-		j := &job{c: config.Default(), lanes: 2}
+		j := &opening{Inputs: Inputs{c: config.Default(), lanes: 2}}
 		j.c.ComputeDType = "bf16"
 		for _, n := range tc.names {
 			j.devs = append(j.devs, named{name: n})

@@ -10,16 +10,17 @@ import (
 func TestOneRunInADirectory(t *testing.T) {
 	c := config.Default()
 	c.OutputDir = t.TempDir()
-	first, second := &job{c: c}, &job{c: c}
-	defer second.close()
-	if err := first.lockOutput(); err != nil {
+	out := newOutput(&Resolved{Start: Fresh(&begin(c, Options{}, Asks{}).Inputs)})
+	unlock, err := out.lockOutput()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := second.lockOutput(); err == nil || !strings.Contains(err.Error(), "another run writes there now") || config.IsUsage(err) {
+	if _, err := out.lockOutput(); err == nil || !strings.Contains(err.Error(), "another run writes there now") || config.IsUsage(err) {
 		t.Errorf("beside another run: %v", err)
 	}
-	first.close()
-	if err := second.lockOutput(); err != nil {
-		t.Errorf("after the other run: %v", err)
+	unlock()
+	if unlock, err = out.lockOutput(); err != nil {
+		t.Fatalf("after the other run: %v", err)
 	}
+	unlock()
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"mt/actors"
@@ -48,16 +47,36 @@ func openMetrics(disk checkpoint.FS, name string, step int, through func(io.Writ
 	return l, eval, nil
 }
 
-// openRankMetrics opens the file for what metrics.jsonl has, as a rank but the first sees it: what
-// it waits for, its memory and its copies. Where that fails, the rank has none.
-func (s *session) openRankMetrics(from resume) {
-	log, _, err := openMetrics(s.fs(), filepath.Join(s.c.OutputDir, fmt.Sprintf(rankMetricsFile, s.team.Rank())), from.state.Step, s.hooks.metrics)
-	if err != nil {
-		s.late.add(err.Error())
+// metricsFor is the observer that writes metrics to a log. Where that fails it calls failed, once: a run ends then, since a
+// checkpoint must not be ahead of its metrics.
+type metricsFor struct {
+	deaf
+	log    *metricsLog
+	failed func(error)
+}
+
+// Step implements Observer.
+func (m *metricsFor) Step(s seenStep) {
+	if s.Logged {
+		m.write(s.Metrics)
+	}
+}
+
+// Eval implements Observer.
+func (m *metricsFor) Eval(e seenEval) {
+	if e.Metrics != nil {
+		m.write(e.Metrics)
+	}
+}
+
+func (m *metricsFor) write(v any) {
+	if m.failed == nil {
 		return
 	}
-	s.log = log
-	s.closers = append(s.closers, func() { _ = log.f.Close() })
+	if err := m.log.write(v); err != nil {
+		m.failed(err)
+		m.failed = nil
+	}
 }
 
 // keepUntil returns the lines of the log called name up to and including those of step,

@@ -58,9 +58,9 @@ func (k LogitKeys) check() error {
 	return nil
 }
 
-// logitKeys returns the keys of the model's generation_config.json.
-func (j *job) logitKeys() (k LogitKeys, err error) {
-	name, err := j.readGeneration(&k)
+// logitKeys returns the keys of the generation_config.json in dir.
+func logitKeys(dir string) (k LogitKeys, err error) {
+	name, err := readGeneration(dir, &k)
 	if err != nil {
 		return k, err
 	}
@@ -70,12 +70,12 @@ func (j *job) logitKeys() (k LogitKeys, err error) {
 	return k, nil
 }
 
-// readGeneration reads the model's generation_config.json, name, into v, and leaves v as it is if there is none.
-func (j *job) readGeneration(v any) (name string, err error) {
-	if j.modelDir == "" {
+// readGeneration reads the generation_config.json in dir, name, into v, and leaves v as it is if there is none.
+func readGeneration(dir string, v any) (name string, err error) {
+	if dir == "" {
 		return "", nil
 	}
-	name = filepath.Join(j.modelDir, "generation_config.json")
+	name = filepath.Join(dir, "generation_config.json")
 	text, err := checkpoint.ReadCompanion(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return name, nil

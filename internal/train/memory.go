@@ -1,15 +1,11 @@
 package train
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"mt/device"
 	"mt/host"
 	"mt/internal/accounts"
-	"mt/internal/human"
-	"mt/plan"
 )
 
 // memoryUse is the memory of a line of metrics.jsonl, in bytes: what the run holds by
@@ -62,67 +58,4 @@ func (g *glance) now() host.Machine {
 		g.at, g.seen = t, g.look()
 	}
 	return g.seen
-}
-
-// room is how much host memory is available.
-func (j *job) room() host.Room {
-	room := host.AvailableMemory()
-	if f := j.hooks.room; f != nil {
-		room = f()
-	}
-	if _, n := j.team.neighbours(); n > 1 {
-		room.Bytes, room.By = room.Bytes/int64(n), fmt.Sprintf("%s, shared by %d ranks", room.By, n)
-	}
-	return room
-}
-
-// onePart is the part of the available memory that a run may take where host and device share one memory, in percent.
-// The system counts copies of files as available, and drops them when a process touches its memory. A GPU's driver takes
-// memory from inside the kernel, which then has less time to drop them. The rest is for that, and for the desktop that
-// such machines often show.
-const onePart = 90
-
-// budgetOf returns what a run may take of room.
-func (j *job) budgetOf(room host.Room) host.Room {
-	if j.integrated && room.Known {
-		room.Bytes, room.By = room.Bytes/100*onePart, fmt.Sprintf("%d %% of what is available, for host and GPU together: %s", onePart, room.By)
-	}
-	return room
-}
-
-// checkRoom refuses a run that needs more host memory than there is. It does so before
-// anything is allocated: arenas are filled one after the other, so the lack could show
-// late. what is how the error calls the run or pass.
-func (j *job) checkRoom(what string) error {
-	t, room := j.plan.Table(), j.room()
-	need, key := t.Host, "host_memory"
-	if j.c.Device == "cpu" || j.integrated {
-		need += t.AllDevices
-	}
-	if j.c.Device == "cpu" && !j.c.Given(key) {
-		key = "device_memory"
-	}
-	if !room.Known || need <= room.Bytes {
-		return nil
-	}
-	return j.c.Errorf(key, "%s: %s needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
-		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
-}
-
-// planError names the key that err is about: the one that set the budget into which the
-// run does not fit, or a depth that is wrong.
-func (j *job) planError(err error) error {
-	var lacking *plan.NotFitting
-	var depth *plan.BadDepth
-	key := ""
-	switch {
-	case errors.As(err, &lacking):
-		key = lacking.Where + "_memory"
-	case errors.As(err, &depth):
-		key = depth.Key
-	}
-	if j.c.Given(key) {
-		return j.c.Errorf(key, "plan: %w", err)
-	}
-	return fmt.Errorf("plan: %w", err)
 }

@@ -36,7 +36,8 @@ func memoryChild(file string) int {
 		return 1
 	}
 	var f footprint
-	h := hooks{planned: func(j *job) {
+	h := hooks{planned: func(run any) {
+		j := run.(*Output)
 		t := j.plan.Table()
 		f.Plan = t.Host + t.Device
 	}, stepped: func(step int) {
@@ -137,7 +138,8 @@ func measureChild(t *testing.T, file string) footprint {
 func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counted int64) {
 	t.Helper()
 	rows = map[string]int64{}
-	if _, err := s.train(t, t.Context(), hooks{planned: func(j *job) {
+	if _, err := s.train(t, t.Context(), hooks{planned: func(run any) {
+		j := run.(*Output)
 		for _, r := range j.plan.Table().Rows {
 			if r.Where == "device" {
 				rows[r.Purpose] = r.Bytes

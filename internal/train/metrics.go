@@ -6,8 +6,8 @@ import (
 
 	"mt/actors"
 	"mt/checkpoint"
-	"mt/host"
-	"mt/plan"
+	"mt/device"
+	"mt/internal/accounts"
 )
 
 // metricsFile has one JSON object per logged step, and one per evaluation.
@@ -146,38 +146,15 @@ func stepsPerPetabyte(written int64) int64 {
 // mean is d divided by the number of steps, in seconds.
 func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
 
-// newMeter returns the meter of a run; from is the state that the run goes on
-// from.
-func (j *job) newMeter(from checkpoint.TrainerState) *meter {
-	system := &glance{look: host.MachineMemory, clock: time.Now}
-	return &meter{maxSteps: j.c.MaxSteps, groups: j.c.GroupRates, window: from.Log,
-		flops: flopsOf(j.plan),
-		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
-		memory: func() memoryUse {
-			return takenMemory(j.usage(), host.Usage(), int64(j.c.HostMemory), system.now())
-		}, products: j.ownProducts}
-}
-
 // ownProducts is how many matrix products mt's own kernels have computed so far on all devices because
 // there is no cuBLASLt or it refused them.
-func (j *job) ownProducts() (n int64) {
-	for _, d := range j.devs {
+func ownProducts(devs []device.Device) (n int64) {
+	for _, d := range devs {
 		if d, ok := d.(interface{ OwnProducts() int64 }); ok {
 			n += d.OwnProducts()
 		}
 	}
 	return n
-}
-
-// flopsOf tells how many floating point operations p takes for so many tokens and attended
-// (query, key) pairs, some of which are attended again: those of the model, and those
-// executed, with what is computed a second time. What a token and a pair take is counted once.
-func flopsOf(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
-	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
-	return func(tokens, pairs, again int64) (model, executed float64) {
-		model = token*float64(tokens) + pair*float64(pairs)
-		return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
-	}
 }
 
 // step adds a step to the window and returns the metrics after it.
@@ -237,4 +214,20 @@ type evalMetrics struct {
 	Perplexity any   `json:"eval_perplexity"`
 	Tokens     int64 `json:"eval_tokens"`
 	*EvalPairMetrics
+}
+
+// usage is what all of devs hold together.
+func usage(devs []device.Device) device.Usage {
+	var sum device.Usage
+	for _, d := range devs {
+		u := d.Usage()
+		for p := range accounts.NumPurposes {
+			sum.Now[p] += u.Now[p]
+			sum.Peak[p] += u.Peak[p]
+		}
+		sum.Total += u.Total
+		sum.Limit += u.Limit
+		sum.Capacity += u.Capacity
+	}
+	return sum
 }

@@ -226,7 +226,8 @@ func TestLoggedLossIsTheWindows(t *testing.T) {
 	var supervised []float64
 	var pairs []int64
 	var model func(tokens, pairs int64) (float64, float64)
-	out, err := every.train(t, t.Context(), hooks{planned: func(j *job) {
+	out, err := every.train(t, t.Context(), hooks{planned: func(run any) {
+		j := run.(*Output)
 		for step := 1; step <= j.c.MaxSteps; step++ {
 			b, err := j.train.Batch(step, j.c.Pipeline.MicroBatchTokens)
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"mt/internal/config"
 	"mt/model"
 	"mt/tokenizer"
@@ -226,7 +228,7 @@ func (m *Model) newRows() []int {
 
 // startsRows tells whether rows of the vocabulary's tables start at the mean of others, in which lower halves take part; but for
 // that a forward needs none.
-func (j *job) startsRows() bool { return len(j.opened.newRows()) > 0 }
+func (j *Inputs) startsRows() bool { return len(j.opened.newRows()) > 0 }
 
 // noteTokens says which tokens were there before, and which ids the new ones have.
 func (m *Model) noteTokens(asked []tokenizer.NewToken) {
@@ -253,4 +255,17 @@ func (m *Model) noteTokens(asked []tokenizer.NewToken) {
 
 func (m *Model) note(format string, args ...any) {
 	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
+}
+
+// setGroups puts tensors into the groups of lr_groups, and says how large these are.
+func (j *opening) setGroups() error {
+	c := j.c
+	if err := j.model.SetGroups(c.ModelGroups()); err != nil {
+		return c.Errorf("lr_groups", "lr_groups: %w", err)
+	}
+	sizes := j.model.GroupParams()
+	for i, g := range c.LRGroups {
+		j.note("lr_groups: %s of %s parameters are in %s, with a learning rate of %v", humanize.Comma(sizes[i+1]), humanize.Comma(j.model.TrainedParams()), g.Name, g.LR)
+	}
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 // noteNumerics compares the plan with that of a host with room for everything, if state_dir is given. A small host_memory can
 // mean smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names each such setting.
-func (j *job) noteNumerics(q plan.Request) {
+func (j *resolving) noteNumerics(q plan.Request) {
 	if !q.StateDir || q.EvalOnly {
 		return
 	}

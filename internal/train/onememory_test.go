@@ -57,7 +57,7 @@ func TestOneMemoryOfAProfile(t *testing.T) {
 		if integrated {
 			want = want / 100 * onePart
 		}
-		j := &job{c: &config.Config{}}
+		j := &opening{Inputs: Inputs{c: &config.Config{}}}
 		if err := j.takeProfile(m); err != nil || j.integrated != integrated || int64(j.c.HostMemory) != want {
 			t.Errorf("%s: integrated %t, %d bytes, want %d: %v", name, j.integrated, j.c.HostMemory, want, err)
 		}

@@ -27,7 +27,7 @@ func TestMuonsRates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := (&job{c: c}).muon()
+		m := muon(c)
 		if math.Abs(m.Scale-want[0])+math.Abs(m.OthersScale-want[1]) > 1e-12 {
 			t.Errorf("%q: matrices have %v times the schedule's rate, all else %v, want %v", keys, m.Scale, m.OthersScale, want)
 		}
@@ -57,7 +57,7 @@ func TestGroupsRates(t *testing.T) {
 				t.Errorf("%q: %s have groups %v, want the scale %v", keys, what, g, scale)
 			}
 		}
-		o := (&job{c: c}).optimizerOf()
+		o := optimizerOf(c)
 		if m, ok := o.(optim.Muon); ok {
 			check("matrices", m.Groups, want[0])
 			o = m.Others
@@ -187,7 +187,7 @@ func TestBF16MasterFollowsTheSeed(t *testing.T) {
 // TestMuonBits: muon_8bit keeps its momentum in 8 bits, and muon in fp32.
 func TestMuonBits(t *testing.T) {
 	for name, bits := range map[string]int{"muon": 0, "muon_8bit": 8} {
-		if m := (&job{c: &config.Config{Optim: name, LearningRate: 1}}).muon(); m == nil || m.Bits != bits {
+		if m := muon(&config.Config{Optim: name, LearningRate: 1}); m == nil || m.Bits != bits {
 			t.Errorf("%s keeps its momentum as %+v, want %d bits", name, m, bits)
 		}
 	}

@@ -22,7 +22,7 @@ const configHeader = "The configuration of this run, every auto resolved."
 
 // checkOwner refuses an output_dir that no run of mt has written to and in which
 // this one would overwrite or remove something.
-func (j *job) checkOwner() error {
+func (j *opening) checkOwner() error {
 	dir := j.c.OutputDir
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -75,7 +75,7 @@ func inTheWay(e fs.DirEntry) bool {
 
 // copiedNames are the names, or patterns of names, of the files that a run puts beside its model: those of the
 // directory that the model was loaded from, or the byte tokenizer's.
-func (j *job) copiedNames() ([]string, error) {
+func (j *opening) copiedNames() ([]string, error) {
 	if j.modelDir != "" {
 		names, err := checkpoint.CompanionNames(j.modelDir)
 		return append(names, "chat_template.jinja", "additional_chat_templates/*.jinja"), err
@@ -91,7 +91,7 @@ func (j *job) copiedNames() ([]string, error) {
 
 // checkCopied refuses a model directory with a file that cannot be copied beside what
 // is saved. It comes before anything that takes time.
-func (j *job) checkCopied() error {
+func (j *opening) checkCopied() error {
 	if j.modelDir == "" {
 		return nil
 	}

@@ -18,7 +18,7 @@ func TestKilledBeforeItsMark(t *testing.T) {
 	for name, text := range map[string]string{"ours": read(t, filepath.Join(s.out, configFile)), "another's": "learning_rate: 1\n"} {
 		got := s.in(t)
 		write(t, filepath.Join(got.out, configFile+".tmp"), text)
-		err := (&job{c: got.config(t)}).checkOwner()
+		err := begin(got.config(t), Options{}, Asks{}).checkOwner()
 		if (err == nil) != (name == "ours") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -39,7 +39,7 @@ func TestOutputThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.Chmod(s.out, 0o700) }()
-	if err := (&job{c: s.config(t)}).checkOwner(); err == nil {
+	if err := begin(s.config(t), Options{}, Asks{}).checkOwner(); err == nil {
 		t.Error("a directory that cannot be read is taken for an empty one")
 	}
 }

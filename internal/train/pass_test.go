@@ -41,11 +41,11 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 		"itself with new tokens": "compute_dtype: bf16\nadd_tokens: <new>\nresize_vocab: true\n", "small batches": "binding: copy\npipeline: {micro_batch_tokens: 40, activation_slots: 3}\n" + larger,
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, _, err := openRun(nil, pairScene(t, extra).config(t), Options{Stdout: io.Discard, Stderr: io.Discard})
+			j, err := openRun(pairScene(t, extra).config(t), Options{Stdout: io.Discard, Stderr: io.Discard}, Asks{Run: true}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer j.closeAfter(&err)
+			defer closeAfter(j, &err)
 			table, planned := j.ref.pass.Table(), map[string]int64{}
 			for _, row := range table.Rows {
 				if row.Purpose != "program" && row.Bytes > 0 {
@@ -58,22 +58,23 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 			if _, bf16 := strings.CutPrefix(name, "in bf16"); bf16 && float64(planned["host weights"]) > 2.02*float64(table.Params) {
 				t.Errorf("%d bytes for %d parameters", planned["host weights"], table.Params)
 			}
-			dev, pool, err := j.openDevice()
+			hw, err := j.start()
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer closeAfter(hw, &err)
 			held := map[string]int64{}
-			s := &session{job: j, dev: dev, pool: pool, line: &line{w: onPass(func() {
+			s := &session{Output: j, devs: hw.devs, pool: hw.pool, pairs: j.ref, line: &line{w: onPass(func() {
 				for p, bytes := range host.Usage().Now {
 					if p := accounts.Purpose(p); bytes > 0 {
 						held["host "+p.String()] = bytes
 					}
 				}
 			})}}
-			if err := s.findReferences(pool); err != nil {
+			if err := s.findReferences(hw.pool); err != nil {
 				t.Fatal(err)
 			}
-			for i, d := range j.devs {
+			for i, d := range hw.devs {
 				use := d.Usage()
 				for p, bytes := range use.Peak {
 					switch p := accounts.Purpose(p); {
@@ -231,12 +232,13 @@ func TestPassOnAMachine(t *testing.T) {
 	}
 	// A model whose reference is larger needs what the reference does, and no more.
 	c := pairScene(t, "binding: copy\ndpo: {beta: 0.3, reference_model: "+largerReference(t)+"}\n").config(t)
-	j, err := openJob(nil, c, Options{sketch: true, Stdout: io.Discard, Stderr: io.Discard})
+	in, err := Open(c, Options{Stdout: io.Discard, Stderr: io.Discard}, Asks{Sketch: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer j.closeAfter(&err)
-	if err := j.resolvePlan(); err != nil {
+	defer closeAfter(in, &err)
+	j, err := Sketch(in, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
 	run, err := smallestFor(j.asked)
@@ -247,7 +249,7 @@ func TestPassOnAMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if both, err := j.smallest(); err != nil || both != pass || pass.Host <= run.Host || pass.Device <= run.Device {
+	if both, err := smallestOf(j); err != nil || both != pass || pass.Host <= run.Host || pass.Device <= run.Device {
 		t.Errorf("%v: %v with both, %v the pass, %v the run", err, both, pass, run)
 	}
 }
@@ -290,11 +292,11 @@ func TestPassThatDoesNotFit(t *testing.T) {
 // plannedPass is the plan of the scene's run and that of its reference's pass.
 func (s scene) plannedPass(t *testing.T) (run, pass *plan.Run, asked plan.Depths) {
 	t.Helper()
-	j, _, err := openRun(nil, s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard})
+	j, err := openRun(s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard}, Asks{Run: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer j.closeAfter(&err)
+	defer closeAfter(j, &err)
 	return j.plan, j.ref.pass, j.ref.asked.Depths
 }
 

@@ -18,63 +18,52 @@ import (
 // reads no data, looks at no output_dir and needs no GPU where device_memory says
 // how large one is.
 func Plan(c *config.Config, o Options) error {
-	o.sketch = true
 	if m := o.Forecast.Machine; m != nil && !c.PeerCopies {
 		o.Forecast.Machine = m.WithoutPeers()
 	}
-	return printPlan(c, o, func(o Options) (*job, resume, error) {
-		j, err := openJob(nil, c, o)
+	return printPlan(c, o, func(o Options) (*Output, error) {
+		in, err := Open(c, o, Asks{Sketch: true, Paper: true})
 		if err != nil {
-			return nil, resume{}, err
+			return nil, err
 		}
-		j.hosts = o.Forecast.Hosts
-		if err = j.resolvePlan(); err != nil {
-			err = j.withSmallest(err, o.Forecast)
-			j.closeAfter(&err)
+		r, err := Sketch(in, o.Forecast.Hosts)
+		if err != nil {
+			err = withSmallest(r, err, o.Forecast)
+			closeAfter(in, &err)
+			return nil, err
 		}
-		return j, resume{}, err
+		return newOutput(r), nil
 	})
 }
 
-// DryRun does what Train does before it takes memory, and prints what the run
-// would take, on disk as well.
-func DryRun(c *config.Config, o Options) error {
-	return printPlan(c, o, func(o Options) (*job, resume, error) { return openRun(nil, c, o) })
-}
-
-// printPlan prints the plan of the job that open opens.
-func printPlan(c *config.Config, o Options, open func(o Options) (*job, resume, error)) (err error) {
-	o.paper = true
-	j, from, err := open(o)
+// printPlan prints the plan of the run that open opens.
+func printPlan(c *config.Config, o Options, open func(o Options) (*Output, error)) (err error) {
+	r, err := open(o)
 	if err != nil {
 		return err
 	}
-	defer j.closeAfter(&err)
-	j.showNotes(o.Stderr)
+	defer closeAfter(r, &err)
+	news := newsOf(r.devs)
+	showAll(o.Stderr, r.allNotes(), news.take())
 	if o.Forecast.Machine == nil {
 		showAll(o.Stderr, nodeNotes(host.Nodes()))
 	}
-	if from.dir != "" {
-		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.dir, from.state.Step, c.MaxSteps)
+	if from := r.from; from.dir != "" {
+		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.dir, from.state.Step, r.c.MaxSteps)
 	}
-	f, err := j.forecast(o.Forecast)
+	f, err := forecast(r.Resolved, o.Forecast)
 	if err != nil {
 		return err
 	}
-	if err := j.show(from, o.Stdout, o.JSON, f); err != nil {
+	if err := show(r, o.Stdout, o.JSON, f); err != nil {
 		return err
 	}
-	showAll(o.Stderr, j.deviceNotes()) // devices are asked then whether they copy to each other
+	showAll(o.Stderr, news.take()) // devices are asked then whether they copy to each other
 	return nil
 }
 
-// showNotes prints what the user should know, once.
-func (j *job) showNotes(w io.Writer) {
-	showAll(w, slices.Concat(j.c.Warnings, j.notes, j.deviceNotes()))
-}
-
-func showAll(w io.Writer, notes []string) {
-	for _, s := range notes {
+func showAll(w io.Writer, notes ...[]string) {
+	for _, s := range slices.Concat(notes...) {
 		fmt.Fprintln(w, "note:", human.Screen(s))
 	}
 }
@@ -94,26 +83,26 @@ type outlook struct {
 }
 
 // forecast predicts, or measures this machine for a bound.
-func (j *job) forecast(f Forecast) (o outlook, err error) {
+func forecast(j *Resolved, f Forecast) (o outlook, err error) {
 	m := f.Machine
 	if m == nil {
-		if o.bound, err = j.bound(); o.bound != nil && err == nil {
-			o.pass, err = j.timePass(o.bound.Rates)
+		if o.bound, err = boundHere(j); o.bound != nil && err == nil {
+			o.pass, err = timePass(j, o.bound.Rates)
 		}
 		return o, err
 	}
-	p, err := j.predictTraced(m)
+	p, err := predictTraced(j, m)
 	if err != nil {
 		return o, err
 	}
 	o.prediction, o.source = describe(m, p), m.Source
-	if o.pass, err = j.timePass(j.passRates(m)); err != nil {
+	if o.pass, err = timePass(j, passRates(j, m)); err != nil {
 		return o, err
 	}
 	if o.recommended, err = recommend(j.asked, m, o.prediction); err != nil {
 		return o, err
 	}
-	s, err := j.smallest()
+	s, err := smallestOf(j)
 	if err != nil {
 		return o, err
 	}
@@ -128,15 +117,14 @@ func (j *job) forecast(f Forecast) (o outlook, err error) {
 	return o, err
 }
 
-// show prints how much memory and disk space a run takes, and how long its steps take; from
-// is where the run goes on from.
-func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
-	t := j.memoryTable()
-	d, err := j.disk(from)
+// show prints how much memory and disk space a run takes, and how long its steps take.
+func show(j *Output, w io.Writer, asJSON bool, o outlook) error {
+	t := memoryTable(j.Resolved)
+	d, err := j.disk()
 	if err != nil {
 		return err
 	}
-	passing, err := j.passing()
+	passing, err := passing(j.Inputs)
 	if err != nil {
 		return err
 	}
@@ -153,11 +141,11 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 		}
 		return e.Encode(out)
 	}
-	return j.showText(w, t, d, passing, o)
+	return showText(j, w, t, d, passing, o)
 }
 
 // showText writes in words what show does.
-func (j *job) showText(w io.Writer, t plan.Table, d disk, passing string, o outlook) error {
+func showText(j *Output, w io.Writer, t plan.Table, d disk, passing string, o outlook) error {
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	data, steps := "rows of max_seq_len tokens: "+count(j.rowTokens()), "steps"
 	if j.set != nil {
@@ -182,7 +170,7 @@ func (j *job) showText(w io.Writer, t plan.Table, d disk, passing string, o outl
 	}
 	if n := j.plan.Ranks; n > 1 {
 		own := ", each with a host of its own"
-		if _, beside := j.team.neighbours(); j.team != nil && beside > 1 {
+		if _, beside := j.team.neighbours(); beside > 1 {
 			own = fmt.Sprintf(", %d of them on this host", beside)
 		}
 		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, j.plan.Rank, count((j.c.RowsPerStep()+n-1)/n))
@@ -201,7 +189,7 @@ func (j *job) showText(w io.Writer, t plan.Table, d disk, passing string, o outl
 	}
 	t.Write(w)
 	d.write(w)
-	if words := j.passWords(o.pass, t); words != "" {
+	if words := passWords(j.Resolved, o.pass, t); words != "" {
 		fmt.Fprintln(w, words)
 	}
 	if o.bound != nil {

@@ -77,6 +77,32 @@ func (l *line) end() {
 	}
 }
 
+// progress shows steps, evaluations and notes.
+type progress struct {
+	deaf
+	line     *line
+	maxSteps int
+	trail    trail
+}
+
+// Step implements Observer.
+func (p *progress) Step(s seenStep) {
+	p.trail.add(s.Report.Loss)
+	if s.Logged || p.line.interactive {
+		p.line.show(s.Metrics.texts(p.line.interactive, p.trail.spark())...)
+	}
+}
+
+// Eval implements Observer.
+func (p *progress) Eval(e seenEval) {
+	if e.Metrics != nil {
+		p.line.above(e.text(p.maxSteps))
+	}
+}
+
+// Note implements Observer.
+func (p *progress) Note(text string) { p.line.above("note: " + text) }
+
 // bar draws share, from 0 to 1, in 20 cells.
 func bar(share float64) string {
 	n := int(share*20 + 0.5)
@@ -143,6 +169,16 @@ const slowWork = 3 * time.Second
 
 // pinning is what a device does with the host memory that it copies from and to.
 const pinning = "pin host memory"
+
+// showHang shows at once that work on a device does not end: the run itself stands still and shows no notes.
+func (o Options) showHang(text string) {
+	if o.Interactive { // a progress line may stand there
+		text = "\nnote: " + text
+	} else {
+		text = "note: " + text
+	}
+	fmt.Fprintln(o.Stderr, text)
+}
 
 // Progress returns a function that shows on o.Stderr how far reading data is (see
 // data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a

@@ -24,7 +24,8 @@ func TestMemoryOfRanks(t *testing.T) {
 			planned, held := map[string]int64{}, map[string]int64{}
 			var mu sync.Mutex
 			for r, run := range trainTogether(t, n, t.Context(), func(rank int) (*config.Config, hooks) {
-				h := hooks{planned: func(j *job) {
+				h := hooks{planned: func(run any) {
+					j := run.(*Output)
 					mu.Lock()
 					defer mu.Unlock()
 					for _, row := range j.plan.Table().Rows {

@@ -406,7 +406,7 @@ func TestModelsDiffer(t *testing.T) {
 	for _, run := range trainTogether(t, 2, t.Context(), func(rank int) (*config.Config, hooks) {
 		h := hooks{}
 		if rank == 1 { // as if its host had other files at that path
-			h.planned = func(j *job) { j.modelDir = filepath.Join(other, "model") }
+			h.planned = func(run any) { j := run.(*Output); j.modelDir = filepath.Join(other, "model") }
 		}
 		return fixtureConfig(t, dir, out, ""), h
 	}) {

@@ -390,7 +390,7 @@ func TestPairsWindow(t *testing.T) {
 
 // TestCompareTokensOfNone: models without a tokenizer have no tokens to compare.
 func TestCompareTokensOfNone(t *testing.T) {
-	j := &job{}
+	j := &opening{}
 	if j.compareTokens(&Model{}); len(j.notes) > 0 {
 		t.Errorf("notes %v", j.notes)
 	}

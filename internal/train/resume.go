@@ -2,17 +2,17 @@ package train
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"mt/actors"
 	"mt/checkpoint"
+	"mt/data"
 	"mt/device/cuda"
 	"mt/internal/config"
 	"mt/internal/files"
@@ -37,9 +37,140 @@ type resume struct {
 	sent  bool   // not all ranks see it: rank 0 reads it and sends the others what they need
 }
 
+// reached is the state that the pipeline starts from.
+func (r resume) reached() actors.State {
+	return actors.State{Step: r.state.Step, AdamStep: r.state.AdamStep, NonFinite: r.state.NonFinite, Tokens: r.state.Tokens}
+}
+
+// Start is where a run begins: from nothing, or from a checkpoint of its own or of another run.
+// Its settings are those of the inputs with what the checkpoint's run settled.
+type Start struct {
+	*Inputs
+	from   resume
+	train  *data.Sampler // steps take their rows from it
+	origin string        // the checkpoint of another run that this one began from; empty: none
+	began  []int         // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
+	notes  []string      // for the user, once
+}
+
+// Fresh is the start of a run from nothing.
+func Fresh(in *Inputs) *Start { return &Start{Inputs: in, train: in.all} }
+
+// finding is a start while it is looked for.
+type finding struct {
+	Start
+	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
+}
+
+func (j *finding) note(format string, args ...any) {
+	j.notes = append(j.notes, fmt.Sprintf(format, args...))
+}
+
+// Find finds where a run begins, on rank 0 for all. Checkpoints in unusable are skipped, for the
+// reasons given there.
+func Find(in *Inputs, unusable map[string]string) (*Start, error) {
+	j := &finding{Start: *Fresh(in.with(in.c.Clone())), unusable: unusable}
+	var r resume
+	var err error
+	if j.team.first() {
+		if r, err = j.lookForStart(); err == nil {
+			err = r.readConfig()
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.local = r.dir
+	}
+	if r, err = j.agreeOnStart(r); err != nil {
+		return nil, err
+	}
+	if err := j.settle(&r); err != nil {
+		return nil, err
+	}
+	if err := j.chooseAttention(); err != nil {
+		return nil, err
+	}
+	r.over = !r.ended && r.state.Step == r.end.Step && endedEarly(j.c, r.end)
+	j.from = r
+	return &j.Start, nil
+}
+
+// lookForStart is findResume, except that the output directory may also hold the model of a
+// finished run without the checkpoint of its last step.
+func (j *finding) lookForStart() (resume, error) {
+	c := j.c
+	end, ok, damage, err := j.ended()
+	switch {
+	case err != nil:
+		return resume{}, c.Errorf("output_dir", "look for a finished run: %w", err)
+	case ok && (c.MaxSteps <= end.Step || endedEarly(c, end)):
+		return resume{dir: c.OutputDir, state: end, ended: true}, nil
+	}
+	r, err := j.findResume()
+	switch {
+	case err != nil:
+		return resume{}, err
+	case !ok:
+		r.end = end
+		if r.dir == "" && damage != nil {
+			return r, c.Errorf("output_dir", "output_dir %s holds a finished run that is damaged and no checkpoint: %w; "+
+				"restore what is damaged, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, damage)
+		}
+	case r.dir == "":
+		return r, c.Errorf("output_dir", "output_dir %s holds the model of a run of %d steps and not its optimizer's state, so it cannot be lengthened to %d: "+
+			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh",
+			c.OutputDir, end.Step, c.MaxSteps, c.OutputDir)
+	}
+	return r, nil
+}
+
+// ended is the state of the finished run whose model is in the output directory. ok is
+// false where there is no such run, where the checkpoint of its last step is there too,
+// or where resume_from_checkpoint does not ask for it.
+//
+// err is an error of the disk: a finished run that cannot be read must not be begun
+// again over its model. damage says that endFile, or the model, is not what a run has
+// written; such a run must not be begun again either. damage is nil where there are no
+// weights to lose, or where overwrite_output_dir allows it.
+func (j *finding) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
+	c := j.c
+	if c.Resume != "auto" && c.Resume != "true" {
+		return end, false, nil, nil
+	}
+	mark := filepath.Join(c.OutputDir, endFile)
+	raw, err := os.ReadFile(mark)
+	if err == nil {
+		if damage = json.Unmarshal(raw, &end); damage != nil {
+			damage = fmt.Errorf("%s: %w", mark, damage)
+		} else {
+			damage = checkpoint.CheckModel(c.OutputDir, j.model.Layouts(false))
+		}
+		err = damage
+	}
+	if err == nil {
+		_, err = checkpoint.ReadState(filepath.Join(c.OutputDir, checkpointName(end.Step)))
+		ok = errors.Is(err, os.ErrNotExist)
+	}
+	if checkpoint.IsDiskError(err) {
+		return end, false, nil, err
+	}
+	if damage != nil && (c.OverwriteOutputDir || !holdsWeights(c.OutputDir)) {
+		damage = nil
+	}
+	return end, ok, damage, nil
+}
+
+// epochsAfter is how many epochs of the data are over after a step.
+func (j *Start) epochsAfter(step int) int {
+	return int(j.train.Pos(step) / int64(j.set.Train().Rows()))
+}
+
+// endsEpoch says whether a step takes the last row of an epoch.
+func (j *Start) endsEpoch(step int) bool { return j.train.Pos(step)%int64(j.set.Train().Rows()) == 0 }
+
 // findResume looks for the checkpoint that the configuration says to go on from. It
 // must come before the plan, since what an earlier run resolved is kept.
-func (j *job) findResume() (r resume, err error) {
+func (j *finding) findResume() (r resume, err error) {
 	c := j.c
 	switch c.Resume {
 	case "false":
@@ -63,7 +194,7 @@ func (j *job) findResume() (r resume, err error) {
 }
 
 // settle takes up what the run begins with, from a checkpoint or from the start.
-func (j *job) settle(r *resume) (err error) {
+func (j *finding) settle(r *resume) (err error) {
 	c := j.c
 	if r.ended {
 		return j.goOn(r)
@@ -90,7 +221,7 @@ func (j *job) settle(r *resume) (err error) {
 
 // newest is the newest checkpoint of the output directory that can be gone on
 // from; its dir is empty where there is none.
-func (j *job) newest() (r resume, err error) {
+func (j *finding) newest() (r resume, err error) {
 	c := j.c
 	var skipped []checkpoint.Skipped
 	r.dir, r.state, skipped, err = checkpoint.Latest(c.OutputDir, j.unusable)
@@ -118,7 +249,7 @@ func (j *job) newest() (r resume, err error) {
 // named is the checkpoint that resume_from_checkpoint names. Where that is another
 // run's, and a run that began from it has left checkpoints in this output directory, it
 // is the newest of those: the same command goes on.
-func (j *job) named() (r resume, err error) {
+func (j *finding) named() (r resume, err error) {
 	c := j.c
 	r.dir = c.Resume
 	if why := noCheckpoint(r.dir); why != "" {
@@ -216,7 +347,7 @@ func othersState(dir string) bool {
 
 // begunFrom is the newest checkpoint of the output directory if the run there began
 // from dir, a checkpoint of another run; its dir is empty if not.
-func (j *job) begunFrom(dir string) (resume, error) {
+func (j *finding) begunFrom(dir string) (resume, error) {
 	from, err := filepath.Abs(dir)
 	if err != nil {
 		return resume{}, err
@@ -248,7 +379,7 @@ func (r *resume) readConfig() (err error) {
 // goOn compares the configuration with that of the checkpoint's run. It keeps what that
 // run resolved, notes what differs and what that means, and refuses what must not
 // differ.
-func (j *job) goOn(r *resume) error {
+func (j *finding) goOn(r *resume) error {
 	file := filepath.Join(r.dir, configFile)
 	saved, err := config.Parse(file, r.config, config.Args{})
 	if err != nil {
@@ -256,7 +387,7 @@ func (j *job) goOn(r *resume) error {
 	}
 	fillOlder(saved)
 	saved.Laid = config.Laid(r.state.Schedule)
-	return (&alteration{job: j, from: r, saved: saved, was: r.state.ConfigDigests}).apply()
+	return (&alteration{finding: j, from: r, saved: saved, was: r.state.ConfigDigests}).apply()
 }
 
 // fillOlder gives the keys that an older mt did not have the values that it computed by.
@@ -269,44 +400,18 @@ func fillOlder(saved *config.Config) {
 	}
 }
 
-// digests identify what a resumed run must share beyond its configuration: the
-// content of the data, the tokenizer that made it and the architecture.
-func (j *job) digests() map[string]string {
-	arch := sha256.Sum256(j.model.JSON(""))
-	out := map[string]string{"dataset": j.set.ID(), "model": hex.EncodeToString(arch[:8])}
-	if j.tok != nil && (j.set.IsText() || j.set.IsChat() || j.set.IsPairs()) {
-		out["tokenizer"] = j.tok.ID()
+// finished tells whether the output directory already holds the model of the checkpoint
+// that the run goes on from, and that of the averages.
+func (j *Start) finished() bool {
+	raw, err := os.ReadFile(filepath.Join(j.c.OutputDir, endFile))
+	if err != nil {
+		return false
 	}
-	return out
-}
-
-// nonFinite is the error of a run that gave up because steps were not finite.
-// The checkpoints that may have broken weights, up to the one of step last, are
-// marked, so that the next run goes on from one before them.
-func (s *session) nonFinite(gave *actors.NonFiniteError, err error, last int) error {
-	good, marked, failed := checkpoint.MarkNonFinite(s.fs(), s.c.OutputDir, gave.Finite, last, gave.Step)
-	if failed != nil {
-		return errors.Join(err, failed)
+	var end checkpoint.TrainerState
+	if json.Unmarshal(raw, &end) != nil {
+		return false
 	}
-	advice := fmt.Sprintf("lower learning_rate or look at the rows of steps %d to %d", gave.Finite+1, gave.Step)
-	switch {
-	case good != "" && modelOnly(good):
-		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, but with save_only_model no run can go on from it: %s, and "+
-			"train from its weights with model_name_or_path: %s and another output_dir, or begin again with resume_from_checkpoint: false", err, good, advice, good)
-	case good != "":
-		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, and the next run goes on from it: "+
-			"unchanged it comes to the same end, so %s", err, good, advice)
-	case len(marked) > 0:
-		return fmt.Errorf("%w; no checkpoint in %s is known to be good, since no step after %d, that of %s, was finite: %s, and begin again with resume_from_checkpoint: false",
-			err, s.c.OutputDir, gave.Finite, marked[len(marked)-1], advice)
-	case s.resumed > 0:
-		return fmt.Errorf("%w; no step since %s was finite: name an earlier checkpoint in resume_from_checkpoint, or %s", err, s.from, advice)
-	}
-	return fmt.Errorf("%w; no checkpoint was saved before: the next run begins at the first step, and unchanged it comes to the same end, so %s", err, advice)
-}
-
-// modelOnly tells whether the checkpoint in dir holds weights alone.
-func modelOnly(dir string) bool {
-	state, err := checkpoint.ReadState(dir)
-	return err == nil && state.ModelOnly
+	end.Ended = checkpoint.Ended{} // no checkpoint has it
+	whole := func(dir string) bool { return checkpoint.CheckModel(dir, j.model.Layouts(false)) == nil }
+	return reflect.DeepEqual(end, j.from.state) && whole(j.c.OutputDir) && (j.c.EMADecay == 0 || whole(averagesIn(j.c)))
 }

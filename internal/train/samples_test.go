@@ -203,7 +203,7 @@ func TestChatSamples(t *testing.T) {
 	chats := filepath.Join(s.root, "chats.jsonl")
 	write(t, chats, strings.Repeat(`{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yo"}]}`+"\n", 9))
 	j := openScene(t, s.with("dataset: "+chats+"\ntemplate: chatml\nnew_special_tokens: [\"<|im_start|>\", \"<|im_end|>\"]\nmax_seq_len: 64\n"+sampling))
-	prompts, err := j.findPrompts()
+	prompts, err := findPrompts(j.Inputs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,15 +216,15 @@ func TestChatSamples(t *testing.T) {
 // TestSamplesOfBefore: a run without prompts that begins anew removes the samples of the run before, and one that is resumed keeps them.
 func TestSamplesOfBefore(t *testing.T) {
 	dir := t.TempDir()
-	s := &session{job: &job{c: &config.Config{OutputDir: dir}}}
+	in := &Inputs{c: &config.Config{OutputDir: dir}}
 	name := filepath.Join(dir, samplesFile)
 	for step, stays := range []bool{false, true} {
 		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var from resume
-		from.state.Step = step
-		if err := s.openSamples(from); err != nil {
+		start := Fresh(in)
+		start.from.state.Step = step
+		if err := (&session{Output: newOutput(&Resolved{Start: start})}).openSamples(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(name); (err == nil) != stays {

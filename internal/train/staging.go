@@ -7,8 +7,10 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/accounts"
+	"mt/internal/parallel"
 	"mt/internal/ranks"
 	"mt/model"
+	"mt/plan"
 )
 
 // staging brings what ranks keep of a layer beside its tile, the lower halves and the optimizer's
@@ -22,23 +24,24 @@ type staging struct {
 }
 
 // openStaging takes the memory for a layer on rank 0; alone there is nothing to bring.
-func (s *session) openStaging() error {
-	if s.team == nil {
+func openStaging(t *team, r *plan.Run, pool *parallel.Pool) (*staging, error) {
+	g := &staging{team: t, shares: r.Shares}
+	if t.Size() == 1 {
+		return g, nil
+	}
+	var err error
+	if g.comm, err = t.NewComm(checkpointComm); err == nil && t.first() {
+		g.arena, err = host.NewArena(accounts.Collected, r.CollectBytes(), pool)
+	}
+	return g, err
+}
+
+// Close gives the memory back.
+func (g *staging) Close() error {
+	if g.arena == nil {
 		return nil
 	}
-	c, err := s.team.NewComm(checkpointComm)
-	if err != nil {
-		return err
-	}
-	g := &staging{team: s.team, comm: c, shares: s.plan.Shares}
-	if s.team.first() {
-		if g.arena, err = host.NewArena(accounts.Collected, s.plan.CollectBytes(), s.pool); err != nil {
-			return err
-		}
-		s.closers = append(s.closers, func() { _ = g.arena.Close() })
-	}
-	s.staging, s.saver.staging = g, g
-	return nil
+	return g.arena.Close()
 }
 
 // parts is what a layer has beside its tile.
@@ -55,7 +58,7 @@ const (
 // layer, which is good until the next call.
 func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer, error) {
 	whole := checkpointLayer(l)
-	if g == nil {
+	if g.team.Size() == 1 {
 		return whole, nil
 	}
 	var free []byte // of the arena
@@ -104,81 +107,14 @@ func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]
 }
 
 // needsLower says whether a layer's lower halves are needed to write the model.
-func (j *job) needsLower(l model.Layout) bool {
+func (j *Output) needsLower(l model.Layout) bool {
 	return checkpoint.DType(j.c.SaveDType) == checkpoint.F32 && l.Split()
 }
 
 // needs says whether more of a layer than its tile is needed to write the model as what says.
-func (j *job) needs(l *host.LayerState, what parts) bool {
+func (j *Output) needs(l *host.LayerState, what parts) bool {
 	if what == averages {
 		return optim.MeanOf(l.Planes) != nil
 	}
 	return j.needsLower(l.Layout)
-}
-
-// serveModel does the part of a rank that does not write the model: it sends rank 0 the parts of layers
-// that it asks for.
-func (s *session) serveModel(what parts) error {
-	for {
-		asked, err := tell(s.team, modelAsked, 0)
-		if err != nil || asked[0] < 0 {
-			return err
-		}
-		if err := s.store.Lend(asked[0], false, func(l *host.LayerState) error {
-			_, err := s.staging.bring(asked[0], l, what)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-}
-
-// modelAsked is where ranks meet while the model is written: rank 0 tells which layer it needs, and
-// −1 when it is done.
-const modelAsked = "the model"
-
-// writeModel writes the model into dir, of the weights or of their averages, as what says. With several ranks it is for rank 0,
-// while the others serve.
-func (s *session) writeModel(dir string, what parts, extra map[string][]byte) error {
-	opts := s.writerOptions(s.lastStep)
-	home := s.store
-	lent := -1 // a layer whose state is in a state slot until the next one is wanted
-	giveBack := func() {
-		if lent >= 0 {
-			home.Drop(lent)
-			lent = -1
-		}
-	}
-	defer giveBack()
-	opts.Whole = func(i int) (checkpoint.Layer, error) {
-		giveBack()
-		l := home.Layers[i]
-		if !s.needs(l, what) && !home.TileAway(i) {
-			return checkpointLayer(l), nil
-		}
-		if home.Away(i) {
-			if err := home.Fetch(i, 0); err != nil {
-				return checkpoint.Layer{}, err
-			}
-			lent = i
-		}
-		if s.team != nil {
-			if _, err := tell(s.team, modelAsked, i); err != nil {
-				return checkpoint.Layer{}, err
-			}
-		}
-		whole, err := s.staging.bring(i, l, what)
-		if what == averages {
-			whole.Mean = optim.MeanOf(whole.Planes)
-		}
-		return whole, err
-	}
-	if err := checkpoint.WriteModel(dir, checkpointLayers(s.store), opts, extra); err != nil {
-		return fmt.Errorf("write the model: %w", err)
-	}
-	if s.team != nil {
-		_, err := tell(s.team, modelAsked, -1)
-		return err
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/host"
+	"mt/host/extents"
 	"mt/jinja"
 )
 
@@ -19,7 +20,7 @@ const configFile = "config.yaml"
 // saver writes checkpoints for the pipeline. Of several ranks the first one writes, and the others
 // send it what they keep.
 type saver struct {
-	j       *job
+	j       *Output
 	log     *metricsLog
 	kept    *windows
 	extra   map[string][]byte
@@ -86,7 +87,7 @@ func (s *saver) Commit(st actors.State, dataPos int64) error {
 	}
 	state := s.j.trainerState(st, dataPos)
 	state.ModelOnly, state.Log = c.SaveOnlyModel, s.kept.take(st.Step)
-	if best := s.bests.take(st.Step); s.j.weighs() {
+	if best := s.bests.take(st.Step); weighs(s.j.c) {
 		state.Best = best
 	}
 	if s.w != nil {
@@ -135,10 +136,10 @@ func (s *saver) pruneLast(loss float64) {
 }
 
 // trainerState is what a run must know to go on after st.Step.
-func (j *job) trainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
-	ranks := 0
-	if j.team != nil {
-		ranks = j.team.Size()
+func (j *Output) trainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
+	ranks := j.team.Size()
+	if ranks == 1 {
+		ranks = 0
 	}
 	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: j.c.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
 		Schedule: checkpoint.Laid(j.c.Laid), Origin: j.origin, Lanes: j.table(), Epoch: float64(dataPos) / float64(j.set.Train().Rows()), ConfigDigests: j.digests()}
@@ -154,7 +155,7 @@ func (s *saver) Abort() {
 	}
 }
 
-func (j *job) writerOptions(step int) checkpoint.WriterOptions {
+func (j *Output) writerOptions(step int) checkpoint.WriterOptions {
 	var extra int64
 	for _, data := range j.beside {
 		extra += int64(len(data))
@@ -164,28 +165,10 @@ func (j *job) writerOptions(step int) checkpoint.WriterOptions {
 		FS: j.fs(), Source: j.source}
 }
 
-// checkpointLayers views the store as package checkpoint wants it.
-func checkpointLayers(s *host.Store) []checkpoint.Layer {
-	out := make([]checkpoint.Layer, len(s.Layers))
-	for i, l := range s.Layers {
-		out[i] = checkpointLayer(l)
-		if s.Away(i) {
-			out[i].Lend = func(use func(checkpoint.Layer) error) error {
-				return s.Lend(i, true, func(l *host.LayerState) error { return use(checkpointLayer(l)) })
-			}
-		}
-	}
-	return out
-}
-
-func checkpointLayer(l *host.LayerState) checkpoint.Layer {
-	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
-}
-
 // companions are the files that are saved beside weights: those of the tokenizer and of
 // generation that the model trained from has, or the byte tokenizer's; the tokenizer's
 // with the tokens that were added; and the chat templates that the data went through, in place of the model's.
-func (j *job) companions() (_ map[string][]byte, err error) {
+func (j *Output) companions() (_ map[string][]byte, err error) {
 	if j.beside != nil {
 		return j.beside, nil
 	}
@@ -209,4 +192,13 @@ func (j *job) companions() (_ map[string][]byte, err error) {
 	}
 	j.beside = out
 	return out, nil
+}
+
+// Output is what a run writes into its output directory, and from where.
+type Output struct {
+	*Resolved
+	late   *lateNotes
+	notes  []string          // for the user, once
+	links  *extents.Files    // with states that checkpoints link; nil: they do not
+	beside map[string][]byte // what companions has read
 }

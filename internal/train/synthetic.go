@@ -144,7 +144,7 @@ func (s *Synthetic) resolve() (*plan.Run, error) {
 		q.Unified, q.Context, q.HostMemory = dev.Unified(), max(q.Context, use.Now[accounts.Context]), 0
 		q.OneMemory = q.OneMemory || use.Integrated
 	}
-	budget := (&job{integrated: q.OneMemory}).budgetOf(host.AvailableMemory()).Budget()
+	budget := budgetOf(q.OneMemory, host.AvailableMemory()).Budget()
 	if o.AliasLayers && budget > 0 {
 		free, err := plan.Resolve(q)
 		if err != nil {
@@ -338,6 +338,9 @@ func (s *Synthetic) DeviceName() string {
 	}
 	return s.devs[0].Name()
 }
+
+// Device returns the first device, without what the run puts around it.
+func (s *Synthetic) Device() device.Device { return s.noted[0] }
 
 // DeviceUsage is the memory of the device that has held most.
 func (s *Synthetic) DeviceUsage() device.Usage {

@@ -16,15 +16,15 @@ import (
 	"mt/internal/ranks"
 )
 
-// team is the ranks that train together, as one of them sees it. A nil team is a process that
-// trains alone. It is the World that the pipeline gets: its communicators are made at the start,
-// since later something is always under way.
+// team is the ranks that train together, as one of them sees it. A process that trains alone is
+// a team of one rank, which alone makes. It is the World that the pipeline gets: its communicators
+// are made at the start, since later something is always under way.
 type team struct {
 	ranks.World
 	comms map[string]ranks.Comm
 	meets ranks.Comm // where ranks meet between the parts of a run
-	pulse *pulse
-	log   io.Writer // of this rank; nil: it has none
+	pulse *pulse     // nil: this process trains alone
+	log   io.Writer  // of this rank; nil: it has none
 
 	// asked is done when this rank was asked to stop, halted when the ranks have agreed to.
 	asked, halted context.Context
@@ -61,6 +61,29 @@ func newTeam(ctx context.Context, w ranks.World, beat beat) (*team, error) {
 	return t, nil
 }
 
+// alone is the team of a process that trains alone; ctx is done when it is asked to stop.
+func alone(ctx context.Context) *team {
+	return &team{World: solo{}, asked: ctx, halted: ctx, halt: func(error) {}}
+}
+
+// solo is a World of one rank.
+type solo struct{}
+
+func (solo) Rank() int                          { return 0 }
+func (solo) Size() int                          { return 1 }
+func (solo) Hosts() []string                    { return []string{"this host"} }
+func (solo) Abort(string)                       {}
+func (solo) Close() error                       { return nil }
+func (solo) NewComm(string) (ranks.Comm, error) { return nil, errors.New("one rank exchanges nothing") }
+
+// world is what the pipeline exchanges through; nil: this process trains alone.
+func (t *team) world() ranks.World {
+	if t.Size() == 1 {
+		return nil // and not an interface that holds a nil
+	}
+	return t
+}
+
 // NewComm implements ranks.World with the communicators that were made at the start. The same
 // one may be asked for again when nothing is under way on it any more.
 func (t *team) NewComm(name string) (ranks.Comm, error) {
@@ -72,29 +95,10 @@ func (t *team) NewComm(name string) (ranks.Comm, error) {
 }
 
 // first says whether this rank is the one that prints and writes, which it is alone too.
-func (t *team) first() bool { return t == nil || t.Rank() == 0 }
-
-// size is how many ranks train together.
-func (t *team) size() int {
-	if t == nil {
-		return 1
-	}
-	return t.Size()
-}
-
-// number is this one's among the ranks.
-func (t *team) number() int {
-	if t == nil {
-		return 0
-	}
-	return t.Rank()
-}
+func (t *team) first() bool { return t.Rank() == 0 }
 
 // neighbours are how many ranks there are on this rank's host, and which of them it is.
 func (t *team) neighbours() (index, count int) {
-	if t == nil {
-		return 0, 1
-	}
 	hosts := t.Hosts()
 	for r, host := range hosts {
 		if host == hosts[t.Rank()] {
@@ -179,6 +183,9 @@ func (t *team) meet(at string, mine said) ([]said, error) {
 	if err, left := t.ended(); left {
 		return nil, err
 	}
+	if t.Size() == 1 {
+		return []said{mine}, nil
+	}
 	mine.At, mine.Stop = at, mine.Stop || t.asked.Err() != nil
 	text, err := json.Marshal(mine)
 	if err != nil {
@@ -226,6 +233,9 @@ func (t *team) meet(at string, mine said) ([]said, error) {
 
 // tell is meet for a value of some type: its result is that of each rank.
 func tell[T any](t *team, at string, mine T, facts ...fact) ([]T, error) {
+	if t.Size() == 1 {
+		return []T{mine}, nil
+	}
 	text, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
@@ -342,6 +352,9 @@ func (t *team) agreed(err error) bool {
 // the run for all, and with MPI does not return. All others come, however long what they still write
 // takes: the pulse notices one that does not.
 func (t *team) end(err error) error {
+	if t.Size() == 1 {
+		return err
+	}
 	if over, left := t.ended(); left {
 		return over
 	}
@@ -371,4 +384,13 @@ func (t *team) end(err error) error {
 	t.pulse.quit()
 	t.abort(err.Error())
 	return err
+}
+
+// stopped says whether the run is to end before its last step: ctx is done where a rank trains alone,
+// and several have agreed to.
+func (t *team) stopped(ctx context.Context) bool {
+	if t.Size() > 1 {
+		ctx = t.halted
+	}
+	return ctx.Err() != nil
 }

@@ -22,7 +22,7 @@ const (
 
 // openTier makes the files for what r has on disks; with saves in such a way that checkpoints can link states, where that can be. closing is told how
 // to remove them.
-func (j *job) openTier(r *plan.Run, saves bool, closing func(end func() error)) (host.Tier, error) {
+func (j *Output) openTier(r *plan.Run, saves bool, closing func(end func() error)) (host.Tier, error) {
 	if saves { // else it is a trial, which has nothing of the run's
 		if err := j.sweepUnused(r); err != nil {
 			return host.Tier{}, err
@@ -47,7 +47,7 @@ func (j *job) openTier(r *plan.Run, saves bool, closing func(end func() error)) 
 }
 
 // openStates makes the files of states; saves as for openTier.
-func (j *job) openStates(r *plan.Run, saves bool, closing func(end func() error)) (*extents.Files, error) {
+func (j *Output) openStates(r *plan.Run, saves bool, closing func(end func() error)) (*extents.Files, error) {
 	why, size := j.whyCopied(), func(l int) int64 {
 		if !r.Away[l] {
 			return 0
@@ -70,9 +70,9 @@ func nothingMore(*extents.Options) {}
 
 // openExtents makes the files of a name, for an extent of each layer of r, what and its number by name; asks adds what else
 // is asked of them.
-func (j *job) openExtents(file, what string, r *plan.Run, size func(layer int) int64, asks func(*extents.Options), closing func(end func() error)) (*extents.Files, error) {
+func (j *Output) openExtents(file, what string, r *plan.Run, size func(layer int) int64, asks func(*extents.Options), closing func(end func() error)) (*extents.Files, error) {
 	key := keyOf(file)
-	o, err := j.extents(file)
+	o, err := j.extents(file, r)
 	if err != nil {
 		return nil, err
 	}
@@ -104,14 +104,14 @@ func keyOf(file string) string {
 	return "state_dir"
 }
 
-// extents says which files those of a name are.
-func (j *job) extents(file string) (o extents.Options, err error) {
-	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(file, j.team.number())}
+// extents says which files those of a name are, for the layers of r.
+func (j *Output) extents(file string, r *plan.Run) (o extents.Options, err error) {
+	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(file, j.team.Rank())}
 	if file == paramFile {
-		o.Dirs, o.Chunk = j.c.ParamDir, j.plan.ChunkBytes()
+		o.Dirs, o.Chunk = j.c.ParamDir, r.ChunkBytes()
 	}
 	if o.Compress = file != gradFile && j.c.Compress == "byteplane"; o.Compress {
-		o.Chunk = j.plan.ChunkBytes() // there is memory for some chunks
+		o.Chunk = r.ChunkBytes() // there is memory for some chunks
 	}
 	if o.Run, err = filepath.Abs(j.c.OutputDir); err != nil {
 		return o, j.c.Errorf("output_dir", "output_dir: %w", err)
@@ -120,7 +120,7 @@ func (j *job) extents(file string) (o extents.Options, err error) {
 }
 
 // sweepStates removes the files that the run has left when it was killed at its very end.
-func (j *job) sweepStates() error {
+func (j *Output) sweepStates() error {
 	for _, file := range []string{stateFile, gradFile, paramFile} {
 		if err := j.sweepFiles(file); err != nil {
 			return err
@@ -130,7 +130,7 @@ func (j *job) sweepStates() error {
 }
 
 // sweepUnused removes the files that the run has left when it was killed, and that it has no use for as r plans it.
-func (j *job) sweepUnused(r *plan.Run) error {
+func (j *Output) sweepUnused(r *plan.Run) error {
 	for _, left := range []struct {
 		file   string
 		unused bool
@@ -146,30 +146,14 @@ func (j *job) sweepUnused(r *plan.Run) error {
 }
 
 // sweepFiles removes the files of a name that the run has left.
-func (j *job) sweepFiles(file string) error {
-	o, err := j.extents(file)
+func (j *Output) sweepFiles(file string) error {
+	o, err := j.extents(file, j.plan)
 	if err != nil {
 		return err
 	}
 	if err := o.Sweep(); err != nil {
 		key := keyOf(file)
 		return j.c.Errorf(key, "%s: %w", key, err)
-	}
-	return nil
-}
-
-// checkParams refuses what a run whose weights are on disks cannot do.
-func (j *job) checkParams() error {
-	if j.plan.ParamAway == nil {
-		return nil
-	}
-	for _, has := range []struct {
-		key string
-		set bool
-	}{{"sample_prompt", j.c.SamplePrompt != ""}, {"sample_prompts", len(j.c.Samples()) > 0}} {
-		if has.set {
-			return j.c.Errorf(has.key, "%s: the weights of this run are on disks (param_dir), and text is written by a model in memory: leave it out, or give more host_memory", has.key)
-		}
 	}
 	return nil
 }

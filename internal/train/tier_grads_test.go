@@ -28,12 +28,12 @@ func TestGradientsOnDisks(t *testing.T) {
 			want := newScene(t, strings.Replace(tinyModel, "num_hidden_layers: 3", deep, 1)+"save_steps: 3\nrecompute: full\nsave_dtype: fp32\npipeline: {"+sameSums+"}\n").with("grad_dtype: fp32\n").with(extra)
 			want.mustTrain(t)
 			got := want.in(t).onDisks(t).with(extra + "pipeline: {state_slots: 1, grad_slabs: 1, grad_buffers: 1, " + sameSums + "}\n")
-			j, _, err := openRun(nil, got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr})
+			j, err := openRun(got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr}, Asks{Run: true}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			least, err := smallestFor(j.asked)
-			j.closeAfter(&err)
+			closeAfter(j, &err)
 			if err != nil {
 				t.Fatal(err)
 			}

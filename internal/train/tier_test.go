@@ -27,11 +27,11 @@ func (s scene) onDisks(t *testing.T) scene { return s.partOnDisks(t, 2) }
 // partOnDisks is onDisks with room in host memory for all but one n-th of the states.
 func (s scene) partOnDisks(t *testing.T, n int64) scene {
 	t.Helper()
-	j, _, err := openRun(nil, s.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr})
+	j, err := openRun(s.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr}, Asks{Run: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer j.closeAfter(&err)
+	defer closeAfter(j, &err)
 	table := j.plan.Table()
 	state := int64(0)
 	for l := range j.plan.Layouts {
@@ -110,21 +110,21 @@ func TestNumericsOfLittleMemory(t *testing.T) {
 	s := newScene(t, "")
 	s = s.with(fmt.Sprintf("state_dir: [%s/a]\n", s.root))
 	open := func(s scene) string {
-		j, _, err := openRun(nil, s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard})
+		j, err := openRun(s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard}, Asks{Run: true}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer j.closeAfter(&err)
-		return strings.Join(j.notes, "\n")
+		defer closeAfter(j, &err)
+		return strings.Join(j.allNotes(), "\n")
 	}
 	const note = "a run with room for everything has pipeline.micro_batch_tokens: "
-	j, _, err := openRun(nil, s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard})
+	j, err := openRun(s.config(t), Options{Stdout: io.Discard, Stderr: io.Discard}, Asks{Run: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tokens := j.plan.Limits.MicroBatchTokens
 	least, err := smallestFor(j.asked)
-	j.closeAfter(&err)
+	closeAfter(j, &err)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +149,12 @@ func TestWeightsOnDisks(t *testing.T) {
 			want.mustTrain(t)
 			got := want.in(t).onDisks(t)
 			got = got.with(fmt.Sprintf("param_dir: [%s/c]\n", got.root))
-			j, _, err := openRun(nil, got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr})
+			j, err := openRun(got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr}, Asks{Run: true}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			least, err := smallestFor(j.asked)
-			j.closeAfter(&err)
+			closeAfter(j, &err)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,11 +213,11 @@ func TestCompressedStates(t *testing.T) {
 			}
 		}
 	}
-	j, _, err := openRun(nil, got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr})
+	j, err := openRun(got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr}, Asks{Run: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer j.closeAfter(&err)
+	defer closeAfter(j, &err)
 	if n, _ := j.plan.DiskBytes(); n == 0 || last.Read == 0 || last.Read > n*9/10 || last.Written > n*9/10 {
 		t.Errorf("%d bytes are read and %d written of states of %d", last.Read, last.Written, n)
 	}

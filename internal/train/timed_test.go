@@ -259,16 +259,16 @@ func (crowd) Size() int { return 3 }
 // TestTimedRefused: ranks, and devices that differ, would each choose by their own times.
 func TestTimedRefused(t *testing.T) {
 	c := newScene(t, "device: cuda\nmatmul: timed\n").config(t)
-	together := &job{c: c, team: &team{World: crowd{}}}
+	together := &opening{Inputs: Inputs{c: c, team: &team{World: crowd{}}}}
 	checkError(t, together.timeProducts(nil), true, "run.yaml", "matmul: timed", "3 ranks")
-	alike := &job{c: c, devs: []device.Device{named{name: "a"}, named{name: "a"}}}
-	differ := &job{c: c, devs: []device.Device{named{name: "a"}, named{name: "b"}}}
+	alike := &opening{Inputs: Inputs{c: c, team: alone(t.Context()), devs: []device.Device{named{name: "a"}, named{name: "a"}}}}
+	differ := &opening{Inputs: Inputs{c: c, team: alone(t.Context()), devs: []device.Device{named{name: "a"}, named{name: "b"}}}}
 	checkError(t, differ.checkTimed(), true, "run.yaml", "matmul: timed", "the devices differ")
 	if err := alike.checkTimed(); err != nil {
 		t.Error(err)
 	}
 	c.MatMul = "heuristic"
-	for _, j := range []*job{together, differ} {
+	for _, j := range []*opening{together, differ} {
 		if err := errors.Join(j.timeProducts(nil), j.checkTimed()); err != nil {
 			t.Error(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mt/internal/config"
 	"mt/internal/files"
 	"mt/internal/timeline"
 )
@@ -25,20 +26,24 @@ const timelineEvery = 5 * time.Second
 
 // trace is what of a run's timeline is kept and written.
 type trace struct {
+	deaf
 	recorder *timeline.Recorder // nil: nobody asks for a timeline
 	file     *timeline.File     // nil: no trace
 	shown    time.Time          // when timelineFile was written
+	shows    bool               // timelineFile is written
+	dir      outDir
+	note     func(string)
 }
 
 // checkTrace refuses a trace that cannot be written, or in whose place there is something
 // else. It leaves the disk as it was.
-func (j *job) checkTrace() error {
-	path := j.c.Trace
+func checkTrace(c *config.Config) error {
+	path := c.Trace
 	if path == "" {
 		return nil
 	}
 	bad := func(err error) error {
-		return j.c.Errorf("trace", "trace %s: %w; name a new file in a directory that can be written", path, err)
+		return c.Errorf("trace", "trace %s: %w; name a new file in a directory that can be written", path, err)
 	}
 	f, err := files.Open(path)
 	var other *files.NotAFile
@@ -77,54 +82,56 @@ func reason(err error) error {
 	return err
 }
 
-// openTrace makes what the pipeline tells its timeline to, if anybody asks for that.
-func (s *session) openTrace() error {
-	path := s.c.Trace
-	if path == "" && !s.o.Timeline {
-		return nil
+// openTrace makes what the pipeline tells its timeline to, if anybody asks for that: the key trace, or for timelineFile in dir
+// shows. through is put in front of the file of the trace; it may be nil.
+func openTrace(c *config.Config, dir outDir, shows bool, through func(io.WriteCloser) io.WriteCloser, note func(string)) (*trace, error) {
+	path, t := c.Trace, &trace{shows: shows, dir: dir, note: note}
+	if path == "" && !shows {
+		return t, nil
 	}
 	if path != "" {
 		f, err := os.Create(path)
 		if err != nil {
-			return s.c.Errorf("trace", "trace %s: %w", path, reason(err))
+			return nil, c.Errorf("trace", "trace %s: %w", path, reason(err))
 		}
 		w := io.WriteCloser(f)
-		if hook := s.hooks.trace; hook != nil {
-			w = hook(f)
+		if through != nil {
+			w = through(f)
 		}
-		s.trace.file = timeline.NewFile(w, strings.HasSuffix(path, ".gz"), func(err error) {
-			s.late.add(fmt.Sprintf("trace %s: %v; training goes on", path, reason(err)))
+		t.file = timeline.NewFile(w, strings.HasSuffix(path, ".gz"), func(err error) {
+			note(fmt.Sprintf("trace %s: %v; training goes on", path, reason(err)))
 		})
-		s.closers = append(s.closers, s.trace.file.Close)
 	}
-	s.trace.recorder = timeline.New(timeline.Options{Process: "measured", File: s.trace.file, KeepStep: s.o.Timeline})
-	return nil
+	t.recorder = timeline.New(timeline.Options{Process: "measured", File: t.file, KeepStep: shows})
+	return t, nil
 }
 
-// showTimeline writes timelineFile, unless that was done less than so long ago. A failure
-// does not end the run.
-func (s *session) showTimeline(every time.Duration) {
-	if !s.o.Timeline || time.Since(s.trace.shown) < every {
+// Step implements Observer.
+func (t *trace) Step(seenStep) { t.show(timelineEvery) }
+
+// show writes timelineFile, unless that was done less than so long ago.
+func (t *trace) show(every time.Duration) {
+	if !t.shows || time.Since(t.shown) < every {
 		return
 	}
-	step := s.trace.recorder.Last()
+	step := t.recorder.Last()
 	if step == nil {
 		return
 	}
 	raw, err := json.Marshal(step)
 	if err == nil {
-		err = s.writeWhole(timelineFile, append(raw, '\n'))
+		err = t.dir.writeWhole(timelineFile, append(raw, '\n'))
 	}
 	if err != nil {
-		s.late.add(fmt.Sprintf("write %s: %v; training goes on", timelineFile, reason(err)))
+		t.note(fmt.Sprintf("write %s: %v; training goes on", timelineFile, reason(err)))
 	}
-	s.trace.shown = time.Now()
+	t.shown = time.Now()
 }
 
-// endTrace writes what is left to write.
-func (s *session) endTrace() {
-	s.showTimeline(0)
-	if s.trace.file != nil {
-		s.trace.file.Close()
+// End implements Observer: it writes what is left to write.
+func (t *trace) End(error) {
+	t.show(0)
+	if t.file != nil {
+		t.file.Close()
 	}
 }

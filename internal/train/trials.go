@@ -39,34 +39,30 @@ func (k Knobs) List() []int {
 // and with random weights, which are the same memory in all of them. One of them runs at a time, on
 // all devices of the configuration.
 type Trials struct {
-	job     *job
-	request plan.Request
+	in      *Inputs
+	request *Resolved      // what a plan of the settings is asked for; it has none
 	store   *host.Store    // nil until the first run
 	away    []bool         // by layer: its state is on a disk; as the store has it
 	grads   []bool         // by layer: its gradient is, too
 	params  []bool         // by layer: its tile is, too
 	slots   int            // state slots that the store has
 	ends    []func() error // removes the files of the states
+	news    *deviceNews
 	batches map[int]*data.Batch
 }
 
-// OpenTrials opens the model and the device that c names, and neither data nor output_dir. It
-// settles what c leaves to mt of the device.
+// OpenTrials opens the model and the device that c names, and neither data nor output_dir.
 func OpenTrials(c *config.Config, o Options) (_ *Trials, err error) {
-	o.trials = true
-	j, err := openJob(nil, c, o)
+	in, err := Open(c, o, Asks{Trials: true})
 	if err != nil {
 		return nil, err
 	}
-	if c.Device == "cuda" {
-		j.slow.Link = 0 // which only the CPU device knows
-	}
-	return &Trials{job: j, request: j.request(false), batches: map[int]*data.Batch{}}, nil
+	return &Trials{in: in, request: Request(in), news: newsOf(in.devs), batches: map[int]*data.Batch{}}, nil
 }
 
 // Close gives all memory back.
 func (t *Trials) Close() error {
-	return errors.Join(t.closeStore(), t.job.close())
+	return errors.Join(t.closeStore(), t.in.Close())
 }
 
 // open makes the store of r, unless the one that is there has the same states on disks.
@@ -77,16 +73,16 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if err := t.closeStore(); err != nil {
 		return err
 	}
-	tier, err := t.job.openTier(r, false, func(end func() error) { t.ends = append(t.ends, end) })
+	tier, err := newOutput(t.request).openTier(r, false, func(end func() error) { t.ends = append(t.ends, end) })
 	if err != nil {
 		return err
 	}
 	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
 		return err
 	}
-	t.store.Average(t.job.average())
+	t.store.Average(average(t.in.c))
 	t.away, t.grads, t.params, t.slots = r.Away, r.GradAway, r.ParamAway, r.Depths.StateSlots
-	return initialise(t.store, t.job.model, 1, pool)
+	return initialise(t.store, t.in.model, 1, pool)
 }
 
 // closeStore gives the store's memory and files back.
@@ -102,18 +98,18 @@ func (t *Trials) closeStore() (err error) {
 }
 
 // WriteNotes prints what the user should know, once.
-func (t *Trials) WriteNotes(w io.Writer) { t.job.showNotes(w) }
+func (t *Trials) WriteNotes(w io.Writer) { showAll(w, newOutput(t.request).allNotes(), t.news.take()) }
 
 // Asked are the knobs as the configuration has them.
 func (t *Trials) Asked() Knobs {
-	d, q := t.request.Depths, t.request
+	d, q := t.request.asked.Depths, t.request.asked
 	return Knobs{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, GradSlabs: d.GradSlabs, ActivationSlots: d.ActivationSlots,
-		Threads: t.job.c.Threads, MicroBatchTokens: q.MicroBatchTokens, ChunkTokens: q.ChunkTokens}
+		Threads: t.in.c.Threads, MicroBatchTokens: q.MicroBatchTokens, ChunkTokens: q.ChunkTokens}
 }
 
 // Plan is the plan of a trial. The error is a *plan.NotFitting where there is too little memory.
 func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
-	q := t.request
+	q := t.request.asked
 	q.Depths.WeightSlots, q.Depths.GradBuffers, q.Depths.GradSlabs, q.Depths.ActivationSlots = k.WeightSlots, k.GradBuffers, k.GradSlabs, k.ActivationSlots
 	q.MicroBatchTokens, q.ChunkTokens = k.MicroBatchTokens, k.ChunkTokens
 	return plan.Resolve(q)
@@ -121,27 +117,31 @@ func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
 
 // Check refuses what does not fit, as training does: by names of keys.
 func (t *Trials) Check(k Knobs) error {
-	var err error
-	if t.job.plan, err = t.Plan(k); err != nil {
-		if err = t.job.planError(err); !config.IsUsage(err) {
+	r, err := t.request.planned(t.Plan(k))
+	if err != nil {
+		if !config.IsUsage(err) {
 			err = config.Usagef("%w", err)
 		}
 		return err
 	}
-	return t.job.checkRoom("the run")
+	return r.checkRoom("the run")
 }
 
 // Machine is m as slow as MT_THROTTLE makes this run. The error says that m is no machine for it.
 func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
-	if want := t.job.c.Device; m.Device.Kind != want {
+	if want := t.in.c.Device; m.Device.Kind != want {
 		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
 			m.Name, m.Device.Kind, want, want)
 	}
-	if n := 1 + len(m.More); n > 1 && n < t.job.lanes {
-		return nil, config.Usagef("the rates are those of %d devices, and the run has %d: give those of each, or of one for all", n, t.job.lanes)
+	if n := 1 + len(m.More); n > 1 && n < t.in.lanes {
+		return nil, config.Usagef("the rates are those of %d devices, and the run has %d: give those of each, or of one for all", n, t.in.lanes)
 	}
-	out := t.job.slow.Machine(m)
-	if !t.job.c.PeerCopies {
+	slow := t.in.slow
+	if !t.OnCPU() {
+		slow.Link = 0 // which only the CPU device knows
+	}
+	out := slow.Machine(m)
+	if !t.in.c.PeerCopies {
 		out = out.WithoutPeers()
 	}
 	return out, nil
@@ -158,14 +158,14 @@ func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
 }
 
 // OnCPU says that the run computes on the CPU device.
-func (t *Trials) OnCPU() bool { return t.job.c.Device == "cpu" }
+func (t *Trials) OnCPU() bool { return t.in.c.Device == "cpu" }
 
 // Calibrated calls f with the device whose rates count, as fast as it can be.
 func (t *Trials) Calibrated(f func(device.Device) error) error {
-	if t.job.dev != nil {
-		return f(t.job.dev)
+	if t.in.devs != nil {
+		return f(t.in.devs[0])
 	}
-	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: t.job.unified})
+	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: t.in.unified})
 	if err != nil {
 		return err
 	}
@@ -186,9 +186,9 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 		return nil, err
 	}
 	t.store.Use(pool)
-	devs := t.job.devs
+	devs := t.in.devs
 	if devs == nil {
-		if devs, err = t.job.openCPUs(threads); err != nil {
+		if devs, err = t.in.openCPUs(threads); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, machine.CloseAll(devs)) }()
@@ -199,10 +199,10 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 		inPairs(rows)
 		preferences = &actors.Preferences{Reference: func(bool, int64) [2]float32 { return [2]float32{} }}
 	}
-	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, LayerNorms: t.job.c.Clip == "layerwise", Stop: ctx.Done(), ThroughHost: !t.job.c.PeerCopies,
-		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.job.c.SynchronousUpdates,
+	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.in.c.MaxGradNorm, LayerNorms: t.in.c.Clip == "layerwise", Stop: ctx.Done(), ThroughHost: !t.in.c.PeerCopies,
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.in.c.SynchronousUpdates,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
-		Optimizer: t.job.optimizer(), Matrices: t.job.muon(), Preferences: preferences,
+		Optimizer: t.in.optimizer(), Matrices: muon(t.in.c), Preferences: preferences,
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return data.NewBatch(step, rows[step%len(rows)], r.Limits.MicroBatchTokens), nil
 		},
@@ -225,5 +225,5 @@ func inPairs(steps [][]data.Row) {
 
 // shape says how many random tokens of which vocabulary a batch of r has.
 func (t *Trials) shape(r *plan.Run) SyntheticOptions {
-	return SyntheticOptions{Model: t.job.model, Rows: r.Limits.Tokens / r.RowTokens, SeqLen: r.RowTokens}
+	return SyntheticOptions{Model: t.in.model, Rows: r.Limits.Tokens / r.RowTokens, SeqLen: r.RowTokens}
 }

@@ -11,8 +11,8 @@ import (
 
 // untrained returns an error if the run reached its last step without a model to write. Either every step was skipped as not
 // finite, or the last steps were skipped and a weight is not finite. A run shorter than max_nonfinite_steps can end so.
-func (s *session) untrained(from resume) error {
-	skipped, steps := s.reached.NonFinite, s.reached.Step-from.state.Step
+func (s *session) untrained() error {
+	skipped, steps := s.reached.NonFinite, s.reached.Step-s.from.state.Step
 	if skipped == 0 || steps <= 0 {
 		return nil
 	}
@@ -39,7 +39,7 @@ var errBroken = errors.New("a weight is not finite")
 // brokenTensor is the name of the first tensor with a weight that is not finite; "" for none. Where several ranks share the
 // weights it looks at none.
 func (s *session) brokenTensor() (name string, err error) {
-	if s.team.size() > 1 {
+	if s.team.Size() > 1 {
 		return "", nil
 	}
 	for _, i := range s.store.Distinct() {

@@ -130,6 +130,9 @@ func (l *Link) check(c *checker) {
 	}
 	c.within("link.latency_us", "µs", l.Latency, micros)
 	c.within("link.cores", "cores", l.Cores, span{0, 1e5})
+	if l.Pin != 0 {
+		c.within("link.pin_gb_per_s", "GB/s", l.Pin, linkRate)
+	}
 	if l.Peer != 0 {
 		c.within("link.peer_gb_per_s", "GB/s", l.Peer, linkRate)
 	}

@@ -62,6 +62,17 @@ func (o Op) Cost(bytes float64) Cost {
 	return Cost{Seconds: o.Fixed/1e6 + bytes/(o.Rate*1e9), Bytes: bytes, Cores: o.Cores}
 }
 
+// Line is what two sizes make of an operation, the smaller one first: its rate is that of what the larger one moves more,
+// and what is left of the smaller one is fixed. Where other programs are at work the larger one may
+// be hardly slower, or not at all: so the rate is at most twice that of the larger one by itself.
+func Line(seconds, bytes []float64) Op {
+	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
+	if !(rate > 0 && rate <= 2*alone) {
+		rate = alone
+	}
+	return Op{Fixed: Round(max(0, seconds[0]-bytes[0]/rate) * 1e6), Rate: Round(rate / 1e9)}
+}
+
 func (c *Costs) product(p *op.MatMul) Cost {
 	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
 	out := Cost{Bytes: float64(p.Bytes())}

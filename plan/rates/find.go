@@ -98,13 +98,51 @@ func findGPU(name string) (*gpu, error) {
 		name, near.Suggest(strings.ToLower(name), known), strings.Join(GPUs(), ", "))
 }
 
-// plain is a name without what people write in different ways.
+// plain returns name without what people write in different ways: case, spaces, dashes, and the brand in front.
+// Every other word stays, so that "RTX 3080 Laptop GPU" and "H100 NVL" are no RTX 3080 and no H100.
 func plain(name string) string {
-	s := strings.ToLower(name)
-	for _, word := range []string{"nvidia", "geforce", "tesla"} {
-		s = strings.ReplaceAll(s, word, "")
+	s := strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(name))
+	for _, brand := range []string{"nvidia", "geforce", "tesla"} {
+		s = strings.TrimPrefix(s, brand)
 	}
-	return strings.NewReplacer(" ", "", "-", "", "_", "").Replace(s)
+	return s
+}
+
+// Found is a machine as its drivers describe it. Zero fields are not known.
+type Found struct {
+	GPU       string  // the name that CUDA and NVML give
+	DeviceGiB float64 // the memory that the GPU has
+	Cores     int     // of the host
+	HostGiB   float64 // memory of the host that a run could take
+}
+
+// leastMemory and mostMemory bound the memory of a GPU over that of its profile. Some names stand for two cards: an RTX 3080 has 10 or 12 GiB.
+const leastMemory, mostMemory = 0.9, 1.08
+
+// At returns the profile of f's GPU, with the cores and the memory that f's host has. The kind of host memory is one
+// that such a GPU is often in. The error says why there is no profile.
+func At(f Found) (*Machine, error) {
+	g, err := findGPU(f.GPU)
+	if err != nil {
+		return nil, err
+	}
+	if part := f.DeviceGiB / g.memory.value; f.DeviceGiB > 0 && (part < leastMemory || part > mostMemory) {
+		return nil, fmt.Errorf("rates: %s has %.4g GiB, the profile %s has %g GiB: a part of one, or another card of that name. mt doctor --save measures this one", f.GPU, f.DeviceGiB, g.name, g.memory.value)
+	}
+	host := g.host
+	if _, fixed := hosts[host]; !fixed {
+		if f.Cores > 0 {
+			host += fmt.Sprintf("-%dc", f.Cores)
+		}
+		if f.HostGiB >= 1 {
+			host += fmt.Sprintf("-%.0fg", f.HostGiB)
+		}
+	}
+	m, err := find(g.name + "+" + host)
+	if err == nil && f.HostGiB > 0 {
+		m.Host.Memory = Round(f.HostGiB)
+	}
+	return m, err
 }
 
 // Round keeps four digits of x, which is more than a rate is worth.

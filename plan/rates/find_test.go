@@ -105,6 +105,66 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestDriverNames: the names that CUDA and NVML give find the GPU that they stand for, and no other one.
+func TestDriverNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"NVIDIA GeForce RTX 3080": "rtx-3080", "GeForce RTX 3080": "rtx-3080", "NVIDIA GeForce RTX 3090": "rtx-3090", "GeForce RTX 3090": "rtx-3090",
+		"NVIDIA GeForce RTX 4090": "rtx-4090", "NVIDIA GeForce RTX 5090": "rtx-5090",
+		"NVIDIA A100-PCIE-40GB": "a100-pcie-40gb", "A100-PCIE-40GB": "a100-pcie-40gb", "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
+		"NVIDIA A100-SXM4-40GB": "a100-sxm-40gb", "A100-SXM4-40GB": "a100-sxm-40gb", "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
+		"NVIDIA L40S": "l40s", "NVIDIA H100 PCIe": "h100-pcie", "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA H200": "h200",
+		"NVIDIA GH200 480GB": "gh200", "NVIDIA B200": "b200", "NVIDIA GB10": "gb10",
+		// Other GPUs, whose names begin or end alike.
+		"NVIDIA GeForce RTX 3080 Laptop GPU": "", "NVIDIA GeForce RTX 3080 Ti": "", "NVIDIA GeForce RTX 3080 Ti Laptop GPU": "", "NVIDIA GeForce RTX 3090 Ti": "",
+		"NVIDIA GeForce RTX 4090 D": "", "NVIDIA GeForce RTX 4090 Laptop GPU": "", "NVIDIA GeForce RTX 5090 D": "", "NVIDIA GeForce RTX 5090 Laptop GPU": "",
+		"NVIDIA A100-SXM-64GB": "", "NVIDIA A100X": "", "NVIDIA A10": "", "GRID A100-10C": "", "NVIDIA A100-SXM4-40GB MIG 1g.5gb": "",
+		"NVIDIA H100 NVL": "", "NVIDIA H100 80GB HBM3 MIG 1g.10gb": "", "NVIDIA H800": "", "NVIDIA H20": "", "NVIDIA H200 NVL": "",
+		"NVIDIA GH200 144G HBM3e": "", "NVIDIA GB200": "", "NVIDIA B300 SXM6 AC": "", "NVIDIA L40": "", "NVIDIA L40S-48Q": "", "NVIDIA L4": "",
+		"NVIDIA RTX A6000": "", "NVIDIA RTX 6000 Ada Generation": "", "Tesla V100-SXM2-16GB": "", "Tesla T4": "",
+		"NVIDIA RTX PRO 6000 Blackwell Workstation Edition": "", "NVIDIA Thor": "", "NVIDIA": "", "GeForce RTX": "",
+	} {
+		g, err := findGPU(name)
+		switch {
+		case want == "" && err == nil:
+			t.Errorf("%s is taken for %s", name, g.name)
+		case want != "" && (err != nil || g.name != want):
+			t.Errorf("%s: %+v, %v; want %s", name, g, err, want)
+		}
+	}
+	whole := map[string]bool{}
+	for _, name := range []string{"rtx-3080", "rtx-3090", "rtx-4090", "rtx-5090", "a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb", "l40s",
+		"h100-pcie", "h100-sxm", "h200", "gh200", "b200", "gb10"} {
+		whole[name] = true
+	}
+	for _, name := range GPUs() {
+		if !whole[name] {
+			t.Errorf("%s: this test has no name that a driver gives it", name)
+		}
+	}
+}
+
+// TestAt: a machine that was found has the rates of its GPU, and the cores and the memory of its own host.
+func TestAt(t *testing.T) {
+	m, err := At(Found{GPU: "NVIDIA H100 80GB HBM3", DeviceGiB: 79.1, Cores: 16, HostGiB: 120.4})
+	if err != nil || m.Name != "h100-sxm+ddr5-4800x8-16c-120g" || m.Host.Cores != 16 || m.Host.Memory != 120.4 || m.Link.Up != 55 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, err = At(Found{GPU: "NVIDIA GH200 480GB", Cores: 72, HostGiB: 100}); err != nil || m.Name != "gh200+grace" || m.Host.Memory != 100 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, err = At(Found{GPU: "NVIDIA L40S"}); err != nil || m.Name != "l40s+ddr5-4800x8" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for want, f := range map[string]Found{
+		"NVIDIA GeForce RTX 3080 has 12 GiB, the profile rtx-3080 has 10 GiB": {GPU: "NVIDIA GeForce RTX 3080", DeviceGiB: 12},
+		`no GPU is called "NVIDIA H100 NVL"`:                                  {GPU: "NVIDIA H100 NVL"},
+	} {
+		if m, err := At(f); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, %v; want %s", f, m, err, want)
+		}
+	}
+}
+
 // TestAliases: no name means two GPUs.
 func TestAliases(t *testing.T) {
 	whose := map[string]string{}

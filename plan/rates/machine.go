@@ -131,6 +131,8 @@ type Link struct {
 	// Cores is how many cores of the host a copy keeps busy: 0 where the device's copy engines
 	// do it, 1 on the CPU device.
 	Cores float64 `json:"cores,omitempty"`
+	// Pin is what host memory is pinned at, by as many threads as a run takes; 0: nobody has measured it.
+	Pin float64 `json:"pin_gb_per_s,omitempty"`
 	// Peer is what one of several devices copies to another at, without the host; 0: they do not,
 	// and what passes between them goes through the host.
 	Peer float64 `json:"peer_gb_per_s,omitempty"`

@@ -14,6 +14,7 @@ func (m *Machine) Slower(times float64) *Machine {
 		l.Down /= times
 		l.Both /= times
 		l.Peer /= times
+		l.Pin /= times
 		l.Latency *= times
 	})
 	h := &out.Host

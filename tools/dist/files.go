@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // file is one file of an archive or a wheel. Its name has slashes.
@@ -44,14 +45,19 @@ func filesUnder(dir, in string) (out []file, err error) {
 
 // archive writes the binary and what goes with it as a .tar.gz: bin/ and share/ in one folder, with the commit's time.
 func archive(w io.Writer, b *mtBinary, share []file) error {
+	return tarball(w, "mt-"+b.version(), b.made, append([]file{{name: "bin/mt", data: b.data, runs: true}}, share...))
+}
+
+// tarball writes files as a .tar.gz, in one folder and all with the same time.
+func tarball(w io.Writer, folder string, made time.Time, files []file) error {
 	packed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	t := tar.NewWriter(packed)
-	for _, f := range append([]file{{name: "bin/mt", data: b.data, runs: true}}, share...) {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: "mt-" + b.version() + "/" + f.name, Size: int64(len(f.data)),
-			Mode: int64(f.mode()), ModTime: b.made, Format: tar.FormatUSTAR}
+	for _, f := range files {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Size: int64(len(f.data)),
+			Mode: int64(f.mode()), ModTime: made, Format: tar.FormatUSTAR}
 		if err := t.WriteHeader(header); err != nil {
 			return err
 		}

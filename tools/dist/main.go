@@ -30,8 +30,16 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	out := set.String("out", "out/dist", "folder to write to; what an earlier run left there is removed")
 	arch := set.String("arch", "amd64,arm64", "for which processors")
 	check := set.Bool("check", true, "build the commit a second time, from nothing and in another folder, and compare")
+	kit := set.Bool("gpu-kit", false, "make instead one archive for a machine with a GPU, PyTorch and no network: mt for amd64, bench/gpu.sh, and DeepSpeed with what it needs")
+	offline := set.Bool("offline", false, "with -gpu-kit: fetch no package, take all from the cache")
 	if err := set.Parse(args); err != nil {
 		return err
+	}
+	if set.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %s", set.Arg(0))
+	}
+	if *offline && !*kit {
+		return errors.New("-offline goes with -gpu-kit: nothing else is fetched")
 	}
 	var platforms []platform
 	for _, name := range strings.Split(*arch, ",") {
@@ -49,6 +57,13 @@ func run(ctx context.Context, args []string, log io.Writer) (err error) {
 	d := dist{root: filepath.Join(scratch, "mt"), scratch: scratch, out: *out, check: *check, log: log}
 	if err := d.clone(ctx); err != nil {
 		return err
+	}
+	if *kit {
+		x, err := newIndex(*offline)
+		if err != nil {
+			return err
+		}
+		return d.makeKit(ctx, x)
 	}
 	return d.make(ctx, platforms)
 }
@@ -97,24 +112,30 @@ func (d *dist) make(ctx context.Context, platforms []platform) error {
 	return writeSums(d.out)
 }
 
-// pack builds mt for one platform and writes its archive, its wheel and its list of modules.
-func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
+// binary builds mt for one platform, twice unless check is off, and holds it to what the platform promises.
+func (d *dist) binary(ctx context.Context, p platform) (*mtBinary, error) {
 	bin := filepath.Join(d.scratch, "mt-"+p.arch)
 	fmt.Fprintf(d.log, "building mt for linux/%s\n", p.arch)
 	if err := build(ctx, d.root, p, "", bin); err != nil {
-		return err
+		return nil, err
 	}
 	if d.check {
 		fmt.Fprintf(d.log, "building it again, in another folder and from nothing\n")
 		if err := d.sameAgain(ctx, p, bin); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	b, err := readBinary(bin)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := b.runsOn(p); err != nil {
+	return b, b.runsOn(p)
+}
+
+// pack builds mt for one platform and writes its archive, its wheel and its list of modules.
+func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
+	b, err := d.binary(ctx, p)
+	if err != nil {
 		return err
 	}
 	licences, err := licences(ctx, d.root, b.info)

@@ -65,9 +65,6 @@ var (
 	sm120 = &Architecture{"sm_120", 48, 24, 100 << 10, 128, 128}
 )
 
-// Architectures are those that registers are known of.
-func Architectures() []*Architecture { return []*Architecture{sm80, sm86, sm89, sm90, sm100, sm120} }
-
 // Cycles of one mma.sync. Peaks of datasheets (plan/rates lists them) are these multiplications at
 // the clocks below; GeForce cards have half or a quarter of the rate with fp32 sums. On Hopper
 // mma.sync reaches 62.9 % of the peak, which only wgmma reaches (arXiv:2402.13499); nothing is

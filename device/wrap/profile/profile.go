@@ -25,6 +25,7 @@ type Device struct {
 type span struct {
 	what       key
 	flops      float64
+	bytes      int64
 	start, end device.Event
 }
 
@@ -44,6 +45,8 @@ type Time struct {
 	Total time.Duration `json:"total_ns"`
 	// FLOPs are those of all calls together, 0 where they are not known.
 	FLOPs float64 `json:"flops,omitempty"`
+	// Bytes of device memory are what all calls together must read and write, 0 where they are not known.
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Wrap returns dev with its operations timed.
@@ -58,6 +61,10 @@ func (d *Device) Do(s device.Stream, o device.Op) {
 	if w, ok := o.(op.Worker); ok {
 		what.shape, flops = w.Work()
 	}
+	var bytes int64
+	if m, ok := o.(op.Mover); ok {
+		bytes = m.Bytes()
+	}
 	d.mu.Lock()
 	start, end := d.event(), d.event()
 	d.mu.Unlock()
@@ -69,7 +76,7 @@ func (d *Device) Do(s device.Stream, o device.Op) {
 	d.Device.Do(s, o)
 	s.Record(end)
 	d.mu.Lock()
-	d.pending = append(d.pending, span{what, flops, start, end})
+	d.pending = append(d.pending, span{what, flops, bytes, start, end})
 	d.mu.Unlock()
 }
 
@@ -91,6 +98,7 @@ func (d *Device) Times() ([]Time, error) {
 		t.Calls++
 		t.Total += s.end.Elapsed(s.start)
 		t.FLOPs += s.flops
+		t.Bytes += s.bytes
 		d.spare = append(d.spare, s.start, s.end)
 	}
 	d.pending = nil

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mt/device"
+	"mt/host"
+	"mt/internal/machine"
+	"mt/plan/rates"
+)
+
+// Figure is a quantity with a name.
+type Figure struct {
+	Name string `json:"name"`
+	Unit string `json:"unit"`
+	rates.Beside
+}
+
+// writeFigures prints figures as a table.
+func writeFigures(w io.Writer, figures []Figure) error {
+	rows := [][]string{{"figure", "unit", "predicted", "measured", "ratio"}}
+	for _, f := range figures {
+		predicted, ratio := f.Words()
+		rows = append(rows, []string{f.Name, f.Unit, predicted, strconv.FormatFloat(f.Measured, 'g', 4, 64), ratio})
+	}
+	return writeTable(w, rows)
+}
+
+// withPredictions returns rows of a table, whose head is the first, without the cells of predicted and ratio where nothing was predicted.
+func (w Where) withPredictions(rows [][]string) [][]string {
+	if w.PredictedFor != "" {
+		return rows
+	}
+	at := slices.Index(rows[0], "predicted")
+	for i, row := range rows {
+		rows[i] = slices.Delete(row, at, at+2)
+	}
+	return rows
+}
+
+// RatesOf returns the rates with which figures of dev are predicted: those that name stands for (see rates.Find) or,
+// where name is empty, the profile of dev's GPU with the cores and the memory of this host. It is nil where there is no
+// such profile; why then says so.
+func RatesOf(name string, dev device.Device) (m *rates.Machine, why string, err error) {
+	if name != "" {
+		if m, err = rates.Find(name); err != nil {
+			return nil, "", err
+		}
+		if m.Device.Kind != dev.Kind() {
+			return nil, "", fmt.Errorf("%s has the rates of a %s device, and %s is measured: name rates of that, or leave --rates out", m.Name, m.Device.Kind, dev.Name())
+		}
+		return m, "", nil
+	}
+	if dev.Kind() != "cuda" {
+		return nil, "mt has no profile of a CPU; --rates FILE takes what mt doctor --save measured", nil
+	}
+	if machine.Emulated() {
+		return nil, "an emulator has no rates", nil
+	}
+	const gib = 1 << 30
+	f := rates.Found{GPU: dev.Name(), DeviceGiB: float64(dev.Usage().Capacity) / gib, Cores: cores()}
+	if room := host.AvailableMemory(); room.Known {
+		f.HostGiB = float64(room.Bytes) / gib
+	}
+	if m, err = rates.At(f); err != nil {
+		return nil, err.Error(), nil
+	}
+	return m, "", nil
+}
+
+// perSecond is amount by seconds; 0 where seconds are not known.
+func perSecond(amount, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return amount / seconds
+}
+
+// processPeak is the most host memory that this process has held, in bytes, as Linux counts it; 0 elsewhere.
+func processPeak() float64 {
+	raw, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(raw)) {
+		var kib float64
+		if n, err := fmt.Sscanf(line, "VmHWM: %f kB", &kib); n == 1 && err == nil {
+			return kib * 1024
+		}
+	}
+	return 0
+}

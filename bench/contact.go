@@ -1,0 +1,177 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mt/internal/config"
+	"mt/internal/selftest"
+)
+
+// Contact is what bench/gpu.sh left of a machine, or one file of it.
+type Contact struct {
+	Path    string
+	Machine ContactMachine
+	Doctor  ContactDoctor
+	Parts   []ContactPart // what became of each, in the order in which they first ran
+	// SelfTest, Copy, Attention and MatMul are nil where the part is not there.
+	SelfTest  *selftest.Report
+	Copy      *CopyReport
+	Attention *AttentionReport
+	MatMul    *MatMulReport
+	Train     map[string]*TrainReport // by part
+	// Unread says of each file that could not be read why.
+	Unread []error
+
+	files map[string]string // of what was read: by the names of kinds and, where there are several of one kind, of parts
+}
+
+// ContactMachine is machine.json of a contact.
+type ContactMachine struct {
+	Date       string  `json:"date"`
+	Blocks     int     `json:"blocks"`
+	HostMemory float64 `json:"host_memory_available"` // bytes
+	Cores      int     `json:"cores"`
+	Scale      string  `json:"scale"` // small: a trial whose figures mean nothing
+	Processor  string  `json:"processor"`
+	Version    string  `json:"mt"`
+	GPU        string  `json:"gpu"`
+}
+
+// ContactDoctor is the part of mt doctor --json that a contact needs.
+type ContactDoctor struct {
+	Cores int `json:"cores"`
+	CUDA  struct {
+		Device   string       `json:"device"`
+		Memory   config.Bytes `json:"memory_bytes"`
+		Emulated bool         `json:"emulated"`
+	} `json:"cuda"`
+}
+
+// ContactPart is what became of a part.
+type ContactPart struct{ Name, Outcome string }
+
+// small is the scale of a trial.
+const small = "small"
+
+// ReadContact reads a folder that bench/gpu.sh wrote, or one of its files. A file that cannot be read stands in
+// Unread; the error is that there is nothing at path.
+func ReadContact(path string) (*Contact, error) {
+	c := &Contact{Path: path, Train: map[string]*TrainReport{}, files: map[string]string{}}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w: name the folder of bench/gpu.sh --out, or a file of it", err)
+	}
+	if !info.IsDir() {
+		c.read(path)
+		return c, nil
+	}
+	files, err := filepath.Glob(filepath.Join(path, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	for _, file := range files {
+		if !strings.HasPrefix(filepath.Base(file), "sanitize-") { // figures under a sanitizer mean nothing
+			c.read(file)
+		}
+	}
+	c.Parts, err = readParts(filepath.Join(path, "parts.txt"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.Unread = append(c.Unread, err)
+	}
+	return c, nil
+}
+
+// readParts reads parts.txt: lines of PART=OUTCOME, of which the last of a part counts.
+func readParts(file string) ([]ContactPart, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var parts []ContactPart
+	for line := range strings.Lines(string(raw)) {
+		name, outcome, ok := strings.Cut(strings.TrimRight(line, "\n"), "=")
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(parts, func(p ContactPart) bool { return p.Name == name }); i >= 0 {
+			parts[i].Outcome = outcome
+		} else {
+			parts = append(parts, ContactPart{name, outcome})
+		}
+	}
+	return parts, nil
+}
+
+// contactKinds are the files of a contact, each told by keys. The first whose keys are all there is the kind.
+var contactKinds = []struct {
+	name string
+	keys []string
+	read func(c *Contact, part string, raw []byte) error
+}{
+	{"mt doctor --selftest", []string{"checks", "rates"}, as(func(c *Contact, _ string, r *selftest.Report) { c.SelfTest = r })},
+	{benchTrain, []string{"step_seconds"}, as(func(c *Contact, part string, r *TrainReport) { c.Train[part] = r })},
+	{benchCopy, []string{"rows", "launch_us"}, as(func(c *Contact, _ string, r *CopyReport) { c.Copy = r })},
+	{benchMatMul, []string{"rows", "tokens"}, as(func(c *Contact, _ string, r *MatMulReport) { c.MatMul = r })},
+	{benchAttention, []string{"rows", "device"}, as(func(c *Contact, _ string, r *AttentionReport) { c.Attention = r })},
+	{"mt doctor", []string{"cuda", "kernels"}, as(func(c *Contact, _ string, r *ContactDoctor) { c.Doctor = *r })},
+	{"machine.json", []string{"host_memory_available", "scale"}, as(func(c *Contact, _ string, r *ContactMachine) { c.Machine = *r })},
+}
+
+// The commands whose reports are parts of a contact.
+const benchTrain, benchCopy, benchMatMul, benchAttention = "mt bench train", "mt bench copy", "mt bench matmul", "mt bench attention"
+
+// as reads JSON into a T, which keep stores.
+func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part string, raw []byte) error {
+	return func(c *Contact, part string, raw []byte) error {
+		r := new(T)
+		if err := json.Unmarshal(raw, r); err != nil {
+			return err
+		}
+		keep(c, part, r)
+		return nil
+	}
+}
+
+// read reads one file into the field that it belongs to.
+func (c *Contact) read(file string) {
+	refuse := func(format string, args ...any) {
+		c.Unread = append(c.Unread, fmt.Errorf("%s: %w", file, fmt.Errorf(format, args...)))
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		c.Unread = append(c.Unread, err)
+		return
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &keys); err != nil {
+		refuse("%d bytes that are no JSON object (%w): the part was cut off; run it again, or remove the file", len(raw), err)
+		return
+	}
+	part := strings.TrimSuffix(filepath.Base(file), ".json")
+	for _, k := range contactKinds {
+		if slices.ContainsFunc(k.keys, func(key string) bool { _, ok := keys[key]; return !ok }) {
+			continue
+		}
+		if other := c.files[k.name]; other != "" && k.name != benchTrain {
+			refuse("a second report of %s, beside %s: keep one of the two", k.name, other)
+			return
+		}
+		if err := k.read(c, part, raw); err != nil {
+			refuse("no report of %s that this mt reads (%w): another version wrote it; measure again with this one", k.name, err)
+			return
+		}
+		c.files[k.name] = file
+		if k.name == benchTrain {
+			c.files[part] = file
+		}
+		return
+	}
+	refuse("no part of a report: want what mt bench copy, matmul, attention or train prints with --json, or mt doctor --selftest")
+}

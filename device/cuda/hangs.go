@@ -1,0 +1,379 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mt/cudart"
+	"mt/device/op"
+)
+
+// This file names launches that do not end. A stream keeps what was enqueued on it and is not known to have ended. Once a
+// second a goroutine looks whether a stream got on. It tells and ends nothing. The driver's watchdog (watchdog.go) is
+// another thing: that one ends kernels.
+//
+// How far a stream got is known by its fences: the events of notifications and of Record, which are recorded anyway, and
+// an event of its own after so much work that it should take fenceSeconds. So a launch costs no call of its own.
+
+const (
+	// A launch is told of after hangFactor times what it should take at most, and not before hangLeast.
+	hangFactor = 100
+	hangLeast  = 10 * time.Second
+	// lookEvery is how often streams are looked at. Time counts in looks: a process that stood still for an hour, as in a
+	// debugger, has not waited for an hour.
+	lookEvery = time.Second
+	// fenceSeconds is how much work there is at most, by what it should take at most, between two fences.
+	fenceSeconds = 0.02
+	// mostUnended is how many launches, and mostFences how many fences, a stream keeps at most. CUDA's own queues hold some 1,000.
+	mostUnended = 2048
+	mostFences  = 256
+)
+
+// Rates that everything reaches which mt runs on, in bytes a second: device memory of the smallest cards has twice the
+// bandwidth, a link of one lane of PCI Express 3.0 reaches this.
+const (
+	leastBandwidth = 50e9
+	leastLink      = 1e9
+)
+
+// task is an operation under way, or a copy, and what it should take at most.
+type task struct {
+	op      string
+	shape   op.Shape
+	seconds float64
+}
+
+// launch is a call that enqueued something: a kernel, a call of cuBLASLt, a copy. Or it is a wait for another stream.
+type launch struct {
+	task
+	call   string // the kernel or the C function
+	stream *stream
+	at     uint64 // with stream: the wait ends when as many launches of stream have ended
+}
+
+func (l *launch) String() string {
+	s := l.op
+	if shape := l.shape.String(); shape != "" {
+		s += " (" + shape + ")"
+	}
+	return s + " by " + l.call
+}
+
+// fence is an event that completes when a number of launches have ended.
+type fence struct {
+	at    uint64
+	event cudart.Event
+	mark  *mark // of Record: the fence has a reference
+	own   bool  // the event is given back with the fence
+}
+
+// unended are the launches of a stream that are not known to have ended. Its lock is taken before that of the device.
+type unended struct {
+	mu       sync.Mutex
+	n        uint64   // launches so far
+	ended    uint64   // how many of them are known to have ended
+	launches []launch // those from number from on, mostUnended at most
+	from     uint64
+	fences   []fence // by at
+	since    float64 // what launches after the last fence should take, in seconds
+
+	looking sync.Mutex // held while the stream is looked at, and while it is destroyed
+	gone    bool       // the stream is destroyed
+	seen    uint64     // ended, at the last look
+	looks   int        // how often the same launches were found at work
+	told    bool       // they were told of
+	hanging string     // what has been at work for hangLeast and longer; under mu
+}
+
+// add appends a launch. It says whether a fence is due.
+func (u *unended) add(l launch) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.launches) == 0 {
+		u.from = u.n
+	}
+	if u.from+uint64(len(u.launches)) == u.n && len(u.launches) < mostUnended {
+		u.launches = append(u.launches, l)
+	}
+	u.n++
+	u.since += l.seconds
+	return u.since >= fenceSeconds && len(u.fences) < mostFences
+}
+
+// count returns how many launches there were so far.
+func (u *unended) count() uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.n
+}
+
+// fence appends f, an event that was recorded after the first f.at launches. It says whether it did: not where another one
+// says the same.
+func (u *unended) fence(f fence) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	last := u.ended
+	if n := len(u.fences); n > 0 {
+		last = u.fences[n-1].at
+	}
+	if f.at <= last || len(u.fences) >= mostFences {
+		return false
+	}
+	u.fences = append(u.fences, f)
+	if f.at == u.n {
+		u.since = 0
+	}
+	return true
+}
+
+// reached notes that the first n launches have ended.
+func (u *unended) reached(d *dev, n uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n <= u.ended {
+		return
+	}
+	u.ended = n
+	if done := int(min(max(n, u.from)-u.from, uint64(len(u.launches)))); done > 0 {
+		u.launches = slices.Delete(u.launches, 0, done)
+		u.from += uint64(done)
+	}
+	passed := 0
+	for ; passed < len(u.fences) && u.fences[passed].at <= n; passed++ {
+		switch f := u.fences[passed]; {
+		case f.mark != nil:
+			f.mark.release()
+		case f.own:
+			d.giveEvent(f.event)
+		}
+	}
+	u.fences = slices.Delete(u.fences, 0, passed)
+}
+
+// has says whether the first n launches are known to have ended.
+func (u *unended) has(n uint64) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.ended >= n
+}
+
+// launched notes a call that enqueued something. An error is of the event that it may record.
+func (s *stream) launched(call string, w task) error {
+	if !s.unended.add(launch{task: w, call: call}) {
+		return nil
+	}
+	return s.ownFence(s.unended.count())
+}
+
+// ownFence records an event of its own after the first at launches, all of which are enqueued.
+func (s *stream) ownFence(at uint64) error {
+	d := s.dev
+	e, err := d.takeEvent()
+	if err != nil {
+		return err
+	}
+	if err = d.cuda.EventRecord(d.context, e, s.cuda); err != nil || !s.unended.fence(fence{at: at, event: e, own: true}) {
+		d.giveEvent(e)
+	}
+	return err
+}
+
+// recorded has a record of an event be a fence.
+func (s *stream) recorded(m *mark) {
+	at := s.unended.count()
+	m.on.Store(s)
+	m.at.Store(at)
+	if m.retain() && !s.unended.fence(fence{at: at, event: m.cuda, mark: m}) {
+		m.release()
+	}
+}
+
+// awaits notes that what follows waits for the record of a mark.
+func (s *stream) awaits(m *mark) {
+	if on, at := m.on.Load(), m.at.Load(); on != nil && on != s && !on.unended.has(at) {
+		s.unended.add(launch{stream: on, at: at})
+	}
+}
+
+// copied notes a copy of so many bytes over a link, or in device memory.
+func (s *stream) copied(call, what string, bytes int64, rate float64) error {
+	return s.launched(call, task{what, op.BytesShape(bytes), float64(bytes) / rate})
+}
+
+// expected is what an operation should take at most.
+func (d *dev) expected(o string, l op.Load) task {
+	seconds := float64(l.Bytes) / leastBandwidth
+	if l.FLOPs > 0 {
+		seconds += l.FLOPs / d.pace[min(int(l.DType), len(d.pace)-1)]
+	}
+	return task{o, l.Shape, seconds}
+}
+
+// watchHangs starts the goroutine that looks at the streams, once. d.mu is held.
+func (d *dev) watchHangs() {
+	if d.lookingEnds != nil {
+		return
+	}
+	d.lookingEnds = make(chan struct{})
+	end := d.lookingEnds
+	d.looking.Go(func() {
+		tick := time.NewTicker(d.lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				d.look()
+			case <-end:
+				return
+			}
+		}
+	})
+}
+
+// endLooking ends that goroutine.
+func (d *dev) endLooking() {
+	if d.lookingEnds != nil {
+		close(d.lookingEnds)
+		d.looking.Wait()
+		d.lookingEnds = nil
+	}
+}
+
+// look looks at all streams.
+func (d *dev) look() {
+	d.mu.Lock()
+	streams := slices.Clone(d.streams)
+	d.mu.Unlock()
+	for _, s := range streams {
+		s.look()
+	}
+}
+
+// look counts how often the same launches were found at work on the stream, and tells of them when that is too long.
+func (s *stream) look() {
+	u := &s.unended
+	u.looking.Lock()
+	defer u.looking.Unlock()
+	if u.gone || s.moved() {
+		return
+	}
+	u.mu.Lock()
+	if len(u.fences) == 0 { // after the last launch
+		n := u.n
+		u.mu.Unlock()
+		_ = s.ownFence(n) // without it nobody is told
+		return
+	}
+	until := u.fences[0].at
+	head := slices.Clone(u.launches[:min(max(until, u.from)-u.from, uint64(len(u.launches)))])
+	u.mu.Unlock()
+	for _, l := range head {
+		if l.stream != nil && !l.stream.unended.has(l.at) {
+			u.looks = 0
+			return
+		}
+	}
+	u.looks++
+	age := time.Duration(u.looks) * lookEvery
+	if age < hangLeast {
+		return
+	}
+	head = slices.DeleteFunc(head, func(l launch) bool { return l.stream != nil })
+	seconds := 0.0
+	for _, l := range head {
+		seconds += l.seconds
+	}
+	text := s.describe(head, until-u.ended, age, seconds)
+	u.mu.Lock()
+	u.hanging = text
+	u.mu.Unlock()
+	if age.Seconds() >= hangFactor*seconds && !u.told {
+		u.told = true
+		s.dev.tellHang(text + "; mt waits on. If it never ends: end the run, and mt doctor --selftest")
+	}
+}
+
+// moved says whether launches have ended since the last look, or none is left, or the context is lost.
+func (s *stream) moved() bool {
+	u, d := &s.unended, s.dev
+	for {
+		u.mu.Lock()
+		idle, ended := u.ended == u.n, u.ended
+		var first fence
+		if len(u.fences) > 0 {
+			first = u.fences[0]
+		}
+		if idle || ended != u.seen {
+			u.hanging = ""
+		}
+		u.mu.Unlock()
+		if idle || ended != u.seen {
+			if u.told {
+				d.tellHang(fmt.Sprintf("%s, stream %s: what had not ended after %v has ended", d.name, s.name, time.Duration(u.looks)*lookEvery))
+			}
+			u.seen, u.looks, u.told = ended, 0, false
+			return true
+		}
+		if first.at == 0 {
+			return false
+		}
+		done, err := d.cuda.EventQuery(d.context, first.event)
+		if errors.Is(err, cudart.ErrContextLost) {
+			return true // hanging stays, for the error that ends the run
+		}
+		if !done || err != nil {
+			return false
+		}
+		u.reached(d, first.at)
+	}
+}
+
+// describe says which launches have been at work for how long. There are n, of which those in head are known.
+func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds float64) string {
+	const most = 4
+	var names []string
+	for _, l := range head[:min(len(head), most)] {
+		names = append(names, l.String())
+	}
+	if len(head) > most {
+		names = append(names, fmt.Sprintf("%d more", len(head)-most))
+	}
+	what := strings.Join(names, ", ")
+	switch {
+	case len(head) == 0:
+		what = fmt.Sprintf("one of %d launches", n)
+	case len(head) > 1:
+		what = fmt.Sprintf("one of these %d: %s", len(head), what)
+	}
+	return fmt.Sprintf("%s, stream %s: %s has not ended after %v, and should take at most %v", s.dev.name, s.name, what,
+		age, time.Duration(seconds*float64(time.Second)).Round(time.Microsecond))
+}
+
+// tellHang tells who opened the device, or else keeps a note.
+func (d *dev) tellHang(text string) {
+	if d.opts.Hang != nil {
+		d.opts.Hang(text)
+		return
+	}
+	d.note(text)
+}
+
+// hanging is what was at work for hangLeast and longer at the last look, on any stream; "" if nothing was.
+func (d *dev) hanging() string {
+	d.mu.Lock()
+	streams := slices.Clone(d.streams)
+	d.mu.Unlock()
+	var all []string
+	for _, s := range streams {
+		s.unended.mu.Lock()
+		if s.unended.hanging != "" {
+			all = append(all, s.unended.hanging)
+		}
+		s.unended.mu.Unlock()
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,118 @@
+package op
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/internal/human"
+)
+
+// Shape is the sizes that decide what an operation costs. It holds numbers and takes no
+// memory of its own; String writes them for people.
+type Shape struct {
+	sizes  [5]int
+	format func(sizes [5]int) string
+}
+
+// String is "" for the zero Shape.
+func (s Shape) String() string {
+	if s.format == nil {
+		return ""
+	}
+	return s.format(s.sizes)
+}
+
+// BytesShape is the shape of what reads or writes so many bytes.
+func BytesShape(bytes int64) Shape {
+	return Shape{[5]int{int(bytes)}, func(n [5]int) string { return human.Bytes(int64(n[0])) }}
+}
+
+// Load is what an operation has to do at most, as far as its arguments show that. It serves
+// to tell work that takes long from work that never ends.
+type Load struct {
+	Shape Shape
+	FLOPs float64      // 0: next to none
+	DType device.DType // of the operands of the FLOPs
+	Bytes int64        // of device memory; see Mover
+}
+
+// LoadOf returns the load of o. It takes no memory.
+func LoadOf(o device.Op) Load {
+	var l Load
+	if m, ok := o.(Mover); ok {
+		l.Bytes = m.Bytes()
+	}
+	if w, ok := o.(Worker); ok {
+		l.Shape, l.DType, l.FLOPs = w.MostWork()
+	} else if l.Bytes > 0 {
+		l.Shape = BytesShape(l.Bytes)
+	}
+	return l
+}
+
+// shape implements MatMul.Work and MatMul.MostWork.
+func (m *MatMul) shape() Shape {
+	flags := 0
+	for i, set := range [...]bool{m.TransA, m.TransB, m.Ragged} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	return Shape{[5]int{m.M, m.N, m.K, flags}, matMulShape}
+}
+
+func matMulShape(n [5]int) string {
+	transA, transB, ragged := n[3]&1 != 0, n[3]&2 != 0, n[3]&4 != 0
+	rows, inner := fmt.Sprint(n[0]), fmt.Sprint(n[2])
+	switch {
+	case ragged && transA:
+		inner = atMost(n[2])
+	case ragged:
+		rows = atMost(n[0])
+	}
+	return fmt.Sprintf("%s×%d×%s%s", rows, n[1], inner, transposes(transA, transB))
+}
+
+func (a *AttentionShape) shape() Shape {
+	return Shape{[5]int{a.Seqs, a.Heads, a.Dim}, func(n [5]int) string { return fmt.Sprintf("%d seqs, %d heads of %d", n[0], n[1], n[2]) }}
+}
+
+// most is the FLOPs of one product if every query saw every key of the longest sequence, or of its window.
+func (a *AttentionShape) most() float64 {
+	seen := a.MaxK
+	if a.Window > 0 {
+		seen = min(seen, a.Window)
+	}
+	return 2 * float64(a.TQ) * float64(seen) * float64(a.Heads) * float64(a.Dim)
+}
+
+func (a *DeltaShape) shape() Shape {
+	return Shape{[5]int{a.T, a.Heads, a.KeyDim, a.ValueDim}, func(n [5]int) string {
+		return fmt.Sprintf("%d tokens, %d heads of %d by %d", n[0], n[1], n[2], n[3])
+	}}
+}
+
+// MostWork implements Worker.
+func (m *MatMul) MostWork() (Shape, device.DType, float64) {
+	return m.shape(), m.A.DType, 2 * float64(m.M) * float64(m.N) * float64(m.K)
+}
+
+// MostWork implements Worker.
+func (a *Attention) MostWork() (Shape, device.DType, float64) {
+	return a.shape(), a.Q.DType, 2 * a.most()
+}
+
+// MostWork implements Worker. It counts seven products: a device may compute some of them twice.
+func (a *AttentionBackward) MostWork() (Shape, device.DType, float64) {
+	return a.shape(), a.Q.DType, 7 * a.most()
+}
+
+// MostWork implements Worker.
+func (a *GatedDelta) MostWork() (Shape, device.DType, float64) {
+	return a.shape(), a.QKV.DType, a.FLOPs()
+}
+
+// MostWork implements Worker.
+func (a *GatedDeltaBackward) MostWork() (Shape, device.DType, float64) {
+	return a.shape(), a.QKV.DType, 3 * a.FLOPs()
+}

@@ -1,0 +1,112 @@
+package board
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Events appends events to one file. It is not safe for concurrent use.
+type Events struct {
+	f     *os.File
+	to    io.Writer // that ends in f
+	whole int64     // bytes of f that are whole records
+}
+
+const newFile = os.O_CREATE | os.O_EXCL | os.O_APPEND | os.O_WRONLY
+
+// CreateEvents begins an event file in dir, which is made if need be. A resumed run
+// begins another: TensorBoard reads all files of a directory as one run. The file is
+// written through what through makes of it; nil changes nothing.
+func CreateEvents(dir string, now time.Time, through func(io.Writer) io.Writer) (*Events, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	// TensorBoard reads files in the order of their names.
+	name := filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%d.%s.%d", now.Unix(), host, os.Getpid()))
+	f, err := os.OpenFile(name, newFile, 0o644)
+	for n := 1; errors.Is(err, fs.ErrExist); n++ { // of a run in the same second
+		f, err = os.OpenFile(fmt.Sprintf("%s.%d", name, n), newFile, 0o644)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &Events{f: f, to: f}
+	if through != nil {
+		w.to = through(f)
+	}
+	// Event.file_version, field 3.
+	if err := w.record(appendBytes(wallTime(now), 3, []byte("brain.Event:2"))); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return w, nil
+}
+
+// Scalars writes one event with the values at a step, by tag. Values that are
+// not finite are written as they are: TensorBoard marks them. Where that fails, the file
+// stays as it was.
+func (w *Events) Scalars(now time.Time, step int, values []Scalar) error {
+	var summary []byte
+	for _, v := range values {
+		// Summary.Value: tag is field 1, simple_value field 2 (float).
+		one := appendBytes(nil, 1, []byte(v.Name))
+		one = append(one, 2<<3|5)
+		one = binary.LittleEndian.AppendUint32(one, math.Float32bits(float32(v.Value)))
+		summary = appendBytes(summary, 1, one) // Summary.value
+	}
+	// Event: step is field 2, summary field 5.
+	event := append(wallTime(now), 2<<3)
+	event = binary.AppendUvarint(event, uint64(step))
+	return w.record(appendBytes(event, 5, summary))
+}
+
+// Close ends the file.
+func (w *Events) Close() error { return w.f.Close() }
+
+// wallTime is Event.wall_time, field 1 (double, seconds).
+func wallTime(now time.Time) []byte {
+	return binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(float64(now.UnixNano())/1e9))
+}
+
+// appendBytes appends a length-delimited protobuf field.
+func appendBytes(b []byte, field byte, v []byte) []byte {
+	b = append(b, field<<3|2)
+	b = binary.AppendUvarint(b, uint64(len(v)))
+	return append(b, v...)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// masked is the checksum of the TFRecord format: CRC32C, rotated and offset.
+// Source: tensorflow.org/tutorials/load_data/tfrecord.
+func masked(b []byte) uint32 {
+	c := crc32.Checksum(b, castagnoli)
+	return (c>>15 | c<<17) + 0xa282ead8
+}
+
+// record appends one TFRecord: length, its checksum, data, its checksum.
+func (w *Events) record(data []byte) error {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
+	b = binary.LittleEndian.AppendUint32(b, masked(b))
+	b = append(b, data...)
+	b = binary.LittleEndian.AppendUint32(b, masked(data))
+	if _, err := w.to.Write(b); err != nil {
+		// A part of a record is an error to TensorBoard. Where it cannot be cut off, the first
+		// error is the one to tell of.
+		_ = w.f.Truncate(w.whole)
+		return fmt.Errorf("tensorboard: %w", err)
+	}
+	w.whole += int64(len(b))
+	return nil
+}
