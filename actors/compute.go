@@ -375,7 +375,7 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	if !e.p.Eval {
 		t = r.stalls.timeline(r.compute, e.p.Seq)
 	}
-	r.trace.launch(e, l, v, t)
+	r.watch.launch(e, l, v, t)
 	t.waited(e.Blocked)
 	for _, w := range r.waits(e, l, v) {
 		r.compute.Wait(w.event)

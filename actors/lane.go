@@ -83,7 +83,7 @@ type lane struct {
 
 	travelled expertTraffic
 	stalls    *stalls
-	trace     *laneTracer // nil: nobody wants one
+	watch     laneWatch
 }
 
 // tileView views so many bytes of a layer on the host, from byte from of its tile on, which are copied or bound for tile t in
@@ -134,7 +134,7 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // newLane allocates what a lane needs on dev. s.close gives it back, also what was made
 // before an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
-	r := &lane{run: s, plan: s.plan.On(int(index)), index: index, dev: dev}
+	r := &lane{run: s, watch: nobody{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
@@ -202,7 +202,7 @@ func (r *lane) openStream(name string, to **countedStream) error {
 	if err != nil {
 		return err
 	}
-	*to = &countedStream{Stream: s}
+	*to = &countedStream{Stream: s, watch: unwatched{s}}
 	r.onClose(func() {
 		if err := s.Close(); r.late == nil {
 			r.late = err
@@ -379,9 +379,9 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// copying shows the trace that the copies of a task follow on s.
+// copying shows the watch that the copies of a task follow on s.
 func (r *lane) copying(s *countedStream, e task) *countedStream {
-	r.trace.copying(s, e)
+	r.watch.copying(s, e)
 	return s
 }
 

@@ -106,7 +106,7 @@ func (r *run) startTrace() error {
 		}
 	}
 	t.places(r.lanes)
-	r.hub.trace = t
+	r.hub.watch = t
 	return nil
 }
 
