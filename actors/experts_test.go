@@ -50,7 +50,7 @@ func TestIdleExperts(t *testing.T) {
 // checkIdleLaunches runs p through Compute with everything granted.
 func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
-	c := newComputeCore(0, testDepths(gradBuffers), balancing{})
+	c := newComputeCore(computeSpec{gradBuffers: gradBuffers, experts: true})
 	msgs := []any{PassPlanned{p}, BatchFetched{}}
 	for o := range p.Objects {
 		msgs = append(msgs, ActivationFetched{Object: o, Slot: o})

@@ -73,8 +73,10 @@ type lane struct {
 	gradBufs  []slot
 	narrow    device.Mem // bf16 image of a gradient on its way to the host
 	acts      []slot
-	saved     [][]device.Mem // by layer and micro-batch of the pass in progress: cut from savedMem
-	savedMem  []device.Mem   // by layer: what it keeps for its backward; none where it keeps nothing
+	state     func(s *slot, tokens int) layers.Hidden // in an activation slot
+	extras    []launchExtra                           // beside launches
+	saved     [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
+	savedMem  []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
 	workspace device.Mem
 	matrices  *matrixRoom // nil: no matrix is updated whole
 	batches   []batchSlot
@@ -85,7 +87,7 @@ type lane struct {
 
 	travelled expertTraffic
 	stalls    *stalls
-	trace     *laneTracer // nil: nobody wants one
+	watch     laneWatch
 }
 
 // tileView views so many bytes of a layer on the host, from byte from of its tile on, which are copied or bound for tile t in
@@ -136,7 +138,7 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // newLane allocates what a lane needs on dev. s.close gives it back, also what was made
 // before an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
-	r := &lane{run: s, plan: s.plan.On(int(index)), index: index, dev: dev}
+	r := &lane{run: s, watch: nobody{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
@@ -204,7 +206,7 @@ func (r *lane) openStream(name string, to **countedStream) error {
 	if err != nil {
 		return err
 	}
-	*to = &countedStream{Stream: s}
+	*to = &countedStream{Stream: s, watch: unwatched{s}}
 	r.onClose(func() {
 		if err := s.Close(); r.late == nil {
 			r.late = err
@@ -240,6 +242,10 @@ func (r *lane) allocActivations() (err error) {
 	if r.acts, err = r.makeSlots(accounts.Activations, p.Depths.ActivationSlots, onDevice); err != nil {
 		return err
 	}
+	if r.state = r.onDevice; p.Spec.OnHost {
+		x := statesOnHost{r}
+		r.state, r.extras = x.state, append(r.extras, x)
+	}
 	for i := range r.acts {
 		if onHost > 0 {
 			if r.acts[i].host, err = r.pinned(accounts.HiddenStates, onHost, usedAtOnce); err != nil {
@@ -270,6 +276,23 @@ func (r *lane) allocActivations() (err error) {
 	}
 	return nil
 }
+
+// statesOnHost is what a run does whose hidden states lie on the host: launches copy chunks of them, which are counted.
+type statesOnHost struct{ r *lane }
+
+func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
+	return layers.Hidden{Host: s.host[:x.r.plan.ActivationBytes(tokens)]}
+}
+
+func (statesOnHost) begin(*Pass) {}
+
+func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
+	up, down := x.r.plan.Spec.Crosses(v, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	x.r.h2d.bytes.Add(up)
+	x.r.d2h.bytes.Add(down)
+}
+
+func (statesOnHost) after(schedule.Visit) {}
 
 // pinned is an arena for activations on the host, from and to which registerAll makes copies fast.
 func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, error) {
@@ -370,9 +393,9 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// copying shows the trace that the copies of a task follow on s.
+// copying shows the watch that the copies of a task follow on s.
 func (r *lane) copying(s *countedStream, e task) *countedStream {
-	r.trace.copying(s, e)
+	r.watch.copying(s, e)
 	return s
 }
 
@@ -411,12 +434,9 @@ type slot struct {
 	index       int       // of a weight slot
 }
 
-// state is the hidden state of so many tokens in an activation slot.
-func (s *slot) state(p *plan.Run, tokens int) layers.Hidden {
-	if p.Spec.OnHost {
-		return layers.Hidden{Host: s.host[:p.ActivationBytes(tokens)]}
-	}
-	return layers.OnDevice(s.mem.Tensor(p.Spec.Act, 0, int64(tokens)*int64(p.Spec.Config.HiddenSize)))
+// onDevice is the hidden state of so many tokens in an activation slot.
+func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
+	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }
 
 // makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only

@@ -129,8 +129,9 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
 		}
 		sit(lane.prefetcher(), newPrefetcherCore(prefetcher, 0))
-		sit(lane.compute(), newComputeCore(lane, cfg.depths, cfg.balance(n)))
-		sit(lane.offloader(), newOffloaderCore(lane, cfg.ownSlabs(), cfg.gradAway, cfg.depths, cfg.balance(n)))
+		sit(lane.compute(), newComputeCore(computeSpec{lane, cfg.depths.GradBuffers, cfg.experts > 0, cfg.balance(n)}))
+		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, away: cfg.gradAway, balance: cfg.balance(n), landed: toOptimizer}
+		sit(lane.offloader(), newOffloaderCore(offloader))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
 	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))

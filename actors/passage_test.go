@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"testing"
 
-	"mt/plan"
 	"mt/schedule"
 )
 
@@ -17,7 +16,7 @@ func passing(seq int) *Pass {
 // TestSlotsThatWaitAreForgotten: an offer is used once, and one that comes too late is dropped when no
 // message of its program can come any more; a slot waits once.
 func TestSlotsThatWaitAreForgotten(t *testing.T) {
-	c := newOffloaderCore(0, 1, nil, plan.Depths{}, balancing{})
+	c := newOffloaderCore(offloaderSpec{own: 1})
 	across := func(prog int) bool {
 		_, ok := c.step(ActivationLeft{Prog: prog, Object: 0, Slot: 2})[0].(work).do.(passAcross)
 		return ok

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"mt/device"
+	"mt/schedule"
 )
 
 // process is the side of an actor that is not pure: it feeds messages to the core and
@@ -32,8 +35,34 @@ type hub struct {
 	stopped   atomic.Bool  // no message is handled and no effect executed any more
 	notices   sync.RWMutex // held for reading while a stream tells what is complete
 	ended     chan error   // how the run ended, sent once by the Conductor; nil: well
-	trace     *tracer      // nil: nobody wants one
+	watch     runWatch
 }
+
+// runWatch follows the works of a run on the host.
+type runWatch interface {
+	begin(id address, do task) *piece
+	done(p *piece)
+}
+
+// laneWatch follows what is enqueued on the streams of a lane.
+type laneWatch interface {
+	launch(e enqueue, l schedule.Launch, v schedule.Visit, t *passTimeline)
+	copying(s *countedStream, do task)
+	matrix(s *countedStream, what string, e orthogonalize)
+	marked(t *passTimeline, before device.Event, m mark)
+	stepDone(t *passTimeline)
+}
+
+// nobody is the watch of a run that nobody follows (timeline.go).
+type nobody struct{}
+
+func (nobody) begin(address, task) *piece                                     { return nil }
+func (nobody) done(*piece)                                                    {}
+func (nobody) launch(enqueue, schedule.Launch, schedule.Visit, *passTimeline) {}
+func (nobody) copying(*countedStream, task)                                   {}
+func (nobody) matrix(*countedStream, string, orthogonalize)                   {}
+func (nobody) marked(*passTimeline, device.Event, mark)                       {}
+func (nobody) stepDone(*passTimeline)                                         {}
 
 // carrier carries messages and works: protoactor as time goes by, or a virtual clock.
 type carrier interface {
@@ -54,7 +83,7 @@ type carrier interface {
 	stop()
 }
 
-func newHub(c carrier) *hub { return &hub{carrier: c, ended: make(chan error, 1)} }
+func newHub(c carrier) *hub { return &hub{carrier: c, watch: nobody{}, ended: make(chan error, 1)} }
 
 // spawn starts the actor of s.
 func (h *hub) spawn(s *process) error {
@@ -109,7 +138,7 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	var span *piece
 	started := func() {
 		if !h.stopped.Load() {
-			span = h.trace.begin(id, w.do)
+			span = h.watch.begin(id, w.do)
 		}
 	}
 	h.begin(w, started, func() {
@@ -122,7 +151,7 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 			return
 		}
 		result, err := h.result(w, f)
-		h.trace.done(span)
+		h.watch.done(span)
 		if err != nil {
 			h.fail(id, err)
 			return

@@ -123,7 +123,7 @@ func (r *run) startTrace() error {
 		}
 	}
 	t.places(r.lanes)
-	r.hub.trace = t
+	r.hub.watch = t
 	return nil
 }
 
@@ -199,13 +199,13 @@ func (l *lane) processes(balance balancing) []*process {
 	}
 	prefetcher := newPrefetcherCore(prefetcherSpec{lane: l.index, layers: len(o.Plan.Layouts), rows: l.schedule.On(0) == int(l.index), sources: sources, slots: slots,
 		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, experts: o.Plan.Experts > 0, onDisk: o.Plan.ParamAway, reachedBy: l.reachedBy()}, o.Start.Step)
-	offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
+	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, away: o.Plan.GradAway, balance: balance, landed: toOptimizer}
 	if l.team != nil {
-		offloader.landed = exchangerID
+		offloader.landed = toExchanger
 	}
 	return []*process{
-		{id: l.index.offloader(), core: offloader},
-		{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance)},
+		{id: l.index.offloader(), core: newOffloaderCore(offloader)},
+		{id: l.index.compute(), core: newComputeCore(computeSpec{l.index, o.Plan.Depths.GradBuffers, o.Plan.Experts > 0, balance})},
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 

@@ -49,21 +49,20 @@ type Result struct {
 
 	steps  int // of a run of the first round
 	winner *contestant
-	clip   bool
-	dims   []string
+	// ownSlabs: every layer's gradient has a slab of its own, because it waits for the norm.
+	ownSlabs bool
+	dims     []dimension
 }
 
 func newResult(t *tuning) *Result {
-	return &Result{Machine: t.machine.Name, clip: t.plan.Clip, Settings: []config.Setting{}, Curves: []Curve{}}
+	p := t.plan
+	return &Result{Machine: t.machine.Name, ownSlabs: p.Clip && p.BufferBytes() > 0 && !p.PoolsSlabs(), Settings: []config.Setting{}, Curves: []Curve{}}
 }
 
 // rank makes the rows, the start first and then the others, those that stayed longest first, and
 // the settings where the winner is faster.
 func (r *Result) rank(t *tuning) {
-	r.dims = nil
-	for _, d := range t.space.dims {
-		r.dims = append(r.dims, d.key)
-	}
+	r.dims = t.space.dims
 	slices.SortStableFunc(t.all, func(a, b *contestant) int {
 		round := func(c *contestant) int {
 			if c.left == 0 {
@@ -144,8 +143,8 @@ func bestSettings(dims []dimension, start, best trials.Knobs) []config.Setting {
 func (r *Result) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	head := []string{""}
-	for _, key := range r.dims {
-		head = append(head, strings.TrimPrefix(key, "pipeline."))
+	for _, d := range r.dims {
+		head = append(head, strings.TrimPrefix(d.key, "pipeline."))
 	}
 	fmt.Fprintln(t, strings.Join(append(head, "threads", "predicted tok/s", "measured tok/s", "of runs", "stalls"), "\t"))
 	for _, row := range r.Rows {
@@ -159,7 +158,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 }
 
 // cells are the columns of the table.
-func (row *Row) cells(dims []string) []string {
+func (row *Row) cells(dims []dimension) []string {
 	name := ""
 	switch {
 	case row.Start:
@@ -169,10 +168,8 @@ func (row *Row) cells(dims []string) []string {
 	}
 	out := []string{name}
 	k := row.Knobs
-	values := map[string]int{"pipeline.weight_slots": k.WeightSlots, "pipeline.grad_buffers": k.GradBuffers, "pipeline.grad_slabs": k.GradSlabs,
-		"pipeline.activation_slots": k.ActivationSlots, "pipeline.micro_batch_tokens": k.MicroBatchTokens, "pipeline.chunk_tokens": k.ChunkTokens}
-	for _, key := range dims {
-		out = append(out, fmt.Sprint(values[key]))
+	for _, d := range dims {
+		out = append(out, fmt.Sprint(*d.at(&k)))
 	}
 	threads, predicted, measured, runs := "auto", "–", "–", "0"
 	if k.Threads > 0 {
@@ -221,7 +218,7 @@ func (r *Result) verdict() string {
 		return fmt.Sprintf("not faster than the start for certain: %s %s; keep what you have\n", percent(f.Ratio), spread)
 	}
 	text := fmt.Sprintf("faster than the start by %s %s, with %s\n", percent(f.Ratio), spread, config.Settings(r.Settings))
-	if r.clip && slices.Contains(r.dims, "pipeline.grad_buffers") && !slices.Contains(r.dims, "pipeline.grad_slabs") {
+	if r.ownSlabs {
 		text += "with clipping every layer has a slab of its own, so there is no grad_slabs to tune\n"
 	}
 	return text
