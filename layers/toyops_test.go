@@ -17,41 +17,23 @@ func (d *toy) matMul(m *op.MatMul) {
 		panic("toy: MatMul of " + m.A.DType.String() + " and " + m.B.DType.String())
 	}
 	d.matmuls += 2 * int64(m.M) * int64(m.N) * int64(m.K)
-	a, b := d.load(m.A, m.M*m.K), d.load(m.B, m.K*m.N)
-	ai, ak, bk, bj := m.K, 1, m.N, 1
-	if m.TransA {
-		ai, ak = 1, m.M
-	}
-	if m.TransB {
-		bk, bj = 1, m.K
-	}
 	out := make([]float64, m.M*m.N)
-	if !m.C.None() {
-		out = d.load(m.C, m.M*m.N)
-	}
-	for i := range m.M {
-		for j := range m.N {
-			for k := range m.K {
-				out[i*m.N+j] += a[i*ai+k*ak] * b[k*bk+j*bj]
-			}
-		}
-	}
-	if !m.Bias.None() {
-		for i, v := range d.load(m.Bias, m.N) {
-			for r := range m.M {
-				out[r*m.N+i] += v
-			}
-		}
-	}
+	oracle.MatMul(out, d.load(m.A, m.M*m.K), d.load(m.B, m.K*m.N), d.loadAny(m.C, m.M*m.N), d.loadAny(m.Bias, m.N), m.M, m.N, m.K, m.TransA, m.TransB)
 	d.storeAll(m.D, out)
+}
+
+// loadAny is load, and nil where there is no tensor.
+func (d *toy) loadAny(t device.Tensor, n int) []float64 {
+	if t.None() {
+		return nil
+	}
+	return d.load(t, n)
 }
 
 func (d *toy) addBiasGrad(a *op.AddBiasGrad) {
 	exact("AddBiasGrad db", a.DB, a.N)
 	sum := d.load(a.DB, a.N)
-	for i, v := range d.load(a.DY, a.T*a.N) {
-		sum[i%a.N] += v
-	}
+	oracle.AddBiasGrad(sum, d.load(a.DY, a.T*a.N), a.T, a.N)
 	d.storeAll(a.DB, sum)
 }
 
@@ -59,26 +41,13 @@ func (d *toy) rmsNorm(a *op.RMSNorm) {
 	if a.Y.Addr != a.X.Addr {
 		disjoint("RMSNorm", a.Y, a.X)
 	}
-	x, w := d.load(a.X, (a.Rows-1)*a.XStride+a.Groups*a.Dim), d.load(a.W, a.Dim)
-	for r := range a.Rows {
-		for g := range a.Groups {
-			in := x[r*a.XStride+g*a.Dim:][:a.Dim]
-			var sum float64
-			for _, v := range in {
-				sum += v * v
-			}
-			rstd := 1 / math.Sqrt(sum/float64(a.Dim)+float64(a.Eps))
-			for i, v := range in {
-				at, y := r*a.YStride+g*a.Dim+i, v*rstd*(float64(a.Offset)+w[i])
-				if !a.Residual.None() {
-					y += d.load(a.Residual.Slice(int64(at), 1), 1)[0]
-				}
-				d.store(a.Y, at, y)
-			}
-			if !a.RStd.None() {
-				d.store(a.RStd, r*a.Groups+g, rstd)
-			}
-		}
+	n := oracle.Norm{Rows: a.Rows, Groups: a.Groups, Dim: a.Dim, XStride: a.XStride, YStride: a.YStride, Eps: float64(a.Eps), Offset: float64(a.Offset)}
+	rows := func(stride int) int { return (a.Rows-1)*stride + a.Groups*a.Dim }
+	y, rstd := d.load(a.Y, rows(a.YStride)), make([]float64, a.Rows*a.Groups)
+	oracle.RMSNorm(y, rstd, d.load(a.X, rows(a.XStride)), d.load(a.W, a.Dim), d.loadAny(a.Residual, rows(a.YStride)), n)
+	d.storeAll(a.Y, y)
+	if !a.RStd.None() {
+		d.storeAll(a.RStd, rstd)
 	}
 }
 
@@ -87,155 +56,76 @@ func (d *toy) rmsNormBackward(a *op.RMSNormBackward) {
 		disjoint("RMSNormBackward", a.DX, a.DY)
 	}
 	disjoint("RMSNormBackward", a.DX, a.X)
-	x, dy := d.load(a.X, (a.Rows-1)*a.XStride+a.Groups*a.Dim), d.load(a.DY, (a.Rows-1)*a.DYStride+a.Groups*a.Dim)
-	w, dw, rstds := offset(d.load(a.W, a.Dim), a.Offset), make([]float64, a.Dim), d.load(a.RStd, a.Rows*a.Groups)
+	n := oracle.Norm{Rows: a.Rows, Groups: a.Groups, Dim: a.Dim, XBStride: a.XStride, DXStride: a.DXStride, DYStride: a.DYStride, Offset: float64(a.Offset), Add: a.Add}
+	rows := func(stride int) int { return (a.Rows-1)*stride + a.Groups*a.Dim }
+	dx, dw := d.load(a.DX, rows(a.DXStride)), make([]float64, a.Dim)
 	if !a.DW.None() {
 		dw = d.load(a.DW, a.Dim)
 	}
-	old := make([]float64, (a.Rows-1)*a.DXStride+a.Groups*a.Dim)
-	if a.Add {
-		old = d.load(a.DX, len(old))
-	}
-	for r := range a.Rows {
-		for g := range a.Groups {
-			in, up, rstd := x[r*a.XStride+g*a.Dim:][:a.Dim], dy[r*a.DYStride+g*a.Dim:][:a.Dim], rstds[r*a.Groups+g]
-			var mean float64
-			for i, v := range in {
-				mean += v * rstd * up[i] * w[i] / float64(a.Dim)
-			}
-			for i, v := range in {
-				dw[i] += up[i] * v * rstd
-				at := r*a.DXStride + g*a.Dim + i
-				d.store(a.DX, at, old[at]+rstd*(up[i]*w[i]-v*rstd*mean))
-			}
-		}
-	}
+	oracle.RMSNormBackward(dx, dw, d.load(a.DY, rows(a.DYStride)), d.load(a.X, rows(a.XStride)), d.load(a.W, a.Dim), d.load(a.RStd, a.Rows*a.Groups), n)
+	d.storeAll(a.DX, dx)
 	if !a.DW.None() {
 		d.storeAll(a.DW, dw)
 	}
 }
 
-func offset(w []float64, by float32) []float64 {
-	for i := range w {
-		w[i] += float64(by)
-	}
-	return w
-}
-
 func (d *toy) rope(a *op.RoPE) {
-	half := a.Rotary / 2
-	x, pos := d.load(a.X, (a.T-1)*a.Stride+a.Heads*a.Dim), d.loadInt(a.Pos, a.T)
-	cos, sin := d.load(a.Cos, int(a.Cos.Len)), d.load(a.Sin, int(a.Sin.Len))
-	for t := range a.T {
-		for h := range a.Heads {
-			for i := range half {
-				head, c, s := t*a.Stride+h*a.Dim, cos[pos[t]*half+i], sin[pos[t]*half+i]
-				p, q := head+i, head+i+half
-				if a.Interleaved {
-					p, q = head+2*i, head+2*i+1
-				}
-				if a.Inverse {
-					s = -s
-				}
-				d.store(a.X, p, x[p]*c-x[q]*s)
-				d.store(a.X, q, x[q]*c+x[p]*s)
-			}
-		}
-	}
+	x := d.load(a.X, (a.T-1)*a.Stride+a.Heads*a.Dim)
+	oracle.RoPE(x, d.load(a.Cos, int(a.Cos.Len)), d.load(a.Sin, int(a.Sin.Len)), d.loadIDs(a.Pos, a.T), a.T, a.Heads, a.Dim, a.Rotary, a.Stride, a.Inverse, a.Interleaved)
+	d.storeAll(a.X, x)
 }
 
-// scores calls f for every query: its row and head, and the keys it sees with
-// their scaled scores, capped, and the slopes of the cap.
-func (d *toy) scores(a op.AttentionShape, q, k []float64, qs, ks int, f func(t, h, key0 int, s, slopes []float64)) {
-	cuq, cuk := d.loadInt(a.CuQ, a.Seqs+1), d.loadInt(a.CuK, a.Seqs+1)
+// shape is a as the oracle has it, and how many keys all queries see, each counted for every head.
+func (d *toy) shape(a op.AttentionShape, qs, ks int) (s oracle.Shape, seen int64) {
+	s = oracle.Shape{CuQ: d.loadIDs(a.CuQ, a.Seqs+1), CuK: d.loadIDs(a.CuK, a.Seqs+1), TQ: a.TQ, Heads: a.Heads, KVHeads: a.KVHeads, Dim: a.Dim,
+		Scale: float64(a.Scale), Window: a.Window, Softcap: float64(a.Softcap), QStride: qs, KStride: ks}
 	for i := range a.Seqs {
-		last := cuk[i+1] - cuk[i] - (cuq[i+1] - cuq[i])
-		for t := cuq[i]; t < cuq[i+1]; t++ {
-			for h := range a.Heads {
-				n, key0 := t-cuq[i]+last+1, cuk[i]
-				if a.Window > 0 && n > a.Window {
-					n, key0 = a.Window, key0+n-a.Window
-				}
-				s, slopes := make([]float64, n), make([]float64, n)
-				for j := range s {
-					for e := range a.Dim {
-						s[j] += q[t*qs+h*a.Dim+e] * k[(key0+j)*ks+h/(a.Heads/a.KVHeads)*a.Dim+e]
-					}
-					s[j], slopes[j] = oracle.Softcap(s[j]*float64(a.Scale), float64(a.Softcap))
-				}
-				f(t, h, key0, s, slopes)
+		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
+		for t := range nq {
+			n := nk - nq + t + 1
+			if a.Window > 0 {
+				n = min(n, a.Window)
 			}
+			seen += int64(n * a.Heads)
 		}
 	}
-}
-
-func logSumExp(x []float64) float64 {
-	top := math.Inf(-1)
-	for _, v := range x {
-		top = max(top, v)
-	}
-	var sum float64
-	for _, v := range x {
-		sum += math.Exp(v - top)
-	}
-	return top + math.Log(sum)
+	return s, seen
 }
 
 func (d *toy) attention(a *op.Attention) {
 	exact("Attention O", a.O, a.TQ*a.Heads*a.Dim)
 	disjoint("Attention", a.O, a.Q, a.K, a.V)
-	q := d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim)
-	k, v := d.load(a.K, (a.TK-1)*a.KStride+a.KVHeads*a.Dim), d.load(a.V, (a.TK-1)*a.KStride+a.KVHeads*a.Dim)
-	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s, _ []float64) {
-		d.attended += 4 * int64(len(s)) * int64(a.Dim)
-		lse := logSumExp(s)
-		o := make([]float64, a.Dim)
-		for j := range s {
-			for e := range o {
-				o[e] += math.Exp(s[j]-lse) * v[(key0+j)*a.KStride+h/(a.Heads/a.KVHeads)*a.Dim+e]
-			}
-		}
-		for e := range o {
-			d.store(a.O, (t*a.Heads+h)*a.Dim+e, o[e])
-		}
-		if !a.LSE.None() {
-			d.store(a.LSE, h*a.TQ+t, lse)
-		}
-	})
+	s, seen := d.shape(a.AttentionShape, a.QStride, a.KStride)
+	d.attended += 4 * seen * int64(a.Dim)
+	queries, keys := (a.TQ-1)*a.QStride+a.Heads*a.Dim, (a.TK-1)*a.KStride+a.KVHeads*a.Dim
+	o, lse := d.load(a.O, a.TQ*a.Heads*a.Dim), make([]float64, a.TQ*a.Heads)
+	oracle.Attention(o, lse, d.load(a.Q, queries), d.load(a.K, keys), d.load(a.V, keys), s)
+	d.storeAll(a.O, o)
+	if !a.LSE.None() {
+		d.storeAll(a.LSE, lse)
+	}
 }
 
 func (d *toy) attentionBackward(a *op.AttentionBackward) {
 	exact("AttentionBackward Delta", a.Delta, a.TQ*a.Heads)
 	disjoint("AttentionBackward", a.DQ, a.Q, a.K, a.V, a.DO, a.O, a.LSE)
-	q := d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim)
-	k, v := d.load(a.K, (a.TK-1)*a.KStride+a.KVHeads*a.Dim), d.load(a.V, (a.TK-1)*a.KStride+a.KVHeads*a.Dim)
-	o, do, lse := d.load(a.O, a.TQ*a.Heads*a.Dim), d.load(a.DO, a.TQ*a.Heads*a.Dim), d.load(a.LSE, a.TQ*a.Heads)
-	kv := a.KVHeads * a.Dim
-	dq, dk, dv := make([]float64, a.TQ*a.Heads*a.Dim), make([]float64, a.TK*kv), make([]float64, a.TK*kv)
-	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s, slopes []float64) {
-		head, at := h/(a.Heads/a.KVHeads)*a.Dim, (t*a.Heads+h)*a.Dim
+	s, _ := d.shape(a.AttentionShape, a.QStride, a.KStride)
+	s.DQStride, s.DKStride = a.Heads*a.Dim, a.KVHeads*a.Dim
+	queries, keys := (a.TQ-1)*a.QStride+a.Heads*a.Dim, (a.TK-1)*a.KStride+a.KVHeads*a.Dim
+	o, do := d.load(a.O, a.TQ*a.Heads*a.Dim), d.load(a.DO, a.TQ*a.Heads*a.Dim)
+	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
+	dq, dk, dv := make([]float64, a.TQ*wide), make([]float64, a.TK*narrow), make([]float64, a.TK*narrow)
+	oracle.AttentionBackward(dq, dk, dv, do, o, d.load(a.LSE, a.TQ*a.Heads), d.load(a.Q, queries), d.load(a.K, keys), d.load(a.V, keys), s)
+	for at := range a.TQ * a.Heads {
 		var delta float64
 		for e := range a.Dim {
-			delta += do[at+e] * o[at+e]
+			delta += do[at*a.Dim+e] * o[at*a.Dim+e]
 		}
-		d.store(a.Delta, h*a.TQ+t, delta)
-		for j := range s {
-			p, key := math.Exp(s[j]-lse[h*a.TQ+t]), key0+j
-			var dp float64
-			for e := range a.Dim {
-				dp += do[at+e] * v[key*a.KStride+head+e]
-				dv[key*kv+head+e] += p * do[at+e]
-			}
-			ds := p * (dp - delta) * float64(a.Scale) * slopes[j]
-			for e := range a.Dim {
-				dq[at+e] += ds * k[key*a.KStride+head+e]
-				dk[key*kv+head+e] += ds * q[t*a.QStride+h*a.Dim+e]
-			}
-		}
-	})
-	d.storeStrided(a.DQ, dq, a.Heads*a.Dim, a.DQStride)
-	d.storeStrided(a.DK, dk, kv, a.DKStride)
-	d.storeStrided(a.DV, dv, kv, a.DKStride)
+		d.store(a.Delta, at%a.Heads*a.TQ+at/a.Heads, delta)
+	}
+	d.storeStrided(a.DQ, dq, wide, a.DQStride)
+	d.storeStrided(a.DK, dk, narrow, a.DKStride)
+	d.storeStrided(a.DV, dv, narrow, a.DKStride)
 }
 
 func (d *toy) storeStrided(t device.Tensor, v []float64, width, stride int) {
@@ -276,60 +166,34 @@ func activation(f op.Activation) oracle.Activation {
 }
 
 func (d *toy) copyColumns(a *op.CopyColumns) {
-	x := d.load(a.Src, int(a.Src.Len))
-	for i := range a.T * a.C {
-		d.store(a.Dst, i/a.C*a.DstStride+i%a.C, x[i/a.C*a.SrcStride+i%a.C])
-	}
+	dst := d.load(a.Dst, int(a.Dst.Len))
+	oracle.CopyColumns(dst, d.load(a.Src, int(a.Src.Len)), a.T, a.C, a.DstStride, a.SrcStride)
+	d.storeAll(a.Dst, dst)
 }
 
 func (d *toy) copyHeads(a *op.CopyHeads) {
 	disjoint("CopyHeads", a.Dst, a.Src)
-	x := d.load(a.Src, int(a.Src.Len))
-	for t := range a.T {
-		for h := range a.Heads {
-			for c := range a.C + a.Zeros {
-				v := 0.0
-				if c < a.C {
-					v = x[t*a.SrcStride+h*a.SrcHead+c]
-				}
-				d.store(a.Dst, t*a.DstStride+h*a.DstHead+c, v)
-			}
-		}
-	}
+	dst := d.load(a.Dst, int(a.Dst.Len))
+	oracle.CopyHeads(dst, d.load(a.Src, int(a.Src.Len)), a.T, a.Heads, a.C, a.Zeros, oracle.Heads{Stride: a.DstStride, Head: a.DstHead}, oracle.Heads{Stride: a.SrcStride, Head: a.SrcHead})
+	d.storeAll(a.Dst, dst)
 }
 
 func (d *toy) sumHeads(a *op.SumHeads) {
 	disjoint("SumHeads", a.Dst, a.Src)
-	x := d.load(a.Src, int(a.Src.Len))
-	for t := range a.T {
-		for c := range a.C {
-			var sum float64
-			for h := range a.Heads {
-				sum += x[t*a.SrcStride+h*a.SrcHead+c]
-			}
-			d.store(a.Dst, t*a.DstStride+c, sum)
-		}
-	}
+	dst := d.load(a.Dst, int(a.Dst.Len))
+	oracle.SumHeads(dst, d.load(a.Src, int(a.Src.Len)), a.T, a.Heads, a.C, a.DstStride, oracle.Heads{Stride: a.SrcStride, Head: a.SrcHead})
+	d.storeAll(a.Dst, dst)
 }
 
 func (d *toy) gatherRows(a *op.GatherRows) {
-	x := d.load(a.Src, int(a.Src.Len))
-	for t, u := range d.loadInt(a.Index, a.T) {
-		for c := range a.C {
-			d.store(a.Dst, t*a.C+c, x[u*a.C+c])
-		}
-	}
+	dst := make([]float64, a.T*a.C)
+	oracle.GatherRows(dst, d.load(a.Src, int(a.Src.Len)), d.loadIDs(a.Index, a.T), a.C)
+	d.storeAll(a.Dst, dst)
 }
 
 func (d *toy) scatterAddRows(a *op.ScatterAddRows) {
-	sum, x, first, at := d.load(a.DRows, a.U*a.C), d.load(a.DY, a.T*a.C), d.loadInt(a.Start, a.U+1), d.loadInt(a.Pos, a.T)
-	for u := range a.U {
-		for _, t := range at[first[u]:first[u+1]] {
-			for c := range a.C {
-				sum[u*a.C+c] += x[t*a.C+c]
-			}
-		}
-	}
+	sum := d.load(a.DRows, a.U*a.C)
+	oracle.ScatterAddRows(sum, d.load(a.DY, a.T*a.C), d.loadIDs(a.Start, a.U+1), d.loadIDs(a.Pos, a.T), a.C)
 	d.storeAll(a.DRows, sum)
 }
 
@@ -376,17 +240,10 @@ func (d *toy) weight(weights device.Tensor, t int) float64 {
 
 func (d *toy) preferenceWeights(a *op.PreferenceWeights) {
 	exact("PreferenceWeights", a.Losses, a.T)
-	weights, cu := make([]float64, a.T), intsOf(d.loadInt(a.Cu, 2*a.Pairs+1))
-	oracle.PreferenceWeights(weights, d.load(a.Losses, a.T), intsOf(d.loadInt(a.Targets, a.T)), cu, d.load(a.Reference, 2*a.Pairs),
+	weights, cu := make([]float64, a.T), d.loadIDs(a.Cu, 2*a.Pairs+1)
+	oracle.PreferenceWeights(weights, d.load(a.Losses, a.T), d.loadIDs(a.Targets, a.T), cu, d.load(a.Reference, 2*a.Pairs),
 		int(a.Loss.Kind), float64(a.Loss.Beta), float64(a.Loss.Smoothing), float64(a.Likelihood))
 	d.storeAll(a.Weights, weights)
-}
-
-func intsOf(v []int) (out []int32) {
-	for _, x := range v {
-		out = append(out, int32(x))
-	}
-	return out
 }
 
 func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
@@ -407,9 +264,9 @@ func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 			}
 			continue
 		}
-		lse := logSumExp(row)
+		lse := oracle.LogSumExp(row)
 		if !a.First {
-			lse = logSumExp([]float64{d.load(a.LSE.Slice(int64(t), 1), 1)[0], lse})
+			lse = oracle.LogSumExp([]float64{d.load(a.LSE.Slice(int64(t), 1), 1)[0], lse})
 		}
 		d.store(a.LSE, t, lse)
 		taken := 0.0
@@ -431,23 +288,14 @@ func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 
 func (d *toy) crossEntropy(a *op.CrossEntropy) {
 	exact("CrossEntropy", a.Logits, a.T*a.V)
-	x := d.load(a.Logits, a.T*a.V)
-	for t, target := range d.loadInt(a.Targets, a.T) {
-		row, slopes := capped(x[t*a.V:(t+1)*a.V], a.Softcap)
-		lse, scale := logSumExp(row), float64(a.Scale)*d.weight(a.Weights, t)
-		loss := 0.0
-		if target == op.IgnoreIndex {
-			scale = 0
-		} else {
-			loss = lse - takenBy(a.Terms, row, target, a.V) + float64(a.Terms.Z)*lse*lse
-		}
-		d.store(a.Losses, t, loss)
-		for i, v := range row {
-			p := logitGrad(a.Terms, v, lse, a.V, i == target)
-			if !a.ForwardOnly {
-				d.store(a.Logits, t*a.V+i, p*scale*slopes[i])
-			}
-		}
+	x, targets, losses := d.load(a.Logits, a.T*a.V), d.loadIDs(a.Targets, a.T), make([]float64, a.T)
+	for t := range a.T {
+		oracle.CrossEntropy(x[t*a.V:(t+1)*a.V], targets[t:t+1], losses[t:t+1], a.V, float64(a.Scale)*d.weight(a.Weights, t), float64(a.Softcap),
+			float64(a.Terms.Smoothing), float64(a.Terms.Z), a.ForwardOnly)
+	}
+	d.storeAll(a.Losses, losses)
+	if !a.ForwardOnly {
+		d.storeAll(a.Logits, x)
 	}
 }
 
