@@ -47,7 +47,6 @@ type Result struct {
 	Curves      []Curve          `json:"curves"`
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
-	steps  int // of a run of the first round
 	winner *contestant
 	clip   bool
 	dims   []string
