@@ -47,7 +47,6 @@ type Result struct {
 	Curves      []Curve          `json:"curves"`
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
-	steps  int // of a run of the first round
 	winner *contestant
 	// ownSlabs: every layer's gradient has a slab of its own, because it waits for the norm.
 	ownSlabs bool

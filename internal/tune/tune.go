@@ -244,7 +244,6 @@ func (t *tuning) firstRun(ctx context.Context) error {
 	if t.steps = t.Steps; t.steps == 0 {
 		t.steps = max(2, min(most, int(1/s.step)))
 	}
-	t.out.steps = t.steps
 	return nil
 }
 

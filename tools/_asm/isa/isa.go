@@ -186,6 +186,12 @@ func Begin(name, signature string, doc ...string) {
 	Doc(doc...)
 }
 
+// End ends a function that used the registers of vectors.
+func End() {
+	VZEROUPPER()
+	RET()
+}
+
 // At is the memory disp bytes after p.
 func At(p reg.Register, disp int) Mem { return Mem{Base: p, Disp: disp} }
 
