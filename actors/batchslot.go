@@ -21,9 +21,10 @@ type batchSlot struct {
 	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
 	rows    device.Tensor // (unique ids, hidden) act
 	micro   []layers.MicroBatch
-	offset  []int  // by micro-batch: its first token in losses
-	ints    int64  // bytes of staging in front of the rows
-	lists   []list // what these bytes are to be
+	offset  []int   // by micro-batch: its first token in losses
+	scale   float32 // of every token's gradient
+	ints    int64   // bytes of staging in front of the rows
+	lists   []list  // what these bytes are to be
 
 	ready    device.Event // the batch is on the device
 	computed device.Event // its losses are computed
@@ -81,6 +82,7 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 // rows of its unique ids.
 func (r *lane) layOut(e gatherRows) {
 	b, batch := &r.batches[e.Slot], e.p.Batch
+	b.scale = r.lossScale(batch)
 	b.micro, b.offset, b.lists = b.micro[:0], b.offset[:0], b.lists[:0]
 	var off int64
 	place := func(v []int32) device.Tensor {

@@ -2,36 +2,63 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 
 	"mt/device"
+	"mt/device/op"
+	"mt/internal/accounts"
+	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
 )
 
 // Compute runs the launches of a program in order. It owns the gradient
 // buffers' credits and holds, for a while, slots that the Prefetcher has granted. A
-// launch is enqueued when everything it needs has been granted: the batch, the routing
-// of experts, weights, activations, a gradient buffer.
+// launch is enqueued when everything it needs has been granted: the batch, weights, activations,
+// a gradient buffer. What launches of layers with experts need beside that is in experts.go.
 
 // computeCore is the pure part of Compute.
 type computeCore struct {
-	lane     laneID
+	computeSpec
 	programs []*Pass
 	next     int          // index of the next launch of programs[0]
 	weights  map[int]held // by tile; they may stay from one program to the next
 	batch    held
 	acts     map[int]held // by object of programs[0]
-	routed   routing      // of programs[0]
 	gradFree []int
 	grad     int // gradient buffer of the visit at work; −1: none
 	// early keeps what is granted to programs that have not begun.
 	early   []any
-	balance balancing
-	load    *expertLoad // of several ranks: what they have agreed on for programs[0]; nil: not yet
-	counted bool        // the counts of all lanes and ranks have gone to the device, for the backward of programs[0]
 	ahead   runAhead
 	blocked Cause // what the next launch was last found to lack; NoStall: nothing
 	started bool
+	ways    []launchWay
+}
+
+// computeSpec is what a Compute has to know of a run.
+type computeSpec struct {
+	lane        laneID
+	gradBuffers int
+	experts     bool // some layers have experts
+	balance     balancing
+}
+
+// launchWay is what stands in the way of launches that only some runs have. Ways are asked in their order.
+type launchWay interface {
+	// admit takes a message for p; ok is false for one that is not the way's.
+	admit(p *Pass, msg any) (ok bool)
+	// ready says whether a visit's launches can be enqueued; if not, what they wait for.
+	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
+	// idle says whether the visit does without its tile.
+	idle(p *Pass, v schedule.Visit) bool
+	// begin adds what a launch needs. skip: there is nothing to enqueue.
+	begin(v schedule.Visit, e *enqueue) (skip bool)
+	// done follows a launch, before all else.
+	done(v schedule.Visit, e enqueue) []effect
+	// computed adds what the losses of p need.
+	computed(p *Pass, m *LossComputed)
+	// over ends a program.
+	over()
 }
 
 // held is a slot that has been granted to the launches of a program.
@@ -42,37 +69,17 @@ type held struct {
 	filled bool  // by a copy that the next launch which uses it must wait for
 }
 
-func newComputeCore(lane laneID, d plan.Depths, b balancing) *computeCore {
-	return &computeCore{lane: lane, balance: b, weights: map[int]held{}, acts: map[int]held{}, routed: routing{}, gradFree: ids(d.GradBuffers), grad: -1}
-}
-
-// routing has, by layer, what is known of where the tokens go.
-type routing map[int]RoutingLanded
-
-// pairs says whether the routing of v's layer is known, and then how many pairs go to the
-// expert of v.
-func (r routing) pairs(v schedule.Visit) (known bool, n int) {
-	landed, known := r[v.Layer]
-	if known {
-		n = int(landed.Offsets[v.Part] - landed.Offsets[v.Part-1]) // part 0 is the router
+func newComputeCore(x computeSpec) *computeCore {
+	c := &computeCore{computeSpec: x, weights: map[int]held{}, acts: map[int]held{}, gradFree: ids(x.gradBuffers), grad: -1}
+	if x.experts {
+		c.ways = append(c.ways, &expertLaunches{lane: x.lane, balance: x.balance, routed: routing{}})
 	}
-	return known, n
+	return c
 }
 
-// idle says whether v is a visit to an expert that no token goes to.
-func (c *computeCore) idle(v schedule.Visit) bool {
-	if v.Stage != schedule.Expert {
-		return false
-	}
-	known, pairs := c.routed.pairs(v)
-	return known && pairs == 0
-}
-
-// needsSlot says whether v waits for its tile to be granted. That of an idle expert is
-// granted too where tiles are fetched ahead: it is not read, but its slot has to be given
-// back.
+// needsSlot says whether v waits for its tile to be granted.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
-	return v.Weighs() && !(p.OnDemand && c.idle(v))
+	return v.Weighs() && !slices.ContainsFunc(c.ways, func(w launchWay) bool { return w.idle(p, v) })
 }
 
 // enqueue is the work of enqueuing one launch on the compute stream.
@@ -131,7 +138,10 @@ func (c *computeCore) advance() []effect {
 		if c.next < len(p.Launches) {
 			return out
 		}
-		c.programs, c.next, c.started, c.routed, c.load, c.counted = c.programs[1:], 0, false, routing{}, nil, false
+		c.programs, c.next, c.started = c.programs[1:], 0, false
+		for _, w := range c.ways {
+			w.over()
+		}
 	}
 	return out
 }
@@ -158,14 +168,8 @@ func (c *computeCore) admit(p *Pass) {
 				c.batch = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
-		case RoutingLanded: // where the load is balanced, also of other lanes' layers
-			if m.Prog == p.Seq {
-				c.routed[m.Layer] = m
-				continue
-			}
-		case LoadAgreed:
-			if m.Prog == p.Seq {
-				c.load = &m.Load
+		default:
+			if slices.ContainsFunc(c.ways, func(w launchWay) bool { return w.admit(p, msg) }) {
 				continue
 			}
 		}
@@ -182,8 +186,7 @@ func (c *computeCore) ready(p *Pass) bool {
 	switch {
 	case !c.batch.ok:
 		c.blocked = StallData
-	case !c.knowsRouting(p, v):
-		c.blocked = StallRouting
+	case !c.clear(p, v):
 	case c.needsSlot(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
 	case l.In >= 0 && !c.acts[l.In].ok:
@@ -202,18 +205,16 @@ func (c *computeCore) ready(p *Pass) bool {
 	return false
 }
 
-// knowsRouting says whether the routing that v needs is known: that of its layer or, for the loss
-// and the backward where the load is balanced, of all layers and ranks.
-func (c *computeCore) knowsRouting(p *Pass, v schedule.Visit) bool {
-	if c.balances(p) && (v.Loss || v.Phase == schedule.Backward) && !c.knowsLoad() {
-		return false
+// clear says whether no way holds v up. If one does, blocked keeps what for.
+func (c *computeCore) clear(p *Pass, v schedule.Visit) bool {
+	for _, w := range c.ways {
+		if waits, ok := w.ready(p, v); !ok {
+			c.blocked = waits
+			return false
+		}
 	}
-	_, known := c.routed[v.Layer]
-	return known || v.Stage != schedule.Expert
+	return true
 }
-
-// balances says whether p has the loss that balances the experts' load.
-func (c *computeCore) balances(p *Pass) bool { return c.balance.layers > 0 && !p.Eval }
 
 func (c *computeCore) enqueueNext(p *Pass) []effect {
 	i := c.next
@@ -222,11 +223,11 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	v := p.Visits[l.Visit]
 	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
-	if c.idle(v) && !v.Grad() {
-		return c.after(p, v, l, e) // an idle expert has no forward
+	if slices.ContainsFunc(c.ways, func(w launchWay) bool { return w.begin(v, &e) }) {
+		return c.after(p, v, l, e)
 	}
 	switch {
-	case c.needsSlot(p, v): // that of an idle expert too: its update must not begin before the copy has ended
+	case c.needsSlot(p, v): // also where it is not read: its update must not begin before the copy has ended
 		w := c.weights[v.Tile]
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
 		w.filled = false // the stream waits once
@@ -235,14 +236,6 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 		e.WaitWeights = e.First && v.Phase != schedule.Backward
 	}
 	e.WaitBatch = i == 0 && v.Stage != schedule.Embed
-	if v.Stage == schedule.Expert {
-		e.From = int(c.routed[v.Layer].Offsets[v.Part-1])
-		_, e.Pairs = c.routed.pairs(v)
-	}
-	if c.balances(p) && (c.balance.lanes > 1 || c.balance.several) && !c.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
-		c.counted = true
-		e.Counts = c.wholeLoad().Counts
-	}
 	e.In, e.WaitIn = c.use(l.In)
 	e.Out, _ = c.use(l.Out)
 	e.Gr, e.WaitGr = c.use(l.Grad)
@@ -281,8 +274,8 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 // the last launch of a visit, what the visit has made and the slots that are free.
 func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqueue) []effect {
 	var out []effect
-	if v.Stage == schedule.Route && v.Phase != schedule.Backward && e.Last {
-		out = append(out, send{c.lane.offloader(), RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first, because the device waits for the answer
+	for _, w := range c.ways {
+		out = append(out, w.done(v, e)...)
 	}
 	for _, r := range l.Releases {
 		slot := c.acts[r.Object].slot
@@ -301,8 +294,8 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	out = append(out, c.release(v)...)
 	if v.Loss {
 		m := LossComputed{Prog: p.Seq, Slot: c.batch.slot}
-		if c.balances(p) {
-			m.Load = c.wholeLoad().product()
+		for _, w := range c.ways {
+			w.computed(p, &m)
 		}
 		out = append(out, send{c.lane.offloader(), m})
 	}
@@ -317,8 +310,8 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	return out
 }
 
-// release gives back the weight slot of a visit that is over, if the program says so. An
-// idle expert may have none.
+// release gives back the weight slot of a visit that is over, if the program says so. A visit that does without its tile may
+// have none.
 func (c *computeCore) release(v schedule.Visit) []effect {
 	w := c.weights[v.Tile]
 	if !w.ok || !v.Weighs() || !v.Release {
@@ -346,7 +339,9 @@ func (e enqueue) start(r *lane, w work) error {
 	v := e.p.Visits[l.Visit]
 	if e.Index == 0 {
 		r.bindSaved(e.p.Batch)
-		r.beginExperts(e.p)
+		for _, x := range r.extras {
+			x.begin(e.p)
+		}
 	}
 	marks, err := r.enqueue(e, l, v)
 	if err != nil {
@@ -380,26 +375,31 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	if !e.p.Eval {
 		t = r.stalls.timeline(r.compute, e.p.Seq)
 	}
-	r.trace.launch(e, l, v, t)
+	r.watch.launch(e, l, v, t)
 	t.waited(e.Blocked)
 	for _, w := range r.waits(e, l, v) {
 		r.compute.Wait(w.event)
 		t.waited(w.cause)
 	}
-	if e.Counts != nil {
-		r.loadCounts(e.Counts)
+	for _, x := range r.extras {
+		x.before(e, l, v)
 	}
 	r.stage(e, l, v)
-	if l.MicroBatch >= 0 {
-		up, down := r.plan.Spec.Crosses(v, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
-		r.h2d.bytes.Add(up)
-		r.d2h.bytes.Add(down)
-	}
 	t.worked()
 	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
 		return 0, r.stalls.skip(r.compute)
 	}
 	return t.soFar(), t.failed()
+}
+
+// launchExtra is what some runs do beside launches.
+type launchExtra interface {
+	// begin precedes the first launch of a program.
+	begin(p *Pass)
+	// before precedes what a launch computes.
+	before(e enqueue, l schedule.Launch, v schedule.Visit)
+	// after follows the last launch of a visit.
+	after(v schedule.Visit)
 }
 
 // wait is an event that a launch waits for, and the cause that the time is booked to.
@@ -452,8 +452,8 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	if !e.Last {
 		return
 	}
-	if v.Stage == schedule.Route && v.Phase != schedule.Backward {
-		r.compute.Record(r.experts.ready)
+	for _, x := range r.extras {
+		x.after(v)
 	}
 	if e.Weights >= 0 {
 		r.compute.Record(r.weights[e.Weights].idle)
@@ -464,4 +464,157 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	if v.Grad() {
 		r.compute.Record(r.gradBufs[e.Grad].ready)
 	}
+}
+
+// What follows bounds how far Compute is ahead of the device. The driver has room for some 1,024
+// operations of a stream; a thread that enqueues one more waits inside the driver, and with it whoever
+// needs the driver's locks. So each launch that is enqueued and not done is a credit of Compute's.
+//
+// A launch that lacks this credit alone is not late: the device has others to work on. So it
+// is the cause of no stall (computeCore.ready).
+
+// How much may be enqueued and not be done: so many launches, and of those that go over a micro-batch so many tokens,
+// or else one launch. A launch of a block has about 80 operations in its backward, of an expert 11; over a long
+// micro-batch it has one group of them for every 16,384 tokens or so.
+const (
+	launchesAhead = 8
+	tokensAhead   = 8 * 16384
+)
+
+// runAhead has the tokens of each launch that is enqueued and that the device has not done, in order.
+type runAhead []int
+
+// tokensOf is how many tokens count for a launch of p. An expert has a few large operations, whatever its tokens.
+func tokensOf(p *Pass, l schedule.Launch) int {
+	if l.MicroBatch < 0 {
+		return 0
+	}
+	return p.Batch.MicroBatches[l.MicroBatch].Tokens
+}
+
+// room says whether a launch of so many tokens may be enqueued.
+func (a runAhead) room(tokens int) bool {
+	for _, n := range a {
+		tokens += n
+	}
+	return len(a) == 0 || len(a) < launchesAhead && tokens <= tokensAhead
+}
+
+// gradPlace returns where the gradient of a layer is summed.
+func (r *lane) gradPlace(layer int) gradPlace {
+	return [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[r.plan.GradBinding(layer)]
+}
+
+// gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
+// that is copied to the host (buffered), or in the layer's slab (inSlab).
+type gradPlace interface {
+	// grads views the gradients of a tile's tensors, for a batch of so many unique ids.
+	grads(t layers.Tile, buf, ids int) layers.Grads
+	// offload enqueues the copies of a tile's gradient into a slab.
+	offload(t layers.Tile, buf, slab, ids int)
+}
+
+// buffered sums gradients in gradient buffers and copies them into slabs.
+type buffered struct{ r *lane }
+
+func (b buffered) grads(t layers.Tile, buf, ids int) layers.Grads {
+	return t.BindGrads(b.r.gradBufs[buf].mem, ids)
+}
+
+func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
+	r := b.r
+	for _, g := range t.Ranges(ids) {
+		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
+		if r.plan.GradBF16 {
+			dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
+			op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: src, N: g.Elems})
+			src = dst
+		}
+		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())
+	}
+}
+
+// inSlab sums gradients in slabs, of which each of these layers has one. The layer's update
+// has read its slab before it is written again, because the layer's next backward comes
+// after that update.
+type inSlab struct{ r *lane }
+
+func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
+	return t.BindSlab(l.r.dev.BindHost(l.r.slabs[t.Layer]), ids)
+}
+
+func (inSlab) offload(layers.Tile, int, int, int) {}
+
+// allocGrads makes the gradient buffers, and makes copies into the slabs fast. A run
+// that only evaluates has neither.
+func (r *lane) allocGrads() (err error) {
+	p := r.plan
+	if p.EvalOnly {
+		return nil
+	}
+	if r.gradBufs, err = r.makeSlots(accounts.GradientBuffers, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
+		return err
+	}
+	if p.GradBF16 {
+		if r.narrow, err = r.alloc(accounts.GradientBuffers, 2*p.BufferElems()); err != nil {
+			return err
+		}
+	}
+	for i, slab := range r.slabs {
+		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
+			continue // it is no layer's, or another lane's
+		}
+		r.register(slab, usedBackward)
+	}
+	return nil
+}
+
+// weightsOf views the weights of a visit in their slot; slot is −1 where there are none,
+// as for the gradient of an idle expert on demand.
+func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
+	if slot < 0 {
+		return nil
+	}
+	s := r.weights[slot]
+	return s.place.weights(r.tiles[v.Tile], s)
+}
+
+// gradsOf views the gradient of a visit's tile, which is summed in gradient buffer buf, for a batch of so many unique ids.
+func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
+	if !v.Grad() {
+		return nil
+	}
+	return r.gradPlace(v.Layer).grads(r.tiles[v.Tile], buf, ids)
+}
+
+// hidden is the hidden state of so many tokens in a slot; slot is −1 where there is none.
+func (r *lane) hidden(slot, tokens int) layers.Hidden {
+	if slot < 0 {
+		return layers.Hidden{}
+	}
+	return r.state(&r.acts[slot], tokens)
+}
+
+// savedFor is the memory in which a layer keeps what its backward of micro-batch mb
+// reads; none where it keeps nothing.
+func (r *lane) savedFor(layer, mb int) device.Mem {
+	if len(r.saved[layer]) == 0 {
+		return device.Mem{}
+	}
+	return r.saved[layer][mb]
+}
+
+// stage enqueues what a launch computes: the kind of its layer does that.
+func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
+	b, layout := &r.batches[e.Batch], &r.plan.Layouts[v.Layer]
+	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: layout.Block, First: e.First, Last: e.Last, Step: e.p.Batch.Step,
+		Weights: r.weightsOf(v, e.Weights), Grads: r.gradsOf(v, e.Grad, len(e.p.Batch.UniqueIDs)), Workspace: r.workspace,
+		Rows: b.rows, Losses: b.losses, LSE: b.lse, BatchTokens: int(e.p.Batch.Tokens), Scale: b.scale,
+		Experts: r.experts.state, From: e.From, Pairs: e.Pairs, Balances: r.experts.balances, AuxScale: r.experts.auxScale}
+	if l.MicroBatch >= 0 { // else all are launched at once
+		x.MicroBatch, x.At = b.micro[l.MicroBatch], b.offset[l.MicroBatch]
+		x.In, x.Out, x.Grad = r.hidden(e.In, x.Tokens), r.hidden(e.Out, x.Tokens), r.hidden(e.Gr, x.Tokens)
+		x.Saved = r.savedFor(v.Layer, l.MicroBatch)
+	}
+	layers.KindOf(layout.Kind).Launch(r.ops, &x)
 }

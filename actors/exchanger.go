@@ -3,6 +3,7 @@ package actors
 import (
 	"slices"
 
+	"mt/data"
 	"mt/host/optim"
 	"mt/plan"
 )
@@ -64,6 +65,14 @@ type exchange struct {
 
 // exchanged tells that exchange is done.
 type exchanged struct{ Layer int }
+
+// toExchanger tells the Exchanger of a gradient, with the ids of all ranks' rows.
+func toExchanger(m GradLanded, b *data.Batch) send {
+	if b.Ranks != nil {
+		m.AllIDs = b.Ranks.IDs
+	}
+	return send{exchangerID, m}
+}
 
 func (c *exchangerCore) step(msg any) []effect {
 	var out []effect

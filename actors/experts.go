@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/internal/accounts"
 	"mt/layers"
+	"mt/schedule"
 )
 
 // This file has what layers with experts need beyond what other layers need: a state on
@@ -23,6 +24,9 @@ type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the program in progress
 	ready device.Event    // the pairs are sorted by expert
+	// Of the program in progress: whether its loss balances the load, and auxScale.
+	balances bool
+	auxScale float32
 	// These are on the host. offsets and probs get, of a layer, where each expert's pairs begin
 	// and the sums of probabilities; from counts the counts of all lanes go to the device.
 	offsets, probs, counts []byte
@@ -45,18 +49,20 @@ func (r *lane) allocExperts() (err error) {
 		return err
 	}
 	n, places := r.plan.Experts, r.plan.Spec.Config.AllExperts()+1
+	r.extras = append(r.extras, expertExtra{r})
 	x.offsets, x.probs, x.counts = staging[:4*places], staging[4*places:4*(places+n)], staging[4*(places+n):4*(places+2*n)]
 	return nil
 }
 
-// beginExperts makes the state ready for a program.
-func (r *lane) beginExperts(p *Pass) {
+// expertExtra is what a lane that has experts does beside launches.
+type expertExtra struct{ *lane }
+
+// begin makes the state ready for a program.
+func (r expertExtra) begin(p *Pass) {
 	x := &r.experts
-	if x.mem.Bytes == 0 {
-		return
-	}
 	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
-	if r.balances(p) {
+	x.balances, x.auxScale = r.balances(p), r.auxScale(p.Batch)
+	if x.balances {
 		r.compute.Zero(x.state.Counts.Mem())
 	}
 }
@@ -130,6 +136,48 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 	return out
 }
 
+// expertWay is the way of experts' tiles. On demand each waits until it is known whether anybody needs it.
+type expertWay struct{ c *prefetcherCore }
+
+func (w expertWay) take(msg any) ([]effect, bool) {
+	m, ok := msg.(RoutingLanded)
+	if ok {
+		if s := w.c.program(m.Prog); s != nil {
+			s.routed[m.Layer] = m
+		}
+	}
+	return nil, ok
+}
+
+func (w expertWay) ready(s *prefetchState, v schedule.Visit) (Cause, bool) {
+	_, known := s.routed[v.Layer]
+	return StallRouting, known || !s.p.OnDemand || v.Stage != schedule.Expert
+}
+
+// idle says whether no token goes to the expert: Compute needs no weights.
+func (w expertWay) idle(s *prefetchState, v schedule.Visit) bool {
+	return s.p.OnDemand && s.routed.idle(v)
+}
+
+func (w expertWay) begin(g *granted) ([]effect, bool) {
+	if g.to == schedule.Expert {
+		g.task = fetchExpert{g.copy}
+	}
+	return nil, false
+}
+
+// fetchExpert fetches the tile of an expert, and counts it as such.
+type fetchExpert struct{ fetchWeights }
+
+func (e fetchExpert) start(r *lane, _ work) error {
+	defer r.copying(r.h2d, e.fetchWeights).end()
+	moved, err := r.fetch(e.fetchWeights)
+	if moved > 0 {
+		r.travelled.add(e.Prog, moved)
+	}
+	return err
+}
+
 // balancing says whether the loss has a part that balances the experts' load, which needs the
 // routing of all layers before the backward. No layer's: it has none.
 type balancing struct {
@@ -177,20 +225,117 @@ func (l expertLoad) product() (sum float64) {
 	return sum
 }
 
-// knowsLoad says whether it is known what the experts of all layers have to bear, on all ranks.
-func (c *computeCore) knowsLoad() bool {
-	if c.balance.several {
-		return c.load != nil
+// routing has, by layer, what is known of where the tokens go.
+type routing map[int]RoutingLanded
+
+// pairs says whether the routing of v's layer is known, and then how many pairs go to the
+// expert of v.
+func (r routing) pairs(v schedule.Visit) (known bool, n int) {
+	landed, known := r[v.Layer]
+	if known {
+		n = int(landed.Offsets[v.Part] - landed.Offsets[v.Part-1]) // part 0 is the router
 	}
-	return len(c.routed) == c.balance.layers
+	return known, n
+}
+
+// idle says whether v is a visit to an expert that no token goes to.
+func (r routing) idle(v schedule.Visit) bool {
+	if v.Stage != schedule.Expert {
+		return false
+	}
+	known, pairs := r.pairs(v)
+	return known && pairs == 0
+}
+
+// expertLaunches is the way of launches of layers with experts.
+type expertLaunches struct {
+	lane    laneID
+	balance balancing
+	routed  routing     // of the program at work
+	load    *expertLoad // of several ranks: what they have agreed on for it; nil: not yet
+	counted bool        // the counts of all lanes and ranks have gone to the device, for its backward
+}
+
+// admit takes, where the load is balanced, also the routing of other lanes' layers.
+func (x *expertLaunches) admit(p *Pass, msg any) bool {
+	switch m := msg.(type) {
+	case RoutingLanded:
+		if m.Prog == p.Seq {
+			x.routed[m.Layer] = m
+			return true
+		}
+	case LoadAgreed:
+		if m.Prog == p.Seq {
+			x.load = &m.Load
+			return true
+		}
+	}
+	return false
+}
+
+// ready says whether the routing that v needs is known: that of its layer or, for the loss
+// and the backward where the load is balanced, of all layers and ranks.
+func (x *expertLaunches) ready(p *Pass, v schedule.Visit) (Cause, bool) {
+	if x.balances(p) && (v.Loss || v.Phase == schedule.Backward) && !x.knowsLoad() {
+		return StallRouting, false
+	}
+	_, known := x.routed[v.Layer]
+	return StallRouting, known || v.Stage != schedule.Expert
+}
+
+// idle says whether v is a visit to an expert that no token goes to, whose tile is not fetched. Where tiles are fetched ahead, such a
+// tile is granted too: it is not read, but its slot has to be given back.
+func (x *expertLaunches) idle(p *Pass, v schedule.Visit) bool { return p.OnDemand && x.routed.idle(v) }
+
+// begin skips the forward of an idle expert.
+func (x *expertLaunches) begin(v schedule.Visit, e *enqueue) (skip bool) {
+	if x.routed.idle(v) && !v.Grad() {
+		return true
+	}
+	if v.Stage == schedule.Expert {
+		e.From = int(x.routed[v.Layer].Offsets[v.Part-1])
+		_, e.Pairs = x.routed.pairs(v)
+	}
+	if x.balances(e.p) && (x.balance.lanes > 1 || x.balance.several) && !x.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
+		x.counted = true
+		e.Counts = x.wholeLoad().Counts
+	}
+	return false
+}
+
+// done tells of a routing first, because the device waits for the answer.
+func (x *expertLaunches) done(v schedule.Visit, e enqueue) []effect {
+	if v.Stage != schedule.Route || v.Phase == schedule.Backward || !e.Last {
+		return nil
+	}
+	return []effect{send{x.lane.offloader(), RoutingComputed{Prog: e.p.Seq, Layer: v.Layer}}}
+}
+
+func (x *expertLaunches) computed(p *Pass, m *LossComputed) {
+	if x.balances(p) {
+		m.Load = x.wholeLoad().product()
+	}
+}
+
+func (x *expertLaunches) over() { x.routed, x.load, x.counted = routing{}, nil, false }
+
+// balances says whether p has the loss that balances the experts' load.
+func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 && !p.Eval }
+
+// knowsLoad says whether it is known what the experts of all layers have to bear, on all ranks.
+func (x *expertLaunches) knowsLoad() bool {
+	if x.balance.several {
+		return x.load != nil
+	}
+	return len(x.routed) == x.balance.layers
 }
 
 // wholeLoad is that load.
-func (c *computeCore) wholeLoad() expertLoad {
-	if c.balance.several {
-		return *c.load
+func (x *expertLaunches) wholeLoad() expertLoad {
+	if x.balance.several {
+		return *x.load
 	}
-	return c.routed.load()
+	return x.routed.load()
 }
 
 // auxLoss is the balancing loss of p, of a load as LossComputed has it; 0 where p has none.
@@ -201,16 +346,26 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	return r.auxWeight(p.Batch) * load
 }
 
-// loadCounts enqueues the copy of the experts' counts in all layers, on all ranks, to the device,
+// before enqueues the copy of the experts' counts in all layers, on all ranks, to the device,
 // which has counted those of its own lane.
-func (r *lane) loadCounts(counts []int32) {
+func (r expertExtra) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
+	if e.Counts == nil {
+		return
+	}
 	x := &r.experts
-	for e, n := range counts {
+	for e, n := range e.Counts {
 		if r.o.predicted == nil { // else there is no memory to write to
 			binary.LittleEndian.PutUint32(x.counts[4*e:], uint32(n))
 		}
 	}
 	r.compute.CopyH2D(x.state.Counts.Slice(0, int64(r.plan.Experts)).Mem(), x.counts)
+}
+
+// after records that the pairs are sorted by expert.
+func (r expertExtra) after(v schedule.Visit) {
+	if v.Stage == schedule.Route && v.Phase != schedule.Backward {
+		r.compute.Record(r.experts.ready)
+	}
 }
 
 // expertTraffic counts the experts' tiles that were copied. It counts by program, because

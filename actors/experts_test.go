@@ -18,11 +18,15 @@ func TestIdleExperts(t *testing.T) {
 		p := planned(t, s, fakeBatch(2))
 		depths := testDepths(9)
 		depths.WeightSlots = 9
-		pre := newPrefetcherCore(0, true, len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), 1, depths)
+		pre := newPrefetcherCore(fetching(s, false, depths), 0)
 		fetched := func(msg any) (parts []int) {
 			for _, e := range pre.step(msg) {
 				if w, ok := e.(work); ok {
-					if f, ok := w.do.(fetchWeights); ok && p.Visits[2].Layer == f.Layer {
+					f, _ := w.do.(fetchWeights)
+					if x, ok := w.do.(fetchExpert); ok {
+						f = x.fetchWeights
+					}
+					if p.Visits[2].Layer == f.Layer {
 						parts = append(parts, f.Part)
 					}
 				}
@@ -46,7 +50,7 @@ func TestIdleExperts(t *testing.T) {
 // checkIdleLaunches runs p through Compute with everything granted.
 func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
-	c := newComputeCore(0, testDepths(gradBuffers), balancing{})
+	c := newComputeCore(computeSpec{gradBuffers: gradBuffers, experts: true})
 	msgs := []any{PassPlanned{p}, BatchFetched{}}
 	for o := range p.Objects {
 		msgs = append(msgs, ActivationFetched{Object: o, Slot: o})

@@ -62,10 +62,9 @@ func (l *listener) step(msg any) []effect { l.got <- msg; return nil }
 // TestUnknownMessages: every core fails loudly.
 func TestUnknownMessages(t *testing.T) {
 	type stranger struct{}
-	d := testDepths(1)
 	quiet := func(work) error { return nil }
-	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(0, true, 3, 0, nil, [schedule.NumClasses]int{}, 1, d), laneID(0).compute(): newComputeCore(0, d, balancing{}),
-		laneID(0).offloader(): newOffloaderCore(0, 3, nil, d, balancing{}), optimizerID: newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{}), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
+	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, onDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(computeSpec{experts: true}),
+		laneID(0).offloader(): newOffloaderCore(offloaderSpec{own: 3}), optimizerID: newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{}), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &process{id: id, core: c, exec: quiet}, stranger{})
 		f, ok := got[0].(Failed)

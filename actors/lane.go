@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +32,11 @@ type run struct {
 	// registered is host memory that copies are made fast from and to, of all lanes: a device pins pages, and memory of
 	// two lanes may lie on one page.
 	registered [][]byte
-	team       *team                            // nil: the rank is alone
-	moves      []func(*host.LayerState, update) // by layer: how it is moved by its gradient
+	// registering is the same memory by its first use.
+	registering [usedBackward + 1][][]byte
+
+	team  *team                            // nil: the rank is alone
+	moves []func(*host.LayerState, update) // by layer: how it is moved by its gradient
 
 	disks disks
 
@@ -63,13 +67,16 @@ type lane struct {
 	peer    *countedStream // copies into other lanes' slots; nil: it reaches none
 	reaches []bool         // by lane: whether its device can copy into that one's slots
 
-	weights   []slot   // of all classes, one class after the other
-	params    [][]byte // by weight slot, its param buffer; none where all tiles are in memory
+	weights   []slot     // of all classes, one class after the other
+	held      []tileView // by layer: where a tile that is being fetched lies on the host
+	params    [][]byte   // by weight slot, its param buffer; none where all tiles are in memory
 	gradBufs  []slot
 	narrow    device.Mem // bf16 image of a gradient on its way to the host
 	acts      []slot
-	saved     [][]device.Mem // by layer and micro-batch of the pass in progress: cut from savedMem
-	savedMem  []device.Mem   // by layer: what it keeps for its backward; none where it keeps nothing
+	state     func(s *slot, tokens int) layers.Hidden // in an activation slot
+	extras    []launchExtra                           // beside launches
+	saved     [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
+	savedMem  []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
 	workspace device.Mem
 	matrices  *matrixRoom // nil: no matrix is updated whole
 	batches   []batchSlot
@@ -80,8 +87,12 @@ type lane struct {
 
 	travelled expertTraffic
 	stalls    *stalls
-	trace     *laneTracer // nil: nobody wants one
+	watch     laneWatch
 }
+
+// tileView views so many bytes of a layer on the host, from byte from of its tile on, which are copied or bound for tile t in
+// slot s.
+type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun allocates what a run has once. On an error nothing stays allocated.
 func newRun(o *Options) (*run, error) {
@@ -127,7 +138,7 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // newLane allocates what a lane needs on dev. s.close gives it back, also what was made
 // before an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
-	r := &lane{run: s, plan: s.plan.On(int(index)), index: index, dev: dev}
+	r := &lane{run: s, watch: nobody{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
@@ -195,7 +206,7 @@ func (r *lane) openStream(name string, to **countedStream) error {
 	if err != nil {
 		return err
 	}
-	*to = &countedStream{Stream: s}
+	*to = &countedStream{Stream: s, watch: unwatched{s}}
 	r.onClose(func() {
 		if err := s.Close(); r.late == nil {
 			r.late = err
@@ -231,15 +242,19 @@ func (r *lane) allocActivations() (err error) {
 	if r.acts, err = r.makeSlots(accounts.Activations, p.Depths.ActivationSlots, onDevice); err != nil {
 		return err
 	}
+	if r.state = r.onDevice; p.Spec.OnHost {
+		x := statesOnHost{r}
+		r.state, r.extras = x.state, append(r.extras, x)
+	}
 	for i := range r.acts {
 		if onHost > 0 {
-			if r.acts[i].host, err = r.pinned(accounts.HiddenStates, onHost); err != nil {
+			if r.acts[i].host, err = r.pinned(accounts.HiddenStates, onHost, usedAtOnce); err != nil {
 				return err
 			}
 		}
 	}
 	if bytes := p.ScratchBytes(); bytes > 0 {
-		if r.scratch, err = r.pinned(accounts.WaitingHeads, bytes); err != nil {
+		if r.scratch, err = r.pinned(accounts.WaitingHeads, bytes, usedBetween); err != nil {
 			return err
 		}
 	}
@@ -255,35 +270,62 @@ func (r *lane) allocActivations() (err error) {
 		}
 	}
 	if bytes := p.SpillBytes(); bytes > 0 {
-		if r.spills, err = r.pinned(accounts.Spills, bytes); err != nil {
+		if r.spills, err = r.pinned(accounts.Spills, bytes, usedBetween); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// statesOnHost is what a run does whose hidden states lie on the host: launches copy chunks of them, which are counted.
+type statesOnHost struct{ r *lane }
+
+func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
+	return layers.Hidden{Host: s.host[:x.r.plan.ActivationBytes(tokens)]}
+}
+
+func (statesOnHost) begin(*Pass) {}
+
+func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
+	up, down := x.r.plan.Spec.Crosses(v, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	x.r.h2d.bytes.Add(up)
+	x.r.d2h.bytes.Add(down)
+}
+
+func (statesOnHost) after(schedule.Visit) {}
+
 // pinned is an arena for activations on the host, from and to which registerAll makes copies fast.
-func (r *lane) pinned(p accounts.Purpose, bytes int64) ([]byte, error) {
+func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, error) {
 	b, err := r.newArena(p, bytes)
 	if err == nil {
-		r.register(b)
+		r.register(b, use)
 	}
 	return b, err
 }
 
-// register has registerAll make copies from and to host memory fast.
-func (r *lane) register(b []byte) {
+// firstUse is when memory that is registered is first copied from or to.
+type firstUse int
+
+const (
+	usedAtOnce   firstUse = iota // by every visit
+	usedForward                  // tiles, in the order of their layers
+	usedBetween                  // by some visit of the forward pass
+	usedBackward                 // gradients
+)
+
+// register has registerAll register host memory, so that copies from and to it are fast and a device that computes in place
+// reaches it.
+func (r *run) register(b []byte, use firstUse) {
 	if len(b) > 0 {
-		r.registered = append(r.registered, b)
+		r.registering[use] = append(r.registering[use], b)
 	}
 }
 
 // registerAll registers the host memory of all lanes with the device of each, in one call, in which a device can do several
-// things at once. All devices are given the same memory, so that all cut it into the same pieces.
+// things at once, in the order of first use. All devices are given the same memory, so that all cut it into the same pieces.
 func (r *run) registerAll() error {
-	if len(r.passage) > 0 {
-		r.registered = append(r.registered, r.passage)
-	}
+	r.register(r.passage, usedBetween)
+	r.registered = slices.Concat(r.registering[:]...)
 	if len(r.registered) == 0 {
 		return nil
 	}
@@ -351,9 +393,9 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// copying shows the trace that the copies of a task follow on s.
+// copying shows the watch that the copies of a task follow on s.
 func (r *lane) copying(s *countedStream, e task) *countedStream {
-	r.trace.copying(s, e)
+	r.watch.copying(s, e)
 	return s
 }
 
@@ -379,4 +421,41 @@ func (r *lane) drain() (err error) {
 		err = errors.Join(err, s.Sync())
 	}
 	return err
+}
+
+// slot is device memory that something stays in for a while: a tile of weights, a
+// gradient, an activation. The stream that fills it records ready when it is full; the
+// stream that reads it records idle when it has been read.
+type slot struct {
+	mem         device.Mem // none where what it is for lies on the host
+	host        []byte     // of an activation slot, where hidden states lie on the host
+	ready, idle device.Event
+	place       placement // of the tiles of a weight slot
+	index       int       // of a weight slot
+}
+
+// onDevice is the hidden state of so many tokens in an activation slot.
+func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
+	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
+}
+
+// makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only
+// events.
+func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error) {
+	out := make([]slot, n)
+	for i := range out {
+		var err error
+		if bytes > 0 {
+			if out[i].mem, err = r.alloc(p, bytes); err != nil {
+				return nil, err
+			}
+		}
+		if out[i].ready, err = r.event(); err != nil {
+			return nil, err
+		}
+		if out[i].idle, err = r.event(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }

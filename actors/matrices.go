@@ -207,20 +207,20 @@ func (r *lane) orthogonalize(w work, e orthogonalize) {
 	b, last := room.buffers[e.Buffer], room.compute
 	mem := b.mem.Slice(0, int64(len(host.Data)))
 	if !r.plan.Unified {
-		r.trace.matrix(room.up, "bring up", e)
+		r.watch.matrix(room.up, "bring up", e)
 		room.up.CopyH2D(mem, host.Data)
 		room.up.Record(b.ready)
 		room.up.end()
 		room.compute.Wait(b.ready)
 	}
-	r.trace.matrix(room.compute, "orthogonalize", e)
+	r.watch.matrix(room.compute, "orthogonalize", e)
 	layers.NewtonSchulz(r.dev, room.compute.Stream, mem.Tensor(r.plan.Spec.Act, 0, m.Elems()), m.Rows, m.Cols, r.plan.NSSteps, room.workspace)
 	room.compute.Record(b.idle)
 	if !r.plan.Unified {
 		room.compute.end()
 		last = room.down
 		last.Wait(b.idle)
-		r.trace.matrix(last, "bring back", e)
+		r.watch.matrix(last, "bring back", e)
 		last.CopyD2H(host.Data, mem)
 	}
 	last.Notify(func(err error) {

@@ -19,9 +19,9 @@ func (w *world) do(e work, lane laneID) {
 	l := w.lanes[lane]
 	switch d := e.do.(type) {
 	case fetchWeights:
-		w.checkFetch(d, lane)
-		w.needParams(d, lane)
-		l.slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
+		w.fetch(d, lane)
+	case fetchExpert:
+		w.fetch(d.fetchWeights, lane)
 	case fetchBatch:
 	case fetchActivation:
 		c := l.spilled[d.Host]
@@ -291,6 +291,13 @@ func (w *world) load(p *Pass) (sum expertLoad) {
 func (w *world) pairs(prog, layer, k int) int {
 	o := w.offsets(prog, layer)
 	return int(o[k] - o[k-1])
+}
+
+// fetch puts a tile into its slot.
+func (w *world) fetch(d fetchWeights, lane laneID) {
+	w.checkFetch(d, lane)
+	w.needParams(d, lane)
+	w.lanes[lane].slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 }
 
 // checkFetch: on demand no idle expert is fetched. The program that a fetch

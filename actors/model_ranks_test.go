@@ -99,7 +99,7 @@ func (w *world) join(sit func(address, core)) {
 	conductor := w.once(conductorRole).(*conductorCore)
 	conductor.several, conductor.balance = true, w.cfg.balance(len(w.lanes))
 	for lane := range laneID(len(w.lanes)) {
-		w.cores[seat(lane.offloader())].(*offloaderCore).landed = exchangerID
+		w.cores[seat(lane.offloader())].(*offloaderCore).landed = toExchanger
 	}
 	sit(exchangerID, newExchangerCore(into, nil, w.cfg.depths))
 	sit(gathererID, newGathererCore(len(w.lanes), w.cfg.depths))

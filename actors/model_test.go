@@ -122,14 +122,16 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
 		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
-		prefetcher := newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths)
-		prefetcher.onDisk = cfg.params
+		prefetcher := fetching(spec, cfg.tied, cfg.depths)
+		prefetcher.lane, prefetcher.rows, prefetcher.batches = lane, spec.On(0) == int(lane), max(1, cfg.batches)
+		prefetcher.experts, prefetcher.onDisk = cfg.experts > 0, cfg.params
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
 		}
-		sit(lane.prefetcher(), prefetcher)
-		sit(lane.compute(), newComputeCore(lane, cfg.depths, cfg.balance(n)))
-		sit(lane.offloader(), newOffloaderCore(lane, cfg.ownSlabs(), cfg.gradAway, cfg.depths, cfg.balance(n)))
+		sit(lane.prefetcher(), newPrefetcherCore(prefetcher, 0))
+		sit(lane.compute(), newComputeCore(computeSpec{lane, cfg.depths.GradBuffers, cfg.experts > 0, cfg.balance(n)}))
+		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, away: cfg.gradAway, balance: cfg.balance(n), landed: toOptimizer}
+		sit(lane.offloader(), newOffloaderCore(offloader))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
 	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))

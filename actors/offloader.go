@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"mt/data"
 	"mt/layers"
-	"mt/plan"
 )
 
 // The Offloader brings to the host what the device computed: gradients, which go into
@@ -16,33 +16,88 @@ import (
 
 // offloaderCore is the pure part of the Offloader.
 type offloaderCore struct {
-	lane     laneID
+	offloaderSpec
 	programs map[int]*Pass // by Seq, as long as messages of theirs may come
-	pool     bool          // all layers take turns in slabs, which are a credit; else slab l is layer l's own, and always free
-	gradAway []bool        // without pool, by layer: its gradient waits on a disk, and it takes turns with others of that kind; nil: none
-	own      int           // slabs that are layers' own, before those that layers take turns in
-	slabs    []int         // those of the latter that are free
+	slabs    slabKeeper
 	waiting  []GradComputed
 	offers   map[transit]int // activation slots of other lanes, for what they wait for
 	landing  int             // slab in which a gradient is landing part by part; −1: none
-	balance  balancing
-	landed   address // who takes gradients that have landed
 }
 
-// newOffloaderCore makes the Offloader of a lane. own and gradAway are those of offloaderCore; with own 0 all layers take
-// turns in slabs.
-func newOffloaderCore(lane laneID, own int, gradAway []bool, d plan.Depths, b balancing) *offloaderCore {
-	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: own == 0, own: own, gradAway: gradAway, offers: map[transit]int{}, landing: -1, balance: b, landed: optimizerID}
-	if c.pool || gradAway != nil {
-		for _, i := range ids(d.GradSlabs) {
-			c.slabs = append(c.slabs, own+int(lane)*d.GradSlabs+i)
-		}
+// offloaderSpec is what an Offloader has to know of a run.
+type offloaderSpec struct {
+	lane    laneID
+	own     int    // slabs that are layers' own, before those that layers take turns in; 0: all layers take turns
+	turns   int    // slabs that layers of the lane take turns in
+	away    []bool // by layer: its gradient waits on a disk, and it takes turns though others do not; nil: none does
+	balance balancing
+	landed  func(GradLanded, *data.Batch) send // tells who takes gradients that have landed
+}
+
+// slabKeeper gives gradients the slabs in which they land.
+type slabKeeper interface {
+	take(layer int) (slab int, ok bool)
+	free(slab int)
+}
+
+// ownSlabs are slabs that are layers' own: slab l is layer l's, and always free.
+type ownSlabs struct{}
+
+func (ownSlabs) take(layer int) (int, bool) { return layer, true }
+
+func (ownSlabs) free(int) {}
+
+// turnSlabs are slabs that layers take turns in, which are a credit.
+type turnSlabs struct{ slabs []int } // that are free
+
+func (k *turnSlabs) take(int) (slab int, ok bool) {
+	if len(k.slabs) == 0 {
+		return 0, false
+	}
+	slab, k.slabs = k.slabs[0], k.slabs[1:]
+	return slab, true
+}
+
+func (k *turnSlabs) free(slab int) { k.slabs = append(k.slabs, slab) }
+
+// mixedSlabs are layers' own, but for those layers whose gradient waits on a disk: these take turns.
+type mixedSlabs struct {
+	turnSlabs
+	own  int
+	away []bool
+}
+
+func (k *mixedSlabs) take(layer int) (int, bool) {
+	if k.away[layer] {
+		return k.turnSlabs.take(layer)
+	}
+	return layer, true
+}
+
+func (k *mixedSlabs) free(slab int) {
+	if slab >= k.own {
+		k.turnSlabs.free(slab)
+	}
+}
+
+// newOffloaderCore makes the Offloader of a lane.
+func newOffloaderCore(x offloaderSpec) *offloaderCore {
+	c := &offloaderCore{offloaderSpec: x, programs: map[int]*Pass{}, slabs: ownSlabs{}, offers: map[transit]int{}, landing: -1}
+	var turns turnSlabs
+	for i := range x.turns {
+		turns.slabs = append(turns.slabs, x.own+int(x.lane)*x.turns+i)
+	}
+	switch {
+	case x.own == 0:
+		c.slabs = &turns
+	case x.away != nil:
+		c.slabs = &mixedSlabs{turns, x.own, x.away}
 	}
 	return c
 }
 
-// takesTurns says whether the gradient of layer l lands in a slab that layers take turns in.
-func (c *offloaderCore) takesTurns(l int) bool { return c.pool || c.gradAway != nil && c.gradAway[l] }
+// toOptimizer tells the Optimizer of a gradient.
+func toOptimizer(m GradLanded, _ *data.Batch) send { return send{optimizerID, m} }
 
 // spill copies an activation of so many tokens to the host; Host is where to, as in
 // schedule.Object.
@@ -102,9 +157,7 @@ func (c *offloaderCore) step(msg any) []effect {
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
-		if m.Slab >= c.own {
-			c.slabs = append(c.slabs, m.Slab)
-		}
+		c.slabs.free(m.Slab)
 	default:
 		panic(unexpected(c.lane.offloader(), msg))
 	}
@@ -115,34 +168,35 @@ func (c *offloaderCore) step(msg any) []effect {
 // that is further back.
 const programsKept = 4
 
-func (c *offloaderCore) advance() []effect {
-	var out []effect
-	for len(c.waiting) > 0 && (!c.takesTurns(c.waiting[0].Layer) || c.landing >= 0 || len(c.slabs) > 0) {
+func (c *offloaderCore) advance() (out []effect) {
+	for len(c.waiting) > 0 {
 		m := c.waiting[0]
+		slab, ok := c.slabFor(m)
+		if !ok {
+			break
+		}
 		c.waiting = c.waiting[1:]
-		slab := m.Layer
-		if c.landing >= 0 {
-			slab = c.landing // the parts of a layer come one after the other
-		} else if c.takesTurns(m.Layer) {
-			slab, c.slabs = c.slabs[0], c.slabs[1:]
-		}
-		c.landing = -1
-		if !m.Complete {
-			c.landing = slab
-		}
 		batch := c.programs[m.Prog].Batch
-		ids := batch.UniqueIDs
-		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: ids}}
+		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}}
 		if m.Complete {
-			landed := GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: ids}
-			if batch.Ranks != nil {
-				landed.AllIDs = batch.Ranks.IDs
-			}
-			w.done = []send{{c.landed, landed}}
+			w.done = []send{c.landed(GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: batch.UniqueIDs}, batch)}
 		}
 		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})
 	}
 	return out
+}
+
+// slabFor is the slab in which a gradient lands: that of the part before it, as the parts of a layer come one after the other.
+func (c *offloaderCore) slabFor(m GradComputed) (slab int, ok bool) {
+	if slab = c.landing; slab < 0 {
+		if slab, ok = c.slabs.take(m.Layer); !ok {
+			return 0, false
+		}
+	}
+	if c.landing = slab; m.Complete {
+		c.landing = -1
+	}
+	return slab, true
 }
 
 // An error of the stream comes with the notification: no task of the Offloader returns one.

@@ -70,39 +70,32 @@ func (c *offloaderCore) forgetOffers(prog int) {
 	maps.DeleteFunc(c.offers, func(k transit, _ int) bool { return k.prog <= prog })
 }
 
-// fill is what fills an activation slot that has been allotted to what a program takes, and grants
-// it to Compute; for what has not come from another lane yet the grant follows later (arrived).
-func (c *prefetcherCore) fill(p *Pass, t schedule.Take, slot int) []effect {
+// arrives takes an activation from another lane into its slot, if it is there. Else it is granted when it has come, and the other
+// lane is offered the slot, if its device reaches this one.
+func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot int) []effect {
 	o, key := p.Objects[t.Object], transit{p.Seq, t.Object}
-	granted := send{c.lane.compute(), ActivationFetched{Prog: p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}}
-	switch {
-	case t.Arrives:
-		in := takeIn{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
-		if c.passed[key] {
-			delete(c.passed, key)
-			return []effect{work{do: in}, granted}
-		}
-		c.allotted[key] = in
-		if from := p.Objects[o.From].Lane; c.reachedBy[from] {
-			return []effect{send{laneID(from).offloader(), SlotOffered{Prog: p.Seq, Object: t.Object, Slot: slot}}}
-		}
-		return nil
-	case t.Fetch:
-		return []effect{work{do: fetchActivation{Slot: slot, Host: o.Host, Tokens: o.Tokens, Step: p.Step}}, granted}
+	in := takeIn{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
+	if x.passed[key] {
+		delete(x.passed, key)
+		return []effect{work{do: in}, granted}
 	}
-	return []effect{granted}
+	x.allotted[key] = in
+	if from := p.Objects[o.From].Lane; x.c.reachedBy[from] {
+		return []effect{send{laneID(from).offloader(), SlotOffered{Prog: p.Seq, Object: t.Object, Slot: slot}}}
+	}
+	return nil
 }
 
 // arrived grants Compute the slot of an activation that has been passed on, if it has one already.
-func (c *prefetcherCore) arrived(m ActivationPassed) []effect {
+func (x *activationServer) arrived(m ActivationPassed) []effect {
 	key := transit{m.Prog, m.Object}
-	in, ok := c.allotted[key]
+	in, ok := x.allotted[key]
 	if !ok {
-		c.passed[key] = true
+		x.passed[key] = true
 		return nil
 	}
-	delete(c.allotted, key)
-	granted := send{c.lane.compute(), ActivationFetched{Prog: m.Prog, Object: m.Object, Slot: in.Slot, Filled: !m.Direct}}
+	delete(x.allotted, key)
+	granted := send{x.c.lane.compute(), ActivationFetched{Prog: m.Prog, Object: m.Object, Slot: in.Slot, Filled: !m.Direct}}
 	if m.Direct {
 		return []effect{granted}
 	}

@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"testing"
 
-	"mt/plan"
 	"mt/schedule"
 )
 
@@ -17,7 +16,7 @@ func passing(seq int) *Pass {
 // TestSlotsThatWaitAreForgotten: an offer is used once, and one that comes too late is dropped when no
 // message of its program can come any more; a slot waits once.
 func TestSlotsThatWaitAreForgotten(t *testing.T) {
-	c := newOffloaderCore(0, 1, nil, plan.Depths{}, balancing{})
+	c := newOffloaderCore(offloaderSpec{own: 1})
 	across := func(prog int) bool {
 		_, ok := c.step(ActivationLeft{Prog: prog, Object: 0, Slot: 2})[0].(work).do.(passAcross)
 		return ok
@@ -38,8 +37,7 @@ func TestSlotsThatWaitAreForgotten(t *testing.T) {
 	if len(c.offers) != 0 {
 		t.Errorf("offers %v are kept for ever", c.offers)
 	}
-	p := newPrefetcherCore(1, false, 1, 0, nil, [schedule.NumClasses]int{}, 1, plan.Depths{ActivationSlots: 1})
-	p.reachedBy = []bool{true, false}
+	p := newPrefetcherCore(prefetcherSpec{lane: 1, activations: 1, reachedBy: []bool{true, false}}, 0)
 	p.step(PassPlanned{Pass: passing(7)})
 	for i, want := range [][]effect{
 		{send{laneID(1).compute(), ActivationFetched{Prog: 7, Object: 1, Slot: 0}}},

@@ -3,7 +3,10 @@ package actors
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
+	"mt/device"
+	"mt/internal/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
@@ -12,27 +15,41 @@ import (
 // The Prefetcher owns the credits of what it fills: weight slots of every class,
 // batch slots and activation slots. It serves the takes of a program in the order in
 // which they were planned. Each waits for a free slot and for what is to be copied: a
-// layer at the right version, or an activation that has been spilled. Only for what
-// another lane passes on a slot is allotted before it has come.
+// layer at the right version, or an activation that has been spilled.
+//
+// What only some runs do is in a file of its own: tiles of experts (experts.go), tiles on disks (prefetcher_disks.go),
+// activations from other lanes (passage.go).
 
 // prefetcherCore is the pure part of the Prefetcher.
 type prefetcherCore struct {
-	lane      laneID
-	rows      bool                       // its batches have the embedding's rows
-	versions  []versionState             // by layer
-	sources   [][]int                    // by tile, the layers that it is copied from
-	onDisk    []bool                     // by layer: its tile is on a disk; nil: none is
-	toRead    []granted                  // tiles whose slots are idle, in the order of reading; the first is being read
-	classes   []schedule.Class           // of every weight slot
-	slots     [schedule.NumClasses][]int // by class: the weight slots that are free
-	batchFree []int                      // batch slots that are free
-	actFree   []int                      // activation slots that are free
-	programs  []*prefetchState
-	// passed are the activations that other lanes have passed on to the host and that have no slot
-	// yet; allotted, by what they wait for, the slots of those that have not come.
-	passed    map[transit]bool
-	allotted  map[transit]takeIn
-	reachedBy []bool // by lane: whether its device can copy into the slots of this one
+	prefetcherSpec
+	versions []versionState // by layer
+	programs []*prefetchState
+	servers  []server
+}
+
+// prefetcherSpec is what a Prefetcher has to know of a run.
+type prefetcherSpec struct {
+	lane        laneID
+	layers      int
+	rows        bool                     // its batches have the embedding's rows
+	sources     [][]int                  // by tile, the layers that it is copied from
+	slots       [schedule.NumClasses]int // how many weight slots there are of each class
+	batches     int                      // how many batch slots
+	activations int                      // how many activation slots
+	experts     bool                     // some layers have experts
+	onDisk      []bool                   // by layer: its tile is on a disk; nil: none is
+	reachedBy   []bool                   // by lane: whether its device can copy into the slots of this one
+}
+
+// server fills the slots of one kind for the takes of a program. Servers are asked in their order.
+type server interface {
+	// take handles a message that is the server's; ok is false for any other.
+	take(msg any) (out []effect, ok bool)
+	// serve serves whatever can be served of a program.
+	serve(s *prefetchState) []effect
+	// served says whether all is.
+	served(s *prefetchState) bool
 }
 
 // versionState is what the last LayerUpdated said of a layer.
@@ -53,21 +70,16 @@ type prefetchState struct {
 	waitedIn Cause       // what the batch has waited for
 }
 
-// newPrefetcherCore makes a Prefetcher of so many layers, all at the same version. rows says
-// whether the embedding is on its lane. sources
-// has, by tile, the layers that it is copied from; slots and batches are how many weight
-// slots there are of each class, and how many batch slots.
-func newPrefetcherCore(lane laneID, rows bool, layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
-	c := &prefetcherCore{lane: lane, rows: rows, versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots),
-		passed: map[transit]bool{}, allotted: map[transit]takeIn{}}
-	for class, n := range slots {
-		for range n {
-			c.slots[class] = append(c.slots[class], len(c.classes))
-			c.classes = append(c.classes, schedule.Class(class))
-		}
+// newPrefetcherCore makes a Prefetcher of layers that are all at the same version.
+func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
+	c := &prefetcherCore{prefetcherSpec: x, versions: slices.Repeat([]versionState{{version: version}}, x.layers)}
+	tiles := newTileServer(c)
+	c.servers = []server{&batchServer{c, ids(x.batches)}, tiles, newActivationServer(c)}
+	if x.experts {
+		tiles.ways = append(tiles.ways, expertWay{c})
 	}
-	for i := range c.versions {
-		c.versions[i].version = version
+	if x.onDisk != nil {
+		tiles.ways = append(tiles.ways, &diskWay{c: c})
 	}
 	return c
 }
@@ -81,87 +93,48 @@ func ids(n int) []int {
 	return s
 }
 
-// fetchWeights enqueues the copy of a tile into a slot on the h2d stream, after the
-// slot is idle, and records that it is ready.
-type fetchWeights struct {
-	Prog, Layer, Part, Tile, Slot int
-	Expert                        bool // it is an expert's tile, and is counted as such
-	Step                          int  // of the pass
-}
-
-// gatherRows collects the embedding's rows of a batch in the staging of a slot.
-type gatherRows struct {
-	p    *Pass
-	Slot int
-}
-
-// rowsGathered tells that gatherRows is done.
-type rowsGathered struct {
-	p    *Pass
-	sent BatchFetched
-}
-
-// fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the
-// device.
-type fetchBatch struct {
-	p    *Pass
-	Slot int
-}
-
-// fetchActivation enqueues the copy of a spilled activation of so many tokens into a
-// slot; Host is where it lies on the host, as in schedule.Object, and Step that of the pass.
-type fetchActivation struct{ Slot, Host, Tokens, Step int }
-
-func (c *prefetcherCore) step(msg any) []effect {
+func (c *prefetcherCore) step(msg any) (out []effect) {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
 	case LayerUpdated:
 		c.versions[m.Layer] = versionState{version: m.Version, waited: m.Waited}
-	case SlotFreed:
-		class := c.classes[m.Slot]
-		c.slots[class] = append(c.slots[class], m.Slot)
-	case BatchSlotFreed:
-		c.batchFree = append(c.batchFree, m.Slot)
-	case rowsGathered:
-		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent}}
-	case slotIdle:
-		return c.slotIdle(m.granted)
-	case paramsRead:
-		return c.paramsRead(m.granted)
-	case ActivationSlotFreed:
-		c.actFree = append(c.actFree, m.Slot)
-	case ActivationSpilled:
-		for _, s := range c.programs {
-			if s.p.Seq == m.Prog {
-				s.spilled[m.Object]++
-			}
-		}
-	case ActivationPassed:
-		out := c.arrived(m)
-		return append(out, c.advance()...)
-	case RoutingLanded:
-		for _, s := range c.programs {
-			if s.p.Seq == m.Prog {
-				s.routed[m.Layer] = m
-			}
-		}
 	default:
-		panic(unexpected(c.lane.prefetcher(), msg))
+		out = c.take(msg)
 	}
-	return c.advance()
+	return append(out, c.advance()...)
+}
+
+// take hands a message to the server that it is for.
+func (c *prefetcherCore) take(msg any) []effect {
+	for _, s := range c.servers {
+		if out, ok := s.take(msg); ok {
+			return out
+		}
+	}
+	panic(unexpected(c.lane.prefetcher(), msg))
+}
+
+// program is the state of a program; nil: it is over.
+func (c *prefetcherCore) program(seq int) *prefetchState {
+	for _, s := range c.programs {
+		if s.p.Seq == seq {
+			return s
+		}
+	}
+	return nil
 }
 
 // advance serves whatever can be served. It begins with a program when all takes of the
 // program before have been served.
-func (c *prefetcherCore) advance() []effect {
-	var out []effect
+func (c *prefetcherCore) advance() (out []effect) {
 	for len(c.programs) > 0 {
-		s := c.programs[0]
-		out = append(out, c.serveBatch(s)...)
-		out = append(out, c.serveWeights(s)...)
-		out = append(out, c.serveActivations(s)...)
-		if !s.batch || s.weights < len(s.p.WeightTakes) || s.acts < len(s.p.ActTakes) {
+		s, all := c.programs[0], true
+		for _, x := range c.servers {
+			out = append(out, x.serve(s)...)
+			all = all && x.served(s)
+		}
+		if !all {
 			break
 		}
 		c.programs = c.programs[1:]
@@ -184,13 +157,51 @@ func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause)
 	return true, cause
 }
 
-func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
+// batchServer fills batch slots.
+type batchServer struct {
+	c    *prefetcherCore
+	free []int
+}
+
+// gatherRows collects the embedding's rows of a batch in the staging of a slot.
+type gatherRows struct {
+	p    *Pass
+	Slot int
+}
+
+// rowsGathered tells that gatherRows is done.
+type rowsGathered struct {
+	p    *Pass
+	sent BatchFetched
+}
+
+// fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the
+// device.
+type fetchBatch struct {
+	p    *Pass
+	Slot int
+}
+
+func (x *batchServer) take(msg any) ([]effect, bool) {
+	switch m := msg.(type) {
+	case BatchSlotFreed:
+		x.free = append(x.free, m.Slot)
+		return nil, true
+	case rowsGathered:
+		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{x.c.lane.compute(), m.sent}}, true
+	}
+	return nil, false
+}
+
+func (x *batchServer) served(s *prefetchState) bool { return s.batch }
+
+func (x *batchServer) serve(s *prefetchState) []effect {
 	if s.batch {
 		return nil
 	}
 	ok, cause := true, NoStall
-	if c.rows {
-		ok, cause = c.upToDate(s.p, 0)
+	if x.c.rows {
+		ok, cause = x.c.upToDate(s.p, 0)
 	}
 	switch {
 	case !ok:
@@ -201,69 +212,14 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	case s.waitedIn == NoStall:
 		s.waitedIn = cmp.Or(s.p.Waited, StallData)
 	}
-	if len(c.batchFree) == 0 {
+	if len(x.free) == 0 {
 		return nil
 	}
 	s.batch = true
-	slot := c.batchFree[0]
-	c.batchFree = c.batchFree[1:]
+	slot := x.free[0]
+	x.free = x.free[1:]
 	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
-		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
-}
-
-func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
-	var out []effect
-	for s.weights < len(s.p.WeightTakes) {
-		v := s.p.WeightTakes[s.weights]
-		visit := s.p.Visits[v]
-		expert := visit.Stage == schedule.Expert
-		if s.p.OnDemand && expert {
-			known, pairs := s.routed.pairs(visit)
-			if !known {
-				s.waited = StallRouting
-				return out
-			}
-			if pairs == 0 { // nobody is sent there: Compute needs no weights
-				s.weights++
-				continue
-			}
-		}
-		ok, cause := c.upToDate(s.p, c.sources[visit.Tile]...)
-		if !ok {
-			s.waited = cause
-			return out
-		}
-		free := &c.slots[visit.Class]
-		if len(*free) == 0 {
-			s.waited = StallWeights
-			return out
-		}
-		if s.waited == NoStall || cause == StallCheckpoint || cause == StallDisk {
-			s.waited = cause
-		}
-		slot := (*free)[0]
-		*free = (*free)[1:]
-		fetch := fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Expert: expert, Step: s.p.Step}
-		out = append(out, c.fetch(granted{fetch, LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})...)
-		s.waited = NoStall
-		s.weights++
-	}
-	return out
-}
-
-func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
-	var out []effect
-	for s.acts < len(s.p.ActTakes) && len(c.actFree) > 0 {
-		t := s.p.ActTakes[s.acts]
-		if t.Fetch && s.spilled[t.Object] < t.Spills {
-			break
-		}
-		slot := c.actFree[0]
-		c.actFree = c.actFree[1:]
-		out = append(out, c.fill(s.p, t, slot)...)
-		s.acts++
-	}
-	return out
+		done: []send{{x.c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
 }
 
 func (e gatherRows) start(r *lane, w work) error {
@@ -281,15 +237,301 @@ func (e fetchBatch) start(r *lane, _ work) error {
 	return r.enqueued("prefetch the batch of step %d", e.p.Step)
 }
 
+// tileServer fills weight slots.
+type tileServer struct {
+	c       *prefetcherCore
+	classes []schedule.Class           // of every weight slot
+	free    [schedule.NumClasses][]int // by class: the weight slots that are free
+	ways    []tileWay
+}
+
+// tileWay is what stands in the way of tiles that only some runs have.
+type tileWay interface {
+	// take handles a message that is the way's; ok is false for any other.
+	take(msg any) (out []effect, ok bool)
+	// ready says whether a visit's tile can be fetched; if not, what it waits for.
+	ready(s *prefetchState, v schedule.Visit) (waits Cause, ok bool)
+	// idle says whether the visit does without its tile.
+	idle(s *prefetchState, v schedule.Visit) bool
+	// begin takes over a tile that has got a slot, or changes how it is fetched.
+	begin(g *granted) (out []effect, ok bool)
+}
+
+// granted is a tile that has got a slot, and what Compute is told when it is on its way there.
+type granted struct {
+	copy fetchWeights
+	task task // copy, or one that does more
+	sent LayerFetched
+	to   schedule.Stage // of the visit
+}
+
+// fetchWeights enqueues the copy of a tile into a slot on the h2d stream, after the
+// slot is idle, and records that it is ready.
+type fetchWeights struct {
+	Prog, Layer, Part, Tile, Slot int
+	Step                          int // of the pass
+}
+
+func newTileServer(c *prefetcherCore) *tileServer {
+	x := &tileServer{c: c}
+	for class, n := range c.slots {
+		for range n {
+			x.free[class] = append(x.free[class], len(x.classes))
+			x.classes = append(x.classes, schedule.Class(class))
+		}
+	}
+	return x
+}
+
+func (x *tileServer) take(msg any) ([]effect, bool) {
+	if m, ok := msg.(SlotFreed); ok {
+		class := x.classes[m.Slot]
+		x.free[class] = append(x.free[class], m.Slot)
+		return nil, true
+	}
+	for _, w := range x.ways {
+		if out, ok := w.take(msg); ok {
+			return out, true
+		}
+	}
+	return nil, false
+}
+
+func (x *tileServer) served(s *prefetchState) bool { return s.weights == len(s.p.WeightTakes) }
+
+func (x *tileServer) serve(s *prefetchState) (out []effect) {
+	for s.weights < len(s.p.WeightTakes) {
+		v := s.p.WeightTakes[s.weights]
+		visit := s.p.Visits[v]
+		ready, cause := x.ready(s, visit)
+		if !ready {
+			s.waited = cause
+			return out
+		}
+		s.weights++
+		if slices.ContainsFunc(x.ways, func(w tileWay) bool { return w.idle(s, visit) }) {
+			continue
+		}
+		if s.waited == NoStall || cause == StallCheckpoint || cause == StallDisk {
+			s.waited = cause
+		}
+		free := &x.free[visit.Class]
+		slot := (*free)[0]
+		*free = (*free)[1:]
+		fetch := fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Step: s.p.Step}
+		out = append(out, x.fetch(granted{copy: fetch, task: fetch, to: visit.Stage, sent: LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})...)
+		s.waited = NoStall
+	}
+	return out
+}
+
+// ready says whether a visit's tile can be fetched, and what it waits for or has waited for.
+func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
+	for _, w := range x.ways {
+		if waits, ok := w.ready(s, v); !ok {
+			return false, waits
+		}
+		if w.idle(s, v) {
+			return true, NoStall
+		}
+	}
+	if ok, cause = x.c.upToDate(s.p, x.c.sources[v.Tile]...); ok && len(x.free[v.Class]) == 0 {
+		return false, StallWeights
+	}
+	return ok, cause
+}
+
+// fetch brings a tile into its slot and tells Compute.
+func (x *tileServer) fetch(g granted) []effect {
+	for _, w := range x.ways {
+		if out, ok := w.begin(&g); ok {
+			return out
+		}
+	}
+	return g.fetch(x.c.lane)
+}
+
+func (g granted) fetch(lane laneID) []effect {
+	return []effect{work{do: g.task}, send{lane.compute(), g.sent}}
+}
+
 func (e fetchWeights) start(r *lane, _ work) error {
 	defer r.copying(r.h2d, e).end()
+	_, err := r.fetch(e)
+	return err
+}
+
+// fetch enqueues the copy of a tile and says how many bytes it moves.
+func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 	s := r.weights[e.Slot]
-	moved := s.place.fetch(r.tiles[e.Tile], s)
-	if e.Expert && moved > 0 {
-		r.travelled.add(e.Prog, moved)
-	}
+	moved = s.place.fetch(r.tiles[e.Tile], s)
 	r.h2d.Record(s.ready)
-	return r.enqueued("prefetch %s", r.names[e.Layer])
+	return moved, r.enqueued("prefetch %s", r.names[e.Layer])
+}
+
+// placement says where the device reads what is on the host: in device memory that it is
+// copied to (copied), or where it lies (inPlace).
+type placement interface {
+	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
+	fetch(t layers.Tile, s slot) int64
+	// weights views the tensors of a tile that has been fetched.
+	weights(t layers.Tile, s slot) layers.Weights
+	// bind returns where the device reads what is staged on the host for a batch.
+	bind(staging []byte) (device.Mem, error)
+	// upload enqueues the copy of what is staged to the memory that bind returned.
+	upload(to device.Mem, staged []byte)
+}
+
+// placement returns that of the tiles and batches of the lane's device.
+func (r *lane) placement() placement {
+	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding()]
+}
+
+// copied is the placement on a device with memory of its own: tiles are copied into
+// slots, batches into memory that is allocated for them.
+type copied struct{ r *lane }
+
+func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
+	c.r.h2d.Wait(s.idle)
+	for _, x := range t.Copies {
+		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.held[x.Layer](t, s, x.Layer, x.From, x.Bytes))
+		moved += x.Bytes
+	}
+	return moved
+}
+
+func (c copied) weights(t layers.Tile, s slot) layers.Weights {
+	return layers.BindWeights(t.Layout, s.mem)
+}
+
+func (c copied) bind(staging []byte) (device.Mem, error) {
+	return c.r.alloc(accounts.Batch, int64(len(staging)))
+}
+
+func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, staged) }
+
+// inPlace is the placement on a unified device: it computes on the tiles and batches
+// where they lie on the host, and nothing is copied.
+type inPlace struct{ r *lane }
+
+func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
+
+func (p inPlace) weights(t layers.Tile, s slot) layers.Weights {
+	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
+		layer, at := t.Host(off)
+		return p.r.held[layer](t, s, layer, at, bytes)
+	})
+}
+
+func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindHost(staging), nil }
+
+func (inPlace) upload(device.Mem, []byte) {}
+
+// inMemory is where so many bytes of a layer lie in the host's memory, from byte from of its tile on.
+func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []byte {
+	return r.o.Home.Tile(layer)[from : from+bytes]
+}
+
+// sourceLayers are the layers whose tiles the lane copies from.
+func (r *lane) sourceLayers() (out []int) {
+	for l := range r.schedule.Layers {
+		if slices.ContainsFunc(r.tiles, func(t layers.Tile) bool {
+			return r.schedule.On(t.Layer) == int(r.index) && slices.Contains(t.Sources(), l)
+		}) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// allocWeights makes the weight slots of all classes.
+func (r *lane) allocWeights() error {
+	for l := range r.schedule.Layers {
+		held := r.inMemory
+		if r.plan.ParamBytes(l) > 0 {
+			held = r.inParamBuffer
+		}
+		r.held = append(r.held, held)
+	}
+	for _, l := range r.sourceLayers() {
+		r.register(r.o.Home.Tile(l), usedForward)
+	}
+	for class := range schedule.NumClasses {
+		count, bytes := r.plan.Slots(class)
+		slots, err := r.makeSlots(accounts.WeightSlots, count, bytes)
+		if err != nil {
+			return err
+		}
+		for _, s := range slots {
+			s.place, s.index = r.placement(), len(r.weights)
+			r.weights = append(r.weights, s)
+		}
+	}
+	return nil
+}
+
+// activationServer fills activation slots. Only for what another lane passes on a slot is allotted before it has come.
+type activationServer struct {
+	c    *prefetcherCore
+	free []int
+	// passed are the activations that other lanes have passed on to the host and that have no slot
+	// yet; allotted, by what they wait for, the slots of those that have not come.
+	passed   map[transit]bool
+	allotted map[transit]takeIn
+}
+
+func newActivationServer(c *prefetcherCore) *activationServer {
+	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]takeIn{}}
+}
+
+// fetchActivation enqueues the copy of a spilled activation of so many tokens into a
+// slot; Host is where it lies on the host, as in schedule.Object, and Step that of the pass.
+type fetchActivation struct{ Slot, Host, Tokens, Step int }
+
+func (x *activationServer) take(msg any) ([]effect, bool) {
+	switch m := msg.(type) {
+	case ActivationSlotFreed:
+		x.free = append(x.free, m.Slot)
+	case ActivationSpilled:
+		if s := x.c.program(m.Prog); s != nil {
+			s.spilled[m.Object]++
+		}
+	case ActivationPassed:
+		return x.arrived(m), true
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+func (x *activationServer) served(s *prefetchState) bool { return s.acts == len(s.p.ActTakes) }
+
+func (x *activationServer) serve(s *prefetchState) (out []effect) {
+	for s.acts < len(s.p.ActTakes) && len(x.free) > 0 {
+		t := s.p.ActTakes[s.acts]
+		if t.Fetch && s.spilled[t.Object] < t.Spills {
+			break
+		}
+		slot := x.free[0]
+		x.free = x.free[1:]
+		out = append(out, x.fill(s.p, t, slot)...)
+		s.acts++
+	}
+	return out
+}
+
+// fill is what fills an activation slot that has been allotted to what a program takes, and grants
+// it to Compute.
+func (x *activationServer) fill(p *Pass, t schedule.Take, slot int) []effect {
+	o := p.Objects[t.Object]
+	granted := send{x.c.lane.compute(), ActivationFetched{Prog: p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}}
+	switch {
+	case t.Arrives:
+		return x.arrives(p, t, granted, slot)
+	case t.Fetch:
+		return []effect{work{do: fetchActivation{Slot: slot, Host: o.Host, Tokens: o.Tokens, Step: p.Step}}, granted}
+	}
+	return []effect{granted}
 }
 
 func (e fetchActivation) start(r *lane, _ work) error {

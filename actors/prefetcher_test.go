@@ -10,7 +10,7 @@ import (
 // often as the program says, not before.
 func TestFetchesWaitForSpills(t *testing.T) {
 	s := schedule.Spec{Layers: dense(3)}
-	c := newPrefetcherCore(0, true, 3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), 1, testDepths(1))
+	c := newPrefetcherCore(fetching(s, false, testDepths(1)), 0)
 	p := &Pass{Seq: 7, Program: &schedule.Program{Objects: []schedule.Object{{Tokens: 4, Host: 8}}, ActTakes: []schedule.Take{{Object: 0, Fetch: true, Spills: 2}}}}
 	var fetched []int // after how many spills
 	for spills, m := range []any{PassPlanned{p}, ActivationSpilled{Prog: 7}, ActivationSpilled{Prog: 6}, ActivationSpilled{Prog: 7}} {

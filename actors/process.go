@@ -2,11 +2,19 @@ package actors
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"mt/device"
+	"mt/schedule"
 )
 
 // process is the side of an actor that is not pure: it feeds messages to the core and
@@ -27,8 +35,34 @@ type hub struct {
 	stopped   atomic.Bool  // no message is handled and no effect executed any more
 	notices   sync.RWMutex // held for reading while a stream tells what is complete
 	ended     chan error   // how the run ended, sent once by the Conductor; nil: well
-	trace     *tracer      // nil: nobody wants one
+	watch     runWatch
 }
+
+// runWatch follows the works of a run on the host.
+type runWatch interface {
+	begin(id address, do task) *piece
+	done(p *piece)
+}
+
+// laneWatch follows what is enqueued on the streams of a lane.
+type laneWatch interface {
+	launch(e enqueue, l schedule.Launch, v schedule.Visit, t *passTimeline)
+	copying(s *countedStream, do task)
+	matrix(s *countedStream, what string, e orthogonalize)
+	marked(t *passTimeline, before device.Event, m mark)
+	stepDone(t *passTimeline)
+}
+
+// nobody is the watch of a run that nobody follows (timeline.go).
+type nobody struct{}
+
+func (nobody) begin(address, task) *piece                                     { return nil }
+func (nobody) done(*piece)                                                    {}
+func (nobody) launch(enqueue, schedule.Launch, schedule.Visit, *passTimeline) {}
+func (nobody) copying(*countedStream, task)                                   {}
+func (nobody) matrix(*countedStream, string, orthogonalize)                   {}
+func (nobody) marked(*passTimeline, device.Event, mark)                       {}
+func (nobody) stepDone(*passTimeline)                                         {}
 
 // carrier carries messages and works: protoactor as time goes by, or a virtual clock.
 type carrier interface {
@@ -49,7 +83,7 @@ type carrier interface {
 	stop()
 }
 
-func newHub(c carrier) *hub { return &hub{carrier: c, ended: make(chan error, 1)} }
+func newHub(c carrier) *hub { return &hub{carrier: c, watch: nobody{}, ended: make(chan error, 1)} }
 
 // spawn starts the actor of s.
 func (h *hub) spawn(s *process) error {
@@ -104,7 +138,7 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	var span *piece
 	started := func() {
 		if !h.stopped.Load() {
-			span = h.trace.begin(id, w.do)
+			span = h.watch.begin(id, w.do)
 		}
 	}
 	h.begin(w, started, func() {
@@ -117,7 +151,7 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 			return
 		}
 		result, err := h.result(w, f)
-		h.trace.done(span)
+		h.watch.done(span)
 		if err != nil {
 			h.fail(id, err)
 			return
@@ -165,3 +199,178 @@ func (s *process) rest() {
 
 // unexpected is the panic of a core for a message it does not know.
 func unexpected(id address, msg any) string { return fmt.Sprintf("%s: unexpected message %T", id, msg) }
+
+// core is the pure part of an actor: it answers a message with effects, in the order
+// in which they are to happen, and changes nothing but its own state.
+type core interface {
+	step(msg any) []effect
+}
+
+// effect is what a core asks its process to do: a send or a work.
+type effect interface{ effect() }
+
+// send puts msg into the mailbox of to.
+type send struct {
+	to  address
+	msg any
+}
+
+func (send) effect() {}
+
+func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
+
+// work is something for the process to do. When it is complete, the messages in done
+// are sent; when it fails, Failed is sent to the Conductor instead.
+type work struct {
+	do   task
+	done []send
+}
+
+// task is what a work does. The interface is closed: each task stands in the file of the actor that asks for it.
+type task interface {
+	// start begins the task of w. What takes time it starts, and returns; only in a diagnosis Compute waits for the device.
+	// r is the lane of the actor, the first lane for an actor that exists once.
+	start(r *lane, w work) error
+}
+
+func (work) effect() {}
+
+// finding is a message that tells what a work has found out. A core makes the message
+// without the result; when the work is complete, the method with returns it with the
+// result added.
+type finding interface {
+	with(result any) any
+}
+
+// completed returns the sends of w with result in every message that is a finding.
+func (w work) completed(result any) []send {
+	out := make([]send, len(w.done))
+	for i, s := range w.done {
+		if f, ok := s.msg.(finding); ok {
+			s.msg = f.with(result)
+		}
+		out[i] = s
+	}
+	return out
+}
+
+// role is what an actor does.
+type role uint8
+
+// The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist
+// once, Exchanger and Gatherer only where several ranks train together, the Stager only where the state of
+// layers is on disks.
+const (
+	conductorRole role = iota
+	feederRole
+	prefetcherRole
+	computeRole
+	offloaderRole
+	optimizerRole
+	checkpointerRole
+	reporterRole
+	exchangerRole
+	gathererRole
+	stagerRole
+	numRoles
+)
+
+func (r role) String() string {
+	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter", "exchanger", "gatherer", "stager"}[r]
+}
+
+// address names one actor of a run.
+type address struct {
+	role role
+	lane laneID // 0 for those that exist once
+}
+
+// String is such as "conductor"; "compute" in the first lane, "compute 1" in the second.
+func (a address) String() string {
+	if a.lane == 0 {
+		return a.role.String()
+	}
+	return fmt.Sprintf("%s %d", a.role, a.lane)
+}
+
+// The addresses of the actors that exist once.
+var (
+	conductorID    = address{role: conductorRole}
+	feederID       = address{role: feederRole}
+	optimizerID    = address{role: optimizerRole}
+	checkpointerID = address{role: checkpointerRole}
+	reporterID     = address{role: reporterRole}
+	exchangerID    = address{role: exchangerRole}
+	gathererID     = address{role: gathererRole}
+	stagerID       = address{role: stagerRole}
+)
+
+// laneID is the number of a lane, from 0 on.
+type laneID int
+
+func (l laneID) prefetcher() address { return address{role: prefetcherRole, lane: l} }
+func (l laneID) compute() address    { return address{role: computeRole, lane: l} }
+func (l laneID) offloader() address  { return address{role: offloaderRole, lane: l} }
+
+// protoCarrier is the carrier of real runs: every process is an actor of protoactor, and
+// every work a goroutine.
+type protoCarrier struct {
+	system *actor.ActorSystem
+	prefix string // of this carrier's actors' names in the system
+	pids   map[address]*actor.PID
+	works  sync.WaitGroup // that have been begun
+}
+
+// theSystem returns the program's actor system, which all carriers share: a registry of actors
+// has 32,768 maps, which take longer to make than a small run takes.
+var theSystem = sync.OnceValue(func() *actor.ActorSystem {
+	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+	return actor.NewActorSystem(actor.WithLoggerFactory(quiet))
+})
+
+// carriers counts the carriers of the program.
+var carriers atomic.Int64
+
+func newProtoCarrier() *protoCarrier {
+	return &protoCarrier{pids: map[address]*actor.PID{}, system: theSystem(), prefix: strconv.FormatInt(carriers.Add(1), 10) + " "}
+}
+
+func (c *protoCarrier) start(s *process) error {
+	pid, err := c.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s }), c.prefix+s.id.String())
+	if err == nil {
+		c.pids[s.id] = pid
+	}
+	return err
+}
+
+func (c *protoCarrier) tell(to address, msg any) { c.system.Root.Send(c.pids[to], msg) }
+
+func (c *protoCarrier) begin(_ work, started, f func()) {
+	c.works.Go(func() {
+		started()
+		f()
+	})
+}
+
+func (c *protoCarrier) result(_ work, f func() (any, error)) (any, error) { return f() }
+
+// epoch is when the program began: runs that follow each other have one clock.
+var epoch = time.Now()
+
+func (c *protoCarrier) now() time.Duration { return time.Since(epoch) }
+
+func (c *protoCarrier) stop() {
+	c.works.Wait()
+	for _, pid := range c.pids {
+		c.system.Root.Stop(pid)
+	}
+}
+
+// Receive implements actor.Actor.
+func (s *process) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
+	default:
+		s.hub.handle(s, m)
+	}
+}

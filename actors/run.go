@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"mt/device"
 	"mt/schedule"
 )
 
@@ -44,6 +45,7 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		return err
 	}
 	defer func() {
+		o.leavePinned(err)
 		if late := r.close(); err == nil {
 			err = late
 		}
@@ -65,6 +67,9 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		}
 	}
 	defer func() {
+		if o.Ending != nil {
+			o.Ending()
+		}
 		r.hub.close()
 		for _, l := range r.lanes {
 			if drained := l.drain(); err == nil {
@@ -94,6 +99,18 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	return wait(r)
 }
 
+// leavePinned has the devices leave host memory pinned if the process is about to end. err is how the run ended.
+func (o *Options) leavePinned(err error) {
+	if o.LeavePinned == nil || !o.LeavePinned(err) {
+		return
+	}
+	for _, dev := range o.Devices {
+		if d, ok := device.Inner(dev).(interface{ LeavePinned() }); ok {
+			d.LeavePinned()
+		}
+	}
+}
+
 // startTrace begins to tell Options.Timeline what happens.
 func (r *run) startTrace() error {
 	t := newTracer(r.o.Timeline, r.hub.now, r.names)
@@ -106,7 +123,7 @@ func (r *run) startTrace() error {
 		}
 	}
 	t.places(r.lanes)
-	r.hub.trace = t
+	r.hub.watch = t
 	return nil
 }
 
@@ -180,15 +197,15 @@ func (l *lane) processes(balance balancing) []*process {
 	for class := range slots {
 		slots[class], _ = l.plan.Slots(schedule.Class(class))
 	}
-	prefetcher := newPrefetcherCore(l.index, l.schedule.On(0) == int(l.index), len(o.Plan.Layouts), o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
-	prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
-	offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
+	prefetcher := newPrefetcherCore(prefetcherSpec{lane: l.index, layers: len(o.Plan.Layouts), rows: l.schedule.On(0) == int(l.index), sources: sources, slots: slots,
+		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, experts: o.Plan.Experts > 0, onDisk: o.Plan.ParamAway, reachedBy: l.reachedBy()}, o.Start.Step)
+	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, away: o.Plan.GradAway, balance: balance, landed: toOptimizer}
 	if l.team != nil {
-		offloader.landed = exchangerID
+		offloader.landed = toExchanger
 	}
 	return []*process{
-		{id: l.index.offloader(), core: offloader},
-		{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance)},
+		{id: l.index.offloader(), core: newOffloaderCore(offloader)},
+		{id: l.index.compute(), core: newComputeCore(computeSpec{l.index, o.Plan.Depths.GradBuffers, o.Plan.Experts > 0, balance})},
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 

@@ -20,7 +20,7 @@ type stalls struct {
 	// ends are the events at which timelines ended and none begins, because skip was called
 	// after them. They may be freed when the next timeline has been read.
 	ends  []device.Event
-	trace *laneTracer // is shown what is summed up; nil: nobody is
+	watch laneWatch // is shown what is summed up
 }
 
 // passTimeline has the marks of one pass, in the order of the stream. Marks that the device
@@ -52,7 +52,7 @@ type mark struct {
 }
 
 func newStalls(dev device.Device) *stalls {
-	return &stalls{dev: dev, timelines: map[int]*passTimeline{}}
+	return &stalls{dev: dev, watch: nobody{}, timelines: map[int]*passTimeline{}}
 }
 
 func (c *stalls) event() (device.Event, error) {
@@ -141,7 +141,7 @@ func (t *passTimeline) sum(marks int) {
 		if !m.busy {
 			t.stall[m.cause] += max(0, m.event.Elapsed(before))
 		}
-		t.of.trace.marked(t, before, m)
+		t.of.watch.marked(t, before, m)
 		if before != t.begin {
 			t.of.free = append(t.of.free, before)
 		}
@@ -188,7 +188,7 @@ func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Dura
 		return 0, stall
 	}
 	t.sum(t.made)
-	c.trace.stepDone(t)
+	c.watch.stepDone(t)
 	end := t.marks[0].event // the next timeline may begin there
 	if t.begin != end {
 		c.free = append(c.free, t.begin)
@@ -207,61 +207,60 @@ func (c *stalls) close() {
 	}
 }
 
-// countedStream counts the bytes that cross a link, and shows the trace what is enqueued.
+// countedStream counts the bytes that cross a link, and shows its watch what is enqueued.
 type countedStream struct {
 	device.Stream
 	bytes atomic.Int64
-	trace *streamTracer // nil: none
+	watch streamWatch
 }
+
+// streamWatch follows what is enqueued on a stream.
+type streamWatch interface {
+	// copies tells that the stream is about to be given a copy.
+	copies()
+	// stops ends the work at hand: what is recorded next has been done.
+	stops()
+	// wait, notify enqueue these, and end ends the work at hand on a stream that nobody is notified of.
+	wait(e device.Event)
+	notify(f func(error))
+	end()
+}
+
+// unwatched is the watch of a stream that nobody follows.
+type unwatched struct{ device.Stream }
+
+func (unwatched) copies()                {}
+func (unwatched) stops()                 {}
+func (u unwatched) wait(e device.Event)  { u.Wait(e) }
+func (u unwatched) notify(f func(error)) { u.Notify(f) }
+func (unwatched) end()                   {}
 
 func (s *countedStream) CopyH2D(dst device.Mem, src []byte) {
 	s.bytes.Add(int64(len(src)))
-	s.trace.copies()
+	s.watch.copies()
 	s.Stream.CopyH2D(dst, src)
 }
 
 func (s *countedStream) CopyD2H(dst []byte, src device.Mem) {
 	s.bytes.Add(int64(len(dst)))
-	s.trace.copies()
+	s.watch.copies()
 	s.Stream.CopyD2H(dst, src)
 }
 
 func (s *countedStream) CopyPeer(to device.Device, dst, src device.Mem) {
 	s.bytes.Add(src.Bytes)
-	s.trace.copies()
+	s.watch.copies()
 	s.Stream.CopyPeer(to, dst, src)
 }
 
-// Record also ends the work that the trace follows: what is told by e has been done.
 func (s *countedStream) Record(e device.Event) {
-	s.trace.stops()
+	s.watch.stops()
 	s.Stream.Record(e)
 }
 
-func (s *countedStream) Wait(e device.Event) {
-	if s.trace == nil {
-		s.Stream.Wait(e)
-		return
-	}
-	s.trace.wait(e)
-}
+func (s *countedStream) Wait(e device.Event) { s.watch.wait(e) }
 
-// Notify also ends the work that the trace follows.
-func (s *countedStream) Notify(f func(error)) {
-	passed := s.trace.ends()
-	if passed == nil {
-		s.Stream.Notify(f)
-		return
-	}
-	s.Stream.Notify(func(err error) {
-		passed(err)
-		f(err)
-	})
-}
+func (s *countedStream) Notify(f func(error)) { s.watch.notify(f) }
 
-// end ends the work that the trace follows on a stream that nobody is notified of.
-func (s *countedStream) end() {
-	if passed := s.trace.ends(); passed != nil {
-		s.Stream.Notify(passed)
-	}
-}
+// end ends the work that the watch follows on a stream that nobody is notified of.
+func (s *countedStream) end() { s.watch.end() }

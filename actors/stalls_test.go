@@ -194,7 +194,7 @@ func TestCausesOfStalls(t *testing.T) {
 		{"late activation", []any{batch, block, head, act(0), act(1)}, [5]Cause{0: StallActivation, 1: StallActivation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core := newComputeCore(0, testDepths(3), balancing{})
+			core := newComputeCore(computeSpec{gradBuffers: 3, experts: true})
 			got := launchesOf(core, p, c.msgs...)
 			if len(got) != 5 {
 				t.Fatalf("%d of 5 launches", len(got))
@@ -245,7 +245,7 @@ func TestCauseOfPassage(t *testing.T) {
 	}
 	p := &Pass{Program: programs[1], Batch: fakeBatch(2)}
 	launch := p.Launches[0]
-	late := launchesOf(newComputeCore(1, testDepths(1), balancing{}), p, BatchFetched{}, LayerFetched{Visit: launch.Visit}, ActivationFetched{Object: launch.Out, Slot: 1},
+	late := launchesOf(newComputeCore(computeSpec{lane: 1, gradBuffers: 1}), p, BatchFetched{}, LayerFetched{Visit: launch.Visit}, ActivationFetched{Object: launch.Out, Slot: 1},
 		ActivationFetched{Object: launch.In, Filled: true})[0]
 	if late.Blocked != StallPassage || !late.WaitIn {
 		t.Errorf("the launch that waited for another lane was blocked by %s, and its stream waits: %t", late.Blocked, late.WaitIn)
@@ -255,7 +255,7 @@ func TestCauseOfPassage(t *testing.T) {
 // TestGradBufferStall: without a free gradient buffer the launch says so.
 func TestGradBufferStall(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
-	core := newComputeCore(0, testDepths(1), balancing{})
+	core := newComputeCore(computeSpec{gradBuffers: 1, experts: true})
 	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
 	if got := launchesOf(core, p, all...); len(got) != 3 {
 		t.Fatalf("%d launches with one gradient buffer, want 3", len(got))
@@ -294,7 +294,7 @@ func TestRunAhead(t *testing.T) {
 		for o := range p.Objects {
 			msgs = append(msgs, ActivationFetched{Object: o, Slot: o})
 		}
-		core := newComputeCore(0, testDepths(1), balancing{})
+		core := newComputeCore(computeSpec{gradBuffers: 1, experts: true})
 		if got := launchesOf(core, p, msgs...); len(got) != tc.ahead {
 			t.Errorf("micro-batches of %d tokens: %d launches ahead, want %d", tc.tokens, len(got), tc.ahead)
 		}
@@ -323,7 +323,7 @@ func TestRunAhead(t *testing.T) {
 		}
 	}
 	p := &Pass{Program: &schedule.Program{Visits: []schedule.Visit{{Stage: schedule.Expert}}}, Batch: fakeBatch(1)}
-	if n := tokensOf(p, schedule.Launch{}); n != 0 {
+	if n := tokensOf(p, schedule.Launch{MicroBatch: -1}); n != 0 {
 		t.Errorf("%d tokens for an expert", n)
 	}
 }
@@ -345,7 +345,7 @@ func TestCauseOfBatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}
-			core := newPrefetcherCore(0, true, 3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), 1, testDepths(1))
+			core := newPrefetcherCore(fetching(s, false, testDepths(1)), 0)
 			p := planned(t, s, fakeBatch(1))
 			p.Version, p.Waited = 1, c.waited
 			var got []Cause

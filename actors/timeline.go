@@ -13,7 +13,7 @@ import (
 // This file tells Options.Timeline what a run does: which work took which stream or actor
 // from when to when, what came of what, and who held which slot meanwhile.
 
-// tracer follows the work of a run. A nil tracer follows nothing and costs nothing.
+// tracer follows the work of a run.
 type tracer struct {
 	rec   *timeline.Recorder
 	now   func() time.Duration // of the hub
@@ -227,9 +227,6 @@ func (t *tracer) ended(p *piece) {
 
 // begin notes that an actor begins with a work on the host.
 func (t *tracer) begin(id address, do task) *piece {
-	if t == nil {
-		return nil
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := &piece{track: t.rec.Track(id.String(), timeline.Actor), start: t.time()}
@@ -339,9 +336,6 @@ func (t *tracer) usesState(layer int, p *piece) (before *piece) {
 
 // done tells that the work is over for which begin returned p.
 func (t *tracer) done(p *piece) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p.end = t.time()

@@ -15,7 +15,7 @@ import (
 // those of the launches of a training step are the marks of stalls.go, so that what the
 // timeline shows as gaps of the compute stream is what is reported as its stalls.
 
-// laneTracer is the part of a tracer that follows one lane. A nil one follows nothing.
+// laneTracer is the part of a tracer that follows one lane.
 type laneTracer struct {
 	*tracer
 	r         *lane
@@ -65,11 +65,12 @@ func (r *lane) startTrace(t *tracer) error {
 		if r.index > 0 {
 			name = fmt.Sprintf("%s %d", name, r.index)
 		}
-		s.trace = &streamTracer{of: l, stream: s.Stream, track: t.rec.Track(name, timeline.Stream), last: origin}
-		l.streams = append(l.streams, s.trace)
+		followed := &streamTracer{of: l, stream: s.Stream, track: t.rec.Track(name, timeline.Stream), last: origin}
+		s.watch = followed
+		l.streams = append(l.streams, followed)
 	}
-	l.compute = r.compute.trace
-	r.trace, r.stalls.trace = l, l
+	l.compute = r.compute.watch.(*streamTracer)
+	r.watch, r.stalls.watch = l, l
 	return nil
 }
 
@@ -94,7 +95,7 @@ func (t *tracer) places(lanes []*lane) {
 	}
 	for _, r := range lanes {
 		for i := range r.weights {
-			t.place(r.trace.weight(i))
+			t.place(r.weightCredit(i))
 		}
 		several(batchSlotCredit, len(r.batches), r.index)
 		several(activationCredit, len(r.acts), r.index)
@@ -112,12 +113,12 @@ func (t *tracer) places(lanes []*lane) {
 	several(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
-// weight is the credit of a weight slot, which may be that of the head.
-func (l *laneTracer) weight(slot int) credit {
-	if n, _ := l.r.plan.Slots(schedule.Streamed); slot >= n {
-		return credit{headCredit, slot - n, l.r.index}
+// weightCredit is the credit of a weight slot, which may be that of the head.
+func (r *lane) weightCredit(slot int) credit {
+	if n, _ := r.plan.Slots(schedule.Streamed); slot >= n {
+		return credit{headCredit, slot - n, r.index}
 	}
-	return credit{weightCredit, slot, l.r.index}
+	return credit{weightCredit, slot, r.index}
 }
 
 // synchronize finds out what the hub's clock says when the device is at origin.
@@ -204,11 +205,7 @@ func (s *streamTracer) begins(p *piece) {
 }
 
 // copies notes that the stream is about to be given a copy.
-func (s *streamTracer) copies() {
-	if s != nil {
-		s.copied = true
-	}
-}
+func (s *streamTracer) copies() { s.copied = true }
 
 // wait enqueues a wait. Waiting is not part of the work before or behind it.
 func (s *streamTracer) wait(e device.Event) {
@@ -223,7 +220,7 @@ func (s *streamTracer) wait(e device.Event) {
 
 // stops records that what is being enqueued ends here.
 func (s *streamTracer) stops() {
-	if s != nil && s.cur != nil && !s.parted {
+	if s.cur != nil && !s.parted {
 		s.parted = true
 		s.stream.Record(s.cur.to)
 	}
@@ -232,7 +229,7 @@ func (s *streamTracer) stops() {
 // ends returns what is to be called when the stream has passed all that is enqueued; nil
 // where nothing is followed.
 func (s *streamTracer) ends() func(error) {
-	if s == nil || s.cur == nil {
+	if s.cur == nil {
 		return nil
 	}
 	s.stops()
@@ -242,6 +239,25 @@ func (s *streamTracer) ends() func(error) {
 		if err == nil {
 			s.passed(p)
 		}
+	}
+}
+
+// notify also ends the work at hand, which is over when f is called.
+func (s *streamTracer) notify(f func(error)) {
+	passed := s.ends()
+	if passed == nil {
+		s.stream.Notify(f)
+		return
+	}
+	s.stream.Notify(func(err error) {
+		passed(err)
+		f(err)
+	})
+}
+
+func (s *streamTracer) end() {
+	if passed := s.ends(); passed != nil {
+		s.stream.Notify(passed)
 	}
 }
 
@@ -287,9 +303,6 @@ func (s *streamTracer) reach(e device.Event) time.Duration {
 // marked tells of the time before a mark, of which stalls have just booked it. The event of
 // the mark is not used again before the next mark is read.
 func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.compute
@@ -310,9 +323,6 @@ func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 
 // stepDone tells that a step is complete.
 func (l *laneTracer) stepDone(t *passTimeline) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.setClocks()

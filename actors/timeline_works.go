@@ -12,9 +12,6 @@ import (
 // launch follows a launch on the compute stream, which t times; nil: the launch is of an
 // evaluation.
 func (l *laneTracer) launch(e enqueue, la schedule.Launch, v schedule.Visit, t *passTimeline) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &piece{track: l.compute.track, name: v.Phase.String() + " " + l.part(v), step: e.p.Step, enqueued: l.now()}
@@ -40,7 +37,7 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 		l.uses(batch, p)
 	}
 	if e.Weights >= 0 {
-		if before := l.uses(l.weight(e.Weights), p); e.WaitWeights {
+		if before := l.uses(l.r.weightCredit(e.Weights), p); e.WaitWeights {
 			l.link("LayerFetched", before, p)
 		}
 	}
@@ -120,13 +117,11 @@ func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 
 // copying follows the copies of a work on s, a stream that copies.
 func (l *laneTracer) copying(s *countedStream, do task) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lane := l.r.index
-	p := &piece{track: s.trace.track, enqueued: l.now()}
+	followed := s.watch.(*streamTracer)
+	p := &piece{track: followed.track, enqueued: l.now()}
 	switch e := do.(type) {
 	case fetchBatch:
 		p.name, p.step = "fetch the batch", e.p.Step
@@ -170,26 +165,24 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 	default:
 		return
 	}
-	s.trace.begins(p)
+	followed.begins(p)
 }
 
 // matrix follows what a stream does with a matrix of a layer, in a buffer of the lane.
 func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := &piece{track: s.trace.track, name: what + " a matrix of " + l.names[e.Layer], enqueued: l.now()}
+	followed := s.watch.(*streamTracer)
+	p := &piece{track: followed.track, name: what + " a matrix of " + l.names[e.Layer], enqueued: l.now()}
 	l.follows("MatrixPrepared", credit{matrixCredit, e.Buffer, e.Lane}, p)
-	s.trace.begins(p)
+	followed.begins(p)
 }
 
 // fetch notes that p fetches a tile.
 func (l *laneTracer) fetch(e fetchWeights, p *piece) {
 	what := l.tile(e.Layer, e.Part)
 	p.name, p.step = "fetch "+what, e.Step
-	l.takes(l.weight(e.Slot), what, p)
+	l.takes(l.r.weightCredit(e.Slot), what, p)
 	for _, layer := range l.r.tiles[e.Tile].Sources() {
 		l.fetches(layer, p)
 	}

@@ -75,6 +75,11 @@ func ownTiles(s schedule.Spec, tied bool) [][]int {
 	return out
 }
 
+// fetching is what the Prefetcher of a lane has to know of the layers of s.
+func fetching(s schedule.Spec, tied bool, d plan.Depths) prefetcherSpec {
+	return prefetcherSpec{layers: len(s.Layers), rows: true, sources: ownTiles(s, tied), slots: slotsOf(d, s), batches: 1, activations: d.ActivationSlots, experts: true}
+}
+
 // slotsOf is how many weight slots of each class there are.
 func slotsOf(d plan.Depths, s schedule.Spec) (n [schedule.NumClasses]int) {
 	n[schedule.Streamed] = d.WeightSlots

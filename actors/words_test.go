@@ -26,7 +26,9 @@ func words(v any) string {
 	case LayerUpdated:
 		return fmt.Sprintf("layer %d is at version %d%s%s, update %d%s", m.Layer, m.Version, also(m.Save, "and saved"), after(m.Waited), m.AdamStep, skipped(m.NonFinite))
 	case fetchWeights:
-		return fmt.Sprintf("pass %d: fetch tile %d, layer %d part %d%s, into slot %d", m.Prog, m.Tile, m.Layer, m.Part, also(m.Expert, "an expert"), m.Slot)
+		return fetchInWords(m, false)
+	case fetchExpert:
+		return fetchInWords(m.fetchWeights, true)
 	case LayerFetched:
 		return fmt.Sprintf("pass %d: the tile of visit %d is fetched into slot %d%s", m.Prog, m.Visit, m.Slot, waited(m.Cause))
 	case SlotFreed:
@@ -258,6 +260,10 @@ func afterTheLoss(v any) string {
 		return fmt.Sprintf("the run ends, error %v", m.Err)
 	}
 	panic(fmt.Sprintf("no words for %T", v))
+}
+
+func fetchInWords(m fetchWeights, expert bool) string {
+	return fmt.Sprintf("pass %d: fetch tile %d, layer %d part %d%s, into slot %d", m.Prog, m.Tile, m.Layer, m.Part, also(expert, "an expert"), m.Slot)
 }
 
 // launchInWords says what a launch is, where its weights, activations and gradient

@@ -10,7 +10,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/internal/machine"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 	"mt/plan/rates"
 )
 
@@ -104,7 +104,7 @@ func TestBeside(t *testing.T) {
 // TestTrainBeside: a step and its operations have what virtual time says of the same plan.
 func TestTrainBeside(t *testing.T) {
 	setup := TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), Threads: 1, Warmup: 1, Rates: besideRates(t)}
-	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, Ours: NewOurs(train.SyntheticOptions{Recompute: "auto", Profile: true})})
+	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,10 +129,15 @@ func TestTrainBeside(t *testing.T) {
 	if moved := figures["host to device, over the step"]; math.Abs(moved.Predicted*step.Predicted-moved.Measured*step.Measured) > 0.1*moved.Measured*step.Measured { // random rows of the embedding
 		t.Errorf("%g GB are predicted, %g were copied", moved.Predicted*step.Predicted, moved.Measured*step.Measured)
 	}
+	operations := 0.0
 	for _, o := range r.Profile {
+		operations += o.Predicted
 		if o.Predicted <= 0 || o.Ratio <= 0 || math.Abs(o.Measured-o.Total.Seconds()*1e3/float64(r.ProfileSteps)) > 1e-9 {
 			t.Errorf("%s %s: %+v", o.Op, o.Shape, o.Beside)
 		}
+	}
+	if s := 1e3 * step.Predicted; operations > s || operations < s/2 {
+		t.Errorf("operations are predicted to take %g ms of a step of %g ms", operations, s)
 	}
 	var table strings.Builder
 	if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), "predicted for "+d.PredictedFor) {

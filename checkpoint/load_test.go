@@ -26,7 +26,7 @@ import (
 // TestTowers: the same of small models with vision towers, whose every tensor is given back, through the trained layers or past them.
 func TestTowers(t *testing.T) {
 	for _, name := range []string{"mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
-		dir := filepath.Join("../internal/train/testdata/recordings", name, "model")
+		dir := filepath.Join("../internal/run/testdata/recordings", name, "model")
 		c, err := model.LoadDir(dir)
 		if err != nil {
 			t.Fatal(err)

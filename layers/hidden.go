@@ -12,6 +12,9 @@ type Hidden struct {
 // OnDevice is the hidden state t.
 func OnDevice(t device.Tensor) Hidden { return Hidden{Dev: t} }
 
+// None says whether h is no hidden state.
+func (h Hidden) None() bool { return h.Dev.None() && h.Host == nil }
+
 // hidden is h as rows. Where it lies on the host, chunk is where one chunk of it is on the
 // device.
 func (t *Templates) hidden(h Hidden, chunk rows) rows {

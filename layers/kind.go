@@ -33,6 +33,8 @@ type Kind interface {
 	// it needs none or the model has no such layer. Without backward it is that of a
 	// forward which keeps nothing.
 	WorkspaceBytes(s Spec, backward bool) int64
+	// Launch enqueues one launch of a visit to a layer.
+	Launch(t *Templates, x *Launch)
 	// CacheBytes is the size of a layer's key/value cache of so many tokens, for
 	// generation.
 	CacheBytes(s Spec, maxTokens int) int64

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"mt/device"
 	"mt/device/op"
 	"mt/model"
 	"mt/schedule"
@@ -57,4 +58,29 @@ func (k blockKind) CacheBytes(s Spec, maxTokens int) int64 {
 		return s.recurrentCacheBytes()
 	}
 	return s.CacheBytes(maxTokens)
+}
+
+func (k blockKind) Launch(t *Templates, x *Launch) {
+	saved := x.Saved
+	switch phase := x.Visit.Phase; {
+	case phase == schedule.Backward && k.mlp:
+		t.BlockBackward(x.Stream, x.Block, x.Weights, x.Grads, x.Grad, x.In, x.MicroBatch, saved, x.Workspace, x.First)
+		return
+	case phase == schedule.Backward:
+		t.AttentionBackward(x.Stream, x.Block, x.Weights, x.Grads, x.Grad, x.In, x.MicroBatch, saved, x.Workspace, x.First)
+		return
+	case phase == schedule.Generate && k.mlp:
+		t.BlockForwardCached(x.Stream, x.Block, x.Weights, x.Out.Dev, x.In.Dev, x.Cached, x.Cache, x.Workspace)
+		return
+	case phase == schedule.Generate:
+		t.AttentionForwardCached(x.Stream, x.Block, x.Weights, x.Out.Dev, x.In.Dev, x.Cached, x.Cache, x.Workspace)
+		return
+	case phase == schedule.Evaluate:
+		saved = device.Mem{}
+	}
+	if k.mlp {
+		t.BlockForward(x.Stream, x.Block, x.Weights, x.Out, x.In, x.MicroBatch, saved, x.Workspace)
+		return
+	}
+	t.AttentionForward(x.Stream, x.Block, x.Weights, x.Out, x.In, x.MicroBatch, saved, x.Workspace)
 }

@@ -38,3 +38,14 @@ func (embeddingKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	s.embedSpace(newDims(s), s.MaxTokens, backward, &ws)
 	return ws.used
 }
+
+func (embeddingKind) Launch(t *Templates, x *Launch) {
+	switch x.Visit.Phase {
+	case schedule.Backward:
+		t.EmbedBackward(x.Stream, x.Grads[model.RoleEmbed], x.Grad, x.MicroBatch, x.Workspace, x.First)
+	case schedule.Forward:
+		t.EmbedForward(x.Stream, x.Out, x.Rows, x.MicroBatch, x.Step, x.Workspace)
+	default: // without noise
+		t.EmbedForward(x.Stream, x.Out, x.Rows, x.MicroBatch, 0, x.Workspace)
+	}
+}

@@ -39,3 +39,27 @@ func (moeKind) Part(_ Spec, l model.Layout, k int) Tile {
 func (moeKind) Largest(_ Spec, l model.Layout) []int { return []int{0, 1, l.Parts() - 1} }
 
 func (moeKind) WorkspaceBytes(s Spec, backward bool) int64 { return s.moeWorkspaceBytes(backward) }
+
+func (moeKind) Launch(t *Templates, x *Launch) {
+	s, backward := x.Stream, x.Visit.Phase == schedule.Backward
+	switch {
+	case x.Visit.Stage == schedule.Expert && backward:
+		t.ExpertBackward(s, x.Weights, x.Grads, x.Experts, x.From, x.Pairs, x.Workspace)
+	case x.Visit.Stage == schedule.Expert:
+		t.ExpertForward(s, x.Weights, x.Experts, x.From, x.Pairs, x.Workspace)
+	case x.Visit.Stage == schedule.Join && backward:
+		t.MoERouteBackward(s, x.Weights, x.Grads, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace, x.First, x.AuxScale)
+	case x.Visit.Stage == schedule.Join:
+		t.MoECombine(s, x.Out.Dev, x.At, x.MicroBatch, x.Experts)
+	case backward:
+		t.MoERouteAgain(s, x.Weights, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace)
+	default:
+		if x.First && x.Balances {
+			s.Zero(x.Experts.ProbSum.Mem())
+		}
+		t.MoERoute(s, x.Weights, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace, !x.Balances)
+	}
+	if x.Visit.Stage == schedule.Route && x.Last {
+		t.MoESort(s, x.Experts, x.BatchTokens, !backward && x.Balances)
+	}
+}

@@ -19,3 +19,11 @@ func (positionsKind) WorkspaceBytes(s Spec, _ bool) int64 {
 	s.positionsSpace(newDims(s), s.MaxTokens, &ws)
 	return ws.used
 }
+
+func (positionsKind) Launch(t *Templates, x *Launch) {
+	if x.Visit.Phase == schedule.Backward {
+		t.PositionsBackward(x.Stream, x.Grads, x.Grad, x.MicroBatch, x.Workspace, x.First)
+		return
+	}
+	t.PositionsForward(x.Stream, x.Weights, x.Out, x.In, x.MicroBatch, x.Workspace)
+}

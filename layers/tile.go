@@ -3,6 +3,7 @@ package layers
 import (
 	"fmt"
 
+	"mt/device"
 	"mt/model"
 )
 
@@ -68,6 +69,29 @@ func (t Tile) GradElems(ids int) int64 {
 		return int64(ids) * t.row
 	}
 	return t.Layout.GradElems
+}
+
+// BindGrads views the gradient of the tile in buf, its gradient buffer, for a batch of so many unique ids.
+func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
+	if t.row > 0 {
+		return Grads{t.Layout.Tensors[0].Role: buf.Tensor(device.F32, 0, int64(ids)*t.row)}
+	}
+	return BindGrads(t.Layout, buf)
+}
+
+// BindSlab views the gradient of the tile where it goes in slab, the fp32 slab of its layer. A tensor whose gradient another part
+// has is left out.
+func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
+	if t.row > 0 {
+		return t.BindGrads(slab, ids)
+	}
+	g := Grads{}
+	for _, x := range t.Layout.Tensors {
+		if at, ok := t.Slab(x.Elem); ok && !x.Frozen {
+			g[x.Role] = slab.Tensor(device.F32, 4*at, x.Elems())
+		}
+	}
+	return g
 }
 
 // Host says where byte off of the slot comes from: from which layer's tile on the host, and

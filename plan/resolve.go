@@ -144,26 +144,19 @@ func auto(choice string) bool { return choice == "" || choice == "auto" }
 // check refuses values that no amount of memory makes possible.
 func (q Request) check() error {
 	least := leastDepths(q)
-	for _, d := range []struct {
-		key          string
-		asked, least int
-		why          string
-	}{
-		{"weight_slots", q.Depths.WeightSlots, least.WeightSlots, "a block runs from one"},
-		{"grad_buffers", q.Depths.GradBuffers, least.GradBuffers, "a gradient is summed in one"},
-		{"grad_slabs", q.Depths.GradSlabs, least.GradSlabs, "a gradient has to land somewhere, and with tied embeddings the head's waits in its slab for the embedding's"},
-		{"activation_slots", q.Depths.ActivationSlots, least.ActivationSlots, "one is read, one written, one arriving"},
-		{"batches_ahead", q.Depths.BatchesAhead, least.BatchesAhead, "a step needs a batch"},
-		{"exchange_buffers", q.Depths.ExchangeBuffers, 1, "gradients of other ranks come in somewhere"},
-		{"gathers_ahead", q.Depths.GathersAhead, 1, "weights are put together layer by layer"},
-		{"matrix_buffers", q.Depths.MatrixBuffers, 1, "a matrix is handed over in one"},
-		{"state_slots", q.Depths.StateSlots, 1, "a state is updated in one"},
-		{"micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"},
-	} {
-		if d.asked != 0 && d.asked < d.least {
-			key := "pipeline." + d.key
-			return &BadDepth{key, fmt.Sprintf("%s: %d is too few: it is at least %d (%s)", key, d.asked, d.least, d.why)}
+	few := func(key string, asked, least int, why string) error {
+		if asked == 0 || asked >= least {
+			return nil
 		}
+		return &BadDepth{key, fmt.Sprintf("%s: %d is too few: it is at least %d (%s)", key, asked, least, why)}
+	}
+	for _, d := range AllDepths {
+		if err := few(d.Key(), *d.Of(&q.Depths), max(d.Least, *d.Of(&least)), d.Why); err != nil {
+			return err
+		}
+	}
+	if err := few("pipeline.micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"); err != nil {
+		return err
 	}
 	if n := q.HeadShards; n < 0 || n > q.Config.VocabSize {
 		return &BadDepth{"pipeline.head_shards", fmt.Sprintf("pipeline.head_shards: %d parts of a vocabulary of %d: want at least 1 and no empty part",

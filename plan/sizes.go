@@ -10,22 +10,6 @@ import (
 	"mt/schedule"
 )
 
-// Depths say how many credits each edge of the pipeline starts with.
-type Depths struct {
-	WeightSlots     int `json:"weight_slots"`     // blocks, or experts, on the device; at least 1
-	GradBuffers     int `json:"grad_buffers"`     // layers, or experts, whose gradient is on the device; at least 1
-	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping or on their way to a disk; at least 1, with tied embeddings and without clipping 2
-	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3. With hidden states on the host, there, and of all layers
-	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
-	// Of several ranks; alone both are 0.
-	ExchangeBuffers int `json:"exchange_buffers,omitempty"` // layers whose gradients come in from all ranks at once; at least 1
-	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are put together from all ranks at once; at least 1
-	// Where matrices are updated whole; else 0.
-	MatrixBuffers int `json:"matrix_buffers,omitempty"` // of a lane; at least 1
-	// Where states are on disks; else 0.
-	StateSlots int `json:"state_slots,omitempty"` // layers whose state is in memory; at least 1
-}
-
 // Limits bound every batch of a run; buffers are sized by them.
 type Limits struct {
 	Tokens           int // of a batch

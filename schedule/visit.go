@@ -63,9 +63,10 @@ const (
 	Forward Phase = iota
 	Backward
 	Evaluate
+	Generate // of a sequence that grows: no pass has it
 )
 
-func (p Phase) String() string { return [...]string{"forward", "backward", "evaluate"}[p] }
+func (p Phase) String() string { return [...]string{"forward", "backward", "evaluate", "generate"}[p] }
 
 // Stage is what a visit does for its layer.
 type Stage uint8

@@ -12,13 +12,14 @@ import (
 	"mt/bench"
 	"mt/device/cuda"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/trials"
+	"mt/plan"
 )
 
 // trainBench is what the flags of mt bench train say.
 type trainBench struct {
 	options   bench.TrainOptions
-	ours      train.SyntheticOptions
+	ours      trials.SyntheticOptions
 	shape     string
 	change    bench.TrainShape // values that replace the shape's, where not zero
 	peer      string
@@ -93,11 +94,14 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.IntVar(&b.ours.Devices, "devices", 1, "how many of them share the layers; a peer has one")
 	f.StringVar(&b.memory, "device-memory", "", "budget of each device, for example 10GiB (default: all of it)")
 	f.StringVar(&b.ours.Recompute, "recompute", "auto", "auto, full or none")
-	f.IntVar(&b.ours.Depths.WeightSlots, "weight-slots", 0, "pipeline.weight_slots (default: automatic)")
-	f.IntVar(&b.ours.Depths.GradBuffers, "grad-buffers", 0, "pipeline.grad_buffers (default: automatic)")
-	f.IntVar(&b.ours.Depths.ActivationSlots, "activation-slots", 0, "pipeline.activation_slots (default: automatic)")
+	for _, d := range plan.AllDepths {
+		if d.Device {
+			f.IntVar(d.Of(&b.ours.Depths), strings.ReplaceAll(d.Name, "_", "-"), 0, d.Key()+" (default: automatic)")
+		}
+	}
 	f.IntVar(&b.ours.MicroTokens, "micro-batch-tokens", 0, "pipeline.micro_batch_tokens (default: automatic)")
 	f.StringVar(&b.ours.AttentionKernels, "attention-kernels", "auto", "attention_kernels on a GPU: auto, fused, portable or sm90a")
+	f.BoolVar(&b.ours.TimedMatMul, "timed-matmul", false, "matmul: timed on a GPU: each product by the fastest algorithm of cuBLASLt")
 	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
 	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
 	f.BoolVar(&b.copied, "copy", false, "copy tiles as a GPU would instead of binding them in place")

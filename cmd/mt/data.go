@@ -20,7 +20,9 @@ import (
 	"mt/data"
 	"mt/internal/chart"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
 	"mt/tokenizer"
 )
 
@@ -136,12 +138,12 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	if err != nil {
 		return nil, nil, err
 	}
-	spec.Stop, spec.Progress = ctx.Done(), a.options(false).Progress()
+	spec.Stop, spec.Progress = ctx.Done(), report.Reading(a.options(false))
 	set, err := data.Open(spec)
 	var wrong *data.SpecError
 	switch {
 	case errors.Is(err, data.ErrStopped):
-		return nil, nil, train.ErrResumable
+		return nil, nil, settings.ErrResumable
 	case errors.As(err, &wrong):
 		return nil, nil, c.Errorf(cmp.Or(wrong.Key, c.DataKey()), "%w", err)
 	case err != nil:
@@ -168,7 +170,7 @@ func inspectSpec(c *config.Config) (data.Spec, error) {
 		s.Tokenizer = tokenizer.Bytes()
 		return s, nil
 	}
-	m, err := train.OpenModel(c)
+	m, err := open.OpenModel(c)
 	if err != nil {
 		return s, err
 	}

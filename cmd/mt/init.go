@@ -17,7 +17,9 @@ import (
 	"mt/data"
 	"mt/internal/config"
 	"mt/internal/files"
-	"mt/internal/train"
+	"mt/internal/run/open"
+	"mt/internal/run/predict"
+	"mt/internal/run/settings"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -66,7 +68,7 @@ type start struct{ key, value, unless string }
 
 // recipe is what to begin with: a model from scratch learns at a high rate, one that exists at a low one, of pairs at
 // one far below that, and small models at higher rates than large ones.
-func recipe(m *train.Model, pairs bool) []start {
+func recipe(m *open.Model, pairs bool) []start {
 	length := fmt.Sprint(min(2048, m.Config.MaxPositions))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
 		{"lr_scheduler_type", "cosine", ""}, {"save_total_limit", "2", ""}}
@@ -109,7 +111,7 @@ func (a *app) begin(file string, in *interview, force bool) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	fmt.Fprintf(a.stdout, "%s is written:\n\n%s\n", file, text)
-	if err := train.Plan(written, a.options(false)); err != nil {
+	if err := predict.Plan(written, a.options(false)); err != nil {
 		return fmt.Errorf("init: %s is written, and the run cannot be as it is; change it and see mt plan %s: %w", file, file, err)
 	}
 	talk := "--prompt \"Once upon a time\""
@@ -144,7 +146,7 @@ func writeNew(name string, text []byte, force bool) error {
 type interview struct {
 	given config.Args    // flags, and answers as if they were flags
 	cfg   *config.Config // what given says
-	model *train.Model   // of cfg, when the first question is answered
+	model *open.Model    // of cfg, when the first question is answered
 }
 
 // question is one that init asks.
@@ -210,7 +212,7 @@ func outputDir(cfg *config.Config) string {
 
 // openModel reads what the model is, without its weights.
 func (in *interview) openModel() (err error) {
-	in.model, err = train.OpenModel(in.cfg)
+	in.model, err = open.OpenModel(in.cfg)
 	return err
 }
 
@@ -325,7 +327,7 @@ func next(ctx context.Context, lines <-chan string) (string, error) {
 		}
 		return strings.TrimSpace(line), nil
 	case <-ctx.Done():
-		return "", train.ErrInterrupted
+		return "", settings.ErrInterrupted
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"mt/internal/config"
 	"mt/internal/tune"
+	"mt/plan"
 	"mt/plan/rates"
 )
 
@@ -108,8 +109,12 @@ func (o *tuneFlags) check(cfg *config.Config) (err error) {
 		if o.source, err = config.Editable(cfg.File()); err != nil {
 			return err
 		}
-		try := []config.Setting{{Key: "pipeline.weight_slots", Value: 1}, {Key: "pipeline.grad_buffers", Value: 1}, {Key: "pipeline.grad_slabs", Value: 1},
-			{Key: "pipeline.activation_slots", Value: 3}, {Key: "threads", Value: 1}}
+		try := []config.Setting{{Key: "pipeline.grad_slabs", Value: 1}, {Key: "threads", Value: 1}}
+		for _, d := range plan.AllDepths {
+			if d.Device {
+				try = append(try, config.Setting{Key: d.Key(), Value: d.Least})
+			}
+		}
 		if _, err := config.Edit(cfg.File(), o.source, try); err != nil {
 			return err
 		}

@@ -430,7 +430,7 @@ type absent struct{}
 // recordedModel is a small recorded model with other keys.
 func recordedModel(t *testing.T, name string, keys map[string]any) string {
 	t.Helper()
-	from := filepath.Join("../train/testdata/recordings", name, "model")
+	from := filepath.Join("../run/testdata/recordings", name, "model")
 	v, err := readJSON(filepath.Join(from, "config.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -760,7 +760,7 @@ func TestTowers(t *testing.T) {
 		"qwen3vl":    {map[string]any{"general.architecture": "qwen3vl", "qwen3vl.rope.dimension_sections": []int32{1, 1, 1, 0}, "qwen3vl.n_deepstack_layers": 1}, false, ""},
 		"qwen3vlmoe": {map[string]any{"general.architecture": "qwen3vlmoe", "qwen3vlmoe.n_deepstack_layers": 1, "qwen3vlmoe.expert_count": 4}, true, ""},
 	} {
-		f, s := exportGGUF(t, filepath.Join("../train/testdata/recordings", name, "model"), F32)
+		f, s := exportGGUF(t, filepath.Join("../run/testdata/recordings", name, "model"), F32)
 		wantKeys(t, f, want.keys)
 		head, tower := false, false
 		for _, x := range f.Tensors {

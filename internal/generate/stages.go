@@ -1,8 +1,6 @@
 package generate
 
 import (
-	"fmt"
-
 	"encoding/binary"
 
 	"mt/device"
@@ -26,54 +24,57 @@ type piece struct {
 
 // stage enqueues what a visit to layer l does for a piece.
 func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
-	s, t, tile, block := d.stream, d.templates, d.tiles[l][v.Part], d.o.Layout[l].Block
+	layout, tile := &d.o.Layout[l], d.tiles[l][v.Part]
+	v.Phase = schedule.Generate
+	x := layers.Launch{Stream: d.stream, Visit: v, Block: layout.Block, First: true, Last: true, In: layers.OnDevice(p.x), Out: layers.OnDevice(p.y), Workspace: d.ws,
+		MicroBatch: layers.MicroBatch{Tokens: p.step.Tokens, Pos: p.step.Pos, Index: p.index, UniqueRows: p.step.Tokens}, BatchTokens: p.step.Tokens,
+		Cached: p.step, Cache: d.caches[l], Logits: d.logits}
 	switch v.Stage {
 	case schedule.Embed:
-		d.embed(p)
-	case schedule.Positions:
-		t.PositionsForward(s, d.weights(tile), layers.OnDevice(p.y), layers.OnDevice(p.x), layers.MicroBatch{Tokens: p.step.Tokens, Pos: p.step.Pos}, d.ws)
-	case schedule.Block:
-		t.BlockForwardCached(s, block, d.weights(tile), p.y, p.x, p.step, d.caches[l], d.ws)
-	case schedule.Attention:
-		t.AttentionForwardCached(s, block, d.weights(tile), p.y, p.x, p.step, d.caches[l], d.ws)
+		x.Rows = d.bringRows(p)
 	case schedule.Route:
-		return d.route(p, tile, v.Parts)
+		p.experts = d.templates.BindMoE(d.experts, p.step.Tokens, false)
 	case schedule.Expert:
-		if from, n := p.pairs(v.Part - 1); n > 0 {
-			t.ExpertForward(s, d.weights(tile), p.experts, from, n, d.ws)
+		if x.From, x.Pairs = p.pairs(v.Part - 1); x.Pairs == 0 {
+			return nil
 		}
-	case schedule.Join:
-		t.MoECombine(s, p.y, 0, layers.MicroBatch{Tokens: p.step.Tokens}, p.experts)
 	case schedule.Head:
-		return d.head(p, tile)
-	default:
-		panic(fmt.Sprintf("generate: nothing is written for the stage %s", v.Stage))
+		if !p.last {
+			return nil
+		}
+		x.In.Dev = p.x.Slice(p.x.Len-int64(d.o.Config.HiddenSize), int64(d.o.Config.HiddenSize))
+	}
+	x.Experts = p.experts
+	if v.Weighs() {
+		x.Weights = d.weights(tile)
+	}
+	layers.KindOf(layout.Kind).Launch(d.templates, &x)
+	switch v.Stage {
+	case schedule.Route:
+		return d.bringOffsets(p, v.Parts)
+	case schedule.Head:
+		return d.bringLogits()
 	}
 	return nil
 }
 
-// embed brings the rows of the piece's tokens to the device.
-func (d *decoder) embed(p *piece) {
+// bringRows brings the embedding's rows of the piece's tokens to the device.
+func (d *decoder) bringRows(p *piece) device.Tensor {
 	bytes := p.y.Mem().Bytes
 	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, p.ids)
 	d.stream.CopyH2D(d.rows.Mem().Slice(0, bytes), d.staging[:bytes])
-	d.templates.EmbedForward(d.stream, layers.OnDevice(p.y), d.rows.Slice(0, p.y.Len),
-		layers.MicroBatch{Tokens: len(p.ids), Index: p.index, UniqueRows: len(p.ids)}, 0, d.ws)
+	return d.rows.Slice(0, p.y.Len)
 }
 
-// route chooses experts for the piece's tokens and waits until the host knows which. parts
+// bringOffsets waits until the host knows which experts are chosen for the piece's tokens. parts
 // is how many parts the layer has: the router's and one for each expert.
-func (d *decoder) route(p *piece, router layers.Tile, parts int) error {
-	s, t, n := d.stream, d.templates, p.step.Tokens
-	p.experts = t.BindMoE(d.experts, n, false)
-	t.MoERoute(s, d.weights(router), p.x, 0, layers.MicroBatch{Tokens: n}, p.experts, d.ws, true)
-	t.MoESort(s, p.experts, n, false)
-	if err := s.Sync(); err != nil { // staging may be read until here
+func (d *decoder) bringOffsets(p *piece, parts int) error {
+	if err := d.stream.Sync(); err != nil { // staging may be read until here
 		return err
 	}
 	p.offsets = d.staging[:4*parts] // one more than there are experts
-	s.CopyD2H(p.offsets, p.experts.Offsets.Mem())
-	return s.Sync()
+	d.stream.CopyD2H(p.offsets, p.experts.Offsets.Mem())
+	return d.stream.Sync()
 }
 
 // pairs says which pairs of a token and a choice expert e has, counted from 0: n of them,
@@ -83,13 +84,8 @@ func (p *piece) pairs(e int) (from, n int) {
 	return at(e), at(e+1) - at(e)
 }
 
-// head writes the logits of the last token to staging, where they are wanted.
-func (d *decoder) head(p *piece, tile layers.Tile) error {
-	if !p.last {
-		return nil
-	}
-	h := int64(d.o.Config.HiddenSize)
-	d.templates.HeadLogits(d.stream, d.weights(tile), d.logits, p.x.Slice(p.x.Len-h, h), 1, d.ws)
+// bringLogits brings the logits of the last token to staging.
+func (d *decoder) bringLogits() error {
 	if err := d.stream.Sync(); err != nil { // staging holds the rows until here
 		return err
 	}

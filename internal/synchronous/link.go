@@ -37,7 +37,7 @@ func (t *Trainer) load(b *data.Batch) {
 	t.stream.CopyH2D(t.rows.Mem(), rows)
 
 	embedding, head := &t.layers[0], &t.layers[len(t.layers)-1]
-	embedding.rowGrads = embedding.buffers[0].Tensor(device.F32, 0, n)
+	embedding.grads[0] = embedding.tiles[0].BindGrads(embedding.buffers[0], len(b.UniqueIDs))
 	for l := range t.layers {
 		t.layers[l].grad = t.layers[l].slab
 	}
@@ -82,8 +82,7 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
 			RowStart: put(from.RowStart), RowPos: put(from.RowPos), Stretches: put(t.spec.Stretches(from.CuSeqlens)),
 			UniqueRows: len(b.UniqueIDs), First: b.FirstToken() + first},
-			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width),
-			losses: t.losses.Tensor(device.F32, 4*int64(first), n), lse: t.lse.Tensor(device.F32, 4*int64(first), n)}
+			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width)}
 		if !t.spec.Preference.None() {
 			m.Reference, m.Likelihood = put(t.references(from)), float32(t.Likelihood*float64(b.Pairs)/float64(max(b.Chosen, 1)))
 			m.Reference.DType = device.F32
@@ -100,12 +99,10 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 // number from on in the list that is sorted by expert.
 type pairs struct{ from, n int }
 
-// pairsByExpert sorts the pairs of all tokens by expert, waits for that, and says where each
-// expert's are. With count set the device adds up how many each expert has, and the sums of the
-// layer's probabilities are added to those of the layers before. After an error, which the stream
+// pairsByExpert waits until the pairs of all tokens are sorted by expert, and says where each
+// expert's are. With count set the sums of the layer's probabilities are added to those of the layers before. After an error, which the stream
 // keeps for land to report, no expert has any.
 func (t *Trainer) pairsByExpert(count bool) []pairs {
-	t.ops.MoESort(t.stream, t.experts, int(t.batch.Tokens), count)
 	offsets, sums := t.fetch(t.experts.Offsets.Mem()), t.fetch(t.experts.ProbSum.Mem())
 	_ = t.stream.Sync()
 	for k := range t.probabilities {

@@ -12,6 +12,7 @@ import (
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 )
 
 // Trainer is a model with all that its steps need on the device at once: every
@@ -50,6 +51,7 @@ type Trainer struct {
 	rows    device.Tensor // (unique ids, hidden) act
 	scale   float32       // of every token's gradient: 1/(supervised tokens)
 	experts layers.MoEState
+	pairs   []pairs // of the layer at work, by expert
 	// By expert, the sum of its probabilities over the tokens and the layers so far.
 	probabilities []float64
 	balances      bool    // the loss has a part that balances the experts' load
@@ -66,7 +68,8 @@ type Result struct {
 // layer is a layer on the device, and its gradient on the host.
 type layer struct {
 	model.Layout
-	turn int // number of its first sweep of micro-batches; its later sweeps have the numbers after it
+	stages schedule.Layer
+	turn   int // number of its first sweep of micro-batches; its later sweeps have the numbers after it
 
 	// By part; a whole layer has one.
 	tiles          []layers.Tile
@@ -74,28 +77,18 @@ type layer struct {
 	weights        []layers.Weights
 	grads          []layers.Grads
 
-	// The templates of a block, or of the half before its experts.
-	forward  func(s device.Stream, block int, w layers.Weights, y, x layers.Hidden, mb layers.MicroBatch, saved, ws device.Mem)
-	backward func(s device.Stream, block int, w layers.Weights, g layers.Grads, dxdy, x layers.Hidden, mb layers.MicroBatch, saved, ws device.Mem, first bool)
-
-	rowGrads    device.Tensor // (unique ids, hidden) f32: the embedding's
-	slab        optim.Grad    // room for the gradient on the host
-	grad, table optim.Grad    // the gradient in slab; of a head also the range of it that is lm_head's
+	slab        optim.Grad // room for the gradient on the host
+	grad, table optim.Grad // the gradient in slab; of a head also the range of it that is lm_head's
 }
 
 // micro is a micro-batch on the device.
 type micro struct {
 	layers.MicroBatch
-	at          int             // its first token in the batch
-	first       bool            // it is the first of a sweep
-	x           []device.Tensor // x[l] (tokens, hidden) act is the input of layer l, from 1 on
-	dx          device.Tensor   // (tokens, hidden) act: the gradient on its way down
-	losses, lse device.Tensor   // (tokens) f32
+	at    int             // its first token in the batch
+	first bool            // it is the first of a sweep
+	x     []device.Tensor // x[l] (tokens, hidden) act is the input of layer l, from 1 on
+	dx    device.Tensor   // (tokens, hidden) act: the gradient on its way down
 }
-
-// nothing is the memory in which a block keeps what its backward reads: none, so that the
-// backward computes everything again from the block's input.
-var nothing device.Mem
 
 // New allocates the memory for batches within p's limits. The caller owns dev and store.
 // An error is one of the device; after it nothing stays allocated.
@@ -170,15 +163,9 @@ func (t *Trainer) makeLayers() {
 	turn := 0
 	for l, layout := range t.plan.Layouts {
 		n := t.plan.GradElems(l)
-		at := layer{Layout: layout, turn: turn, forward: t.ops.BlockForward, backward: t.ops.BlockBackward,
+		at := layer{Layout: layout, turn: turn, stages: layers.KindOf(layout.Kind).Stages(t.spec, layout),
 			slab: optim.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
-		turn++
-		switch layout.Kind {
-		case model.Attention, model.Mixer:
-			at.forward, at.backward = t.ops.AttentionForward, t.ops.AttentionBackward
-		case model.MoE:
-			turn++ // two sweeps
-		}
+		turn += at.stages.Sweeps
 		t.layers = append(t.layers, at)
 		if l == 0 { // its input is ids
 			t.x = append(t.x, nil)
@@ -191,6 +178,7 @@ func (t *Trainer) makeLayers() {
 		at.tiles = append(at.tiles, tile)
 		if tile.Layer == 0 { // the device has rows of it alone
 			at.buffers = append(at.buffers, t.alloc(4*t.plan.GradElems(0)))
+			at.weights, at.grads = make([]layers.Weights, 1), make([]layers.Grads, 1)
 			continue
 		}
 		slot, buffer := t.alloc(tile.Layout.SlotBytes), t.alloc(4*tile.Layout.GradElems)

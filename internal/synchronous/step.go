@@ -5,9 +5,10 @@ import (
 	"slices"
 
 	"mt/data"
+	"mt/device"
 	"mt/host/optim"
 	"mt/layers"
-	"mt/model"
+	"mt/schedule"
 )
 
 // Step trains the model by one batch. The caller sets LR and Step of rate; with maxNorm 0
@@ -79,62 +80,49 @@ func (t *Trainer) sweep(turn int, f func(m micro)) {
 }
 
 // forward computes from x[l], the input of layer l, that of the next layer, x[l+1]. Nothing
-// else is kept for the backward.
+// else is kept for the backward. A whole head computes its losses in the backward.
 func (t *Trainer) forward(l int, at layer) {
-	ops, s, w, ws, on := t.ops, t.stream, at.weights, t.workspace, layers.OnDevice
-	switch at.Kind {
-	case model.Embedding:
-		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, t.batch.Step, ws) })
-	case model.Positions:
-		t.sweep(at.turn, func(m micro) { ops.PositionsForward(s, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, ws) })
-	case model.Block, model.Attention, model.Recurrent, model.Mixer:
-		t.sweep(at.turn, func(m micro) { at.forward(s, at.Block, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, nothing, ws) })
-	case model.MoE: // the router, its experts for all micro-batches at once, their sum
-		s.Zero(t.experts.ProbSum.Mem())
-		t.sweep(at.turn, func(m micro) { ops.MoERoute(s, w[0], m.x[l], m.at, m.MicroBatch, t.experts, ws, !t.balances) })
-		for k, p := range t.pairsByExpert(t.balances) {
-			ops.ExpertForward(s, w[1+k], t.experts, p.from, p.n, ws)
-		}
-		t.sweep(at.turn+1, func(m micro) { ops.MoECombine(s, m.x[l+1], m.at, m.MicroBatch, t.experts) })
-	case model.Head: // part by part; a whole head computes its losses in the backward
-		for k := 0; k < len(w) && len(w) > 1; k++ {
-			t.sweep(at.turn+k, func(m micro) {
-				ops.HeadShardForward(s, w[k], on(m.x[l]), m.losses, m.lse, m.MicroBatch, ws, t.spec.Shard(k), t.spec.Terms, k == 0, k == len(w)-1)
-			})
-		}
+	for _, v := range at.stages.Forward {
+		v.Phase = schedule.Forward
+		t.visit(l, at, v)
 	}
 }
 
 // backward turns dx, which is the gradient of x[l+1], into that of x[l], and sums
 // up the gradients of the layer's weights.
 func (t *Trainer) backward(l int, at layer) {
-	ops, s, w, g, ws, on := t.ops, t.stream, at.weights, at.grads, t.workspace, layers.OnDevice
-	switch {
-	case at.Kind == model.Head && len(w) == 1:
-		t.sweep(at.turn, func(m micro) {
-			ops.HeadForwardBackward(s, w[0], g[0], on(m.dx), on(m.x[l]), m.losses, m.MicroBatch, ws, t.scale, m.first)
-		})
-	case at.Kind == model.Head:
-		for k := len(w) - 1; k >= 0; k-- {
-			t.sweep(at.turn+k, func(m micro) {
-				ops.HeadShardBackward(s, w[k], g[k], on(m.dx), on(m.x[l]), m.losses, m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
-			})
-		}
-	case at.Kind == model.MoE: // the same routing again, then the experts from the last to the first
-		t.sweep(at.turn+1, func(m micro) { ops.MoERouteAgain(s, w[0], m.dx, m.x[l], m.at, m.MicroBatch, t.experts, ws) })
-		for k, p := range slices.Backward(t.pairsByExpert(false)) {
-			ops.ExpertBackward(s, w[1+k], g[1+k], t.experts, p.from, p.n, ws)
-		}
-		t.sweep(at.turn, func(m micro) {
-			ops.MoERouteBackward(s, w[0], g[0], m.dx, m.x[l], m.at, m.MicroBatch, t.experts, ws, m.first, t.auxScale)
-		})
-	case at.Kind == model.Positions:
-		t.sweep(at.turn, func(m micro) { ops.PositionsBackward(s, g[0], on(m.dx), m.MicroBatch, ws, m.first) })
-	case at.Kind == model.Embedding:
-		t.sweep(at.turn, func(m micro) { ops.EmbedBackward(s, at.rowGrads, on(m.dx), m.MicroBatch, ws, m.first) })
-	default:
-		t.sweep(at.turn, func(m micro) {
-			at.backward(s, at.Block, w[0], g[0], on(m.dx), on(m.x[l]), m.MicroBatch, nothing, ws, m.first)
-		})
+	for _, v := range at.stages.Backward {
+		v.Phase = schedule.Backward
+		t.visit(l, at, v)
 	}
+}
+
+// visit launches what a visit does: for each micro-batch or, at an expert, for all.
+func (t *Trainer) visit(l int, at layer, v schedule.Visit) {
+	x := layers.Launch{Stream: t.stream, Visit: v, Block: at.Block, First: true, Step: t.batch.Step, Weights: at.weights[v.Part], Grads: at.grads[v.Part], Workspace: t.workspace,
+		Rows: t.rows, Losses: t.lossTensor(t.losses), LSE: t.lossTensor(t.lse), BatchTokens: int(t.batch.Tokens), Scale: t.scale,
+		Experts: t.experts, Balances: t.balances, AuxScale: t.auxScale}
+	if v.Stage == schedule.Expert {
+		x.From, x.Pairs = t.pairs[v.Part-1].from, t.pairs[v.Part-1].n
+		layers.KindOf(at.Kind).Launch(t.ops, &x)
+		return
+	}
+	left := len(t.micro)
+	t.sweep(at.turn+v.Turn, func(m micro) {
+		left--
+		x.MicroBatch, x.At, x.First, x.Last = m.MicroBatch, m.at, m.first, left == 0
+		x.In, x.Out, x.Grad = layers.OnDevice(m.x[l]), layers.OnDevice(m.dx), layers.OnDevice(m.dx)
+		if v.Phase == schedule.Forward && l+1 < len(m.x) {
+			x.Out = layers.OnDevice(m.x[l+1])
+		}
+		layers.KindOf(at.Kind).Launch(t.ops, &x)
+	})
+	if v.Stage == schedule.Route {
+		t.pairs = t.pairsByExpert(v.Phase == schedule.Forward && t.balances)
+	}
+}
+
+// lossTensor views a number for each token of the batch.
+func (t *Trainer) lossTensor(m device.Mem) device.Tensor {
+	return m.Tensor(device.F32, 0, t.batch.Tokens)
 }

@@ -13,7 +13,7 @@ import (
 
 	"mt/actors"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 )
 
 // Speed is tokens a second of several runs.
@@ -26,11 +26,11 @@ type Speed struct {
 
 // Row is a plan, predicted and, unless it never ran, measured.
 type Row struct {
-	Knobs     train.Knobs `json:"keys"`
-	Start     bool        `json:"start,omitempty"`
-	Best      bool        `json:"best,omitempty"`
-	Predicted float64     `json:"predicted_tok_per_s,omitempty"` // 0: for another number of threads than the rates are for
-	Measured  *Speed      `json:"measured_tok_per_s"`
+	Knobs     trials.Knobs `json:"keys"`
+	Start     bool         `json:"start,omitempty"`
+	Best      bool         `json:"best,omitempty"`
+	Predicted float64      `json:"predicted_tok_per_s,omitempty"` // 0: for another number of threads than the rates are for
+	Measured  *Speed       `json:"measured_tok_per_s"`
 	// Stalls are shares of the compute stream's time, by cause, as measured.
 	Stalls map[string]float64 `json:"stalls"`
 	Memory int64              `json:"memory_bytes"` // of device and host
@@ -48,21 +48,20 @@ type Result struct {
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
 	winner *contestant
-	clip   bool
-	dims   []string
+	// ownSlabs: every layer's gradient has a slab of its own, because it waits for the norm.
+	ownSlabs bool
+	dims     []dimension
 }
 
 func newResult(t *tuning) *Result {
-	return &Result{Machine: t.machine.Name, clip: t.plan.Clip, Settings: []config.Setting{}, Curves: []Curve{}}
+	p := t.plan
+	return &Result{Machine: t.machine.Name, ownSlabs: p.Clip && p.BufferBytes() > 0 && !p.PoolsSlabs(), Settings: []config.Setting{}, Curves: []Curve{}}
 }
 
 // rank makes the rows, the start first and then the others, those that stayed longest first, and
 // the settings where the winner is faster.
 func (r *Result) rank(t *tuning) {
-	r.dims = nil
-	for _, d := range t.space.dims {
-		r.dims = append(r.dims, d.key)
-	}
+	r.dims = t.space.dims
 	slices.SortStableFunc(t.all, func(a, b *contestant) int {
 		round := func(c *contestant) int {
 			if c.left == 0 {
@@ -82,7 +81,7 @@ func (r *Result) rank(t *tuning) {
 		r.Rows = append(r.Rows, row)
 	}
 	if r.found() {
-		r.Settings = settings(t.space.dims, t.start.Knobs, r.winner.Knobs)
+		r.Settings = bestSettings(t.space.dims, t.start.Knobs, r.winner.Knobs)
 	}
 }
 
@@ -122,9 +121,9 @@ func (c *contestant) row() Row {
 	return out
 }
 
-// settings are what makes best of start: all depths, since those that the plan chooses by itself
+// bestSettings are what makes best of start: all depths, since those that the plan chooses by itself
 // hang on those that are given, and of other keys what is new.
-func settings(dims []dimension, start, best train.Knobs) []config.Setting {
+func bestSettings(dims []dimension, start, best trials.Knobs) []config.Setting {
 	var out []config.Setting
 	for _, d := range dims {
 		value := *d.at(&best)
@@ -143,8 +142,8 @@ func settings(dims []dimension, start, best train.Knobs) []config.Setting {
 func (r *Result) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	head := []string{""}
-	for _, key := range r.dims {
-		head = append(head, strings.TrimPrefix(key, "pipeline."))
+	for _, d := range r.dims {
+		head = append(head, strings.TrimPrefix(d.key, "pipeline."))
 	}
 	fmt.Fprintln(t, strings.Join(append(head, "threads", "predicted tok/s", "measured tok/s", "of runs", "stalls"), "\t"))
 	for _, row := range r.Rows {
@@ -158,7 +157,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 }
 
 // cells are the columns of the table.
-func (row *Row) cells(dims []string) []string {
+func (row *Row) cells(dims []dimension) []string {
 	name := ""
 	switch {
 	case row.Start:
@@ -168,10 +167,8 @@ func (row *Row) cells(dims []string) []string {
 	}
 	out := []string{name}
 	k := row.Knobs
-	values := map[string]int{"pipeline.weight_slots": k.WeightSlots, "pipeline.grad_buffers": k.GradBuffers, "pipeline.grad_slabs": k.GradSlabs,
-		"pipeline.activation_slots": k.ActivationSlots, "pipeline.micro_batch_tokens": k.MicroBatchTokens, "pipeline.chunk_tokens": k.ChunkTokens}
-	for _, key := range dims {
-		out = append(out, fmt.Sprint(values[key]))
+	for _, d := range dims {
+		out = append(out, fmt.Sprint(*d.at(&k)))
 	}
 	threads, predicted, measured, runs := "auto", "–", "–", "0"
 	if k.Threads > 0 {
@@ -220,7 +217,7 @@ func (r *Result) verdict() string {
 		return fmt.Sprintf("not faster than the start for certain: %s %s; keep what you have\n", percent(f.Ratio), spread)
 	}
 	text := fmt.Sprintf("faster than the start by %s %s, with %s\n", percent(f.Ratio), spread, config.Settings(r.Settings))
-	if r.clip && slices.Contains(r.dims, "pipeline.grad_buffers") && !slices.Contains(r.dims, "pipeline.grad_slabs") {
+	if r.ownSlabs {
 		text += "with clipping every layer has a slab of its own, so there is no grad_slabs to tune\n"
 	}
 	return text

@@ -64,12 +64,12 @@ func TestSettings(t *testing.T) {
 	to := from
 	to.WeightSlots, to.Threads = 5, 1
 	want := "pipeline: {activation_slots: 7, weight_slots: 5, grad_buffers: 2, grad_slabs: 3}, threads: 1"
-	if got := config.Settings(settings(spaceOf(start, true), from, to)); got != want {
+	if got := config.Settings(bestSettings(spaceOf(start, true), from, to)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	to.MicroBatchTokens, to.Threads = 512, 0
 	want = "pipeline: {activation_slots: 7, weight_slots: 5, grad_buffers: 2, grad_slabs: 3, micro_batch_tokens: 512}"
-	if got := config.Settings(settings(spaceOf(start, true), from, to)); got != want {
+	if got := config.Settings(bestSettings(spaceOf(start, true), from, to)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
