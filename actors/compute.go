@@ -500,11 +500,6 @@ func (a runAhead) room(tokens int) bool {
 	return len(a) == 0 || len(a) < launchesAhead && tokens <= tokensAhead
 }
 
-// gradPlace returns where the gradient of a layer is summed.
-func (r *lane) gradPlace(layer int) gradPlace {
-	return [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[r.plan.GradBinding(layer)]
-}
-
 // gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
 // that is copied to the host (buffered), or in the layer's slab (inSlab).
 type gradPlace interface {
@@ -525,12 +520,19 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	r := b.r
 	for _, g := range t.Ranges(ids) {
 		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
-		if r.plan.GradBF16 {
-			dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
-			op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: src, N: g.Elems})
-			src = dst
-		}
 		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())
+	}
+}
+
+// narrowed is buffered where gradients leave the device in bf16.
+type narrowed struct{ buffered }
+
+func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {
+	r := b.r
+	for _, g := range t.Ranges(ids) {
+		dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
+		op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems), N: g.Elems})
+		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, dst.Mem())
 	}
 }
 
@@ -560,6 +562,13 @@ func (r *lane) allocGrads() (err error) {
 			return err
 		}
 	}
+	var copied gradPlace = buffered{r}
+	if p.GradBF16 {
+		copied = narrowed{buffered{r}}
+	}
+	for l := range p.Layouts {
+		r.gradPlaces = append(r.gradPlaces, [...]gradPlace{plan.Copied: copied, plan.InPlace: inSlab{r}}[p.GradBinding(l)])
+	}
 	for i, slab := range r.slabs {
 		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
 			continue // it is no layer's, or another lane's
@@ -584,7 +593,7 @@ func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	if !v.Grad() {
 		return nil
 	}
-	return r.gradPlace(v.Layer).grads(r.tiles[v.Tile], buf, ids)
+	return r.gradPlaces[v.Layer].grads(r.tiles[v.Tile], buf, ids)
 }
 
 // hidden is the hidden state of so many tokens in a slot; slot is −1 where there is none.

@@ -60,26 +60,28 @@ type lane struct {
 	// in and out copy activations from and to the host, so that neither these nor weights and gradients wait for
 	// each other; nil: no activation is there.
 	in, out *countedStream
-	peer    *countedStream // copies into other lanes' slots; nil: it reaches none
-	reaches []bool         // by lane: whether its device can copy into that one's slots
+	ups     []*countedStream // those that copy to the device
+	peer    *countedStream   // copies into other lanes' slots; nil: it reaches none
+	reaches []bool           // by lane: whether its device can copy into that one's slots
 
-	weights   []slot     // of all classes, one class after the other
-	held      []tileView // by layer: where a tile that is being fetched lies on the host
-	params    [][]byte   // by weight slot, its param buffer; none where all tiles are in memory
-	gradBufs  []slot
-	narrow    device.Mem // bf16 image of a gradient on its way to the host
-	acts      []slot
-	state     func(s *slot, tokens int) layers.Hidden // in an activation slot
-	extras    []launchExtra                           // beside launches
-	saved     [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
-	savedMem  []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
-	workspace device.Mem
-	matrices  *matrixRoom // nil: no matrix is updated whole
-	batches   []batchSlot
-	experts   experts
-	spills    []byte // host memory for activations that have no slot
-	scratch   []byte // host memory that launches work with where hidden states lie there
-	lossHost  []byte // host memory that the losses of a batch are copied to
+	weights    []slot      // of all classes, one class after the other
+	held       []tileView  // by layer: where a tile that is being fetched lies on the host
+	params     [][]byte    // by weight slot, its param buffer; none where all tiles are in memory
+	gradPlaces []gradPlace // by layer: where its gradient is summed
+	gradBufs   []slot
+	narrow     device.Mem // bf16 image of a gradient on its way to the host
+	acts       []slot
+	state      func(s *slot, tokens int) layers.Hidden // in an activation slot
+	extras     []launchExtra                           // beside launches
+	saved      [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
+	savedMem   []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
+	workspace  device.Mem
+	matrices   *matrixRoom // nil: no matrix is updated whole
+	batches    []batchSlot
+	experts    experts
+	spills     []byte // host memory for activations that have no slot
+	scratch    []byte // host memory that launches work with where hidden states lie there
+	lossHost   []byte // host memory that the losses of a batch are copied to
 
 	travelled expertTraffic
 	stalls    *stalls
@@ -193,6 +195,9 @@ func (r *lane) openStreams() error {
 		if err := r.openStream(s.name, s.to); err != nil {
 			return err
 		}
+	}
+	if r.ups = []*countedStream{r.h2d}; r.in != nil {
+		r.ups = append(r.ups, r.in)
 	}
 	return nil
 }

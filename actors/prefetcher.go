@@ -556,11 +556,12 @@ func (r *lane) bringIn(to int, from []byte) {
 
 // upErr is the error so far of the streams that copy to the device.
 func (r *lane) upErr() error {
-	err := r.h2d.Err()
-	if err == nil && r.in != nil {
-		err = r.in.Err()
+	for _, s := range r.ups {
+		if err := s.Err(); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // enqueued is the error of those streams, behind words that say what was enqueued.
