@@ -573,7 +573,7 @@ func (r *lane) allocGrads() (err error) {
 		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
 			continue // it is no layer's, or another lane's
 		}
-		r.register(slab)
+		r.register(slab, usedBackward)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +32,11 @@ type run struct {
 	// registered is host memory that copies are made fast from and to, of all lanes: a device pins pages, and memory of
 	// two lanes may lie on one page.
 	registered [][]byte
-	team       *team                            // nil: the rank is alone
-	moves      []func(*host.LayerState, update) // by layer: how it is moved by its gradient
+	// registering is the same memory by its first use.
+	registering [usedBackward + 1][][]byte
+
+	team  *team                            // nil: the rank is alone
+	moves []func(*host.LayerState, update) // by layer: how it is moved by its gradient
 
 	disks disks
 
@@ -249,13 +253,13 @@ func (r *lane) allocActivations() (err error) {
 	}
 	for i := range r.acts {
 		if onHost > 0 {
-			if r.acts[i].host, err = r.pinned(accounts.HiddenStates, onHost); err != nil {
+			if r.acts[i].host, err = r.pinned(accounts.HiddenStates, onHost, usedAtOnce); err != nil {
 				return err
 			}
 		}
 	}
 	if bytes := p.ScratchBytes(); bytes > 0 {
-		if r.scratch, err = r.pinned(accounts.WaitingHeads, bytes); err != nil {
+		if r.scratch, err = r.pinned(accounts.WaitingHeads, bytes, usedBetween); err != nil {
 			return err
 		}
 	}
@@ -271,7 +275,7 @@ func (r *lane) allocActivations() (err error) {
 		}
 	}
 	if bytes := p.SpillBytes(); bytes > 0 {
-		if r.spills, err = r.pinned(accounts.Spills, bytes); err != nil {
+		if r.spills, err = r.pinned(accounts.Spills, bytes, usedBetween); err != nil {
 			return err
 		}
 	}
@@ -296,27 +300,37 @@ func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
 func (statesOnHost) after(schedule.Visit) {}
 
 // pinned is an arena for activations on the host, from and to which registerAll makes copies fast.
-func (r *lane) pinned(p accounts.Purpose, bytes int64) ([]byte, error) {
+func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, error) {
 	b, err := r.newArena(p, bytes)
 	if err == nil {
-		r.register(b)
+		r.register(b, use)
 	}
 	return b, err
 }
 
-// register has registerAll make copies from and to host memory fast.
-func (r *lane) register(b []byte) {
+// firstUse is when memory that is registered is first copied from or to.
+type firstUse int
+
+const (
+	usedAtOnce   firstUse = iota // by every visit
+	usedForward                  // tiles, in the order of their layers
+	usedBetween                  // by some visit of the forward pass
+	usedBackward                 // gradients
+)
+
+// register has registerAll register host memory, so that copies from and to it are fast and a device that computes in place
+// reaches it.
+func (r *run) register(b []byte, use firstUse) {
 	if len(b) > 0 {
-		r.registered = append(r.registered, b)
+		r.registering[use] = append(r.registering[use], b)
 	}
 }
 
 // registerAll registers the host memory of all lanes with the device of each, in one call, in which a device can do several
-// things at once. All devices are given the same memory, so that all cut it into the same pieces.
+// things at once, in the order of first use. All devices are given the same memory, so that all cut it into the same pieces.
 func (r *run) registerAll() error {
-	if len(r.passage) > 0 {
-		r.registered = append(r.registered, r.passage)
-	}
+	r.register(r.passage, usedBetween)
+	r.registered = slices.Concat(r.registering[:]...)
 	if len(r.registered) == 0 {
 		return nil
 	}

@@ -102,7 +102,7 @@ func lessHost(r *rand.Rand, q plan.Request) plan.Request {
 
 // tableOf is p's memory table by what the counters of host and device call the
 // purposes. The program itself takes memory that nobody counts by purpose
-// (internal/train's TestMemoryIsAsPlanned measures it); a GPU's context is there
+// (internal/run's TestMemoryIsAsPlanned measures it); a GPU's context is there
 // before the run.
 func tableOf(p *plan.Run) map[string]int64 {
 	names := map[string]string{"host staging": "device host staging", "host matrix buffers": "device host staging", "host gradient shares": "host gradient slabs"}
@@ -284,7 +284,7 @@ func (w lonelyWorld) Abort(string)                       {}
 func (w lonelyWorld) Close() error                       { return nil }
 
 // TestPlanIsWhatARankAllocates: the same for every rank of several, but for the memory in which rank
-// 0 collects a layer for a checkpoint, which internal/train takes.
+// 0 collects a layer for a checkpoint, which internal/run takes.
 func TestPlanIsWhatARankAllocates(t *testing.T) {
 	exchanged := 0
 	for seed := range int64(requests(t) / 3) {

@@ -59,6 +59,9 @@ type Options struct {
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
+	// Ending, which may be nil, is called once when the run ends, before it waits for calls of Batch that are under way: these
+	// must then return.
+	Ending func()
 	// Preferences are given where Plan has a preference loss, and nil elsewhere.
 	Preferences *Preferences
 	Saver       Saver // nil with Schedule.NoSave
@@ -85,6 +88,9 @@ type Options struct {
 	// GiveUp, when closed, ends the run without the step in progress, if none of its layers is updated yet: the error
 	// is a *GivenUpError. Several ranks do not heed it.
 	GiveUp <-chan struct{}
+	// LeavePinned, which may be nil, is called with the error of the run when everything has come to rest. Where it returns true
+	// the process is about to end, and devices leave host memory pinned (cuda's LeavePinned).
+	LeavePinned func(err error) bool
 	// World is the ranks that train together, of which this is one; nil: it trains alone. They make
 	// the same calls of Run. Home then has whole tiles and of the rest the shares that Plan names,
 	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement",

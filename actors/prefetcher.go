@@ -372,8 +372,6 @@ func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 // placement says where the device reads what is on the host: in device memory that it is
 // copied to (copied), or where it lies (inPlace).
 type placement interface {
-	// register makes copies of a layer's tile fast, where it is copied.
-	register(tile []byte)
 	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
 	fetch(t layers.Tile, s slot) int64
 	// weights views the tensors of a tile that has been fetched.
@@ -392,8 +390,6 @@ func (r *lane) placement() placement {
 // copied is the placement on a device with memory of its own: tiles are copied into
 // slots, batches into memory that is allocated for them.
 type copied struct{ r *lane }
-
-func (c copied) register(tile []byte) { c.r.register(tile) }
 
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
@@ -417,8 +413,6 @@ func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, stage
 // inPlace is the placement on a unified device: it computes on the tiles and batches
 // where they lie on the host, and nothing is copied.
 type inPlace struct{ r *lane }
-
-func (inPlace) register([]byte) {}
 
 func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
 
@@ -460,7 +454,7 @@ func (r *lane) allocWeights() error {
 		r.held = append(r.held, held)
 	}
 	for _, l := range r.sourceLayers() {
-		r.placement().register(r.o.Home.Tile(l))
+		r.register(r.o.Home.Tile(l), usedForward)
 	}
 	for class := range schedule.NumClasses {
 		count, bytes := r.plan.Slots(class)

@@ -104,7 +104,7 @@ func (r *lane) allocParams() error {
 			return err
 		}
 		r.params = append(r.params, b)
-		r.placement().register(b)
+		r.register(b, usedAtOnce)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"mt/device"
 	"mt/schedule"
 )
 
@@ -44,6 +45,7 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		return err
 	}
 	defer func() {
+		o.leavePinned(err)
 		if late := r.close(); err == nil {
 			err = late
 		}
@@ -65,6 +67,9 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		}
 	}
 	defer func() {
+		if o.Ending != nil {
+			o.Ending()
+		}
 		r.hub.close()
 		for _, l := range r.lanes {
 			if drained := l.drain(); err == nil {
@@ -92,6 +97,18 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		r.hub.tell(stagerID, begin{})
 	}
 	return wait(r)
+}
+
+// leavePinned has the devices leave host memory pinned if the process is about to end. err is how the run ended.
+func (o *Options) leavePinned(err error) {
+	if o.LeavePinned == nil || !o.LeavePinned(err) {
+		return
+	}
+	for _, dev := range o.Devices {
+		if d, ok := device.Inner(dev).(interface{ LeavePinned() }); ok {
+			d.LeavePinned()
+		}
+	}
 }
 
 // startTrace begins to tell Options.Timeline what happens.

@@ -10,7 +10,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/internal/machine"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 	"mt/plan/rates"
 )
 
@@ -37,7 +37,7 @@ func besideRates(t *testing.T) string {
 // predicts wants a prediction, and its ratio to what was measured.
 func predicts(t *testing.T, what string, b rates.Beside, want, measured float64) {
 	t.Helper()
-	if math.Abs(b.Predicted-want) > 1e-6*want || b.Measured != measured || want > 0 && b.Ratio != measured/b.Predicted || want == 0 && b.Ratio != 0 {
+	if math.Abs(b.Predicted-want) > 1e-6*want || math.Abs(b.Measured-measured) > 1e-9*measured || want > 0 && b.Ratio != b.Measured/b.Predicted || want == 0 && b.Ratio != 0 {
 		t.Errorf("%s: %+v, want %g beside %g", what, b, want, measured)
 	}
 }
@@ -104,7 +104,7 @@ func TestBeside(t *testing.T) {
 // TestTrainBeside: a step and its operations have what virtual time says of the same plan.
 func TestTrainBeside(t *testing.T) {
 	setup := TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), Threads: 1, Warmup: 1, Rates: besideRates(t)}
-	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, Ours: NewOurs(train.SyntheticOptions{Recompute: "auto", Profile: true})})
+	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 20, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,11 @@ func TestTrainBeside(t *testing.T) {
 		figures[f.Name] = f
 	}
 	step := figures["step"]
-	if step.Predicted <= 0 || step.Ratio <= 0 || step.Measured != r.StepSeconds.Ours[0] {
+	mean := 0.0
+	for _, took := range r.StepSeconds.Ours {
+		mean += took / float64(len(r.StepSeconds.Ours))
+	}
+	if step.Predicted <= 0 || step.Ratio <= 0 || math.Abs(step.Measured-mean) > 1e-9*mean {
 		t.Errorf("step %+v, took %v", step, r.StepSeconds.Ours)
 	}
 	predicts(t, "tokens", figures["tokens"].Beside, 32/step.Predicted, 32/step.Measured)
@@ -126,13 +130,18 @@ func TestTrainBeside(t *testing.T) {
 		t.Errorf("%+v", up)
 	}
 	// The same bytes cross the link in the step that is predicted and in those that are measured.
-	if moved := figures["host to device, over the step"]; math.Abs(moved.Predicted*step.Predicted-moved.Measured*step.Measured) > 0.1*moved.Measured*step.Measured { // random rows of the embedding
+	if moved := figures["host to device, over the step"]; math.Abs(moved.Predicted*step.Predicted-moved.Measured*step.Measured) > 0.1*moved.Measured*step.Measured { // random rows of the embedding; at the ends of the 20 steps tiles of the step before and after
 		t.Errorf("%g GB are predicted, %g were copied", moved.Predicted*step.Predicted, moved.Measured*step.Measured)
 	}
+	operations := 0.0
 	for _, o := range r.Profile {
+		operations += o.Predicted
 		if o.Predicted <= 0 || o.Ratio <= 0 || math.Abs(o.Measured-o.Total.Seconds()*1e3/float64(r.ProfileSteps)) > 1e-9 {
 			t.Errorf("%s %s: %+v", o.Op, o.Shape, o.Beside)
 		}
+	}
+	if s := 1e3 * step.Predicted; operations > s || operations < s/2 {
+		t.Errorf("operations are predicted to take %g ms of a step of %g ms", operations, s)
 	}
 	var table strings.Builder
 	if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), "predicted for "+d.PredictedFor) {

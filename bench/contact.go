@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/selftest"
 )
 
@@ -38,7 +39,9 @@ type ContactMachine struct {
 	Blocks     int     `json:"blocks"`
 	HostMemory float64 `json:"host_memory_available"` // bytes
 	Cores      int     `json:"cores"`
-	Scale      string  `json:"scale"` // small: a trial whose figures mean nothing
+	CPULimit   float64 `json:"cpu_limit"`    // of the container, in cores; 0: none
+	Limit      float64 `json:"memory_limit"` // of the container, in bytes; 0: none
+	Scale      string  `json:"scale"`        // small: a trial whose figures mean nothing
 	Processor  string  `json:"processor"`
 	Version    string  `json:"mt"`
 	GPU        string  `json:"gpu"`
@@ -51,6 +54,8 @@ type ContactDoctor struct {
 		Device   string       `json:"device"`
 		Memory   config.Bytes `json:"memory_bytes"`
 		Emulated bool         `json:"emulated"`
+		// State is nil where NVML is not there or does not know the GPU.
+		State *machine.GPUState `json:"state"`
 	} `json:"cuda"`
 }
 

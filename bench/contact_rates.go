@@ -53,7 +53,12 @@ func (c *Contact) Found() (rates.Found, error) {
 	if c.Machine.Scale == small {
 		return rates.Found{}, fmt.Errorf("%s: scale is small: a trial of the script, whose figures mean nothing; run bench/gpu.sh without --scale", c.files["machine.json"])
 	}
-	f := rates.Found{Cores: c.Machine.Cores, HostGiB: c.Machine.HostMemory / gib, DeviceGiB: float64(c.Doctor.CUDA.Memory) / gib}
+	f := rates.Found{Cores: c.Machine.Cores, HostGiB: c.Machine.HostMemory / gib}
+	if fields := strings.Split(c.Machine.GPU, ", "); len(fields) == 3 { // as nvidia-smi says it: name, driver, 81559 MiB
+		if mib, err := strconv.ParseFloat(strings.TrimSuffix(fields[2], " MiB"), 64); err == nil {
+			f.DeviceGiB = mib / 1024
+		}
+	}
 	from := ""
 	for _, d := range c.devices() {
 		_, name, several := strings.Cut(d.device, " × ")
@@ -414,9 +419,9 @@ func (l *learner) sizes(f rates.Found) {
 		l.set(&cores, "host.cores", "cores", float64(f.Cores))
 		h.Cores = f.Cores
 	}
-	if f.DeviceGiB > 0 && d.Kind == "cuda" {
+	if memory := l.Doctor.CUDA.Memory; memory > 0 && d.Kind == "cuda" {
 		l.from("doctor", "mt doctor --json", l.files["mt doctor"])
-		l.set(&d.Memory, "device.memory_gib", "GiB", f.DeviceGiB)
+		l.set(&d.Memory, "device.memory_gib", "GiB", float64(memory)/gib)
 	}
 }
 

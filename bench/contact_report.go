@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,18 +70,26 @@ func (p *page) table(rows [][]string) {
 // WriteMarkdown writes the page of c: each figure that was measured, beside what was predicted for the machine.
 func (c *Contact) WriteMarkdown(w io.Writer) error {
 	p, m := &page{w: w}, c.Machine
-	gpu := m.GPU
-	if gpu == "" {
-		gpu = "an unknown device"
+	gpu := cmp.Or(m.GPU, c.Doctor.CUDA.Device)
+	if c.SelfTest != nil {
+		gpu = cmp.Or(gpu, c.SelfTest.Device)
 	}
+	gpu = cmp.Or(gpu, "an unknown device")
 	p.printf("# mt on %s\n\n", gpu)
 	if m.Scale == small {
 		p.printf("**A trial of the script at toy sizes: the figures mean nothing.**\n\n")
 	}
 	p.printf("%s, %s, %d cores of %s, %.0f GiB of host memory free; %d blocks where not said otherwise.\n\n", m.Date, m.Version, m.Cores, m.Processor, m.HostMemory/gib, m.Blocks)
+	if state := c.gpuState(); state != "" {
+		p.printf("%s\n\n", state)
+	}
+	if limits := m.limits(); limits != "" {
+		p.printf("%s\n\n", limits)
+	}
 	p.printf("%s A ratio is measured over predicted; where no rate says a figure, both cells are empty.\n\n", c.predictedFor())
 	c.selfTest(p)
 	c.sanitized(p)
+	c.dumps(p)
 	p.printf("## Training steps\n\n")
 	p.table(c.steps())
 	if rows := c.figures(); len(rows) > 1 {
@@ -178,17 +187,32 @@ func (c *Contact) selfTest(p *page) {
 		return
 	}
 	verdict := "passed"
-	if !r.OK {
-		verdict = fmt.Sprintf("%d checks FAILED", r.Failed())
+	switch failed := r.Failed(); {
+	case failed > 0:
+		verdict = fmt.Sprintf("%d checks FAILED", failed)
+	case !r.OK:
+		verdict = "not finished"
 	}
 	p.printf("%s: %s, %d checks.\n\n", r.Device, verdict, len(r.Checks))
+	if r.Running != "" {
+		p.printf("It was cut off while %s ran.\n\n", r.Running)
+	}
 	if r.Error != "" {
 		p.printf("It ended before its end: %s\n\n", r.Error)
+	}
+	for _, l := range r.Losses {
+		p.printf("- lost: %s\n", l)
 	}
 	for _, check := range r.Checks {
 		if !check.OK {
 			p.printf("- %s: %s\n", check.Name, strings.Join(check.Errors, "; "))
 		}
+	}
+	if r.Failed() > 0 {
+		p.printf("\n")
+	}
+	if len(r.Rates) == 0 {
+		return
 	}
 	rows := [][]string{{"what", "unit", "predicted", "measured", "ratio", ""}}
 	for _, rate := range r.Rates {
@@ -228,6 +252,53 @@ func (c *Contact) sanitized(p *page) {
 		if len(found) > 0 {
 			p.printf("```\n%s\n```\n\n", strings.Join(found, "\n"))
 		}
+	}
+}
+
+// gpuState is the GPU's line of mt doctor, or says that NVML is missing; "" without a GPU.
+func (c *Contact) gpuState() string {
+	switch cuda := c.Doctor.CUDA; {
+	case cuda.Device == "":
+		return ""
+	case cuda.State == nil:
+		return "NVML (libnvidia-ml) does not describe the GPU: its driver, clocks and link are unknown."
+	default:
+		return "The GPU: " + cuda.State.String() + "."
+	}
+}
+
+// limits says what the container may take of the machine; "" if there is no limit.
+func (m *ContactMachine) limits() string {
+	var words []string
+	if m.CPULimit > 0 {
+		words = append(words, fmt.Sprintf("the time of %.4g cores", m.CPULimit))
+	}
+	if m.Limit > 0 {
+		words = append(words, human.Bytes(int64(m.Limit))+" of memory")
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "The container may take " + strings.Join(words, " and ") + "."
+}
+
+// dumps shows what cuda-gdb says of the GPU's core dumps.
+func (c *Contact) dumps(p *page) {
+	files, _ := filepath.Glob(filepath.Join(c.Path, "*.cudacore.txt")) // the pattern is right
+	for i, file := range files {
+		if i == 0 {
+			p.printf("## Core dumps of the GPU\n\n")
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			p.printf("%v\n\n", err)
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(raw), "?")), "\n")
+		if len(lines) > 40 {
+			lines = append(lines[:40], "…")
+		}
+		p.printf("%s:\n\n```\n%s\n```\n\n", strings.TrimSuffix(filepath.Base(file), ".txt"), strings.Join(lines, "\n"))
 	}
 }
 

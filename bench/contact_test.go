@@ -26,7 +26,7 @@ func just(v float64) Sample { return Sample{v, v, v} }
 func contact(t *testing.T, change func(c *Contact)) string {
 	t.Helper()
 	where := Where{Device: h100, Cores: 16, PredictedFor: "h100-sxm+ddr5-4800x8-16c"}
-	c := &Contact{Machine: ContactMachine{Date: "2026-11-26T20:00:00Z", Blocks: 12, HostMemory: 120 << 30, Cores: 16, Processor: "a processor", Version: "mt 1", GPU: h100},
+	c := &Contact{Machine: ContactMachine{Date: "2026-11-26T20:00:00Z", Blocks: 12, HostMemory: 120 << 30, Cores: 16, Processor: "a processor", Version: "mt 1", GPU: h100 + ", 570.86, 81559 MiB"},
 		Copy:      &CopyReport{Where: where, Figures: []Figure{{"to enqueue the smallest operation", "µs", rates.Against(5, 4)}}},
 		MatMul:    &MatMulReport{Where: where, Tokens: 8192},
 		Attention: &AttentionReport{Where: where},
@@ -108,7 +108,7 @@ func TestContactPage(t *testing.T) {
 		words = append(words, strings.Join(strings.Fields(line), " "))
 	}
 	for _, want := range []string{
-		"# mt on " + h100,
+		"# mt on " + h100 + ", 570.86, 81559 MiB",
 		"Predicted in virtual time for h100-sxm+ddr5-4800x8-16c. A ratio is measured over predicted; where no rate says a figure, both cells are empty.",
 		"| matrix product fp32 | TFLOP/s | 40 | 50 | 1.25 | 4096×4096×4096 |",
 		"| host to device | GB/s | | 1 | | 256 MiB pinned |",
@@ -138,7 +138,7 @@ func TestLearn(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := c.Found()
-	if err != nil || found != (rates.Found{GPU: h100, DeviceGiB: 79, Cores: 16, HostGiB: 120}) {
+	if err != nil || found != (rates.Found{GPU: h100, DeviceGiB: 81559.0 / 1024, Cores: 16, HostGiB: 120}) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	base, err := rates.At(found)
@@ -155,7 +155,7 @@ func TestLearn(t *testing.T) {
 		got[change.Field] = change
 	}
 	for field, want := range map[string][2]float64{
-		"link.h2d_gb_per_s": {55, 50}, "link.d2h_gb_per_s": {55, 52}, "link.both_gb_per_s": {80, 81}, "link.latency_us": {10, 20.69}, "link.pin_gb_per_s": {0, 7},
+		"link.h2d_gb_per_s": {55, 50}, "link.d2h_gb_per_s": {55, 52}, "link.both_gb_per_s": {80, 81}, "link.latency_us": {10, 20.69}, "link.pin_gb_per_s": {4, 7},
 		"device.memory_gb_per_s": {2848, 2700}, "device.launch_us": {3, 2.5}, "device.enqueue_us": {5, 4}, "device.memory_gib": {79.6, 79},
 		"device.products.bf16 8192×3584×18944 A·Bᵀ": {793.2, 700}, "device.products.bf16 8192×3584×18944 Aᵀ·B": {793.2, 700}, "device.products.bf16 64×64×64 A·B": {0.1746, 2}, "device.products.fp32 4096×4096×4096 A·Bᵀ": {50.2, 50},
 		"device.attention.bf16 8192 tokens, heads of 128, forward": {603.5, 500}, "device.attention.bf16 8192 tokens, heads of 128, backward": {443.4, 500},
@@ -221,6 +221,25 @@ func TestLearnOneFile(t *testing.T) {
 	}
 	if l, err = c.Learn(base); err != nil || l.Machine.Link.Up != 1 || l.Machine.Device.Products["fp32"][0].Rate != 50 {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// TestLearnFixed: what an operation takes beyond its bytes stays as the rates before say, but at most half of a call.
+func TestLearnFixed(t *testing.T) {
+	base, err := rates.Find("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fixed, want := range map[float64]rates.Op{20: {Fixed: 20, Rate: 2469}, 1e4: {Fixed: 50.5, Rate: 3960}} { // 20 GB in 100 calls of 101 µs
+		base.Device.Ops = map[string]rates.Op{"RMSNorm": {Fixed: fixed, Rate: 1000}}
+		c, err := ReadContact(filepath.Join(contact(t, nil), "profile.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := c.Learn(base)
+		if err != nil || l.Machine.Device.Ops["RMSNorm"] != want || l.Changes[0].Before != 1000 || l.Changes[0].Part != "profile" {
+			t.Errorf("%+v, %v; want %+v", l, err, want)
+		}
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package bench measures what this program is made of, as a library: `mt bench`
 // runs it and prints tables or JSON. Tests never measure.
 //
-// It may import internal/train, internal/selftest and everything below them; only cmd imports it.
+// It may import internal/run/trials, internal/selftest and everything below them; only cmd imports it.
 //
 // A Contact is what bench/gpu.sh left of a machine: WriteMarkdown is its page, Learn makes rates of it.
 //

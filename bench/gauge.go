@@ -3,14 +3,14 @@ package bench
 import (
 	"fmt"
 
-	"mt/internal/train"
+	"mt/internal/run/trials"
 	"mt/model"
 )
 
 // A gauge tells how fast the machine is at the moment. Machines that are shared change their
 // speed from one minute to the next, by more than what is to be compared. The gauge is a small
 // training run, which stands still between its readings.
-type gauge struct{ run *train.Synthetic }
+type gauge struct{ run *trials.Synthetic }
 
 // gaugeSteps are the steps of a reading: about a tenth of a second.
 const gaugeSteps = 5
@@ -21,7 +21,7 @@ func newGauge() (*gauge, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := train.StartSynthetic(train.SyntheticOptions{Model: m, Rows: 2, SeqLen: 112})
+	run, err := trials.StartSynthetic(trials.SyntheticOptions{Model: m, Rows: 2, SeqLen: 112})
 	if err != nil {
 		return nil, fmt.Errorf("gauge: %w", err)
 	}

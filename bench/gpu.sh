@@ -6,6 +6,7 @@
 #     bench/gpu.sh --plan
 #     bench/gpu.sh --mt ./mt --out DIR --call N [--blocks N] [--only PART,PART] …
 #     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N] [--gpus N] [--sanitize]
+#     bench/gpu.sh --mt ./mt --out DIR --scale small [--part-seconds 5] [--peers-on cuda]    # a rehearsal, see bench/rehearse.sh
 #
 # Parts run in the order of a first contact, in calls of at most ten minutes; the
 # first two end with a ratio beside ZeRO-3 or FSDP2. --plan prints calls and parts with
@@ -35,6 +36,8 @@
 #   4 sanitize-attention
 #                   attention of the self test under compute-sanitizer's memcheck,
 #                   racecheck and synccheck, where that is installed
+#     products-timed
+#                   6 blocks, each product by the fastest algorithm (matmul: timed), beside slots-2
 #     kernels-fused, kernels-sm90a
 #                   seq8192 by the kernels of all GPUs and by those for sm_90a
 #     budget-14b    14B-shaped blocks, 16k tokens a step, within 24 GiB of the card
@@ -57,13 +60,15 @@
 #                   --sanitize-seconds (300) at most. What it finds is in the report
 #
 # DIR receives PART.json and PART.log, machine.json, parts.txt, and report.md, which is
-# written anew after every part; PROCESS.cudacore where a kernel faulted.
+# written anew after every part. Where a kernel faulted, PROCESS.cudacore is the GPU's core dump and
+# PROCESS.cudacore.txt what cuda-gdb says of it: kernel and program counter. --part-seconds N takes N in place of what
+# each part should take. MT_HOST_ROOT is put in front of /proc and /sys/fs/cgroup where limits of the container are read.
 set -uo pipefail
 shopt -s inherit_errexit
 
 mt=./mt out='' minutes='' call='' plan='' only='' blocks='' gpus=1 python=${MT_PYTHON:-python3}
 rows=128 rows_long=16 steps=4 budget=10GiB budget_14b=24GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
-sanitize='' sanitize_seconds=300
+sanitize='' sanitize_seconds=300 part_seconds='' peers_on='' host_root=${MT_HOST_ROOT:-}
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -78,9 +83,10 @@ while [ $# -gt 0 ]; do
 		;;
 	--sanitize) sanitize=yes; shift ;;
 	--plan) plan=yes; shift ;;
-	--sanitize-seconds)
+	--sanitize-seconds | --part-seconds | --peers-on)
 		[ $# -ge 2 ] || fail "$1 needs a value"
-		sanitize_seconds=$2
+		name=${1#--}
+		printf -v "${name//-/_}" %s "$2"
 		shift 2
 		;;
 	--help | -h) usage; exit 0 ;;
@@ -92,6 +98,8 @@ case $call in '' | [1-$calls]) ;; *) fail "--call $call: there are calls 1 to $c
 [ -n "$minutes" ] || minutes=9
 case $minutes in '' | *[!0-9]*) fail "--minutes $minutes is no whole number" ;; esac
 case $gpus in '' | *[!0-9]* | 0) fail "--gpus $gpus is no number of GPUs" ;; esac
+case $peers_on in '' | cuda | cpu) ;; *) fail "--peers-on $peers_on: want cuda or cpu" ;; esac
+case $part_seconds in *[!0-9]* | 0) fail "--part-seconds $part_seconds is no number of seconds" ;; esac
 case $sanitize_seconds in '' | *[!0-9]*) fail "--sanitize-seconds $sanitize_seconds is no whole number" ;; esac
 if [ -z "$plan" ]; then
 	[ -n "$out" ] || fail "--out DIR says where results go"
@@ -106,25 +114,62 @@ if [ "$scale" = small ]; then
 	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB budget_14b=1GiB steps=2
 fi
 [ -z "$plan" ] || blocks=${blocks:-12}
-readonly sanitize sanitize_seconds mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
+[ -n "$peers_on" ] || { [ "$scale" = small ] && peers_on=cpu || peers_on=cuda; }
+readonly sanitize sanitize_seconds part_seconds peers_on host_root mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
 
-# free_bytes is what the machine has free, or what the container may still take where
-# that is less (cgroup version 2, then 1).
-free_bytes() {
-	local free limit used
-	free=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo) # in KiB: mawk prints no integer above 2^31
-	free=$((free * 1024))
-	for of in /sys/fs/cgroup/memory.max:/sys/fs/cgroup/memory.current \
-		/sys/fs/cgroup/memory/memory.limit_in_bytes:/sys/fs/cgroup/memory/memory.usage_in_bytes; do
-		limit=$(cat "${of%:*}" 2>/dev/null) && used=$(cat "${of#*:}" 2>/dev/null) || continue
-		case $limit in '' | *[!0-9]*) continue ;; esac
-		[ ${#limit} -lt 19 ] && [ $((limit - used)) -lt "$free" ] && free=$((limit - used))
+# group_file FILE is that file of each control group that this process is in, the innermost first: of version 2 as FILE is
+# called there, of version 1 where CONTROLLER/FILE is given.
+group_file() {
+	local controller='' file=$1 path base
+	case $1 in */*) controller=${1%%/*} file=${1#*/} ;; esac
+	path=$(awk -F: -v c="$controller" '(c == "" && $1 == "0") || (c != "" && ("," $2 ",") ~ ("," c ",")) {print $3; exit}' "$host_root/proc/self/cgroup" 2>/dev/null)
+	base=$host_root/sys/fs/cgroup${controller:+/$controller}
+	while :; do
+		[ ! -r "$base$path/$file" ] || echo "$base$path/$file"
+		case $path in '' | /) return ;; esac
+		path=${path%/*}
 	done
+}
+
+# memory_limits prints for each control group that limits memory its limit in bytes and what of it is left.
+memory_limits() {
+	local names file limit used
+	for names in memory.max:memory.current memory/memory.limit_in_bytes:memory/memory.usage_in_bytes; do
+		for file in $(group_file "${names%:*}"); do
+			limit=$(cat "$file") && used=$(cat "${file%/*}/${names##*[:/]}" 2>/dev/null) || continue
+			case $limit in '' | *[!0-9]*) continue ;; esac
+			[ ${#limit} -ge 19 ] || echo "$limit $((limit - used))" # version 1 writes almost 2^63 for no limit
+		done
+	done
+}
+
+# memory_limit is the smallest limit of the container on memory in bytes, 0 for none.
+memory_limit() { memory_limits | sort -n | awk 'NR == 1 {print $1; found = 1} END {if (!found) print 0}'; }
+
+# cpu_limit is how many cores' time the container may take, as 1.50; 0 for no limit.
+cpu_limit() {
+	local file quota period
+	for file in $(group_file cpu.max) $(group_file cpu/cpu.cfs_quota_us); do
+		case $file in
+		*/cpu.max) read -r quota period <"$file" ;;
+		*) quota=$(cat "$file") period=$(cat "${file%/*}/cpu.cfs_period_us" 2>/dev/null) ;;
+		esac
+		case $quota$period in *[!0-9]*) ;; *) [ -z "$period" ] || awk "BEGIN {printf \"%.2f\\n\", $quota / $period}" ;; esac
+	done | sort -n | awk 'NR == 1 {print; found = 1} END {if (!found) print 0}'
+}
+
+# free_bytes is what the machine has free, or what the container may still take where that is less.
+free_bytes() {
+	local free left
+	free=$(awk '/^MemAvailable:/ {print $2}' "$host_root/proc/meminfo") # in KiB: mawk prints no integer above 2^31
+	free=$((free * 1024))
+	while read -r _ left; do
+		[ "$left" -ge "$free" ] || free=$left
+	done < <(memory_limits)
 	echo $((free > 0 ? free : 0))
 }
 
-# A fault in a kernel leaves a small core dump in DIR, which cuda-gdb opens
-# (target cudacore FILE) and says kernel and program counter of.
+# A fault in a kernel leaves a small core dump in DIR, of which cuda-gdb says kernel and program counter.
 export CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1 CUDA_COREDUMP_FILE="$out/%p.cudacore"
 
 # A side takes at most 20 bytes a parameter on the host, and they take turns; a
@@ -156,6 +201,33 @@ report() {
 	"$mt" bench report "$out" >"$out/report.md.part" && mv "$out/report.md.part" "$out/report.md"
 }
 
+debugger=$(command -v cuda-gdb || command -v /usr/local/cuda/bin/cuda-gdb)
+
+# dumps names the core dumps that are new in DIR, with exception, program counter and kernel. All that cuda-gdb says of FILE
+# goes to FILE.txt.
+dumps() {
+	local dump said=''
+	for dump in "$out"/*.cudacore; do
+		[ -e "$dump" ] && [ ! -e "$dump.txt" ] || continue
+		if [ -n "$debugger" ]; then
+			timeout --kill-after=5 60 "$debugger" -nx -batch -ex "target cudacore $dump" -ex 'info cuda kernels' -ex 'print/x $pc' -ex 'x/2i $pc' >"$dump.txt" 2>&1 </dev/null
+		else
+			echo "cuda-gdb is not installed, neither in PATH nor in /usr/local/cuda/bin; it opens the file: target cudacore ${dump##*/}" >"$dump.txt"
+		fi
+		said="$said; core dump ${dump##*/}: $(grep -E 'Exception|PC 0x|^#0 |not installed' "$dump.txt" | tr -s ' \n' ' ')"
+	done
+	echo "$said"
+}
+
+# reason NAME is the last line that a part wrote to its log, before it was told to end, and what it said of work that does not end.
+reason() {
+	local last hung
+	last=$(grep -v -e '^$' -e ': finishing what is begun; once more to stop at once$' "$out/$1.log" | tail -n 1)
+	hung=$(grep 'has not ended after' "$out/$1.log" | head -n 1)
+	[ "$last" = "$hung" ] || last="$last${hung:+; $hung}"
+	echo "${last:-it said nothing}"
+}
+
 # of CALL WHAT says of which call the next parts are, and what that is for.
 current='' planned=0 total=0
 of() {
@@ -184,7 +256,7 @@ chosen() {
 # part NAME SECONDS COMMAND… runs a part that needs about that many seconds and ends
 # it after three times as many, so that a hang costs one part; its JSON goes to NAME.json.
 part() {
-	local name=$1 needs=$2 code=0
+	local name=$1 needs=${part_seconds:-$2} code=0
 	shift 2
 	chosen "$name" "$needs" || return 0
 	if [ "$(left)" -lt "$needs" ]; then
@@ -204,8 +276,8 @@ part() {
 		# A part may have written its file itself, up to where it was cut off.
 		if [ -s "$out/$name.json.part" ]; then mv "$out/$name.json.part" "$out/$name.json"; else rm -f "$out/$name.json.part"; fi
 		case $code in
-		124 | 137) outcome "$name" "failed: it was stopped after $((SECONDS - start)) s, its limit is $limit s: $(tail -n 1 "$out/$name.log")" ;;
-		*) outcome "$name" "failed with exit code $code: $(tail -n 1 "$out/$name.log")" ;;
+		124 | 137) outcome "$name" "failed: it was stopped after $((SECONDS - start)) s, its limit is $limit s: $(reason "$name")$(dumps)" ;;
+		*) outcome "$name" "failed with exit code $code: $(reason "$name")$(dumps)" ;;
 		esac
 	fi
 }
@@ -222,7 +294,7 @@ timed() { # STEPS SHAPE BLOCKS ROWS SEQ FLAGS…
 }
 
 # beside NAME SECONDS PEER MODULES BLOCKS ROWS SEQ is a part with two sides. A GPU
-# that is emulated computes nothing in PyTorch: both sides then are on the CPU.
+# that is emulated computes nothing in PyTorch: both sides then are on the CPU, unless --peers-on says otherwise.
 beside() {
 	local name=$1 needs=$2 peer=$3 modules=$4
 	chosen "$name" "$needs" || return 0
@@ -230,17 +302,19 @@ beside() {
 		outcome "$name" "left out: $python has not all of $modules (mt bench train --peer $peer says how to install it)"
 		return
 	fi
-	[ "$scale" = small ] && local device=cpu
+	local device=$peers_on
 	# shellcheck disable=SC2046
 	MT_PYTHON=$python part "$name" "$needs" $(train $shape "$5" "$6" "$7" --peer "$peer")
 }
 
-short=1024 long=8192 longest=32768
-if [ "$scale" = small ]; then short=64 long=128 longest=256; fi
+short=1024 long=8192 longest=32768 selftest_flags=''
+if [ "$scale" = small ]; then # an emulated GPU takes long for all operations, and for products of Qwen2.5-7B
+	short=64 long=128 longest=256 selftest_flags='--small --only RMSNorm,MatMul --limit 8s'
+fi
 
 [ -n "$plan" ] || {
-	printf '{"date": "%s", "blocks": %d, "host_memory_available": %d, "cores": %d, "scale": "%s",\n' \
-		"$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$blocks" "$(free_bytes)" "$(nproc)" "$scale"
+	printf '{"date": "%s", "blocks": %d, "host_memory_available": %d, "cores": %d, "cpu_limit": %s, "memory_limit": %d, "scale": "%s",\n' \
+		"$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$blocks" "$(free_bytes)" "$(nproc)" "$(cpu_limit)" "$(memory_limit)" "$scale"
 	printf '"processor": "%s", "mt": "%s", "gpu": "%s"}\n' \
 		"$(awk -F': *' '/^model name/ {print $2; exit}' /proc/cpuinfo)" "$("$mt" version | head -n 1)" \
 		"$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
@@ -263,12 +337,12 @@ sanitized() {
 	fi
 	echo "== $name"
 	timeout --kill-after=15 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --log-file "$out/$name.txt" \
-		"$mt" doctor --selftest --small --device cuda --json "$@" >"$out/$name.json" 2>"$out/$name.log" || code=$?
+		"$mt" doctor --selftest --in-process --small --device cuda --json "$@" >"$out/$name.json" 2>"$out/$name.log" || code=$?
 	case $code in
 	0) outcome "$name" "done in $((SECONDS - start)) s, nothing found" ;;
 	9) outcome "$name" "failed: compute-sanitizer has findings, see $name.txt" ;;
 	124 | 137) outcome "$name" "stopped after its $limit s" ;;
-	*) outcome "$name" "failed with exit code $code: $(tail -n 1 "$out/$name.log")" ;;
+	*) outcome "$name" "failed with exit code $code: $(reason "$name")$(dumps)" ;;
 	esac
 }
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
@@ -284,7 +358,7 @@ few() { echo $((blocks < $1 ? blocks : $1)); }
 {
 	of 1 "the machine, the self test, first steps, rates"
 	part doctor 20 "$mt" doctor --json
-	part selftest 60 "$mt" doctor --selftest --device cuda --json --report "$out/selftest.json"
+	part selftest 60 "$mt" doctor --selftest --device cuda $selftest_flags --json --report "$out/selftest.json"
 	part blocks-2 25 $(timed 1 $shape "$(few 2)" "$rows" $short)
 	part profile 40 $(train $shape "$(few 4)" "$rows" $short --profile)
 	part seq1024 70 $(train $shape "$blocks" "$rows" $short)
@@ -305,6 +379,7 @@ few() { echo $((blocks < $1 ? blocks : $1)); }
 
 	of 4 "sanitizers, kernels, a smaller card"
 	for tool in memcheck racecheck synccheck; do sanitized sanitize-attention-$tool $tool 90 --only Attention,AttentionBackward; done
+	part products-timed 60 $(train $shape "$(few 6)" "$rows" $short --timed-matmul)
 	part kernels-fused 70 $(train $shape "$(few 6)" "$rows_long" $long --attention-kernels fused)
 	part kernels-sm90a 70 $(train $shape "$(few 6)" "$rows_long" $long --attention-kernels sm90a)
 	part budget-14b 60 $(train $shape_budget "$(few 4)" "$([ "$scale" = small ] && echo 2 || echo 16)" $short --device-memory $budget_14b)

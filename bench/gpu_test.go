@@ -100,7 +100,7 @@ esac
 		}
 	}
 	asked, err := os.ReadFile(filepath.Join(s.bin, "asked"))
-	if want := strings.Repeat("doctor --selftest --small --device cuda --json\n", 2); err != nil || string(asked) != want {
+	if want := strings.Repeat("doctor --selftest --in-process --small --device cuda --json\n", 2); err != nil || string(asked) != want {
 		t.Errorf("mt was asked for\n%s%v", asked, err)
 	}
 }
@@ -133,13 +133,13 @@ func TestPartCutOff(t *testing.T) {
 	s.program("timeout", `[ "$3" != doctor ] && [ "$4" = doctor ] && echo "$2" >"$(dirname "$0")/limit" && shift 2 && "$@" >/dev/null && exit 124
 shift 2; exec "$@"`)
 	s.program("mt", `case $1 in version) echo "mt of a test" ;;
-doctor) while [ $# -gt 1 ]; do shift; done; echo '{"device": "a GPU", "ok": false, "seconds": 1, "checks": null, "rates": null, "error": "operations: Scale was lost"}' >"$1" ;; esac`)
+doctor) while [ $# -gt 1 ]; do shift; done; echo '{"device": "a GPU", "ok": false, "seconds": 1, "checks": null, "rates": null, "running": "Scale/fp32/1", "error": "operations: Scale was lost"}' >"$1" ;; esac`)
 	out, report, err := s.run("--only", "selftest,seq1024")
 	limit, reading := os.ReadFile(filepath.Join(s.bin, "limit"))
 	if err == nil || reading != nil || string(limit) != "180\n" {
 		t.Errorf("%v, limit %q, %v\n%s", err, limit, reading, out)
 	}
-	for _, want := range []string{"It ended before its end: operations: Scale was lost", "- selftest: failed: it was stopped after ", "its limit is 180 s", "- seq1024: done in "} {
+	for _, want := range []string{"a GPU: not finished, 0 checks", "It was cut off while Scale/fp32/1 ran.", "It ended before its end: operations: Scale was lost", "- selftest: failed: it was stopped after ", "its limit is 180 s", "- seq1024: done in "} {
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is not in the report:\n%s\n%s", want, report, out)
 		}
@@ -198,5 +198,96 @@ func TestCalls(t *testing.T) {
 	}
 	if out, err := exec.Command("bash", "gpu.sh", "--call", "8", "--out", s.out).CombinedOutput(); err == nil || !strings.Contains(string(out), "--call 8: there are calls 1 to 7") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestContainer: limits of the control groups around the process, of version 2 and 1, stand in the report, the smallest of
+// each kind; how many blocks fit follows from the memory that is left.
+func TestContainer(t *testing.T) {
+	long.Only(t)
+	for name, tc := range map[string]struct {
+		files map[string]string
+		says  string // "": no limits
+	}{
+		"none":      {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n", "sys/fs/cgroup/memory.max": "max\n"}, ""},
+		"no groups": {nil, ""},
+		"version 2, nested": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "400000 100000\n", "sys/fs/cgroup/a/cpu.max": "250000 100000\n", "sys/fs/cgroup/cpu.max": "max 100000\n",
+			"sys/fs/cgroup/a/b/memory.max": "5368709120\n", "sys/fs/cgroup/a/b/memory.current": "0\n", "sys/fs/cgroup/a/memory.max": "3221225472\n", "sys/fs/cgroup/a/memory.current": "5\n"},
+			"The container may take the time of 2.5 cores and 3.0 GiB of memory."},
+		"version 1": {map[string]string{"proc/self/cgroup": "5:memory:/d\n4:cpu,cpuacct:/d\n", "sys/fs/cgroup/cpu/d/cpu.cfs_quota_us": "50000\n", "sys/fs/cgroup/cpu/d/cpu.cfs_period_us": "100000\n",
+			"sys/fs/cgroup/memory/d/memory.limit_in_bytes": "1073741824\n", "sys/fs/cgroup/memory/d/memory.usage_in_bytes": "4096\n"}, "The container may take the time of 0.5 cores and 1.0 GiB of memory."},
+		"version 1, none": {map[string]string{"proc/self/cgroup": "5:memory:/\n4:cpu,cpuacct:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "4096\n"}, ""},
+	} {
+		s, root := newScript(t), t.TempDir()
+		t.Setenv("MT_HOST_ROOT", root)
+		for file, text := range tc.files {
+			file = filepath.Join(root, file)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "proc/meminfo"), []byte("MemAvailable: 8388608 kB\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, report, err := s.run("--only", "doctor")
+		if err != nil || !strings.Contains(report, tc.says) || strings.Contains(report, "The container") != (tc.says != "") {
+			t.Errorf("%s: %v\n%s\n%s", name, err, out, report)
+		}
+		free := map[string]string{"version 2, nested": "3 GiB", "version 1": "1 GiB"}[name]
+		if free == "" {
+			free = "8 GiB"
+		}
+		if want := free + " of host memory free"; !strings.Contains(report, want) {
+			t.Errorf("%s: the report does not say %q:\n%s", name, want, report)
+		}
+	}
+}
+
+// TestReasons: the report has what a part said before it was told to end, work that does not end, and what cuda-gdb says of
+// core dumps, or that there is no cuda-gdb.
+func TestReasons(t *testing.T) {
+	long.Only(t)
+	s := newScript(t)
+	s.program("mt", `case $1 in version) echo "mt of a test" ;;
+doctor) echo "note: a GPU: Scale by scale_f32 has not ended after 10s" >&2; echo "self test: operations" >&2; echo >&2
+	echo "mt: terminated: finishing what is begun; once more to stop at once" >&2; exit 137 ;;
+bench) echo "mt: code 700" >&2; echo "$SHAPE" >"${CUDA_COREDUMP_FILE/\%p/7}"; exit 1 ;; esac`)
+	_, report, _ := s.run("--only", "selftest,blocks-2")
+	for _, want := range []string{"- selftest: failed: it was stopped after ", "s: self test: operations; note: a GPU: Scale by scale_f32 has not ended after 10s",
+		"- blocks-2: failed with exit code 1: mt: code 700; core dump 7.cudacore: ", "## Core dumps of the GPU"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("%q is not in the report:\n%s", want, report)
+		}
+	}
+	_, err := exec.LookPath("cuda-gdb")
+	if _, there := os.Stat("/usr/local/cuda/bin/cuda-gdb"); err != nil && there != nil && !strings.Contains(report, "7.cudacore: cuda-gdb is not installed") {
+		t.Errorf("the report does not say that cuda-gdb is not installed:\n%s", report)
+	}
+	s.out = t.TempDir()
+	s.program("cuda-gdb", `echo "Opening $5
+CUDA Exception: Warp Illegal Address
+The exception was triggered at PC 0x7f10
+#0  0x7f10 in scale_f32<<<(1,1,1),(32,1,1)>>> ()"`)
+	_, report, _ = s.run("--only", "blocks-2")
+	want := "core dump 7.cudacore: CUDA Exception: Warp Illegal Address The exception was triggered at PC 0x7f10 #0 0x7f10 in scale_f32<<<(1,1,1),(32,1,1)>>> ()"
+	if !strings.Contains(report, want) {
+		t.Errorf("%q is not in the report:\n%s", want, report)
+	}
+}
+
+// TestRehearse: rehearsals of a kernel that faults and of a peer that disagrees leave reports that say so.
+func TestRehearse(t *testing.T) {
+	long.Only(t)
+	newScript(t)
+	raw, err := exec.Command("bash", "rehearse.sh", "fault", "peer-disagrees").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, raw)
 	}
 }

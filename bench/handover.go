@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"mt/data"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 	"mt/model"
 )
 
@@ -94,11 +94,11 @@ func (h *Handover) batch(step int) []data.Row {
 // write puts what a peer needs into dir: weights.f32 and batches.i32 (little
 // endian), and handover.json with chosen in it unless that is nil.
 func (h *Handover) write(dir string, s TrainSetup, chosen map[string]any) error {
-	recipe := train.SyntheticRecipe
+	recipe := trials.SyntheticRecipe
 	about := map[string]any{
 		"shape": s.Shape, "head_dim": s.Shape.headDim(), "rope_theta": ropeTheta, "rms_norm_eps": normEps,
 		"table": len(h.table), "batches": len(h.batches), "dtype": s.DType, "threads": s.Threads, "warmup": s.Warmup, "device": s.Device,
-		"learning_rate": train.SyntheticLR, "max_grad_norm": train.SyntheticMaxGradNorm,
+		"learning_rate": trials.SyntheticLR, "max_grad_norm": trials.SyntheticMaxGradNorm,
 		"adam_beta1": recipe.Beta1, "adam_beta2": recipe.Beta2, "adam_epsilon": recipe.Eps, "weight_decay": recipe.WeightDecay,
 	}
 	if chosen != nil {

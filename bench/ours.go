@@ -8,7 +8,8 @@ import (
 	"mt/actors"
 	"mt/device"
 	"mt/device/cuda"
-	"mt/internal/train"
+	"mt/internal/run/predict"
+	"mt/internal/run/trials"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
@@ -16,7 +17,7 @@ import (
 
 // ours is mt's side of a comparison: the whole pipeline over random tokens.
 type ours struct {
-	run     *train.Synthetic
+	run     *trials.Synthetic
 	records []StepRecord
 	warmup  int // steps before the first turn
 	timed   PipelineSample
@@ -114,7 +115,7 @@ func (s TrainShape) headDim() int {
 }
 
 // NewOurs makes mt's side. The shape and the threads come with the setup.
-func NewOurs(options train.SyntheticOptions) NewRunner {
+func NewOurs(options trials.SyntheticOptions) NewRunner {
 	return func(_ context.Context, s TrainSetup) (TrainRunner, error) {
 		o := options
 		var err error
@@ -128,7 +129,7 @@ func NewOurs(options train.SyntheticOptions) NewRunner {
 		if s.Given != nil {
 			o.Weights, o.Batch = s.Given.row, s.Given.batch
 		}
-		run, err := train.StartSynthetic(o)
+		run, err := trials.StartSynthetic(o)
 		if err != nil {
 			return nil, err
 		}
@@ -184,11 +185,11 @@ func (r *ours) details() (*Details, error) {
 	d.Depths, d.MicroBatchTokens, d.ChunkTokens = p.Depths, p.Limits.MicroBatchTokens, p.Spec.ChunkTokens
 	d.Keep, d.GradBF16, d.HeadShards = p.Spec.Keep.String(), p.GradBF16, p.Spec.Shards()
 	d.Attention, d.Notes, d.Unpredicted = r.run.AttentionKernels(), r.run.Notes(), r.why
-	var said *train.Prediction
+	var said *predict.Prediction
 	if r.machine != nil {
 		d.PredictedFor = r.machine.Name
 		var err error
-		if said, err = train.Predict(p, r.machine); err != nil {
+		if said, err = predict.Predict(p, r.machine); err != nil {
 			return nil, err
 		}
 		if r.machine.Device.SM90a && d.Attention != "" && d.Attention != cuda.SM90a {
@@ -203,7 +204,7 @@ func (r *ours) details() (*Details, error) {
 const gib = 1 << 30
 
 // figures are what d says of a step, beside p; nil: nothing is predicted but memory, which the plan says.
-func (r *ours) figures(d *Details, p *train.Prediction) []Figure {
+func (r *ours) figures(d *Details, p *predict.Prediction) []Figure {
 	var said struct{ step, rate, tflops, executed, stall, up, down float64 }
 	if p != nil {
 		said.step = p.Step().Seconds()
@@ -234,12 +235,12 @@ func (r *ours) operations(steps int) ([]OpTime, error) {
 	}
 	said := map[[2]string]float64{} // milliseconds a step
 	if r.machine != nil {
-		predicted, err := train.PredictTimes(r.run.Plan, r.machine)
+		predicted, err := predict.PredictTimes(r.run.Plan, r.machine)
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range predicted {
-			said[[2]string{t.Op, t.Shape}] = t.Total.Seconds() * 1e3 / train.PredictedSteps
+			said[[2]string{t.Op, t.Shape}] = t.Total.Seconds() * 1e3 / predict.PredictedSteps
 		}
 	}
 	var out []OpTime

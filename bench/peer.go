@@ -26,8 +26,9 @@ func python() string {
 	return "python3"
 }
 
-// quitWithin is how long a peer that was told to quit may take.
-const quitWithin = 60 * time.Second
+// quitWithin is how long a peer that was told to quit may take, and orphansWithin how long after its end programs that it
+// has started may hold its output.
+const quitWithin, orphansWithin = 60 * time.Second, 3 * time.Second
 
 // peer is a script of peers/ in a process of its own: it says in a line of JSON
 // that it is ready, and answers each line of its input with one.
@@ -46,7 +47,7 @@ type peer struct {
 func startPeer(ctx context.Context, python, needs string, args ...string) (*peer, error) {
 	p := &peer{cmd: exec.CommandContext(ctx, python, args...)}
 	p.cmd.Stderr = &p.stderr
-	p.cmd.WaitDelay = quitWithin
+	p.cmd.WaitDelay = orphansWithin
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -54,6 +55,10 @@ func startPeer(ctx context.Context, python, needs string, args ...string) (*peer
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
+	}
+	p.cmd.Cancel = func() error {
+		defer out.Close() // ends a read, though programs that the peer has started hold the other end
+		return p.cmd.Process.Kill()
 	}
 	p.stdout = bufio.NewReader(out)
 	p.end = sync.OnceValue(p.quit)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mt/internal/pytest"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 )
 
 // TestHandedOverWeights holds rows of stacked parameters, one that wraps round the table and a
@@ -69,7 +69,7 @@ func TestHandedOverBatches(t *testing.T) {
 func TestOurSide(t *testing.T) {
 	setup := tinySetup()
 	setup.Given = newHandover(setup.Shape)
-	side, err := NewOurs(train.SyntheticOptions{Unified: true, Recompute: "auto"})(t.Context(), setup)
+	side, err := NewOurs(trials.SyntheticOptions{Unified: true, Recompute: "auto"})(t.Context(), setup)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func trainBeside(t *testing.T, shape, dtype, title string, peer NewRunner) {
 	t.Helper()
 	setup := TrainSetup{Shape: TrainShapes()[shape].With(TrainShape{Layers: 2, Rows: 4, SeqLen: 32}), DType: dtype, Threads: 1, Warmup: 1}
 	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, PeerName: title,
-		Ours: NewOurs(train.SyntheticOptions{Unified: true, Recompute: "auto"}), Peer: peer})
+		Ours: NewOurs(trials.SyntheticOptions{Unified: true, Recompute: "auto"}), Peer: peer})
 	if err != nil {
 		t.Fatal(err)
 	}

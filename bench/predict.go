@@ -12,7 +12,8 @@ import (
 	"strings"
 
 	"mt/actors"
-	"mt/internal/train"
+	"mt/internal/run/predict"
+	"mt/internal/run/trials"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
@@ -62,7 +63,7 @@ type Predictions struct {
 
 // configuration is one that is drawn.
 type configuration struct {
-	o     train.SyntheticOptions
+	o     trials.SyntheticOptions
 	plan  *plan.Run
 	row   Prediction
 	said  []float64 // by round: predicted seconds
@@ -160,7 +161,7 @@ func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error
 	for {
 		dim, heads := pick(r, 32, 64), pick(r, 2, 4, 6, 8)
 		hidden := dim * heads
-		o := train.SyntheticOptions{Rows: pick(r, 2, 3, 5, 8, 12, 16), SeqLen: pick(r, 48, 96, 160, 256, 400, 640), Recompute: pick(r, "auto", "full"), NoClip: r.IntN(3) == 0,
+		o := trials.SyntheticOptions{Rows: pick(r, 2, 3, 5, 8, 12, 16), SeqLen: pick(r, 48, 96, 160, 256, 400, 640), Recompute: pick(r, "auto", "full"), NoClip: r.IntN(3) == 0,
 			Unified: !throttled && r.IntN(2) == 0, MicroTokens: pick(r, 0, 256, 512, 1024)}
 		o.Depths = plan.Depths{WeightSlots: pick(r, 1, 1, 2, 3), GradBuffers: pick(r, 1, 1, 2), ActivationSlots: pick(r, 0, 3, 4, 6)}
 		if o.NoClip {
@@ -175,7 +176,7 @@ func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error
 			return nil, err
 		}
 		c := &configuration{o: o}
-		if c.plan, err = train.PlanSynthetic(o); err != nil {
+		if c.plan, err = trials.PlanSynthetic(o); err != nil {
 			return nil, err
 		}
 		report, err := c.predict(m)
@@ -208,7 +209,7 @@ func (c *configuration) note(r actors.StepReport) {
 
 // predict predicts c on m as slow as c is to be.
 func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
-	p, err := train.Predict(c.plan, c.o.Throttle.Machine(m))
+	p, err := predict.Predict(c.plan, c.o.Throttle.Machine(m))
 	if err != nil {
 		return actors.StepReport{}, err
 	}
@@ -279,7 +280,7 @@ func (c *configuration) measure(ctx context.Context, steps int) (m measurement, 
 	if err := ctx.Err(); err != nil {
 		return m, err
 	}
-	run, err := train.StartSynthetic(c.o)
+	run, err := trials.StartSynthetic(c.o)
 	if err != nil {
 		return m, err
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Commit completes the checkpoint: config.json, state and the extra files (name
@@ -224,4 +227,106 @@ func exchange(fs FS, a, b string) error {
 		err = errors.Join(err, fs.Rename(b, a))
 	}
 	return errors.Join(err, fs.Rename(aside, b))
+}
+
+// WriteFile replaces the file path, or makes it, so that whoever reads it, even
+// after a power cut, finds the older content or this one: content is put on disk
+// under another name, which is renamed. Its directory must be there.
+func WriteFile(fs FS, path string, content []byte) error {
+	return writeBy(fs, path, path+WholeTemp, content)
+}
+
+// WriteShared is WriteFile for a file that other processes may write at the same time: each of them has another name of its
+// own, and the last to rename it has its content stay.
+func WriteShared(fs FS, path string, content []byte) error {
+	return writeBy(fs, path, fmt.Sprintf("%s-%016x%s", path, rand.Uint64(), WholeTemp), content)
+}
+
+// writeBy is WriteFile, by way of the name tmp.
+func writeBy(fs FS, path, tmp string, content []byte) error {
+	err := writeSynced(fs, tmp, content)
+	if err == nil {
+		err = opError("rename", tmp, fs.Rename(tmp, path))
+	}
+	if err != nil {
+		return errors.Join(err, opError("remove", tmp, fs.RemoveAll(tmp)))
+	}
+	dir := filepath.Dir(path)
+	return opError("sync directory", dir, fs.SyncDir(dir))
+}
+
+// WholeTemp ends the names under which WriteFile and WriteShared write.
+const WholeTemp = ".tmp"
+
+// writeSynced writes a file and puts its content on disk.
+func writeSynced(fs FS, path string, content []byte) (err error) {
+	f, err := fs.Create(path)
+	if err != nil {
+		return opError("create", path, err)
+	}
+	if _, err = f.WriteAt(content, 0); err != nil {
+		err = opError("write", path, err)
+	} else {
+		err = opError("sync", path, f.Sync())
+	}
+	if closing := f.Close(); err == nil {
+		err = opError("close", path, closing)
+	}
+	return err
+}
+
+// MakeDirs makes the directory dir and those above it, and puts on disk that they
+// are there: what is saved in a directory whose own name is lost is lost with it.
+func MakeDirs(fs FS, dir string) error {
+	made := missing(dir)
+	if err := fs.MkdirAll(dir); err != nil {
+		return opError("make directory", dir, err)
+	}
+	for _, d := range made {
+		if err := fs.SyncDir(filepath.Dir(d)); err != nil {
+			return opError("sync directory", filepath.Dir(d), err)
+		}
+	}
+	return nil
+}
+
+// ErrLocked is the error of Lock where another process writes.
+var ErrLocked = errors.New("another mt writes there now; wait for its end, or choose another name")
+
+// Lock locks a directory for the caller to write into, or a file to write, until it
+// calls unlock or the process ends. So two runs do not write one set of files, and no
+// run takes what another is writing for a leftover. On a file system without locks
+// nobody is kept out.
+func Lock(path string) (unlock func(), err error) {
+	d, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if errors.Is(unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
+		return nil, errors.Join(ErrLocked, d.Close())
+	}
+	return func() { _ = d.Close() }, nil
+}
+
+// Sweep removes what killed saves have left in dir; a directory that is not there
+// has none. It fails with ErrLocked while somebody writes there.
+func Sweep(fs FS, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	unlock, err := Lock(dir)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	defer unlock()
+	for _, e := range entries {
+		if IsLeftover(e) {
+			_ = fs.RemoveAll(filepath.Join(dir, e.Name())) // what stays takes room, and how much is left is checked next
+		}
+	}
+	return nil
 }

@@ -1,12 +1,18 @@
 package checkpoint
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
+
+	"mt/internal/files"
 )
 
 // WriteModel writes the model alone, without the optimizer's state, into dir as
@@ -216,4 +222,201 @@ func (m *modelWriter) file(f *outFile) (err error) {
 	}
 	closed = true
 	return m.disk.do("close", f.name, f.out.Close())
+}
+
+// companions are the files of a model directory that go with the weights:
+// patterns of their names, which may lie in a folder of the directory.
+var companions = []string{
+	"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
+	"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+	"chat_template.jinja", "additional_chat_templates/*.jinja", "chat_template.json", "tekken.json",
+	"preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json", "configuration_*.py", "modeling_*.py",
+	"LICENSE*", "NOTICE*",
+}
+
+// maxCompanion bounds the bytes of one of them; the largest published tokenizers take a
+// quarter of it.
+const maxCompanion = 256 << 20
+
+// Companions reads the files of the model directory dir that go beside its
+// weights, those that are there: the tokenizer's, the generation's, a processor's
+// for images, the licence, and Python code that config.json may name, which is
+// copied and never run. A Git LFS pointer in place of one is an error, and so is a
+// link out of the directory.
+func Companions(dir string) (map[string][]byte, error) {
+	names, err := CompanionNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{}
+	for _, name := range names {
+		if out[name], err = ReadCompanion(filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("read model directory: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// CompanionNames are the names of the files that Companions reads. It fails where
+// one is a link out of the directory, without having read any.
+func CompanionNames(dir string) (names []string, err error) {
+	found, err := companionsIn(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read model directory: %w", err)
+	}
+	for _, name := range found {
+		path := filepath.Join(dir, name)
+		st, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) || err == nil && !st.Mode().IsRegular() {
+			continue
+		}
+		if folder := filepath.Dir(path); folder != filepath.Clean(dir) {
+			err = CheckLink(folder)
+		}
+		if err = errors.Join(err, CheckLink(path)); err != nil {
+			return nil, fmt.Errorf("read model directory: %w", err)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// companionsIn are the names in dir, and in its folders that patterns name, that are those of companions.
+func companionsIn(dir string) (names []string, err error) {
+	folders := []string{"."}
+	for _, pattern := range companions {
+		if folder := filepath.Dir(pattern); !slices.Contains(folders, folder) {
+			folders = append(folders, folder)
+		}
+	}
+	for _, folder := range folders {
+		entries, err := os.ReadDir(filepath.Join(dir, folder))
+		if folder != "." && (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if name := filepath.Join(folder, e.Name()); isCompanion(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// CheckLink returns an error where path, a file of a model directory that is to be
+// copied, is a link out of that directory: a model may be published, so what is copied
+// beside it must come from the model. The files of the Hugging Face cache are links to
+// its blobs, which are allowed.
+func CheckLink(path string) error {
+	st, err := os.Lstat(path)
+	if err != nil || st.Mode().Type() != os.ModeSymlink {
+		return err
+	}
+	to, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err == nil {
+		to, err = filepath.Abs(to)
+	}
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(dir, to)
+	if err == nil && filepath.IsLocal(rel) {
+		return nil
+	}
+	if blobs := filepath.Dir(to); filepath.Base(blobs) == "blobs" && strings.HasPrefix(filepath.Base(filepath.Dir(blobs)), "models--") {
+		return nil
+	}
+	return fmt.Errorf("%s: a link to %s, outside of the model directory, and it would be copied beside what is saved; put the file itself there", path, to)
+}
+
+// ReadCompanion reads one file that goes beside weights, config.json among them. A file
+// that is longer than maxCompanion, or a Git LFS pointer, is an error.
+func ReadCompanion(path string) ([]byte, error) {
+	data, err := files.Read(path, maxCompanion)
+	if err == nil && bytes.HasPrefix(data, []byte(lfsPointer)) {
+		err = fmt.Errorf("%s: this is a Git LFS pointer, not the file; fetch it with `git lfs pull`", path)
+	}
+	return data, err
+}
+
+func isCompanion(name string) bool {
+	for _, pattern := range companions {
+		if ok, _ := filepath.Match(pattern, name); ok { // the patterns are well formed
+			return true
+		}
+	}
+	return false
+}
+
+// CopyOptions says how CopyModel writes.
+type CopyOptions struct {
+	DType         DType             // of the weights; empty: each as it is
+	F32           map[string]bool   // tensors that DType does not narrow to bf16
+	MaxShardBytes int64             // the most bytes of weights in a file; 5 GB unless given
+	Files         map[string][]byte // everything beside the weights: config.json, the tokenizer, …
+	FS            FS                // the operating system's unless given
+	Progress      Progress          // may be nil
+}
+
+// Copied is what CopyModel wrote.
+type Copied struct {
+	Files   []string // of weights
+	Tensors int
+	Bytes   int64 // of weights
+}
+
+// CopyModel writes all tensors of w into the directory dir under their names and in
+// their shapes, cut into shards anew, with an index where there is more than one.
+// Floating-point tensors become opts.DType (bf16 rounded half up, as training saves
+// it); others are copied. It writes as WriteModel does: to a temporary directory inside
+// dir first. Files that go with an older model there, such as its tokenizer, are
+// removed. Where ctx is cancelled the copy ends with its cause as the error.
+func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (Copied, error) {
+	o := WriterOptions{MaxShardBytes: opts.MaxShardBytes, FS: opts.FS}.defaults()
+	m := &modelWriter{dir: dir, disk: &disk{fs: o.FS}, alone: true}
+	var entries []*entry
+	var total, done int64
+	for _, name := range w.src.names() {
+		e := w.src.copied(name)
+		if _, ok := weightPlane(e.dtype); ok && opts.DType != "" {
+			e.plane = opts.DType.plane()
+			if opts.F32[name] {
+				e.plane = planeF32
+			}
+			e.dtype, e.bytes = e.plane.dtype, e.elems*e.plane.size()
+		}
+		entries = append(entries, e)
+		total += e.bytes
+	}
+	m.add(modelFiles(o.MaxShardBytes, entries))
+	var err error
+	if m.small, err = modelExtras(opts.Files); err != nil {
+		return Copied{}, fmt.Errorf("save model: %w", err)
+	}
+	m.disk.wrote = func(n int64) error {
+		done += n
+		if opts.Progress != nil {
+			opts.Progress(done, total)
+		}
+		return context.Cause(ctx)
+	}
+	if err := m.run(); err != nil {
+		return Copied{}, fmt.Errorf("save model: %w", err)
+	}
+	out := Copied{Tensors: len(entries)}
+	for _, f := range m.shards {
+		out.Files = append(out.Files, f.name)
+		out.Bytes += f.bytes
+	}
+	return out, nil
 }

@@ -9,7 +9,7 @@ import (
 
 // TestFingerprint: the copy of a model has the same one; a model of which a first or a last element differs, or a name, has not.
 func TestFingerprint(t *testing.T) {
-	const dir = "../internal/train/testdata/recordings/dpo-ipo/model"
+	const dir = "../internal/run/testdata/recordings/dpo-ipo/model"
 	raw, err := os.ReadFile(filepath.Join(dir, singleName))
 	if err != nil {
 		t.Fatal(err)

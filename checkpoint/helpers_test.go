@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -242,3 +243,5 @@ func names(t testing.TB, dir string) []string {
 	}
 	return out
 }
+
+func TestMain(m *testing.M) { os.Exit(long.InMemory(m)) }

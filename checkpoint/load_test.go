@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"mt/internal/long"
@@ -21,7 +26,7 @@ import (
 // TestTowers: the same of small models with vision towers, whose every tensor is given back, through the trained layers or past them.
 func TestTowers(t *testing.T) {
 	for _, name := range []string{"mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
-		dir := filepath.Join("../internal/train/testdata/recordings", name, "model")
+		dir := filepath.Join("../internal/run/testdata/recordings", name, "model")
 		c, err := model.LoadDir(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -204,5 +209,794 @@ func TestLoadRefuses(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), "load model: "+dir) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}
+	}
+}
+
+// counted are elements that tell tensors and places apart, exact in bf16.
+func counted(i int64) []byte {
+	return binary.LittleEndian.AppendUint32(nil, uint32(i%251)<<16|0x3f000000)
+}
+
+// withOthers adds what models have beside the parameters: towers of any type, a
+// layer for further tokens, a buffer.
+func withOthers(m map[string]*fakeTensor) {
+	m["vision_tower.blocks.0.weight"] = &fakeTensor{DType: "F16", Shape: []int64{2, 3}, data: []byte("abcdefghijkl")}
+	m["vision_tower.ids"] = &fakeTensor{DType: "I64", Shape: []int64{1}, data: []byte("12345678")}
+	m["visual.scale"] = &fakeTensor{DType: "F32", Shape: []int64{}, data: []byte("wxyz")}
+	m["model.layers.2.eh_proj.weight"] = &fakeTensor{DType: "BF16", Shape: []int64{2}, data: []byte("mtp!")}
+	m["model.layers.0.self_attn.rotary_emb.inv_freq"] = &fakeTensor{DType: "F32", Shape: []int64{1}, data: []byte("freq")}
+}
+
+// tie stores the embedding as the head too.
+func tie(m map[string]*fakeTensor) {
+	head := *m["model.embed_tokens.weight"]
+	m["lm_head.weight"] = &head
+}
+
+// spelt is a config and a directory of its tensors: of a language model alone, or of
+// one beside a vision tower, whose names begin with pre in place of "model." and head
+// in place of "lm_head.".
+func spelt(t *testing.T, tied bool, pre, head string) (*model.Config, string) {
+	t.Helper()
+	keys := map[string]any{"tie_word_embeddings": tied, "num_hidden_layers": 2}
+	if pre == "model." {
+		c := config(t, keys)
+		return c, fakeModel(t, c, "F32", counted, func(m map[string]*fakeTensor) {
+			if tied {
+				tie(m)
+			}
+			withOthers(m)
+		})
+	}
+	maps.Copy(keys, map[string]any{"vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6})
+	raw, err := json.Marshal(map[string]any{"model_type": "gemma3", "architectures": []string{"Gemma3ForConditionalGeneration"}, "text_config": keys, "tie_word_embeddings": tied})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := model.ParseConfig(raw, "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := fakeModel(t, c, "F32", counted, func(m map[string]*fakeTensor) {
+		for _, name := range slices.Collect(maps.Keys(m)) {
+			x := m[name]
+			delete(m, name)
+			name = strings.TrimPrefix(name, "language_model.")
+			if rest, ok := strings.CutPrefix(name, "model."); ok {
+				name = pre + rest
+			} else {
+				name = head + strings.TrimPrefix(name, "lm_head.")
+			}
+			m[name] = x
+		}
+		if tied {
+			table := *m[pre+"embed_tokens.weight"]
+			m[head+"weight"] = &table
+		}
+		withOthers(m)
+	})
+	write(t, filepath.Join(dir, "config.json"), raw)
+	if c, err = model.LoadDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
+// prefixes are the ways to begin the names of a model's tensors.
+var prefixes = [][2]string{{"model.", "lm_head."}, {"model.language_model.", "lm_head."}, {"language_model.model.", "language_model.lm_head."}}
+
+// opened is the source of saves from dir.
+func opened(t *testing.T, dir string, layers []Layer) *Source {
+	t.Helper()
+	s, err := OpenSource(dir, layoutsOf(layers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// saved writes the model of layers both ways and returns the directories.
+func saved(t *testing.T, c *model.Config, layers []Layer, source *Source, d DType) map[string]string {
+	t.Helper()
+	o := options(c, layers, d)
+	o.Source, o.MaxShardBytes = source, 3000
+	out, final := t.TempDir(), t.TempDir()
+	if err := save(out, layers, o, testState); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteModel(final, layers, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"checkpoint": filepath.Join(out, "checkpoint-20"), "final": final}
+}
+
+// TestOthersAreCopied: a directory read and written without a step in between is
+// the same, tensor by tensor, whatever it holds beside the parameters and however
+// it spells their names.
+func TestOthersAreCopied(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		for _, p := range prefixes {
+			t.Run(fmt.Sprint(tied, " ", p), func(t *testing.T) {
+				c, dir := spelt(t, tied, p[0], p[1])
+				layers := newLayers(c, false)
+				names, err := loadWhole(dir, layers, nil)
+				want := "[model.layers.2.eh_proj.weight vision_tower.blocks.0.weight vision_tower.ids visual.scale]"
+				if err != nil || fmt.Sprint(names) != want {
+					t.Fatalf("%v, %v; want %s", names, err, want)
+				}
+				dtypes, data := tensorsOf(t, dir)
+				source := opened(t, dir, layers)
+				for what, out := range saved(t, c, layers, source, F32) {
+					sameTensors(t, what, out, dtypes, data)
+					checkIndex(t, out, len(data))
+				}
+				again := newLayers(c, true)
+				if _, err := Load(saved(t, c, layers, source, BF16)["checkpoint"], again, nil); err != nil {
+					t.Fatal(err)
+				}
+				sameValues(t, values(again), values(layers))
+			})
+		}
+	}
+}
+
+// sameTensors compares the tensors of a directory with those wanted.
+func sameTensors(t *testing.T, what, dir string, dtypes map[string]string, data map[string][]byte) {
+	t.Helper()
+	gotTypes, got := tensorsOf(t, dir)
+	if !maps.Equal(gotTypes, dtypes) {
+		t.Errorf("%s: types %v, want %v", what, gotTypes, dtypes)
+	}
+	for name, w := range data {
+		if !bytes.Equal(got[name], w) {
+			t.Errorf("%s: %s differs", what, name)
+		}
+	}
+}
+
+// checkIndex: the index names n tensors, and no file holds trained tensors and
+// others.
+func checkIndex(t *testing.T, dir string, n int) {
+	t.Helper()
+	var index struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(read(t, filepath.Join(dir, indexName)), &index); err != nil {
+		t.Fatal(err)
+	}
+	if len(index.WeightMap) != n {
+		t.Errorf("the index has %d tensors of %d", len(index.WeightMap), n)
+	}
+	apart := index.WeightMap["visual.scale"]
+	for name, file := range index.WeightMap {
+		if file == apart && strings.HasSuffix(name, "_proj.weight") && !strings.Contains(name, "eh_proj") {
+			t.Errorf("%s lies in %s, beside what is not trained", name, file)
+		}
+	}
+}
+
+// TestTiedHeadMoves: a head that is stored although it is tied is saved as the
+// embedding is, not as it was: Transformers reads both and unties them where they
+// differ.
+func TestTiedHeadMoves(t *testing.T) {
+	c := config(t, map[string]any{"tie_word_embeddings": true})
+	dir := fakeModel(t, c, "F32", counted, tie)
+	layers := newLayers(c, true)
+	fillLayers(layers, 1)
+	for what, out := range saved(t, c, layers, opened(t, dir, layers), BF16) {
+		dtypes, data := tensorsOf(t, out)
+		if dtypes["lm_head.weight"] != "BF16" || !bytes.Equal(data["lm_head.weight"], data["model.embed_tokens.weight"]) {
+			t.Errorf("%s: the head is %s and not the embedding", what, dtypes["lm_head.weight"])
+		}
+	}
+}
+
+// TestUnknownTensors: a tensor that looks like a trained weight and that config.json
+// does not announce is an error.
+func TestUnknownTensors(t *testing.T) {
+	one := func(name, dtype string) func(map[string]*fakeTensor) {
+		return func(m map[string]*fakeTensor) {
+			m[name] = &fakeTensor{DType: dtype, Shape: []int64{1}, data: make([]byte, dtypeSize[dtype])}
+		}
+	}
+	const announced = "config.json announces no such parameter"
+	for _, tc := range []struct {
+		name string
+		edit func(map[string]*fakeTensor)
+		want string
+	}{
+		{"bias in a block", one("model.layers.1.self_attn.q_norm.bias", "F32"), announced},
+		{"module in a block", one("model.layers.0.adapter.weight", "F32"), announced},
+		{"bias of the head", one("lm_head.bias", "F32"), announced},
+		{"bias of the norm", one("model.norm.bias", "F32"), announced},
+		{"fp8 scale", one("model.layers.0.mlp.up_proj.weight_scale_inv", "F32"), "belongs to quantized weights, which cannot be trained"},
+		{"gptq", one("model.layers.0.mlp.up_proj.qweight", "I32"), "belongs to quantized weights"},
+		{"another head", func(m map[string]*fakeTensor) {
+			m["lm_head.weight"] = &fakeTensor{DType: "F32", Shape: m["model.embed_tokens.weight"].Shape, data: make([]byte, 37*14*4)}
+		}, `differs from "model.embed_tokens.weight", to which config.json ties it: set tie_word_embeddings to false`},
+		{"head of another shape", one("lm_head.weight", "F32"), "its shape is [1], but config.json ties it to the embedding, which is [37 14]"},
+	} {
+		c := config(t, map[string]any{"tie_word_embeddings": true})
+		dir := fakeModel(t, c, "F32", counted, tc.edit)
+		layers := newLayers(c, false)
+		_, err := loadWhole(dir, layers, nil)
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, singleName)+": tensor ") || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
+		}
+		if tc.name == "another head" { // its bytes are read with the weights
+			continue
+		}
+		if err := CheckModel(dir, c.Layouts(false)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: CheckModel: %v", tc.name, err)
+		}
+	}
+}
+
+// TestUnknownInBlocks: a tensor of a block that is trained is not passed over
+// however names begin, nor in blocks of experts.
+func TestUnknownInBlocks(t *testing.T) {
+	moe, err := model.FromInline(map[string]any{"model_type": "qwen3_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
+		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 5}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := [][]model.Layout{moe.Layouts(false)}
+	names := []string{"model.layers.1.mlp.shared_expert.up_proj.weight"}
+	for _, p := range prefixes {
+		c, _ := spelt(t, true, p[0], p[1])
+		all, names = append(all, c.Layouts(false)), append(names, p[0]+"layers.1.adapter.weight")
+	}
+	for i, layouts := range all {
+		known := tableOf(layouts)
+		if why := known.refuses(names[i]); !strings.Contains(why, "config.json announces no such parameter") {
+			t.Errorf("%s: %q", names[i], why)
+		}
+		beyond := strings.Replace(names[i], "layers.1.", "layers.2.", 1)
+		if why := known.refuses(beyond); why != "" {
+			t.Errorf("%s, after the last block: %s", beyond, why)
+		}
+	}
+}
+
+// TestSourceGone: once it is opened, a directory may go away.
+func TestSourceGone(t *testing.T) {
+	c := small(t)
+	dir := fakeModel(t, c, "F32", counted, withOthers)
+	layers := newLayers(c, false)
+	if _, err := loadWhole(dir, layers, nil); err != nil {
+		t.Fatal(err)
+	}
+	dtypes, data := tensorsOf(t, dir)
+	source := opened(t, dir, layers)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for what, out := range saved(t, c, layers, source, F32) {
+		sameTensors(t, what, out, dtypes, data)
+	}
+	if _, err := OpenSource(dir, c.Layouts(false)); err == nil || !strings.Contains(err.Error(), dir+": no model.safetensors") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSourceHeld: only files with tensors to copy stay open.
+func TestSourceHeld(t *testing.T) {
+	c := small(t)
+	layers := newLayers(c, false)
+	for want, edit := range map[bool]func(map[string]*fakeTensor){false: nil, true: withOthers} {
+		s := opened(t, fakeModel(t, c, "F32", counted, edit), layers)
+		_, err := s.files.shards[singleName].file.Stat()
+		if open := err == nil; open != want {
+			t.Errorf("open: %v, want %v", open, want)
+		}
+	}
+}
+
+// TestSmallestPieces: tensors of fewer bytes than a piece of conversion takes, and
+// names that JSON writes otherwise than Go does.
+func TestSmallestPieces(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	header := `{"a\u0001\u00ad\"":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`
+	write(t, filepath.Join(dir, singleName), safetensors(header, []byte{0, 0, 0x80, 0x3f}))
+	w, err := OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := CopyModel(t.Context(), out, w, CopyOptions{DType: BF16}); err != nil {
+		t.Fatal(err)
+	}
+	_, data := tensorsOf(t, out)
+	if got := data["a\x01\u00ad\""]; !bytes.Equal(got, []byte{0x80, 0x3f}) {
+		t.Errorf("%v", data)
+	}
+}
+
+// TestBrokenLink: a link of the Hugging Face cache whose file is gone.
+func TestBrokenLink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("gone", filepath.Join(dir, singleName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenWeights(dir); err == nil || !strings.Contains(err.Error(), "a link to a file that is not there; fetch it again with `hf download") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// layout is a model directory without values; tools/layouts.py writes them.
+type layout struct {
+	Name, DType, Folder, Fails string
+	Config                     json.RawMessage
+	Tensors                    map[string]json.RawMessage // a shape, or a type and a shape
+	Absent                     []string                   // what the index lists beside
+}
+
+// dir makes a directory of the layout. The data of its file are a hole.
+func (l layout) dir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "config.json"), l.Config)
+	header, index, off := map[string]any{}, map[string]string{}, int64(0)
+	all := map[string]fakeTensor{}
+	for name, raw := range l.Tensors {
+		f := fakeTensor{DType: l.DType}
+		if f.DType == "" {
+			f.DType = "BF16"
+		}
+		if json.Unmarshal(raw, &f.Shape) != nil {
+			if err := json.Unmarshal(raw, &[]any{&f.DType, &f.Shape}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all[name] = f
+	}
+	names := slices.Sorted(maps.Keys(all))
+	slices.SortStableFunc(names, func(a, b string) int { return int(dtypeSize[all[b].DType] - dtypeSize[all[a].DType]) })
+	shard := l.Folder + "model-00001-of-00001.safetensors"
+	for _, name := range names {
+		f := all[name]
+		n := dtypeSize[f.DType]
+		for _, d := range f.Shape {
+			n *= d
+		}
+		f.Offsets = []int{int(off), int(off + n)}
+		header[name], index[name], off = f, shard, off+n
+	}
+	text, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Folder == "" && l.Absent == nil {
+		shard = singleName
+	} else {
+		for _, name := range l.Absent {
+			index[name] = shard
+		}
+		writeIndex(t, dir, index)
+	}
+	file := filepath.Join(dir, shard)
+	write(t, file, safetensors(string(text), nil))
+	if err := os.Truncate(file, int64(8+len(text))+off); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestLayouts: directories as they are published open, and what cannot be trained says why.
+func TestLayouts(t *testing.T) {
+	var all []layout
+	if err := json.Unmarshal(read(t, "../model/testdata/layouts.json"), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 40 {
+		t.Errorf("%d layouts", len(all))
+	}
+	for _, l := range all {
+		t.Run(strings.ReplaceAll(l.Name, " ", "_"), func(t *testing.T) {
+			dir := l.dir(t)
+			c, err := model.LoadDir(dir)
+			if err == nil {
+				err = CheckModel(dir, c.Layouts(true))
+			}
+			if (err == nil) != (l.Fails == "") || err != nil && !strings.Contains(err.Error(), l.Fails) {
+				t.Error(fmt.Sprint(err), "want", l.Fails)
+			}
+		})
+	}
+}
+
+// twoSaves writes checkpoint-10 and checkpoint-20 and returns where, and the
+// layers.
+func twoSaves(t *testing.T) (string, []Layer) {
+	t.Helper()
+	c := small(t)
+	layers := newLayers(c, true)
+	fillLayers(layers, 2)
+	out := fastDir(t)
+	for _, step := range []int{10, 20} {
+		s := testState
+		s.Step = step
+		if err := saveStep(out, layers, c, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out, layers
+}
+
+// brokenFile is a file of which the disk gives only the beginning.
+type brokenFile struct {
+	fs.File
+	path string
+	left int
+}
+
+func (f *brokenFile) Read(p []byte) (int, error) {
+	if f.left == 0 {
+		return 0, &fs.PathError{Op: "read", Path: f.path, Err: syscall.EIO}
+	}
+	n, err := f.File.Read(p[:min(len(p), f.left)])
+	f.left -= n
+	return n, err
+}
+
+// TestDiskErrorIsNotDamage: where a file of the newest checkpoint cannot be read, or
+// opened, that error comes back and no older checkpoint is taken.
+func TestDiskErrorIsNotDamage(t *testing.T) {
+	out, _ := twoSaves(t)
+	records, err := readManifest(filepath.Join(out, "checkpoint-20"), openFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{manifestName}
+	for name := range records {
+		files = append(files, name)
+	}
+	for _, name := range append(files, nonFiniteName) {
+		if name == nonFiniteName { // last, since a marked checkpoint is passed over unread
+			if _, _, err := MarkNonFinite(osFS{}, out, 20, 20, 21); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bad := filepath.Join(out, "checkpoint-20", filepath.FromSlash(name))
+		for what, open := range map[string]func(string) (fs.File, error){
+			"not opened": func(path string) (fs.File, error) {
+				return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EIO}
+			},
+			"not read": func(path string) (fs.File, error) {
+				f, err := openFile(path)
+				return &brokenFile{f, path, 0}, err
+			},
+			"read in part": func(path string) (fs.File, error) {
+				f, err := openFile(path)
+				return &brokenFile{f, path, 1}, err
+			},
+		} {
+			dir, _, skipped, err := latest(out, nil, func(path string) (fs.File, error) {
+				if path == bad {
+					return open(path)
+				}
+				return openFile(path)
+			})
+			if dir != "" || skipped != nil || !errors.Is(err, syscall.EIO) || !IsDiskError(err) || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "try again") {
+				t.Errorf("%s %s: %q, %v, %v", name, what, dir, skipped, err)
+			}
+		}
+	}
+}
+
+func TestIsDiskError(t *testing.T) {
+	for err, want := range map[error]bool{
+		syscall.EIO: true, syscall.EACCES: true, syscall.EMFILE: true, syscall.ESTALE: true, syscall.ENOMEM: true,
+		syscall.ENOENT: false, syscall.EISDIR: false, syscall.ENOTDIR: false, syscall.ELOOP: false,
+	} {
+		if got := IsDiskError(&fs.PathError{Op: "read", Path: "x", Err: err}); got != want {
+			t.Errorf("%v: %t", err, got)
+		}
+	}
+	if IsDiskError(errors.New("damaged")) {
+		t.Error("damage is an error of the disk")
+	}
+}
+
+// unseal applies change to the manifest of a checkpoint and writes it as one of version
+// 1, which has no checksum of its own.
+func unseal(t *testing.T, dir string, change func(m *manifest)) []byte {
+	t.Helper()
+	name := filepath.Join(dir, manifestName)
+	var m manifest
+	if err := json.Unmarshal(read(t, name), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Version != manifestVersion {
+		t.Fatalf("version %d", m.Version)
+	}
+	m.Version = unsealedVersion
+	if change != nil {
+		change(&m)
+	}
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, '\n')
+	write(t, name, text)
+	return text
+}
+
+// TestOlderManifest: checkpoints of version 1 load.
+func TestOlderManifest(t *testing.T) {
+	out, layers := twoSaves(t)
+	unseal(t, filepath.Join(out, "checkpoint-20"), nil)
+	dir, state, skipped, err := Latest(out, nil)
+	if err != nil || state.Step != 20 || skipped != nil {
+		t.Fatalf("%q, %v, %v", dir, skipped, err)
+	}
+	to := newLayers(small(t), true)
+	if _, err := Load(dir, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	sameValues(t, values(to), values(layers))
+}
+
+// TestFlippedManifest: whichever bit of a manifest is flipped, the checkpoint is passed
+// over or, with a manifest of version 1, may load as it was: only later versions have a
+// checksum of their own.
+func TestFlippedManifest(t *testing.T) {
+	long.NotShort(t)
+	out, layers := twoSaves(t)
+	dir := filepath.Join(out, "checkpoint-20")
+	name := filepath.Join(dir, manifestName)
+	want := values(layers)
+	every := 23 * long.Every(t, 5) // prime to 8: all bits come round
+	for version, text := range map[int][]byte{manifestVersion: read(t, name), unsealedVersion: unseal(t, dir, nil)} {
+		stayed := 0
+		for bit := 0; bit < 8*len(text); bit += every {
+			flipped := append([]byte(nil), text...)
+			flipped[bit/8] ^= 1 << (bit % 8)
+			write(t, name, flipped)
+			got, state, skipped, err := Latest(out, nil)
+			if err != nil || state.Step == 10 && len(skipped) != 1 {
+				t.Fatalf("version %d, bit %d: %q, %v, %v", version, bit, got, skipped, err)
+			}
+			if state.Step != 20 {
+				continue
+			}
+			stayed++
+			to := newLayers(small(t), true)
+			if _, err := Load(got, to, nil); err != nil {
+				t.Errorf("version %d, bit %d, %q: it verifies and does not load: %v", version, bit, flipped[max(0, bit/8-20):][:40], err)
+				continue
+			}
+			sameValues(t, values(to), want)
+		}
+		if version == manifestVersion && stayed > 0 {
+			t.Errorf("%d flipped bits of a manifest with a checksum are not noticed", stayed)
+		}
+	}
+}
+
+// TestRecordedTwice: a manifest that has one file twice, and lacks another, is
+// damaged.
+func TestRecordedTwice(t *testing.T) {
+	out, _ := twoSaves(t)
+	unseal(t, filepath.Join(out, "checkpoint-20"), func(m *manifest) {
+		for i := range m.Files {
+			if m.Files[i].Name == optimizerName(0, false) {
+				m.Files[i].Name = optimizerName(1, false)
+			}
+		}
+	})
+	dir, state, skipped, err := Latest(out, nil)
+	if err != nil || state.Step != 10 || len(skipped) != 1 || !strings.Contains(skipped[0].Why, `the entry of "optimizer/layer-00001.safetensors" makes no sense`) {
+		t.Errorf("%q, %v, %v", dir, skipped, err)
+	}
+}
+
+// TestUnusable: a checkpoint that the caller could not use is skipped.
+func TestUnusable(t *testing.T) {
+	out, _ := twoSaves(t)
+	newest := filepath.Join(out, "checkpoint-20")
+	dir, state, skipped, err := Latest(out, map[string]string{newest: "it does not load"})
+	if err != nil || state.Step != 10 || len(skipped) != 1 || skipped[0] != (Skipped{Dir: newest, Why: "it does not load"}) {
+		t.Errorf("%q, %v, %v", dir, skipped, err)
+	}
+	_ = os.RemoveAll(filepath.Join(out, "checkpoint-10"))
+	if dir, _, _, err := Latest(out, map[string]string{newest: "no"}); dir != "" || err != nil {
+		t.Errorf("%q, %v", dir, err)
+	}
+}
+
+// zero4 is the value of fake tensors in fp32.
+func zero4(int64) []byte { return make([]byte, 4) }
+
+// fake is a tensor of zeros.
+func fake(dtype string, shape ...int64) *fakeTensor {
+	n := dtypeSize[dtype]
+	for _, d := range shape {
+		n *= d
+	}
+	return &fakeTensor{DType: dtype, Shape: shape, data: make([]byte, n)}
+}
+
+// TestBuffersOfPublishedFiles: values that follow from config.json may lie in the modules of trained blocks, whatever their
+// type; what has the name of one and the shape of a parameter is refused.
+func TestBuffersOfPublishedFiles(t *testing.T) {
+	c := config(t, nil)
+	const block = "model.layers.0."
+	for name, f := range map[string]*fakeTensor{
+		"self_attn.bias":                    fake("BOOL", 1, 1, 9, 9),
+		"self_attn.causal_mask":             fake("U8", 1, 1, 9, 9),
+		"self_attn.attention.bias":          fake("F16", 1, 1, 9, 9),
+		"self_attn.masked_bias":             fake("F32"),
+		"self_attn.rotary_emb.inv_freq":     fake("F32", 3),
+		"self_attn.rotary_emb.cos_cached":   fake("F32", 1, 1, 9, 6),
+		"self_attn.position_ids":            fake("I32", 1, 9),
+		"mlp.num_batches_tracked":           fake("I64"),
+		"self_attn.rotary_emb.other_buffer": fake("BOOL", 5),
+	} {
+		dir := fakeModel(t, c, "F32", zero4, func(m map[string]*fakeTensor) { m[block+name] = f })
+		if err := CheckModel(dir, c.Layouts(false)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, f := range map[string]*fakeTensor{
+		"self_attn.bias":        fake("F32", 14),
+		"self_attn.extra":       fake("F32", 1, 1, 9, 8),
+		"self_attn.k_proj.norm": fake("BF16", 6),
+	} {
+		dir := fakeModel(t, c, "F32", zero4, func(m map[string]*fakeTensor) { m[block+name] = f })
+		if err := CheckModel(dir, c.Layouts(false)); err == nil || !strings.Contains(err.Error(), "config.json announces no such parameter") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// sharded moves the weights of a model directory into shards, and returns the index that names them.
+func sharded(t *testing.T, dir, shard string) map[string]string {
+	t.Helper()
+	src, err := openSource(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	index := map[string]string{}
+	for name := range src.where {
+		index[name] = shard
+	}
+	to := filepath.Join(dir, filepath.FromSlash(shard))
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, singleName), to); err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func writeIndex(t *testing.T, dir string, index map[string]string) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"weight_map": index})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append([]byte(`{"metadata": {"loss": NaN},`), text[1:]...) // as Python writes a number that is not finite
+	write(t, filepath.Join(dir, indexName), text)
+}
+
+// TestIndexOfPublishedFiles: shards may lie in a folder below, an index may list what no shard has and nothing needs, and a
+// tensor that is needed and missing is an error that names the index.
+func TestIndexOfPublishedFiles(t *testing.T) {
+	c := config(t, nil)
+	for _, shard := range []string{"x.safetensors", "weights/x.safetensors", "a/b/x-00001-of-00001.safetensors"} {
+		dir := fakeModel(t, c, "F32", zero4, nil)
+		index := sharded(t, dir, shard)
+		for _, extra := range []string{"mtp.fc.weight", "model.layers.1.self_attn.absent.weight", "vision_tower.x"} {
+			index[extra] = shard
+			writeIndex(t, dir, index)
+			if err := CheckModel(dir, c.Layouts(false)); err != nil {
+				t.Errorf("%s, %s: %v", shard, extra, err)
+			}
+			src, err := OpenSource(dir, c.Layouts(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(src.entries) > 0 {
+				t.Errorf("%s: %d tensors to copy", extra, len(src.entries))
+			}
+			src.Close()
+		}
+	}
+	dir := fakeModel(t, c, "F32", zero4, func(m map[string]*fakeTensor) { delete(m, "model.norm.weight") })
+	index := sharded(t, dir, "x.safetensors")
+	index["model.norm.weight"] = "x.safetensors"
+	writeIndex(t, dir, index)
+	err := CheckModel(dir, c.Layouts(false))
+	if err == nil || !strings.Contains(err.Error(), `index.json says that "model.norm.weight" is in x.safetensors, which does not hold it; fetch it again`) {
+		t.Error(err)
+	}
+}
+
+// TestDoublePrecision: float64 is rounded to the nearest fp32, also beside other types.
+func TestDoublePrecision(t *testing.T) {
+	c := config(t, nil)
+	numbers := []float64{1.0 / 3, -1e-40, math.Inf(1), 1e300, math.Nextafter(1, 2), 0, -2.5}
+	dir := fakeModel(t, c, "F64", func(i int64) []byte {
+		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(numbers[i%int64(len(numbers))]))
+	}, func(m map[string]*fakeTensor) { m["model.norm.weight"] = fake("F16", m["model.norm.weight"].Shape...) })
+	layers := newLayers(c, false)
+	if _, err := loadWhole(dir, layers, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range values(layers)["model.embed_tokens.weight"] {
+		if want := math.Float32bits(float32(numbers[i%len(numbers)])); got != want {
+			t.Fatalf("element %d is %08x, want %08x", i, got, want)
+		}
+	}
+	w, err := OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var one [3]float32
+	if err := w.Read("model.embed_tokens.weight", 4, one[:]); err != nil || one != [3]float32{1, 0, -2.5} {
+		t.Errorf("%v, %v", one, err)
+	}
+}
+
+// TestWhyMissing: an error about missing tensors says what the directory has in their place.
+func TestWhyMissing(t *testing.T) {
+	c := config(t, nil)
+	wrapped := func(by string) func(map[string]*fakeTensor) {
+		return func(m map[string]*fakeTensor) {
+			for name, f := range maps.Clone(m) {
+				delete(m, name)
+				m[by+name] = f
+			}
+		}
+	}
+	for want, edit := range map[string]func(map[string]*fakeTensor){
+		`the names there begin with "module.model.", where config.json's class has "model."`:           wrapped("module."),
+		`begin with "base_model.model.model.", where config.json's class has "model."; save the model`: wrapped("base_model.model."),
+		`"lm_head.weight" is missing: the directory has a model without a head`:                        func(m map[string]*fakeTensor) { delete(m, "lm_head.weight") },
+		`missing: not the weights that config.json describes`: func(m map[string]*fakeTensor) {
+			delete(m, "model.layers.1.mlp.up_proj.weight")
+		},
+	} {
+		dir := fakeModel(t, c, "F32", zero4, edit)
+		if err := CheckModel(dir, c.Layouts(false)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestTooManyTensors: a header or an index of more tensors than any model has is refused, and one of very many is read.
+func TestTooManyTensors(t *testing.T) {
+	long.NotShort(t)
+	header := func(n int) []byte {
+		text := []byte(`{"__metadata__":{"format":"pt"}`)
+		for i := range n {
+			text = fmt.Appendf(text, `,"t%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i)
+		}
+		return append(text, '}')
+	}
+	if h, err := parseHeader(header(5000)); err != nil || len(h.tensors) != 5000 {
+		t.Errorf("%d tensors, %v", len(h.tensors), err)
+	}
+	if _, err := parseHeader(header(maxTensors + 1)); err == nil || !strings.Contains(err.Error(), "more than 262144 tensors in one file") {
+		t.Error(err)
+	}
+	index := func(n int) []byte {
+		text := []byte(`{"weight_map":{"a":"x"`)
+		for i := range n - 1 {
+			text = fmt.Appendf(text, `,"%d":"x"`, i)
+		}
+		return append(text, "}}"...)
+	}
+	if m, err := parseIndex(index(5000)); err != nil || len(m) != 5000 {
+		t.Errorf("%d tensors, %v", len(m), err)
+	}
+	if _, err := parseIndex(index(maxIndexed + 1)); err == nil || !strings.Contains(err.Error(), "more than 524288 tensors in one index") {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 
 	"mt/host/optim"
 	"mt/internal/long"
+	"mt/model"
 )
 
 // TestResumeIsExact saves from either kind of memory in either type, compressed
@@ -276,5 +278,206 @@ func TestRounding(t *testing.T) {
 	}
 	if len(saved[0]) == 0 || !reflect.DeepEqual(saved[0], saved[1]) {
 		t.Error("the saved weights differ")
+	}
+}
+
+// grouped is a model some of whose tensors are always saved in fp32.
+func grouped(t *testing.T) *model.Config {
+	t.Helper()
+	c, err := model.FromInline(map[string]any{"model_type": "glm4_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
+		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 5}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestSavedF32: what is always saved in fp32 is so in a checkpoint whose weights are in bf16, and comes back as it
+// was; it has no lower halves, in a file of its own or in a linked one.
+func TestSavedF32(t *testing.T) {
+	for _, linked := range []bool{false, true} {
+		c, dir := grouped(t), t.TempDir()
+		from, to := newLayers(c, true), newLayers(c, true)
+		fillLayers(from, 4)
+		o := options(c, from, BF16)
+		if linked {
+			for range from {
+				o.Linked = append(o.Linked, true)
+			}
+			from = inExtents(t, from, o, dir)
+		}
+		if err := save(dir, from, o, testState); err != nil {
+			t.Fatal(err)
+		}
+		saved := filepath.Join(dir, "checkpoint-20")
+		dtypes, _ := tensorsOf(t, saved)
+		kept := 0
+		for name, dtype := range dtypes {
+			want := "BF16"
+			if strings.HasSuffix(name, "e_score_correction_bias") {
+				kept, want = kept+1, "F32"
+			}
+			if dtype != want {
+				t.Errorf("%s is %s, want %s", name, dtype, want)
+			}
+		}
+		if kept != c.ExpertBlocks() {
+			t.Errorf("%d tensors are kept in fp32, want one for each of %d blocks", kept, c.ExpertBlocks())
+		}
+		if _, err := Load(saved, to, nil); err != nil {
+			t.Fatal(err)
+		}
+		sameValues(t, values(to), values(from))
+		if n := treeBytes(saved); n > o.CheckpointBytes() {
+			t.Errorf("%d bytes, at most %d were expected", n, o.CheckpointBytes())
+		}
+	}
+}
+
+// TestCopyKeepsF32: a copy in bf16 leaves what it is told to leave in fp32.
+func TestCopyKeepsF32(t *testing.T) {
+	c := config(t, nil)
+	w, err := OpenWeights(fakeModel(t, c, "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	const kept = "model.layers.1.input_layernorm.weight"
+	for _, d := range []DType{"", BF16} {
+		out := t.TempDir()
+		if _, err := CopyModel(t.Context(), out, w, CopyOptions{DType: d, F32: map[string]bool{kept: true}}); err != nil {
+			t.Fatal(err)
+		}
+		if dtypes, _ := tensorsOf(t, out); dtypes[kept] != "F32" || d == BF16 && dtypes["model.norm.weight"] != "BF16" {
+			t.Errorf("%q: %v", d, dtypes)
+		}
+	}
+}
+
+// onDisk is what the files and directories below dir take, in blocks.
+func onDisk(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += blocks(max(info.Size(), 1))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestRoom: what a save is said to take is enough, and not much more than it takes.
+func TestRoom(t *testing.T) {
+	extra := map[string][]byte{"tokenizer.json": make([]byte, 300_000), "config.yaml": make([]byte, 2000)}
+	for name, change := range map[string]func(*WriterOptions){
+		"many tensors": func(*WriterOptions) {},
+		"bf16":         func(*WriterOptions) {},
+		"fp32":         func(o *WriterOptions) { o.SaveDType = F32 },
+		"shards":       func(o *WriterOptions) { o.MaxShardBytes = 500 },
+		"model only":   func(o *WriterOptions) { o.ModelOnly = true },
+	} {
+		c := config(t, nil)
+		if name == "many tensors" {
+			c = config(t, map[string]any{"num_hidden_layers": 60})
+		}
+		layers := newLayers(c, true)
+		o := options(c, layers, BF16)
+		o.FS = &faultyFS{}
+		for _, data := range extra {
+			o.Extra += blocks(int64(len(data)))
+		}
+		change(&o)
+		out := fastDir(t)
+		w, err := NewWriter(out, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range layers {
+			if err := w.WriteLayer(i, l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Commit(testState, extra); err != nil {
+			t.Fatal(err)
+		}
+		taken, most := onDisk(t, filepath.Join(out, "checkpoint-20")), o.CheckpointBytes()
+		if taken > most || most > taken+taken/3+256<<10 {
+			t.Errorf("%s: a checkpoint takes %d bytes, %d are asked for", name, taken, most)
+		}
+		held, leftovers, err := Held(out)
+		if err != nil || len(held) != 1 || held[0] > taken || held[0] < taken/3 || leftovers != 0 {
+			t.Errorf("%s: held are %d and %d bytes of %d, %v", name, held, leftovers, taken, err)
+		}
+		model := filepath.Join(out, "model")
+		if err := WriteModel(model, layers, o, extra); err != nil {
+			t.Fatal(err)
+		}
+		if taken, most := onDisk(t, model), o.ModelBytes(); taken > most || most > taken+taken/3+256<<10 {
+			t.Errorf("%s: a model takes %d bytes, %d are asked for", name, taken, most)
+		}
+	}
+}
+
+// TestHeld lists what is there by age.
+func TestHeld(t *testing.T) {
+	out := t.TempDir()
+	for name, n := range map[string]int{"checkpoint-5/a": 10, "checkpoint-20/a": 30, "checkpoint-20/optimizer/b": 7, "checkpoint-3/a": 5,
+		"checkpoint-7.tmp-1/a": 11, "model.tmp-1/a": 2, "model.safetensors": 9} {
+		path := filepath.Join(out, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held, leftovers, err := Held(out)
+	if len(held) != 3 || held[0] != 5 || held[1] != 10 || held[2] != 37 || leftovers != 13 || err != nil {
+		t.Errorf("held %v, left over %d, %v", held, leftovers, err)
+	}
+	if held, leftovers, err := Held(filepath.Join(out, "nope")); held != nil || leftovers != 0 || err != nil {
+		t.Errorf("nothing: held %v, left over %d, %v", held, leftovers, err)
+	}
+}
+
+// meetingFS calls meet before its first rename.
+type meetingFS struct {
+	FS
+	meet func()
+}
+
+func (f *meetingFS) Rename(from, to string) error {
+	if meet := f.meet; meet != nil {
+		f.meet = nil
+		meet()
+	}
+	return f.FS.Rename(from, to)
+}
+
+// TestWriteShared: two that write one file at the same time both succeed, the last to rename wins, and nothing else stays.
+func TestWriteShared(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	fs := &meetingFS{FS: OS(), meet: func() {
+		if err := WriteShared(OS(), path, []byte("another's, which is longer")); err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := WriteShared(fs, path, []byte("its own")); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil || string(b) != "its own" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
 	}
 }

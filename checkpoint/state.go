@@ -2,8 +2,10 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 )
 
@@ -131,4 +133,124 @@ func readTrainerState(dir string, open opening) (TrainerState, error) {
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
 	return s, nil
+}
+
+// PairLog is a number of pairs and sums over them. In a file it is the list of these numbers, in the order of the fields.
+type PairLog struct {
+	Pairs                  float64
+	Chosen, Rejected       float64 // rewards of both answers
+	Right                  float64 // how often the chosen one's was larger
+	LogChosen, LogRejected float64 // log p of both answers
+}
+
+// numbers are the fields in their order.
+func (l *PairLog) numbers() [6]*float64 {
+	return [6]*float64{&l.Pairs, &l.Chosen, &l.Rejected, &l.Right, &l.LogChosen, &l.LogRejected}
+}
+
+// AddPairs takes in the pairs of a step, unless something of them is not finite.
+func (w *LogWindow) AddPairs(pairs PairLog) {
+	for _, x := range pairs.numbers() {
+		if math.IsNaN(*x) || math.IsInf(*x, 0) {
+			return
+		}
+	}
+	for i, x := range pairs.numbers() {
+		*w.Pairs.numbers()[i] += *x
+	}
+}
+
+// MarshalJSON writes the list.
+func (l PairLog) MarshalJSON() ([]byte, error) { return json.Marshal(l.numbers()) }
+
+// UnmarshalJSON reads the list.
+func (l *PairLog) UnmarshalJSON(b []byte) error {
+	var list []float64
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	if n := len(l.numbers()); len(list) != n {
+		return fmt.Errorf("pairs has %d numbers, not %d", len(list), n)
+	}
+	for i, x := range l.numbers() {
+		*x = list[i]
+	}
+	return nil
+}
+
+// nonFiniteName is the file that marks a checkpoint after which no step was finite. It
+// is in no manifest, so that a checkpoint it marks is still whole.
+const nonFiniteName = "nonfinite.json"
+
+// nonFiniteMark is its content.
+type nonFiniteMark struct {
+	LastFiniteStep int `json:"last_finite_step"` // its update may have broken the weights
+	FailedStep     int `json:"failed_step"`      // where the run gave up
+}
+
+// MarkNonFinite marks the checkpoints in output from step finite to step last,
+// after a run whose last finite step was finite gave up at step failed: no step
+// has shown that their weights are good, so Latest passes them over. good is the
+// newest of those before, whose weights a step has shown to be good; it is empty
+// where there is none.
+func MarkNonFinite(fs FS, output string, finite, last, failed int) (good string, marked []string, err error) {
+	checkpoints, _, err := list(output)
+	if err != nil {
+		return "", nil, fmt.Errorf("mark checkpoints: %w", err)
+	}
+	raw, err := json.Marshal(nonFiniteMark{finite, failed})
+	if err != nil {
+		return "", nil, err
+	}
+	for _, c := range checkpoints {
+		switch {
+		case c.step >= finite && c.step <= last:
+			if err := WriteFile(fs, filepath.Join(c.path, nonFiniteName), append(raw, '\n')); err != nil {
+				return "", nil, fmt.Errorf("mark checkpoints: %w", err)
+			}
+			marked = append(marked, c.path)
+		case c.step < finite && good == "" && NonFinite(c.path) == "":
+			good = c.path
+		}
+	}
+	return good, marked, nil
+}
+
+// NonFinite says in a sentence why the checkpoint in dir is marked; nothing
+// where it is not.
+func NonFinite(dir string) string {
+	why, _ := nonFinite(dir, openFile) // Latest reports a mark that cannot be read
+	return why
+}
+
+// nonFinite is NonFinite, or the error of reading the mark.
+func nonFinite(dir string, open opening) (why string, err error) {
+	raw, err := readSmall(filepath.Join(dir, nonFiniteName), open)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var m nonFiniteMark
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return fmt.Sprintf("%s: %v", nonFiniteName, err), nil
+	}
+	return fmt.Sprintf("the run that made it failed at step %d, and no step after %d was finite: its weights may be broken", m.FailedStep, m.LastFiniteStep), nil
+}
+
+// Newest is the newest checkpoint in output by its name, with its state; dir is
+// empty where there is none. One that is marked as NonFinite is passed over. Unlike
+// Latest it reads no weights: whoever loads them sees whether they are whole.
+func Newest(output string) (dir string, state TrainerState, err error) {
+	checkpoints, _, err := list(output)
+	if err != nil {
+		return "", state, fmt.Errorf("look for checkpoints: %w", err)
+	}
+	for _, c := range checkpoints {
+		if state, err := ReadState(c.path); err == nil && NonFinite(c.path) == "" {
+			return c.path, state, nil
+		}
+	}
+	return "", state, nil
 }

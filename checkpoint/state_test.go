@@ -1,10 +1,16 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/host/optim"
+	"mt/model"
 )
 
 // TestLogWindow: the mean is that of the losses by their tokens, of one step its own
@@ -55,4 +61,125 @@ func TestStateWithoutWindow(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"global_step":4,"adam_step":4,"data_pos":16,"tokens":9,"seed":1,"epoch":0.5,"nonfinite":0}`), &s); err != nil || s.Log != (LogWindow{}) || s.Step != 4 {
 		t.Errorf("%+v, %v", s, err)
 	}
+}
+
+// TestPairLog: a window of the log is written as it always was, a list of numbers, and none where there are no pairs; it is
+// read back, and takes in no numbers that are not finite.
+func TestPairLog(t *testing.T) {
+	w := LogWindow{Steps: 2, Tokens: 3, Loss: 0.5}
+	for _, text := range []string{
+		`{"steps":2,"supervised_tokens":3,"loss":0.5}`,
+		`{"steps":2,"supervised_tokens":3,"loss":0.5,"pairs":[1,2,3,4,5,6]}`,
+		`{"steps":2,"supervised_tokens":3,"loss":0.5,"pairs":[2,4,6,8,10,12]}`,
+	} {
+		got, err := json.Marshal(w)
+		if err != nil || string(got) != text {
+			t.Errorf("%s, %v, not %s", got, err, text)
+		}
+		var read LogWindow
+		if err := json.Unmarshal([]byte(text), &read); err != nil || read != w {
+			t.Errorf("%s is read as %+v, %v", text, read, err)
+		}
+		w.AddPairs(PairLog{Pairs: 1, Chosen: 2, Rejected: 3, Right: 4, LogChosen: 5, LogRejected: 6})
+	}
+	was := w
+	w.AddPairs(PairLog{Pairs: 1, LogRejected: math.NaN()})
+	w.AddPairs(PairLog{Pairs: 1, Chosen: math.Inf(1)})
+	if w != was {
+		t.Errorf("%+v after numbers that are not finite, %+v before", w, was)
+	}
+	for _, text := range []string{`{"pairs":"none"}`, `{"pairs":[1,2,3,4,5]}`, `{"pairs":[1,2,3,4,5,6,7]}`} {
+		if err := json.Unmarshal([]byte(text), &w); err == nil {
+			t.Errorf("%s is read as %+v", text, w)
+		}
+	}
+}
+
+// TestNewest: the newest is found by the step in its name. Directories that hold no
+// state, and checkpoints whose weights may be broken, are passed over.
+func TestNewest(t *testing.T) {
+	c := small(t)
+	layers := newLayers(c, false)
+	out := fastDir(t)
+	if dir, _, err := Newest(filepath.Join(out, "nothing")); dir != "" || err != nil {
+		t.Errorf("no directory: %q, %v", dir, err)
+	}
+	if dir, _, err := Newest(out); dir != "" || err != nil {
+		t.Errorf("no checkpoint: %q, %v", dir, err)
+	}
+	for _, step := range []int{9, 10, 100} {
+		s := testState
+		s.Step = step
+		if err := saveStep(out, layers, c, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(out, "checkpoint-200", "x"), []byte("garbage"))
+	write(t, filepath.Join(out, "checkpoint-300.tmp-7", stateName), []byte("{}"))
+	dir, state, err := Newest(out)
+	if err != nil || dir != filepath.Join(out, "checkpoint-100") || state.Step != 100 {
+		t.Errorf("%q, step %d, %v", dir, state.Step, err)
+	}
+	if _, _, err := MarkNonFinite(OS(), out, 50, 100, 103); err != nil {
+		t.Fatal(err)
+	}
+	if dir, state, err := Newest(out); err != nil || dir != filepath.Join(out, "checkpoint-10") || state.Step != 10 {
+		t.Errorf("past a marked one: %q, step %d, %v", dir, state.Step, err)
+	}
+}
+
+// TestMean: a plane that is written in place of the weights gives the model of its numbers, fp32 or rounded, wherever rows lie; of what is frozen
+// it has the weights.
+func TestMean(t *testing.T) {
+	c := config(t, nil)
+	if err := c.SetFreeze(model.Freeze{Names: []string{"o_proj", "input_layernorm"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, layersOf := range map[string]func(*model.Config, bool) []Layer{"alone": newLayers, "placed": placedLayers} {
+		for _, bf16 := range []bool{false, true} {
+			from, want := layersOf(c, bf16), layersOf(c, bf16)
+			r := rand.New(rand.NewPCG(5, 1))
+			for i, l := range from {
+				from[i].Mean = optim.MeanOf(averaged(&from[i]))
+				for k, tl := range l.Layout.Tensors {
+					if tl.Ref {
+						continue
+					}
+					for e := range tl.Elems() {
+						bits := math.Float32bits(float32(r.NormFloat64()))
+						want[i].setWeights(tl, e, []uint32{bits})
+						if tl.Frozen {
+							from[i].setWeights(tl, e, []uint32{bits})
+						} else {
+							from[i].Mean.Floats(k, e, 1)[0] = math.Float32frombits(bits)
+						}
+					}
+				}
+			}
+			for _, d := range []DType{F32, BF16} {
+				var models [2]map[string][]byte
+				for i, layers := range [][]Layer{from, want} {
+					dir := t.TempDir()
+					if err := WriteModel(dir, layers, WriterOptions{Config: c, SaveDType: d}, nil); err != nil {
+						t.Fatal(err)
+					}
+					_, models[i] = tensorsOf(t, dir)
+				}
+				for tensor, w := range models[1] {
+					if !bytes.Equal(models[0][tensor], w) {
+						t.Errorf("%s, bf16 %t as %s: %s differs", name, bf16, d, tensor)
+					}
+				}
+			}
+		}
+	}
+}
+
+// averaged are the planes of a layer with an average among them.
+func averaged(l *Layer) []optim.State {
+	l.Planes = nil
+	for _, p := range (optim.Average{Decay: 0.5}).With(planes).Of(l.Layout) {
+		l.Planes = append(l.Planes, newState(p, l.Layout))
+	}
+	return l.Planes
 }

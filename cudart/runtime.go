@@ -21,6 +21,9 @@ const (
 	AttrPCIDomain    DeviceAttr = 50
 	AttrComputeMajor DeviceAttr = 75
 	AttrComputeMinor DeviceAttr = 76
+	// AttrHostPointers: 1 if the device reads pinned host memory by the addresses that the host uses
+	// (cudaDevAttrCanUseHostPointerForRegisteredMem).
+	AttrHostPointers DeviceAttr = 91
 )
 
 // MemcpyKind is a cudaMemcpyKind: the direction of a copy.
@@ -31,6 +34,8 @@ const (
 	HostToDevice   MemcpyKind = 1
 	DeviceToHost   MemcpyKind = 2
 	DeviceToDevice MemcpyKind = 3
+	// AnyDirection is cudaMemcpyDefault: where the addresses are says which direction it is.
+	AnyDirection MemcpyKind = 4
 )
 
 // EventFlags say how an event is made.

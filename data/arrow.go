@@ -3,10 +3,15 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
 )
 
 // The two ways in which files of Arrow begin. A stream begins with arrowStreamStart. A file
@@ -359,4 +364,637 @@ func (a *arrowRows) appendRow(dst []byte, i int64) ([]byte, error) {
 		}
 	}
 	return append(dst, '}'), nil
+}
+
+// arrowMeaning is what the values of a column of Arrow mean, beside how they lie in memory.
+type arrowMeaning struct {
+	json      bool  // a text in JSON
+	column    bool  // it is a column of its own, in no struct or list
+	scale     int   // of a decimal: digits behind the point
+	perSecond int64 // of times: units in a second
+	zone      bool  // of a timestamp: it is UTC
+	unit      int64 // of dates and intervals, as Schema.fbs numbers it
+}
+
+// arrowTypeNames are the names of Arrow's types, by kind.
+var arrowTypeNames = map[int]string{
+	arrowNull: "null", arrowInt: "int", arrowFloat: "float", arrowBinary: "binary", arrowUtf8: "utf8", arrowBool: "bool",
+	arrowDecimal: "decimal", arrowDate: "date", arrowTime: "time", arrowTimestamp: "timestamp", arrowInterval: "interval",
+	arrowList: "list", arrowStruct: "struct", arrowUnion: "union", arrowFixedBinary: "fixed_size_binary", arrowFixedList: "fixed_size_list",
+	arrowMap: "map", arrowDuration: "duration", arrowLargeBinary: "large_binary", arrowLargeUtf8: "large_utf8",
+	arrowLargeList: "large_list", arrowRunEnd: "run_end_encoded", arrowBinaryView: "binary_view", arrowUtf8View: "utf8_view",
+	arrowListView: "list_view", arrowLargeListView: "large_list_view",
+}
+
+// typeName is the name of the field's type, for errors.
+func (f *arrowField) typeName() string {
+	switch name := arrowTypeNames[f.kind]; f.kind {
+	case arrowFloat, arrowDecimal:
+		return name + strconv.Itoa(f.bits)
+	case arrowFixedBinary:
+		return fmt.Sprintf("%s(%d)", name, f.bits/8)
+	default:
+		return name
+	}
+}
+
+// isText reports whether values are texts, or bytes that may be.
+func (f *arrowField) isText() bool {
+	return slices.Contains([]int{arrowUtf8, arrowLargeUtf8, arrowUtf8View, arrowBinary, arrowLargeBinary, arrowBinaryView}, f.kind)
+}
+
+// means notes what values of the field's type mean; the table of describes the type. Source:
+// Schema.fbs, with the defaults there.
+func (f *arrowField) means(of flat) error {
+	unit := int64(-1)
+	switch f.kind {
+	case arrowDecimal:
+		f.scale = int(of.number(1, 4, 0))
+		if f.scale > mostScale || f.scale < -mostScale || !slices.Contains([]int{32, 64, 128, 256}, f.bits) {
+			return errors.New("a type that cannot be")
+		}
+	case arrowDate:
+		f.unit = of.number(0, 2, 1)
+	case arrowInterval:
+		f.unit = of.number(0, 2, 0)
+	case arrowTime, arrowDuration:
+		unit = of.number(0, 2, 1)
+	case arrowTimestamp:
+		unit, f.zone = of.number(0, 2, 0), of.text(1) != ""
+	}
+	f.perSecond = 1
+	for range unit {
+		f.perSecond *= 1_000
+	}
+	if unit > 3 {
+		return errors.New("a type that cannot be")
+	}
+	return nil
+}
+
+// meanings applies descriptions of the columns that stand beside the schema, by column, and
+// marks the columns themselves.
+func meanings(fields []*arrowField, said ...map[string]*colType) {
+	for _, f := range fields {
+		f.column = true
+		for _, s := range said {
+			f.take(s[f.name])
+		}
+	}
+}
+
+// take applies another description of a column, which may know that texts are JSON.
+func (f *arrowField) take(t *colType) {
+	switch {
+	case t == nil:
+	case t.json:
+		f.json = f.json || f.isText()
+	default:
+		for _, c := range f.children {
+			if t.element != nil {
+				c.take(t.element)
+			} else {
+				c.take(t.field(c.name))
+			}
+		}
+	}
+}
+
+// arrowColumnTypes describes the columns of a schema.
+func arrowColumnTypes(fields []*arrowField) map[string]*colType {
+	out := map[string]*colType{}
+	for _, f := range fields {
+		out[f.name] = f.describe()
+	}
+	return out
+}
+
+// describe is the field's type.
+func (f *arrowField) describe() *colType {
+	t := &colType{name: f.typeName(), json: f.json}
+	switch f.kind {
+	case arrowStruct:
+		t.fields = arrowColumnTypes(f.children)
+	case arrowList, arrowLargeList, arrowFixedList, arrowListView, arrowLargeListView:
+		if len(f.children) == 1 {
+			t.element = f.children[0].describe()
+		}
+	}
+	return t
+}
+
+// keyed is the value of a key in field i, a vector of pairs of keys and values; "" where there
+// is none.
+func (t flat) keyed(i int, key string) string {
+	from, n := t.vector(i, 4)
+	for k := range n {
+		if kv := (flat{t.b, t.follow(from + 4*k)}); kv.text(0) == key {
+			return kv.text(1)
+		}
+	}
+	return ""
+}
+
+// bytes are those of value i of a column of texts or bytes.
+func (c *arrowColumn) bytes(i int64) []byte {
+	switch c.kind {
+	case arrowFixedBinary:
+		n := int64(c.bits / 8)
+		return c.data[i*n:][:n]
+	case arrowUtf8View, arrowBinaryView:
+		view := c.data[16*i:][:16]
+		n := int64(int32(binary.LittleEndian.Uint32(view)))
+		if n <= 12 {
+			return view[4:][:n]
+		}
+		block, from := binary.LittleEndian.Uint32(view[8:]), int64(binary.LittleEndian.Uint32(view[12:]))
+		return c.blocks[block][from:][:n]
+	}
+	from, to := c.span(i)
+	return c.data[from:to]
+}
+
+// littleEndian is b the other way round.
+func littleEndian(b []byte) []byte {
+	out := slices.Clone(b)
+	slices.Reverse(out)
+	return out
+}
+
+// appendTyped appends value i of a type that JSON lacks.
+func (c *arrowColumn) appendTyped(dst []byte, i int64) ([]byte, error) {
+	kind := c.typeName()
+	named := func(text string) ([]byte, error) { return appendNamed(dst, c.column, kind, text), nil }
+	switch c.kind {
+	case arrowBinary, arrowLargeBinary, arrowBinaryView:
+		return appendBytes(dst, kind, c.bytes(i)), nil
+	case arrowFixedBinary:
+		return appendNamed(dst, true, kind+" in Base64", base64.StdEncoding.EncodeToString(c.bytes(i))), nil
+	case arrowDecimal:
+		n := int64(c.bits / 8)
+		return appendNumber(dst, c.column, decimalText(bigEndian(littleEndian(c.data[i*n:][:n])), c.scale)), nil
+	case arrowDate:
+		v := c.whole(c.data, i)
+		if c.unit == 1 {
+			v = floorDiv(v, 86_400_000)
+		}
+		return named(dateText(v))
+	case arrowTime:
+		return named(clockText(c.whole(c.data, i), c.perSecond))
+	case arrowTimestamp:
+		return named(timeText(c.whole(c.data, i), c.perSecond, c.zone))
+	case arrowDuration:
+		v := c.whole(c.data, i)
+		seconds := floorDiv(v, c.perSecond)
+		return named(strconv.FormatInt(seconds, 10) + time.Unix(0, (v-seconds*c.perSecond)*(1_000_000_000/c.perSecond)).UTC().Format(".999999999") + "s")
+	case arrowInterval:
+		n := func(k int64) int64 { return int64(int32(binary.LittleEndian.Uint32(c.data[k:]))) }
+		switch at := i * int64(c.bits/8); c.unit {
+		case 0:
+			return named(intervalText(n(at), 0, 0))
+		case 1:
+			return named(intervalText(0, n(at), n(at+4)*1_000_000))
+		default:
+			return named(intervalText(n(at), n(at+4), int64(binary.LittleEndian.Uint64(c.data[at+8:]))))
+		}
+	}
+	return dst, fmt.Errorf("type %s of Arrow is not read; write it as JSONL or Parquet", kind)
+}
+
+// appendMap appends value i of a map as an object.
+func (c *arrowColumn) appendMap(dst []byte, i int64, most int) (_ []byte, err error) {
+	entries := c.children[0]
+	from, to := c.span(i)
+	if len(entries.children) != 2 || from < 0 || from > to || to > entries.n {
+		return dst, fmt.Errorf("a map from %d to %d of %d entries", from, to, entries.n)
+	}
+	dst = append(dst, '{')
+	for k := from; k < to; k++ {
+		if k > from {
+			dst = append(dst, ',')
+		}
+		at := len(dst)
+		if dst, err = entries.children[0].append(dst, k, most); err != nil {
+			return dst, err
+		}
+		if dst, err = entries.children[1].append(append(asKey(dst, at), ':'), k, most); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// arrowColumn is a column of a batch, or a column nested in one.
+type arrowColumn struct {
+	*arrowField
+	n        int64  // how many values it has
+	valid    []byte // a bit for each value, 0 where it is null; empty: none is null
+	offsets  []byte // where each value begins, then where the last one ends
+	data     []byte
+	sizes    []byte   // of a list's view: how many elements each value has
+	blocks   [][]byte // of views of texts: the texts that are longer than a view
+	children []*arrowColumn
+}
+
+// offsetBytes is the width in bytes of one of a column's offsets, 0 where it has none.
+func (f *arrowField) offsetBytes() int64 {
+	switch f.kind {
+	case arrowUtf8, arrowBinary, arrowList, arrowMap, arrowListView:
+		return 4
+	case arrowLargeUtf8, arrowLargeBinary, arrowLargeList, arrowLargeListView:
+		return 8
+	}
+	return 0
+}
+
+// check tells whether a column that is to be read is of a type that is supported, and
+// whether its buffers are long enough for its values.
+func (c *arrowColumn) check() error {
+	switch c.kind {
+	case arrowUnion, arrowRunEnd:
+		return fmt.Errorf("type %s of Arrow is not read; write it as JSONL or Parquet", c.typeName())
+	}
+	short := c.n < 0 || c.n > maxArrowBatch || len(c.valid) > 0 && int64(len(c.valid)) < (c.n+7)/8
+	switch w := c.offsetBytes(); {
+	case c.isListView():
+		short = short || int64(len(c.offsets)) < c.n*w || int64(len(c.sizes)) < c.n*w
+	case w > 0 && c.n > 0:
+		short = short || int64(len(c.offsets)) < (c.n+1)*w
+	case c.kind == arrowUtf8View || c.kind == arrowBinaryView:
+		short = short || int64(len(c.data)) < 16*c.n
+	}
+	if c.bits > 0 {
+		short = short || int64(len(c.data)) < (c.n*int64(c.bits)+7)/8
+	}
+	for _, child := range c.children {
+		if c.kind == arrowStruct || c.kind == arrowFixedList {
+			short = short || child.n < c.n*int64(max(1, c.size)) && c.n > 0 && (c.kind == arrowStruct || c.size > 0)
+		}
+	}
+	if short {
+		return fmt.Errorf("its %d values take more bytes than are there", c.n)
+	}
+	return nil
+}
+
+// append appends value i as JSON. It is an error where dst has more than most bytes.
+func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
+	if len(dst) > most {
+		return dst, errRowSize
+	}
+	if c.kind == arrowNull || len(c.valid) > 0 && c.valid[i/8]>>(i%8)&1 == 0 {
+		return append(dst, "null"...), nil
+	}
+	if c.index != nil {
+		return c.children[0].append(dst, c.index.whole(c.data, i), most)
+	}
+	switch c.kind {
+	case arrowUtf8, arrowLargeUtf8, arrowUtf8View, arrowBinary, arrowLargeBinary, arrowBinaryView:
+		switch {
+		case c.json:
+			return appendJSON(dst, c.bytes(i))
+		case c.kind == arrowUtf8, c.kind == arrowLargeUtf8, c.kind == arrowUtf8View:
+			return quote(dst, c.bytes(i)), nil
+		}
+	case arrowMap:
+		return c.appendMap(dst, i, most)
+	case arrowList, arrowLargeList, arrowListView, arrowLargeListView:
+		from, to := c.span(i)
+		return c.appendList(dst, from, to, most)
+	case arrowFixedList:
+		return c.appendList(dst, i*int64(c.size), (i+1)*int64(c.size), most)
+	case arrowStruct:
+		return c.appendStruct(dst, i, most)
+	case arrowBool:
+		return strconv.AppendBool(dst, c.data[i/8]>>(i%8)&1 == 1), nil
+	case arrowFloat:
+		return c.appendFloat(dst, i), nil
+	}
+	if c.kind != arrowInt {
+		return c.appendTyped(dst, i)
+	}
+	if v := c.whole(c.data, i); c.unsigned && v < 0 {
+		return strconv.AppendUint(dst, uint64(v), 10), nil
+	} else {
+		return strconv.AppendInt(dst, v, 10), nil
+	}
+}
+
+// isListView reports whether the field's lists have sizes of their own.
+func (f *arrowField) isListView() bool {
+	return f.kind == arrowListView || f.kind == arrowLargeListView
+}
+
+// span is where value i lies: the range of bytes in data, or of elements in the child.
+func (c *arrowColumn) span(i int64) (from, to int64) {
+	if c.isListView() {
+		at := func(b []byte) int64 {
+			if c.offsetBytes() == 8 {
+				return int64(binary.LittleEndian.Uint64(b[8*i:]))
+			}
+			return int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+		return at(c.offsets), at(c.offsets) + at(c.sizes)
+	}
+	if c.offsetBytes() == 8 {
+		return int64(binary.LittleEndian.Uint64(c.offsets[8*i:])), int64(binary.LittleEndian.Uint64(c.offsets[8*i+8:]))
+	}
+	return int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i:]))), int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i+4:])))
+}
+
+// whole is whole number i in data. An unsigned number of 64 bits may come out negative;
+// its bits are then those of the number.
+func (f *arrowField) whole(data []byte, i int64) int64 {
+	switch {
+	case f.bits == 8 && f.unsigned:
+		return int64(data[i])
+	case f.bits == 8:
+		return int64(int8(data[i]))
+	case f.bits == 16 && f.unsigned:
+		return int64(binary.LittleEndian.Uint16(data[2*i:]))
+	case f.bits == 16:
+		return int64(int16(binary.LittleEndian.Uint16(data[2*i:])))
+	case f.bits == 32 && f.unsigned:
+		return int64(binary.LittleEndian.Uint32(data[4*i:]))
+	case f.bits == 32:
+		return int64(int32(binary.LittleEndian.Uint32(data[4*i:])))
+	case f.bits == 64:
+		return int64(binary.LittleEndian.Uint64(data[8*i:]))
+	}
+	panic(fmt.Sprintf("whole numbers of %d bits", f.bits))
+}
+
+// appendFloat appends number i, or null where JSON cannot write it.
+func (c *arrowColumn) appendFloat(dst []byte, i int64) []byte {
+	var v float64
+	switch c.bits {
+	case 32:
+		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(c.data[4*i:])))
+	case 64:
+		v = math.Float64frombits(binary.LittleEndian.Uint64(c.data[8*i:]))
+	default:
+		return appendHalf(dst, c.column, binary.LittleEndian.Uint16(c.data[2*i:]))
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendFloat(dst, v, 'g', -1, c.bits)
+}
+
+func (c *arrowColumn) appendList(dst []byte, from, to int64, most int) (_ []byte, err error) {
+	if values := c.children[0]; from < 0 || from > to || to > values.n {
+		return dst, fmt.Errorf("a list from %d to %d of %d values", from, to, values.n)
+	}
+	dst = append(dst, '[')
+	for i := from; i < to; i++ {
+		if i > from {
+			dst = append(dst, ',')
+		}
+		if dst, err = c.children[0].append(dst, i, most); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+func (c *arrowColumn) appendStruct(dst []byte, i int64, most int) (_ []byte, err error) {
+	dst = append(dst, '{')
+	for k, child := range c.children {
+		if k > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = child.append(append(quote(dst, child.name), ':'), i, most); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// Arrow describes itself in flatbuffers: tables whose fields are found through a vtable,
+// which lies before the table. Only the little that is needed is read here, and every
+// place is checked, since a library would allocate whatever a damaged file asks for.
+// Sources: "FlatBuffers Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
+
+// flat is a table in the buffer b, at pos. Reading outside of the buffer panics, as slices
+// do; guarded turns that into an error.
+type flat struct {
+	b   []byte
+	pos int
+}
+
+// flatRoot is the table to which the start of a buffer refers.
+func flatRoot(b []byte) flat {
+	return flat{b, int(binary.LittleEndian.Uint32(b))}
+}
+
+// field is the place of field i of the table, 0 where the field is absent and has its default.
+func (t flat) field(i int) int {
+	vtable := t.pos - int(int32(binary.LittleEndian.Uint32(t.b[t.pos:])))
+	if at := 4 + 2*i; at < int(binary.LittleEndian.Uint16(t.b[vtable:])) {
+		if off := int(binary.LittleEndian.Uint16(t.b[vtable+at:])); off != 0 {
+			return t.pos + off
+		}
+	}
+	return 0
+}
+
+// number is field i, an integer of so many bytes, or usual where the field is absent.
+func (t flat) number(i, bytes int, usual int64) int64 {
+	at := t.field(i)
+	switch {
+	case at == 0:
+		return usual
+	case bytes == 1:
+		return int64(t.b[at])
+	case bytes == 2:
+		return int64(int16(binary.LittleEndian.Uint16(t.b[at:])))
+	case bytes == 4:
+		return int64(int32(binary.LittleEndian.Uint32(t.b[at:])))
+	}
+	return int64(binary.LittleEndian.Uint64(t.b[at:]))
+}
+
+// table is the table that field i refers to; false where the field is absent.
+func (t flat) table(i int) (flat, bool) {
+	at := t.field(i)
+	if at == 0 {
+		return flat{}, false
+	}
+	return flat{t.b, t.follow(at)}, true
+}
+
+func (t flat) follow(at int) int { return at + int(binary.LittleEndian.Uint32(t.b[at:])) }
+
+// vector is field i, a vector: n elements of so many bytes each, the first at from.
+func (t flat) vector(i, bytes int) (from, n int) {
+	at := t.field(i)
+	if at == 0 {
+		return 0, 0
+	}
+	at = t.follow(at)
+	n = int(binary.LittleEndian.Uint32(t.b[at:]))
+	_ = t.b[at+4 : at+4+n*bytes]
+	return at + 4, n
+}
+
+// text is field i, a string.
+func (t flat) text(i int) string {
+	from, n := t.vector(i, 1)
+	return string(t.b[from : from+n])
+}
+
+// Kinds of Arrow types, with the numbers that Schema.fbs gives them.
+const (
+	arrowNull = iota + 1
+	arrowInt
+	arrowFloat
+	arrowBinary
+	arrowUtf8
+	arrowBool
+	arrowDecimal
+	arrowDate
+	arrowTime
+	arrowTimestamp
+	arrowInterval
+	arrowList
+	arrowStruct
+	arrowUnion
+	arrowFixedBinary
+	arrowFixedList
+	arrowMap
+	arrowDuration
+	arrowLargeBinary
+	arrowLargeUtf8
+	arrowLargeList
+	arrowRunEnd
+	arrowBinaryView
+	arrowUtf8View
+	arrowListView
+	arrowLargeListView
+)
+
+// arrowField is a column of a schema, or one that is nested in a column.
+type arrowField struct {
+	name     string
+	kind     int
+	bits     int  // width of a value; 0: values have no fixed width
+	unsigned bool // for whole numbers
+	size     int  // elements of a list of fixed size
+	buffers  int  // how many it has in a batch, without its children's; -1: the batch says
+	children []*arrowField
+	index    *arrowField // with a dictionary: the type of the indices; the values are of the field's own type
+	dict     int64
+	arrowMeaning
+}
+
+// mostArrowDepth bounds how deep types are nested, and mostArrowFields how many there are:
+// in a damaged file references can lead in a circle.
+const (
+	mostArrowDepth  = 32
+	mostArrowFields = 1 << 16
+)
+
+// arrowTypes reads a schema's fields and counts them in n.
+type arrowTypes struct{ n int }
+
+// arrowSchema are the fields of a schema.
+func arrowSchema(s flat) ([]*arrowField, error) {
+	if s.number(0, 2, 0) != 0 {
+		return nil, errors.New("its numbers are big-endian; write the file on another machine")
+	}
+	return (&arrowTypes{}).fields(s, 1, 0)
+}
+
+// fields are the Arrow fields that field i of a table lists, depth levels deep.
+func (a *arrowTypes) fields(t flat, i, depth int) ([]*arrowField, error) {
+	if depth > mostArrowDepth {
+		return nil, fmt.Errorf("types are nested deeper than %d levels", mostArrowDepth)
+	}
+	from, n := t.vector(i, 4)
+	if a.n += n; a.n > mostArrowFields {
+		return nil, fmt.Errorf("there are more than %d columns", mostArrowFields)
+	}
+	fields := make([]*arrowField, n)
+	for k := range fields {
+		at := from + 4*k
+		f, err := a.field(flat{t.b, t.follow(at)}, depth)
+		if err != nil {
+			return nil, err
+		}
+		fields[k] = f
+	}
+	return fields, nil
+}
+
+func (a *arrowTypes) field(t flat, depth int) (f *arrowField, err error) {
+	f = &arrowField{name: t.text(0), kind: int(t.number(2, 1, 0))}
+	f.json = t.keyed(6, extensionKey) == jsonExtension && f.isText()
+	if f.children, err = a.fields(t, 5, depth+1); err != nil {
+		return nil, err
+	}
+	of, _ := t.table(3)
+	if err := f.shape(of); err != nil {
+		return nil, fmt.Errorf("column %q: %w", f.name, err)
+	}
+	if d, ok := t.table(4); ok {
+		f.index, f.dict = &arrowField{kind: arrowInt, bits: 32, buffers: 2}, d.number(0, 8, 0)
+		if of, ok := d.table(1); ok {
+			err = f.index.shape(of)
+		}
+	}
+	return f, err
+}
+
+// shape notes how values of the field's type lie in memory; the table of describes the type.
+func (f *arrowField) shape(of flat) error {
+	f.buffers = 2
+	children := -1 // any number
+	switch f.kind {
+	case arrowNull, arrowRunEnd:
+		f.buffers = 0
+	case arrowInt:
+		f.bits, f.unsigned = int(of.number(0, 4, 0)), of.number(1, 1, 0) == 0
+	case arrowFloat:
+		f.bits = 16 << of.number(0, 2, 0)
+	case arrowBool:
+		f.bits = 1
+	case arrowDate, arrowTime, arrowTimestamp, arrowDuration, arrowInterval, arrowDecimal, arrowFixedBinary:
+		f.bits = f.plainBits(of)
+	case arrowBinary, arrowUtf8, arrowLargeBinary, arrowLargeUtf8, arrowListView, arrowLargeListView:
+		f.buffers = 3
+	case arrowList, arrowLargeList, arrowMap:
+		children = 1
+	case arrowStruct:
+		f.buffers = 1
+	case arrowFixedList:
+		f.buffers, f.size, children = 1, int(of.number(0, 4, 0)), 1
+	case arrowUnion:
+		f.buffers = 1 + int(of.number(0, 2, 0))
+	case arrowBinaryView, arrowUtf8View:
+		f.buffers = -1
+	default:
+		return fmt.Errorf("type %d of Arrow is not known", f.kind)
+	}
+	if children >= 0 && len(f.children) != children || f.bits < 0 || f.bits > math.MaxInt32 || f.size < 0 || f.buffers > 3 {
+		return errors.New("a type that cannot be")
+	}
+	return f.means(of)
+}
+
+// plainBits is the width in bits of a value of a type of which no more need be known: dates,
+// times, decimals and the like.
+func (f *arrowField) plainBits(of flat) int {
+	switch f.kind {
+	case arrowDate:
+		return 32 << of.number(0, 2, 1)
+	case arrowTime:
+		return int(of.number(1, 4, 32))
+	case arrowInterval:
+		return []int{32, 64, 128}[of.number(0, 2, 0)]
+	case arrowDecimal:
+		return int(of.number(2, 4, 128))
+	case arrowFixedBinary:
+		return 8 * int(of.number(0, 4, 0))
+	}
+	return 64
 }

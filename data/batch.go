@@ -246,3 +246,255 @@ func supervised(labels []int32) int64 {
 	}
 	return n
 }
+
+// Sampler says which rows make up a step. It keeps no position: all methods depend on the
+// step's number alone, so training can resume at any step.
+type Sampler struct {
+	view    View
+	perStep int
+	seed    int64
+	shuffle bool
+	// The first done steps have taken the rows before data position at.
+	done int
+	at   int64
+}
+
+// NewSampler makes a Sampler that gives rowsPerStep rows (at least 1) of view to a step: in
+// file order, or with shuffle in an order that follows from seed and the epoch's number.
+func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
+	if rowsPerStep < 1 {
+		panic(fmt.Sprintf("data: %d rows a step", rowsPerStep))
+	}
+	return &Sampler{view: view, perStep: rowsPerStep, seed: seed, shuffle: shuffle}
+}
+
+// From is a sampler like s whose first step after step begins at the data position pos,
+// whichever rows the steps before took. Where pos is s's own position after step, it gives
+// what s gives. Its methods may be called for steps after step, and Pos for step too.
+func (s *Sampler) From(step int, pos int64) *Sampler {
+	out := *s
+	out.done, out.at = step, pos
+	return &out
+}
+
+// StepAt is the first step after which the position is at least pos.
+func (s *Sampler) StepAt(pos int64) int {
+	rows, epoch := int64(s.view.Rows()), s.at/int64(s.view.Rows())
+	if pos <= s.at {
+		return s.done
+	}
+	last := (pos - 1) / rows // the epoch that pos lies in, or that ends at pos
+	steps := func(from, to int64) int { return int((to - from + int64(s.perStep) - 1) / int64(s.perStep)) }
+	if last == epoch {
+		return s.done + steps(s.at, pos)
+	}
+	return s.done + steps(s.at, (epoch+1)*rows) + int(last-epoch-1)*s.StepsPerEpoch() + steps(last*rows, pos)
+}
+
+// StepsPerEpoch is how many steps take every row once. The last of them may have fewer rows.
+func (s *Sampler) StepsPerEpoch() int { return (s.view.Rows() + s.perStep - 1) / s.perStep }
+
+// Step is the rows of step n >= 1. The view must not be empty.
+func (s *Sampler) Step(n int) []Row {
+	epoch, first, end := s.span(n)
+	order := newPermutation(int64(s.view.Rows()), s.seed, uint64(epoch))
+	rows := make([]Row, end-first)
+	for i := range rows {
+		at := first + i
+		if s.shuffle {
+			at = int(order.at(int64(at)))
+		}
+		rows[i] = s.view.Row(at)
+	}
+	return rows
+}
+
+// Pos is the data position after step n: how many rows steps 1 to n have taken, over all
+// epochs; 0 for n = 0.
+func (s *Sampler) Pos(n int) int64 {
+	if n == s.done {
+		return s.at
+	}
+	epoch, _, end := s.span(n)
+	return int64(epoch)*int64(s.view.Rows()) + int64(end)
+}
+
+// Batch is step n in micro-batches, as NewBatch makes them, with its data position. The
+// error is that of Dataset.Read.
+func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) { return s.RankBatch(n, maxTokens, 0, 1) }
+
+// RankBatch is the part of step n that one of several ranks takes, as NewRankBatch makes it.
+// Its data position is that after the whole step. The error is that of Dataset.Read.
+func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
+	var rows []Row
+	if err := s.view.d.Read(func() { rows = s.Step(n) }); err != nil {
+		return nil, err
+	}
+	b := NewRankBatch(n, rows, maxTokens, rank, ranks)
+	b.Pos = s.Pos(n)
+	return b, nil
+}
+
+// span is the epoch (from 0) that step n is in, and the range of the rows that it takes, in
+// that epoch's order. The last step of an epoch takes what is left of it, which may be fewer
+// rows, so that no step has rows of two epochs.
+func (s *Sampler) span(n int) (epoch, first, end int) {
+	rows, steps := s.view.Rows(), s.StepsPerEpoch()
+	if n <= s.done || steps == 0 {
+		panic(fmt.Sprintf("data: step %d of %d an epoch, after step %d", n, steps, s.done))
+	}
+	epoch, first = int(s.at/int64(rows)), int(s.at%int64(rows))
+	n -= s.done + 1
+	if left := (rows - first + s.perStep - 1) / s.perStep; n < left {
+		first += n * s.perStep
+	} else {
+		n -= left
+		epoch, first = epoch+1+n/steps, n%steps*s.perStep
+	}
+	return epoch, first, min(first+s.perStep, rows)
+}
+
+// AllRanks is what the ranks that train together have of one step between them.
+type AllRanks struct {
+	// StandIn: no row is left for this rank, and its batch is one that nothing may be learnt from.
+	StandIn    bool
+	Tokens     int64 // of the global batch
+	Supervised int64 // of the global batch; the loss is divided by it
+	Pairs      int64 // of the global batch
+	Chosen     int64 // of the global batch: the targets of the pairs' chosen answers
+	// Docs are the lengths of the documents of the global batch, in tokens.
+	Docs  []int32
+	First int // how many tokens of the global batch are in front of this rank's
+	// IDs are the UniqueIDs of each rank's batch, by rank.
+	IDs [][]int32
+}
+
+// AllTokens is how many tokens the global batch has: those of all ranks.
+func (b *Batch) AllTokens() int64 {
+	if b.Ranks == nil {
+		return b.Tokens
+	}
+	return b.Ranks.Tokens
+}
+
+// AllSupervised is how many targets of the global batch are not IgnoreIndex.
+func (b *Batch) AllSupervised() int64 {
+	if b.Ranks == nil {
+		return b.Supervised
+	}
+	return b.Ranks.Supervised
+}
+
+// FirstToken is the place in the step of the batch's first token: how many tokens of the global batch are in front of it.
+func (b *Batch) FirstToken() int {
+	if b.Ranks == nil {
+		return 0
+	}
+	return b.Ranks.First
+}
+
+// AllPairs is how many pairs the global batch has.
+func (b *Batch) AllPairs() int64 {
+	if b.Ranks == nil {
+		return b.Pairs
+	}
+	return b.Ranks.Pairs
+}
+
+// AllChosen is how many targets the chosen answers of the global batch's pairs have.
+func (b *Batch) AllChosen() int64 {
+	if b.Ranks == nil {
+		return b.Chosen
+	}
+	return b.Ranks.Chosen
+}
+
+// AllDocs are the lengths of the documents of the global batch, in tokens.
+func (b *Batch) AllDocs() []int32 {
+	if b.Ranks != nil {
+		return b.Ranks.Docs
+	}
+	var docs []int32
+	for _, m := range b.MicroBatches {
+		for i, first := range m.CuSeqlens[:len(m.CuSeqlens)-1] {
+			docs = append(docs, m.CuSeqlens[i+1]-first)
+		}
+	}
+	return docs
+}
+
+// NewRankBatch makes the batch of one of several ranks out of the rows of the global batch:
+// rank r of n takes the rows from r·len(rows)/n to (r+1)·len(rows)/n, in micro-batches as
+// NewBatch makes them. A rank for which no row is left takes the first row of all, without
+// labels and pairs: it computes as the others do, and its gradients are zero.
+func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
+	b := NewBatch(step, rankRows(rows, rank, ranks), maxTokens)
+	if ranks <= 1 {
+		return b
+	}
+	all := &AllRanks{IDs: make([][]int32, ranks)}
+	largest := int32(-1)
+	for i, r := range rows {
+		all.Tokens += int64(len(r.IDs))
+		if i < rank*len(rows)/ranks {
+			all.First += len(r.IDs)
+		}
+		all.Supervised += r.Supervised()
+		all.Pairs += int64(len(r.Pairs))
+		all.Chosen += r.chosen()
+		for n := range r.docs() {
+			if n > 0 {
+				all.Docs = append(all.Docs, int32(n))
+			}
+		}
+		for _, id := range r.IDs {
+			largest = max(largest, id)
+		}
+	}
+	used := make([]bool, largest+1)
+	for r := range all.IDs {
+		all.IDs[r] = uniqueIDs(rankRows(rows, r, ranks), used)
+	}
+	all.StandIn = len(ownRows(rows, rank, ranks)) == 0
+	b.Ranks = all
+	return b
+}
+
+// rankRows are the rows of the global batch that a rank takes.
+func rankRows(rows []Row, rank, ranks int) []Row {
+	if ranks <= 1 {
+		return rows
+	}
+	own := ownRows(rows, rank, ranks)
+	if len(own) > 0 || len(rows) == 0 {
+		return own
+	}
+	unlabelled := rows[0]
+	unlabelled.Pairs = nil
+	unlabelled.Labels = slices.Repeat([]int32{IgnoreIndex}, len(unlabelled.IDs))
+	return []Row{unlabelled}
+}
+
+// ownRows are those of them that are not another rank's; there may be none.
+func ownRows(rows []Row, rank, ranks int) []Row {
+	return rows[rank*len(rows)/ranks : (rank+1)*len(rows)/ranks]
+}
+
+// uniqueIDs lists the ids of rows, each once, in rising order. used has a place for every id,
+// all false, and is so again afterwards.
+func uniqueIDs(rows []Row, used []bool) []int32 {
+	var out []int32
+	for _, r := range rows {
+		for _, id := range r.IDs {
+			if !used[id] {
+				used[id] = true
+				out = append(out, id)
+			}
+		}
+	}
+	for _, id := range out {
+		used[id] = false
+	}
+	slices.Sort(out)
+	return out
+}

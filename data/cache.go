@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -14,9 +15,15 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mt/internal/files"
 )
 
 // A cache file consists of these, with all numbers little-endian:
@@ -421,4 +428,476 @@ func (c *cache) read(dst []int32, from []byte, first, end int64) []int32 {
 		out[i] = v
 	}
 	return dst
+}
+
+// cacheWriter writes a cache file. Tokens are written to it directly; labels and documents,
+// which come after them, wait in files of their own. A commit keeps all of it for another
+// process to go on with.
+type cacheWriter struct {
+	manifest
+	name    string
+	parts   [3]*part // tokens, labels, documents
+	buf     []byte
+	private bool   // another process writes the same cache, so this one keeps nothing for later
+	kept    bool   // a commit was made
+	whole   bool   // the cache has its final name; files with the names of parts are now another process's
+	resumed string // a note on what was taken over from an earlier process, "" where nothing was
+}
+
+// part is one of the three arrays of a cache file, with the file that it is written to.
+type part struct {
+	f   *os.File
+	w   *bufio.Writer
+	sum uint32
+}
+
+func (p *part) write(b []byte) error {
+	p.sum = crc32.Update(p.sum, castagnoli, b)
+	_, err := p.w.Write(b)
+	return err
+}
+
+// partNames are the ends of the names of an unfinished cache's three files.
+var partNames = [3]string{".part", ".part-labels", ".part-documents"}
+
+// journalName is the end of the name of a commit's file. newName follows it while that file
+// is being written.
+const (
+	journalName = ".part.json"
+	newName     = ".new"
+)
+
+// tempName is in the names of files that no other process can go on with.
+const tempName = ".tmp-"
+
+// besides are the ends of the names of all files beside a cache's first part.
+var besides = []string{partNames[1], partNames[2], journalName, journalName + newName}
+
+// newCacheWriter opens the files beside name, with what an earlier process left in them;
+// resume decides what of that is used. close must be called in any case.
+func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	w := &cacheWriter{manifest: m, name: name}
+	removeAbandoned(w.pattern())
+	first, err := lockedFile(name + partNames[0])
+	if err != nil {
+		return nil, err
+	}
+	w.private = first == nil
+	for i := range w.parts {
+		f := first
+		switch {
+		case w.private:
+			if f, err = os.CreateTemp(filepath.Dir(name), filepath.Base(w.pattern())+"*"); err == nil && i == 0 {
+				err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			} else if err == nil {
+				err = os.Remove(f.Name())
+			}
+		case i > 0:
+			f, err = os.OpenFile(name+partNames[i], os.O_RDWR|os.O_CREATE, 0o644)
+		}
+		if f != nil {
+			w.parts[i] = &part{f: f, w: bufio.NewWriterSize(f, 256<<10)}
+		}
+		if err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
+	return w, nil
+}
+
+func (w *cacheWriter) pattern() string { return w.name + tempName }
+
+// lockedFile opens a file and locks it for this process; it is nil where another process has
+// it.
+func lockedFile(name string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+			return nil, f.Close()
+		}
+		mine, err := f.Stat()
+		there, gone := os.Stat(name)
+		if err == nil && gone == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		f.Close() // the file was finished or removed before the lock was taken
+	}
+}
+
+// namesIn are the paths in a folder whose names begin with start and end with end.
+// filepath.Glob would not do, since the folder's own name may hold signs of a pattern.
+func namesIn(folder, start, end string) []string {
+	entries, _ := os.ReadDir(folder) // what cannot be listed is not removed
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), start) && strings.HasSuffix(e.Name(), end) {
+			names = append(names, filepath.Join(folder, e.Name()))
+		}
+	}
+	return names
+}
+
+// removeAbandoned removes files that killed processes left: those whose paths begin with
+// start and which nobody holds a lock on. Files of the last minute are left alone, since they
+// may be about to be locked.
+func removeAbandoned(start string) {
+	for _, name := range namesIn(filepath.Dir(start), filepath.Base(start), "") {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		old := err == nil && time.Since(info.ModTime()) > time.Minute
+		if old && unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			os.Remove(name)
+		}
+		f.Close()
+	}
+}
+
+// removeBesides removes the files beside the first part of the cache name. The caller must
+// hold that part's lock.
+func removeBesides(name string) {
+	for _, end := range besides {
+		os.Remove(name + end)
+	}
+}
+
+// sweep removes what killed processes have left in the folder of the finished cache name: the
+// parts of that cache, and those of other caches whose first part is gone, so that nobody can
+// go on with them. What a living process works at is locked, and stays.
+func sweep(name string) {
+	removeAbandoned(name + tempName)
+	var left []string
+	for _, end := range append([]string{partNames[0]}, besides...) {
+		for _, n := range namesIn(filepath.Dir(name), "", end) {
+			left = append(left, strings.TrimSuffix(n, end))
+		}
+	}
+	slices.Sort(left)
+	for _, n := range slices.Compact(left) {
+		if _, err := os.Lstat(n + partNames[0]); n != name && err == nil {
+			continue // a process works at it, or one can go on with it
+		}
+		if f, err := lockedFile(n + partNames[0]); err == nil && f != nil {
+			removeBesides(n)
+			os.Remove(f.Name())
+			f.Close()
+		}
+	}
+}
+
+// tokens adds tokens to the current document. Where labels is nil they are the tokens
+// themselves, if other documents have labels.
+func (w *cacheWriter) tokens(ids, labels []int32) error {
+	w.Tokens += int64(len(ids))
+	if labels != nil {
+		w.HasLabels = true
+	}
+	w.buf = appendTokens(w.buf[:0], ids, w.TokenBytes)
+	if err := w.parts[0].write(w.buf); err != nil {
+		return err
+	}
+	if w.Kind == kindText {
+		return nil
+	}
+	if labels != nil {
+		w.buf = appendTokens(w.buf[:0], labels, w.TokenBytes)
+	}
+	return w.parts[1].write(w.buf)
+}
+
+// endDoc ends the current document, which is on the given line of its file; 0 where it is
+// the whole file. The first chosen tokens of a pair are its chosen document.
+func (w *cacheWriter) endDoc(line int64, flags uint64, chosen int) error {
+	w.Docs++
+	w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(w.Tokens))
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(line)|flags&idFlags<<flagShift)
+	if w.Kind == kindPairs {
+		w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(chosen))
+	}
+	w.IDSum = crc32.Update(w.IDSum, castagnoli, w.buf)
+	binary.LittleEndian.PutUint64(w.buf[8:], uint64(line)|flags<<flagShift)
+	return w.parts[2].write(w.buf)
+}
+
+func appendTokens(dst []byte, ids []int32, width int64) []byte {
+	for _, id := range ids {
+		if width == 4 {
+			dst = binary.LittleEndian.AppendUint32(dst, uint32(id))
+			continue
+		}
+		if id == IgnoreIndex {
+			id = ignore16
+		}
+		dst = binary.LittleEndian.AppendUint16(dst, uint16(id))
+	}
+	return dst
+}
+
+// flush hands everything written so far to the operating system.
+func (w *cacheWriter) flush() error {
+	for i, p := range w.parts {
+		w.Sums[i] = p.sum
+		if err := p.w.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish completes the file and gives it its name. The other parts are removed before that,
+// so that a process killed in between leaves none of them beside a complete cache.
+func (w *cacheWriter) finish() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	out := w.parts[0].f
+	for i, p := range w.parts[1:] {
+		if i == 0 && !w.HasLabels {
+			w.Sums[1] = 0
+			continue
+		}
+		if _, err := p.f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, p.f); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(w.manifest)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	t := binary.LittleEndian.AppendUint64(text, uint64(len(text)))
+	t = binary.LittleEndian.AppendUint32(t, crc32.Checksum(text, castagnoli))
+	t = binary.LittleEndian.AppendUint32(t, cacheVersion)
+	if _, err := out.Write(append(t, cacheMagic...)); err != nil {
+		return err
+	}
+	w.kept = false
+	if !w.private {
+		removeBesides(w.name)
+	}
+	err = os.Rename(out.Name(), w.name)
+	w.whole = err == nil
+	return err
+}
+
+// close closes the files. It removes what is neither finished nor committed.
+func (w *cacheWriter) close() error {
+	var errs []error
+	for i, p := range w.parts {
+		if p == nil {
+			continue
+		}
+		if !w.whole && !w.kept && (i == 0 || !w.private) {
+			os.Remove(p.f.Name())
+		}
+		errs = append(errs, p.f.Close())
+	}
+	if !w.whole && !w.kept && !w.private {
+		os.Remove(w.name + journalName)
+	}
+	return errors.Join(errs...)
+}
+
+// position is a place in the sources: Source of them are done, and Rows rows of the one
+// after these.
+type position struct {
+	Source int   `json:"source"`
+	Rows   int64 `json:"rows"`
+	// File is the path of the current source; Docs and Skipped are the numbers of
+	// documents and bad rows in all before it.
+	File    string `json:"file"`
+	Docs    int64  `json:"docs_before"`
+	Skipped int64  `json:"skipped_before"`
+	// Size and MTime are those of the current source.
+	Size  int64 `json:"size"`
+	MTime int64 `json:"mtime"`
+}
+
+// journal says which part of an unfinished cache is committed. It is a file of its own,
+// replaced as a whole.
+type journal struct {
+	Manifest manifest `json:"manifest"`
+	At       position `json:"at"`
+}
+
+// commit makes everything written so far last, up to the position at, where a document ends.
+func (w *cacheWriter) commit(at position) error {
+	if w.private {
+		return nil
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(journal{w.manifest, at})
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	name := w.name + journalName
+	if err := os.WriteFile(name+newName, text, 0o644); err != nil {
+		return err
+	}
+	w.kept = true
+	return os.Rename(name+newName, name)
+}
+
+// resume goes on from the last commit, if there is one that was made for these sources. It
+// cuts the files back to that commit, or to nothing where there is none.
+func (w *cacheWriter) resume(sources []source) (position, error) {
+	var j journal
+	if !w.private {
+		text, err := os.ReadFile(w.name + journalName)
+		if err != nil || json.Unmarshal(text, &j) != nil || !w.goesOn(&j, sources) {
+			j = journal{}
+		}
+	}
+	sizes := [3]int64{}
+	if j.Manifest.Docs > 0 {
+		w.manifest, w.kept = j.Manifest, true
+		sizes = w.partSizes()
+		w.resumed = fmt.Sprintf("went on with an interrupted tokenisation: %d documents were done", w.Docs)
+	}
+	for i, p := range w.parts {
+		p.sum = w.Sums[i]
+		if err := p.f.Truncate(sizes[i]); err != nil {
+			return j.At, err
+		}
+		if _, err := p.f.Seek(sizes[i], io.SeekStart); err != nil {
+			return j.At, err
+		}
+		p.w.Reset(p.f)
+	}
+	return j.At, nil
+}
+
+// partSizes are the sizes in bytes of the three files of an unfinished cache.
+func (m *manifest) partSizes() [3]int64 {
+	s := m.sizes()
+	if s[1] = s[0]; m.Kind == kindText {
+		s[1] = 0
+	}
+	return s
+}
+
+// goesOn tells whether a journal was made for these sources, which have not changed since,
+// and whether the files hold what the journal says.
+func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
+	m, at := &j.Manifest, &j.At
+	if m.Tokenizer != w.Tokenizer || m.TokenBytes != w.TokenBytes || len(m.Files) != at.Source || at.Source > len(sources) || m.Docs < 1 {
+		return false
+	}
+	for i, f := range m.Files {
+		if !m.holds(f, sources[i]) {
+			return false
+		}
+	}
+	if at.Source < len(sources) && at.Rows > 0 {
+		src := sources[at.Source]
+		if at.File != src.path || at.Size != src.size || !m.vouched(at.MTime, src) {
+			return false
+		}
+	}
+	for i, size := range m.partSizes() {
+		f := w.parts[i].f
+		if _, err := f.Seek(0, io.SeekStart); err != nil || size < 0 {
+			return false
+		}
+		sum := crc32.New(castagnoli)
+		if n, err := io.CopyN(sum, f, size); err != nil || n != size || sum.Sum32() != m.Sums[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Read calls f, which may call the methods of d. It returns an error where the token cache
+// was cut off or could not be read meanwhile; what f has read is then of no use. The cache
+// is mapped into memory, so that touching what is gone would otherwise end the process with
+// SIGBUS. Sampler.Batch and BigramLoss call Read themselves.
+func (d *Dataset) Read(f func()) error { return d.c.reading(f) }
+
+// reading does the work of Dataset.Read.
+func (c *cache) reading(f func()) (err error) {
+	if err := c.unchanged(); err != nil {
+		return err
+	}
+	faulting := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(faulting)
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if _, fault := cause.(interface {
+			runtime.Error
+			Addr() uintptr
+		}); !fault {
+			panic(cause)
+		}
+		if err = c.unchanged(); err == nil {
+			err = c.lost("its disk does not give what it holds")
+		}
+	}()
+	f()
+	return nil
+}
+
+// unchanged is an error where the file does not have the length that it had when it was opened.
+func (c *cache) unchanged() error {
+	info, err := c.file.Stat()
+	if err != nil {
+		return fmt.Errorf("token cache: %w", err)
+	}
+	if was := int64(len(c.mapped)); info.Size() != was {
+		return c.lost(fmt.Sprintf("it has %d bytes of %d", info.Size(), was))
+	}
+	return nil
+}
+
+func (c *cache) lost(why string) error {
+	return fmt.Errorf("token cache %s was changed while it was in use: %s; run the same again, and it is made anew", c.file.Name(), why)
+}
+
+// openRegular opens a regular file for reading, and refuses anything else: a pipe or a
+// device could keep its reader waiting for ever.
+func openRegular(name string) (*os.File, os.FileInfo, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, nil, notRegular(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// readSmall reads a file of at most most bytes; the content is nil where there is no such
+// file.
+func readSmall(name string, most int64) ([]byte, error) {
+	text, err := files.Read(name, most)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// notRegular adds, to the error of a path that is not a regular file, why data must be in
+// one.
+func notRegular(err error) error {
+	var is *files.NotAFile
+	if errors.As(err, &is) {
+		return fmt.Errorf("%s is %s, and data is read more than once and by place; write it to a file and give that", is.Path, is.What)
+	}
+	return err
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/tokenizer"
 )
 
@@ -260,5 +262,216 @@ func TestTemplateOfTheModel(t *testing.T) {
 	s.Paths = []string{write(t, t.TempDir(), "a.jsonl", `{"tools":"null","chat_template_kwargs":"{\"kind\":\"K\"}","messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)}
 	if got := masked(mustOpen(t, s).Row(0)); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestMaskHistory: with mask_history only the last answer of a chat is supervised, in every
+// format and in every way that a format has to write it.
+func TestMaskHistory(t *testing.T) {
+	const (
+		asAlpaca   = `{"instruction":"x","output":"y","history":[["a","b"],["c","d"]]}`
+		asShareGPT = `{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"},{"from":"human","value":"c"},{"from":"gpt","value":"d"},{"from":"human","value":"x"},{"from":"gpt","value":"y"}]}`
+		asMessages = `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"},{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
+		// Answers inside a prompt are never supervised, those in its completion are.
+		asPrompt = `{"prompt":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}],"completion":[{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
+		asPair   = `{"prompt":"x","completion":"y"}`
+		touching = `{% for m in messages %}{% if m.role == "assistant" %}{% generation %}{{ m.content }}{% endgeneration %}{% generation %}|{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}`
+		marked   = `{% for m in messages %}{{ m.role[0] }}:{% if m.role == "assistant" %}{% generation %}{{ m.content }}|{% endgeneration %}{% else %}{{ m.content }}|{% endif %}{% endfor %}`
+	)
+	layouts := []struct {
+		name   string
+		change func(*testing.T, *Spec)
+		turns  string // a row with three pairs of turns, with brackets around the last answer
+		pair   string
+	}{
+		{"template", func(t *testing.T, s *Spec) { s.Template = write(t, t.TempDir(), "t.jinja", small) },
+			"u:a|a:%s|u:c|a:%s|u:x|a:[y|]", "u:x|a:[y|]"},
+		{"template that marks", func(t *testing.T, s *Spec) { s.Template = write(t, t.TempDir(), "t.jinja", marked) },
+			"u:a|a:%s|u:c|a:%s|u:x|a:[y|]", "u:x|a:[y|]"},
+		{"default", func(_ *testing.T, s *Spec) { s.Template = "default" },
+			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$\n]", "Human: x$\nAssistant:[y$\n]"},
+		{"an end that all answers share", func(_ *testing.T, s *Spec) { s.Template = "fewshot" },
+			"a%s\n\nc%s\n\nx[y\n\n$]", "x[y\n\n$]"},
+		{"marks that touch", func(t *testing.T, s *Spec) { s.Template = write(t, t.TempDir(), "t.jinja", touching) },
+			"a%s|c%s|x[y|]", "x[y|]"},
+		{"none", func(*testing.T, *Spec) {},
+			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$\n]", "x[y$]"},
+	}
+	for _, l := range layouts {
+		for name, row := range map[string]string{"alpaca": asAlpaca, "sharegpt": asShareGPT, "messages": asMessages, "prompt and completion": asPrompt, "pair": asPair} {
+			want := fmt.Sprintf(l.turns, "b", "d")
+			switch {
+			case l.name == "none" && (row == asShareGPT || row == asMessages || row == asPrompt):
+				continue // chats need a template
+			case row == asPair:
+				want = l.pair
+			}
+			s := textSpec(t, 4096, write(t, t.TempDir(), "a.jsonl", row))
+			s.Packing, s.MaskHistory = set(false), true
+			l.change(t, &s)
+			if got := masked(mustOpen(t, s).Row(0)); got != want {
+				t.Errorf("%s, %s: %q, want %q", name, l.name, got, want)
+			}
+		}
+	}
+}
+
+// TestEndOfUnlearnedAnswer: where EOS ends answers without standing in the text, it is
+// learned behind the answers that are learned themselves.
+func TestEndOfUnlearnedAnswer(t *testing.T) {
+	for _, template := range []string{"fewshot", "breeze", "falcon"} {
+		for weight, want := range map[string]int{"0": 0, "1": 1} {
+			s := textSpec(t, 4096, write(t, t.TempDir(), "a.jsonl",
+				`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","weight":`+weight+`},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`))
+			s.Packing, s.Template = set(false), template
+			r := mustOpen(t, s).Row(0)
+			ends := 0
+			for _, label := range r.Labels[:len(r.Labels)-1] { // the row itself ends with EOS
+				if label == 0 {
+					ends++
+				}
+			}
+			if ends != want {
+				t.Errorf("%s, weight %s: %d ends of the first answer are learned, want %d: %q %v", template, weight, ends, want, rowText(r), r.Labels)
+			}
+		}
+	}
+}
+
+// withBOS is the byte tokenizer with a token that begins a text: byte 1.
+type withBOS struct{ tokenizer.Tokenizer }
+
+func (withBOS) BOS() (int32, bool)             { return 1, true }
+func (withBOS) AddSpecial(ids []int32) []int32 { return append([]int32{1}, ids...) }
+func (t withBOS) IsSpecial(id int32) bool      { return id == 1 || t.Tokenizer.IsSpecial(id) }
+func (withBOS) ID() string                     { return "with BOS" }
+func (t withBOS) Split(text []byte) int        { return t.Tokenizer.(tokenizer.Splitter).Split(text) }
+
+// withEnd is withBOS with a post-processor that adds EOS as well.
+type withEnd struct{ withBOS }
+
+func (withEnd) AddSpecial(ids []int32) []int32 { return append(append([]int32{1}, ids...), 0) }
+func (withEnd) ID() string                     { return "with BOS and EOS" }
+
+// endless is the byte tokenizer without a token that ends a text.
+type endless struct{ tokenizer.Tokenizer }
+
+func (endless) EOS() (int32, bool) { return 0, false }
+func (endless) ID() string         { return "endless" }
+
+// TestSpecialTokensOfText: a text begins with BOS, where the tokenizer adds one, and ends
+// with EOS. It has each exactly once, whether or not the text itself brings them.
+func TestSpecialTokensOfText(t *testing.T) {
+	bytes := tokenizer.Bytes()
+	for _, tok := range []tokenizer.Tokenizer{bytes, withBOS{bytes}, withEnd{withBOS{bytes}}} {
+		bos := strings.Repeat("\x01", len(specialOf(tok).before))
+		for text, want := range map[string]string{
+			"abc":               bos + "abc$",
+			"abc<|endoftext|>":  bos + "abc$",
+			"a<|endoftext|>c":   bos + "a$c$",
+			"\\u0001abc":        "\x01abc$",
+			"\\u0001\\u0001abc": "\x01\x01abc$",
+		} {
+			s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"text":"`+text+`"}`))
+			s.Tokenizer = tok
+			d := mustOpen(t, s)
+			if got := texts(d.All()); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s, %q: %q, want %q", tok.ID(), text, got, want)
+			}
+			doubled := bos != "" && strings.HasPrefix(want, "\x01\x01")
+			if st := d.Stats(); st.DoubledBOS != map[bool]int64{true: 1}[doubled] || st.MissingEOS != 0 || doubled != (len(d.Report().DoubledBOS) == 1) {
+				t.Errorf("%s, %q: stats %+v", tok.ID(), text, st)
+			}
+		}
+	}
+}
+
+// TestTextOfOneToken: a text that makes one token has nothing to predict and is a bad row.
+// With a token that ends it, it has something.
+func TestTextOfOneToken(t *testing.T) {
+	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n{\"text\":\"de\"}\n"))
+	s.Packing = set(false)
+	if got := texts(mustOpen(t, s).All()); !slices.Equal(got, []string{"ab$", "c$", "de$"}) {
+		t.Errorf("with an end: rows %q", got)
+	}
+	s.Tokenizer = endless{tokenizer.Bytes()}
+	_, err := Open(s)
+	wantError(t, err, "a.jsonl:2: the text makes 1 token(s)", "at least 2", "remove it")
+	s.SkipBadRows = true
+	d := mustOpen(t, s)
+	if got := texts(d.All()); !slices.Equal(got, []string{"ab", "de"}) || d.Stats().Skipped != 1 {
+		t.Errorf("without: rows %q, %d skipped", got, d.Stats().Skipped)
+	}
+}
+
+func TestPrompt(t *testing.T) {
+	tok := withEnd{withBOS{tokenizer.Bytes()}}
+	for text, want := range map[string]string{"ab": "\x01ab", "\x01ab": "\x01ab", "": "\x01"} {
+		ids, err := Prompt(tok, []byte(text))
+		if got := rowText(Row{IDs: ids}); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	if _, err := Prompt(tok, []byte("a\xff")); err == nil {
+		t.Error("a prompt that is no UTF-8 passes")
+	}
+}
+
+// TestSpecialTokensOfLongText: a long text that is read in pieces has its BOS and its EOS once.
+func TestSpecialTokensOfLongText(t *testing.T) {
+	long.NotShort(t)
+	text := strings.Repeat("0123456789abcde\n", wholeFile/16+1)
+	for _, name := range []string{"a.txt", "a.txt.gz"} {
+		s := textSpec(t, len(text)+2, write(t, t.TempDir(), name, squeeze(t, name, text)))
+		s.Tokenizer, s.Threads = withBOS{tokenizer.Bytes()}, 2
+		d := mustOpen(t, s)
+		row := d.Row(0)
+		if n := len(row.IDs); d.Rows() != 1 || n != len(text)+2 || row.IDs[0] != 1 || row.IDs[n-1] != 0 || slices.Contains(row.IDs[1:n-1], 0) || slices.Contains(row.IDs[1:], 1) {
+			t.Errorf("%s: %d rows, the first of %d tokens", name, d.Rows(), n)
+		}
+	}
+}
+
+func TestMissingEOS(t *testing.T) {
+	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"de\"}"))
+	s.Tokenizer = endless{tokenizer.Bytes()}
+	d := mustOpen(t, s)
+	if w := d.Warnings(); d.Stats().MissingEOS != 2 || len(w) != 1 || len(d.Notes()) != 0 || !strings.Contains(w[0], "eos_token") || !slices.Equal(texts(d.All()), []string{"abcde"}) {
+		t.Errorf("rows %q, %d without EOS, warnings %q", texts(d.All()), d.Stats().MissingEOS, w)
+	}
+	ended := strings.ReplaceAll(small, "}}|", "}}{{ eos_token }}")
+	ended = strings.ReplaceAll(ended, "{% endfor %}|{% endfor %}", "{% endfor %}{{ eos_token }}{% endfor %}")
+	d = mustOpen(t, chatSpec(t, ended, write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g"))))
+	if got := masked(d.Row(0)); got != "u:h$a:[g$]" || d.Stats().MissingEOS != 0 || len(d.Warnings()) != 0 {
+		t.Errorf("%q, %d without EOS, warnings %q", got, d.Stats().MissingEOS, d.Warnings())
+	}
+}
+
+// TestRecordedTokenizers: texts begin with BOS where the post-processor of a recorded
+// tokenizer adds one.
+func TestRecordedTokenizers(t *testing.T) {
+	names, err := filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) == 0 {
+		t.Skip("no ../shared/fixtures/tokenizers beside the repository")
+	}
+	bos := map[string]string{"gemma": "<bos>", "llama2": "<s>", "phi3": "<s>", "llama3": "<|begin_of_text|>"}
+	for _, name := range names {
+		dir := filepath.Dir(name)
+		tok, err := tokenizer.Load(dir, 1<<17)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"Hello wörld\"}\n{\"text\":\"no \xff\"}"))
+		s.Tokenizer = tok
+		_, err = Open(s)
+		wantError(t, err, "a.jsonl:2: text is no valid UTF-8: byte 3 is 0xff")
+		s.SkipBadRows = true
+		first := bos[filepath.Base(dir)]
+		if got := string(tok.DecodeSpecial(mustOpen(t, s).Row(0).IDs)); !strings.HasPrefix(got, first) || strings.Count(got, "<") != min(1, len(first)) || !strings.HasSuffix(got, "Hello wörld") {
+			t.Errorf("%s: the row decodes to %q", dir, got)
+		}
 	}
 }

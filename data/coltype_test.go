@@ -1,12 +1,16 @@
 package data
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+	"github.com/ulikunitz/xz"
 )
 
 // telling is a template that writes each message with the fields that calls and tools have.
@@ -201,4 +205,45 @@ func TestTypedColumns(t *testing.T) {
 	if got := fmt.Sprint(half(0x7c00), half(0xfc00), half(0x0001), half(0x3555)); got != "+Inf -Inf 5.960464477539063e-08 0.333251953125" {
 		t.Errorf("half precision: %s", got)
 	}
+}
+
+// squeeze compresses text in the way that the end of name says.
+func squeeze(t testing.TB, name, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	switch {
+	case strings.HasSuffix(name, ".gz"):
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	case strings.HasSuffix(name, ".zst"):
+		z, err := zstd.NewWriter(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	case strings.HasSuffix(name, ".xz"):
+		z, err := xz.NewWriter(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		return text
+	}
+	return b.String()
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
+	"sync/atomic"
 )
 
 // Dataset is rows of tokens, read from a token cache that is mapped into
@@ -239,3 +241,173 @@ const idVersion = 1
 
 // Close gives the memory back.
 func (d *Dataset) Close() error { return d.c.close() }
+
+// Train is the rows that are not in Eval.
+func (d *Dataset) Train() View {
+	return View{d: d, rows: int(d.rows) - len(d.val), drop: d.val}
+}
+
+// Eval is the rows that ValSize holds out. Seed alone chooses them, whatever the order of
+// training. A share of the rows is rounded up.
+func (d *Dataset) Eval() View { return View{d: d, rows: len(d.val), pick: d.val} }
+
+// All is Train and Eval together.
+func (d *Dataset) All() View { return View{d: d, rows: int(d.rows)} }
+
+// View is some rows of a data set, in file order. The zero value has no rows.
+type View struct {
+	d    *Dataset
+	rows int
+	pick []int64 // where not nil: the rows of the view
+	drop []int64 // else the view has all rows but these, which rise
+}
+
+// Rows is the number of rows.
+func (v View) Rows() int { return v.rows }
+
+// Row is row i of the view. The slices are the caller's.
+func (v View) Row(i int) Row {
+	var r Row
+	v.fill(i, &r)
+	return r
+}
+
+func (v View) fill(i int, r *Row) { v.d.fill(v.at(i), r) }
+
+// at is the data set's number of the view's row i.
+func (v View) at(i int) int {
+	switch {
+	case i < 0 || i >= v.rows:
+		panic(fmt.Sprintf("data: row %d of %d", i, v.rows))
+	case v.pick != nil:
+		return int(v.pick[i])
+	}
+	return int(without(v.drop, int64(i)))
+}
+
+// Longest is how many tokens the view's longest row has; 0 where the view has no rows.
+func (v View) Longest() int {
+	longest := 0
+	for i := range v.rows {
+		longest = max(longest, int(v.d.tokens(v.at(i))))
+		if longest == int(v.d.longestRow()) {
+			break // no row can be longer
+		}
+	}
+	return longest
+}
+
+// without is the i-th number, from 0, of those that are not in drop, which rises.
+func without(drop []int64, i int64) int64 {
+	return i + int64(sort.Search(len(drop), func(k int) bool { return drop[k]-int64(k) > i }))
+}
+
+// most is how many documents from a data set's start are needed; 0: all. No more are read. Of several
+// data sets of pairs all are, since a pair's ID counts the pairs of the data sets before its own.
+func (s *Spec) most(set int) int64 {
+	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
+		return 0
+	}
+	return s.sets[set].Split.upTo(s.MaxSamples)
+}
+
+// supply counts what was read of each data set of which not all is needed.
+type supply struct {
+	spec *Spec
+	docs []int64       // documents that the builder has written, by data set
+	rows []int64       // rows that the feeder has sent, with the documents of earlier runs
+	full []atomic.Bool // the builder has as many documents as are needed
+}
+
+// newSupply is the supply of a cache that holds what is in w already, and of which the builder goes
+// on in a source of data set number set; -1: there is no such source.
+func newSupply(s *Spec, m *manifest, set int) *supply {
+	out := &supply{s, make([]int64, len(s.sets)), make([]int64, len(s.sets)), make([]atomic.Bool, len(s.sets))}
+	left := m.Docs
+	for _, f := range m.Files {
+		out.docs[f.Set] += f.Docs
+		left -= f.Docs
+	}
+	if set >= 0 {
+		out.docs[set] += left
+	}
+	copy(out.rows, out.docs)
+	for i := range out.docs {
+		out.wrote(i, 0)
+	}
+	return out
+}
+
+// wrote counts documents of a data set that the builder has written.
+func (s *supply) wrote(set int, n int64) {
+	if s.docs[set] += n; s.reached(set) {
+		s.full[set].Store(true)
+	}
+}
+
+// reached reports whether the builder has all documents that are needed of a data set.
+func (s *supply) reached(set int) bool {
+	most := s.spec.most(set)
+	return most > 0 && s.docs[set] >= most
+}
+
+// enough reports to the feeder whether it need read no more of a data set. Each row makes a document
+// or more, unless bad rows are left out; then the builder has to say.
+func (s *supply) enough(set int) bool {
+	most := s.spec.most(set)
+	return most > 0 && (s.full[set].Load() || !s.spec.SkipBadRows && s.rows[set] >= most)
+}
+
+// bigramVocab is the largest vocabulary that BigramLoss takes: its table has one number
+// for each pair of tokens.
+const bigramVocab = 4096
+
+// BigramLoss counts pairs of tokens in train's supervised tokens, with add-one
+// smoothing, p(b|a) = (n(ab)+1) / (n(a)+V), and returns the mean loss of that model over
+// eval's, in nats a token: what a model reaches that sees only the token before.
+func BigramLoss(train, eval View) (float64, error) {
+	if train.Rows() == 0 || eval.Rows() == 0 {
+		return 0, fmt.Errorf("bigram loss: %d rows to fit and %d to score; both must be there", train.Rows(), eval.Rows())
+	}
+	vocab := max(train.d.VocabSize(), eval.d.VocabSize())
+	if vocab > bigramVocab {
+		return 0, fmt.Errorf("bigram loss: a vocabulary of %d is more than %d", vocab, bigramVocab)
+	}
+	pairs, firsts := make([]int64, vocab*vocab), make([]int64, vocab)
+	err := train.eachPair(func(a, b int32) {
+		pairs[int(a)*vocab+int(b)]++
+		firsts[a]++
+	})
+	if err != nil {
+		return 0, err
+	}
+	var sum float64
+	var n int64
+	err = eval.eachPair(func(a, b int32) {
+		sum -= math.Log(float64(pairs[int(a)*vocab+int(b)]+1) / float64(firsts[a]+int64(vocab)))
+		n++
+	})
+	return sum / float64(n), err
+}
+
+// eachPair calls f with each supervised token b and the token a before it, in
+// order. The error is that of Dataset.Read.
+func (v View) eachPair(f func(a, b int32)) error {
+	return v.d.Read(func() { v.pairs(f) })
+}
+
+func (v View) pairs(f func(a, b int32)) {
+	var r Row
+	for i := range v.rows {
+		v.fill(i, &r)
+		first, labels := 0, r.labels()
+		for n := range r.docs() {
+			for t := first + 1; t < first+n; t++ {
+				if labels[t] != IgnoreIndex {
+					f(r.IDs[t-1], labels[t])
+				}
+			}
+			first += n
+		}
+	}
+}

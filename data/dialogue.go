@@ -1,7 +1,11 @@
 package data
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -116,4 +120,164 @@ func (d *Dialogue) Ends() []int32 {
 		}
 	}
 	return ids
+}
+
+// Conversation is a chat that a model is to go on with.
+type Conversation struct {
+	// Where says where it was read, as chats.jsonl:3; "" for one that was not read.
+	Where string
+	v     conversation
+}
+
+// Add appends a turn of plain text.
+func (c *Conversation) Add(role, text string) { c.v.add(role, text) }
+
+// Turns is the number of turns.
+func (c *Conversation) Turns() int { return len(c.v.messages) }
+
+// LastRole is the role of the last turn, "" without any.
+func (c *Conversation) LastRole() string {
+	if n := c.Turns(); n > 0 {
+		return roleOf(c.v.messages[n-1])
+	}
+	return ""
+}
+
+// Cut removes turn n, counted from 0, and all after it.
+func (c *Conversation) Cut(n int) {
+	c.v.messages, c.v.names = c.v.messages[:n:n], c.v.names[:n:n]
+}
+
+// Begin puts a system's turn before all others. It is an error where the conversation has
+// one already.
+func (c *Conversation) Begin(system string) error {
+	if slices.ContainsFunc(c.v.messages, func(m any) bool { return roleOf(m) == "system" || roleOf(m) == "developer" }) {
+		return errors.New("the conversation has a system's turn already; give one of the two")
+	}
+	own := &Conversation{}
+	own.Add("system", system)
+	c.v.messages = append(own.v.messages, c.v.messages...)
+	c.v.names = append(own.v.names, c.v.names...)
+	return nil
+}
+
+// Clone is a copy that can be changed without changing c.
+func (c *Conversation) Clone() *Conversation {
+	out := *c
+	out.Cut(c.Turns())
+	return &out
+}
+
+// MarshalJSON writes {"messages": [...]}, with "tools" where there are any.
+func (c *Conversation) MarshalJSON() ([]byte, error) {
+	o := jinja.NewObject("messages", c.v.messages)
+	if c.v.tools != nil {
+		o.Set("tools", c.v.tools)
+	}
+	return o.MarshalJSON()
+}
+
+// ReadConversations reads chats to be answered, from JSON or JSONL; name says in errors
+// where r comes from. A list of messages is one conversation, and so is an object with
+// messages, as a row of a data set has them. A list of either holds several, and so do
+// lines of such objects. Lines that are messages make up one conversation.
+func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxRow+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxRow:
+		return nil, fmt.Errorf("%s is larger than %d MiB", name, maxRow>>20)
+	}
+	if err := notUTF8(name, text); err != nil {
+		return nil, err
+	}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	unit := unitRow
+	var rows rowReader
+	if trimmed := bytes.TrimSpace(text); json.Valid(trimmed) && trimmed[0] == '{' { // one object, perhaps over several lines
+		rows = &oneRow{row: trimmed}
+	} else {
+		rows = newJSONRows(bytes.NewReader(text), &unit)
+	}
+	b := &conversations{}
+	for {
+		row, n, err := rows.next(nil)
+		if err == io.EOF {
+			return b.end(name)
+		}
+		where := place(name, unit, n)
+		if err == nil {
+			err = b.row(row, where)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", where, err)
+		}
+	}
+}
+
+// oneRow is a rowReader of one row.
+type oneRow struct{ row []byte }
+
+func (o *oneRow) next(dst []byte) ([]byte, int64, error) {
+	if o.row == nil {
+		return dst, 1, io.EOF
+	}
+	dst, o.row = append(dst, o.row...), nil
+	return dst, 1, nil
+}
+
+// conversations are those read so far: whole ones, or the messages that make up one.
+type conversations struct {
+	all      []*Conversation
+	messages [][]byte
+}
+
+// row takes a row that is a message or a conversation.
+func (b *conversations) row(raw []byte, where string) error {
+	if raw[0] == '[' { // an element of a list of conversations
+		return b.whole(map[string]json.RawMessage{"messages": raw}, where)
+	}
+	fields, err := rowFields(raw, func(name string, _ []byte) bool { return name == "messages" || name == "conversations" })
+	if err != nil {
+		return err
+	}
+	_, role := fields["role"]
+	_, from := fields["from"]
+	switch isMessage := role || from; {
+	case isMessage && len(b.all) > 0, !isMessage && len(b.messages) > 0:
+		return errors.New("some rows are messages and some whole conversations; a file has one kind")
+	case isMessage:
+		b.messages = append(b.messages, raw)
+		return nil
+	}
+	return b.whole(fields, where)
+}
+
+// whole takes a row that is a conversation.
+func (b *conversations) whole(fields map[string]json.RawMessage, where string) error {
+	f, err := recognised(fields)
+	if err != nil || f.format != fmtMessages && f.format != fmtShareGPT {
+		return errors.New(`this is no chat; give {"messages": [{"role": "user", "content": "..."}]}, or such messages alone`)
+	}
+	v, err := f.cols.turns(f.format, fields)
+	if err != nil {
+		return err
+	}
+	b.all = append(b.all, &Conversation{where, *v})
+	return nil
+}
+
+// end gives what was read, when all rows have been taken.
+func (b *conversations) end(name string) ([]*Conversation, error) {
+	if len(b.messages) > 0 {
+		list := append(append([]byte{'['}, bytes.Join(b.messages, []byte{','})...), ']')
+		if err := b.whole(map[string]json.RawMessage{"messages": list}, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if len(b.all) == 0 {
+		return nil, fmt.Errorf("%s holds no messages", name)
+	}
+	return b.all, nil
 }

@@ -1,13 +1,22 @@
 package data
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
 	"runtime/debug"
 	"slices"
+	"strconv"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	pqformat "github.com/parquet-go/parquet-go/format"
 )
 
 // parquetRows gives the rows of a Parquet file as JSON. It reads column by column, with one
@@ -279,4 +288,880 @@ func quote[T string | []byte](dst []byte, text T) []byte {
 		}
 	}
 	return append(dst, '"')
+}
+
+// leafKind is what the values of a Parquet column mean.
+type leafKind int
+
+const (
+	leafPlain    leafKind = iota // numbers and booleans, as their physical type has them
+	leafBytes                    // bytes, which may be a text
+	leafText                     // a text
+	leafJSON                     // a text in JSON
+	leafOpaque                   // bytes of a format that is no text
+	leafUnsigned                 // a whole number without a sign
+	leafHalf                     // a number in half precision
+	leafDecimal
+	leafDate
+	leafClock
+	leafInstant
+	leafInterval
+	leafUUID
+)
+
+// parquetLeaf is the meaning of the values of a Parquet column, which has one of few physical
+// types.
+type parquetLeaf struct {
+	kind      leafKind
+	name      string // the type, for errors
+	column    bool   // it is a column of its own, in no struct or list
+	scale     int    // of leafDecimal: digits behind the point
+	perSecond int64  // of leafClock and leafInstant: units in a second
+	zone      bool   // of leafInstant: it is UTC
+}
+
+// readTypes reads what the footer says of the columns' types.
+func (r *parquetRows) readTypes() {
+	var elements []pqformat.SchemaElement
+	for _, e := range r.file.Metadata().Schema {
+		if e.Type.Valid {
+			elements = append(elements, e)
+		}
+	}
+	r.leaves = make([]parquetLeaf, len(elements))
+	r.types = map[string]*colType{}
+	features, _ := r.file.Lookup(featuresKey)
+	schema, _ := r.file.Lookup(arrowSchemaKey)
+	said := []*colType{{fields: featureTypes([]byte(features))}, {fields: schemaTypes(schema)}}
+	for _, c := range r.file.Root().Columns() {
+		r.types[c.Name()] = r.columnType(c, elements, fieldsSaid(said, c.Name()), true)
+	}
+}
+
+// schemaTypes reads the schema of Arrow that a Parquet file's footer has in Base64: columns of
+// an extension type are known by it alone. It returns nil where text holds none.
+func schemaTypes(text string) (types map[string]*colType) {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(b) < 16 {
+		return nil
+	}
+	_ = guarded(func() error { // a damaged schema of Arrow leaves that of Parquet, which is whole
+		m := flatRoot(b[8:])
+		schema, ok := m.table(2)
+		if !ok || m.number(1, 1, 0) != arrowSchemaMessage {
+			return nil
+		}
+		fields, err := arrowSchema(schema)
+		if err == nil {
+			types = arrowColumnTypes(fields)
+		}
+		return err
+	})
+	return types
+}
+
+// fieldsSaid and itemsSaid go from several descriptions of one type to those of a field or an element.
+func fieldsSaid(said []*colType, name string) []*colType {
+	out := make([]*colType, len(said))
+	for i, t := range said {
+		out[i] = t.field(name)
+	}
+	return out
+}
+
+func itemsSaid(said []*colType) []*colType {
+	out := make([]*colType, len(said))
+	for i, t := range said {
+		out[i] = t.item()
+	}
+	return out
+}
+
+// columnType describes a column with what repeats in it, and notes the meaning of its leaves. said
+// are other descriptions of the column.
+func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
+	if c.Repeated() {
+		return &colType{name: "list", element: r.valueType(c, elements, itemsSaid(said), false)}
+	}
+	return r.valueType(c, elements, said, column)
+}
+
+// valueType describes one value of a column.
+func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
+	if c.Leaf() {
+		t := &colType{name: c.Type().String()}
+		at := c.Index()
+		if at < 0 || at >= len(elements) {
+			return t
+		}
+		leaf := leafOf(c.Type(), &elements[at])
+		leaf.column = column
+		for _, s := range said {
+			if s.saysJSON() && (leaf.kind == leafText || leaf.kind == leafBytes) {
+				leaf.kind = leafJSON
+			}
+		}
+		r.leaves[at], t.name, t.json = leaf, leaf.name, leaf.kind == leafJSON
+		return t
+	}
+	kids := c.Columns()
+	if one := len(kids) == 1 && kids[0].Repeated(); one && c.Type().String() == "LIST" {
+		element := kids[0]
+		if in := element.Columns(); !element.Leaf() && len(in) == 1 && element.Name() != "array" {
+			return &colType{name: "list", element: r.columnType(in[0], elements, itemsSaid(said), false)}
+		}
+		return &colType{name: "list", element: r.valueType(element, elements, itemsSaid(said), false)}
+	}
+	if isMap(c) { // any keys, each of which is there
+		for _, k := range kids[0].Columns() {
+			r.columnType(k, elements, nil, false)
+		}
+		return &colType{name: "map"}
+	}
+	t := &colType{name: "struct", fields: map[string]*colType{}}
+	for _, k := range kids {
+		t.fields[k.Name()] = r.columnType(k, elements, fieldsSaid(said, k.Name()), false)
+	}
+	return t
+}
+
+// isMap reports whether c is a MAP, whose one column repeats and has a key and a value.
+func isMap(c *parquet.Column) bool {
+	kids := c.Columns()
+	return len(kids) == 1 && kids[0].Repeated() && c.Type().String() == "MAP" && len(kids[0].Columns()) == 2
+}
+
+// perSecond is how many units a second has; 1 for a unit that is not known.
+func perSecond(u pqformat.TimeUnit) int64 {
+	switch u.Value.(type) {
+	case *pqformat.MilliSeconds:
+		return 1_000
+	case *pqformat.MicroSeconds:
+		return 1_000_000
+	case *pqformat.NanoSeconds:
+		return 1_000_000_000
+	}
+	return 1
+}
+
+// leafOf is the meaning of a column of type t, which e describes. Source: parquet-format,
+// LogicalTypes.md.
+func leafOf(t parquet.Type, e *pqformat.SchemaElement) parquetLeaf {
+	leaf := parquetLeaf{name: t.String()}
+	bytes := t.Kind() == parquet.ByteArray || t.Kind() == parquet.FixedLenByteArray
+	if l := t.LogicalType(); l != nil {
+		leaf.annotated(l.Value)
+	}
+	if leaf.kind == leafPlain && e.LogicalType.Value != nil { // the library does not know all annotations
+		leaf.name = e.LogicalType.String()
+		leaf.annotated(e.LogicalType.Value)
+	}
+	fixed := int32(0)
+	if t.Kind() == parquet.FixedLenByteArray {
+		fixed = e.TypeLength.V
+	}
+	switch {
+	case e.ConvertedType.Valid && e.ConvertedType.V == deprecated.Interval:
+		leaf.kind, leaf.name = leafInterval, "INTERVAL"
+	case leaf.kind == leafPlain && bytes && e.LogicalType.Value != nil:
+		leaf.kind = leafOpaque
+	case leaf.kind == leafPlain && bytes:
+		leaf.kind = leafBytes
+	}
+	for kind, size := range map[leafKind]int32{leafHalf: 2, leafUUID: 16, leafInterval: 12} {
+		if leaf.kind == kind && fixed != size { // an annotation that does not fit the type
+			leaf.kind = leafOpaque
+		}
+	}
+	whole := t.Kind() == parquet.Int32 || t.Kind() == parquet.Int64
+	switch leaf.kind {
+	case leafDate, leafClock, leafInstant, leafUnsigned:
+		if !whole {
+			leaf.kind = leafOpaque
+		}
+	case leafDecimal:
+		if leaf.scale > mostScale || leaf.scale < -mostScale || !whole && !bytes {
+			leaf.kind = leafOpaque
+		}
+	case leafText, leafJSON:
+		if !bytes {
+			leaf.kind = leafPlain
+		}
+	}
+	return leaf
+}
+
+// annotated takes the meaning that a logical type gives to values.
+func (leaf *parquetLeaf) annotated(l pqformat.LogicalTypeValue) {
+	switch l := l.(type) {
+	case *pqformat.StringType, *pqformat.EnumType:
+		leaf.kind = leafText
+	case *pqformat.JsonType:
+		leaf.kind = leafJSON
+	case *pqformat.DecimalType:
+		leaf.kind, leaf.scale = leafDecimal, int(l.Scale)
+	case *pqformat.DateType:
+		leaf.kind = leafDate
+	case *pqformat.TimeType:
+		leaf.kind, leaf.perSecond = leafClock, perSecond(l.Unit)
+	case *pqformat.TimestampType:
+		leaf.kind, leaf.perSecond, leaf.zone = leafInstant, perSecond(l.Unit), l.IsAdjustedToUTC
+	case *pqformat.IntType:
+		if !l.IsSigned {
+			leaf.kind = leafUnsigned
+		}
+	case *pqformat.UUIDType:
+		leaf.kind = leafUUID
+	case *pqformat.Float16Type:
+		leaf.kind = leafHalf
+	}
+}
+
+// appendValue appends a value of a column without columns in it.
+func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) {
+	l := &f.of
+	whole := func() int64 {
+		if v.Kind() == parquet.Int32 {
+			return int64(v.Int32())
+		}
+		return v.Int64()
+	}
+	switch l.kind {
+	case leafBytes:
+		return appendBytes(dst, l.name, v.ByteArray()), nil
+	case leafText:
+		return quote(dst, v.ByteArray()), nil
+	case leafJSON:
+		return appendJSON(dst, v.ByteArray())
+	case leafUnsigned:
+		if v.Kind() == parquet.Int32 {
+			return strconv.AppendUint(dst, uint64(uint32(v.Int32())), 10), nil
+		}
+		return strconv.AppendUint(dst, uint64(v.Int64()), 10), nil
+	case leafHalf:
+		return appendHalf(dst, l.column, binary.LittleEndian.Uint16(v.ByteArray())), nil
+	case leafDecimal:
+		unscaled := new(big.Int)
+		if k := v.Kind(); k == parquet.Int32 || k == parquet.Int64 {
+			unscaled.SetInt64(whole())
+		} else {
+			unscaled = bigEndian(v.ByteArray())
+		}
+		return appendNumber(dst, l.column, decimalText(unscaled, l.scale)), nil
+	case leafDate:
+		return appendNamed(dst, l.column, l.name, dateText(whole())), nil
+	case leafClock:
+		return appendNamed(dst, l.column, l.name, clockText(whole(), l.perSecond)), nil
+	case leafInstant:
+		return appendNamed(dst, l.column, l.name, timeText(whole(), l.perSecond, l.zone)), nil
+	case leafInterval:
+		return appendNamed(dst, l.column, l.name, parquetInterval(v.ByteArray())), nil
+	case leafUUID:
+		return appendNamed(dst, l.column, l.name, uuidText(v.ByteArray())), nil
+	case leafOpaque:
+		return appendNamed(dst, true, l.name+" in Base64", base64.StdEncoding.EncodeToString(v.ByteArray())), nil
+	}
+	return f.appendPlain(dst, v)
+}
+
+// appendPlain appends a value of which the physical type says all.
+func (f *parquetField) appendPlain(dst []byte, v parquet.Value) ([]byte, error) {
+	switch v.Kind() {
+	case parquet.Boolean:
+		return strconv.AppendBool(dst, v.Boolean()), nil
+	case parquet.Int32:
+		return strconv.AppendInt(dst, int64(v.Int32()), 10), nil
+	case parquet.Int64:
+		return strconv.AppendInt(dst, v.Int64(), 10), nil
+	case parquet.Float, parquet.Double:
+		x := v.Double()
+		if v.Kind() == parquet.Float {
+			x = float64(v.Float())
+		}
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return append(dst, "null"...), nil
+		}
+		return strconv.AppendFloat(dst, x, 'g', -1, 64), nil
+	case parquet.Int96:
+		return appendNamed(dst, f.of.column, "INT96", deprecated.Int96(v.Int96()).String()), nil
+	}
+	return dst, fmt.Errorf("values of kind %s", v.Kind())
+}
+
+// leafReader gives the values of one column, row by row. The values of a row can be used
+// until the next row is loaded.
+type leafReader struct {
+	pages  parquet.Pages
+	page   parquet.Page
+	values parquet.ValueReader
+	buf    [256]parquet.Value
+	at, n  int // the next value in buf, and how many there are
+	row    []parquet.Value
+	next   int // the next value in row
+}
+
+// maxValues bounds how many values of one column a row can have.
+const maxValues = 1 << 24
+
+var errUnfit = errors.New("its columns do not fit together")
+
+// load reads the values of the next row.
+func (l *leafReader) load() error {
+	l.row, l.next = l.row[:0], 0
+	for {
+		if l.at == l.n {
+			if err := l.fill(); err == io.EOF && len(l.row) > 0 {
+				return nil
+			} else if err == io.EOF {
+				return fmt.Errorf("%w: a column ends early", errUnfit)
+			} else if err != nil {
+				return err
+			}
+		}
+		v := l.buf[l.at]
+		if len(l.row) > 0 && v.RepetitionLevel() == 0 {
+			return nil
+		}
+		if len(l.row) == 0 && v.RepetitionLevel() != 0 {
+			return fmt.Errorf("%w: a row does not begin where it should", errUnfit)
+		}
+		if len(l.row) == maxValues {
+			return fmt.Errorf("a row of more than %d values", maxValues)
+		}
+		l.row = append(l.row, v)
+		l.at++
+	}
+}
+
+// fill reads values into buf, from the next page where the current one has no more.
+func (l *leafReader) fill() error {
+	for {
+		if l.values != nil {
+			n, err := l.values.ReadValues(l.buf[:])
+			if n > 0 {
+				l.at, l.n = 0, n
+				return nil
+			}
+			if err != nil && err != io.EOF {
+				return err
+			}
+			for i, v := range l.row {
+				l.row[i] = v.Clone() // the memory of the page will be reused
+			}
+			parquet.Release(l.page)
+			l.values, l.page = nil, nil
+		}
+		page, err := l.pages.ReadPage()
+		if err != nil {
+			return err
+		}
+		l.page, l.values = page, page.Values()
+	}
+}
+
+// peek is the value that pop would give; false at the end of the row.
+func (l *leafReader) peek() (parquet.Value, bool) {
+	if l.next == len(l.row) {
+		return parquet.Value{}, false
+	}
+	return l.row[l.next], true
+}
+
+func (l *leafReader) close() {
+	if l.page != nil {
+		parquet.Release(l.page)
+	}
+	_ = l.pages.Close()
+}
+
+// load reads the values of the next row in all columns in f.
+func (f *parquetField) load() error {
+	if f.leaf != nil {
+		return f.leaf.load()
+	}
+	for _, c := range f.children {
+		if err := c.load(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty tells whether all columns in f are at the end of the row.
+func (f *parquetField) empty() bool {
+	if f.leaf != nil {
+		_, more := f.leaf.peek()
+		return !more
+	}
+	for _, c := range f.children {
+		if !c.empty() {
+			return false
+		}
+	}
+	return true
+}
+
+// first is the first column in f; its levels say what is there.
+func (f *parquetField) first() *leafReader {
+	for f.leaf == nil {
+		f = f.children[0]
+	}
+	return f.leaf
+}
+
+// pass passes over one value of every column in f.
+func (f *parquetField) pass() error {
+	if f.leaf != nil {
+		if _, ok := f.leaf.peek(); !ok {
+			return errUnfit
+		}
+		f.leaf.next++
+		return nil
+	}
+	for _, c := range f.children {
+		if err := c.pass(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// append appends what f holds in this row, as JSON. It is an error where dst grows to more
+// than most bytes. Source: the record assembly of Melnik and others, "Dremel", 2010.
+func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
+	if len(dst) > most {
+		return dst, errRowSize
+	}
+	v, ok := f.first().peek()
+	switch {
+	case !ok:
+		return dst, errUnfit
+	case f.repeated:
+		return f.elements(dst, most, "[]", f.value)
+	case f.optional && v.DefinitionLevel() < f.def:
+		return append(dst, "null"...), f.pass()
+	case f.list:
+		return f.children[0].elements(dst, most, "[]", f.children[0].element())
+	case f.pairs:
+		return f.children[0].elements(dst, most, "{}", f.children[0].entry)
+	}
+	return f.value(dst, most)
+}
+
+// element gives the function that appends one element of a LIST. What repeats is either the
+// element itself or a group with the element in it.
+func (f *parquetField) element() func([]byte, int) ([]byte, error) {
+	if f.leaf == nil && len(f.children) == 1 && f.name != "array" {
+		return f.children[0].append
+	}
+	return f.value
+}
+
+// entry appends an entry of a map as a member of an object.
+func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
+	from := len(dst)
+	dst, err := f.children[0].append(dst, most)
+	if err != nil {
+		return dst, err
+	}
+	return f.children[1].append(append(asKey(dst, from), ':'), most)
+}
+
+// asKey makes the value at the end of dst, from byte from on, the name of an object's member:
+// a string.
+func asKey(dst []byte, from int) []byte {
+	if dst[from] == '"' {
+		return dst
+	}
+	text := string(dst[from:])
+	return quote(dst[:from], text)
+}
+
+// elements appends what repeats in a column, between brackets.
+func (f *parquetField) elements(dst []byte, most int, brackets string, one func([]byte, int) ([]byte, error)) ([]byte, error) {
+	dst = append(dst, brackets[0])
+	first := f.first()
+	if v, _ := first.peek(); v.DefinitionLevel() < f.def {
+		return append(dst, brackets[1]), f.pass()
+	}
+	for {
+		var err error
+		before := first.next
+		if dst, err = one(dst, most); err != nil {
+			return dst, err
+		}
+		v, more := first.peek()
+		if !more || v.RepetitionLevel() < f.rep {
+			return append(dst, brackets[1]), nil
+		}
+		if first.next == before || v.RepetitionLevel() > f.rep {
+			return dst, errUnfit
+		}
+		dst = append(dst, ',')
+	}
+}
+
+// value appends a value, or a group of columns as an object.
+func (f *parquetField) value(dst []byte, most int) ([]byte, error) {
+	if f.leaf != nil {
+		v, ok := f.leaf.peek()
+		if !ok {
+			return dst, errUnfit
+		}
+		f.leaf.next++
+		if v.IsNull() {
+			return append(dst, "null"...), nil
+		}
+		if k := v.Kind(); (k == parquet.ByteArray || k == parquet.FixedLenByteArray) && len(dst)+len(v.ByteArray()) > most {
+			return dst, errRowSize
+		}
+		return f.appendValue(dst, v)
+	}
+	dst = append(dst, '{')
+	for i, c := range f.children {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(quote(dst, c.name), ':')
+		var err error
+		if dst, err = c.append(dst, most); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// Limits of a page of a Parquet file. Writers make pages of about 1 MB, with some ten
+// thousand values at most. A header of a few bytes can claim any number of either, and the
+// library would take memory for it.
+const (
+	maxPageBytes  = 1 << 30
+	maxPageValues = 1 << 24
+)
+
+// checkPages checks the headers of all pages of a column of the current row group before
+// memory is taken for what they claim.
+func (r *parquetRows) checkPages(column int) error {
+	groups := r.file.Metadata().RowGroups
+	if r.group < 1 || r.group > len(groups) || column >= len(groups[r.group-1].Columns) {
+		return errors.New("its data is missing")
+	}
+	m := &groups[r.group-1].Columns[column].MetaData
+	if err := checkCodec(m.Codec); err != nil {
+		return err
+	}
+	at := m.DataPageOffset
+	if d := m.DictionaryPageOffset; d > 0 && d < at {
+		at = d
+	}
+	end := at + m.TotalCompressedSize
+	if at < 0 || m.TotalCompressedSize < 0 || end > r.size {
+		return fmt.Errorf("its data, %d bytes at %d, lies outside the file", m.TotalCompressedSize, at)
+	}
+	for at < end {
+		h, err := readPageHeader(r.src, at, end)
+		if err != nil {
+			return fmt.Errorf("page at %d: %w", at, err)
+		}
+		if h.packed < 0 || h.packed > r.size || h.unpacked < 0 || h.unpacked > maxPageBytes || at+h.size+h.packed > end {
+			return fmt.Errorf("page at %d has %d bytes, %d uncompressed, of %d there are", at, h.packed, h.unpacked, end-at-h.size)
+		}
+		if h.values > maxPageValues {
+			return fmt.Errorf("page at %d has %d values, more than %d", at, h.values, maxPageValues)
+		}
+		if err := h.checkBody(m.Codec, r.src, at); err != nil {
+			return fmt.Errorf("page at %d: %w", at, err)
+		}
+		at += h.size + h.packed
+	}
+	return nil
+}
+
+// pageHeader is what a page's header says of the page; size is the header's own length in
+// bytes. In a data page of version 2 the first def + rep bytes, its levels, are never
+// compressed; where stored is set, nothing is.
+type pageHeader struct {
+	size, unpacked, packed, values int64
+	kind, def, rep                 int64
+	stored                         bool
+}
+
+const dataPageV2 = 3 // a pageHeader's kind
+
+// checkBody checks that a page unpacks to the size that its header says. The header is at
+// place at of r, and the page's content behind it.
+func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at int64) error {
+	plain := int64(0)
+	if h.kind == dataPageV2 {
+		least := min(h.packed, h.unpacked)
+		if h.def < 0 || h.rep < 0 || h.def > least || h.rep > least-h.def {
+			return fmt.Errorf("its levels have %d and %d bytes of %d", h.rep, h.def, least)
+		}
+		plain = h.def + h.rep
+	}
+	if h.packed == plain || h.kind == dataPageV2 && h.stored {
+		return nil
+	}
+	return checkPacked(c, io.NewSectionReader(r, at+h.size+plain, h.packed-plain), h.unpacked-plain)
+}
+
+// maxFooter is the largest footer that is read, in bytes.
+const maxFooter = 1 << 28
+
+// checkFooter checks the footer before memory is taken for what it claims.
+func checkFooter(r io.ReaderAt, size int64) error {
+	var tail [8]byte
+	if size < 12 {
+		return fmt.Errorf("%d bytes are no Parquet file", size)
+	}
+	if _, err := r.ReadAt(tail[:], size-8); err != nil {
+		return err
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	switch {
+	case string(tail[4:]) == "PARE":
+		return errors.New("the file is encrypted; write it without encryption")
+	case string(tail[4:]) != "PAR1":
+		return errors.New("it does not end with PAR1: it was cut off, or is no Parquet file")
+	case n > size-12 || n > maxFooter:
+		return fmt.Errorf("a footer of %d bytes in a file of %d: it was cut off, or is damaged", n, size)
+	}
+	footer := make([]byte, n)
+	if _, err := r.ReadAt(footer, size-8-n); err != nil {
+		return err
+	}
+	t := compact{b: footer}
+	if t.skip(thriftStruct, 0); t.failed() {
+		return errors.New("its footer is damaged")
+	}
+	return nil
+}
+
+// readPageHeader reads the header that is at place at of r, and ends before end.
+func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
+	for n := int64(1 << 9); ; n <<= 4 {
+		buf := make([]byte, min(n, end-at))
+		if _, err := r.ReadAt(buf, at); err != nil && err != io.EOF {
+			return pageHeader{}, err
+		}
+		t := compact{b: buf}
+		h := t.pageHeader()
+		if !t.short || n > 1<<24 || n >= end-at {
+			if t.bad || t.short {
+				return h, errors.New("its header is damaged")
+			}
+			h.size = int64(t.at)
+			return h, nil
+		}
+	}
+}
+
+// compact reads values in Thrift's compact protocol. Source: thrift-compact-protocol.md of
+// Apache Thrift.
+type compact struct {
+	b          []byte
+	at         int
+	short, bad bool // b ends too early; b is not in this protocol
+}
+
+// Types of values in the compact protocol.
+const (
+	thriftTrue   = 1
+	thriftFalse  = 2
+	thriftByte   = 3
+	thriftI64    = 6
+	thriftDouble = 7
+	thriftBinary = 8
+	thriftList   = 9
+	thriftSet    = 10
+	thriftMap    = 11
+	thriftStruct = 12
+)
+
+func (t *compact) failed() bool { return t.short || t.bad }
+
+func (t *compact) byte() byte {
+	if t.at >= len(t.b) {
+		t.short = true
+		return 0
+	}
+	t.at++
+	return t.b[t.at-1]
+}
+
+func (t *compact) uvarint() uint64 {
+	if t.failed() {
+		return 0
+	}
+	v, n := binary.Uvarint(t.b[t.at:])
+	switch {
+	case n == 0:
+		t.short = true
+	case n < 0:
+		t.bad = true
+	default:
+		t.at += n
+	}
+	return v
+}
+
+func (t *compact) int() int64 {
+	v := t.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+// fields calls f for every field of a struct. f must read or skip the field's value.
+func (t *compact) fields(f func(id int64, kind byte)) {
+	for id := int64(0); !t.failed(); {
+		b := t.byte()
+		if b == 0 {
+			return
+		}
+		if step := int64(b >> 4); step > 0 {
+			id += step
+		} else {
+			id = t.int()
+		}
+		f(id, b&15)
+	}
+}
+
+// skip passes over a value of the given type.
+func (t *compact) skip(kind byte, depth int) {
+	if depth > 16 {
+		t.bad = true
+	}
+	if t.failed() {
+		return
+	}
+	switch kind {
+	case thriftTrue, thriftFalse:
+	case thriftByte:
+		t.byte()
+	case thriftDouble:
+		t.pass(8)
+	case thriftBinary:
+		t.pass(t.uvarint())
+	case thriftStruct:
+		t.fields(func(_ int64, k byte) { t.skip(k, depth+1) })
+	case thriftList, thriftSet:
+		b := t.byte()
+		n := uint64(b >> 4)
+		if n == 15 {
+			n = t.uvarint()
+		}
+		for ; n > 0 && !t.failed(); n-- {
+			if k := b & 15; k == thriftTrue || k == thriftFalse {
+				t.byte() // in a list a boolean takes a byte
+			} else {
+				t.skip(k, depth+1)
+			}
+		}
+	case thriftMap:
+		t.bad = true // page headers have no maps
+	default:
+		if kind > thriftI64 {
+			t.bad = true
+		}
+		t.uvarint()
+	}
+}
+
+func (t *compact) pass(n uint64) {
+	if n > uint64(len(t.b)-t.at) {
+		t.short = true
+		return
+	}
+	t.at += int(n)
+}
+
+// pageHeader reads a PageHeader. Source: parquet.thrift of Apache Parquet.
+func (t *compact) pageHeader() (h pageHeader) {
+	values := func(id int64, k byte) {
+		if id == 1 && k > thriftByte && k <= thriftI64 {
+			h.values = t.int()
+			return
+		}
+		t.skip(k, 1)
+	}
+	second := func(id int64, k byte) { // a DataPageHeaderV2
+		switch whole := k > thriftByte && k <= thriftI64; {
+		case id == 5 && whole:
+			h.def = t.int()
+		case id == 6 && whole:
+			h.rep = t.int()
+		case id == 7 && (k == thriftTrue || k == thriftFalse):
+			h.stored = k == thriftFalse
+		default:
+			values(id, k)
+		}
+	}
+	t.fields(func(id int64, k byte) {
+		switch whole := k > thriftByte && k <= thriftI64; {
+		case id == 1 && whole:
+			h.kind = t.int()
+		case id == 2 && whole:
+			h.unpacked = t.int()
+		case id == 3 && whole:
+			h.packed = t.int()
+		case (id == 5 || id == 7) && k == thriftStruct:
+			t.fields(values)
+		case id == 8 && k == thriftStruct:
+			h.def, h.rep, h.stored = 0, 0, false
+			t.fields(second)
+		default:
+			t.skip(k, 0)
+		}
+	})
+	return h
+}
+
+var errPageGrows = errors.New("it holds more than its header says")
+
+// checkCodec refuses the compressions whose pages could take any amount of memory: the
+// library unpacks them without a limit, and there is no cheap way to tell how much is in
+// them.
+func checkCodec(c pqformat.CompressionCodec) error {
+	switch c {
+	case pqformat.Uncompressed, pqformat.Snappy, pqformat.Gzip, pqformat.Zstd:
+		return nil
+	}
+	return fmt.Errorf("it is compressed with %s, which mt does not read; write the file with snappy or zstd", c)
+}
+
+// checkPacked unpacks a page to see that it holds at most most bytes. It keeps nothing of
+// them.
+func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) error {
+	switch c {
+	case pqformat.Snappy: // such a page begins with its unpacked length; source: format_description.txt of Snappy
+		var b [binary.MaxVarintLen64]byte
+		n, _ := io.ReadFull(packed, b[:])
+		if size, k := binary.Uvarint(b[:n]); n > 0 && (k <= 0 || size > uint64(most)) {
+			return errPageGrows
+		}
+		return nil
+	case pqformat.Gzip:
+		z, err := gzip.NewReader(packed)
+		if err != nil {
+			return err
+		}
+		return atMost(z, most)
+	case pqformat.Zstd:
+		z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(max(most, maxWindow))))
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		return atMost(z, most)
+	}
+	return nil
+}
+
+// atMost reads r to its end, and is an error where there are more than most bytes.
+func atMost(r io.Reader, most int64) error {
+	n, err := io.Copy(io.Discard, io.LimitReader(r, most+1))
+	if err == nil && n > most {
+		err = errPageGrows
+	}
+	return err
 }

@@ -3,11 +3,17 @@ package data
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml"
 )
 
 // The splits that are trained on (train) and evaluated with (the other two).
@@ -338,4 +344,465 @@ func withoutAbout(dir string, files []source) ([]source, string) {
 	}
 	i := slices.IndexFunc(files, func(f source) bool { return isAbout(f.path) })
 	return data, fmt.Sprintf("%s: %d file(s) about the data set are no data, the first %s", dir, len(files)-len(data), filepath.Base(files[i].path))
+}
+
+// infoName is the file in which LLaMA-Factory describes data sets by name.
+const infoName = "dataset_info.json"
+
+// maxInfo is the largest such file that is read, in bytes.
+const maxInfo = 16 << 20
+
+// setInfo is what dataset_info.json says about one data set. Source: LLaMA-Factory,
+// data/README.md.
+type setInfo struct {
+	FileName   string             `json:"file_name"`
+	HubURL     string             `json:"hf_hub_url"`
+	Subset     string             `json:"subset"`
+	Formatting string             `json:"formatting"`
+	Columns    map[string]*string `json:"columns"`
+	Tags       map[string]string  `json:"tags"`
+	Split      string             `json:"split"`
+	NumSamples *int64             `json:"num_samples"`
+	Ranking    bool               `json:"ranking"`
+}
+
+// elsewhere are the keys which say that a data set is not a local file.
+var elsewhere = []string{"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"}
+
+// unread are the columns that mt does not use, each with the reason.
+var unread = map[string]string{
+	"images": "mt trains on text", "videos": "mt trains on text", "audios": "mt trains on text",
+	"kto_tag": "mt trains on pairs of answers, and not on single ones with a mark",
+}
+
+// readInfo reads the dataset_info.json in dir; nil where there is none.
+func readInfo(dir string) (map[string]json.RawMessage, error) {
+	name := filepath.Join(dir, infoName)
+	text, err := readSmall(name, maxInfo)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	var sets map[string]json.RawMessage
+	if err := json.Unmarshal(text, &sets); err != nil {
+		return nil, fmt.Errorf("%s: %w; it must be an object of data sets by name", name, err)
+	}
+	return sets, nil
+}
+
+// parseInfo makes a dataSet of the entry called name, and gives the file that it refers
+// to. hub is Spec.Hub.
+func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error)) (set dataSet, file string, err error) {
+	var keys map[string]json.RawMessage
+	var in setInfo
+	if err = json.Unmarshal(raw, &keys); err == nil {
+		err = json.Unmarshal(raw, &in)
+	}
+	if err != nil {
+		return set, "", fmt.Errorf("%q: %w", name, err)
+	}
+	if in.FileName == "" && in.HubURL != "" && in.Subset == "" && hub != nil {
+		if in.FileName, err = hub(in.HubURL); err != nil {
+			return set, "", fmt.Errorf("%q has hf_hub_url %s: %w", name, in.HubURL, err)
+		}
+	}
+	if in.FileName == "" {
+		for _, k := range elsewhere {
+			if v, ok := keys[k]; ok {
+				return set, "", fmt.Errorf("%q has %s %s, and mt reads local files only; download it (`hf download --repo-type dataset ...`) and give file_name", name, k, clip(v))
+			}
+		}
+		return set, "", fmt.Errorf("%q has no file_name", name)
+	}
+	set = dataSet{Name: name}
+	if set.Columns, set.Format, err = in.columns(); err != nil {
+		return set, "", fmt.Errorf("%q: %w", name, err)
+	}
+	if in.NumSamples != nil {
+		if set.Samples = *in.NumSamples; set.Samples < 1 {
+			return set, "", fmt.Errorf("%q: num_samples is %d; it is at least 1", name, set.Samples)
+		}
+	}
+	if in.Split == "" {
+		in.Split = "train"
+	}
+	if set.Split, err = parseSplit(in.Split); err != nil {
+		return set, "", fmt.Errorf("%q: %w", name, err)
+	}
+	return set, in.FileName, nil
+}
+
+// columns are the names that the entry gives to columns, and their format. Where an entry
+// names any columns, those that it does not name are absent.
+func (in *setInfo) columns() (*columns, format, error) {
+	f := fmtAlpaca
+	switch in.Formatting {
+	case "", "alpaca":
+	case "sharegpt", "openai":
+		f = fmtShareGPT
+	default:
+		return nil, "", fmt.Errorf("formatting is %q; it is alpaca, sharegpt or openai", in.Formatting)
+	}
+	c := columnsOf(f)
+	c.History = "" // absent unless the entry names it
+	if in.Ranking {
+		c.Chosen, c.Rejected, c.Turn = chosenField, rejectedField, true
+	}
+	if in.Columns == nil {
+		c.System, c.Tools = "", ""
+	}
+	if err := in.nameColumns(c); err != nil {
+		return nil, "", err
+	}
+	if in.Ranking {
+		if c.Chosen == "" || c.Rejected == "" {
+			return nil, "", errors.New("ranking is true: columns must name chosen and rejected")
+		}
+		c.Response, f = "", fmtPairs
+	}
+	if c.Messages != "" {
+		return c, f, in.nameTags(c)
+	}
+	if len(in.Tags) > 0 {
+		return nil, "", errors.New("tags are of formatting sharegpt")
+	}
+	if c.Response == "" && f != fmtPairs { // then the prompt is a column of plain text, for pre-training
+		return &columns{Text: c.Prompt}, fmtText, nil
+	}
+	return c, f, nil
+}
+
+// nameColumns fills c from the entry's columns, if it has any.
+func (in *setInfo) nameColumns(c *columns) error {
+	if in.Columns == nil {
+		return nil
+	}
+	named := map[string]*string{"system": &c.System, "tools": &c.Tools, "prompt": &c.Prompt, "query": &c.Query,
+		"response": &c.Response, "history": &c.History, "messages": &c.Messages}
+	if in.Ranking {
+		named["chosen"], named["rejected"] = &c.Chosen, &c.Rejected
+	}
+	keep := c.Messages
+	for _, p := range named {
+		*p = ""
+	}
+	for _, k := range slices.Sorted(maps.Keys(in.Columns)) {
+		v := in.Columns[k]
+		if v == nil || *v == "" {
+			continue
+		}
+		if why, ok := unread[k]; ok {
+			return fmt.Errorf("columns has %s (%q): %s; remove the column", k, *v, why)
+		}
+		p, ok := named[k]
+		if !ok && (k == "chosen" || k == "rejected") {
+			return fmt.Errorf("columns has %s (%q) and ranking is not true; set it, or remove the column", k, *v)
+		}
+		if !ok {
+			return fmt.Errorf("columns has %q; known are %s", k, strings.Join(slices.Sorted(maps.Keys(named)), ", "))
+		}
+		*p = *v
+	}
+	if keep != "" && c.Messages == "" {
+		c.Messages = keep
+	}
+	if keep == "" && c.Prompt == "" {
+		return errors.New("columns has no prompt")
+	}
+	return nil
+}
+
+// nameTags fills c's roles and names from the entry's tags.
+func (in *setInfo) nameTags(c *columns) error {
+	roles := map[string]string{"user_tag": "human", "assistant_tag": "gpt", "observation_tag": "observation", "function_tag": functionCall, "system_tag": "system"}
+	if in.Tags == nil {
+		return nil
+	}
+	c.Roles = map[string]string{}
+	for tag, usual := range roles {
+		name := usual
+		if v, ok := in.Tags[tag]; ok && v != "" {
+			name = v
+		}
+		c.Roles[name] = shareGPTRoles[usual]
+	}
+	for _, tag := range slices.Sorted(maps.Keys(in.Tags)) {
+		switch v := in.Tags[tag]; {
+		case roles[tag] != "":
+		case tag == "role_tag" && v != "":
+			c.Role = v
+		case tag == "content_tag" && v != "":
+			c.Content = v
+		default:
+			return fmt.Errorf("tags has %q: %q; known are role_tag, content_tag, %s", tag, v, strings.Join(slices.Sorted(maps.Keys(roles)), ", "))
+		}
+	}
+	return nil
+}
+
+// cardName is the file that describes a data set on the Hub: prose below a head in YAML.
+const cardName = "README.md"
+
+// maxCard is the largest card that is read, in bytes.
+const maxCard = 4 << 20
+
+// cardConfig is one config of a card: files of the data set that can be loaded by
+// themselves. Source: the Hub's "Manual Configuration".
+type cardConfig struct {
+	Name    string `yaml:"config_name"`
+	Default bool   `yaml:"default"`
+	Files   any    `yaml:"data_files"` // a pattern, a list of patterns, or a list of splits each with its patterns
+	Dir     string `yaml:"data_dir"`
+}
+
+// cardSplits are the splits that the card in dir lists for a config; nil where it lists none.
+func cardSplits(dir string, files []source, config string) (*repository, error) {
+	name := filepath.Join(dir, cardName)
+	text, err := readSmall(name, maxCard)
+	if text == nil || err != nil {
+		if config != "" {
+			return nil, fmt.Errorf("%s has no card that lists configs, so there is none called %q; name the files in data_files", dir, config)
+		}
+		return nil, nil // a card that cannot be read is prose
+	}
+	var card struct {
+		Configs []cardConfig `yaml:"configs"`
+	}
+	head := []byte(cardHead(string(text)))
+	if guarded(func() error { return yaml.Unmarshal(head, &card) }) != nil || len(card.Configs) == 0 {
+		if config != "" {
+			return nil, fmt.Errorf("%s lists no configs, so there is none called %q; name the files in data_files", name, config)
+		}
+		return nil, nil
+	}
+	c, err := configOf(card.Configs, config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if c.Files == nil && c.Dir == "" {
+		return nil, nil // the config has options of loading and names no files
+	}
+	how := cardName
+	if len(card.Configs) > 1 {
+		how += fmt.Sprintf(" (config %s of %d)", c.Name, len(card.Configs))
+	}
+	if c.Files == nil {
+		return dirSplits(dir, how, c, files)
+	}
+	r := newRepository(dir, how)
+	if err := c.eachPattern(func(split, pattern string) error { return r.match(split, filepath.Join(c.Dir, pattern), pattern) }); err != nil {
+		return nil, fmt.Errorf("%s: data_files of config %s: %w", name, c.Name, err)
+	}
+	return r, nil
+}
+
+// dirSplits are the splits of a config that names a directory and no files.
+func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, error) {
+	sub := filepath.Join(dir, c.Dir)
+	files = below(sub, files)
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: data_dir %s holds no files", how, sub)
+	}
+	r := namedSplits(sub, files)
+	if r == nil {
+		r = newRepository(dir, how)
+		files, _ = withoutAbout(sub, files)
+		r.add(splitTrain, files...)
+	}
+	r.how = how
+	return r, nil
+}
+
+// cardHead is the YAML between the first two lines of three dashes, "" where there is none.
+func cardHead(text string) string {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
+	head, ok := strings.CutPrefix(text, "---\n")
+	if !ok {
+		return ""
+	}
+	head, _, ok = strings.Cut(head, "\n---")
+	if !ok {
+		return ""
+	}
+	return head
+}
+
+// configOf is the config of that name; the default one where name is empty.
+func configOf(configs []cardConfig, name string) (*cardConfig, error) {
+	if name == "" {
+		return defaultConfig(configs)
+	}
+	var names []string
+	for i := range configs {
+		if configs[i].Name == name {
+			return &configs[i], nil
+		}
+		names = append(names, configs[i].Name)
+	}
+	return nil, fmt.Errorf("there is no config %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// defaultConfig is the config that is loaded where none is asked for by name.
+func defaultConfig(configs []cardConfig) (*cardConfig, error) {
+	if len(configs) == 1 {
+		return &configs[0], nil
+	}
+	var names []string
+	var chosen *cardConfig
+	for i := range configs {
+		c := &configs[i]
+		if names = append(names, c.Name); c.Default || c.Name == "default" && chosen == nil {
+			chosen = c
+		}
+	}
+	if chosen == nil {
+		first := ""
+		_ = configs[0].eachPattern(func(_, pattern string) error { // a mistake in it is reported when it is chosen
+			if first == "" {
+				first = fmt.Sprintf(", for instance %s of %s", filepath.Join(configs[0].Dir, pattern), configs[0].Name)
+			}
+			return nil
+		})
+		return nil, fmt.Errorf("there are the configs %s and none is the default; give the files of one%s", strings.Join(names, ", "), first)
+	}
+	return chosen, nil
+}
+
+// errElsewhere is the error of a pattern that leads out of the card's directory.
+var errElsewhere = errors.New("that is not in the directory")
+
+var errDataFiles = errors.New("it must be a pattern, a list of patterns, or a list of split and path")
+
+// eachPattern calls f with every pattern and the split that it is of.
+func (c *cardConfig) eachPattern(f func(split, pattern string) error) error {
+	patterns := func(split string, v any) error {
+		list, ok := v.([]any)
+		if !ok {
+			list = []any{v}
+		}
+		for _, p := range list {
+			s, ok := p.(string)
+			if !ok {
+				return errDataFiles
+			}
+			if err := f(split, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	list, ok := c.Files.([]any)
+	if !ok {
+		return patterns(splitTrain, c.Files)
+	}
+	for _, entry := range list {
+		m, ok := entry.(map[string]any)
+		if !ok {
+			if err := patterns(splitTrain, entry); err != nil {
+				return err
+			}
+			continue
+		}
+		split, ok := m["split"].(string)
+		if !ok {
+			return errDataFiles
+		}
+		if err := patterns(split, m["path"]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// match adds the files that match a pattern to a split.
+func (r *repository) match(split, pattern, spelled string) error {
+	if strings.Contains(spelled, "://") || !filepath.IsLocal(pattern) {
+		return fmt.Errorf("%q: %w", spelled, errElsewhere)
+	}
+	w := walker{}
+	if err := w.glob(r.dir, strings.Split(filepath.ToSlash(pattern), "/")); err != nil {
+		return err
+	}
+	if len(w.found) == 0 && split == splitTrain {
+		return fmt.Errorf("no file matches %q in %s; download all of the data set", spelled, r.dir)
+	}
+	if len(w.found) > 0 {
+		r.add(split, w.sorted()...)
+	}
+	return nil
+}
+
+// hasCard tells whether a directory has the card of a data set: a README.md with a head.
+func hasCard(dir string) bool {
+	text, err := readSmall(filepath.Join(dir, cardName), maxCard)
+	return err == nil && cardHead(string(text)) != ""
+}
+
+// dataIn gives the files of a published data set without those that describe it, which are
+// never text, and a note on what it left out. It is an error where nothing is left but
+// archives and other files that mt does not read.
+func dataIn(dir string, files []source) (found []source, note string, err error) {
+	found = slices.DeleteFunc(slices.Clone(files), func(f source) bool { return isAbout(f.path) })
+	if len(found) == 0 {
+		return nil, "", errNoRows(dir, files)
+	}
+	first, only := firstAlien(found)
+	switch {
+	case only != nil:
+		return nil, "", fmt.Errorf("%s holds no data that mt reads: %s: %s", dir, filepath.Base(first), only)
+	case len(found) < len(files):
+		i := slices.IndexFunc(files, func(f source) bool { return isAbout(f.path) })
+		note = fmt.Sprintf("%s: %d file(s) about the data set are no data, the first %s", dir, len(files)-len(found), filepath.Base(files[i].path))
+	}
+	return found, note, nil
+}
+
+// errNoRows is the error of a data set of files that all describe it.
+func errNoRows(dir string, files []source) error {
+	var names []string
+	script := ""
+	for _, f := range files {
+		name := filepath.Base(f.path)
+		if names = append(names, name); script == "" && strings.HasSuffix(name, ".py") {
+			script = name
+		}
+	}
+	const most = 5
+	if len(names) > most {
+		names = append(names[:most], "…")
+	}
+	if script == "" {
+		return fmt.Errorf("%s holds no data, only %s: download all of the data set", dir, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("%s holds no data, only %s: %s is a loading script, which mt does not run; "+
+		"write the rows out with the datasets library (load_dataset(…).to_parquet(…)), or take the data set's branch refs/convert/parquet", dir, strings.Join(names, ", "), script)
+}
+
+// firstAlien is the first file and what it is, where mt reads none of the files; nil where
+// one of them can be read.
+func firstAlien(files []source) (path string, what *alien) {
+	for _, f := range files {
+		a, is := alienFile(f.path)
+		if !is {
+			return "", nil
+		}
+		if what == nil {
+			path, what = f.path, &a
+		}
+	}
+	return path, what
+}
+
+// alienFile says which alien a file is, by its first bytes.
+func alienFile(path string) (alien, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return alien{}, false // reading it tells why
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	head := make([]byte, headBytes)
+	n, err := io.ReadFull(f, head)
+	if err != nil && n == 0 {
+		return alien{}, false
+	}
+	return alienOf(path, head[:n])
 }

@@ -120,11 +120,13 @@ type Device interface {
 	// FreeHost gives back what AllocHost gave.
 	FreeHost(b []byte)
 	// Register makes long-lived host memory fast to copy from and to, where the
-	// device can: all of it or, with an error, none. It is fastest where one call is given
-	// all memory. The memory must stay mapped until Unregister, which takes the same slices.
+	// device can; with an error, none of it. One call is given all memory, in the order of
+	// its first use: a device may return when the first of it is fast, and go on beside other
+	// calls. The memory must stay mapped until Unregister, which takes the same slices.
 	Register(memory ...[]byte) error
 	Unregister(memory ...[]byte)
-	// BindHost is the device's view of host memory, for Unified devices only.
+	// BindHost is the device's view of host memory, for Unified devices only. Before operations use the view, the memory
+	// must be registered, or it is of AllocHost.
 	BindHost(b []byte) Mem
 	// Usage counts memory by purpose.
 	Usage() Usage

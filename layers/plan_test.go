@@ -220,7 +220,7 @@ func TestFirstStepEqualsTransformers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.Config.NumExperts > 0 {
-			continue // a rig of its own, which internal/train compares whole
+			continue // a rig of its own, which internal/run compares whole
 		}
 		for _, shards := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/shards=%d", filepath.Base(dir), shards), func(t *testing.T) {

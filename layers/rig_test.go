@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -490,4 +492,10 @@ func (r *rig) evaluate(b batch) []float64 {
 	}
 	r.checkGuards()
 	return out
+}
+
+// TestMain has the garbage collector be lazy: little of what tests allocate stays alive.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
 }

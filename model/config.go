@@ -1,8 +1,13 @@
 package model
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Activation is the function of a gated MLP's gate or, without a gate, of the MLP.
@@ -221,4 +226,239 @@ func (c *Config) Stretch(block int) int {
 		return 0
 	}
 	return c.StretchSize
+}
+
+// inlineKeys are the keys an inline config of any family may have: those of
+// config.json that count, those that say nothing for a new model, and preset.
+// The families have more.
+var inlineKeys = []string{
+	"preset", "architectures", "model_type", "vocab_size", "hidden_size", "intermediate_size",
+	"num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+	"max_position_embeddings", "original_max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters",
+	"tie_word_embeddings", "initializer_range", "bos_token_id",
+	"eos_token_id", "pad_token_id", "hidden_act", "attention_dropout",
+	"dtype", "torch_dtype", "use_cache", "transformers_version",
+}
+
+// FromInline makes a config of a mapping with the keys of config.json, as a
+// training config's `model:` has it. model_type is llama unless it or
+// architectures is given; `preset: NAME` gives values for keys left out. where
+// is for messages, such as "train.yaml:3: model".
+func FromInline(m map[string]any, where string) (*Config, error) {
+	f := &fields{where: where, vals: maps.Clone(m)}
+	if f.vals == nil {
+		f.vals = map[string]any{}
+	}
+	f.known(allInlineKeys())
+	checkRopeKeys(f)
+	if name := f.str("preset", ""); name != "" && f.err == nil {
+		base, ok := presetOf(name)
+		if !ok {
+			f.fail("preset", "%s", unknownPreset(name))
+		}
+		f.setDefaults(base)
+	}
+	if !f.has("model_type") && !f.has("architectures") {
+		f.vals["model_type"] = "llama"
+	}
+	a := findFamily(f)
+	if f.err == nil && a.nested != nil {
+		f.fail("model_type", "%s has parts that are not trained and cannot be made anew; take model_type %s", a.modelType, a.nested.alone)
+	}
+	if f.err == nil {
+		f.known(a.inlineKeys())
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	return fromFields(f)
+}
+
+// inlineKeys are the keys that an inline config of the family may have: those of all, by the
+// family's own names, and its own.
+func (a *family) inlineKeys() []string {
+	keys := slices.Clone(a.keys)
+	for _, k := range inlineKeys {
+		keys = append(keys, cmp.Or(a.names[k], k))
+	}
+	return keys
+}
+
+// allInlineKeys are the keys of all families, so that a mistake is found before
+// the family is.
+func allInlineKeys() []string {
+	keys := slices.Clone(inlineKeys)
+	for _, a := range families {
+		keys = append(keys, a.inlineKeys()...)
+	}
+	return keys
+}
+
+// checkRopeKeys refuses unknown keys of the rotary embeddings' mappings.
+func checkRopeKeys(f *fields) {
+	for _, k := range []string{"rope_scaling", "rope_parameters"} {
+		o := f.object(k)
+		if o == nil || f.err != nil {
+			continue
+		}
+		for _, in := range []*fields{o.object(fullAttention), o.object(slidingAttention)} {
+			if in != nil {
+				in.known(ropeKeys)
+				o.err = cmp.Or(o.err, in.err)
+			}
+		}
+		o.known(append([]string{fullAttention, slidingAttention}, ropeKeys...))
+		f.err = o.err
+	}
+}
+
+// Preset is the architecture of the given name, to be trained from scratch.
+func Preset(name string) (*Config, error) {
+	m, ok := presetOf(name)
+	if !ok {
+		return nil, fmt.Errorf("model: %s", unknownPreset(name))
+	}
+	return FromInline(m, "model: "+name)
+}
+
+// PresetNames are the names Preset takes, sorted, without aliases.
+func PresetNames() []string { return slices.Sorted(maps.Keys(presets)) }
+
+func unknownPreset(name string) string {
+	names := PresetNames()
+	return fmt.Sprintf("no preset is called %q%s (presets: %s)", name, didYouMean(name, names), strings.Join(names, ", "))
+}
+
+// LayerName is a name of layer i for people, in a model whose layers have these kinds. A
+// block with experts is two layers, so the layer's number alone would not lead to the block.
+func LayerName(kinds []LayerKind, i int) string {
+	what := ""
+	switch kinds[i] {
+	case Attention:
+		what = "attention of "
+	case MoE:
+		what = "experts of "
+	}
+	if kinds[i] == Embedding || kinds[i] == Head || !slices.Contains(kinds, MoE) {
+		return fmt.Sprintf("layer %d", i)
+	}
+	block := 0
+	for _, k := range kinds[:i] {
+		if k == Block || k == MoE {
+			block++
+		}
+	}
+	return fmt.Sprintf("layer %d (%sblock %d)", i, what, block)
+}
+
+// The values of layer_types.
+const (
+	fullAttention    = "full_attention"
+	slidingAttention = "sliding_attention"
+	chunkedAttention = "chunked_attention"
+)
+
+// windows reads layer_types, which says what blocks have a sliding window of the given size
+// (0: there is none). Where the key is missing, sliding says it.
+func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
+	has := c.blocksOf(f, slidingAttention, "sliding window", size, sliding)
+	if !slices.Contains(has, true) {
+		return
+	}
+	c.SlidingWindow = size
+	if slices.Contains(has, false) {
+		c.Sliding = has
+	}
+}
+
+// stretches reads attention_chunk_size, and layer_types, which says in what blocks documents are cut into such
+// stretches. Where the latter is missing these are the blocks that turn.
+func (c *Config) stretches(f *fields) {
+	size := f.int("attention_chunk_size", 0, 1, maxPositions)
+	if has := c.blocksOf(f, chunkedAttention, "attention_chunk_size", size, c.Turns); slices.Contains(has, true) {
+		c.StretchSize, c.Stretched = size, has
+	}
+}
+
+// blocksOf are the blocks that layer_types gives attention of a kind other than full_attention, whose size is what and
+// must not be 0. Where the key is missing, by says which they are, if there is a size.
+func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
+	types := c.typesOfLayers(f)
+	if f.err != nil {
+		return nil
+	}
+	has := make([]bool, c.NumLayers)
+	for b := range has {
+		has[b] = size > 0 && by(b)
+		if types != nil {
+			has[b] = types[b] == kind
+			switch {
+			case !has[b] && types[b] != fullAttention:
+				f.fail("layer_types", "layer %d is %q; known: %s, %s", b, types[b], fullAttention, kind)
+			case has[b] && size == 0:
+				f.fail("layer_types", "layer %d is %q, and there is no %s", b, types[b], what)
+			}
+		}
+	}
+	return has
+}
+
+// typesOfLayers is the key layer_types, which has one for each layer; nil where it is missing.
+func (c *Config) typesOfLayers(f *fields) []string {
+	types := f.strs("layer_types")
+	if types != nil && len(types) != c.NumLayers {
+		f.fail("layer_types", "%d of them for %d layers", len(types), c.NumLayers)
+	}
+	return types
+}
+
+// uniformWindow gives all blocks the window of the key sliding_window, if there is one.
+func (c *Config) uniformWindow(f *fields) {
+	size := f.int("sliding_window", 0, 1, maxPositions)
+	c.windows(f, size, func(int) bool { return true })
+	if c.SlidingWindow != size || c.Sliding != nil {
+		f.fail("layer_types", "this architecture has the sliding window in every layer or in none; remove layer_types")
+	}
+}
+
+// noWindow refuses blocks with a sliding window.
+func (c *Config) noWindow(f *fields) {
+	for i, t := range f.strs("layer_types") {
+		if t != fullAttention {
+			f.fail("layer_types", "layer %d is %q; only %s is supported", i, t, fullAttention)
+		}
+	}
+}
+
+// layerTypes is the key layer_types.
+func (c *Config) layerTypes() []string {
+	out := make([]string, c.NumLayers)
+	for b := range out {
+		out[b] = fullAttention
+		if c.Window(b) > 0 {
+			out[b] = slidingAttention
+		}
+		if c.Stretch(b) > 0 {
+			out[b] = chunkedAttention
+		}
+	}
+	return out
+}
+
+// Temper is what queries are multiplied by at position p of their document, 1 + Scale·ln(1 + ⌊(p + Ahead)/Every⌋): scores
+// grow with the number of positions that a query sees. Source: arXiv:2501.19399; transformers.Llama4TextConfig, where it is
+// called attn_temperature_tuning.
+type Temper struct {
+	Scale, Every float64
+	Ahead        int
+}
+
+// At is the factor at position p.
+func (t Temper) At(p int) float64 {
+	return 1 + t.Scale*math.Log1p(math.Floor(float64(p+t.Ahead)/t.Every))
+}
+
+// Tempers says whether a block's queries are multiplied by Temper.
+func (c *Config) Tempers(block int) bool {
+	return c.Temper != nil && (c.NoRope == nil || c.NoRope[block])
 }

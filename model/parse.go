@@ -3,11 +3,16 @@ package model
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mt/internal/files"
@@ -160,4 +165,465 @@ func (c *Config) activation(f *fields) {
 	default:
 		f.fail("hidden_act", "%q is not supported; known: silu, gelu, gelu_pytorch_tanh, relu", act)
 	}
+}
+
+// fields reads typed values out of a mapping that came from JSON or YAML. The
+// first mistake is kept in err and the reading goes on with defaults, so that a
+// caller checks once. A null counts as absent.
+type fields struct {
+	where string // file or key path, for messages
+	vals  map[string]any
+	// names are what the file calls keys whose values are in vals by another name; nil: none.
+	names map[string]string
+	err   error
+}
+
+// renamed moves the values of keys that the file calls otherwise to the names that all families
+// share. A key of such a name that is in the file means nothing there.
+func (f *fields) renamed(names map[string]string) {
+	vals := maps.Clone(f.vals)
+	for common, own := range names {
+		delete(vals, common)
+		if v, given := f.vals[own]; given {
+			vals[common] = v
+			delete(vals, own)
+		}
+	}
+	f.vals, f.names = vals, names
+}
+
+func (f *fields) fail(key, format string, args ...any) {
+	if f.err == nil {
+		key = cmp.Or(f.names[key], key)
+		f.err = fmt.Errorf("%s: %s: %s", f.where, key, fmt.Sprintf(format, args...))
+	}
+}
+
+// setDefaults sets the keys that are missing; a null is not missing.
+func (f *fields) setDefaults(defaults map[string]any) {
+	vals := maps.Clone(f.vals)
+	for k, v := range defaults {
+		if _, given := vals[k]; !given {
+			vals[k] = v
+		}
+	}
+	f.vals = vals
+}
+
+// has says whether key is there and not null.
+func (f *fields) has(key string) bool { return f.vals[key] != nil }
+
+// need is an integer in [lo, hi] that must be there.
+func (f *fields) need(key string, lo, hi int) int {
+	if !f.has(key) {
+		f.fail(key, "missing")
+		return lo
+	}
+	return f.int(key, lo, lo, hi)
+}
+
+// int is an integer in [lo, hi], or def where there is none.
+func (f *fields) int(key string, def, lo, hi int) int {
+	if !f.has(key) {
+		return def
+	}
+	x, ok := number(f.vals[key])
+	switch {
+	case !ok || x != math.Trunc(x):
+		f.fail(key, "%s is not a whole number", show(f.vals[key]))
+	case x < float64(lo) || x > float64(hi):
+		f.fail(key, "%s is out of range: %d to %d are possible", show(f.vals[key]), lo, hi)
+	default:
+		return int(x)
+	}
+	return lo
+}
+
+// float is a finite number in [lo, hi], or def where there is none.
+func (f *fields) float(key string, def, lo, hi float64) float64 {
+	if !f.has(key) {
+		return def
+	}
+	x, ok := number(f.vals[key])
+	switch {
+	case !ok:
+		f.fail(key, "%s is not a number", show(f.vals[key]))
+	case math.IsNaN(x) || x < lo || x > hi:
+		f.fail(key, "%s is out of range: %g to %g are possible", show(f.vals[key]), lo, hi)
+	default:
+		return x
+	}
+	return def
+}
+
+func (f *fields) bool(key string, def bool) bool {
+	if !f.has(key) {
+		return def
+	}
+	b, ok := f.vals[key].(bool)
+	if !ok {
+		f.fail(key, "%s is not true or false", show(f.vals[key]))
+	}
+	return b
+}
+
+func (f *fields) str(key, def string) string {
+	if !f.has(key) {
+		return def
+	}
+	s, ok := f.vals[key].(string)
+	if !ok {
+		f.fail(key, "%s is not a string", show(f.vals[key]))
+	}
+	return s
+}
+
+// strs is a list of strings.
+func (f *fields) strs(key string) []string {
+	var out []string
+	if !f.has(key) {
+		return nil
+	}
+	list, ok := f.vals[key].([]any)
+	if !ok {
+		f.fail(key, "%s is not a list", show(f.vals[key]))
+	}
+	for _, v := range list {
+		s, ok := v.(string)
+		if !ok {
+			f.fail(key, "%s is not a string", show(v))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// ints and floats are lists of numbers in [lo, hi], nil where there is none.
+func (f *fields) ints(key string, lo, hi int) []int {
+	var out []int
+	for _, x := range f.floats(key, float64(lo), float64(hi)) {
+		if x != math.Trunc(x) {
+			f.fail(key, "%g is not a whole number", x)
+		}
+		out = append(out, int(x))
+	}
+	return out
+}
+
+func (f *fields) floats(key string, lo, hi float64) []float64 {
+	if !f.has(key) {
+		return nil
+	}
+	list, ok := f.vals[key].([]any)
+	if !ok {
+		f.fail(key, "%s is not a list", show(f.vals[key]))
+	}
+	out := make([]float64, 0, len(list))
+	for _, v := range list {
+		x, ok := number(v)
+		if !ok || math.IsNaN(x) || x < lo || x > hi {
+			f.fail(key, "%s is not a number from %g to %g", show(v), lo, hi)
+			x = lo
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// ids is a token id or a list of them, each below vocab. -1 means none, as some
+// published models write it.
+func (f *fields) ids(key string, vocab int) []int {
+	if !f.has(key) {
+		return nil
+	}
+	list, ok := f.vals[key].([]any)
+	if !ok {
+		list = []any{f.vals[key]}
+	}
+	var out []int
+	for _, v := range list {
+		x, ok := number(v)
+		if !ok || x != math.Trunc(x) || x < -1 || x >= float64(vocab) {
+			f.fail(key, "%s is not a token id below vocab_size %d", show(v), vocab)
+			return nil
+		}
+		if x >= 0 {
+			out = append(out, int(x))
+		}
+	}
+	return out
+}
+
+// object is a mapping, or nil where there is none. The caller passes up what is wrong in it.
+func (f *fields) object(key string) *fields {
+	if !f.has(key) {
+		return nil
+	}
+	m, ok := f.vals[key].(map[string]any)
+	if !ok {
+		f.fail(key, "%s is not a mapping", show(f.vals[key]))
+		return nil
+	}
+	return &fields{where: f.where + ": " + key, vals: m}
+}
+
+// known refuses keys that are not in names.
+func (f *fields) known(names []string) {
+	keys := make([]string, 0, len(f.vals))
+	for k := range f.vals {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		if !slices.Contains(names, k) {
+			f.fail(k, "unknown key%s", didYouMean(k, names))
+		}
+	}
+}
+
+// number is v as a float64; all integers a config can hold are exact in it.
+func number(v any) (float64, bool) {
+	switch x := v.(type) {
+	case json.Number:
+		f, err := x.Float64()
+		return f, err == nil
+	case int:
+		return float64(x), true
+	case int64:
+		return float64(x), true
+	case uint64:
+		return float64(x), true
+	case float64:
+		return x, true
+	}
+	return 0, false
+}
+
+// show prints a value of a config for a message, cut where it is long.
+func show(v any) string {
+	s := fmt.Sprint(v)
+	if str, ok := v.(string); ok {
+		s = strconv.Quote(str)
+	}
+	return cut(s)
+}
+
+// cut shortens what a message quotes.
+func cut(s string) string {
+	const most = 60
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// didYouMean suggests the name nearest to key, if one is near.
+func didYouMean(key string, names []string) string {
+	best, at := 1+len(key)/3, ""
+	for _, n := range names {
+		if d := distance(key, n); d < best+1 && (at == "" || d < best) {
+			best, at = d, n
+		}
+	}
+	if at == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", at)
+}
+
+// distance is the number of single-byte edits from a to b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := diag
+			if a[i] != b[j] {
+				d = 1 + min(diag, row[j], row[j+1])
+			}
+			diag, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}
+
+// source is the text of a JSON object and where its values stand in it.
+type source struct {
+	raw  []byte
+	keys []sourceKey
+}
+
+// sourceKey is one key of a source: its value is raw[start:end].
+type sourceKey struct {
+	name       string
+	start, end int
+}
+
+// scanObject reads a JSON object, keeping the place of every value. Keys that
+// appear twice are refused: which of them counts differs between readers. Numbers that are not finite are read as Python
+// writes them.
+func scanObject(text []byte) (source, map[string]any, error) {
+	src := source{raw: text}
+	raw := files.ReplaceNonFinite(text, func(word string) string { return standIns[word] })
+	vals := map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if tok, err := dec.Token(); err != nil {
+		return src, nil, jsonError(raw, err)
+	} else if tok != json.Delim('{') {
+		return src, nil, errors.New("not a JSON object")
+	}
+	for dec.More() {
+		tok, err := dec.Token()
+		if err != nil {
+			return src, nil, jsonError(raw, err)
+		}
+		name, ok := tok.(string)
+		if !ok {
+			return src, nil, fmt.Errorf("unexpected %v in place of a key", tok)
+		}
+		if _, twice := vals[name]; twice {
+			return src, nil, fmt.Errorf("%s: appears twice", name)
+		}
+		var val json.RawMessage
+		if err := dec.Decode(&val); err != nil {
+			return src, nil, jsonError(raw, err)
+		}
+		end := int(dec.InputOffset())
+		src.keys = append(src.keys, sourceKey{name, end - len(val), end})
+		v, err := decodeNumbers(val)
+		if err != nil {
+			return src, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		vals[name] = withNonFinite(v)
+	}
+	if _, err := dec.Token(); err != nil {
+		return src, nil, jsonError(raw, err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return src, nil, errors.New("text after the closing brace")
+	}
+	return src, vals, nil
+}
+
+// standIns are strings of the length of Python's words for numbers that are not finite. No other text has them: DEL
+// is in no key or value of a config.json.
+var standIns = map[string]string{"NaN": "\"\x7f\"", "Infinity": "\"\x7f+Inf \"", "-Infinity": "\"\x7f-Inf  \""}
+
+// nonFinite are the numbers that standIns stand for.
+var nonFinite = map[string]float64{"\x7f": math.NaN(), "\x7f+Inf ": math.Inf(1), "\x7f-Inf  ": math.Inf(-1)}
+
+// withNonFinite returns v with numbers in place of standIns, and of mappings such as {"__float__": "Infinity"}, as Transformers 5
+// writes them.
+func withNonFinite(v any) any {
+	switch x := v.(type) {
+	case string:
+		if n, ok := nonFinite[x]; ok {
+			return n
+		}
+	case []any:
+		for i := range x {
+			x[i] = withNonFinite(x[i])
+		}
+	case map[string]any:
+		if word, ok := x["__float__"].(string); ok && len(x) == 1 {
+			if n, err := strconv.ParseFloat(word, 64); err == nil {
+				return n
+			}
+		}
+		for k := range x {
+			x[k] = withNonFinite(x[k])
+		}
+	}
+	return v
+}
+
+// decodeNumbers decodes a JSON value, numbers as json.Number.
+func decodeNumbers(raw []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	err := dec.Decode(&v)
+	return v, err
+}
+
+// jsonError adds the line to a syntax error of text raw.
+func jsonError(raw []byte, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the file ends in the middle of a JSON value")
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		n := min(max(int(syntax.Offset), 0), len(raw))
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(raw[:n], []byte("\n")), err)
+	}
+	return err
+}
+
+// with returns the text with every value of the named keys replaced by value. Where none of
+// them is there, names[0] is put in front with that value.
+func (s source) with(value []byte, names ...string) []byte {
+	var out []byte
+	from, found := 0, false
+	for _, k := range s.keys {
+		for _, n := range names {
+			if k.name == n {
+				out = append(append(out, s.raw[from:k.start]...), value...)
+				from, found = k.end, true
+			}
+		}
+	}
+	if !found {
+		open := bytes.IndexByte(s.raw, '{') + 1
+		sep := ","
+		if len(s.keys) == 0 {
+			sep = ""
+		}
+		out = append(out, s.raw[:open]...)
+		out = fmt.Appendf(out, "\n  %q: %s%s", names[0], value, sep)
+		from = open
+	}
+	return append(out, s.raw[from:]...)
+}
+
+// without is s without a key, if it has that.
+func (s source) without(name string) source {
+	i := slices.IndexFunc(s.keys, func(k sourceKey) bool { return k.name == name })
+	if i < 0 {
+		return s
+	}
+	from, to := bytes.IndexByte(s.raw, '{')+1, s.keys[i].end
+	switch {
+	case i > 0: // with the comma in front
+		from = s.keys[i-1].end
+	case len(s.keys) > 1: // with the one behind
+		to += bytes.IndexByte(s.raw[to:], ',') + 1
+	}
+	out, _, err := scanObject(slices.Concat(s.raw[:from], s.raw[to:]))
+	if err != nil {
+		panic("model: an edited config does not parse: " + err.Error())
+	}
+	return out
+}
+
+// value is the text of a key's value, nil where there is no such key.
+func (s source) value(name string) []byte {
+	for _, k := range s.keys {
+		if k.name == name {
+			return s.raw[k.start:k.end]
+		}
+	}
+	return nil
+}
+
+// set is s with a key given a value, in its place or in front.
+func (s source) set(name string, value []byte) source {
+	out, _, err := scanObject(s.with(value, name))
+	if err != nil {
+		panic("model: an edited config does not parse: " + err.Error())
+	}
+	return out
 }

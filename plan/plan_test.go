@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/dustin/go-humanize"
+
 	"mt/device"
+	"mt/device/op"
 	"mt/host/optim"
 	"mt/internal/long"
 	"mt/model"
+	"mt/schedule"
 )
 
 func config(blocks int, tied bool) *model.Config {
@@ -496,5 +501,209 @@ func TestPlanesInTheTable(t *testing.T) {
 	down, _ := block.Tensor(model.RoleDown)
 	if both-bare != float64(16*block.Elems) || most-both != float64(24*down.Elems()) {
 		t.Errorf("an update reads and writes %g bytes, with AdamW's planes %g, with three more %g", bare, both, most)
+	}
+}
+
+// TestOneMemory: where the device takes the host's memory and tiles are copied all the same, one budget covers both sides,
+// what fits into it is found, and the table has the sum.
+func TestOneMemory(t *testing.T) {
+	q := request()
+	q.OneMemory = true
+	full := resolve(t, q)
+	table := full.Table()
+	if full.Binding() != Copied || !table.OneMemory || table.OnHost() != table.Host+table.AllDevices || table.Device == 0 {
+		t.Fatalf("binding %d, %+v", full.Binding(), table)
+	}
+	var text strings.Builder
+	table.Write(&text)
+	if want := humanize.IBytes(uint64(table.OnHost())); !regexp.MustCompile(`both +total +` + want + ` +host and device share one memory`).MatchString(text.String()) {
+		t.Errorf("no sum of %s in\n%s", want, text.String())
+	}
+	small := least(q)
+	need := resolve(t, small).Table().OnHost()
+	for _, budget := range []int64{table.OnHost(), (table.OnHost() + need) / 2, need} {
+		q.HostMemory = budget
+		if why := beyond(resolve(t, q), q); why != "" {
+			t.Errorf("with %d bytes: %s", budget, why)
+		}
+	}
+	small.HostMemory = need - 1
+	var lack *NotFitting
+	if _, err := Resolve(small); !errors.As(err, &lack) || lack.Where != "host" || lack.Need != need {
+		t.Errorf("with a byte less than %d: %v", need, err)
+	}
+	q.OneMemory, q.HostMemory = false, 0
+	if got := resolve(t, q); got.Table().OneMemory || got.Table().OnHost() != got.Table().Host {
+		t.Errorf("two memories: %+v", got.Table())
+	}
+}
+
+// TestWaysOutOfOneMemory: where a device takes the host's memory, what spares the device's memory is a way out of a lack of the
+// host's; else it is none.
+func TestWaysOutOfOneMemory(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		q := request()
+		q.Config.VocabSize = 1 << 20
+		q.OneMemory, q.Recompute, q.HeadShards, q.Depths.ActivationSlots, q.HostMemory = one, "none", 1, 9, 1<<20
+		_, err := Resolve(q)
+		var lack *NotFitting
+		if !errors.As(err, &lack) || lack.Where != "host" {
+			t.Fatalf("one memory %t: %v", one, err)
+		}
+		for _, way := range []string{"set recompute: full", "set pipeline.head_shards: ", "set pipeline.activation_slots: 3"} {
+			if strings.Contains(lack.Keys, way) != one {
+				t.Errorf("one memory %t, %q: %s", one, way, lack.Keys)
+			}
+		}
+	}
+}
+
+// TestHeadOfOneMemory: where a head does not fit beside the host's share of one memory, it is cut.
+func TestHeadOfOneMemory(t *testing.T) {
+	q := least(request())
+	q.Config.VocabSize = 1 << 17
+	q.OneMemory, q.HeadShards = true, 1
+	q.HostMemory = resolve(t, q).Table().OnHost() - 1
+	q.HeadShards = 0
+	if n := resolve(t, q).Spec.Shards(); n < 2 {
+		t.Errorf("the head is in %d shards", n)
+	}
+}
+
+// TestBatchOfPairs: a batch of pairs has room for what a reference thinks of each document, of which there may be as many as tokens, in a tensor for each
+// micro-batch.
+func TestBatchOfPairs(t *testing.T) {
+	q := request()
+	q.Rows, q.RowTokens, q.MicroBatchTokens = 8, 4096, 8192
+	tokens := resolve(t, q)
+	q.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}
+	pairs := resolve(t, q)
+	l := pairs.Limits
+	if more := pairs.BatchIntBytes() - tokens.BatchIntBytes(); l.MicroBatches < 4 || l.Sequences != l.Tokens || more != 4*int64(l.Tokens)+int64(l.MicroBatches)*device.Align {
+		t.Errorf("%d bytes more for batches of pairs within %+v", more, l)
+	}
+}
+
+// TestEvaluationsKeepWeightsAlone: an evaluation is asked for with an optimizer's
+// planes as training is, and takes none.
+func TestEvaluationsKeepWeightsAlone(t *testing.T) {
+	q := request()
+	q.EvalOnly = true
+	r := resolve(t, q)
+	for _, row := range r.Table().Rows {
+		if row.Purpose == "moments" {
+			t.Errorf("%+v", row)
+		}
+	}
+	if r.Planes != nil {
+		t.Error("an evaluation keeps more than weights")
+	}
+}
+
+// TestGradientsLieInTheirSlabs: what a layer is updated by, and what is measured of
+// its own gradient, are in the slabs; a table that the head shares is where the head
+// has it.
+func TestGradientsLieInTheirSlabs(t *testing.T) {
+	r := rand.New(rand.NewSource(3))
+	tied := 0
+	for range 40 {
+		layouts, spec := randomModel(r)
+		run := &Run{Layouts: layouts, Spec: spec, Clip: true, Limits: Limits{UniqueIDs: 5}}
+		slab := func(l int) int64 { return run.SlabBytes()[l] / run.GradBytes() }
+		head := run.Head()
+		for l, g := range run.Gradients() {
+			var own, end int64 // elements of what is measured; where the last range ends
+			for _, x := range g.Ranges(5) {
+				if x.To < end || x.To+x.Elems > slab(l) {
+					t.Fatalf("layer %d: elements %d to %d are measured after %d in a slab of %d", l, x.To, x.To+x.Elems, end, slab(l))
+				}
+				own, end = own+x.Elems, x.To+x.Elems
+			}
+			shares := l == 0 && layouts[head].Tied
+			switch {
+			case l > 0 && (g.In != l || g.From != 0 || g.OfRows(l) || own != elems(layouts[l])):
+				t.Errorf("layer %d: %+v, %d elements are measured", l, g, own)
+			case l == 0 && (g.Row != int64(spec.Config.HiddenSize) || own != 5*g.Row || g.OfRows(0) == shares):
+				t.Errorf("the embedding, shared %t: %+v, %d elements are measured", shares, g, own)
+			case shares:
+				tied++
+				at, _ := layouts[head].Tensor(model.RoleLMHead)
+				if g.In != head || g.From != at.Elem || g.Table != at.Elems() || g.From+layouts[0].Elems > slab(head) {
+					t.Errorf("a shared table: %+v, the head has it at %d, %d elements", g, at.Elem, at.Elems())
+				}
+			}
+		}
+	}
+	if tied == 0 {
+		t.Error("no table was shared")
+	}
+}
+
+// elems is how many a layer's gradient has, without padding.
+func elems(l model.Layout) (n int64) {
+	for _, t := range l.Tensors {
+		n += t.Elems()
+	}
+	return n
+}
+
+// TestFrozenRun: what is frozen takes two bytes a parameter of the host, in bf16, has no backward and keeps nothing; the
+// inputs of layers below the lowest that is trained need no slots.
+func TestFrozenRun(t *testing.T) {
+	q := tiered(t, 8, true)
+	q.StateDir, q.Recompute = false, "none"
+	whole, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Config.SetFreeze(model.Freeze{Names: []string{"embed_tokens", `layers\.[0-4]\.`, `layers\.6\.mlp`, `layers\.7\.`}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if model.LowestTrained(r.Layouts) != 6 || r.Spec.NoBackward != 5 {
+		t.Errorf("layer %d is the lowest that is trained, %d blocks have no backward", model.LowestTrained(r.Layouts), r.Spec.NoBackward)
+	}
+	for l := range r.Layouts {
+		frozen := l < 6 || l == 8
+		if r.Frozen(l) != frozen || (r.FrozenLayers()[l]) != frozen {
+			t.Errorf("layer %d is frozen %t", l, r.Frozen(l))
+		}
+		if frozen && (r.ExtentBytes(l) != 0 || r.GradElems(l) != 0) || (r.SavedBytes(l) == 0) != (l < 6 || l == 9) {
+			t.Errorf("layer %d takes %d bytes of state, %d elements of gradient, keeps %d bytes", l, r.ExtentBytes(l), r.GradElems(l), r.SavedBytes(l))
+		}
+	}
+	spec := r.Schedule()
+	spec.ActivationSlots = 99
+	program, err := schedule.New(spec, []int{32, 32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range program.Visits {
+		if v.Phase == schedule.Backward && v.Layer < 6 {
+			t.Errorf("layer %d has a backward", v.Layer)
+		}
+	}
+	if v := spec.Layers[8].Backward[0]; v.Grad() || !v.Uses.Has(schedule.Turns) {
+		t.Errorf("the backward of a frozen block sums up a gradient: %t", v.Grad())
+	}
+	backward := spec.Layers[7].Backward[0] // its MLP is frozen, its attention is not
+	if !backward.Grad() {
+		t.Error("block 6 sums up no gradient")
+	}
+	if got, want := r.allActivations(), whole.allActivations()-4*r.Limits.MicroBatches; got != want {
+		t.Errorf("%d slots for all activations, want %d", got, want)
+	}
+	was, is := whole.Table(), r.Table()
+	frozen := is.Params - q.Config.TrainedParams()
+	// Lower halves, moments and gradients, of which the table's are of the rows of a batch: 2 + 8 + 4 bytes a parameter.
+	want := 14*frozen - 4*int64(4096-r.Limits.UniqueIDs)*128
+	if saved := was.Host - is.Host; saved < want || saved > want+want/50 {
+		t.Errorf("%d parameters are frozen, which saves %d bytes of the host, want %d", frozen, saved, want)
+	}
+	if forward, backward := r.flops(); backward >= 2*forward {
+		t.Errorf("%g FLOPs forward and %g backward", forward, backward)
 	}
 }

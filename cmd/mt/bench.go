@@ -23,7 +23,7 @@ machine.`,
   mt bench copy --device cuda`,
 		RunE: group,
 	}
-	c.AddCommand(a.benchAdamW(), a.benchAttention(), a.benchCopy(), a.benchKernels(), a.benchMatMul(), a.benchSGEMM(), a.benchTokenizer(), a.benchTrain(), a.benchPredict(), a.benchReportOf(), a.benchTune())
+	c.AddCommand(a.benchAdamW(), a.benchAttention(), a.benchCopy(), a.benchKernels(), a.benchMatMul(), a.benchSGEMM(), a.benchTokenizer(), a.benchTrain(), a.benchPredict(), a.benchReportOf())
 	return c
 }
 

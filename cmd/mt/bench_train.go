@@ -12,14 +12,14 @@ import (
 	"mt/bench"
 	"mt/device/cuda"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 	"mt/plan"
 )
 
 // trainBench is what the flags of mt bench train say.
 type trainBench struct {
 	options   bench.TrainOptions
-	ours      train.SyntheticOptions
+	ours      trials.SyntheticOptions
 	shape     string
 	change    bench.TrainShape // values that replace the shape's, where not zero
 	peer      string
@@ -101,6 +101,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 	}
 	f.IntVar(&b.ours.MicroTokens, "micro-batch-tokens", 0, "pipeline.micro_batch_tokens (default: automatic)")
 	f.StringVar(&b.ours.AttentionKernels, "attention-kernels", "auto", "attention_kernels on a GPU: auto, fused, portable or sm90a")
+	f.BoolVar(&b.ours.TimedMatMul, "timed-matmul", false, "matmul: timed on a GPU: each product by the fastest algorithm of cuBLASLt")
 	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
 	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
 	f.BoolVar(&b.copied, "copy", false, "copy tiles as a GPU would instead of binding them in place")

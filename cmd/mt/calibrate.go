@@ -153,6 +153,9 @@ func writeCard(w io.Writer, m *rates.Machine) {
 		fmt.Fprintf(w, "%s\tproducts up to %.4g TFLOP/s, attention up to %.4g and backward %.4g\n", dtype, product, forward, backward)
 	}
 	fmt.Fprintf(w, "device memory\t%.4g GB/s; an operation takes %.3g µs, and %.3g µs to enqueue\n", m.Device.Bandwidth, m.Device.Launch, m.Device.Enqueue)
+	if m.Device.HostMemory > 0 {
+		fmt.Fprintf(w, "host memory in place\t%.4g GB/s\n", m.Device.HostMemory)
+	}
 	fmt.Fprintf(w, "link\t%.4g GB/s up, %.4g down, %.4g both at once\n", m.Link.Up, m.Link.Down, m.Link.Both)
 	if m.Link.Pin > 0 {
 		fmt.Fprintf(w, "pinning\t%.4g GB/s of host memory\n", m.Link.Pin)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/selftest"
 )
 
 // TestFromReport: what a report measured comes into a file of rates with which mt plan predicts, and what cannot be read is refused.
@@ -59,5 +61,25 @@ func TestFromReport(t *testing.T) {
 		if code, _, stderr := mt(t, "", append([]string{"doctor", "--from-report"}, tt.flags...)...); code != tt.code || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%v: exit code %d and %q, want %d and %q", tt.flags, code, stderr, tt.code, tt.want)
 		}
+	}
+}
+
+// TestSelfTestReport: a report replaces the one before it, and leaves the file alone into which bench/gpu.sh prints meanwhile.
+func TestSelfTestReport(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "selftest.json")
+	if err := os.WriteFile(file+".part", []byte("printed"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, device := range []string{"one", "two"} {
+		if err := (selfTest{report: file}).save(&selftest.Report{Device: device}); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil || object(t, string(raw))["device"] != device {
+			t.Errorf("%s, %v", raw, err)
+		}
+	}
+	if raw, err := os.ReadFile(file + ".part"); err != nil || string(raw) != "printed" {
+		t.Errorf("%q, %v", raw, err)
 	}
 }

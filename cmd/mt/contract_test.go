@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"mt/internal/long"
-	"mt/internal/train"
+	"mt/internal/run/settings"
 )
 
 // These tests hold what scripts around mt rely on: files, their keys, what is printed
@@ -248,7 +248,7 @@ type interrupter struct {
 func (i *interrupter) Write(b []byte) (int, error) {
 	n, err := i.Buffer.Write(b)
 	if strings.Contains(i.String(), i.when) {
-		i.cancel(train.ErrInterrupted)
+		i.cancel(settings.ErrInterrupted)
 	}
 	return n, err
 }
@@ -309,7 +309,7 @@ func TestErrorsReplaceProgress(t *testing.T) {
 func TestInterruptedReading(t *testing.T) {
 	_, args := smallRun(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(train.ErrInterrupted)
+	cancel(settings.ErrInterrupted)
 	for _, command := range [][]string{args, {"data", "inspect", "--dataset", args[4], "--cache-dir", args[6]}} {
 		var errs bytes.Buffer
 		a := &app{stdin: strings.NewReader(""), stdout: &errs, stderr: &errs}

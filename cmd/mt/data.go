@@ -1,16 +1,28 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"mt/checkpoint"
 	"mt/data"
+	"mt/internal/chart"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
 	"mt/tokenizer"
 )
 
@@ -126,12 +138,12 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	if err != nil {
 		return nil, nil, err
 	}
-	spec.Stop, spec.Progress = ctx.Done(), a.options(false).Progress()
+	spec.Stop, spec.Progress = ctx.Done(), report.Reading(a.options(false))
 	set, err := data.Open(spec)
 	var wrong *data.SpecError
 	switch {
 	case errors.Is(err, data.ErrStopped):
-		return nil, nil, train.ErrResumable
+		return nil, nil, settings.ErrResumable
 	case errors.As(err, &wrong):
 		return nil, nil, c.Errorf(cmp.Or(wrong.Key, c.DataKey()), "%w", err)
 	case err != nil:
@@ -158,11 +170,389 @@ func inspectSpec(c *config.Config) (data.Spec, error) {
 		s.Tokenizer = tokenizer.Bytes()
 		return s, nil
 	}
-	m, err := train.OpenModel(c)
+	m, err := open.OpenModel(c)
 	if err != nil {
 		return s, err
 	}
 	s.VocabSize, s.ModelDir, s.Tokenizer, s.TokenizerErr = m.Config.VocabSize, m.Dir, m.Tokenizer, m.Err
 	c.Warnings = append(c.Warnings, m.Notes...)
 	return s, nil
+}
+
+// sample is a row as it is trained on.
+type sample struct {
+	Row        int          `json:"row"` // in file order
+	IDs        []int32      `json:"input_ids"`
+	Labels     []int32      `json:"labels"` // data.IgnoreIndex: not supervised
+	Tokens     []string     `json:"tokens,omitempty"`
+	Supervised int64        `json:"supervised_tokens"`
+	Pieces     []data.Piece `json:"documents"`
+}
+
+// newSample is row i of set; tok may be nil.
+func newSample(set *data.Dataset, tok tokenizer.Tokenizer, i int) sample {
+	r := set.Row(i)
+	s := sample{Row: i, IDs: r.IDs, Labels: r.Labels, Supervised: r.Supervised(), Pieces: set.Pieces(i)}
+	if s.Labels == nil {
+		s.Labels = r.IDs
+	}
+	first := 0
+	for _, p := range s.Pieces {
+		s.Tokens = append(s.Tokens, tokenTexts(tok, r.IDs[first:first+int(p.Tokens)])...)
+		first += int(p.Tokens)
+	}
+	return s
+}
+
+// tokenTexts is the text that each of a document's ids adds to those before it. A
+// character that several tokens make is in the text of the last of them.
+func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
+	out := make([]string, len(ids))
+	if tok == nil {
+		for i, id := range ids {
+			out[i] = fmt.Sprintf("%d ", id)
+		}
+		return out
+	}
+	shown, next := 0, 0 // ids[shown:next] were shown last, ids[next:] were not yet
+	for i := range ids {
+		before, after := tok.DecodeSpecial(ids[shown:next]), tok.DecodeSpecial(ids[shown:i+1])
+		whole := bytes.HasPrefix(after, before) && !cutCharacter(after)
+		if !whole && i+1 < len(ids) && i+1-next < maxPieces {
+			continue
+		}
+		out[i] = string(bytes.TrimPrefix(after, before))
+		shown, next = next, i+1
+	}
+	return out
+}
+
+// maxPieces is more tokens than any character is made of.
+const maxPieces = 12
+
+// cutCharacter tells whether text ends inside a character.
+func cutCharacter(text []byte) bool {
+	r, _ := utf8.DecodeLastRune(text)
+	return r == utf8.RuneError && len(text) > 0
+}
+
+// paint marks what is supervised: by colour, or without colours by brackets.
+type paint struct{ colour bool }
+
+// The colours of a terminal (ECMA-48): green is supervised, grey is not; every
+// other token is underlined, so that their borders show.
+const (
+	green     = "\x1b[32m"
+	grey      = "\x1b[90m"
+	underline = "\x1b[4m"
+	plain     = "\x1b[0m"
+)
+
+func (p paint) legend() string {
+	if p.colour {
+		return green + "supervised" + plain + ", " + grey + "not supervised" + plain + "; every other token is " + underline + "underlined" + plain
+	}
+	return "⟦supervised⟧; tokens are divided by ·"
+}
+
+// writeSamples shows rows, with what the marks mean.
+func (p paint) writeSamples(w io.Writer, rows []sample) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, p.legend()); err != nil {
+		return err
+	}
+	for _, s := range rows {
+		if err := p.writeSample(w, s); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// writeSample shows a row, document by document.
+func (p paint) writeSample(w io.Writer, s sample) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nrow %d: %s tokens, %s supervised\n", s.Row, humanize.Comma(int64(len(s.IDs))), humanize.Comma(s.Supervised))
+	first := 0
+	for _, piece := range s.Pieces {
+		end := first + int(piece.Tokens)
+		fmt.Fprintf(&b, "--- %s\n", place(piece))
+		if piece.Side == "" {
+			p.tokens(&b, s, first, first, end)
+		} else {
+			p.side(&b, s, piece.Side, first, end)
+		}
+		first = end
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// side shows the document [first, end) of a pair: with the chosen answer the prompt, which the
+// rejected one has too.
+func (p paint) side(b *strings.Builder, s sample, side string, first, end int) {
+	answer := first
+	for answer < end && s.Labels[answer] == data.IgnoreIndex {
+		answer++
+	}
+	if side == "chosen" {
+		b.WriteString("prompt: ")
+		p.tokens(b, s, first, first, answer)
+	}
+	b.WriteString(side + ": ")
+	p.tokens(b, s, first, answer, end)
+}
+
+// place says where a piece of a document was read, and what the chat template
+// left out of it.
+func place(p data.Piece) string {
+	at := fmt.Sprintf("%s (%s), %s tokens", p.Where, p.Format, humanize.Comma(p.Total))
+	if p.Side != "" {
+		at = fmt.Sprintf("%s (pair %d, %s), %s tokens", p.Where, p.Document, p.Side, humanize.Comma(p.Total))
+	}
+	switch {
+	case p.Tokens < p.Total && p.Side != "":
+		at += fmt.Sprintf(", cut to %s", humanize.Comma(p.Tokens))
+	case p.Tokens < p.Total:
+		at = fmt.Sprintf("%s (%s), tokens %s to %s of %s", p.Where, p.Format, humanize.Comma(p.From), humanize.Comma(p.From+p.Tokens-1), humanize.Comma(p.Total))
+	}
+	var left []string
+	for _, l := range []struct {
+		what string
+		is   bool
+	}{{"text", p.LeftText}, {"tools or calls", p.LeftCalls}, {"thoughts", p.LeftThinking}} {
+		if l.is {
+			left = append(left, l.what)
+		}
+	}
+	if left == nil {
+		return at
+	}
+	return at + "; the template leaves out " + strings.Join(left, ", ")
+}
+
+// tokens shows the tokens [first, end) of the document of s that begins with token document. Its first token is
+// predicted from nothing, so it has no loss whatever its label says.
+func (p paint) tokens(b *strings.Builder, s sample, document, first, end int) {
+	open := false
+	for i := first; i < end; i++ {
+		supervised := i > document && s.Labels[i] != data.IgnoreIndex
+		text := visible(s.Tokens[i])
+		switch {
+		case text == "": // the first tokens of a character are shown with its last
+		case p.colour:
+			p.coloured(b, text, supervised, i%2 == 1)
+		case supervised != open:
+			b.WriteString(map[bool]string{true: "⟦", false: "⟧"}[supervised])
+			b.WriteString(text)
+			open = supervised
+		default:
+			if i > first {
+				b.WriteString("·")
+			}
+			b.WriteString(text)
+		}
+	}
+	if open {
+		b.WriteString("⟧")
+	}
+	b.WriteString("\n")
+}
+
+// coloured paints each line of a token by itself: a colour that goes on over the end of
+// a line would fill the rest of that line.
+func (p paint) coloured(b *strings.Builder, text string, supervised, odd bool) {
+	style := grey
+	if supervised {
+		style = green
+	}
+	if odd {
+		style += underline
+	}
+	for line := range strings.Lines(text) {
+		body, broken := strings.CutSuffix(line, "\n")
+		if body != "" {
+			b.WriteString(style + body + plain)
+		}
+		if broken {
+			b.WriteString("\n")
+		}
+	}
+}
+
+// visible replaces what a terminal would obey or hide: a line's end is marked, and
+// control characters are written as code points.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n':
+			b.WriteString("⏎\n")
+		case r == '\t':
+			b.WriteString("→")
+		case r < ' ' || r >= 0x7f && r < 0xa0:
+			fmt.Fprintf(&b, "\\x%02x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// dataStats prints data.Stats with the report and the rows asked for.
+type dataStats struct {
+	data.Stats
+	Report  data.Report `json:"report"`
+	Samples []sample    `json:"samples,omitempty"`
+}
+
+// WriteTable prints the figures of s for people.
+func (s dataStats) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("kind", "%s%s", s.Kind, map[bool]string{true: ", packed"}[s.Packed])
+	row("files", "%s", humanize.Comma(int64(s.Files)))
+	row(s.documents(), "%s", humanize.Comma(s.Documents))
+	for _, set := range s.Report.Sets {
+		row("  "+set.Name, "%s (%s), %s tokens%s", humanize.Comma(set.Documents), strings.Join(set.Formats, ", "),
+			humanize.Comma(set.Tokens), used(set))
+	}
+	row("rows", "%s (%s to train on, %s held out)", humanize.Comma(int64(s.Rows)), humanize.Comma(int64(s.TrainRows)), humanize.Comma(int64(s.EvalRows)))
+	row("tokens", "%s (%s supervised)", humanize.Comma(s.Tokens), humanize.Comma(s.Supervised))
+	if s.VocabSize > 0 {
+		row("vocabulary", "%s of %s ids are used", humanize.Comma(int64(s.VocabUsed)), humanize.Comma(int64(s.VocabSize)))
+	} else {
+		row("vocabulary", "%s ids are used", humanize.Comma(int64(s.VocabUsed)))
+	}
+	for _, f := range s.findings() {
+		if f.n > 0 {
+			row(f.name, "%s%s", humanize.Comma(f.n), first(f.at))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w, s.documents()+" by their tokens"); err != nil {
+		return err
+	}
+	return chart.WriteBars(w, s.lengths())
+}
+
+// documents is what the documents of the data are called.
+func (s dataStats) documents() string {
+	if s.Kind == "pairs" {
+		return "pairs"
+	}
+	return "documents"
+}
+
+// chats is what the documents of the data are called that went through a chat template.
+func (s dataStats) chats() string {
+	if s.Kind == "pairs" {
+		return "pairs"
+	}
+	return "chats"
+}
+
+// used says how often the documents of a data set are in the mix, unless it is once
+// each.
+func used(set data.SetReport) string {
+	if set.Used == set.Documents {
+		return ""
+	}
+	return fmt.Sprintf("; %s in the mix", humanize.Comma(set.Used))
+}
+
+// finding is something that is left out of training, or that looks wrong, and how
+// often.
+type finding struct {
+	name string
+	n    int64
+	at   []string // where the first of them are
+}
+
+func (s dataStats) findings() []finding {
+	var skipped []string
+	if s.Report.FirstSkipped != "" {
+		skipped = []string{s.Report.FirstSkipped}
+	}
+	return []finding{
+		{map[bool]string{true: "pairs with an answer cut to max_seq_len", false: "rows cut to max_seq_len"}[s.Kind == "pairs"], s.Truncated, s.Report.Cut},
+		{"tokens cut off", s.CutTokens, nil},
+		{s.chats() + " dropped, nothing supervised before the cut", s.Dropped, s.Report.Dropped},
+		{"packed rows with nothing supervised", int64(s.Unused), nil},
+		{"bad rows skipped", s.Skipped, skipped},
+		{"  with nothing supervised", s.Unsupervised, nil},
+		{map[bool]string{true: "texts without an end-of-text token", false: "turns without a special token at their end"}[s.Kind == "text"], s.MissingEOS, s.Report.MissingEOS},
+		{"documents that begin with two BOS", s.DoubledBOS, s.Report.DoubledBOS},
+		{s.chats() + " of which the template leaves out text", s.LeftText, s.Report.LeftText},
+		{s.chats() + " of which the template leaves out tools or calls", s.LeftCalls, s.Report.LeftCalls},
+		{s.chats() + " of which the template leaves out thoughts", s.LeftThinking, s.Report.LeftThinking},
+		{s.chats() + " with the parts of a content joined for the template", s.Joined, s.Report.Joined},
+		{s.chats() + " with arguments of calls decoded for the template", s.Decoded, s.Report.Decoded},
+		{s.chats() + " with arguments of calls encoded for the template", s.Encoded, s.Report.Encoded},
+		{s.chats() + " with functions, texts or thoughts reshaped for the template", s.Reshaped, s.Report.Reshaped},
+		{"pairs whose prompt ends otherwise before an answer", s.PromptCut, s.Report.PromptCut},
+		{"binary files skipped", int64(s.Binary), nil},
+		{"hidden files skipped", int64(s.Hidden), nil},
+	}
+}
+
+// first names the first of some places, in brackets.
+func first(at []string) string {
+	if len(at) == 0 {
+		return ""
+	}
+	return " (first: " + at[0] + ")"
+}
+
+// lengths are the documents by their tokens.
+func (s dataStats) lengths() (bars []chart.Bar) {
+	for _, b := range s.Lengths {
+		label := humanize.Comma(b.From) + "–" + humanize.Comma(b.To)
+		if b.From == b.To {
+			label = humanize.Comma(b.From)
+		}
+		bars = append(bars, chart.Bar{Label: label, Count: b.Documents})
+	}
+	return bars
+}
+
+// problem is the error of data that teaches a model something wrong.
+func (s dataStats) problem() error {
+	switch {
+	case s.DoubledBOS > 0:
+		return fmt.Errorf("%s document(s) begin with two BOS tokens%s; the chat template writes one and so does the text: leave it out of one of them",
+			humanize.Comma(s.DoubledBOS), first(s.Report.DoubledBOS))
+	case s.MissingEOS > 0 && s.Kind == "text":
+		return fmt.Errorf("%s text(s) do not end with an end-of-text token%s, so a model would not learn where a text ends; "+
+			"the tokenizer names none: give it an eos_token in tokenizer_config.json", humanize.Comma(s.MissingEOS), first(s.Report.MissingEOS))
+	case s.MissingEOS > 0:
+		return fmt.Errorf("%s %s have a supervised turn that does not end with a special token%s, so a model would not learn to stop; "+
+			"let the chat template write its end-of-turn token after every assistant turn (template: FILE)",
+			humanize.Comma(s.MissingEOS), map[bool]string{true: "pair(s)", false: "chat(s)"}[s.Kind == "pairs"], first(s.Report.MissingEOS))
+	}
+	return nil
+}
+
+// replaceFile replaces the content of a file, which keeps its permissions, or makes the
+// file.
+func replaceFile(name string, content []byte) error {
+	st, err := os.Stat(name)
+	if err != nil {
+		return checkpoint.WriteFile(checkpoint.OS(), name, content)
+	}
+	if !st.Mode().IsRegular() {
+		return os.WriteFile(name, content, 0o644)
+	}
+	if name, err = filepath.EvalSymlinks(name); err != nil { // the file, not a link to it
+		return err
+	}
+	if err := checkpoint.WriteFile(checkpoint.OS(), name, content); err != nil {
+		return err
+	}
+	return os.Chmod(name, st.Mode().Perm())
 }

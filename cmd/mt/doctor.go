@@ -67,7 +67,8 @@ With --selftest it computes the table of operations on the device and on the CPU
 attention, matrix products and a tensor of more than 2^31 elements at the sizes of
 training in two ways; it proves the order of streams, trains ten steps on both, and
 measures copies, matrix products and attention. The exit code is 1 where something
-does not hold.
+does not hold. The test runs in a child process; where a kernel faults or hangs, the
+report names the case, and another process runs what is left.
 
 With --save it measures, in about a minute, what the device, the link, the host's
 memory and the disk reach, and writes it to a file of rates. Of several GPUs it
@@ -82,7 +83,8 @@ measured it. What was not measured stays as in the profile of that GPU, or as in
 --profile, and is named. With --save the rates are written to a file.`,
 		Example: `  mt doctor
   mt doctor --json --dir /data/runs
-  mt doctor --selftest --device cuda
+  mt doctor --selftest --device cuda --report selftest.json
+  mt doctor --selftest --only MatMul,Attention/bf16,copies
   mt doctor --save rates.json
   mt doctor --profile rtx-3090 --save other.json
   mt doctor --from-report out/gpu --save rates.json

@@ -41,6 +41,7 @@ func TestEmulatorBuild(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"version", "device: cuda is an emulator"},
 		{"doctor", "Emulated GPU"},
+		{"doctor --selftest --device cuda --only Scale/bf16,portable-attention", "AttentionBackward bf16 by the kernels for all GPUs"},
 		{"train --model tiny --dataset " + rows + " --cache-dir " + dir + " --max-steps 2 --logging-steps 1 --device cuda --output-dir " + dir + "/out", "step 2/2"},
 		{"bench kernels --device emu --gpu a100 --only Scale", "scale16_bf16"},
 		{"bench kernels --gpu rtx-4090 --only Scale --json", `"bound_by": "memory"`},

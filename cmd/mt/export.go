@@ -13,7 +13,7 @@ import (
 
 	"mt/internal/config"
 	"mt/internal/export"
-	"mt/internal/train"
+	"mt/internal/run/open"
 )
 
 // exportFlags are the flags of mt export as they are given.
@@ -68,7 +68,7 @@ func (a *app) export(c *cobra.Command, f exportFlags) error {
 	if err != nil {
 		return err
 	}
-	dir, note, err := train.NewestModel(o.Model)
+	dir, note, err := open.NewestModel(o.Model)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"mt/internal/long"
-	"mt/internal/train"
+	"mt/internal/run/settings"
 )
 
 // newTalker is a run's output_dir whose model has learned to name numbers in
@@ -217,7 +217,7 @@ func TestChatEndsPolitely(t *testing.T) {
 	defer typed.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var said, errs bytes.Buffer
-	a := &app{stdin: stdin, stdout: &said, stderr: cancelAt{&errs, "> ", func() { cancel(train.ErrInterrupted) }}, asks: true}
+	a := &app{stdin: stdin, stdout: &said, stderr: cancelAt{&errs, "> ", func() { cancel(settings.ErrInterrupted) }}, asks: true}
 	if code := a.run(ctx, []string{"generate", "--model", out, "--chat", "--template", "default"}); code != exitDone || said.Len() > 0 {
 		t.Errorf("exit code %d, %s%s", code, said.String(), errs.String())
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/predict"
+	"mt/internal/run/settings"
 	"mt/model"
 )
 
@@ -100,7 +101,7 @@ func (a *app) judgeModel(c *config.Config) {
 	}
 	c = c.Clone()
 	c.HostMemory, c.DeviceMemory, c.Device = plentiful, plentiful, "cpu"
-	if err := train.Plan(c, train.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
+	if err := predict.Plan(c, settings.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
 		fmt.Fprintf(a.stderr, "mt: the config is read, but cannot be planned with this model: %v\n", err)
 	}
 }

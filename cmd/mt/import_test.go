@@ -65,7 +65,7 @@ func TestImportOfAContradiction(t *testing.T) {
 // keys leave open is said.
 func TestImportPlans(t *testing.T) {
 	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
-	model, err := filepath.Abs("../../internal/train/testdata/recordings/llama-clipped/model")
+	model, err := filepath.Abs("../../internal/run/testdata/recordings/llama-clipped/model")
 	if err != nil {
 		t.Fatal(err)
 	}

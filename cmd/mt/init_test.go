@@ -12,7 +12,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/facts"
 	"mt/internal/long"
-	"mt/internal/train"
+	"mt/internal/run/settings"
 )
 
 // asked runs mt init on a terminal, where these lines are typed.
@@ -132,7 +132,7 @@ func TestInitRefuses(t *testing.T) {
 		t.Errorf("a terminal that closes: exit code %d, %s", code, stderr)
 	}
 	ctx, stop := context.WithCancelCause(t.Context())
-	stop(train.ErrInterrupted)
+	stop(settings.ErrInterrupted)
 	waits, done := blocked(t)
 	defer done()
 	var errs bytes.Buffer

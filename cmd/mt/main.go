@@ -16,7 +16,8 @@ import (
 	"mt/internal/human"
 	"mt/internal/mpi"
 	"mt/internal/ranks"
-	"mt/internal/train"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
 )
 
 // Exit codes.
@@ -97,7 +98,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	}
 	defer a.leave() // when this rank has said what there is to say
 	var other otherRank
-	var elsewhere *train.Elsewhere
+	var elsewhere *team.Elsewhere
 	switch {
 	case err == nil, errors.As(err, &other):
 		return exitDone
@@ -115,9 +116,9 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 
 // exitCode is the code for err; ctx tells whether the user interrupted.
 func exitCode(ctx context.Context, err error) int {
-	interrupted := errors.Is(context.Cause(ctx), train.ErrInterrupted)
+	interrupted := errors.Is(context.Cause(ctx), settings.ErrInterrupted)
 	switch {
-	case errors.Is(err, train.ErrInterrupted), interrupted && errors.Is(err, context.Canceled):
+	case errors.Is(err, settings.ErrInterrupted), interrupted && errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case config.IsUsage(err):
 		return exitUsage

@@ -18,7 +18,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/long"
 	"mt/internal/machine"
-	"mt/internal/train"
+	"mt/internal/run/settings"
 )
 
 // TestMain hides a GPU that this machine may have: device: auto is the CPU. The
@@ -370,7 +370,7 @@ func TestEveryExampleIsValid(t *testing.T) {
 
 func TestExitCode(t *testing.T) {
 	interrupted, cancel := context.WithCancelCause(t.Context())
-	cancel(train.ErrInterrupted)
+	cancel(settings.ErrInterrupted)
 	for _, tc := range []struct {
 		ctx  context.Context
 		err  error
@@ -378,7 +378,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		{t.Context(), errors.New("x"), exitFailed},
 		{t.Context(), fmt.Errorf("train: %w", config.Usagef("x")), exitUsage},
-		{t.Context(), fmt.Errorf("train: %w", train.ErrInterrupted), exitInterrupted},
+		{t.Context(), fmt.Errorf("train: %w", settings.ErrInterrupted), exitInterrupted},
 		{interrupted, fmt.Errorf("bench: %w", context.Canceled), exitInterrupted},
 		{t.Context(), context.Canceled, exitFailed},
 		{interrupted, errors.New("the disk is full"), exitFailed},

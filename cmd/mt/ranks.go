@@ -12,7 +12,8 @@ import (
 	"mt/internal/config"
 	"mt/internal/mpi"
 	"mt/internal/ranks"
-	"mt/internal/train"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
 )
 
 // otherRank is the error of a rank that leaves it to the first one to say what is wrong. It ends
@@ -70,7 +71,7 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 	}
 	err = f()
 	if !a.together && err != nil { // it has not come to train.Train
-		err = train.Refuse(ctx, err, a.options(false))
+		err = team.Refuse(ctx, err, a.options(false))
 		a.together = true
 	}
 	return err
@@ -97,7 +98,7 @@ func meetOthers(ctx context.Context, l mpi.Launch) (ranks.World, error) {
 	case m := <-done: // both at once: the ranks end together
 		return m.World, m.error
 	default:
-		return nil, fmt.Errorf("%w while it waited for the other ranks to start", train.ErrInterrupted)
+		return nil, fmt.Errorf("%w while it waited for the other ranks to start", settings.ErrInterrupted)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/settings"
 )
 
 // root is the tree of commands.
@@ -92,8 +92,8 @@ func noArgs(c *cobra.Command, args []string) error {
 }
 
 // options are what every call of package train gets from the command line.
-func (a *app) options(asJSON bool) train.Options {
-	o := train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive, World: a.world}
+func (a *app) options(asJSON bool) settings.Options {
+	o := settings.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive, World: a.world}
 	if a.world != nil {
 		program, _ := os.Executable() // without it the version alone is compared
 		o.Version = thisVersion().build(program)

@@ -1,19 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"slices"
-	"strings"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"mt/bench"
 	"mt/device"
-	"mt/device/conformance/operations"
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/selftest"
@@ -21,92 +24,138 @@ import (
 
 // selfTest is what the flags of mt doctor --selftest say.
 type selfTest struct {
-	wanted bool
-	small  bool // the sizes of training are small on a GPU too
-	device string
-	report string // file for the report so far, after every part; empty: none
-	repeat int    // how many times more the table is run beside copies
-	only   string // operations whose cases of the table are run, with commas between them; empty: all
+	wanted    bool
+	small     bool // the sizes of training are small on a GPU too
+	inProcess bool // without child processes
+	device    string
+	report    string        // file for the report so far; empty: none
+	repeat    int           // how many times more the table is run beside copies
+	only      string        // operations and parts that are run, with commas between them; empty: all
+	limit     time.Duration // how long a case may take
+	child     int           // of a child process: the unit to begin with; -1: this is none
 }
 
 // define gives set the flags of the self test.
 func (t *selfTest) define(set *pflag.FlagSet) {
 	set.BoolVar(&t.wanted, "selftest", false, "test the device")
 	set.BoolVar(&t.small, "small", false, "with --selftest: all sizes small, for tools under which a GPU is slow")
-	set.StringVar(&t.report, "report", "", "with --selftest: write the report so far to this file, as JSON, after every part")
-	set.StringVar(&t.only, "only", "", "with --selftest: of the table of operations run these alone, as Attention,MatMul")
+	set.BoolVar(&t.inProcess, "in-process", false, "with --selftest: start no processes, for debuggers and sanitizers; a device that is lost, or hangs, ends the test")
+	set.StringVar(&t.report, "report", "", "with --selftest: write the report so far to this file, as JSON, while the test runs")
+	set.StringVar(&t.only, "only", "", "with --selftest: run these operations and parts alone, as MatMul,Attention/bf16,copies; an unknown name lists all")
 	set.IntVar(&t.repeat, "repeat", 0, "with --selftest: run the table of operations so many times more beside copies, and compare the bits")
+	set.DurationVar(&t.limit, "limit", time.Minute, "with --selftest: how long a case may take; one that takes longer hangs, and is killed")
+	set.IntVar(&t.child, "child", -1, "begin with this unit, and write messages to a parent process")
+	if err := set.MarkHidden("child"); err != nil {
+		panic(err) // the flag is defined in the line before
+	}
 }
 
-// selfTest tests a device and prints what it found. After the report it returns an
-// error if a check has failed.
-func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error) {
-	cpu, err := machine.Open(machine.Options{Device: "cpu"})
-	if err != nil {
-		return err
+// grace is how long a child process of a self test may take to end.
+const grace = 20 * time.Second
+
+// selfTest tests a device, in child processes, and prints what it found. After the report it returns an error if a check
+// has failed.
+func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
+	o := selftest.Options{Repeat: t.repeat, Save: t.save, Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
+	var err error
+	if o.Choice, err = selftest.Choose(t.only); err != nil {
+		return config.Usagef("doctor: --only: %v", err)
 	}
-	defer func() { err = errors.Join(err, cpu.Close()) }()
-	dev := cpu
-	if t.device != "cpu" {
-		gpu, none := machine.Open(machine.Options{Device: "cuda"})
-		switch {
-		case none == nil:
-			dev = gpu
-			defer func() { err = errors.Join(err, gpu.Close()) }()
-		case t.device == "cuda":
+	if t.repeat < 0 {
+		return config.Usagef("doctor: --repeat %d: want a number of times", t.repeat)
+	}
+	if t.limit <= 0 {
+		return config.Usagef("doctor: --limit %v: want a time, such as 90s", t.limit)
+	}
+	if t.child >= 0 {
+		return a.selfTestChild(ctx, t, o)
+	}
+	var r *selftest.Report
+	if t.inProcess {
+		opened, closing, none := t.open(ctx, a.stderr, o)
+		if none != nil {
 			return fmt.Errorf("doctor: %w", none)
 		}
+		r, err = selftest.Run(ctx, opened)
+		err = errors.Join(err, closing())
+	} else {
+		program, none := os.Executable()
+		if none != nil {
+			return fmt.Errorf("doctor: %w", none)
+		}
+		r, err = selftest.Supervise(ctx, o, selftest.Processes{Limit: t.limit, Grace: grace, Stderr: a.stderr,
+			Command: func(kind string, from int) *exec.Cmd { return exec.Command(program, t.childArgs(kind, from)...) }})
 	}
-	own, err := ownProducts(dev)
+	if r.Device != "" { // else nothing was tested
+		if err := a.report(r, asJSON); err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("doctor: %w", err)
 	}
-	if own != nil {
-		defer func() { err = errors.Join(err, own.Close()) }()
-	}
-	o := selftest.Options{Device: dev, CPU: cpu, Own: own, Small: t.small || dev.Kind() == "cpu" || machine.Emulated(), Train: selftest.TrainSteps(ctx),
-		Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
-	if o.Cases, err = t.cases(); err != nil {
-		return err
-	}
-	if o.Repeat = t.repeat; o.Repeat < 0 {
-		return config.Usagef("doctor: --repeat %d: want a number of times", o.Repeat)
-	}
-	o.Save = t.save
-	if o.Rates, _, err = bench.RatesOf("", dev); err != nil {
-		return fmt.Errorf("doctor: %w", err)
-	}
-	r, failed := selftest.Run(ctx, o)
-	if n, ok := dev.(interface{ Notes() []string }); ok {
-		r.Notes = n.Notes()
-	}
-	if err := errors.Join(t.save(r), a.report(r, asJSON)); err != nil {
-		return err
-	}
-	if failed != nil {
-		return fmt.Errorf("doctor: %w", failed)
-	}
 	if !r.OK {
-		return fmt.Errorf("doctor: %d of %d checks of %s failed", r.Failed(), len(r.Checks), dev.Name())
+		return fmt.Errorf("doctor: %d of %d checks of %s failed", r.Failed(), len(r.Checks), r.Device)
 	}
 	return nil
 }
 
-// cases accepts the cases of the operations that --only names; nil: all.
-func (t selfTest) cases() (func(name string) bool, error) {
-	if t.only == "" {
-		return nil, nil
+// childArgs is the command line of a child process that begins with a unit, on a device of that kind.
+func (t selfTest) childArgs(kind string, from int) []string {
+	return []string{"doctor", "--selftest", "--device", cmp.Or(kind, t.device), fmt.Sprintf("--small=%t", t.small), "--repeat", strconv.Itoa(t.repeat),
+		"--only=" + t.only, "--child", strconv.Itoa(from)}
+}
+
+// selfTestChild is the self test's child process. Its parent decides when it ends: it ignores signals that a terminal or
+// timeout(1) sends to both, and ends when its standard input, which the parent holds, is closed.
+func (a *app) selfTestChild(ctx context.Context, t selfTest, o selftest.Options) error {
+	signal.Ignore(stopSignals()...)
+	go func() {
+		_, _ = io.Copy(io.Discard, a.stdin)
+		os.Exit(exitFailed)
+	}()
+	return selftest.Serve(ctx, a.stdout, t.child, func() (selftest.Options, func() error, error) { return t.open(ctx, a.stderr, o) })
+}
+
+// open adds the devices that t names to o. They say on stderr what does not end. closing gives them back.
+func (t selfTest) open(ctx context.Context, stderr io.Writer, o selftest.Options) (_ selftest.Options, closing func() error, err error) {
+	var opened []device.Device
+	closing = func() error { return machine.CloseAll(opened) }
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closing())
+		}
+	}()
+	add := func(m machine.Options) (device.Device, error) {
+		dev, err := machine.Open(m)
+		if err == nil {
+			opened = append([]device.Device{dev}, opened...) // the last is closed first
+		}
+		return dev, err
 	}
-	wanted := strings.Split(t.only, ",")
-	for _, op := range wanted {
-		if !slices.Contains(operations.Names(), op) {
-			return nil, config.Usagef("doctor: --only: no operation is called %q (known: %s)", op, strings.Join(operations.Names(), ", "))
+	hangs := func(text string) { fmt.Fprintln(stderr, "note:", text) }
+	if o.CPU, err = add(machine.Options{Device: "cpu"}); err != nil {
+		return o, closing, err
+	}
+	o.Device = o.CPU
+	if t.device != "cpu" {
+		gpu, none := add(machine.Options{Device: "cuda", Hang: hangs})
+		if none == nil {
+			o.Device = gpu
+		} else if t.device == "cuda" {
+			return o, closing, none
 		}
 	}
-	return func(name string) bool {
-		op, _, _ := strings.Cut(name, "/")
-		return slices.Contains(wanted, op)
-	}, nil
+	if d, ok := o.Device.(interface{ CuBLASLt() int }); ok && d.CuBLASLt() != 0 && o.NeedsOwn() {
+		if o.Own, err = add(machine.Options{Device: "cuda", OwnMatMul: true, Hang: hangs}); err != nil {
+			return o, closing, err
+		}
+	}
+	if o.Rates, _, err = bench.RatesOf("", o.Device); err != nil {
+		return o, closing, err
+	}
+	o.Small, o.Train = t.small || o.Device.Kind() == "cpu" || machine.Emulated(), selftest.TrainSteps(ctx)
+	return o, closing, nil
 }
 
 // save puts the report so far in place of the one in the file, if one was asked for.
@@ -118,18 +167,9 @@ func (t selfTest) save(r *selftest.Report) error {
 	if err != nil {
 		return err
 	}
-	next := t.report + ".part"
+	next := t.report + ".next" // PART.json.part is where bench/gpu.sh has what is printed
 	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
 		return fmt.Errorf("doctor: --report: %w", err)
 	}
 	return os.Rename(next, t.report)
-}
-
-// ownProducts opens the GPU dev once more, with matrix products by mt's own kernels. It is nil where there
-// is no library that dev uses in their place.
-func ownProducts(dev device.Device) (device.Device, error) {
-	if d, ok := dev.(interface{ CuBLASLt() int }); !ok || d.CuBLASLt() == 0 {
-		return nil, nil
-	}
-	return machine.Open(machine.Options{Device: "cuda", OwnMatMul: true})
 }

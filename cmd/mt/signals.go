@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mt/internal/mpi"
-	"mt/internal/train"
+	"mt/internal/run/settings"
 )
 
 // patience is how long after the first signal others are taken for the same one:
@@ -57,7 +57,7 @@ func heed(signals <-chan os.Signal, w io.Writer, now func() time.Time, cancel co
 		return
 	}
 	first := now()
-	cancel(train.ErrInterrupted)
+	cancel(settings.ErrInterrupted)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

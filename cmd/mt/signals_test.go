@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"mt/internal/long"
-	"mt/internal/train"
+	"mt/internal/run/settings"
 )
 
 // asCommand is the variable that makes this test binary mt.
@@ -49,7 +49,7 @@ func TestImpatience(t *testing.T) {
 			tc.at = tc.at[1:]
 			return time.Unix(1e9, 0).Add(at)
 		}, cancel, func() { got = true })
-		if asked := errors.Is(context.Cause(ctx), train.ErrInterrupted); got != tc.want || asked != (tc.what != "none") {
+		if asked := errors.Is(context.Cause(ctx), settings.ErrInterrupted); got != tc.want || asked != (tc.what != "none") {
 			t.Errorf("%s: insists %t, asks %t", tc.what, got, asked)
 		}
 		if asked := strings.Contains(said.String(), "terminated: finishing what is begun; once more to stop at once"); asked != (tc.what != "none") {

@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run"
+	"mt/internal/run/predict"
+	"mt/internal/run/settings"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -53,12 +55,14 @@ Config keys, with their defaults:
 		case dry && a.world != nil:
 			return config.Usagef("train: --dry-run is for one process: start it by itself, once")
 		case dry:
-			return train.DryRun(cfg, a.options(asJSON))
+			return run.DryRun(cfg, a.options(asJSON))
 		case asJSON:
 			return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
 		}
 		a.out.spare = true // what a run makes lies in output_dir
-		err := train.Train(c.Context(), cfg, a.options(false))
+		o := a.options(false)
+		o.ProcessEnds = true
+		err := run.Train(c.Context(), cfg, o)
 		a.together = true
 		return err
 	})
@@ -121,7 +125,7 @@ data, the free disk space and the checkpoint that it would go on from.
 		if err := onHosts(&o.Forecast, c.Flags().Changed("hosts"), hosts, network); err != nil {
 			return err
 		}
-		return train.Plan(cfg, o)
+		return predict.Plan(cfg, o)
 	})
 	c.Flags().StringVar(&gpu, "gpu", "", "")
 	c.Flags().StringVar(&host, "host", "", "")
@@ -134,7 +138,7 @@ data, the free disk space and the checkpoint that it would go on from.
 }
 
 // forecast finds the machine that flags name.
-func forecast(f *train.Forecast, gpu, host, sweep string) (err error) {
+func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	switch sweep {
 	case "", "batch", "seq", "depth":
 	default:
@@ -163,7 +167,7 @@ func forecast(f *train.Forecast, gpu, host, sweep string) (err error) {
 }
 
 // onHosts plans for so many hosts, where they are given, with a network between them.
-func onHosts(f *train.Forecast, given bool, n int, network string) (err error) {
+func onHosts(f *settings.Forecast, given bool, n int, network string) (err error) {
 	switch {
 	case !given && network == "":
 		return nil
@@ -194,7 +198,7 @@ func onHosts(f *train.Forecast, given bool, n int, network string) (err error) {
 const mostHosts = 4096
 
 // behindSwitches has so many of the machine's GPUs share a link; 0: as many as its rates say.
-func behindSwitches(f *train.Forecast, n int) error {
+func behindSwitches(f *settings.Forecast, n int) error {
 	switch {
 	case n == 0:
 		return nil
@@ -231,7 +235,9 @@ does a config file in front.`,
 		if err := cfg.Require("model", "dataset"); err != nil {
 			return err
 		}
-		r, err := train.Eval(c.Context(), train.EvalOptions{Options: a.options(asJSON), Config: cfg})
+		o := a.options(asJSON)
+		o.ProcessEnds = true
+		r, err := run.Eval(c.Context(), run.EvalOptions{Options: o, Config: cfg})
 		if err != nil {
 			return err
 		}

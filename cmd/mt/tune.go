@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"mt/internal/config"
 	"mt/internal/tune"
@@ -57,18 +56,13 @@ not depend on what it changes, bit for bit. Flags are those of mt train.
 	f.StringVar(&o.svg, "svg", "", "")
 	config.Switch(f, "write", &o.write)
 	config.Switch(f, "allow-new-bits", &o.NewBits)
-	o.searchFlags(f)
-	return c
-}
-
-// searchFlags are those that mt bench tune has too.
-func (o *tuneFlags) searchFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.rates, "rates", "", "")
 	f.IntVar(&o.Predictions, "predictions", 300, "")
 	f.IntVar(&o.Candidates, "candidates", 8, "")
 	f.IntVar(&o.Pairs, "pairs", 8, "")
 	f.IntVar(&o.Steps, "steps", 0, "")
 	config.Switch(f, "json", &o.asJSON)
+	return c
 }
 
 // tune tunes cfg and prints what came out, also of what was interrupted.
@@ -97,7 +91,7 @@ func (a *app) tune(c *cobra.Command, cfg *config.Config, o *tuneFlags) (err erro
 	}
 	err = r.WriteTable(a.stdout)
 	if err == nil {
-		err = r.WriteCurves(a.stdout, a.colour)
+		err = r.WriteCurves(a.stdout)
 	}
 	switch {
 	case failed != nil || err != nil || len(r.Settings) == 0:

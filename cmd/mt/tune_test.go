@@ -66,28 +66,6 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// TestBenchTune: a grid of real runs beside what is tuned.
-func TestBenchTune(t *testing.T) {
-	long.NotShort(t)
-	line := "bench tune --model tiny --device cpu --binding copy --max-seq-len 32 --batch_size 2 --threads 1 --max-grad-norm 0 --pipeline.weight-slots 1 " +
-		"--values 1,3 --turns 1 --candidates 1 --predictions 4 --pairs 6 --steps 1 --json --rates " + cpuRates(t)
-	run := func(from, to string) (code int, stdout, stderr string) {
-		return mt(t, "", strings.Fields(strings.Replace(line, from, to, 1))...)
-	}
-	got := object(t, must(t, strings.Fields(line)...))
-	beside, _ := got["beside"].(map[string]any)
-	gain, _ := got["gain"].(map[string]any)
-	if got["plans"] != 8.0 || beside["pairs"].(float64) < 6 || gain["pairs"].(float64) < 6 {
-		t.Errorf("%v", got)
-	}
-	if code, _, stderr := run("1,3", "100"); code != exitFailed || !strings.Contains(stderr, "the grid has no plan that fits") {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
-	if code, _, stderr := run("--turns 1", "--turns 0"); code != exitUsage || !strings.Contains(stderr, "--turns is at least 1") {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
-}
-
 // TestTuneErrors: what cannot be tuned or kept is refused before anything is measured.
 func TestTuneErrors(t *testing.T) {
 	dir := t.TempDir()

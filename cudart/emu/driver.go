@@ -45,24 +45,28 @@ type Driver struct {
 
 	// Memory.
 	chunks        [maxChunks]atomic.Pointer[chunk]
+	mallocs       int    // calls of cudaMalloc for any bytes
 	buffers       uint64 // the newest buffer
 	pinned        []*pinned
-	locked        int64 // bytes registered
-	registrations int   // how often memory was registered
+	shown         atomic.Pointer[[]*pinned] // what kernels reach of pinned; nil: nothing
+	locked        int64                     // bytes registered
+	registrations int                       // how often memory was registered
 	pinnedID      int
 	pageables     int
 	inPlace       int // products so far by an algorithm that sums in place
 
 	// Work.
-	streams []*stream // that have work or can still get some
-	ids     int       // streams made so far
-	seq     uint64    // operations enqueued so far
-	running *op
-	touched map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
-	waiting int                  // threads that wait for work
-	credit  int                  // operations that Random runs though nobody waits
-	host    clock
-	hostVer uint64
+	streams  []*stream // that have work or can still get some
+	ids      int       // streams made so far
+	seq      uint64    // operations enqueued so far
+	running  *op
+	touched  map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
+	waiting  int                  // threads that wait for work
+	credit   int                  // operations that Random runs though nobody waits
+	hanging  int                  // launches so far that Options.HangAt counts
+	crashing int                  // launches so far that Options.CrashAt counts
+	host     clock
+	hostVer  uint64
 }
 
 // thread is the state that CUDA keeps for an OS thread.
@@ -208,4 +212,5 @@ func (d *Driver) forget() {
 		d.chunks[i].Store(nil)
 	}
 	d.buffers, d.pinned, d.streams, d.objects = 0, nil, nil, map[uint64]any{}
+	d.show()
 }

@@ -56,6 +56,11 @@ func (d *Driver) fault(k Kind, format string, args ...any) {
 // held.
 func (d *Driver) badMemory(k Kind, format string, args ...any) int32 {
 	d.fault(k, format, args...)
+	return d.illegalAddress()
+}
+
+// illegalAddress ends the use of all contexts. d.mu is held.
+func (d *Driver) illegalAddress() int32 {
 	if d.sticky == 0 {
 		d.sticky = errIllegalAddress
 		d.cancel()

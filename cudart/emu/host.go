@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"unsafe"
+
+	"mt/cudart/emu/ptx"
 )
 
 // pinned is host memory that cudaHostAlloc gave or that was registered.
@@ -13,8 +15,9 @@ type pinned struct {
 	region
 	base  uint64
 	bytes uint64
-	owned []byte // of cudaHostAlloc
-	only  *gpu   // the device that it is pinned for; nil: portable, for all
+	owned []byte     // of cudaHostAlloc
+	only  *gpu       // the device that it is pinned for; nil: portable, for all
+	view  ptx.Buffer // as kernels see it
 }
 
 func (p *pinned) end() uint64 { return p.base + p.bytes }
@@ -26,8 +29,38 @@ const pageSize = 4096
 func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
+	if d.opt.Integrated {
+		p.view = ptx.Buffer{Base: p.base, Data: hostBytes(p.base, p.bytes), Name: p.name}
+	}
 	i := d.pinnedAt(p.base)
 	d.pinned = slices.Insert(d.pinned, i, p)
+	d.show()
+}
+
+// hostBytes returns n bytes of host memory at addr, where what is registered may be of several allocations of Go's.
+//
+//go:nocheckptr
+func hostBytes(addr, n uint64) []byte { return unsafe.Slice((*byte)(pointer(addr)), n) }
+
+// show makes the pinned memory what kernels of integrated devices reach. d.mu is held.
+func (d *Driver) show() {
+	if d.opt.Integrated {
+		d.shown.Store(new(slices.Clone(d.pinned)))
+	}
+}
+
+// reachable returns the pinned memory with the byte at addr, nil unless g is integrated and reaches such memory. d.mu need
+// not be held.
+func (d *Driver) reachable(g *gpu, addr uint64) *pinned {
+	all := d.shown.Load()
+	if all == nil {
+		return nil
+	}
+	i := sort.Search(len(*all), func(i int) bool { return (*all)[i].end() > addr })
+	if i == len(*all) || (*all)[i].base > addr || (*all)[i].only != nil && (*all)[i].only != g {
+		return nil
+	}
+	return (*all)[i]
 }
 
 // pinnedAt is the index of the first pinned memory that ends after addr.
@@ -80,6 +113,7 @@ func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
 	}
 	p := d.pinned[i]
 	d.pinned = slices.Delete(d.pinned, i, i+1)
+	d.show()
 	if d.sticky == 0 {
 		d.unused(call, &p.region)
 	}

@@ -35,12 +35,13 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 		if err != nil {
 			err = fmt.Errorf("%w%s", err, m.missed())
 		}
-		out := d.spans(touched)
+		out := d.spans(s.gpu, touched)
 		if d.opt.OrderOnly && err == nil {
 			d.touched[again] = out
 		}
 		return out, err
 	}
+	d.plant(o, f)
 	d.enqueue(s, o)
 	return 0
 }
@@ -133,15 +134,19 @@ func (f *function) pointed(each []uint64) []byte {
 	return out
 }
 
-// spans turns the accesses of a kernel into spans.
-func (d *Driver) spans(touched []ptx.Access) []span {
+// spans turns the accesses of a kernel on g into spans.
+func (d *Driver) spans(g *gpu, touched []ptx.Access) []span {
 	var out []span
 	for _, a := range touched {
-		b := d.allocation(a.Buffer.Base)
-		if b == nil { // the constants of the module
+		var r *region
+		if b := d.allocation(a.Buffer.Base); b != nil {
+			r = &b.region
+		} else if p := d.reachable(g, a.Buffer.Base); p != nil {
+			r = &p.region
+		} else { // the constants of the module
 			continue
 		}
-		out = append(out, span{&b.region, a.ReadFrom, a.ReadTo, false}, span{&b.region, a.WriteFrom, a.WriteTo, true})
+		out = append(out, span{r, a.ReadFrom, a.ReadTo, false}, span{r, a.WriteFrom, a.WriteTo, true})
 	}
 	return out
 }

@@ -299,13 +299,13 @@ func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32
 	return w, 0
 }
 
-// matrix is an operand in device memory, whose spans are added to o.
+// matrix is an operand in memory that the device reaches, whose spans are added to o.
 func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
 	across, down := int64(l.cols), int64(l.rows) // lines of memory, elements of one
 	size := l.size()
 	line, step := down*size, l.ld*size
 	total := (across-1)*step + line
-	b, off, code := d.deviceRange(o.what, o.gpu, at, uint64(total))
+	r, code := d.reach(o.what, o.gpu, at, uint64(total))
 	if code != 0 {
 		return matrix{}, code
 	}
@@ -317,9 +317,9 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	}
 	o.spans = slices.Grow(o.spans, int(across))
 	for i := range across {
-		o.spans = append(o.spans, span{&b.region, off + i*step, off + i*step + line, write})
+		o.spans = r.spans(o.spans, i*step, line, write)
 	}
-	return matrix{bytes: b.Data[off : off+total], bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}, 0
+	return matrix{bytes: r.data, bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}, 0
 }
 
 // biasAlign is the alignment in bytes that some kernels of the library expect of a

@@ -64,6 +64,9 @@ func (m *memory) Find(addr uint64) *ptx.Buffer {
 	if b := m.d.allocation(addr); b != nil && b.gpu == m.gpu && addr-b.Base < uint64(len(b.Data)) {
 		return &b.Buffer
 	}
+	if p := m.d.reachable(m.gpu, addr); p != nil {
+		return &p.view
+	}
 	m.miss.CompareAndSwap(0, addr)
 	return nil
 }
@@ -100,7 +103,7 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	if bytes == 0 {
 		return 0
 	}
-	if bytes > uint64(d.opt.DeviceMemory) {
+	if d.mallocs++; d.opt.FullAt > 0 && d.mallocs >= d.opt.FullAt || bytes > uint64(d.opt.DeviceMemory) {
 		return errOutOfMemory
 	}
 	unit := int64(alignment)
@@ -216,6 +219,46 @@ func (d *Driver) allocation(addr uint64) *buffer {
 		return nil
 	}
 	return d.buffer(index(addr))
+}
+
+// reach is memory that an operation of a device reads or writes: device memory, or host memory of an integrated device.
+type reach struct {
+	data  []byte
+	parts []span // regions that data lies in, one behind the other
+}
+
+// spans appends to out the spans of the bytes of r from off on.
+func (r reach) spans(out []span, off, n int64, write bool) []span {
+	for _, p := range r.parts {
+		size := p.to - p.from
+		if from, to := max(off, 0), min(off+n, size); from < to {
+			out = append(out, span{p.region, p.from + from, p.from + to, write})
+		}
+		off -= size
+	}
+	return out
+}
+
+// reach finds n bytes at addr that g reaches. A wrong address or size is a fault and gives the code for it.
+func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
+	if d.reachable(g, addr) == nil {
+		b, off, code := d.deviceRange(call, g, addr, n)
+		if code != 0 {
+			return reach{}, code
+		}
+		return reach{b.Data[off : off+int64(n)], []span{{region: &b.region, from: off, to: off + int64(n)}}}, 0
+	}
+	out := reach{data: hostBytes(addr, n)}
+	for at := addr; at < addr+n; {
+		p := d.reachable(g, at)
+		if p == nil {
+			return reach{}, d.badMemory(Bounds, "%s: %d bytes at %#x, of which the last %d are not in pinned host memory", call, n, addr, addr+n-at)
+		}
+		end := min(p.end(), addr+n)
+		out.parts = append(out.parts, span{region: &p.region, from: int64(at - p.base), to: int64(end - p.base)})
+		at = end
+	}
+	return out, 0
 }
 
 // deviceRange is n bytes of g's memory at addr, and the buffer they are in. A wrong

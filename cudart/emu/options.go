@@ -41,12 +41,14 @@ type Options struct {
 	// in the way.
 	SpoilPeers bool
 
-	NoDevice      bool // there is a driver and no GPU
-	DriverTooOld  bool // the driver is older than libcudart
-	WithoutBlasLt bool // libcublasLt is not installed
-	WithoutML     bool // libnvidia-ml is not installed
+	NoDevice       bool // there is a driver and no GPU
+	DriverTooOld   bool // the driver is older than libcudart
+	WithoutRuntime bool // libcudart is not installed
+	WithoutBlasLt  bool // libcublasLt is not installed
+	WithoutML      bool // libnvidia-ml is not installed
 
-	// Integrated has the devices say that they have no memory of their own, as GB10 and Jetson do.
+	// Integrated has the devices say that they have no memory of their own, as GB10 and Jetson do. Their kernels and cuBLASLt's
+	// products reach pinned host memory. Others reach it on a real machine too, and are held to device memory here.
 	Integrated bool
 
 	// Watchdog has the devices say that kernels which take long are ended; none is.
@@ -87,6 +89,17 @@ type Options struct {
 	LoseDeviceAt int
 	// LostCode is what libcudart and libcuda return then; 0 means 999.
 	LostCode int
+
+	// HangAt is the launch that does not end until Driver.EndHang.
+	HangAt Launch
+	// CrashAt is the launch that accesses an illegal address. No context of the process can be used from then on.
+	CrashAt Launch
+	// FullAt is the number of the cudaMalloc, counted from 1, from which on device memory is full, whatever
+	// cudaMemGetInfo says; with 0 it never is.
+	FullAt int
+	// CoreDump names the file that a GPU writes when a kernel fails, as CUDA_COREDUMP_FILE does. It names the kernel.
+	// "": none.
+	CoreDump string
 
 	// Threads is how many goroutines execute a kernel; 0 means GOMAXPROCS.
 	Threads int

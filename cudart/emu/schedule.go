@@ -187,12 +187,12 @@ func (d *Driver) pick() *op {
 	return best
 }
 
-// hangs says whether o does not end; see Options.Hang.
+// hangs says whether o does not end; see Options.Hang and HangAt.
 func (d *Driver) hangs(o *op) bool {
-	return d.opt.Hang != "" && !d.hangEnded && o.run != nil && strings.Contains(o.what, d.opt.Hang)
+	return !d.hangEnded && (o.hung || d.opt.Hang != "" && o.run != nil && strings.Contains(o.what, d.opt.Hang))
 }
 
-// EndHang lets work go on that Options.Hang holds up. A code other than 0 has it trap instead: the contexts are lost with
+// EndHang lets work go on that Options.Hang or HangAt holds up. A code other than 0 has it trap instead: the contexts are lost with
 // that code.
 func (d *Driver) EndHang(code int) {
 	d.mu.Lock()
@@ -225,7 +225,7 @@ func (d *Driver) execute(o *op) {
 			d.touch(o, s)
 		}
 		if err != nil && d.sticky == 0 {
-			d.badMemory(Kernel, "%s: %v", o, err)
+			d.stopped(o, err)
 		}
 	}
 	s := o.stream

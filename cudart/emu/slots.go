@@ -95,7 +95,7 @@ func init() {
 // that name or is not installed.
 func (d *Driver) Symbol(lib cudart.Library, name string) uintptr {
 	s := byName[string(lib)+"."+name]
-	if s == nil || lib == cudart.BlasLt && d.opt.WithoutBlasLt || lib == cudart.ML && d.opt.WithoutML ||
+	if s == nil || lib == cudart.Runtime && d.opt.WithoutRuntime || lib == cudart.BlasLt && d.opt.WithoutBlasLt || lib == cudart.ML && d.opt.WithoutML ||
 		name == "cuTensorMapEncodeTiled" && d.opt.DriverVersion < tensorMapSince {
 		return 0
 	}

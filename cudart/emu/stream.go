@@ -36,6 +36,7 @@ type op struct {
 	extra   time.Duration          // how much longer events say that it took
 
 	done    bool
+	hung    bool // see Options.HangAt
 	needed  bool // for Lazy: somebody waits for it
 	waiters int
 }
@@ -271,12 +272,12 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 // true for host memory that is not pinned.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {
-		b, off, code := d.deviceRange(o.what, o.gpu, addr, n)
+		r, code := d.reach(o.what, o.gpu, addr, n)
 		if code != 0 {
 			return nil, false, code
 		}
-		o.spans = append(o.spans, span{&b.region, off, off + int64(n), write})
-		return b.Data[off : off+int64(n)], false, 0
+		o.spans = r.spans(o.spans, 0, int64(n), write)
+		return r.data, false, 0
 	}
 	h, code := d.hostRange(o.what, o.gpu, addr, n)
 	if code != 0 {

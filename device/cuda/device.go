@@ -66,6 +66,7 @@ type dev struct {
 	context    cudart.Context
 	blas       blas
 	own        atomic.Int64 // see OwnProducts
+	unified    atomic.Bool  // see InPlace
 	// pace is how many FLOPs a second the device reaches at least, by the type of operands.
 	pace [2]float64
 	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
@@ -82,22 +83,24 @@ type dev struct {
 	peersMu sync.RWMutex
 	peers   map[int]bool // by ordinal: the devices whose memory this one has access to
 
-	mu         sync.Mutex
-	blocks     map[uintptr]*block
-	registered map[uintptr][]byte
-	spans      []span // ranges of pinned host memory, by address
-	usage      device.Usage
-	scratch    []device.Mem // free scratch memory
-	events     []cudart.Event
-	allEvents  []cudart.Event
-	streams    []*stream // those that are open
-	closed     bool
-	notes      []string
-	noted      map[string]bool // the subjects that noteOnce has noted
-	slower     map[slower]bool
-	fallbacks  []string // see Fallbacks
-	late       []error  // the errors that Close returns
-
+	mu          sync.Mutex
+	blocks      map[uintptr]*block
+	registered  map[uintptr][]byte
+	spans       []span // ranges of pinned host memory, by address
+	pinnings    []*pinning
+	usage       device.Usage
+	scratch     []device.Mem // free scratch memory
+	events      []cudart.Event
+	allEvents   []cudart.Event
+	streams     []*stream // those that are open
+	closed      bool
+	notes       []string
+	noted       map[string]bool // the subjects that noteOnce has noted
+	slower      map[slower]bool
+	fallbacks   []string       // see Fallbacks
+	late        []error        // the errors that Close returns
+	leaving     atomic.Bool    // see LeavePinned
+	beside      func(*piece)   // nil but in tests: called before a piece is pinned beside what the device does
 	lookEvery   time.Duration  // how often look is called
 	looking     sync.WaitGroup // the goroutine that calls it
 	lookingEnds chan struct{}  // ends it; nil: it does not run
@@ -395,9 +398,8 @@ func (d *dev) Notes() []string {
 	return append([]string(nil), d.notes...)
 }
 
-func (d *dev) Name() string  { return d.name }
-func (d *dev) Kind() string  { return "cuda" }
-func (d *dev) Unified() bool { return false }
+func (d *dev) Name() string { return d.name }
+func (d *dev) Kind() string { return "cuda" }
 
 // regret keeps an error for Close to return, because no other call of the contract
 // is sure to return it.
@@ -448,11 +450,17 @@ func (d *dev) Close() error {
 		return nil
 	}
 	d.closed = true
+	d.mu.Unlock()
+	d.endLooking()
+	d.stopPinning(nil)
+	d.mu.Lock()
 	blocks, registered, events := d.blocks, d.registered, d.allEvents
 	d.registered, d.spans, d.allEvents, d.events, d.scratch = map[uintptr][]byte{}, nil, nil, nil, nil
 	d.mu.Unlock()
-	d.endLooking()
 	for _, b := range registered {
+		if d.leaving.Load() {
+			break
+		}
 		d.release(func() error { return d.cuda.HostUnregister(d.context, b) })
 	}
 	for addr, b := range blocks {
@@ -485,7 +493,7 @@ func (d *dev) closeContext() {
 	for _, m := range d.modules {
 		d.releaseBy("cuModuleUnload", func() error { return d.cuda.ModuleUnload(d.context, m) })
 	}
-	if d.context != 0 {
+	if d.context != 0 && !d.leaving.Load() {
 		d.releaseBy("cuDevicePrimaryCtxRelease_v2", func() error { return d.cuda.ReleasePrimaryContext(d.opts.Ordinal) })
 	}
 }

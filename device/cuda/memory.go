@@ -109,9 +109,17 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 		return nil, fmt.Errorf("cuda: alloc for %s: %w", accounts.HostStaging, errClosed)
 	}
 	rounded := (bytes + device.Align - 1) &^ (device.Align - 1)
-	data, err := d.cuda.HostAlloc(d.context, rounded)
-	b := &block{purpose: accounts.HostStaging, bytes: rounded, pinned: true}
+	var data []byte
+	var err error
+	b := &block{purpose: accounts.HostStaging, bytes: rounded, pinned: !d.leaving.Load()}
+	if b.pinned {
+		data, err = d.cuda.HostAlloc(d.context, rounded)
+	}
 	switch {
+	case !b.pinned:
+		data = aligned(rounded)
+	case refused(err) && d.Unified():
+		return nil, fmt.Errorf("cuda: alloc %s for %s: %w; %w", human.Bytes(bytes), accounts.HostStaging, err, errBinding)
 	case refused(err):
 		d.refuse(human.Bytes(bytes), err)
 		b.pinned, data = false, aligned(rounded)
@@ -230,19 +238,23 @@ func (d *dev) run(b []byte) (bytes int64, pinned bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	end := from + uintptr(len(b))
-	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > from })
-	if i > 0 && from < d.spans[i-1].to {
-		return int64(min(end, d.spans[i-1].to) - from), true
+	if s, ok := d.spanOf(from); ok {
+		return int64(min(end, s.to) - from), true
 	}
+	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > from })
 	if i < len(d.spans) {
 		end = min(end, d.spans[i].from)
 	}
 	return int64(end - from), false
 }
 
-// BindHost panics, because a GPU does not use host memory in place.
-func (d *dev) BindHost([]byte) device.Mem {
-	panic("cuda: BindHost on a device that is not unified")
+// spanOf returns the range of pinned memory with the byte at addr. d.mu is held.
+func (d *dev) spanOf(addr uintptr) (span, bool) {
+	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > addr })
+	if i > 0 && addr < d.spans[i-1].to {
+		return d.spans[i-1], true
+	}
+	return span{}, false
 }
 
 // Usage counts memory by purpose.

@@ -16,18 +16,40 @@ import (
 // has hundreds. So memory is registered in pieces, several at a time: each piece is a range of its
 // own for the driver, and copies are cut where pieces meet (stream.go). Memory whose pages touch is merged before it
 // is cut, so that a model of thousands of tiles has few pieces.
+//
+// Register itself pins the memory that is used first. A goroutine pins the rest beside what the device does, in the order of
+// first use. A copy from or to a piece whose turn has not come goes through staging memory, as from all memory that is not
+// pinned.
 
 // Pieces end at multiples of pinPiece in the address space, so where huge pages end too. At most
-// pinThreads are registered at a time.
+// pinThreads are registered at a time, and pinBeside beside what the device does, since the driver may hold a lock
+// meanwhile that launches need. Register itself pins as many bytes as pinThreads pieces have.
 const (
 	pinPiece   = 256 << 20
 	pinThreads = 8
+	pinBeside  = 2
 )
 
 // piece is a part of the memory that Register was given, which is registered at once.
 type piece struct {
 	mem []byte
+	use int   // the first of the slices that Register was given which it has a part of
 	err error // why it is not pinned; nil: it is, or nobody has tried
+}
+
+// pinning is the rest of a call of Register, which is pinned beside what the device does.
+type pinning struct {
+	pieces  []piece
+	total   int64 // bytes of the whole call
+	refused refusals
+	stop    atomic.Bool
+	ended   sync.WaitGroup
+}
+
+// refusals are pieces that the system did not pin.
+type refusals struct {
+	err   error // the last one's
+	bytes int64
 }
 
 // pieceSize is where pieces are cut: at multiples of it.
@@ -98,29 +120,87 @@ func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	all.Wait()
 }
 
-// Register pins memory. Pieces that the system refuses to pin stay as they are, and copies from and to
-// them are staged in pinned slabs. After any other error nothing of memory is pinned.
-func (d *dev) Register(memory ...[]byte) error { return d.RegisterBy(pinThreads, memory...) }
+// byFirstUse sorts pieces of memory, which are in the order of addresses, by the first of the slices that each has a part of.
+func byFirstUse(pieces []piece, memory [][]byte) {
+	for i := range pieces {
+		pieces[i].use = len(memory)
+	}
+	for use, b := range memory {
+		end := address(b) + uintptr(len(b))
+		first, _ := slices.BinarySearchFunc(pieces, address(b), func(p piece, at uintptr) int {
+			if address(p.mem)+uintptr(len(p.mem)) <= at {
+				return -1
+			}
+			return 1
+		})
+		for i := first; i < len(pieces) && address(pieces[i].mem) < end; i++ {
+			pieces[i].use = min(pieces[i].use, use)
+		}
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.use, b.use) })
+}
 
-// RegisterBy is Register with so many pieces at a time, to measure what threads gain.
+// Register pins memory, which is given in the order of its first use: the first pinThreads pieces' worth before it returns,
+// the rest beside what follows. Pieces that the system refuses to pin stay as they are, and copies from and to
+// them are staged in pinned slabs. A unified device pins all before it returns, and fails with a refusal. After any other
+// error of the first pieces nothing of memory is pinned.
+func (d *dev) Register(memory ...[]byte) error {
+	if d.leaving.Load() {
+		return nil
+	}
+	if d.Unified() {
+		return d.RegisterBy(pinThreads, memory...)
+	}
+	pieces, total := d.pieces(memory)
+	byFirstUse(pieces, memory)
+	n, bytes := 0, int64(0)
+	for n < len(pieces) && bytes < pinThreads*d.pieceSize() {
+		bytes += int64(len(pieces[n].mem))
+		n++
+	}
+	refused, err := d.registerFirst(pieces[:n], bytes, pinThreads)
+	if err != nil || n == len(pieces) {
+		d.noteRefused(refused, total)
+		return err
+	}
+	d.registerBeside(&pinning{pieces: pieces[n:], total: total, refused: refused})
+	return nil
+}
+
+// RegisterBy pins all of memory before it returns, so many pieces at a time, to measure what threads gain.
 func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	pieces, total := d.pieces(memory)
-	d.registerAll(pieces, total, threads)
-	var refusal error
-	var refusedBytes int64
+	refused, err := d.registerFirst(pieces, total, threads)
+	if err == nil && refused.err != nil && d.Unified() {
+		d.unregister(pieces, total)
+		return fmt.Errorf("cuda: register %s of host memory: %w; %w", human.Bytes(total), refused.err, errBinding)
+	}
+	d.noteRefused(refused, total)
+	return err
+}
+
+// registerFirst registers pieces of so many bytes together. After an error none of them is.
+func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refusals, err error) {
+	d.registerAll(pieces, bytes, threads)
 	for _, p := range pieces {
 		switch {
 		case refused(p.err):
-			refusal, refusedBytes = p.err, refusedBytes+int64(len(p.mem))
+			out.add(&p)
 		case p.err != nil:
-			d.Unregister(memory...)
-			return fmt.Errorf("cuda: register %s of host memory: %s at %#x: %w; %s", human.Bytes(total), human.Bytes(int64(len(p.mem))), address(p.mem), p.err, pinHelp)
+			d.unregister(pieces, bytes)
+			return refusals{}, fmt.Errorf("cuda: register %s of host memory: %s at %#x: %w; %s", human.Bytes(bytes), human.Bytes(int64(len(p.mem))), address(p.mem), p.err, pinHelp)
 		}
 	}
-	if refusal != nil {
-		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(refusedBytes), human.Bytes(total)), refusal)
+	return out, nil
+}
+
+func (r *refusals) add(p *piece) { r.err, r.bytes = p.err, r.bytes+int64(len(p.mem)) }
+
+// noteRefused notes what of so many bytes the system did not pin.
+func (d *dev) noteRefused(r refusals, total int64) {
+	if r.err != nil {
+		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(r.bytes), human.Bytes(total)), r.err)
 	}
-	return nil
 }
 
 // registerAll registers pieces of so many bytes together, until one fails that the system does not just refuse,
@@ -133,13 +213,7 @@ func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 		if failed.Load() {
 			return
 		}
-		switch p.err = d.cuda.HostRegister(d.context, p.mem); {
-		case p.err == nil:
-			d.mu.Lock()
-			d.registered[address(p.mem)] = p.mem
-			d.pin(p.mem)
-			d.mu.Unlock()
-		case !refused(p.err):
+		if d.register(p); p.err != nil && !refused(p.err) {
 			failed.Store(true)
 		}
 		if mu.Lock(); d.opts.Pinning != nil {
@@ -150,9 +224,100 @@ func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 	})
 }
 
-// Unregister undoes Register; what was never registered is left alone.
+// register registers a piece, or sets its error.
+func (d *dev) register(p *piece) {
+	if p.err = d.cuda.HostRegister(d.context, p.mem); p.err != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.registered[address(p.mem)] = p.mem
+	d.pin(p.mem)
+}
+
+// registerBeside starts to pin what is left of a call of Register.
+func (d *dev) registerBeside(r *pinning) {
+	d.mu.Lock()
+	d.pinnings = append(d.pinnings, r)
+	d.mu.Unlock()
+	r.ended.Go(func() {
+		d.forAll(r.pieces, r.total, pinBeside, func(p *piece) {
+			if d.beside != nil {
+				d.beside(p)
+			}
+			if r.stop.Load() {
+				return
+			}
+			if d.register(p); p.err != nil && !refused(p.err) {
+				r.stop.Store(true)
+			}
+		})
+		d.endPinning(r)
+	})
+}
+
+// endPinning tells what was not pinned of r. An error is also that of Close, for no other call returns it.
+func (d *dev) endPinning(r *pinning) {
+	for _, p := range r.pieces {
+		switch {
+		case refused(p.err):
+			r.refused.add(&p)
+		case p.err != nil:
+			err := fmt.Errorf("register %s of host memory: %s at %#x: %w; %s", human.Bytes(r.total), human.Bytes(int64(len(p.mem))), address(p.mem), p.err, pinHelp)
+			d.noteOnce("pinning failed", fmt.Sprintf("%v; copies from and to memory that is not pinned go through staging memory, slower", err))
+			d.regret(err)
+		}
+	}
+	d.noteRefused(r.refused, r.total)
+}
+
+// AwaitPinned returns when nothing is being pinned any more beside what the device does.
+func (d *dev) AwaitPinned() {
+	d.mu.Lock()
+	all := slices.Clone(d.pinnings)
+	d.mu.Unlock()
+	for _, r := range all {
+		r.ended.Wait()
+	}
+}
+
+// stopPinning ends the pinning of what has a piece among pieces, nil for everything, and waits until it has ended.
+func (d *dev) stopPinning(pieces []piece) {
+	at := map[uintptr]bool{}
+	for _, p := range pieces {
+		at[address(p.mem)] = true
+	}
+	var mine []*pinning
+	d.mu.Lock()
+	d.pinnings = slices.DeleteFunc(d.pinnings, func(r *pinning) bool {
+		is := pieces == nil
+		for i := range r.pieces { // their errors are being written
+			is = is || at[address(r.pieces[i].mem)]
+		}
+		if is {
+			mine = append(mine, r)
+		}
+		return is
+	})
+	d.mu.Unlock()
+	for _, r := range mine {
+		r.stop.Store(true)
+	}
+	for _, r := range mine {
+		r.ended.Wait()
+	}
+}
+
+// Unregister undoes Register; what was never registered is left alone. After LeavePinned the driver keeps it pinned.
 func (d *dev) Unregister(memory ...[]byte) {
 	pieces, total := d.pieces(memory)
+	if len(pieces) > 0 {
+		d.stopPinning(pieces)
+		d.unregister(pieces, total)
+	}
+}
+
+func (d *dev) unregister(pieces []piece, total int64) {
 	d.forAll(pieces, total, pinThreads, func(p *piece) {
 		at := address(p.mem)
 		d.mu.Lock()
@@ -162,8 +327,17 @@ func (d *dev) Unregister(memory ...[]byte) {
 			d.unpin(at)
 		}
 		d.mu.Unlock()
-		if mem != nil {
+		if mem != nil && !d.leaving.Load() {
 			d.release(func() error { return d.cuda.HostUnregister(d.context, mem) })
 		}
 	})
+}
+
+// LeavePinned says that the process ends with the device. From then on the device unpins nothing, which takes long where much is
+// pinned and which the system does anyway when a process ends; Close leaves the context to the system too. Memory that stays
+// pinned must not be taken for something else, so the device pins nothing more: it stages copies from and to memory that
+// comes later.
+func (d *dev) LeavePinned() {
+	d.leaving.Store(true)
+	d.stopPinning(nil)
 }

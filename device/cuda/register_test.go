@@ -65,7 +65,7 @@ func TestRegisterInPieces(t *testing.T) {
 	a, b := pages(10*page), pages(7*page+100)
 	a = a[(address(a)+page)%(2*page):][:9*page] // which begins within a piece
 	calls := drv.Calls()
-	if err := d.Register(a, b, nil); err != nil {
+	if err := d.RegisterBy(pinThreads, a, b, nil); err != nil {
 		t.Fatal(err)
 	}
 	registered := 0

@@ -190,14 +190,14 @@ func (s *stream) run(c *command) error {
 		err = cuda.MemsetAsync(ctx, cudart.DevicePtr(c.dst.Addr), 0, bytes, s.cuda)
 	case copyAcross:
 		rate = leastBandwidth
-		err = cuda.MemcpyAsync(ctx, c.dst.Addr, c.src.Addr, bytes, cudart.DeviceToDevice, s.cuda)
+		err = cuda.MemcpyAsync(ctx, c.dst.Addr, c.src.Addr, bytes, s.dev.direction(cudart.DeviceToDevice), s.cuda)
 	case copyPeer:
 		call = "cudaMemcpyPeerAsync"
 		err = cuda.MemcpyPeerAsync(ctx, cudart.DevicePtr(c.dst.Addr), c.peer, cudart.DevicePtr(c.src.Addr), s.dev.opts.Ordinal, bytes, s.cuda)
 	case copyUp:
-		err = cuda.MemcpyAsync(ctx, c.dst.Addr, address(c.host), bytes, cudart.HostToDevice, s.cuda)
+		err = cuda.MemcpyAsync(ctx, c.dst.Addr, address(c.host), bytes, s.dev.direction(cudart.HostToDevice), s.cuda)
 	default:
-		err = cuda.MemcpyAsync(ctx, address(c.host), c.src.Addr, bytes, cudart.DeviceToHost, s.cuda)
+		err = cuda.MemcpyAsync(ctx, address(c.host), c.src.Addr, bytes, s.dev.direction(cudart.DeviceToHost), s.cuda)
 	}
 	if err != nil {
 		return err
@@ -242,6 +242,7 @@ func (s *stream) copies(name string, what what, mem device.Mem, host []byte, bad
 	}
 	for off := int64(0); off < int64(len(host)); {
 		n, pinned := s.dev.run(host[off:])
+		n = min(n, s.dev.within(mem.Slice(off, n)))
 		c := command{name: name, what: what, slow: !pinned, host: host[off : off+n]}
 		if side := mem.Slice(off, n); what == copyUp {
 			c.dst = side
@@ -265,7 +266,15 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 
 // CopyD2D enqueues dst = src.
 func (s *stream) CopyD2D(dst, src device.Mem) {
-	s.do(command{name: "CopyD2D", what: copyAcross, dst: dst, src: src}, equal(src.Bytes, dst.Bytes))
+	bad := equal(src.Bytes, dst.Bytes)
+	for bad == nil && dst.Bytes > 0 {
+		n := min(s.dev.within(dst), s.dev.within(src))
+		s.do(command{name: "CopyD2D", what: copyAcross, dst: dst.Slice(0, n), src: src.Slice(0, n)}, nil)
+		dst, src = dst.Slice(n, dst.Bytes-n), src.Slice(n, src.Bytes-n)
+	}
+	if bad != nil {
+		s.do(command{name: "CopyD2D"}, bad)
+	}
 }
 
 // CopyPeer enqueues dst = src, where dst is memory of another device that Reach was true of.
@@ -291,7 +300,13 @@ func equal(from, to int64) error {
 }
 
 // Zero enqueues dst = 0.
-func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", what: zeros, dst: dst}, nil) }
+func (s *stream) Zero(dst device.Mem) {
+	for dst.Bytes > 0 {
+		n := s.dev.within(dst)
+		s.do(command{name: "Zero", what: zeros, dst: dst.Slice(0, n)}, nil)
+		dst = dst.Slice(n, dst.Bytes-n)
+	}
+}
 
 // Record enqueues e. Where that fails the event counts as complete.
 func (s *stream) Record(e device.Event) {

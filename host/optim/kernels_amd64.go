@@ -219,227 +219,137 @@ func sumF32AVX512(x *byte, n int, lanes *[32]float64)
 //go:noescape
 func sumBF16AVX512(x *byte, n int, lanes *[32]float64)
 
-// adamPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func adamPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func lionPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applyPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func applyPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func adamPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func lionPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applyPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func applyPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func adamPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func lionPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// averagePlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func averagePlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func adamSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func lionSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applySplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func applySplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func adamSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func lionSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applySplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func applySplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func adamSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func lionSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// averageSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func averageSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// prepareF32ToF32AVX2 moves n elements of a momentum; n is a multiple of the lanes.
-//
 //go:noescape
 func prepareF32ToF32AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
-// prepareF32ToBF16AVX2 moves n elements of a momentum; n is a multiple of the lanes.
-//
 //go:noescape
 func prepareF32ToBF16AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
-// prepareBF16ToF32AVX2 moves n elements of a momentum; n is a multiple of the lanes.
-//
 //go:noescape
 func prepareBF16ToF32AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
-// prepareBF16ToBF16AVX2 moves n elements of a momentum; n is a multiple of the lanes.
-//
 //go:noescape
 func prepareBF16ToBF16AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
-// decodeAVX2 sets out to n numbers with these codes; n is a multiple of the lanes.
-//
 //go:noescape
 func decodeAVX2(values *float32, codes *byte, out *float32, n int, scale *float32)
 
-// decode16AVX2 sets out to n numbers with these codes, two a byte; n is a multiple of the lanes.
-//
 //go:noescape
 func decode16AVX2(values *float32, codes *byte, out *float32, n int, scale *float32)
 
-// encodeAVX2 sets codes to those of n numbers over the scale, a byte each; n is a multiple of the lanes.
-//
 //go:noescape
 func encodeAVX2(table *uint32, x *float32, codes *byte, n int, scale *float32)
 
-// encode16AVX2 sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.
-//
 //go:noescape
 func encode16AVX2(table *uint32, x *float32, codes *byte, n int, scale *float32)
 
-// greatestAVX2 sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of the lanes.
-//
 //go:noescape
 func greatestAVX2(x *float32, n int, most *float32)
 
-// widenAVX2 sets to to n numbers; n is a multiple of 32.
-//
 //go:noescape
 func widenAVX2(from *uint16, to *float32, n int)
 
-// roundAVX2 sets to to n numbers, rounded by the draws of these states and of those that follow; n is a multiple of 32.
-//
 //go:noescape
 func roundAVX2(from *float32, to *uint16, n int, states *[8]uint64)
 
-// sumF32AVX2 sets lanes to the sums of squares of n elements; n is a multiple of 32.
-//
 //go:noescape
 func sumF32AVX2(x *byte, n int, lanes *[32]float64)
 
-// sumBF16AVX2 sets lanes to the sums of squares of n elements; n is a multiple of 32.
-//
 //go:noescape
 func sumBF16AVX2(x *byte, n int, lanes *[32]float64)
 
-// decodeVBMI sets out to n numbers with these codes; n is a multiple of 64.
-//
 //go:noescape
 func decodeVBMI(values *[4][256]byte, codes *byte, out *float32, n int, scale *float32)
 
-// encodeVBMI sets codes to those of n numbers over the scale, a byte each; n is a multiple of 64.
-//
 //go:noescape
 func encodeVBMI(borders *[4][256]byte, lines *[3][32]float32, zero uint64, x *float32, codes *byte, n int, scale *float32)

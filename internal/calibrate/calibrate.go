@@ -236,12 +236,29 @@ func (r *run) operations(ctx context.Context) error {
 	return nil
 }
 
+// inPlace measures how an integrated GPU computes on pinned host memory beside its own.
+func (r *run) inPlace() error {
+	d, ok := r.o.Device.(interface{ InPlace(on bool) error })
+	if !ok || !r.out.Device.Integrated || d.InPlace(true) != nil {
+		return nil // it copies
+	}
+	_, share, err := r.m.InPlace(r.shapes.copies / 4)
+	if err := errors.Join(err, d.InPlace(false)); err != nil {
+		return err
+	}
+	r.out.Device.HostMemory = rates.Round(r.out.Device.Bandwidth * share)
+	return nil
+}
+
 // copies measures the link, with memory that is registered as tiles are. A device that computes on
 // host memory copies too, now and then.
 func (r *run) copies(ctx context.Context) error {
 	const small = 4 << 10
 	l := &r.out.Link
 	bytes := float64(r.shapes.copies)
+	if err := r.inPlace(); err != nil {
+		return err
+	}
 	up, err := r.m.H2D(r.shapes.copies, measure.Registered)
 	if err != nil {
 		return err

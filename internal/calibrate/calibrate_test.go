@@ -150,7 +150,7 @@ func TestMeasureCUDA(t *testing.T) {
 	if long.Race {
 		t.Skip("slow under the race detector; a CPU is measured there")
 	}
-	drv := emu.New(emu.Options{})
+	drv := emu.New(emu.Options{Integrated: true})
 	c, err := cudart.New(drv)
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +167,8 @@ func TestMeasureCUDA(t *testing.T) {
 		facts.Is("kind", m.Device.Kind, "cuda"),
 		facts.Is("memory", m.Device.Memory, 1),
 		facts.Is("unified", m.Device.Unified, false),
+		facts.Is("host memory in place", m.Device.HostMemory > 0, true),
+		facts.Is("unified afterwards", dev.Unified(), false),
 		facts.Is("cores of the link", m.Link.Cores, 0),
 		facts.Is("bf16 products", len(m.Device.Products["bf16"]), 9),
 		facts.Is("operations", len(m.Device.Ops), len(measure.Operations())),

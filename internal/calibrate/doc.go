@@ -1,5 +1,5 @@
 // Package calibrate measures a machine and makes of it the rates that plans are computed with.
 //
-// It imports internal/measure, internal/train, plan/rates, data and what these may. Invariant: a Machine that it
+// It imports internal/measure, internal/run/trials, plan/rates, data and what these may. Invariant: a Machine that it
 // returns has passed Check, and each figure says that it was measured, or why not.
 package calibrate

@@ -10,7 +10,8 @@ import (
 	"mt/device"
 	"mt/device/wrap/profile"
 	"mt/internal/measure"
-	"mt/internal/train"
+	"mt/internal/run/predict"
+	"mt/internal/run/trials"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
@@ -47,14 +48,14 @@ func (t trained) model() (*model.Config, error) {
 }
 
 // options are those of the run, with activations of that type.
-func (t trained) options(act device.DType) (train.SyntheticOptions, error) {
+func (t trained) options(act device.DType) (trials.SyntheticOptions, error) {
 	cfg, err := t.model()
-	return train.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: act, Recompute: "auto"}, err
+	return trials.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: act, Recompute: "auto"}, err
 }
 
 // reportsOf makes a run of so many steps, and returns its plan and what it reports of each; nothing where memory does not suffice.
-func reportsOf(ctx context.Context, o train.SyntheticOptions, steps int) (p *plan.Run, reports []actors.StepReport, err error) {
-	s, err := train.StartSynthetic(o)
+func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *plan.Run, reports []actors.StepReport, err error) {
+	s, err := trials.StartSynthetic(o)
 	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
 		return nil, nil, nil
 	}
@@ -105,7 +106,7 @@ func (r *run) correct(ctx context.Context, name string, dtype device.DType) (err
 		return err
 	}
 	o.On, o.Profile = r.o.Device, true
-	s, err := train.StartSynthetic(o)
+	s, err := trials.StartSynthetic(o)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (r *run) correct(ctx context.Context, name string, dtype device.DType) (err
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if _, err := s.Run(train.PredictedSteps); err != nil {
+		if _, err := s.Run(predict.PredictedSteps); err != nil {
 			return err
 		}
 		times, err := s.Times()
@@ -143,7 +144,7 @@ func (r *run) correct(ctx context.Context, name string, dtype device.DType) (err
 // in seconds.
 func (r *run) match(p *plan.Run, took map[string]float64, name string, dtype device.DType) error {
 	for range corrections {
-		times, err := train.PredictTimes(p, r.out)
+		times, err := predict.PredictTimes(p, r.out)
 		if err != nil {
 			return fmt.Errorf("predict what was measured: %w", err)
 		}

@@ -9,7 +9,8 @@ import (
 	"mt/device/cpu"
 	"mt/internal/long"
 	"mt/internal/machine"
-	"mt/internal/train"
+	"mt/internal/run/predict"
+	"mt/internal/run/trials"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
@@ -25,7 +26,7 @@ func TestMatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := train.PlanSynthetic(train.SyntheticOptions{Model: cfg, Rows: 4, SeqLen: 32, MicroTokens: 64, Recompute: "auto", Unified: true})
+	p, err := trials.PlanSynthetic(trials.SyntheticOptions{Model: cfg, Rows: 4, SeqLen: 32, MicroTokens: 64, Recompute: "auto", Unified: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestMatch(t *testing.T) {
 			Link: rates.Link{Up: 1, Down: 1, Both: 1}, Host: rates.Host{Cores: 2, Memory: 1, Bandwidth: 20, Update: one, Norm: one, Gather: one}, Disk: rates.Disk{Write: 1, Read: 1}}
 	}
 	truth := machine(0.04, 0.02, 0.05, 5, 2)
-	times, err := train.PredictTimes(p, truth)
+	times, err := predict.PredictTimes(p, truth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestMessageFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := train.PlanSynthetic(train.SyntheticOptions{Model: cfg, Rows: handing.rows, SeqLen: handing.length, MicroTokens: handing.micro, Recompute: "auto", NoClip: true,
+	p, err := trials.PlanSynthetic(trials.SyntheticOptions{Model: cfg, Rows: handing.rows, SeqLen: handing.length, MicroTokens: handing.micro, Recompute: "auto", NoClip: true,
 		Depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func TestMessageFor(t *testing.T) {
 		Link: rates.Link{Up: 5, Down: 5, Both: 8, Cores: 1}, Host: rates.Host{Cores: 2, Memory: 1, Bandwidth: 20, Update: one, Norm: one, Gather: one}, Disk: rates.Disk{Write: 1, Read: 1}}
 	for _, us := range []float64{2, 25, 300} {
 		m.Host.Message = us
-		r, err := train.Predict(p, &m)
+		r, err := predict.Predict(p, &m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,7 @@ func TestMessageFor(t *testing.T) {
 	m.Link.Up, m.Link.Down = 0.01, 0.01
 	for _, us := range []float64{50, 400} {
 		m.Device.Restart = us
-		r, err := train.Predict(p, &m)
+		r, err := predict.Predict(p, &m)
 		if err != nil {
 			t.Fatal(err)
 		}

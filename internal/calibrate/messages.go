@@ -7,7 +7,7 @@ import (
 
 	"mt/actors"
 	"mt/internal/measure"
-	"mt/internal/train"
+	"mt/internal/run/predict"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -73,7 +73,7 @@ func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of fun
 	least := 0.0
 	for range 20 {
 		*field = (least + most) / 2
-		predicted, err := train.Predict(p, m)
+		predicted, err := predict.Predict(p, m)
 		if err != nil {
 			return 0, fmt.Errorf("predict what was measured: %w", err)
 		}

@@ -7,8 +7,9 @@ import (
 	"mt/actors"
 	"mt/device"
 	"mt/internal/measure"
+	"mt/internal/run/predict"
+	"mt/internal/run/trials"
 	"mt/internal/throttle"
-	"mt/internal/train"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -42,11 +43,11 @@ func (r *run) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := train.PlanSynthetic(o)
+	p, err := trials.PlanSynthetic(o)
 	if err != nil {
 		return err
 	}
-	step, err := train.Predict(p, r.out)
+	step, err := predict.Predict(p, r.out)
 	if err != nil {
 		return err
 	}

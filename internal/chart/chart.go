@@ -12,7 +12,7 @@ type Chart struct {
 // Panel is a vertical axis and what is drawn over it.
 type Panel struct {
 	Y      Axis
-	Height int // of the plot in a picture, in CSS pixels; 0: 360. Panels share a terminal's rows in this proportion.
+	Height int // of the plot in a picture, in CSS pixels; 0: 360.
 	Series []Series
 }
 
@@ -38,9 +38,8 @@ type Style int
 
 // The styles.
 const (
-	Line   Style = iota // a line; few values are marked by points too
-	Faint               // a thin pale line, for what another series smooths
-	Points              // points alone
+	Line  Style = iota // a line; few values are marked by points too
+	Faint              // a thin pale line, for what another series smooths
 )
 
 // farthest is the largest magnitude that is drawn, so that differences are finite;

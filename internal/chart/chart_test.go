@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -161,7 +163,7 @@ func TestAnything(t *testing.T) {
 		for range r.IntN(3) {
 			p := Panel{Y: Axis{Title: "y", Log: r.IntN(2) == 0, Zero: r.IntN(2) == 0}, Height: r.IntN(3) * 100}
 			for range r.IntN(12) {
-				s := Series{Label: "s", Style: Style(r.IntN(3)), Color: r.IntN(3)}
+				s := Series{Label: "s", Style: Style(r.IntN(2)), Color: r.IntN(3)}
 				for range r.IntN(5) {
 					s.X = append(s.X, hostile[r.IntN(len(hostile))])
 					s.Y = append(s.Y, hostile[r.IntN(len(hostile))])
@@ -171,11 +173,6 @@ func TestAnything(t *testing.T) {
 			c.Panels = append(c.Panels, p)
 		}
 		draw(t, c)
-		for _, o := range []Text{{}, {Columns: 1, Rows: 1}, {Columns: 40, Rows: 9, Color: true}} {
-			if err := c.WriteText(io.Discard, o); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
 }
 
@@ -273,38 +270,6 @@ func TestSparkline(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
-	xs, ys := upTo(21, func(i int) float64 { return 20 - float64(i) })
-	c := Chart{Title: "falls", X: Axis{Title: "step"}, Panels: []Panel{{Y: Axis{Title: "loss"}, Series: []Series{{Label: "a", X: xs, Y: ys}}}}}
-	var b strings.Builder
-	if err := c.WriteText(&b, Text{Columns: 24, Rows: 11}); err != nil {
-		t.Fatal(err)
-	}
-	want := `falls
-   loss
-20┤⠢⢄⡀
-  │  ⠈⠑⠢⢄⡀
-10┤      ⠈⠑⠢⢄
-  │          ⠑⠤⣀
-  │             ⠉⠒⠤⣀
- 0┤                 ⠉⠒⠤
-  └┬─────────┬────────┬
-   0        10       20
-           step
-`
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
-	c.Panels[0].Series = append(c.Panels[0].Series, Series{Label: "b", X: xs, Y: xs})
-	b.Reset()
-	if err := c.WriteText(&b, Text{}); err != nil {
-		t.Fatal(err)
-	}
-	if text := b.String(); !strings.Contains(text, "● a   ○ b") || strings.Count(text, "●") < 10 || strings.Count(text, "○") < 10 {
-		t.Errorf("series cannot be told apart:\n%s", text)
-	}
-}
-
 // TestBars: bars are as long as their counts, that of the largest is full also where that is 1, and
 // one of a count above zero is there.
 func TestBars(t *testing.T) {
@@ -325,7 +290,40 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestErrors(t *testing.T) {
-	if (Chart{}).WriteSVG(full{}) == nil || (Chart{}).WriteText(full{}, Text{}) == nil || WriteBars(full{}, []Bar{{}}) == nil {
+	if (Chart{}).WriteSVG(full{}) == nil || WriteBars(full{}, []Bar{{}}) == nil {
 		t.Error("a failed write is not reported")
+	}
+}
+
+var rewrite = flag.Bool("rewrite", false, "write the pictures of testdata anew")
+
+// TestPicture: a picture comes out as recorded. It has a
+// legend of several rows, all styles, a logarithmic axis and a panel without values.
+func TestPicture(t *testing.T) {
+	c := Chart{Title: "all styles", X: Axis{Title: "step"}, Panels: []Panel{{Y: Axis{Title: "loss", Log: true}}, {Y: Axis{Title: "nothing", Zero: true}, Height: 100}}}
+	for k := range 9 {
+		xs, ys := upTo(40, func(i int) float64 { return float64((1 + i*(k+1)%17) * (k + 1)) })
+		c.Panels[0].Series = append(c.Panels[0].Series, Series{Label: fmt.Sprintf("a series with the number %d", k), X: xs, Y: ys, Style: Style(k % 2)})
+	}
+	var picture bytes.Buffer
+	if err := c.WriteSVG(&picture); err != nil {
+		t.Fatal(err)
+	}
+	const name = "testdata/styles.svg"
+	got := strings.ReplaceAll(picture.String(), "><", ">\n<")
+	if *rewrite {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(got, "\n")
+	for i, w := range strings.Split(string(want), "\n") {
+		if i >= len(lines) || lines[i] != w {
+			t.Fatalf("%s:%d: got %s, want %s", name, i+1, lines[min(i, len(lines)-1)], w)
+		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package chart draws lines over axes: as a picture in SVG that suits light and
-// dark screens, in the characters of a terminal, and as a sparkline of one row.
+// Package chart draws lines over axes as a picture in SVG that suits light and
+// dark screens, and in a terminal a line as a sparkline of one row.
 //
 // A [Chart] has one horizontal axis and one panel or more above each other, each
 // with a vertical axis and its series:
@@ -8,9 +8,8 @@
 //		Y:      chart.Axis{Title: "nats per token"},
 //		Series: []chart.Series{{Label: "train", X: steps, Y: losses}},
 //	}}}
-//	err := c.WriteSVG(file)                                    // loss.svg
-//	err = c.WriteText(os.Stdout, chart.Text{Color: isTerminal}) // braille dots
-//	fmt.Println(chart.Sparkline(losses, 24))                   // ▇▅▃▂▂▁
+//	err := c.WriteSVG(file)                    // loss.svg
+//	fmt.Println(chart.Sparkline(losses, 24)) // ▇▅▃▂▂▁
 //
 // [WriteBars] draws counts as bars in text.
 //

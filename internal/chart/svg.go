@@ -154,11 +154,7 @@ func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 			} else if x+width > pictureWidth-edge {
 				x, y, rows = edge, y+legendRow, rows+1
 			}
-			if s.Style == Points {
-				d.add(`<circle class="%v" cx="%v" cy="%v" r="3.5"/>`, fill(colors[i][j]), x+legendLine/2, y-4)
-			} else {
-				d.add(`<path class="%v"%v d="M%v %vh%v"/>`, stroke(s.Style, colors[i][j]), dashes(colors[i][j]), x, y-4, legendLine)
-			}
+			d.add(`<path class="%v"%v d="M%v %vh%v"/>`, stroke(s.Style, colors[i][j]), dashes(colors[i][j]), x, y-4, legendLine)
 			d.add(`<text class="mt-ink mt-label" x="%v" y="%v">%v</text>`, x+legendLine+8, y, s.Label)
 			x += width
 		}
@@ -212,10 +208,10 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 			path.add("h0") // a dot, by its round caps
 		}
 	}
-	if s.Style != Points && values > 0 {
+	if values > 0 {
 		d.add(`<path class="%v"%v d="%v"><title>%v</title></path>`, stroke(s.Style, color), dashes(color), path.String(), s.Label)
 	}
-	if s.Style == Faint || s.Style == Line && values > markedUpTo {
+	if s.Style == Faint || values > markedUpTo {
 		return values
 	}
 	taken := map[point]bool{} // pixels; of values that share one, the first is marked

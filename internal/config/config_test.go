@@ -391,9 +391,9 @@ func TestSchedule(t *testing.T) {
 
 // TestScheduleEqualsTransformers compares with the rates of recorded runs.
 func TestScheduleEqualsTransformers(t *testing.T) {
-	own, _ := filepath.Glob("../train/testdata/recordings/*/expected.json")
+	own, _ := filepath.Glob("../run/testdata/recordings/*/expected.json")
 	if len(own) == 0 {
-		t.Fatal("the recorded runs of internal/train are not there")
+		t.Fatal("the recorded runs of internal/run are not there")
 	}
 	t.Run("own", func(t *testing.T) { compareSchedules(t, own) })
 	t.Run("recorded", func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"mt/internal/near"
 )
 
 // Pos is where a value was given: a place in a file, or a flag.
@@ -86,3 +88,7 @@ func (c *Config) missing(msg string) error {
 	}
 	return Usagef("%s", msg)
 }
+
+// suggest is `; did you mean "near"?` for the nearest of names, or nothing when
+// none is near.
+func suggest(s string, names []string) string { return near.Suggest(s, names) }

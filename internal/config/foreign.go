@@ -161,3 +161,11 @@ func checkpointing(v value, c *Config) string {
 	}
 	return ""
 }
+
+// idleKeys are keys of other tools that have no meaning here, with the reason: whatever their values,
+// nothing is lost by leaving them out. Those that are in foreign too may stand among keys of mt.
+var idleKeys = func() map[string]string {
+	out := map[string]string{}
+	eachImport("any", func(key, _, why string) { out[key] = why })
+	return out
+}()

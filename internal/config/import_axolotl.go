@@ -18,11 +18,10 @@ var axolotl = &tool{
 }
 
 func axolotlRules() map[string]rule {
-	rules := map[string]rule{
-		"tf32": tf32Rule, "bf16": bf16Rule, "bfloat16": bf16Rule, "fp16": lost("mt computes in bf16 or fp32"), "float16": lost("mt computes in bf16 or fp32"),
-		"float32":             lost("give compute_dtype: fp32"),
+	rules := tableRules("axolotl")
+	maps.Copy(rules, map[string]rule{
+		"tf32": tf32Rule, "bf16": bf16Rule, "bfloat16": bf16Rule,
 		"optimizer":           orElse("optim", "adamw"),
-		"adam_eps":            to("adam_epsilon"),
 		"optim_args":          func(im *importer, e entry) { im.optimNumbers(e) },
 		"datasets":            axolotlSets("datasets"),
 		"pretraining_dataset": axolotlSets("datasets"),
@@ -31,9 +30,6 @@ func axolotlRules() map[string]rule {
 		"chat_template_jinja": templateText,
 		"batch_size":          axolotlBatch,
 		"lr_scheduler":        orElse("lr_scheduler_type", "cosine"), // rex, one_cycle and the like are not there
-		"cosine_min_lr_ratio": to("min_lr_ratio"),
-		"eta_min":             idle("axolotl reads no such key"),
-		"streaming":           idle("data is tokenised once into a token cache"),
 		"warmup_steps":        warmupRule,
 		"evals_per_epoch":     func(im *importer, e entry) { im.stepsOfEpochs(e, axolotlEpochs(im), "eval_steps") },
 		"saves_per_epoch":     func(im *importer, e entry) { im.stepsOfEpochs(e, axolotlEpochs(im), "save_steps") },
@@ -41,16 +37,9 @@ func axolotlRules() map[string]rule {
 		"plugins":             axolotlPlugins,
 		"unfrozen_parameters": axolotlUnfrozen,
 		"base_model_config":   sameAsModel, "tokenizer_config": sameAsModel,
-		"cls_model_config":               idle("config.json of the model's directory says it"),
 		"resize_token_embeddings_to_32x": unlessOff(means("", [2]string{"resize_vocab", "true"}, [2]string{"resize_vocab_to_multiple_of", "32"})),
-		"shuffle_merged_datasets":        to("shuffle"),
-		"dataset_shard_num":              lost("shards of all data sets together: give each of datasets shards and shards_idx"),
-		"mlflow_run_name":                to("run_name"),
 		"use_mlflow":                     switchedReport("mlflow"),
 		"use_tensorboard":                switchedReport("tensorboard"),
-		"chat_template_kwargs":           to("chat_template_kwargs"),
-		"processor_type":                 lost(noTowers),
-		"freeze_mm_modules":              idle("mt trains the text part of a model"),
 		"model_quantization_config": func(im *importer, e entry) {
 			if im.doc.get("model_quantization_config_kwargs").get("dequantize").is("true") {
 				im.idle(e, "weights are read into bf16 and trained so")
@@ -58,58 +47,11 @@ func axolotlRules() map[string]rule {
 			}
 			im.lose(e, noQuant)
 		},
-		"model_quantization_config_kwargs": idle("it belongs to model_quantization_config"),
-		"hub_model_id":                     lost("mt reaches no network: upload output_dir with `hf upload`"),
-		"push_dataset_to_hub":              lost("mt reaches no network"),
-		"skip_prepare_dataset":             lost("mt prepares rows by itself"),
-		"full_finetune":                    idle("mt trains all parameters"),
-		"gradient_checkpointing":           idle("what the backward computes again is chosen by the memory that there is: see recompute"),
-		"train_on_inputs":                  to("train_on_prompt"),
-		"eot_tokens":                       idle("the end of an answer is what the chat template writes there, and it is supervised"),
-		"excess_length_strategy": func(im *importer, e entry) {
-			if e.val.is("truncate") {
-				im.idle(e, "rows that are longer are cut")
-				return
-			}
-			im.lose(e, "rows that are longer are cut, and left out where nothing supervised is left")
-		},
-		"min_sample_len":              lost("short rows are not left out"),
-		"dataset_exact_deduplication": lost("mt removes no rows that are equal"),
-		"default_system_message":      lost("put it into a template of your own"),
-		"save_first_step":             idle("mt checks before a run that what it will write has room"),
-		"lora_target_linear":          idle("it belongs to LoRA, and mt trains all parameters"),
-		"model_config":                lost("config.json of the model's directory says it: change it there"),
-	}
-	axolotlWithout(rules)
+		"excess_length_strategy": idleIf("truncate", "rows that are longer are cut", "rows that are longer are cut, and left out where nothing supervised is left"),
+	})
+	with(rules, axolotlGroups, groupsKey, "embedding_lr", "embedding_lr_scale")
 	maps.Copy(rules, axolotlDPO())
 	return rules
-}
-
-// axolotlWithout adds the rules of keys that several share: those of what mt does without.
-func axolotlWithout(rules map[string]rule) {
-	with(rules, refused("mt trains no reward models"), "reward_model", "process_reward_model")
-	with(rules, refused("mt trains on the next token"), "diffusion", "ebft")
-	with(rules, lost(noAdapter), "lora_model_dir", "relora", "peft", "merge_lora")
-	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_parameters", "lora_fan_in_fan_out", "lora_modules_to_save",
-		"lora_on_cpu", "peft_use_dora", "peft_use_rslora", "loraplus_lr_ratio", "loraplus_lr_embedding", "qlora_sharded_model_loading", "bnb_config_kwargs")
-	with(rules, lost(noQuant), "gptq", "qat", "quantization", "fp8", "fp8_enable_fsdp_float8_all_gather", "use_onebitllms", "llmcompressor")
-	with(rules, idle("it belongs to quantised weights, and mt trains in full precision"), "gptq_groupsize", "gptq_model_v1")
-	with(rules, lost("what is trained is the same in every step: see freeze"), "lisa_n_layers", "lisa_step_interval", "lisa_layers_attribute")
-	with(rules, axolotlGroups, groupsKey, "embedding_lr", "embedding_lr_scale")
-	with(rules, lost(noOtherLoss), "use_eaft", "center_rewards_coefficient", "num_labels", "scaling_softmax")
-	with(rules, idle("it belongs to use_eaft"), "eaft_alpha", "eaft_k")
-	with(rules, idle("it belongs to a way of training that is named beside it"), "trl", "vllm", "bench_dataset")
-	with(rules, lost("the rate rises evenly, and falls as lr_scheduler_type says"), "lr_quadratic_warmup", "cosine_constant_lr_ratio", "jagged_restart_steps")
-	with(rules, lost("no loss ends a run by itself; early_stopping_patience ends one by its evaluations"), "loss_watchdog_threshold", "loss_watchdog_patience")
-	with(rules, lost("weights are those of base_model"), "reinit_weights", "base_model_ignore_patterns", "llama4_linearized_experts")
-	with(rules, lost("mt has no such key"), "curriculum_sampling", "use_pose", "do_causal_lm_eval", "do_bench_eval", "sample_packing_sequentially")
-	with(rules, lost("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to"), "use_wandb", "use_comet", "comet_project_name", "wandb_mode",
-		"use_trackio", "trackio_project_name", "trackio_run_name")
-	with(rules, idle("the model's directory is read as it is"), "experimental_skip_move_to_device", "embeddings_skip_upcast", "fix_untrained_tokens", "mean_resizing_embeddings", "processor_kwargs")
-	with(rules, idle("the server is that of MLFLOW_TRACKING_URI"), "mlflow_tracking_uri", "mlflow_experiment_name", "hf_mlflow_log_artifacts")
-	with(rules, idle("mt has its own: see --trace"), "profiler_steps", "profiler_steps_start")
-	with(rules, idle("it is of a cloud that axolotl is started on"), "provider", "project_name", "volumes", "gpu", "gpu_count", "timeout", "timeout_preprocess", "memory", "memory_preprocess", "secrets",
-		"dockerfile_commands", "branch", "node_count", "env")
 }
 
 // axolotlLast writes out the defaults of axolotl that are not those of mt.
@@ -241,4 +183,190 @@ func axolotlTemplate(im *importer, e entry) {
 	default:
 		im.lose(e, "mt takes the model's own chat template, which for the models that this layout is of is the same but for details")
 	}
+}
+
+// axolotlGroups takes lr_groups, embedding_lr and embedding_lr_scale, which make one list of groups. Over there modules are parts
+// of names, embedding and head are the group of embedding_lr alone, and groups leave out what does not decay.
+func axolotlGroups(im *importer, e entry) {
+	if e.spelled != groupsKey && e.val.unset() {
+		im.idle(e, "it is off")
+		return
+	}
+	all := value{kind: list, pos: e.val.pos}
+	for _, item := range im.doc.get(groupsKey).items {
+		group := value{kind: mapping, pos: item.pos}
+		for _, f := range item.fields {
+			if f.name == "modules" {
+				f.val = partsOfNames(f.val)
+			}
+			group.fields = append(group.fields, f)
+		}
+		all.items = append(all.items, group)
+	}
+	rate := im.doc.get("embedding_lr")
+	if scale := im.doc.get("embedding_lr_scale"); !scale.unset() { // which comes first over there
+		by, ok := scale.float()
+		of, known := im.doc.get("learning_rate").float()
+		if !ok || !known {
+			im.lose(e, "embedding_lr_scale needs learning_rate beside it, and both as numbers")
+			return
+		}
+		rate = plainAt(scale, number(by*of))
+	}
+	if rate.unset() && !im.doc.get("weight_decay").unset() && im.doc.get("unfrozen_parameters").unset() {
+		rate = im.doc.get("learning_rate") // an optimizer with groups decays neither embedding nor head over there
+	}
+	why := ""
+	if e.spelled == groupsKey {
+		why = "modules are parts of names over there; norms and biases that match are in the group here"
+	}
+	if !rate.unset() {
+		at := func(name string, v value) field { return field{name: name, pos: rate.pos, val: v} }
+		modules := value{kind: list, pos: rate.pos, items: []value{textAt(rate, "embed_tokens|lm_head")}}
+		all.items = append(all.items, value{kind: mapping, pos: rate.pos, fields: []field{at("name", textAt(rate, "embeddings")),
+			at("modules", modules), at("lr", rate), at("weight_decay", plainAt(rate, "0"))}})
+	}
+	im.giveFor(e, why, setting{groupsKey, all})
+}
+
+// partsOfNames is a list of parts of names as expressions.
+func partsOfNames(v value) value {
+	out := value{kind: v.kind, pos: v.pos}
+	for _, item := range v.items {
+		out.items = append(out.items, textAt(item, regexp.QuoteMeta(item.text)))
+	}
+	if v.kind <= quoted {
+		out.text = regexp.QuoteMeta(v.text)
+	}
+	return out
+}
+
+// axolotlTypes are the types of axolotl's data sets, and what they are called here; a type with a
+// layout of its own has a template too.
+var axolotlTypes = map[string]struct{ name, template string }{
+	"alpaca": {"alpaca", "stanford_alpaca"}, "chat_template": {"messages", ""}, "chat_template.default": {"messages", ""},
+	"completion": {"text", ""}, "pretrain": {"text", ""}, "sharegpt": {"sharegpt", ""},
+}
+
+// axolotlSets takes datasets, pretraining_dataset or test_datasets.
+func axolotlSets(key string) rule {
+	return func(im *importer, e entry) {
+		out := value{kind: list, pos: e.val.pos}
+		layouts := map[string]bool{}
+		for i, item := range e.val.each() {
+			name := fmt.Sprintf("%s[%d]", e.spelled, i)
+			if item.kind != mapping {
+				out.items = append(out.items, item)
+				continue
+			}
+			set, layout := im.axolotlSet(name, item)
+			layouts[layout] = true
+			out.items = append(out.items, set)
+		}
+		im.give(e, key, out)
+		im.axolotlLayout(e, layouts)
+	}
+}
+
+// axolotlLayout gives template the layout that the types of the data sets have.
+func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
+	if len(layouts) > 1 {
+		im.lose(entry{e.spelled + "[].type", e.pos, e.val}, "mt has one template for all data sets, and these have layouts of their own; the model's chat template takes their place")
+		return
+	}
+	for layout := range layouts {
+		if _, given := im.given["template"]; layout != "" && !given {
+			im.giveFor(entry{e.spelled + "[].type", e.pos, layoutType(e.val)}, "the layout of this type", setting{"template", textAt(e.val, layout)})
+		}
+	}
+}
+
+// layoutType is the type of the first data set in a list that has one.
+func layoutType(sets value) value {
+	for _, item := range sets.items {
+		if v := item.get("type"); v.kind != null {
+			return v
+		}
+	}
+	return sets.get("type")
+}
+
+// axolotlSet is one data set as an item of datasets, with the template that its type has.
+func (im *importer) axolotlSet(name string, item value) (set value, layout string) {
+	set = value{kind: mapping, pos: item.pos}
+	for _, f := range item.fields {
+		e := entry{name + "." + f.name, f.pos, f.val}
+		switch {
+		case f.val.kind == null:
+		case f.name == "type":
+			var typed []field
+			typed, layout = im.axolotlType(e)
+			set.fields = append(set.fields, typed...)
+		case f.name == mappingsKey:
+			set.fields = append(set.fields, im.axolotlMappings(e)...)
+		case f.name == "text_column":
+			set.fields = append(set.fields, field{"field", f.pos, f.val})
+		case slices.ContainsFunc(setKeys, func(k setKey) bool { return k.name == f.name }):
+			set.fields = append(set.fields, f)
+		case f.name == "roles_to_train" && flow(f.val.inline()) == "[assistant]", f.name == "train_on_eos" && f.val.is("turn"), f.name == "train_on_eot" && f.val.is("turn"),
+			f.name == "message_field_training" && (f.val.text == "train" || f.val.text == "training"), f.name == "trust_remote_code", f.name == "revision", f.name == "preprocess_shards", f.name == "skip":
+			im.idle(e, "it is so here, or changes nothing")
+		case f.name == "chat_template":
+			axolotlTemplate(im, e)
+		case f.name == "field_thinking", f.name == "template_thinking_key":
+			im.lose(e, "fields of messages keep their names: rename them in the rows")
+		default:
+			im.lose(e, "mt has no such key of a data set")
+		}
+	}
+	return set, layout
+}
+
+// axolotlFields takes the fields of a mapping that says what rows hold; renamed are those that have another name here.
+func (im *importer) axolotlFields(e entry, renamed map[string]string) (fields []field) {
+	for _, f := range e.val.fields {
+		to, another := renamed[f.name]
+		switch {
+		case f.val.kind == null:
+		case another:
+			fields = append(fields, field{to, f.pos, f.val})
+		case slices.ContainsFunc(setKeys, func(k setKey) bool { return k.name == f.name }):
+			fields = append(fields, f)
+		default:
+			im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, "the layout of a prompt is a template's: write one in Jinja, and name it in template")
+		}
+	}
+	return fields
+}
+
+// axolotlType takes the type of a data set: a name, or a mapping of fields.
+func (im *importer) axolotlType(e entry) (fields []field, layout string) {
+	if axolotlOnPairs(im) {
+		if fields, layout, ok := im.axolotlPairs(e); ok {
+			return fields, layout
+		}
+	}
+	if e.val.kind == mapping {
+		return append(im.axolotlFields(e, nil), field{"type", e.pos, textAt(e.val, "alpaca")}), ""
+	}
+	to, ok := axolotlTypes[e.val.text]
+	if !ok {
+		base, _, _ := strings.Cut(strings.ReplaceAll(e.val.text, ":", "."), ".")
+		im.lose(e, "mt does not know this layout"+suggest(base, []string{"alpaca", "chat_template", "completion"})+"; each file's first row says what rows hold, and the model's chat template how they are laid out")
+		return nil, ""
+	}
+	return []field{{"type", e.pos, textAt(e.val, to.name)}}, to.template
+}
+
+// axolotlMappings takes message_property_mappings: role and content have places here.
+func (im *importer) axolotlMappings(e entry) []field {
+	out := value{kind: mapping, pos: e.val.pos}
+	for _, f := range e.val.fields {
+		if f.name == "role" || f.name == "content" {
+			out.fields = append(out.fields, f)
+			continue
+		}
+		im.lose(entry{e.spelled + "." + f.name, f.pos, f.val}, "fields of messages keep their names: rename them in the rows")
+	}
+	return []field{{mappingsKey, e.pos, out}}
 }

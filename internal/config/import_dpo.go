@@ -86,16 +86,11 @@ func llamaFactoryStage(im *importer, e entry) {
 }
 
 func llamaFactoryDPO() map[string]rule {
-	rules := map[string]rule{
+	return map[string]rule{
 		"pref_beta": inDPO("beta", llamaFactoryOnPairs), "pref_loss": inDPO("loss_type", llamaFactoryOnPairs),
 		"pref_ftx":            inDPO("rpo_alpha: the mean is over the answers' tokens, over there first over each answer's", llamaFactoryOnPairs),
 		"dpo_label_smoothing": inDPO("label_smoothing", llamaFactoryOnPairs), "ref_model": inDPO("reference_model", llamaFactoryOnPairs),
-		"simpo_gamma": idle("it belongs to another loss"), "kto_chosen_weight": idle("it belongs to another loss"), "kto_rejected_weight": idle("it belongs to another loss"),
 	}
-	with(rules, lost("the loss of a pair is sigmoid, hinge or ipo, of all tokens of an answer"), "pref_bco_weight", "ld_alpha")
-	with(rules, lost(noAdapter), "ref_model_adapters")
-	with(rules, lost(noQuant), "ref_model_quantization_bit")
-	return rules
 }
 
 // axolotlOnPairs tells whether a config of axolotl is of DPO.
@@ -130,17 +125,11 @@ func axolotlRL(im *importer, e entry) {
 }
 
 func axolotlDPO() map[string]rule {
-	rules := map[string]rule{
+	return map[string]rule{
 		"rl":      axolotlRL,
 		"rl_beta": inDPO("beta", axolotlOnPairs), "dpo_beta": inDPO("beta", axolotlOnPairs), "dpo_loss_type": inDPO("loss_type", axolotlOnPairs),
 		"dpo_label_smoothing": inDPO("label_smoothing", axolotlOnPairs), "rpo_alpha": inDPO("rpo_alpha", axolotlOnPairs),
-		"precompute_ref_log_probs": idle("log-probabilities of the reference are computed once, before training"),
-		"max_prompt_len":           lost(tooLongTogether),
 	}
-	with(rules, idle("nothing is padded, and logits are computed where they are needed"), "dpo_padding_free", "dpo_use_logits_to_keep", "dpo_use_liger_kernel")
-	with(rules, lost("the loss of a pair is sigmoid, hinge or ipo, each pair with the same weight"), "dpo_use_weighting", "dpo_loss_weights", "dpo_norm_loss")
-	with(rules, lost("mt generates nothing while it evaluates: see sample_prompts"), "dpo_generate_during_eval")
-	return rules
 }
 
 // axolotlPairTypes are the types of axolotl's data sets of pairs: what an item of datasets says in the
@@ -269,7 +258,7 @@ func trlPart(to string) rule {
 }
 
 func trlDPO() map[string]rule {
-	rules := map[string]rule{
+	return map[string]rule{
 		"beta": trlPart("beta"), "rpo_alpha": trlPart("rpo_alpha"), "loss_weights": trlPart("rpo_alpha"),
 		"loss_type": func(im *importer, e entry) {
 			switch {
@@ -281,23 +270,8 @@ func trlDPO() map[string]rule {
 				im.lose(e, noOtherLoss)
 			}
 		},
-		"label_smoothing":           lost("it is of the losses robust and exo_pair; earlier versions of TRL had it in sigmoid too, which is dpo.label_smoothing"),
-		"precompute_ref_log_probs":  idle("log-probabilities of the reference are computed once, before training"),
-		"precompute_ref_batch_size": idle("micro-batches are as large as they are in training"),
-		"f_divergence_type": func(im *importer, e entry) {
-			if e.val.is("reverse_kl") {
-				im.idle(e, "it is so in dpo")
-				return
-			}
-			im.lose(e, "dpo has the reverse KL divergence")
-		},
-		"f_alpha_divergence_coef": idle("it belongs to f_divergence_type"), "discopop_tau": idle("it belongs to another loss"),
-		"ref_model_mixup_alpha": idle("it belongs to sync_ref_model"), "ref_model_sync_steps": idle("it belongs to sync_ref_model"),
-		"max_prompt_length": lost(tooLongTogether),
+		"f_divergence_type": idleIf("reverse_kl", "it is so in dpo", "dpo has the reverse KL divergence"),
 	}
-	with(rules, lost("the loss of a pair is sigmoid, hinge or ipo, each pair and token with the same weight"), "ld_alpha", "use_weighting")
-	with(rules, lost("the reference stays as it is"), "sync_ref_model")
-	return rules
 }
 
 // trlPairsLast writes out the defaults of TRL's DPOConfig that are not those of mt.

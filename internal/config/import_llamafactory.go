@@ -1,11 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"mt/data"
+	"mt/model"
 )
 
 // llamaFactory are the configs of hiyouga/LLaMA-Factory: its own keys (src/llamafactory/hparams) and those of
@@ -25,7 +28,7 @@ const (
 )
 
 func llamaFactoryRules() map[string]rule {
-	rules := trainerRules(map[string]rule{
+	rules := trainerRules("llamafactory", map[string]rule{
 		"stage": llamaFactoryStage,
 		"do_train": func(im *importer, e entry) {
 			if why := foreign["do_train"](e.val, im.c); why != "" {
@@ -34,18 +37,13 @@ func llamaFactoryRules() map[string]rule {
 			}
 			im.idle(e, "mt train trains")
 		},
-		"template":         templateRule,
-		"optim":            orElse("optim", "adamw"),
-		"interleave_probs": to("interleave_probs"),
+		"template": templateRule,
+		"optim":    orElse("optim", "adamw"),
 		// Weights without fp32 masters.
 		"pure_bf16": ifTrue(means("updates round by chance, so that small ones are not lost", [2]string{"master_dtype", "bf16"}, [2]string{"compute_dtype", "bf16"})),
 		// Its Muon scales updates as Moonlight's does (third_party/muon).
-		"use_muon":             ifTrue(means("", [2]string{"optim", "muon"}, [2]string{"adjust_lr_fn", "match_rms_adamw"})),
-		"disable_shuffling":    negated("shuffle"),
-		"train_from_scratch":   lost("give model (a preset or the keys of a config.json) to train from scratch"),
-		"cache_dir":            idle("it is where models are downloaded to, and mt downloads nothing"),
-		"early_stopping_steps": to("early_stopping_patience"),
-		"add_special_tokens":   to("new_special_tokens"),
+		"use_muon":          ifTrue(means("", [2]string{"optim", "muon"}, [2]string{"adjust_lr_fn", "match_rms_adamw"})),
+		"disable_shuffling": negated("shuffle"),
 		"packing": func(im *importer, e entry) {
 			if im.doc.get("neat_packing").is("true") {
 				im.giveFor(e, "neat_packing switches it on", setting{"packing", plainAt(e.val, "true")})
@@ -55,33 +53,7 @@ func llamaFactoryRules() map[string]rule {
 		},
 		// LLaMA-Factory switches packing on where neat_packing is.
 		"neat_packing": ifTrue(means("documents in a row do not see each other", [2]string{"packing", "true"})),
-		"use_swanlab":  lost("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to"),
-		"streaming":    idle("data is tokenised once into a token cache"),
 	})
-	with(rules, lost(noOtherOptimizer), "use_galore", "use_apollo", "use_badam", "use_adam_mini")
-	with(rules, lost(noOtherLoss), "use_dft_loss", "use_asft_loss", "use_eaft_loss")
-	with(rules, lost("it is of a model that mt does not have"), "mixture_of_depths", "shift_attn", "rope_scaling", "moe_aux_loss_coef")
-	with(rules, lost("mt has no such key yet"), "default_system", "tool_format", "preserve_thinking", "new_special_tokens_config", "init_special_tokens", "split_special_tokens", "eval_on_each_dataset", "media_dir")
-	with(rules, refused("mt merges and exports nothing but what it trained: see mt export"), "export_dir")
-	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "additional_target", "loraplus_lr_ratio", "loraplus_lr_embedding",
-		"use_rslora", "use_dora", "pissa_init", "pissa_iter", "pissa_convert", "create_new_adapter", "module_dropout", "oft_rank", "oft_block_size", "oft_target", "adapter_name_or_path")
-	with(rules, lost(noQuant), "quantization_bit", "quantization_method", "double_quantization")
-	with(rules, idle("mt trains the text part of a model; images, videos and audio are not read"), "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "crop_to_patches", "video_max_pixels", "video_min_pixels",
-		"video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "freeze_vision_tower", "freeze_multi_modal_projector")
-	with(rules, lost("mt trains all of the text part"), "freeze_language_model")
-	for _, prefix := range []struct {
-		names []string
-		rule  rule
-	}{
-		{[]string{"galore_target", "galore_rank", "galore_update_interval", "galore_scale", "galore_proj_type", "galore_layerwise", "apollo_target", "apollo_rank", "apollo_update_interval", "apollo_scale",
-			"apollo_proj", "apollo_proj_type", "apollo_scale_type", "apollo_layerwise", "apollo_scale_front", "badam_mode", "badam_start_block", "badam_switch_mode", "badam_switch_interval", "badam_update_ratio",
-			"badam_mask_mode", "badam_verbose", "asft_alpha", "eaft_alpha", "swanlab_project", "swanlab_run_name", "swanlab_mode", "swanlab_workspace"}, idle("it belongs to a key that is named beside it")},
-		{[]string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "virtual_pipeline_model_parallel_size", "sequence_parallel", "use_mca",
-			"use_megatron_bridge", "bias_activation_fusion", "apply_rope_fusion", "use_distributed_optimizer", "overlap_param_gather", "overlap_grad_reduce", "moe_grouped_gemm", "moe_token_dispatcher_type",
-			"recompute_granularity", "masked_softmax_fusion", "mixed_precision", "use_packed_sequences", "export_hf_on_finish"}, idle("it is of Megatron; weights stream through the device here")},
-	} {
-		with(rules, prefix.rule, prefix.names...)
-	}
 	maps.Copy(rules, freezeRules())
 	maps.Copy(rules, llamaFactoryV1())
 	maps.Copy(rules, llamaFactoryDPO())
@@ -90,7 +62,7 @@ func llamaFactoryRules() map[string]rule {
 
 // llamaFactoryV1 are the keys that only configs of examples/v1 have.
 func llamaFactoryV1() map[string]rule {
-	rules := map[string]rule{
+	return map[string]rule{
 		"model_class": func(im *importer, e entry) {
 			if e.val.is("llm") {
 				im.idle(e, "mt has language models alone")
@@ -105,15 +77,9 @@ func llamaFactoryV1() map[string]rule {
 			}
 			im.give(e, "dataset", e.val)
 		},
-		"model":        func(im *importer, e entry) { im.give(e, modelKey, e.val) },
-		"quant_config": lost(noQuant),
+		"model":        to(modelKey),
 		"optim_config": llamaFactoryOptim,
 	}
-	with(rules, idle("weights and states lie in host memory and stream through the device; nothing is shared out by it"), "dist_config", "cp_mode", "cp_size", "init_config")
-	with(rules, idle("mt has kernels of its own"), "kernel_config")
-	with(rules, idle("mt generate tries a model when it is trained"), "sample_backend", "max_new_tokens")
-	with(rules, idle("rows are filled as well as can be: see packing"), "batching_strategy", "batching_workers")
-	return rules
 }
 
 // llamaFactoryOptim takes optim_config: {name, and the numbers of that optimizer}.
@@ -158,4 +124,116 @@ func llamaFactoryLast(im *importer) {
 	if !im.doc.has("train_dataset") && !slices.ContainsFunc(append(slices.Clone(im.c.Dataset), im.c.EvalDataset...), func(name string) bool { return data.NamesFile(name) || strings.ContainsAny(name, "/*") }) {
 		im.orDefault("dataset_dir", "data", "where LLaMA-Factory has dataset_info.json")
 	}
+}
+
+// freezeRules are those of LLaMA-Factory's finetuning_type and of the keys that belong to freeze.
+func freezeRules() map[string]rule {
+	rules := map[string]rule{
+		"finetuning_type": func(im *importer, e entry) {
+			switch {
+			case e.val.is("full"):
+				im.idle(e, "mt trains all parameters")
+			case e.val.is("freeze"):
+				im.freeze(e, im.doc, im.doc.get("model_name_or_path"))
+			default:
+				im.lose(e, noAdapter)
+			}
+		},
+	}
+	with(rules, func(im *importer, e entry) {
+		if im.doc.get("finetuning_type").is("freeze") {
+			im.idle(e, "unfrozen_parameters has it, for finetuning_type")
+			return
+		}
+		im.idle(e, "it belongs to finetuning_type: freeze")
+	}, "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
+	rules["use_llama_pro"] = func(im *importer, e entry) {
+		if e.val.unset() || im.doc.get("finetuning_type").is("freeze") {
+			im.idle(e, "it is off, or unfrozen_parameters has it")
+			return
+		}
+		im.lose(e, "it says which layers get an adapter; "+noAdapter)
+	}
+	// The configs of examples/v1 have all of it in one mapping, without use_llama_pro.
+	rules["peft_config"] = func(im *importer, e entry) {
+		if e.val.get("name").is("freeze") {
+			im.freeze(e, e.val, im.doc.get("model"))
+			return
+		}
+		im.lose(e, noAdapter)
+	}
+	return rules
+}
+
+// freeze takes finetuning_type: freeze (LLaMA-Factory, model/adapter.py) of the model of that name, whose numbers are in keys: some layers
+// are trained, the last ones, the first or, with use_llama_pro, one in so many; of these all modules or some; and modules
+// outside of layers. A tensor is trained where its name has one of these parts anywhere.
+func (im *importer) freeze(e entry, keys, name value) {
+	layers, why := unfrozenLayers(keys, name.text)
+	if why != "" {
+		im.lose(e, why)
+		return
+	}
+	parts := func(key string) (of []string) {
+		for part := range strings.SplitSeq(keys.get(key).text, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				of = append(of, part)
+			}
+		}
+		return of
+	}
+	modules := parts("freeze_trainable_modules")
+	if len(modules) == 0 {
+		modules = []string{"all"}
+	}
+	out := value{kind: list, pos: e.val.pos}
+	for _, m := range modules {
+		if m == "all" {
+			m = ""
+		}
+		for _, l := range layers {
+			out.items = append(out.items, textAt(e.val, regexp.QuoteMeta(fmt.Sprintf(".%d.%s", l, m))))
+		}
+	}
+	for _, m := range parts("freeze_extra_modules") {
+		out.items = append(out.items, textAt(e.val, regexp.QuoteMeta(m)))
+	}
+	im.giveFor(e, "names that have one of these are trained, all else is frozen", setting{"unfrozen_parameters", out})
+}
+
+// unfrozenLayers are the numbers of the layers that are trained of the model of that name; why says what is missing for that.
+func unfrozenLayers(keys value, name string) (layers []int, why string) {
+	trained := 2 // where nothing is said
+	if v := keys.get("freeze_trainable_layers"); v.kind != null {
+		n, ok := v.count()
+		if !ok || n == 0 {
+			return nil, fmt.Sprintf("freeze_trainable_layers is %s: it wants a number of layers, the last ones, or the first where it is negative", v.shown())
+		}
+		trained = n
+	}
+	dir, err := ModelDir(name)
+	if err != nil {
+		return nil, fmt.Sprintf("how many layers the model has says its directory: %v; or give unfrozen_parameters", err)
+	}
+	c, err := model.LoadDir(dir)
+	if err != nil {
+		return nil, fmt.Sprintf("how many layers the model has could not be read: %v", err)
+	}
+	all, stride, first := c.NumLayers, 1, 0
+	switch {
+	case !keys.get("use_llama_pro").unset():
+		if trained < 0 || all%trained != 0 {
+			return nil, fmt.Sprintf("use_llama_pro wants freeze_trainable_layers, %d, to divide the model's %d layers", trained, all)
+		}
+		stride = all / trained
+		first = stride - 1
+	case trained > 0:
+		first = max(0, all-trained)
+	default:
+		all = min(-trained, all)
+	}
+	for l := first; l < all; l += stride {
+		layers = append(layers, l)
+	}
+	return layers, ""
 }

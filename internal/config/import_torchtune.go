@@ -21,25 +21,21 @@ var torchtune = &tool{
 const component = "_component_"
 
 func torchtuneRules() map[string]rule {
-	rules := map[string]rule{
-		"output_dir":            func(im *importer, e entry) { im.give(e, "output_dir", im.filled(e.val)) },
-		"tokenizer":             torchtuneTokenizer,
-		"dataset":               torchtuneSets("datasets"),
-		"dataset_val":           torchtuneSets("eval_datasets"),
-		"model":                 idle("config.json of the model's directory says it"),
-		"checkpointer":          torchtuneCheckpointer,
-		"optimizer":             torchtuneOptimizer,
-		"lr_scheduler":          torchtuneScheduler,
-		"loss":                  torchtuneLoss,
-		"ref_checkpointer":      torchtuneRefCheckpointer,
-		"epochs":                to("num_train_epochs"),
-		"max_steps_per_epoch":   torchtuneSteps,
-		"run_val_every_n_steps": to("eval_steps"),
-		"save_every_n_epochs":   torchtuneSaves,
-		"optimizer_in_bwd": func(im *importer, e entry) {
-			im.idle(e, "so layers update here where nothing waits for the norm of all gradients: see max_grad_norm and clip")
-		},
-		"dtype": bf16Rule,
+	rules := tableRules("torchtune")
+	maps.Copy(rules, map[string]rule{
+		"output_dir":          func(im *importer, e entry) { im.give(e, "output_dir", im.filled(e.val)) },
+		"tokenizer":           torchtuneTokenizer,
+		"dataset":             torchtuneSets("datasets"),
+		"dataset_val":         torchtuneSets("eval_datasets"),
+		"checkpointer":        torchtuneCheckpointer,
+		"optimizer":           torchtuneOptimizer,
+		"lr_scheduler":        torchtuneScheduler,
+		"loss":                torchtuneLoss,
+		"ref_checkpointer":    torchtuneRefCheckpointer,
+		"max_steps_per_epoch": torchtuneSteps,
+		"save_every_n_epochs": torchtuneSaves,
+		"optimizer_in_bwd":    idle("so layers update here where nothing waits for the norm of all gradients: see max_grad_norm and clip"),
+		"dtype":               bf16Rule,
 		"metric_logger": func(im *importer, e entry) {
 			switch name := e.val.get(component).text; {
 			case strings.HasSuffix(name, "TensorBoardLogger"):
@@ -50,22 +46,8 @@ func torchtuneRules() map[string]rule {
 				im.lose(entry{"metric_logger", e.pos, e.val.get(component)}, "mt reports to metrics.jsonl, tensorboard and mlflow: see report_to")
 			}
 		},
-		"log_every_n_steps":          to("logging_steps"),
-		"quantizer":                  lost(noQuant),
-		"resume_from_checkpoint":     func(im *importer, e entry) { im.give(e, "resume_from_checkpoint", e.val) },
-		"device":                     to("device"),
-		"collate_fn":                 lost("rows are put together in one way"),
-		"keep_last_n_checkpoints":    to("save_total_limit"),
-		"cudnn_deterministic_mode":   idle("the same bits come out of every run"),
-		"fsdp_reshard_after_forward": idle("weights stream through the device"),
-	}
-	with(rules, refused("mt does supervised fine-tuning, pre-training and DPO"), "policy_model", "reward_and_value_model", "ref_policy_checkpointer", "value_checkpointer", "reward_checkpointer",
-		"ppo_epochs", "grpo_samples", "base_model_path", "teacher_model", "kd_ratio")
-	with(rules, idle("weights and states lie in host memory and stream through the device; nothing is shared out by it"), "custom_sharded_layers", "fsdp_cpu_offload", "tensor_parallel_dim", "tensor_parallel_plan", "data_parallel_shard_dim",
-		"data_parallel_replicate_dim", "context_parallel_dim", "memory_efficient_fsdp_wrap", "enable_activation_offloading")
-	with(rules, idle("what the backward computes again is chosen by the memory that there is: see recompute"), "enable_activation_checkpointing", "ac_mode", "ac_option")
-	with(rules, idle("mt has kernels of its own"), "compile")
-	with(rules, idle("mt writes and prints what it has, and --trace a timeline"), "log_peak_memory_stats", "profiler", "name")
+		"resume_from_checkpoint": to("resume_from_checkpoint"),
+	})
 	return rules
 }
 

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -18,38 +20,16 @@ var trl = &tool{
 }
 
 func trlRules() map[string]rule {
-	rules := trainerRules(map[string]rule{
-		"optim":               orElse("optim", "adamw"),
-		"dataset_name":        trlSets,
-		"dataset_config":      idle("it is name in datasets"),
-		"dataset_train_split": idle("it is split in datasets"),
-		"dataset_test_split":  trlTestSplit,
-		"dataset_streaming":   idle("data is tokenised once into a token cache"),
-		"model_revision": func(im *importer, e entry) {
-			if e.val.is("main") {
-				im.idle(e, "the cache's main is taken")
-				return
-			}
-			im.lose(e, "of the cache refs/main is taken: give the snapshot's directory as model_name_or_path")
-		},
-		"dtype": trlDType, "torch_dtype": trlDType,
-		"use_peft":           lost(noAdapter),
+	rules := trainerRules("trl", map[string]rule{
+		"optim":              orElse("optim", "adamw"),
+		"dataset_name":       trlSets,
+		"dataset_test_split": trlTestSplit,
+		"model_revision":     idleIf("main", "the cache's main is taken", "of the cache refs/main is taken: give the snapshot's directory as model_name_or_path"),
+		"dtype":              trlDType, "torch_dtype": trlDType,
 		"chat_template_path": templateText, "chat_template": templateText,
-		"max_seq_length":  to("max_seq_len"), // max_length had this name until TRL 0.20
 		"dataset_mixture": trlMixture, "dataset_mixer": trlMixer,
-		"dataset_splits": idle("it is split in datasets"), "dataset_configs": idle("it is name in datasets"),
 		"datasets":        func(im *importer, e entry) { im.trlMixed(e) },
-		"test_split_size": to("val_size"),
-		"hub_always_push": idle("it belongs to push_to_hub"),
-		"system_prompt":   lost("put it into a template of your own"),
-		"shuffle_dataset": idle("rows come in an order that seed decides, as the sampler has them over there: see shuffle"),
-		"truncation_mode": func(im *importer, e entry) {
-			if e.val.is("keep_start") {
-				im.idle(e, "rows that are longer are cut at their end")
-				return
-			}
-			im.lose(e, "rows that are longer are cut at their end")
-		},
+		"truncation_mode": idleIf("keep_start", "rows that are longer are cut at their end", "rows that are longer are cut at their end"),
 		"max_completion_length": func(im *importer, e entry) {
 			if trlSurelyDPO(im) {
 				im.lose(e, tooLongTogether)
@@ -62,19 +42,8 @@ func trlRules() map[string]rule {
 		"eos_token": func(im *importer, e entry) {
 			im.giveFor(e, "", setting{specialTokensKey, value{kind: mapping, pos: e.val.pos, fields: []field{{"eos_token", e.val.pos, textAt(e.val, e.val.text)}}}})
 		},
-		"pad_token":            idle("nothing is padded"),
-		"model_init_kwargs":    lost("config.json of the model's directory says it: change it there"),
-		"dataset_kwargs":       idle("mt prepares rows by itself"),
-		"router_aux_loss_coef": lost("the routers' own loss is not trained on"),
-		"ignore_bias_buffers":  idle("it is of DDP"),
-		"env":                  lost("set variables of the environment before mt is started"),
 	})
-	with(rules, idle("it belongs to LoRA, and mt trains all parameters"), "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save", "lora_task_type", "use_rslora", "use_dora")
 	maps.Copy(rules, trlDPO())
-	with(rules, idle("it belongs to push_to_hub"), "hub_model_id", "hub_revision", "hub_model_revision", "push_to_hub_revision", "overwrite_hub_revision")
-	with(rules, lost("mt runs no code of other programs while it trains: see eval_dataset and sample_prompts"), "callbacks", "benchmarks")
-	with(rules, refused(noOtherTRL), "desirable_weight", "undesirable_weight", "reward_model_path", "num_generations", "reward_funcs", "ref_model",
-		"center_rewards_coefficient", "cpo_alpha", "simpo_gamma", "teacher_model_name_or_path", "lmbda", "seq_kd", "step_separator", "train_on_last_step_only", "sft_model_path", "missing_eos_penalty", "prompt_sample_size")
 	return rules
 }
 
@@ -161,5 +130,114 @@ func trlOnly(other, why string) rule {
 		default:
 			im.give(e, "train_on_prompt", plainAt(e.val, "true"))
 		}
+	}
+}
+
+// trlMixture takes dataset_mixture: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}. Source:
+// the ScriptArguments of huggingface/alignment-handbook and huggingface/open-r1.
+func trlMixture(im *importer, e entry) {
+	for _, f := range e.val.fields {
+		part := entry{e.spelled + "." + f.name, f.pos, f.val}
+		switch f.name {
+		case "datasets":
+			im.trlMixed(part)
+		case "seed":
+			im.idle(part, "seed decides the order of rows")
+		case "test_split_size":
+			im.give(part, "val_size", f.val)
+		default:
+			im.lose(part, "mt knows no such key of a mixture")
+		}
+	}
+	if !e.val.has("datasets") {
+		im.lose(e, "it has no list of datasets")
+	}
+}
+
+// trlMixed takes a list of data sets: of TRL (path, name, split, data_files, columns), or of a mixture.
+func (im *importer) trlMixed(e entry) {
+	out := value{kind: list, pos: e.val.pos}
+	for i, item := range e.val.each() {
+		if item.kind != mapping {
+			out.items = append(out.items, item)
+			continue
+		}
+		out.items = append(out.items, im.trlMixedSet(fmt.Sprintf("%s[%d]", e.spelled, i), item))
+	}
+	im.give(e, "datasets", out)
+}
+
+// mixedKeys are the keys of a mixture's item, by the keys that items of datasets have for them.
+var mixedKeys = map[string]string{"id": "path", "path": "path", "config": "name", "name": "name", "split": "split", "data_files": "data_files"}
+
+// trlMixedSet is an item of a mixture as an item of datasets. Its split is train unless it says another.
+func (im *importer) trlMixedSet(name string, item value) value {
+	set := value{kind: mapping, pos: item.pos}
+	for _, f := range item.fields {
+		part := entry{name + "." + f.name, f.pos, f.val}
+		switch to := mixedKeys[f.name]; {
+		case f.val.kind == null || f.name == "split" || f.name == "weight":
+		case to != "":
+			set.fields = append(set.fields, field{to, f.pos, f.val})
+		case f.name == "columns":
+			im.idle(part, "columns that are not read cost nothing")
+		case f.name == "data_dir":
+			im.lose(part, "name the files in data_files")
+		default:
+			im.lose(part, "mt has no such key of a data set")
+		}
+	}
+	split := item.get("split")
+	if split.kind == null {
+		split = textAt(item, "train")
+	}
+	weight := item.get("weight")
+	share, isNumber := weight.float()
+	percent := math.Round(share * 100)
+	part := entry{name + ".weight", weight.pos, weight}
+	switch {
+	case weight.kind == null, share == 1:
+	case !isNumber, share <= 0, share > 1, math.Abs(share*100-percent) > 1e-9:
+		im.lose(part, "a share of a data set is given in whole hundredths, up to 1: see split")
+	default:
+		im.idle(part, "the first rows of the split are taken; over there as many are drawn")
+		split = textAt(split, fmt.Sprintf("%s[:%.0f%%]", split.text, percent))
+	}
+	set.fields = append(set.fields, field{"split", split.pos, textAt(split, split.text)})
+	return set
+}
+
+// trlMixer takes dataset_mixer: {NAME: SHARE}, with dataset_splits and dataset_configs beside it: the form that
+// alignment-handbook had before dataset_mixture. A split whose name has train in it is trained on, one with test is held out.
+func trlMixer(im *importer, e entry) {
+	train, held := value{kind: list, pos: e.val.pos}, value{kind: list, pos: e.val.pos}
+	splits, configs := im.doc.get("dataset_splits"), im.doc.get("dataset_configs")
+	if splits.kind == null {
+		splits = value{kind: list, pos: e.val.pos, items: []value{textAt(e.val, "train"), textAt(e.val, "test")}}
+	}
+	for _, split := range splits.each() {
+		if !strings.Contains(split.text, "train") && !strings.Contains(split.text, "test") {
+			im.lose(entry{"dataset_splits", split.pos, split}, "a split's name has train or test in it")
+		}
+	}
+	for i, f := range e.val.fields {
+		for _, split := range splits.each() {
+			item := value{kind: mapping, pos: f.pos, fields: []field{{"path", f.pos, value{kind: quoted, text: f.name, pos: f.pos}}, {"split", split.pos, split}}}
+			if i < len(configs.items) {
+				item.fields = append(item.fields, field{"config", configs.items[i].pos, configs.items[i]})
+			}
+			name := e.spelled + "." + f.name
+			switch {
+			case strings.Contains(split.text, "train"):
+				item.fields = append(item.fields, field{"weight", f.val.pos, f.val})
+				train.items = append(train.items, im.trlMixedSet(name, item))
+			case strings.Contains(split.text, "test"):
+				held.items = append(held.items, im.trlMixedSet(name, item))
+			}
+		}
+	}
+	im.give(e, "datasets", train)
+	if when := im.doc.get("eval_strategy"); len(held.items) > 0 && !when.unset() && !when.is("no") {
+		im.giveFor(entry{"dataset_splits", splits.pos, splits}, "the splits with test in their names", setting{"eval_datasets", held})
 	}
 }

@@ -350,7 +350,7 @@ var machineKeys = []key{
 		choices: []string{"none", "byteplane"}, field: func(c *Config) any { return &c.Compress }},
 	{name: "threads", doc: "worker threads; auto: one a core", auto: true, anew: true,
 		limit: between(1, 4096, "somebody has to work"), field: func(c *Config) any { return &c.Threads }},
-	{name: "binding", doc: "weights used in place or copied to the device; auto: unified on cpu",
+	{name: "binding", doc: "weights used in place or copied to the device; auto: unified on cpu and on a GPU without memory of its own that reads the host's as fast",
 		choices: []string{"auto", "unified", "copy"}, field: func(c *Config) any { return &c.Binding }},
 	{name: "synchronous_updates", doc: "wait for all updates of a step before the next forward",
 		field: func(c *Config) any { return &c.SynchronousUpdates }},

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -492,5 +495,135 @@ func TestSamplePrompts(t *testing.T) {
 	}
 	if c := mustParse(t, "", "--sample-prompts", "one, two", "--sample-steps", "1"); len(c.Samples()) != 1 {
 		t.Errorf("a flag gives %q", c.Samples())
+	}
+}
+
+// TestLists: every list is a YAML list or has commas between its items, in the file and as a flag.
+func TestLists(t *testing.T) {
+	for _, c := range []struct {
+		yaml, flag string // one of them is given
+		get        func(*Config) []string
+		want       []string
+	}{
+		{"", "--freeze=a,b", func(c *Config) []string { return c.Freeze }, []string{"a", "b"}},
+		{"", "--freeze=[a, b]", func(c *Config) []string { return c.Freeze }, []string{"a", "b"}},
+		{"freeze: a, b", "", func(c *Config) []string { return c.Freeze }, []string{"a", "b"}},
+		{"freeze: [a, 'b,c']", "", func(c *Config) []string { return c.Freeze }, []string{"a", "b,c"}},
+		{"", `--freeze=x{1,2},[a,b],(c,d),\(e,f\)`, func(c *Config) []string { return c.Freeze }, []string{"x{1,2}", "[a,b]", "(c,d)", `\(e`, `f\)`}},
+		{"", "--unfrozen-parameters=[lm_head]", func(c *Config) []string { return c.Unfrozen }, []string{"lm_head"}},
+		{"", `--unfrozen-parameters=[0-3]\.mlp`, func(c *Config) []string { return c.Unfrozen }, []string{`[0-3]\.mlp`}},
+		{"", "--dataset=a.jsonl,{b,c}.jsonl", func(c *Config) []string { return c.Dataset }, []string{"a.jsonl", "{b,c}.jsonl"}},
+		{"", "--dataset=[a.jsonl, b.jsonl]", func(c *Config) []string { return c.Dataset }, []string{"a.jsonl", "b.jsonl"}},
+		{"", "--add-tokens=[<a>, '<b,c>']", func(c *Config) []string { return c.AddTokens }, []string{"<a>", "<b,c>"}},
+		{"", "--sample-prompts=Well, then", func(c *Config) []string { return c.SamplePrompts }, []string{"Well, then"}},
+		{"", "--sample-prompts=['Well, then', 'Or']", func(c *Config) []string { return c.SamplePrompts }, []string{"Well, then", "Or"}},
+		{"", "--sample-prompts=[INST] hi [/INST]", func(c *Config) []string { return c.SamplePrompts }, []string{"[INST] hi [/INST]"}},
+		{"interleave_probs: [0.25, 0.75]\ndataset: [a, b]\nmix_strategy: interleave_under", "", probs, []string{"0.25", "0.75"}},
+		{"dataset: [a, b]\nmix_strategy: interleave_under", "--interleave-probs=[0.25, 0.75]", probs, []string{"0.25", "0.75"}},
+	} {
+		var flags []string
+		if c.flag != "" {
+			flags = append(flags, c.flag)
+		}
+		got, err := parse(t, c.yaml, flags...)
+		if err != nil {
+			t.Errorf("%s%s: %v", c.yaml, c.flag, err)
+		} else if l := c.get(got); !slices.Equal(l, c.want) {
+			t.Errorf("%s%s: %q, want %q", c.yaml, c.flag, l, c.want)
+		}
+	}
+}
+
+func probs(c *Config) (out []string) {
+	for _, x := range c.InterleaveProbs {
+		out = append(out, fmt.Sprint(x))
+	}
+	return out
+}
+
+// TestVarsInPaths: a path's leading ~ is the home folder, and ${NAME} a variable; elsewhere both stay what they are.
+func TestVarsInPaths(t *testing.T) {
+	t.Setenv("HOME", "/h")
+	t.Setenv("DISK", "/d")
+	const text = "output_dir: ~/out\nresume_from_checkpoint: ${DISK}/checkpoint-1\nstate_dir: [~/a, b~, ~c, '${DISK}2']\nparam_dir: '~'\nrun_name: ~/${DISK}\nmodel: {vocab_size: 300}\ndataset: d.jsonl\n"
+	c, err := Parse("t.yaml", []byte(text), Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(append([]string{c.OutputDir, c.Resume, c.RunName}, append(c.StateDir, c.ParamDir...)...), " ")
+	if want := "/h/out /d/checkpoint-1 ~/${DISK} /h/a b~ ~c /d2 /h"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if _, err := Parse("t.yaml", []byte("output_dir: '${NO_SUCH_VARIABLE}/x'\n"), Args{}); err == nil || !strings.Contains(err.Error(), "t.yaml:1:13: output_dir: ") {
+		t.Error(err)
+	}
+}
+
+// TestHostileYAML: a short file does not take memory with the square of its length,
+// whatever is in it.
+func TestHostileYAML(t *testing.T) {
+	const size, most = 30_000, 40 << 20
+	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
+	for _, tc := range []struct{ text, says string }{
+		{"model: " + fill("["), "c.yaml:1:24: nested more than 16 deep"},
+		{"model: " + fill("{"), "c.yaml:1:24: nested more than 16 deep"},
+		{"model: " + fill("{a: "), "nested more than 16 deep"},
+		{"model: " + fill("[a,"), "nested more than 16 deep"},
+		{"model: " + fill("[\n "), "c.yaml:17:2: nested more than 16 deep"},
+		{"model: " + fill("]") + fill("["), "nested more than 16 deep"},
+		{"model: " + strings.Repeat("[", size/2) + strings.Repeat("]", size/2), "nested more than 16 deep"},
+		{fill("- ") + "x", "c.yaml:1:33: nested more than 16 deep"},
+		{fill("a: b\n"), "c.yaml:2001:2: more than 2000 keys: not a config file"},
+		{"model: {" + fill("a: b, ") + "}", "more than 2000 keys"},
+		{fill("a: ") + "x", "more than 2000 keys"},
+		{"dataset: [" + strings.Repeat("a,", 50_001) + "]", "more than 50000 items of lists: give a folder or a pattern"},
+		{fill("? ") + "x", "YAML: "},
+		{"model: " + fill("&a ") + "x", "YAML: "},
+		{"model: " + fill("!!str ") + "x", "anchors, aliases, merge keys and tags are not supported"},
+		{"model: " + fill("*a ") + "x", "YAML: "},
+		{fill("---\n"), ""},
+		{fill("# a\n"), ""},
+		{"dataset: [" + fill("a, ") + "]", ""}, // many files are all right
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse("c.yaml", []byte(tc.text), Args{})
+		runtime.ReadMemStats(&after)
+		if bytes := after.TotalAlloc - before.TotalAlloc; bytes > most {
+			t.Errorf("%.20q: %d MiB for %d bytes", tc.text, bytes>>20, len(tc.text))
+		}
+		if (err == nil) != (tc.says == "") || err != nil && (!strings.Contains(err.Error(), tc.says) || !IsUsage(err)) {
+			t.Errorf("%.20q: %v, want %q", tc.text, err, tc.says)
+		}
+	}
+}
+
+// TestLoadWhatIsNoFile: a config may come through a pipe. A device without end, a
+// directory, or a pipe that nobody writes to, does not keep Load waiting.
+func TestLoadWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skipf("no pipe can be made in %s: %v", dir, err)
+	}
+	if c, err := Load(pipe, Args{}); err != nil || c.Seed != Default().Seed { // nobody writes to it
+		t.Errorf("an empty pipe: %v", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString("seed: 5\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	if c, err := Load(fmt.Sprintf("/dev/fd/%d", r.Fd()), Args{}); err != nil || c.Seed != 5 { // as the shell's <(...) gives it
+		t.Errorf("a pipe: %v", err)
+	}
+	for name, says := range map[string]string{"/dev/zero": "/dev/zero goes on behind 1.0 MiB: not a config file", dir: "is a directory; give the YAML file"} {
+		if _, err := Load(name, Args{}); err == nil || !strings.Contains(err.Error(), says) || !IsUsage(err) {
+			t.Errorf("%s: %v, want %q", name, err, says)
+		}
 	}
 }

@@ -1,6 +1,13 @@
 package config
 
-import "math"
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Laid says over which steps a schedule lies where a run went on with another schedule,
 // other data or other moments than it began with. The zero value is the schedule of a
@@ -154,4 +161,292 @@ func (c *Config) inverseSqrt(s, warm int) float64 {
 	}
 	scale = c.schedulerArg("timescale", scale)
 	return 1 / math.Sqrt((float64(s)+scale-float64(warm))/scale)
+}
+
+const kwargsKey = "lr_scheduler_kwargs"
+
+// schedulers are the values of lr_scheduler_type.
+var schedulers = []string{"constant", "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial", "inverse_sqrt", "wsd"}
+
+// cosineWarmup is cosine one step ahead, with a warm-up that ends at the peak learning rate and may begin above 0.
+const cosineWarmup = "cosine_warmup_with_min_lr"
+
+// defaultLREnd is where polynomial ends.
+const defaultLREnd = 1e-7
+
+// schedulerArg is a number of a schedule.
+type schedulerArg struct {
+	name   string
+	usual  float64 // what it is where it is not given; 0: it depends
+	limit  limit
+	lowest bool // it is another way to say min_lr_ratio
+	whole  bool
+}
+
+// schedulerArgs are the numbers of lr_scheduler_kwargs that each schedule takes. Source:
+// transformers.optimization.
+var schedulerArgs = map[string][]schedulerArg{
+	"cosine":               cosineArgs,
+	cosineWarmup:           append(slices.Clone(cosineArgs), schedulerArg{name: "warmup_lr_rate", limit: between(0, 1, "")}),
+	"cosine_with_restarts": {{name: "num_cycles", usual: 1, limit: atLeast(1, ""), whole: true}},
+	"polynomial":           {{name: "power", usual: 1, limit: atLeast(0, "")}, {name: "lr_end", usual: defaultLREnd, limit: atLeast(0, "")}},
+	"inverse_sqrt":         {{name: "timescale", limit: atLeast(1, ""), whole: true}},
+}
+
+// cosineArgs are those of the schedules that fall by a cosine to a lowest rate.
+var cosineArgs = []schedulerArg{{name: "num_cycles", usual: 0.5, limit: positive},
+	{name: "min_lr", limit: atLeast(0, ""), lowest: true}, {name: "min_lr_rate", limit: between(0, 1, ""), lowest: true}}
+
+// schedulerArg is a number of lr_scheduler_kwargs; usual where it is not given.
+func (c *Config) schedulerArg(name string, usual float64) float64 {
+	if x, ok := asNumber(c.LRSchedulerKwargs[name]); ok {
+		return x
+	}
+	return usual
+}
+
+// asNumber is x as a number, if it is one.
+func asNumber(x any) (float64, bool) {
+	switch x := x.(type) {
+	case int64:
+		return float64(x), true
+	case float64:
+		return x, true
+	}
+	return 0, false
+}
+
+// lowest is the lowest rate over learning_rate: min_lr_ratio, or what lr_scheduler_kwargs say.
+func (c *Config) lowest() float64 {
+	if c.LRScheduler != "cosine" && c.LRScheduler != cosineWarmup {
+		return c.MinLRRatio
+	}
+	if end, ok := asNumber(c.LRSchedulerKwargs["min_lr"]); ok && c.LearningRate > 0 {
+		return end / c.LearningRate
+	}
+	return c.schedulerArg("min_lr_rate", c.MinLRRatio)
+}
+
+// checkScheduler refuses numbers in lr_scheduler_kwargs that the schedule does not take or
+// that contradict others.
+func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
+	takes := schedulerArgs[c.LRScheduler]
+	for _, name := range slices.Sorted(maps.Keys(c.LRSchedulerKwargs)) {
+		key, v := kwargsKey+"."+name, c.LRSchedulerKwargs[name]
+		i := slices.IndexFunc(takes, func(a schedulerArg) bool { return a.name == name })
+		switch {
+		case v == nil: // left empty, as Transformers has it
+		case i < 0:
+			fail(key, "%s: %v has no place with lr_scheduler_type %s, which takes %s: remove it", key, v, c.LRScheduler, c.schedulerTakes())
+		default:
+			if want := takes[i].wants(v); want != "" {
+				fail(key, "%s: wants %s, is %v", key, want, v)
+			}
+		}
+	}
+	lows := slices.DeleteFunc([]string{"min_lr", "min_lr_rate"}, func(name string) bool { return c.LRSchedulerKwargs[name] == nil })
+	if c.MinLRRatio > 0 {
+		lows = append(lows, "min_lr_ratio")
+	}
+	if slices.Contains([]string{"cosine", cosineWarmup}, c.LRScheduler) && len(lows) > 1 {
+		fail(kwargsKey, "%s and %s both say where the rate ends: give one of them", lows[0], lows[1])
+	}
+	if end := c.schedulerArg("lr_end", defaultLREnd); c.LRScheduler == "polynomial" && c.LearningRate <= end {
+		fail("learning_rate", "learning_rate is %v, and polynomial falls from it to lr_end, which is %v: give a larger rate, or %s: {lr_end: 0}", c.LearningRate, end, kwargsKey)
+	}
+}
+
+// wants says what a number must be that v is not; "" where v is fine.
+func (a schedulerArg) wants(v any) string {
+	x, isNumber := asNumber(v)
+	switch l := a.limit; {
+	case !isNumber:
+		return "a number"
+	case a.whole && x != math.Trunc(x):
+		return "a whole number"
+	case l.open && x <= l.min:
+		return fmt.Sprintf("more than %v", l.min)
+	case x < l.min:
+		return fmt.Sprintf("at least %v", l.min)
+	case x > l.max:
+		return fmt.Sprintf("at most %v", l.max)
+	}
+	return ""
+}
+
+// schedulerTakes lists the numbers that the schedule takes.
+func (c *Config) schedulerTakes() string {
+	var names []string
+	for _, a := range schedulerArgs[c.LRScheduler] {
+		names = append(names, a.name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// shape is what decides the learning rate of every step, and nothing else: two
+// configs of one shape have one schedule, whatever their keys say.
+type shape struct {
+	kind             string
+	rate, min        float64
+	warm, decay, end int
+	args             string
+}
+
+func (c *Config) shape() shape {
+	s := shape{kind: c.LRScheduler, rate: c.LearningRate, min: c.lowest(), warm: c.askedWarmup(), end: c.MaxSteps}
+	for _, a := range schedulerArgs[c.LRScheduler] {
+		if a.lowest { // it is in min
+			continue
+		}
+		s.args += fmt.Sprintf("%s %v;", a.name, c.schedulerArg(a.name, a.usual))
+	}
+	switch c.LRScheduler {
+	case "constant", "cosine_with_restarts", "polynomial", "inverse_sqrt":
+		s.min = 0
+	case "wsd":
+		s.decay = c.decay()
+	}
+	return s
+}
+
+// Relay lays out c's schedule for a run that goes on after step steps of a run with
+// saved, whose Laid is set. meaning says what becomes of the learning rate; it is empty
+// where the schedule is the same. Constant, wsd and inverse_sqrt become what they would have
+// been from the start. The others fall anew, from learning_rate after that step to the end. A warm-up that is over does not come again. One that is not over goes on to
+// the end it had, or to the one that other keys of warm-up give it.
+func (c *Config) Relay(saved *Config, step int) (meaning string) {
+	c.Laid = saved.Laid
+	if c.shape() == saved.shape() {
+		return ""
+	}
+	warm := saved.warmup()
+	given := c.WarmupSteps != saved.WarmupSteps || c.WarmupRatio != saved.WarmupRatio
+	if given && step-c.Laid.Base < warm {
+		warm = c.askedWarmup()
+	}
+	c.Laid.From, c.Laid.Warmup = step, warm
+	return c.meaning(saved.Schedule(step), step)
+}
+
+// Restart lays out c's schedule from its start over the steps after step, and says so
+// in meaning, which is empty where no step is left.
+func (c *Config) Restart(step int) (meaning string) {
+	c.Laid = Laid{Base: step}
+	if step >= c.MaxSteps {
+		return ""
+	}
+	text := fmt.Sprintf("a new schedule begins: %s over steps %d to %d", c.LRScheduler, step+1, c.MaxSteps)
+	if warm := c.warmup(); warm > 0 {
+		text += fmt.Sprintf(" with warm-up until step %d", min(step+warm, c.MaxSteps))
+	}
+	return fmt.Sprintf("%s, from %s to %s", text, rate(c.Schedule(step+1)), rate(c.Schedule(c.MaxSteps)))
+}
+
+// meaning says in words what becomes of the learning rate where a schedule is laid out
+// anew after step; was is the rate of that step.
+func (c *Config) meaning(was float64, step int) string {
+	if step >= c.MaxSteps {
+		return ""
+	}
+	text := fmt.Sprintf("the learning rate was %s at step %d and is %s at step %d", rate(was), step, rate(c.Schedule(step+1)), step+1)
+	warmEnd := c.Laid.Base + c.Laid.Warmup
+	if step < warmEnd {
+		text += fmt.Sprintf(", warm-up goes on until step %d", min(warmEnd, c.MaxSteps))
+	}
+	end := fmt.Sprintf("ends at %s at step %d", rate(c.Schedule(c.MaxSteps)), c.MaxSteps)
+	switch c.LRScheduler {
+	case "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial":
+		if step >= warmEnd {
+			text += fmt.Sprintf("; %s is laid anew over the steps from %d on, without a second warm-up,", c.LRScheduler, step+1)
+		} else {
+			text += fmt.Sprintf("; %s is laid anew over the steps after it", c.LRScheduler)
+		}
+		return text + " and " + end
+	case "wsd":
+		return fmt.Sprintf("%s; wsd goes on as if it had been so from the start, decays after step %d and %s", text, c.Laid.Base+c.length()-c.decay(), end)
+	case "inverse_sqrt":
+		return fmt.Sprintf("%s; inverse_sqrt goes on as if it had been so from the start and %s", text, end)
+	}
+	return text + "; it stays"
+}
+
+// rate is a learning rate for people.
+func rate(x float64) string { return fmt.Sprintf("%.4g", x) }
+
+// perEpoch makes eval_steps and save_steps of evals_per_epoch and saves_per_epoch, as a share of all
+// steps, and sets these to 0. Of a key in the file and one that a flag gives, the flag counts.
+func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
+	for _, k := range []struct {
+		n                    *int
+		key, steps, strategy string
+		interval             *Interval
+		when                 *string
+	}{{&c.EvalsPerEpoch, "evals_per_epoch", "eval_steps", "eval_strategy", &c.EvalSteps, &c.EvalStrategy},
+		{&c.SavesPerEpoch, "saves_per_epoch", "save_steps", "save_strategy", &c.SaveSteps, &c.SaveStrategy}} {
+		n := *k.n
+		*k.n = 0
+		switch isFlag := func(key string) bool { return c.origin[key].pos.Flag != "" }; {
+		case n == 0, isFlag(k.steps) && !isFlag(k.key):
+			continue
+		case c.Given(k.steps) && isFlag(k.steps) == isFlag(k.key):
+			fail(k.key, "%s is %d and %s is given too: give one of them", k.key, n, k.steps)
+		case c.Given(k.strategy) && *k.when != "steps":
+			fail(k.key, "%s is %d and %s is %s: leave one of them out", k.key, n, k.strategy, *k.when)
+		case c.MaxSteps > 0:
+			fail(k.key, "%s is %d, which counts in num_train_epochs, and max_steps is given: give %s", k.key, n, k.steps)
+		}
+		*k.when = "steps"
+		if *k.interval = 0; float64(n)*c.NumTrainEpochs > 1 { // once or less: at the end
+			*k.interval = Interval(1 / (float64(n) * c.NumTrainEpochs))
+		}
+		c.origin[k.steps] = c.origin[k.key]
+	}
+}
+
+// Interval is how often something is done: every so many steps from 1 on, or,
+// below 1, that share of all steps. 0 is never, or what the key says.
+type Interval float64
+
+// Of is how many steps i is in a run of maxSteps; a share is rounded up. Source:
+// transformers.TrainerState.compute_steps.
+func (i Interval) Of(maxSteps int) int {
+	if i > 0 && i < 1 {
+		return max(1, int(math.Ceil(float64(maxSteps)*float64(i))))
+	}
+	return int(i)
+}
+
+// text is i as a config file says it: 500 or 0.1.
+func (i Interval) text() string {
+	if i == Interval(math.Trunc(float64(i))) {
+		return strconv.FormatInt(int64(i), 10)
+	}
+	return number(float64(i))
+}
+
+// interval sets *p from a whole number or a share.
+func (e *setter) interval(p *Interval) error {
+	if e.v.kind == null && e.limit.min == 0 && !e.limit.open {
+		*p = 0
+		return nil
+	}
+	const want = "a whole number, or a share of all steps below 1"
+	if e.v.kind != plain || !floatText.MatchString(e.v.text) {
+		return e.fail(want)
+	}
+	x, err := strconv.ParseFloat(e.v.text, 64)
+	if err != nil || x >= 1<<53 {
+		return e.fail("a smaller number")
+	}
+	if err := e.inRange(x); err != nil {
+		return err
+	}
+	if x > 1 && x != math.Trunc(x) {
+		return e.fail(want)
+	}
+	*p = Interval(x)
+	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"strconv"
 
 	"mt/checkpoint"
+	"mt/checkpoint/gguf"
 	"mt/internal/files"
 )
 
@@ -173,3 +175,196 @@ func number(v any) (float64, bool) {
 	}
 	return 0, false
 }
+
+// rope is the rotary embedding of config.json, in either spelling.
+type rope struct {
+	kind   string
+	theta  float64
+	local  float64   // base of layers with a window, 0: the same
+	params *settings // of the scaling
+}
+
+// readRope reads rope_parameters of Transformers 5, which may differ by layer
+// type, or rope_theta, rope_local_base_freq and rope_scaling of 4.
+func (s *settings) readRope() rope {
+	all := s.object("rope_parameters")
+	if all == nil {
+		all = s.object("rope_scaling")
+	}
+	theta, local := s.num("rope_theta", 10000), s.num("rope_local_base_freq", 0)
+	if full, ok := all["full_attention"].(map[string]any); ok {
+		if sliding, ok := all["sliding_attention"].(map[string]any); ok {
+			local = (&settings{file: s.file, vals: sliding}).num("rope_theta", local)
+		}
+		all = full
+	}
+	params := &settings{file: s.file + ": rope_parameters", vals: all}
+	r := rope{kind: params.str("rope_type"), theta: params.num("rope_theta", theta), local: local, params: params}
+	if r.kind == "" {
+		r.kind = params.str("type")
+	}
+	if r.kind == "" {
+		r.kind = "default"
+	}
+	if s.err == nil {
+		s.err = params.err
+	}
+	return r
+}
+
+// original is the context the scaling starts from: that at the top of the config
+// goes before the mapping's, as in Transformers.
+func (p *plan) original() int {
+	const key = "original_max_position_embeddings"
+	return p.s.int(key, p.rope.params.int(key, p.s.int("max_position_embeddings", 2048)))
+}
+
+// ropeKeys sets the base and the scaling.
+func (p *plan) ropeKeys() {
+	r := p.rope
+	p.add("rope.freq_base", float32(r.theta))
+	if r.local > 0 {
+		p.add("rope.freq_base_swa", float32(r.local))
+	}
+	switch r.kind {
+	case "default", "llama3": // llama3: see ropeFreqs
+	case "linear":
+		p.add("rope.scaling.type", "linear")
+		p.add("rope.scaling.factor", float32(r.params.num("factor", 1)))
+	case "yarn":
+		p.yarn()
+	case "longrope": // see longRope
+		p.add("rope.scaling.type", "longrope")
+	case "dynamic":
+		p.note("llama.cpp does not scale rotary embeddings by length (rope type dynamic): results are the same up to " +
+			itoa(p.original()) + " tokens")
+	default:
+		p.s.fail("rope_type", "%q cannot be written as GGUF", r.kind)
+	}
+	if p.s.err == nil {
+		p.s.err = r.params.err
+	}
+}
+
+// yarn sets the keys of yarn's scaling. llama.cpp multiplies a factor of its own on attention,
+// 1 + ln(factor)/10, with the one in the file, and takes beta_fast and beta_slow to be 32 and 1.
+func (p *plan) yarn() {
+	y := p.rope.params
+	factor := y.num("factor", 1)
+	p.add("rope.scaling.type", "yarn")
+	p.add("rope.scaling.factor", float32(factor))
+	p.add("rope.scaling.original_context_length", uint32(p.original()))
+	scale := func(m float64) float64 { return 1 + m*math.Log(max(factor, 1))/10 }
+	own, m, all := y.num("attention_factor", 0), y.num("mscale", 0), y.num("mscale_all_dim", 0)
+	switch {
+	case p.family.latent && own == 0:
+		p.latentYarn(m, all)
+	case own == 0 && m != 0 && all != 0:
+		own = scale(m) / scale(all)
+	}
+	if own > 0 {
+		p.add("rope.scaling.attn_factor", float32(own/scale(1)))
+	}
+	switch {
+	case y.bool("truncate", true):
+	case p.family.rounds:
+		p.note("llama.cpp rounds where yarn's ramp begins and ends, which this model does not (truncate: false): results differ a little")
+	default:
+		p.s.fail("truncate", "is false, which cannot be written as GGUF")
+	}
+	for _, beta := range []struct {
+		key    string
+		always float64
+	}{{"beta_fast", 32}, {"beta_slow", 1}} {
+		if v := y.num(beta.key, beta.always); v != beta.always {
+			p.s.fail(beta.key, "%g, but llama.cpp takes it to be %g: the model would be another", v, beta.always)
+		}
+	}
+}
+
+// ropeDims sets how many elements of a head turn.
+func (p *plan) ropeDims() { p.add("rope.dimension_count", uint32(p.rotary())) }
+
+// rotary is how many elements of a head turn: head_dim, or the share of it that
+// partial_rotary_factor says.
+func (p *plan) rotary() int {
+	part := p.rope.params.num("partial_rotary_factor", p.s.num("partial_rotary_factor", 1))
+	return int(part * float64(p.headDim))
+}
+
+// noFreqs is for architectures whose code in llama.cpp reads no divisors of the frequencies.
+func (p *plan) noFreqs() {
+	if p.rope.kind == "llama3" {
+		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)
+	}
+}
+
+// ropeFreqs adds the divisors of the frequencies that llama3's scaling makes
+// (transformers.modeling_rope_utils, _compute_llama3_parameters).
+func (p *plan) ropeFreqs() {
+	if p.rope.kind != "llama3" {
+		return
+	}
+	y := p.rope.params
+	factor, low, high := y.num("factor", 8), y.num("low_freq_factor", 1), y.num("high_freq_factor", 4)
+	old := float64(p.original())
+	if low >= high || low <= 0 || factor <= 0 {
+		p.s.fail("rope_parameters", "factor %g from %g to %g makes no sense", factor, low, high)
+		return
+	}
+	out := make([]float32, p.rotary()/2)
+	for i := range out {
+		wavelen := 2 * math.Pi * math.Pow(p.rope.theta, float64(2*i)/float64(p.rotary()))
+		switch {
+		case wavelen < old/high:
+			out[i] = 1
+		case wavelen > old/low:
+			out[i] = float32(factor)
+		default:
+			smooth := (old/wavelen - low) / (high - low)
+			out[i] = float32(1 / ((1-smooth)/factor + smooth))
+		}
+	}
+	p.vector("rope_freqs.weight", out)
+}
+
+// longRope adds the two tables of phi3's scaling, for short and long contexts.
+func (p *plan) longRope() {
+	p.add("rope.scaling.original_context_length", uint32(p.original()))
+	if p.rope.kind != "longrope" {
+		return
+	}
+	original := float64(p.original())
+	factor := p.rope.params.num("factor", float64(p.s.int("max_position_embeddings", 2048))/original)
+	scale := p.rope.params.num("attention_factor", 0)
+	if scale == 0 {
+		scale = 1
+		if factor > 1 {
+			scale = math.Sqrt(1 + math.Log(factor)/math.Log(original))
+		}
+	}
+	p.add("rope.scaling.attn_factor", float32(scale))
+	for _, which := range []string{"long", "short"} {
+		list, _ := p.rope.params.vals[which+"_factor"].([]any)
+		if len(list) != p.rotary()/2 {
+			p.s.fail(which+"_factor", "%d numbers; %d are needed", len(list), p.rotary()/2)
+			return
+		}
+		out := make([]float32, len(list))
+		for i, v := range list {
+			x, ok := number(v)
+			if !ok {
+				p.s.fail(which+"_factor", "%v is not a number", v)
+			}
+			out[i] = float32(x)
+		}
+		p.vector("rope_factors_"+which+".weight", out)
+	}
+}
+
+// vector adds a tensor of values that are computed here.
+func (p *plan) vector(name string, values []float32) {
+	p.items = append(p.items, item{Tensor: gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int64{int64(len(values))}}, values: values})
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

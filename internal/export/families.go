@@ -1,9 +1,12 @@
 package export
 
 import (
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 
+	"mt/checkpoint/gguf"
 	"mt/model"
 )
 
@@ -486,4 +489,313 @@ func findFamily(s *settings) (*family, error) {
 	}
 	s.fail("model_type", "%q cannot be written as GGUF; known: %s", s.str("model_type"), strings.Join(known, ", "))
 	return nil, s.err
+}
+
+// gemmaBlock is a block whose sublayers have a norm before and a norm behind them; within are the norms in its attention.
+func gemmaBlock(within ...rule) []rule {
+	return slices.Concat(attention, within, []rule{
+		{"post_attention_layernorm", "post_attention_norm", norm},
+		{"pre_feedforward_layernorm", "ffn_norm", norm},
+		{"mlp.gate_proj", "ffn_gate", copied},
+		{"mlp.up_proj", "ffn_up", copied},
+		{"mlp.down_proj", "ffn_down", copied},
+		{"post_feedforward_layernorm", "post_ffw_norm", norm},
+	})
+}
+
+// gemma2Keys are Gemma 2's. llama.cpp caps scores and logits of every model.
+func (p *plan) gemma2Keys() {
+	s := p.s
+	for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
+		c := s.num(key, 0)
+		if c == 0 {
+			s.fail(key, "null or 0, but llama.cpp's %s has no models without this cap", p.family.arch)
+		}
+		p.add(key, float32(c))
+	}
+	period := p.fullEach(2)
+	switch period {
+	case 1:
+		s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
+	case 2: // as published models are
+	default:
+		p.note("older releases of llama.cpp have a sliding window in every other layer of this architecture, whatever the file says")
+	}
+	p.gemmaAttention(period, 46)
+}
+
+// noHead: llama.cpp's code for the architecture has no head beside the embedding.
+func (p *plan) noHead() {
+	if !p.model.TieEmbeddings {
+		p.s.fail("tie_word_embeddings", "%v, but llama.cpp's %s takes the embedding for the head", p.s.vals["tie_word_embeddings"], p.family.arch)
+	}
+}
+
+// cappedLogits: logits may be capped, which the class beside a vision tower does not do whatever its key says (model/gemma3.go).
+func (p *plan) cappedLogits() {
+	if c := p.model.LogitSoftcap; c > 0 {
+		p.add("final_logit_softcapping", float32(c))
+	}
+}
+
+// gemma3Keys are Gemma 3's.
+func (p *plan) gemma3Keys() {
+	s := p.s
+	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
+}
+
+// fullEach is n where each n-th layer and no other has full attention: what layer_types say or, where they are not given, usual.
+func (p *plan) fullEach(usual int) int {
+	if types := p.s.strs("layer_types"); len(types) > 0 {
+		return p.period(types)
+	}
+	return usual
+}
+
+// gemmaAttention is a window in all layers but each so many-th, and a scale of the scores that llama.cpp takes from other
+// keys: by another rule in the model of 27B, which it knows by its number of layers.
+func (p *plan) gemmaAttention(period, layersOf27B int) {
+	s := p.s
+	if period > 1 {
+		p.add("attention.sliding_window", uint32(s.need("sliding_window")))
+		p.add("attention.sliding_window_pattern", uint32(period))
+	}
+	want := p.headDim
+	if p.layers == layersOf27B {
+		want = s.need("hidden_size") / p.heads
+	}
+	if got := s.num("query_pre_attn_scalar", float64(want)); got != float64(want) {
+		s.fail("query_pre_attn_scalar", "%g, but llama.cpp's %s takes %d from the other keys", got, p.family.arch, want)
+	}
+	if s.bool("use_bidirectional_attention", false) {
+		s.fail("use_bidirectional_attention", "cannot be written as GGUF")
+	}
+	p.noBias()
+}
+
+// This file is of latent attention, llama.cpp's deepseek2: keys and values are one narrow vector for all heads, which
+// the file has as one head that is as wide as the vector and the part that turns.
+
+// narrow are the sizes of latent attention.
+type narrow struct{ rank, nope, rope, value int64 }
+
+// latentSizes reads them; what the file calls heads follows.
+func (p *plan) latentSizes() {
+	s := p.s
+	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
+	p.headDim, p.kvHeads = int(p.narrowed.rope), 1
+}
+
+// headLengths sets how long keys and values are.
+func (p *plan) headLengths() {
+	key, value := p.headDim, p.headDim
+	if n := p.narrowed; p.family.latent {
+		key, value = int(n.rank+n.rope), int(n.rank)
+		p.add("attention.key_length_mla", uint32(n.nope+n.rope))
+		p.add("attention.value_length_mla", uint32(n.value))
+		p.add("attention.kv_lora_rank", uint32(n.rank))
+		p.add("attention.q_lora_rank", uint32(p.s.int("q_lora_rank", 0))) // 0, for queries of the hidden state, must be said but for 27 layers
+	}
+	p.add("attention.key_length", uint32(key))
+	p.add("attention.value_length", uint32(value))
+}
+
+// latentAttention are the rules of a block's attention, whose queries are made of a narrow vector or not.
+func (p *plan) latentAttention() []rule {
+	queries := []rule{{"self_attn.q_proj", "attn_q", copied}}
+	if p.model.Latent.QRank > 0 {
+		queries = []rule{
+			{"self_attn.q_a_proj", "attn_q_a", copied},
+			{"self_attn.q_a_layernorm", "attn_q_a_norm", norm},
+			{"self_attn.q_b_proj", "attn_q_b", copied},
+		}
+	}
+	return slices.Concat([]rule{{"input_layernorm", "attn_norm", norm}}, queries, []rule{
+		{"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", copied},
+		{"self_attn.kv_a_layernorm", "attn_kv_a_norm", norm},
+		{"self_attn.kv_b_proj", "attn_k_b", keysOfHeads},
+		{"self_attn.kv_b_proj", "attn_v_b", valuesOfHeads},
+		{"self_attn.o_proj", "attn_output", copied},
+	})
+}
+
+// deepseekExperts are the experts that every block has but the first ones.
+func deepseekExperts(more ...rule) []rule {
+	return slices.Concat([]rule{{"post_attention_layernorm", "ffn_norm", norm}, {"mlp.gate", "ffn_gate_inp", router}}, more,
+		expertMatrices, sharedExpert("mlp.shared_experts"))
+}
+
+// deepseekKeys are those of attention and of experts, whose scores are gated so.
+func (p *plan) deepseekKeys(gating uint32) {
+	s := p.s
+	p.noBias()
+	if eps := s.num("rms_norm_eps", 1e-6); eps != 1e-6 { // transformers.DeepseekV3RMSNorm, which narrow vectors go through
+		p.note(fmt.Sprintf("llama.cpp norms the narrow vectors of attention with rms_norm_eps %g too, this model with 1e-06: results differ a little", eps))
+	}
+	p.add("rope.dimension_count", uint32(p.narrowed.rope))
+	p.expertCounts()
+	p.add("expert_feed_forward_length", uint32(s.need("moe_intermediate_size")))
+	p.add("expert_shared_count", uint32(s.int("n_shared_experts", 0)))
+	p.add("expert_gating_func", gating)
+	p.add("expert_weights_scale", float32(s.num("routed_scaling_factor", 1)))
+	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
+}
+
+// deepseek2Keys: scores are a softmax of all logits. Of groups of experts llama.cpp has V3's alone.
+func (p *plan) deepseek2Keys() {
+	const softmax = 1 // gguf.ExpertGatingFuncType
+	p.deepseekKeys(softmax)
+	if m := p.s.str("topk_method"); m != "" && m != "greedy" {
+		p.s.fail("topk_method", "%q: a group of experts is worth its best one, and in llama.cpp's %s its best two: the model would be another", m, p.family.arch)
+	}
+}
+
+// deepseek3Keys: scores are sigmoids, and experts are chosen from the groups whose best two have the largest sums.
+func (p *plan) deepseek3Keys() {
+	const sigmoid = 2
+	s := p.s
+	p.deepseekKeys(sigmoid)
+	p.add("expert_weights_norm", s.bool("norm_topk_prob", true))
+	if open, all := s.int("topk_group", 1), s.int("n_group", 1); open < all {
+		p.add("expert_group_count", uint32(all))
+		p.add("expert_group_used_count", uint32(open))
+	}
+	if !s.bool("rope_interleave", true) {
+		s.fail("rope_interleave", "is false, but llama.cpp's %s turns neighbours: the model would be another", p.family.arch)
+	}
+}
+
+// latentYarn sets the temperature of yarn's scaling. llama.cpp's deepseek2 takes it for both of the factors that a model may
+// have, of the scores and of what turns, whose quotient is then 1.
+func (p *plan) latentYarn(m, all float64) {
+	if m != all || m == 0 {
+		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
+	}
+	p.add("rope.scaling.yarn_log_multiplier", float32(0.1*all))
+}
+
+// headRows are rows of each head of a tensor: n of its each, from number from on. turned: as (columns, rows).
+type headRows struct {
+	each, from, n int64
+	turned        bool
+}
+
+// ofHeads plans the rows of keys, turned, or those of values of a product that makes both, as (heads, rows, columns).
+func (p *plan) ofHeads(f *finder, r rule) error {
+	t, ok := f.find(r.from + ".weight")
+	if !ok {
+		return f.missing(r.from + ".weight")
+	}
+	n, heads := p.narrowed, int64(p.heads)
+	it := item{Tensor: gguf.Tensor{Name: r.to + ".weight"}, parts: []part{t}}
+	if it.rows = (headRows{each: n.nope + n.value, n: n.nope, turned: true}); r.how == valuesOfHeads {
+		it.rows = headRows{each: n.nope + n.value, from: n.nope, n: n.value}
+	}
+	if it.Shape = []int64{heads, it.rows.n, n.rank}; it.rows.turned {
+		it.Shape = []int64{heads, n.rank, it.rows.n}
+	}
+	p.take(it, r.how)
+	return nil
+}
+
+// headRows writes the item's rows, one head after the other.
+func (j *writing) headRows(w io.Writer, it item) error {
+	rows, t := it.rows, it.parts[0]
+	cols := t.shape[1]
+	for h := range t.shape[0] / rows.each {
+		j.values = sized(j.values, rows.n*cols)
+		if err := j.weights.Read(t.name, (h*rows.each+rows.from)*cols, j.values); err != nil {
+			return err
+		}
+		values := j.values
+		if rows.turned {
+			j.turned = sized(j.turned, rows.n*cols)
+			for i, v := range values {
+				j.turned[int64(i)%cols*rows.n+int64(i)/cols] = v
+			}
+			values = j.turned
+		}
+		if err := j.chunk(w, it, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// llama4Keys are Llama 4's. llama.cpp takes for granted what published models have: stretches, and what tempers queries; which
+// blocks have them; and that all norm queries and keys but those with 128 experts.
+func (p *plan) llama4Keys() {
+	s, must := p.s, func(key string, is, want any) {
+		if is != want {
+			p.s.fail(key, "is %v, but llama.cpp's %s takes it to be %v: the model would be another", is, p.family.arch, want)
+		}
+	}
+	must("attention_chunk_size", s.int("attention_chunk_size", 0), 8192)
+	tempers := s.vals["attn_temperature_tuning"]
+	if x, ok := number(tempers); ok { // so it stands in published files
+		tempers = x != 0
+	}
+	must("attn_temperature_tuning", tempers, true)
+	must("floor_scale", s.num("floor_scale", 0), 8192.0)
+	must("attn_scale", s.num("attn_scale", 0), 0.1)
+	must("use_qk_norm", s.bool("use_qk_norm", true), p.expertCount() != 128)
+	for i, kind := range s.strs("layer_types") {
+		if (kind == "full_attention") != ((i+1)%4 == 0) {
+			s.fail("layer_types", "layer %d is %s: llama.cpp's %s has full attention in each fourth layer and no other", i, kind, p.family.arch)
+		}
+	}
+	if step := p.expertsEach(); step > 0 {
+		p.expertCounts()
+		p.add("interleave_moe_layer_step", uint32(step))
+	} else {
+		s.fail("moe_layers", "has no layer: llama.cpp's %s is not written without experts", p.family.arch)
+	}
+	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
+}
+
+// expertsEach is n where every n-th block and no other has experts; 0 where none has.
+func (p *plan) expertsEach() int {
+	listed, ok := p.s.vals["moe_layers"].([]any)
+	if !ok {
+		return p.s.need("interleave_moe_layer_step")
+	}
+	var blocks []int
+	for _, v := range listed {
+		x, _ := number(v)
+		blocks = append(blocks, int(x))
+	}
+	if len(blocks) == 0 {
+		return 0
+	}
+	step := slices.Min(blocks) + 1
+	for b := range p.layers {
+		if slices.Contains(blocks, b) != ((b+1)%step == 0) {
+			p.s.fail("moe_layers", "layer %d: llama.cpp's %s has experts in every n-th layer and no other", b, p.family.arch)
+			break
+		}
+	}
+	return step
+}
+
+// recurrences are the keys of blocks with a recurrence. What llama.cpp takes for granted must be so: that values are as long as keys, that each n-th block
+// and no other has attention, and that there are no biases.
+func (p *plan) recurrences() {
+	s := p.s
+	keys, heads, key := s.int("linear_num_key_heads", 16), s.int("linear_num_value_heads", 32), s.int("linear_key_head_dim", 128)
+	value := s.int("linear_value_head_dim", 128)
+	if value != key {
+		s.fail("linear_value_head_dim", "%d, where linear_key_head_dim is %d: llama.cpp's %s has one for both", value, key, p.family.arch)
+	}
+	p.noBias()
+	attends := s.int("full_attention_interval", 4) // the last block of each so many
+	if types := s.strs("layer_types"); len(types) > 0 {
+		attends = p.period(types)
+	}
+	p.add("ssm.conv_kernel", uint32(s.int("linear_conv_kernel_dim", 4)))
+	p.add("ssm.state_size", uint32(key))
+	p.add("ssm.group_count", uint32(keys))
+	p.add("ssm.time_step_rank", uint32(heads))
+	p.add("ssm.inner_size", uint32(heads*value))
+	p.add("full_attention_interval", uint32(attends))
+	p.add("expert_shared_feed_forward_length", uint32(s.need("shared_expert_intermediate_size")))
 }

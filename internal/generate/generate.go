@@ -326,11 +326,8 @@ func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tens
 	return index, d.stream.Sync()
 }
 
-// register makes copies of the tiles fast, until the decoder is closed.
+// register makes copies of the tiles fast, and has a unified device reach them, until the decoder is closed.
 func (d *decoder) register() error {
-	if d.o.Device.Unified() {
-		return nil
-	}
 	var tiles [][]byte
 	for _, l := range d.o.Store.Layers {
 		tiles = append(tiles, l.Tile)

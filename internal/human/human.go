@@ -1,7 +1,9 @@
 package human
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 )
@@ -20,4 +22,16 @@ func Screen(text string) string {
 	const head, tail = screen * 3 / 4, screen / 5
 	left := len(text) - head - tail
 	return strings.ToValidUTF8(text[:head], "") + "… (" + humanize.Comma(int64(left)) + " bytes left out) …" + strings.ToValidUTF8(text[len(text)-tail:], "")
+}
+
+// Duration prints d as people read it: 1h02m, 3m20s, 12s.
+func Duration(d time.Duration) string {
+	d = d.Round(time.Second)
+	switch {
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return d.String()
 }

@@ -3,13 +3,34 @@
 package machine
 
 import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
 	"mt/cudart"
 	"mt/cudart/emu"
 )
 
+// emuFault is the environment variable with a fault for the emulator, as emu.Options.Plant reads it.
+const emuFault = "MT_EMU_FAULT"
+
 func init() {
-	emulator = func() (cudart.Symbols, func() error) {
-		drv := emu.New(emu.Options{Devices: 4})
-		return drv, drv.Close
+	emulator = func() (cudart.Symbols, func() error, error) {
+		o := emu.Options{Devices: 4, CoreDump: coreDump()}
+		if err := o.Plant(os.Getenv(emuFault)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", emuFault, err)
+		}
+		drv := emu.New(o)
+		return drv, drv.Close, nil
 	}
+}
+
+// coreDump returns the file for a core dump of the GPU, from the environment variables that CUDA's driver reads; "" for none.
+func coreDump() string {
+	if os.Getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION") != "1" {
+		return ""
+	}
+	host, _ := os.Hostname() // without a name %h stands for nothing
+	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(os.Getenv("CUDA_COREDUMP_FILE"))
 }

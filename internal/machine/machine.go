@@ -17,8 +17,8 @@ import (
 
 // emulator starts an emulated GPU in builds with the tag emu, and is nil in all
 // others. The function that it returns ends it; its error says what was wrong with the
-// calls that were made.
-var emulator func() (cudart.Symbols, func() error)
+// calls that were made. The error says why it cannot start.
+var emulator func() (cudart.Symbols, func() error, error)
 
 // Emulated says whether device: cuda is an emulator in this build.
 func Emulated() bool { return emulator != nil }
@@ -50,8 +50,8 @@ func FindGPU(symbols cudart.Symbols) GPU {
 		return GPU{symbols: symbols}
 	}
 	if emulator != nil {
-		symbols, end := emulator()
-		return GPU{symbols: symbols, end: end}
+		symbols, end, err := emulator()
+		return GPU{symbols: symbols, end: end, err: err}
 	}
 	g := GPU{found: Search()}
 	g.Driver = g.found.Library(cudart.Driver).Path != ""
@@ -159,6 +159,10 @@ type Options struct {
 	MemoryLimit config.Bytes // the device's budget; 0 is all that is free
 	// OwnMatMul has a GPU compute matrix products by mt's own kernels, also where there is cuBLASLt.
 	OwnMatMul bool
+	// TimedMatMul has a GPU compute matrix products by the algorithm of cuBLASLt that is the fastest when a shape is first used.
+	TimedMatMul bool
+	// Hang is told of a GPU's work that does not end; nil: standard error is.
+	Hang func(text string)
 	// Of the CPU.
 	Threads int  // goroutines that compute; 0 is one for each core
 	Unified bool // computes on host memory in place
@@ -166,12 +170,24 @@ type Options struct {
 	LinkLimit float64
 }
 
+// gpu looks for the GPU that o describes.
+func (o Options) gpu() GPU {
+	g := FindGPU(nil)
+	g.own, g.hang = o.OwnMatMul, o.Hang
+	if o.Hang == nil {
+		g.hang = func(text string) { fmt.Fprintln(os.Stderr, "note: "+text) }
+	}
+	if o.TimedMatMul {
+		g.TimeProducts("")
+	}
+	return g
+}
+
 // Open opens the GPU, or the emulator of this build, or the CPU. The device's
 // Close gives it back.
 func Open(o Options) (device.Device, error) {
 	if o.Device == "cuda" {
-		g := FindGPU(nil)
-		g.own = o.OwnMatMul
+		g := o.gpu()
 		return g.Open(o.Ordinal, o.MemoryLimit)
 	}
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
@@ -181,7 +197,7 @@ func Open(o Options) (device.Device, error) {
 // (0: one), which share its cores.
 func OpenAll(o Options, n int) (out []device.Device, err error) {
 	if o.Device == "cuda" {
-		g := FindGPU(nil)
+		g := o.gpu()
 		has, err := g.Count()
 		if err != nil {
 			return nil, err
@@ -232,6 +248,7 @@ type gpuDevice interface {
 	ResumeAlgorithms(recorded map[string][8]uint64)
 	RunsSM90a() bool
 	UseAttention(kernels string) error
+	InPlace(on bool) error
 }
 
 // emulated is a device whose Close ends its emulator too.

@@ -55,8 +55,8 @@ func TestEmulatorEndsWithItsDevice(t *testing.T) {
 	t.Cleanup(func() { emulator = before })
 	for _, none := range []bool{false, true} {
 		ended := 0
-		emulator = func() (cudart.Symbols, func() error) {
-			return emulate(t, emu.Options{NoDevice: none}), func() error { ended++; return wrong }
+		emulator = func() (cudart.Symbols, func() error, error) {
+			return emulate(t, emu.Options{NoDevice: none}), func() error { ended++; return wrong }, nil
 		}
 		dev, err := Open(Options{Device: "cuda"})
 		if !none {
@@ -79,7 +79,7 @@ func TestOrdinal(t *testing.T) {
 	before := emulator
 	t.Cleanup(func() { emulator = before })
 	drv := emulate(t, emu.Options{Devices: 2})
-	emulator = func() (cudart.Symbols, func() error) { return drv, func() error { return nil } }
+	emulator = func() (cudart.Symbols, func() error, error) { return drv, func() error { return nil }, nil }
 	dev, err := Open(Options{Device: "cuda", Ordinal: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestOpenAll(t *testing.T) {
 	before := emulator
 	t.Cleanup(func() { emulator = before })
 	drv, ended := emulate(t, emu.Options{Devices: 2}), 0
-	emulator = func() (cudart.Symbols, func() error) { return drv, func() error { ended++; return nil } }
+	emulator = func() (cudart.Symbols, func() error, error) { return drv, func() error { ended++; return nil }, nil }
 	for n, want := range []int{2, 1, 2, 0} {
 		devs, err := OpenAll(Options{Device: "cuda"}, n)
 		if len(devs) != want || (err != nil) != (n == 3) || err != nil && !strings.Contains(err.Error(), "3 GPUs are asked for, and there are 2; CUDA_VISIBLE_DEVICES") {

@@ -177,6 +177,9 @@ func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err er
 			return err
 		}
 		c.undo = append(c.undo, func() { m.dev.Unregister(*b) })
+		if d, ok := device.Inner(m.dev).(interface{ AwaitPinned() }); ok {
+			d.AwaitPinned() // what is measured is pinned memory
+		}
 	}
 	return nil
 }

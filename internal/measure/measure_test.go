@@ -322,3 +322,25 @@ func TestMedian(t *testing.T) {
 		}
 	}
 }
+
+// TestInPlaceShare: a device whose host memory is its own computes on both at about one rate, and gives everything back.
+func TestInPlaceShare(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := measure.New(dev, measure.Options{Runs: 3, Least: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, share, err := m.InPlace(70 * 70)
+	if err != nil || own.Median <= 0 || !(share > 0) || math.IsInf(share, 1) {
+		t.Errorf("%+v, %g, %v", own, share, err)
+	}
+	if err := errors.Join(m.Close(), dev.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := dev.Usage().Total; n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+}

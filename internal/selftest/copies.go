@@ -35,6 +35,7 @@ func (r *Report) copies(dev device.Device) (err error) {
 	defer other.close()
 	c := Check{Name: "pinned copies", OK: true}
 	for i, size := range copySizes {
+		r.starts(fmt.Sprintf("copies of %d MiB", size>>20))
 		p, err := newPair(dev, size)
 		if err != nil {
 			return err
@@ -97,8 +98,9 @@ func (p *pair) free() {
 }
 
 func (r *Report) measureCopies(m, other *meter, p *pair, c *Check) error {
-	size := float64(len(p.from))
+	size, steps := float64(len(p.from)), fmt.Sprintf("copies of %d MiB, ", len(p.from)>>20)
 	toDevice, toHost, inside := r.copySeconds(size)
+	r.starts(steps + "host to device")
 	rate := func(name string, took time.Duration, predicted float64) {
 		r.rate(name, size/took.Seconds()/1e9, "GB/s", "%d MiB pinned", len(p.from)>>20).predict(size/1e9, predicted)
 	}
@@ -107,6 +109,7 @@ func (r *Report) measureCopies(m, other *meter, p *pair, c *Check) error {
 		return err
 	}
 	rate("host to device", up, toDevice)
+	r.starts(steps + "device to host")
 	m.s.CopyD2D(p.down, p.up)
 	down, err := m.median(func() { m.s.CopyD2H(p.to, p.down) })
 	if err != nil {
@@ -117,11 +120,13 @@ func (r *Report) measureCopies(m, other *meter, p *pair, c *Check) error {
 	if !bytes.Equal(p.from, p.to) {
 		c.errorf("what came back is not what was sent")
 	}
+	r.starts(steps + "inside the device")
 	across, err := m.median(func() { m.s.CopyD2D(p.down, p.up) })
 	if err != nil {
 		return err
 	}
 	r.rate("device memory", 2*size/across.Seconds()/1e9, "GB/s", "a copy, read and write counted").predict(2*size/1e9, inside)
+	r.starts(steps + "both ways")
 	return r.bothWays(m, other, p)
 }
 

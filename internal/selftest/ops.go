@@ -14,7 +14,8 @@ import (
 // tester takes the place of *testing.T outside of tests.
 type tester struct {
 	name   string
-	found  []string // what this case found
+	found  []string          // what this case found
+	starts func(name string) // called before a case
 	report func(name string, errors []string)
 }
 
@@ -38,7 +39,8 @@ func (t *tester) Fatal(args ...any) {
 // Run implements operations.T. A panic of the device becomes a finding like any
 // other.
 func (t *tester) Run(name string, f func(*tester)) bool {
-	sub := &tester{name: name, report: t.report}
+	sub := &tester{name: name}
+	t.starts(name)
 	func() {
 		defer func() {
 			switch cause := recover().(type) {
@@ -70,8 +72,9 @@ func usable(dev device.Device) error {
 }
 
 // table runs the cases of the table of operations that want accepts on dev, and sums them up by operation and dtype.
-// After a case that leaves dev unusable it runs no other; lost names that case.
-func table(dev device.Device, want func(name string) bool) (sums map[string]*opCheck, lost string) {
+// It calls starts before each. After a case that leaves dev unusable it runs no other; lost names that case, and why is
+// what the case found.
+func table(dev device.Device, want func(name string) bool, starts func(name string)) (sums map[string]*opCheck, lost, why string) {
 	sums = map[string]*opCheck{}
 	of := func(name string) *opCheck {
 		parts := strings.SplitN(name, "/", 3)
@@ -81,14 +84,14 @@ func table(dev device.Device, want func(name string) bool) (sums map[string]*opC
 		}
 		return sums[op]
 	}
-	t := &tester{report: func(name string, errors []string) {
+	t := &tester{starts: starts, report: func(name string, errors []string) {
 		c := of(name)
 		c.cases++
 		if len(errors) > 0 {
 			c.failed++
 			c.errors = append(c.errors, name+": "+errors[0])
 			if usable(dev) != nil {
-				lost = name
+				lost, why = name, errors[0]
 			}
 		}
 	}}
@@ -96,7 +99,7 @@ func table(dev device.Device, want func(name string) bool) (sums map[string]*opC
 		c := of(name)
 		c.worst = max(c.worst, r.Worst)
 	}
-	return sums, lost
+	return sums, lost, why
 }
 
 // ran says whether got has cases of the operation and the dtype of a case.
@@ -108,11 +111,11 @@ func ran(got map[string]*opCheck, name string) bool {
 // operations runs the table on dev and on the CPU device, whose errors show what is
 // usual. It runs the cases that want accepts. of says what computes them; it is added to the names of the checks.
 func (r *Report) operations(dev, cpu device.Device, want func(name string) bool, of string) {
-	got, lost := table(dev, want)
-	beside, _ := table(cpu, func(name string) bool { return want(name) && ran(got, name) })
+	got, lost, why := table(dev, want, func(name string) { r.starts(name + of) })
 	if lost != "" {
-		r.Lost = lost + of
+		r.lose("faulted", why)
 	}
+	beside, _, _ := table(cpu, func(name string) bool { return want(name) && ran(got, name) }, func(string) {})
 	for _, op := range slices.Sorted(maps.Keys(got)) {
 		g, b := got[op], beside[op]
 		if b == nil {

@@ -140,6 +140,7 @@ func (r *Report) attention(m *meter, act device.DType) error {
 		if backward {
 			name, products = "attention backward "+act.String(), 5
 		}
+		r.starts("rate of " + name)
 		n, took, err := grow(m, []int{128, 256, 512, 1024, 2048, 4096, 8192}, func(n int) (func(), func(), error) {
 			return m.attentionCall(act, n, backward)
 		})

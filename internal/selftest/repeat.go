@@ -12,12 +12,14 @@ import (
 // busyBytes is the size of each copy beside repeated operations.
 const busyBytes = 1 << 20
 
-// repeat runs the cases that want accepts o.Repeat times more, while another stream copies in both directions without a
+// repeat runs the chosen cases o.Repeat times more, while another stream copies in both directions without a
 // break. It fails where an output has other bits than the first time, as it has where a kernel races with itself or
 // with a copy. It ends between two times when ctx is cancelled.
-func (r *Report) repeat(ctx context.Context, o Options) (err error) {
-	want := o.of("")
-	first := bits(o.Device, want)
+func (r *Report) repeat(ctx context.Context, o *Options) (err error) {
+	first, err := r.bits(o, "")
+	if err != nil {
+		return err
+	}
 	end, err := keepCopying(o.Device)
 	if err != nil {
 		return err
@@ -28,27 +30,35 @@ func (r *Report) repeat(ctx context.Context, o Options) (err error) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		for name, got := range bits(o.Device, want) {
+		again, err := r.bits(o, fmt.Sprintf(", repetition %d", i+1))
+		if err != nil {
+			return err
+		}
+		for name, got := range again {
 			if was, ok := first[name]; ok && got != was {
 				c.errorf("%s: repetition %d has other bits than the first time", name, i+1)
 				delete(first, name) // it is named once
 			}
-		}
-		if err := usable(o.Device); err != nil {
-			return fmt.Errorf("the device cannot be used after repetition %d: %w", i+1, err)
 		}
 	}
 	r.add(c)
 	return nil
 }
 
-// bits are hashes of the outputs of cases, by their names. What else the cases find has been reported before.
-func bits(dev device.Device, want func(name string) bool) map[string]uint64 {
-	out := map[string]uint64{}
-	for name, result := range operations.RunSome(&tester{report: func(string, []string) {}}, dev, want) {
+// bits returns hashes of the outputs of the chosen cases, by their names. What else the cases find has been reported
+// before. It ends with an error at the case that leaves the device unusable. when says which repetition it is.
+func (r *Report) bits(o *Options, when string) (map[string]uint64, error) {
+	var lost error
+	t := &tester{starts: func(name string) { r.starts(name + when) }, report: func(name string, found []string) {
+		if len(found) > 0 && usable(o.Device) != nil {
+			lost = fmt.Errorf("%s%s: %s", name, when, found[0])
+		}
+	}}
+	want, out := o.cases(partTable, ""), map[string]uint64{}
+	for name, result := range operations.RunSome(t, o.Device, func(name string) bool { return lost == nil && want(name) }) {
 		out[name] = result.Hash
 	}
-	return out
+	return out, lost
 }
 
 // keepCopying copies in both directions on a stream of its own until end is called, which returns what failed.

@@ -31,12 +31,12 @@ func TestRepeat(t *testing.T) {
 		return strings.HasPrefix(name, "AddBiasGrad/fp32/") || strings.HasPrefix(name, "Scale/fp32/")
 	}}
 	steady := &Report{OK: true}
-	if err := steady.repeat(t.Context(), o); err != nil || !steady.OK || len(steady.Checks) != 1 || !strings.Contains(steady.Checks[0].Detail, " cases, 3 times more beside copies") {
+	if err := steady.repeat(t.Context(), &o); err != nil || !steady.OK || len(steady.Checks) != 1 || !strings.Contains(steady.Checks[0].Detail, " cases, 3 times more beside copies") {
 		t.Errorf("%v, %+v", err, steady)
 	}
 	o.Device = unsteady{dev, new(atomic.Int64)}
 	changing := &Report{OK: true}
-	if err := changing.repeat(t.Context(), o); err != nil || changing.OK || len(changing.Checks) != 1 {
+	if err := changing.repeat(t.Context(), &o); err != nil || changing.OK || len(changing.Checks) != 1 {
 		t.Fatalf("%v, %+v", err, changing)
 	}
 	found := changing.Checks[0].Errors
@@ -59,7 +59,7 @@ func TestRepeatEnds(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stopped)
-	if err := new(Report).repeat(ctx, o); !errors.Is(err, stopped) {
+	if err := new(Report).repeat(ctx, &o); !errors.Is(err, stopped) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

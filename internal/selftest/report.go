@@ -1,9 +1,11 @@
 package selftest
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"mt/plan/rates"
 )
@@ -34,6 +36,26 @@ func (r *Rate) predict(amount, seconds float64) {
 	}
 }
 
+// The ways in which a case costs its process.
+const (
+	faulted = "faulted" // the device cannot be used any more
+	hung    = "hung"    // the process gave no sign of life, and was killed
+	died    = "died"    // the process ended by itself
+)
+
+// Loss is a case, or another step, after which its process could not go on.
+type Loss struct {
+	Case    string  `json:"case"`
+	How     string  `json:"how"`     // faulted, hung or died
+	Seconds float64 `json:"seconds"` // from the beginning of the case
+	Error   string  `json:"error"`
+}
+
+// String is one line for people.
+func (l Loss) String() string {
+	return fmt.Sprintf("%s %s after %.1f s: %s", l.Case, l.How, l.Seconds, l.Error)
+}
+
 // Report is what a self test found.
 type Report struct {
 	Device  string   `json:"device"`
@@ -42,15 +64,54 @@ type Report struct {
 	Checks  []Check  `json:"checks"`
 	Rates   []Rate   `json:"rates"`
 	Seconds float64  `json:"seconds"`
-	// Lost names the case after which the device could not be used; empty: none.
-	Lost string `json:"lost,omitempty"`
+	// Running names the case that was running when the report was written; empty: none.
+	Running string `json:"running,omitempty"`
+	// Lost names the first case after which the device could not be used; empty: none. Losses has all of them.
+	Lost   string `json:"lost,omitempty"`
+	Losses []Loss `json:"losses,omitempty"`
 	// Error is what ended the test before its end; empty: nothing.
 	Error string `json:"error,omitempty"`
 	OK    bool   `json:"ok"`
 	// PredictedFor names the machine that rates are predicted for; empty: none.
 	PredictedFor string `json:"predicted_for,omitempty"`
 
-	machine *rates.Machine // nil: nothing is predicted
+	machine *rates.Machine    // nil: nothing is predicted
+	hear    func(what string) // called with each case that begins; nil: nobody
+	since   time.Time         // when the running case began
+}
+
+// starts notes that a case, or another step of a unit, begins.
+func (r *Report) starts(what string) {
+	if what != r.Running {
+		r.Running, r.since = what, time.Now()
+	}
+	if r.hear != nil {
+		r.hear(what)
+	}
+}
+
+// lose notes that the running case cost its process, and how.
+func (r *Report) lose(how, why string) {
+	if r.OK = false; r.Lost == "" {
+		r.Lost = r.Running
+	}
+	r.Losses = append(r.Losses, Loss{r.Running, how, time.Since(r.since).Seconds(), why})
+}
+
+// fail adds a check that does not hold.
+func (r *Report) fail(name, why string) { r.add(Check{Name: name, Errors: []string{why}}) }
+
+// merge adds what one unit found.
+func (r *Report) merge(of *Report) {
+	for _, c := range of.Checks {
+		r.add(c)
+	}
+	r.Rates, r.Losses = append(r.Rates, of.Rates...), append(r.Losses, of.Losses...)
+	r.OK = r.OK && of.OK
+	r.PredictedFor = cmp.Or(r.PredictedFor, of.PredictedFor)
+	if r.Lost == "" {
+		r.Lost = of.Lost
+	}
 }
 
 // maxErrors is how many errors of a check are kept.
@@ -85,7 +146,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "device\t%s\t\n", r.Device)
 	for _, n := range r.Notes {
-		fmt.Fprintf(t, "note\t%s\t\n", n)
+		fmt.Fprintf(t, "note\t\t%s\n", n)
 	}
 	for _, c := range r.Checks {
 		word := "ok"
@@ -104,15 +165,18 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, said)
 	}
-	if r.Lost != "" {
-		fmt.Fprintf(t, "lost\tthe device cannot be used after %s\t\n", r.Lost)
+	for _, l := range r.Losses {
+		fmt.Fprintf(t, "lost\t\t%s\n", l)
 	}
 	if r.Error != "" {
-		fmt.Fprintf(t, "error\t%s\t\n", r.Error)
+		fmt.Fprintf(t, "error\t\t%s\n", r.Error)
 	}
 	verdict := "passed"
-	if !r.OK {
-		verdict = fmt.Sprintf("%d of %d checks failed", r.Failed(), len(r.Checks))
+	switch failed := r.Failed(); {
+	case r.Error != "" && failed == 0:
+		verdict = "not finished"
+	case !r.OK:
+		verdict = fmt.Sprintf("%d of %d checks failed", failed, len(r.Checks))
 	}
 	fmt.Fprintf(t, "self test\t%s\tin %.1f s\n", verdict, r.Seconds)
 	return t.Flush()

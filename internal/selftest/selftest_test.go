@@ -3,6 +3,7 @@ package selftest
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"mt/device/wrap/fault"
 	"mt/internal/accounts"
 	"mt/internal/long"
+	"mt/plan/rates"
 )
 
 func newCPU(t *testing.T) device.Device {
@@ -77,20 +79,19 @@ func (d refusing) CuBLASLt() int       { return d.version }
 func TestProductsThatFellBack(t *testing.T) {
 	for n, want := range []string{"", "64x64x64 NN"} {
 		r := &Report{OK: true}
-		r.products(refusing{nil, strings.Fields(want)[:n], 1})
+		r.products(*countProducts(refusing{nil, strings.Fields(want)[:n], 1}))
 		if len(r.Checks) != 1 || r.OK != (n == 0) || n == 1 && r.Checks[0].Errors[0] != "64x64x64" {
 			t.Errorf("%d shapes: ok %v, %+v", n, r.OK, r.Checks)
 		}
 	}
 	for version, want := range []string{"is not used: mt's own kernels computed all 7 products, slower", "takes every aligned product; mt's own kernels computed 7 others"} {
 		r := &Report{OK: true}
-		if r.products(refusing{nil, nil, version}); len(r.Checks) != 1 || r.Checks[0].Detail != want {
+		if r.products(*countProducts(refusing{nil, nil, version})); len(r.Checks) != 1 || r.Checks[0].Detail != want {
 			t.Errorf("version %d: %+v", version, r.Checks)
 		}
 	}
-	r := &Report{OK: true}
-	if r.products(newCPU(t)); len(r.Checks) != 0 {
-		t.Errorf("the CPU has %+v", r.Checks)
+	if p := countProducts(newCPU(t)); p != nil {
+		t.Errorf("the CPU has %+v", p)
 	}
 }
 
@@ -125,24 +126,32 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRates: every rate is there and positive.
+// TestRates: every rate is there and positive, beside what is predicted.
 func TestRates(t *testing.T) {
 	defer func(was time.Duration) { enough = was }(enough)
 	enough = time.Millisecond
 	dev := newCPU(t)
-	r := &Report{OK: true}
+	m := &rates.Machine{Link: rates.Link{Up: 10, Down: 20, Both: 16}, Device: rates.Device{Bandwidth: 100,
+		Products:  map[string][]rates.Product{"bf16": {{Rate: 0.5}}, "fp32": {{Rate: 0.25}}},
+		Attention: map[string][]rates.Attention{"bf16": {{Length: 128, Dim: 128, Forward: 0.2, Backward: 0.1}}}}}
+	predicted := map[string]float64{"host to device": 10, "device to host": 20, "host to device, both ways": 8, "device to host, both ways": 8, "device memory": 100,
+		"matrix product bf16": 0.5, "matrix product fp32": 0.25, "attention forward bf16": 0.2, "attention backward bf16": 0.1}
+	r := &Report{OK: true, machine: m}
 	if err := r.copies(dev); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.rates(dev); err != nil {
+	if err := r.rates(dev, r.matMuls); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.rates(dev, func(m *meter) error { return r.attention(m, device.BF16) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Rates) != 9 || !r.OK {
 		t.Errorf("%d rates, ok %t", len(r.Rates), r.OK)
 	}
 	for _, m := range r.Rates {
-		if !(m.Value > 0) {
-			t.Errorf("%+v", m)
+		if want := predicted[m.Name]; !(m.Value > 0) || m.Measured != m.Value || math.Abs(m.Predicted-want) > 1e-6*want || m.Ratio != m.Value/m.Predicted {
+			t.Errorf("%+v, want %g predicted", m, want)
 		}
 		if strings.HasPrefix(m.Name, "attention") && !strings.Contains(m.Detail, "28 heads of 128") {
 			t.Errorf("%+v, want 28 heads of 128", m)
@@ -159,7 +168,7 @@ func TestTraining(t *testing.T) {
 	for off, want := range map[float64]bool{0: true, 1e-5: true, 1e-2: false} {
 		r := &Report{OK: true}
 		calls := 0
-		err := r.training(Options{Device: dev, CPU: dev, Train: func(_ string, act device.DType) ([]float64, error) {
+		err := r.training(&Options{Device: dev, CPU: dev, Train: func(_ string, act device.DType, _ func()) ([]float64, error) {
 			calls++
 			return []float64{5, 4 + off*float64(calls%2)*4}, nil
 		}})
@@ -234,7 +243,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK || len(heard) != 8 || len(r.Rates) != 22 {
+	if !r.OK || len(heard) != len(Parts()) || len(r.Rates) != 22 {
 		t.Errorf("%d rates, %+v after %v", len(r.Rates), r, heard)
 	}
 	last := r.Checks[len(r.Checks)-1]
@@ -268,11 +277,17 @@ func (c chooser) Do(s device.Stream, o device.Op) {
 // from then on.
 func TestPortableAttention(t *testing.T) {
 	dev := newCPU(t)
-	for newer, want := range map[bool]string{true: "portable Attention AttentionBackward sm90a", false: ""} {
+	for newer, want := range map[bool]string{true: "portable Attention sm90a portable AttentionBackward sm90a", false: ""} {
 		var asked []string
 		r := &Report{OK: true}
-		if err := r.portableAttention(Options{Device: chooser{dev, newer, &asked}, CPU: dev, Cases: operations.OneIn(0)}); err != nil || !r.OK || strings.Join(asked, " ") != want {
-			t.Errorf("newer kernels %v: %v, %q, want %q", newer, err, asked, want)
+		o := &Options{Device: chooser{dev, newer, &asked}, CPU: dev, Cases: operations.OneIn(0)}
+		for _, op := range []string{"Attention", "AttentionBackward"} {
+			if err := r.portableAttention(o, op); err != nil {
+				t.Error(err)
+			}
+		}
+		if !r.OK || strings.Join(asked, " ") != want {
+			t.Errorf("newer kernels %v: %q, want %q", newer, asked, want)
 		}
 		for _, c := range r.Checks {
 			if !strings.HasSuffix(c.Name, " by the kernels for all GPUs") {
@@ -312,10 +327,13 @@ func TestLostDevice(t *testing.T) {
 		saved = append(saved, *r)
 		return nil
 	}})
-	if err == nil || len(saved) != 1 || r.OK {
+	if err == nil || len(saved) < 2 || r.OK {
 		t.Fatalf("%v, saved %d times, ok %v", err, len(saved), r.OK)
 	}
-	got := saved[0]
+	if before := saved[len(saved)-2]; before.Running != "AddBiasGrad fp32" || before.Error != "" || before.OK {
+		t.Errorf("%+v is saved before the operation runs", before)
+	}
+	got := saved[len(saved)-1]
 	if !strings.HasPrefix(got.Lost, "AddBiasGrad/fp32/") || !strings.Contains(got.Error, got.Lost) || got.Seconds <= 0 {
 		t.Errorf("%+v", got)
 	}

@@ -50,8 +50,8 @@ const (
 // makes 1/4 on average.
 func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
 
-// atSize runs the checks at the sizes of training.
-func (r *Report) atSize(o Options) error {
+// atSize runs a check at the sizes of training.
+func (r *Report) atSize(o *Options, check func(l *lab, size sizes) error) error {
 	size := largeSizes
 	if o.Small {
 		size = smallSizes
@@ -61,37 +61,35 @@ func (r *Report) atSize(o Options) error {
 		return err
 	}
 	defer l.close()
-	for _, of := range size.attention {
-		if err := r.attentionByAll(l, of, size.said); err != nil {
-			return fmt.Errorf("attention of %d × %d tokens: %w", of.n, of.tokens, err)
-		}
-	}
-	if err := r.productsAt(l, o.Own, size); err != nil {
-		return fmt.Errorf("matrix products of %d: %w", size.product, err)
-	}
-	return r.longTensor(l, size)
+	return check(l, size)
 }
 
-// attentionByAll checks attention by the kernels that the device takes by itself and, where these are for sm_90a, by
-// the fused ones too.
-func (r *Report) attentionByAll(l *lab, of sequences, said string) error {
-	if err := r.attentionAt(l, of, said); err != nil {
-		return err
-	}
-	d, ok := l.m.dev.(interface {
-		RunsSM90a() bool
-		UseAttention(kernels string) error
-	})
-	if !ok || !d.RunsSM90a() {
+// productsOf returns the check of matrix products beside those of own.
+func (r *Report) productsOf(own device.Device) func(l *lab, size sizes) error {
+	return func(l *lab, size sizes) error {
+		if err := r.productsAt(l, own, size); err != nil {
+			return fmt.Errorf("matrix products of %d: %w", size.product, err)
+		}
 		return nil
 	}
-	if err := d.UseAttention("fused"); err != nil {
-		return err
+}
+
+// attentionBy returns the check of attention at the i-th of the sizes, by the kernels that the device takes by itself or,
+// where these are for sm_90a and fused is set, by the fused ones.
+func (r *Report) attentionBy(i int, fused bool) func(l *lab, size sizes) error {
+	return func(l *lab, size sizes) error {
+		of := size.attention[i]
+		err := error(nil)
+		if fused {
+			err = withKernels(l.m.dev, "fused", func() error { return r.attentionAt(l, of, ", by the fused kernels"+size.said) })
+		} else {
+			err = r.attentionAt(l, of, size.said)
+		}
+		if err != nil {
+			return fmt.Errorf("attention of %d × %d tokens: %w", of.n, of.tokens, err)
+		}
+		return nil
 	}
-	if err := r.attentionAt(l, of, ", by the fused kernels"+said); err != nil {
-		return err
-	}
-	return d.UseAttention("sm90a")
 }
 
 // attended is what one run of attention gives, forward and backward.
@@ -106,15 +104,19 @@ func (r *Report) attentionAt(l *lab, of sequences, said string) error {
 	t := of.n * of.tokens
 	wide, narrow := t*sizedHeads*sizedDim, t*sizedKVHeads*sizedDim
 	in := [4][]float32{uniform(rng, wide, 3), uniform(rng, narrow, 3), uniform(rng, narrow, 1), uniform(rng, wide, 1)} // Q, K, V, DO
+	name := fmt.Sprintf("attention of %d × %d tokens", of.n, of.tokens)
+	r.starts(name + " in bf16" + said)
 	got, err := l.attend(device.BF16, of, in)
 	if err != nil {
 		return err
 	}
+	r.starts(name + " in fp32" + said)
 	want, err := l.attend(device.F32, of, in)
 	if err != nil {
 		return err
 	}
-	c := Check{Name: fmt.Sprintf("attention of %d × %d tokens", of.n, of.tokens), OK: true}
+	r.starts(name + ", the comparison")
+	c := Check{Name: name, OK: true}
 	worst := 0.0
 	for _, x := range []struct {
 		name      string
@@ -192,10 +194,12 @@ func (r *Report) productsAt(l *lab, own device.Device, size sizes) error {
 	}
 	for _, m := range []op.MatMul{{M: n, N: n, K: n}, {M: n, N: n, K: n, TransB: true}, {M: n, N: n, K: n, TransA: true}} {
 		shape, flops := m.Work()
+		r.starts("matrix product fp32 " + shape)
 		want, _ := by[len(by)-1].lab.multiply(device.F32, m, a, b)
 		c := Check{Name: "matrix product " + shape, OK: true}
 		worst := 0.0
 		for _, x := range by {
+			r.starts("matrix product bf16" + x.name + " " + shape)
 			got, took1 := x.lab.multiply(device.BF16, m, a, b)
 			if x.lab.err != nil {
 				return x.lab.err

@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -19,6 +20,14 @@ type spoiled struct {
 }
 
 func (d spoiled) Do(s device.Stream, o device.Op) { d.Device.Do(s, d.spoil(o)) }
+
+// allSizes runs the parts at the sizes of training.
+func allSizes(r *Report, o Options) (err error) {
+	for _, check := range []func(*lab, sizes) error{r.attentionBy(0, false), r.attentionBy(0, true), r.attentionBy(1, false), r.attentionBy(1, true), r.productsOf(o.Own), r.longTensor} {
+		err = errors.Join(err, r.atSize(&o, check))
+	}
+	return err
+}
 
 // TestSizes: the CPU passes the checks at the sizes of training, at small sizes; a device that does not compute
 // the last of its elements, its keys or its terms does not.
@@ -63,7 +72,7 @@ func TestSizes(t *testing.T) {
 		}, "tensor of "},
 	} {
 		r := &Report{OK: true}
-		if err := r.atSize(Options{Device: spoiled{dev, tc.spoil}, Small: true}); err != nil {
+		if err := allSizes(r, Options{Device: spoiled{dev, tc.spoil}, Small: true}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if len(r.Checks) != 6 || len(r.Rates) != 13 || r.OK != (tc.bad == "") {
@@ -103,7 +112,7 @@ func TestSizesOnAGPU(t *testing.T) {
 	}
 	dev, own := open(false), open(true)
 	r := &Report{OK: true}
-	if err := r.atSize(Options{Device: dev, Own: own, Small: true}); err != nil || !r.OK {
+	if err := allSizes(r, Options{Device: dev, Own: own, Small: true}); err != nil || !r.OK {
 		t.Errorf("%v %+v", err, r.Checks)
 	}
 	fused := 0

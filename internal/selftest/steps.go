@@ -16,7 +16,8 @@ import (
 	"mt/checkpoint"
 	"mt/device"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run"
+	"mt/internal/run/settings"
 )
 
 // trainSteps is how many steps the two devices do.
@@ -49,8 +50,8 @@ pipeline: {micro_batch_tokens: 200, chunk_tokens: 72}
 
 // TrainSteps makes the Train of Options. It runs the whole program in a temporary
 // directory, from a data file to metrics.jsonl.
-func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]float64, error) {
-	return func(kind string, dtype device.DType) (losses []float64, err error) {
+func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive func()) ([]float64, error) {
+	return func(kind string, dtype device.DType, alive func()) (losses []float64, err error) {
 		dir, remove, err := tempDir(checkpoint.Lock)
 		if err != nil {
 			return nil, err
@@ -65,12 +66,24 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]fl
 		if err != nil {
 			return nil, err
 		}
-		var log bytes.Buffer
-		if err := train.Train(ctx, c, train.Options{Stdout: io.Discard, Stderr: &log}); err != nil {
-			return nil, fmt.Errorf("%w\n%s", err, log.String())
+		log := steps{alive: alive}
+		if err := run.Train(ctx, c, settings.Options{Stdout: io.Discard, Stderr: &log}); err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, log.said.String())
 		}
 		return readLosses(filepath.Join(out, "metrics.jsonl"))
 	}
+}
+
+// steps keeps what a run says. Each step is a sign of life.
+type steps struct {
+	said  bytes.Buffer
+	alive func()
+}
+
+// Write implements io.Writer.
+func (s *steps) Write(b []byte) (int, error) {
+	s.alive()
+	return s.said.Write(b)
 }
 
 // tempName is what the names of our temporary directories begin with.

@@ -15,16 +15,21 @@ import (
 var trainBounds = map[device.DType]float64{device.F32: 1e-4, device.BF16: 2e-2}
 
 // training compares the losses of a short run with those of the CPU device.
-func (r *Report) training(o Options) error {
+func (r *Report) training(o *Options) error {
 	if o.Train == nil {
 		return nil
 	}
 	for _, act := range []device.DType{device.F32, device.BF16} {
-		got, err := o.Train(o.Device.Kind(), act)
+		on := func(kind string) ([]float64, error) {
+			begins := func() { r.starts(fmt.Sprintf("training %s on %s", act, kind)) }
+			begins()
+			return o.Train(kind, act, begins)
+		}
+		got, err := on(o.Device.Kind())
 		if err != nil {
 			return fmt.Errorf("training %s on %s: %w", act, o.Device.Kind(), err)
 		}
-		want, err := o.Train(o.CPU.Kind(), act)
+		want, err := on(o.CPU.Kind())
 		if err != nil {
 			return fmt.Errorf("training %s on %s: %w", act, o.CPU.Kind(), err)
 		}

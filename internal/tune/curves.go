@@ -100,22 +100,29 @@ func (c *Curve) Chart() chart.Chart {
 	return out
 }
 
-// WriteCurves draws in characters what changes anything, and names the rest.
-func (r *Result) WriteCurves(w io.Writer, colour bool) error {
+// WriteCurves prints a line for each key that changes anything, with the predictions of its values, and names the rest.
+func (r *Result) WriteCurves(w io.Writer) error {
+	var b strings.Builder
 	var flat []string
 	for _, c := range r.Curves {
 		if c.flat() {
 			flat = append(flat, c.Name())
 			continue
 		}
-		fmt.Fprintln(w)
-		if err := c.Chart().WriteText(w, chart.Text{Columns: 80, Rows: 16, Color: colour}); err != nil {
-			return err
+		if b.Len() == 0 {
+			fmt.Fprintf(&b, "\npredicted tok/s by one key, all else as in the %s\n", c.Of)
 		}
+		var speeds []float64
+		fmt.Fprintf(&b, "%s:", c.Name())
+		for _, p := range c.Points {
+			speeds = append(speeds, p.TokPerSec)
+			fmt.Fprintf(&b, "  %d→%.0f", p.Value, p.TokPerSec)
+		}
+		fmt.Fprintf(&b, "  %s\n", chart.Sparkline(speeds, len(speeds)))
 	}
-	if len(flat) == 0 {
-		return nil
+	if len(flat) > 0 {
+		fmt.Fprintf(&b, "\nof no effect, as predicted: %s\n", strings.Join(flat, ", "))
 	}
-	_, err := fmt.Fprintf(w, "\nnot drawn, since it changes nothing as predicted: %s\n", strings.Join(flat, ", "))
+	_, err := io.WriteString(w, b.String())
 	return err
 }

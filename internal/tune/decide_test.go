@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"mt/internal/facts"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 )
 
 // noisy is a runner whose runs take Step, times a noise whose logarithm has the given deviation and
@@ -29,7 +29,7 @@ func noisy(r *rand.Rand, deviation float64, log *[]string) runner {
 
 func contestants(steps ...float64) (all []*contestant) {
 	for i, s := range steps {
-		all = append(all, &contestant{Point: &Point{Knobs: train.Knobs{WeightSlots: i + 1}, Step: s}})
+		all = append(all, &contestant{Point: &Point{Knobs: trials.Knobs{WeightSlots: i + 1}, Step: s}})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 
 	"mt/actors"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 )
 
 // Speed is tokens a second of several runs.
@@ -26,11 +26,11 @@ type Speed struct {
 
 // Row is a plan, predicted and, unless it never ran, measured.
 type Row struct {
-	Knobs     train.Knobs `json:"keys"`
-	Start     bool        `json:"start,omitempty"`
-	Best      bool        `json:"best,omitempty"`
-	Predicted float64     `json:"predicted_tok_per_s,omitempty"` // 0: for another number of threads than the rates are for
-	Measured  *Speed      `json:"measured_tok_per_s"`
+	Knobs     trials.Knobs `json:"keys"`
+	Start     bool         `json:"start,omitempty"`
+	Best      bool         `json:"best,omitempty"`
+	Predicted float64      `json:"predicted_tok_per_s,omitempty"` // 0: for another number of threads than the rates are for
+	Measured  *Speed       `json:"measured_tok_per_s"`
 	// Stalls are shares of the compute stream's time, by cause, as measured.
 	Stalls map[string]float64 `json:"stalls"`
 	Memory int64              `json:"memory_bytes"` // of device and host
@@ -47,7 +47,6 @@ type Result struct {
 	Curves      []Curve          `json:"curves"`
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
-	steps  int // of a run of the first round
 	winner *contestant
 	// ownSlabs: every layer's gradient has a slab of its own, because it waits for the norm.
 	ownSlabs bool
@@ -82,7 +81,7 @@ func (r *Result) rank(t *tuning) {
 		r.Rows = append(r.Rows, row)
 	}
 	if r.found() {
-		r.Settings = settings(t.space.dims, t.start.Knobs, r.winner.Knobs)
+		r.Settings = bestSettings(t.space.dims, t.start.Knobs, r.winner.Knobs)
 	}
 }
 
@@ -122,9 +121,9 @@ func (c *contestant) row() Row {
 	return out
 }
 
-// settings are what makes best of start: all depths, since those that the plan chooses by itself
+// bestSettings are what makes best of start: all depths, since those that the plan chooses by itself
 // hang on those that are given, and of other keys what is new.
-func settings(dims []dimension, start, best train.Knobs) []config.Setting {
+func bestSettings(dims []dimension, start, best trials.Knobs) []config.Setting {
 	var out []config.Setting
 	for _, d := range dims {
 		value := *d.at(&best)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"mt/internal/train"
+	"mt/internal/run/trials"
 )
 
 // alike is the part of a step by which two predictions may differ and count as equal: less than
@@ -21,7 +21,7 @@ type search struct {
 	most     int       // predictions
 	until    time.Time // no new descent begins behind it; zero: whenever
 	progress func(done, of int)
-	seen     map[train.Knobs]*Point
+	seen     map[trials.Knobs]*Point
 }
 
 // better says whether p is to be preferred to q: it is faster or, where both are alike, takes
@@ -37,7 +37,7 @@ func better(p, q *Point) bool {
 }
 
 // at predicts k; nil where it has no plan, or nothing more is to be predicted.
-func (s *search) at(k train.Knobs) (*Point, error) {
+func (s *search) at(k trials.Knobs) (*Point, error) {
 	if err := s.ctx.Err(); err != nil {
 		return nil, context.Cause(s.ctx)
 	}
@@ -121,7 +121,7 @@ func (s *search) exchange(p *Point) (*Point, error) {
 }
 
 // highest is the highest value of d with which k has a plan, if any.
-func (s *search) highest(k train.Knobs, d dimension) []int {
+func (s *search) highest(k trials.Knobs, d dimension) []int {
 	for _, v := range slices.Backward(d.values) {
 		*d.at(&k) = v
 		if s.fits(k) {
@@ -151,12 +151,12 @@ func beside(values []int, v, way int) int {
 // everything, and then from random places until nothing more is to be predicted. It returns all
 // that it saw, the best first.
 func (s *search) run(start *Point, seed uint64) ([]*Point, error) {
-	s.seen = map[train.Knobs]*Point{start.Knobs: start}
+	s.seen = map[trials.Knobs]*Point{start.Knobs: start}
 	auto, least, most := start.Knobs, start.Knobs, start.Knobs
 	for _, d := range s.dims {
 		*d.at(&auto), *d.at(&least), *d.at(&most) = 0, d.values[0], d.values[len(d.values)-1]
 	}
-	from := []train.Knobs{start.Knobs, auto, least, most}
+	from := []trials.Knobs{start.Knobs, auto, least, most}
 	random := rand.New(rand.NewPCG(seed, 7))
 	const draws = 64 // of which most have no plan where memory is short
 	for range draws {

@@ -11,7 +11,8 @@ import (
 
 	"mt/internal/config"
 	"mt/internal/long"
-	"mt/internal/train"
+	"mt/internal/run/settings"
+	"mt/internal/run/trials"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -28,7 +29,7 @@ func TestLadder(t *testing.T) {
 }
 
 // open opens trials of a small model that copies its weights, with so much memory for the device.
-func open(t *testing.T, memory string, more string) *train.Trials {
+func open(t *testing.T, memory string, more string) *trials.Trials {
 	t.Helper()
 	c, err := config.Parse("t.yaml", []byte(`
 model: {model_type: llama, hidden_size: 512, intermediate_size: 1408, num_hidden_layers: 6, num_attention_heads: 8, num_key_value_heads: 4, vocab_size: 2048, max_position_embeddings: 512, tie_word_embeddings: false}
@@ -42,7 +43,7 @@ device_memory: `+memory+"\n"+more), config.Args{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	trials, err := train.OpenTrials(c, train.Options{Stderr: io.Discard})
+	trials, err := trials.OpenTrials(c, settings.Options{Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,11 +115,11 @@ func TestSearch(t *testing.T) {
 }
 
 // grid is the best of all plans of a grid, which is thin unless every is 1, and how many there are.
-func grid(t *testing.T, s space, from train.Knobs, every int) (best *Point, points int) {
+func grid(t *testing.T, s space, from trials.Knobs, every int) (best *Point, points int) {
 	t.Helper()
-	all := []train.Knobs{from}
+	all := []trials.Knobs{from}
 	for _, d := range s.dims {
-		var next []train.Knobs
+		var next []trials.Knobs
 		for _, k := range all {
 			for _, v := range d.values {
 				if *d.at(&k) = v; every == 1 || slices.Contains([]int{1, 2, 3, 4, 8, 12, 24}, v) {
@@ -187,15 +188,15 @@ func TestSameBits(t *testing.T) {
 func TestSearchEnds(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	fake := func(k train.Knobs) (*Point, error) {
+	fake := func(k trials.Knobs) (*Point, error) {
 		if k.WeightSlots > 6 {
 			return nil, nil // does not fit
 		}
 		return &Point{Knobs: k, Step: 1 / float64(1+k.WeightSlots), Memory: int64(k.WeightSlots)}, nil
 	}
-	s := search{space: space{[]dimension{{"pipeline.weight_slots", func(k *train.Knobs) *int { return &k.WeightSlots }, ladder(1, 32)}}, fake, func(k train.Knobs) bool { return k.WeightSlots <= 6 }}, ctx: ctx, most: 4,
+	s := search{space: space{[]dimension{{"pipeline.weight_slots", func(k *trials.Knobs) *int { return &k.WeightSlots }, ladder(1, 32)}}, fake, func(k trials.Knobs) bool { return k.WeightSlots <= 6 }}, ctx: ctx, most: 4,
 		progress: func(done, of int) {}}
-	start, _ := fake(train.Knobs{WeightSlots: 1})
+	start, _ := fake(trials.Knobs{WeightSlots: 1})
 	found, err := s.run(start, 1)
 	if err != nil || len(found) != 4 || found[0].Knobs.WeightSlots != 4 {
 		t.Errorf("%d found, the best %+v; %v", len(found), found[0], err)
@@ -217,16 +218,16 @@ func TestSearchEnds(t *testing.T) {
 // TestDescend: one knob after the other where memory is enough, one for another where it is not.
 func TestDescend(t *testing.T) {
 	for _, tc := range []struct{ w, a, room, wantW, wantA int }{{1, 3, 100, 12, 16}, {16, 4, 28, 12, 16}, {4, 16, 20, 12, 8}} {
-		predict := func(k train.Knobs) (*Point, error) {
+		predict := func(k trials.Knobs) (*Point, error) {
 			if k.WeightSlots+k.ActivationSlots > tc.room {
 				return nil, nil
 			}
 			far := func(v, want int) float64 { return math.Abs(float64(v - want)) }
 			return &Point{Knobs: k, Step: 100 + far(k.WeightSlots, 12) + 0.9*far(k.ActivationSlots, 16), Memory: int64(k.WeightSlots)}, nil
 		}
-		s := search{space: space{[]dimension{{"pipeline.weight_slots", func(k *train.Knobs) *int { return &k.WeightSlots }, ladder(1, 32)},
-			{"pipeline.activation_slots", func(k *train.Knobs) *int { return &k.ActivationSlots }, ladder(4, 32)}}, predict, func(k train.Knobs) bool { p, _ := predict(k); return p != nil }}, ctx: t.Context(), most: 1000, seen: map[train.Knobs]*Point{}}
-		start, _ := predict(train.Knobs{WeightSlots: tc.w, ActivationSlots: tc.a})
+		s := search{space: space{[]dimension{{"pipeline.weight_slots", func(k *trials.Knobs) *int { return &k.WeightSlots }, ladder(1, 32)},
+			{"pipeline.activation_slots", func(k *trials.Knobs) *int { return &k.ActivationSlots }, ladder(4, 32)}}, predict, func(k trials.Knobs) bool { p, _ := predict(k); return p != nil }}, ctx: t.Context(), most: 1000, seen: map[trials.Knobs]*Point{}}
+		start, _ := predict(trials.Knobs{WeightSlots: tc.w, ActivationSlots: tc.a})
 		if got, err := s.descend(start); err != nil || got.Knobs.WeightSlots != tc.wantW || got.Knobs.ActivationSlots != tc.wantA {
 			t.Errorf("from %d and %d with room for %d: %+v, %v", tc.w, tc.a, tc.room, got.Knobs, err)
 		}
@@ -243,7 +244,7 @@ func TestDescend(t *testing.T) {
 func TestPropose(t *testing.T) {
 	var all []*Point
 	for i, step := range []float64{1, 1.0005, 1.001, 1.1, 1.1001, 1.3, 2} {
-		all = append(all, &Point{Knobs: train.Knobs{WeightSlots: i + 1}, Step: step, Memory: int64(100 - 10*(i%3))})
+		all = append(all, &Point{Knobs: trials.Knobs{WeightSlots: i + 1}, Step: step, Memory: int64(100 - 10*(i%3))})
 	}
 	for _, tc := range []struct {
 		start, n int

@@ -4,15 +4,15 @@ import (
 	"errors"
 
 	"mt/actors"
-	"mt/internal/train"
+	"mt/internal/run/trials"
 	"mt/plan"
 	"mt/plan/rates"
 )
 
 // Point is a plan with its prediction.
 type Point struct {
-	Knobs  train.Knobs // depths as the plan has them, the others as asked for
-	Step   float64     // predicted seconds of a step
+	Knobs  trials.Knobs // depths as the plan has them, the others as asked for
+	Step   float64      // predicted seconds of a step
 	Stall  [actors.NumCauses]float64
 	Memory int64 // of device and host together, bytes
 
@@ -22,7 +22,7 @@ type Point struct {
 // dimension is one knob and the values that are tried.
 type dimension struct {
 	key    string // of the configuration
-	at     func(*train.Knobs) *int
+	at     func(*trials.Knobs) *int
 	values []int // ascending
 }
 
@@ -30,8 +30,8 @@ type dimension struct {
 type space struct {
 	dims []dimension
 	// predict is nil, without an error, where the knobs have no plan that may be taken.
-	predict func(train.Knobs) (*Point, error)
-	fits    func(train.Knobs) bool // says whether predict would find a plan
+	predict func(trials.Knobs) (*Point, error)
+	fits    func(trials.Knobs) bool // says whether predict would find a plan
 }
 
 // ladder are the numbers from least to most, closely at first: 1, 2, 3, 4, 6, 8, 12, 16 and so on.
@@ -47,7 +47,7 @@ func ladder(least, most int) []int {
 
 // knobs are those that r runs with, of which asked gives all but depths: a micro-batch that the
 // plan chose is not one that was asked for, since other choices hang on who made it.
-func knobs(r *plan.Run, asked train.Knobs) train.Knobs {
+func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	d := r.Depths
 	asked.WeightSlots, asked.GradBuffers, asked.ActivationSlots, asked.GradSlabs = d.WeightSlots, d.GradBuffers, d.ActivationSlots, 0
 	if r.PoolsSlabs() {
@@ -63,15 +63,15 @@ func spaceOf(start *plan.Run, newBits bool) []dimension {
 	for l := range start.Layouts {
 		activations += start.Kind(l).Activations(start.Spec)
 	}
-	dims := []dimension{{"pipeline.activation_slots", func(k *train.Knobs) *int { return &k.ActivationSlots }, ladder(3, max(3, activations*start.Limits.MicroBatches))}}
+	dims := []dimension{{"pipeline.activation_slots", func(k *trials.Knobs) *int { return &k.ActivationSlots }, ladder(3, max(3, activations*start.Limits.MicroBatches))}}
 	if !start.Unified {
-		dims = append(dims, dimension{"pipeline.weight_slots", func(k *train.Knobs) *int { return &k.WeightSlots }, ladder(1, tiles)})
+		dims = append(dims, dimension{"pipeline.weight_slots", func(k *trials.Knobs) *int { return &k.WeightSlots }, ladder(1, tiles)})
 	}
 	if start.BufferBytes() > 0 {
-		dims = append(dims, dimension{"pipeline.grad_buffers", func(k *train.Knobs) *int { return &k.GradBuffers }, ladder(1, min(tiles, 16))})
+		dims = append(dims, dimension{"pipeline.grad_buffers", func(k *trials.Knobs) *int { return &k.GradBuffers }, ladder(1, min(tiles, 16))})
 	}
 	if start.PoolsSlabs() {
-		dims = append(dims, dimension{"pipeline.grad_slabs", func(k *train.Knobs) *int { return &k.GradSlabs }, ladder(1, layers)})
+		dims = append(dims, dimension{"pipeline.grad_slabs", func(k *trials.Knobs) *int { return &k.GradSlabs }, ladder(1, layers)})
 	}
 	if newBits {
 		var micro, chunk []int
@@ -82,8 +82,8 @@ func spaceOf(start *plan.Run, newBits bool) []dimension {
 		for n := 1024; n <= 1<<15; n *= 2 {
 			chunk = append(chunk, n)
 		}
-		dims = append(dims, dimension{"pipeline.micro_batch_tokens", func(k *train.Knobs) *int { return &k.MicroBatchTokens }, micro},
-			dimension{"pipeline.chunk_tokens", func(k *train.Knobs) *int { return &k.ChunkTokens }, chunk})
+		dims = append(dims, dimension{"pipeline.micro_batch_tokens", func(k *trials.Knobs) *int { return &k.MicroBatchTokens }, micro},
+			dimension{"pipeline.chunk_tokens", func(k *trials.Knobs) *int { return &k.ChunkTokens }, chunk})
 	}
 	return dims
 }
@@ -96,13 +96,13 @@ func sameBits(a, b *plan.Run) bool {
 
 // predictor predicts plans of t on m, each once. Without newBits it takes none that adds numbers
 // in another order than start.
-func predictor(t *train.Trials, m *rates.Machine, start *plan.Run, newBits bool) (predict func(train.Knobs) (*Point, error), fits func(train.Knobs) bool) {
-	known := map[train.Knobs]*Point{}
-	fits = func(k train.Knobs) bool {
+func predictor(t *trials.Trials, m *rates.Machine, start *plan.Run, newBits bool) (predict func(trials.Knobs) (*Point, error), fits func(trials.Knobs) bool) {
+	known := map[trials.Knobs]*Point{}
+	fits = func(k trials.Knobs) bool {
 		r, err := t.Plan(k)
 		return err == nil && (newBits || sameBits(r, start))
 	}
-	predict = func(k train.Knobs) (*Point, error) {
+	predict = func(k trials.Knobs) (*Point, error) {
 		r, err := t.Plan(k)
 		var lacking *plan.NotFitting
 		var depth *plan.BadDepth

@@ -12,7 +12,8 @@ import (
 	"mt/internal/calibrate"
 	"mt/internal/config"
 	"mt/internal/machine"
-	"mt/internal/train"
+	"mt/internal/run/settings"
+	"mt/internal/run/trials"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -40,7 +41,7 @@ const searchTime = time.Minute
 // tuning is a tuning under way.
 type tuning struct {
 	Options
-	trials  *train.Trials
+	trials  *trials.Trials
 	machine *rates.Machine
 	space   space
 	plan    *plan.Run // of the start
@@ -51,7 +52,7 @@ type tuning struct {
 	out     *Result
 }
 
-// Tune tunes o.Config, of which it settles what is left to mt of the device. What it could find
+// Tune tunes o.Config, which stays as it is. What it could find
 // out before ctx was cancelled comes with the cause; so does nothing but an error where o cannot
 // run at all.
 func Tune(ctx context.Context, o Options) (_ *Result, err error) {
@@ -59,7 +60,7 @@ func Tune(ctx context.Context, o Options) (_ *Result, err error) {
 		return nil, config.Usagef("tune: --predictions and --candidates are at least 1, --pairs at least %d and --steps at least 0 (0: as many as take a second)", LeastPairs)
 	}
 	t := &tuning{Options: o}
-	if t.trials, err = train.OpenTrials(o.Config, train.Options{Stderr: o.Stderr}); err != nil {
+	if t.trials, err = trials.OpenTrials(o.Config, settings.Options{Stderr: o.Stderr}); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.trials.Close()) }()
@@ -134,7 +135,7 @@ func (t *tuning) progress(what string, done, of int, left time.Duration) {
 }
 
 // propose searches in virtual time, and picks what is to run.
-func (t *tuning) propose(ctx context.Context, asked train.Knobs) error {
+func (t *tuning) propose(ctx context.Context, asked trials.Knobs) error {
 	t.space.dims = spaceOf(t.plan, t.NewBits)
 	t.space.predict, t.space.fits = predictor(t.trials, t.machine, t.plan, t.NewBits)
 	start, err := t.space.predict(asked)
@@ -243,7 +244,6 @@ func (t *tuning) firstRun(ctx context.Context) error {
 	if t.steps = t.Steps; t.steps == 0 {
 		t.steps = max(2, min(most, int(1/s.step)))
 	}
-	t.out.steps = t.steps
 	return nil
 }
 

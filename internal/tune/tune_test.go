@@ -64,12 +64,23 @@ func TestSettings(t *testing.T) {
 	to := from
 	to.WeightSlots, to.Threads = 5, 1
 	want := "pipeline: {activation_slots: 7, weight_slots: 5, grad_buffers: 2, grad_slabs: 3}, threads: 1"
-	if got := config.Settings(settings(spaceOf(start, true), from, to)); got != want {
+	if got := config.Settings(bestSettings(spaceOf(start, true), from, to)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	to.MicroBatchTokens, to.Threads = 512, 0
 	want = "pipeline: {activation_slots: 7, weight_slots: 5, grad_buffers: 2, grad_slabs: 3, micro_batch_tokens: 512}"
-	if got := config.Settings(settings(spaceOf(start, true), from, to)); got != want {
+	if got := config.Settings(bestSettings(spaceOf(start, true), from, to)); got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestWriteCurves: a key that changes something has a line with its predictions, the others are named.
+func TestWriteCurves(t *testing.T) {
+	r := &Result{Curves: []Curve{{Key: "pipeline.weight_slots", Of: "best", Points: []CurvePoint{{Value: 1, TokPerSec: 300}, {Value: 2, TokPerSec: 400.4}}},
+		{Key: "threads", Of: "best", Points: []CurvePoint{{Value: 1, TokPerSec: 300}, {Value: 2, TokPerSec: 300}}}}}
+	var b strings.Builder
+	want := "\npredicted tok/s by one key, all else as in the best\nweight_slots:  1→300  2→400  ▁█\n\nof no effect, as predicted: threads\n"
+	if err := r.WriteCurves(&b); err != nil || b.String() != want {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, b.String(), want)
 	}
 }

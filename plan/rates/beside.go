@@ -52,7 +52,6 @@ func (m *Machine) AttentionSeconds(tokens, length, heads, kvHeads, dim int, dtyp
 	if m == nil || len(m.Device.Attention[name(dtype)]) == 0 {
 		return 0
 	}
-	length = min(length, tokens)
 	s := op.AttentionShape{Seqs: (tokens + length - 1) / length, TQ: tokens, TK: tokens, MaxQ: length, MaxK: length, Heads: heads, KVHeads: kvHeads, Dim: dim}
 	q := device.Tensor{DType: dtype}
 	if backward {

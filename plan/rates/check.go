@@ -80,6 +80,9 @@ func (d *Device) check(c *checker) {
 		c.within("device.memory_gib", "GiB", d.Memory, gibs)
 	}
 	c.within("device.memory_gb_per_s", "GB/s", d.Bandwidth, bandwidth)
+	if d.HostMemory != 0 {
+		c.within("device.host_memory_gb_per_s", "GB/s", d.HostMemory, bandwidth)
+	}
 	c.within("device.launch_us", "µs", d.Launch, micros)
 	c.within("device.enqueue_us", "µs", d.Enqueue, micros)
 	c.within("device.restart_us", "µs", d.Restart, micros)

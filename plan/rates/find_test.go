@@ -42,7 +42,7 @@ func TestShippedProfiles(t *testing.T) {
 			}
 		}
 		checkSources(t, name, d.Sources, "memory_gib", "memory_gb_per_s", "launch_us", "enqueue_us", "products.bf16", "products.fp32", "attention.bf16", "attention.fp32")
-		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us", "peer_gb_per_s")
+		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us", "pin_gb_per_s", "peer_gb_per_s")
 		checkSources(t, name, m.Host.Sources, "memory_gb_per_s", "update", "updates", "norm", "gather", "cores", "memory_gib", "pack_s_per_mtoken", "message_us")
 		file := filepath.Join(t.TempDir(), "m.json")
 		if err := m.Save(file); err != nil {
@@ -243,6 +243,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a disk in MB/s", func(m *Machine) { m.Disk.Write = 5000 }, "disk.write_gb_per_s is 5000 GB/s: want a number between 0.0005 and 3000"},
 		{"a link in Mb/s", func(m *Machine) { m.Link.Down = 200e3 }, "link.d2h_gb_per_s is 200000 GB/s: want a number between 0.01 and 40000"},
 		{"half a shape", func(m *Machine) { m.Device.Products["bf16"] = []Product{{M: 64, Rate: 1}} }, "device.products.bf16[0]: the shape 64 × 0 × 0: want three positive numbers"},
+		{"negative in place", func(m *Machine) { m.Device.HostMemory = -1 }, "device.host_memory_gb_per_s is -1 GB/s: want a number between"},
 		{"no products", func(m *Machine) { m.Device.Products = nil }, "device.products is missing"},
 	} {
 		one, _ := json.Marshal(good)

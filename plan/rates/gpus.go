@@ -86,6 +86,9 @@ var (
 
 const (
 	fromMAMF = "measured: best shape of bf16 products, Maximum Achievable Matmul FLOPS in stas00/ml-engineering, August 2026"
+	// pinRate is in GB/s.
+	pinRate  = 4
+	pinning  = "estimate: some gigabytes a second by one thread; nobody has measured how far the driver's lock lets eight go at once"
 	copyTime = "estimate: enqueue, copy engine and event of a small pinned copy"
 )
 
@@ -206,7 +209,7 @@ func (g *gpu) device() (Device, Link) {
 			"launch_us": "estimate: the gap between kernels of one stream", "enqueue_us": "estimate: cudaLaunchKernel with the checks before it",
 		}}
 	l := g.link
-	return d, Link{Up: l.up.value, Down: l.down.value, Both: l.both.value, Latency: l.latency.value, Peer: g.peers.rate.value, Wires: g.peers.wires, Sources: map[string]string{
-		"h2d_gb_per_s": l.up.source, "d2h_gb_per_s": l.down.source, "both_gb_per_s": l.both.source, "latency_us": l.latency.source,
+	return d, Link{Up: l.up.value, Down: l.down.value, Both: l.both.value, Latency: l.latency.value, Pin: pinRate, Peer: g.peers.rate.value, Wires: g.peers.wires, Sources: map[string]string{
+		"h2d_gb_per_s": l.up.source, "d2h_gb_per_s": l.down.source, "both_gb_per_s": l.both.source, "latency_us": l.latency.source, "pin_gb_per_s": pinning,
 		"peer_gb_per_s": g.peers.rate.source}}
 }

@@ -77,6 +77,8 @@ type Device struct {
 	SM90a bool `json:"sm90a,omitempty"`
 	// Bandwidth is what operations read and write in device memory that Ops does not name.
 	Bandwidth float64 `json:"memory_gb_per_s"`
+	// HostMemory is the same for operations and products on pinned host memory in place, of an integrated GPU; 0: not measured.
+	HostMemory float64 `json:"host_memory_gb_per_s,omitempty"`
 	// Launch is what an operation takes on the stream beyond its work; Enqueue is what the host
 	// takes to enqueue it.
 	Launch  float64 `json:"launch_us"`

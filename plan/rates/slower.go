@@ -51,6 +51,7 @@ func (d *Device) slow(times float64) {
 		d.Ops[name] = op.slower(times)
 	}
 	d.Bandwidth /= times
+	d.HostMemory /= times
 	d.Launch *= times
 	d.Enqueue *= times
 	d.Restart *= times

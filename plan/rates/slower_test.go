@@ -16,7 +16,7 @@ func TestSlower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Device.Restart = 900
+	m.Device.Restart, m.Device.HostMemory = 900, 1000
 	m.Device.Ops = map[string]Op{"RMSNorm": {Fixed: 3, Rate: 700}}
 	figures := func(m *Machine) map[string]float64 {
 		raw, err := json.Marshal(m)

@@ -17,15 +17,10 @@ func (b *builder) atom(in *inst) {
 	in.fam = famAtomic
 	in.space = b.spaceWord(&m)
 	access(&m)
-	name := m.take("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
+	name := m.take("add", "min", "max", "and", "or", "xor", "exch", "cas")
 	b.done(m)
-	in.size, in.n, in.x = uint8(typeBytes(t)), 1, &extra{}
-	if in.size == 8 {
-		in.x.update64 = updates64(name, t)
-	} else if in.size == 4 {
-		in.x.update = updates32(name, t)
-	}
-	if in.x.update == nil && in.x.update64 == nil {
+	in.size, in.n, in.x = uint8(typeBytes(t)), 1, &extra{update: updates32(name, t)}
+	if in.size != 4 || in.x.update == nil {
 		b.unknown()
 	}
 	first := 0
@@ -66,39 +61,6 @@ func updates32(name, t string) func(old, b, c uint32) uint32 {
 		"max":  pick(isSigned(t), rare[opMaxS], rare[opMaxU]),
 		"exch": func(_, b, _ uint32) uint32 { return b },
 		"cas": func(old, b, c uint32) uint32 {
-			if old == b {
-				return c
-			}
-			return old
-		},
-		"inc": func(old, b, _ uint32) uint32 {
-			if old >= b {
-				return 0
-			}
-			return old + 1
-		},
-		"dec": func(old, b, _ uint32) uint32 {
-			if old == 0 || old > b {
-				return b
-			}
-			return old - 1
-		},
-	}[name]
-}
-
-func updates64(name, t string) func(old, b, c uint64) uint64 {
-	if t == "f64" && name == "add" {
-		return func(old, b, _ uint64) uint64 { return bits64(f64(old) + f64(b)) }
-	}
-	return map[string]func(old, b, c uint64) uint64{
-		"add":  func(old, b, _ uint64) uint64 { return old + b },
-		"and":  func(old, b, _ uint64) uint64 { return old & b },
-		"or":   func(old, b, _ uint64) uint64 { return old | b },
-		"xor":  func(old, b, _ uint64) uint64 { return old ^ b },
-		"min":  pick(isSigned(t), rare64[opMinS], rare64[opMinU]),
-		"max":  pick(isSigned(t), rare64[opMaxS], rare64[opMaxU]),
-		"exch": func(_, b, _ uint64) uint64 { return b },
-		"cas": func(old, b, c uint64) uint64 {
 			if old == b {
 				return c
 			}
@@ -166,14 +128,6 @@ func (w *warp) atomicShared(in *inst, lane int) {
 }
 
 func (w *warp) update(in *inst, p unsafe.Pointer, at uint64, lane int) {
-	if in.size == 8 {
-		old := load64(p, at)
-		store64(p, at, in.x.update64(old, w.r64[in.b][lane], w.r64[in.c][lane]))
-		if in.flags&flagNoResult == 0 {
-			w.r64[in.d][lane] = old
-		}
-		return
-	}
 	old := load32(p, at)
 	store32(p, at, in.x.update(old, w.r32[in.b][lane], w.r32[in.c][lane]))
 	if in.flags&flagNoResult == 0 {

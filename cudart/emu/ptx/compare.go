@@ -5,13 +5,11 @@ const (
 	opCmp32 op = iota // a, b xor imm (the sign bit, for signed ones)
 	opCmp64
 	opCmpF32
-	opCmpF64
 	opPredMov
 	opPredNot
 	opPredAnd
 	opPredOr
 	opPredXor
-	opInSpace
 )
 
 // relation is a comparison. Those of floats are false where an operand is a NaN.
@@ -42,9 +40,8 @@ var comparisons = map[string]comparison{
 	"lo": {rel: isLess}, "ls": {rel: isLessEqual}, "hi": {rel: isLess, swap: true}, "hs": {rel: isLessEqual, swap: true},
 }
 
-// comparing decodes the words of setp and set, and their operands from argument
-// first on. The third operand is a predicate.
-func (b *builder) comparing(in *inst, m *modifiers, t string, first int) {
+// comparing decodes the words of setp and its operands. The third operand is a predicate.
+func (b *builder) comparing(in *inst, m *modifiers, t string) {
 	c, ok := comparison{}, false
 	for _, w := range *m {
 		if c, ok = comparisons[w]; ok {
@@ -58,19 +55,17 @@ func (b *builder) comparing(in *inst, m *modifiers, t string, first int) {
 	flush := m.has("ftz")
 	logic := m.take("and", "or", "xor")
 	in.fam, in.x = famCompare, &extra{compare: &c, logic: logic, flush: flush}
-	in.a, in.b, in.c = b.in(b.arg(first), t), b.in(b.arg(first+1), t), -1
+	in.a, in.b, in.c = b.in(b.arg(1), t), b.in(b.arg(2), t), -1
 	if logic != "" {
-		o := b.arg(first + 2)
+		o := b.arg(3)
 		in.c = b.pred(o.name)
 		in.x.notC = o.not
 	}
-	b.count(first + 2 + pick(logic != "", 1, 0))
+	b.count(pick(logic != "", 4, 3))
 	in.size = uint8(typeBytes(t))
 	switch {
 	case t == "f32":
 		in.op = opCmpF32
-	case t == "f64":
-		in.op = opCmpF64
 	case isFloat(t):
 		b.unknown()
 	case fileOf(t) == in64:
@@ -87,7 +82,7 @@ func (b *builder) comparing(in *inst, m *modifiers, t string, first int) {
 func (b *builder) setp(in *inst) {
 	m := b.modifiers()
 	t := m.last()
-	b.comparing(in, &m, t, 1)
+	b.comparing(in, &m, t)
 	b.done(m)
 	to := b.arg(0)
 	in.e = -1
@@ -95,22 +90,6 @@ func (b *builder) setp(in *inst) {
 		in.e = b.out(operand{name: to.pair}, inPreds)
 	}
 	in.d = b.out(operand{name: to.name}, inPreds)
-}
-
-// set decodes set.cmp.type.type, whose result is all ones or, as f32, one. It
-// becomes a comparison whose result is written to a register.
-func (b *builder) set(in *inst) {
-	m := b.modifiers()
-	t := m.last()
-	to := m.last()
-	if typeBytes(to) != 4 || len(m) == 0 {
-		b.unknown()
-	}
-	b.comparing(in, &m, t, 1)
-	b.done(m)
-	in.e, in.d = -1, b.newReg(0).index
-	in.x.set = true
-	in.x.setTo, in.x.setBits = b.out(b.arg(0), in32), pick(to == "f32", uint32(0x3f800000), full)
 }
 
 // predicates decodes the instructions and, or, xor and not of predicates.
@@ -146,8 +125,6 @@ func (w *warp) compare(in *inst, mask uint32) {
 		v = w.preds[in.a] | w.preds[in.b]
 	case opPredXor:
 		v = w.preds[in.a] ^ w.preds[in.b]
-	case opInSpace:
-		v = w.inSpace(in)
 	default:
 		w.setPredicate(in, mask)
 		return
@@ -178,12 +155,6 @@ func (w *warp) setPredicate(in *inst, mask uint32) {
 	if in.e >= 0 {
 		q := &w.preds[in.e]
 		*q = *q&^mask | other&mask
-	}
-	if x.set {
-		for i := range w.tmp32 {
-			w.tmp32[i] = x.setBits & -(v >> i & 1)
-		}
-		blend32(&w.r32[x.setTo], &w.tmp32, mask)
 	}
 }
 
@@ -225,19 +196,6 @@ func (w *warp) relate(in *inst, c *comparison) uint32 {
 		}
 		if c.orNaN {
 			v |= ^relateF32(isNumber, a, b)
-		}
-		return v
-	case opCmpF64:
-		a, b := &w.r64[ra], &w.r64[rb]
-		v = relateF64(c.rel, a, b)
-		if c.not {
-			v = ^v
-		}
-		if c.andNumber {
-			v &= relateF64(isNumber, a, b)
-		}
-		if c.orNaN {
-			v |= ^relateF64(isNumber, a, b)
 		}
 		return v
 	}
@@ -300,38 +258,6 @@ func relateF32(rel relation, a, b *lanes32) (v uint32) {
 	case isNumber:
 		for i := range a {
 			v = v>>1 | b32(a[i]<<1 <= 0xff000000 && b[i]<<1 <= 0xff000000)<<31
-		}
-	}
-	return v
-}
-
-func relateF64(rel relation, a, b *lanes64) (v uint32) {
-	for i := range a {
-		x, y := f64(a[i]), f64(b[i])
-		var yes bool
-		switch rel {
-		case isEqual:
-			yes = x == y
-		case isLess:
-			yes = x < y
-		case isLessEqual:
-			yes = x <= y
-		case isNumber:
-			yes = x == x && y == y
-		}
-		v = v>>1 | b32(yes)<<31
-	}
-	return v
-}
-
-func (w *warp) inSpace(in *inst) (v uint32) {
-	for i, a := range &w.r64[in.a] {
-		window := uint64(0)
-		if a >= sharedWindow && a-sharedWindow < 3<<56 {
-			window = a >> 56 << 56
-		}
-		if window == uint64(in.imm) {
-			v |= 1 << i
 		}
 	}
 	return v

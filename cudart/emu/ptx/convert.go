@@ -2,25 +2,24 @@ package ptx
 
 import (
 	"math"
-	"math/bits"
-	"strings"
+
+	"mt/internal/bfloat"
 )
 
-// conversion is what a cvt does. It converts one thread's value at a time, by way
-// of an int64, a uint64 or a float64.
+// conversion is what a cvt does. Results that are floats are rounded to nearest even.
 type conversion struct {
 	from, to string
-	how      rounding
-	integer  bool // a float is rounded to an integer and stays a float
+	integral func(float64) float64 // a float is rounded to an integer; nil: it is not
 	flush    bool
-	saturate bool
-	relu     bool
 	regBytes int // of the destination register
 	lanes    func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64)
 	to64     bool
 	from64   bool
-	pair     bool // bf16x2 or f16x2: a becomes the high half, b the low one
+	pair     bool // bf16x2: a becomes the high half, b the low one
 }
+
+// integrals are the modifiers of cvt that round to an integer.
+var integrals = map[string]func(float64) float64{"rni": math.RoundToEven, "rzi": math.Trunc, "rmi": math.Floor, "rpi": math.Ceil}
 
 // convert executes cvt.
 func (w *warp) convert(in *inst, mask uint32) {
@@ -41,7 +40,7 @@ func (w *warp) convert(in *inst, mask uint32) {
 	case c.pair:
 		b := &w.r32[in.b]
 		for i := range d32 {
-			d32[i] = c.small(a32[i])<<16 | c.small(b[i])
+			d32[i] = brain(a32[i])<<16 | brain(b[i])
 		}
 	case c.lanes != nil:
 		c.lanes(d32, d64, a32, a64)
@@ -61,21 +60,18 @@ func (w *warp) convert(in *inst, mask uint32) {
 	}
 }
 
-// small converts f32 to bf16 or f16.
-func (c *conversion) small(x uint32) uint32 {
-	if c.relu && (f32(x) < 0 || x == 1<<31) {
-		x = 0
+// brain rounds float32 to bfloat16; NaN becomes 0x7fff.
+func brain(x uint32) uint32 {
+	if x&0x7fffffff > 0x7f800000 {
+		return 0x7fff
 	}
-	if strings.HasPrefix(c.to, "bf16") {
-		return brain(x, c.how)
-	}
-	return half(float64(f32(x)), c.how)
+	return uint32(bfloat.Round(f32(x)))
 }
 
 // one converts one value; a32 or a64 has its bits.
 func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
-	if c.to == "bf16" && c.from == "f32" || c.to == "f16" && c.from == "f32" {
-		return uint64(c.small(a32))
+	if c.to == "bf16" {
+		return uint64(brain(a32))
 	}
 	if isFloat(c.from) {
 		return c.fromFloat(c.value(a32, a64))
@@ -84,13 +80,22 @@ func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 	if !c.from64 {
 		v = extend(uint64(a32), c.from)
 	}
-	if isFloat(c.to) {
-		return c.integerToFloat(v)
+	if !isFloat(c.to) {
+		return c.keep(v)
 	}
-	return c.integers(v)
+	signed := isSigned(c.from)
+	switch {
+	case c.to == "f64" && signed:
+		return bits64(float64(int64(v)))
+	case c.to == "f64":
+		return bits64(float64(v))
+	case signed:
+		return uint64(bits32(float32(int64(v))))
+	}
+	return uint64(bits32(float32(v)))
 }
 
-func isFloat(t string) bool  { return t[0] == 'f' || t == "bf16" || t == "tf32" }
+func isFloat(t string) bool  { return t[0] == 'f' || t == "bf16" || t == "bf16x2" }
 func isSigned(t string) bool { return t[0] == 's' }
 
 // extend widens the low bits of v to 64 bits, as the type t says.
@@ -103,13 +108,8 @@ func extend(v uint64, t string) uint64 {
 }
 
 func (c *conversion) value(a32 uint32, a64 uint64) float64 {
-	switch c.from {
-	case "f64":
+	if c.from == "f64" {
 		return f64(a64)
-	case "bf16":
-		return float64(f32(a32 << 16))
-	case "f16":
-		return unhalf(a32)
 	}
 	if c.flush && a32&0x7f800000 == 0 {
 		a32 &= 1 << 31
@@ -119,32 +119,18 @@ func (c *conversion) value(a32 uint32, a64 uint64) float64 {
 
 // fromFloat converts v to the destination type.
 func (c *conversion) fromFloat(v float64) uint64 {
-	if !isFloat(c.to) {
-		return c.floatToInteger(integral(v, c.how))
+	if c.integral != nil {
+		v = c.integral(v)
 	}
-	if c.integer {
-		v = integral(v, c.how)
-	}
-	if c.saturate {
-		v = min(max(v, 0), 1)
-		if v != v {
-			v = 0
-		}
-	}
-	switch c.to {
-	case "f64":
+	switch {
+	case !isFloat(c.to):
+		return c.floatToInteger(v)
+	case c.to == "f64":
 		return bits64(v)
-	case "f16":
-		return uint64(half(v, c.how))
-	case "bf16":
-		return uint64(brain(bits32(float32(v)), c.how))
-	case "tf32":
-		return uint64((bits32(float32(v)) + 0x1000) &^ 0x1fff)
-	}
-	if v != v {
+	case v != v:
 		return nan32
 	}
-	x := bits32(narrow(v, c.how))
+	x := bits32(float32(v))
 	if c.flush && x&0x7f800000 == 0 {
 		x &= 1 << 31
 	}
@@ -184,67 +170,100 @@ func (c *conversion) keep(v uint64) uint64 {
 	return v
 }
 
-func (c *conversion) integers(v uint64) uint64 {
-	if !c.saturate {
-		return c.keep(v)
+// fast returns, for a conversion that programs use often, a function that converts
+// all threads at once. It is nil for the others.
+func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
+	if c.flush || c.integral != nil {
+		return nil
 	}
-	n := 8 * typeBytes(c.to)
-	negative := isSigned(c.from) && int64(v) < 0
-	if isSigned(c.to) {
-		top := uint64(1)<<(n-1) - 1
-		if negative {
-			return c.keep(uint64(max(int64(v), -int64(top)-1)))
+	if !isFloat(c.from) && !isFloat(c.to) {
+		return c.fastInteger()
+	}
+	switch c.to + "." + c.from {
+	case "f32.s32":
+		return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) {
+			for i := range d32 {
+				d32[i] = bits32(float32(int32(a32[i])))
+			}
 		}
-		return c.keep(min(v, top))
+	case "f32.u32":
+		return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) {
+			for i := range d32 {
+				d32[i] = bits32(float32(a32[i]))
+			}
+		}
+	case "f64.f32":
+		return func(_ *lanes32, d64 *lanes64, a32 *lanes32, _ *lanes64) {
+			for i := range d64 {
+				d64[i] = bits64(float64(f32(a32[i])))
+			}
+		}
+	case "f32.f64":
+		return func(d32 *lanes32, _ *lanes64, _ *lanes32, a64 *lanes64) {
+			for i := range d32 {
+				d32[i] = bits32(float32(f64(a64[i])))
+			}
+		}
 	}
-	if negative {
-		return 0
-	}
-	return c.keep(min(v, ^uint64(0)>>(64-n)))
+	return nil
 }
 
-func (c *conversion) integerToFloat(v uint64) uint64 {
-	negative := isSigned(c.from) && int64(v) < 0
-	m := v
-	if negative {
-		m = -v
+// fastInteger is fast for conversions that keep low bits and extend them.
+func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
+	if c.from64 || typeBytes(c.to) < typeBytes(c.from) {
+		return c.narrowing()
 	}
-	if c.to == "f64" {
-		return bits64(integerToDouble(m, negative, c.how))
+	if typeBytes(c.from) != 4 {
+		return nil
 	}
-	if shift := bits.Len64(m) - 53; shift > 0 { // rounded to odd, to 53 bits
-		lost := m & (uint64(1)<<shift - 1)
-		m = m >> shift << shift
-		if lost != 0 {
-			m |= uint64(1) << shift
+	switch {
+	case c.to64 && isSigned(c.from):
+		return func(_ *lanes32, d64 *lanes64, a32 *lanes32, _ *lanes64) {
+			for i := range d64 {
+				d64[i] = uint64(int64(int32(a32[i])))
+			}
+		}
+	case c.to64:
+		return func(_ *lanes32, d64 *lanes64, a32 *lanes32, _ *lanes64) {
+			for i := range d64 {
+				d64[i] = uint64(a32[i])
+			}
 		}
 	}
-	x := float64(m)
-	if negative {
-		x = -x
-	}
-	switch c.to {
-	case "f16":
-		return uint64(half(x, c.how))
-	case "bf16":
-		return uint64(brain(bits32(float32(x)), c.how))
-	}
-	return uint64(bits32(narrow(x, c.how)))
+	return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) { *d32 = *a32 }
 }
 
-func integerToDouble(m uint64, negative bool, how rounding) float64 {
-	x := float64(m)
-	if back := x; how != toNearest && back < 0x1p64 && uint64(back) != m || how != toNearest && back >= 0x1p64 {
-		larger := back >= 0x1p64 || uint64(back) > m
-		up := how == toPlus && !negative || how == toMinus && negative
-		if larger && !up {
-			x = math.Nextafter(x, 0)
-		} else if !larger && up {
-			x = math.Nextafter(x, math.Inf(1))
+// narrowing is fast for conversions that keep the low bits of an integer.
+func (c *conversion) narrowing() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
+	if isFloat(c.from) || isFloat(c.to) {
+		return nil
+	}
+	if c.from64 && !c.to64 && typeBytes(c.to) == 4 && typeBytes(c.from) == 8 {
+		return func(d32 *lanes32, _ *lanes64, _ *lanes32, a64 *lanes64) {
+			for i := range d32 {
+				d32[i] = uint32(a64[i])
+			}
 		}
 	}
-	if negative {
-		return -x
+	if !c.from64 && !c.to64 && c.to == "u16" {
+		return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) {
+			for i := range d32 {
+				d32[i] = a32[i] & 0xffff
+			}
+		}
 	}
-	return x
+	return func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
+		for i := range d32 {
+			v := uint64(a32[i])
+			if c.from64 {
+				v = a64[i]
+			}
+			v = c.keep(extend(v, c.from))
+			if c.to64 {
+				d64[i] = v
+			} else {
+				d32[i] = uint32(v)
+			}
+		}
+	}
 }

@@ -10,21 +10,18 @@ var decoders map[string]func(*builder, *inst)
 
 func init() {
 	decoders = map[string]func(*builder, *inst){
-		"mov": (*builder).mov, "selp": (*builder).selp, "slct": (*builder).slct, "cvt": (*builder).cvt, "cvta": (*builder).cvta,
-		"setp": (*builder).setp, "set": (*builder).set,
-		"mul": (*builder).mul, "mad": (*builder).mul, "mul24": (*builder).mul24, "mad24": (*builder).mul24,
+		"mov": (*builder).mov, "selp": (*builder).selp, "cvt": (*builder).cvt, "cvta": (*builder).cvta,
+		"setp": (*builder).setp,
+		"mul":  (*builder).mul, "mad": (*builder).mul,
 		"bra": (*builder).bra, "brx": (*builder).brx, "ret": (*builder).exit, "exit": (*builder).exit, "trap": (*builder).trap,
-		"ld": (*builder).ld, "ldu": (*builder).ld, "st": (*builder).stores, "atom": (*builder).atom, "red": (*builder).atom,
+		"ld": (*builder).ld, "st": (*builder).stores, "atom": (*builder).atom, "red": (*builder).atom,
 		"cp": (*builder).cp, "mbarrier": (*builder).mbar, "wgmma": (*builder).wgmma, "setmaxnreg": (*builder).setmaxnreg, "ldmatrix": (*builder).ldmatrix, "mma": (*builder).mmaSync,
-		"shfl": (*builder).shfl, "vote": (*builder).vote, "activemask": (*builder).vote, "match": (*builder).match, "elect": (*builder).elect, "redux": (*builder).redux,
+		"shfl": (*builder).shfl, "vote": (*builder).vote, "match": (*builder).match, "redux": (*builder).redux,
 		"bar": (*builder).bar, "barrier": (*builder).bar,
-		"membar": (*builder).nothing, "fence": (*builder).fences, "prefetch": (*builder).nothing, "prefetchu": (*builder).nothing,
-		"nanosleep": (*builder).nothing, "discard": (*builder).nothing, "griddepcontrol": (*builder).nothing,
-		"isspacep": (*builder).isspacep,
+		"membar": (*builder).nothing, "fence": (*builder).fences, "nanosleep": (*builder).nothing,
 	}
-	for _, name := range []string{"add", "sub", "div", "rem", "min", "max", "abs", "neg", "and", "or", "xor", "not", "cnot", "shl", "shr",
-		"shf", "prmt", "bfe", "bfi", "lop3", "popc", "clz", "brev", "bfind", "sad", "fma", "sqrt", "rsqrt", "rcp", "ex2", "lg2", "sin",
-		"cos", "tanh", "copysign"} {
+	for _, name := range []string{"add", "sub", "div", "rem", "min", "max", "abs", "neg", "and", "or", "xor", "not", "shl", "shr",
+		"shf", "prmt", "bfe", "bfi", "popc", "clz", "fma", "sqrt", "rsqrt", "rcp", "ex2", "lg2"} {
 		decoders[name] = (*builder).arithmetic
 	}
 }
@@ -160,15 +157,12 @@ func (b *builder) pack(in *inst, t string, to, from operand) {
 	if from.vec {
 		list = from.list
 	}
-	part := map[int]string{2: "b32", 4: "b16"}[len(list)]
 	wide := typeBytes(t) == 8
-	if !wide {
-		part = map[int]string{2: "b16"}[len(list)]
-	}
-	if part == "" || typeBytes(t) < 4 || to.vec && from.vec {
+	part := pick(wide, "b32", "b16")
+	if len(list) != 2 || typeBytes(t) < 4 || to.vec && from.vec {
 		b.unknown()
 	}
-	var regs [4]int32
+	var regs [2]int32
 	for i, o := range list {
 		if to.vec {
 			regs[i] = b.out(o, in32)
@@ -176,15 +170,13 @@ func (b *builder) pack(in *inst, t string, to, from operand) {
 			regs[i] = b.in(o, part)
 		}
 	}
-	in.v = regs
-	four := len(list) == 4
 	if from.vec {
 		in.a, in.b, in.d = regs[0], regs[1], b.out(to, fileOf(t))
-		in.op = pick(four, opPack64x4, pick(wide, opPack64, opPack32))
+		in.op = pick(wide, opPack64, opPack32)
 		return
 	}
 	in.d, in.e, in.a = regs[0], regs[1], b.in(from, t)
-	in.op = pick(four, opUnpack64x4, pick(wide, opUnpack64, opUnpack32))
+	in.op = pick(wide, opUnpack64, opUnpack32)
 }
 
 func pick[T any](yes bool, a, b T) T {
@@ -204,22 +196,6 @@ func (b *builder) selp(in *inst) {
 	}
 	in.fam, in.op = famMixed, pick(fileOf(t) == in64, opSelp64, opSelp32)
 	in.d, in.a, in.b, in.c = b.out(b.arg(0), fileOf(t)), b.in(b.arg(1), t), b.in(b.arg(2), t), b.pred(b.arg(3).name)
-}
-
-// slct decodes slct, which picks one of two operands by the sign of an s32.
-func (b *builder) slct(in *inst) {
-	m := b.modifiers()
-	if m.last() != "s32" {
-		b.unknown()
-	}
-	t := m.last()
-	b.done(m)
-	b.count(4)
-	if fileOf(t) != in32 {
-		b.unknown()
-	}
-	in.fam, in.op = famMixed, opSlct32
-	in.d, in.a, in.b, in.c = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), t), b.in(b.arg(3), "s32")
 }
 
 // cvta decodes cvta, which turns addresses of a space into generic ones, or back
@@ -248,34 +224,19 @@ func (b *builder) cvta(in *inst) {
 	}
 }
 
-// isspacep decodes isspacep, which tests in which window a generic address lies.
-func (b *builder) isspacep(in *inst) {
-	m := b.modifiers()
-	where := m.last()
-	b.done(m)
-	b.count(2)
-	in.fam, in.op = famCompare, opInSpace
-	in.d, in.a = b.out(b.arg(0), inPreds), b.in(b.arg(1), "u64")
-	window, ok := map[string]uint64{"shared": sharedWindow, "local": localWindow, "const": constWindow, "global": 0}[where]
-	if !ok {
-		b.unknown()
-	}
-	in.imm = int64(window)
-}
-
 func (b *builder) cvt(in *inst) {
 	m := b.modifiers()
 	from := m.last()
 	to := m.last()
 	c := &conversion{from: from, to: to}
-	c.flush, c.saturate, c.relu = m.has("ftz"), m.has("sat"), m.has("relu")
-	if r := m.take("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"); r != "" {
-		c.how = roundings[r]
-		c.integer = len(r) == 3 && r[2] == 'i'
+	c.flush = m.has("ftz")
+	m.take("rn")
+	if r := m.take("rni", "rzi", "rmi", "rpi"); r != "" {
+		c.integral = integrals[r]
 	}
 	b.done(m)
 	in.fam, in.x = famConvert, &extra{convert: c}
-	if to == "bf16x2" || to == "f16x2" {
+	if to == "bf16x2" {
 		b.count(3)
 		if from != "f32" {
 			b.unknown()
@@ -285,7 +246,7 @@ func (b *builder) cvt(in *inst) {
 		return
 	}
 	b.count(2)
-	if typeBytes(from) == 0 || typeBytes(to) == 0 || typeBytes(from) == 4 && strings.HasSuffix(from, "x2") {
+	if typeBytes(from) == 0 || typeBytes(to) == 0 || from == "bf16" || from == "bf16x2" || to == "bf16" && from != "f32" {
 		b.unknown()
 	}
 	// The registers may be wider than the types.
@@ -304,4 +265,365 @@ func (b *builder) cvt(in *inst) {
 	}
 	in.a = b.in(b.arg(1), from)
 	c.lanes = c.fast()
+}
+
+// integers are the integer instructions that take their operands in order. The key
+// is the mnemonic and, where the sign matters, the letter of the type.
+var integers = map[string]op{
+	"add": opAdd, "sub": opSub, "div.s": opDivS, "div.u": opDivU, "rem.s": opRemS, "rem.u": opRemU, "min.s": opMinS, "min.u": opMinU,
+	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot,
+	"shl": opShl, "shr.s": opShrS, "shr.u": opShrU, "shr.b": opShrU, "popc": opPopc, "clz": opClz,
+	"bfe.s": opBfeS, "bfe.u": opBfeU, "bfi": opBfi, "prmt": opPrmt, "shf": opShfL,
+}
+
+// floats are the floating-point instructions. Those with fewer than three operands
+// leave the last ones unset.
+var floats = map[string]op{
+	"add": opFAdd, "sub": opFSub, "mul": opFMul, "fma": opFMA, "mad": opFMA, "div": opFDiv, "min": opFMin, "max": opFMax, "neg": opFNeg,
+	"abs": opFAbs, "sqrt": opFSqrt, "rsqrt": opFRsqrt, "rcp": opFRcp, "ex2": opFEx2, "lg2": opFLg2,
+}
+
+// arithmetic decodes all instructions on integers and floats except mul and mad.
+func (b *builder) arithmetic(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	switch {
+	case t == "f32" || t == "f64":
+		b.float(in, m, t)
+	case t == "pred":
+		b.predicates(in, m)
+	case typeBytes(t) == 0 || isFloat(t):
+		b.unknown()
+	default:
+		b.integerOp(in, m, t)
+	}
+}
+
+// operands decodes the destination and n operands of type t.
+func (b *builder) operands(in *inst, t string, n int) {
+	b.count(n + 1)
+	in.d = b.out(b.arg(0), fileOf(t))
+	for i, to := range []*int32{&in.a, &in.b, &in.c, &in.e}[:n] {
+		*to = b.in(b.arg(i+1), t)
+	}
+}
+
+func (b *builder) integerOp(in *inst, m modifiers, t string) {
+	name := b.st.words[0]
+	o, ok := integers[name]
+	if !ok {
+		if o, ok = integers[name+"."+t[:1]]; !ok {
+			b.unknown()
+		}
+	}
+	in.op, in.fam = o, fam32
+	if fileOf(t) == in64 {
+		in.fam = fam64
+	}
+	switch name {
+	case "shl", "shr":
+		b.done(m)
+		b.count(3)
+		in.d, in.a, in.b = b.out(b.arg(0), fileOf(t)), b.in(b.arg(1), t), b.in(b.arg(2), "u32")
+		b.narrowInteger(in, t)
+		if in.wrap&(wrapSign16|wrapSign8) != 0 {
+			b.fixShift(in)
+		}
+		return
+	case "shf", "prmt", "bfe", "bfi", "popc", "clz":
+		b.fields(in, m, t)
+		return
+	}
+	b.done(m)
+	n := 2
+	switch name {
+	case "abs", "neg", "not":
+		n = 1
+	}
+	b.operands(in, t, n)
+	b.narrowInteger(in, t)
+}
+
+// fixShift decodes a signed right shift of 16 bits: the amount of the shift is not
+// such a number.
+func (b *builder) fixShift(in *inst) {
+	in.x = &extra{run: func(d, a, n, _ *lanes32) {
+		for i := range d {
+			d[i] = uint32(int32(int16(a[i])) >> n[i])
+		}
+	}}
+	in.op, in.wrap = opCall, wrapMask16
+}
+
+// narrowInteger has the operands and the result of an instruction on 16 or 8 bits
+// adjusted.
+func (b *builder) narrowInteger(in *inst, t string) {
+	n := typeBytes(t)
+	if n > 2 {
+		return
+	}
+	in.fam = famWrapped
+	in.wrap |= pick(n == 2, wrapMask16, wrapMask8)
+	if isSigned(t) {
+		in.wrap |= pick(n == 2, wrapSign16, wrapSign8)
+	}
+}
+
+// fields decodes the instructions on bit fields, whose operands are of different
+// types.
+func (b *builder) fields(in *inst, m modifiers, t string) {
+	wide := fileOf(t) == in64
+	if name := b.st.words[0]; wide && name != "popc" && name != "clz" {
+		b.unknown()
+	}
+	switch b.st.words[0] {
+	case "popc", "clz":
+		b.done(m)
+		b.count(2)
+		in.d, in.a = b.out(b.arg(0), in32), b.in(b.arg(1), t)
+		if wide {
+			in.fam, in.op = famMixed, pick(in.op == opPopc, opPopc64, opClz64)
+		}
+	case "bfe":
+		b.done(m)
+		b.count(4)
+		in.d, in.a, in.b, in.c = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), "u32"), b.in(b.arg(3), "u32")
+	case "bfi":
+		b.done(m)
+		b.count(5)
+		in.d, in.a, in.b = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), t)
+		in.c, in.e = b.in(b.arg(3), "u32"), b.in(b.arg(4), "u32")
+	case "shf":
+		left, clamp := m.take("l", "r") == "l", m.take("wrap", "clamp") == "clamp"
+		b.done(m)
+		b.operands(in, t, 3)
+		in.op = pick(left, pick(clamp, opShfLClamp, opShfL), pick(clamp, opShfRClamp, opShfR))
+	case "prmt":
+		b.done(m)
+		b.operands(in, t, 3)
+	}
+}
+
+// mul decodes mul and mad of every type.
+func (b *builder) mul(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	mad := b.st.words[0] == "mad"
+	n := pick(mad, 3, 2)
+	if t == "f32" || t == "f64" {
+		b.float(in, m, t)
+		return
+	}
+	half := m.take("lo", "hi", "wide")
+	b.done(m)
+	if typeBytes(t) < 2 || t[0] == 'b' || t[0] == 'f' {
+		b.unknown()
+	}
+	signed := t[0] == 's'
+	in.fam = pick(fileOf(t) == in64, fam64, fam32)
+	switch half {
+	case "wide":
+		if mad {
+			b.unknown()
+		}
+		b.mulWide(in, t, signed)
+		return
+	case "lo":
+		in.op = pick(mad, opMad, opMul)
+	case "hi":
+		if mad || typeBytes(t) != 4 {
+			b.unknown()
+		}
+		in.op = pick(signed, opMulHiS, opMulHiU)
+	default:
+		b.unknown()
+	}
+	b.operands(in, t, n)
+	b.narrowInteger(in, t)
+}
+
+func (b *builder) mulWide(in *inst, t string, signed bool) {
+	b.count(3)
+	var result string
+	switch typeBytes(t) {
+	case 2:
+		result = "b32"
+		in.fam, in.op = famWrapped, opMul
+		in.wrap = pick(signed, wrapSign16, 0)
+	case 4:
+		result = "b64"
+		in.fam = famMixed
+		in.op = pick(signed, opMulWideS, opMulWideU)
+	default:
+		b.unknown()
+	}
+	in.d, in.a, in.b = b.out(b.arg(0), fileOf(result)), b.in(b.arg(1), t), b.in(b.arg(2), t)
+}
+
+// float decodes an f32 or f64 instruction.
+func (b *builder) float(in *inst, m modifiers, t string) {
+	o, ok := floats[b.st.words[0]]
+	if !ok {
+		b.unknown()
+	}
+	flush, nan := m.has("ftz"), m.has("NaN")
+	m.take("rn", "approx", "full")
+	b.done(m)
+	n := 2
+	switch {
+	case o == opFMA:
+		n = 3
+	case o == opFNeg || o == opFAbs || o >= opFSqrt && o <= opFLg2:
+		n = 1
+	}
+	if nan && (t != "f32" || o != opFMin && o != opFMax) {
+		b.unknown()
+	}
+	if nan {
+		o = pick(o == opFMin, opFMinNaN, opFMaxNaN)
+	}
+	in.op = o
+	b.operands(in, t, n)
+	if t == "f64" {
+		if in.fam = fam64; o > opFDiv && o != opFNeg && o != opFAbs || flush {
+			b.unknown()
+		}
+		return
+	}
+	in.fam = fam32
+	if flush {
+		in.fam, in.wrap = famWrapped, wrapFlushIn|wrapFlushOut
+	}
+}
+
+// slot gives a memory instruction its entry in block.slots.
+func (b *builder) slot(in *inst) {
+	in.slot = int32(b.kernel.slots)
+	b.kernel.slots++
+}
+
+// address decodes [base+offset].
+func (b *builder) address(in *inst, o operand) {
+	if !o.mem {
+		b.fail("%q is not an address", o.name)
+	}
+	in.imm = o.off
+	if r, ok := b.st.scope.reg(o.name); ok {
+		if r.file == inPreds || r.bytes < 4 {
+			b.fail("register %s cannot hold an address", o.name)
+		}
+		in.a = r.index
+		if r.file == in32 {
+			in.flags |= flagNarrow
+		}
+		return
+	}
+	in.a = b.in(operand{name: o.name}, "u64")
+}
+
+// spaces are the state spaces that loads and stores name.
+var spaces = map[string]space{"": spaceGeneric, "global": spaceGlobal, "const": spaceGlobal, "shared": spaceShared, "shared::cta": spaceShared,
+	"param": spaceParam, "local": spaceLocal}
+
+// spaceWord takes the word for the state space. The lexer has left "shared::cta" in
+// one piece.
+func (b *builder) spaceWord(m *modifiers) space {
+	w := m.take("global", "const", "shared", "shared::cta", "param", "local")
+	return spaces[w]
+}
+
+// access takes the words that say how memory is accessed. It returns flagStrong
+// where one of them makes the access a strong one, with which warps may order each
+// other. The other words have no effect here.
+func access(m *modifiers) (strong uint8) {
+	if m.take("relaxed", "acquire", "release", "acq_rel", "volatile") != "" {
+		strong = flagStrong
+	}
+	for _, words := range [][]string{
+		{"weak"}, {"cta", "gpu", "sys", "cluster"},
+		{"ca", "cg", "cs", "lu", "cv", "wb", "wt"}, {"nc"},
+		{"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"},
+		{"L2::cache_hint"}, {"L2::64B", "L2::128B", "L2::256B"},
+	} {
+		m.take(words...)
+	}
+	return strong
+}
+
+// vector decodes one register, or several in braces; t is the type of the elements.
+func (b *builder) vector(in *inst, m *modifiers, o operand, t string, written bool) {
+	in.size = uint8(typeBytes(t))
+	in.n = map[string]uint8{"": 1, "v2": 2, "v4": 4}[m.take("v2", "v4")]
+	if in.size == 0 {
+		b.unknown()
+	}
+	list := []operand{o}
+	if o.vec {
+		list = o.list
+	}
+	if len(list) != int(in.n) {
+		b.fail("%d registers where %d should be", len(list), in.n)
+	}
+	for i, e := range list {
+		r, ok := b.st.scope.reg(e.name)
+		wide := fileOf(t) == in64 || ok && r.file == in64
+		if ok && in.size > r.bytes {
+			b.fail("register %s is too narrow", e.name)
+		}
+		if wide && in.size < 8 {
+			in.flags |= flagWide
+		}
+		if ok && r.bytes == 2 && isSigned(t) && in.size == 1 {
+			in.imm32 = 0xffff
+		}
+		file, kind := uint8(in32), "b32"
+		if wide {
+			file, kind = in64, "b64"
+		}
+		if i > 0 && wide != (fileOf(t) == in64 || in.flags&flagWide != 0) {
+			b.fail("registers of different widths")
+		}
+		if written {
+			in.v[i] = b.out(e, file)
+		} else if t[0] == 'f' {
+			in.v[i] = b.in(e, t)
+		} else {
+			in.v[i] = b.in(e, kind)
+		}
+	}
+	if isSigned(t) {
+		in.flags |= flagSigned
+	}
+}
+
+// ld decodes loads.
+func (b *builder) ld(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	in.fam = famLoad
+	in.space = b.spaceWord(&m)
+	in.flags |= access(&m)
+	if len(b.st.args) != 2 && len(b.st.args) != 3 {
+		b.count(2)
+	}
+	b.vector(in, &m, b.arg(0), t, true)
+	b.done(m)
+	b.address(in, b.arg(1))
+	b.slot(in)
+}
+
+// stores decodes stores.
+func (b *builder) stores(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	in.fam = famStore
+	in.space = b.spaceWord(&m)
+	in.flags |= access(&m)
+	if len(b.st.args) != 2 && len(b.st.args) != 3 {
+		b.count(2)
+	}
+	b.address(in, b.arg(0))
+	b.vector(in, &m, b.arg(1), strings.Replace(t, "s", "u", 1), false)
+	b.done(m)
+	b.slot(in)
 }

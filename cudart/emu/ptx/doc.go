@@ -8,7 +8,7 @@
 // of Parse.
 //
 // Of sm_90a it knows wgmma of bf16, bulk copies with and without tensor maps,
-// mbarriers, the fences between the proxies, setmaxnreg and elect, for clusters of
+// mbarriers, the fences between the proxies and setmaxnreg, for clusters of
 // one block. Asynchronous work is done as late as its waits allow, or in an order
 // that Launch.Seed draws, and what touches its operands or its results meanwhile is
 // an error. Warps are told apart there, threads of one warp are not: where one

@@ -6,10 +6,8 @@ import "math/bits"
 const (
 	opShfl op = iota // inst.size has the mode
 	opVote           // inst.size has the kind
-	opActive
 	opMatch
 	opRedux
-	opElect
 )
 
 const (
@@ -49,17 +47,11 @@ func (b *builder) shfl(in *inst) {
 	in.e = b.in(b.arg(4), "b32")
 }
 
-// vote decodes vote.sync and activemask.
+// vote decodes vote.sync.
 func (b *builder) vote(in *inst) {
 	m := b.modifiers()
 	in.fam = famWarp
 	t := m.last()
-	if b.st.words[0] == "activemask" {
-		b.done(m)
-		b.count(1)
-		in.op, in.d = opActive, b.out(b.arg(0), in32)
-		return
-	}
 	kind, ok := map[string]uint8{"all": voteAll, "any": voteAny, "uni": voteUni, "ballot": voteBallot}[m.take("all", "any", "uni", "ballot")]
 	if !ok || !m.has("sync") || (kind == voteBallot) != (t == "b32") {
 		b.unknown()
@@ -85,20 +77,6 @@ func (b *builder) match(in *inst) {
 	in.d, in.a, in.e = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), "b32")
 }
 
-// elect decodes elect.sync d|p, members: one thread is elected.
-func (b *builder) elect(in *inst) {
-	m := b.modifiers()
-	if !m.has("sync") {
-		b.unknown()
-	}
-	b.done(m)
-	b.count(2)
-	to := b.arg(0)
-	in.fam, in.op = famWarp, opElect
-	in.d, in.v[1] = b.out(operand{name: to.name}, in32), b.out(operand{name: to.pair}, inPreds)
-	in.e = b.in(b.arg(1), "b32")
-}
-
 // redux decodes redux.sync.op.type d, a, members.
 func (b *builder) redux(in *inst) {
 	m := b.modifiers()
@@ -122,12 +100,6 @@ func (w *warp) exchange(in *inst, mask uint32) {
 	if mask == 0 {
 		return
 	}
-	if in.op == opActive {
-		for m := mask; m != 0; m &= m - 1 {
-			w.r32[in.d][bits.TrailingZeros32(m)] = mask
-		}
-		return
-	}
 	members := &w.r32[in.e]
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m)
@@ -143,10 +115,6 @@ func (w *warp) exchange(in *inst, mask uint32) {
 		w.voteSync(in, mask)
 	case opMatch:
 		w.matchAny(in, mask)
-	case opElect:
-		first := bits.TrailingZeros32(mask)
-		eachLane(mask, func(i int) { w.r32[in.d][i] = uint32(first) })
-		w.preds[in.v[1]] = w.preds[in.v[1]]&^mask | 1<<first
 	case opRedux:
 		a := &w.r32[in.a]
 		sum := a[bits.TrailingZeros32(mask)]

@@ -56,7 +56,7 @@ type inst struct {
 	b, c  int32
 	e     int32
 	line  int32
-	imm   int64    // a constant: the offset of an address, the table of lop3, a mode and the like
+	imm   int64    // a constant: the offset of an address and the like
 	v     [4]int32 // registers of a vector
 	n     uint8    // elements of a vector
 	size  uint8    // bytes of an element
@@ -78,17 +78,13 @@ type extra struct {
 
 	// Of atomic instructions: computes the new value from the old one and the
 	// operands.
-	update   func(old, b, c uint32) uint32
-	update64 func(old, b, c uint64) uint64
+	update func(old, b, c uint32) uint32
 
-	// Of setp and set.
+	// Of setp.
 	compare *comparison
 	logic   string // how the result is combined with the predicate inst.c: and, or, xor
 	notC    bool
 	flush   bool
-	set     bool // the result goes to a register, as setBits or 0
-	setTo   int32
-	setBits uint32
 }
 
 // flags of memory accesses.
@@ -129,7 +125,6 @@ type wrap uint16
 const (
 	wrapFlushIn  wrap = 1 << iota // f32 operands: denormals become zeros
 	wrapFlushOut                  // the same for the result
-	wrapSaturate                  // f32 result into [0, 1]
 	wrapSign16                    // operands a, b are s16
 	wrapSign8
 	wrapMask16 // the result is 16 bits
@@ -147,8 +142,6 @@ const (
 	opMad
 	opMulHiS
 	opMulHiU
-	opMadHiS
-	opMadHiU
 	opDivS
 	opDivU
 	opRemS
@@ -163,7 +156,6 @@ const (
 	opOr
 	opXor
 	opNot
-	opCnot
 	opShl
 	opShrU
 	opShrS
@@ -175,20 +167,8 @@ const (
 	opBfeU
 	opBfeS
 	opBfi
-	opLop3
 	opPopc
 	opClz
-	opBrev
-	opFindU
-	opFindS
-	opSadS
-	opSadU
-	opAddSat
-	opSubSat
-	opMulHi16S
-	opMulHi16U
-	opMul24S
-	opMul24U
 	opCall // calls x.run
 	opFAdd
 	opFSub
@@ -206,31 +186,21 @@ const (
 	opFRcp
 	opFEx2
 	opFLg2
-	opFSin
-	opFCos
-	opFTanh
-	opFCopysign
 )
 
 // Instructions of famMixed.
 const (
 	opMulWideS op = iota
 	opMulWideU
-	opMadWideS
-	opMadWideU
 	opSelp32
 	opSelp64
 	opPopc64
 	opClz64
-	opFind64U
-	opFind64S
 	opPack64   // d64 ← {a32, b32}
 	opUnpack64 // {d32, e32} ← a64
 	opPack32   // d32 ← {a16, b16}
 	opUnpack32 // {d16, e16} ← a32
-	opPack64x4
-	opUnpack64x4
-	opBits32   // d32 ← predicate, for set
+	opBits32   // d32 ← predicate
 	opBits64   // the same as 64 bits
 	opLow      // d32 ← low half of a64
 	opZeroHigh // d64 ← a32
@@ -238,11 +208,6 @@ const (
 	opClock32
 	opClockHigh
 	opClock64
-	opSlct32
-	opBfe64S
-	opBfe64U
-	opBfi64
-	opMatchAny
 )
 
 // Instructions of famControl.

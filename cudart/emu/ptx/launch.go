@@ -1,5 +1,14 @@
 package ptx
 
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
 // Memory finds the buffers behind global addresses; the driver implements it. Find
 // may be called from several goroutines at the same time.
 type Memory interface {
@@ -78,4 +87,277 @@ func (l *Launch) period() int64 {
 		return l.Period
 	}
 	return 1 << 32
+}
+
+// Run executes the launch and returns what it touched. An error names the kernel,
+// the PTX line, the block and the thread.
+func (l *Launch) Run() ([]Access, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	blocks := uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])
+	if len(l.Only) > 0 {
+		blocks = uint64(len(l.Only))
+	}
+	threads := l.Threads
+	if threads == 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	j := &job{launch: l, blocks: blocks}
+	j.from, j.step = permutation(blocks, mix(l.Seed))
+	if l.CheckGlobal {
+		j.global = &globalCheck{alone: blocks == 1, cells: map[*Buffer]*globalCells{}}
+	}
+	if l.Together > 1 {
+		j.together()
+	} else {
+		helpers := min(uint64(threads), blocks) - 1
+		var wg sync.WaitGroup
+		for range helpers {
+			wg.Go(j.work)
+		}
+		j.work()
+		wg.Wait()
+	}
+	l.steps = j.steps
+	if j.err != nil {
+		return nil, j.err
+	}
+	return j.touched, nil
+}
+
+// check refuses launches that the driver would refuse.
+func (l *Launch) check() error {
+	k := l.Kernel
+	n := 1
+	for i := range 3 {
+		if l.Grid[i] == 0 || l.Block[i] == 0 {
+			return fmt.Errorf("%s: launched with grid %v and block %v", k.Name, l.Grid, l.Block)
+		}
+		n *= int(min(l.Block[i], 2048))
+	}
+	limit := 1024
+	if k.MaxThreads > 0 {
+		limit = k.MaxThreads
+	}
+	last := uint64(l.Grid[0])*uint64(l.Grid[1])*uint64(l.Grid[2]) - 1
+	for _, b := range l.Only {
+		if uint64(b) > last {
+			return fmt.Errorf("%s: block %d of %d is to run", k.Name, b, last+1)
+		}
+	}
+	switch {
+	case n > limit:
+		return fmt.Errorf("%s: %d threads in a block, at most %d", k.Name, n, limit)
+	case l.Grid[0] > 1<<31-1 || l.Grid[1] > 65535 || l.Grid[2] > 65535:
+		return fmt.Errorf("%s: grid %v is too large", k.Name, l.Grid)
+	case uint64(l.Grid[0])*uint64(l.Grid[1])*uint64(l.Grid[2]) >= 1<<32:
+		return fmt.Errorf("%s: %v blocks are too many for the emulator", k.Name, l.Grid)
+	case len(l.Params) != k.ParamBytes:
+		return fmt.Errorf("%s: %d bytes of parameters, wants %d", k.Name, len(l.Params), k.ParamBytes)
+	case l.Shared < 0 || k.dynamic+l.Shared > 227<<10:
+		return fmt.Errorf("%s: %d bytes of shared memory beside %d static ones", k.Name, l.Shared, k.StaticShared)
+	}
+	return nil
+}
+
+// job is a launch while it runs.
+type job struct {
+	launch     *Launch
+	blocks     uint64
+	next       atomic.Uint64
+	from, step uint64
+	global     *globalCheck
+
+	mu      sync.Mutex
+	touched []Access
+	steps   int64
+	err     error
+}
+
+// work runs blocks until none is left or one has failed.
+func (j *job) work() {
+	b := j.take()
+	j.give(b, j.catch(func() {
+		for b.begin(j); b.running; b.begin(j) {
+			for b.turn() {
+			}
+		}
+	}))
+}
+
+// together is work with several blocks at a time.
+func (j *job) together() {
+	var all []*block
+	for len(all) < j.launch.Together {
+		all = append(all, j.take())
+	}
+	err := j.catch(func() {
+		for n, left := uint64(0), len(all); left > 0; n++ {
+			b := all[mix(j.launch.Seed+n)%uint64(left)]
+			if b.running && b.turn() {
+				continue
+			}
+			if b.begin(j); !b.running {
+				left--
+				i := slices.Index(all, b)
+				all[i], all[left] = all[left], b
+			}
+		}
+	})
+	for _, b := range all {
+		j.give(b, err)
+	}
+}
+
+// take is a block to run blocks of the launch on.
+func (j *job) take() *block {
+	l := j.launch
+	b, _ := l.Kernel.pool.Get().(*block)
+	if b == nil {
+		b = &block{}
+	}
+	b.global, b.count = j.global, nil
+	if l.Count != nil {
+		b.count = newCounter(l)
+	}
+	b.prepare(l)
+	return b
+}
+
+// give ends the use of a block and adds what it touched and counted to the launch's.
+func (j *job) give(b *block, err error) {
+	l := j.launch
+	for i := range b.slots {
+		b.keep(&b.slots[i])
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, w := range b.warps {
+		j.steps += w.steps
+		w.steps = 0
+	}
+	for _, a := range b.touched {
+		j.touched = merge(j.touched, a)
+	}
+	if b.count != nil {
+		b.count.into(l.Count)
+	}
+	b.launch, b.params, b.touched, b.count = nil, nil, nil, nil
+	b.forgetPages()
+	if err != nil {
+		if j.err == nil {
+			j.err = err
+		}
+		return // a block that was interrupted is not used again
+	}
+	l.Kernel.pool.Put(b)
+}
+
+// catch returns the error with which f fails, and then no further block begins.
+func (j *job) catch(f func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(*Error)
+			if !ok {
+				panic(r)
+			}
+			j.next.Store(j.blocks)
+			err = e
+		}
+	}()
+	f()
+	return nil
+}
+
+// number is the next block to run and the seed of its order; false where there is none.
+func (j *job) number() (at uint32, seed uint64, ok bool) {
+	i := j.next.Add(1) - 1
+	if i >= j.blocks {
+		return 0, 0, false
+	}
+	at = uint32((j.from + i*j.step) % j.blocks)
+	if len(j.launch.Only) > 0 {
+		at = j.launch.Only[at]
+	}
+	return at, j.launch.Seed + i, true
+}
+
+// knownSpecial says whether a special register is supported.
+func knownSpecial(name string) bool {
+	base, axis, ok := strings.Cut(name, ".")
+	switch base {
+	case "%tid", "%ntid", "%ctaid", "%nctaid":
+		return ok && (axis == "x" || axis == "y" || axis == "z")
+	case "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt",
+		"%lanemask_ge", "%dynamic_smem_size", "%total_smem_size":
+		return !ok
+	}
+	return false
+}
+
+// fillSpecials sets the special registers that are the same for all blocks.
+func (w *warp) fillSpecials(l *Launch) {
+	for _, s := range w.kernel.specials {
+		if !strings.HasPrefix(s.name, "%ctaid") {
+			for i := range 32 {
+				w.setSpecial(s, i, w.specialValue(s.name, i, l))
+			}
+		}
+	}
+}
+
+// fillBlock sets the special registers that differ from block to block.
+func (w *warp) fillBlock() {
+	for _, s := range w.kernel.specials {
+		if strings.HasPrefix(s.name, "%ctaid") {
+			v := w.block.ctaid[s.name[7]-'x']
+			for i := range 32 {
+				w.setSpecial(s, i, v)
+			}
+		}
+	}
+}
+
+func (w *warp) setSpecial(s special, lane int, v uint32) {
+	if s.wide {
+		w.r64[s.reg][lane] = uint64(v)
+	} else {
+		w.r32[s.reg][lane] = v
+	}
+}
+
+func (w *warp) specialValue(name string, lane int, l *Launch) uint32 {
+	base, axis, _ := strings.Cut(name, ".")
+	switch base {
+	case "%tid":
+		return w.block.thread(32*w.index + lane)[axis[0]-'x']
+	case "%ntid":
+		return l.Block[axis[0]-'x']
+	case "%nctaid":
+		return l.Grid[axis[0]-'x']
+	case "%laneid":
+		return uint32(lane)
+	case "%warpid":
+		return uint32(w.index)
+	case "%nwarpid":
+		return uint32(len(w.block.warps))
+	case "%nsmid":
+		return 1
+	case "%lanemask_eq":
+		return 1 << lane
+	case "%lanemask_lt":
+		return 1<<lane - 1
+	case "%lanemask_le":
+		return 2<<lane - 1
+	case "%lanemask_gt":
+		return ^uint32(2<<lane - 1)
+	case "%lanemask_ge":
+		return ^uint32(1<<lane - 1)
+	case "%dynamic_smem_size":
+		return uint32(l.Shared)
+	case "%total_smem_size":
+		return uint32(len(w.block.shared))
+	}
+	return 0
 }

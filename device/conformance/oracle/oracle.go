@@ -186,3 +186,278 @@ func softcapped(x []float64, limit float64) (y, slopes []float64) {
 	}
 	return y, slopes
 }
+
+// Activation returns the value of a function at x and its slope there.
+type Activation func(x float64) (y, slope float64)
+
+// SiLU is x/(1+e^−x).
+func SiLU(x float64) (y, slope float64) {
+	s := 1 / (1 + math.Exp(-x))
+	return x * s, s * (1 + x*(1-s))
+}
+
+// GELUTanh is ½x(1+tanh(√(2/π)(x+0.044715x³))).
+func GELUTanh(x float64) (y, slope float64) {
+	k := math.Sqrt(2 / math.Pi)
+	t := math.Tanh(k * (x + 0.044715*x*x*x))
+	return x / 2 * (1 + t), (1+t)/2 + x/2*(1-t*t)*k*(1+3*0.044715*x*x)
+}
+
+// GELU is ½x(1+erf(x/√2)).
+func GELU(x float64) (y, slope float64) {
+	phi := math.Erfc(-x/math.Sqrt2) / 2
+	return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+}
+
+// ReLU is max(0, x).
+func ReLU(x float64) (y, slope float64) {
+	if x <= 0 {
+		return 0, 0
+	}
+	return x, 1
+}
+
+// Sigmoid is 1/(1+e^−x).
+func Sigmoid(x float64) (y, slope float64) {
+	s := 1 / (1 + math.Exp(-x))
+	return s, s * (1 - s)
+}
+
+// Softcap is limit·tanh(x/limit) and its slope; where limit is 0 it is x itself.
+func Softcap(x, limit float64) (y, slope float64) {
+	if limit == 0 {
+		return x, 1
+	}
+	t := math.Tanh(x / limit)
+	return limit * t, 1 - t*t
+}
+
+// GLU sets y (T, F) to f(gate)·up, of gu (T, 2F).
+func GLU(f Activation, y, gu []float64, T, F int) {
+	for t := range T {
+		for i := range F {
+			g, _ := f(gu[2*t*F+i])
+			y[t*F+i] = g * gu[(2*t+1)*F+i]
+		}
+	}
+}
+
+// GLUBackward overwrites dgu, which may be gu, and y unless that is nil; y may be
+// dy.
+func GLUBackward(f Activation, dgu, y, dy, gu []float64, T, F int) {
+	for t := range T {
+		for i := range F {
+			g, slope := f(gu[2*t*F+i])
+			up, d := gu[(2*t+1)*F+i], dy[t*F+i]
+			if y != nil {
+				y[t*F+i] = g * up
+			}
+			dgu[2*t*F+i], dgu[(2*t+1)*F+i] = d*up*slope, d*g
+		}
+	}
+}
+
+// Activate sets y to f(x), element by element.
+func Activate(f Activation, y, x []float64) {
+	for i, v := range x {
+		y[i], _ = f(v)
+	}
+}
+
+// ActivateBackward overwrites dx, which may be x, and y unless that is nil; y may be dy.
+func ActivateBackward(f Activation, dx, y, dy, x []float64) {
+	for i, d := range dy {
+		v, slope := f(x[i])
+		if y != nil {
+			y[i] = v
+		}
+		dx[i] = d * slope
+	}
+}
+
+// LayerNorm writes y = (x − mean)·rstd·w + b for rows of len(w) elements, and stats: mean
+// and rstd of every row. b may be nil.
+func LayerNorm(y, stats, x, w, b []float64, eps float64) {
+	n := len(w)
+	for r := 0; r*n < len(x); r++ {
+		v := x[r*n:][:n]
+		var mean, square float64
+		for _, e := range v {
+			mean += e / float64(n)
+		}
+		for _, e := range v {
+			square += (e - mean) * (e - mean)
+		}
+		k := 1 / math.Sqrt(square/float64(n)+eps)
+		stats[2*r], stats[2*r+1] = mean, k
+		for i, e := range v {
+			y[r*n+i] = (e - mean) * k * w[i]
+			if b != nil {
+				y[r*n+i] += b[i]
+			}
+		}
+	}
+}
+
+// LayerNormBackward writes dx, which may be dy (or adds to it), and accumulates dw.
+func LayerNormBackward(dx, dw, dy, x, w, stats []float64, add bool) {
+	n := len(w)
+	for r := 0; r*n < len(x); r++ {
+		mean, k := stats[2*r], stats[2*r+1]
+		var sum, dot float64
+		for i, e := range x[r*n:][:n] {
+			g, normed := dy[r*n+i], (e-mean)*k
+			sum += g * w[i]
+			dot += g * w[i] * normed
+			dw[i] += g * normed
+		}
+		for i, e := range x[r*n:][:n] {
+			grad := k * (dy[r*n+i]*w[i] - sum/float64(n) - (e-mean)*k*dot/float64(n))
+			if add {
+				grad += dx[r*n+i]
+			}
+			dx[r*n+i] = grad
+		}
+	}
+}
+
+// Heads says where heads of rows lie: element (t, head, c) at t·Stride + head·Head + c.
+type Heads struct{ Stride, Head int }
+
+func (h Heads) at(t, head, c int) int { return t*h.Stride + head*h.Head + c }
+
+// CopyHeads copies C elements of each head of T rows of src to dst, and clears the zeros
+// elements behind them.
+func CopyHeads(dst, src []float64, T, heads, C, zeros int, to, from Heads) {
+	for t := range T {
+		for h := range heads {
+			for c := range C + zeros {
+				dst[to.at(t, h, c)] = 0
+				if c < C {
+					dst[to.at(t, h, c)] = src[from.at(t, h, c)]
+				}
+			}
+		}
+	}
+}
+
+// SumHeads sets C elements of each of T rows of dst, stride apart, to the sum over the heads
+// of src.
+func SumHeads(dst, src []float64, T, heads, C, stride int, from Heads) {
+	for t := range T {
+		for c := range C {
+			var sum float64
+			for h := range heads {
+				sum += src[from.at(t, h, c)]
+			}
+			dst[t*stride+c] = sum
+		}
+	}
+}
+
+// AddPositions sets y to x (T, C) plus row pos[t] of table.
+func AddPositions(y, x, table []float64, pos []int32, C int) {
+	for i := range y[:len(pos)*C] {
+		y[i] = x[i] + table[int(pos[i/C])*C+i%C]
+	}
+}
+
+// AddPositionsBackward adds dy (T, C), the tokens from `from` on, to the rows of their positions
+// in dtable.
+func AddPositionsBackward(dtable, dy []float64, cu []int32, from, T, C int) {
+	for s, first := range cu[:len(cu)-1] {
+		for t := max(int(first), from); t < min(int(cu[s+1]), from+T); t++ {
+			for c := range C {
+				dtable[(t-int(first))*C+c] += dy[(t-from)*C+c]
+			}
+		}
+	}
+}
+
+// AddNoise adds to x (T, C) what op.AddNoise says, with its names. cu bounds the documents.
+func AddNoise(x []float64, cu []int32, from, first, step, C int, seed uint64, scale float64) {
+	for t := range len(x) / C {
+		at, doc := from+t, 0
+		for int(cu[doc+1]) <= at {
+			doc++
+		}
+		size := scale / math.Sqrt(float64(cu[doc+1]-cu[doc]))
+		for c := range C {
+			x[t*C+c] += size * Uniform(seed, step, first+at, c)
+		}
+	}
+}
+
+// Uniform is the number between −1 and 1 that is drawn for column c of a token's place in a step.
+func Uniform(seed uint64, step, place, c int) float64 {
+	l0, l1, r0, r1 := uint64(c/4), uint64(place), uint64(step), uint64(0)
+	k0, k1 := seed&math.MaxUint32, seed>>32
+	for range 10 { // Philox4x32-10: a round multiplies two words, whose lower halves change places with the others
+		high0, low0 := (l0*0xd2511f53)>>32, (l0*0xd2511f53)&math.MaxUint32
+		high1, low1 := (r0*0xcd9e8d57)>>32, (r0*0xcd9e8d57)&math.MaxUint32
+		l0, l1, r0, r1 = high1^l1^k0, low1, high0^r1^k1, low0
+		k0, k1 = (k0+0x9e3779b9)&math.MaxUint32, (k1+0xbb67ae85)&math.MaxUint32
+	}
+	word := [4]uint64{l0, l1, r0, r1}[c%4]
+	return (float64(word>>8)+0.5)/(1<<23) - 1
+}
+
+// WeightedSum is d = a·x + b·y.
+func WeightedSum(d, x, y []float64, a, b float64) {
+	for i := range d {
+		d[i] = a*x[i] + b*y[i]
+	}
+}
+
+// DivideByNorm divides x by its norm, or by eps where that is more.
+func DivideByNorm(x []float64, eps float64) {
+	Scale(x, 1/max(math.Sqrt(dot(x, x)), eps))
+}
+
+// Coefficients are those of the Newton-Schulz iteration that torch.optim.Muon takes.
+var Coefficients = [3]float64{3.4445, -4.775, 2.0315}
+
+// NewtonSchulz brings the singular values of x (rows, cols) near 1, in so many steps: x is
+// divided by its norm, and then x = a·x + (b·g + c·g²)·x with g = x·xᵀ again and again, on
+// the transposed matrix where there are more rows than columns. round is what happens to
+// everything that is stored. Source: torch.optim.Muon.
+func NewtonSchulz(x []float64, rows, cols, steps int, eps float64, round func(float64) float64) {
+	if rows > cols {
+		t := transposed(x, rows, cols)
+		NewtonSchulz(t, cols, rows, steps, eps, round)
+		copy(x, transposed(t, cols, rows))
+		return
+	}
+	store := func(v []float64) {
+		for i := range v {
+			v[i] = round(v[i])
+		}
+	}
+	store(x)
+	norm := max(round(math.Sqrt(dot(x, x))), eps)
+	for i := range x {
+		x[i] = round(x[i] / norm)
+	}
+	a, b, c := Coefficients[0], Coefficients[1], Coefficients[2]
+	g, p, next := make([]float64, rows*rows), make([]float64, rows*rows), make([]float64, rows*cols)
+	for range steps {
+		MatMul(g, x, x, nil, nil, rows, rows, cols, false, true)
+		store(g)
+		MatMul(p, g, g, nil, nil, rows, rows, rows, false, false)
+		WeightedSum(p, g, p, b, c)
+		store(p)
+		MatMul(next, p, x, nil, nil, rows, cols, rows, false, false)
+		WeightedSum(x, x, next, a, 1)
+		store(x)
+	}
+}
+
+func transposed(x []float64, rows, cols int) []float64 {
+	t := make([]float64, len(x))
+	for r := range rows {
+		for c := range cols {
+			t[c*rows+r] = x[r*cols+c]
+		}
+	}
+	return t
+}

@@ -258,3 +258,117 @@ func TestScatterAddRowsIsTheGradientOfGatherRows(t *testing.T) {
 	ScatterAddRows(drows, dy, start, pos, C)
 	checkGrad(t, "drows", rows, drows, f)
 }
+
+func TestShortConvBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 1))
+	cu, x, w, dy, y := []int32{0, 1, 6, 8}, random(r, 8*7), random(r, 5*3), random(r, 40), make([]float64, 40)
+	f := func() float64 {
+		ShortConv(y, x, w, nil, cu, 5, 3, 7)
+		return dot(y, dy)
+	}
+	dx, dw := make([]float64, 8*6), make([]float64, 15)
+	ShortConvBackward(dx, dw, dy, x, w, cu, 5, 3, 7, 6)
+	grad := make([]float64, len(x))
+	for i := range 8 {
+		copy(grad[i*7:][:5], dx[i*6:])
+	}
+	checkGrad(t, "x", x, grad, f)
+	checkGrad(t, "w", w, dw, f)
+}
+
+// A sequence that is cut in two has the same output where the second part goes on from the first.
+func TestDeltaGoesOn(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 2))
+	a := Delta{Cu: []int32{0, 9}, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 4, GateStride: 5}
+	qkv, gates, aLog, dt := random(r, 9*14), random(r, 9*5), random(r, 2), random(r, 2)
+	whole, parts, last := make([]float64, 72), make([]float64, 72), make([]float64, 24)
+	a.GatedDelta(whole, nil, nil, qkv, gates, aLog, dt)
+	for _, at := range [][2]int{{0, 4}, {4, 9}} {
+		a.Cu = []int32{0, int32(at[1] - at[0])}
+		a.GatedDelta(parts[at[0]*8:], nil, last, qkv[at[0]*14:], gates[at[0]*5:], aLog, dt)
+	}
+	for i, v := range whole {
+		if d := v - parts[i]; d > 1e-14 || d < -1e-14 {
+			t.Fatalf("element %d is %v, in two parts %v", i, v, parts[i])
+		}
+	}
+}
+
+func TestGatedDeltaBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 3))
+	a := Delta{Cu: []int32{0, 5, 6, 9}, KeyHeads: 2, Heads: 4, KeyDim: 3, ValueDim: 2, GateStride: 9}
+	qkv, gates, aLog, dt, do := random(r, 9*20), random(r, 81), random(r, 4), random(r, 4), random(r, 72)
+	o := make([]float64, 72)
+	f := func() float64 {
+		a.GatedDelta(o, nil, nil, qkv, gates, aLog, dt)
+		return dot(o, do)
+	}
+	dqkv, dgates, da, ddt := make([]float64, 180), make([]float64, 81), make([]float64, 4), make([]float64, 4)
+	a.GatedDeltaBackward(dqkv, dgates, da, ddt, do, qkv, gates, aLog, dt)
+	checkGrad(t, "qkv", qkv, dqkv, f)
+	checkGrad(t, "gates", gates, dgates, f)
+	checkGrad(t, "ALog", aLog, da, f)
+	checkGrad(t, "DtBias", dt, ddt, f)
+}
+
+// TestUniform: what is drawn is spread evenly and neighbours have nothing to do with each other, whether they are
+// columns, places, steps or seeds. Of n independent numbers a mean is off by σ/√n; five times that is once in two million.
+func TestUniform(t *testing.T) {
+	const n = 1 << 16
+	draw := map[string]func(i int) float64{
+		"columns": func(i int) float64 { return Uniform(7, 3, 11, i) },
+		"places":  func(i int) float64 { return Uniform(7, 3, i, 5) },
+		"steps":   func(i int) float64 { return Uniform(7, i, 11, 5) },
+		"seeds":   func(i int) float64 { return Uniform(uint64(i)<<20, 3, 11, 5) },
+	}
+	for name, f := range draw {
+		var mean, square, product float64
+		var eighths [8]float64
+		last := f(n)
+		for i := range n {
+			u := f(i)
+			if !(u > -1 && u < 1) {
+				t.Fatalf("%s: %v", name, u)
+			}
+			mean, square, product = mean+u/n, square+u*u/n, product+u*last/n
+			eighths[int((u+1)*4)] += 1.0 / n
+			last = u
+		}
+		off := func(what string, got, want, deviation float64) {
+			if math.Abs(got-want) > 5*deviation/math.Sqrt(n) {
+				t.Errorf("%s: %s is %v, want %v", name, what, got, want)
+			}
+		}
+		off("the mean", mean, 0, math.Sqrt(1.0/3))
+		off("the mean square", square, 1.0/3, math.Sqrt(1.0/5-1.0/9))
+		off("the product of neighbours", product, 0, 1.0/3)
+		for i, share := range eighths {
+			off("the share of eighth "+string(rune('1'+i)), share, 1.0/8, math.Sqrt(7.0/64))
+		}
+	}
+}
+
+// TestAddNoise: each document gets the size that its length asks for, and a token what its place in the step is drawn, wherever
+// a part begins.
+func TestAddNoise(t *testing.T) {
+	const C = 6
+	cu := []int32{0, 2, 2, 11}
+	whole := make([]float64, 11*C)
+	AddNoise(whole, cu, 0, 100, 4, C, 9, 2)
+	for i, v := range whole {
+		length := 2.0
+		if i/C >= 2 {
+			length = 9
+		}
+		if want := 2 / math.Sqrt(length) * Uniform(9, 4, 100+i/C, i%C); v != want {
+			t.Fatalf("element %d is %v, want %v", i, v, want)
+		}
+	}
+	part := make([]float64, 3*C)
+	AddNoise(part, cu, 5, 100, 4, C, 9, 2)
+	for i, v := range part {
+		if v != whole[5*C+i] {
+			t.Fatalf("element %d of a part is %v, want %v", i, v, whole[5*C+i])
+		}
+	}
+}

@@ -2,10 +2,13 @@ package streams
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // Copies between all kinds of memory are correct.
@@ -185,5 +188,187 @@ func notifyKeepsOrder(t *testing.T, d rig) {
 	}
 	if len(got) != n {
 		t.Errorf("%d notifications, want %d", len(got), n)
+	}
+}
+
+// Every operation checks its arguments.
+func badArguments(t *testing.T, d rig) {
+	m := Alloc(t, d, 4096)
+	f, h, ints := m.Tensor(device.F32, 0, 64), m.Tensor(device.BF16, 512, 64), m.Tensor(device.I32, 1024, 8)
+	shape := op.AttentionShape{CuQ: ints, CuK: ints, Seqs: 1, TQ: 1, TK: 1, MaxQ: 1, MaxK: 1, Heads: 1, KVHeads: 1, Dim: 4}
+	BadArguments(t, d, []BadCall{
+		{"MatMul: C is fp32, want bf16", func(s device.Stream) {
+			op.Do(d, s, op.MatMul{M: 1, N: 1, K: 1, A: h, B: h, D: h, C: f})
+		}},
+		{"AddBiasGrad: an extent is negative", func(s device.Stream) { op.Do(d, s, op.AddBiasGrad{DB: f, DY: f, T: -1, N: 2}) }},
+		{"RMSNorm: Y is bf16, want fp32", func(s device.Stream) {
+			op.Do(d, s, op.RMSNorm{Y: h, X: f, W: f, Rows: 1, Groups: 1, Dim: 4, XStride: 4, YStride: 4})
+		}},
+		{"RMSNormBackward: with Add, DX may not be DY", func(s device.Stream) {
+			op.Do(d, s, op.RMSNormBackward{DX: f, DY: f, X: f, W: f, DW: f, RStd: f, Rows: 1, Groups: 1, Dim: 4, Add: true})
+		}},
+		{"LayerNorm: Stats holds 1 elements, want 2", func(s device.Stream) {
+			op.Do(d, s, op.LayerNorm{Y: f, Stats: f.Slice(0, 1), X: f, W: f, Rows: 1, Dim: 4})
+		}},
+		{"LayerNormBackward: with Add, DX may not be DY", func(s device.Stream) {
+			op.Do(d, s, op.LayerNormBackward{DX: f, DY: f, X: f, W: f, DW: f, Stats: f, Rows: 1, Dim: 4, Add: true})
+		}},
+		{"RoPE: Pos holds 0 elements, want 1", func(s device.Stream) {
+			op.Do(d, s, op.RoPE{X: f, Cos: f, Sin: f, T: 1, Heads: 1, Dim: 4, Rotary: 4, Stride: 4})
+		}},
+		{"Attention: 3 heads do not share 2 key heads evenly", func(s device.Stream) {
+			op.Do(d, s, op.Attention{AttentionShape: op.AttentionShape{Heads: 3, KVHeads: 2}})
+		}},
+		{"AttentionBackward: DK holds 0 elements, want 4", func(s device.Stream) {
+			op.Do(d, s, op.AttentionBackward{AttentionShape: shape, Q: f, K: f, V: f, O: f, DO: f, DQ: f})
+		}},
+		{"GLU: GU is int32, want fp32 or bf16", func(s device.Stream) { op.Do(d, s, op.GLU{Activation: op.SiLU, Y: f, GU: ints, T: 1, F: 2}) }},
+		{"GLUBackward: DGU holds 8 elements, want 64", func(s device.Stream) {
+			op.Do(d, s, op.GLUBackward{Activation: op.SiLU, DGU: f.Slice(0, 8), Y: f, DY: f, GU: f, T: 4, F: 8})
+		}},
+	})
+	badRows(t, d, f, h, ints)
+}
+
+// badRows makes calls of operations on rows, experts and losses that a device refuses. f, h and ints are memory for numbers of
+// each type.
+func badRows(t *testing.T, d rig, f, h, ints device.Tensor) {
+	BadArguments(t, d, []BadCall{
+		{"AddPositions: Pos is fp32, want int32", func(s device.Stream) {
+			op.Do(d, s, op.AddPositions{Y: f, X: f, Table: f, Pos: f, T: 1, C: 4})
+		}},
+		{"AddPositionsBackward: Cu holds 8 elements, want 9", func(s device.Stream) {
+			op.Do(d, s, op.AddPositionsBackward{DTable: f, DY: f, Cu: ints, Seqs: 8, Longest: 1, T: 1, C: 4})
+		}},
+		{"Activate: Activation(7) is no activation", func(s device.Stream) { op.Do(d, s, op.Activate{Activation: 7, Y: f, X: f, T: 1, F: 2}) }},
+		{"ActivateBackward: DY is bf16, want fp32", func(s device.Stream) {
+			op.Do(d, s, op.ActivateBackward{DX: f, DY: h, X: f, T: 1, F: 2})
+		}},
+		{"Scale: X is int32, want fp32 or bf16", func(s device.Stream) { op.Do(d, s, op.Scale{X: ints, N: 1, Factor: 2}) }},
+		{"GatherRows: Index is fp32, want int32", func(s device.Stream) { op.Do(d, s, op.GatherRows{Dst: f, Src: f, Index: f, T: 1, C: 4}) }},
+		{"ScatterAddRows: Start is fp32, want int32", func(s device.Stream) {
+			op.Do(d, s, op.ScatterAddRows{DRows: f, DY: f, Start: f, Pos: ints, U: 1, T: 2, C: 4})
+		}},
+		{"ScaleRows: Index is fp32, want int32", func(s device.Stream) {
+			op.Do(d, s, op.ScaleRows{X: f, W: f, Index: f, T: 1, C: 4, P: 1})
+		}},
+		{"ScaleRowsBackward: DY is bf16, want fp32", func(s device.Stream) {
+			op.Do(d, s, op.ScaleRowsBackward{Y: f, DY: h, W: f, DW: f, Index: ints, T: 1, C: 4, P: 1})
+		}},
+		{"AddNoise: Cu is fp32, want int32", func(s device.Stream) { op.Do(d, s, op.AddNoise{X: f, Cu: f, T: 1, C: 4, Seqs: 1}) }},
+		{"AddRows: Dst is bf16, want fp32", func(s device.Stream) { op.Do(d, s, op.AddRows{Dst: h, Src: h, Index: ints, U: 1, T: 1, C: 4}) }},
+		{"Router: 3 of 2 experts are chosen: want 1 to 2", func(s device.Stream) {
+			op.Do(d, s, op.Router{Logits: f, IDs: ints, Weights: f, T: 1, E: 2, K: 3})
+		}},
+		{"RouterBackward: IDs is fp32, want int32", func(s device.Stream) {
+			op.Do(d, s, op.RouterBackward{DLogits: f, Logits: f, IDs: f, DWeights: f, T: 1, E: 4, K: 2})
+		}},
+		{"SortByExpert: 3 pairs are not 2 for each token", func(s device.Stream) {
+			op.Do(d, s, op.SortByExpert{IDs: ints, Order: ints, Rows: ints, Offsets: ints, N: 3, K: 2, E: 1})
+		}},
+		{"CrossEntropy: Losses is bf16, want fp32", func(s device.Stream) {
+			op.Do(d, s, op.CrossEntropy{Logits: f, Targets: ints, Losses: h, T: 2, V: 4})
+		}},
+		{"CrossEntropyShard: LSE holds 0 elements, want 2", func(s device.Stream) {
+			op.Do(d, s, op.CrossEntropyShard{Logits: f, Targets: ints, Losses: f, T: 2, V: 4})
+		}},
+		{"Convert: Src is int32, want fp32 or bf16", func(s device.Stream) { op.Do(d, s, op.Convert{Dst: f, Src: ints, N: 1}) }},
+	})
+}
+
+// ErrorSticks tests what follows a failure on a stream: work is dropped, and
+// everything else goes on. fail makes the stream s fail with an error that begins
+// with the device's kind, the stream's name and want. Where hold is not nil, it
+// holds the stream as in Run, so that everything that follows is enqueued before
+// the failure happens.
+func ErrorSticks(t *testing.T, d device.Device, hold func(s device.Stream) func(), want string, fail func(s device.Stream)) {
+	t.Helper()
+	s, e := Stream(t, d, "s"), Event(t, d)
+	m, got := Alloc(t, d, 1), []byte{9}
+	s.CopyH2D(m, []byte{7})
+	goOn := func() {}
+	if hold != nil {
+		goOn = rig{d, hold}.held(t, s)
+	}
+	fail(s)
+	s.CopyH2D(m, []byte{8})
+	s.CopyD2H(got, m)
+	s.Record(e)
+	told := make(chan error, 1)
+	s.Notify(func(err error) { told <- err })
+	other := Stream(t, d, "other")
+	other.Wait(e) // completes all the same
+	before := make([]byte, 1)
+	other.CopyD2H(before, m)
+	goOn()
+	if err := other.Sync(); err != nil {
+		t.Error(err)
+	}
+	want = fmt.Sprintf("%s: stream s: %s", d.Kind(), want)
+	for _, err := range []error{<-told, s.Sync(), s.Err(), s.Close()} {
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	if before[0] != 7 || got[0] != 9 {
+		t.Errorf("memory holds %d, want 7; the copy after the failure gave %d", before[0], got[0])
+	}
+}
+
+func errorsStick(t *testing.T, d rig) {
+	m := Alloc(t, d, 8)
+	for _, c := range []struct {
+		want string
+		fail func(s device.Stream)
+	}{
+		{"CopyH2D: 1 bytes to 0 bytes", func(s device.Stream) { s.CopyH2D(device.Mem{}, []byte{1}) }},
+		{"CopyD2H: 8 bytes to 1 bytes", func(s device.Stream) { s.CopyD2H([]byte{1}, m) }},
+		{"CopyD2D: 3 bytes to 8 bytes", func(s device.Stream) { s.CopyD2D(m, m.Slice(0, 3)) }},
+		{"MatMul: A holds 0 elements, want 4", func(s device.Stream) {
+			op.Do(d, s, op.MatMul{M: 2, N: 2, K: 2})
+		}},
+	} {
+		t.Run(c.want, func(t *testing.T) { ErrorSticks(t, d, nil, c.want, c.fail) })
+		t.Run(c.want+", held", func(t *testing.T) { ErrorSticks(t, d, d.hold, c.want, c.fail) })
+	}
+}
+
+func closedStream(t *testing.T, d rig) {
+	s, e := Stream(t, d, "s"), Event(t, d)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Zero(device.Mem{})
+	s.Record(e)
+	other := Stream(t, d, "other")
+	other.Wait(e)
+	told := make(chan error, 1)
+	s.Notify(func(err error) { told <- err })
+	for _, err := range []error{<-told, s.Sync(), s.Close()} {
+		if err == nil || !strings.Contains(err.Error(), "the stream is closed") {
+			t.Errorf("error %v", err)
+		}
+	}
+	if err := other.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
+// BadCall is a call of an operation with bad arguments, and what its error says.
+type BadCall struct {
+	Want string
+	Call func(s device.Stream)
+}
+
+// BadArguments tests that each call makes a stream of its own fail with an error
+// that contains want.
+func BadArguments(t *testing.T, d device.Device, calls []BadCall) {
+	t.Helper()
+	for i, c := range calls {
+		s := Stream(t, d, fmt.Sprint(i))
+		c.Call(s)
+		if err := s.Sync(); err == nil || !strings.Contains(err.Error(), c.Want) {
+			t.Errorf("error %v, want %q", err, c.Want)
+		}
 	}
 }

@@ -274,173 +274,105 @@ func tileRows14AVX512(k int, a *float32, astride int, b *float32, bpanel int, c 
 //go:noescape
 func tileCols14AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// widenAVX2 is dst = src, n bf16 elements (AVX2: a multiple of 8).
-//
 //go:noescape
 func widenAVX2(dst *float32, src *uint16, n int)
 
-// narrowAVX2 is dst = src rounded to bf16, n elements (AVX2: a multiple of 8).
-//
 //go:noescape
 func narrowAVX2(dst *uint16, src *float32, n int)
 
-// addAVX2 is y += x.
-//
 //go:noescape
 func addAVX2(y *float32, x *float32, n int)
 
-// scaleAVX2 is y = a·x; y may be x.
-//
 //go:noescape
 func scaleAVX2(y *float32, x *float32, n int, a float32)
 
-// shiftAVX2 is y = x + a; y may be x.
-//
 //go:noescape
 func shiftAVX2(y *float32, x *float32, n int, a float32)
 
-// scaleMulAVX2 is y = (a·x)·w, element by element; y may be x.
-//
 //go:noescape
 func scaleMulAVX2(y *float32, x *float32, w *float32, n int, a float32)
 
-// dotAVX2 is Σ x·y.
-//
 //go:noescape
 func dotAVX2(x *float32, y *float32, n int) float32
 
-// sumAVX2 is Σ x.
-//
 //go:noescape
 func sumAVX2(x *float32, n int) float32
 
-// dot3AVX2 is Σ x·y·w.
-//
 //go:noescape
 func dot3AVX2(x *float32, y *float32, w *float32, n int) float32
 
-// normGradAVX2 is dx = rstd·dy·w − c·x and dw += rstd·dy·x; dx may be dy.
-//
 //go:noescape
 func normGradAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, rstd float32, c float32)
 
-// normGradAddAVX2 is dx += rstd·dy·w − c·x and dw += rstd·dy·x.
-//
 //go:noescape
 func normGradAddAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, rstd float32, c float32)
 
-// rotateAVX2 turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.
-//
 //go:noescape
 func rotateAVX2(x *float32, cos *float32, sin *float32, half int, heads int, stride int, sign float32)
 
-// maxAVX2 is the largest of x, −Inf for none; a NaN may be passed over.
-//
 //go:noescape
 func maxAVX2(x *float32, n int) float32
 
-// expSumAVX2 is dst = exp(scale·x − shift) and returns the sum; dst may be x.
-//
 //go:noescape
 func expSumAVX2(dst *float32, x *float32, n int, scale float32, shift float32) float32
 
-// sumExpAVX2 is Σ exp(scale·x − shift).
-//
 //go:noescape
 func sumExpAVX2(x *float32, n int, scale float32, shift float32) float32
 
-// softmaxStripAVX2 does a strip: see SoftmaxStrip.
-//
 //go:noescape
 func softmaxStripAVX2(x *float32, stride int, rows int, n int, most int, width int, scale float32, top *float32, sum *float32)
 
-// gradStripAVX2 does a strip: see GradStrip.
-//
 //go:noescape
 func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, scale float32, lse *float32, delta *float32)
 
-// swigluAVX2 is y = f(gate)·up.
-//
 //go:noescape
 func swigluAVX2(y *float32, gate *float32, up *float32, n int)
 
-// swigluGradAVX2 is the gradient of swiglu; dgate may be gate and dup may be up.
-//
 //go:noescape
 func swigluGradAVX2(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
 
-// swigluGradYAVX2 is swigluGrad and y = f(gate)·up as well; y may be dy.
-//
 //go:noescape
 func swigluGradYAVX2(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
-// gegluAVX2 is y = f(gate)·up.
-//
 //go:noescape
 func gegluAVX2(y *float32, gate *float32, up *float32, n int)
 
-// gegluGradAVX2 is the gradient of geglu; dgate may be gate and dup may be up.
-//
 //go:noescape
 func gegluGradAVX2(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
 
-// gegluGradYAVX2 is gegluGrad and y = f(gate)·up as well; y may be dy.
-//
 //go:noescape
 func gegluGradYAVX2(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
-// erfgluAVX2 is y = f(gate)·up.
-//
 //go:noescape
 func erfgluAVX2(y *float32, gate *float32, up *float32, n int)
 
-// erfgluGradAVX2 is the gradient of erfglu; dgate may be gate and dup may be up.
-//
 //go:noescape
 func erfgluGradAVX2(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
 
-// erfgluGradYAVX2 is erfgluGrad and y = f(gate)·up as well; y may be dy.
-//
 //go:noescape
 func erfgluGradYAVX2(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
-// tileRows1AVX2 multiplies 1 rows: see tileFunc.
-//
 //go:noescape
 func tileRows1AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols1AVX2 multiplies 1 rows: see tileFunc.
-//
 //go:noescape
 func tileCols1AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows2AVX2 multiplies 2 rows: see tileFunc.
-//
 //go:noescape
 func tileRows2AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols2AVX2 multiplies 2 rows: see tileFunc.
-//
 //go:noescape
 func tileCols2AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows3AVX2 multiplies 3 rows: see tileFunc.
-//
 //go:noescape
 func tileRows3AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols3AVX2 multiplies 3 rows: see tileFunc.
-//
 //go:noescape
 func tileCols3AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows4AVX2 multiplies 4 rows: see tileFunc.
-//
 //go:noescape
 func tileRows4AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols4AVX2 multiplies 4 rows: see tileFunc.
-//
 //go:noescape
 func tileCols4AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 

@@ -32,9 +32,7 @@ func loop8(n reg.Register, body func()) {
 func widen256() {
 	Begin("widen256", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32; n is a multiple of 8.")
-	dst := Arg("dst")
-	src := Arg("src")
-	n := Arg("n")
+	dst, src, n := Arg("dst"), Arg("src"), Arg("n")
 	y := YMM()
 	loop8(n, func() {
 		load256(true, Mem{Base: src}, y)
@@ -42,17 +40,14 @@ func widen256() {
 		ADDQ(U32(16), src)
 		ADDQ(U32(32), dst)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // narrow256 rounds to nearest even and keeps NaNs as quiet NaNs.
 func narrow256() {
 	Begin("narrow256", "func(dst *uint16, src *float32, n int)",
 		"writes n fp32 as bf16, rounded to nearest even; n is a multiple of 8.")
-	dst := Arg("dst")
-	src := Arg("src")
-	n := Arg("n")
+	dst, src, n := Arg("dst"), Arg("src"), Arg("n")
 	one, half, quiet := AVX2.Splat(1), AVX2.Splat(0x7fff), AVX2.Splat(0x400000)
 	x, y, nan := YMM(), YMM(), YMM()
 	loop8(n, func() {
@@ -71,8 +66,7 @@ func narrow256() {
 		ADDQ(U32(32), src)
 		ADDQ(U32(16), dst)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // dot256 reads four rows of B (N,K) as they lie, each with two accumulators.
@@ -80,11 +74,7 @@ func dot256(bf16 bool) {
 	Begin("dot256"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
 		"writes to d the products of x with four rows of k elements, which begin at",
 		"w plus offsets bytes; k is a multiple of 16.")
-	d := Arg("d")
-	x := Arg("x")
-	w := Arg("w")
-	offsets := Arg("offsets")
-	k := Arg("k")
+	d, x, w, offsets, k := Arg("d"), Arg("x"), Arg("w"), Arg("offsets"), Arg("k")
 	row := rowPointers(w, offsets)
 	for i := range 8 {
 		VPXOR(ymm(i), ymm(i), ymm(i))
@@ -115,6 +105,5 @@ func dot256(bf16 bool) {
 	VEXTRACTF128(Imm(1), ymm(0), reg.X1)
 	VADDPS(reg.X1, reg.X0, reg.X0)
 	VMOVUPS(reg.X0, Mem{Base: d})
-	VZEROUPPER()
-	RET()
+	End()
 }

@@ -13,11 +13,7 @@ func dot512(bf16 bool) {
 	Begin("dot512"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
 		"writes to d the products of x with four rows of k elements, which begin at",
 		"w plus offsets bytes.")
-	d := Arg("d")
-	x := Arg("x")
-	w := Arg("w")
-	offsets := Arg("offsets")
-	k := Arg("k")
+	d, x, w, offsets, k := Arg("d"), Arg("x"), Arg("w"), Arg("offsets"), Arg("k")
 	row := rowPointers(w, offsets)
 	acc := func(r, i int) reg.Register { return zmm(2*r + i) }
 	for i := range 8 {
@@ -59,8 +55,7 @@ func dot512(bf16 bool) {
 		VADDPS(acc(r, 1), acc(r, 0), acc(r, 0))
 	}
 	sum512([4]reg.Register{zmm(0), zmm(2), zmm(4), zmm(6)}, d)
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // sum512 stores the sums of the elements of four registers.

@@ -64,12 +64,7 @@ func (m *machine) kernel(h int) {
 		fmt.Sprintf("computes %d rows of %d columns of %s: see kernelFunc.", h, m.width/2, m.element))
 	k := Arg("k")
 	a := loadRows(h)
-	b := Arg("b")
-	ldd := Arg("ldd")
-	panel := Arg("panel")
-	block := Arg("block")
-	across := Arg("across")
-	down := Arg("down")
+	b, ldd, panel, block, across, down := Arg("b"), Arg("ldd"), Arg("panel"), Arg("block"), Arg("across"), Arg("down")
 	row := Arg("d")
 	SHLQ(Imm(2), ldd)
 	for i := range 2 * h {
@@ -118,8 +113,7 @@ func (m *machine) kernel(h int) {
 
 	Label("finish")
 	m.finish(h, Arg("d"), ldd)
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // rows are the rows of a tile of A, ld bytes apart. An address can scale its index
@@ -137,8 +131,7 @@ var reach = [...]struct{ from, after int }{
 
 // loadRows loads the pointers for h rows.
 func loadRows(h int) *rows {
-	first := Arg("a")
-	ld := Arg("lda")
+	first, ld := Arg("a"), Arg("lda")
 	SHLQ(Imm(2), ld)
 	a := &rows{map[int]reg.Register{0: first}, ld}
 	for _, to := range reach[:h] {
@@ -232,8 +225,7 @@ func ymm(i int) reg.VecPhysical { return YMMs[i] }
 // finish256 adds c, if there is one, and stores; whole panels without masks,
 // as masked stores are slow on some machines.
 func finish256(h int, d, ldd reg.Register) {
-	c := Arg("c")
-	ldc := Arg("ldc")
+	c, ldc := Arg("c"), Arg("ldc")
 	mask := Load(Param("mask"), GP32())
 	SHLQ(Imm(2), ldc)
 	CMPL(mask, U32(0xffff))
@@ -241,8 +233,7 @@ func finish256(h int, d, ldd reg.Register) {
 	finishRows256(h, "store", c, ldc, d, ldd,
 		func(m Mem, x reg.Register, _ int) { VMOVUPS(m, x) },
 		func(x reg.Register, m Mem, _ int) { VMOVUPS(x, m) })
-	VZEROUPPER()
-	RET()
+	End()
 
 	Label("masked")
 	lanes := [2]reg.Register{ymm(14), ymm(15)}

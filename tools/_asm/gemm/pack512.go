@@ -15,12 +15,7 @@ func packB512(bf16 bool) {
 		"func(dst *float32, stride int, src *"+element(bf16)+", ld, panels, k int, mask uint32)",
 		"copies k rows of src, ld apart, into panels of 32 columns,",
 		"stride apart; the last panel reads the columns in mask and gets 0 elsewhere.")
-	dst := Arg("dst")
-	stride := Arg("stride")
-	src := Arg("src")
-	ld := Arg("ld")
-	panels := Arg("panels")
-	k := Arg("k")
+	dst, stride, src, ld, panels, k := Arg("dst"), Arg("stride"), Arg("src"), Arg("ld"), Arg("panels"), Arg("k")
 	mask := Load(Param("mask"), GP32())
 	KMOVW(mask, reg.K1)
 	SHRL(Imm(16), mask)
@@ -55,8 +50,7 @@ func packB512(bf16 bool) {
 	ADDQ(U32(128), dst)
 	DECQ(k)
 	JNE(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // transpose512 packs both an A that is stored (K,M) and a B that is stored (N,K).
@@ -66,11 +60,7 @@ func transpose512(bf16 bool) {
 		"writes the transpose of 16 rows of n elements, which begin at src plus",
 		"offsets bytes, to rows of 16 floats, stride apart. It writes whole blocks of 16 rows:",
 		"those from n on are 0. It prefetches the 16 rows that follow.")
-	dst := Arg("dst")
-	stride := Arg("stride")
-	src := Arg("src")
-	offsets := Arg("offsets")
-	n := Arg("n")
+	dst, stride, src, offsets, n := Arg("dst"), Arg("stride"), Arg("src"), Arg("offsets"), Arg("n")
 	next := rowsAfter(src, offsets)
 	SHLQ(Imm(2), stride)
 	off := GP64()
@@ -83,8 +73,7 @@ func transpose512(bf16 bool) {
 		ADDQ(U32(16*size(bf16)), src)
 		ADDQ(U32(16*size(bf16)), next)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // rowsAfter is where the rows begin that follow those at src plus offsets.
@@ -114,9 +103,7 @@ func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Re
 func widen512() {
 	Begin("widen512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32.")
-	dst := Arg("dst")
-	src := Arg("src")
-	n := Arg("n")
+	dst, src, n := Arg("dst"), Arg("src"), Arg("n")
 	z := ZMM()
 	loop16(n, func(mask reg.Register) {
 		load512(true, Mem{Base: src}, z, mask)
@@ -124,17 +111,14 @@ func widen512() {
 		ADDQ(U32(32), src)
 		ADDQ(U32(64), dst)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // narrow512 rounds to nearest even and keeps NaNs as quiet NaNs.
 func narrow512() {
 	Begin("narrow512", "func(dst *uint16, src *float32, n int)",
 		"writes n fp32 as bf16, rounded to nearest even.")
-	dst := Arg("dst")
-	src := Arg("src")
-	n := Arg("n")
+	dst, src, n := Arg("dst"), Arg("src"), Arg("n")
 	constant := func(v uint32) reg.VecVirtual {
 		r, z := GP32(), ZMM()
 		MOVL(U32(v), r)
@@ -150,8 +134,7 @@ func narrow512() {
 		ADDQ(U32(64), src)
 		ADDQ(U32(32), dst)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // loop16 runs body without a mask for every 16 of n, and then once under K1 for the

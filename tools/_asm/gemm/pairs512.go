@@ -83,9 +83,7 @@ func loop32(n reg.Register, body func(mask reg.Register)) {
 func packRowPairs512() {
 	Begin("packRowPairs512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as pairs, whole groups of 16; what is missing is 0.")
-	dst := Arg("dst")
-	src := Arg("src")
-	n := Arg("n")
+	dst, src, n := Arg("dst"), Arg("src"), Arg("n")
 	z := ZMM()
 	loop32(n, func(mask reg.Register) {
 		loadPairs(Mem{Base: src}, z, mask)
@@ -93,8 +91,7 @@ func packRowPairs512() {
 		ADDQ(U32(64), src)
 		ADDQ(U32(64), dst)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // packPairs512 copies rows of B (K,N), two at a time, into panels of 32 columns.
@@ -103,12 +100,7 @@ func packPairs512() {
 		"func(dst *float32, stride int, src *uint16, ld, panels, pairs int, mask uint32)",
 		"copies pairs of rows of src, ld apart, into panels of 32 columns,",
 		"stride apart; the last panel reads the columns in mask and gets 0 elsewhere.")
-	dst := Arg("dst")
-	stride := Arg("stride")
-	src := Arg("src")
-	ld := Arg("ld")
-	panels := Arg("panels")
-	pairs := Arg("pairs")
+	dst, stride, src, ld, panels, pairs := Arg("dst"), Arg("stride"), Arg("src"), Arg("ld"), Arg("panels"), Arg("pairs")
 	mask := Load(Param("mask"), GP32())
 	KMOVW(mask, reg.K1)
 	SHRL(Imm(16), mask)
@@ -143,8 +135,7 @@ func packPairs512() {
 	ADDQ(U32(128), dst)
 	DECQ(pairs)
 	JNE(LabelRef("pair"))
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // transposePairs512 packs a B that is stored (N,K).
@@ -154,11 +145,7 @@ func transposePairs512() {
 		"writes the transpose of 16 rows of n elements, which begin at src plus",
 		"offsets bytes, as pairs, to rows of 16 pairs, stride apart. It writes whole blocks of 16 rows;",
 		"what is missing is 0. It prefetches the 16 rows that follow.")
-	dst := Arg("dst")
-	stride := Arg("stride")
-	src := Arg("src")
-	offsets := Arg("offsets")
-	n := Arg("n")
+	dst, stride, src, offsets, n := Arg("dst"), Arg("stride"), Arg("src"), Arg("offsets"), Arg("n")
 	next := rowsAfter(src, offsets)
 	SHLQ(Imm(2), stride)
 	off := GP64()
@@ -171,8 +158,7 @@ func transposePairs512() {
 		ADDQ(U32(64), src)
 		ADDQ(U32(64), next)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // transposeRowPairs512 packs an A that is stored (K,M).
@@ -182,11 +168,7 @@ func transposeRowPairs512() {
 		"writes the transpose of 16 pairs of rows of n elements, which begin",
 		"at src plus offsets bytes, to rows of 16 pairs, stride apart. It writes whole blocks of 16 rows:",
 		"those from n on are 0.")
-	dst := Arg("dst")
-	stride := Arg("stride")
-	src := Arg("src")
-	offsets := Arg("offsets")
-	n := Arg("n")
+	dst, stride, src, offsets, n := Arg("dst"), Arg("stride"), Arg("src"), Arg("offsets"), Arg("n")
 	SHLQ(Imm(2), stride)
 	first, second := GP64(), GP64()
 	loop16(n, func(mask reg.Register) {
@@ -197,8 +179,7 @@ func transposeRowPairs512() {
 		})
 		ADDQ(U32(32), src)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // maker is the function by which gemm knows whose processor it runs on.

@@ -163,8 +163,19 @@ var (
 	}
 )
 
-// Begin starts a function, called name and the suffix of the set, and describes it.
-func (v ISA) Begin(name, signature, doc string) { Begin(name+v.Name, signature, doc) }
+// described are the kernels that one set has described: its twins in other sets do the same.
+var described = map[string]bool{}
+
+// Begin starts a function, called name and the suffix of the set, and describes it, unless another set has.
+func (v ISA) Begin(name, signature, doc string) {
+	if described[name] {
+		TEXT(name+v.Name, NOSPLIT, signature)
+		Pragma("noescape")
+		return
+	}
+	described[name] = true
+	Begin(name+v.Name, signature, doc)
+}
 
 // Begin starts a function and describes it in lines of text, of which the first goes
 // on from its name.
@@ -173,6 +184,12 @@ func Begin(name, signature string, doc ...string) {
 	Pragma("noescape")
 	doc[0] = name + " " + doc[0]
 	Doc(doc...)
+}
+
+// End ends a function that used the registers of vectors.
+func End() {
+	VZEROUPPER()
+	RET()
 }
 
 // At is the memory disp bytes after p.

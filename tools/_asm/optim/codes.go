@@ -37,8 +37,7 @@ func decode(v isa) {
 		VMULPS(scale, x, x)
 		VMOVUPS(x, At(out, 4*disp))
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // decode16 writes decode for a map of 16 values, which registers hold, and codes of four bits.
@@ -78,8 +77,7 @@ func decode16(v isa) {
 		VMULPS(scale, x, x)
 		VMOVUPS(x, At(out, 4*disp))
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // The places in the table of codes by a number's upper bits: see place in host/optim/codes.go.
@@ -135,8 +133,7 @@ func encode16Wide(v isa) {
 		VPADDD(side, c, beyond, c)
 		v.storePairs(c, codes, disp)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // storePairs writes codes of four bits in the lower bytes of words, with AVX-512.
@@ -207,8 +204,7 @@ func encode(v isa, bits int) {
 		VPAND(byteMask, c, c)
 		packCodes(bits, c, byteOfPair, codes, disp)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // packCodes writes the codes of one AVX2 register, number disp on: a byte each or, of 4 bits, two a byte.
@@ -259,8 +255,7 @@ func greatest(v isa) {
 		VPMAXSD(other, four, four)
 	}
 	VMOVD(four, At(Arg("most"), 0))
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // u32 is a fresh register with a constant.

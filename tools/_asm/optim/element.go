@@ -77,8 +77,7 @@ func (s *element) factors(to ...*reg.VecVirtual) {
 // run makes the loop and ends the function.
 func (s *element) run(body func(disp int)) {
 	s.each(unroll, s.streams, body)
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // clipped reads gradients and multiplies them by clip. Where there are none they are zero.

@@ -93,8 +93,7 @@ func decodeVBMI() {
 			VMOVUPS(x, At(out, 4*(disp+16*i)))
 		}
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // encodeVBMI writes what finds codes of a byte: by a line about which, and then by a border which.
@@ -162,6 +161,5 @@ func encodeVBMI() {
 		VPERMD(c, order, c)
 		VMOVUPS(c, At(codes, disp))
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }

@@ -86,8 +86,7 @@ func widen(v isa) {
 			VMOVUPS(x, At(to, 4*(disp+i)))
 		}
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // round writes what rounds fp32 numbers to bf16 by draws of SplitMix64, one for four numbers. A turn takes the eight
@@ -117,8 +116,7 @@ func round(v isa) {
 			v.roundBy(from, to, disp+2*v.Lanes*i, z, exponent, quiet)
 		}
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // roundBy rounds two registers of numbers by the 16-bit words of draws, in their order.

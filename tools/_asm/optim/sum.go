@@ -49,6 +49,5 @@ func sum(v isa, kind string) {
 	for i, a := range acc {
 		VMOVUPD(a, At(lanes, 8*perSum*i))
 	}
-	VZEROUPPER()
-	RET()
+	End()
 }

@@ -138,8 +138,7 @@ func glu(v isa, kind string) {
 		VMULPS(u, y, y)
 		v.Store(y, At(p[0], d), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 func gluGrad(v isa, name string, forward bool) {
@@ -178,6 +177,5 @@ func gluGrad(v isa, name string, forward bool) {
 		VMULPS(f, u, u)
 		v.Store(u, At(p[0], d), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }

@@ -18,8 +18,7 @@ func widen(v isa) {
 		LoadBF16(At(p[1], 0), r, mask)
 		v.Store(r, At(p[0], 0), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // narrow rounds to nearest even and keeps NaNs as quiet NaNs.
@@ -50,8 +49,7 @@ func narrow(v isa) {
 		VPERMQ(Imm(0x08), y, y)
 		VMOVUPS(y.AsX(), At(p[0], 0))
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // each16 loops over n fp32 elements at p4 and 16-bit elements at p2, one
@@ -82,8 +80,7 @@ func add(v isa) {
 		VADDPS(x, y, y)
 		v.Store(y, At(p[0], d), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 func scale(v isa) {
@@ -95,8 +92,7 @@ func scale(v isa) {
 		VMULPS(x, a, x)
 		v.Store(x, At(p[0], d), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 func shift(v isa) {
@@ -108,8 +104,7 @@ func shift(v isa) {
 		VADDPS(x, a, x)
 		v.Store(x, At(p[0], d), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 func scaleMul(v isa) {
@@ -122,8 +117,7 @@ func scaleMul(v isa) {
 		VMULPS(w, x, x)
 		v.Store(x, At(p[0], d), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // accumulators makes four registers of zeros.
@@ -195,8 +189,7 @@ func normGrad(v isa, adds bool) {
 		}
 		v.Store(dy, At(p[0], d), mask)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // rotate keeps a register of cosines and sines while it goes over the heads.
@@ -237,6 +230,5 @@ func rotate(v isa) {
 		DECQ(left)
 		JNE(LabelRef(label))
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }

@@ -126,8 +126,7 @@ func softmaxStrip(v isa) {
 		ADDQ(Imm(4), top)
 		ADDQ(Imm(4), sums)
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // gradStrip turns scores into probabilities and the gradients of those into
@@ -166,6 +165,5 @@ func gradStrip(v isa) {
 		ADDQ(Imm(4), p[0])
 		ADDQ(Imm(4), p[1])
 	})
-	VZEROUPPER()
-	RET()
+	End()
 }

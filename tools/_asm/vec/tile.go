@@ -28,8 +28,7 @@ func tile(v isa, h int, cols bool) {
 		t.panelLoop("left", 0)
 		t.panelLoop("right", 64)
 	}
-	VZEROUPPER()
-	RET()
+	End()
 }
 
 // tiler writes one function. A loop over the panels works on columns of regs
@@ -202,6 +201,5 @@ func transpose(v isa) {
 	ADDQ(U32(64), src)
 	DECQ(blocks)
 	JNE(LabelRef("block"))
-	VZEROUPPER()
-	RET()
+	End()
 }

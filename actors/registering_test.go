@@ -1,0 +1,64 @@
+package actors
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"mt/device"
+)
+
+// registrar is a device that notes what is registered with it, and what happens to it in the end.
+type registrar struct {
+	device.Device
+	sizes []int
+	ends  []string
+}
+
+func (r *registrar) Register(memory ...[]byte) error {
+	for _, b := range memory {
+		r.sizes = append(r.sizes, len(b))
+	}
+	return r.Device.Register(memory...)
+}
+
+func (r *registrar) Unregister(memory ...[]byte) {
+	r.ends = append(r.ends, "unregister")
+	r.Device.Unregister(memory...)
+}
+
+// LeavePinned is that of package cuda.
+func (r *registrar) LeavePinned() { r.ends = append(r.ends, "leave") }
+
+// TestRegistering: a device is given tiles in the order of their layers, then memory for activations, then gradient slabs. It leaves memory pinned where the process ends,
+// and is told before the run unregisters it.
+func TestRegistering(t *testing.T) {
+	for leave, want := range map[bool][]string{false: {"unregister"}, true: {"leave", "unregister"}} {
+		tr := small()
+		tr.evalSteps = 0
+		var r *registrar
+		tr.wrap = func(d device.Device) device.Device {
+			r = &registrar{Device: d}
+			return r
+		}
+		ended := errors.New("not called")
+		tr.leave = func(err error) bool {
+			ended = err
+			return leave
+		}
+		mustRun(t, tr)
+		p := tr.plan(tr.config())
+		var sizes []int
+		for _, l := range p.Layouts {
+			sizes = append(sizes, int(l.TileBytes))
+		}
+		sizes = append(sizes, int(p.ScratchBytes()), int(p.SpillBytes()))
+		for _, bytes := range p.SlabBytes() {
+			sizes = append(sizes, int(bytes))
+		}
+		sizes = slices.DeleteFunc(sizes, func(n int) bool { return n == 0 })
+		if !slices.Equal(r.sizes, sizes) || ended != nil || !slices.Equal(r.ends, want) {
+			t.Errorf("leave %v: registered %v, want %v; asked with %v, ends with %q", leave, r.sizes, sizes, ended, r.ends)
+		}
+	}
+}

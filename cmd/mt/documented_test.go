@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/internal/long"
+)
+
+// documented is a block of a page that begins with a command of mt plan, and what follows it.
+var documented = regexp.MustCompile("(?s)```\n\\$ mt (plan [^\n]*)\n(.*?)\n```")
+
+// TestDocumentedPlans: the plans on pages of docs are those that mt prints. A line of … stands for any lines. Plans with
+// files beside them are left out, and one in four of those for several hosts is drawn, which take a minute.
+func TestDocumentedPlans(t *testing.T) {
+	long.Only(t)
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range pages {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range documented.FindAllStringSubmatch(string(raw), -1) {
+			command, want := block[1], strings.Split(block[2], "\n")
+			if strings.Contains(command, "./") {
+				continue
+			}
+			found++
+			t.Run(filepath.Base(page)+"/"+command, func(t *testing.T) {
+				if strings.Contains(command, "--hosts") {
+					long.Drawn(t, 4)
+				}
+				code, stdout, stderr := mt(t, "", strings.Fields(command)...)
+				if code != exitDone {
+					t.Fatalf("exit code %d: %s", code, stderr)
+				}
+				got := strings.Split(stderr+stdout, "\n")
+				if line := notPrinted(got, want); line != "" {
+					t.Errorf("the page has a line that is not printed there: %q\n%s", line, strings.Join(got, "\n"))
+				}
+			})
+		}
+	}
+	if found < 6 {
+		t.Errorf("docs have %d plans, want the 6 of devices, planning and scaling at least", found)
+	}
+}
+
+// notPrinted returns the first line of want that got does not have in its place; empty: there is none.
+func notPrinted(got, want []string) string {
+	trim := func(line string) string { return strings.TrimRight(line, " ") }
+	anywhere := false
+	for _, line := range want {
+		if line == "…" {
+			anywhere = true
+			continue
+		}
+		at := slices.IndexFunc(got, func(s string) bool { return trim(s) == trim(line) })
+		if at < 0 || at > 0 && !anywhere {
+			return line
+		}
+		got, anywhere = got[at+1:], false
+	}
+	if !anywhere && len(got) > 0 && strings.Join(got, "") != "" {
+		return "(the end, before) " + got[0]
+	}
+	return ""
+}
+
+// TestNotPrinted: lines are compared in their order, and … stands for any number of them.
+func TestNotPrinted(t *testing.T) {
+	got := []string{"a", "b ", "c", "d", ""}
+	for want, line := range map[string]string{"a b c d": "", "a … d": "", "… c d": "", "a b …": "", "…": "", "a c d": "c", "b c d": "b", "a … c e": "e", "a b": "(the end, before) c", "… d c": "c"} {
+		if at := notPrinted(slices.Clone(got), strings.Fields(want)); at != line {
+			t.Errorf("%s: %q, want %q", want, at, line)
+		}
+	}
+}

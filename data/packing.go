@@ -1,0 +1,466 @@
+package data
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+	"sort"
+)
+
+// arrange says in which order documents come, which of their tokens make up each
+// row, and which rows are Eval's.
+func (d *Dataset) arrange() (err error) {
+	if d.mix, err = d.newMix(); err != nil {
+		return err
+	}
+	d.packing = d.c.Kind != kindIDs && d.c.Kind != kindPairs
+	if p := d.spec.Packing; p != nil {
+		d.packing = *p
+	}
+	d.rows = d.mix.n
+	switch {
+	case (d.c.Kind == kindChat || d.c.Kind == kindPairs) && d.packing:
+		err = d.packWhole()
+	case d.packing:
+		d.mix.sum(d.c)
+		d.pack()
+	case d.c.Kind == kindText:
+		d.cut()
+	default:
+		err = d.truncate()
+	}
+	if err != nil {
+		return err
+	}
+	if d.rows == 0 {
+		return d.noRows()
+	}
+	return d.split()
+}
+
+// noRows is the error of a data set of which no row is left.
+func (d *Dataset) noRows() error {
+	if d.dropped == 0 {
+		return errors.New("no row has a token to predict; give more data")
+	}
+	what := fmt.Sprintf("none of the first %d tokens is supervised", d.spec.MaxSeqLen)
+	if d.IsPairs() {
+		what = fmt.Sprintf("the prompt alone has %d tokens or more", d.spec.MaxSeqLen)
+	}
+	return &SpecError{"max_seq_len", fmt.Errorf("no row has a token to predict: max_seq_len is %d, and in all %d rows %s (the first: %s); raise max_seq_len, or give shorter rows", d.spec.MaxSeqLen, d.dropped, what, d.dropAt[0])}
+}
+
+// pack counts the packed rows and drops those without a supervised token.
+func (d *Dataset) pack() {
+	n := int64(d.spec.MaxSeqLen)
+	total := (d.mix.tokens + n - 1) / n
+	// A document has at least two tokens and, without labels, all but its first are
+	// supervised. So among three tokens in a row one is always supervised, and only
+	// the last row, which may be shorter, has to be looked at.
+	from := int64(0)
+	if !d.c.HasLabels && n > 2 {
+		from = total - 1
+	}
+	var r Row
+	for i := from; i < total; i++ {
+		d.assemble(d.packed(i), &r)
+		if r.Supervised() == 0 {
+			d.drop = append(d.drop, i)
+		}
+	}
+	d.rows = total - int64(len(d.drop))
+	if n := len(d.drop); n > 1 || n == 1 && d.drop[0] != total-1 {
+		d.warnf("left out %d of %d packed rows, which hold no supervised token", n, total)
+	}
+}
+
+// cut counts the rows that long texts are cut into.
+func (d *Dataset) cut() {
+	n := int64(d.spec.MaxSeqLen)
+	if !d.anyLonger() {
+		return
+	}
+	d.first = make([]int64, d.mix.n+1)
+	for p := range d.mix.n {
+		first, end := d.c.span(d.mix.doc(p))
+		pieces := (end - first + n - 1) / n
+		if (end-first)%n == 1 {
+			pieces-- // a last piece of one token has nothing to predict
+		}
+		d.first[p+1] = d.first[p] + pieces
+	}
+	d.rows = d.first[d.mix.n]
+}
+
+func (d *Dataset) anyLonger() bool {
+	for i := range d.c.Docs {
+		if first, end := d.c.span(i); end-first > int64(d.spec.MaxSeqLen) {
+			return true
+		}
+	}
+	return false
+}
+
+// truncate makes each document a row and cuts long ones.
+func (d *Dataset) truncate() error {
+	kept, err := d.cutAll()
+	if err != nil {
+		return err
+	}
+	if kept == nil && d.c.SameRow > 0 {
+		kept = d.mix.upTo(d.mix.n)
+	}
+	switch {
+	case kept == nil:
+	case d.c.SameRow > 0:
+		d.fit, d.fitAt = d.together(kept)
+		d.rows = int64(len(d.fitAt) - 1)
+	default:
+		d.fit, d.rows = kept, int64(len(kept))
+	}
+	return nil
+}
+
+// together makes rows of documents that stood in one row. A row that is longer than MaxSeqLen is
+// divided between its documents.
+func (d *Dataset) together(docs []int64) (fit, at []int64) {
+	at = []int64{0}
+	tokens := int64(0)
+	for i, doc := range docs {
+		n := d.length(doc)
+		_, flags := d.c.line(doc)
+		if i > 0 && (flags&flagSameRow == 0 || docs[i-1] != doc-1 || tokens+n > int64(d.spec.MaxSeqLen)) {
+			at, tokens = append(at, int64(i)), 0
+		}
+		tokens += n
+	}
+	return docs, append(at, int64(len(docs)))
+}
+
+// cutAll counts the documents and pairs that are longer than MaxSeqLen, and drops those that
+// have nothing supervised before the cut, of a pair in either document. It returns those that
+// are left; nil stands for all of them, in file order.
+func (d *Dataset) cutAll() (kept []int64, err error) {
+	n := int64(d.spec.MaxSeqLen)
+	for p := range d.mix.n {
+		doc := d.mix.doc(p)
+		first, end := d.c.span(doc)
+		if cut := end - first - d.length(doc); cut > 0 {
+			if !d.teaches(doc) {
+				if d.c.Kind == kindIDs && !d.spec.SkipBadRows {
+					return nil, fmt.Errorf("%s: the row has %d tokens, and none of the first %d (max_seq_len) is supervised; raise max_seq_len or remove the row", d.c.where(doc), end-first, n)
+				}
+				if kept == nil {
+					kept = d.mix.upTo(p)
+				}
+				d.dropped, d.cutTokens = d.dropped+1, d.cutTokens+end-first
+				d.dropAt = d.example(d.dropAt, doc)
+				continue
+			}
+			d.truncated, d.cutTokens = d.truncated+1, d.cutTokens+cut
+			d.cutAt = d.example(d.cutAt, doc)
+		}
+		if kept != nil {
+			kept = append(kept, doc)
+		}
+	}
+	if d.truncated > 0 && d.IsPairs() {
+		d.warnf("cut an answer in %d of %d pairs, so that it and the prompt have %d tokens (max_seq_len)", d.truncated, d.mix.n, n)
+	} else if d.truncated > 0 {
+		d.warnf("cut %d of %d rows to %d tokens (max_seq_len)", d.truncated, d.mix.n, n)
+	}
+	if d.dropped > 0 && d.IsPairs() {
+		d.warnf("left out %d of %d pairs: their prompt alone has %d tokens (max_seq_len) or more", d.dropped, d.mix.n, n)
+	} else if d.dropped > 0 {
+		d.warnf("left out %d of %d rows: none of their first %d tokens (max_seq_len) is supervised", d.dropped, d.mix.n, n)
+	}
+	if kept == nil && d.mix.seq != nil {
+		kept = d.mix.seq
+	}
+	return kept, nil
+}
+
+// teaches tells whether what a document, or each of a pair, has before the cut is supervised somewhere.
+func (d *Dataset) teaches(doc int64) bool {
+	first, _ := d.c.span(doc)
+	for _, part := range d.parts(doc) {
+		labels := d.c.readLabels(nil, first+part.from, first+part.to)
+		if labels != nil && supervised(labels) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// length is how many tokens of a document, or of a pair, a row has.
+func (d *Dataset) length(doc int64) (sum int64) {
+	for _, part := range d.parts(doc) {
+		sum += part.to - part.from
+	}
+	return sum
+}
+
+// example appends where doc is, for a message, unless there are enough examples already.
+func (d *Dataset) example(to []string, doc int64) []string {
+	if len(to) < ReportExamples {
+		to = append(to, d.c.where(doc))
+	}
+	return to
+}
+
+// packWhole makes rows of several whole chats or pairs each, such that little room is left in them.
+func (d *Dataset) packWhole() error {
+	kept, err := d.cutAll()
+	if err != nil {
+		return err
+	}
+	if kept == nil {
+		kept = d.mix.upTo(d.mix.n)
+	}
+	d.fit, d.fitAt = d.bestFit(kept)
+	d.rows = int64(len(d.fitAt) - 1)
+	return nil
+}
+
+// Row is row i in file order. The slices are the caller's.
+func (d *Dataset) Row(i int) Row {
+	var r Row
+	d.fill(i, &r)
+	return r
+}
+
+// fill makes r row i. It reuses r's slices where they are large enough.
+func (d *Dataset) fill(i int, r *Row) {
+	d.assemble(d.pieces(i), r)
+	if !d.packing && !d.IsPairs() && d.fitAt == nil {
+		r.Docs = nil
+	}
+}
+
+// assemble makes r of ranges of documents, one after the other.
+func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
+	r.IDs, r.Labels, r.Docs, r.Pairs = r.IDs[:0], r.Labels[:0], r.Docs[:0], r.Pairs[:0]
+	for doc, piece := range pieces {
+		first, _ := d.c.span(doc)
+		r.IDs = d.c.readIDs(r.IDs, first+piece.from, first+piece.to)
+		r.Labels = d.c.readLabels(r.Labels, first+piece.from, first+piece.to)
+		r.Docs = append(r.Docs, int32(piece.to-piece.from))
+		if n := int32(len(r.Docs)); d.IsPairs() && n%2 == 0 {
+			r.Pairs = append(r.Pairs, Pair{ID: doc, Chosen: n - 2, Rejected: n - 1})
+		}
+	}
+}
+
+// pieces are the documents of row i, each with the range of its tokens that the row holds. A pair
+// comes twice: with the range of the chosen document, then with that of the rejected one.
+func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
+	row := d.checked(i)
+	switch {
+	case d.fitAt != nil:
+		return func(yield func(int64, stretch) bool) {
+			for _, doc := range d.fit[d.fitAt[row]:d.fitAt[row+1]] {
+				for _, part := range d.parts(doc) {
+					if !yield(doc, part) {
+						return
+					}
+				}
+			}
+		}
+	case d.packing:
+		return d.packed(without(d.drop, row))
+	}
+	return func(yield func(int64, stretch) bool) {
+		doc, part := d.single(row)
+		if !d.IsPairs() {
+			yield(doc, part)
+			return
+		}
+		for _, part := range d.parts(doc) {
+			if !yield(doc, part) {
+				return
+			}
+		}
+	}
+}
+
+// single is the document of row i, where rows are not packed, and the range of its tokens in the row.
+func (d *Dataset) single(i int64) (doc int64, piece stretch) {
+	switch {
+	case d.fit != nil:
+		return d.fit[i], d.part(d.fit[i], 0)
+	case d.first == nil:
+		doc = d.mix.doc(i)
+		return doc, d.part(doc, 0)
+	}
+	p := int64(sort.Search(int(d.mix.n), func(k int) bool { return d.first[k+1] > i }))
+	doc = d.mix.doc(p)
+	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
+}
+
+// part is the range of a document's tokens, beginning with token from, that fits into one row.
+func (d *Dataset) part(doc, from int64) stretch {
+	first, end := d.c.span(doc)
+	return stretch{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
+}
+
+// parts are the ranges of a document's tokens that a row has where it is not split: one that
+// begins with the document, or of a pair two, one for each of its documents.
+func (d *Dataset) parts(doc int64) []stretch {
+	if !d.IsPairs() {
+		return []stretch{d.part(doc, 0)}
+	}
+	first, end := d.c.span(doc)
+	most, cut := int64(d.spec.MaxSeqLen), d.c.chosen(doc)
+	return []stretch{{0, min(cut, most)}, {cut, min(end-first, cut+most)}}
+}
+
+func (d *Dataset) checked(i int) int64 {
+	if i < 0 || int64(i) >= d.rows {
+		panic(fmt.Sprintf("data: row %d of %d", i, d.rows))
+	}
+	return int64(i)
+}
+
+// tokens is how many tokens row i has.
+func (d *Dataset) tokens(i int) (sum int64) {
+	for _, piece := range d.pieces(i) {
+		sum += piece.to - piece.from
+	}
+	return sum
+}
+
+// longestRow is how many tokens a row has at most.
+func (d *Dataset) longestRow() int64 {
+	return int64(RowTokens(d.spec.MaxSeqLen, d.IsPairs()))
+}
+
+// RowTokens is how many tokens a row has at most where a document has at most maxSeqLen: a row
+// of pairs has room for two documents.
+func RowTokens(maxSeqLen int, pairs bool) int {
+	if pairs {
+		return 2 * maxSeqLen
+	}
+	return maxSeqLen
+}
+
+// fitWindow is how many chats are packed at a time. A larger window leaves less room in the
+// rows, and takes chats further from their order in the files.
+const fitWindow = 8192
+
+// bestFit packs documents and pairs, cut to MaxSeqLen, into rows. In each window of documents it takes
+// the longest first and puts each into the row with the least room that it fits in. Rows are
+// in the order of their first documents, and the documents of a row in file order.
+func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
+	at = []int64{0}
+	most := d.longestRow()
+	for window := range slices.Chunk(docs, fitWindow) {
+		lengths := make([]int64, len(window))
+		for i, doc := range window {
+			lengths[i] = d.length(doc)
+		}
+		for _, bin := range bestFit(lengths, most) {
+			for _, i := range bin {
+				fit = append(fit, window[i])
+			}
+			at = append(at, int64(len(fit)))
+		}
+	}
+	return fit, at
+}
+
+// room is what is left of a bin: so many units free in the bin of that number.
+type room struct {
+	free int64
+	bin  int
+}
+
+// bestFit puts things of the given lengths, none above most, into bins that hold most:
+// the longest first, each into the fullest bin that has room for it. It returns, for each
+// bin, the numbers of the things in it, rising; bins are in the order of their first thing.
+// Source: best-fit decreasing, as in arXiv:2404.10830.
+func bestFit(lengths []int64, most int64) [][]int {
+	order := make([]int, len(lengths))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lengths[b], lengths[a]) })
+	var bins [][]int
+	var open []room // rising
+	before := func(a, b room) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
+	for _, i := range order {
+		r := room{most, len(bins)}
+		if k, _ := slices.BinarySearchFunc(open, room{lengths[i], -1}, before); k < len(open) {
+			r = open[k]
+			open = slices.Delete(open, k, k+1)
+		} else {
+			bins = append(bins, nil)
+		}
+		bins[r.bin] = append(bins[r.bin], i)
+		if r.free -= lengths[i]; r.free > 0 {
+			k, _ := slices.BinarySearchFunc(open, r, before)
+			open = slices.Insert(open, k, r)
+		}
+	}
+	for _, b := range bins {
+		slices.Sort(b)
+	}
+	slices.SortFunc(bins, func(a, b []int) int { return cmp.Compare(a[0], b[0]) })
+	return bins
+}
+
+const feistelRounds = 8
+
+// permutation is a bijection of [0, n). It takes constant memory, and constant expected time
+// for each index. It is a Feistel network over a power of four that is at least n, applied
+// again and again until the result is below n (cycle walking: Black and Rogaway, "Ciphers
+// with Arbitrary Finite Domains", 2002).
+type permutation struct {
+	n    uint64
+	half int // bits in each of the two halves of the network's domain
+	keys [feistelRounds]uint64
+}
+
+// newPermutation is one of the permutations that seed gives, which stream numbers.
+func newPermutation(n int64, seed int64, stream uint64) permutation {
+	p := permutation{n: uint64(n), half: 1}
+	if n > 1 {
+		p.half = max(1, (bits.Len64(p.n-1)+1)/2)
+	}
+	state := scramble(scramble(uint64(seed)) ^ stream)
+	for i := range p.keys {
+		state = scramble(state)
+		p.keys[i] = state
+	}
+	return p
+}
+
+// at is what i is mapped to, for 0 <= i < n.
+func (p permutation) at(i int64) int64 {
+	x := uint64(i)
+	for {
+		if x = p.encrypt(x); x < p.n {
+			return int64(x)
+		}
+	}
+}
+
+func (p permutation) encrypt(x uint64) uint64 {
+	mask := uint64(1)<<p.half - 1
+	l, r := x>>p.half, x&mask
+	for _, k := range p.keys {
+		l, r = r, l^scramble(r^k)&mask
+	}
+	return l<<p.half | r
+}
+
+// scramble is one step of SplitMix64. Source: Steele, Lea, Flood, "Fast
+// Splittable Pseudorandom Number Generators", 2014.
+func scramble(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

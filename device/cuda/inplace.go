@@ -1,0 +1,73 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"mt/cudart"
+	"mt/device"
+)
+
+// This file lets an integrated GPU compute on host memory in place. Kernels, cuBLASLt, sets and copies then take pinned host
+// memory by its host address, as they take device memory. Pinned memory is registered in pieces, between which kernels see
+// no border, while CUDA refuses a copy or a set across one: those are cut.
+
+// InPlace makes the device unified (Unified, BindHost), or one that copies again, while nothing is enqueued. All that is bound
+// must be pinned: Register and AllocHost of a unified device fail where the system refuses to pin. The error says why the GPU
+// cannot use host memory in place.
+func (d *dev) InPlace(on bool) error {
+	if !on {
+		d.unified.Store(false)
+		return nil
+	}
+	if !d.usage.Integrated {
+		return fmt.Errorf("the %s has memory of its own, so weights are copied to it", d.name)
+	}
+	has, err := d.cuda.DeviceAttribute(cudart.AttrHostPointers, d.opts.Ordinal)
+	if err != nil {
+		return err
+	}
+	if has == 0 {
+		return fmt.Errorf("the %s does not read pinned memory by the host's addresses (cudaDevAttrCanUseHostPointerForRegisteredMem is 0)", d.name)
+	}
+	d.unified.Store(true)
+	return nil
+}
+
+// Unified says whether InPlace has made the device use host memory in place.
+func (d *dev) Unified() bool { return d.unified.Load() }
+
+// BindHost returns pinned host memory as device memory. It panics unless the device is unified.
+func (d *dev) BindHost(b []byte) device.Mem {
+	if !d.Unified() {
+		panic("cuda: BindHost on a device that is not unified")
+	}
+	if len(b) == 0 {
+		return device.Mem{}
+	}
+	return device.Mem{Addr: address(b), Bytes: int64(len(b))}
+}
+
+var errBinding = errors.New("the GPU uses host memory in place, which must be pinned for that: raise the limit of locked memory (ulimit -l), or set binding: copy")
+
+// within returns how many bytes of m from its beginning on lie in one registered piece, or all of them if m is no bound host
+// memory.
+func (d *dev) within(m device.Mem) int64 {
+	if !d.Unified() {
+		return m.Bytes
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s, ok := d.spanOf(m.Addr); ok {
+		return min(m.Bytes, int64(s.to-m.Addr))
+	}
+	return m.Bytes
+}
+
+// direction returns the direction of a copy, which CUDA is to find out where either side may be bound host memory.
+func (d *dev) direction(kind cudart.MemcpyKind) cudart.MemcpyKind {
+	if d.Unified() {
+		return cudart.AnyDirection
+	}
+	return kind
+}

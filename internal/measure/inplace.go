@@ -1,0 +1,62 @@
+package measure
+
+import (
+	"fmt"
+	"math"
+
+	"mt/device"
+	"mt/device/op"
+	"mt/internal/accounts"
+)
+
+// InPlace measures how fast a unified device computes on pinned host memory beside its own. own is the time of an operation that
+// reads n fp32 of its own memory and writes n bf16. share is the rate from host memory as a share of that, the least of two: that
+// operation reads each byte once, and a product of bf16 reads its right side again and again, through caches that need not keep
+// host memory.
+func (m *Meter) InPlace(n int64) (own Seconds, share float64, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("measure: compute on %d bytes in place: %w", 4*n, err)
+		}
+	}()
+	mem, err := m.dev.Alloc(accounts.Workspace, 6*n)
+	if err != nil {
+		return own, 0, err
+	}
+	defer m.dev.Free(mem)
+	from, err := m.dev.AllocHost(4 * n)
+	if err != nil {
+		return own, 0, err
+	}
+	defer m.dev.FreeHost(from)
+	m.s.Zero(mem)
+	side := int(math.Sqrt(float64(n)))
+	if side > 64 {
+		side -= side % 64
+	}
+	elems := int64(side) * int64(side)
+	once := func(src device.Mem) (Seconds, error) {
+		c := op.Convert{Dst: mem.Tensor(device.BF16, 4*n, n), Src: src.Tensor(device.F32, 0, n), N: n}
+		return m.enqueued(func() { op.Do(m.dev, m.s, c) })
+	}
+	again := func(src device.Mem) (Seconds, error) {
+		p := op.MatMul{M: side, N: side, K: side, TransB: true, A: mem.Tensor(device.BF16, 2*n, elems), B: src.Tensor(device.BF16, 0, elems), D: mem.Tensor(device.BF16, 4*n, elems)}
+		return m.enqueued(func() { op.Do(m.dev, m.s, p) })
+	}
+	share = math.Inf(1)
+	for i, run := range []func(device.Mem) (Seconds, error){once, again} {
+		here, err := run(mem)
+		if err != nil {
+			return own, 0, err
+		}
+		there, err := run(m.dev.BindHost(from))
+		if err != nil {
+			return own, 0, err
+		}
+		share = min(share, here.Median/there.Median)
+		if i == 0 {
+			own = here
+		}
+	}
+	return own, share, nil
+}

@@ -1,0 +1,187 @@
+package run
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu"
+	"mt/internal/long"
+	"mt/internal/run/predict"
+	"mt/internal/run/settings"
+	"mt/plan/rates"
+)
+
+// newWideScene is a run in bf16 on a GPU whose model has heads of 64 elements, on rows that are longer than
+// the tiles of one kind of kernels and not than those of the other.
+func newWideScene(t *testing.T, extra string) scene {
+	t.Helper()
+	rows := writeRows(t, t.TempDir(), 6, 100, 48)
+	return newScene(t, `device: cuda
+dataset: `+rows+`
+max_seq_len: 100
+max_steps: 4
+save_steps: 2
+model:
+  hidden_size: 64
+  intermediate_size: 24
+  num_hidden_layers: 1
+  num_attention_heads: 1
+  num_key_value_heads: 1
+  head_dim: 64
+  vocab_size: 48
+  max_position_embeddings: 128
+  initializer_range: 0.5
+`+extra)
+}
+
+// stopAfter trains until a step is done.
+func (s scene) stopAfter(t *testing.T, last int, o emu.Options) {
+	t.Helper()
+	stop, cancel := context.WithCancel(t.Context())
+	if _, err := s.train(t, stop, settings.Hooks{Symbols: emulate(t, o), Stepped: func(step int) {
+		if step == last {
+			cancel()
+		}
+	}}); err == nil {
+		t.Fatal("the run was not stopped")
+	}
+}
+
+// TestAttentionKernelsAreKept: a run takes the kernels for sm_90a where there are some, says so in its
+// configuration, and one that goes on keeps what it began with, whatever would be taken by then.
+func TestAttentionKernelsAreKept(t *testing.T) {
+	long.NotShort(t)
+	if long.Race {
+		t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+	}
+	hopper, ada := emu.Options{Threads: 1}, emu.Options{Threads: 1, ComputeCapability: 89}
+	newest := newWideScene(t, "")
+	portable := newest.in(t).with("attention_kernels: portable\n")
+	for _, c := range []struct {
+		scene
+		gpu      emu.Options
+		recorded string
+	}{{newest, hopper, "sm90a"}, {portable, hopper, "portable"}, {newest.in(t), ada, "fused"}} {
+		if out, err := c.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, c.gpu)}); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		raw, err := os.ReadFile(filepath.Join(c.out, settings.ConfigFile))
+		if err != nil || !strings.Contains(string(raw), "attention_kernels: "+c.recorded+"\n") {
+			t.Errorf("config.yaml, %v, does not say %s:\n%s", err, c.recorded, raw)
+		}
+	}
+	if a, b := strings.Join(newest.metrics(t, timedKeys...), ""), strings.Join(portable.metrics(t, timedKeys...), ""); a == b {
+		t.Error("both kernels give the same bits, so the rest shows nothing")
+	}
+
+	got := newest.in(t)
+	got.stopAfter(t, 2, hopper)
+	if out, err := got.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, ada)}); err == nil || !strings.Contains(err.Error(), "does not run kernels for sm_90a") {
+		t.Errorf("on a GPU that lacks them: %v\n%s", err, out)
+	}
+	older := emu.Options{Threads: 1, DriverVersion: 12020}
+	if out, err := got.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, older)}); err == nil || !strings.Contains(err.Error(), "update it to one for CUDA 12.4 (550) or newer") {
+		t.Errorf("with a driver that does not compile them safely: %v\n%s", err, out)
+	}
+	if out, err := got.with("attention_kernels: portable\n").train(t, t.Context(), settings.Hooks{Symbols: emulate(t, hopper)}); err == nil || !strings.Contains(err.Error(), "attention_kernels was sm90a, is portable") {
+		t.Errorf("with other kernels in the same directory: %v\n%s", err, out)
+	}
+	branch := got.in(t).with("attention_kernels: portable\nresume_from_checkpoint: " + filepath.Join(got.out, "checkpoint-2") + "\n")
+	if out, err := branch.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, ada)}); err != nil {
+		t.Errorf("with other kernels in another directory: %v\n%s", err, out)
+	}
+	if out, err := got.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, hopper)}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, newest)
+
+	got = portable.in(t)
+	got.stopAfter(t, 2, hopper)
+	if out, err := got.with("attention_kernels: auto\n").train(t, t.Context(), settings.Hooks{Symbols: emulate(t, hopper)}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, portable)
+}
+
+// TestFusedAttentionIsKept: a run takes the fused kernels where there are none for sm_90a, they differ from the portable ones, and a
+// run that was begun with the latter keeps them. Where hidden states lie makes no difference.
+func TestFusedAttentionIsKept(t *testing.T) {
+	long.NotShort(t)
+	if long.Race {
+		t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+	}
+	ada := emu.Options{Threads: 2, ComputeCapability: 89}
+	extra := "max_seq_len: 300\ndataset: " + writeRows(t, t.TempDir(), 4, 300, 48) + "\n"
+	fused := newWideScene(t, "").with(extra)
+	portable, host := fused.in(t).with("attention_kernels: portable\n"), fused.in(t).with("hidden_states: host\n")
+	for _, s := range []scene{fused, portable, host} {
+		if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, ada)}); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if a, b := strings.Join(fused.metrics(t, timedKeys...), ""), strings.Join(portable.metrics(t, timedKeys...), ""); a == b {
+		t.Error("both kernels give the same bits, so the rest shows nothing")
+	}
+	sameRun(t, host, fused)
+	got := portable.in(t)
+	got.stopAfter(t, 2, ada)
+	if out, err := got.with("attention_kernels: auto\n").train(t, t.Context(), settings.Hooks{Symbols: emulate(t, ada)}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, portable)
+}
+
+// TestAttentionKernelsOnTheCPU: the key has no meaning there, and what cannot be had is refused.
+func TestAttentionKernelsOnTheCPU(t *testing.T) {
+	s := newScene(t, "device: cpu\nmax_steps: 1\nattention_kernels: sm90a\n")
+	if _, err := s.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "attention_kernels: sm90a: the CPU computes") {
+		t.Errorf("sm90a: %v", err)
+	}
+	s.with("attention_kernels: auto\n").mustTrain(t)
+}
+
+// TestAttentionWords: a plan says by which kernels attention is computed.
+func TestAttentionWords(t *testing.T) {
+	long.NotShort(t)
+	for _, c := range []struct {
+		extra string
+		gpu   emu.Options
+		want  string
+	}{
+		{"", emu.Options{}, "attention by the kernels for sm_90a\n"},
+		{"", emu.Options{DriverVersion: 12020}, "attention by the kernels for all GPUs, all gradients by one\n"},
+		{"", emu.Options{DriverVersion: 12020}, "serves CUDA 12.2, whose compiler is not safe for kernels for sm_90a"},
+		{"attention_kernels: portable\n", emu.Options{}, "attention by the kernels for all GPUs\n"},
+		{"", emu.Options{ComputeCapability: 80}, "attention by the kernels for all GPUs, all gradients by one\n"},
+		{"attention_kernels: fused\n", emu.Options{}, "attention by the kernels for all GPUs, all gradients by one\n"},
+		{"compute_dtype: fp32\n", emu.Options{}, "attention with heads of 64 elements runs on the kernels for all GPUs, slower: those for sm_90a do not take fp32\n"},
+	} {
+		s := newWideScene(t, c.extra)
+		var out strings.Builder
+		if err := predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: settings.Hooks{Symbols: emulate(t, c.gpu)}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("%q on %+v: want %q in\n%s", c.extra, c.gpu, c.want, out.String())
+		}
+	}
+}
+
+// TestAttentionWordsOfAProfile: the same of a GPU that is not here.
+func TestAttentionWordsOfAProfile(t *testing.T) {
+	long.NotShort(t)
+	for gpu, want := range map[string]string{"h200": "attention by the kernels for sm_90a\n", "gh200": "attention by the kernels for sm_90a\n",
+		"rtx-3080": "attention by the kernels for all GPUs, all gradients by one\n", "b200": "attention by the kernels for all GPUs, all gradients by one\n"} {
+		m, err := rates.Find(gpu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := sketch(t, "model: {preset: qwen2.5-0.5b, num_hidden_layers: 2}\n", settings.Options{Forecast: settings.Forecast{Machine: m}})
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v, want %q in\n%s", gpu, err, want, out)
+		}
+	}
+}

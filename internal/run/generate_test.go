@@ -1,0 +1,46 @@
+package run
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/internal/run/answer"
+	"mt/internal/run/open"
+	"mt/internal/run/settings"
+)
+
+// TestGeneratingKeepsNoLowerHalves: of weights that stream in bf16 a text needs the upper halves, two bytes a parameter, and the lower
+// ones where new tokens begin at the mean of others.
+func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
+	withTokens, base := tokenScene(t, "")
+	for want, scene := range map[bool]scene{false: newScene(t, "model: "+base+"\n"), true: withTokens} {
+		s, err := answer.Load(&answer.GenerateOptions{Config: scene.with("compute_dtype: bf16\n").config(t), Options: settings.Options{Stdout: io.Discard, Stderr: io.Discard}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := 0
+		for _, l := range s.Store.Layers {
+			kept += len(l.Lo)
+		}
+		if kept > 0 != want {
+			t.Errorf("new tokens %t: %d lower halves are kept", want, kept)
+		}
+		if open.CloseAfter(s, &err); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNotesBeforeText: what a model's generation_config.json asks for and does not get is said before the weights are read.
+func TestNotesBeforeText(t *testing.T) {
+	_, base := tokenScene(t, "")
+	write(t, filepath.Join(base, "generation_config.json"), `{"no_repeat_ngram_size": 3}`)
+	var log bytes.Buffer
+	s, err := answer.Load(&answer.GenerateOptions{Config: newScene(t, "model: "+base+"\n").config(t), Options: settings.Options{Stdout: io.Discard, Stderr: &log}}, nil)
+	if open.CloseAfter(s, &err); err != nil || !strings.Contains(log.String(), "asks for no_repeat_ngram_size 3, which mt generate does not have") {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+}

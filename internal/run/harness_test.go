@@ -1,0 +1,335 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/run/settings"
+)
+
+// tinyModel is an inline model small enough for a step to take milliseconds.
+const tinyModel = `
+model:
+  hidden_size: 16
+  intermediate_size: 24
+  num_hidden_layers: 3
+  num_attention_heads: 2
+  num_key_value_heads: 1
+  vocab_size: 48
+  max_position_embeddings: 32
+  initializer_range: 0.1
+`
+
+// writeRows makes a JSONL file of n rows of random ids below vocab, of random
+// lengths up to most.
+func writeRows(t *testing.T, dir string, n, most, vocab int) string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, uint64(n)))
+	var b bytes.Buffer
+	for range n {
+		ids := make([]int, 2+r.IntN(most-1))
+		for i := range ids {
+			ids[i] = r.IntN(vocab)
+		}
+		line, err := json.Marshal(map[string]any{"input_ids": ids})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(line, '\n'))
+	}
+	name := filepath.Join(dir, fmt.Sprintf("rows-%d-%d.jsonl", n, vocab))
+	write(t, name, b.String())
+	return name
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = os.WriteFile(name, []byte(content), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scene is a configuration and where it runs.
+type scene struct {
+	root, out, rows string
+	yaml            string
+}
+
+// newScene is a run of 8 steps over three epochs of 11 rows, 4 rows a step: the
+// last step of an epoch has 3.
+func newScene(t *testing.T, extra string) scene {
+	t.Helper()
+	root := t.TempDir()
+	s := scene{root: root, out: filepath.Join(root, "out"), rows: writeRows(t, root, 11, 12, 48)}
+	s.yaml = override(tinyModel+fmt.Sprintf(`
+dataset: %s
+cache_dir: %s/cache
+max_seq_len: 12
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+max_steps: 8
+learning_rate: 0.01
+lr_scheduler_type: cosine
+warmup_steps: 2
+weight_decay: 0.1
+logging_steps: 1
+threads: 2
+`, s.rows, root), extra)
+	return s
+}
+
+// in is the same scene with another output directory.
+func (s scene) in(t *testing.T) scene {
+	t.Helper()
+	s.out = filepath.Join(t.TempDir(), "out")
+	return s
+}
+
+// with is the same scene with more, or other, keys.
+func (s scene) with(extra string) scene {
+	s.yaml = override(s.yaml, extra)
+	return s
+}
+
+// override adds top-level keys, in place of those of the same name.
+func override(yaml, extra string) string {
+	named := map[string]bool{}
+	for line := range strings.Lines(extra) {
+		if k, _, ok := strings.Cut(line, ":"); ok && k == strings.TrimSpace(k) {
+			named[k] = true
+		}
+	}
+	var out strings.Builder
+	drop := false
+	for line := range strings.Lines(yaml) {
+		if k, _, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, " ") {
+			drop = named[k]
+		}
+		if !drop {
+			out.WriteString(line)
+		}
+	}
+	return out.String() + extra
+}
+
+func (s scene) source() string { return s.yaml + "\noutput_dir: " + s.out + "\n" }
+
+func (s scene) config(t *testing.T) *config.Config {
+	t.Helper()
+	c, err := config.Parse("run.yaml", []byte(s.source()), config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// train runs the scene once and returns what it printed.
+func (s scene) train(t *testing.T, ctx context.Context, h settings.Hooks) (string, error) {
+	t.Helper()
+	if h.FS == nil {
+		h.FS = lazyFS{checkpoint.OS()}
+	}
+	var out bytes.Buffer
+	err := Train(ctx, s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h})
+	return out.String(), err
+}
+
+func (s scene) mustTrain(t *testing.T) string {
+	t.Helper()
+	out, err := s.train(t, t.Context(), settings.Hooks{})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// lazyFS does not wait for the disk.
+type lazyFS struct{ checkpoint.FS }
+
+func (lazyFS) SyncDir(string) error { return nil }
+
+func (f lazyFS) Create(path string) (checkpoint.File, error) {
+	file, err := f.FS.Create(path)
+	return lazyFile{file}, err
+}
+
+type lazyFile struct{ checkpoint.File }
+
+func (lazyFile) Sync() error      { return nil }
+func (lazyFile) Flush(_, _ int64) {}
+
+// timedKeys are what of a line of metrics.jsonl depends on time, or on what else the
+// process does; trafficKeys on the depths and the binding.
+var (
+	timedKeys = []string{"timed_steps", "tok_per_s", "tflops", "tflops_executed", "mfu", "step_s", "eta_s", "host_bytes", "device_bytes", "memory", "h2d_gbps", "peer_gbps", "network_gbps", "disk_read_gbps", "disk_write_gbps", "disk_read_bytes", "disk_write_bytes", "disk_hidden", "disk_steps_per_pb", "d2h_gbps",
+		"stall_s", "compute_s", "own_products"}
+	trafficKeys = []string{"experts_fetched", "expert_bytes"}
+)
+
+// metrics reads metrics.jsonl, less some keys; every line must be whole. What is
+// left has every number as it was written.
+func (s scene) metrics(t *testing.T, without ...string) (out []string) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(raw)) {
+		var line map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%s: %q: %v", settings.MetricsFile, text, err)
+		}
+		for _, key := range without {
+			delete(line, key)
+		}
+		left, err := json.Marshal(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(left))
+	}
+	return out
+}
+
+// left is the content of every file that a finished run leaves and that says
+// nothing about where or when it ran: the model, that of the averages and its last checkpoint.
+func (s scene) left(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	last := filepath.Join(s.out, settings.CheckpointName(s.config(t).MaxSteps))
+	err := filepath.WalkDir(s.out, func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != s.out && path != last && !strings.HasPrefix(path, last) && path != filepath.Join(s.out, settings.AverageDir):
+			return fs.SkipDir
+		case d.IsDir() || name == settings.ConfigFile || name == settings.MetricsFile || name == "manifest.json" || strings.HasPrefix(name, "rank-"):
+			return nil
+		}
+		raw, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(s.out, path)
+		out[rel] = string(raw)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 5 {
+		t.Fatalf("%s holds no finished run: %v", s.out, slices.Collect(func(yield func(string) bool) {
+			for k := range out {
+				if !yield(k) {
+					return
+				}
+			}
+		}))
+	}
+	return out
+}
+
+// sameRun compares every bit that two finished runs left behind.
+func sameRun(t *testing.T, got, want scene) {
+	t.Helper()
+	same(t, got, want, slices.Concat(timedKeys, trafficKeys))
+}
+
+// sameTraffic is sameRun of runs with the same depths and binding: they fetched
+// the same experts in every step.
+func sameTraffic(t *testing.T, got, want scene) {
+	t.Helper()
+	same(t, got, want, timedKeys)
+}
+
+func same(t *testing.T, got, want scene, without []string) {
+	t.Helper()
+	g, w := got.metrics(t, without...), want.metrics(t, without...)
+	if !slices.Equal(g, w) {
+		t.Errorf("metrics differ:\n got\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
+	}
+	a, b := got.left(t), want.left(t)
+	for name := range b {
+		if a[name] != b[name] {
+			t.Errorf("%s differs from the undisturbed run's", name)
+		}
+	}
+	if len(a) != len(b) {
+		t.Errorf("%d files, the undisturbed run left %d", len(a), len(b))
+	}
+}
+
+// copyTree copies a directory, leaving out what keep refuses.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkClean fails when memory of the runs so far is left, and waits for their
+// goroutines. A goroutine that never ends is ended by the time limit of go test, which
+// prints it.
+func checkClean(t *testing.T) {
+	t.Helper()
+	if u := host.Usage(); u.Total != 0 {
+		t.Errorf("host memory is left: %v", u.Now)
+	}
+	for len(ours()) > 0 {
+		runtime.Gosched()
+	}
+}
+
+// ours are the stacks of other goroutines that run our code.
+func ours() []string {
+	code := "\n" + strings.TrimSuffix(reflect.TypeFor[scene]().PkgPath(), "internal/run")
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var out []string
+	for i, g := range strings.Split(string(buf), "\n\n") {
+		if i > 0 && (strings.Contains(g, code) || strings.Contains(g, "protoactor")) && !strings.Contains(g, "testing.(*T).Run") {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// checkError compares an error with what it must say.
+func checkError(t *testing.T, err error, usage bool, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error; want %q", want)
+		return
+	}
+	text := err.Error()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("the error does not say %q:\n%s", w, text)
+		}
+	}
+	if config.IsUsage(err) != usage {
+		t.Errorf("usage error: %t, want %t: %s", config.IsUsage(err), usage, text)
+	}
+	if strings.Contains(text, "goroutine") || strings.Contains(text, "invariant") || strings.Contains(text, "panic") {
+		t.Errorf("the error shows a trace:\n%s", text)
+	}
+	if errors.Is(err, settings.ErrInterrupted) {
+		t.Errorf("the run counts as interrupted: %s", text)
+	}
+}

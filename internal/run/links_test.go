@@ -1,0 +1,393 @@
+package run
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/checkpoint/powercut"
+	"mt/internal/long"
+	"mt/internal/run/settings"
+)
+
+// linkable is the scene onDisks with one directory of states, beside out, so that checkpoints link them.
+func (s scene) linkable(t *testing.T) scene {
+	t.Helper()
+	return s.onDisks(t).with(fmt.Sprintf("state_dir: %s/states\n", filepath.Dir(s.out)))
+}
+
+// stateTensors are the tensors of all optimizer's files of a checkpoint, but for padding, by name: type, shape and content. linked
+// counts the files that have padding.
+func stateTensors(t *testing.T, dir string) (tensors map[string]string, linked int) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "optimizer", "*"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%v in %s, %v", paths, dir, err)
+	}
+	tensors = map[string]string{}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 8 + binary.LittleEndian.Uint64(raw)
+		var head map[string]struct {
+			DType string
+			Shape []int64
+			At    [2]uint64 `json:"data_offsets"`
+		}
+		if err := json.Unmarshal(raw[8:n], &head); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		padded := false
+		for name, v := range head {
+			if strings.HasPrefix(name, "padding.") {
+				padded = true
+			} else if name != "__metadata__" {
+				tensors[name] = fmt.Sprint(v.DType, v.Shape, raw[n+v.At[0]:n+v.At[1]])
+			}
+		}
+		if padded {
+			linked++
+		}
+	}
+	return tensors, linked
+}
+
+// sameStates compares what two checkpoints have beside weights, one of which links some of it.
+func sameStates(t *testing.T, linked, copied string) {
+	t.Helper()
+	got, n := stateTensors(t, linked)
+	want, none := stateTensors(t, copied)
+	if n == 0 || none > 0 {
+		t.Errorf("%s has %d linked files, %s %d", linked, n, copied, none)
+	}
+	for name, v := range want {
+		if got[name] != v {
+			t.Errorf("%s: %s is not as in %s", linked, name, copied)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%s has %d tensors, %s %d", linked, len(got), copied, len(want))
+	}
+	if err := checkpoint.Verify(linked); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLinkedStates: checkpoints that link states hold what those of a run in memory hold, also long after they were saved, and
+// any run goes on from them, to the same bits. Where long tests are left out one of the runs that go on is drawn.
+func TestLinkedStates(t *testing.T) {
+	long.NotShort(t)
+	for name, recipe := range map[string]string{"fp32": "", "bf16": "compute_dtype: bf16\n", "fp32-saved": "save_dtype: fp32\n", "tied-unclipped": "tied\ncompute_dtype: bf16\nmax_grad_norm: 0\n",
+		"8-bit-bf16-masters": "wide\noptim: adamw_8bit\ncompute_dtype: bf16\nmaster_dtype: bf16\n", "4-bit": "wide\noptim: adamw_torch_4bit\ncompute_dtype: bf16\n",
+		"muon": "optim: muon\ncompute_dtype: bf16\n", "experts": "experts\ncompute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n",
+		"evaluation": "val_size: 2\neval_steps: 3\ncompute_dtype: bf16\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { checkClean(t) })
+			want := recipeScene(t, recipe+"save_steps: 2\nrecompute: full\n")
+			want.mustTrain(t)
+			got := want.in(t).linkable(t)
+			out := got.mustTrain(t)
+			if strings.Contains(out, "checkpoints copy") {
+				t.Error(out)
+			}
+			sameModel(t, got, want)
+			if left, _ := os.ReadDir(filepath.Join(filepath.Dir(got.out), "states")); len(left) > 0 {
+				t.Errorf("%v is left in state_dir", left)
+			}
+			steps := []int{2, 4, 6, 8}
+			for _, step := range steps {
+				sameStates(t, filepath.Join(got.out, settings.CheckpointName(step)), filepath.Join(want.out, settings.CheckpointName(step)))
+			}
+			for _, n := range sample(t, 3, 1) {
+				how := []string{"in memory", "linking", "with less on disks"}[n-1]
+				s := want.in(t)
+				switch how {
+				case "in memory":
+					s = s.with("host_memory: 1GiB\n")
+				case "linking":
+					s = s.linkable(t)
+				default:
+					s = s.linkable(t).with(lineOf(want.partOnDisks(t, 4).yaml, "host_memory: "))
+				}
+				from := settings.CheckpointName(2 + 4*(len(how)%2))
+				copyTree(t, filepath.Join(got.out, from), filepath.Join(s.out, from))
+				if out := s.mustTrain(t); !strings.Contains(out, "resuming from") {
+					t.Errorf("%s: %s", how, out)
+				}
+				sameModel(t, s, want)
+			}
+		})
+	}
+}
+
+// lineOf is the line of a text that begins with so.
+func lineOf(text, so string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, so) {
+			return line
+		}
+	}
+	return ""
+}
+
+// unlinking is a file system on which files have one name.
+type unlinking struct {
+	lazyFS
+	err error
+}
+
+func (f unlinking) Link(_, to string) error { return &os.LinkError{Op: "link", New: to, Err: f.err} }
+
+// TestStatesAreCopied: where states cannot be linked they are copied, one note says why, and the run is the same.
+func TestStatesAreCopied(t *testing.T) {
+	long.NotShort(t)
+	for name, tc := range map[string]struct {
+		extra string
+		err   error
+		why   string // empty: nothing is said
+	}{
+		"another file system": {err: syscall.EXDEV, why: "output_dir is on another file system"},
+		"no links":            {err: syscall.EPERM, why: "a file there can have no second name (operation not permitted)"},
+		"striped":             {extra: "striped", why: "they are striped over several directories"},
+		"compressed":          {extra: "optimizer_zstd: true\n", why: "optimizer_zstd compresses what is saved"},
+		"fp32":                {extra: "compute_dtype: bf16\nsave_dtype: fp32\n", why: "with save_dtype fp32 no lower halves are saved, which are among them"},
+		"weights alone":       {extra: "save_only_model: true\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			extra, _ := strings.CutPrefix(tc.extra, "striped")
+			want := newScene(t, "save_steps: 3\nrecompute: full\n"+extra)
+			want.mustTrain(t)
+			got := want.in(t).onDisks(t)
+			if tc.extra != "striped" {
+				got = want.in(t).linkable(t)
+			}
+			h := settings.Hooks{}
+			if tc.err != nil {
+				h.FS = unlinking{lazyFS{checkpoint.OS()}, tc.err}
+			}
+			out, err := got.train(t, t.Context(), h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			says := strings.Count(out, "checkpoints copy the states in state_dir, because "+tc.why+": docs/disks.md")
+			if says != 1 && tc.why != "" || tc.why == "" && says != 0 {
+				t.Error(out)
+			}
+			if name == "weights alone" {
+				sameModel(t, got, want)
+				return
+			}
+			sameRun(t, got, want)
+		})
+	}
+	got := newScene(t, "save_steps: 3\nrecompute: full\n").linkable(t)
+	if out, err := got.train(t, t.Context(), settings.Hooks{FS: unlinking{lazyFS{checkpoint.OS()}, syscall.EIO}}); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "state_dir: ") {
+		t.Errorf("an error of the disk: %v\n%s", err, out)
+	}
+}
+
+// shared is a file system on which states take the room that checkpoints are to have.
+type shared struct {
+	lazyFS
+	state string // the file of states; while it is there, there is hardly any room
+}
+
+func (f shared) Free(path string) (int64, error) {
+	if _, err := os.Stat(f.state); err == nil {
+		return 100 << 10, nil
+	}
+	return f.FS.Free(path)
+}
+
+// TestRoomBesideStates: where the states of a run leave too little room for its checkpoints, it is refused before its first step, and
+// leaves nothing.
+func TestRoomBesideStates(t *testing.T) {
+	s := newScene(t, "save_steps: 3\nrecompute: full\n").linkable(t)
+	states := filepath.Join(filepath.Dir(s.out), "states")
+	out, err := s.train(t, t.Context(), settings.Hooks{FS: shared{lazyFS{checkpoint.OS()}, filepath.Join(states, "mt-state-0.bin")}})
+	if err == nil || !strings.Contains(err.Error(), "output_dir "+s.out+" has 100 KiB free and the run takes") || strings.Contains(out, "step 1/") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if left, _ := os.ReadDir(states); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// TestLinkedFilesStay: a checkpoint's files are not changed by the steps after it, each has one name when its states were written again,
+// and the room of a checkpoint that is removed is free.
+func TestLinkedFilesStay(t *testing.T) {
+	s := newScene(t, "save_steps: 2\nsave_total_limit: 2\nrecompute: full\ncompute_dtype: bf16\n").linkable(t)
+	content := map[string]string{} // of files of checkpoints, when they were new
+	names := map[string]uint64{}
+	look := func(step int) {
+		err := filepath.WalkDir(s.out, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Base(filepath.Dir(path)) != "optimizer" || strings.Contains(path, ".tmp") {
+				return err
+			}
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if was, ok := content[path]; ok && was != string(raw) {
+				t.Errorf("step %d: %s has changed", step, path)
+			}
+			content[path] = string(raw)
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			names[path] = uint64(info.Sys().(*syscall.Stat_t).Nlink)
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a checkpoint is removed meanwhile
+			t.Error(err)
+		}
+	}
+	if out, err := s.train(t, t.Context(), settings.Hooks{Stepped: look}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	clear(names)
+	look(9)
+	if len(names) == 0 {
+		t.Error("nothing is left")
+	}
+	for path, n := range names {
+		if n != 1 {
+			t.Errorf("%s has %d names when the run has ended", path, n)
+		}
+	}
+	kept, err := os.ReadDir(s.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range kept {
+		if checkpoint.IsCheckpoint(e) && !slices.Contains([]string{"checkpoint-6", "checkpoint-8"}, e.Name()) {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+// TestDamagedLink: a linked file that has changed is found, by Verify and by the run that would go on from it, which names file and
+// tensor and goes on from the checkpoint before.
+func TestDamagedLink(t *testing.T) {
+	long.NotShort(t)
+	want := newScene(t, "save_steps: 3\nrecompute: full\ncompute_dtype: bf16\n")
+	want.mustTrain(t)
+	s := want.in(t).linkable(t)
+	if out, err := s.interrupted(t, func(cancel func()) settings.Hooks { return stopsAfter(6, cancel) }); err == nil {
+		t.Fatal(out)
+	}
+	dir := filepath.Join(s.out, "checkpoint-7")
+	for _, path := range slices.Sorted(maps.Keys(linkedFiles(t, dir))) {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []int{20, 4096, len(raw) - 1} { // the header, a tensor, padding or a tensor
+			raw[at] ^= 1
+			write(t, path, string(raw))
+			if err := checkpoint.Verify(dir); err == nil || !strings.Contains(err.Error(), "optimizer/"+filepath.Base(path)) || at > 20 && !strings.Contains(err.Error(), "tensor ") {
+				t.Errorf("byte %d of %s: %v", at, path, err)
+			}
+			raw[at] ^= 1
+			write(t, path, string(raw))
+		}
+		if err := checkpoint.Verify(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := slices.Min(slices.Collect(maps.Keys(linkedFiles(t, dir))))
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[4096] ^= 1
+	write(t, path, string(raw))
+	out := s.mustTrain(t)
+	if !strings.Contains(out, "resuming from "+s.out+"/checkpoint-6") || !strings.Contains(out, filepath.Base(path)) || !strings.Contains(out, "damaged: checksum") {
+		t.Error(out)
+	}
+	sameModel(t, s, want)
+}
+
+// linkedFiles are the files of a checkpoint that its run has linked.
+func linkedFiles(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "optimizer", "layer-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(raw[:8+binary.LittleEndian.Uint64(raw)]), `"padding.`) {
+			out[path] = true
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("%s has no linked file", dir)
+	}
+	return out
+}
+
+// TestPowerCutWithLinks: whenever the power is cut, the newest checkpoint is whole, and it is that of the last save that had ended,
+// though states are written all the time.
+func TestPowerCutWithLinks(t *testing.T) {
+	long.NotShort(t)
+	s := newScene(t, "save_steps: 2\nsave_total_limit: 1\nrecompute: full\ncompute_dtype: bf16\n").linkable(t)
+	root := filepath.Dir(s.out)
+	var d *powercut.Disk
+	linked := false
+	cut := cutEvery(t, &d, func(left string) { checkLeft(t, filepath.Join(left, filepath.Base(s.out)), false) })
+	d, err := powercut.New(root, func(op string) {
+		linked = linked || strings.HasPrefix(op, "link layer-")
+		cut(op)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.train(t, t.Context(), settings.Hooks{FS: d}); err != nil || !linked {
+		t.Fatalf("linked %t, %v\n%s", linked, err, out)
+	}
+}
+
+// TestFilesOfNoUseGo: what a killed run has left in state_dir goes also where the next one, with more memory, puts nothing there. What
+// is another run's stays.
+func TestFilesOfNoUseGo(t *testing.T) {
+	s := newScene(t, "recompute: full\n")
+	states := filepath.Join(filepath.Dir(s.out), "states")
+	s = s.with("state_dir: " + states + "\nhost_memory: 1GiB\n")
+	if err := os.MkdirAll(states, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, run string) {
+		t.Helper()
+		head := fmt.Appendf(nil, `{"format":"mt state, version 1","run":%q}`, run)
+		if err := os.WriteFile(filepath.Join(states, name), append(head, strings.Repeat("\n", 4096-len(head))...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("mt-state-0.bin", s.out)
+	put("mt-state-0-00001.bin", s.out)
+	put("mt-grads-0.bin", "/runs/other")
+	s.mustTrain(t)
+	left, err := os.ReadDir(states)
+	if err != nil || len(left) != 1 || left[0].Name() != "mt-grads-0.bin" {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}

@@ -1,0 +1,67 @@
+package open
+
+import (
+	"mt/device/cuda"
+	"mt/device/cuda/kernels"
+)
+
+// Attender is a device that can compute attention by other kernels than those that every GPU runs.
+type Attender interface {
+	RunsSM90a() bool
+	UseAttention(kernels string) error
+}
+
+// BestAttention is what auto means.
+func (in *Inputs) BestAttention() string {
+	switch {
+	case in.Config.Device == "cpu":
+		return cuda.Portable
+	case in.runsSM90a():
+		return cuda.SM90a
+	}
+	return cuda.Fused
+}
+
+// Fuses says whether attention's backward gets memory for sums.
+func (in *Inputs) Fuses() bool {
+	return in.Config.AttentionKernels == cuda.Fused || in.Config.AttentionKernels == "auto" && in.BestAttention() == cuda.Fused
+}
+
+// runsSM90a says whether all devices run the kernels for sm_90a: those that are here, or those of the machine that is
+// planned for.
+func (in *Inputs) runsSM90a() bool {
+	if len(in.Devices) == 0 && in.Profile != nil {
+		for lane := range max(1, in.Lanes) {
+			if !in.Profile.On(lane).Device.SM90a {
+				return false
+			}
+		}
+		return true
+	}
+	for _, dev := range in.Devices {
+		if d, ok := dev.(Attender); !ok || !d.RunsSM90a() {
+			return false
+		}
+	}
+	return len(in.Devices) > 0
+}
+
+// AttentionWords says by which kernels a GPU computes the model's attention; empty for the CPU.
+func (in *Inputs) AttentionWords() string {
+	c := in.Config
+	switch {
+	case c.Device != "cuda":
+		return ""
+	case c.AttentionKernels == "auto" && len(in.Devices) == 0 && in.Profile == nil:
+		return "attention by the kernels for sm_90a where the GPU is one of these, else by those for all GPUs"
+	case in.Fuses():
+		return "attention by the kernels for all GPUs, all gradients by one"
+	case c.AttentionKernels == cuda.Portable:
+		return "attention by the kernels for all GPUs"
+	}
+	dim := in.Model.PackedHeadDim()
+	if lacking := kernels.LackingForSM90a(dim, in.Act, in.Model.AttnSoftcap > 0); lacking != kernels.LackingNothing {
+		return lacking.Of(dim)
+	}
+	return "attention by the kernels for sm_90a"
+}

@@ -1,0 +1,148 @@
+package open
+
+import (
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"mt/device"
+	"mt/internal/config"
+	"mt/internal/ranks"
+	"mt/internal/run/team"
+	"mt/plan/rates"
+)
+
+// TestRatesOfGivenCards: rates that lack a dtype are named by the flag that gave them, which does not go
+// together with the key.
+func TestRatesOfGivenCards(t *testing.T) {
+	m := &rates.Machine{More: make([]rates.Card, 1)}
+	for key, says := range map[string]string{"auto": "--gpu: no rate of products in bf16", "h100": "leave out one of the two"} {
+		j := &choosing{opening: &opening{Inputs: Inputs{Config: config.Default(), Lanes: 2}}}
+		j.Config.ComputeDType, j.Config.DeviceRates = "bf16", key
+		if err := j.weighDevices(m); !config.IsUsage(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("device_rates: %s: %v, want %s", key, err, says)
+		}
+	}
+}
+
+// named is a device of which only the name is known.
+type named struct {
+	device.Device
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+// TestRatesByName: GPUs that differ are weighed by the profiles of their names; where mt has none of one, or
+// all are alike, they count as equally fast.
+func TestRatesByName(t *testing.T) {
+	for _, tc := range []struct {
+		names []string
+		ratio float64 // of the first to the second; 0: they count as alike
+		notes string
+	}{
+		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3090"}, 149.0 / 64, "the table of layers"},
+		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA Q1"}, 0, "device_rates says"},
+		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"}, 0, ""},
+	} {
+		j := &choosing{opening: &opening{Inputs: Inputs{Config: config.Default(), Lanes: 2}}}
+		j.Config.ComputeDType = "bf16"
+		for _, n := range tc.names {
+			j.Devices = append(j.Devices, named{name: n})
+		}
+		if err := j.weighDevices(nil); err != nil {
+			t.Fatal(err)
+		}
+		ratio := 0.0
+		if len(j.Paces) == 2 {
+			ratio = j.Paces[0].FLOPs / j.Paces[1].FLOPs
+		}
+		if math.Abs(ratio-tc.ratio) > 0.1 || !strings.Contains(strings.Join(j.Notes, "\n"), tc.notes) || (len(j.Notes) > 0) != j.DevicesDiffer {
+			t.Errorf("%v: the first is %g times as fast as the second, want %g; %v", tc.names, ratio, tc.ratio, j.Notes)
+		}
+	}
+}
+
+// TestOneMemoryOfAProfile: the GPUs that mt knows to be integrated are planned for with one budget.
+func TestOneMemoryOfAProfile(t *testing.T) {
+	for name, integrated := range map[string]bool{"gb10": true, "gh200": false} {
+		m, err := rates.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := int64(m.Host.Memory * (1 << 30))
+		if integrated {
+			want = want / 100 * onePart
+		}
+		j := &choosing{opening: &opening{Inputs: Inputs{Config: &config.Config{}}}}
+		if err := j.takeProfile(m); err != nil || j.Integrated != integrated || int64(j.Config.HostMemory) != want {
+			t.Errorf("%s: integrated %t, %d bytes, want %d: %v", name, j.Integrated, j.Config.HostMemory, want, err)
+		}
+	}
+}
+
+// TestCompareTokensOfNone: models without a tokenizer have no tokens to compare.
+func TestCompareTokensOfNone(t *testing.T) {
+	j := &opening{}
+	if j.compareTokens(&Model{}); len(j.Notes) > 0 {
+		t.Errorf("notes %v", j.Notes)
+	}
+}
+
+// TestFullCacheDisk: where the token cache has no room, the key that moves it is
+// named.
+func TestFullCacheDisk(t *testing.T) {
+	j := &opening{Inputs: Inputs{Config: parsed(t, "")}}
+	err := j.dataError("eval_dataset", &os.PathError{Op: "write", Path: "/cache/x.part", Err: syscall.ENOSPC})
+	refused(t, err, false, "eval_dataset: token cache: write /cache/x.part: no space left on device: ", "set cache_dir to a folder on another disk")
+}
+
+// crowd is a world of several ranks of which a test asks no more.
+type crowd struct{ ranks.World }
+
+func (crowd) Size() int { return 3 }
+
+// TestTimedRefused: ranks, and devices that differ, would each choose by their own times.
+func TestTimedRefused(t *testing.T) {
+	c := parsed(t, "device: cuda\nmatmul: timed\n")
+	together := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: &team.Team{World: crowd{}}}}}
+	refused(t, together.timeProducts(nil), true, "run.yaml", "matmul: timed", "3 ranks")
+	alike := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "a"}}}}}
+	differ := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "b"}}}}}
+	refused(t, differ.checkTimed(), true, "run.yaml", "matmul: timed", "the devices differ")
+	if err := alike.checkTimed(); err != nil {
+		t.Error(err)
+	}
+	c.MatMul = "heuristic"
+	for _, j := range []*choosing{together, differ} {
+		if err := errors.Join(j.timeProducts(nil), j.checkTimed()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// parsed is a configuration with more keys.
+func parsed(t *testing.T, extra string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+extra), config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// refused compares an error with what it must say.
+func refused(t *testing.T, err error, usage bool, want ...string) {
+	t.Helper()
+	if err == nil || config.IsUsage(err) != usage {
+		t.Fatalf("%v, want a usage error: %t", err, usage)
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%v does not say %q", err, w)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package open
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"mt/device"
+	"mt/internal/human"
+	"mt/internal/measure"
+	"mt/plan"
+)
+
+// inPlacer is a GPU that can be made to use host memory in place.
+type inPlacer interface {
+	device.Device
+	InPlace(on bool) error
+}
+
+// settleBinding settles binding: the CPU uses weights in place, and a GPU where it has no memory of its own and reads the host's
+// as fast. GPUs that are open are told.
+func (p *choosing) settleBinding() error {
+	c := p.Config
+	inPlace, note, err := c.Binding == "unified", "", error(nil)
+	switch {
+	case c.Device == "cpu":
+		inPlace = c.Binding != "copy"
+	case c.Binding == "copy":
+	case p.Devices == nil:
+		inPlace, note, err = p.bindOnPaper()
+	default:
+		inPlace, note, err = BindInPlace(p.Devices, inPlace, p.ReadRates)
+	}
+	if err != nil {
+		return c.Errorf("binding", "binding: %s: %w; leave binding out or set copy", c.Binding, err)
+	}
+	if note != "" {
+		p.note("%s", note)
+	}
+	p.Unified, c.Binding = inPlace, "copy"
+	if inPlace {
+		c.Binding = "unified"
+	}
+	return nil
+}
+
+// bindOnPaper is the binding of a GPU that is not here, by its rates.
+func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
+	must := p.Config.Binding == "unified"
+	switch {
+	case p.Profile == nil && must:
+		return false, "", errors.New("a GPU uses host memory in place where it has no memory of its own, and there is none to ask")
+	case p.Profile == nil:
+		return false, "", nil
+	}
+	d := p.Profile.Device
+	switch {
+	case !d.Integrated && must:
+		return false, "", fmt.Errorf("the %s has memory of its own, so weights are copied to it", d.Name)
+	case !d.Integrated || must:
+		return must, "", nil
+	case d.HostMemory == 0:
+		return false, fmt.Sprintf("weights are copied: the rates of the %s do not say how fast it reads host memory (mt doctor --save measures; binding)", d.Name), nil
+	}
+	inPlace = plan.InPlacePays(d.Bandwidth, d.HostMemory)
+	return inPlace, bindingNote(inPlace, d.Name, 1e9*d.Bandwidth, 1e9*d.HostMemory), nil
+}
+
+// BindInPlace has GPUs use host memory in place: if they must, or if all are integrated and read host memory as fast as their
+// own by rates, which are in bytes a second and 0 if unknown.
+func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own, host float64, err error)) (inPlace bool, note string, err error) {
+	if !must && slices.ContainsFunc(devs, func(d device.Device) bool { return !d.Usage().Integrated }) {
+		return false, "", nil
+	}
+	undo := func() error {
+		var errs []error
+		for _, dev := range devs {
+			if d, ok := dev.(inPlacer); ok {
+				errs = append(errs, d.InPlace(false))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	for _, dev := range devs {
+		d, ok := dev.(inPlacer)
+		if !ok {
+			return false, "", errors.Join(fmt.Errorf("the %s does not use host memory in place", dev.Name()), undo())
+		}
+		switch err := d.InPlace(true); {
+		case err != nil && must:
+			return false, "", errors.Join(err, undo())
+		case err != nil:
+			return false, fmt.Sprintf("weights are copied: %v", err), undo()
+		}
+	}
+	if must {
+		return true, "", nil
+	}
+	own, host, err := rates(devs[0])
+	if err != nil {
+		return false, "", errors.Join(err, undo())
+	}
+	if inPlace = plan.InPlacePays(own, host); !inPlace {
+		err = undo()
+	}
+	if own > 0 {
+		note = bindingNote(inPlace, devs[0].Name(), own, host)
+	}
+	return inPlace, note, err
+}
+
+// bindingNote says how weights are bound, and by which rates in bytes a second.
+func bindingNote(inPlace bool, name string, own, host float64) string {
+	how := "copied"
+	if inPlace {
+		how = "used in place"
+	}
+	return fmt.Sprintf("weights are %s: the %s reads host memory at %s/s and its own at %s/s (binding)", how, name, human.Bytes(int64(host)), human.Bytes(int64(own)))
+}
+
+// ReadRates measures how many bytes a second a unified GPU moves in its own memory, and how many it would if products and other
+// operations slowed down alike as they do from pinned host memory. Both are 0 where there is no memory to measure with, and of an
+// emulator, whose rates mean nothing.
+func (in *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
+	if in.emulated() {
+		return 0, 0, nil
+	}
+	return readRates(dev, readElems)
+}
+
+// readElems is how many fp32 are read to measure that: more than caches hold.
+const readElems = 32 << 20
+
+func readRates(dev device.Device, elems int64) (own, host float64, err error) {
+	m, err := measure.New(dev, measure.Options{})
+	if err != nil {
+		return 0, 0, err
+	}
+	took, share, err := m.InPlace(elems)
+	err = errors.Join(err, m.Close())
+	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	own = 6 * float64(elems) / took.Median // 4 are read and 2 written
+	return own, share * own, nil
+}

@@ -1,0 +1,319 @@
+package open
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/checkpoint"
+	"mt/internal/config"
+	"mt/model"
+	"mt/tokenizer"
+)
+
+// Model is the model of a configuration, without its weights.
+type Model struct {
+	Config    *model.Config       // with rows for the tokens that are added
+	Stored    *model.Config       // as Dir has it
+	Dir       string              // where weights are loaded from; empty: from scratch
+	Tokenizer tokenizer.Tokenizer // with the tokens that are added; nil: Err says why
+	Err       error
+	Notes     []string // for the user, once
+
+	Files map[string][]byte // of the tokenizer, with the tokens that are added; nil: those of Dir
+	known int               // rows of Stored that the tokenizer in Dir has tokens for
+	fresh []int             // ids of the tokens that are added
+}
+
+// OpenModel reads or makes the architecture of c, finds the tokenizer and adds
+// the tokens that c asks for.
+func OpenModel(c *config.Config) (*Model, error) {
+	m, err := readModel(c)
+	if err != nil {
+		return nil, err
+	}
+	m.Tokenizer, m.Err = tokenizer.Load(m.Dir, m.Config.VocabSize)
+	if err := m.addTokens(c); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// readModel reads or makes the architecture.
+func readModel(c *config.Config) (m *Model, err error) {
+	m = &Model{}
+	switch ref := c.Model; {
+	case ref.Path != "":
+		if m.Dir, err = config.ModelDir(ref.Path); err != nil {
+			return nil, c.Errorf(ModelKey, "%w", err)
+		}
+		m.Config, err = model.LoadDir(m.Dir)
+	case ref.Preset != "":
+		m.Config, err = model.Preset(ref.Preset)
+	default:
+		m.Config, err = model.FromInline(ref.Inline, "model")
+	}
+	if err != nil && c.Model.Path == "" {
+		return nil, c.Errorf("model", "%v", err)
+	}
+	m.Stored = m.Config
+	return m, err
+}
+
+// withoutTokenizer tells whether Dir has a model and no tokenizer.json.
+func (m *Model) withoutTokenizer() bool {
+	if m.Dir == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(m.Dir, "tokenizer.json"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// The keys of a model and its added tokens.
+const (
+	ModelKey      = "model_name_or_path"
+	addTokensKey  = "add_tokens"
+	newSpecialKey = "new_special_tokens"
+	specialKey    = "special_tokens"
+)
+
+// addTokens adds c's tokens to the tokenizer, and rows to the model where they do
+// not fit.
+func (m *Model) addTokens(c *config.Config) error {
+	m.known = m.Stored.VocabSize
+	if m.Tokenizer != nil {
+		m.known = min(m.known, m.Tokenizer.VocabSize())
+	}
+	asked, err := m.extend(c)
+	if err != nil {
+		return err
+	}
+	m.noteTokens(asked)
+	rows := m.Config.VocabSize
+	for _, t := range asked {
+		if int(t.ID) < rows || c.ResizeVocab {
+			continue
+		}
+		key := addTokensKey
+		switch {
+		case slices.Contains(c.NewSpecialTokens, t.Content):
+			key = newSpecialKey
+		case slices.Contains(c.MoreSpecialTokens(), t.Content):
+			key = specialKey
+		}
+		return c.Errorf(key, "%q gets the id %d, and the model has rows for %d tokens (vocab_size): set resize_vocab: true, "+
+			"which gives it more", t.Content, t.ID, rows)
+	}
+	if c.ResizeVocab && m.Tokenizer != nil && m.Tokenizer.VocabSize() > rows {
+		n := c.ResizeVocabMultiple
+		m.Config = m.Config.Resized((m.Tokenizer.VocabSize() + n - 1) / n * n)
+		m.note("the vocabulary has %d rows in place of %d", m.Config.VocabSize, rows)
+	}
+	return nil
+}
+
+// extend adds c's tokens to the tokenizer and returns them with their ids.
+func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
+	for _, of := range []struct {
+		key  string
+		list []string
+	}{{addTokensKey, c.AddTokens}, {newSpecialKey, c.NewSpecialTokens}, {specialKey, c.MoreSpecialTokens()}} {
+		if err := m.checkTokens(of.list); err != nil {
+			return nil, c.Errorf(of.key, "%w", err)
+		}
+	}
+	special := slices.Concat(c.NewSpecialTokens, c.MoreSpecialTokens())
+	for _, s := range c.AddTokens {
+		if slices.Contains(special, s) {
+			return nil, c.Errorf(addTokensKey, "%q is in new_special_tokens or special_tokens too; leave it in one of them", s)
+		}
+	}
+	if len(c.AddTokens)+len(special) == 0 {
+		return nil, nil
+	}
+	t, asked, err := tokenizer.Extend(m.Tokenizer, c.AddTokens, special)
+	if names := c.NamedTokens(); err == nil && len(names) > 0 {
+		if t, err = tokenizer.Name(t, names); err == nil {
+			err = m.endGeneration(t, names)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.where(), err)
+	}
+	if t != m.Tokenizer {
+		m.Tokenizer = t
+		m.save(t.Files())
+	}
+	return slices.DeleteFunc(asked, func(t tokenizer.NewToken) bool { // that names are of known tokens is no news
+		return t.Known && !slices.Contains(c.AddTokens, t.Content) && !slices.Contains(c.NewSpecialTokens, t.Content)
+	}), nil
+}
+
+// save has files written beside the weights in place of those that came with the model.
+func (m *Model) save(files map[string][]byte) {
+	if m.Files == nil {
+		m.Files = map[string][]byte{}
+	}
+	maps.Copy(m.Files, files)
+}
+
+// endGeneration has the model's generation_config.json, if it has one, end answers with the
+// eos_token that is given.
+func (m *Model) endGeneration(t tokenizer.Tokenizer, names map[string]string) error {
+	id, ok := t.EOS()
+	if names["eos_token"] == "" || !ok || m.Dir == "" {
+		return nil
+	}
+	const name = "generation_config.json"
+	text, err := os.ReadFile(filepath.Join(m.Dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		text, err = tokenizer.EndsWith(text, id)
+	}
+	if err == nil {
+		m.save(map[string][]byte{name: text})
+	}
+	return err
+}
+
+// checkTokens says why tokens cannot be added.
+func (m *Model) checkTokens(list []string) error {
+	switch {
+	case len(list) == 0:
+		return nil
+	case m.withoutTokenizer():
+		return fmt.Errorf("%s has no tokenizer.json, so there is nothing to add tokens to", m.Dir)
+	case m.Tokenizer == nil:
+		return fmt.Errorf("there is no tokenizer to add tokens to: %w", m.Err)
+	}
+	for _, s := range list {
+		if err := tokenizer.CheckToken(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// where is the model's name for messages.
+func (m *Model) where() string {
+	if m.Dir == "" {
+		return "the byte vocabulary"
+	}
+	return m.Dir
+}
+
+// newRows are the rows of the vocabulary's tables that get new values: those of new
+// tokens, also where Stored has such a row, since nothing has trained it; and those
+// that Stored does not have.
+func (m *Model) newRows() []int {
+	var rows []int
+	for _, id := range m.fresh {
+		if id < m.Stored.VocabSize {
+			rows = append(rows, id)
+		}
+	}
+	for row := m.Stored.VocabSize; row < m.Config.VocabSize; row++ {
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// StartsRows tells whether rows of the vocabulary's tables start at the mean of others, in which lower halves take part; but for
+// that a forward needs none.
+func (in *Inputs) StartsRows() bool { return len(in.Opened.newRows()) > 0 }
+
+// noteTokens says which tokens were there before, and which ids the new ones have.
+func (m *Model) noteTokens(asked []tokenizer.NewToken) {
+	var fresh []tokenizer.NewToken
+	for _, t := range asked {
+		if t.Known {
+			m.note("the token %q is in the vocabulary already: it keeps its id %d", t.Content, t.ID)
+			continue
+		}
+		fresh, m.fresh = append(fresh, t), append(m.fresh, int(t.ID))
+	}
+	how := ""
+	if m.Dir != "" {
+		how = ", and start at the mean of the others"
+	}
+	switch n := len(fresh); n {
+	case 0:
+	case 1:
+		m.note("1 token is new: %q has the id %d%s", fresh[0].Content, fresh[0].ID, strings.Replace(how, "start", "starts", 1))
+	default:
+		m.note("%d tokens are new: they have the ids %d (%q) to %d (%q)%s", n, fresh[0].ID, fresh[0].Content, fresh[n-1].ID, fresh[n-1].Content, how)
+	}
+}
+
+func (m *Model) note(format string, args ...any) {
+	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
+}
+
+// setGroups puts tensors into the groups of lr_groups, and says how large these are.
+func (p *opening) setGroups() error {
+	c := p.Config
+	if err := p.Model.SetGroups(c.ModelGroups()); err != nil {
+		return c.Errorf("lr_groups", "lr_groups: %w", err)
+	}
+	sizes := p.Model.GroupParams()
+	for i, g := range c.LRGroups {
+		p.note("lr_groups: %s of %s parameters are in %s, with a learning rate of %v", humanize.Comma(sizes[i+1]), humanize.Comma(p.Model.TrainedParams()), g.Name, g.LR)
+	}
+	return nil
+}
+
+// openReference opens dpo.reference_model, so that what is wrong with it is told before data is tokenised. It is given the
+// model's tokens: a note tells where these mean something else to it.
+func (p *opening) openReference() error {
+	name := p.Config.Preference().ReferenceModel
+	if name == "" || !p.Team.First() {
+		return nil
+	}
+	const key = "dpo.reference_model"
+	if _, err := config.ModelDir(name); err != nil { // OpenModel would name another key
+		return p.Config.Errorf("dpo", key+": %w; give a directory with its weights, or leave it out: the reference is then the model that training starts from", err)
+	}
+	c := p.Config.Clone()
+	c.Model = config.ModelRef{Path: name}
+	m, err := OpenModel(c)
+	if err != nil {
+		return p.Config.Errorf("dpo", key+": %w", err)
+	}
+	if m.Config.VocabSize < p.Model.VocabSize {
+		return p.Config.Errorf("dpo", key+": %s has rows for %d tokens, and the model has %d: the two need one vocabulary", m.Dir, m.Config.VocabSize, p.Model.VocabSize)
+	}
+	weights, err := checkpoint.OpenSource(m.Dir, m.Stored.Layouts(false))
+	if err != nil {
+		return p.Config.Errorf("dpo", key+": %w", err)
+	}
+	weights.Close()
+	p.OtherReference = m
+	p.compareTokens(m)
+	return nil
+}
+
+// compareTokens notes which tokens of the model are others in the reference m.
+func (p *opening) compareTokens(m *Model) {
+	if m.Tokenizer == nil || p.Tokenizer == nil || p.ModelDir == "" || m.withoutTokenizer() || p.Opened.withoutTokenizer() {
+		return
+	}
+	others, example := 0, int32(0)
+	for id := int32(min(m.Tokenizer.VocabSize(), p.Tokenizer.VocabSize())) - 1; id >= 0; id-- {
+		if m.Tokenizer.Token(id) != p.Tokenizer.Token(id) {
+			others, example = others+1, id
+		}
+	}
+	if others > 0 {
+		p.note("dpo.reference_model: %d tokens are others there than in the model, such as %d, which is %q there and %q here: the two need one vocabulary",
+			others, example, m.Tokenizer.Token(example), p.Tokenizer.Token(example))
+	}
+}

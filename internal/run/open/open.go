@@ -1,0 +1,434 @@
+package open
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"syscall"
+
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device"
+	"mt/internal/config"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
+	"mt/internal/throttle"
+	"mt/internal/watch"
+	"mt/model"
+	"mt/plan"
+	"mt/plan/rates"
+	"mt/tokenizer"
+)
+
+// Inputs are what a configuration names, opened: the model, its tokenizer, the data, the
+// devices and the ranks. Nothing big is allocated yet.
+type Inputs struct {
+	Config         *config.Config // the settings, with what was settled so far
+	Hooks          settings.Hooks
+	Team           *team.Team
+	Opened         *Model
+	Model          *model.Config      // opened.Config
+	ModelDir       string             // opened.Dir
+	Source         *checkpoint.Source // of ModelDir, open until the end: saves copy from it; nil: from scratch
+	Tokenizer      tokenizer.Tokenizer
+	TokenizerErr   error
+	OtherReference *Model // dpo.reference_model; nil: it is the model that training starts from
+
+	Data     *data.Dataset
+	EvalData *data.Dataset // nil: held out from set, or none
+	AllRows  *data.Sampler // of the training data, from its first row
+	Epochs   bool          // num_train_epochs decides the number of steps
+	Eval     *data.Sampler // nil: no evaluation
+	EvalView data.View
+	longest  int // tokens of the longest row
+
+	Act     device.DType
+	Unified bool
+	// integrated says that the GPU has no memory of its own: what it takes counts as the host's.
+	Integrated    bool
+	Devices       []device.Device // the GPUs by lane; nil: the CPU computes, or there is only a plan
+	Lanes         int             // how many devices the run has
+	Paces         []plan.Pace     // by lane, what each device reaches; nil: they are alike
+	LaneMemory    []int64         // by lane, bytes that may be used; nil: they are alike
+	DevicesDiffer bool            // the devices differ in what they reach
+	context       int64           // device memory in bytes that is taken before anything is allocated
+	budget        int64           // memory of the open device that may be used, in bytes
+	Throttle      throttle.Limits // how much slower the CPU device is than it could be
+	Profile       *rates.Machine  // that the run is planned for; nil: it is for this machine
+	Page          net.Listener    // of the dashboard; nil: none
+	PageAt        watch.Address
+
+	Notes   []string // for the user, once
+	closers *Closers
+}
+
+// Asks say what inputs are opened for.
+type Asks struct {
+	Team         *team.Team // nil: this process works alone
+	Run          bool       // a training run, for which output_dir, boards and the dashboard's port are checked
+	Paper        bool       // only a plan is wanted, which may be for a GPU that is not here
+	Sketch       bool       // the plan is made from the configuration alone, without data and output_dir
+	Trials       bool       // runs over random tokens are wanted, without data and output_dir
+	OrCheckpoint bool       // where the model is the output_dir of a run that has written no model yet, its newest checkpoint is taken
+	HeldOut      bool       // dataset is for evaluation: of a directory with splits, the held-out one is read
+}
+
+// opening is inputs while they are opened.
+type opening struct {
+	Inputs
+	a Asks
+}
+
+// begin begins to open what c names. c stays as it is: every auto that is settled is in a copy.
+func begin(c *config.Config, o settings.Options, a Asks) *opening {
+	if a.Team == nil {
+		a.Team = team.Alone(context.Background())
+	}
+	return &opening{Inputs: Inputs{Config: c.Clone(), Hooks: o.Hooks, Team: a.Team, closers: &Closers{}}, a: a}
+}
+
+func (p *opening) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// Close closes what was opened, the last first.
+func (in *Inputs) Close() error { return in.closers.Close() }
+
+// With are the inputs under settings of which more is settled.
+func (in *Inputs) With(c *config.Config) *Inputs {
+	out := *in
+	out.Config = c
+	return &out
+}
+
+// Closers close what a stage has opened.
+type Closers struct {
+	list []func() error
+}
+
+// Add has Close call f.
+func (c *Closers) Add(f func()) {
+	c.AddErr(func() error { f(); return nil })
+}
+
+// AddErr has Close call f and return its error.
+func (c *Closers) AddErr(f func() error) { c.list = append(c.list, f) }
+
+// Close calls the closers, the last one first, and returns what went wrong.
+func (c *Closers) Close() (err error) {
+	for i := len(c.list) - 1; i >= 0; i-- {
+		err = errors.Join(err, c.list[i]())
+	}
+	c.list = nil
+	return err
+}
+
+// CloseAfter closes c and, unless *err is set already, sets it to the error of closing.
+func CloseAfter(c interface{ Close() error }, err *error) {
+	if e := c.Close(); *err == nil {
+		*err = e
+	}
+}
+
+// Open checks c and opens what it names. The checks of a run come before the data is read; a
+// sketch reads no data, and neither do trials. A team that is asked to stop ends the reading
+// with ErrResumable.
+func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
+	p := begin(c, o, a)
+	defer func() {
+		if err != nil {
+			CloseAfter(p, &err)
+		}
+	}()
+	if p.Throttle, err = throttle.FromEnv(); err != nil {
+		return nil, err
+	}
+	required := []string{"model", "dataset"}
+	if a.Sketch || a.Trials {
+		required = required[:1]
+	}
+	if err := p.Config.Require(required...); err != nil {
+		return nil, err
+	}
+	steps := []func() error{p.findModel, p.openModel, func() error { return p.Config.CheckGradSlabs(len(p.Model.Layers())) }, p.checkRanks,
+		func() error { return (&choosing{opening: p}).resolveDevice(o) }, p.checkMaster}
+	if a.Run && p.Team.First() { // the others write nothing there
+		steps = append(steps, p.checkOutput, p.checkCopied, func() error { return report.CheckTrace(p.Config) }, func() error { return report.CheckBoards(p.Config) }, p.listen)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	if a.Trials {
+		return &p.Inputs, nil
+	}
+	if err := p.openReference(); err != nil {
+		return nil, err
+	}
+	if a.Sketch {
+		return &p.Inputs, nil
+	}
+	if len(p.Config.DPO) > 0 && p.ModelDir == "" {
+		return nil, p.Config.Errorf("dpo", "dpo compares with the model that training starts from, and this one begins at random: give model_name_or_path")
+	}
+	if err := p.openData(o.Stderr, o.Interactive); err != nil {
+		return nil, err
+	}
+	return &p.Inputs, nil
+}
+
+// openModel opens the model, its tokenizer and the files of its weights.
+func (p *opening) openModel() error {
+	m, err := OpenModel(p.Config)
+	if err != nil {
+		return err
+	}
+	p.Opened, p.Model, p.ModelDir, p.Tokenizer, p.TokenizerErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
+	p.Notes = append(p.Notes, m.Notes...)
+	if d := p.Model.Dropout; d != "" {
+		p.note("config.json asks for dropout (%s), which mt does not have: it trains without", d)
+	}
+	if class := p.Model.Class; class != "" {
+		p.note("config.json names the class %s; by its model_type %q the model is read as %s", class, p.Model.ModelType, p.Model.Arch)
+	}
+	if p.Model.NearExperts > 0 {
+		p.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
+	}
+	if err := p.Model.SetFreeze(model.Freeze{Names: p.Config.Freeze, But: p.Config.Unfrozen}); err != nil {
+		key := "freeze"
+		if len(p.Config.Freeze) == 0 {
+			key = "unfrozen_parameters"
+		}
+		return p.Config.Errorf(key, "%s: %w", key, err)
+	}
+	if err := p.setGroups(); err != nil {
+		return err
+	}
+	if p.ModelDir == "" {
+		return nil
+	}
+	if p.Source, err = checkpoint.OpenSource(p.ModelDir, m.Stored.Layouts(false)); err != nil {
+		return err
+	}
+	p.closers.Add(p.Source.Close)
+	return nil
+}
+
+// open opens and reads a data set of the configuration, for the model at hand.
+func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
+	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = p.Tokenizer, p.TokenizerErr, p.ModelDir, p.Model.VocabSize
+	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Team.Asked.Done()
+	set, err := data.Open(spec)
+	if err != nil {
+		return nil, err
+	}
+	p.closers.Add(func() { _ = set.Close() })
+	if set.IsPairs() && !spec.Pairs {
+		return nil, errors.New("the data set holds pairs of answers (chosen and rejected), which are trained on with dpo: give dpo, as in `dpo: {beta: 0.1}`, or other data")
+	}
+	p.Notes = append(p.Notes, set.Warnings()...)
+	if err := set.Read(func() { p.longest = max(p.longest, set.All().Longest()) }); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// openData opens the data sets and settles the number of steps.
+func (p *opening) openData(w io.Writer, interactive bool) (err error) {
+	c := p.Config
+	if f := p.Hooks.Reading; f != nil {
+		f("dataset")
+	}
+	spec := c.DataSpec()
+	spec.Held = p.a.HeldOut
+	if p.Data, err = p.open(spec, w, interactive); err != nil {
+		return p.dataError(c.DataKey(), err)
+	}
+	if p.Data.IsText() && p.Opened.withoutTokenizer() {
+		p.note("%s has no tokenizer: text is read as bytes", p.ModelDir)
+	}
+	for _, key := range []string{"train_on_prompt", "mask_history", "template", "chat_template_kwargs", "enable_thinking"} {
+		if c.Given(key) && !p.Data.IsChat() {
+			p.note("%s has no effect: the data set holds no chats", key)
+		}
+	}
+	view := p.Data.Eval()
+	if c.HasEvalData() {
+		if p.EvalData, err = p.open(c.EvalSpec(), w, interactive); err != nil {
+			return p.dataError(c.EvalDataKey(), err)
+		}
+		view = p.EvalData.All()
+	}
+	if p.Data.Train().Rows() == 0 {
+		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", p.Data.Rows())
+	}
+	p.AllRows, p.EvalView = p.Data.Sampler(c.RowsPerStep()), view
+	if view.Rows() > 0 && c.EvalStrategy != "no" {
+		p.Eval = data.NewSampler(view, c.RowsPerStep(), c.Seed, false)
+	}
+	if p.Epochs = c.MaxSteps <= 0; p.Epochs {
+		c.MaxSteps = int(math.Ceil(c.NumTrainEpochs * float64(p.AllRows.StepsPerEpoch())))
+		if err := c.CheckAverage(); err != nil {
+			return c.Errorf("ema_update_after_step", "%w", err)
+		}
+	}
+	c.Packing = config.Off
+	if p.Data.Packed() {
+		c.Packing = config.On
+	}
+	return nil
+}
+
+// dataError words an error of opening the data set that key names. A mistake in the
+// configuration becomes an error of the configuration.
+func (p *opening) dataError(key string, err error) error {
+	var spec *data.SpecError
+	switch {
+	case errors.Is(err, data.ErrStopped):
+		return settings.ErrResumable
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%s: token cache: %w: free some there, or set cache_dir to a folder on another disk", key, err)
+	case errors.As(err, &spec):
+		return p.Config.Errorf(cmp.Or(spec.Key, key), "%w", err)
+	}
+	return fmt.Errorf("%s: %w", key, err)
+}
+
+// RowTokens is how many tokens the longest row of a batch can have: where no data was read
+// max_seq_len, or two answers of that length.
+func (in *Inputs) RowTokens() int {
+	if in.Data == nil {
+		return data.RowTokens(in.Config.MaxSeqLen, len(in.Config.DPO) > 0)
+	}
+	return in.longest
+}
+
+// RopePositions is how many positions the rotary tables are made for where that number
+// changes the frequencies (type dynamic). It is then max_seq_len, so that the
+// frequencies do not depend on the data. Otherwise it is 0, which leaves it to the
+// plan.
+func (in *Inputs) RopePositions() int {
+	for _, r := range in.Model.Ropes() {
+		if r.Type == "dynamic" {
+			return in.Config.MaxSeqLen
+		}
+	}
+	return 0
+}
+
+// FS is what the output directory is written through.
+func (in *Inputs) FS() checkpoint.FS {
+	if in.Hooks.FS != nil {
+		return in.Hooks.FS
+	}
+	return checkpoint.OS()
+}
+
+// Dir is the output directory.
+func (in *Inputs) Dir() settings.Dir { return settings.Dir{Path: in.Config.OutputDir, FS: in.FS()} }
+
+// WriteWhole writes a small file of the output directory so that it is there
+// whole or not at all, whatever happens.
+func (in *Inputs) WriteWhole(name string, content []byte) error {
+	return in.Dir().WriteWhole(name, content)
+}
+
+// Digests identify what a resumed run must share beyond its configuration: the
+// content of the data, the tokenizer that made it and the architecture.
+func (in *Inputs) Digests() map[string]string {
+	arch := sha256.Sum256(in.Model.JSON(""))
+	out := map[string]string{"dataset": in.Data.ID(), "model": hex.EncodeToString(arch[:8])}
+	if in.Tokenizer != nil && (in.Data.IsText() || in.Data.IsChat() || in.Data.IsPairs()) {
+		out["tokenizer"] = in.Tokenizer.ID()
+	}
+	return out
+}
+
+// OpenModelAlone opens the model that c names and one device, and no data. Where the model is the output_dir of a run that has
+// written no model yet, its newest checkpoint is taken. check runs before the device is opened, and returns notes.
+func OpenModelAlone(c *config.Config, o settings.Options, check func(*Inputs) ([]string, error)) (_ *Inputs, err error) {
+	p := begin(c, o, Asks{OrCheckpoint: true})
+	defer func() {
+		if err != nil {
+			CloseAfter(p, &err)
+		}
+	}()
+	if err := p.Config.Require("model"); err != nil {
+		return nil, err
+	}
+	if err := p.findModel(); err != nil {
+		return nil, err
+	}
+	if err := p.openModel(); err != nil {
+		return nil, err
+	}
+	notes, err := check(&p.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	p.Notes = append(p.Notes, notes...)
+	if err := (&choosing{p, true}).resolveDevice(o); err != nil {
+		return nil, err
+	}
+	return &p.Inputs, nil
+}
+
+// listen takes the port of the dashboard, if there is to be one: an address that cannot
+// be had is an error before anything takes time. For a plan on paper the
+// address is only read.
+func (p *opening) listen() (err error) {
+	key := p.Config.Dashboard
+	if key == "" {
+		return nil
+	}
+	if key != "auto" {
+		if p.PageAt, err = watch.ParseAddress(key); err != nil {
+			return p.Config.Errorf("dashboard", "dashboard: %w", err)
+		}
+	}
+	if p.a.Paper {
+		return nil
+	}
+	l, note, err := watch.Listen(p.PageAt)
+	if err != nil {
+		return p.Config.Errorf("dashboard", "dashboard: %w", err)
+	}
+	if note != "" {
+		p.note("%s", note)
+	}
+	p.Page = l
+	p.closers.Add(func() { _ = l.Close() }) // it may be closed already
+	return nil
+}
+
+// checkRanks refuses what several ranks cannot do.
+func (p *opening) checkRanks() error {
+	t := p.Team
+	if t.Size() == 1 {
+		return nil
+	}
+	if settings.NSSteps(p.Config) > 0 {
+		return p.Config.Errorf("optim", "optim: %s moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", p.Config.Optim, t.Size())
+	}
+	if len(p.Config.ParamDir) > 0 {
+		return p.Config.Errorf("param_dir", "param_dir: each of %d ranks has all weights in memory: leave it out, or train on one host", t.Size())
+	}
+	if p.Config.Clip == "layerwise" && p.Model.TieEmbeddings {
+		return p.Config.Errorf("clip", "clip: layerwise needs the gradient of the embedding and that of the head together where they share a table, and %d ranks exchange them apart: take clip: global", t.Size())
+	}
+	if _, n := t.Neighbours(); n > 1 {
+		p.note("%d ranks are on this host: each takes 1/%d of its memory budget and of its CPU threads", n, n)
+	}
+	if rows := p.Config.RowsPerStep(); rows < t.Size() {
+		p.note("a step has %d rows and there are %d ranks: some have nothing to compute", rows, t.Size())
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package open
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"mt/checkpoint"
+	"mt/host"
+	"mt/host/optim"
+	"mt/internal/parallel"
+	"mt/internal/run/report"
+	"mt/model"
+)
+
+// Initialise fills the store with the first weights of training from scratch.
+func Initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) error {
+	return FillRows(s, pool, func(p model.Param, r int, row []float32) { model.InitRow(c, p, r, seed, row) })
+}
+
+// FillRows writes every row of every parameter with what fill stores in row. fill is
+// called from all workers of pool. Only a disk can fail.
+func FillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) error {
+	for _, i := range s.Distinct() {
+		if err := s.Lend(i, true, func(l *host.LayerState) error {
+			fillLayer(l, pool, fill)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fillLayer(l *host.LayerState, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) {
+	for t, tl := range l.Layout.Tensors {
+		if tl.Ref {
+			continue
+		}
+		rowsAt := max(1, (1<<16)/tl.Cols)
+		pool.Run((tl.Rows+rowsAt-1)/rowsAt, func(i int) {
+			row := make([]float32, tl.Cols)
+			for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {
+				fill(tl.Param, r, row)
+				l.WriteRows(t, r, 1, row)
+			}
+		})
+	}
+}
+
+// CheckpointLayers views the store as package checkpoint wants it.
+func CheckpointLayers(s *host.Store) []checkpoint.Layer {
+	out := make([]checkpoint.Layer, len(s.Layers))
+	for i, l := range s.Layers {
+		out[i] = CheckpointLayer(l)
+		if s.Away(i) {
+			out[i].Lend = func(use func(checkpoint.Layer) error) error {
+				return s.Lend(i, true, func(l *host.LayerState) error { return use(CheckpointLayer(l)) })
+			}
+		}
+	}
+	return out
+}
+
+// CheckpointLayer views a layer as package checkpoint wants it.
+func CheckpointLayer(l *host.LayerState) checkpoint.Layer {
+	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
+}
+
+// LoadModel reads the weights of ModelDir, and gives tokens that are new their rows, at the mean of upper
+// halves where upper says so: of several ranks none has all lower ones.
+func (in *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, l *report.Line) error {
+	unexpected, err := checkpoint.LoadModel(in.ModelDir, CheckpointLayers(store), in.Opened.Stored.VocabSize, nil)
+	if err != nil {
+		return err
+	}
+	if err := startRows(store, in.Opened.newRows(), in.Opened.known, upper, pool); err != nil {
+		return err
+	}
+	if len(unexpected) > 0 {
+		l.Above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", in.ModelDir, len(unexpected), unexpected[0]))
+	}
+	return nil
+}
+
+// WeightsOf loads the weights of ModelDir into a store that keeps nothing beside them; upper as for
+// LoadModel.
+func (in *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.Pool) (*host.Store, error) {
+	store, err := host.NewStore(layouts, nil, pool)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.LoadModel(store, upper, pool, &report.Line{Out: io.Discard}); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// meanRows is how many rows of a table make one partial sum. The partial sums are then
+// added, so that the order of all additions follows from the table's size alone.
+const meanRows = 1024
+
+// startRows gives rows of the vocabulary's tables the mean of the first n, which are
+// those of the tokens that the model knew: a token that starts there hardly changes the
+// probabilities of the others. Transformers' resize_token_embeddings does the same, but
+// adds noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New
+// Word Embeddings for Pretrained Language Models", 2021).
+//
+// Of several ranks, none of which has all lower halves, each takes the mean of the upper ones.
+func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) error {
+	for i, l := range s.Layers {
+		for t, tl := range l.Layout.Tensors {
+			if tl.Ref || tl.Role != model.RoleEmbed && tl.Role != model.RoleLMHead && tl.Role != model.RoleLMHeadBias || len(rows) == 0 {
+				continue
+			}
+			if err := s.Lend(i, true, func(l *host.LayerState) error {
+				mean := meanRow(l, t, n, several, pool)
+				for _, row := range rows {
+					l.WriteRows(t, row, 1, mean)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// meanRow is the mean of the first n rows of tensor t, summed in float64; with upper, that of their
+// upper halves where weights are split.
+func meanRow(l *host.LayerState, t, n int, upper bool, pool *parallel.Pool) []float32 {
+	cols := l.Layout.Tensors[t].Cols
+	sums := make([][]float64, (n+meanRows-1)/meanRows)
+	pool.Run(len(sums), func(i int) {
+		sum, row, none := make([]float64, cols), make([]float32, cols), make([]uint16, cols)
+		for r := i * meanRows; r < min(n, (i+1)*meanRows); r++ {
+			if upper && l.Layout.Tensors[t].BF16 {
+				optim.JoinRow(row, l.HiPlane(t)[r*cols:(r+1)*cols], none)
+			} else {
+				l.ReadRows(t, r, 1, row)
+			}
+			for c, x := range row {
+				sum[c] += float64(x)
+			}
+		}
+		sums[i] = sum
+	})
+	mean := make([]float32, cols)
+	for c := range mean {
+		var sum float64
+		for _, part := range sums {
+			sum += part[c]
+		}
+		mean[c] = float32(sum / float64(n))
+	}
+	return mean
+}

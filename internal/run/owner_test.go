@@ -1,0 +1,58 @@
+package run
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"mt/internal/long"
+	"mt/internal/run/open"
+	"mt/internal/run/settings"
+)
+
+// TestKilledBeforeItsMark: a run that is killed between writing its config.yaml and
+// giving it its name is known as a run all the same; a file called so that no run
+// wrote is not.
+func TestKilledBeforeItsMark(t *testing.T) {
+	long.NotShort(t)
+	s := newScene(t, "")
+	s.mustTrain(t)
+	for name, text := range map[string]string{"ours": read(t, filepath.Join(s.out, settings.ConfigFile)), "another's": "learning_rate: 1\n"} {
+		got := s.in(t)
+		write(t, filepath.Join(got.out, settings.ConfigFile+".tmp"), text)
+		err := got.opens(t)
+		if (err == nil) != (name == "ours") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOutputThatCannotBeRead: an output directory that cannot be listed is not written
+// to, since nobody knows what is in it.
+func TestOutputThatCannotBeRead(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root can read every directory")
+	}
+	s := newScene(t, "")
+	if err := os.MkdirAll(s.out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(s.out, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(s.out, 0o700) }()
+	if err := s.opens(t); err == nil {
+		t.Error("a directory that cannot be read is taken for an empty one")
+	}
+}
+
+// opens is the error of opening what the scene's run needs.
+func (s scene) opens(t *testing.T) error {
+	t.Helper()
+	in, err := open.Open(s.config(t), settings.Options{Stderr: io.Discard}, open.Asks{Run: true})
+	if err != nil {
+		return err
+	}
+	return in.Close()
+}

@@ -1,0 +1,349 @@
+package predict
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/run/resolve"
+	"mt/internal/run/save"
+	"mt/internal/run/settings"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// Plan prints what a run of c would take, made of the configuration alone: it
+// reads no data, looks at no output_dir and needs no GPU where device_memory says
+// how large one is.
+func Plan(c *config.Config, o settings.Options) error {
+	if m := o.Forecast.Machine; m != nil && !c.PeerCopies {
+		o.Forecast.Machine = m.WithoutPeers()
+	}
+	return Print(c, o, func(o settings.Options) (*save.Output, error) {
+		in, err := open.Open(c, o, open.Asks{Sketch: true, Paper: true})
+		if err != nil {
+			return nil, err
+		}
+		r, err := resolve.Sketch(in, o.Forecast.Hosts)
+		if err != nil {
+			err = withSmallest(r, err, o.Forecast)
+			open.CloseAfter(in, &err)
+			return nil, err
+		}
+		return save.NewOutput(r), nil
+	})
+}
+
+// Print prints the plan of the run that begin opens.
+func Print(c *config.Config, o settings.Options, begin func(o settings.Options) (*save.Output, error)) (err error) {
+	r, err := begin(o)
+	if err != nil {
+		return err
+	}
+	defer open.CloseAfter(r, &err)
+	news := report.NotesOf(r.Devices)
+	report.ShowAll(o.Stderr, r.AllNotes(), news.Take())
+	if o.Forecast.Machine == nil {
+		report.ShowAll(o.Stderr, open.NodeNotes(host.Nodes()))
+	}
+	if from := r.From; from.Dir != "" {
+		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.Dir, from.State.Step, r.Config.MaxSteps)
+	}
+	f, err := forecast(r.Resolved, o.Forecast)
+	if err != nil {
+		return err
+	}
+	if err := Show(r, o.Stdout, o.JSON, f); err != nil {
+		return err
+	}
+	report.ShowAll(o.Stderr, news.Take()) // devices are asked then whether they copy to each other
+	return nil
+}
+
+// Outlook is what is said of the time of a step: a bound where the run is planned for this
+// machine, a prediction where the rates of a machine are known.
+type Outlook struct {
+	bound       *plan.Bound // nil: it was not measured
+	pass        *passTime   // of the reference; nil: there is none, or nothing was measured
+	prediction  *Predicted  // nil: as all that follows
+	recommended *recommendation
+	smallest    *Smallest
+	sweep       []Swept
+	scaling     *scaling // nil: the run has one device
+	hosting     *hosting // nil: it has one host
+	source      string   // where the rates are from
+}
+
+// forecast predicts, or measures this machine for a bound.
+func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
+	m := f.Machine
+	if m == nil {
+		if o.bound, err = boundHere(r); o.bound != nil && err == nil {
+			o.pass, err = timePass(r, o.bound.Rates)
+		}
+		return o, err
+	}
+	p, err := predictTraced(r, m)
+	if err != nil {
+		return o, err
+	}
+	o.prediction, o.source = describe(m, p), m.Source
+	if o.pass, err = timePass(r, passRates(r, m)); err != nil {
+		return o, err
+	}
+	if o.recommended, err = recommend(r.Asked, m, o.prediction); err != nil {
+		return o, err
+	}
+	s, err := SmallestOf(r)
+	if err != nil {
+		return o, err
+	}
+	o.smallest = &s
+	if o.scaling, err = scale(r.Asked, m); err != nil {
+		return o, err
+	}
+	if o.hosting, err = hosts(r.Asked, m); err != nil {
+		return o, err
+	}
+	o.sweep, err = sweep(f.Sweep, r.Asked, m)
+	return o, err
+}
+
+// Show prints how much memory and disk space a run takes, and how long its steps take.
+func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
+	t := memoryTable(run.Resolved)
+	d, err := run.Disk()
+	if err != nil {
+		return err
+	}
+	passing, err := betweenDevices(run.Inputs)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		out := map[string]any{"memory": t, "disk": d, "max_steps": known(run.Config.MaxSteps), "rows_per_step": run.Config.RowsPerStep(), "row_tokens": run.RowTokens(),
+			"rows": nil, "recompute_keeps": run.Plan.Spec.Keep.String(), "kept_by_layer": run.Plan.KeptByLayer(), "pipeline": run.Plan.Depths,
+			"micro_batch_tokens": run.Config.Pipeline.MicroBatchTokens, "head_shards": run.Plan.Spec.Shards(), "experts": run.Plan.ExpertTraffic(), "lanes": run.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
+			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(run.Plan.Ranks),
+			"device": run.Config.Device, "compute_dtype": run.Config.ComputeDType, "grad_dtype": run.Config.GradDType, "master_dtype": run.Config.MasterDType, "attention": known(run.AttentionWords())}
+		if run.Data != nil {
+			out["rows"] = run.Data.Train().Rows()
+		}
+		return e.Encode(out)
+	}
+	return showText(run, w, t, d, passing, o)
+}
+
+// showText writes in words what show does.
+func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing string, o Outlook) error {
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	data, steps := "rows of max_seq_len tokens: "+count(out.RowTokens()), "steps"
+	if out.Data != nil {
+		data = fmt.Sprintf("%s rows of at most %s tokens", count(out.Data.Train().Rows()), count(out.RowTokens()))
+	}
+	if n := out.Config.MaxSteps; n > 0 {
+		steps = count(n) + " " + steps
+	}
+	frozen := ""
+	if n := t.Params - out.Model.TrainedParams(); n > 0 {
+		frozen = fmt.Sprintf(", of which %s are frozen", humanize.Comma(n))
+	}
+	fmt.Fprintf(w, "%s parameters%s, %s\n", humanize.Comma(t.Params), frozen, data)
+	master := ""
+	if out.BF16Master() {
+		master = ", master weights bf16"
+	}
+	fmt.Fprintf(w, "%s of %s rows, compute %s%s, gradients %s\n", steps, count(out.Config.RowsPerStep()), out.Config.ComputeDType, master, out.Config.GradDType)
+	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(out.Config.Pipeline.MicroBatchTokens), out.Plan.Spec.Keep)
+	if n := out.Plan.Spec.Shards(); n > 1 {
+		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
+	}
+	if n := out.Plan.Ranks; n > 1 {
+		own := ", each with a host of its own"
+		if _, beside := out.Team.Neighbours(); beside > 1 {
+			own = fmt.Sprintf(", %d of them on this host", beside)
+		}
+		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, out.Plan.Rank, count((out.Config.RowsPerStep()+n-1)/n))
+	}
+	if words := out.AttentionWords(); words != "" {
+		fmt.Fprintln(w, words)
+	}
+	if words := out.Plan.LaneWords(); words != "" {
+		fmt.Fprintln(w, words)
+		if passing != "" {
+			fmt.Fprintf(w, "what passes between them goes %s\n", passing)
+		}
+	}
+	if x := out.Plan.ExpertTraffic(); x != nil {
+		fmt.Fprintln(w, x)
+	}
+	t.Write(w)
+	d.Write(w)
+	if words := passWords(out.Resolved, o.pass, t); words != "" {
+		fmt.Fprintln(w, words)
+	}
+	if o.bound != nil {
+		o.bound.Write(w)
+	}
+	if o.prediction != nil {
+		return o.write(w)
+	}
+	return nil
+}
+
+// known is v, or nil for what is not known, such as a number that only the data tells.
+func known[T int | string](v T) any {
+	var none T
+	if v <= none {
+		return nil
+	}
+	return v
+}
+
+// The ways of what passes from one device to another.
+const (
+	directly    = "from device to device, where a slot waits for it"
+	partly      = "from device to device between some of them, else through the host"
+	throughHost = "through the host"
+)
+
+// betweenDevices says which way what passes from one device to another goes; empty where there is one, or
+// where no device is here to ask.
+func betweenDevices(in *open.Inputs) (string, error) {
+	switch {
+	case in.Lanes <= 1:
+		return "", nil
+	case !in.Config.PeerCopies:
+		return throughHost, nil
+	case in.Profile == nil && in.Config.Device == "cpu":
+		return directly, nil
+	}
+	reaches := func(from, to int) (bool, error) { // as the rates say, and no device is asked
+		return in.Profile.On(from).Link.Peer > 0 && in.Profile.On(to).Link.Peer > 0, nil
+	}
+	n := in.Lanes
+	if in.Profile == nil {
+		n = len(in.Devices)
+		reaches = func(from, to int) (bool, error) { return in.Devices[from].Reach(in.Devices[to]) }
+	}
+	ways, pairs := 0, n*(n-1)
+	for k := range n * n {
+		from, to := k/n, k%n
+		if from == to {
+			continue
+		}
+		ok, err := reaches(from, to)
+		if err != nil {
+			return "", err
+		}
+		if ok {
+			ways++
+		}
+	}
+	switch {
+	case pairs == 0:
+		return "", nil
+	case ways == 0:
+		return throughHost, nil
+	case ways < pairs:
+		return partly, nil
+	}
+	return directly, nil
+}
+
+// memoryTable is the table of the run and, where the pass is of another model or needs more, of the pass.
+func memoryTable(r *resolve.Resolved) plan.Table {
+	t := r.Plan.Table()
+	if r.Ref.Pass == nil {
+		return t
+	}
+	p, detail := r.Ref.Pass.Table(), "given back before training: all pairs go forward through "
+	if r.OtherReference == nil {
+		detail += "the model"
+	} else {
+		detail += "dpo.reference_model"
+	}
+	for _, side := range []struct {
+		where      string
+		pass, runs int64
+	}{{"host", p.Host, t.Host}, {"device", p.Device, t.Device}} {
+		if r.OtherReference != nil || side.pass > side.runs {
+			t.Before = append(t.Before, plan.Row{Where: side.where, Purpose: "reference pass", Bytes: side.pass, Detail: detail})
+		}
+	}
+	return t
+}
+
+// passTime is how long the pass takes at least, in seconds, where all rows are full.
+type passTime struct {
+	Step  float64  `json:"step_seconds"`      // of as many rows as a step has
+	Steps int      `json:"steps,omitempty"`   // 0: only the data tells
+	All   *float64 `json:"seconds,omitempty"` // nil: only the data tells
+}
+
+// timePass bounds the time of the pass at rates; nil: there is no pass.
+func timePass(r *resolve.Resolved, at plan.Rates) (*passTime, error) {
+	if r.Ref.Pass == nil {
+		return nil, nil
+	}
+	b, err := plan.Time(r.Ref.Pass, at)
+	if err != nil {
+		return nil, err
+	}
+	t := &passTime{Step: b.Step, Steps: passSteps(r)}
+	if t.Steps > 0 {
+		all := b.Step * float64(t.Steps)
+		t.All = &all
+	}
+	return t, nil
+}
+
+// passSteps is how many batches the pass has; 0: only the data tells.
+func passSteps(r *resolve.Resolved) (n int) {
+	for _, of := range resolve.PairSets(r.Inputs, &r.Ref) {
+		if *of.Refs == nil {
+			n += r.PassSampler(of.Set).StepsPerEpoch()
+		}
+	}
+	return n
+}
+
+// passRates are what the devices of m reach together in the pass, by device.
+func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
+	at, n := plan.Rates{Host: m.Host.Bandwidth * 1e9}, float64(r.Plan.Lanes())
+	for lane := range r.Plan.Lanes() {
+		flops, link := m.On(lane).Pace(r.Config.ComputeDType)
+		at.MatMul, at.Link = at.MatMul+flops/n, at.Link+link/n
+	}
+	return at
+}
+
+// passWords says what the pass takes beside what table has of it; empty: nothing is to be said.
+func passWords(r *resolve.Resolved, t *passTime, table plan.Table) string {
+	var takes []string
+	if n := passSteps(r); n > 0 {
+		takes = append(takes, fmt.Sprintf("%s batches of %s rows", humanize.Comma(int64(n)), humanize.Comma(int64(r.Config.RowsPerStep()))))
+	}
+	switch {
+	case t != nil && t.All != nil:
+		takes = append(takes, fmt.Sprintf("at least %.4g s where all rows are full", *t.All))
+	case t != nil:
+		takes = append(takes, fmt.Sprintf("at least %.4g s for a batch of full rows, of which a step has %s", t.Step, humanize.Comma(int64(r.Config.RowsPerStep()))))
+	}
+	if len(table.Before) == 0 {
+		takes = append(takes, "no more memory than training")
+	}
+	if r.Ref.Pass == nil || takes == nil {
+		return ""
+	}
+	return r.PassName() + " takes " + strings.Join(takes, ", ")
+}

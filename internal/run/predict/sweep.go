@@ -1,0 +1,203 @@
+package predict
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/actors"
+	"mt/internal/human"
+	"mt/internal/parallel"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// Swept is one line of a table over batch sizes, sequence lengths or depths.
+type Swept struct {
+	What      string     `json:"what"`
+	Rows      int        `json:"rows_per_step"`
+	RowTokens int        `json:"row_tokens"`
+	Device    int64      `json:"device_bytes,omitempty"`
+	Host      int64      `json:"host_bytes,omitempty"`
+	Predicted *Predicted `json:"prediction,omitempty"`
+	Problem   string     `json:"problem,omitempty"` // why there is no prediction
+}
+
+// try plans and predicts q on m; what says how it differs from others.
+func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
+	s := Swept{What: what, Rows: q.Rows, RowTokens: q.RowTokens}
+	r, err := plan.Resolve(q)
+	lack, depth := (*plan.NotFitting)(nil), (*plan.BadDepth)(nil)
+	switch {
+	case errors.As(err, &lack):
+		s.Problem = fmt.Sprintf("needs %s of %s memory", human.Bytes(lack.Need), lack.Where)
+		return s, nil
+	case errors.As(err, &depth):
+		s.Problem = depth.Why
+		return s, nil
+	case err != nil:
+		return s, err
+	}
+	t := r.Table()
+	s.Device, s.Host = t.Device, t.Host
+	p, err := Predict(r, m)
+	if err == nil {
+		s.Predicted = describe(m, p)
+	}
+	return s, err
+}
+
+// variant is a plan to try, and how it differs from others.
+type variant struct {
+	what string
+	q    plan.Request
+}
+
+// tryAll tries variants, on all cores.
+func tryAll(variants []variant, m *rates.Machine) ([]Swept, error) {
+	out, errs := make([]Swept, len(variants)), make([]error, len(variants))
+	pool := parallel.New(0)
+	defer pool.Close()
+	pool.Run(len(variants), func(i int) { out[i], errs[i] = try(variants[i].what, variants[i].q, m) })
+	return out, errors.Join(errs...)
+}
+
+// mostSweptTokens bounds the steps of a sweep, in tokens, and mostSwept how many there are.
+const mostSweptTokens, mostSwept = 4 << 20, 8
+
+// batches are q with fewer and with more rows: an eighth of them, a quarter …
+func batches(q plan.Request) (out []variant) {
+	for rows := max(1, q.Rows/8); rows*q.RowTokens <= max(mostSweptTokens, q.Rows*q.RowTokens) && len(out) < mostSwept; rows *= 2 {
+		v := q
+		v.Rows = rows
+		out = append(out, variant{fmt.Sprintf("%d rows", rows), v})
+	}
+	return out
+}
+
+// lengths are q with longer and longer rows, as many tokens a step as it has, and one row at
+// least.
+func lengths(q plan.Request) (out []variant) {
+	tokens := q.Rows * q.RowTokens
+	for length := 1024; length <= mostSweptTokens && len(out) < mostSwept+2; length *= 2 {
+		v := q
+		v.RowTokens, v.Rows, v.Positions = length, max(1, tokens/length), 0
+		out = append(out, variant{fmt.Sprintf("%d rows of %d tokens", v.Rows, length), v})
+	}
+	return out
+}
+
+// sweep varies q as what says: batch, seq or depth; empty: not at all.
+func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
+	var all []variant
+	switch what {
+	case "batch":
+		all = batches(q)
+	case "seq":
+		all = lengths(q)
+	case "depth":
+		all = depths(q, actors.StallWeights, actors.StallGradBuffer, actors.StallActivation)
+	}
+	return tryAll(all, m)
+}
+
+// depths vary one depth at a time and leave the others as q has them: those that stalls of
+// these causes are less with.
+func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
+	for _, key := range []struct {
+		name   string
+		at     func(*plan.Depths) *int
+		values []int
+		causes []actors.Cause
+	}{
+		{"weight_slots", func(d *plan.Depths) *int { return &d.WeightSlots }, []int{1, 2, 3, 4, 6, 8}, []actors.Cause{actors.StallWeights}},
+		{"grad_buffers", func(d *plan.Depths) *int { return &d.GradBuffers }, []int{1, 2, 3, 4}, []actors.Cause{actors.StallGradBuffer}},
+		{"grad_slabs", func(d *plan.Depths) *int { return &d.GradSlabs }, []int{1, 2, 3, 4, 6}, []actors.Cause{actors.StallGradBuffer}},
+		{"activation_slots", func(d *plan.Depths) *int { return &d.ActivationSlots }, []int{3, 4, 6, 8, 16, 32}, []actors.Cause{actors.StallActivation, actors.StallPassage}},
+	} {
+		if key.name == "grad_slabs" && q.Clip && !q.StateDir || !slices.ContainsFunc(causes, func(c actors.Cause) bool { return slices.Contains(key.causes, c) }) {
+			continue // with clipping every layer has one, unless gradients wait on disks
+		}
+		for _, n := range key.values {
+			v := q
+			*key.at(&v.Depths) = n
+			out = append(out, variant{fmt.Sprintf("%s: %d", key.name, n), v})
+		}
+	}
+	return out
+}
+
+// recommendation is the batch and the depths that a run is best made with.
+type recommendation struct {
+	Rows            int          `json:"rows_per_step"` // the fewest that come close to the best
+	TokensPerSecond float64      `json:"tokens_per_second"`
+	Depths          *plan.Depths `json:"pipeline,omitempty"` // nil: those of the plan
+	Gain            float64      `json:"gain,omitempty"`     // of these depths over the plan's own
+}
+
+// closeEnough is the part of the best throughput that a smaller batch must reach, and
+// worthIt the gain that other depths must bring, to be recommended.
+const closeEnough, worthIt = 0.95, 0.02
+
+// recommend looks for the batch, and for depths that help against the stalls that there are.
+func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendation, error) {
+	rate := func(s Swept) float64 {
+		if s.Predicted == nil {
+			return 0
+		}
+		return s.Predicted.TokensPerSecond
+	}
+	byRate := func(a, b Swept) int { return cmp.Compare(rate(a), rate(b)) }
+	tried, err := tryAll(batches(q), m)
+	if err != nil {
+		return nil, err
+	}
+	best, out := slices.MaxFunc(tried, byRate), &recommendation{}
+	for _, s := range tried {
+		if rate(s) > 0 && rate(s) >= closeEnough*rate(best) {
+			out.Rows, out.TokensPerSecond = s.Rows, rate(s)
+			break
+		}
+	}
+	var causes []actors.Cause
+	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
+		if now.Stall[c.String()] > worthIt*now.Step {
+			causes = append(causes, c)
+		}
+	}
+	variants := depths(q, causes...)
+	if tried, err = tryAll(variants, m); err != nil {
+		return nil, err
+	}
+	for i, s := range tried {
+		gain := rate(s)/now.TokensPerSecond - 1
+		if gain <= max(worthIt, out.Gain) {
+			continue
+		}
+		r, err := plan.Resolve(variants[i].q)
+		if err != nil {
+			return nil, err
+		}
+		out.Depths, out.Gain = &r.Depths, gain
+	}
+	return out, nil
+}
+
+// writeSwept prints a sweep for people.
+func writeSwept(w io.Writer, rows []Swept) error {
+	cells := [][]string{{"", "step s", "tokens/s", "TFLOPS", "stall", "device", "host", "binds"}}
+	for _, s := range rows {
+		p := s.Predicted
+		if p == nil {
+			cells = append(cells, []string{s.What, "", "", "", "", "", "", s.Problem})
+			continue
+		}
+		cells = append(cells, []string{s.What, fmt.Sprintf("%.4g", p.Step), humanize.Comma(int64(p.TokensPerSecond)), fmt.Sprintf("%.4g", p.TFLOPS),
+			fmt.Sprintf("%.0f %%", 100*p.StallShare), human.Bytes(s.Device), human.Bytes(s.Host), p.Binds})
+	}
+	return align(w, cells)
+}

@@ -1,0 +1,390 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/internal/config"
+	"mt/internal/long"
+	"mt/internal/run/settings"
+)
+
+const pairModel = "testdata/recordings/dpo-sigmoid/model"
+
+// pairScene is a run of 8 steps on the pairs of a recording, of which some are held out.
+func pairScene(t *testing.T, extra string) scene {
+	t.Helper()
+	root := t.TempDir()
+	abs, err := filepath.Abs(pairModel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scene{root: root, out: filepath.Join(root, "out"), yaml: override("model_name_or_path: "+abs+"\ndataset: "+filepath.Join(abs, "../train.jsonl")+
+		"\ncache_dir: "+root+"/cache\ndpo: {beta: 0.3}\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 2\nmax_steps: 8\nlearning_rate: 0.01\nval_size: 6\neval_steps: 3\nsave_steps: 3\nsave_dtype: fp32\nlogging_steps: 2\n", extra)}
+}
+
+// passes trains the scene and counts the passes of the reference model.
+func (s scene) passes(t *testing.T) (n int, out string) {
+	t.Helper()
+	out, err := s.train(t, t.Context(), settings.Hooks{Reading: func(what string) {
+		if what == "references" {
+			n++
+		}
+	}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return n, out
+}
+
+// cached is the one file of references in the scene's cache.
+func (s scene) cached(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(s.root, "cache", "*.references"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	return found[0]
+}
+
+// TestReferencesAreKept: the reference's pass is made once; a second run, and one that goes on, read what it found. A file that
+// is damaged or another's is made anew. All runs end with the same bits, however the pass came about.
+func TestReferencesAreKept(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "")
+	if n, out := want.passes(t); n != 1 || !strings.Contains(out, "reference: 30 of 30 pairs") {
+		t.Fatalf("%d passes\n%s", n, out)
+	}
+	again := want.in(t)
+	if n, out := again.passes(t); n != 0 {
+		t.Errorf("%d passes in the second run\n%s", n, out)
+	}
+	sameRun(t, again, want)
+	for name, spoil := range map[string]func(b []byte) []byte{
+		"damaged":  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"cut":      func(b []byte) []byte { return b[:len(b)-4] },
+		"another":  func(b []byte) []byte { b[len("mt references 1\n")] ^= 1; return b },
+		"emptied":  func([]byte) []byte { return nil },
+		"extended": func(b []byte) []byte { return append(b, 0) },
+	} {
+		b, err := os.ReadFile(want.cached(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, want.cached(t), string(spoil(b)))
+		got := want.in(t)
+		if n, out := got.passes(t); n != 1 || !strings.Contains(out, "references is made anew: ") {
+			t.Errorf("%s: %d passes\n%s", name, n, out)
+		}
+		sameRun(t, got, want)
+	}
+	for name, key := range map[string]string{"a length": "max_seq_len: 20\n", "a type": "compute_dtype: bf16\n"} {
+		if n, out := want.in(t).with(key).passes(t); n != 1 {
+			t.Errorf("%s: %d passes\n%s", name, n, out)
+		}
+	}
+}
+
+// TestReferencesOnAFullDisk: where the numbers cannot be kept, the run goes on with a note, to the bits of any other.
+func TestReferencesOnAFullDisk(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "max_steps: 2\n")
+	want.mustTrain(t)
+	got := want.in(t).with("cache_dir: " + t.TempDir() + "\n")
+	out, err := got.train(t, t.Context(), settings.Hooks{FS: &fullFS{match: ".references", honest: 99, lazyFS: lazyFS{checkpoint.OS()}}})
+	if err != nil || !strings.Contains(out, "note: the references of dpo are not kept, so a run that goes on from this one makes them anew: ") || !strings.Contains(out, "no space left on device; set cache_dir") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, want)
+}
+
+// TestPairsResume: a run on pairs that is stopped, in its reference's pass, a step or an evaluation, goes on to the bits of
+// one that is not, in any shape.
+func TestPairsResume(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "")
+	want.mustTrain(t)
+	for name, hook := range map[string]func(cancel func()) settings.Hooks{
+		"references": func(cancel func()) settings.Hooks {
+			return settings.Hooks{Reading: func(what string) {
+				if what == "references" {
+					cancel()
+				}
+			}}
+		},
+		"step":       func(cancel func()) settings.Hooks { return settings.Hooks{Packing: at(5, false, cancel)} },
+		"evaluation": func(cancel func()) settings.Hooks { return settings.Hooks{Packing: at(2, true, cancel)} },
+	} {
+		got := want.in(t)
+		got.yaml = override(got.yaml, "cache_dir: "+t.TempDir()+"\n")
+		if out, err := got.interrupted(t, hook); !errors.Is(err, settings.ErrResumable) {
+			t.Fatalf("%s: the error is %v\n%s", name, err, out)
+		}
+		got.with("binding: copy\ndevices: 1\nthreads: 1\n").mustTrain(t)
+		sameRun(t, got, want)
+	}
+}
+
+// TestPairsAreEvaluated: an evaluation has the rewards of held-out pairs, and before training all of them are 0, unless
+// another model is the reference.
+func TestPairsAreEvaluated(t *testing.T) {
+	long.NotShort(t)
+	first := func(s scene) map[string]any {
+		for _, line := range s.metrics(t) {
+			var m map[string]any
+			if err := json.Unmarshal([]byte(line), &m); err != nil {
+				t.Fatal(err)
+			}
+			if m["eval_loss"] != nil {
+				return m
+			}
+		}
+		t.Fatal("there is no evaluation")
+		return nil
+	}
+	still := pairScene(t, "learning_rate: 0\nmax_steps: 1\neval_steps: 1\n")
+	still.mustTrain(t)
+	m := first(still)
+	if m["eval_loss"] != 0.6931471805599453 || m["eval_rewards/margins"] != 0.0 || m["eval_rewards/accuracies"] != 0.0 || !(m["eval_logps/chosen"].(float64) < -10) || m["eval_perplexity"] != nil {
+		t.Errorf("a model that has not moved: %v", m)
+	}
+	other, err := filepath.Abs("testdata/recordings/dpo-ipo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for from, to := range map[string]string{"model/config.json": "config.json", "model/tokenizer.json": "tokenizer.json", "final.safetensors": "model.safetensors"} {
+		b, err := os.ReadFile(filepath.Join(other, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, to), string(b))
+	}
+	moved := still.in(t).with("dpo: {beta: 0.3, reference_model: " + dir + "}\n")
+	if n, out := moved.passes(t); n != 1 {
+		t.Errorf("%d passes of another model\n%s", n, out)
+	}
+	if r := first(moved); r["eval_loss"] == m["eval_loss"] || r["eval_rewards/margins"] == 0.0 || r["eval_logps/chosen"] != m["eval_logps/chosen"] {
+		t.Errorf("with another model as the reference: %v", r)
+	}
+	whole := still.in(t).with("val_size: 0\neval_dataset: " + filepath.Join(other, "train.jsonl") + "\n") // two data sets, whose content is one: the second pass is read
+	if n, out := whole.passes(t); n != 0 {
+		t.Errorf("%d passes over data of the same content\n%s", n, out)
+	}
+}
+
+// TestPairsTogether: ranks train on pairs as one process does, up to the order of sums; the first alone makes the reference's
+// pass. They do so again from what is kept, and go on from a checkpoint, with the same bits.
+func TestPairsTogether(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(rows)), "\n")
+	slices.Reverse(lines)
+	held := filepath.Join(t.TempDir(), "held.jsonl") // whose pairs have other numbers
+	write(t, held, strings.Join(lines, "\n")+"\n")
+	alone := pairScene(t, "eval_dataset: "+held+"\nval_size: 0\nlogging_steps: 1\n")
+	alone.mustTrain(t)
+	for n := 2; n <= 3; n++ {
+		want := alone.in(t)
+		want.yaml = override(want.yaml, "cache_dir: "+t.TempDir()+"\n")
+		want.together(t, n)
+		near(t, want.losses(t), alone.losses(t))
+		again := want.in(t)
+		again.together(t, n)
+		sameRun(t, again, want)
+		for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
+			if err := os.RemoveAll(filepath.Join(again.out, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again.together(t, n)
+		sameRun(t, again, want)
+	}
+}
+
+// TestReferencesTogetherAreStopped: ranks that are stopped while the first makes the reference's pass end, and begin it anew.
+func TestReferencesTogetherAreStopped(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	want := pairScene(t, "max_steps: 2\n")
+	want.together(t, 2)
+	got := want.in(t).with("cache_dir: " + t.TempDir() + "\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for rank, run := range got.tryTogether(t, 2, ctx, func(int) settings.Hooks {
+		return settings.Hooks{Reading: func(what string) {
+			if what == "references" {
+				cancel()
+			}
+		}}
+	}) {
+		if !errors.Is(run.err, settings.ErrResumable) && !errors.Is(run.err, settings.ErrInterrupted) {
+			t.Errorf("rank %d: %v", rank, run.err)
+		}
+	}
+	got.together(t, 2)
+	sameRun(t, got, want)
+}
+
+// TestPairsRefused: what does not go together is refused by key.
+func TestPairsRefused(t *testing.T) {
+	rows := writeRows(t, t.TempDir(), 8, 12, 48)
+	short := changedModel(t, func(name, content string) string {
+		if name == "model.safetensors" {
+			return content[:len(content)-1]
+		}
+		return content
+	})
+	for extra, want := range map[string]string{
+		"dataset: no-data\ndpo: {reference_model: " + short + "}\n": "dpo.reference_model: model weights: " + short + "/model.safetensors: tensor ",
+		"dpo: {}\n":               "which are trained on with dpo: give dpo",
+		"dataset: " + rows + "\n": "pairs",
+		"dpo: {reference_model: " + t.TempDir() + "}\n":        "dpo.reference_model: ",
+		"dataset: no-data\ndpo: {reference_model: no-model}\n": "dpo.reference_model: no-model: no such directory", // before data is read
+	} {
+		out, err := pairScene(t, extra).train(t, t.Context(), settings.Hooks{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q\n%s", extra, err, want, out)
+		}
+	}
+	for _, at := range []string{"out", "out/ema"} {
+		s := pairScene(t, "")
+		from := filepath.Join(s.root, at)
+		if err := os.CopyFS(from, os.DirFS(pairModel)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.with("dpo: {reference_model: "+from+"}\n").train(t, t.Context(), settings.Hooks{})
+		checkError(t, err, true, "run.yaml:", "output_dir "+s.out+": "+from+" is where dpo.reference_model is loaded from")
+	}
+	if out, err := newScene(t, "dpo: {beta: 1}\n").train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "begins at random: give model_name_or_path") {
+		t.Errorf("from scratch: %v\n%s", err, out)
+	}
+	if _, err := Eval(t.Context(), EvalOptions{Config: pairScene(t, "val_size: 0\neval_steps: 0\n").config(t), Options: settings.Options{Stdout: &strings.Builder{}, Stderr: &strings.Builder{}}}); err == nil || !config.IsUsage(err) {
+		t.Errorf("mt eval of pairs: %v", err)
+	}
+}
+
+// changedModel is the directory of a copy of pairModel, of which change makes something else of each file.
+func changedModel(t *testing.T, change func(name, content string) string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "tokenizer.json", "model.safetensors"} {
+		b, err := os.ReadFile(filepath.Join(pairModel, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name), change(name, string(b)))
+	}
+	return dir
+}
+
+// TestReferenceOfOtherTokens: a note tells of a reference with another vocabulary of as many tokens, and of no other.
+func TestReferenceOfOtherTokens(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	for token, want := range map[string]string{
+		"<s>": "",
+		"<x>": `note: dpo.reference_model: 1 tokens are others there than in the model, such as 1, which is "<x>" there and "<s>" here`,
+	} {
+		dir := changedModel(t, func(name, content string) string {
+			if name == "tokenizer.json" {
+				return strings.ReplaceAll(content, `"<s>"`, `"`+token+`"`)
+			}
+			return content
+		})
+		_, out := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\ndpo: {beta: 0.3, reference_model: "+dir+"}\n").passes(t)
+		if !strings.Contains(out, want) || strings.Contains(out, "note: dpo.reference_model") != (want != "") {
+			t.Errorf("%s: %q is wanted\n%s", token, want, out)
+		}
+		// A model that is only planned has no tokens to compare.
+		out, err := sketch(t, "model: {hidden_size: 16, intermediate_size: 16, num_hidden_layers: 1, num_attention_heads: 2, vocab_size: 256, max_position_embeddings: 64}\n"+
+			"max_seq_len: 64\ndpo: {reference_model: "+dir+"}\n", settings.Options{})
+		if err != nil || strings.Contains(out, "note: dpo.reference_model") {
+			t.Errorf("%s: %v\n%s", token, err, out)
+		}
+	}
+}
+
+// TestReferenceIsFinite: a reference whose log p are no numbers ends the run with its name, and nothing of it is kept.
+func TestReferenceIsFinite(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	dir := changedModel(t, func(name, s string) string {
+		if name == "model.safetensors" {
+			s = s[:len(s)-4] + "\xff\xff\xff\xff" // NaN, in fp32 and in bf16
+		}
+		return s
+	})
+	s := pairScene(t, "dpo: {beta: 0.3, reference_model: "+dir+"}\n")
+	if out, err := s.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "the reference "+dir+" gives the answers of pair ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for rank, run := range s.tryTogether(t, 2, t.Context(), nil) {
+		if run.err == nil || !strings.Contains(run.err.Error(), "the reference "+dir+" gives the answers of pair ") {
+			t.Errorf("rank %d: %v", rank, run.err)
+		}
+	}
+	if kept, err := filepath.Glob(filepath.Join(s.root, "cache", "*.references*")); err != nil || len(kept) > 0 {
+		t.Errorf("%v, %v", kept, err)
+	}
+}
+
+// TestReferencePassLeavesPairsOut: of a data set of which a pair is too long the pass is done after all others.
+func TestReferencePassLeavesPairsOut(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	s := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\n")
+	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := filepath.Join(s.root, "long.jsonl")
+	write(t, long, string(rows)+`{"prompt":"`+strings.Repeat("a long prompt ", 400)+`","chosen":"a","rejected":"b"}`+"\n")
+	for _, packing := range []string{"false", "true"} {
+		if n, out := s.in(t).with("dataset: " + long + "\nmax_seq_len: 64\npacking: " + packing + "\ncache_dir: " + t.TempDir() + "\n").passes(t); n != 1 || !strings.Contains(out, "reference: 30 of 30 pairs") {
+			t.Errorf("packing %s: %d passes\n%s", packing, n, out)
+		}
+	}
+}
+
+// TestPairsWindow: a line of metrics.jsonl has the means over the pairs of all its steps.
+func TestPairsWindow(t *testing.T) {
+	long.NotShort(t)
+	each := pairScene(t, "logging_steps: 1\nval_size: 0\neval_steps: 0\nmax_steps: 4\n")
+	whole := each.in(t).with("logging_steps: 4\n")
+	each.mustTrain(t)
+	whole.mustTrain(t)
+	rewards := func(line string) (r struct {
+		Chosen   float64 `json:"rewards/chosen"`
+		Accuracy float64 `json:"rewards/accuracies"`
+		Log      float64 `json:"logps/rejected"`
+	}) {
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	var chosen, accuracy, log float64
+	for _, line := range each.metrics(t) {
+		r := rewards(line)
+		chosen, accuracy, log = chosen+r.Chosen/4, accuracy+r.Accuracy/4, log+r.Log/4
+	}
+	lines := whole.metrics(t)
+	if r := rewards(lines[0]); len(lines) != 1 || math.Abs(r.Chosen-chosen) > 1e-9 || math.Abs(r.Accuracy-accuracy) > 1e-9 || math.Abs(r.Log-log) > 1e-9 {
+		t.Errorf("%d lines, the first with %+v; the means are %v %v %v", len(lines), r, chosen, accuracy, log)
+	}
+}

@@ -1,0 +1,176 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"mt/internal/board"
+	"mt/internal/config"
+	"mt/internal/run/settings"
+)
+
+// boardDir is the folder in a run's output directory that TensorBoard reads.
+const boardDir = "runs"
+
+// boardIDs is its content.
+type boardIDs struct {
+	MLflow string `json:"mlflow_run_id,omitempty"`
+	Server string `json:"mlflow_server,omitempty"` // that MLflow is the id of
+}
+
+// CheckBoards refuses a report_to that nothing can come of: a server that does not answer. It
+// comes before anything that takes time.
+func CheckBoards(c *config.Config) error {
+	if !reportsTo(c, "mlflow") {
+		return nil
+	}
+	if err := board.CheckMLflow(context.Background()); err != nil {
+		return c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
+	}
+	return nil
+}
+
+// boards are where the numbers of a run are shown.
+type boards struct {
+	deaf
+	events *board.Events // nil: not asked for
+	queues []*board.Queue
+	note   func(string)
+}
+
+// reportsTo says whether report_to has a name.
+func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.ReportTo, name) }
+
+// OpenBoards begins what report_to asks for, or goes on with it where step is not 0 and another run's checkpoint (other)
+// is not what the run began from. events is put in front of TensorBoard's file; it may be nil. The run closes what was
+// opened also where there is an error.
+func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
+	b = &boards{note: note}
+	if reportsTo(c, "tensorboard") {
+		if b.events, err = board.CreateEvents(filepath.Join(c.OutputDir, boardDir), time.Now(), events); err != nil {
+			return b, err
+		}
+	}
+	if !reportsTo(c, "mlflow") {
+		return b, nil
+	}
+	var ids boardIDs
+	if raw, err := os.ReadFile(filepath.Join(c.OutputDir, settings.BoardsFile)); err == nil && step > 0 && !other {
+		_ = json.Unmarshal(raw, &ids) // without it the run is shown as a new one
+	}
+	if err := b.openMLflow(c, &ids); err != nil {
+		return b, err
+	}
+	raw, err := json.Marshal(ids)
+	if err != nil {
+		return b, err
+	}
+	return b, dir.WriteWhole(settings.BoardsFile, append(raw, '\n'))
+}
+
+func (b *boards) openMLflow(c *config.Config, ids *boardIDs) error {
+	id := ids.MLflow
+	if ids.Server != board.MLflowServer() {
+		id = ""
+	}
+	sink, err := board.OpenMLflow(context.Background(), board.MLflowRun{Name: runName(c), ID: id, Config: c.Values()})
+	if err != nil {
+		return c.Errorf("report_to", "report_to: mlflow: %w", err)
+	}
+	for _, note := range sink.Notes {
+		b.note(note)
+	}
+	ids.MLflow, ids.Server = sink.ID(), board.MLflowServer()
+	b.queues = append(b.queues, board.Start("mlflow", sink, b.note))
+	return nil
+}
+
+// runName is what the run is called where it is shown.
+func runName(c *config.Config) string {
+	if c.RunName != "" {
+		return c.RunName
+	}
+	dir, err := filepath.Abs(c.OutputDir)
+	if err != nil {
+		dir = c.OutputDir
+	}
+	return filepath.Base(dir)
+}
+
+// Step implements Observer.
+func (b *boards) Step(of Step) {
+	if of.Logged {
+		b.show(of.Metrics.Step, of.Metrics.scalars()...)
+	}
+}
+
+// Eval implements Observer.
+func (b *boards) Eval(of Eval) {
+	if of.Metrics != nil {
+		b.show(of.Report.Step, of.Metrics.scalars(of.Report.Loss)...)
+	}
+}
+
+// show hands the numbers of a logged step or evaluation to all boards. Where TensorBoard's
+// event file cannot be written, it ends there; a resumed run begins another.
+func (b *boards) show(step int, values ...board.Scalar) {
+	now := time.Now()
+	for _, q := range b.queues {
+		q.Add(board.Point{Time: now, Step: step, Values: values})
+	}
+	if b.events == nil {
+		return
+	}
+	if err := b.events.Scalars(now, step, values); err != nil {
+		b.note(fmt.Sprintf("%v; training goes on, and TensorBoard has no numbers from step %d on", err, step))
+		_ = b.events.Close()
+		b.events = nil
+	}
+}
+
+// End implements Observer.
+func (b *boards) End(err error) {
+	status := board.Finished
+	switch {
+	case errors.Is(err, settings.ErrInterrupted):
+		status = board.Killed
+	case err != nil:
+		status = board.Failed
+	}
+	for _, q := range b.queues {
+		q.Close(status)
+	}
+	if b.events != nil {
+		_ = b.events.Close()
+	}
+}
+
+// scalars are the numbers that boards show of a step. A number that the Trainer of
+// Transformers shows too has the same name as there.
+func (m StepMetrics) scalars() []board.Scalar {
+	out := []board.Scalar{{Name: "train/learning_rate", Value: m.LR}, {Name: "train/epoch", Value: m.Epoch},
+		{Name: "train/tok_per_s", Value: m.TokPerS}, {Name: "train/tflops", Value: m.TFLOPS}}
+	for _, name := range slices.Sorted(maps.Keys(m.GroupLR)) {
+		out = append(out, board.Scalar{Name: "train/learning_rate/" + name, Value: m.GroupLR[name]})
+	}
+	for _, v := range []struct {
+		name  string
+		value any
+	}{{"train/loss", m.Loss}, {"train/step_loss", m.StepLoss}, {"train/grad_norm", m.GradNorm}} {
+		if x, ok := v.value.(float64); ok {
+			out = append(out, board.Scalar{Name: v.name, Value: x})
+		}
+	}
+	if m.PairMetrics != nil {
+		out = append(out, m.PairMetrics.scalars("train/")...)
+	}
+	return out
+}

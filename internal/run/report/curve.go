@@ -1,0 +1,148 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"mt/internal/chart"
+	"mt/internal/run/settings"
+)
+
+// Curve draws CurveFile when the run ends.
+type Curve struct {
+	deaf
+	Dir  settings.Dir
+	Tell func(string)
+}
+
+// End implements Observer.
+func (c *Curve) End(error) { DrawCurve(c.Dir, c.Tell) }
+
+// DrawCurve draws CurveFile in dir, unless it is there as it is to be. Where that fails there is a note. What is drawn depends on metrics.jsonl alone, so that a resumed run has the
+// picture of one that was never stopped.
+func DrawCurve(dir settings.Dir, note func(string)) {
+	name := filepath.Join(dir.Path, settings.CurveFile)
+	raw, err := os.ReadFile(filepath.Join(dir.Path, settings.MetricsFile))
+	c, ok := curve(raw)
+	if err == nil && !ok || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var svg bytes.Buffer
+	if err == nil {
+		err = c.WriteSVG(&svg)
+	}
+	if err == nil {
+		if there, unread := os.ReadFile(name); unread == nil && bytes.Equal(there, svg.Bytes()) {
+			return
+		}
+		err = dir.WriteWhole(settings.CurveFile, svg.Bytes())
+	}
+	if err != nil {
+		note(fmt.Sprintf("%s is not drawn: %v", name, err))
+	}
+}
+
+// smoothedFrom is how many logged losses are worth a smoothed line beside them, which
+// has about as many bends.
+const smoothedFrom = 50
+
+// curve is the chart of the lines of metrics.jsonl; ok is false where no step is logged.
+func curve(metrics []byte) (c chart.Chart, ok bool) {
+	var steps, losses, rates, evalSteps, evalLosses []float64
+	for line := range bytes.Lines(metrics) {
+		var m struct {
+			Step float64
+			Loss *float64
+			LR   *float64 `json:"lr"`
+			Eval *float64 `json:"eval_loss"`
+		}
+		if json.Unmarshal(line, &m) != nil {
+			continue // a line that was cut off
+		}
+		if m.Eval != nil {
+			evalSteps, evalLosses = append(evalSteps, m.Step), append(evalLosses, *m.Eval)
+		}
+		if m.LR == nil {
+			continue
+		}
+		loss := math.NaN()
+		if m.Loss != nil {
+			loss = *m.Loss
+		}
+		steps, losses, rates = append(steps, m.Step), append(losses, loss), append(rates, *m.LR)
+	}
+	series := []chart.Series{{Label: "training", X: steps, Y: losses, Color: 1}}
+	if n := len(losses); n >= smoothedFrom {
+		share := 1 / (1 + float64(n)/smoothedFrom)
+		series[0].Style = chart.Faint
+		series = append(series, chart.Series{Label: "training, smoothed", X: steps, Y: smooth(losses, share), Color: 1})
+	}
+	if len(evalLosses) > 0 {
+		series = append(series, chart.Series{Label: "held-out", X: evalSteps, Y: evalLosses, Color: 2})
+	}
+	return chart.Chart{Title: "Loss", X: chart.Axis{Title: "step"}, Panels: []chart.Panel{
+		{Y: chart.Axis{Title: "nats per token"}, Series: series},
+		{Y: chart.Axis{Title: "learning rate", Zero: true}, Height: 120, Series: []chart.Series{{Label: "learning rate", X: steps, Y: rates, Color: 3}}},
+	}}, len(steps) > 0
+}
+
+// smooth is ys smoothed from both ends, so that the line is not behind what it smooths.
+func smooth(ys []float64, share float64) []float64 {
+	out := chart.Smooth(ys, share)
+	back := slices.Clone(ys)
+	slices.Reverse(back)
+	for i, v := range chart.Smooth(back, share) {
+		at := len(out) - 1 - i
+		out[at] = (out[at] + v) / 2
+	}
+	return out
+}
+
+// trail is the finite losses of the steps that this process made, as many as a sparkline has
+// use for: where they are too many, two become their mean.
+type trail struct {
+	means []float64
+	per   int     // steps of each of means
+	sum   float64 // of the steps that are not in means yet
+	n     int
+}
+
+const (
+	trailMost  = 256
+	sparkWidth = 12 // characters
+)
+
+func (t *trail) add(loss float64) {
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return
+	}
+	t.per = max(1, t.per)
+	t.sum, t.n = t.sum+loss, t.n+1
+	if t.n < t.per {
+		return
+	}
+	t.means = append(t.means, t.sum/float64(t.n))
+	t.sum, t.n = 0, 0
+	if len(t.means) < trailMost {
+		return
+	}
+	for i := range trailMost / 2 {
+		t.means[i] = (t.means[2*i] + t.means[2*i+1]) / 2
+	}
+	t.means, t.per = t.means[:trailMost/2], 2*t.per
+}
+
+// spark is the losses as a sparkline; nothing before there are two.
+func (t *trail) spark() string {
+	if len(t.means) < 2 {
+		return ""
+	}
+	return chart.Sparkline(t.means, sparkWidth)
+}

@@ -1,0 +1,193 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"sync"
+
+	"mt/actors"
+	"mt/checkpoint"
+)
+
+// Log appends to metrics.jsonl. It may be used from several goroutines.
+type Log struct {
+	name   string
+	File   checkpoint.Log
+	out    io.Writer // f, or what a test puts in front of it
+	mu     sync.Mutex
+	failed error // the first failure; nothing is written after it
+}
+
+// OpenMetrics opens the log called name and removes the lines of the steps after step,
+// which a resumed run writes again. It returns the evaluation of step, or the zero
+// EvalReport where the log has none. A test may put a writer of its own in front of the
+// file with through, which may be nil.
+func OpenMetrics(disk checkpoint.FS, name string, step int, through func(io.Writer) io.Writer) (*Log, actors.EvalReport, error) {
+	kept, eval, err := keepUntil(name, step)
+	if err == nil {
+		err = checkpoint.WriteFile(disk, name, kept)
+	}
+	if err != nil {
+		return nil, eval, err
+	}
+	f, err := disk.Append(name)
+	if err != nil {
+		return nil, eval, err
+	}
+	l := &Log{name: name, File: f, out: f}
+	if through != nil {
+		l.out = through(f)
+	}
+	return l, eval, nil
+}
+
+// Metrics is the observer that writes metrics to a log. Where that fails it calls failed, once: a run ends then, since a
+// checkpoint must not be ahead of its metrics.
+type Metrics struct {
+	deaf
+	Log    *Log
+	Failed func(error)
+}
+
+// Step implements Observer.
+func (m *Metrics) Step(s Step) {
+	if s.Logged {
+		m.write(s.Metrics)
+	}
+}
+
+// Eval implements Observer.
+func (m *Metrics) Eval(e Eval) {
+	if e.Metrics != nil {
+		m.write(e.Metrics)
+	}
+}
+
+func (m *Metrics) write(v any) {
+	if m.Failed == nil {
+		return
+	}
+	if err := m.Log.Write(v); err != nil {
+		m.Failed(err)
+		m.Failed = nil
+	}
+}
+
+// keepUntil returns the lines of the log called name up to and including those of step,
+// and the evaluation of step. A line that a crash cut off is left out.
+func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err error) {
+	if step == 0 {
+		return nil, eval, nil
+	}
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, eval, nil
+	}
+	if err != nil {
+		return nil, eval, err
+	}
+	for line := range bytes.Lines(raw) {
+		var at struct {
+			Step   int
+			Loss   *float64 `json:"eval_loss"`
+			Tokens *int64   `json:"eval_tokens"`
+		}
+		if json.Unmarshal(line, &at) != nil || at.Step > step {
+			continue
+		}
+		kept = append(append(kept, bytes.TrimSuffix(line, []byte("\n"))...), '\n')
+		if at.Tokens != nil && at.Step == step {
+			eval = actors.EvalReport{Step: step, Loss: math.NaN(), Tokens: *at.Tokens}
+			if at.Loss != nil {
+				eval.Loss = *at.Loss
+			}
+		}
+	}
+	return kept, eval, nil
+}
+
+// Write appends v as one line of JSON.
+func (l *Log) Write(v any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		return l.failed
+	}
+	b, err := json.Marshal(v)
+	if err == nil {
+		_, err = l.out.Write(append(b, '\n'))
+	}
+	return l.note("write", err)
+}
+
+// Sync puts on disk what was written. It fails if anything failed before.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		return l.failed
+	}
+	return l.note("sync", l.File.Sync())
+}
+
+// note keeps the first failure. l.mu is held.
+func (l *Log) note(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var onPath *fs.PathError
+	if errors.As(err, &onPath) {
+		err = onPath.Err
+	}
+	l.failed = fmt.Errorf("%s %s: %w", op, l.name, err)
+	return l.failed
+}
+
+// Close closes the file.
+func (l *Log) Close() { _ = l.File.Close() }
+
+// Windows are the windows of the log that checkpoints hold.
+type Windows = Awaited[checkpoint.LogWindow]
+
+// Awaited is a value that changes from step to step and that checkpoints hold. A
+// checkpoint is committed while later steps are already reported, so the value after its
+// step is kept until then. It may be used from several goroutines.
+type Awaited[T any] struct {
+	mu     sync.Mutex
+	last   T         // after the step reported last
+	awaits map[int]T // by the step of a checkpoint to come
+}
+
+// Reported notes the value after a step; saved says that a checkpoint is made of the
+// state after it.
+func (w *Awaited[T]) Reported(step int, saved bool, now T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = now
+	if !saved {
+		return
+	}
+	if w.awaits == nil {
+		w.awaits = map[int]T{}
+	}
+	w.awaits[step] = now
+}
+
+// Take returns the value after a step that is being saved. A save that no report
+// announced is of the state after the last step reported.
+func (w *Awaited[T]) Take(step int) T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, ok := w.awaits[step]
+	if !ok {
+		return w.last
+	}
+	delete(w.awaits, step)
+	return now
+}

@@ -1,0 +1,380 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/device"
+	"mt/host"
+	"mt/internal/accounts"
+	"mt/internal/board"
+	"mt/internal/config"
+	"mt/plan"
+)
+
+// number is a float64 that JSON can hold: null where it is not finite.
+func number(f float64) any {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil
+	}
+	return f
+}
+
+// StepMetrics is one object of metrics.jsonl. Units are in the names; stall_s is by
+// cause. Its window is the steps since the object before it.
+type StepMetrics struct {
+	Step          int                `json:"step"`
+	MaxSteps      int                `json:"max_steps"`
+	Epoch         float64            `json:"epoch"`
+	Loss          any                `json:"loss"`
+	StepLoss      any                `json:"step_loss"`
+	WindowSteps   int                `json:"window_steps"`
+	GradNorm      any                `json:"grad_norm"`
+	LR            float64            `json:"lr"`
+	GroupLR       map[string]float64 `json:"lr_groups,omitempty"` // by the names of lr_groups
+	Tokens        int64              `json:"tokens"`
+	TokensTotal   int64              `json:"tokens_total"`
+	TimedSteps    int                `json:"timed_steps"`
+	TokPerS       float64            `json:"tok_per_s"`
+	TFLOPS        float64            `json:"tflops"`
+	TFLOPSExec    float64            `json:"tflops_executed"`
+	MFU           any                `json:"mfu"`
+	StepS         float64            `json:"step_s"`
+	EtaS          float64            `json:"eta_s"`
+	HostBytes     int64              `json:"host_bytes"`
+	DeviceBytes   int64              `json:"device_bytes"`
+	Memory        MemoryUse          `json:"memory"`
+	H2DGBps       float64            `json:"h2d_gbps"`
+	D2HGBps       float64            `json:"d2h_gbps"`
+	PeerGBps      float64            `json:"peer_gbps,omitempty"`
+	NetworkGBps   float64            `json:"network_gbps,omitempty"`
+	DiskReadGBps  float64            `json:"disk_read_gbps,omitempty"`
+	DiskWriteGBps float64            `json:"disk_write_gbps,omitempty"`
+	// What a step reads from disks and writes to them, the part of that time in which the device had work, and how many
+	// steps a disk lasts for every petabyte of writes that it is rated for.
+	DiskReadBytes  int64              `json:"disk_read_bytes,omitempty"`
+	DiskWriteBytes int64              `json:"disk_write_bytes,omitempty"`
+	DiskHidden     *float64           `json:"disk_hidden,omitempty"`
+	DiskStepsPerPB int64              `json:"disk_steps_per_pb,omitempty"`
+	StallS         map[string]float64 `json:"stall_s"`
+	ComputeS       float64            `json:"compute_s"`
+	SkippedUpdate  bool               `json:"skipped,omitempty"`
+	// How many tiles of experts crossed the link, and their bytes.
+	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
+	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
+	*PairMetrics
+	// How many matrix products mt's own kernels have computed so far in cuBLASLt's place.
+	OwnProducts int64 `json:"own_products,omitempty"`
+}
+
+// Meter turns the pipeline's reports into metrics, which depend on the reports and on
+// what the functions below return, and on nothing else.
+type Meter struct {
+	maxSteps  int
+	PeakFLOPS float64 // matrix product rate of this device; 0: not measured
+	epoch     func(step int) float64
+	flops     func(tokens, pairs, again int64) (model, executed float64)
+	memory    func() MemoryUse                    // taken now
+	products  func() int64                        // see OwnProducts
+	groups    func(lr float64) map[string]float64 // see GroupLR
+
+	Window checkpoint.LogWindow // the steps since the last logged one
+	timed  timed                // those of them that this process made
+	recent []time.Duration      // of the last steps
+}
+
+// etaSteps is how many steps the remaining time is estimated from. Reports of short
+// steps come in bunches, so that one alone says little.
+const etaSteps = 20
+
+// timed sums up what steps took.
+type timed struct {
+	steps                int
+	elapsed, compute     time.Duration
+	stall                [actors.NumCauses]time.Duration
+	tokens, pairs, again int64
+	h2d, d2h, peer, sent int64
+	read, written        int64
+	disks                time.Duration
+}
+
+func (t *timed) add(r actors.StepReport) {
+	t.steps++
+	t.elapsed += r.Elapsed
+	t.compute += r.Compute
+	for c, d := range r.Stall {
+		t.stall[c] += d
+	}
+	t.tokens += r.Tokens
+	t.pairs += r.AttendedPairs
+	t.again += r.AttendedAgain
+	t.h2d += r.H2D
+	t.d2h += r.D2H
+	t.peer += r.Peer
+	t.sent += r.Sent
+	t.read += r.DiskRead
+	t.written += r.DiskWritten
+	t.disks += r.DiskBusy
+}
+
+// hidden is the part of the time in which something was read from or written to disks that the device did not wait
+// for; nil: nothing was.
+func (t *timed) hidden() *float64 {
+	if t.disks <= 0 {
+		return nil
+	}
+	part := max(0, 1-t.stall[actors.StallDisk].Seconds()/t.disks.Seconds())
+	return &part
+}
+
+// petabyte is what the writes that disks are rated for are counted in.
+const petabyte = 1e15
+
+// StepsPerPetabyte is how many steps that write so many bytes a disk lasts for each petabyte; 0: nothing is written.
+func StepsPerPetabyte(written int64) int64 {
+	if written == 0 {
+		return 0
+	}
+	return petabyte / written
+}
+
+// mean is d divided by the number of steps, in seconds.
+func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
+
+// ownProducts is how many matrix products mt's own kernels have computed so far on all devices because
+// there is no cuBLASLt or it refused them.
+func ownProducts(devs []device.Device) (n int64) {
+	for _, d := range devs {
+		if d, ok := d.(interface{ OwnProducts() int64 }); ok {
+			n += d.OwnProducts()
+		}
+	}
+	return n
+}
+
+// Step adds a step to the window and returns the metrics after it.
+func (m *Meter) Step(r actors.StepReport) StepMetrics {
+	if r.Pairs != nil {
+		m.Window.Add(r.Loss, r.Pairs.Pairs)
+		m.Window.AddPairs(pairLog(r.Pairs))
+	} else {
+		m.Window.Add(r.Loss, r.Supervised)
+	}
+	m.timed.add(r)
+	m.recent = append(m.recent, r.Elapsed)
+	if len(m.recent) > etaSteps {
+		m.recent = m.recent[1:]
+	}
+	t := &m.timed
+	sec := max(t.elapsed, 1).Seconds()
+	flops, executed := m.flops(t.tokens, t.pairs, t.again)
+	out := StepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.Window.Mean()), StepLoss: number(r.Loss),
+		WindowSteps: m.Window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, GroupLR: m.groups(r.LR), Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
+		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
+		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, NetworkGBps: float64(t.sent) / sec / 1e9,
+		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},
+		DiskReadBytes: t.read / int64(t.steps), DiskWriteBytes: t.written / int64(t.steps), DiskHidden: t.hidden(), DiskStepsPerPB: StepsPerPetabyte(t.written / int64(t.steps)),
+		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
+	if r.Pairs != nil {
+		out.PairMetrics = pairMetricsOf(m.Window.Pairs)
+	}
+	out.Memory, out.OwnProducts = m.memory(), m.products()
+	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal
+	if m.PeakFLOPS > 0 {
+		out.MFU = flops / sec / m.PeakFLOPS
+	}
+	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
+		out.StallS[c.String()] = t.mean(t.stall[c])
+	}
+	return out
+}
+
+// Logged ends the window: the metrics that step returned last have been written.
+func (m *Meter) Logged() { m.Window, m.timed = checkpoint.LogWindow{}, timed{} }
+
+// eta is how many seconds the steps after step will take at the pace of the most recent
+// ones.
+func (m *Meter) eta(step int) float64 {
+	var sum time.Duration
+	for _, d := range m.recent {
+		sum += d
+	}
+	return sum.Seconds() / float64(len(m.recent)) * float64(m.maxSteps-step)
+}
+
+// EvalMetrics is the object of an evaluation.
+type EvalMetrics struct {
+	Step       int   `json:"step"`
+	Loss       any   `json:"eval_loss"`
+	Perplexity any   `json:"eval_perplexity"`
+	Tokens     int64 `json:"eval_tokens"`
+	*EvalPairMetrics
+}
+
+// usage is what all of devs hold together.
+func usage(devs []device.Device) device.Usage {
+	var sum device.Usage
+	for _, d := range devs {
+		u := d.Usage()
+		for p := range accounts.NumPurposes {
+			sum.Now[p] += u.Now[p]
+			sum.Peak[p] += u.Peak[p]
+		}
+		sum.Total += u.Total
+		sum.Limit += u.Limit
+		sum.Capacity += u.Capacity
+	}
+	return sum
+}
+
+// NewMeter returns the meter of a run of p on devs; window are the steps since the last logged one that a checkpoint keeps,
+// and epoch tells how many epochs are over after a step.
+func NewMeter(c *config.Config, p *plan.Run, devs []device.Device, window checkpoint.LogWindow, epoch func(step int) float64) *Meter {
+	system := &glance{look: host.MachineMemory, clock: time.Now}
+	return &Meter{maxSteps: c.MaxSteps, groups: c.GroupRates, Window: window, flops: FLOPs(p), epoch: epoch,
+		memory:   func() MemoryUse { return takenMemory(usage(devs), host.Usage(), int64(c.HostMemory), system.now()) },
+		products: func() int64 { return ownProducts(devs) }}
+}
+
+// PairMetrics are means over pairs, as metrics.jsonl has them of steps, by TRL's names.
+type PairMetrics struct {
+	Chosen      float64 `json:"rewards/chosen"`
+	Rejected    float64 `json:"rewards/rejected"`
+	Accuracies  float64 `json:"rewards/accuracies"`
+	Margins     float64 `json:"rewards/margins"`
+	LogChosen   float64 `json:"logps/chosen"`
+	LogRejected float64 `json:"logps/rejected"`
+}
+
+// EvalPairMetrics are those of an evaluation.
+type EvalPairMetrics struct {
+	Chosen      float64 `json:"eval_rewards/chosen"`
+	Rejected    float64 `json:"eval_rewards/rejected"`
+	Accuracies  float64 `json:"eval_rewards/accuracies"`
+	Margins     float64 `json:"eval_rewards/margins"`
+	LogChosen   float64 `json:"eval_logps/chosen"`
+	LogRejected float64 `json:"eval_logps/rejected"`
+}
+
+// pairLog is what the log takes of a report's pairs.
+func pairLog(s *actors.PairSums) checkpoint.PairLog {
+	return checkpoint.PairLog{Pairs: float64(s.Pairs), Chosen: s.Chosen, Rejected: s.Rejected, Right: s.Right, LogChosen: s.LogChosen, LogRejected: s.LogReject}
+}
+
+// pairMetricsOf are the means of l; nil where it has no pairs.
+func pairMetricsOf(l checkpoint.PairLog) *PairMetrics {
+	n := l.Pairs
+	if n == 0 {
+		return nil
+	}
+	return &PairMetrics{Chosen: l.Chosen / n, Rejected: l.Rejected / n, Accuracies: l.Right / n, Margins: (l.Chosen - l.Rejected) / n,
+		LogChosen: l.LogChosen / n, LogRejected: l.LogRejected / n}
+}
+
+// text is what the progress line has of it.
+func (m *PairMetrics) text() string {
+	return fmt.Sprintf("margin %.4f  accuracy %.3f", m.Margins, m.Accuracies)
+}
+
+// scalars are what boards get of it.
+func (m *PairMetrics) scalars(under string) []board.Scalar {
+	return []board.Scalar{{Name: under + "rewards/chosen", Value: m.Chosen}, {Name: under + "rewards/rejected", Value: m.Rejected},
+		{Name: under + "rewards/accuracies", Value: m.Accuracies}, {Name: under + "rewards/margins", Value: m.Margins},
+		{Name: under + "logps/chosen", Value: m.LogChosen}, {Name: under + "logps/rejected", Value: m.LogRejected}}
+}
+
+// EvalMetricsOf are the metrics of an evaluation.
+func EvalMetricsOf(r actors.EvalReport) *EvalMetrics {
+	m := EvalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens}
+	if r.Pairs != nil {
+		m.Perplexity, m.EvalPairMetrics = nil, (*EvalPairMetrics)(pairMetricsOf(pairLog(r.Pairs)))
+	}
+	return &m
+}
+
+// text is what the progress line has of an evaluation of so many steps.
+func (e *Eval) text(maxSteps int) string {
+	r := e.Report
+	text := fmt.Sprintf("perplexity %.3f  (%s tokens)", math.Exp(r.Loss), humanize.Comma(r.Tokens))
+	if pairs := (*PairMetrics)(e.Metrics.EvalPairMetrics); r.Pairs != nil {
+		text = fmt.Sprintf("%s  (%s pairs)", pairs.text(), humanize.Comma(r.Pairs.Pairs))
+	}
+	return fmt.Sprintf("step %d/%d  eval_loss %.4f  %s", r.Step, maxSteps, r.Loss, text)
+}
+
+// scalars are what boards get of an evaluation of that loss.
+func (m *EvalMetrics) scalars(loss float64) []board.Scalar {
+	out := []board.Scalar{{Name: "eval/loss", Value: loss}}
+	if m.EvalPairMetrics != nil {
+		out = append(out, (*PairMetrics)(m.EvalPairMetrics).scalars("eval/")...)
+	}
+	return out
+}
+
+// MemoryUse is the memory of a line of metrics.jsonl, in bytes: what the run holds by
+// purpose, what limits it, and what the machine has.
+type MemoryUse struct {
+	Device         map[string]int64 `json:"device"`
+	DeviceLimit    int64            `json:"device_limit,omitempty"`
+	DeviceCapacity int64            `json:"device_capacity,omitempty"`
+	Host           map[string]int64 `json:"host"`
+	HostLimit      int64            `json:"host_limit,omitempty"`
+	HostResident   int64            `json:"host_resident,omitempty"`
+	HostCapacity   int64            `json:"host_capacity,omitempty"`
+	HostAvailable  int64            `json:"host_available,omitempty"`
+	HostCached     int64            `json:"host_cached,omitempty"`
+	HostNodes      int              `json:"host_nodes,omitempty"`
+
+	hostTotal, deviceTotal int64 // sums of Host and Device
+}
+
+// takenMemory puts together what the device holds, what the arenas hold, the host's
+// budget in bytes (0: none) and what the system says.
+func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system host.Machine) MemoryUse {
+	m := MemoryUse{Device: map[string]int64{}, DeviceLimit: dev.Limit, DeviceCapacity: dev.Capacity, Host: map[string]int64{}, HostLimit: hostLimit,
+		HostResident: system.Resident, HostCapacity: system.Capacity, HostAvailable: system.Available, HostCached: system.Cached, HostNodes: system.Nodes}
+	for p := range accounts.NumPurposes {
+		switch d, h := dev.Now[p], arenas.Now[p]; {
+		case p == accounts.HostStaging && d+h != 0:
+			m.Host[p.String()] = d + h
+		case p.OfDevice() && d != 0:
+			m.Device[p.String()] = d
+		case p.OfArena() && h != 0:
+			m.Host[p.String()] = h
+		}
+	}
+	m.hostTotal, m.deviceTotal = arenas.Total+dev.Now[accounts.HostStaging], dev.Total
+	return m
+}
+
+// glance is the memory of the machine as it was a second ago at most: asking takes a
+// fifth of a millisecond, which short steps would feel.
+type glance struct {
+	look  func() host.Machine
+	clock func() time.Time
+	at    time.Time
+	seen  host.Machine
+}
+
+func (g *glance) now() host.Machine {
+	if t := g.clock(); g.at.IsZero() || t.Sub(g.at) >= time.Second {
+		g.at, g.seen = t, g.look()
+	}
+	return g.seen
+}
+
+// FLOPs tells how many floating point operations p takes for so many tokens and attended
+// (query, key) pairs, some of which are attended again: those of the model, and those
+// executed, with what is computed a second time. What a token and a pair take is counted once.
+func FLOPs(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
+	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
+	return func(tokens, pairs, again int64) (model, executed float64) {
+		model = token*float64(tokens) + pair*float64(pairs)
+		return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
+	}
+}

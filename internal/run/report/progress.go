@@ -1,0 +1,204 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/term"
+
+	"mt/data"
+	"mt/internal/human"
+	"mt/internal/run/settings"
+)
+
+// Line is where progress goes: on a terminal one line, redrawn; elsewhere plain
+// lines, which the caller thins out.
+type Line struct {
+	Out         io.Writer
+	Interactive bool
+	drawn       int // width of what stands there
+}
+
+// Show writes a progress line: texts[0], or on a terminal the first of texts
+// that it is wide enough for, since a line that wraps cannot be drawn over.
+func (l *Line) Show(texts ...string) {
+	if !l.Interactive {
+		fmt.Fprintln(l.Out, texts[0])
+		return
+	}
+	text := fit(columns(l.Out)-1, texts)
+	width := len([]rune(text))
+	fmt.Fprintf(l.Out, "\r%s%s", text, strings.Repeat(" ", max(0, l.drawn-width)))
+	l.drawn = width
+}
+
+// fit is the first of texts that is at most width wide, or else as much of the last as
+// fits. A width below 1 means that the width is not known, and everything fits.
+func fit(width int, texts []string) string {
+	if width < 1 {
+		return texts[0]
+	}
+	for _, text := range texts {
+		if len([]rune(text)) <= width {
+			return text
+		}
+	}
+	return string([]rune(texts[len(texts)-1])[:width])
+}
+
+// columns is how wide the terminal behind w is, 0 where that is not known.
+func columns(w io.Writer) int {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// Above writes text that stays, above the progress line.
+func (l *Line) Above(text string) {
+	if l.Interactive && l.drawn > 0 {
+		fmt.Fprintf(l.Out, "\r%s\r", strings.Repeat(" ", l.drawn))
+		l.drawn = 0
+	}
+	fmt.Fprintln(l.Out, text)
+}
+
+// End leaves the progress line as it stands.
+func (l *Line) End() {
+	if l.Interactive && l.drawn > 0 {
+		fmt.Fprintln(l.Out)
+		l.drawn = 0
+	}
+}
+
+// Progress shows steps, evaluations and notes.
+type Progress struct {
+	deaf
+	Line     *Line
+	MaxSteps int
+	trail    trail
+}
+
+// Step implements Observer.
+func (p *Progress) Step(s Step) {
+	p.trail.add(s.Report.Loss)
+	if s.Logged || p.Line.Interactive {
+		p.Line.Show(s.Metrics.texts(p.Line.Interactive, p.trail.spark())...)
+	}
+}
+
+// Eval implements Observer.
+func (p *Progress) Eval(e Eval) {
+	if e.Metrics != nil {
+		p.Line.Above(e.text(p.MaxSteps))
+	}
+}
+
+// Note implements Observer.
+func (p *Progress) Note(text string) { p.Line.Above("note: " + text) }
+
+// bar draws share, from 0 to 1, in 20 cells.
+func bar(share float64) string {
+	n := int(share*20 + 0.5)
+	return strings.Repeat("█", min(20, n)) + strings.Repeat("░", max(0, 20-n))
+}
+
+// texts are the progress line of a step, each shorter than the one before. On a
+// terminal the first begins with a bar. Loss and tokens per second are those of
+// metrics.jsonl, over the steps since the last line there; spark, which may be empty, is
+// the way of the loss so far, for a terminal.
+func (m StepMetrics) texts(interactive bool, spark string) []string {
+	loss, norm := "not finite", "not finite"
+	if v, ok := m.Loss.(float64); ok {
+		loss = fmt.Sprintf("%.4f", v)
+	}
+	if v, ok := m.GradNorm.(float64); ok {
+		norm = fmt.Sprintf("%.3f", v)
+	}
+	head := fmt.Sprintf("step %d/%d  loss %s", m.Step, m.MaxSteps, loss)
+	if m.PairMetrics != nil {
+		head += "  " + m.PairMetrics.text()
+	}
+	more := fmt.Sprintf("  grad_norm %s  lr %.2e", norm, m.LR)
+	eta := "  ETA " + human.Duration(time.Duration(m.EtaS*float64(time.Second)))
+	rate := fmt.Sprintf("  %s tok/s", humanize.CommafWithDigits(m.TokPerS, 0))
+	over := ""
+	if m.WindowSteps > 1 {
+		over = fmt.Sprintf(" (over %d steps)", m.WindowSteps)
+	}
+	if m.SkippedUpdate {
+		eta += "  (update skipped)"
+	}
+	whole := head + rate + over + more + eta
+	if !interactive {
+		return []string{whole}
+	}
+	var out []string
+	bar := bar(float64(m.Step)/float64(m.MaxSteps)) + " "
+	if spark != "" {
+		drawn := head + " " + spark
+		out = []string{bar + drawn + rate + over + more + eta, drawn + rate + over + more + eta, drawn + rate + over + eta, drawn + rate + eta}
+	}
+	return append(out, bar+whole, whole, head+rate+over+eta, head+rate+eta, head+eta)
+}
+
+// quickRead is a number of bytes. Reading less data is done before anybody wonders what
+// takes time, so its progress is not shown.
+const quickRead = 16 << 20
+
+// slowWork is how long the check of a token cache, or pinning host memory, takes before it is shown.
+const slowWork = 3 * time.Second
+
+// Pinning is what a device does with the host memory that it copies from and to.
+const Pinning = "pin host memory"
+
+// ShowHang shows at once that work on a device does not end: the run itself stands still and shows no notes.
+func ShowHang(o settings.Options, text string) {
+	if o.Interactive { // a progress line may stand there
+		text = "\nnote: " + text
+	} else {
+		text = "note: " + text
+	}
+	fmt.Fprintln(o.Stderr, text)
+}
+
+// Reading returns a function that shows on o.Stderr how far reading data is (see
+// data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a
+// token cache is shown where it is slow, and only once where Stderr is no terminal. So is pinning.
+func Reading(o settings.Options) func(done, total int64, what string) {
+	return progressBy(o, time.Now)
+}
+
+func progressBy(o settings.Options, now func() time.Time) func(done, total int64, what string) {
+	l := &Line{Out: o.Stderr, Interactive: o.Interactive}
+	work, shown, began := "", int64(0), time.Time{}
+	return func(done, total int64, what string) {
+		if total < quickRead {
+			return
+		}
+		if what != work {
+			l.End()
+			work, shown, began = what, -1, now()
+		}
+		tenth := done * 10 / total
+		if tenth == shown && (!o.Interactive || done >= total) {
+			return
+		}
+		if (what == data.CheckingCache || what == Pinning) && (now().Sub(began) < slowWork || shown >= 0 && !o.Interactive) {
+			return
+		}
+		shown = tenth
+		l.Show(fmt.Sprintf("%s: %s of %s", what, humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total))))
+		if done >= total {
+			l.End()
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/internal/run/settings"
+)
+
+// TestKeptSamples: a run keeps the samples up to its step, and those of its own step only
+// where all are there.
+func TestKeptSamples(t *testing.T) {
+	name := filepath.Join(t.TempDir(), settings.SamplesFile)
+	lines := func(steps ...int) string {
+		out := ""
+		for _, n := range steps {
+			out += fmt.Sprintf("{\"step\":%d,\"prompt\":\"p\",\"text\":\"t\"}\n", n)
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		file string
+		step int
+		want string
+		last int
+	}{
+		{lines(3, 3, 6, 6, 9), 6, lines(3, 3, 6, 6), 6}, {lines(3, 3, 6), 6, lines(3, 3), 3}, {lines(3, 3, 4, 4), 3, lines(3, 3), 3},
+		{lines(3, 3) + "{\"step\":3", 6, lines(3, 3), 3}, {lines(3), 0, "", 0}, {lines(3, 3, 6) + strings.TrimSuffix(lines(6), "\n"), 6, lines(3, 3), 3},
+	} {
+		if err := os.WriteFile(name, []byte(tc.file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		kept, last, err := keepSamples(name, tc.step, 2)
+		if err != nil || string(kept) != tc.want || last != tc.last {
+			t.Errorf("at step %d of %q: %q, last %d, %v", tc.step, tc.file, kept, last, err)
+		}
+	}
+	if kept, _, err := keepSamples(name+"x", 5, 2); err != nil || kept != nil {
+		t.Errorf("without a file: %q, %v", kept, err)
+	}
+}
+
+// TestSamplesOfBefore: a run without prompts that begins anew removes the samples of the run before, and one that is resumed keeps them.
+func TestSamplesOfBefore(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, settings.SamplesFile)
+	for step, stays := range []bool{false, true} {
+		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := OpenSamples(settings.Dir{Path: dir, FS: checkpoint.OS()}, step, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(name); (err == nil) != stays {
+			t.Errorf("from step %d: %v, want the file to stay: %t", step, err, stays)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mt/internal/config"
+	"mt/internal/files"
+	"mt/internal/run/settings"
+	"mt/internal/timeline"
+)
+
+// timelineEvery is how long a TimelineFile stays as it is at least, but at the end.
+const timelineEvery = 5 * time.Second
+
+// Trace is what of a run's timeline is kept and written.
+type Trace struct {
+	deaf
+	Recorder *timeline.Recorder // nil: nobody asks for a timeline
+	file     *timeline.File     // nil: no trace
+	shown    time.Time          // when TimelineFile was written
+	shows    bool               // TimelineFile is written
+	dir      settings.Dir
+	note     func(string)
+}
+
+// CheckTrace refuses a trace that cannot be written, or in whose place there is something
+// else. It leaves the disk as it was.
+func CheckTrace(c *config.Config) error {
+	path := c.Trace
+	if path == "" {
+		return nil
+	}
+	bad := func(err error) error {
+		return c.Errorf("trace", "trace %s: %w; name a new file in a directory that can be written", path, err)
+	}
+	f, err := files.Open(path)
+	var other *files.NotAFile
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// Whether there can be one shows when it is made.
+		made, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err == nil {
+			err = errors.Join(made.Close(), os.Remove(path))
+		}
+		if err != nil {
+			return bad(Reason(err))
+		}
+		return nil
+	case errors.As(err, &other):
+		return bad(fmt.Errorf("it is %s, not a file", other.What))
+	case err == nil:
+		defer f.Close()
+		err = unix.Access(path, unix.W_OK)
+	}
+	if err != nil {
+		return bad(Reason(err))
+	}
+	if !timeline.IsTrace(f) {
+		return bad(errors.New("there is a file that no run of mt has written as a trace"))
+	}
+	return nil
+}
+
+// Reason is err without the operation and the path, which its sentence has.
+func Reason(err error) error {
+	var onPath *fs.PathError
+	if errors.As(err, &onPath) {
+		return onPath.Err
+	}
+	return err
+}
+
+// OpenTrace makes what the pipeline tells its timeline to, if anybody asks for that: the key trace, or for TimelineFile in dir
+// shows. through is put in front of the file of the trace; it may be nil.
+func OpenTrace(c *config.Config, dir settings.Dir, shows bool, through func(io.WriteCloser) io.WriteCloser, note func(string)) (*Trace, error) {
+	path, t := c.Trace, &Trace{shows: shows, dir: dir, note: note}
+	if path == "" && !shows {
+		return t, nil
+	}
+	if path != "" {
+		f, err := os.Create(path)
+		if err != nil {
+			return nil, c.Errorf("trace", "trace %s: %w", path, Reason(err))
+		}
+		w := io.WriteCloser(f)
+		if through != nil {
+			w = through(f)
+		}
+		t.file = timeline.NewFile(w, strings.HasSuffix(path, ".gz"), func(err error) {
+			note(fmt.Sprintf("trace %s: %v; training goes on", path, Reason(err)))
+		})
+	}
+	t.Recorder = timeline.New(timeline.Options{Process: "measured", File: t.file, KeepStep: shows})
+	return t, nil
+}
+
+// Step implements Observer.
+func (t *Trace) Step(Step) { t.show(timelineEvery) }
+
+// show writes TimelineFile, unless that was done less than so long ago.
+func (t *Trace) show(every time.Duration) {
+	if !t.shows || time.Since(t.shown) < every {
+		return
+	}
+	step := t.Recorder.Last()
+	if step == nil {
+		return
+	}
+	raw, err := json.Marshal(step)
+	if err == nil {
+		err = t.dir.WriteWhole(settings.TimelineFile, append(raw, '\n'))
+	}
+	if err != nil {
+		t.note(fmt.Sprintf("write %s: %v; training goes on", settings.TimelineFile, Reason(err)))
+	}
+	t.shown = time.Now()
+}
+
+// End implements Observer: it writes what is left to write.
+func (t *Trace) End(error) {
+	t.show(0)
+	if t.file != nil {
+		t.file.Close()
+	}
+}

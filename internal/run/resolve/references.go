@@ -1,0 +1,234 @@
+package resolve
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device/op"
+	"mt/internal/config"
+	"mt/internal/files"
+	"mt/internal/run/open"
+	"mt/internal/run/resume"
+	"mt/internal/run/team"
+	"mt/internal/throttle"
+	"mt/model"
+	"mt/plan"
+)
+
+// This file makes what training on pairs (dpo) compares with: log p of every answer by the reference model, found once by a
+// forward pass over all pairs, before training begins, and kept in a file beside the token caches.
+
+// References are log p of the chosen and the rejected answer of a data set's pairs, by the pairs' numbers. NaN: no row has
+// the pair.
+type References [][2]float32
+
+// preferenceKinds are the values of dpo.loss_type.
+var preferenceKinds = map[string]op.PreferenceKind{"sigmoid": op.Sigmoid, "hinge": op.Hinge, "ipo": op.IPO}
+
+// preferenceLoss is the loss that c asks for.
+func preferenceLoss(c *config.Config) op.PreferenceLoss {
+	p := c.Preference()
+	if p.LossType == "" {
+		return op.PreferenceLoss{}
+	}
+	return op.PreferenceLoss{Kind: preferenceKinds[p.LossType], Beta: float32(p.Beta), Smoothing: float32(p.LabelSmoothing)}
+}
+
+// Reference is the model that pairs are compared with, and what it thinks of them.
+type Reference struct {
+	fingerprint string        // of its tensors
+	Train, Eval References    // of the training data's pairs and of the held-out ones; nil: not known, or there are none
+	Pass        *plan.Run     // that finds what is not known; nil: there is none
+	Asked       *plan.Request // what pass was asked for
+	unneeded    bool          // the run is finished
+}
+
+// readReferences reads what an earlier pass has found and kept.
+func (r *resolving) readReferences() (err error) {
+	if len(r.Config.DPO) == 0 || !r.Team.First() {
+		return nil
+	}
+	if r.Ref.fingerprint, err = checkpoint.Fingerprint(r.ForReference().ModelDir); err != nil {
+		return err
+	}
+	for _, of := range PairSets(r.Inputs, &r.Ref) {
+		path, key, err := r.ReferencesFile(of.Set)
+		if err != nil {
+			return err
+		}
+		if refs, err := ReadReferences(path, key, of.Set.Pairs()); err == nil { // else referencesOf looks again, since another run may have written it meanwhile, and says why it makes the pass
+			*of.Refs = refs
+		}
+	}
+	return nil
+}
+
+// pairSet is a data set of pairs, and where what the reference thinks of them is kept.
+type pairSet struct {
+	Set  *data.Dataset
+	Refs *References
+}
+
+// PairSets are the data sets of a run and where ref has their references; none where no data is read.
+func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
+	if in.Data != nil {
+		sets = append(sets, pairSet{in.Data, &ref.Train})
+	}
+	if in.EvalData != nil {
+		sets = append(sets, pairSet{in.EvalData, &ref.Eval})
+	}
+	return sets
+}
+
+// ForReference is the run of the reference's pass on the run's devices, with the numerics of the run. Its
+// inputs are those of the run, which closes them.
+func (r *Resolved) ForReference() *Resolved {
+	in := *r.Inputs
+	in.Team, in.Throttle = team.Alone(context.Background()), throttle.Limits{}
+	if m := r.OtherReference; m != nil {
+		in.Opened, in.Model, in.ModelDir = m, m.Config, m.Dir
+	}
+	return &Resolved{Start: &resume.Start{Inputs: &in}, Plan: r.Ref.Pass}
+}
+
+// ReferencesFile is the file in which the references of set are kept, and the key that it begins with.
+func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
+	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
+	r := run.ForReference()
+	name := fmt.Appendf(nil, "1 %s %s %d %v %d %x", run.Ref.fingerprint, set.ID(), run.Config.MaxSeqLen, run.Act, r.Model.VocabSize, r.Model.JSON(""))
+	if r.StartsRows() && run.Team.Size() > 1 {
+		name = append(name, " upper"...)
+	}
+	key = sha256.Sum256(name)
+	dir, err := data.CacheFolder(run.Config.CacheDir)
+	return filepath.Join(dir, hex.EncodeToString(key[:8])+".references"), key, err
+}
+
+// referencesMagic begins a file of references. Then come its key, how many pairs there are, their numbers, little-endian, and the
+// SHA-256 of all before it.
+const referencesMagic = "mt references 1\n"
+
+// EncodeReferences writes references as a file that begins with key.
+func EncodeReferences(refs References, key [sha256.Size]byte) []byte {
+	b := append([]byte(referencesMagic), key[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
+	b = append(b, refs.Bytes()...)
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// Bytes are the numbers, little-endian.
+func (refs References) Bytes() (b []byte) {
+	for _, pair := range refs {
+		for _, x := range pair {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+	}
+	return b
+}
+
+// ReferencesFrom reads what bytes has made.
+func ReferencesFrom(b []byte) References {
+	refs := make(References, len(b)/8)
+	for i := range refs {
+		for k := range refs[i] {
+			refs[i][k] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i+4*k:]))
+		}
+	}
+	return refs
+}
+
+// ReadReferences reads a file that EncodeReferences made, which must be whole, of this key and of so many pairs.
+func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References, error) {
+	const head = len(referencesMagic) + sha256.Size + 8
+	b, err := files.Read(path, int64(head)+8*pairs+sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != int64(head)+8*pairs+sha256.Size {
+		return nil, fmt.Errorf("it has %d bytes, and not those of %d pairs", len(b), pairs)
+	}
+	refs := ReferencesFrom(b[head : len(b)-sha256.Size])
+	if !bytes.Equal(EncodeReferences(refs, key), b) {
+		return nil, errors.New("it is damaged, or of another model or data")
+	}
+	return refs, nil
+}
+
+// planPass plans the pass, unless what it finds is known or not needed. Its memory is given back before that of the run is taken, so that both have
+// the whole budgets. Of several ranks only the first makes it, with all memory of its host.
+func (run *resolving) planPass() (err error) {
+	if run.Plan.Spec.Preference.None() || !run.Team.First() || run.Ref.unneeded || run.knowsReferences() {
+		return nil
+	}
+	r := run.ForReference()
+	if m := run.OtherReference; m != nil {
+		if err := run.checkPositions(m.Config, "dpo.reference_model"); err != nil {
+			return err
+		}
+	}
+	// Micro-batches and parts of the head are those of the run, so that one model has the same bits in both. Depths change none, and
+	// those that were found for the run may be too much for another model.
+	q, asked := r.request(true), run.Asked.Depths
+	q.Depths = plan.Depths{WeightSlots: asked.WeightSlots, ActivationSlots: asked.ActivationSlots, BatchesAhead: asked.BatchesAhead}
+	run.Ref.Asked = &q
+	run.Ref.Pass, err = plan.Resolve(q)
+	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) {
+		lack.What, lack.Keys = run.PassName(), lack.Keys+", or give a cache_dir in which a larger machine has left the numbers of these pairs"
+		if run.OtherReference != nil {
+			lack.Keys = strings.Replace(lack.Keys, "a smaller model", "a smaller dpo.reference_model", 1)
+		}
+		return r.PlanError(err)
+	} else if err != nil {
+		return r.PlanError(fmt.Errorf("%s: %w", run.PassName(), err))
+	}
+	return nil
+}
+
+// knowsReferences tells whether no pass is left to make.
+func (r *Resolved) knowsReferences() bool {
+	sets := PairSets(r.Inputs, &r.Ref)
+	for _, of := range sets {
+		if *of.Refs == nil {
+			return false
+		}
+	}
+	return len(sets) > 0
+}
+
+// PassName is how errors and plans call the pass.
+func (r *Resolved) PassName() string {
+	of := "of the model, as the reference,"
+	if m := r.OtherReference; m != nil {
+		of = "of dpo.reference_model " + m.Dir
+	}
+	return "the forward pass " + of + " over all pairs before training"
+}
+
+// PassSampler gives the rows of set in the order of the pass.
+func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
+	return data.NewSampler(set.All(), r.Config.RowsPerStep(), 0, false)
+}
+
+// checkPositions refuses rows that are longer than the positions that a model has learned, and notes where they are longer than
+// it was made for.
+func (r *resolving) checkPositions(m *model.Config, called string) error {
+	n := min(r.RowTokens(), r.Config.MaxSeqLen)
+	if n > m.MaxPositions && m.LearnedPositions {
+		return r.Config.Errorf("max_seq_len", "rows have %d tokens, and %s has learned %d positions: it is at most that", n, called, m.MaxPositions)
+	}
+	if n > m.MaxPositions && m.MaxPositions > 0 {
+		r.note("rows of %d tokens are longer than %s's max_position_embeddings of %d", n, called, m.MaxPositions)
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package resolve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"mt/device/op"
+	"mt/internal/config"
+	"mt/internal/human"
+	"mt/internal/run/open"
+	"mt/internal/run/resume"
+	"mt/internal/run/settings"
+	"mt/plan"
+	"mt/schedule"
+)
+
+// Resolved is a run whose every auto is settled: its plan, and settings that say so.
+type Resolved struct {
+	*resume.Start
+	Plan    *plan.Run
+	Asked   plan.Request   // what the plan was asked for
+	Hosts   int            // how many it is only planned for; 0: as many as there are
+	Prompts []SamplePrompt // sample_prompts, with sample_steps
+	Ref     Reference      // of training on pairs
+	Notes   []string       // for the user, once
+}
+
+// resolving is a run that is being resolved.
+type resolving struct{ Resolved }
+
+func (r *resolving) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// resolvingFrom begins to resolve s, under settings that are its own.
+func resolvingFrom(s *resume.Start) *resolving {
+	begins := *s
+	begins.Inputs = s.With(s.Config.Clone())
+	return &resolving{Resolved{Start: &begins}}
+}
+
+// Resolve settles what the configuration leaves to mt, and checks that the run fits into memory.
+func Resolve(s *resume.Start) (*Resolved, error) {
+	r := resolvingFrom(s)
+	var err error
+	if r.Prompts, err = findPrompts(r.Inputs); err != nil {
+		return nil, err
+	}
+	r.Ref.unneeded = len(r.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= r.Config.MaxSteps && r.Team.First() && r.Finished())
+	steps := []func() error{r.readReferences, func() error { return r.resolve(false) }, func() error { return r.CheckRoom("the run") }}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	if r.Ref.Pass != nil {
+		if err := r.ForReference().CheckRoom(r.PassName()); err != nil {
+			return nil, err
+		}
+	}
+	return &r.Resolved, nil
+}
+
+// Sketch resolves a run that is only planned for, on so many hosts (0: as many as there are). Where the run does not fit,
+// what it was asked for is returned too.
+func Sketch(in *open.Inputs, hosts int) (*Resolved, error) {
+	r := resolvingFrom(resume.Fresh(in))
+	r.Hosts = hosts
+	return &r.Resolved, r.resolve(false)
+}
+
+// ToEvaluate resolves an evaluation alone.
+func ToEvaluate(in *open.Inputs) (*Resolved, error) {
+	r := resolvingFrom(resume.Fresh(in))
+	return &r.Resolved, r.resolve(true)
+}
+
+// Request is what a plan of the settings is asked for, without a start.
+func Request(in *open.Inputs) *Resolved {
+	r := &Resolved{Start: resume.Fresh(in)}
+	r.Asked = r.request(false)
+	return r
+}
+
+func (r *resolving) resolve(evalOnly bool) (err error) {
+	q := r.request(evalOnly)
+	if err := r.checkPositions(r.Model, "the model"); err != nil {
+		return err
+	}
+	if r.Hosts > 1 {
+		q.Ranks = r.Hosts
+	}
+	r.Asked = q
+	if r.Plan, err = plan.Resolve(q); err != nil {
+		return r.PlanError(err)
+	}
+	r.recordResolved()
+	r.noteNumerics(q)
+	if len(r.Config.StateDir) > 0 && r.Plan.Away == nil && !q.EvalOnly {
+		r.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
+	} else if len(r.Config.ParamDir) > 0 && r.Plan.ParamAway == nil && !q.EvalOnly {
+		r.note("param_dir: host memory has room for the weights, so they are not kept there; host_memory says how much mt may take")
+	}
+	if idle := r.Plan.Idle(); idle > IdleEnough {
+		r.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
+			r.Plan.Limits.MicroBatches, r.Lanes, 100*(1-idle))
+	}
+	if err := r.checkParams(); err != nil || evalOnly {
+		return err
+	}
+	return r.planPass()
+}
+
+// IdleEnough is the share of a step in which several devices may stand still, as predicted, before
+// the user is told.
+const IdleEnough = 0.25
+
+// request asks for the plan of what the configuration says.
+func (r *Resolved) request(evalOnly bool) plan.Request {
+	c := r.Config
+	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
+		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
+		GradDType: c.GradDType, BF16Master: r.BF16Master() || evalOnly && !r.StartsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: r.Fuses(),
+		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
+		Order: r.order(), Devices: r.Lanes, Paces: r.Paces, LaneMemory: r.LaneMemory, Lane: r.Began,
+		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
+			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
+			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && r.Team.Size() <= 1 && r.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
+		Rows: c.RowsPerStep(), RowTokens: r.RowTokens(), Positions: r.RopePositions(), Clip: c.WaitsForNorm(), Unified: r.Unified, OneMemory: r.Integrated, EvalOnly: evalOnly, Planes: settings.Average(r.Config).With(r.Optimizer().Planes), Optim: c.Optim,
+		NSSteps: settings.NSSteps(r.Config), Ranks: r.Team.Size(), Rank: r.Team.Rank(), Units: r.Optimizer().Units,
+		Context: r.ContextBytes(), DeviceMemory: r.DeviceBudget(), HostMemory: r.Share(int64(c.HostMemory))}
+	if q.HostMemory == 0 {
+		room := open.BudgetOf(r.Integrated, r.Room())
+		q.HostMemory, q.HostBy = room.Budget(), room.By
+	}
+	return q
+}
+
+// order is in which order layers take the micro-batches.
+func (r *Resolved) order() schedule.Order {
+	if o := r.Config.MicroBatchOrder; o == schedule.Lanes.String() || o == "auto" && r.Lanes > 1 {
+		return schedule.Lanes
+	}
+	return schedule.Zigzag
+}
+
+// recordResolved writes what the plan chose into the configuration, for
+// config.yaml and for resuming.
+func (r *resolving) recordResolved() {
+	c, p := r.Config, r.Plan
+	c.MicroBatchOrder = p.Order.String()
+	c.GradDType = gradType(p)
+	d := p.Depths
+	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
+		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, StateSlots: cmp.Or(d.StateSlots, c.Pipeline.StateSlots),
+		MatrixBuffers: cmp.Or(d.MatrixBuffers, c.Pipeline.MatrixBuffers), MicroBatchTokens: c.Pipeline.MicroBatchTokens,
+		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards()}
+	if p.SlabsAreCredits() {
+		c.Pipeline.GradSlabs = d.GradSlabs
+	}
+	if c.Pipeline.MicroBatchTokens == 0 {
+		c.Pipeline.MicroBatchTokens = p.Limits.MicroBatchTokens
+	}
+}
+
+// checkParams refuses what a run whose weights are on disks cannot do.
+func (r *Resolved) checkParams() error {
+	if r.Plan.ParamAway == nil {
+		return nil
+	}
+	for _, has := range []struct {
+		key string
+		set bool
+	}{{"sample_prompt", r.Config.SamplePrompt != ""}, {"sample_prompts", len(r.Config.Samples()) > 0}} {
+		if has.set {
+			return r.Config.Errorf(has.key, "%s: the weights of this run are on disks (param_dir), and text is written by a model in memory: leave it out, or give more host_memory", has.key)
+		}
+	}
+	return nil
+}
+
+// CheckRoom refuses a run that needs more host memory than there is. It does so before
+// anything is allocated: arenas are filled one after the other, so the lack could show
+// late. what is how the error calls the run or pass.
+func (r *Resolved) CheckRoom(what string) error {
+	t, room := r.Plan.Table(), r.Room()
+	need, key := t.Host, "host_memory"
+	if r.Config.Device == "cpu" || r.Integrated {
+		need += t.AllDevices
+	}
+	if r.Config.Device == "cpu" && !r.Config.Given(key) {
+		key = "device_memory"
+	}
+	if !room.Known || need <= room.Bytes {
+		return nil
+	}
+	return r.Config.Errorf(key, "%s: %s needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
+		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
+}
+
+// PlanError names the key that err is about: the one that set the budget into which the
+// run does not fit, or a depth that is wrong.
+func (r *Resolved) PlanError(err error) error {
+	var lacking *plan.NotFitting
+	var depth *plan.BadDepth
+	key := ""
+	switch {
+	case errors.As(err, &lacking):
+		key = lacking.Where + "_memory"
+	case errors.As(err, &depth):
+		key = depth.Key
+	}
+	if r.Config.Given(key) {
+		return r.Config.Errorf(key, "plan: %w", err)
+	}
+	return fmt.Errorf("plan: %w", err)
+}
+
+// WithPlan is the run with another plan.
+func (r *Resolved) WithPlan(p *plan.Run) *Resolved {
+	out := *r
+	out.Plan = p
+	return &out
+}
+
+// noteNumerics compares the plan with that of a host with room for everything, if state_dir is given. A small host_memory can
+// mean smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names each such setting.
+func (r *resolving) noteNumerics(q plan.Request) {
+	if !q.StateDir || q.EvalOnly {
+		return
+	}
+	q.HostMemory, q.StateDir, q.ParamDir = 1<<60, false, false
+	roomy, err := plan.Resolve(q)
+	if err != nil {
+		return // it does not fit on the device in another way; the run's own plan did
+	}
+	var differ []string
+	add := func(key string, small, large any) {
+		if small != large {
+			differ = append(differ, fmt.Sprintf("%s: %v (%v)", key, large, small))
+		}
+	}
+	add("pipeline.micro_batch_tokens", r.Plan.Limits.MicroBatchTokens, roomy.Limits.MicroBatchTokens)
+	add("pipeline.chunk_tokens", r.Plan.Spec.ChunkTokens, roomy.Spec.ChunkTokens)
+	add("pipeline.head_shards", r.Plan.Spec.Shards(), roomy.Spec.Shards())
+	add("grad_dtype", gradType(r.Plan), gradType(roomy))
+	if len(differ) > 0 {
+		r.note("this host_memory decides settings that the last bits of sums depend on; a run with room for everything has %s; give these keys to both runs for the same bits", strings.Join(differ, ", "))
+	}
+}
+
+// gradType is what gradients are on the link and on the host.
+func gradType(p *plan.Run) string {
+	if p.GradBF16 {
+		return "bf16"
+	}
+	return "fp32"
+}

@@ -1,0 +1,528 @@
+package resume
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device/cuda"
+	"mt/device/cuda/kernels"
+	"mt/internal/config"
+	"mt/internal/files"
+	"mt/internal/run/open"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
+	"mt/model"
+	"mt/schedule"
+)
+
+// Point is where a run goes on from.
+type Point struct {
+	Dir      string // empty: from the start
+	State    checkpoint.TrainerState
+	Other    bool // dir is of another output directory, and this one has no checkpoint that began from it
+	Reset    bool // only the weights of dir are taken; moments begin at zero
+	Products bool // matrix products are chosen by another rule than there (matmul), so its record does not count
+	Over     bool // early stopping has ended the run there
+	Ended    bool // dir holds the finished model and nothing to go on from
+
+	config []byte // of the run that has left dir, in YAML
+	// end is the state of a finished run whose model is in the output directory.
+	end   checkpoint.TrainerState
+	Local string // dir as this rank sees it
+	Sent  bool   // not all ranks see it: rank 0 reads it and sends the others what they need
+}
+
+// Reached is the state that the pipeline starts from.
+func (r Point) Reached() actors.State {
+	return actors.State{Step: r.State.Step, AdamStep: r.State.AdamStep, NonFinite: r.State.NonFinite, Tokens: r.State.Tokens}
+}
+
+// Start is where a run begins: from nothing, or from a checkpoint of its own or of another run.
+// Its settings are those of the inputs with what the checkpoint's run settled.
+type Start struct {
+	*open.Inputs
+	From   Point
+	Train  *data.Sampler // steps take their rows from it
+	Origin string        // the checkpoint of another run that this one began from; empty: none
+	Began  []int         // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
+	Notes  []string      // for the user, once
+}
+
+// Fresh is the start of a run from nothing.
+func Fresh(in *open.Inputs) *Start { return &Start{Inputs: in, Train: in.AllRows} }
+
+// finding is a start while it is looked for.
+type finding struct {
+	Start
+	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
+}
+
+func (f *finding) note(format string, args ...any) {
+	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
+}
+
+// Find finds where a run begins, on rank 0 for all. Checkpoints in unusable are skipped, for the
+// reasons given there.
+func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
+	f := &finding{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
+	var r Point
+	var err error
+	if f.Team.First() {
+		if r, err = f.lookForStart(); err == nil {
+			err = r.readConfig()
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.Local = r.Dir
+	}
+	if r, err = f.agreeOnStart(r); err != nil {
+		return nil, err
+	}
+	if err := f.settle(&r); err != nil {
+		return nil, err
+	}
+	if err := f.chooseAttention(); err != nil {
+		return nil, err
+	}
+	r.Over = !r.Ended && r.State.Step == r.end.Step && settings.EndedEarly(f.Config, r.end)
+	f.From = r
+	return &f.Start, nil
+}
+
+// lookForStart is findResume, except that the output directory may also hold the model of a
+// finished run without the checkpoint of its last step.
+func (f *finding) lookForStart() (Point, error) {
+	c := f.Config
+	end, ok, damage, err := f.ended()
+	switch {
+	case err != nil:
+		return Point{}, c.Errorf("output_dir", "look for a finished run: %w", err)
+	case ok && (c.MaxSteps <= end.Step || settings.EndedEarly(c, end)):
+		return Point{Dir: c.OutputDir, State: end, Ended: true}, nil
+	}
+	r, err := f.findResume()
+	switch {
+	case err != nil:
+		return Point{}, err
+	case !ok:
+		r.end = end
+		if r.Dir == "" && damage != nil {
+			return r, c.Errorf("output_dir", "output_dir %s holds a finished run that is damaged and no checkpoint: %w; "+
+				"restore what is damaged, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, damage)
+		}
+	case r.Dir == "":
+		return r, c.Errorf("output_dir", "output_dir %s holds the model of a run of %d steps and not its optimizer's state, so it cannot be lengthened to %d: "+
+			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh",
+			c.OutputDir, end.Step, c.MaxSteps, c.OutputDir)
+	}
+	return r, nil
+}
+
+// ended is the state of the finished run whose model is in the output directory. ok is
+// false where there is no such run, where the checkpoint of its last step is there too,
+// or where resume_from_checkpoint does not ask for it.
+//
+// err is an error of the disk: a finished run that cannot be read must not be begun
+// again over its model. damage says that EndFile, or the model, is not what a run has
+// written; such a run must not be begun again either. damage is nil where there are no
+// weights to lose, or where overwrite_output_dir allows it.
+func (f *finding) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
+	c := f.Config
+	if c.Resume != "auto" && c.Resume != "true" {
+		return end, false, nil, nil
+	}
+	mark := filepath.Join(c.OutputDir, settings.EndFile)
+	raw, err := os.ReadFile(mark)
+	if err == nil {
+		if damage = json.Unmarshal(raw, &end); damage != nil {
+			damage = fmt.Errorf("%s: %w", mark, damage)
+		} else {
+			damage = checkpoint.CheckModel(c.OutputDir, f.Model.Layouts(false))
+		}
+		err = damage
+	}
+	if err == nil {
+		_, err = checkpoint.ReadState(filepath.Join(c.OutputDir, settings.CheckpointName(end.Step)))
+		ok = errors.Is(err, os.ErrNotExist)
+	}
+	if checkpoint.IsDiskError(err) {
+		return end, false, nil, err
+	}
+	if damage != nil && (c.OverwriteOutputDir || !HoldsWeights(c.OutputDir)) {
+		damage = nil
+	}
+	return end, ok, damage, nil
+}
+
+// EpochsAfter is how many epochs of the data are over after a step.
+func (s *Start) EpochsAfter(step int) int {
+	return int(s.Train.Pos(step) / int64(s.Data.Train().Rows()))
+}
+
+// EndsEpoch says whether a step takes the last row of an epoch.
+func (s *Start) EndsEpoch(step int) bool { return s.Train.Pos(step)%int64(s.Data.Train().Rows()) == 0 }
+
+// findResume looks for the checkpoint that the configuration says to go on from. It
+// must come before the plan, since what an earlier run resolved is kept.
+func (f *finding) findResume() (r Point, err error) {
+	c := f.Config
+	switch c.Resume {
+	case "false":
+		if old, _ := filepath.Glob(filepath.Join(c.OutputDir, "checkpoint-*[0-9]")); len(old) > 0 { // the only error is that of a bad pattern
+			f.note("%s holds checkpoints of an earlier run, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
+				"remove them, or choose another output_dir", c.OutputDir, filepath.Base(old[0]))
+		}
+	case "auto", "true":
+		r, err = f.newest()
+	default:
+		r, err = f.named()
+	}
+	if r.State.ModelOnly {
+		err = c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %s was saved with save_only_model: without the optimizer's state a run cannot go on from it; "+
+			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh", r.Dir, r.Dir)
+	}
+	if err != nil {
+		return Point{}, err
+	}
+	return r, nil
+}
+
+// settle takes up what the run begins with, from a checkpoint or from the start.
+func (f *finding) settle(r *Point) (err error) {
+	c := f.Config
+	if r.Ended {
+		return f.goOn(r)
+	}
+	if r.Dir == "" {
+		for _, reset := range []struct {
+			key   string
+			given bool
+		}{{"reset_data", c.ResetData}, {"reset_optimizer", c.ResetOptimizer}} {
+			if reset.given {
+				f.note("%s has no effect: the run begins from the start", reset.key)
+			}
+		}
+		return f.placeData(checkpoint.TrainerState{})
+	}
+	f.Origin, f.Began = r.State.Origin, r.State.Lanes
+	if r.Other {
+		if f.Origin, err = filepath.Abs(r.Dir); err != nil {
+			return err
+		}
+	}
+	return f.goOn(r)
+}
+
+// newest is the newest checkpoint of the output directory that can be gone on
+// from; its dir is empty where there is none.
+func (f *finding) newest() (r Point, err error) {
+	c := f.Config
+	var skipped []checkpoint.Skipped
+	r.Dir, r.State, skipped, err = checkpoint.Latest(c.OutputDir, f.unusable)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Point{}, err
+	}
+	for _, s := range skipped {
+		if why := noCheckpoint(s.Dir); why != "" && !s.Unfinished {
+			s.Why = why
+		}
+		f.note("checkpoint %s is skipped: %s", s.Dir, s.Why)
+		switch {
+		case r.Dir != "" || s.Unfinished:
+		case s.NonFinite:
+			return Point{}, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: no checkpoint in %s is known to be good: %s: %s; "+
+				"set resume_from_checkpoint: %s to go on from it all the same, with a lower learning_rate, or false to start afresh", c.OutputDir, s.Dir, s.Why, s.Dir)
+		default:
+			return Point{}, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: no checkpoint in %s is valid: %s: %s; "+
+				"restore one, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, s.Dir, s.Why)
+		}
+	}
+	return r, nil
+}
+
+// named is the checkpoint that resume_from_checkpoint names. Where that is another
+// run's, and a run that began from it has left checkpoints in this output directory, it
+// is the newest of those: the same command goes on.
+func (f *finding) named() (r Point, err error) {
+	c := f.Config
+	r.Dir = c.Resume
+	if why := noCheckpoint(r.Dir); why != "" {
+		return r, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %s %s", r.Dir, why)
+	}
+	if _, err = os.Stat(r.Dir); err == nil {
+		if r.Other = !files.Same(filepath.Dir(filepath.Clean(r.Dir)), c.OutputDir); r.Other {
+			begun, err := f.begunFrom(r.Dir)
+			if err != nil || begun.Dir != "" {
+				return begun, err
+			}
+		}
+		err = checkpoint.Verify(r.Dir)
+	}
+	if err == nil {
+		r.State, err = checkpoint.ReadState(r.Dir)
+	}
+	if checkpoint.IsDiskError(err) {
+		return r, fmt.Errorf("resume_from_checkpoint: %w", err)
+	}
+	if err != nil {
+		return r, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %w; give a directory checkpoint-N, or auto", err)
+	}
+	if why := checkpoint.NonFinite(r.Dir); why != "" {
+		f.note("%s: %s", r.Dir, why)
+	}
+	if later := checkpoint.After(c.OutputDir, r.State.Step); !r.Other && later != "" {
+		f.note("%s is of a later step: resume_from_checkpoint: auto goes on from the highest step of all; remove it, or choose another output_dir", later)
+	}
+	return r, nil
+}
+
+// noCheckpoint says what dir is where it is there and is no checkpoint of a run of mt, and the way out; empty where it may be one.
+func noCheckpoint(dir string) string {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return ""
+	}
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	weights := fmt.Sprintf("to train from its weights set model_name_or_path: %s and resume_from_checkpoint: auto", dir)
+	if !has("config.json") {
+		weights = "to train from its weights save them with save_pretrained, and set model_name_or_path to that directory"
+	}
+	foreign := model.Foreign(dir)
+	newest, _, err := checkpoint.Newest(dir)
+	switch {
+	case !st.IsDir():
+		return "is a file; give a directory checkpoint-N, or auto"
+	case has("manifest.json"):
+		return ""
+	case err == nil && newest != "":
+		if why := noCheckpoint(newest); why != "" {
+			return fmt.Sprintf("is an output_dir, whose newest checkpoint %s %s", newest, why)
+		}
+		return fmt.Sprintf("is a run's output_dir; its newest checkpoint is %s: give that directory", newest)
+	case has("metrics.jsonl"):
+		return "is a run's output_dir, in which no checkpoint is left: " + weights
+	case othersState(dir):
+		return "is a checkpoint of another trainer, such as Transformers', whose optimizer's state is not read: " + cmp.Or(foreign, weights)
+	case has("config.json") && !has("trainer_state.json"):
+		return "is a model and no checkpoint of a run: " + cmp.Or(foreign, weights)
+	case foreign != "":
+		return "is no checkpoint: " + foreign
+	case !slices.ContainsFunc([]string{"config.yaml", "optimizer", "trainer_state.json", "model.safetensors"}, has):
+		return "holds no checkpoint of a run: give a directory checkpoint-N, or auto"
+	}
+	return ""
+}
+
+// othersFiles match what other trainers leave in a checkpoint or beside checkpoints: Transformers, DeepSpeed, FSDP and Megatron.
+var othersFiles = []string{"optimizer.pt", "scheduler.pt", "rng_state*.pth", "training_args.bin", "zero_to_fp32.py", "global_step*",
+	"pytorch_model_fsdp*", "optimizer_[0-9]*", "*.distcp", "latest_checkpointed_iteration.txt"}
+
+// othersState tells whether dir has files of another trainer's checkpoint, or a trainer_state.json as Transformers' Trainer
+// writes it.
+func othersState(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		for _, pattern := range othersFiles {
+			if ok, _ := filepath.Match(pattern, e.Name()); ok { // the patterns are well formed
+				return true
+			}
+		}
+	}
+	const most = 256 << 20 // it has a line for every step that was logged
+	text, err := files.Read(filepath.Join(dir, "trainer_state.json"), most)
+	var f struct {
+		Log json.RawMessage `json:"log_history"`
+	}
+	return err == nil && json.Unmarshal(files.JSON(text), &f) == nil && f.Log != nil
+}
+
+// begunFrom is the newest checkpoint of the output directory if the run there began
+// from dir, a checkpoint of another run; its dir is empty if not.
+func (f *finding) begunFrom(dir string) (Point, error) {
+	from, err := filepath.Abs(dir)
+	if err != nil {
+		return Point{}, err
+	}
+	old, _ := filepath.Glob(filepath.Join(f.Config.OutputDir, "checkpoint-*[0-9]")) // the only error is that of a bad pattern
+	for _, o := range old {
+		if st, err := checkpoint.ReadState(o); err == nil && st.Origin == from {
+			return f.newest()
+		}
+	}
+	if len(old) > 0 {
+		f.note("%s holds checkpoints of a run that did not begin from %s, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
+			"remove them, or choose another output_dir", f.Config.OutputDir, dir, filepath.Base(old[0]))
+	}
+	return Point{}, nil
+}
+
+// readConfig reads the configuration of the run that has left r.dir.
+func (r *Point) readConfig() (err error) {
+	if r.Dir == "" {
+		return nil
+	}
+	if r.config, err = files.Read(filepath.Join(r.Dir, settings.ConfigFile), config.MaxFile); err != nil {
+		return fmt.Errorf("resume from %s: %w", r.Dir, err)
+	}
+	return nil
+}
+
+// goOn compares the configuration with that of the checkpoint's run. It keeps what that
+// run resolved, notes what differs and what that means, and refuses what must not
+// differ.
+func (f *finding) goOn(r *Point) error {
+	file := filepath.Join(r.Dir, settings.ConfigFile)
+	saved, err := config.Parse(file, r.config, config.Args{})
+	if err != nil {
+		return fmt.Errorf("resume from %s: %w", r.Dir, err)
+	}
+	fillOlder(saved)
+	saved.Laid = config.Laid(r.State.Schedule)
+	return (&alteration{finding: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
+}
+
+// fillOlder gives the keys that an older mt did not have the values that it computed by.
+func fillOlder(saved *config.Config) {
+	if saved.MicroBatchOrder == "auto" {
+		saved.MicroBatchOrder = schedule.Zigzag.String()
+	}
+	if saved.AttentionKernels == "auto" {
+		saved.AttentionKernels = cuda.Portable
+	}
+}
+
+// Finished tells whether the output directory already holds the model of the checkpoint
+// that the run goes on from, and that of the averages.
+func (s *Start) Finished() bool {
+	raw, err := os.ReadFile(filepath.Join(s.Config.OutputDir, settings.EndFile))
+	if err != nil {
+		return false
+	}
+	var end checkpoint.TrainerState
+	if json.Unmarshal(raw, &end) != nil {
+		return false
+	}
+	end.Ended = checkpoint.Ended{} // no checkpoint has it
+	whole := func(dir string) bool { return checkpoint.CheckModel(dir, s.Model.Layouts(false)) == nil }
+	return reflect.DeepEqual(end, s.From.State) && whole(s.Config.OutputDir) && (s.Config.EMADecay == 0 || whole(settings.AveragesIn(s.Config)))
+}
+
+// DoesNotLoad is the error of a checkpoint that does not load although its checksums
+// are right. Train then takes the checkpoint before it, as it does where they are
+// wrong.
+type DoesNotLoad struct {
+	Dir string
+	Err error
+}
+
+// Error implements error.
+func (e *DoesNotLoad) Error() string { return fmt.Sprintf("resume: %v", e.Err) }
+
+// Unwrap is what went wrong.
+func (e *DoesNotLoad) Unwrap() error { return e.Err }
+
+// HoldsWeights tells whether there is a file of a model's weights in dir.
+func HoldsWeights(dir string) bool {
+	entries, _ := os.ReadDir(dir) // a directory that cannot be listed fails when it is written to
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return checkpoint.IsWeights(e.Name()) })
+}
+
+// chooseAttention settles attention_kernels and has the devices compute by them. It comes after what the
+// run keeps of the one that it goes on from, and before the first operation.
+func (f *finding) chooseAttention() error {
+	c := f.Config
+	if c.AttentionKernels == "auto" {
+		c.AttentionKernels = f.BestAttention()
+	}
+	if c.Device == "cpu" {
+		if c.AttentionKernels == cuda.SM90a {
+			return c.Errorf("attention_kernels", "attention_kernels: sm90a: the CPU computes, and these are kernels of H100, H200 and GH200; give portable, which has no effect there")
+		}
+		return nil
+	}
+	if dim := f.Model.PackedHeadDim(); dim > kernels.MaxHeadDim {
+		return c.Errorf("device", "device: %s: attention's kernels take heads of at most %d elements, and the model's queries, keys or values have %d; "+
+			"train it with device: cpu", c.Device, kernels.MaxHeadDim, dim)
+	}
+	for _, dev := range f.Devices {
+		if d, ok := dev.(open.Attender); ok {
+			if err := d.UseAttention(c.AttentionKernels); err != nil {
+				return c.Errorf("attention_kernels", "attention_kernels: %w; results of the portable ones differ in the last bits: "+
+					"go on with attention_kernels: portable and another output_dir, from the checkpoint in resume_from_checkpoint if there is one", err)
+			}
+		}
+	}
+	return nil
+}
+
+// startFound is what rank 0 tells of where the run begins.
+type startFound struct {
+	Dir    string                  `json:"dir"` // empty: from the start
+	State  checkpoint.TrainerState `json:"state"`
+	End    checkpoint.TrainerState `json:"end"`
+	Other  bool                    `json:"other"`
+	Ended  bool                    `json:"ended"`
+	Config []byte                  `json:"config"`
+}
+
+// agreeOnStart is, on all ranks, where rank 0 has found that the run begins.
+func (fd *finding) agreeOnStart(r Point) (Point, error) {
+	t := fd.Team
+	if t.Size() == 1 {
+		return r, nil
+	}
+	all, err := team.Tell(t, "where the run begins", startFound{Dir: r.Dir, State: r.State, End: r.end, Other: r.Other, Ended: r.Ended, Config: r.config})
+	if err != nil {
+		return Point{}, err
+	}
+	if !t.First() {
+		f := all[0]
+		r = Point{Dir: f.Dir, State: f.State, end: f.End, Other: f.Other, Ended: f.Ended, config: f.Config}
+	}
+	if r.Dir == "" || r.Ended {
+		return r, nil
+	}
+	err = r.Sight(fd.Inputs)
+	if r.Sent && t.First() {
+		fd.note("not all ranks see %s: rank 0 reads it and sends the others what they need of it", r.Dir)
+	}
+	return r, err
+}
+
+// inside is dir as seen from output_dir; empty where it lies elsewhere.
+func inside(out, dir string) string {
+	if rel, err := filepath.Rel(out, dir); err == nil && dir != "" && filepath.IsLocal(rel) {
+		return rel
+	}
+	return ""
+}
+
+// Sight finds out whether all ranks see the checkpoint r.Dir of rank 0, each in its output_dir where
+// it lies in that of rank 0. It sets r.Local and r.Sent.
+func (r *Point) Sight(in *open.Inputs) error {
+	type seen struct{ Inside, Digest string }
+	first, err := team.Tell(in.Team, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})
+	if err != nil {
+		return err
+	}
+	r.Local = r.Dir
+	if rel := first[0].Inside; rel != "" {
+		r.Local = filepath.Join(in.Config.OutputDir, rel)
+	}
+	all, err := team.Tell(in.Team, "the sight of the checkpoint", checkpoint.Digest(r.Local) == first[0].Digest)
+	r.Sent = slices.Contains(all, false)
+	return err
+}

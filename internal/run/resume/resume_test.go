@@ -1,0 +1,42 @@
+package resume
+
+import (
+	"strings"
+	"testing"
+
+	"mt/internal/config"
+	"mt/internal/run/open"
+	"mt/model"
+)
+
+// TestTooWideHeads: a GPU's kernels refuse packed heads that are too wide, those of wide values too; the CPU takes them.
+func TestTooWideHeads(t *testing.T) {
+	for _, tc := range []struct {
+		keys, values int
+		device       string
+		refused      bool
+	}{{256, 256, "cuda", false}, {192, 256, "cuda", false}, {192, 257, "cuda", true}, {258, 128, "cuda", true}, {192, 257, "cpu", false}} {
+		j := &finding{Start: Start{Inputs: &open.Inputs{Config: &config.Config{Device: tc.device, AttentionKernels: "portable"},
+			Model: &model.Config{HeadDim: tc.keys, Latent: &model.Latent{ValueDim: tc.values}}}}}
+		err := j.chooseAttention()
+		if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "heads of at most 256 elements") {
+			t.Errorf("%+v: got %v", tc, err)
+		}
+	}
+}
+
+// TestOlderRun: a run whose configuration does not say them was computed by the portable kernels, in the order that
+// turns around.
+func TestOlderRun(t *testing.T) {
+	older := config.Default()
+	fillOlder(older)
+	newer := config.Default()
+	newer.AttentionKernels, newer.MicroBatchOrder = "sm90a", "lanes"
+	fillOlder(newer)
+	for _, c := range []struct{ got, want string }{{older.AttentionKernels, "portable"}, {older.MicroBatchOrder, "zigzag"},
+		{newer.AttentionKernels, "sm90a"}, {newer.MicroBatchOrder, "lanes"}} {
+		if c.got != c.want {
+			t.Errorf("%s, want %s", c.got, c.want)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package save
+
+import (
+	"maps"
+
+	"mt/checkpoint"
+	"mt/host/extents"
+	"mt/internal/run/resolve"
+	"mt/jinja"
+)
+
+// Content is what checkpoints and models hold.
+type Content struct {
+	*Output
+	beside map[string][]byte // files beside the weights
+	links  *extents.Files    // with states that checkpoints link; nil: they copy them
+}
+
+// contentWith is what is saved where links has the states that checkpoints link.
+func (out *Output) contentWith(links *extents.Files) (*Content, error) {
+	beside, err := companions(out.Resolved)
+	return &Content{out, beside, links}, err
+}
+
+// writerOptions say how the checkpoint of a step is written.
+func (c *Content) writerOptions(step int) checkpoint.WriterOptions {
+	var extra int64
+	for _, data := range c.beside {
+		extra += int64(len(data))
+	}
+	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: c.Model, Layouts: c.Plan.Layouts, Planes: c.Plan.Planes, SaveDType: checkpoint.DType(c.Config.SaveDType), Zstd: c.Config.OptimizerZstd,
+		ModelOnly: c.Config.SaveOnlyModel, Linked: c.linked(),
+		FS: c.FS(), Source: c.Source}
+}
+
+// companions are the files that are saved beside weights: those of the tokenizer and of
+// generation that the model trained from has, or the byte tokenizer's; the tokenizer's
+// with the tokens that were added; and the chat templates that the data went through, in place of the model's.
+func companions(o *resolve.Resolved) (_ map[string][]byte, err error) {
+	out := map[string][]byte{}
+	if o.ModelDir != "" {
+		if out, err = checkpoint.Companions(o.ModelDir); err != nil {
+			return nil, err
+		}
+	}
+	if o.ModelDir == "" && o.Tokenizer != nil {
+		maps.Copy(out, o.Tokenizer.Files())
+	}
+	maps.Copy(out, o.Opened.Files)
+	if o.Data != nil {
+		if chat := o.Data.ChatTemplates(); chat != nil {
+			maps.DeleteFunc(out, func(name string, _ []byte) bool { return jinja.IsFile(name) })
+			for name, text := range chat {
+				out[name] = []byte(text)
+			}
+		}
+	}
+	return out, nil
+}
+
+// whyCopied says why checkpoints copy states, if that follows from the configuration; empty: it does not.
+func (c *Content) whyCopied() string {
+	switch o := c.writerOptions(0); {
+	case c.Team.Size() > 1 || c.Hosts > 1:
+		return "several ranks have parts of each"
+	case len(c.Config.StateDir) > 1:
+		return "they are striped over several directories"
+	case c.Config.Compress != "none":
+		return "compress has them in fewer bytes on the disk"
+	case c.Config.OptimizerZstd:
+		return "optimizer_zstd compresses what is saved"
+	case !o.CanLink():
+		return "with save_dtype " + c.Config.SaveDType + " no lower halves are saved, which are among them"
+	}
+	return ""
+}
+
+// mayLink says whether checkpoints link states unless files say otherwise, which is known when they are there.
+func (c *Content) mayLink() bool {
+	return c.Plan.Away != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
+}
+
+// linked says, by layer, whether checkpoints link its state; nil: they copy them all.
+func (c *Content) linked() []bool {
+	if c.links == nil {
+		return nil
+	}
+	return c.Plan.Away
+}

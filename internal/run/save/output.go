@@ -1,0 +1,144 @@
+package save
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/internal/run/report"
+	"mt/internal/run/resolve"
+	"mt/internal/run/settings"
+)
+
+// Output is what a run writes into its output directory, and from where.
+type Output struct {
+	*resolve.Resolved
+	Late  *report.Notes // that come up while the run is under way
+	Notes []string      // for the user, once
+}
+
+// LockOutput makes the output directory this run's until it ends, so that two runs do
+// not write one set of checkpoints. On a file system without locks another run is not
+// kept out.
+func (out *Output) LockOutput() (unlock func(), err error) {
+	unlock, err = checkpoint.Lock(out.Config.OutputDir)
+	if errors.Is(err, checkpoint.ErrLocked) {
+		return nil, fmt.Errorf("output_dir %s: another run writes there now; wait for its end, or choose another", out.Config.OutputDir)
+	}
+	return unlock, err
+}
+
+// Sweep removes what killed runs have left unfinished, which takes room.
+func (out *Output) Sweep() {
+	for _, name := range []string{settings.ConfigFile, settings.MetricsFile, settings.EndFile, settings.AlgorithmsFile, settings.TimelineFile, settings.CurveFile, settings.SamplesFile, settings.BoardsFile} {
+		_ = out.FS().RemoveAll(filepath.Join(out.Config.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
+	}
+	out.prune(0, 0, 0, 0)
+	if out.Config.EMADecay > 0 {
+		_ = checkpoint.Prune(out.FS(), settings.AveragesIn(out.Config), 0, 0, 0, 0) // what stays takes room
+	}
+}
+
+// prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
+// the run: what it saves is safe, and only takes more room.
+func (out *Output) prune(keep, finite, current, best int) {
+	if !out.Team.First() {
+		return
+	}
+	if err := checkpoint.Prune(out.FS(), out.Config.OutputDir, keep, finite, current, best); err != nil {
+		out.Late.Add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
+	}
+}
+
+// MarkUnfinished removes EndFile, since the model is about to be replaced.
+func (out *Output) MarkUnfinished() error {
+	err := os.Remove(filepath.Join(out.Config.OutputDir, settings.EndFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// MarkFinished writes EndFile: the model in the output directory is that of state.
+func (out *Output) MarkFinished(state checkpoint.TrainerState) error {
+	raw, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return err
+	}
+	return out.WriteWhole(settings.EndFile, append(raw, '\n'))
+}
+
+// DropCheckpoints removes the checkpoints of a finished run that keeps none. A failure
+// to do so does not fail the run, since the model is there.
+func (out *Output) DropCheckpoints() {
+	if out.Config.KeepCheckpoints {
+		return
+	}
+	if err := checkpoint.Remove(out.Config.OutputDir); err != nil {
+		out.Late.Add(fmt.Sprintf("%v; the model is written, and the same command tries to remove them again", err))
+	}
+}
+
+// TrainerState is what a run must know to go on after st.Step.
+func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
+	ranks := out.Team.Size()
+	if ranks == 1 {
+		ranks = 0
+	}
+	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: out.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
+		Schedule: checkpoint.Laid(out.Config.Laid), Origin: out.Origin, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
+}
+
+// table is what a checkpoint says of which layer is on which device: nothing where devices are
+// alike, since no bit depends on it then and the files are those of any number of devices.
+func (out *Output) table() []int {
+	if out.DevicesDiffer || slices.Equal(out.Plan.Lane, out.Began) {
+		return out.Plan.Lane
+	}
+	return nil
+}
+
+// NewOutput is what the run r writes.
+func NewOutput(r *resolve.Resolved) *Output { return &Output{Resolved: r, Late: &report.Notes{}} }
+
+// AllNotes are what the user should know before the run begins.
+func (out *Output) AllNotes() []string {
+	return slices.Concat(out.Config.Warnings, out.Inputs.Notes, out.Start.Notes, out.Resolved.Notes, out.Notes)
+}
+
+// NonFinite is the error of a run that gave up because steps were not finite.
+// The checkpoints that may have broken weights, up to the one of step last, are
+// marked, so that the next run goes on from one before them.
+func (out *Output) NonFinite(gave *actors.NonFiniteError, err error, last int) error {
+	good, marked, failed := checkpoint.MarkNonFinite(out.FS(), out.Config.OutputDir, gave.Finite, last, gave.Step)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	advice := fmt.Sprintf("lower learning_rate or look at the rows of steps %d to %d", gave.Finite+1, gave.Step)
+	switch {
+	case good != "" && modelOnly(good):
+		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, but with save_only_model no run can go on from it: %s, and "+
+			"train from its weights with model_name_or_path: %s and another output_dir, or begin again with resume_from_checkpoint: false", err, good, advice, good)
+	case good != "":
+		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, and the next run goes on from it: "+
+			"unchanged it comes to the same end, so %s", err, good, advice)
+	case len(marked) > 0:
+		return fmt.Errorf("%w; no checkpoint in %s is known to be good, since no step after %d, that of %s, was finite: %s, and begin again with resume_from_checkpoint: false",
+			err, out.Config.OutputDir, gave.Finite, marked[len(marked)-1], advice)
+	case out.From.State.Step > 0:
+		return fmt.Errorf("%w; no step since %s was finite: name an earlier checkpoint in resume_from_checkpoint, or %s", err, out.From.Dir, advice)
+	}
+	return fmt.Errorf("%w; no checkpoint was saved before: the next run begins at the first step, and unchanged it comes to the same end, so %s", err, advice)
+}
+
+// modelOnly tells whether the checkpoint in dir holds weights alone.
+func modelOnly(dir string) bool {
+	state, err := checkpoint.ReadState(dir)
+	return err == nil && state.ModelOnly
+}

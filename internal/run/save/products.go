@@ -1,0 +1,109 @@
+package save
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"mt/device"
+	"mt/device/cuda"
+	"mt/internal/run/settings"
+)
+
+// recorder is a device that can tell how it computed matrix products, and compute them as recorded.
+type recorder interface {
+	Algorithms() []cuda.Algorithm
+	ResumeAlgorithms(recorded map[string][8]uint64)
+}
+
+// Products are how a run's devices compute matrix products.
+type Products struct {
+	devs     []device.Device
+	out      *Output
+	computed map[string][8]uint64 // by shape
+	before   map[string][8]uint64 // the same, before this process
+}
+
+// ResumeProducts reads what a run that is resumed has recorded so far, and has its devices compute
+// as before. The first run after one in another output directory reads the record there.
+func ResumeProducts(out *Output, devs []device.Device) (*Products, error) {
+	s := &Products{devs: devs, out: out, computed: map[string][8]uint64{}}
+	if _, ok := s.devs[0].(recorder); !ok || out.From.State.Step == 0 || out.From.Products {
+		return s, nil
+	}
+	name := filepath.Join(out.Config.OutputDir, settings.AlgorithmsFile)
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		name = filepath.Join(filepath.Dir(out.From.Dir), settings.AlgorithmsFile)
+		raw, err = os.ReadFile(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &s.before); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove it", name, err)
+	}
+	maps.Copy(s.computed, s.before)
+	for _, d := range s.recorders() {
+		d.ResumeAlgorithms(s.before)
+	}
+	return s, nil
+}
+
+// recorders are the run's devices whose algorithms are recorded: those of the first one's kind.
+func (s *Products) recorders() (out []recorder) {
+	for _, dev := range s.devs {
+		if d, ok := dev.(recorder); ok && dev.Name() == s.devs[0].Name() {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Record adds the matrix products of this process to AlgorithmsFile, if the
+// device records them. It says which products a resumed run computes in another way
+// than before, since its bits may then differ. A checkpoint comes after it, so that what goes on from
+// there computes alike, however this process ends.
+func (s *Products) Record() error {
+	devs := s.recorders()
+	if len(devs) == 0 {
+		return nil
+	}
+	for _, d := range devs {
+		for _, a := range d.Algorithms() {
+			if before, ok := s.before[a.Shape]; ok && before != a.Words {
+				s.out.Late.Add(fmt.Sprintf("the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
+			}
+			s.computed[a.Shape] = a.Words
+		}
+	}
+	return s.out.WriteWhole(settings.AlgorithmsFile, algorithmsJSON(s.computed))
+}
+
+// algorithmsJSON writes words as a JSON object with one line for each shape, sorted by
+// shape.
+func algorithmsJSON(words map[string][8]uint64) []byte {
+	out := []byte("{")
+	for i, shape := range slices.Sorted(maps.Keys(words)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = fmt.Appendf(out, "\n %q: [", shape)
+		for k, w := range words[shape] {
+			if k > 0 {
+				out = append(out, ", "...)
+			}
+			out = fmt.Append(out, w)
+		}
+		out = append(out, ']')
+	}
+	return append(out, "\n}\n"...)
+}

@@ -1,0 +1,176 @@
+package save
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"mt/checkpoint"
+	"mt/host"
+	"mt/internal/run/open"
+	"mt/internal/run/resume"
+	"mt/internal/run/team"
+)
+
+// This file fills weights from checkpoints. Where not all ranks see one, rank 0 alone reads it, and sends every
+// rank the tiles and its shares of the rest, one layer at a time.
+
+// load fills the store from the checkpoint that the run goes on from; with reset, moments begin at
+// zero.
+func (w *Weights) load() error {
+	from := w.From
+	beside, load := checkpoint.Everything, checkpoint.Load
+	if from.Reset {
+		beside, load = checkpoint.LowerHalves, checkpoint.LoadWeights
+	}
+	if from.Sent {
+		return w.receive(from.Dir, beside)
+	}
+	_, err := load(from.Local, open.CheckpointLayers(w.Store), nil)
+	return w.loading(from.Dir, err)
+}
+
+// loading is the error of loading the checkpoint dir, of which err came. Where the user named that
+// checkpoint, none is taken in its place.
+func (w *Weights) loading(dir string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case checkpoint.IsDiskError(err) || w.Config.Resume == dir:
+		return fmt.Errorf("resume: %w", err)
+	}
+	return &resume.DoesNotLoad{Dir: dir, Err: err}
+}
+
+// receive fills the store from a checkpoint that rank 0 reads for all; dir is what it is called.
+// Where it does not load, all ranks have the same error.
+func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
+	var r *checkpoint.Reader
+	if w.Team.First() {
+		if r, err = checkpoint.OpenReader(dir, w.Plan.Layouts); err == nil {
+			defer r.Close()
+		}
+	}
+	for i := range w.Store.Layers {
+		if lending := w.Store.Lend(i, true, func(l *host.LayerState) error { return w.receiveLayer(dir, r, err, i, l, beside) }); lending != nil {
+			return lending
+		}
+	}
+	return nil
+}
+
+// receiveLayer fills layer i, which rank 0 reads from r; opening is the error of opening that.
+func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, i int, l *host.LayerState, beside checkpoint.Beside) error {
+	var whole wholeLayer
+	err := opening
+	if w.Team.First() && err == nil {
+		whole = w.staging.whole(l)
+		err = r.Layer(i, whole.Layer, beside)
+	}
+	if err = w.agreeOnLayer(dir, err); err != nil {
+		return err
+	}
+	if err := w.staging.spread(i, l, whole, beside); err != nil {
+		return fmt.Errorf("send layer %d: %w", i, err)
+	}
+	return nil
+}
+
+// agreeOnLayer tells all ranks whether rank 0 has read a layer of dir; err is what came of it.
+func (w *Weights) agreeOnLayer(dir string, err error) error {
+	var bad *resume.DoesNotLoad
+	if err != nil && !errors.As(w.loading(dir, err), &bad) {
+		return w.loading(dir, err) // the others hear of it at the end
+	}
+	mine := filled{}
+	if bad != nil {
+		mine = filled{Unloadable: bad.Dir, Why: bad.Err.Error()}
+	}
+	all, err := team.Tell(w.Team, "a layer of the checkpoint", mine)
+	if err != nil {
+		return err
+	}
+	if f := all[0]; f.Unloadable != "" {
+		return &resume.DoesNotLoad{Dir: f.Unloadable, Err: errors.New(f.Why)}
+	}
+	return nil
+}
+
+// filled is what a rank has after its store was filled.
+type filled struct {
+	Unloadable string   `json:"unloadable,omitempty"` // the checkpoint that did not load, and Why
+	Why        string   `json:"why,omitempty"`
+	Tiles      []uint32 `json:"tiles,omitempty"` // by layer, the CRC32C of its tile
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// AgreeOnTiles has all ranks compare the weights that they have loaded; err is that of loading.
+// Where a checkpoint does not load on one rank, all take the one before.
+func (w *Weights) AgreeOnTiles(err error) error {
+	t := w.Team
+	if t.Size() == 1 {
+		return err
+	}
+	var mine filled
+	var bad *resume.DoesNotLoad
+	switch {
+	case errors.As(err, &bad):
+		mine.Unloadable, mine.Why = bad.Dir, bad.Err.Error()
+	case err != nil:
+		return err
+	default:
+		mine.Tiles = make([]uint32, len(w.Store.Layers))
+		w.Pool.Run(len(mine.Tiles), func(i int) { mine.Tiles[i] = crc32.Checksum(w.Store.Layers[i].Tile, castagnoli) })
+	}
+	all, err := team.Tell(t, "the loaded weights", mine)
+	if err != nil {
+		return err
+	}
+	for r, f := range all {
+		if f.Unloadable != "" {
+			return &resume.DoesNotLoad{Dir: f.Unloadable, Err: fmt.Errorf("%s: %s", t.Named(r), f.Why)}
+		}
+	}
+	for r, f := range all {
+		for i := range f.Tiles {
+			if f.Tiles[i] != all[0].Tiles[i] {
+				// All ranks find this, and say it in one way.
+				return fmt.Errorf("the weights of layer %d are not the same on %s and %s after they were loaded: %s", i, t.Named(0), t.Named(r), team.AlikeFiles)
+			}
+		}
+	}
+	return nil
+}
+
+// LoadBest fills the store with the weights of the checkpoint dir, which rank 0 sends where not all
+// ranks see it.
+func (w *Weights) LoadBest(dir string) (err error) {
+	at := resume.Point{Dir: dir, Local: dir}
+	if w.Team.First() {
+		err = checkpoint.Verify(dir)
+	}
+	if err == nil && w.Team.Size() > 1 {
+		err = at.Sight(w.Inputs)
+	}
+	if err == nil && !w.Team.First() && !at.Sent {
+		err = checkpoint.Verify(at.Local)
+	}
+	var bad *resume.DoesNotLoad
+	switch {
+	case err != nil:
+	case at.Sent:
+		beside := checkpoint.LowerHalves
+		if w.Config.SaveOnlyModel {
+			beside = checkpoint.Nothing
+		}
+		if err = w.receive(dir, beside); errors.As(err, &bad) {
+			err = bad.Err // no other checkpoint can take its place
+		}
+	case w.Config.SaveOnlyModel:
+		_, err = checkpoint.LoadModel(at.Local, open.CheckpointLayers(w.Store), w.Model.VocabSize, nil)
+	default:
+		_, err = checkpoint.LoadWeights(at.Local, open.CheckpointLayers(w.Store), nil)
+	}
+	return err
+}

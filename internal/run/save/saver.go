@@ -1,0 +1,184 @@
+package save
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/host"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
+)
+
+// Saver writes checkpoints for the pipeline. Of several ranks the first one writes, and the others
+// send it what they keep.
+type Saver struct {
+	Weights *Weights
+	Log     *report.Log
+	Kept    *report.Windows
+	Extra   map[string][]byte
+	w       *checkpoint.Writer      // nil on other ranks than the first
+	Last    checkpoint.TrainerState // of the checkpoint committed last
+	Bests   report.Awaited[checkpoint.Best]
+	Record  func() error // records how the device computes
+
+	mu      sync.Mutex // guards what follows
+	Finite  int        // the last step whose loss and gradients were finite
+	writing bool       // a save is under way
+	best    int        // the step of the checkpoint that save_best keeps; 0: none
+	older   bool       // an older checkpoint is kept until a step shows that the last is good
+}
+
+// Open implements actors.Saver.
+func (s *Saver) Open(step int) (err error) {
+	s.mu.Lock()
+	s.writing = true
+	s.mu.Unlock()
+	if !s.Weights.Team.First() {
+		return nil
+	}
+	s.w, err = checkpoint.NewWriter(s.Weights.Config.OutputDir, s.Weights.content.writerOptions(step))
+	return err
+}
+
+// Layer implements actors.Saver.
+func (s *Saver) Layer(i int, l *host.LayerState) error {
+	whole, err := s.whole(i, l)
+	if err != nil || !s.Weights.Team.First() {
+		return err
+	}
+	if o := s.Weights.content.linked(); o != nil && o[i] {
+		whole.Extent = &checkpoint.Extent{Memory: l.State, Pin: func() string { return s.Weights.content.links.Pin(i) }}
+	}
+	return s.w.WriteLayer(i, whole)
+}
+
+// whole is layer i with all that is saved of it, on rank 0.
+func (s *Saver) whole(i int, l *host.LayerState) (checkpoint.Layer, error) {
+	switch {
+	case !s.Weights.Config.SaveOnlyModel:
+		return s.Weights.staging.bring(i, l, everything)
+	case s.Weights.needsLower(l.Layout):
+		return s.Weights.staging.bring(i, l, lowerHalves)
+	}
+	return open.CheckpointLayer(l), nil
+}
+
+// Commit implements actors.Saver.
+func (s *Saver) Commit(st actors.State, dataPos int64) error {
+	c := s.Weights.Config
+	if s.Log != nil {
+		if err := s.Log.Sync(); err != nil {
+			return err // a checkpoint must not be ahead of the metrics
+		}
+	}
+	if s.Record != nil {
+		if err := s.Record(); err != nil {
+			return err
+		}
+	}
+	state := s.Weights.TrainerState(st, dataPos)
+	state.ModelOnly, state.Log = c.SaveOnlyModel, s.Kept.Take(st.Step)
+	if best := s.Bests.Take(st.Step); settings.Weighs(s.Weights.Config) {
+		state.Best = best
+	}
+	if s.w != nil {
+		if err := s.w.Commit(state, s.Extra); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Last, s.writing, s.older = state, false, state.Step >= s.Finite
+	s.Weights.prune(c.SaveTotalLimit, s.Finite, st.Step, s.best)
+	return nil
+}
+
+// Stepped notes that a step was finite. The first after a save shows that what
+// was saved is good: older checkpoints that were kept until then go.
+func (s *Saver) Stepped(step int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Finite = step
+	if s.writing || !s.older {
+		return
+	}
+	s.older = false
+	s.Weights.prune(s.Weights.Config.SaveTotalLimit, s.Finite, s.Last.Step, s.best)
+}
+
+// IsBest notes the step of the best evaluation, whose checkpoint stays with save_best.
+func (s *Saver) IsBest(step int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Weights.Config.SaveBest {
+		s.best = step
+	}
+}
+
+// PruneLast removes what save_total_limit does not keep once the run is done; loss is
+// the held-out loss of its model. No later step can show that the last checkpoint is
+// good, so it counts as good if its step and loss are finite.
+func (s *Saver) PruneLast(loss float64) {
+	finite := s.Finite
+	if s.Last.NonFinite == 0 && !math.IsNaN(loss) {
+		finite = s.Last.Step + 1
+	}
+	s.Weights.prune(s.Weights.Config.SaveTotalLimit, finite, s.Last.Step, s.best)
+}
+
+// Abort implements actors.Saver.
+func (s *Saver) Abort() {
+	if s.w != nil {
+		s.w.Abort()
+	}
+}
+
+// Save writes a checkpoint of a state, with the pipeline at rest, unless there is one or the keys say
+// that none is written.
+func (s *Saver) Save(st actors.State, dataPos int64) error {
+	if s.Weights.Config.SaveStrategy == "no" || s.Last.Step == st.Step {
+		return nil
+	}
+	err := s.Open(st.Step)
+	for i := 0; err == nil && i < len(s.Weights.Store.Layers); i++ {
+		err = s.Weights.Store.Lend(i, false, func(l *host.LayerState) error { return s.Layer(i, l) })
+	}
+	if err == nil {
+		err = s.Commit(st, dataPos)
+	}
+	if err != nil {
+		s.Abort()
+		return fmt.Errorf("save step %d: %w", st.Step, err)
+	}
+	return nil
+}
+
+// Bests follows the evaluations of a run, for save_best and early stopping. The pipeline
+// asks whether an evaluation was the last (enough) before it is reported (report), and on
+// another goroutine, so each has an account of its own; both see the same evaluations in
+// the same order.
+type Bests struct {
+	Patience  int // 0: no early stopping
+	Threshold float64
+	asked     checkpoint.Best
+	Reported  checkpoint.Best
+}
+
+// Begin takes up the accounts where a run goes on from.
+func (b *Bests) Begin(from checkpoint.Best) { b.asked, b.Reported = from, from }
+
+// Enough says whether a run ends with an evaluation.
+func (b *Bests) Enough(r actors.EvalReport) bool {
+	b.asked.Add(r.Step, r.Loss, b.Threshold)
+	return b.Over(b.asked)
+}
+
+// Report notes an evaluation that is reported.
+func (b *Bests) Report(r actors.EvalReport) { b.Reported.Add(r.Step, r.Loss, b.Threshold) }
+
+// Over says whether early stopping ends a run that stands so.
+func (b *Bests) Over(at checkpoint.Best) bool { return b.Patience > 0 && at.Since >= b.Patience }

@@ -1,0 +1,246 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/data"
+	"mt/internal/generate"
+	"mt/internal/machine"
+	"mt/internal/run/answer"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
+)
+
+// finish writes the model into the output directory and shows what was learned.
+func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
+	c := s.Config
+	if err := s.WriteAverage(s.lastStep, s.reached.AdamStep > 0, extra, s.o.Stdout); err != nil {
+		return err
+	}
+	if err := s.takeBest(); err != nil {
+		return err
+	}
+	if err := s.WriteFinal(s.lastStep, extra); err != nil || !s.Team.First() {
+		return err
+	}
+	end, stopped := s.saver.Last, settings.ErrResumable
+	if !s.resumable(end) {
+		// There is no checkpoint to go on from, so what follows is done now or never.
+		if s.evalOwed() {
+			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
+		}
+		end, stopped = s.TrainerState(s.reached, s.Train.Pos(s.lastStep)), settings.ErrInterrupted
+		if err := s.MarkFinished(s.endState(end)); err != nil {
+			return fmt.Errorf("%s: %w", settings.EndFile, err)
+		}
+	}
+	// A run that was killed after its last save has not pruned its checkpoints, and
+	// this one may have had nothing left to save.
+	s.saver.PruneLast(s.lastEval.Loss)
+	s.tellNotes()
+	s.sayEnd()
+	if err := s.compare(); err != nil {
+		return err
+	}
+	if c.SamplePrompt != "" && s.TokenizerErr == nil {
+		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n%s", c.SamplePrompt)
+		err := answer.Writer{In: s.Inputs, Device: s.devs[0], Store: s.Store}.Generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
+		fmt.Fprintln(s.o.Stdout, "\n--------------")
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return stopped
+		case err != nil:
+			return err
+		}
+	}
+	if err := s.log.Sync(); err != nil { // the last evaluation comes after the last save
+		return err
+	}
+	if err := s.MarkFinished(s.endState(end)); err != nil {
+		return fmt.Errorf("%s: %w", settings.EndFile, err)
+	}
+	s.DropCheckpoints()
+	s.tellNotes()
+	fmt.Fprintf(s.o.Stdout, "model written to %s\n", c.OutputDir)
+	return nil
+}
+
+// compare prints the held-out loss beside that of a bigram model of the same
+// text.
+func (s *session) compare() error {
+	if !s.Config.CompareBigram || s.Eval == nil || s.lastEval.Step != s.modelStep() {
+		return nil
+	}
+	bigram, err := data.BigramLoss(s.Data.Train(), s.EvalView)
+	if err != nil {
+		return fmt.Errorf("compare_bigram: %w", err)
+	}
+	fmt.Fprintf(s.o.Stdout, "held-out loss %.4f nats per token; a bigram model of the same text reaches %.4f\n", s.lastEval.Loss, bigram)
+	return nil
+}
+
+// after is the state after the step that r reports; was is the state before that step.
+func after(was actors.State, r actors.StepReport) actors.State {
+	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
+	if r.Skipped {
+		now.AdamStep, now.NonFinite = was.AdamStep, was.NonFinite+1
+	}
+	return now
+}
+
+// resumable says whether the checkpoint that was saved last is that of the last step
+// and a run can go on from it.
+func (s *session) resumable(saved checkpoint.TrainerState) bool {
+	return saved.Step == s.lastStep && !saved.ModelOnly
+}
+
+// interrupted is the error of a run that was stopped before its end. from is where it
+// went on from, saved the state of its last checkpoint.
+func (s *session) interrupted(saved checkpoint.TrainerState) error {
+	dir := filepath.Join(s.Config.OutputDir, settings.CheckpointName(saved.Step))
+	if saved.Step > s.From.State.Step {
+		s.line.Above(fmt.Sprintf("step %d of %d is saved in %s", saved.Step, s.Config.MaxSteps, dir))
+	}
+	switch {
+	case s.Config.SaveStrategy == "no":
+		return fmt.Errorf("%w; with save_strategy: no nothing is kept, and the same command begins again", settings.ErrInterrupted)
+	case saved.ModelOnly:
+		return fmt.Errorf("%w; with save_only_model the run cannot be resumed, but another can train from the weights in %s", settings.ErrInterrupted, dir)
+	case s.evalOwed():
+		s.line.Above(fmt.Sprintf("the evaluation of step %d was cut off and comes first when the run goes on", s.lastStep))
+	case s.samplesOwed():
+		s.line.Above(fmt.Sprintf("the samples of step %d were cut off and come first when the run goes on", s.lastStep))
+	}
+	return settings.ErrResumable
+}
+
+// begun is what rank 0 has found in output_dir, which the others need to know.
+type begun struct {
+	EvalStep   int             `json:"eval_step"`   // of the last evaluation
+	EvalLoss   uint64          `json:"eval_loss"`   // the bits of its loss, which may not be finite
+	EvalTokens int64           `json:"eval_tokens"` // that it is of
+	Sampled    int             `json:"sampled"`     // the step of the last samples
+	Bests      checkpoint.Best `json:"bests"`
+}
+
+// agreeOnOutput tells all ranks what rank 0 has found in output_dir.
+func (s *session) agreeOnOutput() error {
+	t := s.Team
+	all, err := team.Tell(t, "the output directory", begun{EvalStep: s.lastEval.Step, EvalLoss: math.Float64bits(s.lastEval.Loss), EvalTokens: s.lastEval.Tokens,
+		Sampled: s.samples.last, Bests: s.bests.Reported})
+	if err != nil {
+		return err
+	}
+	if first := all[0]; !t.First() {
+		s.lastEval = actors.EvalReport{Step: first.EvalStep, Loss: math.Float64frombits(first.EvalLoss), Tokens: first.EvalTokens}
+		if len(s.Prompts) > 0 {
+			s.samples = samples{every: s.Config.SampleSteps.Of(s.Config.MaxSteps), prompts: s.Prompts, last: first.Sampled}
+		}
+		s.bests.Begin(first.Bests)
+	}
+	return nil
+}
+
+// saveAsItIs writes a checkpoint of the state after the last step, with the pipeline at
+// rest, unless there is one or the keys say that none is written.
+func (s *session) saveAsItIs() error { return s.saver.Save(s.reached, s.Train.Pos(s.lastStep)) }
+
+// beginBests takes up what the evaluations before the checkpoint have come to, and that of
+// its step where metrics.jsonl has it. Where the checkpoint of the lowest loss is not here
+// any more, as in another output directory, the account begins anew.
+func (s *session) beginBests() {
+	c, at := s.Config, s.From.State.Best
+	if !settings.Weighs(s.Config) {
+		return
+	}
+	if s.From.Other || s.From.State.DataPos == 0 { // DataPos: reset_data
+		at = checkpoint.Best{}
+	}
+	if s.lastEval.Step > 0 {
+		at.Add(s.lastEval.Step, s.lastEval.Loss, c.EarlyStoppingThreshold)
+	}
+	if dir := filepath.Join(c.OutputDir, settings.CheckpointName(at.Step)); c.SaveBest && at.Step > 0 {
+		if _, err := os.Stat(dir); err != nil {
+			s.Late.Add(fmt.Sprintf("save_best: %s, which had the lowest eval_loss, is not there any more (%v): the lowest is that of the evaluations from here on", dir, err))
+			at = checkpoint.Best{}
+		}
+	}
+	s.bests.Begin(at)
+	s.saver.IsBest(at.Step)
+}
+
+// endsEarly tells whether early stopping has ended the run before max_steps.
+func (s *session) endsEarly() bool {
+	return s.lastStep < s.Config.MaxSteps && s.bests.Over(s.bests.Reported)
+}
+
+// sayEnd says what early stopping and save_best make of a run that is done.
+func (s *session) sayEnd() {
+	b := s.bests.Reported
+	if s.endsEarly() {
+		fmt.Fprintf(s.o.Stdout, "early stopping: the run ends after step %d of %d, since the last %d evaluations did not lower eval_loss", s.lastStep, s.Config.MaxSteps, b.Since)
+		if t := s.Config.EarlyStoppingThreshold; t > 0 {
+			fmt.Fprintf(s.o.Stdout, " by more than %v", t)
+		}
+		fmt.Fprintln(s.o.Stdout)
+	}
+	switch {
+	case b.Step == 0 || !s.Config.SaveBest && !s.endsEarly():
+	case !s.Config.SaveBest && b.Step != s.lastStep:
+		fmt.Fprintf(s.o.Stdout, "the lowest eval_loss was %.4f after step %d; the model is that of step %d (save_best: true keeps the best)\n", b.Loss, b.Step, s.lastStep)
+	case s.Config.SaveBest:
+		fmt.Fprintf(s.o.Stdout, "the model is that of step %d, whose eval_loss of %.4f is the lowest\n", b.Step, b.Loss)
+	}
+}
+
+// modelStep is the step whose weights become the final model.
+func (s *session) modelStep() int {
+	if b := s.bests.Reported; s.Config.SaveBest && b.Step > 0 {
+		return b.Step
+	}
+	return s.lastStep
+}
+
+// takeBest fills the store with the weights of the best checkpoint where those it has
+// are not the best.
+func (s *session) takeBest() error {
+	step := s.modelStep()
+	if step == s.lastStep {
+		return nil
+	}
+	dir := filepath.Join(s.Config.OutputDir, settings.CheckpointName(step))
+	if err := s.LoadBest(dir); err != nil {
+		return fmt.Errorf("save_best: the weights of the best evaluation: %w; restore them, or take those of the last step with save_best: false", err)
+	}
+	s.lastEval = actors.EvalReport{Step: step, Loss: s.bests.Reported.Loss, Tokens: s.lastEval.Tokens}
+	return nil
+}
+
+// endState is the state of the run for EndFile: at is that after the last step.
+func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
+	if !settings.Weighs(s.Config) {
+		return at // the model is that of its last step, as always
+	}
+	at.Ended = checkpoint.Ended{Model: s.modelStep(), Best: s.bests.Reported, Early: s.endsEarly()}
+	return at
+}
+
+// leavePinned says whether the process ends with the run, which ended with err: then nothing is copied to or from a GPU any
+// more. After an error everything is given back.
+func (s *session) leavePinned(err error) bool {
+	var gaveUp *actors.GivenUpError
+	switch {
+	case !s.o.ProcessEnds || machine.Emulated(): // an emulator wants everything back
+		return false
+	case err != nil:
+		return errors.As(err, &gaveUp)
+	}
+	return s.halted.Err() != nil || (s.lastStep >= s.Config.MaxSteps || s.endsEarly()) && !s.samplesOwed()
+}

@@ -1,0 +1,7 @@
+// Package settings holds what the user asked of a run: the options of a command, the names of the files
+// in an output directory, and what follows from the keys alone, such as the optimizer and how often
+// something is saved.
+//
+// It is the first stage of a run. It imports internal/config, whose Config holds the keys. Invariant:
+// no stage writes to the Config that a command was given; a stage that settles a key copies it first.
+package settings

@@ -1,0 +1,95 @@
+package settings
+
+import (
+	"cmp"
+
+	"mt/host/optim"
+	"mt/internal/config"
+)
+
+// Optimizer is how weights are updated.
+func Optimizer(c *config.Config) optim.Optimizer {
+	lion := grouped(c, optim.Lion{Beta1: c.AdamBeta1, WeightDecay: c.WeightDecay, Beta2: c.AdamBeta2}, c.LearningRate)
+	switch c.Optim {
+	case "muon", "muon_8bit":
+		return *Muon(c)
+	case "adamw_8bit":
+		return optim.Quantised{By: adamW(c, c.LearningRate), Bits: 8}
+	case "adamw_4bit":
+		return optim.Quantised{By: adamW(c, c.LearningRate), Bits: 4}
+	case "lion":
+		return lion
+	case "lion_8bit":
+		return optim.Quantised{By: lion, Bits: 8}
+	case "sgd":
+		return grouped(c, optim.SGD{Momentum: c.Momentum, Nesterov: c.Nesterov, WeightDecay: c.WeightDecay}, c.LearningRate)
+	}
+	return adamW(c, c.LearningRate)
+}
+
+// Elementwise is the optimizer, or what it moves all with that is no matrix.
+func Elementwise(c *config.Config) optim.Optimizer {
+	if m := Muon(c); m != nil {
+		return m.Others
+	}
+	return Optimizer(c)
+}
+
+// adamW is AdamW whose highest rate is highest.
+func adamW(c *config.Config, highest float64) optim.Elementwise {
+	return grouped(c, optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}, highest)
+}
+
+// grouped is an optimizer whose highest rate is highest, with the groups of lr_groups.
+func grouped(c *config.Config, by optim.Elementwise, highest float64) optim.Elementwise {
+	if groups := groups(c, highest); groups != nil {
+		return optim.Grouped{By: by, Groups: groups}
+	}
+	return by
+}
+
+// groups are those of lr_groups for an optimizer whose highest rate is highest; nil: there are none.
+func groups(c *config.Config, highest float64) *optim.Groups {
+	if len(c.LRGroups) == 0 {
+		return nil
+	}
+	out := optim.Groups{}
+	for _, g := range c.LRGroups {
+		out = append(out, optim.Group{Scale: g.LR / highest, WeightDecay: c.Decay(g)})
+	}
+	return &out
+}
+
+// Muon is how matrices are moved whole; nil: none are.
+func Muon(c *config.Config) *optim.Muon {
+	adamW := adamW(c, cmp.Or(c.AdamLR, c.LearningRate))
+	bits, others := 0, optim.Optimizer(adamW)
+	switch c.Optim {
+	case "muon":
+	case "muon_8bit":
+		bits, others = 8, optim.Quantised{By: adamW, Bits: 8}
+	default:
+		return nil
+	}
+	share := func(rate float64) float64 { // of the schedule's
+		if rate == 0 {
+			return 1
+		}
+		return rate / c.LearningRate
+	}
+	return &optim.Muon{Momentum: c.Momentum, Nesterov: c.Nesterov, NSSteps: c.NSSteps, Adjust: optim.Adjust(c.AdjustLR), WeightDecay: c.WeightDecay,
+		Bits: bits, Scale: share(c.MuonLR), Others: others, OthersScale: share(c.AdamLR), Groups: groups(c, c.LearningRate)}
+}
+
+// NSSteps is how many iterations a matrix takes that is moved whole; 0: none is.
+func NSSteps(c *config.Config) int {
+	if m := Muon(c); m != nil {
+		return m.NSSteps
+	}
+	return 0
+}
+
+// Average is how an average of the weights is kept.
+func Average(c *config.Config) optim.Average {
+	return optim.Average{Decay: c.EMADecay, After: int64(c.EMAAfter)}
+}

@@ -1,0 +1,78 @@
+package run
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/internal/long"
+	"mt/internal/run/settings"
+)
+
+// withTower adds a file with a tensor that is not trained to a model directory.
+func withTower(t *testing.T, dir, data string) {
+	t.Helper()
+	w, err := checkpoint.OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const weights, tower = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+	where := map[string]string{"vision_tower.x": tower}
+	for _, x := range w.Tensors() {
+		where[x.Name] = weights
+	}
+	w.Close()
+	if err := os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, weights)); err != nil {
+		t.Fatal(err)
+	}
+	header := `{"vision_tower.x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}`
+	write(t, filepath.Join(dir, tower), string(binary.LittleEndian.AppendUint64(nil, uint64(len(header))))+header+data)
+	index, err := json.Marshal(map[string]any{"weight_map": where})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "model.safetensors.index.json"), string(index))
+}
+
+// TestSourceDisappears: a run needs its model's directory only when it starts. What is
+// saved after the directory went away still has the tensors that are not trained; a run
+// that begins then says what is missing.
+func TestSourceDisappears(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	first := newScene(t, "max_steps: 1\n")
+	first.mustTrain(t)
+	const data = "not mine"
+	withTower(t, first.out, data)
+	s := newScene(t, "save_steps: 1\nmax_steps: 3\n").in(t)
+	s.yaml = strings.Replace(s.yaml, tinyModel, "model_name_or_path: "+first.out+"\n", 1)
+	out, err := s.train(t, t.Context(), settings.Hooks{Stepped: func(step int) {
+		if step == 1 {
+			if err := os.RemoveAll(first.out); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, dir := range []string{s.out, filepath.Join(s.out, settings.CheckpointName(3))} {
+		w, err := checkpoint.OpenWeights(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, ok := w.Tensor("vision_tower.x")
+		w.Close()
+		if raw, err := os.ReadFile(filepath.Join(dir, x.File)); !ok || err != nil || !strings.HasSuffix(string(raw), data) {
+			t.Errorf("%s: %+v, %v", dir, x, err)
+		}
+	}
+	_, err = s.with("max_steps: 4\n").train(t, t.Context(), settings.Hooks{})
+	if err == nil || !strings.Contains(err.Error(), first.out+": no such directory") {
+		t.Errorf("got %v", err)
+	}
+}

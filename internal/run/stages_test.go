@@ -1,0 +1,232 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/parallel"
+	"mt/internal/run/open"
+	"mt/internal/run/predict"
+	"mt/internal/run/report"
+	"mt/internal/run/resolve"
+	"mt/internal/run/resume"
+	"mt/internal/run/save"
+	"mt/internal/run/settings"
+	"mt/model"
+)
+
+// openScene opens what is needed for a scene's run, planned, with nothing allocated.
+func openScene(t *testing.T, s scene) *save.Output {
+	t.Helper()
+	var log bytes.Buffer
+	j, err := openRun(s.config(t), settings.Options{Stdout: &log, Stderr: &log, Hooks: settings.Hooks{FS: lazyFS{checkpoint.OS()}}}, open.Asks{Run: true}, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	t.Cleanup(func() {
+		var err error
+		if open.CloseAfter(j, &err); err != nil {
+			t.Error(err)
+		}
+	})
+	return j
+}
+
+// TestInitialise: a new model has in every row what model.InitRow says of that
+// row, whatever the threads, and no two rows alike.
+func TestInitialise(t *testing.T) {
+	j := openScene(t, newScene(t, ""))
+	for _, threads := range []int{1, 3} {
+		pool := parallel.New(threads)
+		defer pool.Close()
+		s, err := host.NewStore(j.Plan.Layouts, j.Plan.Planes, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := open.Initialise(s, j.Model, 11, pool); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, l := range s.Layers {
+			for k, tl := range l.Layout.Tensors {
+				got, want := make([]float32, tl.Elems()), make([]float32, tl.Elems())
+				l.ReadRows(k, 0, tl.Rows, got)
+				model.InitRow(j.Model, tl.Param, 0, 11, want)
+				if !slices.Equal(got, want) {
+					t.Errorf("%d threads: layer %d %s differs from its rows made at once", threads, l.Layout.Index, tl.Role)
+				}
+				for r := 0; tl.Dims == 2 && r < tl.Rows; r++ {
+					row, err := json.Marshal(got[r*tl.Cols : (r+1)*tl.Cols])
+					if err != nil {
+						t.Fatal(err)
+					}
+					if seen[string(row)] {
+						t.Errorf("%d threads: layer %d %s: row %d is in the model twice", threads, l.Layout.Index, tl.Role, r)
+					}
+					seen[string(row)] = true
+				}
+			}
+		}
+		if len(seen) < 100 {
+			t.Fatalf("only %d rows were looked at", len(seen))
+		}
+	}
+}
+
+// TestEpochs: 11 rows, 4 a step, are 3 steps an epoch.
+func TestEpochs(t *testing.T) {
+	for epochs, want := range map[string]int{"1": 3, "2": 6, "0.5": 2, "1.5": 5, "0.01": 1} {
+		s := newScene(t, "max_steps: -1\nnum_train_epochs: "+epochs+"\n")
+		if got := openScene(t, s).Config.MaxSteps; got != want {
+			t.Errorf("%s epochs are %d steps, want %d", epochs, got, want)
+		}
+	}
+}
+
+// openSaver is a saver in a scene's output directory that has written the layers
+// of a step's checkpoint, and a log of metrics.
+func openSaver(t *testing.T, s scene, step int) *save.Saver {
+	t.Helper()
+	j := openScene(t, s)
+	w := &save.Weights{Output: j}
+	t.Cleanup(func() { _ = w.Close() })
+	if err := w.Open(nil); err != nil {
+		t.Fatal(err)
+	}
+	log, _, err := report.OpenMetrics(j.FS(), filepath.Join(t.TempDir(), settings.MetricsFile), 0, func(w io.Writer) io.Writer { return &fullWriter{w, 3} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(log.Close)
+	sv := &save.Saver{Weights: w, Log: log, Kept: &report.Windows{}}
+	if err := sv.Open(step); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range w.Store.Layers {
+		if err := sv.Layer(i, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sv
+}
+
+// TestNoCheckpointWithoutItsMetrics: where a line of the metrics could not be
+// written a checkpoint behind it would stand for a run that nobody can read.
+func TestNoCheckpointWithoutItsMetrics(t *testing.T) {
+	s := newScene(t, "")
+	sv := openSaver(t, s, 5)
+	defer sv.Abort()
+	if err := sv.Log.Write(map[string]int{"step": 5}); err == nil {
+		t.Fatal("the line was written")
+	}
+	if err := sv.Commit(actors.State{Step: 5}, 20); err == nil {
+		t.Error("it is committed")
+	}
+	if _, err := os.Stat(filepath.Join(s.out, "checkpoint-5")); err == nil {
+		t.Error("the checkpoint is there")
+	}
+}
+
+// TestCheckpointsKeepTheCountOfSkippedSteps: a run that is resumed gives up after
+// as many steps in a row as one that is not.
+func TestCheckpointsKeepTheCountOfSkippedSteps(t *testing.T) {
+	s := newScene(t, "")
+	sv := openSaver(t, s, 5)
+	want := actors.State{Step: 5, AdamStep: 3, NonFinite: 2, Tokens: 77}
+	if err := sv.Commit(want, 20); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(s.out, "checkpoint-5")
+	state, err := checkpoint.ReadState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.DataPos != 20 {
+		t.Errorf("%s is at row %d", dir, state.DataPos)
+	}
+	if got := (resume.Point{State: state}).Reached(); got != want {
+		t.Errorf("a run goes on from %+v, want %+v", got, want)
+	}
+}
+
+// TestFinished: there is nothing to do where the output directory holds the whole
+// model of the very checkpoint that a run would go on from.
+func TestFinished(t *testing.T) {
+	s := newScene(t, "max_steps: 2\n")
+	s.mustTrain(t)
+	dir, state, _, err := checkpoint.Latest(s.out, nil)
+	if err != nil || dir == "" {
+		t.Fatalf("%q, %v", dir, err)
+	}
+	finished := func(at checkpoint.TrainerState) bool {
+		return (&resume.Start{Inputs: openScene(t, s).Inputs, From: resume.Point{Dir: dir, State: at}}).Finished()
+	}
+	if !finished(state) {
+		t.Error("the run is not done")
+	}
+	other := state
+	other.AdamStep--
+	if finished(other) {
+		t.Error("the model is taken for that of another checkpoint")
+	}
+	if err := os.Truncate(filepath.Join(s.out, "model.safetensors"), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if finished(state) {
+		t.Error("half a model is taken for one")
+	}
+}
+
+// TestSettingsStay: no stage writes to the configuration that a command was given.
+func TestSettingsStay(t *testing.T) {
+	s := newScene(t, "max_steps: -1\nnum_train_epochs: 2\n")
+	c := s.config(t)
+	before := string(c.YAML(""))
+	o := settings.Options{Stdout: io.Discard, Stderr: io.Discard}
+	for name, command := range map[string]func(*config.Config, settings.Options) error{"train": func(c *config.Config, o settings.Options) error { return Train(t.Context(), c, o) },
+		"dry run": DryRun, "plan": predict.Plan} {
+		if err := command(c, o); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := string(c.YAML("")); got != before {
+			t.Errorf("%s has changed the settings to\n%s", name, got)
+		}
+	}
+}
+
+// TestValuesStay: a stage does not write to the values of earlier stages.
+func TestValuesStay(t *testing.T) {
+	s := newScene(t, "")
+	s.mustTrain(t)
+	in, err := open.Open(s.with("max_steps: 16\n").config(t), settings.Options{Stderr: io.Discard}, open.Asks{Run: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	opened := string(in.Config.YAML(""))
+	start, err := resume.Find(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := string(start.Config.YAML(""))
+	r, err := resolve.Resolve(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(in.Config.YAML("")) != opened || string(start.Config.YAML("")) != found {
+		t.Error("a stage has written to what an earlier one returned")
+	}
+	if resolved := string(r.Config.YAML("")); found == opened || resolved == found {
+		t.Errorf("a stage has settled nothing:\n%s", resolved)
+	}
+}

@@ -1,0 +1,216 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mt/actors"
+	"mt/internal/config"
+	"mt/internal/long"
+	"mt/internal/ranks"
+	"mt/internal/ranks/local"
+	"mt/internal/run/settings"
+)
+
+// asTeam has f play each of n ranks, whose errors it returns.
+func asTeam(t *testing.T, n int, b settings.Beat, f func(*Team) error) []error {
+	t.Helper()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for r, w := range local.Worlds(n, local.Options{Seed: uint64(n)}) {
+		all.Go(func() {
+			team, err := newTeam(t.Context(), w, b)
+			if err != nil { // another has ended the run already
+				errs[r] = err
+				return
+			}
+			errs[r] = team.End(f(team))
+			if _, left := team.ended(); left {
+				if err := w.Close(); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// TestTeamEnds: whatever becomes of each rank, all end, with one error that names whom it is of.
+func TestTeamEnds(t *testing.T) {
+	usage, broken := config.Usagef("run.yaml:3:1: what is this"), errors.New("the disk is full")
+	resumable := fmt.Errorf("%w (so)", settings.ErrResumable)
+	for name, tt := range map[string]struct {
+		of    func(rank int) error
+		want  string // empty: none
+		kind  error
+		usage bool
+	}{
+		"well":            {func(int) error { return nil }, "", nil, false},
+		"all wrong alike": {func(int) error { return usage }, "run.yaml:3:1: what is this", nil, true},
+		"one wrong":       {only(1, usage), "rank 1 on host 1: run.yaml:3:1: what is this", nil, true},
+		"the first wrong": {only(0, broken), "the disk is full", nil, false},
+		"no log":          {only(1, &noLog{errors.New("so")}), "rank 1 on host 1: output_dir: so: give a directory that every rank can write its log to", nil, true},
+		"no log, and wrong": {func(r int) error {
+			if r > 0 {
+				return &noLog{errors.New("so")}
+			}
+			return usage
+		}, "run.yaml:3:1: what is this", nil, true},
+		"two wrong": {func(r int) error { return fmt.Errorf("disk %d is full", r) }, "rank 0 on host 0: disk 0 is full; rank 1 on host 1: disk 1 is full; rank 2 on host 2: disk 2 is full", nil, false},
+		"stopped":   {func(int) error { return resumable }, resumable.Error(), settings.ErrResumable, false},
+		"one stopped": {func(r int) error {
+			if r == 0 {
+				return resumable
+			}
+			return nil
+		}, resumable.Error(), settings.ErrResumable, false},
+		"stopped, and a defect": {func(r int) error {
+			if r == 1 {
+				return broken
+			}
+			return resumable
+		}, "rank 1 on host 1: the disk is full", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for rank, err := range asTeam(t, 3, inTime(nil), func(team *Team) error { return tt.of(team.Rank()) }) {
+				switch {
+				case tt.want == "":
+					if err != nil {
+						t.Errorf("rank %d: %v", rank, err)
+					}
+				case err == nil || err.Error() != tt.want || config.IsUsage(err) != tt.usage || tt.kind != nil && !errors.Is(err, tt.kind) ||
+					tt.kind == nil && errors.Is(err, settings.ErrInterrupted):
+					t.Errorf("rank %d: %v (usage: %t), want %s", rank, err, config.IsUsage(err), tt.want)
+				}
+			}
+		})
+	}
+}
+
+// only is err on one rank.
+func only(rank int, err error) func(int) error {
+	return func(r int) error {
+		if r == rank {
+			return err
+		}
+		return nil
+	}
+}
+
+// TestTeamAborts: a rank that cannot go on while the others wait for something else ends the run
+// for all.
+func TestTeamAborts(t *testing.T) {
+	late := make(chan time.Time)
+	close(late)
+	b := inTime(nil)
+	usual := b.After
+	b.Ending = 5
+	b.After = func(d time.Duration) <-chan time.Time {
+		if d == b.Ending {
+			return late
+		}
+		return usual(d)
+	}
+	for rank, err := range asTeam(t, 3, b, func(team *Team) error {
+		if team.Rank() == 1 {
+			return errors.New("the disk is full")
+		}
+		c, err := team.NewComm("gradients")
+		if err == nil {
+			_, err = ranks.Gather(c, []byte{1}) // which rank 1 never joins
+		}
+		return err
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "the disk is full") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// TestTeamWaits: ranks that end together, since they have agreed to, wait for one that still has to
+// write what it saves; all of them say what rank 0 says.
+func TestTeamWaits(t *testing.T) {
+	long.NotShort(t)
+	for name, why := range map[string]error{"stopped": fmt.Errorf("%w, so", settings.ErrResumable), "not finite": &told{"three steps were not finite", &actors.NonFiniteError{Step: 3}}} {
+		t.Run(name, func(t *testing.T) {
+			given := make(chan struct{})
+			var once sync.Once
+			b := inTime(nil)
+			usual := b.After
+			b.Ending = 5
+			b.After = func(d time.Duration) <-chan time.Time {
+				if d != b.Ending {
+					return usual(d)
+				}
+				once.Do(func() { close(given) }) // the others give up at once
+				late := make(chan time.Time)
+				close(late)
+				return late
+			}
+			errs := asTeam(t, 3, b, func(team *Team) error {
+				if _, err := team.Meet("there", Said{Stop: true}); err != nil {
+					return err
+				}
+				if team.Rank() > 0 {
+					return why
+				}
+				select { // while it writes
+				case <-given:
+				case <-time.After(50 * time.Millisecond):
+				}
+				return fmt.Errorf("%w; and what to do", why)
+			})
+			for rank, err := range errs {
+				if err == nil || err.Error() != why.Error()+"; and what to do" {
+					t.Errorf("rank %d: %v", rank, err)
+				}
+			}
+		})
+	}
+}
+
+// TestTeamMeets: ranks tell each other values in rank order, stop together, and say what one of
+// them has otherwise.
+func TestTeamMeets(t *testing.T) {
+	for rank, err := range asTeam(t, 3, inTime(nil), func(team *Team) error {
+		values, err := Tell(team, "here", 10*team.Rank(), Fact{"a", "x", "mend it"})
+		if err != nil || fmt.Sprint(values) != "[0 10 20]" {
+			return fmt.Errorf("values %v, %w", values, err)
+		}
+		if _, err := team.Meet("there", Said{Stop: team.Rank() == 2}); err != nil || team.Halted.Err() == nil || !errors.Is(context.Cause(team.Halted), settings.ErrInterrupted) {
+			return fmt.Errorf("halted: %v, %w", team.Halted.Err(), err)
+		}
+		same := Fact{"a", "x", "mend it"}
+		_, err = team.Meet("everywhere", Said{Facts: []Fact{same, {"b", fmt.Sprint(team.Rank() / 2), "bring b up to date"}}})
+		return err
+	}) {
+		if want := "b is 0 on rank 0 on host 0 and 1 on rank 2 on host 2: bring b up to date"; err == nil || err.Error() != want || !config.IsUsage(err) {
+			t.Errorf("rank %d: %v, want %s", rank, err, want)
+		}
+	}
+	for rank, err := range asTeam(t, 2, inTime(nil), func(team *Team) error {
+		if team.Rank() == 0 {
+			return nil // it is done, and the other is not
+		}
+		_, err := team.Meet("somewhere", Said{})
+		return err
+	}) {
+		if want := "rank 0: the end, rank 1: somewhere"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v, want %s", rank, err, want)
+		}
+	}
+	for rank, err := range asTeam(t, 2, inTime(nil), func(team *Team) error {
+		_, err := team.Meet(fmt.Sprint("place ", team.Rank()), Said{})
+		return err
+	}) {
+		if want := "rank 0: place 0, rank 1: place 1"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v, want %s", rank, err, want)
+		}
+	}
+}

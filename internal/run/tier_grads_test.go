@@ -1,0 +1,73 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"mt/internal/long"
+	"mt/internal/run/open"
+	"mt/internal/run/predict"
+	"mt/internal/run/settings"
+)
+
+// deep is a model of so many blocks that slabs to take turns in save memory, and sameSums has those that bits follow from.
+const (
+	deep     = "num_hidden_layers: 8"
+	sameSums = "micro_batch_tokens: 24, head_shards: 1, activation_slots: 40"
+)
+
+// TestGradientsOnDisks: with clipping, and with as little host memory as does, gradients wait for the norm on disks. The run ends as one in
+// memory, from its checkpoints too, of which one is drawn where long tests are left out, says what goes where, and leaves no file. With a byte less of memory it is refused, and so it is with
+// the gradients of another run.
+func TestGradientsOnDisks(t *testing.T) {
+	long.NotShort(t)
+	for name, extra := range map[string]string{"in place": "", "copied": "compute_dtype: bf16\nbinding: copy\n", "bf16": "compute_dtype: bf16\ngrad_dtype: bf16\n",
+		"muon": "optim: muon\nbinding: copy\n", "8-bit": "compute_dtype: bf16\noptim: adamw_8bit\nmaster_dtype: bf16\nbinding: copy\n"} {
+		t.Run(name, func(t *testing.T) {
+			want := newScene(t, strings.Replace(tinyModel, "num_hidden_layers: 3", deep, 1)+"save_steps: 3\nrecompute: full\nsave_dtype: fp32\npipeline: {"+sameSums+"}\n").with("grad_dtype: fp32\n").with(extra)
+			want.mustTrain(t)
+			got := want.in(t).onDisks(t).with(extra + "pipeline: {state_slots: 1, grad_slabs: 1, grad_buffers: 1, " + sameSums + "}\n")
+			j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			least, err := predict.SmallestFor(j.Asked)
+			open.CloseAfter(j, &err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
+			out := got.mustTrain(t)
+			if !regexp.MustCompile(`disk +gradients +\S+ \S+ +(fp32|bf16) of [78] of 10 layers, which wait for the norm`).MatchString(out) {
+				t.Errorf("no gradients are said to be on disks:\n%s", out)
+			}
+			sameRun(t, got, want)
+			for _, dir := range []string{"a", "b"} {
+				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
+					t.Errorf("%v is left in state_dir", left)
+				}
+			}
+			for _, n := range sample(t, 2, 1) {
+				step := settings.CheckpointName(3 * n)
+				again := got.in(t)
+				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
+					t.Fatal(err)
+				}
+				again.mustTrain(t)
+				sameModel(t, again, want)
+			}
+			refused := got.in(t).with(fmt.Sprintf("host_memory: %d\n", least.Host-1))
+			if _, err := refused.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "plan: the run needs") {
+				t.Errorf("with a byte less: %v", err)
+			}
+			write(t, filepath.Join(got.root, "a", "mt-grads-0.bin"), "{\"format\":\"mt state, version 1\",\"run\":\"/elsewhere\"}")
+			if _, err := got.in(t).train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "state_dir: ") || !strings.Contains(err.Error(), "was left by the run in /elsewhere") {
+				t.Errorf("with the gradients of another run: %v", err)
+			}
+		})
+	}
+}

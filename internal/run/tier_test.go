@@ -1,0 +1,312 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mt/host/extents"
+	"mt/internal/long"
+	"mt/internal/run/open"
+	"mt/internal/run/predict"
+	"mt/internal/run/settings"
+)
+
+// onDisks is the scene with its states in two directories, all but a part of which host_memory
+// has no room for.
+func (s scene) onDisks(t *testing.T) scene { return s.partOnDisks(t, 2) }
+
+// partOnDisks is onDisks with room in host memory for all but one n-th of the states.
+func (s scene) partOnDisks(t *testing.T, n int64) scene {
+	t.Helper()
+	j, err := openRun(s.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.CloseAfter(j, &err)
+	table := j.Plan.Table()
+	state := int64(0)
+	for l := range j.Plan.Layouts {
+		state += j.Plan.ExtentBytes(l)
+	}
+	return s.with(fmt.Sprintf("state_dir: [%s/a, %s/b]\nhost_memory: %d\npipeline: {state_slots: 1, micro_batch_tokens: %d, head_shards: %d, activation_slots: %d}\ngrad_dtype: fp32\nrecompute: full\n",
+		s.root, s.root, table.Host+table.AllDevices-state/n, j.Plan.Limits.MicroBatchTokens, j.Plan.Spec.Shards(), j.Plan.Depths.ActivationSlots))
+}
+
+// TestStatesOnDisks: a run whose states are on disks ends as one in memory, with its checkpoints and an exact
+// model, and says what goes where; files are gone at the end. Where long tests are left out the checkpoint from which it
+// goes on is drawn.
+func TestStatesOnDisks(t *testing.T) {
+	long.NotShort(t)
+	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n", "frozen": "freeze: [norm, 'layers\\.0\\.']\n",
+		"averaged": "compute_dtype: bf16\nema_decay: 0.8\n", "grouped": "lr_groups: [{name: a, modules: [v_proj], lr: 0.03}]\n",
+		"bf16 master": "compute_dtype: bf16\nmaster_dtype: bf16\nsave_dtype: fp32\n"} {
+		t.Run(name, func(t *testing.T) {
+			want := newScene(t, "save_steps: 3\nrecompute: full\n"+extra)
+			want.mustTrain(t)
+			got := want.in(t).onDisks(t)
+			out := got.mustTrain(t)
+			what := "moments"
+			if name == "unclipped" {
+				what = "lower halves and moments" // fp32 weights and those that are bf16 alone have no lower halves
+			}
+			if name == "averaged" {
+				what = "lower halves, moments and averages"
+			}
+			if !regexp.MustCompile(`disk +state +\S+ \S+ +` + what + ` of [1-9]`).MatchString(out) {
+				t.Errorf("nothing is said to be on disks:\n%s", out)
+			}
+			sameRun(t, got, want)
+			for _, dir := range []string{"a", "b"} {
+				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
+					t.Errorf("%v is left in state_dir", left)
+				}
+			}
+			// From a checkpoint, in memory and with disks.
+			for _, n := range sample(t, 2, 1) {
+				step := settings.CheckpointName(3 * n)
+				again := got.in(t)
+				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
+					t.Fatal(err)
+				}
+				again.mustTrain(t)
+				sameModel(t, again, want)
+			}
+		})
+	}
+}
+
+// TestMemoryIsAskedAnew: a run that began with a small host_memory goes on with what the machine has where the key is not given,
+// and to the same model.
+func TestMemoryIsAskedAnew(t *testing.T) {
+	want := newScene(t, "save_steps: 3\nrecompute: full\n")
+	want.mustTrain(t)
+	small := want.in(t).onDisks(t)
+	small.mustTrain(t)
+	for _, more := range []string{"", "host_memory: auto\n"} {
+		again := want.in(t)
+		again = again.with(fmt.Sprintf("state_dir: [%s/a]\n", again.root) + more)
+		if err := os.CopyFS(filepath.Join(again.out, "checkpoint-3"), os.DirFS(filepath.Join(small.out, "checkpoint-3"))); err != nil {
+			t.Fatal(err)
+		}
+		if out := again.mustTrain(t); !strings.Contains(out, "host memory has room for everything") {
+			t.Errorf("%q: the memory of the first start holds on:\n%s", more, out)
+		}
+		sameModel(t, again, want)
+	}
+}
+
+// TestNumericsOfLittleMemory: settings that bits depend on and that follow from a small host_memory are named, with what a run
+// with room has; a run whose settings are given, or that has room, says nothing.
+func TestNumericsOfLittleMemory(t *testing.T) {
+	s := newScene(t, "")
+	s = s.with(fmt.Sprintf("state_dir: [%s/a]\n", s.root))
+	notesOf := func(s scene) string {
+		j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.CloseAfter(j, &err)
+		return strings.Join(j.AllNotes(), "\n")
+	}
+	const note = "a run with room for everything has pipeline.micro_batch_tokens: "
+	j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := j.Plan.Limits.MicroBatchTokens
+	least, err := predict.SmallestFor(j.Asked)
+	open.CloseAfter(j, &err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := fmt.Sprintf("host_memory: %d\n", least.Host)
+	if got := notesOf(s.with(small)); !strings.Contains(got, note+fmt.Sprint(tokens)) {
+		t.Errorf("notes of a small host_memory:\n%s", got)
+	}
+	if got := notesOf(s); strings.Contains(got, note) {
+		t.Errorf("notes of a run with room:\n%s", got)
+	}
+}
+
+// TestWeightsOnDisks: with as little host memory as does, weights of blocks are on disks too. The run ends as one in memory, from
+// its checkpoints too, of which one is drawn where long tests are left out, uses as much memory as the plan says, and leaves no file.
+func TestWeightsOnDisks(t *testing.T) {
+	long.NotShort(t)
+	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n",
+		"averaged": "compute_dtype: bf16\nema_decay: 0.8\nmax_grad_norm: 0\n",
+		"frozen":   "experts\nmax_grad_norm: 0\nbinding: copy\nfreeze: [self_attn, 'experts\\.1?[0-9]\\.']\n"} {
+		t.Run(name, func(t *testing.T) {
+			want := recipeScene(t, extra+"save_steps: 3\nrecompute: full\nsave_dtype: fp32\n")
+			want.mustTrain(t)
+			got := want.in(t).onDisks(t)
+			got = got.with(fmt.Sprintf("param_dir: [%s/c]\n", got.root))
+			j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			least, err := predict.SmallestFor(j.Asked)
+			open.CloseAfter(j, &err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
+			out := got.mustTrain(t)
+			if !regexp.MustCompile(`disk +weights +\S+ \S+ +what streams to the device, of [1-9]`).MatchString(out) {
+				t.Errorf("no weights are said to be on disks:\n%s", out)
+			}
+			sameRun(t, got, want)
+			for _, dir := range []string{"a", "b", "c"} {
+				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
+					t.Errorf("%v is left in directory %s", left, dir)
+				}
+			}
+			for _, n := range sample(t, 2, 1) {
+				step := settings.CheckpointName(3 * n)
+				again := got.in(t)
+				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
+					t.Fatal(err)
+				}
+				again.mustTrain(t)
+				sameModel(t, again, want)
+			}
+			if _, err := got.in(t).with("sample_prompt: a\n").train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "sample_prompt: the weights of this run are on disks") {
+				t.Errorf("with a prompt for a sample: %v", err)
+			}
+		})
+	}
+}
+
+// TestCompressedStates: with compress: byteplane a run ends as one in memory, moves fewer bytes than its states have, and says what
+// compression takes.
+func TestCompressedStates(t *testing.T) {
+	long.NotShort(t)
+	want := newScene(t, "max_steps: 3\nsave_strategy: no\nrecompute: full\nsave_dtype: fp32\n")
+	want.yaml = strings.NewReplacer("hidden_size: 16", "hidden_size: 256", "intermediate_size: 24", "intermediate_size: 1536", "num_hidden_layers: 3", "num_hidden_layers: 8").Replace(want.yaml)
+	want.mustTrain(t)
+	got := want.in(t).onDisks(t).with("compress: byteplane\n")
+	out := got.mustTrain(t)
+	if !regexp.MustCompile(`host +compression +24 MiB`).MatchString(out) {
+		t.Errorf("nothing is said of compression:\n%s", out)
+	}
+	sameModel(t, got, want)
+	var last struct {
+		Read    int64 `json:"disk_read_bytes"`
+		Written int64 `json:"disk_write_bytes"`
+	}
+	raw, err := os.ReadFile(filepath.Join(got.out, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if strings.Contains(line, `"disk_read_bytes"`) {
+			if err := json.Unmarshal([]byte(line), &last); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.CloseAfter(j, &err)
+	if n, _ := j.Plan.DiskBytes(); n == 0 || last.Read == 0 || last.Read > n*9/10 || last.Written > n*9/10 {
+		t.Errorf("%d bytes are read and %d written of states of %d", last.Read, last.Written, n)
+	}
+	if takes := extents.ScratchBytes(j.Plan.ChunkBytes()); takes > 24<<20 {
+		t.Errorf("%d bytes are taken, more than planned", takes)
+	}
+}
+
+// sameModel compares the final models of two runs.
+func sameModel(t *testing.T, got, want scene) {
+	t.Helper()
+	a, err := os.ReadFile(filepath.Join(got.out, "model.safetensors"))
+	b, err2 := os.ReadFile(filepath.Join(want.out, "model.safetensors"))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	if string(a) != string(b) {
+		t.Error("the models differ")
+	}
+}
+
+// TestDamagedState: a state that changes on its disk ends the run with an error that names layer, file and the
+// way out; the same command goes on from the checkpoint and ends as a run in memory.
+func TestDamagedState(t *testing.T) {
+	long.NotShort(t)
+	want := newScene(t, "save_steps: 2\nrecompute: full\n")
+	want.mustTrain(t)
+	s := want.in(t).onDisks(t)
+	spoil := func(step int) {
+		if step != 3 {
+			return
+		}
+		for _, dir := range []string{"a", "b"} {
+			name := filepath.Join(s.root, dir, "mt-state-0.bin")
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f, err := os.OpenFile(name, os.O_WRONLY, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := extents.BlockBytes; i < len(b); i++ {
+				b[i] ^= 1
+			}
+			_, err = f.WriteAt(b[extents.BlockBytes:], extents.BlockBytes)
+			if err = errors.Join(err, f.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	out, err := s.train(t, t.Context(), settings.Hooks{Stepped: spoil})
+	if err == nil || !strings.Contains(err.Error(), "does not come back as it was written") || !strings.Contains(err.Error(), "the state of layer ") ||
+		!strings.Contains(err.Error(), "run the same command again") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out := s.mustTrain(t); !strings.Contains(out, "resuming from") {
+		t.Errorf("it does not go on from a checkpoint:\n%s", out)
+	}
+	sameModel(t, s, want)
+}
+
+// TestStateDirectories: two runs cannot have one, and that of another run is left alone.
+func TestStateDirectories(t *testing.T) {
+	long.NotShort(t)
+	s := newScene(t, "save_steps: 4\nrecompute: full\n").onDisks(t)
+	other := s.in(t)
+	var met atomic.Bool
+	if out, err := s.train(t, t.Context(), settings.Hooks{Stepped: func(int) {
+		if met.Swap(true) {
+			return
+		}
+		if _, err := other.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "state_dir: ") || !strings.Contains(err.Error(), "another run keeps its state there now") {
+			t.Errorf("a second run with the same state_dir: %v", err)
+		}
+	}}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	write(t, filepath.Join(s.root, "a", "mt-state-0.bin"), "{\"format\":\"mt state, version 1\",\"run\":\"/elsewhere\"}")
+	if _, err := other.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "was left by the run in /elsewhere") {
+		t.Errorf("with the state of another run: %v", err)
+	}
+	write(t, filepath.Join(s.root, "a", "mt-state-0.bin"), fmt.Sprintf("{\"format\":\"mt state, version 1\",\"run\":%q}", other.out))
+	other.mustTrain(t) // it has left it itself
+	blocked := s.in(t)
+	write(t, filepath.Join(s.root, "file"), "")
+	blocked = blocked.with("state_dir: " + s.root + "/file\n")
+	if _, err := blocked.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "state_dir: ") {
+		t.Errorf("with a file in place of a directory: %v", err)
+	}
+}

@@ -1,0 +1,202 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+
+	"mt/internal/config"
+	"mt/internal/long"
+	"mt/internal/run/settings"
+	"mt/internal/timeline"
+)
+
+// traceSpan is a span of a trace file, in µs.
+type traceSpan struct {
+	Ph, Name string
+	Dur      float64
+	Args     struct {
+		Step  int
+		Cause string
+	}
+}
+
+// readTrace reads a trace file.
+func readTrace(t *testing.T, path string) (out []traceSpan) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r := io.Reader(f)
+	if strings.HasSuffix(path, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := json.NewDecoder(r).Decode(&out); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return out
+}
+
+// TestTraceFile: the gaps of a run's trace are the stalls of its metrics.jsonl; a second run
+// writes over the first one's trace; neither changes a bit of the run.
+func TestTraceFile(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	plain := newScene(t, "val_size: 2\neval_steps: 3\nbinding: copy\n")
+	plain.mustTrain(t)
+	for _, name := range []string{"run.json", "run.json", "run.json.gz"} {
+		path := filepath.Join(plain.root, name)
+		s := plain.in(t).with("trace: " + path + "\n")
+		s.mustTrain(t)
+		sameTraffic(t, s, plain)
+		s.checkStalls(t, readTrace(t, path))
+	}
+}
+
+// checkStalls compares the gaps of a trace with the stalls of metrics.jsonl.
+func (s scene) checkStalls(t *testing.T, spans []traceSpan) {
+	t.Helper()
+	gaps := map[int]map[string]float64{}
+	for _, e := range spans {
+		if e.Args.Cause != "" {
+			if gaps[e.Args.Step] == nil {
+				gaps[e.Args.Step] = map[string]float64{}
+			}
+			gaps[e.Args.Step][e.Args.Cause] += e.Dur / 1e6
+		}
+	}
+	steps := 0
+	for _, line := range s.metrics(t) {
+		var m struct {
+			Step   int
+			StallS map[string]float64 `json:"stall_s"`
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.StallS == nil {
+			continue // an evaluation
+		}
+		steps++
+		for cause, want := range m.StallS {
+			if got := gaps[m.Step][cause]; got < 0.99*want-1e-8 || got > 1.01*want+1e-8 {
+				t.Errorf("step %d waited %v s for %s, the trace says %v", m.Step, want, cause, got)
+			}
+		}
+	}
+	if steps != 8 {
+		t.Errorf("metrics.jsonl has %d steps", steps)
+	}
+}
+
+// fullDisk has room for so many bytes.
+type fullDisk struct {
+	io.WriteCloser
+	room int
+}
+
+var errNoRoom = errors.New("no space left on device")
+
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if d.room -= len(b); d.room < 0 {
+		return 0, errNoRoom
+	}
+	return d.WriteCloser.Write(b)
+}
+
+// TestTraceOnAFullDisk: one warning, and the run ends as it would have.
+func TestTraceOnAFullDisk(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	plain := newScene(t, "")
+	plain.mustTrain(t)
+	for name, room := range map[string]int{"run.json": 1 << 16, "none.json": 0, "run.json.gz": 100} {
+		s := plain.in(t)
+		s = s.with("trace: " + filepath.Join(s.root, name) + "\n")
+		said, err := s.train(t, context.Background(), settings.Hooks{Trace: func(w io.WriteCloser) io.WriteCloser { return &fullDisk{w, room} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(said, "no space left on device; training goes on"); n != 1 {
+			t.Errorf("%s: %d warnings:\n%s", name, n, said)
+		}
+		sameTraffic(t, s, plain)
+	}
+}
+
+// TestTraceThatCannotBe: a trace that cannot be written is refused before anything is read or
+// made, and what is in its place stays.
+func TestTraceThatCannotBe(t *testing.T) {
+	long.NotShort(t)
+	s := newScene(t, "")
+	for path, want := range map[string]string{
+		s.rows:                                "there is a file that no run of mt has written as a trace",
+		filepath.Join(s.root, "no", "t.json"): "no such file or directory",
+		filepath.Join(s.rows, "t.json"):       "not a directory",
+		s.root:                                "it is a directory, not a file",
+		"/dev/full":                           "it is a device, not a file",
+		"/proc/t.json":                        "no such file or directory",
+	} {
+		before, _ := os.ReadFile(s.rows)
+		said, err := s.with("trace: "+path+"\n").train(t, context.Background(), settings.Hooks{Reading: func(string) { t.Error("data is read") }})
+		var usage *config.UsageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v\n%s", path, err, said)
+		}
+		if after, _ := os.ReadFile(s.rows); string(after) != string(before) {
+			t.Errorf("%s: the data has changed", path)
+		}
+		if _, err := os.Stat(s.out); err == nil {
+			t.Errorf("%s: there is an output_dir", path)
+		}
+	}
+	path := filepath.Join(s.root, "t.json")
+	if err := DryRun(s.with("trace: "+path+"\n").config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a dry run has made a trace")
+	}
+}
+
+// TestTimelineFile: the last step is there where it was asked for, and only there.
+func TestTimelineFile(t *testing.T) {
+	long.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "")
+	for _, asked := range []bool{false, true} {
+		s = s.in(t)
+		if err := Train(context.Background(), s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard, Timeline: asked}); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(filepath.Join(s.out, settings.TimelineFile))
+		if !asked {
+			if err == nil {
+				t.Errorf("there is a %s", settings.TimelineFile)
+			}
+			continue
+		}
+		var step timeline.Step
+		if err != nil || json.Unmarshal(raw, &step) != nil || step.Step != 8 || step.Seconds <= 0 {
+			t.Fatalf("%v: %s", err, raw)
+		}
+		kinds := map[string]int{}
+		for _, track := range step.Tracks {
+			kinds[track.Kind] += len(track.Spans)
+		}
+		if kinds["stream"] == 0 || kinds["actor"] == 0 || kinds["credit"] == 0 {
+			t.Errorf("spans by kind: %v", kinds)
+		}
+	}
+}

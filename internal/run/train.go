@@ -1,0 +1,124 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"mt/internal/config"
+	"mt/internal/run/open"
+	"mt/internal/run/predict"
+	"mt/internal/run/report"
+	"mt/internal/run/resolve"
+	"mt/internal/run/resume"
+	"mt/internal/run/save"
+	"mt/internal/run/session"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
+)
+
+// Train runs c to its end, from the newest checkpoint if there is one. Where that does
+// not load, it tries again from the one before. A cancelled ctx ends the run after the
+// step in progress: it is saved, and the error is ErrResumable, or ErrInterrupted where
+// the keys say that nothing to resume from is saved. With a World all of its ranks train
+// together.
+func Train(ctx context.Context, c *config.Config, o settings.Options) error {
+	if o.World != nil && o.World.Size() > 1 {
+		return team.Together(ctx, c.OutputDir, o, func(o settings.Options, t *team.Team) error { return trainUntilLoaded(ctx, c, o, t) })
+	}
+	return trainUntilLoaded(ctx, c, o, team.Alone(ctx))
+}
+
+// trainUntilLoaded is train, and again where a checkpoint does not load.
+func trainUntilLoaded(ctx context.Context, c *config.Config, o settings.Options, t *team.Team) error {
+	unusable := map[string]string{}
+	for {
+		err := train(ctx, c, o, t, maps.Clone(unusable))
+		var bad *resume.DoesNotLoad
+		if !errors.As(err, &bad) {
+			return err
+		}
+		unusable[bad.Dir] = bad.Err.Error()
+	}
+}
+
+func train(ctx context.Context, c *config.Config, o settings.Options, t *team.Team, unusable map[string]string) (err error) {
+	r, err := openRun(c, o, open.Asks{Team: t, Run: true}, unusable)
+	if err != nil {
+		return err
+	}
+	defer open.CloseAfter(r, &err)
+	done, err := agreeOnRun(r.Resolved, o.Version)
+	if err != nil {
+		return err
+	}
+	if f := o.Hooks.Planned; f != nil {
+		f(r)
+	}
+	news, from := report.NotesOf(r.Devices), r.From
+	report.ShowAll(o.Stderr, r.AllNotes(), news.Take())
+	if over := from.Over || from.Ended && from.State.Step < r.Config.MaxSteps; over || from.State.Step >= r.Config.MaxSteps {
+		why := ""
+		if over {
+			why = fmt.Sprintf(", ended by early stopping; a larger early_stopping_patience than %d goes on", r.Config.EarlyStoppingPatience)
+		}
+		fmt.Fprintf(o.Stdout, "%s is at step %d of %d: training is done%s\n", from.Dir, from.State.Step, r.Config.MaxSteps, why)
+		if from.Ended || done {
+			if t.First() {
+				r.DropCheckpoints()
+				report.DrawCurve(r.Dir(), r.Late.Add) // the run itself may have failed to
+			}
+			report.ShowAll(o.Stderr, r.Late.Take())
+			return r.SweepStates()
+		}
+	}
+	if t.Stopped(ctx) {
+		return settings.ErrResumable
+	}
+	if err := predict.Show(r, o.Stderr, false, predict.Outlook{}); err != nil {
+		return err
+	}
+	return session.Run(ctx, r, news, o)
+}
+
+// openRun opens what a training run of c needs, finds where it goes on from and
+// plans it. Nothing is allocated or written yet.
+func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[string]string) (_ *save.Output, err error) {
+	in, err := open.Open(c, o, a)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			open.CloseAfter(in, &err)
+		}
+	}()
+	start, err := resume.Find(in, unusable)
+	if err != nil {
+		return nil, err
+	}
+	r, err := resolve.Resolve(start)
+	if err != nil {
+		return nil, err
+	}
+	out := save.NewOutput(r)
+	if !r.From.Ended && r.Team.First() {
+		note, err := out.CheckDisk()
+		if err != nil {
+			return nil, err
+		}
+		if note != "" && r.Plan.Away == nil { // else it is asked again when the states have their room
+			out.Notes = append(out.Notes, note)
+		}
+	}
+	return out, nil
+}
+
+// DryRun does what Train does before it takes memory, and prints what the run
+// would take, on disk as well.
+func DryRun(c *config.Config, o settings.Options) error {
+	return predict.Print(c, o, func(o settings.Options) (*save.Output, error) {
+		return openRun(c, o, open.Asks{Run: true, Paper: true}, nil)
+	})
+}

@@ -1,0 +1,383 @@
+package trials
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"mt/actors"
+	"mt/data"
+	"mt/device"
+	"mt/device/cuda"
+	"mt/device/wrap/profile"
+	"mt/host"
+	"mt/host/optim"
+	"mt/internal/accounts"
+	"mt/internal/config"
+	"mt/internal/machine"
+	"mt/internal/parallel"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/throttle"
+	"mt/model"
+	"mt/plan"
+	"mt/schedule"
+)
+
+// SyntheticOptions describe a run over random tokens, for benchmarks: the whole
+// pipeline without files.
+type SyntheticOptions struct {
+	Model        *model.Config
+	Rows, SeqLen int
+	Act          device.DType // compute dtype
+	Threads      int          // 0: all cores
+	Unified      bool
+	Recompute    string // auto, full or none
+	Depths       plan.Depths
+	MicroTokens  int // 0: auto
+	ChunkTokens  int // 0: auto
+	// On is the device, which stays the caller's; nil: one is opened as Device, DeviceMemory,
+	// Threads, Unified and Throttle say, and closed at the end.
+	On           device.Device
+	Device       string // cpu (or empty) or cuda
+	Devices      int    // how many of them; 0: one
+	DeviceMemory int64  // budget of each in bytes; 0: what it has
+	NoClip       bool   // no gradient clipping: a layer is updated as soon as its gradient lands
+	Profile      bool   // time every operation; of one device
+	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
+	AttentionKernels string
+	TimedMatMul      bool // matrix products by the fastest algorithm, as with the key matmul: timed
+	Throttle         throttle.Limits
+	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
+	// larger than the host run at the speed they would have. What they compute means
+	// nothing: the learning rate is 0. There is no clipping, whose gradient slabs would
+	// take 4 bytes a parameter.
+	AliasLayers bool
+	// Weights stores row r of p, p.Cols values or as many as r stands for, in row; it is called
+	// from many goroutines. Nil: first weights of training from scratch.
+	Weights func(p model.Param, r int, row []float32)
+	// Batch is the rows of a step, counted from 1; nil: random tokens.
+	Batch func(step int) []data.Row
+}
+
+// What the optimizer of a synthetic run is told, for programs that are to do the same.
+const (
+	SyntheticLR          = 1e-4
+	SyntheticMaxGradNorm = 1.0
+)
+
+// Synthetic is a run over random or given tokens. It stands still between calls of Run.
+type Synthetic struct {
+	Plan    *plan.Run
+	o       SyntheticOptions
+	devs    []device.Device // by lane
+	noted   []device.Device // the devices themselves, where devs wrap them
+	profile *profile.Device // nil: operations are not timed
+	pool    *parallel.Pool
+	store   *host.Store
+	allowed chan struct{} // one for every step that may begin
+	reports chan actors.StepReport
+	stop    chan struct{}
+	ending  chan struct{} // closed when the pipeline ends, by a fault too
+	ended   chan error
+	// attention are the kernels that compute attention; empty: the devices have no choice.
+	attention string
+	closers   []func()
+}
+
+// maxSyntheticSteps is the length of the schedule, more than any benchmark runs.
+const maxSyntheticSteps = 1 << 30
+
+// StartSynthetic allocates everything and starts the pipeline.
+func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
+	o.NoClip = o.NoClip || o.AliasLayers
+	if o.Batch == nil {
+		random := o
+		o.Batch = func(step int) []data.Row { return randomRows(random, step) }
+	}
+	s := &Synthetic{o: o, allowed: make(chan struct{}, 1<<20), reports: make(chan actors.StepReport, 1<<10), stop: make(chan struct{}), ending: make(chan struct{}), ended: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			s.free()
+			err = fmt.Errorf("synthetic run: %w", err)
+		}
+	}()
+	if err := s.openDevices(); err != nil {
+		return nil, err
+	}
+	if err := s.chooseAttention(); err != nil {
+		return nil, err
+	}
+	if s.Plan, err = s.resolve(); err != nil {
+		return nil, err
+	}
+	s.pool = parallel.New(o.Threads)
+	s.closers = append(s.closers, s.pool.Close)
+	newStore := host.NewStore
+	if o.AliasLayers {
+		newStore = host.NewAliased
+	}
+	if s.store, err = newStore(s.Plan.Layouts, s.Plan.Planes, s.pool); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { _ = s.store.Close() })
+	if o.Weights != nil {
+		err = open.FillRows(s.store, s.pool, o.Weights)
+	} else {
+		err = open.Initialise(s.store, o.Model, 1, s.pool)
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() { s.ended <- actors.Run(s.options(o)) }()
+	return s, nil
+}
+
+// resolve plans the run. With AliasLayers the host has as much more memory as sharing
+// saves: what that is, the layouts say, which a plan without a limit has.
+func (s *Synthetic) resolve() (*plan.Run, error) {
+	o := s.o
+	q := o.request()
+	q.Fused = s.attention == cuda.Fused
+	for i, dev := range s.devs {
+		use := dev.Usage()
+		if i == 0 || use.Limit < q.DeviceMemory {
+			q.DeviceMemory = use.Limit
+		}
+		q.Unified, q.Context, q.HostMemory = dev.Unified(), max(q.Context, use.Now[accounts.Context]), 0
+		q.OneMemory = q.OneMemory || use.Integrated
+	}
+	budget := open.BudgetOf(q.OneMemory, host.AvailableMemory()).Budget()
+	if o.AliasLayers && budget > 0 {
+		free, err := plan.Resolve(q)
+		if err != nil {
+			return nil, err
+		}
+		budget += total(host.StoreBytes(free.Layouts, free.Planes)) - total(host.AliasedBytes(free.Layouts, free.Planes))
+	}
+	q.HostMemory = budget
+	return plan.Resolve(q)
+}
+
+func total(bytes [accounts.NumPurposes]int64) (sum int64) {
+	for _, b := range bytes {
+		sum += b
+	}
+	return sum
+}
+
+// HostBytes are what the run takes of the host, and what it would take if every layer had
+// its own memory: the same, but with AliasLayers.
+func (s *Synthetic) HostBytes() (taken, whole int64) {
+	whole = s.Plan.Table().Host
+	taken = whole
+	if s.o.AliasLayers {
+		taken += total(host.AliasedBytes(s.Plan.Layouts, s.Plan.Planes)) - total(host.StoreBytes(s.Plan.Layouts, s.Plan.Planes))
+	}
+	return taken, whole
+}
+
+// request asks for the plan of a run.
+func (o SyntheticOptions) request() plan.Request {
+	order := schedule.Zigzag
+	if o.Devices > 1 {
+		order = schedule.Lanes
+	}
+	return plan.Request{Config: o.Model, Planes: SyntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Order: order, Devices: o.Devices, Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
+		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: o.Unified, HostMemory: host.AvailableMemory().Budget(),
+		DeviceMemory: o.DeviceMemory}
+}
+
+// PlanSynthetic is the plan of a run on the CPU that StartSynthetic would start.
+func PlanSynthetic(o SyntheticOptions) (*plan.Run, error) { return plan.Resolve(o.request()) }
+
+// lent is a device that somebody else closes.
+type lent struct{ device.Device }
+
+func (lent) Close() error { return nil }
+
+// openDevices opens the devices; with Profile operations are timed.
+func (s *Synthetic) openDevices() (err error) {
+	o := machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, TimedMatMul: s.o.TimedMatMul, LinkLimit: s.o.Throttle.Link}
+	if s.o.On != nil {
+		s.devs = []device.Device{lent{s.o.On}}
+	} else if s.devs, err = machine.OpenAll(o, max(1, s.o.Devices)); err != nil {
+		return err
+	}
+	s.noted = slices.Clone(s.devs)
+	s.closers = append(s.closers, func() { _ = machine.CloseAll(s.devs) })
+	if s.o.Device == "cuda" && s.o.Unified && s.o.On == nil {
+		if _, _, err := open.BindInPlace(s.devs, false, (&open.Inputs{}).ReadRates); err != nil {
+			return err
+		}
+	}
+	if s.o.Profile {
+		s.profile = profile.Wrap(s.devs[0])
+		s.devs[0] = s.profile
+	}
+	return nil
+}
+
+// chooseAttention has the devices compute attention by the kernels that a training run with the same
+// attention_kernels takes.
+func (s *Synthetic) chooseAttention() error {
+	var devs []open.Attender
+	sm90a := true
+	for _, dev := range s.noted {
+		if l, ok := dev.(lent); ok {
+			dev = l.Device
+		}
+		d, ok := dev.(open.Attender)
+		if !ok {
+			return nil
+		}
+		devs, sm90a = append(devs, d), sm90a && d.RunsSM90a()
+	}
+	switch s.attention = s.o.AttentionKernels; {
+	case s.attention != "" && s.attention != "auto":
+	case sm90a:
+		s.attention = cuda.SM90a
+	default:
+		s.attention = cuda.Fused
+	}
+	for _, d := range devs {
+		if err := d.UseAttention(s.attention); err != nil {
+			return fmt.Errorf("attention_kernels: %w", err)
+		}
+	}
+	return nil
+}
+
+// AttentionKernels names the kernels that compute attention; empty on a device that has no choice.
+func (s *Synthetic) AttentionKernels() string { return s.attention }
+
+// SyntheticRecipe is the optimizer of a synthetic run.
+var SyntheticRecipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
+
+func (s *Synthetic) options(o SyntheticOptions) actors.Options {
+	norm, rate := SyntheticMaxGradNorm, SyntheticLR
+	if o.NoClip {
+		norm = 0
+	}
+	if o.AliasLayers {
+		rate = 0
+	}
+	return actors.Options{Devices: s.devs, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop, Ending: func() { close(s.ending) },
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
+			LR: func(int) float64 { return rate }, DataPos: func(int) int64 { return 0 }},
+		Optimizer: o.Throttle.Optimizer(SyntheticRecipe),
+		Batch: func(step int, _ bool) (*data.Batch, error) {
+			select {
+			case <-s.allowed:
+			case <-s.stop:
+			case <-s.ending:
+			}
+			return data.NewBatch(step, o.Batch(step), s.Plan.Limits.MicroBatchTokens), nil
+		},
+		OnStep: func(r actors.StepReport) { s.reports <- r }}
+}
+
+func randomRows(o SyntheticOptions, step int) []data.Row {
+	r := rand.New(rand.NewPCG(uint64(step), 1))
+	rows := make([]data.Row, o.Rows)
+	for i := range rows {
+		rows[i].IDs = make([]int32, o.SeqLen)
+		for k := range rows[i].IDs {
+			rows[i].IDs[k] = int32(r.IntN(o.Model.VocabSize))
+		}
+	}
+	return rows
+}
+
+// Run does k steps, one right after the other, and returns their reports. The pipeline runs
+// empty at the end of a call and fills again in the next, so what a step costs is what the
+// reports in the middle say: the first contains the time since the call before, and nothing
+// follows the update of the last.
+func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
+	for range k {
+		s.allowed <- struct{}{}
+	}
+	var out []actors.StepReport
+	for len(out) < k {
+		select {
+		case r := <-s.reports:
+			out = append(out, r)
+		case err := <-s.ended:
+			if err == nil {
+				err = errors.New("the run has ended")
+			}
+			s.ended <- err
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// Notes are what the user should know of the devices: memory that cannot be pinned, products
+// that cuBLASLt does not compute. They come up while they work.
+func (s *Synthetic) Notes() []string {
+	var all []string
+	for _, dev := range s.noted {
+		if d, ok := dev.(interface{ Notes() []string }); ok {
+			all = append(all, d.Notes()...)
+		}
+	}
+	return all
+}
+
+// FLOPs are the model FLOPs of a reported step and those that were executed, in
+// floating point operations.
+func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
+	return report.FLOPs(s.Plan)(r.Tokens, r.AttendedPairs, r.AttendedAgain)
+}
+
+// Times are how long the operations since the last call took, the longest first; none
+// without Profile.
+func (s *Synthetic) Times() ([]profile.Time, error) {
+	if s.profile == nil {
+		return nil, nil
+	}
+	return s.profile.Times()
+}
+
+// DeviceName is the device's name, and how many of them there are.
+func (s *Synthetic) DeviceName() string {
+	if n := len(s.devs); n > 1 {
+		return fmt.Sprintf("%d × %s", n, s.devs[0].Name())
+	}
+	return s.devs[0].Name()
+}
+
+// Device returns the first device, without what the run puts around it.
+func (s *Synthetic) Device() device.Device { return s.noted[0] }
+
+// DeviceUsage is the memory of the device that has held most.
+func (s *Synthetic) DeviceUsage() device.Usage {
+	most := s.devs[0].Usage()
+	for _, d := range s.devs[1:] {
+		if u := d.Usage(); u.PeakTotal > most.PeakTotal {
+			most = u
+		}
+	}
+	return most
+}
+
+// Close ends the run and gives its memory back.
+func (s *Synthetic) Close() error {
+	close(s.stop)
+	for {
+		select {
+		case <-s.reports: // the step in progress
+		case err := <-s.ended:
+			s.free()
+			return err
+		}
+	}
+}
+
+func (s *Synthetic) free() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+}

@@ -1,0 +1,223 @@
+package trials
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/internal/config"
+	"mt/internal/long"
+	"mt/internal/machine"
+	"mt/internal/run/settings"
+	"mt/model"
+	"mt/schedule"
+)
+
+// A run with aliased layers moves what one without moves, takes less of the host, and
+// leaves weights as they are; its plan is that of the whole model.
+func TestAliasedLayersMoveTheSame(t *testing.T) {
+	if long.Race {
+		t.Skip("layers that share memory are read and updated at the same time: what they compute means nothing")
+	}
+	shape := map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(128), "num_hidden_layers": int64(6), "num_attention_heads": int64(4),
+		"num_key_value_heads": int64(2), "vocab_size": int64(128), "max_position_embeddings": int64(64), "tie_word_embeddings": false, "head_dim": int64(16)}
+	c, err := model.FromInline(shape, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(alias bool) (up, down, taken, whole int64) {
+		s, err := StartSynthetic(SyntheticOptions{Model: c, Rows: 2, SeqLen: 32, Act: device.BF16, Threads: 2, NoClip: true, Recompute: "auto", AliasLayers: alias})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before [][]byte
+		for _, l := range s.store.Layers {
+			before = append(before, bytes.Clone(l.Tile))
+		}
+		reports, err := s.Run(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := true
+		for i, l := range s.store.Layers {
+			same = same && bytes.Equal(before[i], l.Tile)
+		}
+		if same != alias {
+			t.Errorf("aliased %v: the weights are as before: %v", alias, same)
+		}
+		if s.store.Aliased() != alias {
+			t.Errorf("aliased %v: the store says %v", alias, s.store.Aliased())
+		}
+		taken, whole = s.HostBytes()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, r := range reports {
+			up, down = up+r.H2D, down+r.D2H
+		}
+		return up, down, taken, whole
+	}
+	up, down, taken, whole := run(false)
+	if taken != whole {
+		t.Errorf("takes %d of %d", taken, whole)
+	}
+	aliasedUp, aliasedDown, less, wholeToo := run(true)
+	if up != aliasedUp || down != aliasedDown || up == 0 || down == 0 {
+		t.Errorf("moved %d up and %d down, aliased %d and %d", up, down, aliasedUp, aliasedDown)
+	}
+	if wholeToo != whole || whole-less < 5*64*128*3*12 {
+		t.Errorf("aliased it takes %d of %d, else %d", less, wholeToo, whole)
+	}
+}
+
+// A synthetic run on several devices has the losses of the same run on any other number of them.
+func TestSyntheticDevices(t *testing.T) {
+	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(4), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []float64
+	for n := 2; n <= 3; n++ {
+		s, err := StartSynthetic(SyntheticOptions{Model: c, Rows: 4, SeqLen: 16, MicroTokens: 16, Recompute: "auto", Devices: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports, err := s.Run(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var losses []float64
+		for _, r := range reports {
+			losses = append(losses, r.Loss)
+		}
+		if want == nil {
+			want = losses
+		}
+		if !slices.Equal(losses, want) {
+			t.Errorf("%d devices: losses %v, two: %v", n, losses, want)
+		}
+		if lanes, name := s.Plan.Lanes(), s.DeviceName(); lanes != n || !strings.HasPrefix(name, fmt.Sprintf("%d × ", n)) {
+			t.Errorf("%d devices: %d lanes on %q", n, lanes, name)
+		}
+		most := int64(0)
+		for _, d := range s.devs {
+			most = max(most, d.Usage().PeakTotal)
+		}
+		if u := s.DeviceUsage(); u.PeakTotal != most || most == 0 {
+			t.Errorf("%d devices: the most held by one is %d, said to be %d", n, most, u.PeakTotal)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Trials run on all devices of the configuration.
+func TestTrialsOnDevices(t *testing.T) {
+	c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 4\ndevice: cpu\ndevices: 2\npipeline: {micro_batch_tokens: 16}\n"), config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, err := OpenTrials(c, settings.Options{Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trials.Close()
+	p, err := trials.Plan(trials.Asked())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, err := trials.Run(t.Context(), p, 1, 2)
+	if err != nil || len(reports) != 2 || p.Lanes() != 2 || p.Order != schedule.Lanes {
+		t.Errorf("%d steps on %d lanes, %s: %v", len(reports), p.Lanes(), p.Order, err)
+	}
+}
+
+// attending is a device that computes attention by kernels that it is told.
+type attending struct {
+	device.Device
+	sm90a bool
+	by    *[]string
+}
+
+func (d attending) RunsSM90a() bool { return d.sm90a }
+
+func (d attending) UseAttention(kernels string) error {
+	*d.by = append(*d.by, kernels)
+	return nil
+}
+
+// TestSyntheticAttention: a synthetic run takes the kernels that a run of mt train would: those for sm_90a where
+// all devices run them, else the fused ones, or those that it is told.
+func TestSyntheticAttention(t *testing.T) {
+	for _, c := range []struct {
+		asked  string
+		sm90a  []bool
+		want   string
+		onLoan bool
+	}{{"auto", []bool{true}, "sm90a", true}, {"", []bool{false}, "fused", false}, {"auto", []bool{true, false}, "fused", false},
+		{"portable", []bool{true}, "portable", false}, {"auto", nil, "", false}} {
+		var by []string
+		s := &Synthetic{o: SyntheticOptions{AttentionKernels: c.asked}}
+		for _, runs := range c.sm90a {
+			var dev device.Device = attending{nil, runs, &by}
+			if c.onLoan {
+				dev = lent{dev}
+			}
+			s.noted = append(s.noted, dev)
+		}
+		if c.sm90a == nil {
+			s.noted = []device.Device{lent{}} // the CPU
+		}
+		err := s.chooseAttention()
+		if c.sm90a == nil {
+			if err != nil || s.attention != "" || by != nil {
+				t.Errorf("CPU: %v, %q, %q", err, s.attention, by)
+			}
+			continue
+		}
+		if err != nil || s.attention != c.want || len(by) != len(c.sm90a) || by[len(by)-1] != c.want {
+			t.Errorf("%q with %v: %v, %q, devices %q, want %q", c.asked, c.sm90a, err, s.attention, by, c.want)
+		}
+	}
+}
+
+// TestSyntheticFault: where a kernel faults, a synthetic run ends with that error although nobody has allowed the step
+// whose batch the pipeline asks for next.
+func TestSyntheticFault(t *testing.T) {
+	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(1), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drv := emu.New(emu.Options{CrashAt: emu.Launch{Kernel: "rmsnorm", N: 1}})
+	t.Cleanup(func() {
+		if err := drv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	gpu := machine.FindGPU(drv)
+	dev, err := gpu.Open(machine.First, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := StartSynthetic(SyntheticOptions{Model: c, Rows: 1, SeqLen: 16, Act: device.BF16, Threads: 1, Recompute: "auto", On: dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(1); !errors.Is(err, cudart.ErrContextLost) {
+		t.Errorf("%v, want a lost context", err)
+	}
+	if err := s.Close(); !errors.Is(err, cudart.ErrContextLost) {
+		t.Errorf("closed: %v, want a lost context", err)
+	}
+	_ = dev.Close() // its calls fail too
+}

@@ -1,0 +1,237 @@
+package trials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"mt/actors"
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/machine"
+	"mt/internal/parallel"
+	"mt/internal/run/open"
+	"mt/internal/run/predict"
+	"mt/internal/run/report"
+	"mt/internal/run/resolve"
+	"mt/internal/run/save"
+	"mt/internal/run/settings"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// Knobs are what can be tuned of a run. Zero leaves a choice to the plan, and Threads to the
+// number of cores.
+type Knobs struct {
+	WeightSlots      int `json:"weight_slots"`
+	GradBuffers      int `json:"grad_buffers"`
+	GradSlabs        int `json:"grad_slabs,omitempty"` // 0 where every layer has one
+	ActivationSlots  int `json:"activation_slots"`
+	Threads          int `json:"threads,omitempty"` // of the CPU device and of updates
+	MicroBatchTokens int `json:"micro_batch_tokens"`
+	ChunkTokens      int `json:"chunk_tokens"`
+}
+
+// List are the knobs in the order of their fields.
+func (k Knobs) List() []int {
+	return []int{k.WeightSlots, k.GradBuffers, k.GradSlabs, k.ActivationSlots, k.Threads, k.MicroBatchTokens, k.ChunkTokens}
+}
+
+// Trials are runs of one configuration with other depths, over rows of max_seq_len random tokens
+// and with random weights, which are the same memory in all of them. One of them runs at a time, on
+// all devices of the configuration.
+type Trials struct {
+	in      *open.Inputs
+	request *resolve.Resolved // what a plan of the settings is asked for; it has none
+	store   *host.Store       // nil until the first run
+	away    []bool            // by layer: its state is on a disk; as the store has it
+	grads   []bool            // by layer: its gradient is, too
+	params  []bool            // by layer: its tile is, too
+	slots   int               // state slots that the store has
+	ends    []func() error    // removes the files of the states
+	news    *report.DeviceNotes
+	batches map[int]*data.Batch
+}
+
+// OpenTrials opens the model and the device that c names, and neither data nor output_dir.
+func OpenTrials(c *config.Config, o settings.Options) (_ *Trials, err error) {
+	in, err := open.Open(c, o, open.Asks{Trials: true})
+	if err != nil {
+		return nil, err
+	}
+	return &Trials{in: in, request: resolve.Request(in), news: report.NotesOf(in.Devices), batches: map[int]*data.Batch{}}, nil
+}
+
+// Close gives all memory back.
+func (t *Trials) Close() error {
+	return errors.Join(t.closeStore(), t.in.Close())
+}
+
+// open makes the store of r, unless the one that is there has the same states on disks.
+func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
+	if t.store != nil && slices.Equal(t.away, r.Away) && slices.Equal(t.grads, r.GradAway) && slices.Equal(t.params, r.ParamAway) && t.slots == r.Depths.StateSlots {
+		return nil
+	}
+	if err := t.closeStore(); err != nil {
+		return err
+	}
+	tier, _, err := save.NewOutput(t.request.WithPlan(r)).OpenTier(r, false, func(end func() error) { t.ends = append(t.ends, end) })
+	if err != nil {
+		return err
+	}
+	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
+		return err
+	}
+	t.store.Average(settings.Average(t.in.Config))
+	t.away, t.grads, t.params, t.slots = r.Away, r.GradAway, r.ParamAway, r.Depths.StateSlots
+	return open.Initialise(t.store, t.in.Model, 1, pool)
+}
+
+// closeStore gives the store's memory and files back.
+func (t *Trials) closeStore() (err error) {
+	if t.store != nil {
+		err = t.store.Close()
+	}
+	for _, end := range t.ends {
+		err = errors.Join(err, end())
+	}
+	t.store, t.ends = nil, nil
+	return err
+}
+
+// WriteNotes prints what the user should know, once.
+func (t *Trials) WriteNotes(w io.Writer) {
+	report.ShowAll(w, save.NewOutput(t.request).AllNotes(), t.news.Take())
+}
+
+// Asked are the knobs as the configuration has them.
+func (t *Trials) Asked() Knobs {
+	d, q := t.request.Asked.Depths, t.request.Asked
+	return Knobs{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, GradSlabs: d.GradSlabs, ActivationSlots: d.ActivationSlots,
+		Threads: t.in.Config.Threads, MicroBatchTokens: q.MicroBatchTokens, ChunkTokens: q.ChunkTokens}
+}
+
+// Plan is the plan of a trial. The error is a *plan.NotFitting where there is too little memory.
+func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
+	q := t.request.Asked
+	q.Depths.WeightSlots, q.Depths.GradBuffers, q.Depths.GradSlabs, q.Depths.ActivationSlots = k.WeightSlots, k.GradBuffers, k.GradSlabs, k.ActivationSlots
+	q.MicroBatchTokens, q.ChunkTokens = k.MicroBatchTokens, k.ChunkTokens
+	return plan.Resolve(q)
+}
+
+// Check refuses what does not fit, as training does: by names of keys.
+func (t *Trials) Check(k Knobs) error {
+	r, err := t.Plan(k)
+	if err != nil {
+		if err = t.request.PlanError(err); !config.IsUsage(err) {
+			err = config.Usagef("%w", err)
+		}
+		return err
+	}
+	return t.request.WithPlan(r).CheckRoom("the run")
+}
+
+// Machine is m as slow as MT_THROTTLE makes this run. The error says that m is no machine for it.
+func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
+	if want := t.in.Config.Device; m.Device.Kind != want {
+		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
+			m.Name, m.Device.Kind, want, want)
+	}
+	if n := 1 + len(m.More); n > 1 && n < t.in.Lanes {
+		return nil, config.Usagef("the rates are those of %d devices, and the run has %d: give those of each, or of one for all", n, t.in.Lanes)
+	}
+	slow := t.in.Throttle
+	if !t.OnCPU() {
+		slow.Link = 0 // which only the CPU device knows
+	}
+	out := slow.Machine(m)
+	if !t.in.Config.PeerCopies {
+		out = out.WithoutPeers()
+	}
+	return out, nil
+}
+
+// Predict predicts a step of r on m, which Machine has made.
+func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, error) {
+	batch := t.batches[r.Limits.MicroBatchTokens]
+	if batch == nil {
+		batch = predict.FullBatch(r)
+		t.batches[r.Limits.MicroBatchTokens] = batch
+	}
+	return predict.Predicting{Batch: batch}.Predict(r, m)
+}
+
+// OnCPU says that the run computes on the CPU device.
+func (t *Trials) OnCPU() bool { return t.in.Config.Device == "cpu" }
+
+// Calibrated calls f with the device whose rates count, as fast as it can be.
+func (t *Trials) Calibrated(f func(device.Device) error) error {
+	if t.in.Devices != nil {
+		return f(t.in.Devices[0])
+	}
+	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: t.in.Unified})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(dev), dev.Close())
+}
+
+// Run runs r for that many steps with that many threads (0: one a core), and returns the reports
+// of its steps. A cancelled ctx ends it after the step in progress with the cause.
+func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (reports []actors.StepReport, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("trial: %w", err)
+		}
+	}()
+	pool := parallel.New(threads)
+	defer pool.Close()
+	if err := t.open(r, pool); err != nil {
+		return nil, err
+	}
+	t.store.Use(pool)
+	devs := t.in.Devices
+	if devs == nil {
+		if devs, err = t.in.OpenCPUs(threads); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, machine.CloseAll(devs)) }()
+	}
+	rows := [][]data.Row{randomRows(t.shape(r), 1), randomRows(t.shape(r), 2)}
+	var preferences *actors.Preferences
+	if !r.Spec.Preference.None() {
+		inPairs(rows)
+		preferences = &actors.Preferences{Reference: func(bool, int64) [2]float32 { return [2]float32{} }}
+	}
+	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.in.Config.MaxGradNorm, LayerNorms: t.in.Config.Clip == "layerwise", Stop: ctx.Done(), ThroughHost: !t.in.Config.PeerCopies,
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.in.Config.SynchronousUpdates,
+			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
+		Optimizer: t.in.Optimizer(), Matrices: settings.Muon(t.in.Config), Preferences: preferences,
+		Batch: func(step int, _ bool) (*data.Batch, error) {
+			return data.NewBatch(step, rows[step%len(rows)], r.Limits.MicroBatchTokens), nil
+		},
+		OnStep: func(s actors.StepReport) { reports = append(reports, s) }})
+	if ctx.Err() != nil {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return reports, err
+}
+
+// inPairs makes a pair of every row: its halves.
+func inPairs(steps [][]data.Row) {
+	for _, rows := range steps {
+		for i := range rows {
+			n := int32(len(rows[i].IDs))
+			rows[i].Docs, rows[i].Pairs = []int32{n / 2, n - n/2}, []data.Pair{{Chosen: 0, Rejected: 1}}
+		}
+	}
+}
+
+// shape says how many random tokens of which vocabulary a batch of r has.
+func (t *Trials) shape(r *plan.Run) SyntheticOptions {
+	return SyntheticOptions{Model: t.in.Model, Rows: r.Limits.Tokens / r.RowTokens, SeqLen: r.RowTokens}
+}
