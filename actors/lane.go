@@ -76,7 +76,7 @@ type lane struct {
 	narrow     device.Mem // bf16 image of a gradient on its way to the host
 	acts       []slot
 	state      func(s *slot, tokens int) layers.Hidden // in an activation slot
-	extras     []launchExtra                           // beside launches
+	hooks      []laneHook                              // beside launches
 	saved      [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
 	savedMem   []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
 	workspace  device.Mem
@@ -249,7 +249,7 @@ func (r *lane) allocActivations() (err error) {
 	}
 	if r.state = r.onDevice; p.Spec.OnHost {
 		x := statesOnHost{r}
-		r.state, r.extras = x.state, append(r.extras, x)
+		r.state, r.hooks = x.state, append(r.hooks, x)
 	}
 	for i := range r.acts {
 		if onHost > 0 {
