@@ -26,6 +26,7 @@ type run struct {
 	names     []string        // of the layers, for people
 	tiles     []layers.Tile   // as schedule.Visit.Tile numbers them
 	gradients []plan.Gradient // by layer
+	gradBytes int64           // of an element of a gradient on the host
 	slabs     [][]byte        // as plan.Run.SlabBytes has them
 	passage   []byte          // host memory for activations on their way from lane to lane
 	lanes     []*lane
@@ -98,7 +99,7 @@ type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun allocates what a run has once. On an error nothing stays allocated.
 func newRun(o *Options) (*run, error) {
-	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients()}
+	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients(), gradBytes: o.Plan.GradBytes()}
 	for _, l := range r.schedule.Layers {
 		r.names = append(r.names, l.Name)
 	}
@@ -166,7 +167,7 @@ func (r *run) slab(i int, off, n int64) optim.Grad { return r.gradIn(r.slabs[i],
 
 // gradIn views n elements of a landed gradient in mem, from element off on.
 func (r *run) gradIn(mem []byte, off, n int64) optim.Grad {
-	w := r.plan.GradBytes()
+	w := r.gradBytes
 	return optim.Grad{Data: mem[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }
 
