@@ -7,6 +7,11 @@
 // a message to send or a work to do; a work names the messages that are sent when it
 // is done.
 //
+// A core knows what every run does. What only some runs do is a piece with a file of its own that the core's constructor puts
+// into a fixed order: subcores and hooks of the Optimizer, servers and hooks of the Prefetcher, hooks of Compute, slabs of the
+// Offloader. The core asks the pieces that a run has, by a small interface, and no core asks which there are. A task is
+// what a work does; it starts itself (task.start), and stands beside the core that asks for it.
+//
 // Where several ranks train together, an Exchanger and a Gatherer are between the Offloader,
 // the Optimizer and the Prefetcher (ARCHITECTURE.md, Several ranks).
 //
