@@ -140,7 +140,7 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	if x.ranks {
 		r := newRankCore(c)
 		squares, fail = r.squares, r.spoil
-	} else if slices.Compare(x.into, ids(n)) != 0 {
+	} else if !slices.Equal(x.into, ids(n)) {
 		newTiedCore(c)
 	}
 	if x.clip > 0 {
