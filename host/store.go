@@ -18,8 +18,7 @@ import (
 type Store struct {
 	Layers []*LayerState
 
-	arenas  []*Arena
-	aliased bool // see NewAliased
+	arenas []*Arena
 
 	tier    Tier
 	slots   [][]byte   // state slots
@@ -305,4 +304,14 @@ func (l *LayerState) Plane(name string) []byte {
 		}
 	}
 	return nil
+}
+
+// Tiled are the layers that have a tile in memory or on disks, and none whose weights are all another's.
+func (s *Store) Tiled() (layers []int) {
+	for i, l := range s.Layers {
+		if s.tier.hasTile(i) || len(l.Tile) > 0 {
+			layers = append(layers, i)
+		}
+	}
+	return layers
 }
