@@ -12,7 +12,6 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/internal/config"
-	"mt/internal/long"
 	"mt/internal/machine"
 	"mt/internal/run/settings"
 	"mt/model"
