@@ -8,10 +8,10 @@ import (
 	"mt/actors"
 	"mt/data"
 	"mt/device"
+	"mt/device/virtual"
 	"mt/device/wrap/profile"
 	"mt/internal/run/report"
 	"mt/internal/timeline"
-	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )

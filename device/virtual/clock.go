@@ -29,7 +29,7 @@ const (
 	LinkUp                     // from the host to the device
 	LinkDown                   // from the device to the host
 	LinkBoth                   // both directions together
-	Device                     // the device's units that compute
+	Compute                    // the device's units that compute
 	WiresOut                   // between devices, apart from the links: out of a device
 	WiresIn                    // and into it
 	SwitchUp                   // as LinkUp, of the link that the devices behind a switch share

@@ -163,10 +163,10 @@ func TestEndless(t *testing.T) {
 	var again func()
 	again = func() {
 		if left--; left > 0 {
-			c.Start(needs(1e-7/3, float64(Device), 1), again)
+			c.Start(needs(1e-7/3, float64(Compute), 1), again)
 		}
 	}
-	c.Start(needs(1e-7, float64(Device), 1), again)
+	c.Start(needs(1e-7, float64(Compute), 1), again)
 	if !c.Run(func() bool { return left == 0 }) {
 		t.Error("the clock stands still")
 	}
