@@ -62,7 +62,7 @@ var Arrows = Rules{
 		"internal/run/save":     {"internal/run/resolve"},
 		"internal/run/answer":   {"internal/run/open", "internal/generate"},
 		"internal/run/session":  {"internal/run/pairs", "internal/run/save", "internal/run/answer"},
-		"internal/run/predict":  {"internal/run/save", "device/wrap/profile"},
+		"internal/run/predict":  {"internal/run/save", "device/wrap"},
 		"internal/run/trials":   {"internal/run/predict"},
 		"internal/run":          {"internal/run/session", "internal/run/predict"},
 
@@ -83,8 +83,7 @@ var Arrows = Rules{
 		"device/conformance/oracle":     nil,
 		"device/conformance/operations": {"device/op", "device/conformance/oracle"},
 		"device/conformance/streams":    {"device/op"},
-		"device/wrap/fault":             {"device/op"},
-		"device/wrap/profile":           {"device/op"},
+		"device/wrap":                   {"device/op"},
 
 		"checkpoint/gguf/reader": {"checkpoint"},
 		"checkpoint/powercut":    {"checkpoint"},
@@ -106,8 +105,8 @@ var Arrows = Rules{
 		"internal/facts":       nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "device/cuda/appraise", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
-	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
+	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "cudart/emu", "device/cuda/appraise", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
+	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/mpi"},
 		"github.com/asynkron/protoactor-go": {"actors"},

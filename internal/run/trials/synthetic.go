@@ -10,7 +10,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cuda"
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -73,7 +73,7 @@ type Synthetic struct {
 	o       SyntheticOptions
 	devs    []device.Device // by lane
 	noted   []device.Device // the devices themselves, where devs wrap them
-	profile *profile.Device // nil: operations are not timed
+	profile *wrap.Profiled  // nil: operations are not timed
 	pool    *parallel.Pool
 	store   *host.Store
 	allowed chan struct{} // one for every step that may begin
@@ -213,7 +213,7 @@ func (s *Synthetic) openDevices() (err error) {
 		}
 	}
 	if s.o.Profile {
-		s.profile = profile.Wrap(s.devs[0])
+		s.profile = wrap.Profile(s.devs[0])
 		s.devs[0] = s.profile
 	}
 	return nil
@@ -334,7 +334,7 @@ func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
 
 // Times are how long the operations since the last call took, the longest first; none
 // without Profile.
-func (s *Synthetic) Times() ([]profile.Time, error) {
+func (s *Synthetic) Times() ([]wrap.OpTime, error) {
 	if s.profile == nil {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package fault
+package wrap
 
 import (
 	"sync"
@@ -6,12 +6,12 @@ import (
 	"mt/device"
 )
 
-// stream fails with the fault of the device. Work that is enqueued afterwards is
+// failingStream fails with the fault of the device. Work that is enqueued afterwards is
 // dropped, but records, waits and notifications go on, so that nobody waits for
 // ever.
-type stream struct {
+type failingStream struct {
 	device.Stream
-	dev  *Device
+	dev  *Failing
 	name string
 
 	mu  sync.Mutex
@@ -20,7 +20,7 @@ type stream struct {
 
 // do counts the call of that name and makes it, unless it or a call before it
 // failed.
-func (s *stream) do(name string, call func()) {
+func (s *failingStream) do(name string, call func()) {
 	if s.fails(name) {
 		return
 	}
@@ -29,7 +29,7 @@ func (s *stream) do(name string, call func()) {
 
 // fails counts the call of that name, keeps its fault, and says whether the stream
 // has failed.
-func (s *stream) fails(name string) bool {
+func (s *failingStream) fails(name string) bool {
 	fault := s.dev.call(name, "on stream", s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *stream) fails(name string) bool {
 // told is the error that the stream reports where the wrapped stream reports err. A late fault is
 // reported once the wrapped stream has failed, and then by every stream that fails for whatever
 // reason, as on a GPU.
-func (s *stream) told(err error) error {
+func (s *failingStream) told(err error) error {
 	if fault := s.dev.fault.Load(); s.dev.late && fault != nil && err != nil {
 		return fault
 	}
@@ -59,45 +59,45 @@ func (s *stream) told(err error) error {
 	return err
 }
 
-func (s *stream) CopyH2D(dst device.Mem, src []byte) {
+func (s *failingStream) CopyH2D(dst device.Mem, src []byte) {
 	s.do("CopyH2D", func() { s.Stream.CopyH2D(dst, src) })
 }
 
-func (s *stream) CopyD2H(dst []byte, src device.Mem) {
+func (s *failingStream) CopyD2H(dst []byte, src device.Mem) {
 	s.do("CopyD2H", func() { s.Stream.CopyD2H(dst, src) })
 }
 
-func (s *stream) CopyD2D(dst, src device.Mem) {
+func (s *failingStream) CopyD2D(dst, src device.Mem) {
 	s.do("CopyD2D", func() { s.Stream.CopyD2D(dst, src) })
 }
 
-func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
+func (s *failingStream) CopyPeer(to device.Device, dst, src device.Mem) {
 	s.do("CopyPeer", func() { s.Stream.CopyPeer(to, dst, src) })
 }
 
-func (s *stream) Zero(dst device.Mem) {
+func (s *failingStream) Zero(dst device.Mem) {
 	s.do("Zero", func() { s.Stream.Zero(dst) })
 }
 
-func (s *stream) Record(e device.Event) {
+func (s *failingStream) Record(e device.Event) {
 	s.fails("Record")
 	s.Stream.Record(e)
 }
 
-func (s *stream) Wait(e device.Event) {
+func (s *failingStream) Wait(e device.Event) {
 	s.fails("Wait")
 	s.Stream.Wait(e)
 }
 
-func (s *stream) Notify(f func(err error)) {
+func (s *failingStream) Notify(f func(err error)) {
 	s.Stream.Notify(func(err error) { f(s.told(err)) })
 }
 
-func (s *stream) Sync() error {
+func (s *failingStream) Sync() error {
 	s.fails("Sync")
 	return s.told(s.Stream.Sync())
 }
 
-func (s *stream) Err() error { return s.told(s.Stream.Err()) }
+func (s *failingStream) Err() error { return s.told(s.Stream.Err()) }
 
-func (s *stream) Close() error { return s.told(s.Stream.Close()) }
+func (s *failingStream) Close() error { return s.told(s.Stream.Close()) }

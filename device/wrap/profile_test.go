@@ -1,4 +1,4 @@
-package profile_test
+package wrap_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"mt/device/conformance/operations"
 	"mt/device/cpu"
 	"mt/device/op"
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/internal/accounts"
 )
 
@@ -17,7 +17,7 @@ func TestOps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := profile.Wrap(dev)
+	p := wrap.Profile(dev)
 	defer p.Close()
 	first := operations.OneIn(0)
 	want := operations.RunSome(t, dev, first)
@@ -38,7 +38,7 @@ func TestTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := profile.Wrap(dev)
+	p := wrap.Profile(dev)
 	defer p.Close()
 	s, err := p.NewStream("compute")
 	if err != nil {

@@ -1,4 +1,4 @@
-package profile_test
+package wrap_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/op"
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/internal/accounts"
 )
 
@@ -36,7 +36,7 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	dev := &counted{Device: inner}
-	p := profile.Wrap(dev)
+	p := wrap.Profile(dev)
 	mem, err := p.Alloc(accounts.Workspace, 4)
 	s, serr := p.NewStream("compute")
 	if err = errors.Join(err, serr); err != nil {
@@ -44,7 +44,7 @@ func TestEvents(t *testing.T) {
 	}
 	value := []byte{0, 0, 128, 63} // 1
 	s.CopyH2D(mem, value)
-	run := func() ([]profile.Time, error) {
+	run := func() ([]wrap.OpTime, error) {
 		for range 3 {
 			op.Do(p, s, op.Scale{X: mem.Tensor(device.F32, 0, 1), N: 1, Factor: 2})
 		}

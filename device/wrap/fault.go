@@ -1,4 +1,4 @@
-package fault
+package wrap
 
 import (
 	"fmt"
@@ -11,43 +11,43 @@ import (
 	"mt/internal/accounts"
 )
 
-// Error is the error of the call that was made to fail.
-type Error struct {
+// Fault is the error of the call that was made to fail.
+type Fault struct {
 	Call int64  // which call, counted from 1
 	Name string // its name, and the stream it was on
 }
 
-func (e *Error) Error() string {
+func (e *Fault) Error() string {
 	return fmt.Sprintf("injected fault: device call %d (%s)", e.Call, e.Name)
 }
 
-// Device counts calls and fails one of them.
-type Device struct {
+// Failing counts calls and fails one of them.
+type Failing struct {
 	device.Device
 	failAt int64
-	late   bool // see WrapLate
+	late   bool // see FailLate
 	calls  atomic.Int64
 	rows   []int32               // the memory that misread's operation reads and would write
-	fault  atomic.Pointer[Error] // the fault, once the call has come
+	fault  atomic.Pointer[Fault] // the fault, once the call has come
 }
 
-// Wrap returns dev with call number failAt failing; calls are counted from 1, and
+// Fail returns dev with call number failAt failing; calls are counted from 1, and
 // with 0 none fails. The calls that count are Alloc, AllocHost, Register, Reach,
 // NewStream, NewEvent, every call of a stream that can fail (copies, Zero, Record,
 // Wait, Sync) and every operation. The streams and events of the result can only be
 // used with the result.
-func Wrap(dev device.Device, failAt int64) *Device { return &Device{Device: dev, failAt: failAt} }
+func Fail(dev device.Device, failAt int64) *Failing { return &Failing{Device: dev, failAt: failAt} }
 
-// WrapLate is Wrap with a fault that shows as it does on a GPU: the call itself returns, and the
+// FailLate is Fail with a fault that shows as it does on a GPU: the call itself returns, and the
 // stream fails when it comes to it. To this end dev, which must be of device/cpu, gets another
 // operation in place of the call, one that it only finds to be wrong when it runs it.
-func WrapLate(dev device.Device, failAt int64) *Device {
-	return &Device{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
+func FailLate(dev device.Device, failAt int64) *Failing {
+	return &Failing{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
 }
 
 // misread enqueues on s, a stream of the wrapped device, an operation that gathers row 1 of a table
 // with one row.
-func (d *Device) misread(s device.Stream) {
+func (d *Failing) misread(s device.Stream) {
 	d.rows[0] = 1
 	mem := device.Mem{Addr: reflect.ValueOf(d.rows).Pointer(), Bytes: 4 * int64(len(d.rows))}
 	row := func(i int64, t device.DType) device.Tensor { return mem.Tensor(t, i*device.Align, 1) }
@@ -55,22 +55,22 @@ func (d *Device) misread(s device.Stream) {
 }
 
 // Calls is the number of calls counted so far.
-func (d *Device) Calls() int64 { return d.calls.Load() }
+func (d *Failing) Calls() int64 { return d.calls.Load() }
 
 // call counts a call, which the words of name describe. It returns the fault of the
 // call, nil if it has none.
-func (d *Device) call(name ...string) error {
+func (d *Failing) call(name ...string) error {
 	n := d.calls.Add(1)
 	if n != d.failAt {
 		return nil
 	}
-	e := &Error{Call: n, Name: strings.Join(name, " ")}
+	e := &Fault{Call: n, Name: strings.Join(name, " ")}
 	d.fault.Store(e)
 	return e
 }
 
 // Alloc fails, or allocates with the wrapped device.
-func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
+func (d *Failing) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if err := d.call("Alloc for", p.String()); err != nil {
 		return device.Mem{}, err
 	}
@@ -78,7 +78,7 @@ func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 }
 
 // AllocHost fails, or allocates with the wrapped device.
-func (d *Device) AllocHost(bytes int64) ([]byte, error) {
+func (d *Failing) AllocHost(bytes int64) ([]byte, error) {
 	if err := d.call("AllocHost"); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (d *Device) AllocHost(bytes int64) ([]byte, error) {
 }
 
 // Register fails, or registers with the wrapped device.
-func (d *Device) Register(memory ...[]byte) error {
+func (d *Failing) Register(memory ...[]byte) error {
 	if err := d.call("Register"); err != nil {
 		return err
 	}
@@ -94,10 +94,10 @@ func (d *Device) Register(memory ...[]byte) error {
 }
 
 // Unwrap is the wrapped device.
-func (d *Device) Unwrap() device.Device { return d.Device }
+func (d *Failing) Unwrap() device.Device { return d.Device }
 
 // Reach fails, or has the wrapped device reach another.
-func (d *Device) Reach(to device.Device) (bool, error) {
+func (d *Failing) Reach(to device.Device) (bool, error) {
 	if err := d.call("Reach"); err != nil {
 		return false, err
 	}
@@ -105,7 +105,7 @@ func (d *Device) Reach(to device.Device) (bool, error) {
 }
 
 // NewStream fails, or starts a stream of the wrapped device.
-func (d *Device) NewStream(name string) (device.Stream, error) {
+func (d *Failing) NewStream(name string) (device.Stream, error) {
 	if err := d.call("NewStream", name); err != nil {
 		return nil, err
 	}
@@ -113,11 +113,11 @@ func (d *Device) NewStream(name string) (device.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stream{Stream: s, dev: d, name: name}, nil
+	return &failingStream{Stream: s, dev: d, name: name}, nil
 }
 
 // NewEvent fails, or makes an event of the wrapped device.
-func (d *Device) NewEvent() (device.Event, error) {
+func (d *Failing) NewEvent() (device.Event, error) {
 	if err := d.call("NewEvent"); err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (d *Device) NewEvent() (device.Event, error) {
 
 // Do counts the operation and enqueues it on the wrapped device's stream inside s, which must be a
 // stream of d.
-func (d *Device) Do(s device.Stream, o device.Op) {
-	on := s.(*stream)
+func (d *Failing) Do(s device.Stream, o device.Op) {
+	on := s.(*failingStream)
 	on.do(o.Name(), func() { d.Device.Do(on.Stream, o) })
 }

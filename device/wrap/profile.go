@@ -1,4 +1,4 @@
-package profile
+package wrap
 
 import (
 	"cmp"
@@ -11,9 +11,9 @@ import (
 	"mt/device/op"
 )
 
-// Device times the operations of the device that it wraps. Its streams are those of
+// Profiled times the operations of the device that it wraps. Its streams are those of
 // that device.
-type Device struct {
+type Profiled struct {
 	device.Device
 	mu      sync.Mutex
 	pending []span
@@ -33,8 +33,8 @@ type span struct {
 // cost.
 type key struct{ op, shape string }
 
-// Time is what all calls of one operation with one shape took.
-type Time struct {
+// OpTime is what all calls of one operation with one shape took.
+type OpTime struct {
 	Op string `json:"op"`
 	// Shape is the shape of a matrix product or of attention. In a product whose
 	// number of rows comes from the data, that number is replaced by "≤" and the
@@ -49,14 +49,14 @@ type Time struct {
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
-// Wrap returns dev with its operations timed.
-func Wrap(dev device.Device) *Device { return &Device{Device: dev} }
+// Profile returns dev with its operations timed.
+func Profile(dev device.Device) *Profiled { return &Profiled{Device: dev} }
 
 // Unwrap is the wrapped device.
-func (d *Device) Unwrap() device.Device { return d.Device }
+func (d *Profiled) Unwrap() device.Device { return d.Device }
 
 // Do enqueues o between two events.
-func (d *Device) Do(s device.Stream, o device.Op) {
+func (d *Profiled) Do(s device.Stream, o device.Op) {
 	what, flops := key{op: o.Name()}, 0.0
 	if w, ok := o.(op.Worker); ok {
 		what.shape, flops = w.Work()
@@ -82,17 +82,17 @@ func (d *Device) Do(s device.Stream, o device.Op) {
 
 // Times adds up what was enqueued since the last call of it, and lists the longest
 // first. All of that must be complete.
-func (d *Device) Times() ([]Time, error) {
+func (d *Profiled) Times() ([]OpTime, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {
 		return nil, d.err
 	}
-	sums := map[key]*Time{}
+	sums := map[key]*OpTime{}
 	for _, s := range d.pending {
 		t := sums[s.what]
 		if t == nil {
-			t = &Time{Op: s.what.op, Shape: s.what.shape}
+			t = &OpTime{Op: s.what.op, Shape: s.what.shape}
 			sums[s.what] = t
 		}
 		t.Calls++
@@ -102,18 +102,18 @@ func (d *Device) Times() ([]Time, error) {
 		d.spare = append(d.spare, s.start, s.end)
 	}
 	d.pending = nil
-	out := make([]Time, 0, len(sums))
+	out := make([]OpTime, 0, len(sums))
 	for _, t := range sums {
 		out = append(out, *t)
 	}
-	slices.SortFunc(out, func(a, b Time) int {
+	slices.SortFunc(out, func(a, b OpTime) int {
 		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Shape, b.Shape))
 	})
 	return out, nil
 }
 
 // Close gives the events back and closes the device.
-func (d *Device) Close() error {
+func (d *Profiled) Close() error {
 	d.mu.Lock()
 	for _, s := range d.pending {
 		d.spare = append(d.spare, s.start, s.end)
@@ -127,7 +127,7 @@ func (d *Device) Close() error {
 }
 
 // event is an event to record, nil where none can be made.
-func (d *Device) event() device.Event {
+func (d *Profiled) event() device.Event {
 	if n := len(d.spare); n > 0 {
 		e := d.spare[n-1]
 		d.spare = d.spare[:n-1]

@@ -1,4 +1,4 @@
-package fault_test
+package wrap_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"mt/device/conformance/operations"
 	"mt/device/cpu"
 	"mt/device/op"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/internal/accounts"
 )
 
@@ -24,7 +24,7 @@ func newCPU(t *testing.T) device.Device {
 
 // TestTransparent: without a fault every operation works as before.
 func TestTransparent(t *testing.T) {
-	d := fault.Wrap(newCPU(t), 0)
+	d := wrap.Fail(newCPU(t), 0)
 	defer d.Close()
 	operations.RunSome(t, d, operations.OneIn(0))
 	if d.Calls() == 0 {
@@ -35,7 +35,7 @@ func TestTransparent(t *testing.T) {
 // TestNothingFails: a late fault that is not reached changes nothing, a copy inside the device goes the right way, and an
 // error of the wrapped device itself comes through.
 func TestNothingFails(t *testing.T) {
-	d := fault.WrapLate(newCPU(t), 1000)
+	d := wrap.FailLate(newCPU(t), 1000)
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Batch, 2)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestNothingFails(t *testing.T) {
 	if err := s.Close(); err != nil || got[0] != 8 || got[1] != 8 {
 		t.Errorf("memory holds %v, %v", got, err)
 	}
-	broken := fault.Wrap(fault.Wrap(newCPU(t), 1), 0)
+	broken := wrap.Fail(wrap.Fail(newCPU(t), 1), 0)
 	defer broken.Close()
 	s, err = broken.NewStream("s")
 	if want := "injected fault: device call 1 (NewStream s)"; err == nil || err.Error() != want || s != nil {
@@ -98,7 +98,7 @@ func program(t *testing.T, d device.Device) (err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := d.Reach(fault.Wrap(other, 1)); !ok || err != nil {
+	if ok, err := d.Reach(wrap.Fail(other, 1)); !ok || err != nil {
 		return err
 	}
 	lo, hi := mem.Slice(0, 512), mem.Slice(512, 512)
@@ -130,7 +130,7 @@ func TestEveryCall(t *testing.T) {
 		"CopyH2D on stream compute", "CopyD2D on stream compute", "Convert on stream compute", "CopyPeer on stream compute", "CopyD2H on stream compute",
 		"Record on stream compute", "Wait on stream compute", "Sync on stream compute"}
 	for i := 0; ; i++ {
-		d := fault.Wrap(newCPU(t), int64(i+1))
+		d := wrap.Fail(newCPU(t), int64(i+1))
 		err := program(t, d)
 		if now := d.Usage().Now; now != [accounts.NumPurposes]int64{} {
 			t.Errorf("call %d failed: memory in use is %v", i+1, now)
@@ -144,7 +144,7 @@ func TestEveryCall(t *testing.T) {
 			}
 			return
 		}
-		var f *fault.Error
+		var f *wrap.Fault
 		if !errors.As(err, &f) || f.Name != want[i] || f.Call != int64(i+1) {
 			t.Errorf("call %d: %v, want a fault of %q", i+1, err, want[i])
 		}
@@ -153,7 +153,7 @@ func TestEveryCall(t *testing.T) {
 
 // Work that is enqueued after a fault is dropped.
 func TestDropped(t *testing.T) {
-	d := fault.Wrap(newCPU(t), 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
+	d := wrap.Fail(newCPU(t), 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Batch, 1)
 	if err != nil {
@@ -194,7 +194,7 @@ func TestLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := fault.WrapLate(held, 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
+	d := wrap.FailLate(held, 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Batch, 1)
 	if err != nil {
@@ -215,7 +215,7 @@ func TestLate(t *testing.T) {
 	told := make(chan error, 1)
 	s.Notify(func(err error) { told <- err })
 	close(open)
-	var f *fault.Error
+	var f *wrap.Fault
 	if err := <-told; !errors.As(err, &f) || f.Call != 4 {
 		t.Errorf("the notification tells %v", err)
 	}
