@@ -46,8 +46,7 @@ var Arrows = Rules{
 		"plan":               {"layers", "host/optim"},
 		"plan/rates":         {"device/op"},
 		"layers":             {"device/op", "model", "schedule"},
-		"host":               {"host/optim", "host/extents", "host/numa"},
-		"host/numa":          nil,
+		"host":               {"host/optim", "host/extents"},
 		"host/extents":       nil,
 		"host/optim":         {"model"},
 

@@ -1,4 +1,4 @@
-package numa
+package host
 
 import (
 	"unsafe"
@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Linux is the System of Linux.
-type Linux struct{}
+// LinuxNodes is the NodeSystem of Linux.
+type LinuxNodes struct{}
 
-// ThisSystem is the System that this program runs on.
-func ThisSystem() System { return Linux{} }
+// ThisNodeSystem is the NodeSystem that this program runs on.
+func ThisNodeSystem() NodeSystem { return LinuxNodes{} }
 
 // Affinity implements System.
-func (Linux) Affinity() ([]int, error) {
+func (LinuxNodes) Affinity() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (Linux) Affinity() ([]int, error) {
 }
 
 // CPU implements System. Source: getcpu(2).
-func (Linux) CPU() (int, error) {
+func (LinuxNodes) CPU() (int, error) {
 	var cpu uint32
 	if _, _, e := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); e != 0 {
 		return 0, e
@@ -36,14 +36,14 @@ func (Linux) CPU() (int, error) {
 	return int(cpu), nil
 }
 
-// preferred is MPOL_PREFERRED of linux/mempolicy.h: this node, and others when it is full.
-const preferred = 1
+// preferNode is MPOL_PREFERRED of linux/mempolicy.h: this node, and others when it is full.
+const preferNode = 1
 
 // mostNodes is how many nodes Linux can be built for.
 const mostNodes = 1024
 
 // Prefer implements System. Source: mbind(2).
-func (Linux) Prefer(b []byte, node int) error {
+func (LinuxNodes) Prefer(b []byte, node int) error {
 	if node >= mostNodes {
 		return unix.EINVAL
 	}
@@ -51,7 +51,7 @@ func (Linux) Prefer(b []byte, node int) error {
 	var mask [mostNodes / bits]uint64
 	mask[node/bits] = 1 << (node % bits)
 	// The kernel reads one bit less than it is told.
-	_, _, e := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), preferred,
+	_, _, e := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), preferNode,
 		uintptr(unsafe.Pointer(&mask)), mostNodes+1, 0)
 	if e != 0 {
 		return e

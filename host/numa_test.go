@@ -1,4 +1,4 @@
-package numa
+package host
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	"mt/internal/parallel"
 )
 
-// given is a System with the processors that it is told of.
-type given struct {
+// fakeSystem is a System with the processors that it is told of.
+type fakeSystem struct {
 	affinity []int
 	cpu      func() int
 	refuse   error
@@ -23,29 +23,29 @@ type given struct {
 	preferred []int // nodes, in the order they were asked for
 }
 
-func (g *given) Affinity() ([]int, error) {
+func (g *fakeSystem) Affinity() ([]int, error) {
 	if g.affinity == nil {
 		return nil, errors.New("no affinity")
 	}
 	return g.affinity, nil
 }
 
-func (g *given) CPU() (int, error) {
+func (g *fakeSystem) CPU() (int, error) {
 	if g.cpu == nil {
 		return 0, errors.New("no processor")
 	}
 	return g.cpu(), nil
 }
 
-func (g *given) Prefer(_ []byte, node int) error {
+func (g *fakeSystem) Prefer(_ []byte, node int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.preferred = append(g.preferred, node)
 	return g.refuse
 }
 
-// tree is a file system with the nodes' processors, and more files.
-func tree(hasMemory string, cpulists map[int]string, more map[string]string) fstest.MapFS {
+// nodeTree is a file system with the nodes' processors, and more files.
+func nodeTree(hasMemory string, cpulists map[int]string, more map[string]string) fstest.MapFS {
 	root := fstest.MapFS{"sys/devices/system/node/has_memory": {Data: []byte(hasMemory + "\n")}}
 	for id, cpus := range cpulists {
 		root[fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id)] = &fstest.MapFile{Data: []byte(cpus + "\n")}
@@ -76,26 +76,26 @@ func TestFind(t *testing.T) {
 		affinity []int
 		want     []Node // nil: nothing is laid out
 	}{
-		{"two", tree("0-1", two, nil), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
-		{"four, whose processors are apart", tree("0-3", four, nil), upTo(16),
+		{"two", nodeTree("0-1", two, nil), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
+		{"four, whose processors are apart", nodeTree("0-3", four, nil), upTo(16),
 			[]Node{{0, []int{0, 1, 8, 9}}, {1, []int{2, 3, 10, 11}}, {2, []int{4, 5, 12, 13}}, {3, []int{6, 7, 14, 15}}}},
-		{"one", tree("0", map[int]string{0: "0-7"}, nil), upTo(8), nil},
+		{"one", nodeTree("0", map[int]string{0: "0-7"}, nil), upTo(8), nil},
 		{"no files", fstest.MapFS{}, upTo(8), nil},
-		{"a node without memory", tree("0,2", map[int]string{0: "0-1", 1: "2-3", 2: "4-5"}, nil), upTo(6), []Node{{0, []int{0, 1}}, {2, []int{4, 5}}}},
-		{"memory without processors", tree("0-2", map[int]string{0: "0-3", 1: "4-7", 2: ""}, nil), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
-		{"an affinity that excludes a node", tree("0-1", two, nil), upTo(4), nil},
-		{"an affinity that has a part of a node", tree("0-1", two, nil), []int{0, 1, 2, 3, 7}, []Node{{0, []int{0, 1, 2, 3}}, {1, []int{7}}}},
-		{"a cpuset without a node's memory", tree("0-3", four, map[string]string{"proc/self/status": "Name:\tmt\nMems_allowed_list:\t0,2-3\n"}), upTo(16),
+		{"a node without memory", nodeTree("0,2", map[int]string{0: "0-1", 1: "2-3", 2: "4-5"}, nil), upTo(6), []Node{{0, []int{0, 1}}, {2, []int{4, 5}}}},
+		{"memory without processors", nodeTree("0-2", map[int]string{0: "0-3", 1: "4-7", 2: ""}, nil), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
+		{"an affinity that excludes a node", nodeTree("0-1", two, nil), upTo(4), nil},
+		{"an affinity that has a part of a node", nodeTree("0-1", two, nil), []int{0, 1, 2, 3, 7}, []Node{{0, []int{0, 1, 2, 3}}, {1, []int{7}}}},
+		{"a cpuset without a node's memory", nodeTree("0-3", four, map[string]string{"proc/self/status": "Name:\tmt\nMems_allowed_list:\t0,2-3\n"}), upTo(16),
 			[]Node{{0, []int{0, 1, 8, 9}}, {2, []int{4, 5, 12, 13}}, {3, []int{6, 7, 14, 15}}}},
-		{"a cpuset with one node's memory", tree("0-1", two, map[string]string{"proc/self/status": "Mems_allowed_list:\t1\n"}), upTo(8), nil},
-		{"numactl --interleave", tree("0-1", two, map[string]string{"proc/self/numa_maps": "5628 interleave:0-1 file=/x\n"}), upTo(8), nil},
-		{"no policy of the user's", tree("0-1", two, map[string]string{"proc/self/numa_maps": "5628 default file=/x\n"}), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
-		{"lists out of order", tree("1,0", map[int]string{0: "2-3,0-1", 1: "5,4"}, nil), upTo(6), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}}},
-		{"no affinity is known", tree("0-1", two, nil), nil, nil},
-		{"nonsense", tree("0-1,x,3-,-4,99999999-", map[int]string{0: "0", 1: "1,,1-0,1-1"}, nil), upTo(2), []Node{{0, []int{0}}, {1, []int{1}}}},
+		{"a cpuset with one node's memory", nodeTree("0-1", two, map[string]string{"proc/self/status": "Mems_allowed_list:\t1\n"}), upTo(8), nil},
+		{"numactl --interleave", nodeTree("0-1", two, map[string]string{"proc/self/numa_maps": "5628 interleave:0-1 file=/x\n"}), upTo(8), nil},
+		{"no policy of the user's", nodeTree("0-1", two, map[string]string{"proc/self/numa_maps": "5628 default file=/x\n"}), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
+		{"lists out of order", nodeTree("1,0", map[int]string{0: "2-3,0-1", 1: "5,4"}, nil), upTo(6), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}}},
+		{"no affinity is known", nodeTree("0-1", two, nil), nil, nil},
+		{"nonsense", nodeTree("0-1,x,3-,-4,99999999-", map[int]string{0: "0", 1: "1,,1-0,1-1"}, nil), upTo(2), []Node{{0, []int{0}}, {1, []int{1}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := Find(c.root, &given{affinity: c.affinity})
+			n := FindNodes(c.root, &fakeSystem{affinity: c.affinity})
 			if got := n.List(); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("nodes %v, want %v", got, c.want)
 			}
@@ -107,13 +107,13 @@ func TestFind(t *testing.T) {
 }
 
 func TestWithoutProcessors(t *testing.T) {
-	if got := WithoutProcessors(tree("0-3", map[int]string{0: "0-3", 1: "", 2: "4-7", 4: ""}, nil)); !slices.Equal(got, []int{1}) {
+	if got := WithoutProcessors(nodeTree("0-3", map[int]string{0: "0-3", 1: "", 2: "4-7", 4: ""}, nil)); !slices.Equal(got, []int{1}) {
 		t.Errorf("nodes %v, want 1: node 3 says nothing of its processors, and node 4 has no memory", got)
 	}
 }
 
 func TestCutFollowsProcessors(t *testing.T) {
-	n := Find(tree("0-2", map[int]string{0: "0-3", 1: "4-5", 2: "6-7"}, nil), &given{affinity: upTo(8)})
+	n := FindNodes(nodeTree("0-2", map[int]string{0: "0-3", 1: "4-5", 2: "6-7"}, nil), &fakeSystem{affinity: upTo(8)})
 	for _, total := range []int64{0, 1, 7, 8, 1001, 1 << 62} {
 		if n.Cut(total, 0) != 0 || n.Cut(total, 3) != total {
 			t.Errorf("%d is cut from %d to %d", total, n.Cut(total, 0), n.Cut(total, 3))
@@ -143,8 +143,8 @@ func TestCutFollowsProcessors(t *testing.T) {
 }
 
 func TestRefusalIsANote(t *testing.T) {
-	sys := &given{affinity: upTo(8), refuse: errors.New("operation not permitted")}
-	n := Find(tree("0-1", map[int]string{0: "0-3", 1: "4-7"}, nil), sys)
+	sys := &fakeSystem{affinity: upTo(8), refuse: errors.New("operation not permitted")}
+	n := FindNodes(nodeTree("0-1", map[int]string{0: "0-3", 1: "4-7"}, nil), sys)
 	if n.Note() != "" {
 		t.Fatalf("a note before anything was refused: %s", n.Note())
 	}
@@ -177,7 +177,7 @@ func TestRunTakesItsOwnFirst(t *testing.T) {
 		{"at a processor of none", func() int { return 77 }, 0},
 		{"at none that is known", nil, 0},
 	} {
-		n := Find(tree("0-3", four, nil), &given{affinity: upTo(16), cpu: c.cpu})
+		n := FindNodes(nodeTree("0-3", four, nil), &fakeSystem{affinity: upTo(16), cpu: c.cpu})
 		var order []int
 		n.Run(nil, count, node, func(i int) { order = append(order, i) })
 		for at, i := range order {
@@ -197,13 +197,13 @@ func TestRunDoesEverythingOnce(t *testing.T) {
 	defer pool.Close()
 	var mu sync.Mutex
 	turn := 0
-	sys := &given{affinity: upTo(16), cpu: func() int {
+	sys := &fakeSystem{affinity: upTo(16), cpu: func() int {
 		mu.Lock()
 		defer mu.Unlock()
 		turn++
 		return turn * 7 % 16
 	}}
-	n := Find(tree("0-3", four, nil), sys)
+	n := FindNodes(nodeTree("0-3", four, nil), sys)
 	for count := range 60 {
 		for _, node := range []func(int) int{func(i int) int { return 4 * i / max(count, 1) }, func(int) int { return 3 }, func(int) int { return 0 }} {
 			done := make([]int32, count)
@@ -221,7 +221,7 @@ func TestRunDoesEverythingOnce(t *testing.T) {
 
 // TestThisSystem: the system answers, or nothing is laid out.
 func TestThisSystem(t *testing.T) {
-	sys := ThisSystem()
+	sys := ThisNodeSystem()
 	cpus, err := sys.Affinity()
 	if err != nil {
 		t.Skipf("this system tells no affinity: %v", err)

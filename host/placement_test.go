@@ -10,7 +10,6 @@ import (
 	"testing/fstest"
 	"unsafe"
 
-	"mt/host/numa"
 	"mt/host/optim"
 	"mt/internal/long"
 )
@@ -43,20 +42,20 @@ func (g *given) Prefer(b []byte, node int) error {
 }
 
 // find makes the nodes of the system.
-func (g *given) find() *numa.Nodes {
+func (g *given) find() *Nodes {
 	lists := []string{"0-1", "2-3", "4-5", "6-7"}
 	root := fstest.MapFS{"sys/devices/system/node/has_memory": {Data: []byte("0-" + string(rune('0'+g.nodes-1)))}}
 	for id, cpus := range lists[:g.nodes] {
 		root["sys/devices/system/node/node"+string(rune('0'+id))+"/cpulist"] = &fstest.MapFile{Data: []byte(cpus)}
 	}
-	return numa.Find(root, g)
+	return FindNodes(root, g)
 }
 
 // useNodes makes the nodes of g those of the machine until the test ends.
-func useNodes(t *testing.T, g *given) *numa.Nodes {
+func useNodes(t *testing.T, g *given) *Nodes {
 	t.Helper()
 	before, n := nodes, g.find()
-	nodes = func() *numa.Nodes { return n }
+	nodes = func() *Nodes { return n }
 	t.Cleanup(func() { nodes = before })
 	return n
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"mt/host/numa"
 	"mt/host/optim"
 	"mt/internal/parallel"
 )
@@ -15,10 +14,10 @@ import (
 // part is as large as the node's share of the processors, in bytes as in elements, so that what belongs to an element lies at
 // the same node in all planes, but for some at the cuts.
 
-var nodes = sync.OnceValue(func() *numa.Nodes { return numa.Find(os.DirFS("/"), numa.ThisSystem()) })
+var nodes = sync.OnceValue(func() *Nodes { return FindNodes(os.DirFS("/"), ThisNodeSystem()) })
 
-// Nodes are the NUMA nodes over which arenas are laid out and updates are shared out; nil where there is one.
-func Nodes() *numa.Nodes { return nodes() }
+// MachineNodes are the NUMA nodes over which arenas are laid out and updates are shared out; nil where there is one.
+func MachineNodes() *Nodes { return nodes() }
 
 // span is a range of an arena that lies at one node.
 type span struct {
@@ -27,7 +26,7 @@ type span struct {
 }
 
 // touch places the pages of b, which consists of pieces, at their nodes and touches each on the threads of pool.
-func touch(b []byte, pieces []int64, n *numa.Nodes, pool *parallel.Pool) {
+func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	if n == nil {
 		pieces = []int64{int64(len(b))}
 	}
@@ -40,7 +39,7 @@ func touch(b []byte, pieces []int64, n *numa.Nodes, pool *parallel.Pool) {
 }
 
 // lay cuts pieces over the nodes, at whole pages, places the parts and returns them, those of the first node first, in spans of at most touchBytes.
-func lay(b []byte, pieces []int64, n *numa.Nodes, page int) (all []span) {
+func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
 	var from, begin int64 // of a part, of a piece
 	for _, bytes := range pieces {
 		for k := range n.Count() {
@@ -61,7 +60,7 @@ func lay(b []byte, pieces []int64, n *numa.Nodes, page int) (all []span) {
 
 // onCores calls f for each of the layer's units, on all cores.
 func (l *LayerState) onCores(units []optim.Unit, f func(i int)) {
-	n, elems := Nodes(), l.Share.Elems()
+	n, elems := MachineNodes(), l.Share.Elems()
 	node := func(i int) int {
 		return n.Part(elems, l.Layout.Tensors[units[i].Tensor].Elem+units[i].At-l.Share.From)
 	}

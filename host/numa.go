@@ -1,4 +1,4 @@
-package numa
+package host
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"mt/internal/parallel"
 )
 
-// System is what is asked of the operating system. Tests have one of their own.
-type System interface {
+// NodeSystem is what is asked of the operating system. Tests have one of their own.
+type NodeSystem interface {
 	// Affinity lists the processors that this process may run on.
 	Affinity() ([]int, error)
 	// CPU is the processor that the calling thread runs on at the moment.
@@ -34,27 +34,27 @@ type Nodes struct {
 	all    []Node
 	before []int       // by node, and once more: how many processors the nodes before it have
 	of     map[int]int // by processor, which of all it belongs to
-	sys    System
+	sys    NodeSystem
 
 	mu   sync.Mutex
 	note string // see Note
 }
 
-// Find reads from the file system with that root which nodes there are, and returns nil where there is nothing to lay out: on one node, where
+// FindNodes reads from the file system with that root which nodes there are, and returns nil where there is nothing to lay out: on one node, where
 // nothing is known, and where the user has chosen a memory policy, as with numactl. Source:
 // https://docs.kernel.org/admin-guide/mm/numaperf.html, proc_pid_status(5), proc_pid_numa_maps(5).
-func Find(root fs.FS, sys System) *Nodes {
+func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 	allowed, err := sys.Affinity()
-	if err != nil || policy(root) != "default" {
+	if err != nil || memoryPolicy(root) != "default" {
 		return nil
 	}
-	memory := list(text(root, "sys/devices/system/node/has_memory"))
+	memory := nodeList(nodeText(root, "sys/devices/system/node/has_memory"))
 	if mine, ok := memsAllowed(root); ok {
 		memory = slices.DeleteFunc(memory, func(id int) bool { return !slices.Contains(mine, id) })
 	}
 	n := &Nodes{before: []int{0}, of: map[int]int{}, sys: sys}
 	for _, id := range memory {
-		cpus := list(text(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id)))
+		cpus := nodeList(nodeText(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id)))
 		cpus = slices.DeleteFunc(cpus, func(c int) bool { return !slices.Contains(allowed, c) })
 		if len(cpus) == 0 {
 			continue // memory without processors, such as a GPU's, or those of others
@@ -74,15 +74,15 @@ func Find(root fs.FS, sys System) *Nodes {
 // WithoutProcessors lists the nodes that have memory and no processors, in ascending order. A GH200 shows its GPU's memory
 // as such a node. root is as in Find.
 func WithoutProcessors(root fs.FS) []int {
-	return slices.DeleteFunc(list(text(root, "sys/devices/system/node/has_memory")), func(id int) bool {
+	return slices.DeleteFunc(nodeList(nodeText(root, "sys/devices/system/node/has_memory")), func(id int) bool {
 		cpus, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id))
-		return err != nil || len(list(string(cpus))) > 0
+		return err != nil || len(nodeList(string(cpus))) > 0
 	})
 }
 
-// policy is the memory policy of the process, "default" where nobody has set one or none is known.
-func policy(root fs.FS) string {
-	if words := strings.Fields(text(root, "proc/self/numa_maps")); len(words) > 1 {
+// memoryPolicy is the memory policy of the process, "default" where nobody has set one or none is known.
+func memoryPolicy(root fs.FS) string {
+	if words := strings.Fields(nodeText(root, "proc/self/numa_maps")); len(words) > 1 {
 		return words[1]
 	}
 	return "default"
@@ -90,16 +90,16 @@ func policy(root fs.FS) string {
 
 // memsAllowed lists the nodes whose memory the process's cpuset allows, if that is known.
 func memsAllowed(root fs.FS) ([]int, bool) {
-	for line := range strings.Lines(text(root, "proc/self/status")) {
+	for line := range strings.Lines(nodeText(root, "proc/self/status")) {
 		if nodes, ok := strings.CutPrefix(line, "Mems_allowed_list:"); ok {
-			return list(nodes), true
+			return nodeList(nodes), true
 		}
 	}
 	return nil, false
 }
 
-// text is a file's content without the space around it, "" where it cannot be read.
-func text(root fs.FS, name string) string {
+// nodeText is a file's content without the space around it, "" where it cannot be read.
+func nodeText(root fs.FS, name string) string {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
 		return ""
@@ -110,8 +110,8 @@ func text(root fs.FS, name string) string {
 // mostListed is how many numbers a list has at most: more than Linux can be built for.
 const mostListed = 1 << 16
 
-// list reads numbers such as 0-3,8. What is no number is left out.
-func list(text string) (out []int) {
+// nodeList reads numbers such as 0-3,8. What is no number is left out.
+func nodeList(text string) (out []int) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
 		from, err := strconv.Atoi(first)
@@ -218,6 +218,6 @@ func (n *Nodes) Run(pool *parallel.Pool, count int, node func(i int) int, f func
 		pool.Run(count, f)
 		return
 	}
-	q := newQueues(n.Count(), count, node)
+	q := newNodeQueues(n.Count(), count, node)
 	pool.Run(count, func(int) { f(q.take(n.here())) })
 }

@@ -1,4 +1,4 @@
-package numa
+package host
 
 import (
 	"errors"
@@ -16,14 +16,14 @@ func TestPrefer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(b) }()
-	switch err := (Linux{}).Prefer(b, 0); {
+	switch err := (LinuxNodes{}).Prefer(b, 0); {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS):
 		t.Skipf("the system does not let memory be placed: %v", err)
 	case err != nil:
 		t.Fatal(err)
 	}
 	b[0], b[3*page] = 1, 2
-	if err := (Linux{}).Prefer(b, 1000); err == nil {
+	if err := (LinuxNodes{}).Prefer(b, 1000); err == nil {
 		t.Error("a node that is not there is taken")
 	}
 }

@@ -1,17 +1,17 @@
-package numa
+package host
 
 import "sync/atomic"
 
-// queues are what is left of each node's work: indices from next on, and before end.
-type queues []struct {
+// nodeQueues are what is left of each node's work: indices from next on, and before end.
+type nodeQueues []struct {
 	next atomic.Int64
 	end  int64
 	_    [48]byte // each on a cache line of its own
 }
 
-// newQueues shares out indices 0 … count-1 to nodes, as node says, which does not fall.
-func newQueues(nodes, count int, node func(i int) int) queues {
-	q := make(queues, nodes)
+// newNodeQueues shares out indices 0 … count-1 to nodes, as node says, which does not fall.
+func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
+	q := make(nodeQueues, nodes)
 	i := 0
 	for k := range q {
 		q[k].next.Store(int64(i))
@@ -25,7 +25,7 @@ func newQueues(nodes, count int, node func(i int) int) queues {
 
 // take returns an index that nobody has taken yet, of node first while there is one. It is called as often as there are
 // indices.
-func (q queues) take(first int) int {
+func (q nodeQueues) take(first int) int {
 	for j := range q {
 		own := &q[(first+j)%len(q)]
 		if own.next.Load() >= own.end {
