@@ -1,4 +1,4 @@
-package manual
+package main
 
 import (
 	"testing"
@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestPages holds whole pages against what they should be: paragraphs, lines that stay as they are, options, and text
+// TestManPages holds whole pages against what they should be: paragraphs, lines that stay as they are, options, and text
 // that troff would take for its own.
-func TestPages(t *testing.T) {
+func TestManPages(t *testing.T) {
 	nothing := func(*cobra.Command, []string) {}
 	root := &cobra.Command{Use: "tool", Short: "Do things", Long: "Tool does things.\n.not a request\n\nLike so:\n  a  b\n\n  c\\d\n'tis all.", Run: nothing}
 	sub := &cobra.Command{Use: "cut-up FILE", Short: "Cut a file", Example: "  tool cut-up x", Run: nothing}
@@ -17,7 +17,7 @@ func TestPages(t *testing.T) {
 	sub.Flags().Bool("secret", false, "")
 	_ = sub.Flags().MarkHidden("secret")
 	root.AddCommand(sub, &cobra.Command{Use: "inner", Hidden: true, Run: nothing})
-	want := []Page{
+	want := []manPage{
 		{"tool.1", []byte(`.TH "TOOL" 1 "" "tool 1.0"
 .SH NAME
 tool \- Do things
@@ -59,7 +59,7 @@ the FOLDER to write to
 tool(1)
 `)},
 	}
-	got := Pages(root, "tool 1.0")
+	got := manPages(root, "tool 1.0")
 	if len(got) != len(want) {
 		t.Fatalf("%d pages, want %d", len(got), len(want))
 	}
