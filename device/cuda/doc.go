@@ -7,8 +7,8 @@
 // worker, starts with the first copy from or to host memory that is not pinned; it
 // moves such copies through pinned slabs, and enqueues whatever comes after them.
 //
-// It imports device, device/op, device/cuda/kernels, cudart, internal/human,
-// internal/parallel and internal/queue.
+// It imports device, device/op, device/cuda/kernels, cudart, internal/human
+// and internal/parallel.
 //
 // A device is one GPU, known by its ordinal. Several GPUs are several devices,
 // which share nothing here.

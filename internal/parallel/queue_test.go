@@ -1,4 +1,4 @@
-package queue
+package parallel
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 // What several goroutines put is read once, and what each put in its order.
 func TestDrain(t *testing.T) {
 	const putters, each = 4, 1000
-	q := New[[2]int]()
+	q := NewQueue[[2]int]()
 	var got [putters][]int
 	var reader, writers sync.WaitGroup
 	reader.Go(func() { q.Drain(func(x [2]int) { got[x[0]] = append(got[x[0]], x[1]) }) })
@@ -37,7 +37,7 @@ func TestDrain(t *testing.T) {
 
 // An item counts until the reader is done with it and with all behind it.
 func TestEmptyAndWait(t *testing.T) {
-	q := New[func()]()
+	q := NewQueue[func()]()
 	if q.Wait(); !q.Empty() {
 		t.Error("a new queue is not empty")
 	}
@@ -66,7 +66,7 @@ func TestEmptyAndWait(t *testing.T) {
 
 // What is put before Close is read, also by a reader that comes later.
 func TestCloseKeepsItems(t *testing.T) {
-	q := New[int]()
+	q := NewQueue[int]()
 	q.Put(1)
 	q.Put(2)
 	q.Close()
@@ -82,7 +82,7 @@ func TestCloseKeepsItems(t *testing.T) {
 
 // The reader may put: a queue that never runs empty does not grow.
 func TestNoGrowth(t *testing.T) {
-	q := New[int]()
+	q := NewQueue[int]()
 	q.Put(0)
 	q.Put(1)
 	var most int
@@ -100,7 +100,7 @@ func TestNoGrowth(t *testing.T) {
 }
 
 func TestNothingIsAllocated(t *testing.T) {
-	q := New[[4]int]()
+	q := NewQueue[[4]int]()
 	var reader sync.WaitGroup
 	reader.Go(func() { q.Drain(func([4]int) {}) })
 	if got := testing.AllocsPerRun(200, func() { q.Put([4]int{}); q.Wait() }); got > 0 {

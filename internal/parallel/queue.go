@@ -1,11 +1,11 @@
-package queue
+package parallel
 
 import "sync"
 
 // Queue is an unbounded queue with one reader. Two buffers take turns, so that
 // nothing is allocated once they have grown. Its methods may be called from
 // several goroutines at once, except that one goroutine at most is in Drain. The
-// zero value is not usable: make one with New.
+// zero value is not usable: make one with NewQueue.
 type Queue[T any] struct {
 	mu      sync.Mutex
 	changed sync.Cond // tells that there are items again, that the reader has done all, or of Close
@@ -16,8 +16,8 @@ type Queue[T any] struct {
 	spare []T // the reader's: the buffer it has emptied
 }
 
-// New makes an empty queue.
-func New[T any]() *Queue[T] {
+// NewQueue makes an empty queue.
+func NewQueue[T any]() *Queue[T] {
 	q := &Queue[T]{}
 	q.changed.L = &q.mu
 	return q
