@@ -92,7 +92,6 @@ var Arrows = Rules{
 		"tools/maxregisters":     nil,
 		"internal/mpi":           nil,
 		"internal/ranks":         {"internal/mpi"},
-		"internal/ranks/local":   {"internal/ranks"},
 
 		"internal/reference":   {"model"},
 		"internal/synchronous": {"plan", "host", "data"},
@@ -104,8 +103,8 @@ var Arrows = Rules{
 		"internal/facts":       nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "cudart/emu", "device/cuda/appraise", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
-	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long", "internal/recordings", "internal/facts"},
+	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "cudart/emu", "device/cuda/appraise", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/long", "internal/recordings", "internal/facts"},
+	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/long", "internal/recordings", "internal/facts"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/mpi"},
 		"github.com/asynkron/protoactor-go": {"actors"},

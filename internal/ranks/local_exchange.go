@@ -1,4 +1,4 @@
-package local
+package ranks
 
 import (
 	"errors"
@@ -6,37 +6,37 @@ import (
 	"slices"
 )
 
-// exchange is a communicator, which the ranks share.
-type exchange struct {
-	*job
+// localExchange is a communicator, which the ranks share.
+type localExchange struct {
+	*localJob
 	name   string
 	begun  []int // how many operations each rank has begun
-	rounds map[int]*round
+	rounds map[int]*localRound
 }
 
-// round is one operation, which is carried out when all ranks have begun it.
-type round struct {
-	calls []*call // by rank; nil before it has begun
+// localRound is one operation, which is carried out when all ranks have begun it.
+type localRound struct {
+	calls []*localCall // by rank; nil before it has begun
 	begun int
 }
 
-// call is what one rank began. AllGatherV has its data and counts in recv and
+// localCall is what one rank began. AllGatherV has its data and counts in recv and
 // recvCounts, AllGather is one.
-type call struct {
+type localCall struct {
 	name                   string
 	send, recv             []byte
 	sendCounts, recvCounts []int
 	done                   func(error)
 }
 
-// comm is one rank's view.
-type comm struct {
-	*exchange
+// localComm is one rank's view.
+type localComm struct {
+	*localExchange
 	rank int
 }
 
-// AllGather implements ranks.Comm.
-func (c *comm) AllGather(value []byte, done func([][]byte, error)) {
+// AllGather implements Comm.
+func (c *localComm) AllGather(value []byte, done func([][]byte, error)) {
 	n := len(value)
 	all := make([]byte, n*c.size)
 	copy(all[n*c.rank:], value)
@@ -44,7 +44,7 @@ func (c *comm) AllGather(value []byte, done func([][]byte, error)) {
 	for r := range counts {
 		counts[r], values[r] = n, all[n*r:n*(r+1):n*(r+1)]
 	}
-	c.begin(&call{name: "AllGather", recv: all, recvCounts: counts, done: func(err error) {
+	c.begin(&localCall{name: "AllGather", recv: all, recvCounts: counts, done: func(err error) {
 		if err != nil {
 			done(nil, err)
 			return
@@ -53,18 +53,18 @@ func (c *comm) AllGather(value []byte, done func([][]byte, error)) {
 	}})
 }
 
-// AllGatherV implements ranks.Comm.
-func (c *comm) AllGatherV(data []byte, counts []int, done func(error)) {
-	c.begin(&call{name: "AllGatherV", recv: data, recvCounts: counts, done: done})
+// AllGatherV implements Comm.
+func (c *localComm) AllGatherV(data []byte, counts []int, done func(error)) {
+	c.begin(&localCall{name: "AllGatherV", recv: data, recvCounts: counts, done: done})
 }
 
-// AllToAllV implements ranks.Comm.
-func (c *comm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCounts []int, done func(error)) {
-	c.begin(&call{name: "AllToAllV", send: send, sendCounts: sendCounts, recv: recv, recvCounts: recvCounts, done: done})
+// AllToAllV implements Comm.
+func (c *localComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCounts []int, done func(error)) {
+	c.begin(&localCall{name: "AllToAllV", send: send, sendCounts: sendCounts, recv: recv, recvCounts: recvCounts, done: done})
 }
 
 // begin takes a rank's next operation; the last rank to begin it carries it out.
-func (c *comm) begin(one *call) {
+func (c *localComm) begin(one *localCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	done := one.done
@@ -82,7 +82,7 @@ func (c *comm) begin(one *call) {
 	c.begun[c.rank]++
 	r := c.rounds[at]
 	if r == nil {
-		r = &round{calls: make([]*call, c.size)}
+		r = &localRound{calls: make([]*localCall, c.size)}
 		c.rounds[at] = r
 	}
 	r.calls[c.rank] = one
@@ -96,7 +96,7 @@ func (c *comm) begin(one *call) {
 }
 
 // end tells all ranks that have begun a round that it is over. The job is locked.
-func (e *exchange) end(at int, err error) {
+func (e *localExchange) end(at int, err error) {
 	for rank, one := range e.rounds[at].calls {
 		if one != nil {
 			e.inboxes[rank].add(func() { one.done(err) })
@@ -106,7 +106,7 @@ func (e *exchange) end(at int, err error) {
 }
 
 // check says what is wrong with the counts of a call, if anything.
-func (c *call) check(size int) error {
+func (c *localCall) check(size int) error {
 	for _, side := range []struct {
 		data   []byte
 		counts []int
@@ -127,7 +127,7 @@ func (c *call) check(size int) error {
 }
 
 // agree says where the ranks have not begun the same operation, if they have not.
-func (r *round) agree() error {
+func (r *localRound) agree() error {
 	first := r.calls[0]
 	for rank, one := range r.calls {
 		switch {
@@ -147,21 +147,21 @@ func (r *round) agree() error {
 }
 
 // copy carries out the round.
-func (r *round) copy() {
+func (r *localRound) copy() {
 	for to, one := range r.calls {
 		for from, other := range r.calls {
 			switch {
 			case one.name == "AllToAllV":
-				copy(part(one.recv, one.recvCounts, from), part(other.send, other.sendCounts, to))
+				copy(localPart(one.recv, one.recvCounts, from), localPart(other.send, other.sendCounts, to))
 			case from != to:
-				copy(part(one.recv, one.recvCounts, from), part(other.recv, other.recvCounts, from))
+				copy(localPart(one.recv, one.recvCounts, from), localPart(other.recv, other.recvCounts, from))
 			}
 		}
 	}
 }
 
-// part is the part of data that belongs to a rank.
-func part(data []byte, counts []int, rank int) []byte {
+// localPart is the part of data that belongs to a rank.
+func localPart(data []byte, counts []int, rank int) []byte {
 	at := 0
 	for _, n := range counts[:rank] {
 		at += n

@@ -1,4 +1,4 @@
-package local
+package ranks
 
 import (
 	"fmt"
@@ -6,84 +6,82 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"mt/internal/ranks"
 )
 
-// Options say how ranks misbehave.
-type Options struct {
+// LocalOptions say how ranks misbehave.
+type LocalOptions struct {
 	// Seed draws in which order what is complete is told.
 	Seed uint64
 	// Delay is the longest time that passes before each rank is told; 0: none.
 	Delay time.Duration
 }
 
-// job is what the ranks share.
-type job struct {
+// localJob is what the ranks share.
+type localJob struct {
 	size int
-	o    Options
+	o    LocalOptions
 
 	mu      sync.Mutex
-	comms   map[string]*exchange
+	comms   map[string]*localExchange
 	made    []map[string]int // for each rank: how many communicators of a name it made
 	joined  map[string]int   // how many ranks made a communicator
 	changed sync.Cond        // joined changed, or the run was aborted
 	aborted error
-	inboxes []*inbox
+	inboxes []*localInbox
 }
 
-// Worlds makes n ranks. Each is closed, or one aborts all.
-func Worlds(n int, o Options) []ranks.World {
-	j := &job{size: n, o: o, comms: map[string]*exchange{}, joined: map[string]int{}}
+// LocalWorlds makes n ranks. Each is closed, or one aborts all.
+func LocalWorlds(n int, o LocalOptions) []World {
+	j := &localJob{size: n, o: o, comms: map[string]*localExchange{}, joined: map[string]int{}}
 	j.changed.L = &j.mu
-	out := make([]ranks.World, n)
+	out := make([]World, n)
 	for r := range out {
 		j.made = append(j.made, map[string]int{})
-		j.inboxes = append(j.inboxes, newInbox(rand.New(rand.NewPCG(o.Seed, uint64(r))), o.Delay))
-		out[r] = &world{j, r}
+		j.inboxes = append(j.inboxes, newLocalInbox(rand.New(rand.NewPCG(o.Seed, uint64(r))), o.Delay))
+		out[r] = &localWorld{j, r}
 	}
 	return out
 }
 
-// world is one rank's view.
-type world struct {
-	*job
+// localWorld is one rank's view.
+type localWorld struct {
+	*localJob
 	rank int
 }
 
-// Rank implements ranks.World.
-func (w *world) Rank() int { return w.rank }
+// Rank implements World.
+func (w *localWorld) Rank() int { return w.rank }
 
-// Size implements ranks.World.
-func (w *world) Size() int { return w.size }
+// Size implements World.
+func (w *localWorld) Size() int { return w.size }
 
-// Hosts implements ranks.World: each rank pretends to have a host of its own.
-func (w *world) Hosts() (out []string) {
+// Hosts implements World: each rank pretends to have a host of its own.
+func (w *localWorld) Hosts() (out []string) {
 	for r := range w.size {
 		out = append(out, fmt.Sprintf("host %d", r))
 	}
 	return out
 }
 
-// NewComm implements ranks.World.
-func (w *world) NewComm(name string) (ranks.Comm, error) {
+// NewComm implements World.
+func (w *localWorld) NewComm(name string) (Comm, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := fmt.Sprintf("%s %d", name, w.made[w.rank][name])
 	w.made[w.rank][name]++
 	if w.comms[key] == nil {
-		w.comms[key] = &exchange{job: w.job, name: name, begun: make([]int, w.size), rounds: map[int]*round{}}
+		w.comms[key] = &localExchange{localJob: w.localJob, name: name, begun: make([]int, w.size), rounds: map[int]*localRound{}}
 	}
 	w.joined[key]++
 	w.changed.Broadcast()
 	for w.joined[key] < w.size && w.aborted == nil {
 		w.changed.Wait()
 	}
-	return &comm{w.comms[key], w.rank}, w.aborted
+	return &localComm{w.comms[key], w.rank}, w.aborted
 }
 
-// Abort implements ranks.World. What waits fails, and so does what comes later.
-func (w *world) Abort(reason string) {
+// Abort implements World. What waits fails, and so does what comes later.
+func (w *localWorld) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.aborted != nil {
@@ -91,7 +89,7 @@ func (w *world) Abort(reason string) {
 	}
 	w.aborted = fmt.Errorf("rank %d ended the run: %s", w.rank, reason)
 	for _, e := range w.comms {
-		for _, at := range sorted(e.rounds) {
+		for _, at := range sortedRounds(e.rounds) {
 			e.end(at, w.aborted)
 		}
 	}
@@ -101,8 +99,8 @@ func (w *world) Abort(reason string) {
 	w.changed.Broadcast()
 }
 
-// Close implements ranks.World.
-func (w *world) Close() error {
+// Close implements World.
+func (w *localWorld) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.comms {
@@ -116,8 +114,8 @@ func (w *world) Close() error {
 	return w.aborted
 }
 
-// sorted are the numbers of rounds in order.
-func sorted(rounds map[int]*round) (out []int) {
+// sortedRounds are the numbers of rounds in order.
+func sortedRounds(rounds map[int]*localRound) (out []int) {
 	for at := range rounds {
 		out = append(out, at)
 	}
@@ -125,23 +123,23 @@ func sorted(rounds map[int]*round) (out []int) {
 	return out
 }
 
-// inbox tells one rank what is complete, one thing at a time.
-type inbox struct {
+// localInbox tells one rank what is complete, one thing at a time.
+type localInbox struct {
 	mu     sync.Mutex
 	ready  []func()
 	closed bool
 	wake   chan struct{}
 }
 
-func newInbox(draw *rand.Rand, delay time.Duration) *inbox {
-	in := &inbox{wake: make(chan struct{}, 1)}
+func newLocalInbox(draw *rand.Rand, delay time.Duration) *localInbox {
+	in := &localInbox{wake: make(chan struct{}, 1)}
 	go in.run(draw, delay)
 	return in
 }
 
 // add lets f be called some time. After close it is called as well, by a goroutine of
 // its own, so that nobody waits in vain.
-func (in *inbox) add(f func()) {
+func (in *localInbox) add(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
@@ -152,14 +150,14 @@ func (in *inbox) add(f func()) {
 	in.poke()
 }
 
-func (in *inbox) close() {
+func (in *localInbox) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
 	in.poke()
 }
 
-func (in *inbox) poke() {
+func (in *localInbox) poke() {
 	select {
 	case in.wake <- struct{}{}:
 	default: // it is awake
@@ -168,7 +166,7 @@ func (in *inbox) poke() {
 
 // run calls what is ready, in an order that is drawn, until the inbox is closed and
 // empty.
-func (in *inbox) run(draw *rand.Rand, delay time.Duration) {
+func (in *localInbox) run(draw *rand.Rand, delay time.Duration) {
 	for {
 		if delay > 0 {
 			time.Sleep(time.Duration(draw.Int64N(int64(delay))))
