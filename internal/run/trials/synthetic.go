@@ -19,7 +19,7 @@ import (
 	"mt/internal/parallel"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
-	"mt/internal/throttle"
+	"mt/internal/run/settings"
 	"mt/model"
 	"mt/plan"
 	"mt/schedule"
@@ -48,7 +48,7 @@ type SyntheticOptions struct {
 	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
 	AttentionKernels string
 	TimedMatMul      bool // matrix products by the fastest algorithm, as with the key matmul: timed
-	Throttle         throttle.Limits
+	Throttle         settings.Throttle
 	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
 	// larger than the host run at the speed they would have. What they compute means
 	// nothing: the learning rate is 0. There is no clipping, whose gradient slabs would

@@ -1,4 +1,4 @@
-package throttle
+package settings
 
 import (
 	"fmt"
@@ -13,26 +13,26 @@ import (
 	"mt/plan/rates"
 )
 
-// Variable is the environment variable that slows a run down.
-const Variable = "MT_THROTTLE"
+// ThrottleVariable is the environment variable that slows a run down.
+const ThrottleVariable = "MT_THROTTLE"
 
-// Limits are bytes a second; 0 is no limit.
-type Limits struct {
+// Throttle limits rates, in bytes a second; 0: no limit.
+type Throttle struct {
 	Link    float64 // of copies between the host and the CPU device, each way
 	Updates float64 // of the optimizer's updates of units, read and written: those of whole matrices (Muon) are not slowed down
 }
 
-// FromEnv reads Limits from the environment: such as "link=400MB/s updates=2GB/s".
-func FromEnv() (Limits, error) {
-	l, err := Parse(os.Getenv(Variable))
+// ThrottleFromEnv reads a Throttle from the environment: such as "link=400MB/s updates=2GB/s".
+func ThrottleFromEnv() (Throttle, error) {
+	l, err := parseThrottle(os.Getenv(ThrottleVariable))
 	if err != nil {
-		err = fmt.Errorf("%s: %w", Variable, err)
+		err = fmt.Errorf("%s: %w", ThrottleVariable, err)
 	}
 	return l, err
 }
 
-// Parse reads Limits as FromEnv does. An empty text is no limits.
-func Parse(text string) (l Limits, err error) {
+// parseThrottle reads a Throttle as ThrottleFromEnv does. An empty text limits nothing.
+func parseThrottle(text string) (l Throttle, err error) {
 	for _, word := range strings.Fields(text) {
 		what, rate, _ := strings.Cut(word, "=")
 		n, err := humanize.ParseBytes(strings.TrimSuffix(rate, "/s"))
@@ -52,25 +52,25 @@ func Parse(text string) (l Limits, err error) {
 }
 
 // Optimizer is o with its updates slowed down.
-func (l Limits) Optimizer(o optim.Optimizer) optim.Optimizer {
+func (l Throttle) Optimizer(o optim.Optimizer) optim.Optimizer {
 	if l.Updates <= 0 {
 		return o
 	}
-	return slow{o, l.Updates}
+	return slowOptimizer{o, l.Updates}
 }
 
-type slow struct {
+type slowOptimizer struct {
 	optim.Optimizer
 	limit float64
 }
 
 // At implements optim.Optimizer.
-func (s slow) At(r optim.Rate) optim.Update {
-	return &update{Update: s.Optimizer.At(r), limit: s.limit, began: time.Now()}
+func (s slowOptimizer) At(r optim.Rate) optim.Update {
+	return &slowUpdate{Update: s.Optimizer.At(r), limit: s.limit, began: time.Now()}
 }
 
-// update is the update of one layer.
-type update struct {
+// slowUpdate is the update of one layer.
+type slowUpdate struct {
 	optim.Update
 	limit float64
 	began time.Time
@@ -79,7 +79,7 @@ type update struct {
 
 // Step implements optim.Update: it returns no earlier than the limit allows for all bytes
 // that were moved since the update began.
-func (u *update) Step(unit optim.Unit, w optim.Weight, planes []optim.State, g optim.Grad) {
+func (u *slowUpdate) Step(unit optim.Unit, w optim.Weight, planes []optim.State, g optim.Grad) {
 	u.Update.Step(unit, w, planes, g)
 	bytes := int64(4*2 + 4) // the weight both ways, and the gradient
 	for range planes {
@@ -90,7 +90,7 @@ func (u *update) Step(unit optim.Unit, w optim.Weight, planes []optim.State, g o
 }
 
 // Machine is m as it is with these limits.
-func (l Limits) Machine(m *rates.Machine) *rates.Machine {
+func (l Throttle) Machine(m *rates.Machine) *rates.Machine {
 	slower := func(rate *float64, cores *float64, limit float64) {
 		if limit = limit / 1e9; limit > 0 && limit < *rate {
 			*cores *= limit / *rate
