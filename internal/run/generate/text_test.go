@@ -1,4 +1,4 @@
-package answer
+package generate
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestTurnsAreBounded(t *testing.T) {
 // TestStops: a text ends at every token that the tokenizer, config.json and
 // generation_config.json name, and a file that says it in no way that is known is
 // an error.
-func TestStops(t *testing.T) {
+func TestStopTokens(t *testing.T) {
 	for content, want := range map[string]any{
 		"":                          []int32{0, 7},
 		`{"temperature": 1}`:        []int32{0, 7},
@@ -74,7 +74,7 @@ func TestGenerationConfig(t *testing.T) {
 		if (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", content, got, want)
 		}
-		byMinP := GenerateOptions{LogitKeys: LogitKeys{MinP: new(0.1)}}
+		byMinP := TextOptions{LogitKeys: LogitKeys{MinP: new(0.1)}}
 		if notes := generationNotes(dir, byMinP.sampled()); strings.Contains(strings.Join(notes, ""), "unless you give") {
 			t.Errorf("%s: %q although flags are given", content, notes)
 		}
@@ -115,7 +115,7 @@ func TestLogitKeys(t *testing.T) {
 			}
 		}
 		file, err := readLogitKeys(dir)
-		g := (&GenerateOptions{LogitKeys: c.flags}).sampling(file)
+		g := (&TextOptions{LogitKeys: c.flags}).sampling(file)
 		got := fmt.Sprint(g.RepetitionPenalty, g.MinP, g.MinNewTokens, g.SuppressTokens)
 		if err != nil {
 			got = strings.TrimPrefix(err.Error(), filepath.Join(dir, "generation_config.json")+": ")

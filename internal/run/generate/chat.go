@@ -1,4 +1,4 @@
-package answer
+package generate
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 // may be empty, and the turns that In holds continue it. Without In, each of
 // Conversations is answered once.
 type ChatOptions struct {
-	GenerateOptions
+	TextOptions
 	Conversations []*data.Conversation
 	System        string // the system's turn, put before each conversation; "": as the conversations have it
 	In            io.Reader
@@ -46,7 +46,7 @@ type chat struct {
 // answered.
 func Chat(ctx context.Context, o ChatOptions) (err error) {
 	c := &chat{o: o}
-	if c.Loaded, err = Load(&o.GenerateOptions, c.check); err != nil {
+	if c.Loaded, err = Load(&o.TextOptions, c.check); err != nil {
 		return err
 	}
 	defer open.CloseAfter(c, &err)

@@ -1,4 +1,4 @@
-package answer
+package generate
 
 import (
 	"cmp"
@@ -18,15 +18,14 @@ import (
 	"mt/host"
 	"mt/internal/config"
 	"mt/internal/files"
-	"mt/internal/generate"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
 	"mt/tokenizer"
 )
 
-// GenerateOptions say what to continue, and how.
-type GenerateOptions struct {
+// TextOptions say what to continue, and how.
+type TextOptions struct {
 	settings.Options
 	Config       *config.Config // model and device keys
 	Prompt       string
@@ -39,19 +38,19 @@ type GenerateOptions struct {
 }
 
 // sampling returns how tokens are chosen; file are the keys of generation_config.json.
-func (o *GenerateOptions) sampling(file LogitKeys) generate.Options {
-	g := generate.Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
+func (o *TextOptions) sampling(file LogitKeys) Options {
+	g := Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
 	o.addTo(&g, file)
 	return g
 }
 
 // sampled tells whether the command line says how tokens are chosen.
-func (o *GenerateOptions) sampled() bool {
+func (o *TextOptions) sampled() bool {
 	return o.Temperature > 0 || o.TopK > 0 || o.TopP > 0 && o.TopP < 1 || valueOf(o.MinP) > 0
 }
 
-// Generate continues a prompt, printing tokens on Stdout as they come.
-func Generate(ctx context.Context, o GenerateOptions) (err error) {
+// Text continues a prompt, printing tokens on Stdout as they come.
+func Text(ctx context.Context, o TextOptions) (err error) {
 	l, err := Load(&o, nil)
 	if err != nil {
 		return err
@@ -78,7 +77,7 @@ func (l *Loaded) Close() error { return l.closers.Close() }
 
 // Load opens a model and loads its weights. check runs before everything that
 // takes long and returns notes; it may be nil.
-func Load(o *GenerateOptions, check func(*open.Inputs) ([]string, error)) (_ *Loaded, err error) {
+func Load(o *TextOptions, check func(*open.Inputs) ([]string, error)) (_ *Loaded, err error) {
 	l := &Loaded{}
 	defer func() {
 		if err != nil {
@@ -132,8 +131,8 @@ type Writer struct {
 	Store  *host.Store
 }
 
-// Generate continues prompt and prints the text as whole characters arrive.
-func (w Writer) Generate(ctx context.Context, g generate.Options, prompt string, to io.Writer) error {
+// Text continues prompt and prints the text as whole characters arrive.
+func (w Writer) Generate(ctx context.Context, g Options, prompt string, to io.Writer) error {
 	ids, err := data.Prompt(w.In.Tokenizer, []byte(prompt))
 	if err != nil {
 		return fmt.Errorf("prompt: %w", err)
@@ -144,7 +143,7 @@ func (w Writer) Generate(ctx context.Context, g generate.Options, prompt string,
 
 // GoOn continues ids as generate continues a prompt; made is how many tokens it has
 // made.
-func (w Writer) GoOn(ctx context.Context, g generate.Options, ids []int32, to io.Writer) (made int, err error) {
+func (w Writer) GoOn(ctx context.Context, g Options, ids []int32, to io.Writer) (made int, err error) {
 	g.Device, g.Store, g.Config, g.Act = w.Device, w.Store, w.In.Model, w.In.Act
 	for _, l := range w.Store.Layers {
 		g.Layout = append(g.Layout, l.Layout)
@@ -155,7 +154,7 @@ func (w Writer) GoOn(ctx context.Context, g generate.Options, ids []int32, to io
 	}
 	g.Stop = append(g.Stop, stop...)
 	out := tokenizer.NewStream(w.In.Tokenizer, ids...)
-	err = generate.Run(ctx, g, ids, func(id int32) {
+	err = Run(ctx, g, ids, func(id int32) {
 		made++
 		_, _ = io.WriteString(to, out.Next(id))
 	})
@@ -258,14 +257,8 @@ type LogitKeys struct {
 	SuppressTokens    []int32  `json:"suppress_tokens"`
 }
 
-// The bounds of RepetitionPenalty.
-const (
-	LeastPenalty = generate.LeastPenalty
-	MostPenalty  = generate.MostPenalty
-)
-
 // addTo sets the fields of g that k or else file gives.
-func (k LogitKeys) addTo(g *generate.Options, file LogitKeys) {
+func (k LogitKeys) addTo(g *Options, file LogitKeys) {
 	g.RepetitionPenalty = valueOf(cmp.Or(k.RepetitionPenalty, file.RepetitionPenalty))
 	g.MinP = valueOf(cmp.Or(k.MinP, file.MinP))
 	g.MinNewTokens = valueOf(cmp.Or(k.MinNewTokens, file.MinNewTokens))
