@@ -1,5 +1,5 @@
 // Package session trains: it takes the memory of a run, runs the actors, stops, gives up steps and ends
 // the run.
 //
-// It imports save, pairs and generate. Invariant: all memory is given back when Run returns.
+// It imports save and generate. Invariant: all memory is given back when Run returns.
 package session

@@ -1,4 +1,4 @@
-package pairs
+package resolve
 
 import (
 	"errors"
@@ -18,7 +18,6 @@ import (
 	"mt/internal/human"
 	"mt/internal/parallel"
 	"mt/internal/run/report"
-	"mt/internal/run/resolve"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
 )
@@ -31,13 +30,13 @@ type toldReferences struct {
 	Eval  []byte `json:"eval"`
 }
 
-// Find makes what is not known of the references. It comes before the run's own memory is allocated, since making
+// FindReferences makes what is not known of the references. It comes before the run's own memory is allocated, since making
 // them takes memory for the reference model, which is given back. Of several ranks the first does so, and tells the others.
-func Find(r *resolve.Resolved, devs []device.Device, pool *parallel.Pool, say *report.Line) (resolve.Reference, error) {
+func FindReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say *report.Line) (Reference, error) {
 	if r.Plan.Spec.Preference.None() {
 		return r.Ref, nil
 	}
-	s := &pass{Resolved: r, found: r.Ref, devs: devs, pool: pool, line: say}
+	s := &referencePass{Resolved: r, found: r.Ref, devs: devs, pool: pool, line: say}
 	if s.Team.First() {
 		if err := s.makeReferences(); err != nil {
 			return s.found, err
@@ -45,23 +44,23 @@ func Find(r *resolve.Resolved, devs []device.Device, pool *parallel.Pool, say *r
 	}
 	all, err := team.Tell(s.Team, "the references of pairs", toldReferences{Train: s.found.Train.Bytes(), Eval: s.found.Eval.Bytes()})
 	if err == nil {
-		s.found.Train, s.found.Eval = resolve.ReferencesFrom(all[0].Train), resolve.ReferencesFrom(all[0].Eval)
+		s.found.Train, s.found.Eval = ReferencesFrom(all[0].Train), ReferencesFrom(all[0].Eval)
 	}
 	return s.found, err
 }
 
-// pass is the making of references.
-type pass struct {
-	*resolve.Resolved
-	found resolve.Reference
+// referencePass is the making of references.
+type referencePass struct {
+	*Resolved
+	found Reference
 	devs  []device.Device
 	pool  *parallel.Pool
 	line  *report.Line
 }
 
 // makeReferences makes the references of the data sets that none are known of.
-func (p *pass) makeReferences() (err error) {
-	for _, of := range resolve.PairSets(p.Inputs, &p.found) {
+func (p *referencePass) makeReferences() (err error) {
+	for _, of := range PairSets(p.Inputs, &p.found) {
 		if *of.Refs == nil {
 			if *of.Refs, err = p.referencesOf(of.Set); err != nil {
 				return err
@@ -75,12 +74,12 @@ func (p *pass) makeReferences() (err error) {
 }
 
 // referencesOf are the references of set: from the cache, or by a pass of the reference, which is then kept there.
-func (p *pass) referencesOf(set *data.Dataset) (resolve.References, error) {
+func (p *referencePass) referencesOf(set *data.Dataset) (References, error) {
 	path, key, err := p.ReferencesFile(set)
 	if err != nil {
 		return nil, err
 	}
-	refs, err := resolve.ReadReferences(path, key, set.Pairs())
+	refs, err := ReadReferences(path, key, set.Pairs())
 	switch {
 	case err == nil:
 		return refs, nil
@@ -91,7 +90,7 @@ func (p *pass) referencesOf(set *data.Dataset) (resolve.References, error) {
 		return nil, err
 	}
 	if err = checkpoint.MakeDirs(p.FS(), filepath.Dir(path)); err == nil {
-		err = checkpoint.WriteShared(p.FS(), path, resolve.EncodeReferences(refs, key))
+		err = checkpoint.WriteShared(p.FS(), path, EncodeReferences(refs, key))
 	}
 	if err != nil { // the pass may have taken hours, and the run has what it needs
 		p.line.Above(fmt.Sprintf("note: the references of dpo are not kept, so a run that goes on from this one makes them anew: %v; set cache_dir to a folder on another disk", err))
@@ -100,7 +99,7 @@ func (p *pass) referencesOf(set *data.Dataset) (resolve.References, error) {
 }
 
 // passReferences is the reference's pass over all rows of set. All memory that it takes is given back.
-func (p *pass) passReferences(set *data.Dataset) (refs resolve.References, err error) {
+func (p *referencePass) passReferences(set *data.Dataset) (refs References, err error) {
 	if f := p.Hooks.Reading; f != nil {
 		f("references")
 	}
@@ -110,7 +109,7 @@ func (p *pass) passReferences(set *data.Dataset) (refs resolve.References, err e
 		return nil, err
 	}
 	defer store.Close()
-	refs = make(resolve.References, set.Pairs())
+	refs = make(References, set.Pairs())
 	for i := range refs {
 		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
 	}
@@ -152,7 +151,7 @@ func notFinite(dir string, id int64, logp [2]float32) error {
 }
 
 // tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
-func (p *pass) tellReferences(total int64) func() {
+func (p *referencePass) tellReferences(total int64) func() {
 	begun, done := time.Now(), int64(0)
 	shown := begun
 	every := time.Second
@@ -174,8 +173,8 @@ func (p *pass) tellReferences(total int64) func() {
 	}
 }
 
-// Preferences are what the pipeline needs for pairs; nil where training is not on pairs.
-func Preferences(r *resolve.Resolved, found resolve.Reference) *actors.Preferences {
+// PreferencesOf returns what the pipeline needs for pairs; nil where training is not on pairs.
+func PreferencesOf(r *Resolved, found Reference) *actors.Preferences {
 	if r.Plan.Spec.Preference.None() {
 		return nil
 	}
