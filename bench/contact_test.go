@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mt/device/op"
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/internal/measure"
 	"mt/internal/selftest"
 	"mt/plan/rates"
@@ -62,7 +62,7 @@ func contact(t *testing.T, change func(c *Contact)) string {
 	r := c.Train["profile"]
 	r.Shape, r.StepSeconds.Ours, r.Pipeline = TrainShape{Rows: 2, SeqLen: 8}, []float64{4}, &PipelineSample{ComputeS: 4}
 	r.Details = &Details{Device: h100, PredictedFor: where.PredictedFor, Figures: []Figure{{"step", "s", rates.Against(5, 4)}}, Notes: []string{"all is well"}}
-	r.Profile = []OpTime{{profile.Time{Op: (&op.RMSNorm{}).Name(), Calls: 100, Total: 10100 * time.Microsecond, Bytes: 20e9}, rates.Against(4, 5.05)}}
+	r.Profile = []OpTime{{wrap.OpTime{Op: (&op.RMSNorm{}).Name(), Calls: 100, Total: 10100 * time.Microsecond, Bytes: 20e9}, rates.Against(4, 5.05)}}
 	if change != nil {
 		change(c)
 	}

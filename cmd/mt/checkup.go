@@ -27,7 +27,7 @@ func judge(cuda machine.CUDA, dir string) checkup.Parts {
 	if a, err := host.NewArena(accounts.GradientSlabs, optim.PageBytes, nil); err == nil { // tries whether memory can be placed
 		_ = a.Close()
 	}
-	return checkup.All(checkup.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH, Nodes: host.Nodes(),
+	return checkup.All(checkup.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH, Nodes: host.MachineNodes(),
 		Levels: optim.Levels(), Level: optim.Level(), CPUs: runtime.NumCPU(), MemoryRate: copyRate, Disk: func() checkup.DiskTrial { return tryDisk(dir) }})
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"mt/actors"
 	"mt/device"
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/internal/measure"
 	"mt/internal/run/predict"
 	"mt/internal/run/trials"
@@ -158,7 +158,7 @@ func (r *run) match(p *plan.Run, took map[string]float64, name string, dtype dev
 }
 
 // byOp adds up times by operation, in seconds.
-func byOp(times []profile.Time) map[string]float64 {
+func byOp(times []wrap.OpTime) map[string]float64 {
 	out := map[string]float64{}
 	for _, t := range times {
 		out[t.Op] += t.Total.Seconds()

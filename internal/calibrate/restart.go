@@ -8,8 +8,8 @@ import (
 	"mt/device"
 	"mt/internal/measure"
 	"mt/internal/run/predict"
+	"mt/internal/run/settings"
 	"mt/internal/run/trials"
-	"mt/internal/throttle"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -51,7 +51,7 @@ func (r *run) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Throttle = throttle.Limits{Link: float64(max(step.Report.H2D, step.Report.D2H)) / (standsStill * step.Step().Seconds())}
+	o.Throttle = settings.Throttle{Link: float64(max(step.Report.H2D, step.Report.D2H)) / (standsStill * step.Step().Seconds())}
 	p, reports, err := reportsOf(ctx, o, waitingSteps)
 	if reports == nil { // nothing is known
 		return err

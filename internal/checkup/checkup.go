@@ -7,7 +7,6 @@ import (
 	"text/tabwriter"
 
 	"mt/host"
-	"mt/host/numa"
 	"mt/internal/machine"
 )
 
@@ -64,7 +63,7 @@ type Sources struct {
 	Levels []string    // instruction sets that mt has code for here, fastest first
 	Level  string      // the one in use
 	CPUs   int         // that this process may run on
-	Nodes  *numa.Nodes // over which arenas are laid out; nil: one
+	Nodes  *host.Nodes // over which arenas are laid out; nil: one
 	// MemoryRate measures a copy by all cores in bytes read and written a second. It may be nil.
 	MemoryRate func() (float64, error)
 	// Disk tries the folder where runs would write. It may be nil.

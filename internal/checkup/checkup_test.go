@@ -15,7 +15,6 @@ import (
 
 	"mt/cudart"
 	"mt/host"
-	"mt/host/numa"
 	"mt/internal/machine"
 )
 
@@ -74,9 +73,9 @@ func (system) CPU() (int, error)          { return 0, nil }
 func (s system) Prefer([]byte, int) error { return s.err }
 
 // twoNodes are two nodes over which something was laid out, to which the system answered err.
-func twoNodes(err error) *numa.Nodes {
+func twoNodes(err error) *host.Nodes {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	n := numa.Find(fstest.MapFS{"sys/devices/system/node/has_memory": file("0-1"), "sys/devices/system/node/node0/cpulist": file("0-1"),
+	n := host.FindNodes(fstest.MapFS{"sys/devices/system/node/has_memory": file("0-1"), "sys/devices/system/node/node0/cpulist": file("0-1"),
 		"sys/devices/system/node/node1/cpulist": file("2-3")}, system{err})
 	n.Place(make([]byte, 1), 0)
 	return n

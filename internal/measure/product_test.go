@@ -11,7 +11,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/op"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/internal/measure"
 )
 
@@ -100,7 +100,7 @@ func TestCallsOfCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := func(failAt int64, copies func(m *measure.Meter) (measure.Seconds, error)) (int64, error) {
-		dev := fault.Wrap(inner, failAt)
+		dev := wrap.Fail(inner, failAt)
 		m, err := measure.New(dev, once)
 		if err != nil {
 			return dev.Calls(), err
@@ -118,7 +118,7 @@ func TestCallsOfCopies(t *testing.T) {
 		t.Errorf("%d calls down, %d up, %v", got, want, err)
 	}
 	for at := range want {
-		var failed *fault.Error
+		var failed *wrap.Fault
 		if _, err := calls(at+1, down); !errors.As(err, &failed) || failed.Call != at+1 {
 			t.Errorf("call %d of %d fails: %v", at+1, want, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"mt/device/conformance/operations"
 	"mt/device/cpu"
 	"mt/device/op"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/internal/accounts"
 	"mt/internal/long"
 	"mt/plan/rates"
@@ -190,7 +190,7 @@ func TestFaults(t *testing.T) {
 		every = 67
 	}
 	for call := int64(1); ; call += every {
-		f := fault.Wrap(dev, call)
+		f := wrap.Fail(dev, call)
 		r := &Report{OK: true}
 		err := r.order(f, 1<<10)
 		if u := dev.Usage(); u.Total != 0 || u.Now[accounts.HostStaging] != 0 {
@@ -365,7 +365,7 @@ func TestFaultsAreReported(t *testing.T) {
 		},
 	} {
 		for call := int64(1); ; call++ {
-			d := fault.Wrap(dev, call)
+			d := wrap.Fail(dev, call)
 			err := measure(&Report{OK: true}, d)
 			if d.Calls() < call {
 				if err != nil || call < 20 {
@@ -376,7 +376,7 @@ func TestFaultsAreReported(t *testing.T) {
 			if err == nil && name == "products" && call == d.Calls() {
 				continue // the Sync before memory is freed, after the last result
 			}
-			var want *fault.Error
+			var want *wrap.Fault
 			if !errors.As(err, &want) || want.Call != call {
 				t.Errorf("%s: call %d of %d failed, and the report says %v", name, call, d.Calls(), err)
 			}

@@ -53,7 +53,7 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 		return err
 	}
 	w.closers.Add(func() { _ = w.Store.Close() })
-	for _, note := range open.NodeNotes(host.Nodes()) {
+	for _, note := range open.NodeNotes(host.MachineNodes()) {
 		w.Late.Add(note)
 	}
 	w.Store.Draw(uint64(w.Config.Seed))

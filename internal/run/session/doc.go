@@ -4,5 +4,5 @@
 // A stop during an evaluation saves the layers as they are; the resumed run repeats the evaluation
 // before anything else.
 //
-// It imports save, pairs and answer. Invariant: all memory is given back when Run returns.
+// It imports save and generate. Invariant: all memory is given back when Run returns.
 package session

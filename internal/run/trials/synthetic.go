@@ -10,7 +10,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cuda"
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -19,7 +19,7 @@ import (
 	"mt/internal/parallel"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
-	"mt/internal/throttle"
+	"mt/internal/run/settings"
 	"mt/model"
 	"mt/plan"
 	"mt/schedule"
@@ -48,7 +48,7 @@ type SyntheticOptions struct {
 	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
 	AttentionKernels string
 	TimedMatMul      bool // matrix products by the fastest algorithm, as with the key matmul: timed
-	Throttle         throttle.Limits
+	Throttle         settings.Throttle
 	// Weights stores row r of p, p.Cols values or as many as r stands for, in row; it is called
 	// from many goroutines. Nil: first weights of training from scratch.
 	Weights func(p model.Param, r int, row []float32)
@@ -68,7 +68,7 @@ type Synthetic struct {
 	o       SyntheticOptions
 	devs    []device.Device // by lane
 	noted   []device.Device // the devices themselves, where devs wrap them
-	profile *profile.Device // nil: operations are not timed
+	profile *wrap.Profiled  // nil: operations are not timed
 	pool    *parallel.Pool
 	store   *host.Store
 	allowed chan struct{} // one for every step that may begin
@@ -176,7 +176,7 @@ func (s *Synthetic) openDevices() (err error) {
 		}
 	}
 	if s.o.Profile {
-		s.profile = profile.Wrap(s.devs[0])
+		s.profile = wrap.Profile(s.devs[0])
 		s.devs[0] = s.profile
 	}
 	return nil
@@ -294,7 +294,7 @@ func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
 
 // Times are how long the operations since the last call took, the longest first; none
 // without Profile.
-func (s *Synthetic) Times() ([]profile.Time, error) {
+func (s *Synthetic) Times() ([]wrap.OpTime, error) {
 	if s.profile == nil {
 		return nil, nil
 	}
