@@ -109,7 +109,7 @@ func (w *warp) loadMatrix(in *inst) {
 	if or&15 != 0 {
 		w.misaligned(in, rows, 16)
 	}
-	where, lo, hi := w.spaceOf(in, lo, hi)
+	where, _, hi := w.spaceOf(in, lo, hi)
 	if where != spaceShared {
 		w.fail(in, 0, "ldmatrix of memory that is not shared")
 	}
