@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // blockLen is the number of elements in a Q8_0 block: a scale in half precision, then a
@@ -30,7 +30,7 @@ func Decode(dst []float32, t Type, src []byte) {
 		}
 	case BF16:
 		for i := range dst {
-			dst[i] = bfloat.Widen(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = bf16.Widen(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	case Q8_0:
 		for i := range dst {
