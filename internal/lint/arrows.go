@@ -85,6 +85,8 @@ var Arrows = Rules{
 		"tools/curves":        nil,
 		"tools/dist":          nil,
 		"tools/maxregisters":  nil,
+		"tools/mutate":        nil,
+		"tools/testsum":       nil,
 		"internal/mpi":        nil,
 		"internal/ranks":      {"internal/mpi"},
 
