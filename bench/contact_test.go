@@ -12,8 +12,8 @@ import (
 
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/measure"
-	"mt/internal/selftest"
+	"mt/internal/doctor"
+	"mt/internal/doctor/measure"
 	"mt/plan/rates"
 )
 
@@ -30,7 +30,7 @@ func contact(t *testing.T, change func(c *Contact)) string {
 		Copy:      &CopyReport{Where: where, Figures: []Figure{{"to enqueue the smallest operation", "µs", rates.Against(5, 4)}}},
 		MatMul:    &MatMulReport{Where: where, Tokens: 8192},
 		Attention: &AttentionReport{Where: where},
-		SelfTest: &selftest.Report{Device: h100, Kind: "cuda", OK: true, Rates: []selftest.Rate{{Name: "matrix product fp32", Value: 50, Unit: "TFLOP/s", Detail: "4096×4096×4096", Beside: rates.Against(40, 50)},
+		SelfTest: &doctor.SelfTestReport{Device: h100, Kind: "cuda", OK: true, Rates: []doctor.Rate{{Name: "matrix product fp32", Value: 50, Unit: "TFLOP/s", Detail: "4096×4096×4096", Beside: rates.Against(40, 50)},
 			{Name: "host to device", Value: 1, Unit: "GB/s", Detail: "256 MiB pinned"}}},
 		Train: map[string]*TrainReport{"profile": {ProfileSteps: 2}}}
 	c.Doctor.CUDA.Memory, c.Doctor.CUDA.Device = 79<<30, h100

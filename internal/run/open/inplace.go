@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"mt/device"
+	"mt/internal/doctor/measure"
 	"mt/internal/human"
-	"mt/internal/measure"
 	"mt/plan"
 )
 

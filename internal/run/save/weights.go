@@ -139,7 +139,7 @@ func (w *Weights) brokenTensor() (name string, err error) {
 	if w.Team.Size() > 1 {
 		return "", nil
 	}
-	for _, i := range w.Store.Distinct() {
+	for _, i := range w.Store.Tiled() {
 		err := w.Store.Lend(i, false, func(l *host.LayerState) error {
 			if name = brokenIn(l); name != "" {
 				return errBroken

@@ -273,9 +273,6 @@ func (s *session) options() actors.Options {
 		evalPasses = s.Eval.StepsPerEpoch()
 	}
 	every, last, optimizer := settings.CadenceOf(c), c.MaxSteps, s.Optimizer()
-	if s.o.Watch != nil {
-		optimizer = s.o.Watch(optimizer)
-	}
 	if s.endsEarly() {
 		last = s.lastStep
 	}
