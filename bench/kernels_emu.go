@@ -9,14 +9,13 @@ import (
 	"strings"
 
 	"mt/cudart/emu/ptx"
-	"mt/cudart/emu/silicon"
 	"mt/device/cuda/appraise"
 )
 
 func init() { countKernels = kernelsOnEmulator }
 
 func kernelsOnEmulator(ctx context.Context, o KernelsOptions) (*KernelsReport, error) {
-	g, err := silicon.Find(o.GPU)
+	g, err := appraise.FindGPU(o.GPU)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +60,7 @@ func checkOnly(only []string, cases []appraise.Case) error {
 	return nil
 }
 
-func operationRow(o *appraise.Operation, g *silicon.GPU) KernelOperation {
+func operationRow(o *appraise.Operation, g *appraise.GPU) KernelOperation {
 	out := KernelOperation{Name: o.Name, Shape: o.Shape, FLOPs: o.FLOPs, Bytes: o.Bytes, Roofline: o.Roofline(g)}
 	for i := range o.Launches {
 		l := launchRow(&o.Launches[i])
@@ -73,7 +72,7 @@ func operationRow(o *appraise.Operation, g *silicon.GPU) KernelOperation {
 }
 
 func launchRow(l *appraise.Launch) KernelRow {
-	longest := silicon.Longest(l.Bound)
+	longest := appraise.Longest(l.Bound)
 	global, shared := l.Counts.Global(), l.Counts.Shared()
 	out := KernelRow{Kernel: l.Kernel, Blocks: l.Blocks, Threads: l.Threads, Registers: l.Registers, Shared: l.Shared,
 		ResidentBlocks: l.Occupancy.Blocks, ResidentWarps: l.Occupancy.Warps, Limit: l.Occupancy.Limit, Memory: l.Memory, Ran: l.Ran, Deviation: l.Deviation,

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"mt/host/optim"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -117,16 +117,16 @@ func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) op
 }
 
 // gradFrom is a gradient with these values, rounded where it is bf16.
-func gradFrom(values []float32, bf16 bool) optim.Grad {
-	g := optim.Grad{BF16: bf16, Elems: int64(len(values))}
+func gradFrom(values []float32, rounded bool) optim.Grad {
+	g := optim.Grad{BF16: rounded, Elems: int64(len(values))}
 	words := make([]float32, len(values)) // for the alignment
 	g.Data = bytesOf(words)
-	if bf16 {
+	if rounded {
 		g.Data = g.Data[:2*g.Elems]
 	}
 	for i, x := range values {
-		if bf16 {
-			optim.View[uint16](g.Data)[i] = bfloat.Round(x)
+		if rounded {
+			optim.View[uint16](g.Data)[i] = bf16.Round(x)
 		} else {
 			optim.View[float32](g.Data)[i] = x
 		}
@@ -139,7 +139,7 @@ func values(g optim.Grad) []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
 		if g.BF16 {
-			out[i] = bfloat.Widen(optim.View[uint16](g.Data)[i])
+			out[i] = bf16.Widen(optim.View[uint16](g.Data)[i])
 		} else {
 			out[i] = optim.View[float32](g.Data)[i]
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"mt/host/optim"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -16,7 +16,7 @@ func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	if l.Layout.Tensors[t].BF16 {
 		if !l.Layout.HasLo(l.Layout.Tensors[t]) {
 			for i, b := range l.HiPlane(t)[at:end] {
-				dst[i] = bfloat.Widen(b)
+				dst[i] = bf16.Widen(b)
 			}
 			return
 		}
@@ -34,7 +34,7 @@ func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 		hi, first := l.HiPlane(t)[at:end], tl.Elem+int64(at)
 		if !l.Layout.HasLo(tl) {
 			for i, x := range src {
-				hi[i] = bfloat.Round(x)
+				hi[i] = bf16.Round(x)
 			}
 			return
 		}

@@ -6,7 +6,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // EmbedForward overwrites x (T, h) act with the rows of the micro-batch's
@@ -70,7 +70,7 @@ func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, n int) {
 	c := t.spec.Config
 	scale := float32(cmp.Or(c.EmbedScale, 1) / t.residualUnit())
 	if c.EmbedRounded && t.dims.act == device.BF16 {
-		scale = bfloat.Widen(bfloat.Round(scale))
+		scale = bf16.Widen(bf16.Round(scale))
 	}
 	t.scale(s, x, n, scale)
 }

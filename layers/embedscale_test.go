@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/model"
 )
 
@@ -42,7 +42,7 @@ func TestEmbedScaleIsRounded(t *testing.T) {
 				for i, v := range values {
 					want := float32(v) * scale
 					if act == device.BF16 {
-						want = bfloat.Widen(bfloat.Round(want))
+						want = bf16.Widen(bf16.Round(want))
 					}
 					if float32(got[i]) != want {
 						t.Fatalf("%s, %v: %s of %v is %v, want %v", d.name, act, what, v, got[i], want)

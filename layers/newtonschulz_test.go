@@ -13,7 +13,7 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cpu"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // TestNewtonSchulz: in fp32 the result is that of float64 to 1e-5 of its largest element. In bf16 it
@@ -39,7 +39,7 @@ func TestNewtonSchulz(t *testing.T) {
 			want := append([]float64(nil), x...)
 			round := func(v float64) float64 { return v }
 			if dt == device.BF16 {
-				round = func(v float64) float64 { return float64(bfloat.Widen(bfloat.Round(float32(v)))) }
+				round = func(v float64) float64 { return float64(bf16.Widen(bf16.Round(float32(v)))) }
 			}
 			oracle.NewtonSchulz(want, rows, cols, steps, 1e-7, round)
 			var off, all, worst, largest float64
@@ -93,7 +93,7 @@ func TestNewtonSchulzIsTorchs(t *testing.T) {
 		var off, all float64
 		for at := 0; at < len(c.U)/2; at += n {
 			number := func(bits []byte, i int) float64 {
-				return float64(bfloat.Widen(binary.LittleEndian.Uint16(bits[2*(at+i):])))
+				return float64(bf16.Widen(binary.LittleEndian.Uint16(bits[2*(at+i):])))
 			}
 			x := make([]float64, n)
 			for i := range x {
@@ -136,7 +136,7 @@ func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float
 	bits := make([]byte, int64(len(x))*dt.Size())
 	for i, v := range x {
 		if dt == device.BF16 {
-			binary.LittleEndian.PutUint16(bits[2*i:], bfloat.Round(float32(v)))
+			binary.LittleEndian.PutUint16(bits[2*i:], bf16.Round(float32(v)))
 		} else {
 			binary.LittleEndian.PutUint32(bits[4*i:], math.Float32bits(float32(v)))
 		}
@@ -151,7 +151,7 @@ func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float
 	out := make([]float64, len(x))
 	for i := range out {
 		if dt == device.BF16 {
-			out[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(bits[2*i:])))
+			out[i] = float64(bf16.Widen(binary.LittleEndian.Uint16(bits[2*i:])))
 		} else {
 			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(bits[4*i:])))
 		}

@@ -14,7 +14,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/reference"
 	"mt/model"
 )
@@ -132,8 +132,8 @@ func (r *rig) put(t device.Tensor, v []float64) []float64 {
 		v := float32(x)
 		switch t.DType {
 		case device.BF16:
-			binary.LittleEndian.PutUint16(b[2*i:], bfloat.Round(v))
-			v = bfloat.Widen(bfloat.Round(v))
+			binary.LittleEndian.PutUint16(b[2*i:], bf16.Round(v))
+			v = bf16.Widen(bf16.Round(v))
 		case device.F32:
 			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
 		}
@@ -147,7 +147,7 @@ func (r *rig) get(t device.Tensor) []float64 {
 	b, out := r.read(t.Mem()), make([]float64, t.Len)
 	for i := range out {
 		if t.DType == device.BF16 {
-			out[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
+			out[i] = float64(bf16.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 		} else {
 			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 		}

@@ -11,7 +11,7 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/op"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // toy is a device in the plainest Go: every operation runs at once, in float64,
@@ -76,7 +76,7 @@ func (d *toy) load(t device.Tensor, n int) []float64 {
 	for i := range out {
 		switch t.DType {
 		case device.BF16:
-			out[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
+			out[i] = float64(bf16.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 		case device.F32:
 			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 		case device.I32:
@@ -105,7 +105,7 @@ func (d *toy) store(t device.Tensor, i int, v float64) {
 		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v)))
 		return
 	}
-	binary.LittleEndian.PutUint16(b, bfloat.Round(float32(v)))
+	binary.LittleEndian.PutUint16(b, bf16.Round(float32(v)))
 }
 
 func (d *toy) storeAll(t device.Tensor, v []float64) {

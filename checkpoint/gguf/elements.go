@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // Encode stores src, fp32, as type t in dst, which has t.Bytes(len(src)) bytes.
@@ -23,7 +23,7 @@ func Encode(dst []byte, t Type, src []float32) {
 		}
 	case BF16:
 		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], bfloat.Round(v))
+			binary.LittleEndian.PutUint16(dst[2*i:], bf16.Round(v))
 		}
 	case Q8_0:
 		for i := 0; i < len(src); i += BlockLen {

@@ -1,4 +1,4 @@
 package gguf
 
-// Half is half, for tests that read files back by a package of their own.
+// Half is half, for tests.
 var Half = half

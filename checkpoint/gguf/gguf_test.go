@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"mt/checkpoint/gguf"
-	"mt/checkpoint/gguf/reader"
 )
 
 // keys are one of every kind of value.
@@ -62,7 +61,7 @@ func sample(t testing.TB) ([]byte, []gguf.Tensor, [][]float32) {
 
 func TestRoundTrip(t *testing.T) {
 	file, tensors, values := sample(t)
-	f, err := reader.Open(bytes.NewReader(file), int64(len(file)))
+	f, err := gguf.Open(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +120,7 @@ func second(_ []byte, err error) error { return err }
 // one, to the even one from the middle.
 func TestHalves(t *testing.T) {
 	for h := range 1 << 16 {
-		v := reader.Half(uint16(h))
+		v := gguf.FromHalf(uint16(h))
 		if v != v {
 			if got := gguf.Half(v); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
 				t.Fatalf("NaN %04x becomes %04x", h, got)
@@ -134,7 +133,7 @@ func TestHalves(t *testing.T) {
 		if h&0x7fff >= 0x7bff { // the greatest and infinity have no next
 			continue
 		}
-		middle := float32((float64(v) + float64(reader.Half(uint16(h+1)))) / 2) // exact: one bit more
+		middle := float32((float64(v) + float64(gguf.FromHalf(uint16(h+1)))) / 2) // exact: one bit more
 		even := uint16(h + h&1)
 		toward := math.Float32frombits(math.Float32bits(middle) + 1) // away from zero
 		if gguf.Half(middle) != even || gguf.Half(toward) != uint16(h+1) {
@@ -172,7 +171,7 @@ func TestQ8(t *testing.T) {
 	raw := make([]byte, gguf.Q8_0.Bytes(int64(len(src))))
 	gguf.Encode(raw, gguf.Q8_0, src)
 	got := make([]float32, len(src))
-	reader.Decode(got, gguf.Q8_0, raw)
+	gguf.Decode(got, gguf.Q8_0, raw)
 	for b := 0; b < len(src); b += gguf.BlockLen {
 		var most float64
 		for _, v := range src[b : b+gguf.BlockLen] {
@@ -216,7 +215,7 @@ func TestOpenRefuses(t *testing.T) {
 		"type 99 is not read":                edit(len(file)-int(dataBytes(t, file))-12-lastPad(t, file), 99),
 		"tensor d: its data begin at 33, no": edit(len(file)-int(dataBytes(t, file))-8-lastPad(t, file), 33),
 	} {
-		_, err := reader.Open(bytes.NewReader(in), int64(len(in)))
+		_, err := gguf.Open(bytes.NewReader(in), int64(len(in)))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -225,7 +224,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // dataBytes is the size of the part behind the header.
 func dataBytes(t *testing.T, file []byte) int64 {
-	f, err := reader.Open(bytes.NewReader(file), int64(len(file)))
+	f, err := gguf.Open(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +234,7 @@ func dataBytes(t *testing.T, file []byte) int64 {
 // lastPad is the zeros between the list of tensors and the data: the last entry
 // ends with d's offset.
 func lastPad(t *testing.T, file []byte) int {
-	f, err := reader.Open(bytes.NewReader(file), int64(len(file)))
+	f, err := gguf.Open(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +249,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(file[:200])
 	f.Add([]byte("GGUF"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		g, err := reader.Open(bytes.NewReader(in), int64(len(in)))
+		g, err := gguf.Open(bytes.NewReader(in), int64(len(in)))
 		if err != nil {
 			return
 		}

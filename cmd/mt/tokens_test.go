@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/checkpoint/gguf/reader"
+	"mt/checkpoint/gguf"
 	"mt/internal/long"
 	"mt/internal/pytest"
 )
@@ -57,7 +57,7 @@ func TestAddedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := reader.Open(f, st.Size())
+	g, err := gguf.Open(f, st.Size())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // product is one product of cublasLt, column-major as the library takes it.
@@ -33,7 +33,7 @@ func size(t cudart.DataType) int {
 
 func get(b []byte, t cudart.DataType, i int) float64 {
 	if t == cudart.BFloat16 {
-		return float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
+		return float64(bf16.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 	}
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 }

@@ -3,7 +3,7 @@ package emu
 import (
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -31,7 +31,7 @@ func (m matrix) u16() []uint16 {
 // at is element (i, j).
 func (m matrix) at(i, j int) float32 {
 	if m.bf16 {
-		return bfloat.Widen(m.u16()[i*m.down+j*m.right])
+		return bf16.Widen(m.u16()[i*m.down+j*m.right])
 	}
 	return m.f32()[i*m.down+j*m.right]
 }
@@ -39,7 +39,7 @@ func (m matrix) at(i, j int) float32 {
 // set stores v as element (i, j), rounded to nearest, ties to even.
 func (m matrix) set(i, j int, v float32) {
 	if m.bf16 {
-		m.u16()[i*m.down+j*m.right] = bfloat.Round(v)
+		m.u16()[i*m.down+j*m.right] = bf16.Round(v)
 		return
 	}
 	m.f32()[i*m.down+j*m.right] = v
@@ -126,7 +126,7 @@ func pack(out [][tile]float32, x matrix, row, rows int) {
 		if x.bf16 {
 			src := x.u16()
 			for k := range out {
-				out[k][i] = bfloat.Widen(src[at])
+				out[k][i] = bf16.Widen(src[at])
 				at += x.right
 			}
 			continue

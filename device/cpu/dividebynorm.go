@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"mt/device/op"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 func init() { op.Add(&table, divideByNorm) }
@@ -35,7 +35,7 @@ func divideByNorm(s *stream, a *op.DivideByNorm) error {
 	}
 	norm := float32(math.Sqrt(sum))
 	if x.bf16 {
-		norm = bfloat.Widen(bfloat.Round(norm))
+		norm = bf16.Widen(bf16.Round(norm))
 	}
 	norm = max(norm, a.Eps)
 	each(func(sc *scratch, _, from, count int) {

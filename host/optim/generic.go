@@ -3,7 +3,7 @@ package optim
 import (
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // generic is the implementation in plain Go; every other one gives the same bits.
@@ -66,7 +66,7 @@ func grads[E float32 | uint16](p *byte, n int) []E {
 func value[E float32 | uint16](x E) float32 {
 	switch x := any(x).(type) {
 	case uint16:
-		return bfloat.Widen(x)
+		return bf16.Widen(x)
 	case float32:
 		return x
 	}

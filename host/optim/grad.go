@@ -7,7 +7,7 @@ import (
 	"sort"
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -144,17 +144,17 @@ func addRow(dst, src Grad) {
 	case dst.BF16 && src.BF16:
 		d, s := View[uint16](dst.Data), View[uint16](src.Data)
 		for i := range d {
-			d[i] = bfloat.Round(bfloat.Widen(d[i]) + bfloat.Widen(s[i]))
+			d[i] = bf16.Round(bf16.Widen(d[i]) + bf16.Widen(s[i]))
 		}
 	case dst.BF16:
 		d, s := View[uint16](dst.Data), View[float32](src.Data)
 		for i := range d {
-			d[i] = bfloat.Round(bfloat.Widen(d[i]) + s[i])
+			d[i] = bf16.Round(bf16.Widen(d[i]) + s[i])
 		}
 	case src.BF16:
 		d, s := View[float32](dst.Data), View[uint16](src.Data)
 		for i := range d {
-			d[i] += bfloat.Widen(s[i])
+			d[i] += bf16.Widen(s[i])
 		}
 	default:
 		d, s := View[float32](dst.Data), View[float32](src.Data)

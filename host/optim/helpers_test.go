@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -55,16 +55,16 @@ func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Gr
 }
 
 // gradFrom is a gradient with these values, rounded where it is bf16.
-func gradFrom(values []float32, bf16 bool) Grad {
-	g := Grad{BF16: bf16, Elems: int64(len(values))}
+func gradFrom(values []float32, rounded bool) Grad {
+	g := Grad{BF16: rounded, Elems: int64(len(values))}
 	words := make([]float32, len(values)) // for the alignment
 	g.Data = bytesOf(words)
-	if bf16 {
+	if rounded {
 		g.Data = g.Data[:2*g.Elems]
 	}
 	for i, x := range values {
-		if bf16 {
-			View[uint16](g.Data)[i] = bfloat.Round(x)
+		if rounded {
+			View[uint16](g.Data)[i] = bf16.Round(x)
 		} else {
 			View[float32](g.Data)[i] = x
 		}
@@ -77,7 +77,7 @@ func (g Grad) values() []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
 		if g.BF16 {
-			out[i] = bfloat.Widen(View[uint16](g.Data)[i])
+			out[i] = bf16.Widen(View[uint16](g.Data)[i])
 		} else {
 			out[i] = View[float32](g.Data)[i]
 		}

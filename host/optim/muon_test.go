@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/model"
 )
 
@@ -64,9 +64,9 @@ func TestMuonIsTorchs(t *testing.T) {
 	for i, c := range rec.Cases {
 		var off float64
 		halves := 0
-		for _, bf16 := range []bool{false, true} {
+		for _, rounded := range []bool{false, true} {
 			p := model.Param{Role: model.RoleO, Rows: c.Rows, Cols: c.Cols, Dims: 2, Stored: []model.Stored{{Rows: c.Rows}}}
-			layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, bf16, model.Param{})
+			layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, rounded, model.Param{})
 			steps := c.Options.NSSteps
 			if steps == 0 {
 				steps = 5
@@ -78,7 +78,7 @@ func TestMuonIsTorchs(t *testing.T) {
 			w := Weight{Layout: &layout, Tile: make([]byte, layout.TileBytes+8), Lo: make([]uint16, layout.Elems)}
 			weights := func(f func(i int, bits uint32) uint32) {
 				for i := range n {
-					if bf16 {
+					if rounded {
 						hi := (*uint16)(unsafe.Pointer(&w.Tile[2*i]))
 						*hi, w.Lo[i] = Split(f(i, Join(*hi, w.Lo[i])))
 					} else {
@@ -112,7 +112,7 @@ func TestMuonIsTorchs(t *testing.T) {
 						halves++
 					}
 					if d := int(u) - int(want); d < -1 || d > 1 {
-						t.Fatalf("case %d, step %d: u[%d] is %v, want %v", i, s+1, i, bfloat.Widen(u), bfloat.Widen(want))
+						t.Fatalf("case %d, step %d: u[%d] is %v, want %v", i, s+1, i, bf16.Widen(u), bf16.Widen(want))
 					}
 				}
 				by.Apply(matrices[0], 0, int64(n), w, Grad{Data: o16[2*s*n : 2*(s+1)*n], BF16: true, Elems: int64(n)})

@@ -4,7 +4,7 @@ import (
 	"math"
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/model"
 )
 
@@ -92,14 +92,14 @@ func widenBF16(to []float32, from []uint16) {
 		active.rounds.widen(&from[0], &to[0], whole)
 	}
 	for i, b := range from[whole:] {
-		to[whole+i] = bfloat.Widen(b)
+		to[whole+i] = bf16.Widen(b)
 	}
 }
 
 func widenGeneric(from *uint16, to *float32, n int) {
 	out := unsafe.Slice(to, n)
 	for i, b := range unsafe.Slice(from, n) {
-		out[i] = bfloat.Widen(b)
+		out[i] = bf16.Widen(b)
 	}
 }
 
@@ -120,7 +120,7 @@ func roundGeneric(from *float32, to *uint16, n int, states *[roundElems / 4]uint
 func roundBy(x float32, draw uint32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&expMask == expMask {
-		return bfloat.Round(x)
+		return bf16.Round(x)
 	}
 	return uint16((bits + draw) >> 16)
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/long"
 )
 
@@ -16,15 +16,15 @@ import (
 // number itself. A bf16 number is never changed, and no NaN becomes a number.
 func TestRoundBy(t *testing.T) {
 	for b := range uint32(1 << 16) {
-		x := bfloat.Widen(uint16(b))
+		x := bf16.Widen(uint16(b))
 		for _, draw := range []uint32{0, 1, 0x8000, 0xffff} {
-			if got := roundBy(x, draw); got != uint16(b) && (x == x || bfloat.Widen(got) == bfloat.Widen(got)) {
+			if got := roundBy(x, draw); got != uint16(b) && (x == x || bf16.Widen(got) == bf16.Widen(got)) {
 				t.Fatalf("%04x becomes %04x", b, got)
 			}
 		}
 	}
 	for _, nan := range []uint32{0x7f800001, 0x7fffffff, 0xff80ffff, 0xffffffff} {
-		if got := bfloat.Widen(roundBy(math.Float32frombits(nan), 0xffff)); got == got {
+		if got := bf16.Widen(roundBy(math.Float32frombits(nan), 0xffff)); got == got {
 			t.Errorf("the NaN %08x becomes %g", nan, got)
 		}
 	}
@@ -175,11 +175,11 @@ func TestBF16MasterIsTheFP32UpdateRounded(t *testing.T) {
 				r.Lo, r.Seed = nil, 11
 				hi, plain := View[uint16](r.Tile), View[float32](w.Tile)
 				for i, x := range gradOf(n, true, 9, mean).values() {
-					hi[i] = bfloat.Round(x)
+					hi[i] = bf16.Round(x)
 				}
 				for step := int64(1); step <= 3; step++ {
 					for i, b := range hi[:n] {
-						plain[i] = bfloat.Widen(b)
+						plain[i] = bf16.Widen(b)
 					}
 					g, rate := gradOf(n, gradBF16, uint64(step), mean), Rate{LR: 1e-3, Step: step, Clip: 0.5}
 					update(o, rate, w, states, g)
@@ -210,7 +210,7 @@ func TestSmallUpdatesAreNotLost(t *testing.T) {
 	w, states := held(&l, SGD{}.Planes)
 	hi := View[uint16](w.Tile)
 	for i := range hi[:n] {
-		hi[i] = bfloat.Round(1)
+		hi[i] = bf16.Round(1)
 	}
 	g := gradFrom(slices.Repeat([]float32{-1}, n), false)
 	for s := range steps {
@@ -218,7 +218,7 @@ func TestSmallUpdatesAreNotLost(t *testing.T) {
 	}
 	sum := 0.0
 	for _, b := range hi[:n] {
-		sum += float64(bfloat.Widen(b))
+		sum += float64(bf16.Widen(b))
 	}
 	want := 1 + steps*distance/100
 	if off := math.Abs(sum/n - want); off > 5*distance/2*math.Sqrt(steps)/math.Sqrt(n) {

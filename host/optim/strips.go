@@ -4,7 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // This file makes kernels in plain Go of rules over fp32 numbers, by widening a few weights and gradients at a time.
@@ -66,7 +66,7 @@ func widen(to []float32, kind gradKind, grad *byte) []float32 {
 		copy(to, grads[float32](grad, len(to)))
 	case gradBF16:
 		for i, e := range grads[uint16](grad, len(to)) {
-			to[i] = bfloat.Widen(e)
+			to[i] = bf16.Widen(e)
 		}
 	default:
 		clear(to)
@@ -86,7 +86,7 @@ func prepareStrips(kind, to gradKind) prepareKernel {
 				copy(grads[float32](skipGrad(to, out, at), k), made)
 			} else {
 				for i, x := range made {
-					grads[uint16](skipGrad(to, out, at), k)[i] = bfloat.Round(x)
+					grads[uint16](skipGrad(to, out, at), k)[i] = bf16.Round(x)
 				}
 			}
 			wides.Put(wide)

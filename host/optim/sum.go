@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sort"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -43,11 +43,11 @@ func sumParts(dst Grad, parts []Grad, at, n int64) {
 		switch {
 		case p.BF16 && i == 0:
 			for k, x := range View[uint16](p.Data) {
-				sum[k] = bfloat.Widen(x)
+				sum[k] = bf16.Widen(x)
 			}
 		case p.BF16:
 			for k, x := range View[uint16](p.Data) {
-				sum[k] += bfloat.Widen(x)
+				sum[k] += bf16.Widen(x)
 			}
 		case i == 0:
 			copy(sum, View[float32](p.Data))
@@ -63,7 +63,7 @@ func sumParts(dst Grad, parts []Grad, at, n int64) {
 		return
 	}
 	for k := range View[uint16](dst.Data) {
-		View[uint16](dst.Data)[k] = bfloat.Round(sum[k])
+		View[uint16](dst.Data)[k] = bf16.Round(sum[k])
 	}
 }
 

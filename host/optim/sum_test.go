@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -18,7 +18,7 @@ func valuesOf(g Grad) (out []float32) {
 		return View[float32](g.Data[:4*g.Elems])
 	}
 	for _, x := range View[uint16](g.Data[:2*g.Elems]) {
-		out = append(out, bfloat.Widen(x))
+		out = append(out, bf16.Widen(x))
 	}
 	return out
 }
@@ -29,7 +29,7 @@ func TestSumParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pool := parallel.New(2)
 	defer pool.Close()
-	for _, bf16 := range []bool{false, true} {
+	for _, rounded := range []bool{false, true} {
 		for _, n := range []int{0, 1, 7, sumElems, pieceElems + 5} {
 			var parts []Grad
 			for k := range 4 {
@@ -37,9 +37,9 @@ func TestSumParts(t *testing.T) {
 				for i := range v {
 					v[i] = float32(r.NormFloat64() * math.Pow(10, float64(3*((k+i)%4))))
 				}
-				parts = append(parts, gradFrom(v, bf16))
+				parts = append(parts, gradFrom(v, rounded))
 			}
-			dst := gradFrom(make([]float32, n), bf16)
+			dst := gradFrom(make([]float32, n), rounded)
 			SumParts(pool, dst, parts)
 			got := valuesOf(dst)
 			var values [][]float32
@@ -55,11 +55,11 @@ func TestSumParts(t *testing.T) {
 						want += x
 					}
 				}
-				if bf16 {
-					want = bfloat.Widen(bfloat.Round(want))
+				if rounded {
+					want = bf16.Widen(bf16.Round(want))
 				}
 				if got[i] != want {
-					t.Fatalf("bf16 %t, %d elements: element %d is %v, want %v", bf16, n, i, got[i], want)
+					t.Fatalf("bf16 %t, %d elements: element %d is %v, want %v", rounded, n, i, got[i], want)
 				}
 			}
 		}
@@ -73,7 +73,7 @@ func TestSumRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const rows, cols = 30, 7
 	for round := range 200 {
-		bf16, ranks := round%2 == 0, 1+r.IntN(4)
+		rounded, ranks := round%2 == 0, 1+r.IntN(4)
 		ids, slabs := make([][]int32, ranks), make([]Grad, ranks)
 		table := make([]float32, rows*cols)
 		for k := range ranks {
@@ -82,11 +82,11 @@ func TestSumRows(t *testing.T) {
 				if r.IntN(3) == 0 {
 					ids[k] = append(ids[k], id)
 					for range cols {
-						v = append(v, bfloat.Widen(bfloat.Round(float32(r.NormFloat64()*math.Pow(8, float64(r.IntN(9)))))))
+						v = append(v, bf16.Widen(bf16.Round(float32(r.NormFloat64()*math.Pow(8, float64(r.IntN(9)))))))
 					}
 				}
 			}
-			slabs[k] = gradFrom(v, bf16)
+			slabs[k] = gradFrom(v, rounded)
 			for i, id := range ids[k] {
 				for c := range cols {
 					table[int(id)*cols+c] += v[i*cols+c]
@@ -111,7 +111,7 @@ func TestSumRows(t *testing.T) {
 				parts = append(parts, part)
 			}
 			touched := share.Touched(ids, cols)
-			dst := gradFrom(slices.Repeat([]float32{5}, len(touched)*cols), bf16)
+			dst := gradFrom(slices.Repeat([]float32{5}, len(touched)*cols), rounded)
 			share.SumRows(nil, dst, touched, ids, parts, cols)
 			got := valuesOf(dst)
 			for id := range int32(rows) {
@@ -119,8 +119,8 @@ func TestSumRows(t *testing.T) {
 					for c := range cols {
 						e := int64(id)*cols + int64(c)
 						want := table[e]
-						if bf16 {
-							want = bfloat.Widen(bfloat.Round(want))
+						if rounded {
+							want = bf16.Widen(bf16.Round(want))
 						}
 						if !share.Has(e) {
 							want = 0
@@ -149,16 +149,16 @@ func TestSumRows(t *testing.T) {
 var sumLengths = []int64{0, 1, 31, 32, 33, 1000, pieceElems - 1, pieceElems, pieceElems + 1, 3*pieceElems + 77}
 
 func TestSumSquaresHasTheSameBitsEverywhere(t *testing.T) {
-	for _, bf16 := range []bool{false, true} {
+	for _, rounded := range []bool{false, true} {
 		for _, n := range sumLengths {
-			g := gradOf(n, bf16, uint64(n), wild)
+			g := gradOf(n, rounded, uint64(n), wild)
 			useKernels(t, &generic)
 			want := SumSquares(nil, g)
 			for _, k := range available() {
 				useKernels(t, k)
 				for _, threads := range []int{1, 2, 5} {
 					if got := SumSquares(poolOf(t, threads), g); math.Float64bits(got) != math.Float64bits(want) {
-						t.Errorf("bf16 %t, %d elements, %s, %d threads: %v, want %v", bf16, n, k.name, threads, got, want)
+						t.Errorf("bf16 %t, %d elements, %s, %d threads: %v, want %v", rounded, n, k.name, threads, got, want)
 					}
 				}
 			}
@@ -208,9 +208,9 @@ func tree(x []float64) float64 {
 // has 1024 + 5 + 3 terms.
 func TestSumSquaresIsRight(t *testing.T) {
 	const bound = 1100 * 0x1p-53
-	for _, bf16 := range []bool{false, true} {
+	for _, rounded := range []bool{false, true} {
 		for _, n := range sumLengths {
-			g := gradOf(n, bf16, uint64(n), mean)
+			g := gradOf(n, rounded, uint64(n), mean)
 			exact := new(big.Float).SetPrec(500)
 			for _, x := range g.values() {
 				f := new(big.Float).SetPrec(500).SetFloat64(float64(x))
@@ -218,7 +218,7 @@ func TestSumSquaresIsRight(t *testing.T) {
 			}
 			want, _ := exact.Float64()
 			if got := SumSquares(nil, g); math.Abs(got-want) > bound*want {
-				t.Errorf("bf16 %t, %d elements: %v, want %v", bf16, n, got, want)
+				t.Errorf("bf16 %t, %d elements: %v, want %v", rounded, n, got, want)
 			}
 		}
 	}
@@ -258,20 +258,20 @@ func TestPaddingDoesNotChangeTheSum(t *testing.T) {
 
 // What comes after a gradient in its slab is not part of it, and is not read.
 func TestSumSquaresEndsWithTheGradient(t *testing.T) {
-	for _, bf16 := range []bool{false, true} {
+	for _, rounded := range []bool{false, true} {
 		for _, n := range sumLengths {
-			g := gradOf(n+pieceElems, bf16, uint64(n), mean)
+			g := gradOf(n+pieceElems, rounded, uint64(n), mean)
 			part := g.Part(0, n)
 			want := SumSquares(nil, part)
 			for i := n; i < g.Elems; i++ {
-				if bf16 {
+				if rounded {
 					View[uint16](g.Data)[i] = 0x7fc0 // NaN
 				} else {
 					View[float32](g.Data)[i] = float32(math.NaN())
 				}
 			}
 			if got := SumSquares(nil, part); got != want {
-				t.Errorf("bf16 %t, %d elements: %v with NaNs behind them, %v without", bf16, n, got, want)
+				t.Errorf("bf16 %t, %d elements: %v with NaNs behind them, %v without", rounded, n, got, want)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/human"
 	"mt/plan/rates"
 )
@@ -376,7 +376,7 @@ func (l *lab) write(t device.Tensor, values []float32) {
 	l.host(t, func(b []byte) {
 		for i, v := range values {
 			if t.DType == device.BF16 {
-				binary.NativeEndian.PutUint16(b[2*i:], bfloat.Round(v))
+				binary.NativeEndian.PutUint16(b[2*i:], bf16.Round(v))
 			} else {
 				binary.NativeEndian.PutUint32(b[4*i:], math.Float32bits(v))
 			}
@@ -395,7 +395,7 @@ func (l *lab) read(t device.Tensor) (values []float32) {
 		}
 		for i := range values {
 			if t.DType == device.BF16 {
-				values[i] = bfloat.Widen(binary.NativeEndian.Uint16(b[2*i:]))
+				values[i] = bf16.Widen(binary.NativeEndian.Uint16(b[2*i:]))
 			} else {
 				values[i] = math.Float32frombits(binary.NativeEndian.Uint32(b[4*i:]))
 			}
@@ -438,7 +438,7 @@ func (l *lab) timed(f func()) time.Duration {
 func uniform(rng *rand.Rand, n int, most float32) []float32 {
 	out := make([]float32, n)
 	for i := range out {
-		out[i] = bfloat.Widen(bfloat.Round(most * (2*rng.Float32() - 1)))
+		out[i] = bf16.Widen(bf16.Round(most * (2*rng.Float32() - 1)))
 	}
 	return out
 }

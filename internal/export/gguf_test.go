@@ -15,7 +15,6 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
-	"mt/checkpoint/gguf/reader"
 )
 
 // TestLlama: names, shapes, types, the order of the rows of q and k, and keys.
@@ -134,7 +133,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("%v: %v: %v", kind, v, err)
 			}
 			if fits && kind != gguf.BF16 {
-				reader.Decode(values, kind, j.raw)
+				gguf.Decode(values, kind, j.raw)
 				if math.IsInf(float64(values[5]), 0) || values[5] == 0 {
 					t.Errorf("%v: %v is read as %v", kind, v, values[5])
 				}

@@ -13,7 +13,6 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
-	"mt/checkpoint/gguf/reader"
 )
 
 // shape is a tensor of a made-up model.
@@ -99,7 +98,7 @@ func mustJSON(t testing.TB, v any) []byte {
 }
 
 // exportGGUF writes dir as GGUF and opens the file.
-func exportGGUF(t testing.TB, dir string, kind Type) (*reader.File, Summary) {
+func exportGGUF(t testing.TB, dir string, kind Type) (*gguf.File, Summary) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.gguf")
 	s, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind})
@@ -109,7 +108,7 @@ func exportGGUF(t testing.TB, dir string, kind Type) (*reader.File, Summary) {
 	return openGGUF(t, out), s
 }
 
-func openGGUF(t testing.TB, name string) *reader.File {
+func openGGUF(t testing.TB, name string) *gguf.File {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
@@ -120,7 +119,7 @@ func openGGUF(t testing.TB, name string) *reader.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := reader.Open(f, st.Size())
+	g, err := gguf.Open(f, st.Size())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +127,7 @@ func openGGUF(t testing.TB, name string) *reader.File {
 }
 
 // tensorOf reads a tensor of the file.
-func tensorOf(t testing.TB, f *reader.File, name string) (gguf.Tensor, []float32) {
+func tensorOf(t testing.TB, f *gguf.File, name string) (gguf.Tensor, []float32) {
 	t.Helper()
 	x, ok := f.Tensor(name)
 	if !ok {
@@ -142,7 +141,7 @@ func tensorOf(t testing.TB, f *reader.File, name string) (gguf.Tensor, []float32
 }
 
 // wantKeys compares some keys of the file.
-func wantKeys(t testing.TB, f *reader.File, want map[string]any) {
+func wantKeys(t testing.TB, f *gguf.File, want map[string]any) {
 	t.Helper()
 	for k, w := range want {
 		got := f.Value(k)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/config"
 	"mt/internal/long"
 	"mt/internal/run/settings"
@@ -117,7 +117,7 @@ func TestBF16MasterFollowsTheSeed(t *testing.T) {
 	}
 	one := weights(5)
 	for i, x := range one {
-		if x != bfloat.Widen(bfloat.Round(x)) {
+		if x != bf16.Widen(bf16.Round(x)) {
 			t.Fatalf("weight %d is %g, which is no bf16 number", i, x)
 		}
 	}

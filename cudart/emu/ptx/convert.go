@@ -3,7 +3,7 @@ package ptx
 import (
 	"math"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // conversion is what a cvt does. Results that are floats are rounded to nearest even.
@@ -65,7 +65,7 @@ func brain(x uint32) uint32 {
 	if x&0x7fffffff > 0x7f800000 {
 		return 0x7fff
 	}
-	return uint32(bfloat.Round(f32(x)))
+	return uint32(bf16.Round(f32(x)))
 }
 
 // one converts one value; a32 or a64 has its bits.

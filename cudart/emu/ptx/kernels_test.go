@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 func getF32(b []byte, i int) float32    { return f32(binary.LittleEndian.Uint32(b[4*i:])) }
 func putF32(b []byte, i int, x float32) { binary.LittleEndian.PutUint32(b[4*i:], bits32(x)) }
 func getBF16(b []byte, i int) float32 {
-	return bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:]))
+	return bf16.Widen(binary.LittleEndian.Uint16(b[2*i:]))
 }
 
 func dim(v ...uint32) [3]uint32 {
@@ -37,7 +37,7 @@ func TestRoundBF16(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		if got, want := binary.LittleEndian.Uint16(out.Data[2*i:]), bfloat.Round(getF32(in.Data, i)); got != want {
+		if got, want := binary.LittleEndian.Uint16(out.Data[2*i:]), bf16.Round(getF32(in.Data, i)); got != want {
 			t.Fatalf("element %d is %#x, want %#x", i, got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 func init() { row("Convert", convertCases) }
@@ -19,7 +19,7 @@ func convertCases(add func(string, func(*rig))) {
 				for i, v := range src.v {
 					want[i] = v
 					if to == device.BF16 { // to nearest even, exactly
-						want[i] = float64(bfloat.Widen(bfloat.Round(float32(v))))
+						want[i] = float64(bf16.Widen(bf16.Round(float32(v))))
 					}
 				}
 				dst.expect(want, 0, 0)

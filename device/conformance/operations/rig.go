@@ -15,7 +15,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // Results are the results of the cases, by name.
@@ -213,7 +213,7 @@ func (r *rig) upload(name string, dt device.DType, n int, put func(i int, b []by
 func (r *rig) values(name string, dt device.DType, v []float64) *array {
 	return r.upload(name, dt, len(v), func(i int, b []byte) {
 		if dt == device.BF16 {
-			binary.NativeEndian.PutUint16(b, bfloat.Round(float32(v[i])))
+			binary.NativeEndian.PutUint16(b, bf16.Round(float32(v[i])))
 		} else {
 			binary.NativeEndian.PutUint32(b, math.Float32bits(float32(v[i])))
 		}
@@ -266,7 +266,7 @@ func numbers(bits []byte, dt device.DType, n int) []float64 {
 	for i := range v {
 		switch dt {
 		case device.BF16:
-			v[i] = float64(bfloat.Widen(binary.NativeEndian.Uint16(bits[2*i:])))
+			v[i] = float64(bf16.Widen(binary.NativeEndian.Uint16(bits[2*i:])))
 		case device.F32:
 			v[i] = float64(math.Float32frombits(binary.NativeEndian.Uint32(bits[4*i:])))
 		default:

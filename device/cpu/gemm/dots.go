@@ -3,7 +3,7 @@ package gemm
 import (
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -81,7 +81,7 @@ func (w *Workspace) put(m, n int, sum float32) {
 		sum += *at((*float32)(w.Bias), n)
 	}
 	if w.DBF16 {
-		*(*uint16)(unsafe.Add(w.D, 2*i)) = bfloat.Round(sum)
+		*(*uint16)(unsafe.Add(w.D, 2*i)) = bf16.Round(sum)
 		return
 	}
 	*(*float32)(unsafe.Add(w.D, 4*i)) = sum

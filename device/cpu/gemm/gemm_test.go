@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"mt/device/cpu/vec"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -25,18 +25,18 @@ type matrix struct {
 	want []float64
 }
 
-func newMatrix(n int, bf16 bool, value func() float64) *matrix {
-	m := &matrix{bf16: bf16, want: make([]float64, n)}
-	if bf16 {
+func newMatrix(n int, rounded bool, value func() float64) *matrix {
+	m := &matrix{bf16: rounded, want: make([]float64, n)}
+	if rounded {
 		m.u16 = make([]uint16, n+2*guard)
 	} else {
 		m.f32 = make([]float32, n+2*guard)
 	}
 	for i := range n + 2*guard {
 		v := float32(value())
-		if bf16 {
-			m.u16[i] = bfloat.Round(v)
-			v = bfloat.Widen(m.u16[i])
+		if rounded {
+			m.u16[i] = bf16.Round(v)
+			v = bf16.Widen(m.u16[i])
 		} else {
 			m.f32[i] = v
 		}
@@ -61,7 +61,7 @@ func (m *matrix) all() []float32 {
 	}
 	out := make([]float32, len(m.u16))
 	for i, v := range m.u16 {
-		out[i] = bfloat.Widen(v)
+		out[i] = bf16.Widen(v)
 	}
 	return out
 }
@@ -227,7 +227,7 @@ func checkExact(t *testing.T, pool *parallel.Pool, ws *Workspace, x *data) {
 	for i, v := range got {
 		w := float32(want[i])
 		if x.dBF16 {
-			w = bfloat.Widen(bfloat.Round(w))
+			w = bf16.Widen(bf16.Round(w))
 		}
 		if v != w {
 			t.Fatalf("%v: element (%d, %d) is %v, want %v", x, i/x.n, i%x.n, v, w)

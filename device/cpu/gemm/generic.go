@@ -3,7 +3,7 @@ package gemm
 import (
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // The level in plain Go. Every machine without another level uses it, and the
@@ -152,21 +152,21 @@ func copyRow(dst []float32, src operand) {
 		return
 	}
 	for i, v := range src.u16(len(dst)) {
-		dst[i] = bfloat.Widen(v)
+		dst[i] = bf16.Widen(v)
 	}
 }
 
 func widenGeneric(dst *float32, src *uint16, n int) {
 	out := unsafe.Slice(dst, n)
 	for i, v := range unsafe.Slice(src, n) {
-		out[i] = bfloat.Widen(v)
+		out[i] = bf16.Widen(v)
 	}
 }
 
 func narrowGeneric(dst *uint16, src *float32, n int) {
 	out := unsafe.Slice(dst, n)
 	for i, v := range unsafe.Slice(src, n) {
-		out[i] = bfloat.Round(v)
+		out[i] = bf16.Round(v)
 	}
 }
 
@@ -190,7 +190,7 @@ func dotGeneric(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 // value is the i-th element after o's origin.
 func (o operand) value(i int) float32 {
 	if o.bf16 {
-		return bfloat.Widen(*(*uint16)(unsafe.Add(o.p, 2*i)))
+		return bf16.Widen(*(*uint16)(unsafe.Add(o.p, 2*i)))
 	}
 	return *(*float32)(unsafe.Add(o.p, 4*i))
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/parallel"
 )
 
@@ -240,7 +240,7 @@ func TestPairsAreFilledWithZeros(t *testing.T) {
 		for variant := range 8 {
 			p := problem{m: 9, n: 40, k: 3, aBF16: true, bBF16: true, transA: variant&1 != 0, transB: variant&2 != 0}
 			x := p.fill(func() float64 { return 1 })
-			inf := bfloat.Round(float32(math.Inf(1)))
+			inf := bf16.Round(float32(math.Inf(1)))
 			of, size, rowsOfK := x.a, p.m, !p.transA
 			if variant&4 != 0 {
 				of, size, rowsOfK = x.b, p.n, p.transB

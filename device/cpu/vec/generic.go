@@ -4,7 +4,7 @@ import (
 	"math"
 	"unsafe"
 
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // generic has every kernel in plain Go. It runs where there is no assembly, and the
@@ -23,14 +23,14 @@ func span(p *float32, n int) []float32 { return unsafe.Slice(p, n) }
 func genericWiden(dst *float32, src *uint16, n int) {
 	d := span(dst, n)
 	for i, s := range unsafe.Slice(src, n) {
-		d[i] = bfloat.Widen(s)
+		d[i] = bf16.Widen(s)
 	}
 }
 
 func genericNarrow(dst *uint16, src *float32, n int) {
 	d := unsafe.Slice(dst, n)
 	for i, s := range span(src, n) {
-		d[i] = bfloat.Round(s)
+		d[i] = bf16.Round(s)
 	}
 }
 

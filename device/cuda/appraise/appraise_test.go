@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"mt/cudart/emu/ptx"
-	"mt/cudart/emu/silicon"
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
@@ -115,7 +114,7 @@ func TestSequencesThatDiffer(t *testing.T) {
 
 // TestCount: an operation with its launches, on a GPU.
 func TestCount(t *testing.T) {
-	g, err := silicon.Find("a100")
+	g, err := FindGPU("a100")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +128,7 @@ func TestCount(t *testing.T) {
 	if o.Bytes != 4*n || l.Memory != 4*n || l.Counts.Global() != (ptx.Traffic{Requests: 2 * n / 256, Bytes: 4 * n, Sectors: 4 * n / 32}) {
 		t.Errorf("%d bytes, %d of memory, traffic %+v; want %d, and sectors without waste", o.Bytes, l.Memory, l.Counts.Global(), 4*n)
 	}
-	if bound := silicon.Longest(l.Bound).Seconds; l.Expected < bound || l.Expected > 20*bound {
+	if bound := Longest(l.Bound).Seconds; l.Expected < bound || l.Expected > 20*bound {
 		t.Errorf("expected %v s, bound %v s", l.Expected, bound)
 	}
 	if want := 4 * n / 2039e9; math.Abs(o.Roofline(g)-want) > 1e-9*want {
@@ -152,7 +151,7 @@ func TestCount(t *testing.T) {
 // TestNotBelowTheBound: no launch is expected to take less than what it cannot beat.
 func TestNotBelowTheBound(t *testing.T) {
 	long.NotShort(t)
-	g, err := silicon.Find("rtx-3090")
+	g, err := FindGPU("rtx-3090")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +162,7 @@ func TestNotBelowTheBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range o.Launches {
-			if b := silicon.Longest(l.Bound); l.Expected < b.Seconds {
+			if b := Longest(l.Bound); l.Expected < b.Seconds {
 				t.Errorf("%s, %s: expected %v s, bound by %s %v s", l.Kernel, c.Shape, l.Expected, b.Resource, b.Seconds)
 			}
 		}
@@ -174,7 +173,7 @@ func TestNotBelowTheBound(t *testing.T) {
 // while the other waits. GPUs for games have the least shared memory.
 func TestTwoForwards(t *testing.T) {
 	for _, name := range []string{"rtx-3080", "rtx-4090", "rtx-5090", "a100-sxm-80gb", "h100-sxm"} {
-		g, err := silicon.Find(name)
+		g, err := FindGPU(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +191,7 @@ func TestTwoForwards(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				fits := g.Arch.Occupancy(silicon.Block{Threads: l.threads(), Registers: use.Registers, Shared: use.Static + l.shared})
+				fits := g.Arch.Occupancy(Block{Threads: l.threads(), Registers: use.Registers, Shared: use.Static + l.shared})
 				if fits.Blocks < 2 {
 					t.Errorf("%s has room for %d blocks of %s: no more %s", name, fits.Blocks, l.kernel.Name, fits.Limit)
 				}
@@ -262,7 +261,7 @@ ret;
 func TestAttentionOnHopper(t *testing.T) {
 	long.Only(t)
 	for gpu, prefix := range map[string]string{"h100": "attention_sm90a_", "a100": "attention_"} {
-		g, err := silicon.Find(gpu)
+		g, err := FindGPU(gpu)
 		if err != nil {
 			t.Fatal(err)
 		}

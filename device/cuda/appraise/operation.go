@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"mt/cudart/emu/ptx"
-	"mt/cudart/emu/silicon"
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
@@ -17,14 +16,14 @@ type Launch struct {
 	Threads   int // of a block
 	Shared    int // bytes of a block, static and dynamic
 	Registers int // of a thread
-	Occupancy silicon.Occupancy
+	Occupancy Occupancy
 	Counts    ptx.Counts // of all blocks
 	Memory    int64      // bytes of device memory that must move
 	// Ran is how many blocks were run to know this, Deviation the largest one from the line on which the rest
 	// is taken to lie, relative.
 	Ran       int
 	Deviation float64
-	Bound     []silicon.Busy
+	Bound     []Busy
 	Expected  float64 // seconds
 }
 
@@ -38,7 +37,7 @@ type Operation struct {
 }
 
 // Count counts an operation of Cases for a GPU.
-func Count(c *Case, g *silicon.GPU) (*Operation, error) {
+func Count(c *Case, g *GPU) (*Operation, error) {
 	r := newRig()
 	r.sm90a, r.shared = g.Arch.Name == "sm_90", g.Arch.SharedOfBlock()
 	o := c.make(r)
@@ -65,7 +64,7 @@ func Count(c *Case, g *silicon.GPU) (*Operation, error) {
 	return out, nil
 }
 
-func (c *Case) count(r *rig, l *launch, g *silicon.GPU) (*Launch, error) {
+func (c *Case) count(r *rig, l *launch, g *GPU) (*Launch, error) {
 	heads, repeats := 1, 1
 	if c.alike != nil {
 		heads, repeats = c.alike(l.kernel.Name)
@@ -84,23 +83,23 @@ func (c *Case) count(r *rig, l *launch, g *silicon.GPU) (*Launch, error) {
 	out := &Launch{Kernel: l.kernel.Name, Blocks: l.blocks(), Threads: l.threads(), Shared: use.Static + l.shared, Registers: use.Registers,
 		Counts: s.counts(), Ran: len(s.ran), Deviation: s.worst}
 	out.Memory = s.memory(&out.Counts)
-	out.Occupancy = g.Arch.Occupancy(silicon.Block{Threads: out.Threads, Registers: out.Registers, Shared: out.Shared})
+	out.Occupancy = g.Arch.Occupancy(Block{Threads: out.Threads, Registers: out.Registers, Shared: out.Shared})
 	if out.Occupancy.Blocks == 0 {
 		return nil, fmt.Errorf("appraise: %s: %s has no room for a block of %d threads, %d registers and %d bytes", out.Kernel, g.Name, out.Threads, out.Registers, out.Shared)
 	}
-	out.Bound = g.Bound(silicon.Work{Counts: out.Counts, Memory: out.Memory})
+	out.Bound = g.Bound(Work{Counts: out.Counts, Memory: out.Memory})
 	traced := s.typical()
 	trace, err := s.trace(traced)
 	if err != nil {
 		return nil, err
 	}
-	out.Expected = g.Expected(silicon.Replay{Kernel: l.kernel, Trace: trace, Resident: out.Occupancy.Blocks,
+	out.Expected = g.Expected(Replay{Kernel: l.kernel, Trace: trace, Resident: out.Occupancy.Blocks,
 		Miss: float64(out.Memory) / max(float64(moved(&out.Counts)), 1)}, s.weights(traced))
 	return out, nil
 }
 
 // Roofline is how long g takes at least for the operation itself, whatever computes it: its FLOPs at the
 // datasheet's peak, or its bytes at the memory's.
-func (o *Operation) Roofline(g *silicon.GPU) float64 {
+func (o *Operation) Roofline(g *GPU) float64 {
 	return max(o.FLOPs/g.Arithmetic(o.DType == device.BF16), float64(o.Bytes)/(g.Peak*1e9))
 }

@@ -13,7 +13,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/long"
 )
 
@@ -165,7 +165,7 @@ func (r *attentionRun) put(t device.Tensor, v []float64) []float64 {
 	b := r.dev.bytes(t.Mem())
 	for i, x := range v {
 		if t.DType == device.BF16 {
-			binary.LittleEndian.PutUint16(b[2*i:], bfloat.Round(float32(x)))
+			binary.LittleEndian.PutUint16(b[2*i:], bf16.Round(float32(x)))
 		} else {
 			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(x)))
 		}
@@ -177,7 +177,7 @@ func (r *attentionRun) get(t device.Tensor) []float64 {
 	b, v := r.dev.bytes(t.Mem()), make([]float64, t.Len)
 	for i := range v {
 		if t.DType == device.BF16 {
-			v[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
+			v[i] = float64(bf16.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 		} else {
 			v[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 		}

@@ -8,7 +8,7 @@ import (
 
 	"mt/device"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // Unit roundoff of fp32, and what one rounding to bf16 costs.
@@ -77,8 +77,8 @@ func (e *elements) put(dt device.DType, v []float64) *vector {
 		v, to := float32(x), b[(before+i)*size:]
 		switch dt {
 		case device.BF16:
-			binary.LittleEndian.PutUint16(to, bfloat.Round(v))
-			v = bfloat.Widen(bfloat.Round(v))
+			binary.LittleEndian.PutUint16(to, bf16.Round(v))
+			v = bf16.Widen(bf16.Round(v))
 		case device.F32:
 			binary.LittleEndian.PutUint32(to, math.Float32bits(v))
 		default:

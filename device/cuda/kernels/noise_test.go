@@ -9,7 +9,7 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // TestNoise: what is added has the bits that the arithmetic of fp32 gives, step by step, wherever the
@@ -33,7 +33,7 @@ func TestNoise(t *testing.T) {
 					}
 					sum := float32(want[i]) + float32(size*u)
 					if e.dt == device.BF16 {
-						sum = bfloat.Widen(bfloat.Round(sum))
+						sum = bf16.Widen(bf16.Round(sum))
 					}
 					want[i] = float64(sum)
 				}

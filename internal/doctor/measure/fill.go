@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"mt/device"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // mostFilled is how many bytes are made on the host; what is longer repeats them.
@@ -36,7 +36,7 @@ func repeat(dev device.Device, s device.Stream, mem device.Mem, dt device.DType,
 		v := value(i)
 		switch b := run[i*size:]; dt {
 		case device.BF16:
-			binary.NativeEndian.PutUint16(b, bfloat.Round(float32(v)))
+			binary.NativeEndian.PutUint16(b, bf16.Round(float32(v)))
 		case device.I32:
 			binary.NativeEndian.PutUint32(b, uint32(int32(v)))
 		default:

@@ -13,7 +13,7 @@ import (
 	"mt/device/cpu"
 	"mt/host"
 	"mt/internal/accounts"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 	"mt/internal/long"
 	"mt/internal/reference"
 	"mt/model"
@@ -135,7 +135,7 @@ func streamed(l *host.LayerState, i int, p model.Stored) []float64 {
 	out := make([]float64, len(values))
 	for k, v := range values {
 		if tl.BF16 {
-			v = bfloat.Widen(l.HiPlane(i)[p.Row*tl.Cols+k])
+			v = bf16.Widen(l.HiPlane(i)[p.Row*tl.Cols+k])
 		}
 		out[k] = float64(v)
 	}

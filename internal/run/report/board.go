@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"mt/internal/board"
 	"mt/internal/config"
 	"mt/internal/run/settings"
 )
@@ -32,7 +31,7 @@ func CheckBoards(c *config.Config) error {
 	if !reportsTo(c, "mlflow") {
 		return nil
 	}
-	if err := board.CheckMLflow(context.Background()); err != nil {
+	if err := CheckMLflow(context.Background()); err != nil {
 		return c.Errorf("report_to", "report_to: mlflow: %w; or leave mlflow out", err)
 	}
 	return nil
@@ -41,8 +40,8 @@ func CheckBoards(c *config.Config) error {
 // boards are where the numbers of a run are shown.
 type boards struct {
 	deaf
-	events *board.Events // nil: not asked for
-	queues []*board.Queue
+	events *Events // nil: not asked for
+	queues []*Queue
 	note   func(string)
 }
 
@@ -55,7 +54,7 @@ func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.Re
 func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
 	b = &boards{note: note}
 	if reportsTo(c, "tensorboard") {
-		if b.events, err = board.CreateEvents(filepath.Join(c.OutputDir, boardDir), time.Now(), events); err != nil {
+		if b.events, err = CreateEvents(filepath.Join(c.OutputDir, boardDir), time.Now(), events); err != nil {
 			return b, err
 		}
 	}
@@ -78,18 +77,18 @@ func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events
 
 func (b *boards) openMLflow(c *config.Config, ids *boardIDs) error {
 	id := ids.MLflow
-	if ids.Server != board.MLflowServer() {
+	if ids.Server != MLflowServer() {
 		id = ""
 	}
-	sink, err := board.OpenMLflow(context.Background(), board.MLflowRun{Name: runName(c), ID: id, Config: c.Values()})
+	sink, err := OpenMLflow(context.Background(), MLflowRun{Name: runName(c), ID: id, Config: c.Values()})
 	if err != nil {
 		return c.Errorf("report_to", "report_to: mlflow: %w", err)
 	}
 	for _, note := range sink.Notes {
 		b.note(note)
 	}
-	ids.MLflow, ids.Server = sink.ID(), board.MLflowServer()
-	b.queues = append(b.queues, board.Start("mlflow", sink, b.note))
+	ids.MLflow, ids.Server = sink.ID(), MLflowServer()
+	b.queues = append(b.queues, StartQueue("mlflow", sink, b.note))
 	return nil
 }
 
@@ -121,10 +120,10 @@ func (b *boards) Eval(of Eval) {
 
 // show hands the numbers of a logged step or evaluation to all boards. Where TensorBoard's
 // event file cannot be written, it ends there; a resumed run begins another.
-func (b *boards) show(step int, values ...board.Scalar) {
+func (b *boards) show(step int, values ...Scalar) {
 	now := time.Now()
 	for _, q := range b.queues {
-		q.Add(board.Point{Time: now, Step: step, Values: values})
+		q.Add(Point{Time: now, Step: step, Values: values})
 	}
 	if b.events == nil {
 		return
@@ -138,12 +137,12 @@ func (b *boards) show(step int, values ...board.Scalar) {
 
 // End implements Observer.
 func (b *boards) End(err error) {
-	status := board.Finished
+	status := EndFinished
 	switch {
 	case errors.Is(err, settings.ErrInterrupted):
-		status = board.Killed
+		status = EndKilled
 	case err != nil:
-		status = board.Failed
+		status = EndFailed
 	}
 	for _, q := range b.queues {
 		q.Close(status)
@@ -155,18 +154,18 @@ func (b *boards) End(err error) {
 
 // scalars are the numbers that boards show of a step. A number that the Trainer of
 // Transformers shows too has the same name as there.
-func (m StepMetrics) scalars() []board.Scalar {
-	out := []board.Scalar{{Name: "train/learning_rate", Value: m.LR}, {Name: "train/epoch", Value: m.Epoch},
+func (m StepMetrics) scalars() []Scalar {
+	out := []Scalar{{Name: "train/learning_rate", Value: m.LR}, {Name: "train/epoch", Value: m.Epoch},
 		{Name: "train/tok_per_s", Value: m.TokPerS}, {Name: "train/tflops", Value: m.TFLOPS}}
 	for _, name := range slices.Sorted(maps.Keys(m.GroupLR)) {
-		out = append(out, board.Scalar{Name: "train/learning_rate/" + name, Value: m.GroupLR[name]})
+		out = append(out, Scalar{Name: "train/learning_rate/" + name, Value: m.GroupLR[name]})
 	}
 	for _, v := range []struct {
 		name  string
 		value any
 	}{{"train/loss", m.Loss}, {"train/step_loss", m.StepLoss}, {"train/grad_norm", m.GradNorm}} {
 		if x, ok := v.value.(float64); ok {
-			out = append(out, board.Scalar{Name: v.name, Value: x})
+			out = append(out, Scalar{Name: v.name, Value: x})
 		}
 	}
 	if m.PairMetrics != nil {

@@ -12,7 +12,6 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/internal/accounts"
-	"mt/internal/board"
 	"mt/internal/config"
 	"mt/plan"
 )
@@ -282,8 +281,8 @@ func (m *PairMetrics) text() string {
 }
 
 // scalars are what boards get of it.
-func (m *PairMetrics) scalars(under string) []board.Scalar {
-	return []board.Scalar{{Name: under + "rewards/chosen", Value: m.Chosen}, {Name: under + "rewards/rejected", Value: m.Rejected},
+func (m *PairMetrics) scalars(under string) []Scalar {
+	return []Scalar{{Name: under + "rewards/chosen", Value: m.Chosen}, {Name: under + "rewards/rejected", Value: m.Rejected},
 		{Name: under + "rewards/accuracies", Value: m.Accuracies}, {Name: under + "rewards/margins", Value: m.Margins},
 		{Name: under + "logps/chosen", Value: m.LogChosen}, {Name: under + "logps/rejected", Value: m.LogRejected}}
 }
@@ -308,8 +307,8 @@ func (e *Eval) text(maxSteps int) string {
 }
 
 // scalars are what boards get of an evaluation of that loss.
-func (m *EvalMetrics) scalars(loss float64) []board.Scalar {
-	out := []board.Scalar{{Name: "eval/loss", Value: loss}}
+func (m *EvalMetrics) scalars(loss float64) []Scalar {
+	out := []Scalar{{Name: "eval/loss", Value: loss}}
 	if m.EvalPairMetrics != nil {
 		out = append(out, (*PairMetrics)(m.EvalPairMetrics).scalars("eval/")...)
 	}

@@ -19,7 +19,6 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/internal/accounts"
-	"mt/internal/board"
 	"mt/internal/run/settings"
 )
 
@@ -121,7 +120,7 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 	if want := `"lr":0.5,"lr_groups":{"a":2,"b":1},`; err != nil || !strings.Contains(string(raw), want) {
 		t.Errorf("of groups: %v\n%s, want\n%s", err, raw, want)
 	}
-	for _, want := range []board.Scalar{{Name: "train/learning_rate/a", Value: 2}, {Name: "train/learning_rate/b", Value: 1}} {
+	for _, want := range []Scalar{{Name: "train/learning_rate/a", Value: 2}, {Name: "train/learning_rate/b", Value: 1}} {
 		if !slices.Contains(grouped.scalars(), want) {
 			t.Errorf("boards show %v, and not %v", grouped.scalars(), want)
 		}

@@ -1,4 +1,4 @@
-package bfloat
+package bf16
 
 import (
 	"math"

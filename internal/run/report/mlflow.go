@@ -1,4 +1,4 @@
-package board
+package report
 
 import (
 	"bytes"
@@ -35,18 +35,18 @@ type MLflowRun struct {
 
 // MLflow is a run on a server.
 type MLflow struct {
-	c  *client
+	c  *mlflowClient
 	id string
 	// Notes are for the user.
 	Notes []string
 }
 
-type tag struct {
+type mlflowTag struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-type metric struct {
+type mlflowMetric struct {
 	Key       string  `json:"key"`
 	Value     float64 `json:"value"`
 	Timestamp int64   `json:"timestamp"` // milliseconds
@@ -55,7 +55,7 @@ type metric struct {
 
 // CheckMLflow asks the server that the environment names whether it is there and lets us in.
 func CheckMLflow(ctx context.Context) error {
-	c, err := newClient()
+	c, err := newMLflowClient()
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func CheckMLflow(ctx context.Context) error {
 // belongs to the experiment MLFLOW_EXPERIMENT_ID or, by name, MLFLOW_EXPERIMENT_NAME, which
 // is made if need be; with neither, to the server's default.
 func OpenMLflow(ctx context.Context, r MLflowRun) (*MLflow, error) {
-	c, err := newClient()
+	c, err := newMLflowClient()
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func OpenMLflow(ctx context.Context, r MLflowRun) (*MLflow, error) {
 		} `json:"run"`
 	}
 	err = c.call(ctx, http.MethodPost, "runs/create", map[string]any{"experiment_id": experiment, "run_name": r.Name,
-		"start_time": time.Now().UnixMilli(), "tags": []tag{{"mlflow.source.name", "mt train"}, {"mlflow.source.type", "LOCAL"}}}, &made)
+		"start_time": time.Now().UnixMilli(), "tags": []mlflowTag{{"mlflow.source.name", "mt train"}, {"mlflow.source.type", "LOCAL"}}}, &made)
 	if err == nil && made.Run.Info.ID == "" {
 		err = fmt.Errorf("%s: runs/create: the answer names no run", c.base)
 	}
@@ -111,7 +111,7 @@ func (s *MLflow) ID() string { return s.id }
 // MLflowServer is the address of the server that the environment names, without a password;
 // empty: it names none.
 func MLflowServer() string {
-	c, err := newClient()
+	c, err := newMLflowClient()
 	if err != nil {
 		return ""
 	}
@@ -120,12 +120,12 @@ func MLflowServer() string {
 
 // isCode tells whether err is a server's answer with that error code.
 func isCode(err error, code string) bool {
-	var bad *refused
+	var bad *mlflowRefused
 	return errors.As(err, &bad) && bad.Code == code
 }
 
 // experiment is the id of the experiment that a new run belongs to.
-func (c *client) experiment(ctx context.Context) (string, error) {
+func (c *mlflowClient) experiment(ctx context.Context) (string, error) {
 	name := os.Getenv("MLFLOW_EXPERIMENT_NAME")
 	if id := os.Getenv("MLFLOW_EXPERIMENT_ID"); id != "" || name == "" {
 		return cmp.Or(id, "0"), nil
@@ -150,13 +150,13 @@ func (c *client) experiment(ctx context.Context) (string, error) {
 
 // params logs the configuration. Long values are cut.
 func (s *MLflow) params(ctx context.Context, config map[string]string) error {
-	var all []tag
+	var all []mlflowTag
 	for _, k := range slices.Sorted(maps.Keys(config)) {
 		v := []rune(config[k])
 		if len(v) > mostValue {
 			v = append(v[:mostValue-1], '…')
 		}
-		all = append(all, tag{k, string(v)})
+		all = append(all, mlflowTag{k, string(v)})
 	}
 	for part := range slices.Chunk(all, mostParams) {
 		if err := s.c.call(ctx, http.MethodPost, "runs/log-batch", map[string]any{"run_id": s.id, "params": part}, nil); err != nil {
@@ -169,13 +169,13 @@ func (s *MLflow) params(ctx context.Context, config map[string]string) error {
 // Send implements Sink. Numbers have the names that the Trainer of Transformers gives
 // MLflow: loss for train/loss, eval_loss for eval/loss.
 func (s *MLflow) Send(ctx context.Context, points []Point) error {
-	var all []metric
+	var all []mlflowMetric
 	for _, p := range points {
 		for _, v := range p.Values {
 			if math.IsNaN(v.Value) || math.IsInf(v.Value, 0) {
 				continue // JSON has none
 			}
-			all = append(all, metric{mlflowName(v.Name), v.Value, p.Time.UnixMilli(), p.Step})
+			all = append(all, mlflowMetric{mlflowName(v.Name), v.Value, p.Time.UnixMilli(), p.Step})
 		}
 	}
 	for part := range slices.Chunk(all, mostMetrics) {
@@ -194,24 +194,24 @@ func mlflowName(of string) string {
 }
 
 // Close implements Sink.
-func (s *MLflow) Close(ctx context.Context, status Status) error {
+func (s *MLflow) Close(ctx context.Context, status EndStatus) error {
 	return s.c.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": s.id, "status": string(status), "end_time": time.Now().UnixMilli()}, nil)
 }
 
 // timeout is how long a request may take.
 const timeout = 20 * time.Second
 
-// client makes requests of a server.
-type client struct {
+// mlflowClient makes requests of a server.
+type mlflowClient struct {
 	base           string // the server's address, without a password
 	token          string
 	user, password string
 	http           *http.Client
 }
 
-// newClient reads MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN, MLFLOW_TRACKING_USERNAME,
+// newMLflowClient reads MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN, MLFLOW_TRACKING_USERNAME,
 // MLFLOW_TRACKING_PASSWORD and MLFLOW_TRACKING_INSECURE_TLS, as MLflow's own client does.
-func newClient() (*client, error) {
+func newMLflowClient() (*mlflowClient, error) {
 	uri := os.Getenv("MLFLOW_TRACKING_URI")
 	if uri == "" {
 		return nil, errors.New("MLFLOW_TRACKING_URI names no server: set it, as to http://127.0.0.1:5000 for one started with `mlflow server`")
@@ -220,7 +220,7 @@ func newClient() (*client, error) {
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
 		return nil, fmt.Errorf("MLFLOW_TRACKING_URI is %q, and mt talks to a server only: start one with `mlflow server`, and name it as http://HOST:PORT", redacted(uri))
 	}
-	c := &client{token: os.Getenv("MLFLOW_TRACKING_TOKEN"), user: os.Getenv("MLFLOW_TRACKING_USERNAME"), password: os.Getenv("MLFLOW_TRACKING_PASSWORD")}
+	c := &mlflowClient{token: os.Getenv("MLFLOW_TRACKING_TOKEN"), user: os.Getenv("MLFLOW_TRACKING_USERNAME"), password: os.Getenv("MLFLOW_TRACKING_PASSWORD")}
 	if at.User != nil {
 		c.user = at.User.Username()
 		c.password, _ = at.User.Password()
@@ -243,14 +243,14 @@ func redacted(uri string) string {
 	return "not an address"
 }
 
-// refused is an answer of a server that is not the one that was wanted.
-type refused struct {
+// mlflowRefused is an answer of a server that is not the one that was wanted.
+type mlflowRefused struct {
 	status int
 	Code   string `json:"error_code"`
 	Text   string `json:"message"`
 }
 
-func (r *refused) Error() string {
+func (r *mlflowRefused) Error() string {
 	text := strings.TrimSpace(r.Code + " " + r.Text)
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…" // the last character may be cut
@@ -265,7 +265,7 @@ func (r *refused) Error() string {
 // call makes a request of the API's path with in as its JSON, or, with GET, as its query,
 // and reads the answer into out, which may be nil. An answer that the same request will
 // always get is a Refusal.
-func (c *client) call(ctx context.Context, method, path string, in, out any) error {
+func (c *mlflowClient) call(ctx context.Context, method, path string, in, out any) error {
 	address := c.base + "/api/2.0/mlflow/" + path
 	var body io.Reader
 	if query, ok := in.(url.Values); ok {
@@ -302,7 +302,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 		return fmt.Errorf("%s: %w", c.base, err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		bad := &refused{status: answer.StatusCode}
+		bad := &mlflowRefused{status: answer.StatusCode}
 		_ = json.Unmarshal(raw, bad) // a proxy's answer may be no JSON; the status says enough
 		err := fmt.Errorf("%s: %s: %w", c.base, path, bad)
 		if s := answer.StatusCode; s >= 400 && s < 500 && s != http.StatusRequestTimeout && s != http.StatusTooManyRequests {

@@ -1,4 +1,4 @@
-package silicon
+package appraise
 
 // Block is what one block of a launch takes of a multiprocessor.
 type Block struct {

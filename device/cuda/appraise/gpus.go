@@ -1,4 +1,4 @@
-package silicon
+package appraise
 
 import (
 	"fmt"
@@ -106,11 +106,11 @@ var table = []GPU{
 	{Name: "gb10", Arch: sm120, SMs: 48, Clock: 2.52, MMA: mmaL40S, L2: l2GB10, Peak: 273},
 }
 
-// Find is the GPU that plan/rates finds by a name, such as h100 or rtx-4090.
-func Find(name string) (*GPU, error) {
+// FindGPU is the GPU that plan/rates finds by a name, such as h100 or rtx-4090.
+func FindGPU(name string) (*GPU, error) {
 	m, err := rates.Find(name)
 	if err != nil {
-		return nil, fmt.Errorf("silicon: %w", err)
+		return nil, fmt.Errorf("appraise: %w", err)
 	}
 	plain, _, _ := strings.Cut(m.Name, "+")
 	for _, g := range table {
@@ -122,7 +122,7 @@ func Find(name string) (*GPU, error) {
 			return &g, nil
 		}
 	}
-	return nil, fmt.Errorf("silicon: nothing is known of the multiprocessors of %s (known: %s)", name, strings.Join(rates.GPUs(), ", "))
+	return nil, fmt.Errorf("appraise: nothing is known of the multiprocessors of %s (known: %s)", name, strings.Join(rates.GPUs(), ", "))
 }
 
 // Arithmetic is the datasheet's peak in FLOP/s: dense, with fp32 sums, of bf16 on tensor cores by the

@@ -1,4 +1,4 @@
-package silicon
+package appraise
 
 import (
 	"math"
@@ -18,7 +18,7 @@ func TestGPUs(t *testing.T) {
 		"l40s": {362, 91.6}, "h100-pcie": {756, 0}, "h100-sxm": {989, 0}, "h200": {989, 0}, "gh200": {989, 0}, "b200": {2250, 0}, "gb10": {125, 31},
 	}
 	for _, name := range rates.GPUs() {
-		g, err := Find(name)
+		g, err := FindGPU(name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -37,10 +37,10 @@ func TestGPUs(t *testing.T) {
 			t.Errorf("%s: %+v, datasheet %v", name, g, peaks[name])
 		}
 	}
-	if g, err := Find("NVIDIA H100 80GB HBM3"); err != nil || g.Name != "h100-sxm" {
+	if g, err := FindGPU("NVIDIA H100 80GB HBM3"); err != nil || g.Name != "h100-sxm" {
 		t.Errorf("an H100 by NVML's name: %+v, %v", g, err)
 	}
-	if _, err := Find("voodoo2"); err == nil || !strings.Contains(err.Error(), "no GPU is called") {
+	if _, err := FindGPU("voodoo2"); err == nil || !strings.Contains(err.Error(), "no GPU is called") {
 		t.Errorf("voodoo2: error %v", err)
 	}
 }
@@ -107,7 +107,7 @@ mov.u32 %t, %tid.x; mov.u32 %a, space;
 // replayCycles is what a body takes on an H100, for one block.
 func replayCycles(t *testing.T, warps int, body string, change func(r *Replay)) float64 {
 	t.Helper()
-	g, err := Find("h100")
+	g, err := FindGPU("h100")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestReplayOfBlocks(t *testing.T) {
 	b.WriteString("setp.gt.f32 %p1, %f5, 0f7f000000;\n@%p1 bra END;\nEND:") // waits for all of them
 	hit := replayCycles(t, 32, b.String(), nil)
 	miss := replayCycles(t, 32, b.String(), func(r *Replay) { r.Miss = 1 })
-	g, _ := Find("h100")
+	g, _ := FindGPU("h100")
 	bytes := 32.0 * 512 * 16
 	reach := bytes / (g.L2 / float64(g.SMs))
 	if hit < reach || hit > reach+latencyL2+200 {
@@ -248,7 +248,7 @@ func TestSpread(t *testing.T) {
 
 // TestExpected: few blocks leave multiprocessors free, many follow each other.
 func TestExpected(t *testing.T) {
-	g, err := Find("h100")
+	g, err := FindGPU("h100")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package board
+package report
 
 import (
 	"context"
@@ -21,14 +21,14 @@ type Point struct {
 	Values []Scalar
 }
 
-// Status says how a run ended.
-type Status string
+// EndStatus says how a run ended.
+type EndStatus string
 
 // How a run ends: done, with an error, or stopped by the user.
 const (
-	Finished Status = "FINISHED"
-	Failed   Status = "FAILED"
-	Killed   Status = "KILLED"
+	EndFinished EndStatus = "FINISHED"
+	EndFailed   EndStatus = "FAILED"
+	EndKilled   EndStatus = "KILLED"
 )
 
 // Sink takes the numbers of one run.
@@ -37,7 +37,7 @@ type Sink interface {
 	// away; after any other the same points are sent again.
 	Send(ctx context.Context, points []Point) error
 	// Close ends the run. Nothing is sent after it.
-	Close(ctx context.Context, s Status) error
+	Close(ctx context.Context, s EndStatus) error
 }
 
 // Refusal is the error of a sink that will never take what it was sent.
@@ -49,12 +49,12 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // Bounds of a Queue.
 const (
-	most       = 1 << 14          // points that wait; the oldest go first where there are more
-	batch      = 500              // points sent at once
-	pace       = time.Second      // between sends, so that many steps become one
-	firstPause = time.Second      // after a failure
-	lastPause  = time.Minute      // after many: it doubles
-	grace      = 10 * time.Second // for the last points when the run ends
+	mostPoints   = 1 << 14          // points that wait; the oldest go first where there are more
+	pointsAtOnce = 500              // points sent at once
+	sendPace     = time.Second      // between sends, so that many steps become one
+	firstPause   = time.Second      // after a failure
+	lastPause    = time.Minute      // after many: it doubles
+	sendGrace    = 10 * time.Second // for the last points when the run ends
 )
 
 // Queue sends points on a goroutine of its own.
@@ -68,7 +68,7 @@ type Queue struct {
 	wake   chan struct{}
 	closed chan struct{} // Close was called
 	done   chan struct{} // the goroutine has ended
-	status Status
+	status EndStatus
 
 	mu     sync.Mutex
 	points []Point
@@ -78,14 +78,14 @@ type Queue struct {
 	warned bool // used by the goroutine alone
 }
 
-// Start begins to send to sink. name is what warn, which is called at most twice and from
+// StartQueue begins to send to sink. name is what warn, which is called at most twice and from
 // another goroutine, says of it: once where it fails, and once, in Close, where points
 // were lost.
-func Start(name string, sink Sink, warn func(string)) *Queue {
-	return start(name, sink, warn, time.After)
+func StartQueue(name string, sink Sink, warn func(string)) *Queue {
+	return startQueue(name, sink, warn, time.After)
 }
 
-func start(name string, sink Sink, warn func(string), after func(time.Duration) <-chan time.Time) *Queue {
+func startQueue(name string, sink Sink, warn func(string), after func(time.Duration) <-chan time.Time) *Queue {
 	q := &Queue{name: name, sink: sink, warn: warn, after: after, wake: make(chan struct{}, 1), closed: make(chan struct{}), done: make(chan struct{})}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	go q.run()
@@ -96,7 +96,7 @@ func start(name string, sink Sink, warn func(string), after func(time.Duration) 
 func (q *Queue) Add(p Point) {
 	q.mu.Lock()
 	q.points = append(q.points, p)
-	if over := len(q.points) - most; over > 0 {
+	if over := len(q.points) - mostPoints; over > 0 {
 		q.points = q.points[over:]
 		q.first += over
 		q.lost += over
@@ -110,10 +110,10 @@ func (q *Queue) Add(p Point) {
 
 // Close sends what is left, in bounded time, and ends the run there. Nothing is added
 // after it.
-func (q *Queue) Close(s Status) {
+func (q *Queue) Close(s EndStatus) {
 	q.status = s
 	close(q.closed)
-	timer := time.AfterFunc(grace, q.cancel)
+	timer := time.AfterFunc(sendGrace, q.cancel)
 	<-q.done
 	timer.Stop()
 	q.cancel()
@@ -134,7 +134,7 @@ func (q *Queue) run() {
 		case err == nil:
 			q.drop(end, false)
 			pause = firstPause
-			q.rest(pace)
+			q.rest(sendPace)
 			continue
 		case errors.As(err, &refused):
 			q.complain(err, "what it refuses is left out")
@@ -170,7 +170,7 @@ func (q *Queue) next() (points []Point, end int, closing bool) {
 		default:
 		}
 		q.mu.Lock()
-		points = q.points[:min(batch, len(q.points))]
+		points = q.points[:min(pointsAtOnce, len(q.points))]
 		end = q.first + len(points)
 		q.mu.Unlock()
 		if len(points) > 0 || closing {

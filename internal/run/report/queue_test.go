@@ -1,4 +1,4 @@
-package board
+package report
 
 import (
 	"context"
@@ -15,7 +15,7 @@ type sink struct {
 	mu      sync.Mutex
 	fail    []error
 	got     []int // steps
-	status  Status
+	status  EndStatus
 	calls   int
 	hang    bool // until the context ends
 	close   error
@@ -44,7 +44,7 @@ func (s *sink) Send(ctx context.Context, points []Point) error {
 	return nil
 }
 
-func (s *sink) Close(_ context.Context, status Status) error { s.status = status; return s.close }
+func (s *sink) Close(_ context.Context, status EndStatus) error { s.status = status; return s.close }
 
 // atOnce is a clock on which no time passes.
 func atOnce(time.Duration) <-chan time.Time {
@@ -72,7 +72,7 @@ func TestQueue(t *testing.T) {
 		var mu sync.Mutex
 		var warnings []string
 		s := &sink{fail: tc.fail}
-		q := start("mlflow", s, func(text string) { mu.Lock(); warnings = append(warnings, text); mu.Unlock() }, atOnce)
+		q := startQueue("mlflow", s, func(text string) { mu.Lock(); warnings = append(warnings, text); mu.Unlock() }, atOnce)
 		const n = 2000
 		for i := range n {
 			q.Add(Point{Step: i})
@@ -80,8 +80,8 @@ func TestQueue(t *testing.T) {
 		for q.left() > 0 { // a sink that is away when the run ends is not waited for
 			runtime.Gosched()
 		}
-		q.Close(Finished)
-		if len(s.got) != n && !tc.lost || len(s.got) == n && tc.lost || s.status != Finished {
+		q.Close(EndFinished)
+		if len(s.got) != n && !tc.lost || len(s.got) == n && tc.lost || s.status != EndFinished {
 			t.Errorf("%s: %d points, status %q", name, len(s.got), s.status)
 		}
 		for i := 1; i < len(s.got); i++ {
@@ -104,14 +104,14 @@ func TestQueue(t *testing.T) {
 // queue is closed.
 func TestLaterPoints(t *testing.T) {
 	s := &sink{}
-	q := start("mlflow", s, func(string) {}, atOnce)
+	q := startQueue("mlflow", s, func(string) {}, atOnce)
 	for i := range 1000 {
 		q.Add(Point{Step: i})
 		for q.left() > 0 {
 			runtime.Gosched()
 		}
 	}
-	q.Close(Finished)
+	q.Close(EndFinished)
 	if len(s.got) != 1000 || q.ctx.Err() == nil {
 		t.Errorf("%d points; the context after the end: %v", len(s.got), q.ctx.Err())
 	}
@@ -120,8 +120,8 @@ func TestLaterPoints(t *testing.T) {
 // TestSinkThatDoesNotEnd: a sink that cannot end the run is warned of.
 func TestSinkThatDoesNotEnd(t *testing.T) {
 	var warnings []string
-	q := start("mlflow", &sink{close: errors.New("gone")}, func(text string) { warnings = append(warnings, text) }, atOnce)
-	q.Close(Finished)
+	q := startQueue("mlflow", &sink{close: errors.New("gone")}, func(text string) { warnings = append(warnings, text) }, atOnce)
+	q.Close(EndFinished)
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "mlflow: gone; training goes on, and it does not know that the run has ended") {
 		t.Errorf("warnings %q", warnings)
 	}
@@ -140,20 +140,20 @@ func TestAbsentSink(t *testing.T) {
 	s := &sink{hang: true, arrived: make(chan struct{})}
 	var mu sync.Mutex
 	var warnings []string
-	q := start("mlflow", s, func(text string) { mu.Lock(); warnings = append(warnings, text); mu.Unlock() }, never)
-	for i := range most + 1000 {
+	q := startQueue("mlflow", s, func(text string) { mu.Lock(); warnings = append(warnings, text); mu.Unlock() }, never)
+	for i := range mostPoints + 1000 {
 		q.Add(Point{Step: i})
 	}
 	<-s.arrived
-	if n := q.left(); n != most {
+	if n := q.left(); n != mostPoints {
 		t.Errorf("%d points wait", n)
 	}
 	if first := q.points[0].Step; first != 1000 {
 		t.Errorf("the oldest that waits is %d", first)
 	}
 	q.cancel() // what Close does after some time
-	q.Close(Killed)
-	if s.status != Killed || len(warnings) != 2 || !strings.Contains(warnings[1], "lacks the numbers of 17384 lines") {
+	q.Close(EndKilled)
+	if s.status != EndKilled || len(warnings) != 2 || !strings.Contains(warnings[1], "lacks the numbers of 17384 lines") {
 		t.Errorf("status %q, warnings %q", s.status, warnings)
 	}
 }
@@ -162,12 +162,12 @@ func TestAbsentSink(t *testing.T) {
 // taken off twice.
 func TestDroppedMeanwhile(t *testing.T) {
 	q := &Queue{wake: make(chan struct{}, 1), closed: make(chan struct{})}
-	for i := range most {
+	for i := range mostPoints {
 		q.Add(Point{Step: i})
 	}
 	points, end, _ := q.next()
 	for i := range 200 {
-		q.Add(Point{Step: most + i})
+		q.Add(Point{Step: mostPoints + i})
 	}
 	q.drop(end, false)
 	if got := q.points[0].Step; got != len(points) || q.lost != 200 {

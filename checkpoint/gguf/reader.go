@@ -1,4 +1,4 @@
-package reader
+package gguf
 
 import (
 	"bufio"
@@ -8,27 +8,25 @@ import (
 	"io"
 	"math"
 	"slices"
-
-	"mt/checkpoint/gguf"
 )
 
 // What a file begins with; and the alignment: the data begin at a multiple of it in the
 // file, and each tensor's data at a multiple of it in the data.
 const (
-	magic     = "GGUF"
-	version   = 3
-	alignment = 32
+	readMagic     = "GGUF"
+	readVersion   = 3
+	readAlignment = 32
 )
 
 // The numbers of value types in the file.
 const (
-	typeUint32  = 4
-	typeInt32   = 5
-	typeFloat32 = 6
-	typeBool    = 7
-	typeString  = 8
-	typeArray   = 9
-	typeUint64  = 10
+	readUint32  = 4
+	readInt32   = 5
+	readFloat32 = 6
+	readBool    = 7
+	readString  = 8
+	readArray   = 9
+	readUint64  = 10
 )
 
 // Bounds on what a file may say, far above any there is: a damaged one must not
@@ -41,8 +39,8 @@ const (
 
 // File is an open GGUF file.
 type File struct {
-	KVs     []gguf.KV // in the file's order
-	Tensors []gguf.Tensor
+	KVs     []KV // in the file's order
+	Tensors []Tensor
 
 	// Data is where the tensors' data begin, in bytes from the file's start.
 	Data int64
@@ -54,11 +52,11 @@ type File struct {
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	p := &parser{r: bufio.NewReaderSize(io.NewSectionReader(r, 0, size), 1<<16), left: size}
 	f := &File{r: r}
-	if m := p.bytes(4); p.err == nil && string(m) != magic {
+	if m := p.bytes(4); p.err == nil && string(m) != readMagic {
 		return nil, errors.New("not a GGUF file")
 	}
-	if v := p.u32(); p.err == nil && v != version {
-		return nil, fmt.Errorf("version %d of GGUF is not read, only %d", v, version)
+	if v := p.u32(); p.err == nil && v != readVersion {
+		return nil, fmt.Errorf("version %d of GGUF is not read, only %d", v, readVersion)
 	}
 	tensors, kvs := p.count(), p.count()
 	for range kvs {
@@ -66,7 +64,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 			break
 		}
 		key := p.string()
-		f.KVs = append(f.KVs, gguf.KV{Key: key, Value: p.value(p.u32())})
+		f.KVs = append(f.KVs, KV{Key: key, Value: p.value(p.u32())})
 	}
 	for range tensors {
 		if p.err != nil {
@@ -77,19 +75,19 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	f.Data = (size - p.left + alignment - 1) / alignment * alignment
+	f.Data = (size - p.left + readAlignment - 1) / readAlignment * readAlignment
 	return f, f.check(size)
 }
 
 // check says whether the tensors lie within the file and do not overlap.
 func (f *File) check(size int64) error {
 	byOff := slices.Clone(f.Tensors)
-	slices.SortFunc(byOff, func(a, b gguf.Tensor) int { return int(max(-1, min(1, a.Off-b.Off))) })
+	slices.SortFunc(byOff, func(a, b Tensor) int { return int(max(-1, min(1, a.Off-b.Off))) })
 	var at int64
 	for _, t := range byOff {
 		switch {
-		case t.Off < at || t.Off%alignment != 0:
-			return fmt.Errorf("tensor %s: its data begin at %d, not at a multiple of %d from %d on", t.Name, t.Off, alignment, at)
+		case t.Off < at || t.Off%readAlignment != 0:
+			return fmt.Errorf("tensor %s: its data begin at %d, not at a multiple of %d from %d on", t.Name, t.Off, readAlignment, at)
 		case t.Off > size-f.Data || t.Bytes() > size-f.Data-t.Off:
 			return fmt.Errorf("tensor %s: its data end after the file", t.Name)
 		}
@@ -109,16 +107,16 @@ func (f *File) Value(key string) any {
 }
 
 // Tensor is the tensor of the given name, and whether there is one.
-func (f *File) Tensor(name string) (gguf.Tensor, bool) {
-	i := slices.IndexFunc(f.Tensors, func(t gguf.Tensor) bool { return t.Name == name })
+func (f *File) Tensor(name string) (Tensor, bool) {
+	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
 	if i < 0 {
-		return gguf.Tensor{}, false
+		return Tensor{}, false
 	}
 	return f.Tensors[i], true
 }
 
 // Read reads a whole tensor as fp32.
-func (f *File) Read(t gguf.Tensor) ([]float32, error) {
+func (f *File) Read(t Tensor) ([]float32, error) {
 	raw := make([]byte, t.Bytes())
 	if n, err := f.r.ReadAt(raw, f.Data+t.Off); n < len(raw) {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
@@ -193,20 +191,20 @@ func (p *parser) string() string {
 // value reads a value of the given type.
 func (p *parser) value(kind uint32) any {
 	switch kind {
-	case typeUint32:
+	case readUint32:
 		return p.u32()
-	case typeInt32:
+	case readInt32:
 		return int32(p.u32())
-	case typeFloat32:
+	case readFloat32:
 		return math.Float32frombits(p.u32())
-	case typeBool:
+	case readBool:
 		b := p.bytes(1)
 		return b != nil && b[0] != 0
-	case typeString:
+	case readString:
 		return p.string()
-	case typeUint64:
+	case readUint64:
 		return p.u64()
-	case typeArray:
+	case readArray:
 		return p.array()
 	}
 	p.fail("a value of type %d is not read", kind)
@@ -216,11 +214,11 @@ func (p *parser) value(kind uint32) any {
 func (p *parser) array() any {
 	kind, n := p.u32(), p.count()
 	switch kind {
-	case typeString:
+	case readString:
 		return repeat(p, n, p.string)
-	case typeInt32:
+	case readInt32:
 		return repeat(p, n, func() int32 { return int32(p.u32()) })
-	case typeFloat32:
+	case readFloat32:
 		return repeat(p, n, func() float32 { return math.Float32frombits(p.u32()) })
 	}
 	p.fail("an array of type %d is not read", kind)
@@ -235,8 +233,8 @@ func repeat[T any](p *parser, n int, next func() T) []T {
 	return out
 }
 
-func (p *parser) tensor() gguf.Tensor {
-	t := gguf.Tensor{Name: p.string()}
+func (p *parser) tensor() Tensor {
+	t := Tensor{Name: p.string()}
 	dims := p.u32()
 	if dims > maxDims {
 		p.fail("tensor %s: %d dimensions", t.Name, dims)
@@ -252,7 +250,7 @@ func (p *parser) tensor() gguf.Tensor {
 		n *= int64(d)
 		t.Shape = append([]int64{int64(d)}, t.Shape...)
 	}
-	t.Type = gguf.Type(p.u32())
+	t.Type = Type(p.u32())
 	off := p.u64()
 	switch {
 	case p.err != nil:
@@ -260,7 +258,7 @@ func (p *parser) tensor() gguf.Tensor {
 		p.fail("tensor %s: %s is not read", t.Name, t.Type)
 	case off > math.MaxInt64/2:
 		p.fail("tensor %s: its data begin at %d", t.Name, off)
-	case t.Type == gguf.Q8_0 && (dims == 0 || t.Shape[len(t.Shape)-1]%blockLen != 0):
+	case t.Type == Q8_0 && (dims == 0 || t.Shape[len(t.Shape)-1]%blockLen != 0):
 		p.fail("tensor %s: rows of Q8_0 that are no multiple of %d", t.Name, blockLen)
 	}
 	t.Off = int64(off)

@@ -1,4 +1,4 @@
-package board
+package report
 
 import (
 	"context"
@@ -68,7 +68,7 @@ func TestMLflowRun(t *testing.T) {
 	}
 	err = run.Send(ctx, []Point{{Time: time.UnixMilli(17), Step: 3, Values: []Scalar{{Name: "train/loss", Value: 0.5}, {Name: "x", Value: math.NaN()}, {Name: "y", Value: math.Inf(-1)}, {Name: "z", Value: math.Inf(1)}, {Name: "eval/loss", Value: 2}}}})
 	if err == nil {
-		err = run.Close(ctx, Killed)
+		err = run.Close(ctx, EndKilled)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestMLflowLimits(t *testing.T) {
 	}
 	total := 0
 	for _, a := range s.asked {
-		var in struct{ Metrics []metric }
+		var in struct{ Metrics []mlflowMetric }
 		if err := json.Unmarshal([]byte(strings.TrimPrefix(a, "POST runs/log-batch ")), &in); err != nil || len(in.Metrics) > 1000 {
 			t.Errorf("%d metrics, %v", len(in.Metrics), err)
 		}
@@ -205,7 +205,7 @@ func TestMLflowInsecureTLS(t *testing.T) {
 			t.Errorf("MLFLOW_TRACKING_INSECURE_TLS=%q: %v", value, err)
 		}
 	}
-	if c, err := newClient(); err != nil || c.http.Timeout <= 0 {
+	if c, err := newMLflowClient(); err != nil || c.http.Timeout <= 0 {
 		t.Errorf("%v, a request may take %v", err, c.http.Timeout)
 	}
 }
@@ -217,7 +217,7 @@ func TestMLflowLongRefusal(t *testing.T) {
 		strings.Repeat("a", 301):        strings.Repeat("a", 300) + "…",
 		strings.Repeat("a", 299) + "éé": strings.Repeat("a", 299) + "…",
 	} {
-		got := (&refused{status: http.StatusBadRequest, Text: text}).Error()
+		got := (&mlflowRefused{status: http.StatusBadRequest, Text: text}).Error()
 		if got != "400 Bad Request: "+want || !utf8.ValidString(got) {
 			t.Errorf("%q", got)
 		}

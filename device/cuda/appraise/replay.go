@@ -1,4 +1,4 @@
-package silicon
+package appraise
 
 import (
 	"math"
@@ -149,7 +149,7 @@ func (m *machine) step() float64 {
 		}
 	}
 	if math.IsInf(next, 1) && m.left > 0 {
-		panic("silicon: a replay in which every warp waits") // a trace of a launch that ended has none
+		panic("appraise: a replay in which every warp waits") // a trace of a launch that ended has none
 	}
 	return max(next, m.now+1)
 }

@@ -61,7 +61,7 @@ func main() {
 // mutate draws or reads the mutants, and runs or lists them, in the module's root.
 func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 && !s.hand {
-		return errors.New("name the packages to mutate, as in: go run ./internal/mutate host/optim")
+		return errors.New("name the packages to mutate, as in: go run ./tools/mutate host/optim")
 	}
 	s.scratch, err = os.MkdirTemp("", "mutate-")
 	defer os.RemoveAll(s.scratch)

@@ -1,11 +1,10 @@
-package reader
+package gguf
 
 import (
 	"encoding/binary"
 	"math"
 
-	"mt/checkpoint/gguf"
-	"mt/internal/bfloat"
+	"mt/internal/base/bf16"
 )
 
 // blockLen is the number of elements in a Q8_0 block: a scale in half precision, then a
@@ -13,38 +12,38 @@ import (
 const blockLen = 32
 
 // known reports whether the type is one that is read here.
-func known(t gguf.Type) bool {
-	return t == gguf.F32 || t == gguf.F16 || t == gguf.Q8_0 || t == gguf.BF16
+func known(t Type) bool {
+	return t == F32 || t == F16 || t == Q8_0 || t == BF16
 }
 
 // Decode reads len(dst) elements of type t from src, the inverse of
-// gguf.Encode as far as there is one.
-func Decode(dst []float32, t gguf.Type, src []byte) {
+// Encode as far as there is one.
+func Decode(dst []float32, t Type, src []byte) {
 	switch t {
-	case gguf.F32:
+	case F32:
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}
-	case gguf.F16:
+	case F16:
 		for i := range dst {
-			dst[i] = Half(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = FromHalf(binary.LittleEndian.Uint16(src[2*i:]))
 		}
-	case gguf.BF16:
+	case BF16:
 		for i := range dst {
-			dst[i] = bfloat.Widen(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = bf16.Widen(binary.LittleEndian.Uint16(src[2*i:]))
 		}
-	case gguf.Q8_0:
+	case Q8_0:
 		for i := range dst {
 			block := src[i/blockLen*(2+blockLen):]
-			dst[i] = Half(binary.LittleEndian.Uint16(block)) * float32(int8(block[2+i%blockLen]))
+			dst[i] = FromHalf(binary.LittleEndian.Uint16(block)) * float32(int8(block[2+i%blockLen]))
 		}
 	default:
-		panic("reader: elements of " + t.String() + " are not read")
+		panic("gguf: elements of " + t.String() + " are not read")
 	}
 }
 
-// Half is a number in IEEE half precision as a float32, exact.
-func Half(h uint16) float32 {
+// FromHalf is a number in IEEE half precision as a float32, exact.
+func FromHalf(h uint16) float32 {
 	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h&0x3ff)
 	switch {
 	case exp == 31:

@@ -2,10 +2,10 @@
 // changes of the named packages, makes one at a time (go help build, -overlay;
 // source files stay as they are), and runs tests until one fails:
 //
-//	go run ./internal/mutate host/optim            # 30 mutants of a package
-//	go run ./internal/mutate -n 5 -seed 2 ./...    # 5 others of every package
-//	go run ./internal/mutate -list host/optim      # which mutants are drawn
-//	go run ./internal/mutate -hand host/optim      # the mutants of hand.txt
+//	go run ./tools/mutate host/optim            # 30 mutants of a package
+//	go run ./tools/mutate -n 5 -seed 2 ./...    # 5 others of every package
+//	go run ./tools/mutate -list host/optim      # which mutants are drawn
+//	go run ./tools/mutate -hand host/optim      # the mutants of hand.txt
 //
 // A mutant first meets the short tests of its own package, then those of the
 // packages that import it. Clean runs with coverage select the tests that execute

@@ -1,4 +1,4 @@
-package silicon
+package appraise
 
 import (
 	"fmt"
@@ -120,7 +120,7 @@ func TestHopperCounts(t *testing.T) {
 
 // TestSlowed: products of warpgroups take what products of large matrices are known to reach.
 func TestSlowed(t *testing.T) {
-	g, err := Find("h100")
+	g, err := FindGPU("h100")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestSlowed(t *testing.T) {
 
 // TestHopperReplay: what takes a known number of cycles beyond the kernel's beginning.
 func TestHopperReplay(t *testing.T) {
-	g, err := Find("h100")
+	g, err := FindGPU("h100")
 	if err != nil {
 		t.Fatal(err)
 	}
