@@ -155,12 +155,16 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// trapped is the hint for a kernel that executed trap.
+const trapped = "a kernel faulted, or trapped because it waited for some 20 s: dmesg has the Xid; run mt doctor --selftest"
+
 // hints say what to do about codes of libcudart and libcuda.
 var hints = map[int]string{
 	errorDevicesUnavailable: "the GPU is busy or in exclusive mode: end the other process (nvidia-smi lists them), or nvidia-smi -c 0",
 	errorSystemNotReady:     "the GPUs of this machine need NVIDIA's fabric manager: systemctl start nvidia-fabricmanager, of the driver's version",
 	errorIllegalAddress:     "run mt doctor --selftest; if it passes, report the run's configuration",
-	errorLaunchFailure:      "a kernel faulted, or trapped because it waited too long: dmesg has the Xid; run mt doctor --selftest",
+	errorIllegalInstruction: trapped,
+	errorLaunchFailure:      trapped,
 	errorUnknown:            "dmesg may have an Xid; load nvidia_uvm (nvidia-modprobe -u), and reboot if the driver was updated",
 }
 

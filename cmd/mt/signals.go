@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"mt/device/cuda"
 	"mt/internal/mpi"
 	"mt/internal/run/settings"
 )
@@ -34,40 +35,69 @@ func stopSignals() []os.Signal {
 
 // interruptible is a context that the first of stopSignals cancels, so that the
 // step in progress can end and be saved. Another one, later than patience, ends
-// the process.
+// the process. So does work on a GPU that does not end: the step would not either.
 func interruptible(w io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
-	go heed(signals, w, time.Now, cancel, func() { mpi.Exit(exitInterrupted) })
+	look := time.NewTicker(time.Second)
+	go heed(signals, look.C, cuda.Hangs, w, time.Now, cancel, func() { mpi.Exit(exitInterrupted) })
 	return ctx, func() {
+		look.Stop()
 		signal.Stop(signals)
 		close(signals)
 		cancel(nil)
 	}
 }
 
-// heed cancels at the first of signals and says so on w. It calls insist at a later
-// signal, once patience has passed. Whoever reads w may have stopped and hold up the
-// message, which delays neither. heed returns when the message is written and, either,
-// signals is closed or insist has returned.
-func heed(signals <-chan os.Signal, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc, insist func()) {
+// heed cancels at the first of signals and says so on w. From then on it calls insist at a
+// signal, once patience has passed, or at a tick of look where hangs says that work does not
+// end. Whoever reads w may have stopped and hold up a message, which delays none of this.
+// heed returns when the message is written and, either, signals is closed or insist has returned.
+func heed(signals <-chan os.Signal, look <-chan time.Time, hangs func() bool, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc, insist func()) {
 	s, ok := <-signals
 	if !ok {
 		return
 	}
 	first := now()
 	cancel(settings.ErrInterrupted)
-	done := make(chan struct{})
+	said, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for range signals {
-			if now().Sub(first) >= patience {
-				insist()
-				return
+		for {
+			select {
+			case _, ok := <-signals:
+				if !ok {
+					return
+				}
+				if now().Sub(first) >= patience {
+					insist()
+					return
+				}
+			case <-look:
+				if hangs() {
+					sayEnd(w, said)
+					insist()
+					return
+				}
 			}
 		}
 	}()
 	fmt.Fprintf(w, "\nmt: %s: finishing what is begun; once more to stop at once\n", s)
+	close(said)
 	<-done
+}
+
+// sayEnd says on w that mt ends without the GPU's work. It waits until said is closed, and for both together at most for patience.
+func sayEnd(w io.Writer, said <-chan struct{}) {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		<-said
+		fmt.Fprintln(w, "mt: work on the GPU does not end: stopping without it; mt train goes on from the last checkpoint")
+	}()
+	select {
+	case <-written:
+	case <-time.After(patience):
+	}
 }

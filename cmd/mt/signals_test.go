@@ -44,7 +44,7 @@ func TestImpatience(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var said bytes.Buffer
 		got := false
-		heed(signals, &said, func() time.Time {
+		heed(signals, nil, nil, &said, func() time.Time {
 			at := tc.at[0]
 			tc.at = tc.at[1:]
 			return time.Unix(1e9, 0).Add(at)
@@ -69,11 +69,43 @@ func TestAskedInTheMiddleOfAWord(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	now := func() time.Time { at = at.Add(patience); return at }
 	insisted, done := make(chan struct{}), make(chan struct{})
-	go func() { heed(signals, w, now, cancel, func() { close(insisted) }); close(done) }()
+	go func() { heed(signals, nil, nil, w, now, cancel, func() { close(insisted) }); close(done) }()
 	<-ctx.Done()
 	<-insisted
 	_ = r.Close()
 	<-done
+}
+
+// TestAskedWhileTheGPUHangs: who asks once does not wait for work that does not end, whether this is known at the
+// signal or later. Without a signal nothing is done about such work.
+func TestAskedWhileTheGPUHangs(t *testing.T) {
+	for _, after := range []int{0, 2} { // ticks after which the work is known to hang
+		signals, look := make(chan os.Signal, 1), make(chan time.Time, 9)
+		looked, insisted := 0, false
+		hangs := func() bool {
+			looked++
+			return looked > after
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var said bytes.Buffer
+		for range 9 {
+			look <- time.Time{}
+		}
+		done := make(chan struct{})
+		go func() {
+			heed(signals, look, hangs, &said, time.Now, cancel, func() { insisted = ctx.Err() != nil })
+			close(done)
+		}()
+		signals <- syscall.SIGTERM
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("it goes on with work that hangs after %d looks", after)
+		}
+		if !insisted || looked != after+1 || !strings.HasSuffix(said.String(), "once more to stop at once\nmt: work on the GPU does not end: stopping without it; mt train goes on from the last checkpoint\n") {
+			t.Errorf("insists %t after %d looks and says %q", insisted, looked, said.String())
+		}
+	}
 }
 
 // command is mt in a process of its own, whose output goes to one pipe.

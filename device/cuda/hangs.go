@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mt/cudart"
@@ -85,7 +86,7 @@ type unended struct {
 	gone    bool       // the stream is destroyed
 	seen    uint64     // ended, at the last look
 	looks   int        // how often the same launches were found at work
-	told    bool       // they were told of
+	told    bool       // they were told of; see hold
 	hanging string     // what has been at work for hangLeast and longer; under mu
 }
 
@@ -292,7 +293,7 @@ func (s *stream) look() {
 	u.hanging = text
 	u.mu.Unlock()
 	if age.Seconds() >= hangFactor*seconds && !u.told {
-		u.told = true
+		u.hold(true)
 		s.dev.tellHang(text + "; mt waits on. If it never ends: end the run, and mt doctor --selftest")
 	}
 }
@@ -315,7 +316,8 @@ func (s *stream) moved() bool {
 			if u.told {
 				d.tellHang(fmt.Sprintf("%s, stream %s: what had not ended after %v has ended", d.name, s.name, time.Duration(u.looks)*lookEvery))
 			}
-			u.seen, u.looks, u.told = ended, 0, false
+			u.seen, u.looks = ended, 0
+			u.hold(false)
 			return true
 		}
 		if first.at == 0 {
@@ -323,6 +325,7 @@ func (s *stream) moved() bool {
 		}
 		done, err := d.cuda.EventQuery(d.context, first.event)
 		if errors.Is(err, cudart.ErrContextLost) {
+			u.hold(false)
 			return true // hanging stays, for the error that ends the run
 		}
 		if !done || err != nil {
@@ -330,6 +333,23 @@ func (s *stream) moved() bool {
 		}
 		u.reached(d, first.at)
 	}
+}
+
+// held counts the streams of this process whose work has been told of and has not ended.
+var held atomic.Int32
+
+// Hangs says whether some work of this process has been told of as not ending, and still has not ended.
+func Hangs() bool { return held.Load() > 0 }
+
+// hold notes whether the stream's work has been told of and has not ended. looking is held.
+func (u *unended) hold(told bool) {
+	switch {
+	case told && !u.told:
+		held.Add(1)
+	case !told && u.told:
+		held.Add(-1)
+	}
+	u.told = told
 }
 
 // describe says which launches have been at work for how long. There are n, of which those in head are known.

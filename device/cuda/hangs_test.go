@@ -98,6 +98,9 @@ func TestHang(t *testing.T) {
 	if strings.Contains(r.told[0], "Convert") || strings.Contains(r.told[0], "one of") {
 		t.Errorf("told %q, which names other launches", r.told[0])
 	}
+	if !Hangs() {
+		t.Error("nothing hangs for who asks")
+	}
 	r.looks(500)
 	r.wants(1)
 	r.drv.EndHang(0)
@@ -108,6 +111,9 @@ func TestHang(t *testing.T) {
 	}
 	r.looks(leastLooks + 2)
 	r.wants(2, "stream compute: what had not ended after 8m", "has ended")
+	if Hangs() {
+		t.Error("what has ended hangs for who asks")
+	}
 	if notes := r.d.Notes(); len(notes) != 0 {
 		t.Errorf("notes %q", notes)
 	}
@@ -157,7 +163,7 @@ func TestHangOfLostContext(t *testing.T) {
 	}
 	drv.EndHang(719)
 	looks := on(streams[0]).unended.looks
-	if d.look(); on(streams[0]).unended.looks != looks {
+	if d.look(); on(streams[0]).unended.looks != looks || Hangs() {
 		t.Error("a lost context is waited for")
 	}
 	for _, s := range streams {

@@ -48,7 +48,8 @@ func (d *dev) BindHost(b []byte) device.Mem {
 	return device.Mem{Addr: address(b), Bytes: int64(len(b))}
 }
 
-var errBinding = errors.New("the GPU uses host memory in place, which must be pinned for that: raise the limit of locked memory (ulimit -l), or set binding: copy")
+// ErrNotPinned is wrapped by errors of Register and AllocHost of a unified device: the system refused to pin the memory.
+var ErrNotPinned = errors.New("the GPU uses host memory in place, which must be pinned for that: raise the limit of locked memory (ulimit -l), or set binding: copy")
 
 // within returns how many bytes of m from its beginning on lie in one registered piece, or all of them if m is no bound host
 // memory.

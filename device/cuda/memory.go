@@ -119,7 +119,7 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	case !b.pinned:
 		data = aligned(rounded)
 	case refused(err) && d.Unified():
-		return nil, fmt.Errorf("cuda: alloc %s for %s: %w; %w", human.Bytes(bytes), accounts.HostStaging, err, errBinding)
+		return nil, fmt.Errorf("cuda: alloc %s for %s: %w; %w", human.Bytes(bytes), accounts.HostStaging, err, ErrNotPinned)
 	case refused(err):
 		d.refuse(human.Bytes(bytes), err)
 		b.pinned, data = false, aligned(rounded)

@@ -173,7 +173,7 @@ func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	refused, err := d.registerFirst(pieces, total, threads)
 	if err == nil && refused.err != nil && d.Unified() {
 		d.unregister(pieces, total)
-		return fmt.Errorf("cuda: register %s of host memory: %w; %w", human.Bytes(total), refused.err, errBinding)
+		return fmt.Errorf("cuda: register %s of host memory: %w; %w", human.Bytes(total), refused.err, ErrNotPinned)
 	}
 	d.noteRefused(refused, total)
 	return err

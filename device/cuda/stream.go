@@ -426,6 +426,7 @@ func (s *stream) Close() error {
 		s.ended.Wait()
 		s.unended.looking.Lock()
 		s.unended.gone = true
+		s.unended.hold(false)
 		s.unended.looking.Unlock()
 		s.unended.reached(s.dev, s.unended.count())
 		s.staging.free()

@@ -32,6 +32,15 @@ type EvalResult struct {
 
 // Eval computes the loss of a model over all rows of a data set.
 func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
+	err = open.OrCopied(o.Config, o.Options, func(c *config.Config) (err error) {
+		o.Config = c
+		res, err = eval(ctx, o)
+		return err
+	})
+	return res, err
+}
+
+func eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	in, err := open.Open(o.Config, o.Options, open.Asks{Team: team.Alone(ctx), OrCheckpoint: true, HeldOut: true})
 	if err != nil {
 		return EvalResult{}, err

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
+	"mt/device/cuda"
 	"mt/internal/long"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
@@ -41,6 +43,34 @@ func TestInPlaceSameBits(t *testing.T) {
 				t.Errorf("config.yaml does not say that weights are used in place: %v\n%s", err, raw)
 			}
 		}
+	}
+}
+
+// TestInPlaceNotPinned: where the system does not pin what a GPU would use in place, a run that leaves the binding to mt begins
+// again with weights copied, and one that asks for it ends. An evaluation does the same.
+func TestInPlaceNotPinned(t *testing.T) {
+	symbols := func() settings.Hooks {
+		return settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true, RegisterLimit: 3000}), ReadRates: func() (own, host float64) { return 1, 1 }}
+	}
+	want := newScene(t, "device: cuda\nmax_steps: 1\ncompute_dtype: fp32\n")
+	got := want.in(t)
+	if out, err := want.with("binding: copy\n").train(t, t.Context(), symbols()); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const note = "note: begun again with weights copied (binding): "
+	out, err := got.train(t, t.Context(), symbols())
+	if err != nil || strings.Count(out, note) != 1 || !strings.Contains(out, "ulimit -l") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sameRun(t, got, want)
+	out, err = want.in(t).with("binding: unified\n").train(t, t.Context(), symbols())
+	if !errors.Is(err, cuda.ErrNotPinned) || strings.Contains(out, note) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	var said strings.Builder
+	c := got.with("model: " + got.out + "\n").in(t).config(t)
+	if res, err := Eval(t.Context(), EvalOptions{Options: settings.Options{Stdout: io.Discard, Stderr: &said, Hooks: symbols()}, Config: c}); err != nil || !(res.Loss > 0) || !strings.Contains(said.String(), note) {
+		t.Errorf("%+v, %v\n%s", res, err, said.String())
 	}
 }
 

@@ -27,7 +27,7 @@ func Train(ctx context.Context, c *config.Config, o settings.Options) error {
 	if o.World != nil && o.World.Size() > 1 {
 		return team.Together(ctx, c.OutputDir, o, func(o settings.Options, t *team.Team) error { return trainUntilLoaded(ctx, c, o, t) })
 	}
-	return trainUntilLoaded(ctx, c, o, team.Alone(ctx))
+	return open.OrCopied(c, o, func(c *config.Config) error { return trainUntilLoaded(ctx, c, o, team.Alone(ctx)) })
 }
 
 // trainUntilLoaded is train, and again where a checkpoint does not load.

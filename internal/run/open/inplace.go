@@ -6,8 +6,12 @@ import (
 	"slices"
 
 	"mt/device"
+	"mt/device/cuda"
+	"mt/internal/config"
 	"mt/internal/doctor/measure"
 	"mt/internal/human"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
 	"mt/plan"
 )
 
@@ -97,6 +101,9 @@ func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own
 		return true, "", nil
 	}
 	own, host, err := rates(devs[0])
+	if errors.Is(err, cuda.ErrNotPinned) {
+		return false, fmt.Sprintf("weights are copied: %v", err), undo()
+	}
 	if err != nil {
 		return false, "", errors.Join(err, undo())
 	}
@@ -107,6 +114,19 @@ func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own
 		note = bindingNote(inPlace, devs[0].Name(), own, host)
 	}
 	return inPlace, note, err
+}
+
+// OrCopied calls f with c, and once more with binding: copy and a note for the user if c leaves the binding to mt and the system
+// refused to pin what a GPU would have used in place. How much it pins is not known before.
+func OrCopied(c *config.Config, o settings.Options, f func(*config.Config) error) error {
+	err := f(c)
+	if c.Binding != "auto" || !errors.Is(err, cuda.ErrNotPinned) {
+		return err
+	}
+	report.ShowAll(o.Stderr, []string{fmt.Sprintf("begun again with weights copied (binding): %v", err)})
+	c = c.Clone()
+	c.Binding = "copy"
+	return f(c)
 }
 
 // bindingNote says how weights are bound, and by which rates in bytes a second.
@@ -123,7 +143,10 @@ func bindingNote(inPlace bool, name string, own, host float64) string {
 // emulator, whose rates mean nothing.
 func (in *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
 	if in.emulated() {
-		return 0, 0, nil
+		if f := in.Hooks.ReadRates; f != nil {
+			own, host = f()
+		}
+		return own, host, nil
 	}
 	return readRates(dev, readElems)
 }

@@ -2,12 +2,14 @@ package open
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/cuda"
 	"mt/internal/config"
 	"mt/internal/run/settings"
 	"mt/plan/rates"
@@ -49,6 +51,7 @@ func TestBindInPlace(t *testing.T) {
 		"one has memory":      {devs: []*boundGPU{{integrated: true}, {}}, own: 1, host: 1},
 		"one cannot":          {devs: []*boundGPU{{integrated: true}, {integrated: true, cannot: cannot}}, own: 1, host: 1, note: "weights are copied: no way"},
 		"rates fail":          {devs: []*boundGPU{{integrated: true}}, rates: broken, err: broken},
+		"not pinned":          {devs: []*boundGPU{{integrated: true}}, rates: fmt.Errorf("measure: %w", cuda.ErrNotPinned), note: "weights are copied: measure: the GPU uses host memory in place, which must be pinned for that: raise the limit"},
 		"must":                {devs: []*boundGPU{{integrated: true}}, must: true, want: true},
 		"must, and it cannot": {devs: []*boundGPU{{integrated: true}, {cannot: cannot}}, must: true, err: cannot},
 	} {

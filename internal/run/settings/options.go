@@ -43,17 +43,18 @@ type Hooks struct {
 	Metrics    func(io.Writer) io.Writer // what metrics.jsonl is written through
 	Events     func(io.Writer) io.Writer // what TensorBoard's event file is written through
 	Trace      func(io.WriteCloser) io.WriteCloser
-	Planned    func(run any)             // memory is planned; run is an *Output
-	Allocating func()                    // big memory is about to be taken
-	Reading    func(what string)         // data is being read
-	Logging    func(step int)            // a step is about to be logged
-	Stepped    func(step int)            // a step is reported and logged
-	Sampling   func(step int)            // samples are about to be made
-	Packing    func(step int, eval bool) // a batch is about to be packed
-	Symbols    cudart.Symbols            // CUDA, in place of what is found
-	Patience   time.Duration             // in place of the time for which a run that is to stop goes on with its step; 0: it is not replaced
-	Room       func() host.Room          // host memory, in place of what is available
-	Beat       *Beat                     // of the ranks' pulse
+	Planned    func(run any)              // memory is planned; run is an *Output
+	Allocating func()                     // big memory is about to be taken
+	Reading    func(what string)          // data is being read
+	Logging    func(step int)             // a step is about to be logged
+	Stepped    func(step int)             // a step is reported and logged
+	Sampling   func(step int)             // samples are about to be made
+	Packing    func(step int, eval bool)  // a batch is about to be packed
+	Symbols    cudart.Symbols             // CUDA, in place of what is found
+	Patience   time.Duration              // in place of the time for which a run that is to stop goes on with its step; 0: it is not replaced
+	Room       func() host.Room           // host memory, in place of what is available
+	ReadRates  func() (own, host float64) // of Symbols, in place of what is measured: bytes a second from its own and from host memory
+	Beat       *Beat                      // of the ranks' pulse
 
 	Serving func(url string, l net.Listener) // the dashboard is being served
 }
