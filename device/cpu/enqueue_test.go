@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 )
 
 // The table of operations has cases of exactly the operations that this device has.
 func TestEveryOperation(t *testing.T) {
-	if got, want := table.Names(), operations.Names(); !slices.Equal(got, want) {
+	if got, want := table.Names(), conformance.OperationNames(); !slices.Equal(got, want) {
 		t.Errorf("the device has %v, there are cases of %v", got, want)
 	}
 }
@@ -64,8 +64,8 @@ func TestEnqueueingAllocatesNothing(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	e := enqueues{t, "", map[string]int{}}
-	operations.Run(e, newDevice(t, Options{Threads: 2}))
-	if want := 2 * len(operations.Names()); len(e.seen) != want {
+	conformance.Operations(e, newDevice(t, Options{Threads: 2}))
+	if want := 2 * len(conformance.OperationNames()); len(e.seen) != want {
 		t.Errorf("cases of %d operations and types, want %d", len(e.seen), want)
 	}
 }

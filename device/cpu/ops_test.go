@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cpu/vec"
 	"mt/device/op"
 	"mt/internal/long"
@@ -32,7 +32,7 @@ func newDevice(t *testing.T, o Options) device.Device {
 // TestOps: every number of threads gives correct results, with the same bits, whatever the buffers hold when an
 // operation begins.
 func TestOps(t *testing.T) {
-	var first operations.Results
+	var first conformance.Results
 	ways := []struct {
 		threads int
 		poison  bool
@@ -44,7 +44,7 @@ func TestOps(t *testing.T) {
 	want := func(string) bool { return true }
 	for _, way := range ways {
 		if testing.Short() {
-			want = operations.OneIn(11)
+			want = conformance.OneIn(11)
 		}
 		t.Run(fmt.Sprintf("threads=%d,poisoned=%t", way.threads, way.poison), func(t *testing.T) {
 			if way.long {
@@ -52,7 +52,7 @@ func TestOps(t *testing.T) {
 			}
 			d := newDevice(t, Options{Threads: way.threads})
 			d.(*dev).scratch.poison = way.poison
-			got := operations.RunSome(t, d, want)
+			got := conformance.SomeOperations(t, d, want)
 			if first == nil {
 				first = got
 			}
@@ -72,7 +72,7 @@ func TestOpsOfALevel(t *testing.T) {
 	}
 	d := newDevice(t, Options{Threads: 3})
 	d.(*dev).scratch.poison = true
-	operations.RunSome(t, d, operations.OneIn(7))
+	conformance.SomeOperations(t, d, conformance.OneIn(7))
 }
 
 // TestOpsAtEveryLevel tries the slower levels in processes of their own, because a level is chosen when a process

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/device/conformance/streams"
+	"mt/device/conformance"
 	"mt/device/op"
 )
 
 // Short names for what tests often do.
 var (
-	newStream = streams.Stream
-	newEvent  = streams.Event
-	alloc     = streams.Alloc
-	panics    = streams.Panics
+	newStream = conformance.Stream
+	newEvent  = conformance.Event
+	alloc     = conformance.Alloc
+	panics    = conformance.Panics
 )
 
 // TestContract runs the table of everything in the contract except operations.
@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 		"unified": {MemoryLimit: 64 << 20, Unified: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			streams.Run(t, func(t *testing.T) device.Device { return newDevice(t, o) }, hold)
+			conformance.Streams(t, func(t *testing.T) device.Device { return newDevice(t, o) }, hold)
 		})
 	}
 }
@@ -41,7 +41,7 @@ type foreign struct{ device.Device }
 // TestPeers: CPU devices copy to each other.
 func TestPeers(t *testing.T) {
 	a, b := newDevice(t, Options{Threads: 1}), newDevice(t, Options{Threads: 2, Unified: true})
-	streams.Peers(t, a, b, foreign{b})
+	conformance.Peers(t, a, b, foreign{b})
 }
 
 // function is an operation that a test makes up.
@@ -105,7 +105,7 @@ func TestErrorsStick(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			streams.ErrorSticks(t, newDevice(t, Options{}), hold, c.want, func(s device.Stream) { run(s, "boom", c.run) })
+			conformance.ErrorSticks(t, newDevice(t, Options{}), hold, c.want, func(s device.Stream) { run(s, "boom", c.run) })
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestBadIndicesAreErrors(t *testing.T) {
 		s.CopyH2D(mem, b)
 		return mem.Tensor(device.I32, 0, int64(len(v)))
 	}
-	streams.BadArguments(t, d, []streams.BadCall{
+	conformance.BadArguments(t, d, []conformance.BadCall{
 		{Want: "Pos[1] is 9: want less than 2", Call: func(s device.Stream) {
 			op.Do(d, s, op.RoPE{X: f, Cos: f.Slice(0, 4), Sin: f.Slice(4, 4), Pos: ints(s, 1, 9), T: 2, Heads: 1, Dim: 4, Rotary: 4, Stride: 4})
 		}},

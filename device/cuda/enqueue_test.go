@@ -10,14 +10,14 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/op"
 	"mt/internal/long"
 )
 
 // The table of operations has cases of exactly the operations that this device has.
 func TestEveryOperation(t *testing.T) {
-	if got, want := table.Names(), operations.Names(); !slices.Equal(got, want) {
+	if got, want := table.Names(), conformance.OperationNames(); !slices.Equal(got, want) {
 		t.Errorf("the device has %v, there are cases of %v", got, want)
 	}
 }
@@ -120,11 +120,11 @@ func TestEnqueueingAllocatesNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	e := enqueues{t, "", map[string]int{}}
 	d := newUnheard(t)
-	operations.Run(e, d)
+	conformance.Operations(e, d)
 	if n := len(d.functions); n < 80 {
 		t.Errorf("%d kernels were launched", n)
 	}
-	if want := 2 * len(operations.Names()); len(e.seen) != want {
+	if want := 2 * len(conformance.OperationNames()); len(e.seen) != want {
 		t.Errorf("cases of %d operations and types, want %d", len(e.seen), want)
 	}
 }

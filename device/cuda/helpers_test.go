@@ -6,7 +6,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/conformance/streams"
+	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/accounts"
@@ -14,10 +14,10 @@ import (
 
 // Short names for what tests often do.
 var (
-	newStream = streams.Stream
-	newEvent  = streams.Event
-	alloc     = streams.Alloc
-	panics    = streams.Panics
+	newStream = conformance.Stream
+	newEvent  = conformance.Event
+	alloc     = conformance.Alloc
+	panics    = conformance.Panics
 )
 
 // bind starts an emulated driver and binds it. At its end the test fails if the

@@ -9,7 +9,7 @@ import (
 
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/conformance/streams"
+	"mt/device/conformance"
 	"mt/device/op"
 )
 
@@ -26,7 +26,7 @@ func integrated(t *testing.T, e emu.Options) *dev {
 
 // TestContractInPlace runs the contract on a GPU that uses host memory in place.
 func TestContractInPlace(t *testing.T) {
-	streams.Run(t, func(t *testing.T) device.Device {
+	conformance.Streams(t, func(t *testing.T) device.Device {
 		d := integrated(t, orders["random1"])
 		d.usage.Limit = d.usage.Total + 64<<20
 		return d

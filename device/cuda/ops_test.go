@@ -13,9 +13,8 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/conformance/oracle"
-	"mt/device/conformance/streams"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/long"
@@ -29,9 +28,9 @@ const parts = 4
 // kernels. Of operations other than products, whose kernels have tests of their own, and of our own products
 // it tries one case in seven, unless long tests are asked for.
 func TestOps(t *testing.T) {
-	some := operations.OneIn(long.Every(t, 7))
+	some := conformance.OneIn(long.Every(t, 7))
 	if testing.Short() {
-		some = operations.OneIn(0)
+		some = conformance.OneIn(0)
 	}
 	n := uint32(parts)
 	if long.Race {
@@ -47,12 +46,12 @@ func TestOps(t *testing.T) {
 		t.Run(fmt.Sprintf("cuBLASLt/%d", i), func(t *testing.T) {
 			t.Parallel()
 			d, _ := newDevice(t, emu.Options{Mode: emu.Random, Seed: uint64(i), Threads: 1}, Options{})
-			operations.RunSome(t, d, func(name string) bool { return mine(name) && (some(name) || product(name) && !testing.Short()) })
+			conformance.SomeOperations(t, d, func(name string) bool { return mine(name) && (some(name) || product(name) && !testing.Short()) })
 		})
 		t.Run(fmt.Sprintf("own/%d", i), func(t *testing.T) {
 			t.Parallel()
 			d, _ := newDevice(t, emu.Options{Mode: emu.Lazy, Threads: 1}, Options{OwnMatMul: true})
-			operations.RunSome(t, d, func(name string) bool { return mine(name) && product(name) && some(name) })
+			conformance.SomeOperations(t, d, func(name string) bool { return mine(name) && product(name) && some(name) })
 			if len(d.Algorithms()) > 0 {
 				t.Error("cuBLASLt was used")
 			}
@@ -321,7 +320,7 @@ func TestWidestHeads(t *testing.T) {
 	}
 	forward.Dim, forward.O = kernels.MaxHeadDim+1, f
 	backward := op.AttentionBackward{AttentionShape: forward.AttentionShape, DQ: f, DK: f, DV: f, DO: f, O: f, LSE: f, Q: f, K: f, V: f, Delta: f}
-	streams.BadArguments(t, d, []streams.BadCall{
+	conformance.BadArguments(t, d, []conformance.BadCall{
 		{Want: "Attention: heads of 257 elements: the kernels take at most 256", Call: func(s device.Stream) { op.Do(d, s, forward) }},
 		{Want: "AttentionBackward: heads of 257 elements", Call: func(s device.Stream) { op.Do(d, s, backward) }},
 	})

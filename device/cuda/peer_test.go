@@ -8,7 +8,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/conformance/streams"
+	"mt/device/conformance"
 	"mt/device/cpu"
 	"mt/internal/accounts"
 	"mt/internal/long"
@@ -43,7 +43,7 @@ func TestPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer other.Close()
-		streams.Peers(t, d[0], d[1], other)
+		conformance.Peers(t, d[0], d[1], other)
 		if faults := drv.Faults(); len(faults) > 0 {
 			t.Error(faults)
 		}
@@ -68,7 +68,7 @@ func TestNoPeers(t *testing.T) {
 		if len(notes) != min(1, len(note)) || !strings.Contains(strings.Join(notes, ""), note) {
 			t.Errorf("%+v: notes %q", o, notes)
 		}
-		s, a, b := streams.Stream(t, d[0], "s"), streams.Alloc(t, d[0], 8), streams.Alloc(t, d[1], 8)
+		s, a, b := conformance.Stream(t, d[0], "s"), conformance.Alloc(t, d[0], 8), conformance.Alloc(t, d[1], 8)
 		if s.CopyPeer(d[1], b, a); s.Err() == nil || !strings.Contains(s.Err().Error(), "CopyPeer: device 0 has no access to device 1") {
 			t.Errorf("%+v: a copy says %v", o, s.Err())
 		}

@@ -9,7 +9,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/conformance/streams"
+	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 )
 
@@ -26,7 +26,7 @@ var orders = map[string]emu.Options{
 func TestContract(t *testing.T) {
 	for name, o := range orders {
 		t.Run(name, func(t *testing.T) {
-			streams.Run(t, func(t *testing.T) device.Device {
+			conformance.Streams(t, func(t *testing.T) device.Device {
 				d, _ := newDevice(t, o, Options{})
 				d.usage.Limit = d.usage.Total + 64<<20
 				return d
@@ -167,8 +167,8 @@ func TestErrorsStick(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := newDevice(t, emu.Options{Mode: emu.Lazy}, Options{})
 			boom := func(s device.Stream) { run(s, "boom", c.slow, c.run) }
-			streams.ErrorSticks(t, d, hold, c.want, boom)
-			streams.ErrorSticks(t, d, nil, c.want, func(s device.Stream) {
+			conformance.ErrorSticks(t, d, hold, c.want, boom)
+			conformance.ErrorSticks(t, d, nil, c.want, func(s device.Stream) {
 				boom(s)
 				on(s).later.Wait()
 			})

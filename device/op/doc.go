@@ -10,7 +10,7 @@
 //   - device/cpu/NAME.go
 //   - device/cuda/kernels/NAME.cu and NAME.go; build.sh writes the PTX, and similar operations share a .cu
 //   - a definition in float64 in device/conformance/oracle
-//   - cases in device/conformance/operations/NAME.go
+//   - cases in device/conformance/NAME.go
 //
 // Tests fail where a device has an operation without cases, or lacks one that has cases. check_test.go tests
 // what Check refuses.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
@@ -26,7 +26,7 @@ func newCPU(t *testing.T) device.Device {
 func TestTransparent(t *testing.T) {
 	d := wrap.Fail(newCPU(t), 0)
 	defer d.Close()
-	operations.RunSome(t, d, operations.OneIn(0))
+	conformance.SomeOperations(t, d, conformance.OneIn(0))
 	if d.Calls() == 0 {
 		t.Error("no call was counted")
 	}

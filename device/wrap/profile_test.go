@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
@@ -19,11 +19,11 @@ func TestOps(t *testing.T) {
 	}
 	p := wrap.Profile(dev)
 	defer p.Close()
-	first := operations.OneIn(0)
-	want := operations.RunSome(t, dev, first)
-	got := operations.RunSome(t, p, first)
-	if len(want) != 2*len(operations.Names()) {
-		t.Errorf("%d cases of %d operations", len(want), len(operations.Names()))
+	first := conformance.OneIn(0)
+	want := conformance.SomeOperations(t, dev, first)
+	got := conformance.SomeOperations(t, p, first)
+	if len(want) != 2*len(conformance.OperationNames()) {
+		t.Errorf("%d cases of %d operations", len(want), len(conformance.OperationNames()))
 	}
 	for name, hash := range want {
 		if got[name] != hash {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/internal/doctor/measure"
 	"mt/plan/rates"
 )
@@ -218,7 +218,7 @@ func SelfTestParts() []string {
 
 // caseNames returns the names of all cases of the table of operations, as OPERATION/TYPE/CASE.
 var caseNames = sync.OnceValue(func() (names []string) {
-	operations.RunSome(&tester{}, nil, func(name string) bool {
+	conformance.SomeOperations(&tester{}, nil, func(name string) bool {
 		names = append(names, name)
 		return false
 	})
@@ -243,10 +243,10 @@ func Choose(text string) (Choice, error) {
 		of, dt, typed := strings.Cut(n, "/")
 		switch {
 		case slices.Contains(SelfTestParts(), n):
-		case slices.Contains(operations.Names(), of) && (!typed || dt == device.F32.String() || dt == device.BF16.String()):
+		case slices.Contains(conformance.OperationNames(), of) && (!typed || dt == device.F32.String() || dt == device.BF16.String()):
 		default:
 			return Choice{}, fmt.Errorf("neither an operation nor a part is called %q (operations, alone or with /fp32 or /bf16: %s; parts: %s; or one case, as Scale/fp32/CASE)",
-				n, strings.Join(operations.Names(), ", "), strings.Join(SelfTestParts(), ", "))
+				n, strings.Join(conformance.OperationNames(), ", "), strings.Join(SelfTestParts(), ", "))
 		}
 	}
 	return Choice{names}, nil
@@ -275,7 +275,7 @@ func (o *SelfTestOptions) cases(part, prefix string) func(name string) bool {
 
 // units lists what o asks for. The list depends on Choice, Cases and Repeat alone, so that two processes number units alike.
 func (o *SelfTestOptions) units() (out []unit) {
-	for _, op := range operations.Names() {
+	for _, op := range conformance.OperationNames() {
 		for _, dt := range []device.DType{device.F32, device.BF16} {
 			if want := o.cases(partTable, op+"/"+dt.String()+"/"); slices.ContainsFunc(caseNames(), want) {
 				out = append(out, unit{partTable, op + " " + dt.String(), func(_ context.Context, r *SelfTestReport) error { r.operations(o.Device, o.CPU, want, ""); return nil }})

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 )
 
 // tester takes the place of *testing.T outside of tests.
@@ -96,7 +96,7 @@ func table(dev device.Device, want func(name string) bool, starts func(name stri
 			}
 		}
 	}}
-	for name, r := range operations.RunSome(t, dev, func(name string) bool { return lost == "" && want(name) }) {
+	for name, r := range conformance.SomeOperations(t, dev, func(name string) bool { return lost == "" && want(name) }) {
 		c := of(name)
 		c.worst = max(c.worst, r.Worst)
 	}
@@ -176,7 +176,7 @@ func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint6
 		}
 	}}
 	want, out := o.cases(partTable, ""), map[string]uint64{}
-	for name, result := range operations.RunSome(t, o.Device, func(name string) bool { return lost == nil && want(name) }) {
+	for name, result := range conformance.SomeOperations(t, o.Device, func(name string) bool { return lost == nil && want(name) }) {
 		out[name] = result.Hash
 	}
 	return out, lost

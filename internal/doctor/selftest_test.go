@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
@@ -52,13 +52,13 @@ func TestOperations(t *testing.T) {
 		ok  bool
 	}{{dev, true}, {wrong{dev}, false}} {
 		r := &SelfTestReport{OK: true}
-		r.operations(c.dev, dev, operations.OneIn(0), "")
+		r.operations(c.dev, dev, conformance.OneIn(0), "")
 		for _, check := range r.Checks {
 			if want := c.ok || !strings.HasPrefix(check.Name, "AddBiasGrad"); check.OK != want {
 				t.Errorf("%s: ok %t, want %t: %v", check.Name, check.OK, want, check.Errors)
 			}
 		}
-		if r.OK != c.ok || len(r.Checks) != 2*len(operations.Names()) {
+		if r.OK != c.ok || len(r.Checks) != 2*len(conformance.OperationNames()) {
 			t.Errorf("ok %t after %d checks, want %t", r.OK, len(r.Checks), c.ok)
 		}
 	}
@@ -281,7 +281,7 @@ func TestPortableAttention(t *testing.T) {
 	for newer, want := range map[bool]string{true: "portable Attention sm90a portable AttentionBackward sm90a", false: ""} {
 		var asked []string
 		r := &SelfTestReport{OK: true}
-		o := &SelfTestOptions{Device: chooser{dev, newer, &asked}, CPU: dev, Cases: operations.OneIn(0)}
+		o := &SelfTestOptions{Device: chooser{dev, newer, &asked}, CPU: dev, Cases: conformance.OneIn(0)}
 		for _, op := range []string{"Attention", "AttentionBackward"} {
 			if err := r.portableAttention(o, op); err != nil {
 				t.Error(err)
@@ -324,7 +324,7 @@ func (d breaking) Do(s device.Stream, o device.Op) {
 func TestLostDevice(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	var saved []SelfTestReport
-	r, err := SelfTest(t.Context(), SelfTestOptions{Device: breaking{dev, new(bool)}, CPU: dev, Cases: operations.OneIn(0), Save: func(r *SelfTestReport) error {
+	r, err := SelfTest(t.Context(), SelfTestOptions{Device: breaking{dev, new(bool)}, CPU: dev, Cases: conformance.OneIn(0), Save: func(r *SelfTestReport) error {
 		saved = append(saved, *r)
 		return nil
 	}})

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu/ptx"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/internal/long"
 )
@@ -83,8 +83,8 @@ func TestContracted(t *testing.T) {
 	if made["layernorm"] < 12 || made["crossentropy_terms"] < 4 {
 		t.Errorf("%v sums are contracted: layernorm has 12, crossentropy_terms 4", made)
 	}
-	some := operations.OneIn(15)
-	operations.RunSome(t, dev, func(name string) bool {
+	some := conformance.OneIn(15)
+	conformance.SomeOperations(t, dev, func(name string) bool {
 		changed := strings.HasPrefix(name, "CrossEntropy") || strings.HasPrefix(name, "LayerNorm")
 		return changed && (long.Asked() || some(name))
 	})

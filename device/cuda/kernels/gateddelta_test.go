@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/long"
@@ -41,6 +41,6 @@ func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 func TestMoreSequencesThanScratch(t *testing.T) {
 	long.NotShort(t)
 	dev := narrow{newRig()}
-	operations.Run(threeSequences{t}, dev)
+	conformance.Operations(threeSequences{t}, dev)
 	everyKernel(t, dev.rig, "gateddelta")
 }

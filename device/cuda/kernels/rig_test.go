@@ -12,7 +12,7 @@ import (
 
 	"mt/cudart/emu/ptx"
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/accounts"
@@ -25,15 +25,15 @@ import (
 func TestOp(t *testing.T) {
 	want := tried()
 	if testing.Short() {
-		operations.RunSome(t, newRig(), operations.OneIn(0))
+		conformance.SomeOperations(t, newRig(), conformance.OneIn(0))
 		return
 	}
 	dev := newRig()
 	dev.steady = true
-	operations.RunSome(long.InRace{T: t, N: 4}, dev, want)
+	conformance.SomeOperations(long.InRace{T: t, N: 4}, dev, want)
 	t.Run("others", func(t *testing.T) {
 		long.Only(t)
-		operations.RunSome(long.InRace{T: t, N: 4}, newRig(), func(name string) bool { return !want(name) })
+		conformance.SomeOperations(long.InRace{T: t, N: 4}, newRig(), func(name string) bool { return !want(name) })
 	})
 	if only := flag.Lookup("test.run").Value.String(); !long.Race && !t.Failed() && !strings.Contains(only, "/") {
 		dev.compareCounts(t)
@@ -43,7 +43,7 @@ func TestOp(t *testing.T) {
 // tried accepts the cases that go test runs in the interpreter: one in three of attention, one in two of the gated delta
 // rule, which take most of the time, and all of the other operations.
 func tried() func(name string) bool {
-	attention, delta := operations.OneIn(3), operations.OneIn(2)
+	attention, delta := conformance.OneIn(3), conformance.OneIn(2)
 	return func(name string) bool {
 		switch {
 		case strings.HasPrefix(name, "Attention"):
@@ -58,7 +58,7 @@ func tried() func(name string) bool {
 // TestEveryOperation: the table of operations has cases of exactly the operations
 // that there are kernels for.
 func TestEveryOperation(t *testing.T) {
-	if got, want := kernels.Operations.Names(), operations.Names(); !slices.Equal(got, want) {
+	if got, want := kernels.Operations.Names(), conformance.OperationNames(); !slices.Equal(got, want) {
 		t.Errorf("there are kernels of %v, cases of %v", got, want)
 	}
 }

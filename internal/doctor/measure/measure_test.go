@@ -11,7 +11,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/conformance/operations"
+	"mt/device/conformance"
 	"mt/device/cpu"
 	"mt/device/cuda"
 	"mt/host"
@@ -67,7 +67,7 @@ func positive(t *testing.T, what string, s measure.Seconds, err error) {
 // Every operation of the table is measured: with matrix products and attention they are
 // all there are. Odd shapes are taken too.
 func TestOperations(t *testing.T) {
-	want := slices.DeleteFunc(operations.Names(), func(n string) bool { return slices.Contains([]string{"MatMul", "Attention", "AttentionBackward"}, n) })
+	want := slices.DeleteFunc(conformance.OperationNames(), func(n string) bool { return slices.Contains([]string{"MatMul", "Attention", "AttentionBackward"}, n) })
 	if got := measure.Operations(); !slices.Equal(got, want) {
 		t.Errorf("measured are %v, of %v", got, want)
 	}

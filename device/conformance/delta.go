@@ -1,0 +1,205 @@
+package conformance
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/device/conformance/oracle"
+	"mt/device/op"
+)
+
+func init() {
+	row("ShortConv", shortConvCases)
+	row("ShortConvBackward", shortConvBackwardCases)
+	row("GatedDelta", gatedDeltaCases)
+	row("GatedDeltaBackward", gatedDeltaBackwardCases)
+}
+
+// someConvs are the bounds of sequences, channels, taps and what is beside a row.
+var someConvs = []struct {
+	cu                   []int32
+	channels, taps, more int
+}{
+	{[]int32{0, 1}, 1, 4, 0}, {[]int32{0, 2, 3, 3, 9}, 5, 4, 3}, {[]int32{0, 70, 131}, 64, 4, 24}, {[]int32{0, 33}, 40, 3, 0}, {[]int32{0, 5}, 3, 1, 2},
+	{[]int32{0, 2100}, 16, 2, 8}, {[]int32{0}, 4, 4, 0},
+}
+
+// A sum of few products, and SiLU.
+func shortConvCases(add func(string, func(*rig))) {
+	for _, sh := range someConvs {
+		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
+		for _, goesOn := range []bool{false, true} {
+			if goesOn && len(sh.cu) != 2 {
+				continue
+			}
+			add(fmt.Sprintf("%v %d %d goes on %v", sh.cu, C, sh.taps, goesOn), func(r *rig) {
+				y, x, w, cu := r.act("Y", T*C), r.act("X", T*(C+sh.more)), r.f32("W", C*sh.taps), r.i32("Cu", sh.cu)
+				a := op.ShortConv{Y: y.t, X: x.t, W: w.t, Cu: cu.t, Seqs: len(sh.cu) - 1, T: T, C: C, Taps: sh.taps, XStride: C + sh.more}
+				var before []float64
+				if goesOn {
+					tail := r.act("Tail", (sh.taps-1)*C)
+					a.Tail, before = tail.t, tail.v
+					tail.expect(tailOf(tail.v, x.v, T, C, sh.taps, a.XStride), 0, 0)
+					tail.bound = uF32 // nothing is computed
+				}
+				want := y.copy()
+				oracle.ShortConv(want, x.v, w.v, before, sh.cu, C, sh.taps, a.XStride)
+				y.expect(want, 16*uF32, 1)
+				enqueue(r, a)
+			})
+		}
+	}
+}
+
+// tailOf are the last rows of tail and x.
+func tailOf(tail, x []float64, T, C, taps, stride int) []float64 {
+	all := append([]float64(nil), tail...)
+	for t := range T {
+		all = append(all, x[t*stride:][:C]...)
+	}
+	return all[len(all)-(taps-1)*C:]
+}
+
+func shortConvBackwardCases(add func(string, func(*rig))) {
+	for _, sh := range someConvs {
+		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
+		for _, frozen := range []bool{false, true} {
+			add(fmt.Sprintf("%v %d %d frozen %v", sh.cu, C, sh.taps, frozen), func(r *rig) {
+				stride, dStride := C+sh.more, C+2*sh.more
+				dx, dw, dy := r.act("DX", T*dStride), r.f32("DW", C*sh.taps), r.act("DY", T*C)
+				x, w, cu := r.act("X", T*stride), r.f32("W", C*sh.taps), r.i32("Cu", sh.cu)
+				wantX, wantW := dx.copy(), dw.copy()
+				a := op.ShortConvBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, Cu: cu.t, Seqs: len(sh.cu) - 1, T: T, C: C, Taps: sh.taps,
+					XStride: stride, DXStride: dStride}
+				if frozen {
+					a.DW = device.Tensor{}
+					oracle.ShortConvBackward(wantX, nil, dy.v, x.v, w.v, sh.cu, C, sh.taps, stride, dStride)
+				} else {
+					oracle.ShortConvBackward(wantX, wantW, dy.v, x.v, w.v, sh.cu, C, sh.taps, stride, dStride)
+					dw.expect(wantW, 2*summing(T), 0)
+				}
+				dx.expect(wantX, 32*uF32, 1)
+				enqueue(r, a)
+			})
+		}
+	}
+}
+
+// someDeltas are the bounds of sequences, key heads, heads, and elements of keys and values.
+var someDeltas = []struct {
+	cu                                []int32
+	keyHeads, heads, keyDim, valueDim int
+}{
+	{[]int32{0, 1}, 1, 1, 1, 1}, {[]int32{0, 3, 3, 8}, 2, 4, 6, 5}, {[]int32{0, 64}, 1, 2, 16, 32}, {[]int32{0, 70, 71, 275}, 2, 4, 16, 24},
+	{[]int32{0, 129}, 1, 1, 40, 33}, {[]int32{0, 80}, 1, 2, 128, 128}, {[]int32{0}, 1, 1, 4, 4},
+}
+
+// deltaRig are the arrays that the forward and the backward read.
+type deltaRig struct {
+	op.DeltaShape
+	oracle                   oracle.Delta
+	qkv, gates, aLog, dtBias *array
+}
+
+func newDeltaRig(r *rig, cu []int32, keyHeads, heads, keyDim, valueDim int) deltaRig {
+	T := int(cu[len(cu)-1])
+	d := deltaRig{DeltaShape: op.DeltaShape{Seqs: len(cu) - 1, T: T, KeyHeads: keyHeads, Heads: heads, KeyDim: keyDim, ValueDim: valueDim, GateStride: 2*heads + 3}}
+	d.Cu = r.i32("Cu", cu).t
+	d.qkv, d.gates = r.act("QKV", T*d.Width()), r.act("Gates", T*d.GateStride)
+	d.aLog, d.dtBias = r.values("ALog", device.F32, scaled(r.normal(heads), 2)), r.f32("DtBias", heads)
+	d.oracle = oracle.Delta{Cu: cu, KeyHeads: keyHeads, Heads: heads, KeyDim: keyDim, ValueDim: valueDim, GateStride: d.GateStride}
+	return d
+}
+
+// Norms, gates and sums over a chunk and over a state; what a system of equations makes of their errors stays small, as keys
+// have length 1 and β is below 1.
+func gatedDeltaCases(add func(string, func(*rig))) {
+	for _, sh := range someDeltas {
+		for _, kind := range []string{"", " keeps states", " goes on"} {
+			if kind == " goes on" && len(sh.cu) != 2 {
+				continue
+			}
+			add(fmt.Sprintf("%v %d %d %d %d%s", sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim, kind), func(r *rig) {
+				d := newDeltaRig(r, sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim)
+				o := r.act("O", d.T*d.Heads*d.ValueDim)
+				a := op.GatedDelta{DeltaShape: d.DeltaShape, O: o.t, QKV: d.qkv.t, Gates: d.gates.t, ALog: d.aLog.t, DtBias: d.dtBias.t}
+				var kept *array
+				var states, last []float64
+				switch kind {
+				case " keeps states":
+					kept = r.f32("States", d.StatesLen())
+					a.States, states = kept.t, kept.copy()
+				case " goes on":
+					kept = r.f32("Last", d.Heads*d.KeyDim*d.ValueDim)
+					a.Last, last = kept.t, kept.copy()
+				}
+				want := once(fmt.Sprint("GatedDelta", r.dt, sh, kind), func() [2][]float64 {
+					y := o.copy()
+					d.oracle.GatedDelta(y, states, last, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
+					return [2][]float64{y, append(states, last...)}
+				})
+				const bound = 256 * uF32
+				o.expect(want[0], bound, 1)
+				if kept != nil {
+					kept.expect(want[1], bound, 0)
+				}
+				enqueue(r, a)
+			})
+		}
+	}
+}
+
+// forget makes every token's state decay to 1e-6 or less when the next one comes. The gradients of ALog and DtBias are then as small,
+// and what cancels out in them must do so exactly.
+func (d *deltaRig) forget(r *rig) {
+	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
+}
+
+func filled(n int, x float64) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = x
+	}
+	return v
+}
+
+func gatedDeltaBackwardCases(add func(string, func(*rig))) {
+	for _, sh := range someDeltas {
+		for _, kind := range []string{"", " frozen", " forgets"} {
+			add(fmt.Sprintf("%v %d %d %d %d%s", sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim, kind), func(r *rig) {
+				d := newDeltaRig(r, sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim)
+				do, dqkv, dgates := r.act("DO", d.T*d.Heads*d.ValueDim), r.act("DQKV", d.T*d.Width()), r.act("DGates", d.T*d.GateStride)
+				da, dt := r.f32("DALog", d.Heads), r.f32("DDtBias", d.Heads)
+				if kind == " forgets" {
+					d.forget(r)
+					da, dt = r.values("DALog", device.F32, make([]float64, d.Heads)), r.values("DDtBias", device.F32, make([]float64, d.Heads))
+				}
+				inputs := fmt.Sprint(r.dt, sh, kind == " forgets")
+				before := once("GatedDelta's states"+inputs, func() []float64 {
+					states := make([]float64, d.StatesLen())
+					d.oracle.GatedDelta(make([]float64, len(do.v)), states, nil, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
+					return states
+				})
+				states := r.values("States", device.F32, before)
+				states.any = true
+				a := op.GatedDeltaBackward{DeltaShape: d.DeltaShape, DQKV: dqkv.t, DGates: dgates.t, DALog: da.t, DDtBias: dt.t,
+					DO: do.t, QKV: d.qkv.t, Gates: d.gates.t, ALog: d.aLog.t, DtBias: d.dtBias.t, States: states.t}
+				want := once("GatedDeltaBackward"+inputs, func() [4][]float64 {
+					x, g, a, b := dqkv.copy(), dgates.copy(), da.copy(), dt.copy()
+					d.oracle.GatedDeltaBackward(x, g, a, b, do.v, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
+					return [4][]float64{x, g, a, b}
+				})
+				const bound = 1024 * uF32
+				if kind == " frozen" {
+					a.DALog, a.DDtBias = device.Tensor{}, device.Tensor{}
+				} else {
+					da.expect(want[2], 4*bound, 0) // sums over all tokens of sums of differences
+					dt.expect(want[3], 4*bound, 0)
+				}
+				dqkv.expect(want[0], bound, 1)
+				dgates.expect(want[1], bound, 1)
+				enqueue(r, a)
+			})
+		}
+	}
+}

@@ -1,0 +1,349 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+
+	"mt/device"
+	"mt/device/op"
+	"mt/internal/accounts"
+	"mt/internal/base/bf16"
+)
+
+// Results are the results of the cases, by name.
+type Results map[string]Result
+
+// Result is the result of one case.
+type Result struct {
+	// Hash is a hash of the bits of every output. It is equal for devices that
+	// promise the same bits.
+	Hash uint64
+	// Worst is the largest error as a share of the error that is allowed.
+	Worst float64
+}
+
+// Reporter takes the findings of a case, as *testing.T does.
+type Reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	// Fatal ends the case.
+	Fatal(args ...any)
+}
+
+// OperationsT runs cases by name, as *testing.T does.
+type OperationsT[Self any] interface {
+	Reporter
+	Run(name string, f func(Self)) bool
+}
+
+// Enqueuer is a Reporter that enqueues the operation of a case itself, to measure
+// that. It gets a stream, and a function that enqueues the operation there once and
+// may be called any number of times. What the case then finds says nothing of the
+// device.
+type Enqueuer interface {
+	Enqueue(s device.Stream, once func())
+}
+
+// Operations tests all operations of dev and returns what they computed.
+func Operations[Self OperationsT[Self]](t Self, dev device.Device) Results {
+	t.Helper()
+	return SomeOperations(t, dev, func(string) bool { return true })
+}
+
+// SomeOperations is Operations for the cases that want accepts, by their names: OPERATION/TYPE/CASE.
+func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func(name string) bool) Results {
+	t.Helper()
+	out := Results{}
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, name := range OperationNames() {
+			table[name](func(of string, f func(*rig)) {
+				if of = fmt.Sprintf("%s/%s/%s", name, dt, of); want(of) {
+					t.Run(of, func(t Self) { out[of] = runCase(t, dev, name, dt, f) })
+				}
+			})
+		}
+	}
+	return out
+}
+
+// OneIn accepts one in n cases of each operation, in each type, the first among them. 0: the first alone.
+func OneIn(n int) func(name string) bool {
+	picked := map[string]bool{}
+	for _, op := range OperationNames() {
+		i := 0
+		table[op](func(of string, _ func(*rig)) {
+			picked[op+"/"+of] = i == 0 || n > 0 && i%n == 0
+			i++
+		})
+	}
+	return func(name string) bool {
+		op, rest, _ := strings.Cut(name, "/")
+		_, of, _ := strings.Cut(rest, "/")
+		return picked[op+"/"+of]
+	}
+}
+
+// computed has what once has computed, by key: a func() V.
+var computed sync.Map
+
+// once returns the result of f, which is called once per process and key. Cases have the same inputs on every device, so
+// many share their expected values. The caller must not change the result.
+func once[V any](key string, f func() V) V {
+	of, _ := computed.LoadOrStore(key, sync.OnceValue(f))
+	return of.(func() V)()
+}
+
+// table has the cases of every operation, by the operation's name. The file of each
+// operation adds its own.
+var table = map[string]cases{}
+
+// cases is a function that calls add with every case of an operation.
+type cases func(add func(name string, f func(*rig)))
+
+// row adds the cases of an operation to the table.
+func row(op string, c cases) {
+	if table[op] != nil {
+		panic("conformance: two rows for " + op)
+	}
+	table[op] = c
+}
+
+// OperationNames are the operations that the table has cases of, sorted.
+func OperationNames() []string { return slices.Sorted(maps.Keys(table)) }
+
+// The unit roundoffs of the types.
+const (
+	uF32  = 1.0 / (1 << 24)
+	uBF16 = 1.0 / (1 << 8)
+)
+
+// rig is one case: its operation and device, its arrays and its random numbers.
+type rig struct {
+	op     string
+	done   int // how often the operation has been enqueued
+	t      Reporter
+	dev    device.Device
+	s      device.Stream
+	dt     device.DType // compute type
+	rng    *rand.Rand
+	arrays []*array
+}
+
+// array is a tensor on the device and what is known of it.
+type array struct {
+	name  string
+	mem   device.Mem
+	t     device.Tensor
+	bits  []byte    // the bytes that were uploaded, sentinels included
+	v     []float64 // the same elements as numbers
+	want  []float64 // what it must hold afterwards; nil: the same bits
+	bound float64   // bounds the error of want, relative to its largest element
+	least float64   // the largest element counts as at least this
+	any   bool      // it may hold anything afterwards
+}
+
+// enqueue enqueues the operation of the case.
+func enqueue[O any, P interface {
+	*O
+	device.Op
+}](r *rig, o O) {
+	r.t.Helper()
+	if name := P(&o).Name(); name != r.op {
+		r.t.Errorf("a case of %s enqueues %s", r.op, name)
+	}
+	r.done++
+	if t, ok := r.t.(Enqueuer); ok {
+		t.Enqueue(r.s, func() { op.Do[O, P](r.dev, r.s, o) })
+		return
+	}
+	op.Do[O, P](r.dev, r.s, o)
+}
+
+func runCase(t Reporter, dev device.Device, of string, dt device.DType, f func(*rig)) Result {
+	s, err := dev.NewStream("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r := &rig{op: of, t: t, dev: dev, s: s, dt: dt, rng: rand.New(rand.NewPCG(11, 12))}
+	defer r.free()
+	if f(r); r.done == 0 {
+		t.Errorf("the case enqueues no %s", of)
+	}
+	return r.check()
+}
+
+func (r *rig) free() {
+	for _, a := range r.arrays {
+		r.dev.Free(a.mem)
+	}
+}
+
+// guard is the number of bytes behind an array that nobody may write.
+const guard = 256
+
+// upload makes an array of n elements.
+func (r *rig) upload(name string, dt device.DType, n int, put func(i int, b []byte)) *array {
+	r.t.Helper()
+	size := int(dt.Size())
+	a := &array{name: name, bits: bytes.Repeat([]byte{0xa5}, n*size+guard)}
+	for i := range n {
+		put(i, a.bits[i*size:])
+	}
+	mem, err := r.dev.Alloc(accounts.Workspace, int64(len(a.bits)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a.mem, a.t = mem, mem.Tensor(dt, 0, int64(n))
+	a.v = numbers(a.bits, dt, n)
+	r.s.CopyH2D(mem, a.bits)
+	r.arrays = append(r.arrays, a)
+	return a
+}
+
+// values makes an array of the numbers v, rounded to dt.
+func (r *rig) values(name string, dt device.DType, v []float64) *array {
+	return r.upload(name, dt, len(v), func(i int, b []byte) {
+		if dt == device.BF16 {
+			binary.NativeEndian.PutUint16(b, bf16.Round(float32(v[i])))
+		} else {
+			binary.NativeEndian.PutUint32(b, math.Float32bits(float32(v[i])))
+		}
+	})
+}
+
+// distinct is n different numbers below limit, in random order.
+func (r *rig) distinct(n, limit int) []int32 {
+	v := make([]int32, n)
+	for i, p := range r.rng.Perm(limit)[:n] {
+		v[i] = int32(p)
+	}
+	return v
+}
+
+func scaled(v []float64, k float64) []float64 {
+	for i := range v {
+		v[i] *= k
+	}
+	return v
+}
+
+func floats(v []int32) []float64 {
+	f := make([]float64, len(v))
+	for i, x := range v {
+		f[i] = float64(x)
+	}
+	return f
+}
+
+func (r *rig) normal(n int) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = r.rng.NormFloat64()
+	}
+	return v
+}
+
+// act and f32 make arrays of n random numbers, of the compute type and of fp32.
+func (r *rig) act(name string, n int) *array { return r.values(name, r.dt, r.normal(n)) }
+func (r *rig) f32(name string, n int) *array { return r.values(name, device.F32, r.normal(n)) }
+
+func (r *rig) i32(name string, v []int32) *array {
+	return r.upload(name, device.I32, len(v), func(i int, b []byte) { binary.NativeEndian.PutUint32(b, uint32(v[i])) })
+}
+
+// numbers reads n elements of type dt.
+func numbers(bits []byte, dt device.DType, n int) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		switch dt {
+		case device.BF16:
+			v[i] = float64(bf16.Widen(binary.NativeEndian.Uint16(bits[2*i:])))
+		case device.F32:
+			v[i] = float64(math.Float32frombits(binary.NativeEndian.Uint32(bits[4*i:])))
+		default:
+			v[i] = float64(int32(binary.NativeEndian.Uint32(bits[4*i:])))
+		}
+	}
+	return v
+}
+
+// copy is a copy of the array's elements, for the oracle to change.
+func (a *array) copy() []float64 { return append([]float64(nil), a.v...) }
+
+// expect says what a must hold afterwards: want, up to an error of computing and,
+// in bf16, so many roundings of the result or of values that lead to it. Errors are
+// relative to the largest element.
+func (a *array) expect(want []float64, computing float64, roundings int) {
+	a.want, a.bound = want, computing
+	if a.t.DType == device.BF16 {
+		a.bound += float64(roundings) * 1.01 * uBF16
+	}
+}
+
+// check waits for the operations and compares every array.
+func (r *rig) check() Result {
+	r.t.Helper()
+	got := make([][]byte, len(r.arrays))
+	for i, a := range r.arrays {
+		got[i] = make([]byte, len(a.bits))
+		r.s.CopyD2H(got[i], a.mem)
+	}
+	if err := r.s.Sync(); err != nil {
+		r.t.Fatal(err)
+	}
+	h, worst := fnv.New64a(), 0.0
+	for i, a := range r.arrays {
+		n := len(a.bits) - guard
+		if !bytes.Equal(got[i][n:], a.bits[n:]) {
+			r.t.Errorf("%s: the bytes behind it were written", a.name)
+		}
+		if a.any {
+			continue
+		}
+		if a.want == nil {
+			if !bytes.Equal(got[i][:n], a.bits[:n]) {
+				r.t.Errorf("%s was written", a.name)
+			}
+			continue
+		}
+		h.Write(got[i][:n])
+		worst = max(worst, a.compare(r.t, numbers(got[i], a.t.DType, len(a.v))))
+	}
+	return Result{h.Sum64(), worst}
+}
+
+// compare returns the worst error as a share of the error that is allowed.
+func (a *array) compare(t Reporter, got []float64) float64 {
+	t.Helper()
+	size, worst := a.least, 0.0
+	at := -1
+	for i, w := range a.want {
+		size = max(size, math.Abs(w))
+		if e := math.Abs(got[i] - w); e > worst || e != e {
+			worst, at = e, i
+		}
+	}
+	if at >= 0 && !(worst <= a.bound*size) {
+		t.Errorf("%s[%d] is %v, want %v: error %.3g of the largest element %.3g, allowed %.3g",
+			a.name, at, got[at], a.want[at], worst/size, size, a.bound)
+	}
+	if worst == 0 {
+		return 0
+	}
+	return worst / (a.bound * size)
+}
+
+// summing bounds the error of a sum of n products, relative to the largest of many
+// such sums. n roundings of partial sums of size √n add up like a random walk, to
+// n·u, and the largest sum is some √n. The 8 stands for the roundings of the
+// products and for unlikely sums.
+func summing(n int) float64 { return (8 + math.Sqrt(float64(n))) * uF32 }

@@ -1,0 +1,99 @@
+package conformance
+
+import (
+	"sync"
+
+	"mt/device"
+	"mt/internal/accounts"
+)
+
+// streamRig is a device under test.
+type streamRig struct {
+	device.Device
+	hold func(s device.Stream) func()
+}
+
+// Tester is what the tests of streams need of *testing.T.
+type Tester interface {
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(f func())
+}
+
+// Subtester is a Tester with tests below it, as *testing.T is.
+type Subtester[Self any] interface {
+	Tester
+	Run(name string, f func(Self)) bool
+}
+
+// Streams tests the devices that open returns, one for each line of the table.
+//
+// open returns a device with a limit of memory that can be filled, and has it
+// closed when the test ends, whether or not the test has closed it. hold gives a
+// stream work that lasts until the function which hold returns is called.
+func Streams[Self Subtester[Self]](t Self, open func(t Self) device.Device, hold func(s device.Stream) (release func())) {
+	for _, c := range []struct {
+		name string
+		test func(t Tester, r streamRig)
+	}{
+		{"Usage", usage}, {"Limit", limit}, {"BadAllocations", badAllocations}, {"Misuse", misuse}, {"Close", closing},
+		{"Copies", copies}, {"CopiesKeepOrder", copiesKeepOrder},
+		{"WaitRefersToTheLastRecordBefore", waitRefersToTheLastRecordBefore}, {"WaitKeepsItsRecord", waitKeepsItsRecord},
+		{"Elapsed", elapsed}, {"NotifyKeepsOrder", notifyKeepsOrder}, {"ClosedStream", closedStream},
+		{"BadArguments", badArguments},
+	} {
+		t.Run(c.name, func(t Self) { c.test(t, streamRig{open(t), hold}) })
+	}
+	t.Run("ErrorsStick", func(t Self) { errorsStick(t, streamRig{open(t), hold}) })
+}
+
+// held holds s until the function that it returns is called, but no longer than the
+// test lasts.
+func (r streamRig) held(t Tester, s device.Stream) func() {
+	release := sync.OnceFunc(r.hold(s))
+	t.Cleanup(release)
+	return release
+}
+
+// Stream starts a stream that is closed when the test ends. The error of that Close
+// is ignored; tests of errors look at it themselves.
+func Stream(t Tester, d device.Device, name string) device.Stream {
+	t.Helper()
+	s, err := d.NewStream(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Event makes an event.
+func Event(t Tester, d device.Device) device.Event {
+	t.Helper()
+	e, err := d.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Alloc allocates n bytes of device memory. The caller frees them, or leaves that
+// to the device's Close.
+func Alloc(t Tester, d device.Device, n int64) device.Mem {
+	t.Helper()
+	m, err := d.Alloc(accounts.Activations, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Panics says whether f panics.
+func Panics(f func()) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	f()
+	return
+}
