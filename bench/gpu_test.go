@@ -258,7 +258,7 @@ func TestReasons(t *testing.T) {
 	s.program("mt", `case $1 in version) echo "mt of a test" ;;
 doctor) echo "note: a GPU: Scale by scale_f32 has not ended after 10s" >&2; echo "self test: operations" >&2; echo >&2
 	echo "mt: terminated: finishing what is begun; once more to stop at once" >&2
-	echo "mt: work on the GPU does not end: stopping without it; mt train goes on from the last checkpoint" >&2; exit 137 ;;
+	echo "mt: work on the GPU does not end: stopping without it; checkpoints stay as they are" >&2; exit 137 ;;
 bench) echo "mt: code 700" >&2; echo "$SHAPE" >"${CUDA_COREDUMP_FILE/\%p/7}"; exit 1 ;; esac`)
 	_, report, _ := s.run("--only", "selftest,blocks-2")
 	for _, want := range []string{"- selftest: failed: it was stopped after ", "s: self test: operations; note: a GPU: Scale by scale_f32 has not ended after 10s",

@@ -94,7 +94,7 @@ func sayEnd(w io.Writer, said <-chan struct{}) {
 	go func() {
 		defer close(written)
 		<-said
-		fmt.Fprintln(w, "mt: work on the GPU does not end: stopping without it; mt train goes on from the last checkpoint")
+		fmt.Fprintln(w, "mt: work on the GPU does not end: stopping without it; checkpoints stay as they are")
 	}()
 	select {
 	case <-written:

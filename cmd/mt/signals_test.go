@@ -102,7 +102,7 @@ func TestAskedWhileTheGPUHangs(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("it goes on with work that hangs after %d looks", after)
 		}
-		if !insisted || looked != after+1 || !strings.HasSuffix(said.String(), "once more to stop at once\nmt: work on the GPU does not end: stopping without it; mt train goes on from the last checkpoint\n") {
+		if !insisted || looked != after+1 || !strings.HasSuffix(said.String(), "once more to stop at once\nmt: work on the GPU does not end: stopping without it; checkpoints stay as they are\n") {
 			t.Errorf("insists %t after %d looks and says %q", insisted, looked, said.String())
 		}
 	}
