@@ -7,7 +7,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 )
 

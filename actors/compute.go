@@ -6,7 +6,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"

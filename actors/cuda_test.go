@@ -14,8 +14,8 @@ import (
 	"mt/device"
 	"mt/device/cuda"
 	"mt/host"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/plan"
 )
@@ -82,9 +82,9 @@ func TestCUDAEqualsItself(t *testing.T) {
 	}
 	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {
-			long.NotShort(t)
+			testkit.NotShort(t)
 			if name != "muon" && name != "experts" { // these have goroutines and streams of their own
-				long.DrawnInRace(t, 3)
+				testkit.DrawnInRace(t, 3)
 			}
 			t.Parallel()
 			tr := base()
@@ -107,7 +107,7 @@ func TestCUDAEqualsItself(t *testing.T) {
 			small.pinPiece = 4096
 			small.depths = testDepths(1)
 			small.depths.GradSlabs = 2
-			for _, o := range []emu.Options{{Mode: emu.Random, Seed: 1}, {Mode: emu.Lazy}, {Mode: emu.Random, Seed: 2}}[:long.Count(t, orders, fewOrders)] {
+			for _, o := range []emu.Options{{Mode: emu.Random, Seed: 1}, {Mode: emu.Lazy}, {Mode: emu.Random, Seed: 2}}[:testkit.Count(t, orders, fewOrders)] {
 				for depths, other := range map[string]trial{"same depths": tr, "least depths": small} {
 					t.Run(depths, func(t *testing.T) {
 						usually(t, depths, "least depths")
@@ -141,7 +141,7 @@ func nearLosses(t *testing.T, what string, got, want outcome, bound float64) {
 // set the thread's context; of those, which are all alike, one in seven is failed.
 // Where long tests are left out one call in seldomFail is failed.
 func TestEveryCUDACallMayFail(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	hostBefore := host.Usage().Now
 	whole := small()
 	whole.evalSteps = 0
@@ -151,7 +151,7 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	}
 	end()
 	alike := func(call int) bool { return drv.CallName(call) == "cuCtxSetCurrent" && call%7 > 0 }
-	every := failEvery * long.Every(t, seldomFail)
+	every := failEvery * testkit.Every(t, seldomFail)
 	first := drawCall(t, int64(every))
 	var next atomic.Int64
 	next.Store(first - int64(every))
@@ -208,7 +208,7 @@ func failCUDACall(t *testing.T, tr trial, call int) bool {
 // bookkeeping says so, and of the host for it. Where the system refuses to pin
 // memory copies go through at most 16 MiB a stream more, which are in no row.
 func TestPlanIsWhatAGPUHolds(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for seed := range int64(12) {
 		q := randomShape(rand.New(rand.NewSource(seed)))
 		q.Unified, q.DeviceMemory = false, 0
@@ -240,7 +240,7 @@ func TestOrders(t *testing.T) {
 	t.Parallel()
 	experts := small()
 	experts.experts, experts.chosen, experts.onDemand, experts.aux = 3, 1, true, true
-	n := long.Count(t, 10*orders, 4*fewOrders)
+	n := testkit.Count(t, 10*orders, 4*fewOrders)
 	if testing.Short() {
 		n = 1
 	}
@@ -265,11 +265,11 @@ func TestAdversarialSchedules(t *testing.T) {
 		"shards": func(tr *trial) { tr.shards, tr.bf16, tr.gradBF16, tr.noClip = 2, true, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			long.NotShort(t)
+			testkit.NotShort(t)
 			t.Parallel()
 			tr := small()
 			change(&tr)
-			tr.steps, tr.evalSteps = long.Count(t, schedules, fewSchedules)/2, 50
+			tr.steps, tr.evalSteps = testkit.Count(t, schedules, fewSchedules)/2, 50
 			always := tr.makeBatch(1)
 			tr.batch = func(_ int, b *data.Batch) { *b = *always }
 			out := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: 7, OrderOnly: true})
@@ -283,7 +283,7 @@ func TestAdversarialSchedules(t *testing.T) {
 // TestMissingOrder: the driver notices streams that wait for no event, whatever
 // order it draws.
 func TestMissingOrder(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, mode := range []emu.Mode{emu.Eager, emu.Lazy, emu.Random} {
 		drv := emu.New(emu.Options{Mode: mode})
 		tr := small()

@@ -10,7 +10,7 @@ import (
 
 	"mt/data"
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/schedule"
 )

@@ -13,7 +13,7 @@ import (
 	"mt/device"
 	"mt/device/wrap"
 	"mt/host"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -29,7 +29,7 @@ func small() trial {
 // TestEveryDeviceCallMayFail fails call 1, 2, 3, … until a run succeeds: every
 // failing run returns that very error, and leaves no memory and no goroutine.
 func TestEveryDeviceCallMayFail(t *testing.T) {
-	every := int64(long.Every(t, 8))
+	every := int64(testkit.Every(t, 8))
 	undisturbed(t, func(t *testing.T) { everyDeviceCall(t, every) })
 }
 
@@ -184,7 +184,7 @@ func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 // TestNonFiniteExpertsAreNamed: a block with experts is two layers, which the
 // error tells apart.
 func TestNonFiniteExpertsAreNamed(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for layer, want := range map[int]string{1: "layer 1 (attention of block 0)", 2: "layer 2 (experts of block 0)", 3: "layer 3 (block 1), micro-batch",
 		5: "layer 5 (experts of block 2)"} {
 		tr := base()

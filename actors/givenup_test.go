@@ -8,7 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/wrap"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // calls is a device that calls at when call number n of it is made.
@@ -41,7 +41,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 		"muon":    func(tr *trial) { tr.muon, tr.bf16 = true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			long.NotShort(t)
+			testkit.NotShort(t)
 			t.Parallel()
 			tr := base()
 			tr.blocks, tr.rows, tr.steps = 2, 3, 4
@@ -50,7 +50,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			given, every := 0, int64(7*long.Every(t, 12))
+			given, every := 0, int64(7*testkit.Every(t, 12))
 			for n := drawCall(t, every); ; n += every {
 				tr, stop := tr, make(chan struct{})
 				saver := &keeper{layers: tr.blocks + 2}

@@ -11,7 +11,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"

@@ -13,8 +13,8 @@ import (
 	"mt/device/cpu"
 	"mt/device/wrap"
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 	"mt/plan"
 	"mt/schedule"
 )
@@ -104,7 +104,7 @@ func lanesOfShapes(t *testing.T, across *atomic.Int64) {
 // TestReaderThatIsLate: what is passed on does not overwrite what the lane that takes it has still to
 // read, though its slot was returned when the reader was enqueued, as those of evaluations are.
 func TestReaderThatIsLate(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Parallel()
 	tr := base()
 	tr.order, tr.micro, tr.steps, tr.evalSteps, tr.depths.ActivationSlots = schedule.Lanes, 1, 1, 1, 10
@@ -129,7 +129,7 @@ func TestReaderThatIsLate(t *testing.T) {
 // TestLanesTakeWhatIsPlanned: what every lane holds on its device, and all of them on the host, is
 // what the plan's table says.
 func TestLanesTakeWhatIsPlanned(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	r := rand.New(rand.NewSource(6))
 	met := map[string]int{}
 	for range 25 {
@@ -174,7 +174,7 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 // TestFailingLanes: when a call on one of the devices fails, the run ends with its error, and all
 // devices have their memory back.
 func TestFailingLanes(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Parallel()
 	tr := base().withLanes(3, 1)
 	tr.steps, tr.rows, tr.micro, tr.copyTiles = 1, 3, 1, true
@@ -204,7 +204,7 @@ func TestFailingLanes(t *testing.T) {
 // and every order, the bits are those of one, whether they copy to each other or not.
 func TestLanesOnGPUs(t *testing.T) {
 	t.Parallel()
-	long.NotShort(t)
+	testkit.NotShort(t)
 	across := int64(0)
 	for name, change := range map[string]func(*trial){
 		"bf16": func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },

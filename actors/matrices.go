@@ -5,7 +5,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 )
 

@@ -15,10 +15,10 @@ import (
 	"mt/device/op"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/long"
-	"mt/internal/parallel"
-	"mt/internal/ranks"
+	"mt/internal/base/accounts"
+	"mt/internal/base/parallel"
+	"mt/internal/cluster/ranks"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -165,7 +165,7 @@ func requests(t *testing.T) int {
 	case testing.Short():
 		return 15
 	}
-	return long.Count(t, 300, 120)
+	return testkit.Count(t, 300, 120)
 }
 
 // TestPlanIsWhatIsAllocated: for any request the plan's table is, purpose by purpose and
@@ -348,7 +348,7 @@ func trialOf(q plan.Request, p *plan.Run) trial {
 // TestPlannedRunsWork trains with what Resolve makes of random requests: the
 // buffers it sizes are enough for ragged batches, and a run takes nothing else.
 func TestPlannedRunsWork(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	r := rand.New(rand.NewSource(5))
 	spilled := 0
 	for i := range 25 {

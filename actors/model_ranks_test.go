@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // This file has the worlds of several ranks, which the model test plays at once. What the ranks do
@@ -48,9 +48,9 @@ type teamWorld struct {
 // nothing that they do together is left under way, whatever the order in which things happen.
 func TestRanksFailInAnyOrder(t *testing.T) {
 	t.Parallel()
-	long.NotShort(t)
+	testkit.NotShort(t)
 	evaluated, stopped := 0, 0
-	n := long.Count(t, 10_000, 300)
+	n := testkit.Count(t, 10_000, 300)
 	first := drawSeed(t, n, 10_000)
 	for seed := first; seed < first+int64(n); seed++ {
 		cfg := randomConfig(seed)

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/schedule"
 )
 
@@ -395,7 +395,7 @@ func (w *world) complete(i int) {
 // what it needs, and the steps come in order.
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
-	total := long.Count(t, interleavings, fewInterleavings)
+	total := testkit.Count(t, interleavings, fewInterleavings)
 	if testing.Short() {
 		total = 200
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestHiddenStatesOnTheHost: with hidden states on the host, of which the device has chunks, and attention that
@@ -19,9 +19,9 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 		"one row": func(tr *trial) { tr.rows, tr.maxLen, tr.muon = 1, 60, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			long.NotShort(t)
+			testkit.NotShort(t)
 			if name != "one row" { // whose matrices have goroutines of their own
-				long.DrawnInRace(t, 2)
+				testkit.DrawnInRace(t, 2)
 			}
 			t.Parallel()
 			tr := base()
@@ -49,7 +49,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			small.onHost = true
-			for seed := range uint64(long.Count(t, 6, 1)) {
+			for seed := range uint64(testkit.Count(t, 6, 1)) {
 				if got := runOnCUDA(t, small, emu.Options{Mode: emu.Random, Seed: seed}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
 					t.Error("other bits than the synchronous step on an emulated GPU")
 				}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"mt/host"
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
 )
 
 // This file is what the Optimizer does where several ranks train together. It adds up what all

@@ -5,9 +5,9 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/parallel"
-	"mt/internal/ranks"
-	"mt/internal/timeline"
+	"mt/internal/base/parallel"
+	"mt/internal/base/timeline"
+	"mt/internal/cluster/ranks"
 	"mt/plan"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"mt/data"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/plan"
 )
@@ -99,7 +99,7 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 				t.Run(vary, func(t *testing.T) {
 					inShort(t, vary, "least-copy", "on-demand-in-place")
 					if strings.HasPrefix(vary, "delayed") && vary != "delayed-2" {
-						long.Only(t)
+						testkit.LongOnly(t)
 					}
 					tr := shape
 					f(&tr)
@@ -177,7 +177,7 @@ func variations(shape trial) map[string]func(*trial) {
 // TestMicroBatchesDoNotChangeTheLoss: regrouping rows, and cutting the head,
 // changes only the order of sums, so losses agree to rounding.
 func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := mustRun(t, base())
 	for _, c := range [][2]int{{1, 0}, {40, 0}, {1000, 0}, {24, 2}, {24, 5}, {1, 37}} {
 		tr := base()

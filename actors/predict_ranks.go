@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"mt/device/virtual"
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
 )
 
 // This file has the ranks of a predicted run. All are taken to be alike and to be at the same place

@@ -8,8 +8,8 @@ import (
 
 	"mt/device"
 	"mt/device/virtual"
-	"mt/internal/long"
-	"mt/internal/timeline"
+	"mt/internal/base/timeline"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 	"mt/schedule"
 )
@@ -40,7 +40,7 @@ func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
 // the same bytes cross the link, whatever the depths.
 func TestPredictionMovesTheSameBytes(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
-	for range long.Count(t, 60, 6) {
+	for range testkit.Count(t, 60, 6) {
 		tr := base()
 		tr.copyTiles, tr.tied, tr.gradBF16, tr.noClip, tr.steps = true, r.Intn(2) == 0, r.Intn(3) == 0, r.Intn(2) == 0, 3
 		tr.depths.WeightSlots, tr.depths.GradBuffers, tr.depths.ActivationSlots = 1+r.Intn(3), 1+r.Intn(2), 3+r.Intn(4)

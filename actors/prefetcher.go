@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"

@@ -15,7 +15,7 @@ import (
 	"mt/device"
 	"mt/device/wrap"
 	"mt/host"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 var faultRuns = flag.Int("fault-runs", 0, "how many runs TestRandomFaults draws, each with three faults; 0: a few")
@@ -174,7 +174,7 @@ func (l layerBytes) between(a, b layerBytes) bool {
 // it only when it has come to the call. Nothing that was computed without that call's result
 // reaches a weight or a moment.
 func TestEveryLateFault(t *testing.T) {
-	every := int64(long.Every(t, 6))
+	every := int64(testkit.Every(t, 6))
 	undisturbed(t, func(t *testing.T) { everyLateFault(t, every) })
 }
 
@@ -234,10 +234,10 @@ func onLanes(n int) func(*trial) {
 // or by a wrong gradient. And from the last checkpoint the run goes on, without the
 // fault, to the end of the run that nobody disturbed.
 func TestRandomFaults(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	runs := *faultRuns
 	if runs == 0 {
-		runs = long.Count(t, manyFaultRuns, fewFaultRuns)
+		runs = testkit.Count(t, manyFaultRuns, fewFaultRuns)
 	}
 	first := drawSeed(t, runs, 1000)
 	var mu sync.Mutex

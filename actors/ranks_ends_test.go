@@ -15,8 +15,8 @@ import (
 	"mt/device"
 	"mt/device/wrap"
 	"mt/host"
-	"mt/internal/long"
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
+	"mt/internal/testkit"
 )
 
 // This file has tests of how several ranks save, skip steps, stop and fail together.
@@ -61,7 +61,7 @@ func TestRanksSave(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		t.Run(fmt.Sprintf("clip %t", !noClip), func(t *testing.T) {
 			if !noClip {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			tr := together(3)
 			tr.noClip, tr.steps = noClip, 5
@@ -114,7 +114,7 @@ func rowsWith0(row int, steps ...int) func(int) []data.Row {
 // TestRanksSkipTogether: the loss of one rank alone is not finite in steps 2 and 3, and all skip
 // them.
 func TestRanksSkipTogether(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, noClip := range []bool{false, true} {
 		tr := together(2)
 		tr.noClip, tr.steps, tr.maxNonFinite, tr.read = noClip, 5, 3, rowsWith0(4, 2, 3)
@@ -174,8 +174,8 @@ func TestRanksDiagnoseTogether(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			long.NotShort(t)
-			for seed := range uint64(long.Count(t, 4, 2)) {
+			testkit.NotShort(t)
+			for seed := range uint64(testkit.Count(t, 4, 2)) {
 				tr := together(3)
 				tr.seed = seed
 				tr.steps, tr.maxNonFinite, tr.read = 8, 2, rowsWith0(2, 2, 3, 4, 5, 6)
@@ -193,7 +193,7 @@ func TestRanksDiagnoseTogether(t *testing.T) {
 // TestRanksSpoiltTogether: without clipping, a gradient that is not finite ends the run on all
 // ranks at the same step, and nothing is left under way.
 func TestRanksSpoiltTogether(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, saving := range []bool{false, true} {
 		for seed := range uint64(4) {
 			tr := together(3)
@@ -213,7 +213,7 @@ func TestRanksSpoiltTogether(t *testing.T) {
 // TestOneRankIsAskedToStop: all ranks stop after the same step, having saved it, and each hears of
 // it once.
 func TestOneRankIsAskedToStop(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, evaluating := range []bool{false, true} {
 		for seed := range uint64(6) {
 			tr := together(3)
@@ -248,7 +248,7 @@ func TestOneRankIsAskedToStop(t *testing.T) {
 
 // TestRanksPause: a run of several ranks that pauses and goes on ends as one that does not.
 func TestRanksPause(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	tr := together(2)
 	want := tr.mustTrain(t)
 	tr.change = func(_ int, o *Options) { o.Schedule.PauseAfter = 2 }
@@ -272,8 +272,8 @@ func TestRanksPause(t *testing.T) {
 // TestAFaultOnOneRankEndsAll: call 1, 2, 3, … of one rank's device fails. That rank ends with the
 // error, all others with one that names it; no memory and no goroutine is left.
 func TestAFaultOnOneRankEndsAll(t *testing.T) {
-	long.NotShort(t)
-	every := int64(long.Every(t, 16))
+	testkit.NotShort(t)
+	every := int64(testkit.Every(t, 16))
 	for _, noClip := range []bool{false, true} {
 		before := runtime.NumGoroutine()
 		failed := 0

@@ -15,10 +15,10 @@ import (
 	"mt/device/op"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/long"
-	"mt/internal/parallel"
-	"mt/internal/ranks"
+	"mt/internal/base/accounts"
+	"mt/internal/base/parallel"
+	"mt/internal/cluster/ranks"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan"
 	"mt/schedule"
@@ -269,7 +269,7 @@ func ranksAsOneHost(t *testing.T) {
 			t.Run(fmt.Sprintf("%s on %d", v.name, n), func(t *testing.T) {
 				inShort(t, v.name, "two lanes, tied, no clip")
 				if n != 2+i%3 {
-					long.Only(t)
+					testkit.LongOnly(t)
 				}
 				t.Parallel()
 				tr := together(n)

@@ -13,7 +13,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/host"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/schedule"
 )
 
@@ -255,7 +255,7 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 // TestStopAnywhere stops runs when the n-th device operation is enqueued, for
 // every n of a run: it always ends well, after whole steps that are saved.
 func TestStopAnywhere(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Parallel()
 	for _, name := range []string{"clip", "no-clip-eval"} {
 		t.Run(name, func(t *testing.T) {

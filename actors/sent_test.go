@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestBytesSent: every rank sends what the plan says of its layers, step by step: the gradients of the
 // others' shares, and its part of every tile to each of them. Tied tables have no gradients of rows,
 // of which there may be fewer.
 func TestBytesSent(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, bf16 := range []bool{false, true} {
 		for n := 2; n <= 3; n++ {
 			t.Run(fmt.Sprintf("bf16 %t ranks %d", bf16, n), func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/schedule"
 )
 

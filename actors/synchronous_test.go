@@ -16,9 +16,9 @@ import (
 	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/long"
-	"mt/internal/synchronous"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
+	"mt/internal/testkit/synchronous"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
@@ -96,7 +96,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 // TestSynchronousStepFails: whichever call of the device fails, the step says which,
 // changes no weight and gives its memory back.
 func TestSynchronousStepFails(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Parallel()
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.tied, tr.gradBF16 = 1, 2, 0, true, true
@@ -209,7 +209,7 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 // threads, bindings, micro-batches, recomputation and delays: all give the bits of the
 // synchronous step.
 func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
-	n := long.Count(t, 24, 8)
+	n := testkit.Count(t, 24, 8)
 	if testing.Short() {
 		n = 1
 	}
@@ -250,8 +250,8 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 		"experts": func(tr *trial) { tr.blocks, tr.experts, tr.chosen, tr.onDemand = 4, 6, 2, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			long.NotShort(t)
-			long.DrawnInRace(t, 2)
+			testkit.NotShort(t)
+			testkit.DrawnInRace(t, 2)
 			t.Parallel()
 			tr := base()
 			shape(&tr)
@@ -267,7 +267,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for seed := range int64(long.Count(t, 30, 6)) {
+			for seed := range int64(testkit.Count(t, 30, 6)) {
 				r := rand.New(rand.NewSource(seed))
 				tr := draw(r)
 				tr.copyTiles = r.Intn(2) == 0
@@ -281,7 +281,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 			if end(); err != nil {
 				t.Fatal(err)
 			}
-			for seed := range int64(long.Count(t, 12, 1)) {
+			for seed := range int64(testkit.Count(t, 12, 1)) {
 				tr := draw(rand.New(rand.NewSource(seed)))
 				if got := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: uint64(seed)}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
 					t.Errorf("%v: other bits than the synchronous step on an emulated GPU", tr.keeps)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/ranks"
+	"mt/internal/base/accounts"
+	"mt/internal/cluster/ranks"
 )
 
 // team is what a run has where several ranks train together. A nil team is that of a rank

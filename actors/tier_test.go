@@ -12,7 +12,7 @@ import (
 
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/schedule"
 )
@@ -207,9 +207,9 @@ func (h *failingHome) FetchGrad(i int) error {
 // TestEveryStateCallMayFail: every read and every write of a state and of a gradient, and every read of a tile, fails once; the run ends with that error,
 // which says what failed.
 func TestEveryStateCallMayFail(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Parallel()
-	every := int(long.Every(t, 2))
+	every := int(testkit.Every(t, 2))
 	for fail := 1; ; fail += every {
 		tr := small().allAway(2).tilesAway().gradsAway(1)
 		tr.steps, tr.saveSteps, tr.evalSteps, tr.saver = 2, 1, 1, &recorder{}

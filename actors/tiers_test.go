@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"mt/host"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // This file says how tests share the machine, and which of many runs they draw.
@@ -53,7 +53,7 @@ func drawSeed(t *testing.T, n, most int) int64 {
 	t.Helper()
 	first := *firstSeed
 	if first == 0 {
-		first = 1 + int64((long.Seed()-1)%uint64(max(1, most-n)))
+		first = 1 + int64((testkit.Seed()-1)%uint64(max(1, most-n)))
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -68,7 +68,7 @@ func drawCall(t *testing.T, every int64) int64 {
 	t.Helper()
 	first := *firstCall
 	if first == 0 {
-		first = 1 + int64((long.Seed()-1)%uint64(every))
+		first = 1 + int64((testkit.Seed()-1)%uint64(every))
 	}
 	t.Cleanup(func() {
 		if t.Failed() && every > 1 {
@@ -82,7 +82,7 @@ func drawCall(t *testing.T, every int64) int64 {
 func inShort(t *testing.T, name string, named ...string) {
 	t.Helper()
 	if !slices.Contains(named, name) {
-		long.NotShort(t)
+		testkit.NotShort(t)
 	}
 }
 
@@ -90,6 +90,6 @@ func inShort(t *testing.T, name string, named ...string) {
 func usually(t *testing.T, name string, named ...string) {
 	t.Helper()
 	if !slices.Contains(named, name) {
-		long.Only(t)
+		testkit.LongOnly(t)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/timeline"
+	"mt/internal/base/timeline"
 )
 
 // This file tells Options.Timeline what a run does: which work took which stream or actor

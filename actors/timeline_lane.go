@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/timeline"
+	"mt/internal/base/timeline"
 	"mt/schedule"
 )
 

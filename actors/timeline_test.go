@@ -16,8 +16,8 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/wrap"
-	"mt/internal/long"
-	"mt/internal/timeline"
+	"mt/internal/base/timeline"
+	"mt/internal/testkit"
 	"mt/plan"
 )
 
@@ -219,7 +219,7 @@ func TestTraceBesideALostStream(t *testing.T) {
 
 // TestTraceOnCUDA: the same holds for the streams and events of an emulated GPU.
 func TestTraceOnCUDA(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.evalSteps = 1, 2, 2, 1
 	tr.depths = testDepths(1)

@@ -13,8 +13,8 @@ import (
 
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/parallel"
+	"mt/internal/base/accounts"
+	"mt/internal/base/parallel"
 	"mt/model"
 )
 

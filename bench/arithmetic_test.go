@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"mt/actors"
+	"mt/data/tokenizer"
 	"mt/device/cpu/openblas"
-	"mt/tokenizer"
 )
 
 // seconds turns numbers of seconds into durations.

@@ -10,7 +10,7 @@ import (
 
 	"mt/device"
 	"mt/host"
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 	"mt/plan/rates"
 )
 

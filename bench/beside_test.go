@@ -9,7 +9,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 	"mt/internal/run/trials"
 	"mt/plan/rates"
 )

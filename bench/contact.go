@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"mt/internal/config"
 	"mt/internal/doctor"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 )
 
 // Contact is what bench/gpu.sh left of a machine, or one file of it.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 
+	"mt/internal/base/human"
+	"mt/internal/base/parallel"
 	"mt/internal/doctor/measure"
-	"mt/internal/human"
-	"mt/internal/parallel"
 	"mt/plan/rates"
 )
 

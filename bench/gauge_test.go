@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestTimed: what ran while the machine changed its speed runs again, as often as is allowed, and
@@ -42,7 +42,7 @@ func TestTimed(t *testing.T) {
 
 // TestGauge: a step of it takes a time.
 func TestGauge(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	g, err := newGauge()
 	if err != nil {
 		t.Fatal(err)

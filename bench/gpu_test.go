@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // script is bench/gpu.sh with a folder of programs that stand in for mt and compute-sanitizer.
@@ -76,7 +76,7 @@ const sanitizeParts = "sanitize-memcheck,sanitize-racecheck,sanitize-synccheck"
 // TestSanitize: the self test runs under each tool of compute-sanitizer, what that finds is in the report and
 // fails the script, a tool that takes too long is stopped, and one that is not installed is named.
 func TestSanitize(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScript(t)
 	s.program("compute-sanitizer", `
 tool=$2 log=$6; shift 6
@@ -107,7 +107,7 @@ esac
 
 // TestSanitizeMissing: where compute-sanitizer is not installed the report says so, and the script goes on.
 func TestSanitizeMissing(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	if _, err := exec.LookPath("compute-sanitizer"); err == nil {
 		t.Skip("compute-sanitizer is installed here")
 	}
@@ -128,7 +128,7 @@ func TestSanitizeMissing(t *testing.T) {
 // TestPartCutOff: a part that hangs is stopped after three times what it should take, keeps the file that it has
 // written by then, and does not stop the others.
 func TestPartCutOff(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScript(t)
 	s.program("timeout", `[ "$3" != doctor ] && [ "$4" = doctor ] && echo "$2" >"$(dirname "$0")/limit" && shift 2 && "$@" >/dev/null && exit 124
 shift 2; exec "$@"`)
@@ -180,7 +180,7 @@ func TestPlan(t *testing.T) {
 
 // TestCalls: a call runs its own parts alone, and its report has what earlier calls left.
 func TestCalls(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScript(t)
 	only := []string{"--only", "doctor,selftest,slots-2,batch-16"}
 	if out, report, err := s.run(append(only, "--call", "1")...); err != nil || strings.Count(report, "done in") != 2 || !strings.Contains(report, "- selftest: done") {
@@ -204,7 +204,7 @@ func TestCalls(t *testing.T) {
 // TestContainer: limits of the control groups around the process, of version 2 and 1, stand in the report, the smallest of
 // each kind; how many blocks fit follows from the memory that is left.
 func TestContainer(t *testing.T) {
-	long.Only(t)
+	testkit.LongOnly(t)
 	for name, tc := range map[string]struct {
 		files map[string]string
 		says  string // "": no limits
@@ -253,7 +253,7 @@ func TestContainer(t *testing.T) {
 // TestReasons: the report has what a part said before it was told to end, work that does not end, and what cuda-gdb says of
 // core dumps, or that there is no cuda-gdb.
 func TestReasons(t *testing.T) {
-	long.Only(t)
+	testkit.LongOnly(t)
 	s := newScript(t)
 	s.program("mt", `case $1 in version) echo "mt of a test" ;;
 doctor) echo "note: a GPU: Scale by scale_f32 has not ended after 10s" >&2; echo "self test: operations" >&2; echo >&2
@@ -285,7 +285,7 @@ The exception was triggered at PC 0x7f10
 
 // TestRehearse: rehearsals of a kernel that faults and of a peer that disagrees leave reports that say so.
 func TestRehearse(t *testing.T) {
-	long.Only(t)
+	testkit.LongOnly(t)
 	newScript(t)
 	raw, err := exec.Command("bash", "rehearse.sh", "fault", "peer-disagrees").CombinedOutput()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/config"
 	"mt/internal/doctor/measure"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 	"mt/plan/rates"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/pytest"
 	"mt/internal/run/trials"
+	"mt/internal/testkit"
 )
 
 // TestHandedOverWeights holds rows of stacked parameters, one that wraps round the table and a
@@ -104,7 +104,7 @@ func TestPeersTrainTheSame(t *testing.T) {
 		{"zero3", "tiny", "fp32", []string{"torch", "deepspeed"}},
 	} {
 		t.Run(tt.peer+" "+tt.dtype, func(t *testing.T) {
-			t.Setenv(PythonVariable, pytest.Need(t, tt.needs...))
+			t.Setenv(PythonVariable, testkit.NeedPython(t, tt.needs...))
 			start, title, err := TrainPeer(tt.peer, "cpu")
 			if err != nil {
 				t.Fatal(err)
@@ -117,7 +117,7 @@ func TestPeersTrainTheSame(t *testing.T) {
 // TestMegaTrainScript runs MegaTrain's script on the CPU with a package in its place that has the
 // same functions: what is checked is what the script makes of them.
 func TestMegaTrainScript(t *testing.T) {
-	python := pytest.Need(t, "torch", "transformers")
+	python := testkit.NeedPython(t, "torch", "transformers")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

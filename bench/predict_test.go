@@ -9,8 +9,7 @@ import (
 	"testing"
 
 	"mt/actors"
-	"mt/internal/facts"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -27,7 +26,7 @@ func slowCPU() *rates.Machine {
 // TestDraw: a seed draws the same configurations again; those that are slowed down are predicted to
 // stand still, and the others are as fast as they can be.
 func TestDraw(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	m := slowCPU()
 	for seed := range uint64(3) {
 		one, two := rand.New(rand.NewPCG(seed, 12)), rand.New(rand.NewPCG(seed, 12))
@@ -62,7 +61,7 @@ func TestDraw(t *testing.T) {
 // TestPredict: every configuration runs in every round, with rates of its own. They are asked for
 // twice where the machine changed its speed meanwhile.
 func TestPredict(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	asked := 0
 	o := PredictOptions{Configurations: 2, Rounds: 2, Steps: 1, Only: -1, Rates: func(context.Context) (*rates.Machine, error) {
 		asked++
@@ -78,10 +77,10 @@ func TestPredict(t *testing.T) {
 	if len(p.Rows) != 2 {
 		t.Fatalf("rows %+v, want 2", p.Rows)
 	}
-	facts.Check(t, "the prediction",
-		facts.Is("first row is throttled", p.Rows[0].Throttled, false),
-		facts.Is("second row is throttled", p.Rows[1].Throttled, true),
-		facts.Is("machine", p.Machine, "two cores"),
+	testkit.Check(t, "the prediction",
+		testkit.Is("first row is throttled", p.Rows[0].Throttled, false),
+		testkit.Is("second row is throttled", p.Rows[1].Throttled, true),
+		testkit.Is("machine", p.Machine, "two cores"),
 	)
 	for _, r := range p.Rows {
 		if r.Measured.Min <= 0 || r.Predicted.Min <= 0 || math.IsNaN(r.Error) || math.Abs(r.Error) > p.Worst+1e-12 {

@@ -14,7 +14,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/internal/doctor/measure"
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 	"mt/model"
 	"mt/plan/rates"
 )

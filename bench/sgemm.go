@@ -10,7 +10,7 @@ import (
 
 	"mt/device/cpu/gemm"
 	"mt/device/cpu/openblas"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // SGEMMShape is a product D (M,N) = op(A) (M,K) · op(B) (K,N).

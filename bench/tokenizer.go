@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"mt/tokenizer"
+	"mt/data/tokenizer"
 )
 
 //go:embed peers/tokenizers.py

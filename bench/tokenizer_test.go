@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/tokenizer"
+	"mt/data/tokenizer"
 )
 
 func TestTokenizerReports(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // scripted is a runner whose steps take the times it was given, one after the
@@ -286,7 +286,7 @@ done
 }
 
 func TestPeerFailures(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	tests := []struct {
 		name, script string
 		want         string

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -173,7 +173,7 @@ func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
 
 // TestFailingDisk fails file operation i, for every i, until a save succeeds.
 func TestFailingDisk(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, save := range saves(t) {
 		t.Run(name, func(t *testing.T) {
 			for i := 1; ; i++ {
@@ -228,7 +228,7 @@ func TestKilled(t *testing.T) {
 	for name, save := range saves(t) {
 		t.Run(name, func(t *testing.T) {
 			if name != "replacing" {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			seen := map[int]int{}
 			for i := 1; i < 1000; i++ {

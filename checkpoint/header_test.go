@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"mt/internal/recordings"
+	"mt/internal/testkit"
 )
 
 func TestHeaderRefuses(t *testing.T) {
@@ -251,7 +251,7 @@ func FuzzIndex(f *testing.F) {
 
 func TestFixtureHeaders(t *testing.T) {
 	var files []string
-	for _, dir := range recordings.Cases(t) {
+	for _, dir := range testkit.Recordings(t) {
 		found, _ := filepath.Glob(filepath.Join(dir, "model", "*.safetensors"))
 		files = append(files, found...)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -244,4 +244,4 @@ func names(t testing.TB, dir string) []string {
 	return out
 }
 
-func TestMain(m *testing.M) { os.Exit(long.InMemory(m)) }
+func TestMain(m *testing.M) { os.Exit(testkit.InMemory(m)) }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"mt/host/optim"
-	"mt/internal/files"
+	"mt/internal/base/files"
 	"mt/model"
 )
 

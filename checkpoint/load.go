@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"mt/internal/files"
+	"mt/internal/base/files"
 	"mt/model"
 )
 

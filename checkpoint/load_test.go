@@ -18,8 +18,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mt/internal/long"
-	"mt/internal/recordings"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -58,10 +57,10 @@ var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|multi_modal_proj
 // TestFixtures: reading a fixture's model and writing it in fp32 gives every
 // tensor back byte for byte, from either kind of memory; those of a vision tower are copied.
 func TestFixtures(t *testing.T) {
-	for i, dir := range recordings.Cases(t) {
+	for i, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			if i%8 != 0 {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			dir := filepath.Join(dir, "model")
 			c, err := model.LoadDir(dir)
@@ -743,12 +742,12 @@ func TestOlderManifest(t *testing.T) {
 // over or, with a manifest of version 1, may load as it was: only later versions have a
 // checksum of their own.
 func TestFlippedManifest(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	out, layers := twoSaves(t)
 	dir := filepath.Join(out, "checkpoint-20")
 	name := filepath.Join(dir, manifestName)
 	want := values(layers)
-	every := 23 * long.Every(t, 5) // prime to 8: all bits come round
+	every := 23 * testkit.Every(t, 5) // prime to 8: all bits come round
 	for version, text := range map[int][]byte{manifestVersion: read(t, name), unsealedVersion: unseal(t, dir, nil)} {
 		stayed := 0
 		for bit := 0; bit < 8*len(text); bit += every {
@@ -972,7 +971,7 @@ func TestWhyMissing(t *testing.T) {
 
 // TestTooManyTensors: a header or an index of more tensors than any model has is refused, and one of very many is read.
 func TestTooManyTensors(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	header := func(n int) []byte {
 		text := []byte(`{"__metadata__":{"format":"pt"}`)
 		for i := range n {

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/internal/files"
+	"mt/internal/base/files"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/internal/pytest"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -214,7 +214,7 @@ func TestMXFP4Refuses(t *testing.T) {
 
 // TestMXFP4IsTransformers: the weights of a directory in MXFP4 are those that Transformers makes of it.
 func TestMXFP4IsTransformers(t *testing.T) {
-	python := pytest.Need(t, "torch", "transformers", "safetensors")
+	python := testkit.NeedPython(t, "torch", "transformers", "safetensors")
 	c, dir := oss(t), ""
 	dir = fakeModel(t, c, "BF16", half, pack)
 	layers := newLayers(c, true)
@@ -225,7 +225,7 @@ func TestMXFP4IsTransformers(t *testing.T) {
 	if err := WriteModel(out, layers, WriterOptions{Config: c, SaveDType: BF16}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := pytest.Run(t, python, filepath.Join("testdata", "mxfp4.py"), dir, out); !strings.Contains(string(got), "6 of 6 the same") {
+	if got := testkit.RunPython(t, python, filepath.Join("testdata", "mxfp4.py"), dir, out); !strings.Contains(string(got), "6 of 6 the same") {
 		t.Errorf("%s", got)
 	}
 }

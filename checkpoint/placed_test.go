@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -187,7 +187,7 @@ func TestLines(t *testing.T) {
 
 // TestLongStretch: tensors of more than a piece, and stretches longer than what is moved at a time.
 func TestLongStretch(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	c := config(t, map[string]any{"hidden_size": 3000, "intermediate_size": 400, "num_hidden_layers": 1})
 	from, own := placedLayers(c, false), newLayers(c, false)
 	fillLayers(from, 9)

@@ -15,7 +15,7 @@ import (
 	"mt/checkpoint"
 	"mt/checkpoint/powercut"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -109,7 +109,7 @@ func TestPowerCut(t *testing.T) {
 	for name, tc := range map[string]struct{ before, now int }{"the first": {0, 10}, "the second": {10, 20}, "again": {10, 10}} {
 		t.Run(name, func(t *testing.T) {
 			if name != "again" {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			root := t.TempDir()
 			out := filepath.Join(root, "runs", "out")
@@ -224,7 +224,7 @@ func TestReplacedModel(t *testing.T) {
 		for how, shards := range replacements {
 			t.Run(who+" "+how, func(t *testing.T) {
 				if how != "several by others" {
-					long.NotShort(t)
+					testkit.NotShort(t)
 				}
 				root := t.TempDir()
 				dir := filepath.Join(root, "model")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"mt/internal/files"
+	"mt/internal/base/files"
 	"mt/model"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"mt/host/optim"
-	"mt/internal/files"
+	"mt/internal/base/files"
 )
 
 // Skipped is a checkpoint that cannot be resumed from.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -86,7 +86,7 @@ func partOf(layers []Layer, rank, ranks int) []Layer {
 
 // TestPieces: a tensor of more bytes than are converted at a time.
 func TestPieces(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	c := config(t, map[string]any{"vocab_size": 140_003, "hidden_size": 10, "num_hidden_layers": 1})
 	if 10*140_003*4 <= pieceBytes {
 		t.Fatal("the embedding fits into a piece")

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // onC returns a CUDA in which every function is one and the same function of C,
@@ -56,7 +56,7 @@ func hotCalls(c *CUDA) map[string]func() error {
 // TestHotCallsDoNotAllocate wants an average of 0 allocations, not 0 in every call,
 // because a garbage collection empties the pools that calls take their memory from.
 func TestHotCallsDoNotAllocate(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("with the race detector pools drop what they hold at random")
 	}
 	for name, call := range hotCalls(onC(t)) {

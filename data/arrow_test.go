@@ -13,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
-	"mt/internal/pytest"
+	"mt/internal/testkit"
 )
 
 // arrowCase is a file that testdata/arrow.py wrote, and its rows.
@@ -114,10 +113,10 @@ func TestArrow(t *testing.T) { checkArrow(t, arrowCases(t, arrowRecorded)) }
 
 // TestArrowOfTheDay reads what today's PyArrow and save_to_disk write, with other values.
 func TestArrowOfTheDay(t *testing.T) {
-	python := pytest.Need(t, "pyarrow", "datasets")
+	python := testkit.NeedPython(t, "pyarrow", "datasets")
 	for seed := range 10 {
 		name := filepath.Join(t.TempDir(), "arrow.json")
-		pytest.Run(t, python, "testdata/arrow.py", name, fmt.Sprint(seed+100))
+		testkit.RunPython(t, python, "testdata/arrow.py", name, fmt.Sprint(seed+100))
 		checkArrow(t, arrowCases(t, name))
 	}
 }
@@ -236,7 +235,7 @@ func TestUnionBuffers(t *testing.T) {
 // TestArrowDamage changes every byte of a stream, one at a time. Rows may come out
 // changed, else there is an error, soon and in little memory.
 func TestArrowDamage(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, c := range arrowCases(t, arrowRecorded) {
 		if bytes.HasPrefix(c.File, []byte("PAR1")) {
 			continue

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/long"
-	"mt/tokenizer"
+	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // cacheFile is the only cache in dir.
@@ -528,7 +528,7 @@ func TestKilledTokenisationGoesOn(t *testing.T) {
 // TestLeftoversOfOtherContent: what an interrupted tokenisation left is not used once the
 // sources, or the leftover files themselves, have changed.
 func TestLeftoversOfOtherContent(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, spoil := range map[string]func(t *testing.T, paths []string, cache string){
 		"nothing": func(*testing.T, []string, string) {},
 		"a file that was done": func(t *testing.T, paths []string, _ string) {
@@ -620,7 +620,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 // TestMemoryIsBounded: reading a large array and a large Parquet file takes a fraction of
 // their size.
 func TestMemoryIsBounded(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	if testing.Short() {
 		t.Skip("-short leaves it out: it writes and reads two files of 30 MB, which takes seconds")
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mt/jinja"
+	"mt/data/jinja"
 )
 
 // conversation is a chat in the form that chat templates take.

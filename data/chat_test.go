@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
-	"mt/tokenizer"
+	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // small is a chat template that writes a role as one letter (s, u, a, t) and "|" after each turn.
@@ -419,7 +419,7 @@ func TestPrompt(t *testing.T) {
 
 // TestSpecialTokensOfLongText: a long text that is read in pieces has its BOS and its EOS once.
 func TestSpecialTokensOfLongText(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	text := strings.Repeat("0123456789abcde\n", wholeFile/16+1)
 	for _, name := range []string{"a.txt", "a.txt.gz"} {
 		s := textSpec(t, len(text)+2, write(t, t.TempDir(), name, squeeze(t, name, text)))

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
-	"mt/tokenizer"
+	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 func TestPackedText(t *testing.T) {
@@ -228,7 +228,7 @@ func TestJSONLOddities(t *testing.T) {
 
 // TestLongText reads a file piece by piece and expects what reading it at once gives.
 func TestLongText(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	text := make([]byte, wholeFile+12345)
 	for i := range text {

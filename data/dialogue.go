@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mt/jinja"
+	"mt/data/jinja"
 )
 
 // Dialogue turns conversations into prompts for a model to answer, by the chat template

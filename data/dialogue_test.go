@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/tokenizer"
+	"mt/data/tokenizer"
 )
 
 // TestReadConversations reads messages, one chat and several chats, in JSON and JSONL.

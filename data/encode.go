@@ -7,8 +7,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"mt/jinja"
-	"mt/tokenizer"
+	"mt/data/jinja"
+	"mt/data/tokenizer"
 )
 
 // fatalRow is an error found in one row that every row would have.

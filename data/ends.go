@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"mt/jinja"
+	"mt/data/jinja"
 )
 
 // answerEnds is what a chat template writes behind the text of an answer, in the answer's own

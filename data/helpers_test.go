@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
-	"mt/internal/recordings"
-	"mt/tokenizer"
+	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // write makes a file below dir, and the directories that it is in.
@@ -127,7 +126,7 @@ func set(b bool) *bool { return &b }
 // TestFixtures reads the rows of recorded training runs and expects them unchanged, in
 // file order, and as many rows a step as were recorded.
 func TestFixtures(t *testing.T) {
-	for _, dir := range recordings.Cases(t) {
+	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			name := filepath.Join(dir, "train.jsonl")
 			f, err := os.Open(name)
@@ -157,4 +156,4 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { os.Exit(long.InMemory(m)) }
+func TestMain(m *testing.M) { os.Exit(testkit.InMemory(m)) }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/tokenizer"
+	"mt/data/tokenizer"
 )
 
 // parse reads a row of any form, with or without white space around it, and checks it

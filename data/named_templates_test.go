@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/pytest"
-	"mt/tokenizer"
+	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // TestLayouts: how a few layouts write a conversation, with what is supervised in brackets. The
@@ -164,7 +164,7 @@ func lastAnswer(labels []int32) []int32 {
 // TestLayoutsOfLLaMAFactory compares tokens and labels of all layouts with those that LLaMA-Factory's own
 // package makes of the same conversations.
 func TestLayoutsOfLLaMAFactory(t *testing.T) {
-	python := pytest.Need(t, "torch", "transformers", "tokenizers")
+	python := testkit.NeedPython(t, "torch", "transformers", "tokenizers")
 	dir := t.TempDir()
 	_, err := exec.Command(python, append([]string{"testdata/layouts.py", dir}, Templates...)...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 3 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/facts"
+	"mt/internal/testkit"
 )
 
 func TestBestFit(t *testing.T) {
@@ -94,14 +94,14 @@ func TestPackedChats(t *testing.T) {
 	if len(p) != 2 {
 		t.Fatalf("pieces %+v, want 2", p)
 	}
-	facts.Check(t, "the second piece",
-		facts.Is("document", p[1].Document, 1),
-		facts.Is("line", p[1].Line, 2),
-		facts.Is("tokens", p[1].Tokens, 12),
-		facts.Is("total", p[1].Total, 12),
-		facts.Is("format", p[1].Format, "messages"),
-		facts.Is("lacks EOS", p[1].MissingEOS, true),
-		facts.Is("file", filepath.Base(p[1].File), "chats.jsonl"),
+	testkit.Check(t, "the second piece",
+		testkit.Is("document", p[1].Document, 1),
+		testkit.Is("line", p[1].Line, 2),
+		testkit.Is("tokens", p[1].Tokens, 12),
+		testkit.Is("total", p[1].Total, 12),
+		testkit.Is("format", p[1].Format, "messages"),
+		testkit.Is("lacks EOS", p[1].MissingEOS, true),
+		testkit.Is("file", filepath.Base(p[1].File), "chats.jsonl"),
 	)
 	if p := d.Pieces(1)[0]; p.Tokens != 20 || p.Total != 30 {
 		t.Errorf("a cut piece %+v", p)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/jinja"
+	"mt/data/jinja"
 )
 
 // pair is a prompt with the answer that was chosen and the one that was rejected: as texts that

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/facts"
-	"mt/tokenizer"
+	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // pairSpec reads paths as pairs through a template, by the byte vocabulary.
@@ -443,14 +443,14 @@ func TestPairsPromptCut(t *testing.T) {
 	if len(p) != 2 {
 		t.Fatalf("pieces %+v, want 2", p)
 	}
-	facts.Check(t, "pieces",
-		facts.Is("first side", p[0].Side, "chosen"),
-		facts.Is("first total", p[0].Total, 15),
-		facts.Is("second side", p[1].Side, "rejected"),
-		facts.Is("second document", p[1].Document, 1),
-		facts.Is("second from", p[1].From, 0),
-		facts.Is("second tokens", p[1].Tokens, 15),
-		facts.Is("second total", p[1].Total, 15),
+	testkit.Check(t, "pieces",
+		testkit.Is("first side", p[0].Side, "chosen"),
+		testkit.Is("first total", p[0].Total, 15),
+		testkit.Is("second side", p[1].Side, "rejected"),
+		testkit.Is("second document", p[1].Document, 1),
+		testkit.Is("second from", p[1].From, 0),
+		testkit.Is("second tokens", p[1].Tokens, 15),
+		testkit.Is("second total", p[1].Total, 15),
 	)
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/tokenizer"
+	"mt/data/tokenizer"
 )
 
 // tree is a directory with the files that these tests need; sub/loop is a link back up.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/jinja"
-	"mt/tokenizer"
+	"mt/data/jinja"
+	"mt/data/tokenizer"
 )
 
 // callingChat is a chat in which a message calls a tool. more is JSON that this message has

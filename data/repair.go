@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/jinja"
+	"mt/data/jinja"
 )
 
 // repair is a set of changes to a conversation that a chat template cannot take as its row

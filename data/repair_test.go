@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"mt/jinja"
+	"mt/data/jinja"
 )
 
 // callRow is a chat that ends with a call, with arguments as JSON in JSONL.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/tokenizer"
+	"mt/data/tokenizer"
 )
 
 // dataSet is one of Spec.Paths or Spec.Sets: files, and how their rows are read.

@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
-	"mt/tokenizer"
+	"mt/data/tokenizer"
 )
 
 // container is the way in which a file keeps its documents.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/jinja"
+	"mt/data/jinja"
 )
 
 // turnMark is a field of a message that says whether the message is trained on.

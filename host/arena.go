@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/parallel"
+	"mt/internal/base/accounts"
+	"mt/internal/base/parallel"
 )
 
 // pageBytes is the alignment in bytes of arenas, and of the layers inside them.

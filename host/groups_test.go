@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -24,7 +24,7 @@ func (s scaled) At(r optim.Rate) optim.Update {
 // TestGroupsMoveAtTheirRates: of a parameter of three tensors, and of the table, each group has the bits of an
 // optimizer that has its rate and its weight decay, whatever else is in the parameter.
 func TestGroupsMoveAtTheirRates(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	kinds := map[string]func(by func(decay float64) optim.Elementwise) optim.Optimizer{
 		"plain": func(by func(float64) optim.Elementwise) optim.Optimizer { return by(0.1) },
 		"8-bit": func(by func(float64) optim.Elementwise) optim.Optimizer {

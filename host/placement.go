@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"mt/host/optim"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // On more than one NUMA node every piece of an arena, such as the tile of a layer, is cut: each node has a part of it, and

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // given is a system of two or four nodes with two processors each.
@@ -63,7 +63,7 @@ func useNodes(t *testing.T, g *given) *Nodes {
 // TestLay: every byte of an arena is in one span, spans of a node follow each other, and of each piece a node has its part, but for
 // what is left of a page.
 func TestLay(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, page := range []int{4 << 10, 64 << 10} {
 		for _, count := range []int{2, 4} {
 			g := &given{nodes: count}
@@ -111,7 +111,7 @@ func TestLay(t *testing.T) {
 				}
 				begin += bytes
 			}
-			if long.Race {
+			if testkit.Race {
 				continue // memory of the runtime is not placed
 			}
 			var placed int64
@@ -136,7 +136,7 @@ func TestUpdateBitsDoNotDependOnNodes(t *testing.T) {
 			t.Run(fmt.Sprintf("%d nodes, bf16 %t, refused: %v", g.nodes, bf16, g.refuse), func(t *testing.T) {
 				n := useNodes(t, g)
 				sameBits(t, want, updated(t, optim.Level(), 3, bf16, false))
-				if refused := n.Note() != ""; refused != (g.refuse != nil && !long.Race) {
+				if refused := n.Note() != ""; refused != (g.refuse != nil && !testkit.Race) {
 					t.Errorf("the note is %q", n.Note())
 				}
 			})

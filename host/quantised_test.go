@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -83,10 +83,10 @@ func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
 		for i, hidden := range []int{576, 896, 576} {
 			t.Run(fmt.Sprintf("%s, hidden %d, %d", name, hidden, i), func(t *testing.T) {
 				if at > 0 {
-					long.NotShort(t)
+					testkit.NotShort(t)
 				}
 				if i != at%3 {
-					long.Only(t)
+					testkit.LongOnly(t)
 				}
 				l := mixed(hidden, i != 1)
 				for k := range l {

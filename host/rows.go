@@ -5,7 +5,7 @@ import (
 
 	"mt/host/optim"
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 	"mt/model"
 )
 

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/human"
-	"mt/internal/parallel"
+	"mt/internal/base/accounts"
+	"mt/internal/base/human"
+	"mt/internal/base/parallel"
 	"mt/model"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/model"
 )
 

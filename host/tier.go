@@ -5,8 +5,8 @@ import (
 
 	"mt/host/extents"
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/parallel"
+	"mt/internal/base/accounts"
+	"mt/internal/base/parallel"
 	"mt/model"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"mt/host/extents"
 	"mt/host/optim"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // TestGradientsOfATier: a gradient that waits on a disk comes back into its layer's state slot, behind the state and the tile, which it

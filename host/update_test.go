@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"mt/host/optim"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -71,7 +71,7 @@ func reference(w, m, v []float64, g []float32, a optim.AdamW, rate optim.Rate, d
 
 // Every level on any number of threads is compared with plain Go on one.
 func TestUpdateHasTheSameBitsEverywhere(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, bf16 := range []bool{false, true} {
 		for _, gradBF16 := range []bool{false, true} {
 			want := updated(t, "generic", 1, bf16, gradBF16)
@@ -106,7 +106,7 @@ func updated(t *testing.T, k string, threads int, bf16, gradBF16 bool) *Store {
 }
 
 func TestUpdateRowsIsUpdateWithZeros(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	const rows, cols = 5000, 19
 	for _, bf16 := range []bool{false, true} {
 		for _, gradBF16 := range []bool{false, true} {

@@ -3,7 +3,7 @@ package host
 import (
 	"sync"
 
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 var usage struct {

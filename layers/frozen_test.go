@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -62,9 +62,9 @@ func TestFrozenLeavesTheRest(t *testing.T) {
 			switch c.name {
 			case "everything":
 			case "plain", "gemma3", "sinks", "olmo2", "head with a bias", "latent", "latent of whole queries", "latent with biases and wide values", "output gate", "recurrent", "starcoder2":
-				long.NotShort(t)
+				testkit.NotShort(t)
 			default:
-				long.Only(t)
+				testkit.LongOnly(t)
 			}
 			step := func(cfg *model.Config) map[string][]float64 {
 				r := newRig(t, openCPU(t, 1), spec(cfg, KeepNothing, device.F32), nil)
@@ -85,7 +85,7 @@ func TestFrozenLeavesTheRest(t *testing.T) {
 
 // TestFrozenExpertsLeaveTheRest is TestFrozenLeavesTheRest for routers and experts, the shared one included.
 func TestFrozenExpertsLeaveTheRest(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, c := range moeCases {
 		t.Run(c.name, func(t *testing.T) {
 			step := func(cfg *model.Config) map[string][]float64 {

@@ -8,7 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/facts"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -117,16 +117,16 @@ func TestShardLayout(t *testing.T) {
 			l := sp.ShardLayout(head, 1)
 			rows, ok := l.Tensor(model.RoleLMHead)
 			norm, normed := l.Tensor(model.RoleFinalNorm)
-			facts.Check(t, fmt.Sprintf("tied %t bf16 %t", tied, bf16),
-				facts.Is("has a head", ok, true),
-				facts.Is("has a norm", normed, true),
-				facts.Is("tensors", len(l.Tensors), 2),
-				facts.Is("head rows", rows.Rows, 6),
-				facts.Is("head columns", rows.Cols, 12),
-				facts.Is("head is bf16", rows.BF16, bf16),
-				facts.Is("head is a reference", rows.Ref, false),
-				facts.Is("norm rows", norm.Rows, 12),
-				facts.Is("norm is bf16", norm.BF16, false),
+			testkit.Check(t, fmt.Sprintf("tied %t bf16 %t", tied, bf16),
+				testkit.Is("has a head", ok, true),
+				testkit.Is("has a norm", normed, true),
+				testkit.Is("tensors", len(l.Tensors), 2),
+				testkit.Is("head rows", rows.Rows, 6),
+				testkit.Is("head columns", rows.Cols, 12),
+				testkit.Is("head is bf16", rows.BF16, bf16),
+				testkit.Is("head is a reference", rows.Ref, false),
+				testkit.Is("norm rows", norm.Rows, 12),
+				testkit.Is("norm is bf16", norm.BF16, false),
 			)
 			slot := int64(256 + 512) // 12 and 6·12 elements of fp32, aligned
 			if bf16 {

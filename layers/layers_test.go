@@ -12,8 +12,8 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/op"
-	"mt/internal/long"
-	"mt/internal/reference"
+	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 
@@ -194,9 +194,9 @@ func onEach(t *testing.T, f func(t *testing.T, dev device.Device, cfg *model.Con
 			t.Run(d.name+"/"+c.name, func(t *testing.T) {
 				switch {
 				case d.name == "toy" && c.name != "everything": // who calls a device is tried, not the device
-					long.Only(t)
+					testkit.LongOnly(t)
 				case c.name != "plain" && c.name != "everything" && c.name != "recurrent":
-					long.NotShort(t)
+					testkit.NotShort(t)
 				}
 				f(t, d.open(t), c.cfg)
 			})
@@ -211,7 +211,7 @@ func TestGradientsEqualFiniteDifferences(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name != "everything" {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			mbs := micro(c.cfg)
 			grads := map[string]map[string][]float64{} // by device

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/reference"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 

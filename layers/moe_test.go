@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/long"
-	"mt/internal/reference"
+	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 
@@ -76,9 +76,9 @@ func onMoE(t *testing.T, f func(t *testing.T, c moeCase, r *moeRig)) {
 			t.Run(d.name+"/"+c.name, func(t *testing.T) {
 				switch {
 				case d.name == "toy" && i > 0:
-					long.Only(t)
+					testkit.LongOnly(t)
 				case i > 0:
-					long.NotShort(t)
+					testkit.NotShort(t)
 				}
 				f(t, c, newMoERig(t, d.open(t), c, spec(c.cfg, KeepNothing, device.F32)))
 			})
@@ -196,7 +196,7 @@ func TestMoECounts(t *testing.T) {
 
 // Chunks change only the order of sums; what is kept of blocks changes nothing.
 func TestMoEChunks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, d := range devices {
 		for _, c := range moeCases {
 			t.Run(d.name+"/"+c.name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestMoESizes(t *testing.T) {
 
 // A launch of a MoE layer allocates as little in Go as others do, however many chunks it has.
 func TestMoEDoesNotAllocate(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("with the race detector every operation has memory of its own")
 	}
 	c := moeCases[0]

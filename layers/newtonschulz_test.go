@@ -12,7 +12,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cpu"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
 )
 

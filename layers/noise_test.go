@@ -10,7 +10,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/op"
-	"mt/internal/reference"
+	"mt/internal/testkit/reference"
 )
 
 // TestNoise: with noise losses and gradients are those of the reference with the same noise, which is what Transformers' hook

@@ -10,9 +10,8 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
-	"mt/internal/long"
-	"mt/internal/recordings"
-	"mt/internal/reference"
+	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 
@@ -213,8 +212,8 @@ func TestBrokenPlansPanic(t *testing.T) {
 // The first step of recorded training runs: loss and gradient norm as
 // Transformers and PyTorch computed them.
 func TestFirstStepEqualsTransformers(t *testing.T) {
-	long.NotShort(t)
-	for _, dir := range recordings.Cases(t) {
+	testkit.NotShort(t)
+	for _, dir := range testkit.Recordings(t) {
 		f, err := reference.LoadFixture(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +276,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 // A launch makes little garbage in Go: its own bookkeeping and, on this device,
 // nothing else.
 func TestLaunchGarbage(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("with the race detector every operation has memory of its own")
 	}
 	cfg := config(func(*model.Config) {})

@@ -10,8 +10,8 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/op"
-	"mt/internal/long"
-	"mt/internal/reference"
+	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 
@@ -65,7 +65,7 @@ func (r *rig) preferred(mbs [][]reference.Pair, likelihood float32) batch {
 // that have a bias are normed behind it here: where they are not, a softmax hardly sees the bias, and its gradient is what
 // is left of terms that cancel, of which the rounding of fp32 is a large part.
 func TestPreferenceGradients(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	losses := []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.25}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.125}, {Kind: op.IPO, Beta: 0.5}}
 	for i, name := range []string{"plain", "everything", "capped", "granite"} {
 		at := slices.IndexFunc(configs, func(c struct {

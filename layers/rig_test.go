@@ -13,9 +13,9 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
-	"mt/internal/reference"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 

@@ -10,7 +10,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
 )
 

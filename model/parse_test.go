@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/recordings"
+	"mt/internal/testkit"
 )
 
 func base() map[string]any {
@@ -482,7 +482,7 @@ func TestJSONKeepsText(t *testing.T) {
 }
 
 func TestFixtureConfigs(t *testing.T) {
-	for _, of := range recordings.Cases(t) {
+	for _, of := range testkit.Recordings(t) {
 		name, dir := filepath.Base(of), filepath.Join(of, "model")
 		c, err := LoadDir(dir)
 		if err != nil {

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/facts"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // qwen3Next is what the published directory of 80B parameters says, in the keys that count.
@@ -22,7 +21,7 @@ var qwen3Next = map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "
 // TestRecurrentBlocks: the published configuration has 79.7 billion parameters, 36 blocks with a recurrence, and the same written
 // as layer_types; the class's defaults say as much as it does.
 func TestRecurrentBlocks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	types := make([]any, 48)
 	for b := range types {
 		if types[b] = "linear_attention"; b%4 == 3 {
@@ -47,20 +46,20 @@ func TestRecurrentBlocks(t *testing.T) {
 			t.Errorf("%s: %d parameters", name, n)
 		}
 		layers := c.Layers()
-		facts.Check(t, name,
-			facts.Is("recurrent blocks", c.RecurrentBlocks(), 36),
-			facts.Is("block 3 is recurrent", c.IsRecurrent(3), false),
-			facts.Is("block 46 is recurrent", c.IsRecurrent(46), true),
-			facts.Is("layer 1", layers[1].Kind, Mixer),
-			facts.Is("layer 7", layers[7].Kind, Attention),
-			facts.Is("layer 8", layers[8].Kind, MoE),
-			facts.Is("block 0 turns", c.Turns(0), false),
-			facts.Is("block 3 turns", c.Turns(3), true),
-			facts.Is("pairs of block 0", c.BlockPairs(0, 10), 0),
-			facts.Is("attended pairs", c.AttendedPairs(10), 12*55),
-			facts.Is("NormTopKProb", c.NormTopKProb, true),
-			facts.Is("Rope.Partial", c.Rope.Partial, 0.25),
-			facts.Is("OutputGate", c.OutputGate, true),
+		testkit.Check(t, name,
+			testkit.Is("recurrent blocks", c.RecurrentBlocks(), 36),
+			testkit.Is("block 3 is recurrent", c.IsRecurrent(3), false),
+			testkit.Is("block 46 is recurrent", c.IsRecurrent(46), true),
+			testkit.Is("layer 1", layers[1].Kind, Mixer),
+			testkit.Is("layer 7", layers[7].Kind, Attention),
+			testkit.Is("layer 8", layers[8].Kind, MoE),
+			testkit.Is("block 0 turns", c.Turns(0), false),
+			testkit.Is("block 3 turns", c.Turns(3), true),
+			testkit.Is("pairs of block 0", c.BlockPairs(0, 10), 0),
+			testkit.Is("attended pairs", c.AttendedPairs(10), 12*55),
+			testkit.Is("NormTopKProb", c.NormTopKProb, true),
+			testkit.Is("Rope.Partial", c.Rope.Partial, 0.25),
+			testkit.Is("OutputGate", c.OutputGate, true),
 		)
 		// A token goes through the products of its experts, 36 convolutions of 8192 channels, and 36·32 states of 128·128.
 		if got, want := c.ForwardFLOPs(1, 0)-2*float64(c.MatrixParams()), float64(36*(2*4*8192+6*32*128*128)); got != want {
@@ -75,7 +74,7 @@ func TestRecurrentBlocks(t *testing.T) {
 // TestRecurrentBackwardFLOPs: below the lowest tensor that is trained recurrences have no backward, and pairs are those of the
 // blocks with attention.
 func TestRecurrentBackwardFLOPs(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	c, err := parse(t, qwen3Next)
 	if err != nil {
 		t.Fatal(err)

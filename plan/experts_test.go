@@ -10,7 +10,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/schedule"
 )
@@ -176,7 +176,7 @@ func TestStepTooLargeForExperts(t *testing.T) {
 
 // TestPublishedModelsWithExperts: sensible figures for models that people train.
 func TestPublishedModelsWithExperts(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, c := range []struct {
 		name        string
 		cfg         *model.Config

@@ -16,7 +16,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/schedule"
 )
@@ -112,7 +112,7 @@ func TestLackThatRoundsAway(t *testing.T) {
 // TestWhatFitsIsFound lowers the budgets step by step: as long as the smallest
 // choice of everything fits, so does what is chosen, and it says so otherwise.
 func TestWhatFitsIsFound(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	ratio := budgetRatio(t, 0.85)
 	for _, unified := range []bool{false, true} {
 		for _, act := range []device.DType{device.F32, device.BF16} {
@@ -167,7 +167,7 @@ func TestWhatFitsIsFound(t *testing.T) {
 // TestNumericsDoNotDependOnDepths: what fixes the order of sums is the same for
 // every depth that is asked for, under any budget.
 func TestNumericsDoNotDependOnDepths(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	changed := map[string]bool{}
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		q := request()

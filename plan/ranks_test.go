@@ -7,7 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -25,7 +25,7 @@ func ofRanks(ranks, rank int, change func(*Request)) Request {
 // ranks leave to each: 2 + (10 + 4)/N bytes a parameter, or 4 + (8 + 4)/N in fp32. The table has what
 // is allocated, and only the first rank collects checkpoints.
 func TestBytesOfARank(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	cfg, err := model.Preset("qwen2.5-0.5b")
 	if err != nil {
 		t.Fatal(err)

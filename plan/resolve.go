@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"mt/device"
-	"mt/internal/human"
+	"mt/internal/base/human"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"

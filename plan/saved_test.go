@@ -10,7 +10,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"
@@ -27,7 +27,7 @@ func (r *Run) saves() (sum float64) {
 // TestWhatIsKeptIsWorthMost: of all choices for the blocks that fit, the one that is made saves the most, or
 // less than that by no more than one step of one block; and no further step fits.
 func TestWhatIsKeptIsWorthMost(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	rnd := rand.New(rand.NewSource(3))
 	mixed, best, tried := 0, 0, 0
 	for range 60 {

@@ -10,7 +10,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/schedule"
 )
@@ -101,7 +101,7 @@ func TestPartsFitABlock(t *testing.T) {
 // whatever fits with the smallest choices is found. Where weights are bound in
 // place and gradients summed in slabs there is nothing to gain by a cut.
 func TestPartsUnderBudgets(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	ratio := budgetRatio(t, 0.9)
 	for _, clip := range []bool{false, true} {
 		for _, unified := range []bool{false, true} {
@@ -171,7 +171,7 @@ func TestAskedParts(t *testing.T) {
 // most maxHeadChunk tokens, or roomyHeadChunk. A small workspace does not make them smaller
 // than 128 MiB. A micro-batch that is smaller than a chunk is one chunk.
 func TestHeadChunk(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, c := range []struct {
 		cfg                  *model.Config
 		micro, parts, tokens int
@@ -204,7 +204,7 @@ func TestHeadChunk(t *testing.T) {
 // budgetRatio returns the ratio of a budget to the one before: ratio in long tests, its square where they are left out.
 func budgetRatio(t *testing.T, ratio float64) float64 {
 	t.Helper()
-	return math.Pow(ratio, float64(long.Every(t, 2)))
+	return math.Pow(ratio, float64(testkit.Every(t, 2)))
 }
 
 // TestRoomy: 40 GiB of a device's own memory are much.

@@ -11,7 +11,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"
@@ -87,7 +87,7 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 // TestWeightsGoToDisksAsMemoryAsks: where states on disks do not do, tiles of blocks go there too, spread over the model and as few
 // as do; what is planned fits and counts every buffer.
 func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
 		q := tiered(t, 64, false)
 		q.Unified, q.Depths.StateSlots, q.Depths.WeightSlots = unified, 2, 3
@@ -386,7 +386,7 @@ func TestPackedBytes(t *testing.T) {
 
 // TestPackingTakesMemory: what compression takes is planned, for states and, where weights are on disks, for these too.
 func TestPackingTakesMemory(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	q := tiered(t, 192, false) // whose tiles are larger than what packing them takes
 	q.Depths.StateSlots, q.Depths.WeightSlots, q.ParamDir = 2, 3, true
 	q.HostMemory = 1
@@ -439,7 +439,7 @@ func rowsOf(t Table, where, purpose string) (out []Row) {
 // as few as do, and the first blocks' last; what is planned fits and counts every slab, slot and buffer. Only where all of them do not
 // do either, tiles follow.
 func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
 		q := tiered(t, 64, true)
 		q.Unified, q.Depths = unified, Depths{StateSlots: 2, GradSlabs: 3, WeightSlots: 3, GradBuffers: 2, ActivationSlots: 80, BatchesAhead: 1}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/bench"
-	"mt/internal/config"
+	"mt/internal/run/config"
 )
 
 func (a *app) benchCommand() *cobra.Command {

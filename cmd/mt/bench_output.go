@@ -10,7 +10,7 @@ import (
 
 	"mt/bench"
 	"mt/device"
-	"mt/internal/config"
+	"mt/internal/run/config"
 )
 
 // benchDevice are the flags of a benchmark that measures a device.

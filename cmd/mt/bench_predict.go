@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/bench"
-	"mt/internal/config"
 	"mt/internal/doctor"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 	"mt/plan/rates"
 )
 

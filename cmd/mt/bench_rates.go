@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/bench"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/model"
 )
 

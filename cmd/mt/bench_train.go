@@ -11,7 +11,7 @@ import (
 
 	"mt/bench"
 	"mt/device/cuda"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/trials"
 	"mt/plan"
 )

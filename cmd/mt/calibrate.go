@@ -14,9 +14,9 @@ import (
 	"text/tabwriter"
 
 	"mt/device"
-	"mt/internal/config"
 	"mt/internal/doctor"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 	"mt/plan/rates"
 )
 

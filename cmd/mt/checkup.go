@@ -8,11 +8,11 @@ import (
 	"mt/host"
 	"mt/host/extents"
 	"mt/host/optim"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
+	"mt/internal/base/parallel"
 	"mt/internal/doctor"
 	"mt/internal/doctor/measure"
-	"mt/internal/machine"
-	"mt/internal/parallel"
+	"mt/internal/run/machine"
 )
 
 // Sizes in bytes that are measured in passing: a copy larger than most caches, and a file that a

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // These tests hold what scripts around mt rely on: files, their keys, what is printed
@@ -322,7 +322,7 @@ func TestInterruptedReading(t *testing.T) {
 // TestPlanPredicts: with --gpu a plan has a prediction, what to take, the smallest machine and, if asked, a
 // table; nothing of it needs the GPU, and a run that does not fit is told what it needs.
 func TestPlanPredicts(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	got := object(t, must(t, "plan", "--model", "quickstart", "--gpu", "rtx3090", "--host", "ddr4-3200x2", "--sweep", "seq", "--json"))
 	p, ok := got["prediction"].(map[string]any)
 	if !ok {

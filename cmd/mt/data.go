@@ -18,12 +18,12 @@ import (
 
 	"mt/checkpoint"
 	"mt/data"
+	"mt/data/tokenizer"
 	"mt/internal/chart"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
-	"mt/tokenizer"
 )
 
 func (a *app) dataCommand() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/data"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // chats is a folder with a model that reads bytes, two chats and two templates:
@@ -72,7 +72,7 @@ func TestInspectShowsWhatIsSupervised(t *testing.T) {
 }
 
 func TestInspectWritesFigures(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	c := newChats(t)
 	code, stdout, stderr := c.inspect(t, "ends.jinja", "--json")
 	var got struct {
@@ -128,7 +128,7 @@ func TestProblemsAreNamedByWhatTheyAreOf(t *testing.T) {
 
 // TestExamplesGoOnFromEachOther runs the examples one after the other, shortened.
 func TestExamplesGoOnFromEachOther(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Chdir("../..")
 	dir := t.TempDir()
 	run := func(name string, more ...string) {

@@ -15,10 +15,10 @@ import (
 	"mt/device/cpu/gemm"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/config"
+	"mt/internal/cluster/mpi"
 	"mt/internal/doctor"
-	"mt/internal/machine"
-	"mt/internal/mpi"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 )
 
 // health is what mt doctor finds.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // documented is a block of a page that begins with a command of mt plan, and what follows it.
@@ -17,7 +17,7 @@ var documented = regexp.MustCompile("(?s)```\n\\$ mt (plan [^\n]*)\n(.*?)\n```")
 // TestDocumentedPlans: the plans on pages of docs are those that mt prints. A line of … stands for any lines. Plans with
 // files beside them are left out, and one in four of those for several hosts is drawn, which take a minute.
 func TestDocumentedPlans(t *testing.T) {
-	long.Only(t)
+	testkit.LongOnly(t)
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestDocumentedPlans(t *testing.T) {
 			found++
 			t.Run(filepath.Base(page)+"/"+command, func(t *testing.T) {
 				if strings.Contains(command, "--hosts") {
-					long.Drawn(t, 4)
+					testkit.Drawn(t, 4)
 				}
 				code, stdout, stderr := mt(t, "", strings.Fields(command)...)
 				if code != exitDone {

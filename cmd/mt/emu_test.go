@@ -7,17 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestEmulatorCompiles: what the tag emu adds to mt compiles. TestEmulatorBuild links and runs it.
 func TestEmulatorCompiles(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("go is not in the path")
 	}
-	if out, err := exec.Command(goTool, "build", "-tags", "emu", "mt/internal/machine", "mt/bench").CombinedOutput(); err != nil {
+	if out, err := exec.Command(goTool, "build", "-tags", "emu", "mt/internal/run/machine", "mt/bench").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -25,7 +25,7 @@ func TestEmulatorCompiles(t *testing.T) {
 // TestEmulatorBuild: mt built with the tag emu says so and trains with device:
 // cuda on any machine. It is a long test because it links mt a second time.
 func TestEmulatorBuild(t *testing.T) {
-	long.Only(t)
+	testkit.LongOnly(t)
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("go is not in the path")

@@ -11,8 +11,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"mt/internal/config"
-	"mt/internal/export"
+	"mt/checkpoint/export"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 )
 

@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
-	"mt/internal/pytest"
-	"mt/internal/recordings"
+	"mt/internal/testkit"
 )
 
 // tinyModel trains nothing and writes a model directory of the smallest preset.
@@ -107,14 +105,14 @@ func TestExportLine(t *testing.T) {
 // TestTransformersLoads runs checkpoint/testdata/roundtrip.py: what mt writes for
 // the recorded models, Transformers loads and computes alike.
 func TestTransformersLoads(t *testing.T) {
-	python := pytest.Need(t, "torch", "transformers", "safetensors")
+	python := testkit.NeedPython(t, "torch", "transformers", "safetensors")
 	t.Setenv(asCommand, "1")
-	pytest.Run(t, python, append([]string{"../../checkpoint/testdata/roundtrip.py", os.Args[0]}, recordings.Cases(t)...)...)
+	testkit.RunPython(t, python, append([]string{"../../checkpoint/testdata/roundtrip.py", os.Args[0]}, testkit.Recordings(t)...)...)
 }
 
 // TestExportIgnores: a flag that does nothing is said to do nothing.
 func TestExportIgnores(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	code, _, stderr := mt(t, "", "export", "--format", "gguf", "--model", tinyModel(t), "--out", filepath.Join(t.TempDir(), "x.gguf"), "--max-shard-size", "1GB")
 	if code != exitDone || !strings.Contains(stderr, "note: --max-shard-size has no effect with gguf") {
 		t.Errorf("exit code %d\n%s", code, stderr)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/tools/faultio"
 )
 
@@ -25,7 +25,7 @@ var (
 func drawSeed(t *testing.T) uint64 {
 	seed := *faultSeed
 	if seed == 0 {
-		seed = long.Seed()
+		seed = testkit.Seed()
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -65,10 +65,10 @@ var spoils = []struct {
 // there are whole; and the same command line again ends bit for bit as if nothing
 // had been.
 func TestDiskFaults(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Parallel()
 	seed, lab := drawSeed(t), newLab(t)
 	var all []diskFault
@@ -85,7 +85,7 @@ func TestDiskFaults(t *testing.T) {
 	}
 	n := *faultCount
 	if n < 0 {
-		n = long.Count(t, 160, 36)
+		n = testkit.Count(t, 160, 36)
 	}
 	chosen := choose(all, n, seed)
 	t.Logf("%d of %d faults", len(chosen), len(all))
@@ -246,10 +246,10 @@ func names(message string, c faultio.Call) bool {
 // TestStateFaults does the same at the calls on the file with states that are on a disk. The pool makes them, since a tracer does not see
 // what a ring moves; the faults of a ring are tested in host/extents.
 func TestStateFaults(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Parallel()
 	seed := drawSeed(t)
 	for name, change := range onDisks {
@@ -280,7 +280,7 @@ func stateFaults(t *testing.T, change func(*lab), seed uint64) {
 	}
 	n := *faultCount
 	if n < 0 {
-		n = long.Count(t, 60, 5)
+		n = testkit.Count(t, 60, 5)
 	}
 	chosen := choose(all, n, seed)
 	t.Logf("%d of %d faults", len(chosen), len(all))

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mt/data"
-	"mt/internal/config"
-	"mt/internal/files"
+	"mt/internal/base/files"
+	"mt/internal/run/config"
 	"mt/internal/run/generate"
 )
 

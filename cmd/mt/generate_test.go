@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // newTalker is a run's output_dir whose model has learned to name numbers in
@@ -165,7 +165,7 @@ func checkLogitKeys(t *testing.T, out string) {
 // TestChatStopsAtTheTemplatesEnd: at the special token that the chat template
 // writes behind an answer, though nothing else says that it ends one.
 func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	out := newTalker(t, "|")
 	name := filepath.Join(out, "tokenizer.json")
 	text, err := os.ReadFile(name)
@@ -261,7 +261,7 @@ func (noEnd) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestEndlessPrompt: a prompt that is too long is an error, and is not cut silently.
 func TestEndlessPrompt(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	a := &app{stdin: noEnd{}}
 	text, err := a.prompt("-")
 	if want := "prompt: the standard input: longer than 64 MiB"; err == nil || !strings.HasPrefix(err.Error(), want) {

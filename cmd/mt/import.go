@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
 	"mt/model"

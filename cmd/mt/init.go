@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/data"
-	"mt/internal/config"
-	"mt/internal/files"
+	"mt/internal/base/files"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"

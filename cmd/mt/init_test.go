@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/config"
-	"mt/internal/facts"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // asked runs mt init on a terminal, where these lines are typed.
@@ -52,16 +51,16 @@ func TestInitAsks(t *testing.T) {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	c := written(t, "run.yaml")
-	facts.Check(t, "run.yaml",
-		facts.Is("model", c.Model.Preset, "tiny"),
-		facts.Is("dataset", strings.Join(c.Dataset, "+"), "text.txt+chats.jsonl"),
-		facts.Is("device", c.Device, "cpu"),
-		facts.Is("max_steps", c.MaxSteps, 40),
-		facts.Is("output_dir", c.OutputDir, "out/tiny"),
-		facts.Is("max_seq_len", c.MaxSeqLen, 256),
-		facts.Is("learning_rate", c.LearningRate, 1e-3),
-		facts.Is("weight_decay", c.WeightDecay, 0.1),
-		facts.Is("seed is given", c.Given("seed"), false),
+	testkit.Check(t, "run.yaml",
+		testkit.Is("model", c.Model.Preset, "tiny"),
+		testkit.Is("dataset", strings.Join(c.Dataset, "+"), "text.txt+chats.jsonl"),
+		testkit.Is("device", c.Device, "cpu"),
+		testkit.Is("max_steps", c.MaxSteps, 40),
+		testkit.Is("output_dir", c.OutputDir, "out/tiny"),
+		testkit.Is("max_seq_len", c.MaxSeqLen, 256),
+		testkit.Is("learning_rate", c.LearningRate, 1e-3),
+		testkit.Is("weight_decay", c.WeightDecay, 0.1),
+		testkit.Is("seed is given", c.Given("seed"), false),
 	)
 	for _, want := range []string{`no preset is called "tinny"`, "none.txt", "device_memory", "num_train_epochs", "[out/tiny] > "} {
 		if !strings.Contains(strings.ReplaceAll(stderr, "-", "_"), strings.ReplaceAll(want, "-", "_")) {
@@ -81,7 +80,7 @@ func TestInitAsks(t *testing.T) {
 // TestInitTakesFlags: what a flag answers is not asked, and every other flag is in the file; a model that is there gets
 // another recipe and is talked to.
 func TestInitTakesFlags(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	inFolder(t)
 	must(t, "train", "--model", "tiny", "--dataset", "text.txt", "--max-seq-len", "32", "--max-steps", "1", "--output-dir", "first")
 	stdout := must(t, "init", "--model", "./first", "--dataset", "text.txt", "--warmup-steps", "2", "--eval-dataset", "text.txt", "--pipeline.weight-slots", "3")
@@ -156,7 +155,7 @@ func blocked(t *testing.T) (*os.File, func()) {
 
 // TestInitThatDoesNotFit: the file is there to be changed, and the error is the plan's. --force writes over it.
 func TestInitThatDoesNotFit(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	inFolder(t)
 	args := []string{"init", "--model", "quickstart", "--dataset", "text.txt"}
 	code, stdout, stderr := mt(t, "", append(args, "--host-memory", "10MiB")...)

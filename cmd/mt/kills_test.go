@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/tools/faultio"
 )
 
@@ -20,7 +20,7 @@ var killCount = flag.Int("kills", 0, "how often TestRandomKills kills (tools/kil
 // disturbed. A kill is at a call drawn at random, before it, in the middle of its
 // bytes or after it: what is on disk changes at no other moment.
 func TestRandomKills(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
 	count, seed := *killCount, drawSeed(t)
@@ -29,7 +29,7 @@ func TestRandomKills(t *testing.T) {
 	case testing.Short():
 		count = 3
 	default:
-		count = long.Count(t, 50, 6)
+		count = testkit.Count(t, 50, 6)
 	}
 	t.Parallel()
 	t.Run("in memory", func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRandomKills(t *testing.T) {
 	})
 	for name, change := range onDisks {
 		t.Run(name, func(t *testing.T) {
-			long.NotShort(t)
+			testkit.NotShort(t)
 			t.Parallel()
 			lab := newLab(t)
 			change(lab)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mt/checkpoint"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/tools/faultio"
 )
 
@@ -86,7 +86,7 @@ func scratch(t *testing.T) string {
 	t.Helper()
 	const memory, room = "/dev/shm", 256 << 20
 	var fs unix.Statfs_t
-	if os.Getenv(long.Variable) != "" || unix.Statfs(memory, &fs) != nil || int64(fs.Bavail)*fs.Bsize < room {
+	if os.Getenv(testkit.LongVariable) != "" || unix.Statfs(memory, &fs) != nil || int64(fs.Bavail)*fs.Bsize < room {
 		return t.TempDir()
 	}
 	dir, err := os.MkdirTemp(memory, "mt-test-*")

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"mt/internal/config"
-	"mt/internal/human"
-	"mt/internal/mpi"
-	"mt/internal/ranks"
+	"mt/internal/base/human"
+	"mt/internal/cluster/mpi"
+	"mt/internal/cluster/ranks"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
 )

@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/config"
-	"mt/internal/long"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestMain hides a GPU that this machine may have: device: auto is the CPU. The
@@ -274,7 +274,7 @@ func TestJSON(t *testing.T) {
 
 // TestDoctorJudges: doctor says of each part how it is, and what is broken is an error.
 func TestDoctorJudges(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for args, want := range map[string]struct {
 		code int
 		disk string

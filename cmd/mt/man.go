@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/config"
+	"mt/internal/run/config"
 )
 
 func (a *app) manCommand() *cobra.Command {

@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
-	"mt/internal/mpirun"
+	"mt/internal/testkit"
 )
 
 // rankConfig is diskConfig for runs of several ranks: what has to be brought to the first rank is.
@@ -39,7 +38,7 @@ func rankScene(t *testing.T) string {
 
 // startRanks begins `mt train run.yaml` as n ranks in dir. Each writes its process's number to a
 // file there.
-func startRanks(t *testing.T, dir string, n int, more ...string) *mpirun.Running {
+func startRanks(t *testing.T, dir string, n int, more ...string) *testkit.RunningRanks {
 	t.Helper()
 	return startRanksBy(t, dir, n, "", more...)
 }
@@ -49,14 +48,14 @@ func startRanks(t *testing.T, dir string, n int, more ...string) *mpirun.Running
 const ownFolders = `own=host${PMI_RANK:-$OMPI_COMM_WORLD_RANK}; mkdir -p $own && cp run.yaml rows.jsonl $own && cd $own && `
 
 // startRanksBy is startRanks after a script.
-func startRanksBy(t *testing.T, dir string, n int, script string, more ...string) *mpirun.Running {
+func startRanksBy(t *testing.T, dir string, n int, script string, more ...string) *testkit.RunningRanks {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"-c", "echo $$ > pid.$$ && " + script + `exec "$0" "$@"`, program, "train", "run.yaml"}, more...)
-	return mpirun.Start(t, dir, n, []string{asCommand + "=1"}, "sh", args...)
+	return testkit.StartRanks(t, dir, n, []string{asCommand + "=1"}, "sh", args...)
 }
 
 // trained is what a run has left that does not depend on time or on how often it was begun.
@@ -89,7 +88,7 @@ func lossesOf(t *testing.T, dir string) (out []float64) {
 // TestTrainOnRanks: two and three processes train as one does, up to the last bits of sums; one of
 // them prints and writes; and the bits of a number of ranks are its own.
 func TestTrainOnRanks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	alone := rankScene(t)
 	t.Chdir(alone)
 	must(t, "train", "run.yaml")
@@ -127,14 +126,14 @@ func TestTrainOnRanks(t *testing.T) {
 
 // TestQuickstartOnRanks: the quickstart, shortened, on two and on three ranks.
 func TestQuickstartOnRanks(t *testing.T) {
-	long.Only(t) // TestTrainOnRanks trains on ranks by default
+	testkit.LongOnly(t) // TestTrainOnRanks trains on ranks by default
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := 2; n <= 3; n++ {
 		dir := t.TempDir()
-		r := mpirun.Run(t, n, []string{asCommand + "=1"}, program, "train", "../../examples/quickstart.yaml", "--output-dir", dir+"/out", "--cache-dir", dir,
+		r := testkit.RunRanks(t, n, []string{asCommand + "=1"}, program, "train", "../../examples/quickstart.yaml", "--output-dir", dir+"/out", "--cache-dir", dir,
 			"--dataset", "${GOROOT}/src/fmt/*.go", "--max-steps", "6", "--logging-steps", "2", "--sample-steps", "4", "--val-size", "8", "--warmup-steps", "1")
 		for _, want := range []string{"held-out loss ", "--- sample ---", "model written to "} {
 			if r.Code != exitDone || strings.Count(r.Stdout, want) != 1 {
@@ -147,7 +146,7 @@ func TestQuickstartOnRanks(t *testing.T) {
 // TestRanksAreStopped: a signal to mpirun ends the run after a save, and it goes on to the same
 // bits.
 func TestRanksAreStopped(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	const n = 2
 	program, err := os.Executable()
 	if err != nil {
@@ -163,7 +162,7 @@ func TestRanksAreStopped(t *testing.T) {
 		// The exit code of each rank goes to a file: an mpirun of MPICH that was sent a signal may say 0
 		// whatever it is.
 		script := `trap : INT TERM; "$0" "$@"; code=$?; echo $code > code.$$; exit $code`
-		run := mpirun.Start(t, dir, n, []string{asCommand + "=1"}, "sh", append([]string{"-c", script, program, "train", "run.yaml"}, more...)...)
+		run := testkit.StartRanks(t, dir, n, []string{asCommand + "=1"}, "sh", append([]string{"-c", script, program, "train", "run.yaml"}, more...)...)
 		for !strings.Contains(run.Said(), "step 2/400") {
 			time.Sleep(time.Millisecond)
 		}
@@ -201,7 +200,7 @@ func TestRanksAreStopped(t *testing.T) {
 // TestRanksThatFail: what all ranks find wrong is said once, what one finds has its name, and none
 // is left waiting.
 func TestRanksThatFail(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dir := rankScene(t)
 	for wrong, says := range map[string]string{"--learning-rate=fast": "--learning-rate", "--dry-run": "--dry-run is for one process"} {
 		r := startRanks(t, dir, 2, wrong).Wait(t)
@@ -215,7 +214,7 @@ func TestRanksThatFail(t *testing.T) {
 	}
 	// The second rank to come makes its own data of the configuration's.
 	script := `if mkdir first 2>/dev/null; then exec "$0" "$@"; fi; exec "$0" "$@" --learning-rate 0.02`
-	r := mpirun.Start(t, dir, 2, []string{asCommand + "=1"}, "sh", "-c", script, program, "train", "run.yaml").Wait(t)
+	r := testkit.StartRanks(t, dir, 2, []string{asCommand + "=1"}, "sh", "-c", script, program, "train", "run.yaml").Wait(t)
 	if r.Code != exitUsage || strings.Count(r.Stderr, "learning_rate is ") != 1 || !strings.Contains(r.Stderr, " on rank 1 on ") {
 		t.Errorf("another learning rate: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
@@ -230,8 +229,8 @@ var rankKillCount = flag.Int("rank-kills", 0, "how often TestRankKills kills (to
 // go on with it: all others end, and the run that is left alone in the end has the bits of one that
 // nobody disturbed. In every second story the ranks do not see each other's output directory.
 func TestRankKills(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("runs are slow under the race detector")
 	}
 	const n = 2
@@ -244,7 +243,7 @@ func TestRankKills(t *testing.T) {
 	took, want := time.Since(began), trained(t, undisturbed)
 	count := *rankKillCount
 	if count == 0 {
-		count = long.Count(t, 10, 3)
+		count = testkit.Count(t, 10, 3)
 	}
 	draw := rand.New(rand.NewPCG(*faultSeed, 2))
 	for kills, stories := 0, 0; kills < count || stories < 2; stories++ {
@@ -280,7 +279,7 @@ func TestRankKills(t *testing.T) {
 }
 
 // killOne runs the ranks and kills one of them after a while, if it is still there.
-func killOne(t *testing.T, dir string, n int, script string, after time.Duration, which int, more []string) (killed bool, r mpirun.Result) {
+func killOne(t *testing.T, dir string, n int, script string, after time.Duration, which int, more []string) (killed bool, r testkit.RanksResult) {
 	t.Helper()
 	old, err := filepath.Glob(filepath.Join(dir, "pid.*"))
 	if err != nil {

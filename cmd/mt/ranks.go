@@ -8,10 +8,10 @@ import (
 	"os"
 	"runtime"
 
-	"mt/internal/config"
+	"mt/internal/cluster/mpi"
+	"mt/internal/cluster/ranks"
 	"mt/internal/doctor"
-	"mt/internal/mpi"
-	"mt/internal/ranks"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
 )

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
-	"mt/internal/mpirun"
+	"mt/internal/testkit"
 )
 
 // TestRanksAreRefused: where several processes were started and one is wanted, the first says so
@@ -50,14 +49,14 @@ func TestRanksAreRefused(t *testing.T) {
 // TestDoctorOfRanks: the ranks of a machine are examined together and one of them tells, also
 // what was wrong last. So does mpirun's exit code.
 func TestDoctorOfRanks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := t.TempDir()
 	for dir, code := range map[string]int{good: exitDone, filepath.Join(good, "none"): exitFailed} {
-		r := mpirun.Run(t, 2, []string{asCommand + "=1"}, program, "doctor", "--json", "--dir", dir)
+		r := testkit.RunRanks(t, 2, []string{asCommand + "=1"}, program, "doctor", "--json", "--dir", dir)
 		var got struct {
 			MPI   struct{ Path, Version, ABI string }
 			Ranks struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"mt/bench"
 	"mt/device"
-	"mt/internal/config"
 	"mt/internal/doctor"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 )
 
 // selfTest is what the flags of mt doctor --selftest say.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"mt/internal/doctor"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // readReport reads the report of a self test.
@@ -70,7 +70,7 @@ func TestSelfTestRefuses(t *testing.T) {
 
 // TestSelfTestInterrupted: a signal to mt and its child, as timeout sends it, ends both, and the report says what was running.
 func TestSelfTestInterrupted(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	file := filepath.Join(t.TempDir(), "r.json")
 	p := exec.Command(os.Args[0], "doctor", "--selftest", "--device", "cpu", "--report", file)
 	p.Env = append(os.Environ(), asCommand+"=1")
@@ -104,7 +104,7 @@ func TestSelfTestInterrupted(t *testing.T) {
 // TestSelfTestChildEnds: a child is deaf to signals, and ends in the middle of its work when its parent is gone, so that its
 // standard input is closed.
 func TestSelfTestChildEnds(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	c := exec.Command(os.Args[0], "doctor", "--selftest", "--device", "cpu", "--child", "0")
 	c.Env = append(os.Environ(), asCommand+"=1")
 	var errs strings.Builder

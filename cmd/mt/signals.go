@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mt/device/cuda"
-	"mt/internal/mpi"
+	"mt/internal/cluster/mpi"
 	"mt/internal/run/settings"
 )
 

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // asCommand is the variable that makes this test binary mt.
@@ -170,7 +170,7 @@ func needHangup(t *testing.T) {
 // TestNobodyReads: a run whose output goes to a pipe that is closed, as tee's is
 // when Ctrl-C ends it first, goes on, and saves when it is asked to stop.
 func TestNobodyReads(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
 		front   []string
 		signals []os.Signal
@@ -206,7 +206,7 @@ func TestNobodyReads(t *testing.T) {
 
 // TestHangupIsIgnoredUnderNohup: a run under nohup outlives its terminal.
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	if _, err := exec.LookPath("nohup"); err != nil {
 		t.Skipf("nohup is not here: %v", err)
 	}

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestSplits: a folder with splits is trained on by its train, and evaluated with
 // what it holds out, by mt train and by mt eval.
 func TestSplits(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dir := t.TempDir()
 	for _, name := range []string{"train", "test"} {
 		text := strings.Repeat("{\"text\": \"a row of "+name+" says little\"}\n", 20)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // A pipeline is mt with a program that reads what it says, in a process group of
@@ -77,7 +77,7 @@ func TestTee(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "Ctrl-C" {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			t.Parallel()
 			if tc.front == nil && len(tc.signals) == 1 && tc.signals[0] == syscall.SIGHUP {
@@ -117,7 +117,7 @@ func TestTee(t *testing.T) {
 
 // TestHead: a reader that has read enough does not end a run.
 func TestHead(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	out, args := smallRun(t, "--max-steps", "30", "--logging-steps", "1")
 	p := pipeTo(t, nil, []string{"head", "-n", "1"}, args)
 	_, _ = p.reader.Wait(), p.Wait()

@@ -8,22 +8,21 @@ import (
 	"testing"
 
 	"mt/checkpoint/gguf"
-	"mt/internal/long"
-	"mt/internal/pytest"
+	"mt/internal/testkit"
 )
 
-// TestTransformersAddsTokens runs tokenizer/testdata/extend.py: what mt makes
+// TestTransformersAddsTokens runs data/tokenizer/testdata/extend.py: what mt makes
 // of a model with added tokens is what Transformers makes of it.
 func TestTransformersAddsTokens(t *testing.T) {
-	python := pytest.Need(t, "torch", "transformers")
+	python := testkit.NeedPython(t, "torch", "transformers")
 	t.Setenv(asCommand, "1")
-	pytest.Run(t, python, "../../tokenizer/testdata/extend.py", os.Args[0])
+	testkit.RunPython(t, python, "../../data/tokenizer/testdata/extend.py", os.Args[0])
 }
 
 // TestAddedTokens: a model with added tokens, as its files for others have it;
 // and data as training with them would read it.
 func TestAddedTokens(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	base, dir := tinyModel(t), t.TempDir()
 	chats, config, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "run.yaml"), filepath.Join(dir, "out")
 	for name, text := range map[string]string{

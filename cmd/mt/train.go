@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/config"
 	"mt/internal/run"
+	"mt/internal/run/config"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
 	"mt/model"

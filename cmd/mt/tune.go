@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/config"
 	"mt/internal/doctor"
-	"mt/internal/tune"
+	"mt/internal/run/config"
+	"mt/internal/run/tune"
 	"mt/plan"
 	"mt/plan/rates"
 )

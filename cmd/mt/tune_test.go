@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -29,7 +29,7 @@ func cpuRates(t *testing.T) string {
 // TestTune: a tuning in small, whose result is a table, curves and pictures, or JSON; the config
 // file is changed only where something is faster and that is wanted, and then in what was found.
 func TestTune(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dir := t.TempDir()
 	file, svg := filepath.Join(dir, "run.yaml"), filepath.Join(dir, "svg")
 	const source = "model: tiny # a preset\nmax_seq_len: 32\nper_device_train_batch_size: 2\ndevice: cpu\nbinding: copy\nmax_grad_norm: 0\npipeline: {weight_slots: 1, grad_buffers: 1} # the least\n"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 )
 
 // version is what mt version prints.

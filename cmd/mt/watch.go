@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/watch"
 )
 

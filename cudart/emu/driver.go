@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"mt/cudart"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // Driver is one emulated driver with its GPUs. It implements cudart.Symbols. At

@@ -4,7 +4,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // matrix is a matrix in device memory. Element (i, j) lies down·i + right·j

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // address is where b begins.

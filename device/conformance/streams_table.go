@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // streamRig is a device under test.

@@ -8,7 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // benchShape is the shape of one decoder block of a model, and of a batch.

@@ -7,7 +7,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu/vec"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // Options configure a device. The zero value uses all cores and any memory.

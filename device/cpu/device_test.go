@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // Without a budget, too, it is an error that the system lacks memory.

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // block is one allocation.

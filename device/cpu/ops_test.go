@@ -12,7 +12,7 @@ import (
 	"mt/device/conformance"
 	"mt/device/cpu/vec"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 func newDevice(t *testing.T, o Options) device.Device {
@@ -48,7 +48,7 @@ func TestOps(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("threads=%d,poisoned=%t", way.threads, way.poison), func(t *testing.T) {
 			if way.long {
-				long.Only(t)
+				testkit.LongOnly(t)
 			}
 			d := newDevice(t, Options{Threads: way.threads})
 			d.(*dev).scratch.poison = way.poison
@@ -84,7 +84,7 @@ func TestOpsAtEveryLevel(t *testing.T) {
 	if raceEnabled {
 		t.Skip("slow, and the accesses announced are those of any level")
 	}
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, level := range []string{vec.AVX2, vec.Generic} {
 		t.Run(level, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestOpsOfALevel$", "-test.count=1")

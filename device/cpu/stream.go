@@ -9,7 +9,7 @@ import (
 	"mt/device"
 	"mt/device/cpu/gemm"
 	"mt/device/op"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // command is an entry of a stream's queue. It is an operation, a Zero or a copy,

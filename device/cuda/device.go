@@ -11,8 +11,8 @@ import (
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda/kernels"
-	"mt/internal/accounts"
-	"mt/internal/human"
+	"mt/internal/base/accounts"
+	"mt/internal/base/human"
 )
 
 // Options configure a device.

@@ -11,8 +11,8 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // The context counts from the start, together with the scratch memory of one
@@ -86,7 +86,7 @@ func TestIntegrated(t *testing.T) {
 // TestBudgetIsForAll: memory that is taken from the budget for one purpose is
 // missing for all others.
 func TestBudgetIsForAll(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	d, _ := newDevice(t, emu.Options{}, Options{MemoryLimit: 1 << 30})
 	before := d.Usage()
 	half := (before.Limit - before.Total) / 2 / device.Align * device.Align

@@ -15,8 +15,8 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // work does a little of everything that a device can do: two streams that an event
@@ -77,7 +77,7 @@ func work(d device.Device, seed int) (out []byte, err error) {
 // TestTwoDevices works on two devices of one driver, from several goroutines at a
 // time. The results are those of a device that works alone.
 func TestTwoDevices(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	const workers, rounds = 4, 3
 	for _, own := range []bool{false, true} {
 		for _, mode := range []emu.Mode{emu.Eager, emu.Random, emu.Lazy} {

@@ -12,7 +12,7 @@ import (
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // The table of operations has cases of exactly the operations that this device has.
@@ -42,7 +42,7 @@ func (u unheard) Symbol(lib cudart.Library, name string) uintptr {
 // thread of this goroutine, for good.
 func newUnheard(t *testing.T) *dev {
 	t.Helper()
-	if long.Race {
+	if testkit.Race {
 		t.Skip("with the race detector every operation has memory of its own")
 	}
 	nothing := emu.Nothing()
@@ -116,7 +116,7 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 // garbage is collected meanwhile, because that empties pools. It wants less than one allocation
 // for each operation on average: of a pool, what lies at another core's hand is not found.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	e := enqueues{t, "", map[string]int{}}
 	d := newUnheard(t)

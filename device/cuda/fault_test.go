@@ -9,8 +9,8 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // scenario uses everything that a device has once and returns the first error. It
@@ -105,7 +105,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	switch {
 	case testing.Short():
 		stride = 29
-	case long.Race:
+	case testkit.Race:
 		stride = 5 // slow
 	}
 	for _, code := range []int{1, 2, 999} { // invalid value, out of memory, and a fault
@@ -219,7 +219,7 @@ func mayFail(name string, code int) bool {
 // it is written, and nothing is overwritten before it is read.
 func TestOrders(t *testing.T) {
 	seeds, times := uint64(10), 100
-	if long.Race || testing.Short() {
+	if testkit.Race || testing.Short() {
 		seeds, times = 2, 20 // slow
 	}
 	for seed := range seeds {

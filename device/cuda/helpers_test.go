@@ -9,7 +9,7 @@ import (
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // Short names for what tests often do.

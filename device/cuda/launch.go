@@ -7,7 +7,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // biasBytes is the room, beside the scratch memory, for a copy of a bias. A bias

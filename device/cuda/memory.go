@@ -9,9 +9,9 @@ import (
 
 	"mt/cudart"
 	"mt/device"
-	"mt/internal/accounts"
-	"mt/internal/human"
-	"mt/internal/parallel"
+	"mt/internal/base/accounts"
+	"mt/internal/base/human"
+	"mt/internal/base/parallel"
 )
 
 // block is one allocation.

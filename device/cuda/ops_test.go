@@ -17,7 +17,7 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // parts is the number of parts that the table is cut into. The parts run side by
@@ -28,12 +28,12 @@ const parts = 4
 // kernels. Of operations other than products, whose kernels have tests of their own, and of our own products
 // it tries one case in seven, unless long tests are asked for.
 func TestOps(t *testing.T) {
-	some := conformance.OneIn(long.Every(t, 7))
+	some := conformance.OneIn(testkit.Every(t, 7))
 	if testing.Short() {
 		some = conformance.OneIn(0)
 	}
 	n := uint32(parts)
-	if long.Race {
+	if testkit.Race {
 		n = 1 // slow, and the values are those of other runs
 	}
 	product := func(name string) bool { return strings.HasPrefix(name, "MatMul/") }

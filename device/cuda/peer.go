@@ -7,7 +7,7 @@ import (
 
 	"mt/cudart"
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // Reach gives this device access to the memory of another GPU, where there is a way over NVLink or

@@ -10,8 +10,8 @@ import (
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cpu"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // several opens all devices of one driver.
@@ -81,7 +81,7 @@ func TestNoPeers(t *testing.T) {
 // TestFailingPeers: every call of reaching another device, and of a copy to it, fails once. Its error
 // comes out, or the device is not reached, and nothing is left behind.
 func TestFailingPeers(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	try := func(o emu.Options) (drv *emu.Driver, before int, reached bool, err error) {
 		o.Devices, o.DeviceMemory = 2, 2<<30
 		drv = emu.New(o)
@@ -116,7 +116,7 @@ func TestFailingPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	stride := 1
-	if long.Race {
+	if testkit.Race {
 		stride = 11 // slow
 	}
 	for call := first + 1; call <= last; call += stride {

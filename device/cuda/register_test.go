@@ -12,7 +12,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 const page = 4096

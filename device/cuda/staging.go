@@ -6,7 +6,7 @@ import (
 
 	"mt/cudart"
 	"mt/device"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // slab is pinned host memory through which pieces of a copy go.

@@ -11,7 +11,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 var (

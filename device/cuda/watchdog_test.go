@@ -8,7 +8,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestWatchdog: work is bounded where the driver, or who opens the device, says that there is a watchdog.
@@ -68,7 +68,7 @@ func attention(t *testing.T, o emu.Options, act device.DType, most float64) (all
 
 // TestCutAttention: attention that is cut by heads has the bits of the whole.
 func TestCutAttention(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	const head = 2 * 70 * 65 * 32 // FLOPs of one product of one head
 	for _, act := range []device.DType{device.BF16, device.F32} {
 		want, whole := attention(t, emu.Options{}, act, 0)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
-	"mt/internal/human"
+	"mt/internal/base/human"
 )
 
 // Shape is the sizes that decide what an operation costs. It holds numbers and takes no

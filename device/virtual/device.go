@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/plan/rates"
 )
 

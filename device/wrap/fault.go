@@ -8,7 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // Fault is the error of the call that was made to fail.

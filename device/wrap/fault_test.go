@@ -10,7 +10,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 func newCPU(t *testing.T) device.Device {

@@ -8,7 +8,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // counted counts the events that are made. With err set it makes none, and cannot be closed without it.

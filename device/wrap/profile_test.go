@@ -8,7 +8,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // TestOps: with and without timing, every operation gives the same bits.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // apart are options of three extents in files of their own.
@@ -211,7 +211,7 @@ func TestNotApart(t *testing.T) {
 // TestEveryCallApartFailsOnce: whatever call fails, the error names the file, what was pinned is whole, and nothing else is left. A disk
 // that is full says what helps.
 func TestEveryCallApartFailsOnce(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, with := range []error{syscall.EIO, syscall.ENOSPC} {
 		for fail := 1; ; fail++ {
 			o, n := apart(t), &counter{fail: fail, err: with}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/byteplane"
+	"mt/internal/base/byteplane"
 )
 
 // worker is what one of the goroutines that check and move chunks has for itself.

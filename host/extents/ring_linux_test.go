@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // kernel plays the kernel's side of a ring. It completes what is under way in an order drawn by a seed, and spoils one call.
@@ -138,7 +138,7 @@ func init() {
 
 // TestRingFaults: each spoiled call of a ring is told with extent, place and file, or made good.
 func TestRingFaults(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
 		spoil spoil
 		says  string // "": the run is none the worse
@@ -159,10 +159,10 @@ func TestRingFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "half is moved" && name != "a transfer fails" {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			const first = 3 // the two before are those by which the ring is tried
-			every := long.Every(t, 3)
+			every := testkit.Every(t, 3)
 			for at := first + len(name)%every; ; at += every {
 				k := &kernel{spoil: tc.spoil, at: at, order: rand.New(rand.NewPCG(5, uint64(at)))}
 				o := three(t, 2)

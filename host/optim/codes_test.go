@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -43,7 +43,7 @@ func (b *codebook) code(x float32, bits int) uint8 {
 // TestCodesAreTheNearest: the code of a number is torchao's; tried are numbers of all magnitudes, values,
 // those halfway between two, and their neighbours.
 func TestCodesAreTheNearest(t *testing.T) {
-	every := uint32(long.Every(t, 3))
+	every := uint32(testkit.Every(t, 3))
 	if testing.Short() {
 		every = 51
 	}
@@ -116,7 +116,7 @@ func TestBlocksOfZeros(t *testing.T) {
 // TestGradientsWithHugeSquares: a gradient that is finite, but whose square is not, does not spoil the others of
 // its block: weights and scales stay finite, and the block learns again when its moment has decayed.
 func TestGradientsWithHugeSquares(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, k := range available() {
 		useKernels(t, k)
 		for _, bits := range []int{8, 4} {
@@ -246,7 +246,7 @@ func TestCodesWithoutTables(t *testing.T) {
 
 // TestCodesOfAllNumbers does so with all numbers there are. Every instruction set is compared in one run.
 func TestCodesOfAllNumbers(t *testing.T) {
-	long.Only(t)
+	testkit.LongOnly(t)
 	if os.Getenv("MT_CPU") != "" || len(available()) == 1 {
 		t.Skip("a run without MT_CPU and with assembly compares all instruction sets")
 	}

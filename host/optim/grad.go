@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // Grad is a gradient in host memory, of a layer's flat element space, of one

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // useKernels makes k the active level until the test ends.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"testing"
 
-	"mt/internal/pytest"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -114,8 +114,8 @@ func TestRecordedOptimizers(t *testing.T) { holdRecording(t, statesRecording) }
 
 // TestOptimizersOfOtherPrograms makes the recording anew.
 func TestOptimizersOfOtherPrograms(t *testing.T) {
-	python := pytest.Need(t, "torch", "torchao", "bitsandbytes")
-	holdRecording(t, pytest.Run(t, python, "testdata/states.py"))
+	python := testkit.NeedPython(t, "torch", "torchao", "bitsandbytes")
+	holdRecording(t, testkit.RunPython(t, python, "testdata/states.py"))
 }
 
 func holdRecording(t *testing.T, recording []byte) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/internal/base/bf16"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestRoundBy: of the 2^16 draws as many round away from zero as the cut-off part is large, so that their mean is the
@@ -51,7 +51,7 @@ func TestRoundBy(t *testing.T) {
 // steps of an element. n roundings are a binomial with deviation √(n·p·(1−p)); 5 of them are exceeded by chance once in
 // 1.7 million cases, and there are 40.
 func TestDrawsAreFair(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	const n = 1 << 18
 	for i, p := range []float64{1. / 65536, 1. / 256, 0.3, 0.5, 0.99} {
 		low := uint32(math.Round(p * 65536))

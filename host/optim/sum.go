@@ -7,7 +7,7 @@ import (
 	"sort"
 
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // This file sums what several ranks have of one gradient.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // valuesOf are the elements of a gradient.

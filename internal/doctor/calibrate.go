@@ -12,8 +12,8 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
+	"mt/internal/base/parallel"
 	"mt/internal/doctor/measure"
-	"mt/internal/parallel"
 	"mt/plan/rates"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
-	"mt/internal/long"
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 	"mt/internal/run/predict"
 	"mt/internal/run/trials"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
@@ -75,7 +75,7 @@ func TestMatch(t *testing.T) {
 // TestMessageFor: what a message takes is found again from the stalls that it makes, and what a restart
 // costs from what is computed longer.
 func TestMessageFor(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	cfg, err := handing.model()
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/cuda"
 	"mt/internal/doctor/measure"
-	"mt/internal/facts"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -63,7 +62,7 @@ func (d named) Unwrap() device.Device { return d.Device }
 // TestSeveralDevices: of devices that are alike one is measured, of others each, and in both cases
 // what they copy to each other at.
 func TestSeveralDevices(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, want := range map[string]struct{ parts, more int }{"alike": {9, 0}, "other": {15, 1}} {
 		var parts []string
 		first, second := newCPU(t, cpu.Options{Threads: 1}), newCPU(t, cpu.Options{Threads: 1})
@@ -92,7 +91,7 @@ func TestSeveralDevices(t *testing.T) {
 
 // TestCalibrate: what is measured can be saved and loaded, and has every rate that a plan asks for.
 func TestCalibrate(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	var parts []string
 	m, err := calibrated(t.Context(), CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 2, Unified: true}), Host: "a processor", Dir: t.TempDir(), Small: true,
 		Progress: func(what string, part, of int) { parts = append(parts, what) }})
@@ -132,8 +131,8 @@ func TestCalibrate(t *testing.T) {
 // TestCalibrateCUDA: a GPU's memory is said, and copies are by its engines. The rates of an emulator
 // are lower than those of any machine, so they are not checked.
 func TestCalibrateCUDA(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector; a CPU is measured there")
 	}
 	drv := emu.New(emu.Options{Integrated: true})
@@ -149,15 +148,15 @@ func TestCalibrateCUDA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts.Check(t, "the device",
-		facts.Is("kind", m.Device.Kind, "cuda"),
-		facts.Is("memory", m.Device.Memory, 1),
-		facts.Is("unified", m.Device.Unified, false),
-		facts.Is("host memory in place", m.Device.HostMemory > 0, true),
-		facts.Is("unified afterwards", dev.Unified(), false),
-		facts.Is("cores of the link", m.Link.Cores, 0),
-		facts.Is("bf16 products", len(m.Device.Products["bf16"]), 9),
-		facts.Is("operations", len(m.Device.Ops), len(measure.Operations())),
+	testkit.Check(t, "the device",
+		testkit.Is("kind", m.Device.Kind, "cuda"),
+		testkit.Is("memory", m.Device.Memory, 1),
+		testkit.Is("unified", m.Device.Unified, false),
+		testkit.Is("host memory in place", m.Device.HostMemory > 0, true),
+		testkit.Is("unified afterwards", dev.Unified(), false),
+		testkit.Is("cores of the link", m.Link.Cores, 0),
+		testkit.Is("bf16 products", len(m.Device.Products["bf16"]), 9),
+		testkit.Is("operations", len(m.Device.Ops), len(measure.Operations())),
 	)
 	if err := errors.Join(dev.Close(), drv.Close()); err != nil {
 		t.Error(err)
@@ -167,7 +166,7 @@ func TestCalibrateCUDA(t *testing.T) {
 // TestCalibrateEnds: a calibration that is cancelled ends, and a device without memory is no
 // calibration but an error.
 func TestCalibrateEnds(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	o := CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 1}), Dir: t.TempDir(), Small: true, Progress: func(what string, _, _ int) {

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	"mt/host"
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 )
 
 // State says how a part is.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
 )
 
 // Rank is what a rank tells the others of itself.

@@ -15,7 +15,7 @@ import (
 
 	"mt/cudart"
 	"mt/host"
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 )
 
 // tree is a machine's /proc and /sys, as files and their texts; a text that begins with -> is a

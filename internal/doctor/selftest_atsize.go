@@ -10,9 +10,9 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
-	"mt/internal/human"
+	"mt/internal/base/human"
 	"mt/plan/rates"
 )
 

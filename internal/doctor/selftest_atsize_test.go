@@ -11,7 +11,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/cuda"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // spoiled is a device with one wrong operation.
@@ -95,8 +95,8 @@ func TestSizes(t *testing.T) {
 // TestSizesOnAGPU: the whole path on an emulated GPU, with mt's own products beside the library's; one whose
 // memory lacks skips the long tensor and says so.
 func TestSizesOnAGPU(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector, and about values")
 	}
 	drv := emu.New(emu.Options{})

@@ -8,7 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // Sizes of the ordering check: large enough that a copy takes longer than the

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/doctor/measure"
-	"mt/internal/machine"
+	"mt/internal/run/machine"
 	"mt/plan/rates"
 )
 

@@ -13,9 +13,9 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/doctor/measure"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -117,8 +117,8 @@ func TestOrder(t *testing.T) {
 	if err := r.order(dev, 1<<12); err != nil || !r.OK {
 		t.Errorf("%v %+v", err, r.Checks)
 	}
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("what ignores events races")
 	}
 	r = &SelfTestReport{OK: true}
@@ -187,7 +187,7 @@ func TestTraining(t *testing.T) {
 func TestFaults(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	every := int64(1)
-	if long.Race {
+	if testkit.Race {
 		every = 67
 	}
 	for call := int64(1); ; call += every {
@@ -234,10 +234,10 @@ func TestTable(t *testing.T) {
 
 // TestSelfTest: the whole self test of the CPU device against itself.
 func TestSelfTest(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("computes for many seconds; its parts have tests of their own")
 	}
-	long.Only(t)
+	testkit.LongOnly(t)
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	var heard []string
 	r, err := SelfTest(t.Context(), SelfTestOptions{Device: dev, CPU: dev, Train: TrainSteps(t.Context()), Progress: func(what string) { heard = append(heard, what) }})

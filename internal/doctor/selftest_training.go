@@ -16,8 +16,8 @@ import (
 
 	"mt/checkpoint"
 	"mt/device"
-	"mt/internal/config"
 	"mt/internal/run"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )
 

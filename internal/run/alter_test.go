@@ -14,9 +14,9 @@ import (
 	"mt/checkpoint"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/long"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -54,7 +54,7 @@ var alterations = map[string]struct{ extra, says string }{
 // every step it comes out, bit for bit, as when it is left alone. Where long tests are left out it is interrupted
 // after one step, which is drawn.
 func TestAltered(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	base := newScene(t, "save_steps: 4\n")
 	base.mustTrain(t)
@@ -107,7 +107,7 @@ func TestAlteredStepsArePlannedAnew(t *testing.T) {
 
 // TestResetAgain: a reset is done once, unless the data has changed again.
 func TestResetAgain(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "")
 	s.mustTrain(t)
 	for i, tc := range []struct{ extra, says string }{
@@ -164,7 +164,7 @@ type adam struct{ lr, beta1, beta2, eps, decay, clip float64 }
 // has before and after it; PyTorch's formula of AdamW with the altered values then
 // gives what the altered run must have.
 func TestAlteredUpdate(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	base := newScene(t, "save_steps: 1\nsave_dtype: fp32\nlr_scheduler_type: constant\nwarmup_steps: 0\nmax_grad_norm: 0.5\n")
 	base.mustTrain(t)
 	was := adam{lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.1, clip: 0.5}
@@ -300,7 +300,7 @@ func read(t *testing.T, name string) string {
 
 // TestEpochsGoOn: num_train_epochs counts rows, whatever steps they were taken in.
 func TestEpochsGoOn(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "max_steps: -1\nnum_train_epochs: 1\n")
 	s.mustTrain(t) // 4, 4 and 3 rows
@@ -339,7 +339,7 @@ func TestEndedEpochsAreDone(t *testing.T) {
 // TestFromAnotherRun: a run begins from a checkpoint of another output directory,
 // and the same command goes on with what it has made itself.
 func TestFromAnotherRun(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	base := newScene(t, "save_steps: 4\n")
 	base.mustTrain(t)

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
-	"mt/internal/long"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -53,8 +53,8 @@ func (s scene) stopAfter(t *testing.T, last int, o emu.Options) {
 // TestAttentionKernelsAreKept: a run takes the kernels for sm_90a where there are some, says so in its
 // configuration, and one that goes on keeps what it began with, whatever would be taken by then.
 func TestAttentionKernelsAreKept(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 	}
 	hopper, ada := emu.Options{Threads: 1}, emu.Options{Threads: 1, ComputeCapability: 89}
@@ -109,8 +109,8 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 // TestFusedAttentionIsKept: a run takes the fused kernels where there are none for sm_90a, they differ from the portable ones, and a
 // run that was begun with the latter keeps them. Where hidden states lie makes no difference.
 func TestFusedAttentionIsKept(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 	}
 	ada := emu.Options{Threads: 2, ComputeCapability: 89}
@@ -145,7 +145,7 @@ func TestAttentionKernelsOnTheCPU(t *testing.T) {
 
 // TestAttentionWords: a plan says by which kernels attention is computed.
 func TestAttentionWords(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, c := range []struct {
 		extra string
 		gpu   emu.Options
@@ -172,7 +172,7 @@ func TestAttentionWords(t *testing.T) {
 
 // TestAttentionWordsOfAProfile: the same of a GPU that is not here.
 func TestAttentionWordsOfAProfile(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for gpu, want := range map[string]string{"h200": "attention by the kernels for sm_90a\n", "gh200": "attention by the kernels for sm_90a\n",
 		"rtx-3080": "attention by the kernels for all GPUs, all gradients by one\n", "b200": "attention by the kernels for all GPUs, all gradients by one\n"} {
 		m, err := rates.Find(gpu)

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/open"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestAverageOfNothing: where no update was made the average is the weights, and not zeros.
@@ -50,7 +50,7 @@ func TestAverageOfNothing(t *testing.T) {
 // TestAverageIsAModel: the run leaves the averages as a complete model, in bf16 where that is asked for, of the last step also where
 // the weights are those of the best; another run begins from it, but for one that would write there.
 func TestAverageIsAModel(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	plain := newScene(t, "val_size: 2\neval_steps: 2\nsave_steps: 2\n")
 	plain.mustTrain(t)
@@ -96,7 +96,7 @@ func TestAverageIsAModel(t *testing.T) {
 
 // TestAverageOfAnEarlierRun: a run that keeps no average leaves none beside its model that is of another; what is no model stays.
 func TestAverageOfAnEarlierRun(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "resume_from_checkpoint: false\n")
 	ema := filepath.Join(s.out, settings.AverageDir)
@@ -119,7 +119,7 @@ func TestAverageOfAnEarlierRun(t *testing.T) {
 
 // TestGoesOnWithoutAverage: a run begins to keep an average, or ceases to, only with reset_optimizer; another decay holds from there on.
 func TestGoesOnWithoutAverage(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "ema_decay: 0.5\nsave_steps: 4\n")
 	s.mustTrain(t)
@@ -144,7 +144,7 @@ func TestGoesOnWithoutAverage(t *testing.T) {
 
 // TestAverageOfEpochs: an average that would begin with the last step is refused too where epochs say how many there are.
 func TestAverageOfEpochs(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "ema_decay: 0.5\nmax_steps: -1\nnum_train_epochs: 1\n")
 	_, err := s.in(t).with("ema_update_after_step: 2\n").train(t, t.Context(), settings.Hooks{})
@@ -154,7 +154,7 @@ func TestAverageOfEpochs(t *testing.T) {
 
 // TestAverageIsWrittenAgain: a run that is done writes its average again where that is not there any more.
 func TestAverageIsWrittenAgain(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "ema_decay: 0.5\n")
 	s.mustTrain(t)

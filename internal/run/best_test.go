@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // evals are the held-out losses that metrics.jsonl has, by step.
@@ -61,7 +61,7 @@ func readFile(t *testing.T, elem ...string) string {
 // TestSaveBest: the model of a run is that of the lowest held-out loss, whose checkpoint
 // stays beside the newest; so it is where the run was stopped and resumed.
 func TestSaveBest(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"", "save_only_model: true\n", "save_dtype: bf16\n"} {
 		s := wandering(t, "save_best: true\nsave_steps: 100\nsave_total_limit: 1\n").with(keys)
@@ -101,7 +101,7 @@ func TestSaveBest(t *testing.T) {
 // TestBestOfAddedTokens: the best checkpoint of a run that keeps weights alone has the rows of the tokens that
 // the run has added to the model's.
 func TestBestOfAddedTokens(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s, _ := tokenScene(t, "")
 	s = s.with("save_best: true\nsave_only_model: true\nsave_steps: 100\nval_size: 1\neval_steps: 1\nlearning_rate: 0.1\nlr_scheduler_type: constant\nwarmup_steps: 0\n")
 	s.mustTrain(t)
@@ -138,7 +138,7 @@ func TestBestIsGone(t *testing.T) {
 // patience says, well; the same command is done; with more patience the run goes on as if
 // it had never ended.
 func TestEarlyStopping(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"", "save_best: true\nsave_total_limit: 1\n", "keep_checkpoints: false\n", "save_only_model: true\nsave_steps: 100\n"} {
 		s := wandering(t, "max_steps: 12\nearly_stopping_patience: 2\n").with(keys)
@@ -184,7 +184,7 @@ func TestEarlyStopping(t *testing.T) {
 
 // TestEarlyStoppingIsResumed: stopped in any evaluation, the run ends where it would have.
 func TestEarlyStoppingIsResumed(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := wandering(t, "max_steps: 12\nearly_stopping_patience: 2\nsave_best: true\n")
 	want.mustTrain(t)

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // tracker is an MLflow server: which steps have a loss, and how the run stands.
@@ -81,7 +81,7 @@ func track(t *testing.T) *tracker {
 
 // TestBoards: an interrupted run is shown as that, and goes on in the same run.
 func TestBoards(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	server := track(t)
 	s := newScene(t, "report_to: [mlflow, tensorboard]\nmax_steps: 5\n")
@@ -139,7 +139,7 @@ func TestServerThatGoesAway(t *testing.T) {
 // the same end, with one warning. The file ends with a whole record, and a run that goes on
 // begins another.
 func TestFullDiskOfEvents(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "report_to: tensorboard\nlogging_steps: 1\nval_size: 2\neval_steps: 1\nmax_steps: 5\n")
 	var records []int64 // where each ends

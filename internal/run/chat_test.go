@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // chatScene trains on two data sets of chats, mixed, through a template.
@@ -37,7 +37,7 @@ func (s scene) bytes() scene {
 // TestChats: a run on mixed chats, interrupted and resumed, ends as one that was
 // not, and leaves its chat template beside the model.
 func TestChats(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := chatScene(t, "")
 	out := want.mustTrain(t)
@@ -61,7 +61,7 @@ func TestChats(t *testing.T) {
 // micro-batches: chats do not see each other, and every supervised token weighs
 // the same.
 func TestPackingChangesNoLoss(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	whole := "max_steps: 3\nmix_strategy: concat\ninterleave_probs: []\nper_device_train_batch_size: 16\ncompute_dtype: fp32\nsave_steps: 0\n"
 	type figures struct {
@@ -108,7 +108,7 @@ func TestPackingChangesNoLoss(t *testing.T) {
 // TestSavedTemplates: beside a model lie the chat templates that its data went through, all that a directory has, and none of
 // those of the model it was trained from.
 func TestSavedTemplates(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	first := chatScene(t, "max_steps: 1\n")
 	first.mustTrain(t)
 	write(t, filepath.Join(first.out, "additional_chat_templates", "rag.jinja"), "{{ documents }}")

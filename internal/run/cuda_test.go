@@ -16,11 +16,11 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
-	"mt/internal/long"
 	"mt/internal/run/generate"
 	"mt/internal/run/predict"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // emulate starts an emulated GPU for one test. What is wrong with the calls of
@@ -71,7 +71,7 @@ func lossesOf(t *testing.T, out string) []float64 {
 // room for what eight updates make of it. In bf16 every activation is rounded by
 // up to 2^-9, this way and that: the mean stays within one such rounding.
 func TestCUDAFollowsTheCPU(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	cpu := newScene(t, "device: cpu\ncompute_dtype: fp32\nval_size: 2\neval_steps: 4\n")
 	cpu.mustTrain(t)
 	want := lossesOf(t, cpu.out)
@@ -121,11 +121,11 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 // TestCUDADepthsChangeNothing: another order of what streams do, and the least
 // depths, give the same bits.
 func TestCUDADepthsChangeNothing(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector, and about values")
 	}
-	for _, dtype := range []string{"bf16", "fp32"}[:long.Count(t, 2, 1)] {
+	for _, dtype := range []string{"bf16", "fp32"}[:testkit.Count(t, 2, 1)] {
 		want := newScene(t, "device: cuda\ncompute_dtype: "+dtype+"\nmax_steps: 4\nsave_steps: 2\n")
 		if out, err := want.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{})}); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -145,7 +145,7 @@ func TestCUDADepthsChangeNothing(t *testing.T) {
 
 // A model that was trained on the GPU is evaluated and continued there.
 func TestCUDAEvalAndGenerate(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "device: cpu\nmax_steps: 2\n")
 	s.yaml = strings.Replace(s.yaml, "vocab_size: 48", "vocab_size: 256", 1) // of bytes
 	s.mustTrain(t)
@@ -172,7 +172,7 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 		t.Errorf("continued with %q on the CPU, with %q on the GPU", a, b)
 	}
 	cpu, gpu := eval("cpu"), eval("cuda")
-	if !long.Race { // as in TestInPlaceSameBits
+	if !testkit.Race { // as in TestInPlaceSameBits
 		const inPlace = "cuda\nbinding: unified"
 		if a, b := continued("cuda"), continued(inPlace); a != b {
 			t.Errorf("continued with %q, in place with %q", a, b)
@@ -189,7 +189,7 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 // TestDeviceChoice: auto takes a GPU that works and says why not otherwise; cuda
 // fails before any data is read.
 func TestDeviceChoice(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
 		emu     *emu.Options // nil: no libraries
 		extra   string
@@ -259,7 +259,7 @@ func TestPlanOnPaper(t *testing.T) {
 
 // The budget covers the context: what the plan says is what a run takes.
 func TestCUDABudget(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	drv := emulate(t, emu.Options{})
 	var planned int64
 	h := settings.Hooks{Symbols: drv, Planned: func(run any) {
@@ -276,7 +276,7 @@ func TestCUDABudget(t *testing.T) {
 
 // Host memory that the system does not pin is said once, and the run works.
 func TestCUDAStaging(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	drv := emulate(t, emu.Options{RefuseRegister: 801})
 	s := newScene(t, "device: cuda\nmax_steps: 2\n")
 	out, err := s.train(t, t.Context(), settings.Hooks{Symbols: drv})
@@ -294,7 +294,7 @@ func TestCUDAStaging(t *testing.T) {
 // TestCUDADamagedRecord: a record of matrix products that cannot be read is an error
 // before the first step, and not after the last.
 func TestCUDADamagedRecord(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\nmax_steps: 2\n")
 	if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{}), Stepped: func(int) {}}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -319,8 +319,8 @@ func TestCUDADamagedRecord(t *testing.T) {
 // function the first call, the last and one between are tried. Where long tests are left out it is one call of some
 // functions, which are drawn.
 func TestCUDAEveryCallFails(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector; device/cuda does the same there with fewer calls")
 	}
 	whole := newScene(t, "device: cuda\nmax_steps: 2\nval_size: 2\nsave_steps: 1\n")
@@ -367,7 +367,7 @@ func TestCUDAEveryCallFails(t *testing.T) {
 // error that says so; the last checkpoint stands, and from it the run goes on to
 // the very end that it would have had. Where long tests are left out one of the ways to lose it is drawn.
 func TestCUDALostDevice(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, "device: cuda\nmax_steps: 4\nsave_steps: 2\n")
 	drv := emulate(t, emu.Options{Threads: 1})
 	calls := 0 // before step 4

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestCurveOfARun: a run leaves its picture, one that is interrupted too, and one whose
 // picture cannot be written is done all the same.
 func TestCurveOfARun(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "max_steps: 4\nval_size: 2\neval_steps: 2\n")
 	name := filepath.Join(s.out, settings.CurveFile)
 	if _, err := s.interrupted(t, func(cancel func()) settings.Hooks { return settings.Hooks{Packing: at(4, false, cancel)} }); err == nil {

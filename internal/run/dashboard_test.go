@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // seen is what a viewer saw of a run.
@@ -37,7 +37,7 @@ func watching(events io.ReadCloser) (s seen) {
 // TestDashboard: a run shows itself until its end, whoever comes and goes, and computes
 // what it computes without.
 func TestDashboard(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	plain := newScene(t, "")
 	plain.mustTrain(t)
 	s := plain.in(t).with("dashboard: 0\n")
@@ -96,7 +96,7 @@ func TestDashboardFails(t *testing.T) {
 // TestDashboardRefused: an address that cannot be had is an error of the config before
 // any data is read, and a plan takes no port.
 func TestDashboardRefused(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/plan"
 )
 
@@ -203,7 +203,7 @@ func (f *countFS) Mkdir(path string) error {
 
 // TestDiskIsEnough: no run has more on disk than its plan says.
 func TestDiskIsEnough(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	pattern := newScene(t, "")
 	for _, extra := range []string{"save_steps: 1\n", "save_steps: 1\nsave_total_limit: 1\n", "save_steps: 2\nsave_total_limit: 1\n", "save_steps: 4\nsave_total_limit: 1\n", "save_steps: 1\nsave_total_limit: 2\n",

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 var drawSeed = flag.Uint64("draw-seed", 0, "the seed of what tests draw; 0: the usual one (MT_LONG=all: another in each run)")
@@ -16,7 +16,7 @@ func draws(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := *drawSeed
 	if seed == 0 {
-		seed = long.Seed()
+		seed = testkit.Seed()
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -29,7 +29,7 @@ func draws(t *testing.T) *rand.Rand {
 // sample returns the numbers from 1 to n where long tests are asked for, else few of them, drawn and in order.
 func sample(t *testing.T, n, few int) []int {
 	t.Helper()
-	drawn := draws(t).Perm(n)[:long.Count(t, n, few)]
+	drawn := draws(t).Perm(n)[:testkit.Count(t, n, few)]
 	for i := range drawn {
 		drawn[i]++
 	}

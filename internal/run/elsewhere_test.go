@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // apart is one scene whose ranks have an output directory each, as on hosts that share none.
@@ -46,7 +46,7 @@ func (a apart) must(t *testing.T, extra string) string {
 // same, to the same bits, with the same number of ranks and with others. What an other rank's
 // directory holds of another run plays no part.
 func TestTogetherApart(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	stale := newScene(t, "save_steps: 3\nlearning_rate: 0.02\n")
 	stale.mustTrain(t)
@@ -60,7 +60,7 @@ func TestTogetherApart(t *testing.T) {
 		for n := 2; n <= 3; n++ {
 			t.Run(fmt.Sprint(strings.ReplaceAll(extra, "\n", " "), n, " ranks"), func(t *testing.T) {
 				if n != 2+i%2 {
-					long.Only(t)
+					testkit.LongOnly(t)
 				}
 				s := newScene(t, extra)
 				want, got := newApart(t, s, n), newApart(t, s, n)
@@ -105,7 +105,7 @@ func forget(t *testing.T, dir string, names ...string) {
 // TestBestApart: the model of the best evaluation comes from rank 0's directory, which no other
 // rank sees.
 func TestBestApart(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"compute_dtype: bf16\n", "save_only_model: true\ncompute_dtype: bf16\n", "early_stopping_patience: 2\n"} {
 		s := wandering(t, "save_best: true\nsave_total_limit: 2\nmax_steps: 6\n").with(keys)
@@ -125,7 +125,7 @@ func TestBestApart(t *testing.T) {
 // TestDoesNotLoadApart: a checkpoint that rank 0 cannot load is skipped on all ranks, and is the
 // error of all where it was named.
 func TestDoesNotLoadApart(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	want, got := newApart(t, s, 2), newApart(t, s, 2)

@@ -7,8 +7,8 @@ import (
 
 	"mt/actors"
 	"mt/data"
-	"mt/internal/config"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestExpertsStream: experts that are copied one by one, ahead or on demand, with
 // the fewest buffers or many, leave the bits of those that are bound in place.
 func TestExpertsStream(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for name, recipe := range map[string]string{
 		"on demand":           "experts\n", // 40 experts and at most 48 tokens a step
@@ -43,7 +43,7 @@ func TestExpertsStream(t *testing.T) {
 // TestExpertTrafficIsShown: the plan says when experts are fetched and what that
 // moves, in words and as JSON; metrics.jsonl says what was moved.
 func TestExpertTrafficIsShown(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for recipe, fetched := range map[string]string{
 		"experts\n":                "in place",

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // fullFS is a disk that becomes full. It counts the writes to paths that contain match,
@@ -65,7 +65,7 @@ func (f fullFile) WriteAt(p []byte, off int64) (int, error) {
 // missing where; what it began is gone, older checkpoints stand and are gone on
 // from.
 func TestFullDisk(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 2\n")
 	want.mustTrain(t)
@@ -123,7 +123,7 @@ func (f *fullWriter) Write(p []byte) (int, error) {
 // TestMetricsCannotBeWritten: the run ends, and no checkpoint is ahead of the
 // metrics, so that nothing is missing when it goes on.
 func TestMetricsCannotBeWritten(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 2\nval_size: 2\neval_steps: 2\n")
 	want.mustTrain(t)
@@ -156,7 +156,7 @@ func quiet() {
 // of its step, so a run killed in between would not lose the line. The run is held
 // before the line until it can do nothing else.
 func TestNoCheckpointAheadOfTheMetrics(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 1\n")
 	h := settings.Hooks{Logging: func(step int) {
 		if step != 3 {
@@ -200,7 +200,7 @@ func flip(name string, at int64) error {
 // TestDamagedCheckpoints: those that are damaged are skipped, with a word on
 // why; where none is left the run does not silently begin again.
 func TestDamagedCheckpoints(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 3\n")
 	want.mustTrain(t)
@@ -240,7 +240,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 // TestUnfinishedSaveIsNoCheckpoint: what a killed first save leaves does not
 // keep the run from its start.
 func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "")
 	write(t, filepath.Join(s.out, "checkpoint-2.tmp-99", "model.safetensors"), "half")
 	early := s.in(t)
@@ -262,7 +262,7 @@ func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
 
 // TestKilledAfterTheLastSave: a run that has no step left tidies up all the same.
 func TestKilledAfterTheLastSave(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 2\nsave_total_limit: 2\n")
 	s.mustTrain(t)
@@ -284,7 +284,7 @@ func TestKilledAfterTheLastSave(t *testing.T) {
 // TestResumeWithAnother: what a run cannot go on with is refused, by the key that
 // differs and with the way out.
 func TestResumeWithAnother(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 4\n")
 	s.mustTrain(t)
@@ -328,7 +328,7 @@ func TestResumeWithAnother(t *testing.T) {
 // TestResumeWithAnotherTokenizer: the same text in other ids is other data, and
 // reset_data does not make the weights know them.
 func TestResumeWithAnotherTokenizer(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "")
 	text := filepath.Join(s.root, "text.txt")

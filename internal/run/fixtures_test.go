@@ -17,11 +17,10 @@ import (
 	"mt/checkpoint"
 	"mt/cudart/emu"
 	"mt/host"
-	"mt/internal/config"
-	"mt/internal/long"
-	"mt/internal/recordings"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -154,7 +153,7 @@ func runTrain(t *testing.T, c *config.Config, h settings.Hooks) {
 // default way: TestRecordings trains its representatives in the others. In fp32 on the emulated GPU, which is the
 // slowest way, a third is drawn.
 func TestFixtures(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	variants := map[string]string{
 		"default":         "",
 		"copy":            "binding: copy",
@@ -173,21 +172,21 @@ func TestFixtures(t *testing.T) {
 		"cuda-fp32":       "device: cuda\ncompute_dtype: fp32",
 		"cuda-bf16":       "device: cuda",
 	}
-	found := recordings.Found(t)
+	found := testkit.FoundRecordings(t)
 	if len(found) == 0 {
-		t.Skipf("no larger recordings in ../shared beside the repository, and %s names no folder with some; TestRecordings runs those that the repository has", recordings.Variable)
+		t.Skipf("no larger recordings in ../shared beside the repository, and %s names no folder with some; TestRecordings runs those that the repository has", testkit.RecordingsVariable)
 	}
 	for _, dir := range found {
 		name := filepath.Base(dir)
 		for variant, extra := range variants {
 			t.Run(name+"/"+variant, func(t *testing.T) {
 				if variant != "default" {
-					long.Only(t)
+					testkit.LongOnly(t)
 				}
 				if variant == "cuda-fp32" {
-					long.Drawn(t, 3)
+					testkit.Drawn(t, 3)
 				}
-				if long.Race && strings.HasPrefix(variant, "cuda") {
+				if testkit.Race && strings.HasPrefix(variant, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
 				t.Parallel()
@@ -260,14 +259,14 @@ func inTurn(t *testing.T, name, way string) {
 	bf16, ofBF16 := strings.Contains(way, "bf16"), strings.HasSuffix(representatives[name], "in bf16 too")
 	if way == "default" || way == "bf16" {
 		if ofBF16 != bf16 || representatives[name] == "" {
-			long.NotShort(t)
+			testkit.NotShort(t)
 		}
 		return
 	}
-	if long.NotShort(t); representatives[name] == "" || bf16 != ofBF16 || way == "cuda-fp32" && name != "llama-clipped" {
-		long.Only(t)
+	if testkit.NotShort(t); representatives[name] == "" || bf16 != ofBF16 || way == "cuda-fp32" && name != "llama-clipped" {
+		testkit.LongOnly(t)
 		if way == "cuda-fp32" {
-			long.Drawn(t, 3)
+			testkit.Drawn(t, 3)
 		}
 	}
 }
@@ -297,7 +296,7 @@ func TestRecordings(t *testing.T) {
 				continue // it was recorded in fp32 alone
 			}
 			t.Run(name+"/"+way, func(t *testing.T) {
-				if long.Race && strings.HasPrefix(way, "cuda") {
+				if testkit.Race && strings.HasPrefix(way, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
 				inTurn(t, name, way)

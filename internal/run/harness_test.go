@@ -18,7 +18,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/host"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // pipeAt puts a pipe that nobody writes to in a file's place in the model
@@ -104,7 +104,7 @@ func move(t *testing.T, from, to string) {
 // TestForeignFilesStay: a directory with other things in it is trained into, and
 // they stay; one with a model in it with overwrite_output_dir alone.
 func TestForeignFilesStay(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "")
 	stay := []string{"LICENSE", "checkpoint-9.tmp-mine/x", "model.tmp-mine/x", "model.tmp-5", "notes.txt", "vocab.json"}
@@ -135,7 +135,7 @@ func TestForeignFilesStay(t *testing.T) {
 // TestRunsAreRecognised: what marks a run's directory, in every state that a run,
 // also one of an older version, can leave.
 func TestRunsAreRecognised(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 4\n")
 	s.mustTrain(t)
 	for name, tc := range map[string]struct {
@@ -181,7 +181,7 @@ func TestRunsAreRecognised(t *testing.T) {
 // TestHubCache: a snapshot of the Hugging Face cache, whose files are links to
 // blobs, is a model like any other. What goes with its weights is saved beside those of the run.
 func TestHubCache(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := withModel(t)
 	repo := filepath.Join(s.root, "hub", "models--a--b")

@@ -12,26 +12,26 @@ import (
 
 	"mt/cudart/emu"
 	"mt/device/cuda"
-	"mt/internal/long"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestInPlaceSameBits: an integrated GPU that uses weights, gradients and batches in place computes the same bits as one to which
 // they are copied, whatever runs late.
 func TestInPlaceSameBits(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("the arenas of a tiny model are Go's, and a kernel that reads through a range of several stops checkptr")
 	}
 	for i, recipe := range []string{"experts\npipeline: {head_shards: 3}\n", "compute_dtype: bf16\n", "compute_dtype: fp32\nmax_grad_norm: 0\n",
-		"optim: muon\nval_size: 2\neval_steps: 2\n", "pipeline: {micro_batch_tokens: 10, weight_slots: 1, grad_buffers: 1, activation_slots: 3}\nrecompute: full\ngrad_dtype: bf16\n"}[:long.Count(t, 5, 1)] {
+		"optim: muon\nval_size: 2\neval_steps: 2\n", "pipeline: {micro_batch_tokens: 10, weight_slots: 1, grad_buffers: 1, activation_slots: 3}\nrecompute: full\ngrad_dtype: bf16\n"}[:testkit.Count(t, 5, 1)] {
 		want := recipeScene(t, recipe).with("device: cuda\nmax_steps: 4\nsave_steps: 2\n")
 		if out, err := want.with("binding: copy\n").train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true})}); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, o := range []emu.Options{{Mode: emu.Random, Seed: uint64(7 + i), Integrated: true}, {Mode: emu.Lazy, Threads: 1, Integrated: true}}[:long.Count(t, 2, 1)] {
+		for _, o := range []emu.Options{{Mode: emu.Random, Seed: uint64(7 + i), Integrated: true}, {Mode: emu.Lazy, Threads: 1, Integrated: true}}[:testkit.Count(t, 2, 1)] {
 			got := want.in(t).with("binding: unified\n")
 			out, err := got.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, o)})
 			if err != nil {
@@ -76,8 +76,8 @@ func TestInPlaceNotPinned(t *testing.T) {
 
 // TestInPlaceFromDisks: weights that are read from disks are used in place in the buffers that they are read to.
 func TestInPlaceFromDisks(t *testing.T) {
-	long.Only(t)
-	if long.Race {
+	testkit.LongOnly(t)
+	if testkit.Race {
 		t.Skip("as TestInPlaceSameBits")
 	}
 	for _, recipe := range []string{"max_grad_norm: 0\n", "master_dtype: bf16\noptim: adamw_8bit\n"} {

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/generate"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // badInput is a mistake and what mt says about it.
@@ -199,7 +199,7 @@ func rename(name string) func(h map[string]any) {
 // TestBadInput: every mistake is an error that says where it is and the way
 // out, before any memory is taken or anything is written.
 func TestBadInput(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	pattern := withModel(t)
 	all := maps.Clone(badInputs)
@@ -280,7 +280,7 @@ func TestBadConfig(t *testing.T) {
 // TestBadModelsElsewhere: evaluation and generation refuse a broken model in
 // the same words.
 func TestBadModelsElsewhere(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	pattern := withModel(t)
 	for _, name := range []string{"truncated shard", "wrong shape", "no config.json", "missing shard"} {

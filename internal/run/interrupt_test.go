@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // cancelFS interrupts a run when a file whose path matches is first made.
@@ -46,7 +46,7 @@ func stopsAt(name string, cancel func()) settings.Hooks {
 // TestInterrupted: whatever a run is doing when it is asked to stop, it ends
 // soon with ErrInterrupted, and the same command goes on to the same end.
 func TestInterrupted(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 3\nval_size: 2\neval_steps: 3\n")
 	want.mustTrain(t)
@@ -97,7 +97,7 @@ func TestInterrupted(t *testing.T) {
 // of it has become part of the weights yet, says so, and saves the state before it. Either way the same command goes on to the
 // same end. Where long tests are left out it is asked in three of the steps, which are drawn.
 func TestGivenUpSteps(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 100\n")
 	want.mustTrain(t)
@@ -125,7 +125,7 @@ func TestGivenUpSteps(t *testing.T) {
 // none of whose steps is one to be saved, is saved as it stands and evaluates after
 // it was resumed: in the end nothing is missing and nothing there twice.
 func TestInterruptedEvaluations(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 100\nlogging_steps: 3\nval_size: 5\neval_steps: 1\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 1\n")
 	want.mustTrain(t)
@@ -179,7 +179,7 @@ func at(step int, eval bool, cancel func()) func(int, bool) {
 // TestHiddenStatesMayMove: a run that began with hidden states on the device goes on with them on the host, in its steps and
 // evaluations, and ends as one that kept them on the device.
 func TestHiddenStatesMayMove(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 3\nval_size: 2\neval_steps: 3\n")
 	want.mustTrain(t)

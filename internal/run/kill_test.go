@@ -16,10 +16,10 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/config"
-	"mt/internal/long"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // childConfig is the variable that makes this test binary train a config file
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(childMemory); file != "" {
 		os.Exit(memoryChild(file))
 	}
-	os.Exit(long.InMemory(m))
+	os.Exit(testkit.InMemory(m))
 }
 
 // childMoment is the variable that names a moment, as "saving 2": the second time that
@@ -163,13 +163,13 @@ func (c *child) killed(t *testing.T) bool {
 // TestKilled: a run that is killed (−9) again and again, at moments of every kind, and
 // started again by the same command, ends bit for bit as one left alone.
 func TestKilled(t *testing.T) {
-	rounds := long.Count(t, 3, 1)
+	rounds := testkit.Count(t, 3, 1)
 	steps := 8 * rounds // each round goes on by fewer
 	for name, extra := range map[string]string{"fp32": "save_total_limit: 3\n", "bf16-tied-eval": "tied\ncompute_dtype: bf16\nval_size: 2\neval_steps: 1\n",
 		"fp32-experts": "experts\nbinding: copy\nval_size: 2\neval_steps: 2\n", "disks": "compute_dtype: bf16\nrecompute: full\nsave_total_limit: 2\n"} {
 		t.Run(name, func(t *testing.T) {
-			if long.NotShort(t); name != "bf16-tied-eval" && name != "disks" {
-				long.Only(t)
+			if testkit.NotShort(t); name != "bf16-tied-eval" && name != "disks" {
+				testkit.LongOnly(t)
 			}
 			t.Parallel()
 			want := recipeScene(t, extra).with(fmt.Sprintf("save_steps: 1\nmax_steps: %d\n", steps))

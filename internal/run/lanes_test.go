@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // ordered are keys of runs that may have any number of devices.
@@ -18,7 +18,7 @@ const ordered = "micro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\ns
 // that on one device which takes the micro-batches in the same order; and it may go on, step for
 // step, with another number of devices.
 func TestDevicesGiveTheSameBits(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for name, recipe := range map[string]string{"fp32": "", "copied bf16": "compute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\n", "experts": "experts\nbinding: copy\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 // device, and a run keeps its table of layers, whatever the rates are then, unless the number of devices is
 // another.
 func TestDevicesThatDiffer(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, ordered)
 	want.mustTrain(t)
 	got := want.in(t)
@@ -110,8 +110,8 @@ func TestDevicesThatCannotBe(t *testing.T) {
 // TestGPUsGiveTheSameBits: two of three emulated GPUs give the bits of one, and auto takes all
 // three.
 func TestGPUsGiveTheSameBits(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector, for which actors has runs on several emulated GPUs")
 	}
 	want := newScene(t, "device: cuda\nmax_steps: 3\nsave_steps: 2\nmicro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\n")

@@ -16,8 +16,8 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/powercut"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // linkable is the scene onDisks with one directory of states, beside out, so that checkpoints link them.
@@ -88,7 +88,7 @@ func sameStates(t *testing.T, linked, copied string) {
 // TestLinkedStates: checkpoints that link states hold what those of a run in memory hold, also long after they were saved, and
 // any run goes on from them, to the same bits. Where long tests are left out one of the runs that go on is drawn.
 func TestLinkedStates(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, recipe := range map[string]string{"fp32": "", "bf16": "compute_dtype: bf16\n", "fp32-saved": "save_dtype: fp32\n", "tied-unclipped": "tied\ncompute_dtype: bf16\nmax_grad_norm: 0\n",
 		"8-bit-bf16-masters": "wide\noptim: adamw_8bit\ncompute_dtype: bf16\nmaster_dtype: bf16\n", "4-bit": "wide\noptim: adamw_torch_4bit\ncompute_dtype: bf16\n",
 		"muon": "optim: muon\ncompute_dtype: bf16\n", "experts": "experts\ncompute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n",
@@ -152,7 +152,7 @@ func (f unlinking) Link(_, to string) error { return &os.LinkError{Op: "link", N
 
 // TestStatesAreCopied: where states cannot be linked they are copied, one note says why, and the run is the same.
 func TestStatesAreCopied(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
 		extra string
 		err   error
@@ -282,7 +282,7 @@ func TestLinkedFilesStay(t *testing.T) {
 // TestDamagedLink: a linked file that has changed is found, by Verify and by the run that would go on from it, which names file and
 // tensor and goes on from the checkpoint before.
 func TestDamagedLink(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, "save_steps: 3\nrecompute: full\ncompute_dtype: bf16\n")
 	want.mustTrain(t)
 	s := want.in(t).linkable(t)
@@ -348,7 +348,7 @@ func linkedFiles(t *testing.T, dir string) map[string]bool {
 // TestPowerCutWithLinks: whenever the power is cut, the newest checkpoint is whole, and it is that of the last save that had ended,
 // though states are written all the time.
 func TestPowerCutWithLinks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 2\nsave_total_limit: 1\nrecompute: full\ncompute_dtype: bf16\n").linkable(t)
 	root := filepath.Dir(s.out)
 	var d *powercut.Disk

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"mt/host/optim"
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // childMemory is the variable that makes this test binary train a config file
@@ -75,8 +75,8 @@ func status(field string) int64 {
 
 // TestMemoryIsAsPlanned: the process takes what the plan says, within 5 %.
 func TestMemoryIsAsPlanned(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("the race detector keeps arenas on the Go heap and takes memory of its own")
 	}
 	if optim.Level() == "generic" {
@@ -96,7 +96,7 @@ func TestMemoryIsAsPlanned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "spilled" {
-				long.Only(t)
+				testkit.LongOnly(t)
 			}
 			file := filepath.Join(root, "run.yaml")
 			write(t, file, fmt.Sprintf(`
@@ -169,7 +169,7 @@ func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counte
 // activation_slots given and everything recomputed, with the rows of a step;
 // but for what says which tokens they are.
 func TestDeviceMemoryDoesNotGrow(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const fixed = "max_steps: 2\nbinding: copy\nrecompute: full\npipeline: {weight_slots: 2, grad_buffers: 2, activation_slots: 4, micro_batch_tokens: 24}\n"
 	s := newScene(t, fixed)

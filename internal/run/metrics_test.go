@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // logLine is what the tests below read of a line.
@@ -52,7 +52,7 @@ func (s scene) logLines(t *testing.T) (out []logLine) {
 // loss is the mean of the steps since the line before by supervised tokens, its own
 // loss is in step_loss, and the terminal shows the same loss and speed.
 func TestLoggedLossIsTheWindows(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	every := newScene(t, "packing: true\nrecompute: full\npipeline: {head_shards: 3}\n")
 	var supervised []float64

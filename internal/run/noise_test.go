@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestNoiseOfSteps: noise on embeddings is in the losses of steps and not in those of evaluations. It follows from the seed, and
 // not from how rows are put into micro-batches.
 func TestNoiseOfSteps(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	plain := newScene(t, "val_size: 3\neval_steps: 1\nlearning_rate: 0\nmax_steps: 3\npacking: false\nshuffle: false\n")
 	noise := plain.in(t).with("neftune_noise_alpha: 20\n")
 	plain.mustTrain(t)

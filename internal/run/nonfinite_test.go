@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // broken is the scene of a run of four good steps, and the keys with which it goes on
@@ -26,7 +26,7 @@ func broken(t *testing.T, keys string) (s scene, breaking string) {
 // leaves a checkpoint that is good and names it, and the next run goes on from it. That
 // holds although save_total_limit alone would keep none but later ones.
 func TestWayBackFromBrokenWeights(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for keys, says := range map[string][]string{
 		"save_steps: 1\nsave_total_limit: 1\n":                                    {"step 8: ", "3 steps in a row", "the rows of steps 6 to 8"},
@@ -64,7 +64,7 @@ func TestWayBackFromBrokenWeights(t *testing.T) {
 // TestNoWayBack: where no checkpoint is known to be good, a run does not go on
 // from one that is not unless it is told to.
 func TestNoWayBack(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, breaking := broken(t, "save_steps: 1\n")
 	s = s.with(breaking)
@@ -108,7 +108,7 @@ func TestModelsAreNoWayBack(t *testing.T) {
 // TestInterruptedWhileStepsAreSkipped: a run that is interrupted then goes on
 // from there, counts on, and still finds the checkpoint that is good.
 func TestInterruptedWhileStepsAreSkipped(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, breaking := broken(t, "save_steps: 1\nsave_total_limit: 1\n")
 	s = s.with(breaking)
@@ -133,7 +133,7 @@ func TestInterruptedWhileStepsAreSkipped(t *testing.T) {
 // TestOlderCheckpointsGoWhenTheNewestIsGood: one more than save_total_limit is
 // there at most, and only until the next step was finite.
 func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 3\nsave_total_limit: 1\nmax_steps: 9\n")
 	list := func() string {
 		found, err := filepath.Glob(filepath.Join(s.out, "checkpoint-[0-9]"))

@@ -9,7 +9,7 @@ import (
 
 	"mt/cudart/emu"
 	"mt/host"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
 	"mt/plan"

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"mt/internal/base/bf16"
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestWhatIsInNoGroup: the error of a group that cannot be is of the key, and a group that can be is told with its size.
@@ -43,7 +43,7 @@ func TestWhatRanksCannotDo(t *testing.T) {
 // TestMatrixBuffers: a run has as many matrix buffers as its configuration says, its config.yaml has how many those were,
 // and they change no bit.
 func TestMatrixBuffers(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	base := newScene(t, "optim: muon\n")
 	auto := openScene(t, base).Plan.Depths.MatrixBuffers
@@ -65,7 +65,7 @@ func TestMatrixBuffers(t *testing.T) {
 // TestAnotherOptimizer: a run whose optimizer keeps something else than the checkpoint has is told how to
 // start that anew.
 func TestAnotherOptimizer(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	base := newScene(t, "save_steps: 4\noptim: sgd\nmomentum: 0.9\n")
 	base.mustTrain(t)
@@ -79,7 +79,7 @@ func TestAnotherOptimizer(t *testing.T) {
 // TestAnotherMaster: a run does not go on with other master weights than its checkpoint has, and is told what it can do;
 // weights that stream as fp32 cannot be kept as bf16.
 func TestAnotherMaster(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for was, now := range map[string]string{"fp32": "bf16", "bf16": "fp32"} {
 		base := newScene(t, "save_steps: 4\ncompute_dtype: bf16\nmaster_dtype: "+was+"\n")
@@ -96,7 +96,7 @@ func TestAnotherMaster(t *testing.T) {
 // TestBF16MasterFollowsTheSeed: what a checkpoint has of matrices are bf16 numbers, and two runs that differ in their seeds
 // alone, from the same checkpoint over the same rows, round otherwise.
 func TestBF16MasterFollowsTheSeed(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	base := newScene(t, "save_steps: 4\nsave_dtype: fp32\ncompute_dtype: bf16\nmaster_dtype: bf16\nshuffle: false\n")
 	base.mustTrain(t)

@@ -6,16 +6,16 @@ import (
 	"path/filepath"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestKilledBeforeItsMark: a run that is killed between writing its config.yaml and
 // giving it its name is known as a run all the same; a file called so that no run
 // wrote is not.
 func TestKilledBeforeItsMark(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "")
 	s.mustTrain(t)
 	for name, text := range map[string]string{"ours": read(t, filepath.Join(s.out, settings.ConfigFile)), "another's": "learning_rate: 1\n"} {

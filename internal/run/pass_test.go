@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"mt/host"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -38,7 +38,7 @@ func (f onPass) Write(b []byte) (int, error) { f(); return len(b), nil }
 // model as of the model itself; nothing of the run is there yet, and nothing of the pass is left. In bf16 weights take 2 bytes a
 // parameter, but for those of which new rows are the mean.
 func TestPassTakesWhatIsPlanned(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	larger := "dpo: {beta: 0.3, reference_model: " + largerReference(t) + "}\n"
 	for name, extra := range map[string]string{
@@ -106,7 +106,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 // TestPassOfNewTokens: rows that begin at the mean of others are the same to the bit in the model and, as the reference, in its pass, where
 // they are the mean of fp32 weights and stream as bf16: no answer is any better before training.
 func TestPassOfNewTokens(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := pairScene(t, "compute_dtype: bf16\nadd_tokens: [<new>, <newer>]\nresize_vocab: true\nlearning_rate: 0\nmax_steps: 1\neval_steps: 1\nlogging_steps: 1\n")
 	s.mustTrain(t)
@@ -134,7 +134,7 @@ func TestPassOfNewTokens(t *testing.T) {
 // TestPassIsPlanned: a plan has a line for the pass of a reference that is another model, in the table and in JSON, and says that the model itself takes
 // no more memory than training; how long the pass takes at least, once the data is known for all of it. Where all is known no pass is planned.
 func TestPassIsPlanned(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	dir := largerReference(t)
 	type shown struct {
@@ -205,7 +205,7 @@ func dryRun(t *testing.T, s scene, o settings.Options) (string, error) {
 // TestPassOnAMachine: a plan for a machine that is named says how long the pass takes there at least, for each of its devices, and the least
 // memory with which run and pass fit.
 func TestPassOnAMachine(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const yaml = "model: {preset: qwen2.5-7b, num_hidden_layers: 4}\nmax_seq_len: 512\n"
 	predicted := func(keys, gpus string) (p struct {
@@ -261,7 +261,7 @@ func TestPassOnAMachine(t *testing.T) {
 // TestPassThatDoesNotFit: a reference that has no room is refused when the run is planned, with what to do, and so is one with fewer positions
 // than rows have tokens. Where its numbers are known it needs none.
 func TestPassThatDoesNotFit(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	dir := largerReference(t)
 	s := pairScene(t, "dpo: {beta: 0.3, reference_model: "+dir+"}\n")
@@ -306,7 +306,7 @@ func (s scene) plannedPass(t *testing.T) (run, pass *plan.Run, asked plan.Depths
 
 // TestPassHasDepthsOfItsOwn: depths that are found for the run are not asked of the pass, whose model may be larger; those that the user gives are.
 func TestPassHasDepthsOfItsOwn(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := pairScene(t, "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 40, activation_slots: 3, weight_slots: 1}\ndpo: {beta: 0.3, reference_model: "+largerReference(t)+"}\n")
 	run, pass, asked := s.plannedPass(t)

@@ -10,11 +10,11 @@ import (
 
 	"mt/cudart/emu"
 	"mt/host"
-	"mt/internal/config"
-	"mt/internal/long"
-	"mt/internal/machine"
+	"mt/internal/run/config"
+	"mt/internal/run/machine"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -34,7 +34,7 @@ func sketch(t *testing.T, yaml string, o settings.Options) (string, error) {
 // TestPlanNeedsNoData: a model and two budgets make a plan, and what the plan
 // does not look at does not change it.
 func TestPlanNeedsNoData(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const card = "model: qwen2.5-7b\ndevice_memory: 24GiB\nhost_memory: 128GiB\n"
 	out, err := sketch(t, card, settings.Options{})
@@ -102,7 +102,7 @@ func TestPlanNeedsNoData(t *testing.T) {
 
 // TestPlanOfAFinishedRun: output_dir may hold a run that is done, with other keys.
 func TestPlanOfAFinishedRun(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "host_memory: 1GiB\nbinding: copy\ndevice_memory: 1GiB\ndevice: cpu\n")
 	before, err := sketch(t, s.source(), settings.Options{JSON: true})
@@ -182,7 +182,7 @@ func TestRoomIsLookedAt(t *testing.T) {
 
 // TestPlanSaysWhatIsKept: in words, by block, and in JSON by layer; in what is predicted of a step, too.
 func TestPlanSaysWhatIsKept(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const card = "model: {preset: qwen2.5-7b, num_hidden_layers: 12}\nmax_seq_len: 1024\nper_device_train_batch_size: 128\nhost_memory: 400GiB\ndevice_memory: 79GiB\n"
 	for keys, want := range map[string]string{

@@ -13,9 +13,9 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/powercut"
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestPowerCut: whenever the power is cut in a run, what is left in the output
@@ -23,7 +23,7 @@ import (
 // metrics.jsonl has every line up to the newest checkpoint. All is there when the
 // run has ended.
 func TestPowerCut(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 4\nsave_total_limit: 1\nval_size: 2\neval_steps: 4\n")
 	want.mustTrain(t)

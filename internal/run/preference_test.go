@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestPreferenceRecordings is TestRecordings for runs on pairs, which testdata/recordings/make_dpo.py makes with TRL's
@@ -25,12 +25,12 @@ func TestPreferenceRecordings(t *testing.T) {
 			"host":    "binding: copy\nhidden_states: host\npipeline: {micro_batch_tokens: 1, chunk_tokens: 8}",
 		} {
 			t.Run(name+"/"+variant, func(t *testing.T) {
-				if long.Race && variant == "gpu" {
+				if testkit.Race && variant == "gpu" {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
 				if variant != "default" {
-					if long.NotShort(t); name != "dpo-rpo-tied" {
-						long.Only(t)
+					if testkit.NotShort(t); name != "dpo-rpo-tied" {
+						testkit.LongOnly(t)
 					}
 				}
 				out, h := t.TempDir(), settings.Hooks{}

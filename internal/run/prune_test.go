@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // stuckFS cannot rename or remove what is called like match.
@@ -35,7 +35,7 @@ func (f stuckFS) RemoveAll(path string) error {
 // TestPruneFails: checkpoints that cannot be removed do not end a run. It says so once,
 // and no newer checkpoint is removed in their place.
 func TestPruneFails(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 2\nsave_total_limit: 2\n")
 	want.mustTrain(t)

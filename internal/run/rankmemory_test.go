@@ -5,18 +5,18 @@ import (
 	"testing"
 
 	"mt/host"
-	"mt/internal/accounts"
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/run/config"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestMemoryOfRanks: in a run of several ranks the arenas hold what the tables of all ranks say, to
 // 1 %: what streams on each, of the rest its share, and on rank 0 the layer that it collects. The
 // ranks of this test are in one process, whose arenas are counted together.
 func TestMemoryOfRanks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	of := map[string]string{"weights": "weights", "lo planes": "lo planes", "moments": "moments", "averages": "moments", "gradient slabs": "gradient slabs",
 		"gradient shares": "gradient slabs", "exchange buffers": "exchange buffers", "collected layer": "collected for checkpoints"}

@@ -15,13 +15,12 @@ import (
 	"time"
 
 	"mt/checkpoint"
-	"mt/internal/config"
-	"mt/internal/long"
-	"mt/internal/ranks"
-	"mt/internal/recordings"
+	"mt/internal/cluster/ranks"
+	"mt/internal/run/config"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
+	"mt/internal/testkit"
 )
 
 // rankRun is what became of one rank.
@@ -82,7 +81,7 @@ func (s scene) tryTogether(t *testing.T, n int, ctx context.Context, h func(rank
 // among them with copied weights too.
 func TestRecordingsTogether(t *testing.T) {
 	dirs := map[string]string{}
-	for _, dir := range recordings.Found(t) {
+	for _, dir := range testkit.FoundRecordings(t) {
 		dirs[filepath.Base(dir)] = dir
 	}
 	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "qwen3next-shared"} {
@@ -103,13 +102,13 @@ func TestRecordingsTogether(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, variant, n), func(t *testing.T) {
 					small := dir == filepath.Join("testdata/recordings", name)
 					if n > 2 || variant != "default" && !small {
-						long.Drawn(t, 3)
+						testkit.Drawn(t, 3)
 					}
 					if name != "llama-clipped" || variant != "default" {
-						long.NotShort(t)
+						testkit.NotShort(t)
 					}
 					if !small || variant != "default" && representatives[name] == "" {
-						long.Only(t)
+						testkit.LongOnly(t)
 					}
 					out := t.TempDir()
 					runs := trainTogether(t, n, t.Context(), func(int) (*config.Config, settings.Hooks) { return fixtureConfig(t, dir, out, extra), settings.Hooks{} })
@@ -132,7 +131,7 @@ func TestRecordingsTogether(t *testing.T) {
 // TestTogether: a number of ranks has its bits; a run that goes on with as many ends with the same. Where long tests are
 // left out each of the configurations has one number of ranks, which is drawn.
 func TestTogether(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for name, extra := range map[string]string{
 		"clipped":   "save_steps: 3\nval_size: 2\neval_steps: 3\nsave_dtype: fp32\n",
@@ -172,7 +171,7 @@ func TestTogether(t *testing.T) {
 // TestOtherNumbersOfRanks: a run goes on with more ranks, with fewer and with one, and its losses
 // are those of one process but for their last bits.
 func TestOtherNumbersOfRanks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	alone := newScene(t, "save_steps: 2\nneftune_noise_alpha: 3\n")
 	alone.mustTrain(t)
@@ -225,7 +224,7 @@ func near(t *testing.T, got, want []float64) {
 // TestTogetherInterrupted: ranks that are asked to stop, one or all of them, save once and go on to
 // the same end. Where long tests are left out the one that is asked is drawn.
 func TestTogetherInterrupted(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const n = 3
 	want := newScene(t, "save_steps: 3\nval_size: 2\neval_steps: 3\n")
@@ -285,7 +284,7 @@ func TestTogetherInterrupted(t *testing.T) {
 // TestTogetherSamples: rank 0 makes the samples while the others wait, also where the others are
 // asked to stop.
 func TestTogetherSamples(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := textScene(t, sampling+"save_steps: 3\nsave_total_limit: 3\n")
 	want.together(t, 2)
@@ -331,7 +330,7 @@ func TestTogetherSamples(t *testing.T) {
 // TestTogetherBest: with save_best and early stopping ranks end where one does, with the weights of
 // the best evaluation, whose lower halves all have to bring.
 func TestTogetherBest(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"compute_dtype: bf16\n", "save_only_model: true\ncompute_dtype: bf16\n", "early_stopping_patience: 2\n"} {
 		s := wandering(t, "save_best: true\nsave_total_limit: 2\nmax_steps: 6\n").with(keys)
@@ -350,7 +349,7 @@ func TestTogetherBest(t *testing.T) {
 // TestRanksDiffer: what ranks have otherwise ends the run before anything is written, on all of
 // them and with names.
 func TestRanksDiffer(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for name, tt := range map[string]struct {
 		on1  func(t *testing.T, s scene) scene // what rank 1 has
@@ -420,7 +419,7 @@ func TestModelsDiffer(t *testing.T) {
 // TestRankFails: a rank whose part breaks off ends the run on all, with its name and its reason,
 // and nothing of the checkpoint that was being written counts.
 func TestRankFails(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	broken := errors.New("the memory is gone")

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 const pairModel = "testdata/recordings/dpo-sigmoid/model"
@@ -58,7 +58,7 @@ func (s scene) cached(t *testing.T) string {
 // TestReferencesAreKept: the reference's pass is made once; a second run, and one that goes on, read what it found. A file that
 // is damaged or another's is made anew. All runs end with the same bits, however the pass came about.
 func TestReferencesAreKept(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := pairScene(t, "")
 	if n, out := want.passes(t); n != 1 || !strings.Contains(out, "reference: 30 of 30 pairs") {
@@ -96,7 +96,7 @@ func TestReferencesAreKept(t *testing.T) {
 
 // TestReferencesOnAFullDisk: where the numbers cannot be kept, the run goes on with a note, to the bits of any other.
 func TestReferencesOnAFullDisk(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := pairScene(t, "max_steps: 2\n")
 	want.mustTrain(t)
@@ -111,7 +111,7 @@ func TestReferencesOnAFullDisk(t *testing.T) {
 // TestPairsResume: a run on pairs that is stopped, in its reference's pass, a step or an evaluation, goes on to the bits of
 // one that is not, in any shape.
 func TestPairsResume(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := pairScene(t, "")
 	want.mustTrain(t)
@@ -139,7 +139,7 @@ func TestPairsResume(t *testing.T) {
 // TestPairsAreEvaluated: an evaluation has the rewards of held-out pairs, and before training all of them are 0, unless
 // another model is the reference.
 func TestPairsAreEvaluated(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	first := func(s scene) map[string]any {
 		for _, line := range s.metrics(t) {
 			var m map[string]any
@@ -187,7 +187,7 @@ func TestPairsAreEvaluated(t *testing.T) {
 // TestPairsTogether: ranks train on pairs as one process does, up to the order of sums; the first alone makes the reference's
 // pass. They do so again from what is kept, and go on from a checkpoint, with the same bits.
 func TestPairsTogether(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
 	if err != nil {
@@ -219,7 +219,7 @@ func TestPairsTogether(t *testing.T) {
 
 // TestReferencesTogetherAreStopped: ranks that are stopped while the first makes the reference's pass end, and begin it anew.
 func TestReferencesTogetherAreStopped(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := pairScene(t, "max_steps: 2\n")
 	want.together(t, 2)
@@ -295,7 +295,7 @@ func changedModel(t *testing.T, change func(name, content string) string) string
 
 // TestReferenceOfOtherTokens: a note tells of a reference with another vocabulary of as many tokens, and of no other.
 func TestReferenceOfOtherTokens(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for token, want := range map[string]string{
 		"<s>": "",
@@ -345,7 +345,7 @@ func TestReferenceIsFinite(t *testing.T) {
 
 // TestReferencePassLeavesPairsOut: of a data set of which a pair is too long the pass is done after all others.
 func TestReferencePassLeavesPairsOut(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\n")
 	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
@@ -363,7 +363,7 @@ func TestReferencePassLeavesPairsOut(t *testing.T) {
 
 // TestPairsWindow: a line of metrics.jsonl has the means over the pairs of all its steps.
 func TestPairsWindow(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	each := pairScene(t, "logging_steps: 1\nval_size: 0\neval_steps: 0\nmax_steps: 4\n")
 	whole := each.in(t).with("logging_steps: 4\n")
 	each.mustTrain(t)

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // recipes are configurations whose runs must not notice that they were stopped.
@@ -84,7 +84,7 @@ func TestResumeAfterEveryStep(t *testing.T) {
 	for name, recipe := range recipes {
 		t.Run(name, func(t *testing.T) {
 			if name != "bf16" {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			t.Parallel()
 			want := recipeScene(t, recipe)
@@ -114,8 +114,8 @@ func TestResumeAfterInterrupts(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(recipes)) {
 		recipe := recipes[name]
 		t.Run(name, func(t *testing.T) {
-			if long.NotShort(t); i%3 > 0 {
-				long.Only(t)
+			if testkit.NotShort(t); i%3 > 0 {
+				testkit.LongOnly(t)
 			}
 			t.Parallel()
 			want := recipeScene(t, recipe).with("save_steps: 3\n")
@@ -189,7 +189,7 @@ func copyMetrics(t *testing.T, from, to scene) {
 // TestDone: a run that is done says so and changes nothing; keys that do not
 // matter may differ.
 func TestDone(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "")
 	s.mustTrain(t)
 	before := s.left(t)
@@ -225,7 +225,7 @@ func TestDone(t *testing.T) {
 // TestResumeWithOtherDepths: what does not matter may change from one part of a
 // run to the next, and does not show.
 func TestResumeWithOtherDepths(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, "save_steps: 2\n")
 	want.mustTrain(t)
 	got := want.in(t)
@@ -276,7 +276,7 @@ func poisoned(t *testing.T) scene {
 // which ends a window, and is in no mean, whether the run was stopped since the line
 // before or not. Where long tests are left out it is stopped at two of the steps, which are drawn.
 func TestResumeAfterSkippedSteps(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := poisoned(t).with("logging_steps: 4\nsave_steps: 1\nsave_dtype: fp32\n")
 	want.mustTrain(t)

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // textScene is a run of 8 steps on a text, in bytes.
@@ -48,7 +48,7 @@ const sampling = "sample_steps: 3\nsample_prompts: [\"to be, \", not]\nsample_ma
 // TestSamples: samples are made when they are due, and change no bit of the run: neither
 // of its weights nor of its losses, on weights in place and copied.
 func TestSamples(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"", "binding: copy\npipeline: {weight_slots: 1}\nmax_grad_norm: 0\n"} {
 		with := textScene(t, sampling).with(keys)
@@ -79,7 +79,7 @@ func TestSamples(t *testing.T) {
 // TestSamplesAreResumed: a run that is stopped anywhere, also in its samples, ends with
 // the samples of one that was not, each once.
 func TestSamplesAreResumed(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := textScene(t, sampling+"save_steps: 3\nsave_total_limit: 3\n")
 	want.mustTrain(t)
@@ -135,7 +135,7 @@ func TestSamplesAreResumed(t *testing.T) {
 // TestSamplesNobodyCanWrite: where samples.jsonl cannot be written any more the run has
 // one note and goes on.
 func TestSamplesNobodyCanWrite(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := textScene(t, sampling).with("sample_steps: 1\n")
 	out, err := s.train(t, t.Context(), settings.Hooks{FS: noSamplesFS{lazyFS{checkpoint.OS()}}})
 	if err != nil || strings.Count(out, "training goes on, and samples are only printed") != 1 || strings.Count(out, "sample of \"not\"") != 8 {

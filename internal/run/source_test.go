@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // withTower adds a file with a tensor that is not trained to a model directory.
@@ -42,7 +42,7 @@ func withTower(t *testing.T, dir, data string) {
 // saved after the directory went away still has the tensors that are not trained; a run
 // that begins then says what is missing.
 func TestSourceDisappears(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	first := newScene(t, "max_steps: 1\n")
 	first.mustTrain(t)

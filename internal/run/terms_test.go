@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestEvaluatedWithoutTerms: smoothed labels and a z-loss are in the losses of steps and not in those of
 // evaluations, whether the head is whole or in parts.
 func TestEvaluatedWithoutTerms(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, head := range []string{"", "pipeline: {head_shards: 3}\n"} {
 		plain := newScene(t, "val_size: 3\neval_steps: 1\nlearning_rate: 0\nmax_steps: 2\n"+head)
 		terms := plain.in(t).with("label_smoothing_factor: 0.3\nz_loss_coef: 0.05\n")

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // deep is a model of so many blocks that slabs to take turns in save memory, and sameSums has those that bits follow from.
@@ -24,7 +24,7 @@ const (
 // memory, from its checkpoints too, of which one is drawn where long tests are left out, says what goes where, and leaves no file. With a byte less of memory it is refused, and so it is with
 // the gradients of another run.
 func TestGradientsOnDisks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, extra := range map[string]string{"in place": "", "copied": "compute_dtype: bf16\nbinding: copy\n", "bf16": "compute_dtype: bf16\ngrad_dtype: bf16\n",
 		"muon": "optim: muon\nbinding: copy\n", "8-bit": "compute_dtype: bf16\noptim: adamw_8bit\nmaster_dtype: bf16\nbinding: copy\n"} {
 		t.Run(name, func(t *testing.T) {

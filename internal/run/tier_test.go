@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"mt/host/extents"
-	"mt/internal/long"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // onDisks is the scene with its states in two directories, all but a part of which host_memory
@@ -44,7 +44,7 @@ func (s scene) partOnDisks(t *testing.T, n int64) scene {
 // model, and says what goes where; files are gone at the end. Where long tests are left out the checkpoint from which it
 // goes on is drawn.
 func TestStatesOnDisks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n", "frozen": "freeze: [norm, 'layers\\.0\\.']\n",
 		"averaged": "compute_dtype: bf16\nema_decay: 0.8\n", "grouped": "lr_groups: [{name: a, modules: [v_proj], lr: 0.03}]\n",
 		"bf16 master": "compute_dtype: bf16\nmaster_dtype: bf16\nsave_dtype: fp32\n"} {
@@ -139,7 +139,7 @@ func TestNumericsOfLittleMemory(t *testing.T) {
 // TestWeightsOnDisks: with as little host memory as does, weights of blocks are on disks too. The run ends as one in memory, from
 // its checkpoints too, of which one is drawn where long tests are left out, uses as much memory as the plan says, and leaves no file.
 func TestWeightsOnDisks(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n",
 		"averaged": "compute_dtype: bf16\nema_decay: 0.8\nmax_grad_norm: 0\n",
 		"frozen":   "experts\nmax_grad_norm: 0\nbinding: copy\nfreeze: [self_attn, 'experts\\.1?[0-9]\\.']\n"} {
@@ -187,7 +187,7 @@ func TestWeightsOnDisks(t *testing.T) {
 // TestCompressedStates: with compress: byteplane a run ends as one in memory, moves fewer bytes than its states have, and says what
 // compression takes.
 func TestCompressedStates(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, "max_steps: 3\nsave_strategy: no\nrecompute: full\nsave_dtype: fp32\n")
 	want.yaml = strings.NewReplacer("hidden_size: 16", "hidden_size: 256", "intermediate_size: 24", "intermediate_size: 1536", "num_hidden_layers: 3", "num_hidden_layers: 8").Replace(want.yaml)
 	want.mustTrain(t)
@@ -241,7 +241,7 @@ func sameModel(t *testing.T, got, want scene) {
 // TestDamagedState: a state that changes on its disk ends the run with an error that names layer, file and the
 // way out; the same command goes on from the checkpoint and ends as a run in memory.
 func TestDamagedState(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, "save_steps: 2\nrecompute: full\n")
 	want.mustTrain(t)
 	s := want.in(t).onDisks(t)
@@ -283,7 +283,7 @@ func TestDamagedState(t *testing.T) {
 
 // TestStateDirectories: two runs cannot have one, and that of another run is left alone.
 func TestStateDirectories(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 4\nrecompute: full\n").onDisks(t)
 	other := s.in(t)
 	var met atomic.Bool

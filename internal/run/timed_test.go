@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"mt/cudart/emu"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // proposals are an emulated GPU's whose algorithms take so many hours, of which nobody waits for one.
@@ -49,7 +49,7 @@ func recordOf(t *testing.T, s scene) []byte {
 // run takes the kept ones, whatever would be the fastest by then, and so has the same bits; one without
 // the key has others.
 func TestTimedProducts(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 2\n")
 	out, err := want.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, proposals(3, 2, 1))})
 	if err != nil {
@@ -85,7 +85,7 @@ func TestTimedProducts(t *testing.T) {
 // TestTimedResume: a run that is stopped, and goes on where nothing is kept any more and another algorithm
 // is the fastest, computes as it has recorded with its checkpoint.
 func TestTimedResume(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 4\nsave_steps: 1\n")
 	if out, err := want.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, proposals(3, 2, 1))}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -116,7 +116,7 @@ func TestTimedResume(t *testing.T) {
 // TestTimedBranch: the first run in another output directory computes as the one that it goes on from has recorded, unless it
 // chooses by another rule.
 func TestTimedBranch(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 3\nsave_steps: 2\n")
 	if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, proposals(3, 2, 1))}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -156,7 +156,7 @@ func TestTimedBranch(t *testing.T) {
 // TestTimedRecordWithCheckpoint: what a checkpoint needs to go on to the same bits is on disk when it is,
 // though the device be lost in the next step.
 func TestTimedRecordWithCheckpoint(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 5\nsave_steps: 2\n")
 	seen := 0
 	if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, proposals(2, 1)), Stepped: func(int) {
@@ -178,7 +178,7 @@ func TestTimedRecordWithCheckpoint(t *testing.T) {
 // TestTimedFiles: a file of choices that is damaged, too long or of something else is passed over with a note,
 // and replaced.
 func TestTimedFiles(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 1\n")
 	run := func() (string, []byte) {
 		s := s.in(t)
@@ -212,7 +212,7 @@ func TestTimedFiles(t *testing.T) {
 // TestTimedNowhere: where no algorithms are chosen the key says so, and where they would be chosen by several
 // that do not agree it is refused.
 func TestTimedNowhere(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "device: cpu\nmatmul: timed\nmax_steps: 1\n")
 	if out := s.mustTrain(t); !strings.Contains(out, "note: matmul: timed has no effect") {
 		t.Errorf("it is not said:\n%s", out)
@@ -221,7 +221,7 @@ func TestTimedNowhere(t *testing.T) {
 
 // TestOwnProducts: metrics count the products that were not computed by cuBLASLt, and the run says why.
 func TestOwnProducts(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
 		o    emu.Options
 		note string

@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
+	"mt/data/tokenizer"
 	"mt/internal/run/generate"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/model"
-	"mt/tokenizer"
 )
 
 // chatTokens are the keys that give a model the tokens of chatml.
@@ -66,7 +66,7 @@ func table(t *testing.T, dir, name string) [][]float32 {
 // one that was not; what it leaves is a model with a tokenizer of these tokens,
 // which evaluates, and from which a run with the same keys goes on unchanged.
 func TestAddedTokensTrain(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want, base := tokenScene(t, "")
 	out := want.mustTrain(t)
@@ -123,7 +123,7 @@ func TestAddedTokensTrain(t *testing.T) {
 // TestSpecialTokensTrain: tokens that special_tokens names are added where they are new, texts end
 // with the one that is eos_token, and what is saved says so.
 func TestSpecialTokensTrain(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, base := tokenScene(t, "")
 	if err := os.WriteFile(filepath.Join(base, "generation_config.json"), []byte(`{"eos_token_id": 0, "top_k": 5}`), 0o600); err != nil {
@@ -152,7 +152,7 @@ func TestSpecialTokensTrain(t *testing.T) {
 // for, exactly, whatever the model computes in; all others stay as they were. A
 // rate of 0 leaves them so.
 func TestNewRowsAreTheMean(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, tt := range []struct {
 		base, dtype        string
@@ -200,7 +200,7 @@ func TestNewRowsAreTheMean(t *testing.T) {
 // TestTokensThatFit: in a vocabulary with more rows than the tokenizer has tokens
 // nothing grows; a model made anew takes tokens like any other.
 func TestTokensThatFit(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	for _, tt := range []struct {
 		keys string
@@ -224,7 +224,7 @@ func TestTokensThatFit(t *testing.T) {
 
 // TestTokenErrors: what cannot be added is said before any data is read.
 func TestTokenErrors(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, base := tokenScene(t, "")
 	bare := t.TempDir()
@@ -264,7 +264,7 @@ func TestTokenErrors(t *testing.T) {
 
 // TestTokensOfAnotherRun: a checkpoint is of its vocabulary.
 func TestTokensOfAnotherRun(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, _ := tokenScene(t, "")
 	s = s.with("max_steps: 3\n")

@@ -12,10 +12,10 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"mt/internal/config"
-	"mt/internal/long"
+	"mt/internal/base/timeline"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
-	"mt/internal/timeline"
+	"mt/internal/testkit"
 )
 
 // traceSpan is a span of a trace file, in µs.
@@ -51,7 +51,7 @@ func readTrace(t *testing.T, path string) (out []traceSpan) {
 // TestTraceFile: the gaps of a run's trace are the stalls of its metrics.jsonl; a second run
 // writes over the first one's trace; neither changes a bit of the run.
 func TestTraceFile(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	plain := newScene(t, "val_size: 2\neval_steps: 3\nbinding: copy\n")
 	plain.mustTrain(t)
@@ -117,7 +117,7 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 
 // TestTraceOnAFullDisk: one warning, and the run ends as it would have.
 func TestTraceOnAFullDisk(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	plain := newScene(t, "")
 	plain.mustTrain(t)
@@ -138,7 +138,7 @@ func TestTraceOnAFullDisk(t *testing.T) {
 // TestTraceThatCannotBe: a trace that cannot be written is refused before anything is read or
 // made, and what is in its place stays.
 func TestTraceThatCannotBe(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	s := newScene(t, "")
 	for path, want := range map[string]string{
 		s.rows:                                "there is a file that no run of mt has written as a trace",
@@ -172,7 +172,7 @@ func TestTraceThatCannotBe(t *testing.T) {
 
 // TestTimelineFile: the last step is there where it was asked for, and only there.
 func TestTimelineFile(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "")
 	for _, asked := range []bool{false, true} {

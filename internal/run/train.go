@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/report"

@@ -9,15 +9,15 @@ import (
 	"syscall"
 	"testing"
 
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestUnreadableCheckpoint: a disk that cannot be read ends the run with the disk's
 // error. Nothing is cut or removed as it would be if the newest checkpoint were
 // damaged.
 func TestUnreadableCheckpoint(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const unreadable = "/proc/self/mem" // a file of which the first byte is an I/O error
 	if _, err := os.ReadFile(unreadable); !errors.Is(err, syscall.EIO) {
@@ -56,7 +56,7 @@ func TestUnreadableCheckpoint(t *testing.T) {
 // not fit the model is skipped as a damaged one is; where it is the only one, or was
 // named, the run ends.
 func TestCheckpointThatDoesNotLoad(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	s.mustTrain(t)

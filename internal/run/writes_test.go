@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/internal/long"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // saved lists the checkpoints of a scene, "*" behind those that can be resumed.
@@ -61,7 +61,7 @@ func (s scene) evaluated(t *testing.T) []string {
 // leaves and when it evaluates, and change no bit of the model. The same command
 // again says that all is done.
 func TestWhatIsSaved(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	pattern := newScene(t, "val_size: 2\n")
 	pattern.mustTrain(t)
@@ -108,7 +108,7 @@ func TestWhatIsSaved(t *testing.T) {
 // TestModelOnlyCheckpoint: what save_only_model leaves is a model directory that
 // another run trains from.
 func TestModelOnlyCheckpoint(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_only_model: true\nsave_steps: 4\n")
 	s.mustTrain(t)
@@ -130,7 +130,7 @@ func TestModelOnlyCheckpoint(t *testing.T) {
 // TestEndedRunIsNotLengthened: a run whose last checkpoint is there goes on to more
 // steps; one that left the model alone says what can be done.
 func TestEndedRunIsNotLengthened(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	const more = "lr_scheduler_type: constant\n"
 	for _, extra := range []string{"save_strategy: no\n", "keep_checkpoints: false\n", "save_only_model: true\nsave_steps: 0\n"} {
@@ -156,7 +156,7 @@ func TestEndedRunIsNotLengthened(t *testing.T) {
 // not begun again over what is left; where nothing is left of the model, or a
 // checkpoint is there, it is.
 func TestDamagedEnd(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "keep_checkpoints: false\n")
 	s.mustTrain(t)
@@ -223,7 +223,7 @@ func TestInterruptedWithoutCheckpoints(t *testing.T) {
 // TestInterruptedAtTheEnd: a run whose last step is not saved writes its model
 // although it is stopped before the evaluation.
 func TestInterruptedAtTheEnd(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	// Each pass of the evaluation has one row.
 	want := newScene(t, "val_size: 7\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 1\npipeline: {batches_ahead: 1}\n")
@@ -293,7 +293,7 @@ func TestInterruptedSample(t *testing.T) {
 // TestEpochsOfAnAlteredRun: an epoch ends with its last row, also where steps came to
 // have fewer rows in the middle of an epoch.
 func TestEpochsOfAnAlteredRun(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_strategy: epoch\neval_strategy: epoch\nmax_steps: 1\nlr_scheduler_type: constant\n")
 	s = s.with("eval_dataset: " + s.rows + "\n")

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 var (
@@ -38,7 +38,7 @@ const fits = `document.documentElement.scrollWidth <= document.documentElement.c
 
 // TestPage opens the page in a browser.
 func TestPage(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	b := openBrowser(t)
 	for _, test := range []struct {
 		name string

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // sample is a binary whose content does not matter.
@@ -219,9 +219,9 @@ func TestBill(t *testing.T) {
 // TestBillOfWhatIsLinked builds programs, and holds their lists against what Go says they are linked from. Every one of
 // those modules has a licence.
 func TestBillOfWhatIsLinked(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	t.Run("a small program", func(t *testing.T) { checkBill(t, "./tools/curves") })
-	t.Run("mt", func(t *testing.T) { long.Only(t); checkBill(t, "./cmd/mt") })
+	t.Run("mt", func(t *testing.T) { testkit.LongOnly(t); checkBill(t, "./cmd/mt") })
 }
 
 func checkBill(t *testing.T, pkg string) {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // script makes a file of ten bytes, gives it another name and reads it. cat reads
@@ -19,7 +19,7 @@ const script = "printf 0123456789 >new; mv new file; cat file"
 // TestFaults tries every fault at every call of a script, and checks what the fault does to the
 // files.
 func TestFaults(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	tr := New(t)
 	for _, tc := range []struct {
 		of       Of
@@ -123,7 +123,7 @@ func TestAllThreads(t *testing.T) {
 // TestSyncs: a sync succeeds and is not made, whether it is numbered or not, and fails where it is spoiled. The kernel
 // refuses to sync a named pipe, so a sync of one that succeeds is not made.
 func TestSyncs(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	tr, dir := New(t), t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // pipelineTiles is how many tiles a pipeline has, pipelineStages how many of them are in shared memory at a time.
@@ -141,7 +141,7 @@ func TestPipeline(t *testing.T) {
 
 // TestPipelineMistakes: each is reported, in every order.
 func TestPipelineMistakes(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for mistake, want := range map[string]string{
 		"free is not waited for":        "whose phase 0 waits for 0 more of 1",
 		"filled is not waited for once": "is read while a bulk copy writes it",

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // heap is a Memory with a few buffers.
@@ -92,7 +92,7 @@ func parse(t testing.TB, src string) *Module {
 
 // TestShippedModules parses every module of device/cuda.
 func TestShippedModules(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	files, err := filepath.Glob("../../../device/cuda/kernels/*.ptx")
 	if err != nil || len(files) == 0 {
 		t.Fatal("there are no modules", err)

@@ -4,7 +4,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 const (

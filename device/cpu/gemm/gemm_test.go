@@ -10,7 +10,7 @@ import (
 
 	"mt/device/cpu/vec"
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // guard is how many sentinel elements lie on either side of a result.

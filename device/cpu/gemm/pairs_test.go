@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/bf16"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // anyBF16 draws patterns of bf16 whose products and sums often are close to leastNormal, overflow, cancel, or are no

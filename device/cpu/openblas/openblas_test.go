@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/device/cpu/gemm"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // fill is n values in [-1, 1] that repeat with no short period.

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"mt/device/cpu/gemm"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 )
 
 // Product is D (M,N) = op(A) (M,K) · op(B) (K,N) for dense row-major fp32 matrices.

@@ -11,7 +11,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // tiny is small enough to run every block.
@@ -29,15 +29,15 @@ func TestSample(t *testing.T) {
 			continue
 		}
 		t.Run(c.Name+"/"+c.Shape, func(t *testing.T) {
-			if long.DrawnInRace(t, 8); strings.HasPrefix(c.Name, "GatedDelta") && c.DType == device.F32 {
-				long.Only(t) // the same search again
+			if testkit.DrawnInRace(t, 8); strings.HasPrefix(c.Name, "GatedDelta") && c.DType == device.F32 {
+				testkit.LongOnly(t) // the same search again
 			}
 			for _, name := range checkSample(t, &c) {
 				checked[name] = true
 			}
 		})
 	}
-	if only := flag.Lookup("test.run").Value.String(); len(checked) < 40 && !long.Race && !testing.Short() && !strings.Contains(only, "/") {
+	if only := flag.Lookup("test.run").Value.String(); len(checked) < 40 && !testkit.Race && !testing.Short() && !strings.Contains(only, "/") {
 		t.Errorf("only %d kernels ran", len(checked))
 	}
 }
@@ -150,7 +150,7 @@ func TestCount(t *testing.T) {
 
 // TestNotBelowTheBound: no launch is expected to take less than what it cannot beat.
 func TestNotBelowTheBound(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	g, err := FindGPU("rtx-3090")
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestTwoForwards(t *testing.T) {
 
 // TestFullShapes: every case of the shapes that are printed makes launches that are accepted. They do not run here.
 func TestFullShapes(t *testing.T) {
-	if testing.Short() || long.Race {
+	if testing.Short() || testkit.Race {
 		t.Skip("-short and the race detector leave it out: it allocates what a GPU would have")
 	}
 	for _, c := range Cases(Full) {
@@ -259,7 +259,7 @@ ret;
 // TestAttentionOnHopper: attention is counted by the kernels that a GPU would run. On an H100 it should reach, by the
 // replay, 450 TFLOP/s forward and 300 backward.
 func TestAttentionOnHopper(t *testing.T) {
-	long.Only(t)
+	testkit.LongOnly(t)
 	for gpu, prefix := range map[string]string{"h100": "attention_sm90a_", "a100": "attention_"} {
 		g, err := FindGPU(gpu)
 		if err != nil {

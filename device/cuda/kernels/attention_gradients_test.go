@@ -7,14 +7,14 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestGradientsInAnyOrder: whichever blocks begin first, however many are under way and however they take turns, all gradients have
 // the same bits; so do they if heads are shared out to several launches. No block waits in vain.
 func TestGradientsInAnyOrder(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector")
 	}
 	for _, c := range []attentionCase{

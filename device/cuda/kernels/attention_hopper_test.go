@@ -10,7 +10,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // hopperCases reach across more tiles than those kernels have buffers for.
@@ -34,7 +34,7 @@ func (c *attentionCase) hopperTakes() bool {
 // TestAttentionHopper runs the cases of the other kernels, and more, where there are kernels for sm_90a. What
 // these do not take goes to the others, and that is told.
 func TestAttentionHopper(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	ran := map[string]bool{}
@@ -51,7 +51,7 @@ func TestAttentionHopper(t *testing.T) {
 		default:
 			continue
 		}
-		if kind != "" && ran[kind] && !long.Asked() {
+		if kind != "" && ran[kind] && !testkit.LongAsked() {
 			continue // as slow as in their own test; one of each kind does
 		}
 		if testing.Short() && (c.dim != 64 || c.queries[0] != 47) {
@@ -94,7 +94,7 @@ func TestLackingForSM90a(t *testing.T) {
 // TestAttentionHopperNeighbours: nothing of another sequence shows in a sequence's results, though tiles that
 // reach across its end bring rows of both: not even a NaN.
 func TestAttentionHopperNeighbours(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, dim := range []int{64, 128, 192, 256} {
 		dev := newRig()
 		dev.sm90a = true
@@ -135,7 +135,7 @@ func TestAttentionHopperNeighbours(t *testing.T) {
 
 // TestAttentionHopperNaN checks that a NaN in the input comes out.
 func TestAttentionHopperNaN(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dev := newRig()
 	dev.sm90a = true
 	for _, dim := range []int{64, 128, 192, 256} {

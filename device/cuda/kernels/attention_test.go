@@ -12,9 +12,9 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // attentionCase is a shape that reaches across the edges of tiles, which are 32, 64
@@ -87,11 +87,11 @@ var attentionCases = []attentionCase{
 }
 
 func TestAttentionTiles(t *testing.T) {
-	if long.Race {
+	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	dev := newRig()
-	for _, dt := range []device.DType{device.BF16, device.F32}[:long.Count(t, 2, 1)] {
+	for _, dt := range []device.DType{device.BF16, device.F32}[:testkit.Count(t, 2, 1)] {
 		for i, c := range attentionCases {
 			if testing.Short() && i%10 != 1 {
 				continue
@@ -239,7 +239,7 @@ func (r *attentionRun) bound(n, roundings int) float64 {
 func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
 	whole := backwardBy{sums: sums, shared: 163 << 10} // no bit depends on how much shared memory there is
 	switch all := []backwardBy{{}, {sums: sums}, whole, {}, {sums: sums}}; {
-	case long.Asked():
+	case testkit.LongAsked():
 		return all
 	case r.summed(&op.AttentionBackward{AttentionShape: r.shape, Q: device.Tensor{DType: r.dt}, Sums: sums}):
 		return all[:3]
@@ -338,7 +338,7 @@ func (r *attentionRun) ok() {
 
 // TestAttentionNaN checks that a NaN in the input comes out.
 func TestAttentionNaN(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for _, dt := range []device.DType{device.F32, device.BF16} {
 		for _, dim := range []int{64, 256} {
 			r := newAttentionRun(t, newRig(), dt, attentionCase{queries: []int{70}, heads: 1, kvHeads: 1, dim: dim})

@@ -8,7 +8,7 @@ import (
 	"mt/cudart/emu/ptx"
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 var (
@@ -66,7 +66,7 @@ func contracted(source string) (string, int) {
 // promises equal bits keeps that. Without MT_LONG it is one in 15 cases of
 // the operations that have such kernels.
 func TestContracted(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dev, made := newRig(), map[string]int{}
 	for _, name := range kernels.Modules() {
 		text, n := contracted(string(kernels.PTX(name)))
@@ -86,6 +86,6 @@ func TestContracted(t *testing.T) {
 	some := conformance.OneIn(15)
 	conformance.SomeOperations(t, dev, func(name string) bool {
 		changed := strings.HasPrefix(name, "CrossEntropy") || strings.HasPrefix(name, "LayerNorm")
-		return changed && (long.Asked() || some(name))
+		return changed && (testkit.LongAsked() || some(name))
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/counts.txt anew")

@@ -9,20 +9,20 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestElements runs the kernels where 16 bytes are taken at a time, in every size
 // of team and block, and the same at addresses where they are not. Afterwards every
 // kernel of the modules must have run.
 func TestElements(t *testing.T) {
-	long.NotShort(t)
-	if long.Race {
+	testkit.NotShort(t)
+	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	dev := newRig()
 	// Many rows are for sums over them: where rows are on their own, few show the same. Long tests run all.
-	few := func(rows int) bool { return rows < 1000 || long.Asked() }
+	few := func(rows int) bool { return rows < 1000 || testkit.LongAsked() }
 	for _, sh := range [][4]int{{3, 4, 64, 16}, {20, 2, 128, 0}, {37, 1, 256, 8}, {7, 3, 40, 8}, {1, 1, 8, 0}, {9, 1, 512, 0}, {3, 2, 1000, 24},
 		{2, 1, 4096, 0}, {3, 1, 5120, 8}, {2, 1, 8192, 0}, {1, 2, 8200, 8}, {1100, 1, 264, 0}} {
 		for _, add := range []bool{false, true} {

@@ -9,12 +9,12 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestExperts runs the kernels of experts in every form, over several blocks each.
 func TestExperts(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dev := newRig()
 	for _, sh := range [][2]int{{1, 8}, {5, 768}, {3, 4104}, {2, 33 * 256}} {
 		forms(t, dev, fmt.Sprintf("ScaleRows/%v", sh), func(e *elements) { e.scaleRows(sh[0], sh[1]) })

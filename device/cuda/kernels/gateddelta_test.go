@@ -8,7 +8,7 @@ import (
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // narrow is a rig whose scratch memory has room for two sequences of the gated delta rule.
@@ -30,7 +30,7 @@ type threeSequences struct{ *testing.T }
 
 func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 	if !strings.HasPrefix(name, "GatedDelta") || !strings.Contains(name, "/[0 3 3 8] ") && !strings.HasSuffix(name, "/[0 70 71 275] 2 4 16 24") &&
-		!(long.Asked() && strings.Contains(name, "/[0 70 71 275] ")) {
+		!(testkit.LongAsked() && strings.Contains(name, "/[0 70 71 275] ")) {
 		return true
 	}
 	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })
@@ -39,7 +39,7 @@ func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 // TestMoreSequencesThanScratch: where scratch memory has no room for all sequences at a time, a block goes through several of them, one
 // after the other, and what it sums up for ALog and DtBias is of all of them.
 func TestMoreSequencesThanScratch(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dev := narrow{newRig()}
 	conformance.Operations(threeSequences{t}, dev)
 	everyKernel(t, dev.rig, "gateddelta")

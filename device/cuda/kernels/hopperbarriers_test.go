@@ -9,7 +9,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // hopperOrder are the instructions that order what is asynchronous in kernels for sm_90a. Barriers of one warp
@@ -19,7 +19,7 @@ var hopperOrder = regexp.MustCompile(`(?m)^.*\b(fence\.(?:proxy|mbarrier_init)[\
 // TestHopperOrder removes each of these instructions from the kernels for sm_90a, one at a time. Those without
 // which nothing is wrong are fences right behind products that have fenced the same registers.
 func TestHopperOrder(t *testing.T) {
-	if testing.Short() || long.Race {
+	if testing.Short() || testkit.Race {
 		t.Skip("-short and -race leave it out: it runs the kernels dozens of times")
 	}
 	for _, c := range []struct {

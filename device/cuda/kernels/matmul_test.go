@@ -11,8 +11,8 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // matMulCase is one product. at is how many elements after an aligned address
@@ -53,7 +53,7 @@ func (c *matMulCase) fit() {
 
 // TestMatMulTiles runs every tile around its edges, whatever MatMul would choose.
 func TestMatMulTiles(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	forms := []int{0, formBF16 | formBias, formBF16 | formC, formC | formInPlace | formBias, formBF16 | formC | formInPlace, formC}
 	tiles := []struct {
 		name   string
@@ -95,7 +95,7 @@ func TestMatMulTiles(t *testing.T) {
 // TestMatMulForms checks what MatMul makes of tensors at any address, of
 // vectors, of a gradient whose K is long, and the order of many tiles.
 func TestMatMulForms(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	dev := newRig()
 	for i, c := range []matMulCase{
 		{M: 24, N: 40, K: 64, at: 0},

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"mt/device/cuda/kernels"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestRegisters: registers.txt has every kernel that there is, and no other, with the static shared
 // memory that its PTX declares. What ptxas says of registers is compared by check.sh.
 func TestRegisters(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	text, err := os.ReadFile("registers.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/accounts"
-	"mt/internal/long"
+	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // TestOp runs the table of operations on the kernels alone, without a driver:
@@ -30,12 +30,12 @@ func TestOp(t *testing.T) {
 	}
 	dev := newRig()
 	dev.steady = true
-	conformance.SomeOperations(long.InRace{T: t, N: 4}, dev, want)
+	conformance.SomeOperations(testkit.InRace{T: t, N: 4}, dev, want)
 	t.Run("others", func(t *testing.T) {
-		long.Only(t)
-		conformance.SomeOperations(long.InRace{T: t, N: 4}, newRig(), func(name string) bool { return !want(name) })
+		testkit.LongOnly(t)
+		conformance.SomeOperations(testkit.InRace{T: t, N: 4}, newRig(), func(name string) bool { return !want(name) })
 	})
-	if only := flag.Lookup("test.run").Value.String(); !long.Race && !t.Failed() && !strings.Contains(only, "/") {
+	if only := flag.Lookup("test.run").Value.String(); !testkit.Race && !t.Failed() && !strings.Contains(only, "/") {
 		dev.compareCounts(t)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/long"
+	"mt/internal/testkit"
 )
 
 // TestMissingSignals removes a signal that others wait for: the kernel traps, in place of waiting for ever, and the error
 // names it. With all signals there are no traps at the same bound.
 func TestMissingSignals(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	fused := regexp.MustCompile(`@first red\.relaxed\.gpu\.global\.add\.u32[^;]*;`)
 	filled := regexp.MustCompile(`mbarrier\.arrive\.expect_tx[^;]*;`)
 	for _, c := range []struct {

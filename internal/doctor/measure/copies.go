@@ -8,7 +8,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/host"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // Memory is the kind of host memory that a copy reads or writes.

@@ -6,7 +6,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // InPlace measures how fast a unified device computes on pinned host memory beside its own. own is the time of an operation that

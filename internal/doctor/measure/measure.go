@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 )
 
 // Options say how often and how long to measure. Zero fields take their default.

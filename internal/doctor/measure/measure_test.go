@@ -16,9 +16,9 @@ import (
 	"mt/device/cuda"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/base/parallel"
 	"mt/internal/doctor/measure"
-	"mt/internal/long"
-	"mt/internal/parallel"
+	"mt/internal/testkit"
 )
 
 // once is one short timing of everything.
@@ -168,7 +168,7 @@ func copies(t *testing.T, m *measure.Meter, bytes int64) {
 
 // On CUDA the same is measured, and every operation takes its arguments.
 func TestCUDA(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	drv := emu.New(emu.Options{})
 	c, err := cudart.New(drv)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"mt/data"
-	"mt/internal/human"
+	"mt/internal/base/human"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
 )

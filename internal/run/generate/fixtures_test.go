@@ -12,9 +12,8 @@ import (
 	"mt/device/cpu"
 	"mt/device/cuda"
 	"mt/host"
-	"mt/internal/long"
-	"mt/internal/recordings"
-	"mt/internal/reference"
+	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
 )
 
 // onGPU are the recordings whose logits an emulated GPU computes too: dense blocks with capped scores, a head that is
@@ -25,10 +24,10 @@ var onGPU = []string{"gemma2-capped", "qwen2-tied", "qwen3moe-plain", "deepseekv
 // CPU device after every token, on an emulated GPU after the last ones. Where long tests are left out the GPU is tried
 // on those of onGPU.
 func TestFixtureLogits(t *testing.T) {
-	for _, dir := range recordings.Cases(t) {
+	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			if filepath.Base(dir) != "gemma2-capped" {
-				long.NotShort(t)
+				testkit.NotShort(t)
 			}
 			f, err := reference.LoadFixture(dir)
 			if err != nil {
@@ -46,8 +45,8 @@ func TestFixtureLogits(t *testing.T) {
 				}
 			})
 			t.Run("cuda", func(t *testing.T) {
-				if long.NotShort(t); !slices.Contains(onGPU, filepath.Base(dir)) {
-					long.Only(t)
+				if testkit.NotShort(t); !slices.Contains(onGPU, filepath.Base(dir)) {
+					testkit.LongOnly(t)
 				}
 				dev := openGPU(t)
 				for row := range f.Logits {

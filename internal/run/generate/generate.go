@@ -10,7 +10,7 @@ import (
 
 	"mt/device"
 	"mt/host"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"

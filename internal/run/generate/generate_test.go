@@ -12,10 +12,10 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
-	"mt/internal/long"
-	"mt/internal/reference"
+	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 
@@ -173,7 +173,7 @@ func TestLogits(t *testing.T) {
 			t.Run(k.name, func(t *testing.T) {
 				r := newRig(t, k, unified)
 				sizes := [][]int{{1, 1, 1, 5, 1}, {30}}
-				if unified && (slices.Contains([]string{"llama", "llama-bf16"}, k.name) || long.Every(t, 2) == 1) {
+				if unified && (slices.Contains([]string{"llama", "llama-bf16"}, k.name) || testkit.Every(t, 2) == 1) {
 					sizes = append(sizes, []int{chunk + 3, 1}) // the second piece begins inside
 				}
 				for _, pieces := range sizes {

@@ -14,14 +14,14 @@ import (
 
 	"mt/checkpoint"
 	"mt/data"
+	"mt/data/tokenizer"
 	"mt/device"
 	"mt/host"
-	"mt/internal/config"
-	"mt/internal/files"
+	"mt/internal/base/files"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
-	"mt/tokenizer"
 )
 
 // TextOptions say what to continue, and how.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"mt/data/tokenizer"
 	"mt/internal/run/open"
 	"mt/model"
-	"mt/tokenizer"
 )
 
 // TestTurnsAreBounded: what is no line for a person ends the chat and says why.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/config"
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
+	"mt/internal/run/config"
 	"mt/internal/run/team"
 	"mt/plan/rates"
 )

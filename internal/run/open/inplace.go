@@ -7,9 +7,9 @@ import (
 
 	"mt/device"
 	"mt/device/cuda"
-	"mt/internal/config"
+	"mt/internal/base/human"
 	"mt/internal/doctor/measure"
-	"mt/internal/human"
+	"mt/internal/run/config"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
 	"mt/plan"

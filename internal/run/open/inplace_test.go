@@ -10,7 +10,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cuda"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/plan/rates"
 )

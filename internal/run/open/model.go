@@ -13,9 +13,9 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/checkpoint"
-	"mt/internal/config"
+	"mt/data/tokenizer"
+	"mt/internal/run/config"
 	"mt/model"
-	"mt/tokenizer"
 )
 
 // Model is the model of a configuration, without its weights.

@@ -14,8 +14,9 @@ import (
 
 	"mt/checkpoint"
 	"mt/data"
+	"mt/data/tokenizer"
 	"mt/device"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
@@ -23,7 +24,6 @@ import (
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
-	"mt/tokenizer"
 )
 
 // Inputs are what a configuration names, opened: the model, its tokenizer, the data, the

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mt/checkpoint"
-	"mt/internal/config"
-	"mt/internal/files"
+	"mt/internal/base/files"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )
 

@@ -8,7 +8,7 @@ import (
 	"mt/checkpoint"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 	"mt/internal/run/report"
 	"mt/model"
 )

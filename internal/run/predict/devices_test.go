@@ -7,7 +7,7 @@ import (
 
 	"mt/actors"
 	"mt/device/virtual"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/plan"
 	"mt/plan/rates"

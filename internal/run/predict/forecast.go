@@ -15,11 +15,11 @@ import (
 
 	"mt/actors"
 	"mt/device/virtual"
-	"mt/internal/human"
+	"mt/internal/base/human"
+	"mt/internal/base/timeline"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/settings"
-	"mt/internal/timeline"
 	"mt/plan"
 	"mt/plan/rates"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"mt/device/virtual"
-	"mt/internal/human"
+	"mt/internal/base/human"
 	"mt/plan"
 	"mt/plan/rates"
 )

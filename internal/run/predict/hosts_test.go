@@ -7,7 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
@@ -16,8 +16,8 @@ import (
 // TestHosts: the table over numbers of hosts says what a slow network costs and a fast one does not,
 // how much of it is used, and from how many tokens on it hides; more hosts need less memory each.
 func TestHosts(t *testing.T) {
-	long.NotShort(t)
-	long.DrawnInRace(t, 4)
+	testkit.NotShort(t)
+	testkit.DrawnInRace(t, 4)
 	config, err := model.Preset("quickstart")
 	if err != nil {
 		t.Fatal(err)

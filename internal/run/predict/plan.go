@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/host"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"

@@ -10,8 +10,8 @@ import (
 	"mt/device"
 	"mt/device/virtual"
 	"mt/device/wrap"
+	"mt/internal/base/timeline"
 	"mt/internal/run/report"
-	"mt/internal/timeline"
 	"mt/plan"
 	"mt/plan/rates"
 )

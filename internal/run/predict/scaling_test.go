@@ -7,7 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/long"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
@@ -17,7 +17,7 @@ import (
 // TestScaling: the table over numbers of devices says what limits each of them, as a machine shows in
 // which that is slow, and what would help.
 func TestScaling(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	config, err := model.Preset("quickstart")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )
 

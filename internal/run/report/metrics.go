@@ -11,8 +11,8 @@ import (
 	"mt/checkpoint"
 	"mt/device"
 	"mt/host"
-	"mt/internal/accounts"
-	"mt/internal/config"
+	"mt/internal/base/accounts"
+	"mt/internal/run/config"
 	"mt/plan"
 )
 

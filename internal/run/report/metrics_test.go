@@ -18,7 +18,7 @@ import (
 	"mt/checkpoint"
 	"mt/device"
 	"mt/host"
-	"mt/internal/accounts"
+	"mt/internal/base/accounts"
 	"mt/internal/run/settings"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"mt/device"
-	"mt/internal/human"
+	"mt/internal/base/human"
 )
 
 // Notes are notes that come up while a run is under way, on any goroutine. The same

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"mt/data"
-	"mt/internal/human"
+	"mt/internal/base/human"
 	"mt/internal/run/settings"
 )
 

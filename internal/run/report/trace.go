@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/config"
-	"mt/internal/files"
+	"mt/internal/base/files"
+	"mt/internal/base/timeline"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
-	"mt/internal/timeline"
 )
 
 // timelineEvery is how long a TimelineFile stays as it is at least, but at the end.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"mt/device/op"
-	"mt/internal/config"
-	"mt/internal/human"
+	"mt/internal/base/human"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/resume"
 	"mt/internal/run/settings"

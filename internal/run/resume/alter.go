@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"mt/checkpoint"
-	"mt/internal/config"
-	"mt/internal/files"
+	"mt/internal/base/files"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/model"
 )

@@ -7,7 +7,7 @@ import (
 
 	"mt/actors"
 	"mt/checkpoint"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/resolve"
 	"mt/internal/run/resume"

@@ -4,9 +4,9 @@ import (
 	"maps"
 
 	"mt/checkpoint"
+	"mt/data/jinja"
 	"mt/host/extents"
 	"mt/internal/run/resolve"
-	"mt/jinja"
 )
 
 // Content is what checkpoints and models hold.

@@ -15,7 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/checkpoint"
-	"mt/internal/human"
+	"mt/internal/base/human"
 	"mt/internal/run/settings"
 	"mt/plan"
 )

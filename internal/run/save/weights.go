@@ -8,7 +8,7 @@ import (
 	"mt/actors"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/parallel"
+	"mt/internal/base/parallel"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"

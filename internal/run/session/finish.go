@@ -11,8 +11,8 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/data"
-	"mt/internal/machine"
 	"mt/internal/run/generate"
+	"mt/internal/run/machine"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
 )

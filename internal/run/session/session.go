@@ -12,13 +12,13 @@ import (
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
-	"mt/internal/machine"
+	"mt/internal/base/timeline"
+	"mt/internal/run/machine"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
-	"mt/internal/timeline"
 )
 
 // session is a run with its memory allocated.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"mt/actors"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/resolve"
 	"mt/internal/run/resume"

@@ -3,7 +3,7 @@
 // something is saved. A Throttle, which MT_THROTTLE sets, makes copies and updates slower than they could
 // be, so that a run on the CPU waits for them as a run on a GPU does.
 //
-// It is the first stage of a run. It imports internal/config, whose Config holds the keys. Invariants:
+// It is the first stage of a run. It imports internal/run/config, whose Config holds the keys. Invariants:
 // no stage writes to the Config that a command was given; a stage that settles a key copies it first.
 // A Throttle changes no bit of what is computed.
 package settings

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"mt/host/optim"
-	"mt/internal/config"
+	"mt/internal/run/config"
 )
 
 // Optimizer is how weights are updated.

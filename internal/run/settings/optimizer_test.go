@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
-	"mt/internal/config"
+	"mt/internal/run/config"
 )
 
 // TestMuonsRates: both rates follow the schedule of learning_rate, which they are unless they are given.

@@ -11,8 +11,8 @@ import (
 	"mt/checkpoint"
 	"mt/cudart"
 	"mt/host"
-	"mt/internal/config"
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
+	"mt/internal/run/config"
 	"mt/plan/rates"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mt/host/optim"
-	"mt/internal/facts"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -73,17 +73,17 @@ func TestMachine(t *testing.T) {
 	m := &rates.Machine{Link: link, More: []rates.Card{{Link: link}}, Host: rates.Host{Cores: 4, Update: rates.Op{Rate: 20}}}
 	got := Throttle{Link: 5e9, Updates: 5e9}.Machine(m)
 	for i, l := range []rates.Link{got.Link, got.On(1).Link} {
-		facts.Check(t, fmt.Sprintf("device %d", i),
-			facts.Is("up", l.Up, 5),
-			facts.Is("down", l.Down, 5),
-			facts.Is("peer", l.Peer, 5),
-			facts.Is("cores", l.Cores, 1),
+		testkit.Check(t, fmt.Sprintf("device %d", i),
+			testkit.Is("up", l.Up, 5),
+			testkit.Is("down", l.Down, 5),
+			testkit.Is("peer", l.Peer, 5),
+			testkit.Is("cores", l.Cores, 1),
 		)
 	}
-	facts.Check(t, "the host",
-		facts.Is("update rate", got.Host.Update.Rate, 5),
-		facts.Is("update cores", got.Host.Update.Cores, 1),
-		facts.Is("rate of the machine given", m.More[0].Link.Up, 10),
+	testkit.Check(t, "the host",
+		testkit.Is("update rate", got.Host.Update.Rate, 5),
+		testkit.Is("update cores", got.Host.Update.Cores, 1),
+		testkit.Is("rate of the machine given", m.More[0].Link.Up, 10),
 	)
 	if got := (Throttle{}).Machine(m); got.Link.Up != 10 || got.Host.Update.Rate != 20 || m.Host.Update.Cores != 0 {
 		t.Errorf("without limits: %+v", got)

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"mt/internal/human"
-	"mt/internal/ranks"
+	"mt/internal/base/human"
+	"mt/internal/cluster/ranks"
 	"mt/internal/run/settings"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
 	"mt/internal/run/settings"
 )
 

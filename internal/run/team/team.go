@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/internal/config"
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )
 

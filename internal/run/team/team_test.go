@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/internal/config"
-	"mt/internal/long"
-	"mt/internal/ranks"
+	"mt/internal/cluster/ranks"
+	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // asTeam has f play each of n ranks, whose errors it returns.
@@ -135,7 +135,7 @@ func TestTeamAborts(t *testing.T) {
 // TestTeamWaits: ranks that end together, since they have agreed to, wait for one that still has to
 // write what it saves; all of them say what rank 0 says.
 func TestTeamWaits(t *testing.T) {
-	long.NotShort(t)
+	testkit.NotShort(t)
 	for name, why := range map[string]error{"stopped": fmt.Errorf("%w, so", settings.ErrResumable), "not finite": &told{"three steps were not finite", &actors.NonFiniteError{Step: 3}}} {
 		t.Run(name, func(t *testing.T) {
 			given := make(chan struct{})

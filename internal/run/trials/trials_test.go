@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/config"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"

@@ -1,0 +1,85 @@
+package export
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"mt/checkpoint"
+	"mt/internal/base/files"
+)
+
+// underway is between a file's name and the number of the process that writes it.
+const underway = ".tmp-"
+
+var underwayName = regexp.MustCompile(`^(.+)\.tmp-\d+$`)
+
+// removeLeftovers removes what killed exports have left in the directory of the
+// file name, each as large as an output: those of name itself, and of other names
+// those that begin as GGUF files do. What somebody is writing stays.
+func removeLeftovers(fs checkpoint.FS, name string) {
+	dir, base := filepath.Dir(name), filepath.Base(name)
+	entries, _ := os.ReadDir(dir) // one that stays takes room, which is looked at next
+	for _, e := range entries {
+		of := underwayName.FindStringSubmatch(e.Name())
+		path := filepath.Join(dir, e.Name())
+		if of == nil || !e.Type().IsRegular() {
+			continue
+		}
+		if begin, _ := files.Begin(path, 4); of[1] != base && string(begin) != "GGUF" { // one that cannot be read stays
+			continue
+		}
+		if unlock, err := checkpoint.Lock(path); err == nil {
+			_ = fs.RemoveAll(path)
+			unlock()
+		}
+	}
+}
+
+// atomically writes a file of the given size under another name, puts it on disk
+// and renames it. After an error nothing is left.
+func atomically(fs checkpoint.FS, name string, size int64, write func(io.Writer) error) (err error) {
+	tmp := name + underway + strconv.Itoa(os.Getpid())
+	f, err := fs.Create(tmp)
+	if err != nil {
+		return err
+	}
+	if unlock, err := checkpoint.Lock(tmp); err == nil { // else it may be taken for a leftover, and the export fails
+		defer unlock()
+	}
+	closed := false
+	defer func() {
+		if err != nil {
+			if !closed {
+				err = errors.Join(err, f.Close())
+			}
+			err = errors.Join(err, fs.RemoveAll(tmp))
+		}
+	}()
+	if err := f.Allocate(size); err != nil {
+		return fmt.Errorf("allocate %s: %w", tmp, err)
+	}
+	buf := bufio.NewWriterSize(&appender{f: f}, 1<<20)
+	if err := write(buf); err != nil {
+		return err
+	}
+	if err := buf.Flush(); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	closed = true
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := fs.Rename(tmp, name); err != nil {
+		return err
+	}
+	return fs.SyncDir(filepath.Dir(name))
+}

@@ -1,0 +1,295 @@
+package export
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
+	"mt/model"
+)
+
+// fixtures are models and tokenizers with what other programs make of them;
+// make.py there says how.
+const fixtures = "../../../shared/fixtures"
+
+// python is the interpreter that MT_PYTHON names, if it has the packages.
+func python(t *testing.T, packages ...string) func(args ...string) []byte {
+	t.Helper()
+	name := testkit.NeedPython(t, packages...)
+	return func(args ...string) []byte {
+		t.Helper()
+		return testkit.RunPython(t, name, args...)
+	}
+}
+
+// written are the recorded models that can be written as GGUF.
+func written(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, dir := range testkit.Recordings(t) {
+		name := filepath.Base(dir)
+		switch {
+		case name == "qwen3moe-aux": // its routing and its dense layer have no words in llama.cpp
+		case name == "exaone4": // nor has a window in four layers
+		case name == "deepseekv2-groups": // nor do groups that are worth their best expert
+		case strings.HasPrefix(name, "phimoe"): // nor has a softmax over near experts
+		case strings.HasPrefix(name, "llama4") && name != "llama4-published": // nor have stretches of another size
+		default:
+			out[name] = filepath.Join(dir, "model")
+		}
+	}
+	return out
+}
+
+// TestPackageReads: the PyPI package gguf reads every tensor of every recorded
+// model in every type, and quantizes to the same bytes.
+func TestPackageReads(t *testing.T) {
+	run := python(t, "gguf", "numpy")
+	for name, dir := range written(t) {
+		dir = changed(t, name, dir)
+		for _, kind := range GGUF.Types() {
+			out := filepath.Join(t.TempDir(), name+".gguf")
+			if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind}); err != nil {
+				t.Fatal(err)
+			}
+			if got := run("testdata/check.py", out, dir); !strings.Contains(string(got), `"ok": true`) {
+				t.Errorf("%s %s: %s", name, kind, got)
+			}
+		}
+	}
+}
+
+// logitBound is for the greatest difference of a logit, whose greatest is about
+// 2, from Transformers' in fp32: sums of 64 to 176 products in another order. In
+// gemma2, gemma3 and models without a gate llama.cpp looks GELU up by a half precision argument, at 2^-11; in pythia it is
+// the one with tanh.
+var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3}
+
+// TestLlamaCpp: llama.cpp itself loads every recorded model and computes the
+// recorded logits of two texts.
+func TestLlamaCpp(t *testing.T) {
+	run := python(t, "xllamacpp", "llama_cpp_py_sync")
+	for name, dir := range written(t) {
+		out := filepath.Join(t.TempDir(), "x.gguf")
+		if _, err := Run(t.Context(), Options{Format: GGUF, Model: changed(t, name, dir), Out: out, Type: F32}); err != nil {
+			t.Fatal(err)
+		}
+		rows := firstRows(t, filepath.Join(filepath.Dir(dir), "train.jsonl"))
+		want := recorded(t, filepath.Join(filepath.Dir(dir), "logits.safetensors"))
+		switch {
+		case name == "gptoss": // llama.cpp rounds where yarn's ramp begins and ends; a note says so
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Rope.NoTruncate = false })
+		case strings.HasPrefix(name, "qwen2vl") || strings.HasPrefix(name, "qwen25vl"): // this release of llama.cpp does not read the norms' epsilon there
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
+		case strings.HasPrefix(name, "deepseek"): // llama.cpp has one epsilon for all norms; a note says so
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Latent.NormEps = c.RMSNormEps })
+		case name == "gemma2-capped": // see changed
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
+		}
+		for i, ids := range rows {
+			if (name == "mistral-window" || name == "starcoder2") && len(ids) > 16 {
+				continue // llama.cpp has no window there; a note says so
+			}
+			var got struct{ Logits [][]float64 }
+			if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", ids.String()), &got); err != nil {
+				t.Fatal(err)
+			}
+			bound, ok := logitBound[name]
+			if !ok {
+				bound = logitBound[""]
+			}
+			var worst float64
+			w := want["row"+strconv.Itoa(i)]
+			for j, row := range got.Logits {
+				for k, v := range row {
+					worst = max(worst, math.Abs(v-float64(w[j*len(row)+k])))
+				}
+			}
+			if !(worst <= bound) || len(got.Logits) != len(ids) || len(w) != len(ids)*len(got.Logits[0]) {
+				t.Errorf("%s: row %d: off by %.2e over %.0e, %d positions", name, i, worst, bound, len(got.Logits))
+			}
+		}
+	}
+}
+
+// altered are the logits that a recorded case would have if its configuration were another.
+func altered(t *testing.T, dir string, alter func(*model.Config)) map[string][]float32 {
+	t.Helper()
+	f, err := reference.LoadFixture(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alter(f.Config)
+	out := map[string][]float32{}
+	for i := range f.Logits {
+		for _, v := range reference.Logits(f.Config, f.Plain, f.Rows[i].IDs) {
+			out["row"+strconv.Itoa(i)] = append(out["row"+strconv.Itoa(i)], float32(v))
+		}
+	}
+	return out
+}
+
+// changed is the model directory to write: of two cases a copy with other keys. llama.cpp's contexts begin at 256
+// positions, where phi3-longrope's long factors rule and the recording has the short ones, so both are made those; and its gemma2
+// takes the scale of scores from the size of heads.
+func changed(t *testing.T, name, dir string) string {
+	t.Helper()
+	change := map[string]func(config map[string]any){
+		"phi3-longrope": func(c map[string]any) {
+			rope := c["rope_parameters"].(map[string]any)
+			rope["long_factor"] = rope["short_factor"]
+		},
+		"gemma2-capped": func(c map[string]any) { c["query_pre_attn_scalar"] = c["head_dim"] },
+	}[name]
+	if change == nil {
+		return dir
+	}
+	out := t.TempDir()
+	if err := os.CopyFS(out, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(out, "config.json")
+	v, err := readJSON(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(v.(map[string]any))
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, mustJSON(t, v), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+type ids []int
+
+func (x ids) String() string {
+	var out []string
+	for _, n := range x {
+		out = append(out, strconv.Itoa(n))
+	}
+	return strings.Join(out, ",")
+}
+
+// firstRows are the first two rows of a recording.
+func firstRows(t *testing.T, file string) []ids {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []ids
+	for _, line := range strings.SplitN(string(raw), "\n", 3)[:2] {
+		var row struct {
+			InputIDs ids `json:"input_ids"`
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, row.InputIDs)
+	}
+	return out
+}
+
+// recorded reads all tensors of one safetensors file.
+func recorded(t *testing.T, file string) map[string][]float32 {
+	t.Helper()
+	dir := t.TempDir()
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "model.safetensors"), raw, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := checkpoint.OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := map[string][]float32{}
+	for _, x := range w.Tensors() {
+		v := make([]float32, x.Elems())
+		if err := w.Read(x.Name, 0, v); err != nil {
+			t.Fatal(err)
+		}
+		out[x.Name] = v
+	}
+	return out
+}
+
+// TestLlamaCppTokenizes: llama.cpp splits the recorded texts as the recorded
+// tokenizers do.
+func TestLlamaCppTokenizes(t *testing.T) {
+	run := python(t, "xllamacpp", "llama_cpp_py_sync")
+	dirs, err := filepath.Glob(filepath.Join(fixtures, "tokenizers", "*", "tokenizer.json"))
+	if err != nil || len(dirs) == 0 {
+		t.Skip(fixtures + "/tokenizers is not here")
+	}
+	// What llama.cpp does not do, and a note says: NFC, and rstrip of added tokens.
+	differ := map[string]int{"qwen2": 98, "phi3": 28}
+	for _, file := range dirs {
+		name := filepath.Base(filepath.Dir(file))
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(t.TempDir(), "x.gguf")
+		if _, err := Run(t.Context(), Options{Format: GGUF, Model: forTokenizer(t, raw), Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		cases := filepath.Join(filepath.Dir(file), "cases.jsonl")
+		var got struct{ IDs []ids }
+		if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--texts", cases), &got); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(cases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := 0
+		for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+			var want struct{ IDs ids }
+			if err := json.Unmarshal([]byte(line), &want); err != nil {
+				t.Fatal(err)
+			}
+			if want.IDs.String() != got.IDs[i].String() {
+				wrong++
+			}
+		}
+		if wrong > differ[name] {
+			t.Errorf("%s: %d of %d texts differ, %d are known", name, wrong, len(got.IDs), differ[name])
+		}
+	}
+}
+
+// forTokenizer is a model with a row for each token and the tokenizer beside it.
+func forTokenizer(t *testing.T, raw []byte) string {
+	t.Helper()
+	var file tokenizerFile
+	if err := json.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, id := range file.Model.Vocab {
+		rows = max(rows, id+1)
+	}
+	for _, a := range file.AddedTokens {
+		rows = max(rows, a.ID+1)
+	}
+	tensors := llamaTensors()
+	tensors["model.embed_tokens.weight"], tensors["lm_head.weight"] = shape{int64(rows), 32}, shape{int64(rows), 32}
+	v := &vocab{file: &file}
+	first, _ := v.around()
+	return makeModel(t, llamaConfig(map[string]any{"vocab_size": rows}), tensors, map[string]string{"tokenizer.json": string(raw),
+		"tokenizer_config.json": string(mustJSON(t, map[string]any{"bos_token": first}))})
+}

@@ -1,0 +1,131 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"mt/checkpoint"
+	"mt/internal/base/human"
+	"mt/model"
+)
+
+// dtypes are the safetensors types in the words of config.json and of package
+// checkpoint.
+var dtypes = map[Type]struct {
+	name string
+	d    checkpoint.DType
+}{F32: {"float32", checkpoint.F32}, BF16: {"bfloat16", checkpoint.BF16}}
+
+// toSafetensors writes a directory like the model's, its weights cut anew.
+func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
+	w, err := checkpoint.OpenWeights(o.Model)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer w.Close()
+	files, keep, err := companions(o)
+	if err != nil {
+		return Summary{}, err
+	}
+	if err := checkpoint.Sweep(fs, o.Out); err != nil {
+		return Summary{}, err
+	}
+	if err := room(fs, o.Out, size(w, o.Type)+filesSize(files)); err != nil {
+		return Summary{}, err
+	}
+	done, err := checkpoint.CopyModel(ctx, o.Out, w, checkpoint.CopyOptions{DType: dtypes[o.Type].d, F32: keep, MaxShardBytes: o.MaxShardBytes, Files: files, FS: fs,
+		Progress: o.Progress})
+	if err != nil {
+		return Summary{}, err
+	}
+	return Summary{Format: Safetensors, Out: o.Out, Files: done.Files, Tensors: done.Tensors, Bytes: done.Bytes}, nil
+}
+
+// companions are the files beside the weights, and which of these are in fp32 whatever others are;
+// config.json is as it was read but for the dtype, where that is another.
+func companions(o Options) (files map[string][]byte, keep map[string]bool, err error) {
+	files, err = checkpoint.Companions(o.Model)
+	config := filepath.Join(o.Model, "config.json")
+	if err == nil {
+		err = checkpoint.CheckLink(config)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Type == "" {
+		files["config.json"], err = checkpoint.ReadCompanion(config)
+		return files, nil, err
+	}
+	c, err := model.LoadDir(o.Model)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.MXFP4 {
+		return nil, nil, fmt.Errorf("%s: experts are in MXFP4, and safetensors are written tensor by tensor as they are; leave --outtype out, or write GGUF", config)
+	}
+	files["config.json"] = c.JSON(dtypes[o.Type].name)
+	return files, savedF32(c), nil
+}
+
+// savedF32 are the tensors that are saved in fp32 whatever others are.
+func savedF32(c *model.Config) map[string]bool {
+	keep := map[string]bool{}
+	for _, l := range c.Layers() {
+		for _, p := range l.Params {
+			for _, t := range p.Stored {
+				if p.SavedF32 {
+					keep[t.Name] = true
+				}
+			}
+		}
+	}
+	return keep
+}
+
+// size is about the bytes of the weights in another type.
+func size(w *checkpoint.Weights, t Type) int64 {
+	var n int64
+	for _, x := range w.Tensors() {
+		switch t {
+		case F32:
+			n += 4 * x.Elems()
+		case BF16:
+			n += 2 * x.Elems()
+		default:
+			n += x.Bytes
+		}
+	}
+	return n
+}
+
+func filesSize(files map[string][]byte) int64 {
+	var n int64
+	for content := range maps.Values(files) {
+		n += int64(len(content))
+	}
+	return n
+}
+
+// room refuses to begin an output of need bytes at path where there is no space
+// for it.
+func room(fs checkpoint.FS, path string, need int64) error {
+	dir := path
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	free, err := fs.Free(dir)
+	if err != nil {
+		return fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	if need > free {
+		return fmt.Errorf("%s has %s free and the output takes %s: free some, choose another place or a smaller type", dir,
+			human.Bytes(free), human.Bytes(need))
+	}
+	return nil
+}

@@ -1,0 +1,513 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/big"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mt/internal/base/files"
+)
+
+// Template is a parsed chat template. It is safe for concurrent use; set Now
+// and Stop before the first Render.
+type Template struct {
+	// Now is the clock of strftime_now; nil means time.Now.
+	Now func() time.Time
+	// Stop is asked every few thousand steps of a rendering, which ends with
+	// ErrStopped once it is true; nil: never. Copies of a Template may have their
+	// own.
+	Stop func() bool
+
+	name   string
+	named  map[string]*Template // others of the same directory
+	source string               // as given
+	src    string               // with line breaks normalised
+	steps  int                  // budget of a rendering without text in its variables
+	body   []stmt
+	late   []string // names that are missing until the template sets them
+	blocks map[string]*blockStmt
+	// marks says that the template has a {% generation %} block.
+	marks bool
+	// endsWithPrompt says that the template ends with {% if add_generation_prompt %} and
+	// uses that variable nowhere else, so that setting it only adds text at the end.
+	endsWithPrompt bool
+}
+
+// Span is the bytes From up to To, To not included, of Rendered.Text.
+type Span struct{ From, To int }
+
+// Turn is output that was written while a for loop stood at messages[Message].
+// The loop may run over messages itself, over a slice or a filtered copy of it,
+// since a message is known by its identity; or over numbers, where the body looks
+// up messages[i] with the loop's own variable.
+type Turn struct {
+	Message int // NoMessage: it is not known which; ToolResult: see there
+	Span
+	// Paused says that what others say follows inside the message's turn.
+	Paused bool
+	// Alone is, with Paused, what the template writes for the message where no message
+	// follows it, without the header; "": it is not known.
+	Alone string
+}
+
+// NoMessage stands for the place of a message that is not known.
+const NoMessage = -1
+
+// ToolResult stands for an element of a message's own list tool_responses, which holds
+// what tools returned.
+const ToolResult = -2
+
+// Rendered is what a template made of a conversation.
+type Rendered struct {
+	Text string
+	// Generation are the spans that the template's {% generation %} blocks wrote,
+	// in order.
+	Generation []Span
+	// Turns are in the order in which they end; a message that wrote nothing has
+	// none.
+	Turns []Turn
+	// last is where the template's last statement begins in Text.
+	last int
+}
+
+// ErrStopped is the error of a rendering that Template.Stop ended.
+var ErrStopped = errors.New("the rendering was stopped")
+
+// Error is a template that cannot be parsed, or fails as it runs.
+type Error struct {
+	// Name is the name given to Parse; Line and Col count from 1, Col in
+	// characters.
+	Name      string
+	Line, Col int
+	Msg       string
+	// Raised says that the template itself called raise_exception with Msg.
+	Raised bool
+	// Limit says that the run met its bound of steps, of bytes of values or of text.
+	Limit bool
+	// Message is the message at which a loop stood, NoMessage where none did.
+	Message int
+}
+
+// Error is name:line:col: message.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Col, e.Msg)
+}
+
+// Marks tells whether the template says with {% generation %} what the model learns.
+func (t *Template) Marks() bool { return t.marks }
+
+// Source is the text that was parsed.
+func (t *Template) Source() string { return t.source }
+
+// The names of templates that a model directory may have several of, as in Transformers:
+// the one that is used where no other is asked for, the one for rows with tools and the one
+// for rows with documents.
+const (
+	DefaultTemplate   = "default"
+	ToolTemplate      = "tool_use"
+	DocumentsTemplate = "rag"
+)
+
+// defaultFile has the template named default.
+const defaultFile = "chat_template.jinja"
+
+// namedFolder has, beside it, further templates, each by its file's name.
+const namedFolder = "additional_chat_templates"
+
+// Load reads the chat templates of a model directory: chat_template.jinja and
+// additional_chat_templates/NAME.jinja, else chat_template in tokenizer_config.json, which
+// is a text or a list of named texts, else chat_template.json, which older processors for
+// images have beside the tokenizer. It gives the one named default, which has the others
+// (Named); where there are others alone, among them one for tools, it gives one that refuses
+// all. It is nil without an error where the directory has none.
+func Load(dir string) (*Template, error) {
+	path := filepath.Join(dir, defaultFile)
+	source, err := files.Read(path, maxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	texts := map[string]string{}
+	where := map[string]string{}
+	if err == nil {
+		texts[DefaultTemplate], where[DefaultTemplate] = string(source), path
+	}
+	if err := readNamed(filepath.Join(dir, namedFolder), texts, where); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"tokenizer_config.json", "chat_template.json"} {
+		if _, ok := texts[DefaultTemplate]; ok {
+			break
+		}
+		path := filepath.Join(dir, name)
+		found, err := readJSON(path)
+		if err != nil {
+			return nil, err
+		}
+		for name, text := range found {
+			if _, ok := texts[name]; !ok {
+				texts[name], where[name] = text, path+" chat_template"
+			}
+		}
+	}
+	return assemble(dir, texts, where)
+}
+
+// readNamed reads the templates in a folder.
+func readNamed(folder string, texts, where map[string]string) error {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.jinja"))
+	if err != nil {
+		return nil // the folder's name is no pattern, and has no such files
+	}
+	for _, path := range paths {
+		source, err := files.Read(path, maxFile)
+		if err != nil {
+			return fmt.Errorf("chat template: %w", err)
+		}
+		name := strings.TrimSuffix(filepath.Base(path), ".jinja")
+		texts[name], where[name] = string(source), path
+	}
+	return nil
+}
+
+// assemble parses the templates of a directory.
+func assemble(dir string, texts, where map[string]string) (*Template, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	names := slices.Sorted(maps.Keys(texts))
+	if _, ok := texts[DefaultTemplate]; !ok {
+		why := fmt.Sprintf("it has the templates %q, but none named %q: write the one to use to chat_template.jinja", names, DefaultTemplate)
+		if _, ok := texts[ToolTemplate]; !ok {
+			return nil, fmt.Errorf("%s: chat_template: %s", strings.TrimSuffix(where[names[0]], " chat_template"), why)
+		}
+		where[DefaultTemplate] = dir
+		texts[DefaultTemplate] = "{% set why = " + pythonString(why) + " %}{{ raise_exception(why) }}"
+		names = append(names, DefaultTemplate)
+	}
+	var out *Template
+	named := map[string]*Template{}
+	for _, name := range names {
+		t, err := Parse(where[name], texts[name])
+		if err != nil {
+			return nil, err
+		}
+		if named[name] = t; name == DefaultTemplate {
+			out = t
+		}
+	}
+	delete(named, DefaultTemplate)
+	out.named = named
+	return out, nil
+}
+
+// pythonString is s as Python and Jinja write a string.
+func pythonString(s string) string {
+	var b strings.Builder
+	reprString(&b, s, true)
+	return b.String()
+}
+
+// Named is the template of that name in the directory that t was loaded from; nil where
+// there is none.
+func (t *Template) Named(name string) *Template { return t.named[name] }
+
+// Files are t, and those with names that it was loaded with, as the files of a model directory that Load reads.
+func (t *Template) Files() map[string]string {
+	out := map[string]string{defaultFile: t.Source()}
+	for name, other := range t.named {
+		out[namedFolder+"/"+name+".jinja"] = other.Source()
+	}
+	return out
+}
+
+// IsFile says whether name is that of a file of a model directory with a chat template alone.
+func IsFile(name string) bool { return name == defaultFile || path.Dir(name) == namedFolder }
+
+// readJSON reads the templates in the file at path, by name; there are none where it is
+// missing.
+func readJSON(path string) (map[string]string, error) {
+	text, err := files.Read(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	config, err := DecodeJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	o, ok := config.(*Object)
+	if !ok {
+		return nil, fmt.Errorf("%s: the file holds no JSON object", path)
+	}
+	v, _ := o.Get("chat_template")
+	found, err := pick(v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: chat_template: %w", path, err)
+	}
+	return found, nil
+}
+
+// maxFile bounds the memory that reading a file takes.
+const maxFile = 64 << 20
+
+// pick are the templates that a configuration holds, by name: a text, a list of objects with
+// name and template, or an object of texts.
+func pick(v any) (map[string]string, error) {
+	out := map[string]string{}
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return map[string]string{DefaultTemplate: v}, nil
+	case *Object:
+		for _, name := range v.Keys() {
+			source, _ := v.Get(name)
+			text, ok := source.(string)
+			if !ok {
+				return nil, fmt.Errorf("its template %q is a %s, not a string", name, typeName(source))
+			}
+			out[name] = text
+		}
+		return out, nil
+	case []any:
+		for i, item := range v {
+			o, _ := item.(*Object)
+			if o == nil {
+				return nil, fmt.Errorf("item %d is a %s, not an object with name and template", i, typeName(item))
+			}
+			name, _ := o.Get("name")
+			source, _ := o.Get("template")
+			n, ok1 := name.(string)
+			s, ok2 := source.(string)
+			if !ok1 || !ok2 {
+				return nil, fmt.Errorf("item %d lacks a name or a template that is a string", i)
+			}
+			if _, twice := out[n]; !twice {
+				out[n] = s
+			}
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("it is a %s, not a string or a list", typeName(v))
+}
+
+// Render writes the template with vars: messages ([]any of *Object), tools,
+// documents, add_generation_prompt, bos_token, enable_thinking, whatever the
+// template reads. Values are what DecodeJSON gives, int, float32, []string,
+// []*Object and map[string]any (whose keys are sorted). As in Transformers,
+// tools, documents (None) and add_generation_prompt (false) are defined where
+// vars lacks them, and a message's reasoning is found under the names
+// reasoning_content and thinking, whichever it has. vars is not changed.
+//
+// An error of the template is an *Error; Raised tells a call of raise_exception.
+func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
+	r := &run{t: t, now: t.Now, out: &buffer{}, root: &scope{}}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	size, err := r.prepare(vars)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.name, err)
+	}
+	r.maxBytes, r.maxOutput = maxBytes+bytesPerByte*size, maxOutput+bytesPerByte*size
+	r.maxSteps = t.steps + stepsPerByte*size
+	r.bytes, r.steps = r.maxBytes, r.maxSteps
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stopped:
+			out, err = nil, ErrStopped
+		case failure:
+			e := t.errorAt(r.pos, p.msg)
+			e.Raised, e.Limit, e.Message = p.raised, p.limit, r.message()
+			out, err = nil, e
+		default:
+			panic(p)
+		}
+	}()
+	for _, name := range t.late {
+		r.root.set(name, missing{})
+	}
+	rest := max(len(t.body)-1, 0)
+	r.exec(t.body[:rest], r.root)
+	last := len(r.out.text)
+	r.exec(t.body[rest:], r.root)
+	return &Rendered{string(r.out.text), r.out.gens, r.out.turns, last}, nil
+}
+
+// promptFlag is the variable that asks for the header of an answer to come.
+const promptFlag = "add_generation_prompt"
+
+// prepare sets the variables from vars, and gives the number of bytes of text in them.
+func (r *run) prepare(vars map[string]any) (size int, err error) {
+	r.vars = map[string]any{"tools": nil, "documents": nil, promptFlag: false}
+	in := &intake{}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if r.vars[name], err = in.value(vars[name], 0); err != nil {
+			return 0, fmt.Errorf("variable %s: %w", name, err)
+		}
+	}
+	v, ok := vars["messages"]
+	if !ok {
+		return in.size, nil
+	}
+	list, ok := r.vars["messages"].([]any)
+	if !ok {
+		return 0, fmt.Errorf("variable messages is a %T, not a list", v)
+	}
+	list = slices.Clone(list)
+	r.messages = make(map[*Object]int, len(list))
+	for i, m := range list {
+		o, ok := m.(*Object)
+		if !ok {
+			return 0, fmt.Errorf("variable messages: message %d is a %s, not an object", i, typeName(m))
+		}
+		if o = withReasoning(o); o == m {
+			if _, twice := r.messages[o]; twice {
+				o = o.clone() // messages are told apart by their identity
+			}
+		}
+		list[i], r.messages[o] = o, i
+		r.noteResults(o)
+	}
+	r.vars["messages"] = list
+	return in.size, nil
+}
+
+// noteResults notes the objects in a message's list tool_responses.
+func (r *run) noteResults(message *Object) {
+	v, _ := message.Get("tool_responses")
+	results, _ := v.([]any)
+	for _, result := range results {
+		if o, ok := result.(*Object); ok {
+			if _, known := r.messages[o]; !known {
+				r.messages[o] = ToolResult
+			}
+		}
+	}
+}
+
+// withReasoning is message with its reasoning under both names that templates read; it is
+// message itself where it has no reasoning.
+func withReasoning(message *Object) *Object {
+	for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
+		v, _ := message.Get(name)
+		if v == nil {
+			continue
+		}
+		o := NewObject("thinking", v)
+		for i, k := range message.keys {
+			h, _ := hashKey(k)
+			o.set(h, k, message.vals[i])
+		}
+		o.Set("reasoning_content", v)
+		return o
+	}
+	return message
+}
+
+// intake turns Go values into values of the template, and counts the size of their text.
+type intake struct{ size int }
+
+func (in *intake) value(v any, depth int) (any, error) {
+	if depth > maxJSONDepth {
+		return nil, fmt.Errorf("nested more than %d deep", maxJSONDepth)
+	}
+	in.size += 8
+	switch v := v.(type) {
+	case nil, bool, int64, float64, *big.Int:
+		return v, nil
+	case string:
+		in.size += len(v)
+		return v, nil
+	case int:
+		return int64(v), nil
+	case int32:
+		return int64(v), nil
+	case float32:
+		return float64(v), nil
+	case *Object:
+		return in.object(v, depth)
+	case []any:
+		return list(in, v, depth)
+	case []*Object:
+		return list(in, v, depth)
+	case []string:
+		return list(in, v, depth)
+	case map[string]any:
+		o := &Object{}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			o.Set(key, v[key])
+		}
+		return in.object(o, depth)
+	}
+	return nil, fmt.Errorf("a value of type %T cannot be used in a template", v)
+}
+
+// object is o itself where no value in it needs to be changed, else a changed copy.
+func (in *intake) object(o *Object, depth int) (*Object, error) {
+	if o == nil {
+		return nil, fmt.Errorf("an object is nil")
+	}
+	out := o
+	for i, v := range o.vals {
+		if s, ok := o.keys[i].(string); ok {
+			in.size += len(s)
+		}
+		w, err := in.value(v, depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("key %v: %w", o.keys[i], err)
+		}
+		if !unchanged(v, w) {
+			if out == o {
+				out = o.clone()
+			}
+			out.vals[i] = w
+		}
+	}
+	return out, nil
+}
+
+// list is items itself where no item needs to be changed, else a changed copy.
+func list[T any](in *intake, items []T, depth int) ([]any, error) {
+	out, same := any(items).([]any)
+	if !same {
+		out = make([]any, len(items))
+	}
+	for i, v := range items {
+		w, err := in.value(v, depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		if same && unchanged(v, w) {
+			continue
+		}
+		if same {
+			out, same = slices.Clone(out), false
+		}
+		out[i] = w
+	}
+	return out, nil
+}
+
+// unchanged tells whether w, which intake made of v, is v as it was.
+func unchanged(v, w any) bool {
+	if x, ok := v.([]any); ok {
+		y := w.([]any)
+		return len(x) == 0 || &x[0] == &y[0]
+	}
+	switch v.(type) {
+	case []*Object, []string, map[string]any:
+		return false
+	}
+	return v == w
+}

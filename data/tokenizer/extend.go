@@ -1,0 +1,379 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"mt/internal/base/files"
+)
+
+// NewToken is a token that Extend was asked for.
+type NewToken struct {
+	Content string
+	ID      int32
+	// Known: the vocabulary had it before, with the same id.
+	Known bool
+}
+
+// CheckToken says what is wrong with content as an added token.
+func CheckToken(content string) error {
+	switch {
+	case content == "":
+		return errors.New("a token is empty")
+	case len(content) > maxAdded:
+		return fmt.Errorf("the token %s is %d bytes long; at most %d are possible", shorten([]byte(content)), len(content), maxAdded)
+	case !utf8.ValidString(content):
+		return fmt.Errorf("the token %q is not UTF-8 text", content)
+	}
+	return nil
+}
+
+// Extend is t with more added tokens, plain ones first and then special ones,
+// with the flags that Transformers' add_tokens gives them: plain ones are looked
+// for in the normalized text. A new token follows behind all others. One that t has
+// keeps its id; a word of the vocabulary is from now on found in the text itself,
+// and an added token that is asked for as special becomes special. Files has what
+// the tokens change in tokenizer.json, tokenizer_config.json,
+// special_tokens_map.json and added_tokens.json, as far as these are there. All
+// contents must pass CheckToken.
+func Extend(t Tokenizer, plain, special []string) (Tokenizer, []NewToken, error) {
+	old, err := asHF(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &extension{old: old, next: int32(max(old.lastAdded+1, len(old.model.ids)))}
+	for _, content := range plain {
+		e.add(content, false)
+	}
+	for _, content := range special {
+		e.add(content, true)
+	}
+	if len(e.changed) == 0 {
+		return t, e.asked, nil
+	}
+	files, err := e.files()
+	if err != nil {
+		return nil, nil, fmt.Errorf("add tokens: %w", err)
+	}
+	out, err := reread(files, old.bos, old.eos)
+	if err == nil {
+		err = e.verify(out)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("add tokens: %w", err)
+	}
+	return out.splitter(), e.asked, nil
+}
+
+// asHF is t as its files describe it.
+func asHF(t Tokenizer) (*hf, error) {
+	switch t := t.(type) {
+	case *hf:
+		return t, nil
+	case *splitting:
+		return t.hf, nil
+	}
+	eos, ok := t.EOS()
+	if !ok {
+		eos = -1
+	}
+	return reread(t.Files(), -1, eos)
+}
+
+// reread reads the tokenizer from files. bos and eos are given, since they may come from
+// files that are not among these.
+func reread(files map[string][]byte, bos, eos int32) (*hf, error) {
+	t, err := parse(files["tokenizer.json"])
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	t.files = files
+	if err := t.readNamed(""); err != nil {
+		return nil, err
+	}
+	t.bos, t.eos = bos, eos
+	t.identify()
+	return t, nil
+}
+
+// extension is the tokens that are added to a tokenizer.
+type extension struct {
+	old     *hf
+	next    int32 // the id of the next new token
+	asked   []NewToken
+	changed []addedToken // new tokens, and those that become special or added; in the end sorted by id
+}
+
+// add notes a token that is asked for.
+func (e *extension) add(content string, special bool) {
+	if slices.ContainsFunc(e.asked, func(n NewToken) bool { return n.Content == content }) {
+		return
+	}
+	id, known := e.old.TokenID(content)
+	if !known {
+		id = e.next
+		e.next++
+	}
+	e.asked = append(e.asked, NewToken{content, id, known})
+	if e.old.added[id] != nil && (e.old.specials[content] || !special) {
+		return // it stays as it is, while Transformers would remove its flags
+	}
+	e.changed = append(e.changed, addedToken{ID: int(id), Content: content, Normalized: !special, Special: special})
+}
+
+// verify checks the tokenizer that was read from the new files: the tokens that were asked
+// for have their ids, and all others are as they were.
+func (e *extension) verify(t *hf) error {
+	for id := range int32(e.old.size) {
+		if was, is := e.old.Token(id), t.Token(id); was != "" && was != is {
+			return fmt.Errorf("the ids of tokenizer.json have gaps: id %d, which is %q, would become that of %q; "+
+				"let Transformers add the tokens and save tokenizer and model", id, was, is)
+		}
+	}
+	for _, f := range e.changed {
+		if id, ok := t.TokenID(f.Content); !ok || int(id) != f.ID || t.IsSpecial(id) != f.Special {
+			return fmt.Errorf("the token %q would not be read as it is written; let Transformers add it and save tokenizer and model", f.Content)
+		}
+	}
+	return nil
+}
+
+// files are the files of the extended tokenizer.
+func (e *extension) files() (map[string][]byte, error) {
+	slices.SortFunc(e.changed, func(a, b addedToken) int { return a.ID - b.ID })
+	files := maps.Clone(e.old.files)
+	for name, edit := range map[string]func(*jsonFields) error{
+		"tokenizer.json":          e.inTokenizer,
+		"tokenizer_config.json":   e.inConfig,
+		"special_tokens_map.json": e.inMap,
+		"added_tokens.json":       e.inAdded,
+	} {
+		text, ok := files[name]
+		if !ok {
+			continue
+		}
+		o, err := readJSONFields(text)
+		if err == nil {
+			err = edit(&o)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if o.edited {
+			files[name] = append(o.text(""), '\n')
+		}
+	}
+	return files, nil
+}
+
+// inTokenizer writes added_tokens of tokenizer.json: first those that are in it, in their
+// order, some of them changed; then those that only tokenizer_config.json or
+// added_tokens.json has; then the new ones.
+func (e *extension) inTokenizer(o *jsonFields) error {
+	todo := map[string]addedToken{}
+	for _, f := range e.changed {
+		todo[f.Content] = f
+	}
+	var list [][]byte
+	seen := map[string]bool{}
+	if raw := o.get("added_tokens"); given(raw) {
+		err := jsonArray(raw, func(_ int, value []byte) error {
+			var f addedToken
+			if err := json.Unmarshal(value, &f); err != nil {
+				return err
+			}
+			if to, ok := todo[f.Content]; ok {
+				to.ID = f.ID // nothing reads this id; it stays what the file had
+				value = tokenJSON(to, true)
+			}
+			seen[f.Content] = true
+			list = append(list, value)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("added_tokens: %w", err)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.old.added)) {
+		a := e.old.added[id]
+		if _, word := e.old.model.ids[a.content]; word || seen[a.content] {
+			continue
+		}
+		f := addedToken{ID: int(id), Content: a.content, SingleWord: a.singleWord, LStrip: a.lstrip, RStrip: a.rstrip,
+			Normalized: a.normalized, Special: e.old.specials[a.content]}
+		if to, ok := todo[a.content]; ok {
+			f = to
+		}
+		seen[a.content] = true
+		list = append(list, tokenJSON(f, true))
+	}
+	for _, f := range e.changed {
+		if !seen[f.Content] {
+			list = append(list, tokenJSON(f, true))
+		}
+	}
+	o.set("added_tokens", jsonList(list, "  "))
+	return nil
+}
+
+// inConfig writes added_tokens_decoder of tokenizer_config.json where the file has it: if it
+// had to be made, the other files would no longer count. Special tokens are also listed,
+// under the key of the version of Transformers that wrote the file.
+func (e *extension) inConfig(o *jsonFields) error {
+	if raw := o.get("added_tokens_decoder"); raw != nil {
+		var decoder jsonFields
+		if given(raw) {
+			var err error
+			if decoder, err = readJSONFields(raw); err != nil {
+				return fmt.Errorf("added_tokens_decoder: %w", err)
+			}
+		}
+		for _, f := range e.changed {
+			decoder.set(decoder.idOf(f), tokenJSON(f, false))
+		}
+		o.set("added_tokens_decoder", decoder.text("  "))
+	}
+	if raw := o.get("extra_special_tokens"); given(raw) && raw[0] == '[' {
+		return e.list(o, "extra_special_tokens")
+	}
+	return e.list(o, "additional_special_tokens")
+}
+
+// idOf is the key of f in added_tokens_decoder: the one that the file has for it, else its id.
+func (o *jsonFields) idOf(f addedToken) string {
+	for _, key := range o.keys {
+		if has, ok := unmarshalToken(o.values[key]); ok && has.Content == f.Content {
+			return key
+		}
+	}
+	return strconv.Itoa(f.ID)
+}
+
+// inMap writes additional_special_tokens.
+func (e *extension) inMap(o *jsonFields) error { return e.list(o, "additional_special_tokens") }
+
+// list appends special tokens to the list under key.
+func (e *extension) list(o *jsonFields, key string) error {
+	var list [][]byte
+	var names []string
+	if raw := o.get(key); given(raw) {
+		err := jsonArray(raw, func(_ int, value []byte) error {
+			f, _ := unmarshalToken(value)
+			list, names = append(list, value), append(names, f.Content)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	n := len(list)
+	for _, f := range e.changed {
+		if f.Special && !slices.Contains(names, f.Content) {
+			list = append(list, jsonQuote(f.Content))
+		}
+	}
+	if len(list) > n {
+		o.set(key, jsonList(list, "  "))
+	}
+	return nil
+}
+
+// inAdded writes the ids of tokens that the vocabulary does not have.
+func (e *extension) inAdded(o *jsonFields) error {
+	for _, f := range e.changed {
+		if _, word := e.old.model.ids[f.Content]; !word {
+			o.set(f.Content, []byte(strconv.Itoa(f.ID)))
+		}
+	}
+	return nil
+}
+
+// tokenJSON is a token as tokenizer.json has it, or without its id as
+// tokenizer_config.json does.
+func tokenJSON(f addedToken, id bool) []byte {
+	var o jsonFields
+	if id {
+		o.set("id", []byte(strconv.Itoa(f.ID)))
+	}
+	o.set("content", jsonQuote(f.Content))
+	for _, flag := range []struct {
+		name string
+		on   bool
+	}{{"single_word", f.SingleWord}, {"lstrip", f.LStrip}, {"rstrip", f.RStrip}, {"normalized", f.Normalized}, {"special", f.Special}} {
+		o.set(flag.name, strconv.AppendBool(nil, flag.on))
+	}
+	return o.text("    ")
+}
+
+// jsonFields is a JSON object whose values stay as they are written.
+type jsonFields struct {
+	keys   []string
+	values map[string][]byte
+	edited bool // since it was read
+}
+
+// readJSONFields reads an object.
+func readJSONFields(raw []byte) (o jsonFields, err error) {
+	if plain := files.JSON(raw); !json.Valid(plain) {
+		var v any
+		return o, fmt.Errorf("it is not JSON: %w", json.Unmarshal(plain, &v))
+	}
+	err = jsonObject(raw, func(key string, value []byte) error {
+		o.set(key, value)
+		return nil
+	})
+	o.edited = false
+	return o, err
+}
+
+// get is the value of key, nil where there is none.
+func (o *jsonFields) get(key string) []byte { return o.values[key] }
+
+// set gives key a value, in its place or behind all others.
+func (o *jsonFields) set(key string, value []byte) {
+	if o.values == nil {
+		o.values = map[string][]byte{}
+	}
+	if _, ok := o.values[key]; !ok {
+		o.keys = append(o.keys, key)
+	}
+	o.values[key], o.edited = value, true
+}
+
+// text is the object over several lines; indent is that of the line it starts on.
+func (o *jsonFields) text(indent string) []byte {
+	items := make([][]byte, len(o.keys))
+	for i, key := range o.keys {
+		items[i] = slices.Concat(jsonQuote(key), []byte(": "), o.values[key])
+	}
+	return jsonLines("{", items, "}", indent)
+}
+
+// jsonList is an array over several lines.
+func jsonList(items [][]byte, indent string) []byte { return jsonLines("[", items, "]", indent) }
+
+func jsonLines(open string, items [][]byte, end, indent string) []byte {
+	out := []byte(open)
+	for i, item := range items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(out, "\n  "+indent...), item...)
+	}
+	if len(items) > 0 {
+		out = append(out, "\n"+indent...)
+	}
+	return append(out, end...)
+}
+
+// jsonQuote is s as JSON, with letters of all languages and signs as they are.
+func jsonQuote(s string) []byte { return []byte(strings.TrimSuffix(string(indented(s)), "\n")) }
+
+// given tells whether there is a value, and not null.
+func given(raw []byte) bool { return len(raw) > 0 && string(raw) != "null" }

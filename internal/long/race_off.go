@@ -1,7 +1,0 @@
-//go:build !race
-
-package long
-
-// Race says whether this is a build with the race detector, under which a test
-// takes ten times as long and memory of its own.
-const Race = false

@@ -1,0 +1,248 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"mt/data"
+	"mt/internal/testkit"
+)
+
+// TestDatasetDir: a data set of the Hub is found in the local cache; where it is not
+// there, the error has the command that fetches it.
+func TestDatasetDir(t *testing.T) {
+	hub := t.TempDir()
+	t.Setenv("HF_HUB_CACHE", hub)
+	want := filepath.Join(hub, "datasets--org--name", "snapshots", "abc")
+	refs := filepath.Join(hub, "datasets--org--name", "refs")
+	for _, dir := range []string{want, refs} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(refs, "main"), []byte("abc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{"org/name": want, "data/train.jsonl": "", "chats.json.gz": "", "a/b/c": "", "*.txt": "", "./x": ""} {
+		if got, err := DatasetDir(name); got != dir || err != nil {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, dir)
+		}
+	}
+	for _, name := range []string{"org/other", "squad"} {
+		_, err := DatasetDir(name)
+		if err == nil || !strings.HasSuffix(err.Error(), "hf download --repo-type dataset "+name) || !strings.Contains(err.Error(), hub) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.RemoveAll(want); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DatasetDir("org/name"); err == nil || !strings.Contains(err.Error(), "hf download") {
+		t.Errorf("a snapshot that is gone: %v", err)
+	}
+}
+
+// TestHubThatCannotBeRead: what lies in the cache and cannot be read is not reported as
+// absent.
+func TestHubThatCannotBeRead(t *testing.T) {
+	hub := t.TempDir()
+	t.Setenv("HF_HUB_CACHE", hub)
+	for kind, find := range map[string]func(string) (string, error){"models": ModelDir, "datasets": DatasetDir} {
+		repo := filepath.Join(hub, kind+"--org--name")
+		loop := filepath.Join(repo, "snapshots", "abc")
+		for _, dir := range []string{"refs", "snapshots"} {
+			if err := os.MkdirAll(filepath.Join(repo, dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.WriteFile(filepath.Join(repo, "refs", "main"), []byte("abc\n"), 0o600), os.Symlink("abc", loop)); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := find("org/name")
+		if dir != "" || !errors.Is(err, syscall.ELOOP) || !strings.Contains(err.Error(), loop) || strings.Contains(err.Error(), "hf download") {
+			t.Errorf("%s: %q, %v", kind, dir, err)
+		}
+	}
+}
+
+// TestDataSpecColumns: the names of columns reach the data sets, and eval_dataset
+// takes what is held out.
+func TestDataSpecColumns(t *testing.T) {
+	c, err := Parse("t.yaml", []byte("dataset: org/name\neval_dataset: org/name\nprompt_column: q\nresponse_column: a\n"), Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for held, s := range map[bool]data.Spec{false: c.DataSpec(), true: c.EvalSpec()} {
+		if s.Columns != (data.Columns{Prompt: "q", Response: "a"}) || s.Held != held || s.Hub == nil {
+			t.Errorf("held %v: columns %+v, held %v", held, s.Columns, s.Held)
+		}
+	}
+	if c, err = Parse("t.yaml", []byte("dataset_text_field: body\nmessages_column: talk\n"), Args{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.DataSpec().Columns; got != (data.Columns{Text: "body", Messages: "talk"}) {
+		t.Errorf("columns %+v", got)
+	}
+}
+
+// TestDatasetsKey: data sets with keys of their own, in a file and as a flag, printed and read
+// again.
+func TestDatasetsKey(t *testing.T) {
+	want := []data.Set{
+		{Path: "org/name", Config: "en", Files: []string{"a.jsonl", "b/*.jsonl"}, Split: "train[:10%]", Shards: 3, Shard: 1, Kept: "json", Format: "messages",
+			Fields: map[string]string{"messages": "conversations", "role": "from", "content": "value", "tools": "fns"}, Roles: map[string]string{"human": "user", "bot": "assistant", "gpt": "assistant"}},
+		{Path: "b.jsonl", Format: "text", Fields: map[string]string{"text": "chapter"}},
+		{Path: "12", Format: "alpaca", Fields: map[string]string{"instruction": "q", "input": "more", "output": "a", "system": "s"}},
+		{Path: "plain.txt"},
+	}
+	c := mustParse(t, `
+datasets:
+  - path: org/name
+    name: en
+    data_files: [a.jsonl, "b/*.jsonl"]
+    split: train[:10%]
+    shards: 3
+    shards_idx: 1
+    ds_type: json
+    type: chat_template
+    field_messages: conversations
+    message_property_mappings: {role: from, content: value}
+    field_tools: fns
+    roles:
+      user: human
+      assistant: [bot, gpt]
+  - path: b.jsonl
+    type: completion
+    field: chapter
+    shards:
+    field_system:
+  - {path: "12", type: alpaca, field_instruction: q, field_input: more, field_output: a, field_system: s}
+  - plain.txt
+test_datasets: held.jsonl
+`)
+	if !reflect.DeepEqual(c.Datasets, want) {
+		t.Errorf("%+v, want\n%+v", c.Datasets, want)
+	}
+	again := mustParse(t, string(c.YAML("")))
+	if !reflect.DeepEqual(again.Datasets, want) || !reflect.DeepEqual(again.EvalDatasets, []data.Set{{Path: "held.jsonl"}}) {
+		t.Errorf("printed and read again: %+v, %+v\n%s", again.Datasets, again.EvalDatasets, c.YAML(""))
+	}
+	s, e := c.DataSpec(), c.EvalSpec()
+	testkit.Check(t, "specs",
+		testkit.Is("sets", len(s.Sets), 4),
+		testkit.Is("paths", len(s.Paths), 0),
+		testkit.Is("ValSize", s.ValSize, 0),
+		testkit.Is("evaluation sets", len(e.Sets), 1),
+		testkit.Is("evaluation Held", e.Held, true),
+		testkit.Is("HasEvalData", c.HasEvalData(), true),
+	)
+	if err := c.Require("dataset"); err != nil {
+		t.Error(err)
+	}
+	for flag, want := range map[string][]data.Set{
+		"a.jsonl,b.jsonl":                              {{Path: "a.jsonl"}, {Path: "b.jsonl"}},
+		"[{path: a, split: 'train[1:2]'}, b]":          {{Path: "a", Split: "train[1:2]"}, {Path: "b"}},
+		"{path: a, type: pretrain, field: '{x}, [y]'}": {{Path: "a", Format: "text", Fields: map[string]string{"text": "{x}, [y]"}}},
+	} {
+		if got := mustParse(t, "", "--datasets="+flag).Datasets; !reflect.DeepEqual(got, want) {
+			t.Errorf("--datasets %s: %+v, want %+v", flag, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"datasets: [{path: a}, {pathh: b}]":                                           `t.yaml:1:24: datasets[1] has an unknown key "pathh"; did you mean "path"?`,
+		"datasets:\n  - type: alpaca":                                                 `t.yaml:2:5: datasets[0] has no path`,
+		"datasets: [[a]]":                                                             `datasets[0]: wants a path, or a mapping such as {path: ORG/NAME, type: alpaca}, is a list`,
+		"datasets: [{path: a, type: alpacca}]":                                        `t.yaml:1:11: datasets[0]: type "alpacca" is unknown; it is one of text, messages, sharegpt, alpaca, prompt_completion`,
+		"datasets: [{path: a, shards: x}]":                                            `t.yaml:1:30: datasets[0].shards: wants a whole number, is x`,
+		"datasets: [{path: a, shards: -1}]":                                           `datasets[0].shards: wants at least 0, is -1`,
+		"datasets: [{path: a, split: 3}]":                                             `datasets[0].split: wants text (put quotes around it), is 3`,
+		"datasets: [{path: a, roles: {boss: [x]}}]":                                   `t.yaml:1:30: roles: "boss" is no role of templates`,
+		"datasets: [{path: a, roles: x}]":                                             `wants a mapping such as {user: [human], assistant: [gpt]}, is x`,
+		"datasets: [{path: a, message_property_mappings: {thinking: x}}]":             `datasets[0].message_property_mappings: "thinking" is not read; role and content are`,
+		"datasets: [{path: a, message_property_mappings: x}]":                         `wants a mapping such as {role: from, content: value}, is x`,
+		"datasets: [a]\ndataset: b":                                                   `t.yaml:1:11: datasets and dataset are both given: put the paths of dataset into datasets too`,
+		"eval_datasets: [a]\nval_size: 0.1":                                           `val_size holds rows of dataset out and eval_dataset brings its own`,
+		"datasets: [a]\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]": `interleave_probs has 2 values and dataset 1 entries`,
+	} {
+		_, err := Parse("t.yaml", []byte(text), Args{})
+		if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestPerEpoch: evaluations and checkpoints of an epoch become shares of all steps.
+func TestPerEpoch(t *testing.T) {
+	for _, tc := range []struct {
+		text, flag  string
+		eval, save  Interval
+		when, saved string
+	}{
+		{"evals_per_epoch: 4\nnum_train_epochs: 2", "", 0.125, 500, "steps", "steps"},
+		{"saves_per_epoch: 2", "", 0, 1.0 / 6, "steps", "steps"},
+		{"saves_per_epoch: 1\nnum_train_epochs: 1", "", 0, 0, "steps", "steps"},
+		{"saves_per_epoch: 0\nevals_per_epoch:", "", 0, 500, "steps", "steps"},
+		{"evals_per_epoch: 4\nnum_train_epochs: 2\neval_strategy: steps", "", 0.125, 500, "steps", "steps"},
+		{"evals_per_epoch: 4", "--eval-steps=7", 7, 500, "steps", "steps"},
+		{"eval_steps: 7\nnum_train_epochs: 1", "--evals-per-epoch=2", 0.5, 500, "steps", "steps"},
+	} {
+		var flags []string
+		if tc.flag != "" {
+			flags = []string{tc.flag}
+		}
+		c := mustParse(t, tc.text+"\nval_size: 2", flags...)
+		if c.EvalSteps != tc.eval || c.SaveSteps != tc.save || c.EvalStrategy != tc.when || c.SaveStrategy != tc.saved || c.EvalsPerEpoch+c.SavesPerEpoch != 0 {
+			t.Errorf("%q %s: eval_steps %v, save_steps %v, %s, %s", tc.text, tc.flag, c.EvalSteps, c.SaveSteps, c.EvalStrategy, c.SaveStrategy)
+		}
+		if again := mustParse(t, string(c.YAML(""))); len(again.Differences(c)) > 0 {
+			t.Errorf("%q: printed and read again: %v", tc.text, again.Differences(c))
+		}
+	}
+	for text, want := range map[string]string{
+		"evals_per_epoch: 4\neval_steps: 5":        `t.yaml:1:18: evals_per_epoch is 4 and eval_steps is given too: give one of them`,
+		"saves_per_epoch: 4\nsave_strategy: epoch": `saves_per_epoch is 4 and save_strategy is epoch: leave one of them out`,
+		"saves_per_epoch: 4\nmax_steps: 10":        `saves_per_epoch is 4, which counts in num_train_epochs, and max_steps is given: give save_steps`,
+		"saves_per_epoch: -1":                      `saves_per_epoch: wants at least 0, is -1`,
+	} {
+		_, err := Parse("t.yaml", []byte(text), Args{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestSpecialTokens: tokens with names, and more.
+func TestSpecialTokens(t *testing.T) {
+	c := mustParse(t, "special_tokens:\n  eos_token: <|im_end|>\n  pad_token: \"</s>\"\n  bos_token:\n  additional_special_tokens: [\"<a>\", <b>]\n")
+	if got := c.NamedTokens(); !reflect.DeepEqual(got, map[string]string{"eos_token": "<|im_end|>", "pad_token": "</s>"}) {
+		t.Errorf("names %v", got)
+	}
+	if got := c.MoreSpecialTokens(); !reflect.DeepEqual(got, []string{"<|im_end|>", "</s>", "<a>", "<b>"}) {
+		t.Errorf("tokens %q", got)
+	}
+	c.Clone().SpecialTokens["eos_token"] = "x"
+	if c.SpecialTokens["eos_token"] != "<|im_end|>" {
+		t.Error("a clone shares special_tokens")
+	}
+	if c := mustParse(t, "special_tokens:\n"); len(c.NamedTokens())+len(c.MoreSpecialTokens()) != 0 {
+		t.Errorf("nothing gives %v", c.SpecialTokens)
+	}
+	for text, want := range map[string]string{
+		"special_tokens: x":                                     `special_tokens: wants a mapping`,
+		"special_tokens: {eos: x}":                              `t.yaml:1:23: special_tokens.eos: unknown; it has bos_token, eos_token, unk_token, pad_token and additional_special_tokens`,
+		"special_tokens: {eos_token: 2}":                        `special_tokens.eos_token: wants a token, is 2 (put quotes around it)`,
+		"special_tokens: {eos_token: ''}":                       `wants a token`,
+		"special_tokens: {additional_special_tokens: <a>}":      `wants a list of tokens, is <a>`,
+		"special_tokens: {additional_special_tokens: [a, [b]]}": `wants a list of tokens, which are text`,
+	} {
+		_, err := Parse("t.yaml", []byte(text), Args{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"mt/internal/base/human"
+)
+
+// Pos is where a value was given: a place in a file, or a flag.
+type Pos struct {
+	File      string
+	Line, Col int    // from 1
+	Flag      string // "--learning-rate"; then File, Line and Col are zero
+}
+
+// String is "train.yaml:3:7" or "--learning-rate".
+func (p Pos) String() string {
+	if p.Flag != "" {
+		return p.Flag
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+}
+
+// UsageError is a mistake in a command line or a config file: exit code 2.
+type UsageError struct{ err error }
+
+func (e *UsageError) Error() string { return e.err.Error() }
+
+// Unwrap is the error that a %w has wrapped.
+func (e *UsageError) Unwrap() error { return errors.Unwrap(e.err) }
+
+// Usagef makes a UsageError as fmt.Errorf makes an error.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+func (p Pos) errorf(format string, args ...any) error {
+	return &UsageError{fmt.Errorf("%s: %w", p, fmt.Errorf(format, args...))}
+}
+
+// IsUsage says whether a UsageError is somewhere in err.
+func IsUsage(err error) bool {
+	var u *UsageError
+	return errors.As(err, &u)
+}
+
+// Errorf is a UsageError about a key, by canonical name, that says where the
+// key was given: "train.yaml:3:7: ...", "--dataset: ..."; where it was not
+// given, or is a default, "train.yaml: dataset: ...". Keys of an inline model
+// are "model.hidden_size". %w wraps, as in fmt.Errorf.
+func (c *Config) Errorf(key, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	o, given := c.origin[key]
+	named := strings.Contains(err.Error(), key)
+	switch {
+	case given && (named || o.pos.Flag != ""):
+		return Usagef("%s: %w", o.pos, err)
+	case given:
+		return Usagef("%s: %s: %w", o.pos, o.spelled, err)
+	case c.file != "" && named:
+		return Usagef("%s: %w", c.file, err)
+	case c.file != "":
+		return Usagef("%s: %s: %w", c.file, key, err)
+	case named:
+		return Usagef("%w", err)
+	}
+	return Usagef("%s: %w", key, err)
+}
+
+// Require is a UsageError that names the first of the keys that was not given.
+// It knows "model" and "dataset".
+func (c *Config) Require(keys ...string) error {
+	for _, k := range keys {
+		switch {
+		case k == "model" && !c.Model.Set():
+			return c.missing("no model: give model_name_or_path (a Hugging Face directory), " +
+				"or model (a preset's name or an inline config) to train from scratch")
+		case k == "dataset" && len(c.Dataset)+len(c.Datasets) == 0:
+			return c.missing("no dataset: give dataset (files, directories or globs), or datasets")
+		}
+	}
+	return nil
+}
+
+func (c *Config) missing(msg string) error {
+	if c.file != "" {
+		return Usagef("%s: %s", c.file, msg)
+	}
+	return Usagef("%s", msg)
+}
+
+// suggest is `; did you mean "near"?` for the nearest of names, or nothing when
+// none is near.
+func suggest(s string, names []string) string { return human.Suggest(s, names) }

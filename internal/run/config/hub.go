@@ -1,0 +1,144 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"mt/data"
+	"mt/internal/base/files"
+	"mt/model"
+)
+
+var hubID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$`)
+
+// ModelDir is the local directory that a model path means: the directory
+// itself, or for a Hub id ("ORG/NAME") its snapshot in the local Hugging Face
+// cache. Nothing is downloaded: where there is no snapshot, the error is a
+// UsageError with the command that fetches it.
+func ModelDir(path string) (string, error) {
+	expanded, err := expand(path)
+	if err != nil {
+		return "", err
+	}
+	st, err := os.Stat(expanded)
+	switch {
+	case err == nil && st.IsDir():
+		return expanded, nil
+	case err == nil:
+		return "", Usagef("%s: %s", path, model.Foreign(expanded))
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid):
+		return "", Usagef("%v", err)
+	case !hubID.MatchString(path):
+		return "", Usagef("%s: no such directory", path)
+	}
+	return snapshot(path)
+}
+
+// maxRef bounds a file that holds the name of a commit.
+const maxRef = 4096
+
+// snapshot is the directory in the Hugging Face cache of refs/main of a model's Hub id.
+func snapshot(id string) (string, error) {
+	fetch := "fetch it with: hf download " + id
+	dir, hub, err := cached("models", id)
+	switch {
+	case err != nil:
+		return "", err
+	case dir == "":
+		return "", Usagef("%s: no such directory, and no model of that name in the Hugging Face cache %s; %s", id, hub, fetch)
+	}
+	switch _, err := os.Stat(filepath.Join(dir, "config.json")); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", Usagef("%s: its snapshot %s has no config.json; %s", id, dir, fetch)
+	case err != nil:
+		return "", unreadable(id, err)
+	}
+	return dir, nil
+}
+
+// unreadable is the error where the place of id in the Hugging Face cache cannot be
+// read.
+func unreadable(id string, err error) error {
+	return Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
+}
+
+// cached is the directory of refs/main of the repository id of that kind (models or
+// datasets) in the Hugging Face cache; "" where it is not there. hub is the folder of
+// the cache.
+func cached(kind, id string) (dir, hub string, err error) {
+	if hub, err = hubCache(); err != nil {
+		return "", "", err
+	}
+	repo := filepath.Join(hub, kind+"--"+strings.ReplaceAll(id, "/", "--"))
+	ref, err := files.Read(filepath.Join(repo, "refs", "main"), maxRef)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", hub, nil
+	}
+	if err != nil {
+		return "", hub, unreadable(id, err)
+	}
+	return filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))), hub, nil
+}
+
+// DatasetDir is the local directory of a data set of the Hub, its snapshot in the local
+// Hugging Face cache. Nothing is downloaded: where there is none the error has the
+// command that fetches it. It is "" where id cannot be a name on the Hub.
+func DatasetDir(id string) (string, error) {
+	if !hubID.MatchString(id) || data.NamesFile(id) {
+		return "", nil
+	}
+	dir, hub, err := cached("datasets", id)
+	if err != nil {
+		return "", err
+	}
+	st, err := os.Stat(dir)
+	switch {
+	case dir == "" || errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir():
+		return "", fmt.Errorf("no data set of that name is in the Hugging Face cache %s; if it is one of the Hub, fetch it with: hf download --repo-type dataset %s", hub, id)
+	case err != nil:
+		return "", unreadable(id, err)
+	}
+	return dir, nil
+}
+
+// hubCache is the folder huggingface_hub keeps its repositories in.
+func hubCache() (string, error) {
+	for _, v := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
+		if dir := os.Getenv(v); dir != "" {
+			return expand(dir)
+		}
+	}
+	if dir := os.Getenv("HF_HOME"); dir != "" {
+		home, err := expand(dir)
+		return filepath.Join(home, "hub"), err
+	}
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return filepath.Join(dir, "huggingface", "hub"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", Usagef("where is the Hugging Face cache? %v (set HF_HOME)", err)
+	}
+	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
+}
+
+// expand replaces ${NAME} and a leading "~/".
+func expand(path string) (string, error) {
+	out, err := data.ExpandVars(path)
+	if err != nil {
+		return "", Usagef("%w", err)
+	}
+	if rest, ok := strings.CutPrefix(out, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", Usagef("%s: %w", path, err)
+		}
+		return filepath.Join(home, rest), nil
+	}
+	return out, nil
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"mt/internal/base/human"
+)
+
+const preferenceKey = "dpo"
+
+// Preference is what `dpo:` says, by TRL's names; the zero value says that a run is no preference training.
+type Preference struct {
+	LossType       string // sigmoid, hinge, ipo; empty: none
+	Beta           float64
+	LabelSmoothing float64 // of sigmoid: how likely a pair is labelled the wrong way round
+	RPOAlpha       float64 // what the mean of −log p over the chosen answers' tokens counts
+	ReferenceModel string  // a model; empty: the one that training starts from
+}
+
+// lossTypes are the values of dpo.loss_type.
+var lossTypes = []string{"sigmoid", "hinge", "ipo"}
+
+// preferenceArgs are the keys of `dpo:` and where their values go. Numbers are such as fp32 holds, with their squares and inverses.
+var preferenceArgs = map[string]struct {
+	limit  limit
+	number func(*Preference) *float64
+	text   func(*Preference) *string
+}{
+	"beta":            {limit: between(1e-6, 1e6, ""), number: func(p *Preference) *float64 { return &p.Beta }},
+	"label_smoothing": {limit: between(0, 0.5, ""), number: func(p *Preference) *float64 { return &p.LabelSmoothing }},
+	"rpo_alpha":       {limit: between(0, 1e6, ""), number: func(p *Preference) *float64 { return &p.RPOAlpha }},
+	"loss_type":       {text: func(p *Preference) *string { return &p.LossType }},
+	"reference_model": {text: func(p *Preference) *string { return &p.ReferenceModel }},
+}
+
+// Preference is what c says of preference training.
+func (c *Config) Preference() Preference {
+	if len(c.DPO) == 0 {
+		return Preference{}
+	}
+	p := Preference{LossType: lossTypes[0], Beta: 0.1}
+	for name, v := range c.DPO {
+		arg := preferenceArgs[name]
+		if x, ok := asNumber(v); ok && arg.number != nil {
+			*arg.number(&p) = x
+		} else if s, ok := v.(string); ok && arg.text != nil {
+			*arg.text(&p) = s
+		}
+	}
+	return p
+}
+
+// checkPreference refuses what is wrong in `dpo:`, and keys that have no meaning beside it.
+func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
+	names := slices.Sorted(maps.Keys(preferenceArgs))
+	for _, name := range slices.Sorted(maps.Keys(c.DPO)) {
+		key, v := preferenceKey+"."+name, c.DPO[name]
+		arg, known := preferenceArgs[name]
+		text, isText := v.(string)
+		switch {
+		case !known:
+			fail(key, "%s: unknown key%s; dpo takes %s", key, human.Suggest(name, names), strings.Join(names, ", "))
+		case v == nil: // left empty: the usual value
+		case arg.number != nil:
+			if want := (schedulerArg{limit: arg.limit}).wants(v); want != "" {
+				fail(key, "%s: wants %s, is %v", key, want, v)
+			}
+		case !isText:
+			fail(key, "%s: wants a text, is %v", key, v)
+		case name == "loss_type" && !slices.Contains(lossTypes, text):
+			fail(key, "%s: %q is not one of %s%s", key, text, strings.Join(lossTypes, ", "), human.Suggest(text, lossTypes))
+		}
+	}
+	p := c.Preference()
+	if p.LossType == "" {
+		return
+	}
+	if p.LabelSmoothing > 0 && p.LossType != lossTypes[0] {
+		fail(preferenceKey+".label_smoothing", "dpo.label_smoothing belongs to loss_type sigmoid, and loss_type is %s: leave it out", p.LossType)
+	}
+	for _, k := range []struct {
+		key   string
+		given bool
+		why   string
+	}{
+		{"label_smoothing_factor", c.LabelSmoothing > 0, "is about the targets of tokens, and dpo learns from pairs: dpo.label_smoothing is about those"},
+		{"z_loss_coef", c.ZLoss > 0, "adds to the losses of tokens, of which dpo makes the log-probabilities of answers: leave it out"},
+		{"neftune_noise_alpha", c.NoiseAlpha > 0, "adds noise to the model in steps, and dpo compares it with a reference that has none: leave it out"},
+		{"train_on_prompt", c.TrainOnPrompt, "asks for targets in prompts, which both answers of a pair share: leave it out"},
+		{"compare_bigram", c.CompareBigram, "compares losses of tokens, and the loss of dpo is one of pairs: leave it out"},
+	} {
+		if k.given {
+			fail(k.key, "%s %s", k.key, k.why)
+		}
+	}
+}

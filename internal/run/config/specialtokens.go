@@ -1,0 +1,63 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"mt/data/tokenizer"
+)
+
+const (
+	specialTokensKey = "special_tokens"
+	moreTokensKey    = "additional_special_tokens"
+)
+
+// NamedTokens are the tokens that special_tokens names, by tokenizer.NamedTokens.
+func (c *Config) NamedTokens() map[string]string {
+	out := map[string]string{}
+	for _, name := range tokenizer.NamedTokens {
+		if text, ok := c.SpecialTokens[name].(string); ok {
+			out[name] = text
+		}
+	}
+	return out
+}
+
+// MoreSpecialTokens are all tokens of special_tokens, named or not, which the vocabulary is to have.
+func (c *Config) MoreSpecialTokens() []string {
+	named := c.NamedTokens()
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		out = append(out, named[name])
+	}
+	list, _ := c.SpecialTokens[moreTokensKey].([]any)
+	for _, item := range list {
+		if text, ok := item.(string); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// checkSpecialTokens refuses what is no token in special_tokens.
+func (c *Config) checkSpecialTokens(fail func(key, format string, args ...any)) {
+	for _, name := range slices.Sorted(maps.Keys(c.SpecialTokens)) {
+		key, v := specialTokensKey+"."+name, c.SpecialTokens[name]
+		text, isText := v.(string)
+		list, isList := v.([]any)
+		switch {
+		case v == nil: // left empty
+		case slices.Contains(tokenizer.NamedTokens, name):
+			if !isText || text == "" {
+				fail(key, "%s: wants a token, is %v (put quotes around it)", key, v)
+			}
+		case name != moreTokensKey:
+			fail(key, "%s: unknown; it has %s and %s%s", key, strings.Join(tokenizer.NamedTokens, ", "), moreTokensKey, suggest(name, append(slices.Clone(tokenizer.NamedTokens), moreTokensKey)))
+		case !isList:
+			fail(key, "%s: wants a list of tokens, is %v", key, v)
+		case slices.ContainsFunc(list, func(x any) bool { text, ok := x.(string); return !ok || text == "" }):
+			fail(key, "%s: wants a list of tokens, which are text in quotes", key)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"mt/device/cuda"
+	"mt/internal/base/files"
+)
+
+// timedFiles is a cuda.Store of files, one for each platform, in a folder that is made when it is
+// needed. Each process that times a product adds it to what the file has by then.
+type timedFiles struct{ dir string }
+
+// timedFile is the content of such a file. The platform in it is that of its name.
+type timedFile struct {
+	cuda.Platform
+	Shapes map[string][8]uint64 `json:"shapes"`
+}
+
+// mostTimed bounds such a file, in bytes; a shape takes some 200.
+const mostTimed = 4 << 20
+
+// TimedDir is the folder that timed choices are kept in: below cacheDir or, where that is empty, below the
+// user's cache folder. It is empty where there is none.
+func TimedDir(cacheDir string) string {
+	if cacheDir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		cacheDir = filepath.Join(user, "mt")
+	}
+	return filepath.Join(cacheDir, "matmul")
+}
+
+func (t timedFiles) path(p cuda.Platform) string {
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return '-'
+	}, p.Device)
+	return filepath.Join(t.dir, fmt.Sprintf("%s-driver-%d-cublaslt-%d.json", name, p.Driver, p.CuBLASLt))
+}
+
+func (t timedFiles) read(p cuda.Platform) (map[string][8]uint64, error) {
+	raw, err := files.Read(t.path(p), mostTimed)
+	if err != nil {
+		return nil, err
+	}
+	var f timedFile
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.path(p), err)
+	}
+	if f.Platform != p {
+		return nil, fmt.Errorf("%s is of %s, driver %d, cuBLASLt %d", t.path(p), f.Device, f.Driver, f.CuBLASLt)
+	}
+	return f.Shapes, nil
+}
+
+// Load implements cuda.Store.
+func (t timedFiles) Load(p cuda.Platform) (kept map[string][8]uint64, note string) {
+	kept, err := t.read(p)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Sprintf("matmul: timed: %v: the file is passed over, and matrix products are timed again", err)
+	}
+	return kept, ""
+}
+
+// Keep implements cuda.Store.
+func (t timedFiles) Keep(p cuda.Platform, shape string, words [8]uint64) error {
+	f := timedFile{Platform: p, Shapes: map[string][8]uint64{}}
+	if before, err := t.read(p); err == nil {
+		maps.Copy(f.Shapes, before)
+	}
+	f.Shapes[shape] = words
+	raw, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.dir, 0o755); err != nil {
+		return err
+	}
+	return replace(t.path(p), append(raw, '\n'))
+}
+
+// replace writes a file so that others find the old content or the new one.
+func replace(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package machine
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"mt/cudart"
+	"mt/device"
+	"mt/internal/run/config"
+)
+
+// CUDA is what this machine has for device: cuda.
+type CUDA struct {
+	Device    string                `json:"device,omitempty"` // the GPU, if it can be used
+	Memory    config.Bytes          `json:"memory_bytes,omitempty"`
+	SM90a     bool                  `json:"sm90a,omitempty"`   // it runs the kernels for sm_90a
+	Problem   string                `json:"problem,omitempty"` // why it cannot
+	State     *GPUState             `json:"state,omitempty"`
+	Notes     []string              `json:"notes,omitempty"`
+	Emulated  bool                  `json:"emulated,omitempty"`
+	Libraries []cudart.FoundLibrary `json:"libraries,omitempty"`
+
+	found cudart.Found
+}
+
+// triedProduct is the size of the matrix products that FindCUDA tries.
+const triedProduct = 64
+
+// FindCUDA opens the first GPU, looks at it, tries matrix products on it and closes it.
+func FindCUDA() CUDA {
+	g := FindGPU(nil)
+	out := CUDA{Emulated: Emulated(), Libraries: g.found.Libraries, found: g.found}
+	dev, err := g.Open(First, 0)
+	if err != nil {
+		out.Problem = err.Error()
+		return out
+	}
+	out.Device, out.Memory = dev.Name(), config.Bytes(dev.Usage().Limit)
+	if c, err := cudart.New(g.symbols); err == nil {
+		out.State = gpuState(c, First)
+	}
+	if _, err := MatMulRate(dev, device.BF16, triedProduct); err != nil { // what cuBLASLt refuses is noted
+		out.Problem = err.Error()
+	}
+	if d, ok := dev.(gpuDevice); ok {
+		out.Notes, out.SM90a = d.Notes(), d.RunsSM90a()
+	}
+	if err := dev.Close(); err != nil {
+		out.Problem = err.Error()
+	}
+	return out
+}
+
+// String is one line for people. WriteLibraries says more of what is missing.
+func (c CUDA) String() string {
+	var missing []string
+	for _, l := range c.Libraries {
+		switch {
+		case !l.Required || l.Path != "":
+		case l.Library == cudart.Driver:
+			missing = append(missing, "NVIDIA driver ("+l.Library.File()+")")
+		default:
+			missing = append(missing, l.Library.File())
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return "not usable: no " + strings.Join(missing, ", no ")
+	case c.Problem != "":
+		return "not usable: " + c.Problem
+	case c.Emulated:
+		return fmt.Sprintf("%s (in this build device: cuda is an emulator)", c.Device)
+	case c.SM90a:
+		return fmt.Sprintf("%s, %s to use; attention by the kernels for sm_90a", c.Device, c.Memory)
+	}
+	return fmt.Sprintf("%s, %s to use; attention by the kernels for all GPUs", c.Device, c.Memory)
+}
+
+// WriteLibraries prints where CUDA's libraries are, or where they were looked
+// for and how to get them.
+func (c CUDA) WriteLibraries(w io.Writer) error {
+	if len(c.found.Libraries) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprint(w, c.found)
+	return err
+}

@@ -1,0 +1,44 @@
+package testkit
+
+import (
+	"reflect"
+	"testing"
+)
+
+// Fact is one fact.
+type Fact struct {
+	name      string
+	got, want any
+}
+
+// Is returns the fact that the value of that name is got and should be want.
+func Is(name string, got, want any) Fact { return Fact{name, got, want} }
+
+// Check reports each row of what whose value is not the wanted one. Values are compared as
+// reflect.DeepEqual does, and numbers of different types by their value.
+func Check(t testing.TB, what string, rows ...Fact) {
+	t.Helper()
+	for _, r := range rows {
+		if !equal(r.got, r.want) {
+			t.Errorf("%s: %s is %v, want %v", what, r.name, r.got, r.want)
+		}
+	}
+}
+
+// equal says whether got is want.
+func equal(got, want any) bool {
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	if !isNumber(g) || !isNumber(w) || g.Type() == w.Type() {
+		return reflect.DeepEqual(got, want)
+	}
+	there := w.Convert(g.Type()) // other values may become the same; they do not come back
+	return there.Equal(g) && there.Convert(w.Type()).Equal(w) && negative(there) == negative(w)
+}
+
+func isNumber(v reflect.Value) bool {
+	return v.IsValid() && (v.CanInt() || v.CanUint() || v.CanFloat())
+}
+
+func negative(v reflect.Value) bool {
+	return v.CanInt() && v.Int() < 0 || v.CanFloat() && v.Float() < 0
+}

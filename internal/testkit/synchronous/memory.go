@@ -1,0 +1,189 @@
+package synchronous
+
+import (
+	"errors"
+	"fmt"
+
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/host/optim"
+	"mt/internal/base/accounts"
+	"mt/layers"
+	"mt/model"
+	"mt/plan"
+	"mt/schedule"
+)
+
+// Trainer is a model with all that its steps need on the device at once: every
+// layer's weights, gradients and inputs.
+type Trainer struct {
+	// LayerNorms: the gradient of each layer is clipped by itself; layers that share a table as one.
+	LayerNorms bool
+	// Reference and Likelihood are those of actors.Preferences, for a plan with a preference loss.
+	Reference  func(id int64) [2]float32
+	Likelihood float64
+
+	dev    device.Device
+	store  *host.Store
+	plan   *plan.Run
+	spec   layers.Spec
+	stream device.Stream
+	ops    *layers.Templates
+
+	layers      []layer
+	x           [][]device.Mem // by layer, from 1 on, by micro-batch: its input
+	dx          []device.Mem   // by micro-batch
+	workspace   device.Mem
+	narrow      device.Mem // a gradient in bf16, on its way to the host
+	ints        device.Mem // the ids and places of a batch
+	rowMem      device.Mem // rows of the embedding that a batch uses
+	losses, lse device.Mem // (tokens) f32; lse: log-sum-exps, where the head is in parts
+	expertMem   device.Mem // of experts
+	matrix      device.Mem // that is updated whole, and what its iterations need beside it
+	matrixWork  device.Mem
+	mems        []device.Mem // all of these, to be given back
+	err         error        // the first error of alloc
+
+	// Of the batch at work.
+	batch   *data.Batch
+	micro   []micro
+	rows    device.Tensor // (unique ids, hidden) act
+	scale   float32       // of every token's gradient: 1/(supervised tokens)
+	experts layers.MoEState
+	pairs   []pairs // of the layer at work, by expert
+	// By expert, the sum of its probabilities over the tokens and the layers so far.
+	probabilities []float64
+	balances      bool    // the loss has a part that balances the experts' load
+	aux           float64 // the factor in that part of the loss: it is aux·Σ counts·probabilities, over the experts
+	auxScale      float32 // aux for the gradient; 0 where the loss has no such part
+}
+
+// Result is what a step reports.
+type Result struct {
+	Loss, GradNorm float64 // the norm is that before clipping
+	Skipped        bool    // one of them is not finite: nothing has changed
+}
+
+// layer is a layer on the device, and its gradient on the host.
+type layer struct {
+	model.Layout
+	stages schedule.Layer
+	turn   int // number of its first sweep of micro-batches; its later sweeps have the numbers after it
+
+	// By part; a whole layer has one.
+	tiles          []layers.Tile
+	slots, buffers []device.Mem // weights and, fp32, their gradients
+	weights        []layers.Weights
+	grads          []layers.Grads
+
+	slab        optim.Grad // room for the gradient on the host
+	grad, table optim.Grad // the gradient in slab; of a head also the range of it that is lm_head's
+}
+
+// micro is a micro-batch on the device.
+type micro struct {
+	layers.MicroBatch
+	at    int             // its first token in the batch
+	first bool            // it is the first of a sweep
+	x     []device.Tensor // x[l] (tokens, hidden) act is the input of layer l, from 1 on
+	dx    device.Tensor   // (tokens, hidden) act: the gradient on its way down
+}
+
+// New allocates the memory for batches within p's limits. The caller owns dev and store.
+// An error is one of the device; after it nothing stays allocated.
+func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
+	t := &Trainer{dev: dev, store: store, plan: p, spec: p.Spec}
+	t.spec.Keep, t.spec.OnHost = nil, false
+	if t.stream, t.err = dev.NewStream("synchronous"); t.err != nil {
+		return nil, fmt.Errorf("prepare a synchronous step: %w", t.err)
+	}
+	cos, sin := t.spec.Config.RopeTables(t.spec.Positions)
+	n := int64(len(cos))
+	t.spec.Cos, t.spec.Sin = t.alloc(4*n).Tensor(device.F32, 0, n), t.alloc(4*n).Tensor(device.F32, 0, n)
+	t.ops = layers.New(t.spec, dev)
+	t.workspace, t.narrow = t.alloc(t.spec.WorkspaceBytes()), t.alloc(2*p.SlabElems())
+	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.ActivationBytes(p.Limits.UniqueIDs))
+	t.losses, t.lse = t.alloc(p.LossBytes()), t.alloc(p.LossBytes())
+	t.expertMem = t.alloc(p.ExpertStateBytes())
+	if n := p.MatrixBytes(); n > 0 {
+		t.matrix, t.matrixWork = t.alloc(n), t.alloc(p.MatrixWorkspaceBytes())
+	}
+	t.dx = t.states()
+	t.makeLayers()
+	if t.err == nil {
+		t.stream.CopyH2D(t.spec.Cos.Mem(), bytesOf(cos))
+		t.stream.CopyH2D(t.spec.Sin.Mem(), bytesOf(sin))
+		t.err = t.stream.Sync()
+	}
+	if t.err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare a synchronous step: %w", t.err), t.Close())
+	}
+	return t, nil
+}
+
+// Close gives all memory back. The error is that of closing the stream.
+func (t *Trainer) Close() error {
+	err := t.stream.Close()
+	for _, m := range t.mems {
+		t.dev.Free(m)
+	}
+	t.mems = nil
+	return err
+}
+
+// alloc allocates device memory. After the first error, which err keeps, it returns memory
+// that has a size and no address.
+func (t *Trainer) alloc(bytes int64) device.Mem {
+	bytes = max(bytes, device.Align)
+	if t.err != nil {
+		return device.Mem{Bytes: bytes}
+	}
+	m, err := t.dev.Alloc(accounts.Activations, bytes)
+	if err != nil {
+		t.err = err
+		return device.Mem{Bytes: bytes}
+	}
+	t.mems = append(t.mems, m)
+	return m
+}
+
+// states allocates room for a hidden state of every micro-batch.
+func (t *Trainer) states() []device.Mem {
+	out := make([]device.Mem, t.plan.Limits.MicroBatches)
+	for i := range out {
+		out[i] = t.alloc(t.plan.ActivationBytes(t.plan.Limits.MicroBatchTokens))
+	}
+	return out
+}
+
+// makeLayers allocates what every layer has on the device, and the room for its gradient on
+// the host.
+func (t *Trainer) makeLayers() {
+	turn := 0
+	for l, layout := range t.plan.Layouts {
+		n := t.plan.GradElems(l)
+		at := layer{Layout: layout, turn: turn, stages: layers.KindOf(layout.Kind).Stages(t.spec, layout),
+			slab: optim.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
+		turn += at.stages.Sweeps
+		t.layers = append(t.layers, at)
+		if l == 0 { // its input is ids
+			t.x = append(t.x, nil)
+			continue
+		}
+		t.x = append(t.x, t.states())
+	}
+	for _, tile := range layers.Tiles(t.plan.Layouts, t.plan.Spec) {
+		at := &t.layers[tile.Layer]
+		at.tiles = append(at.tiles, tile)
+		if tile.Layer == 0 { // the device has rows of it alone
+			at.buffers = append(at.buffers, t.alloc(4*t.plan.GradElems(0)))
+			at.weights, at.grads = make([]layers.Weights, 1), make([]layers.Grads, 1)
+			continue
+		}
+		slot, buffer := t.alloc(tile.Layout.SlotBytes), t.alloc(4*tile.Layout.GradElems)
+		at.slots, at.buffers = append(at.slots, slot), append(at.buffers, buffer)
+		at.weights = append(at.weights, layers.BindWeights(tile.Layout, slot))
+		at.grads = append(at.grads, layers.BindGrads(tile.Layout, buffer))
+	}
+}
