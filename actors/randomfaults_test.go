@@ -87,7 +87,7 @@ func (b *books) Unregister(memory ...[]byte) {
 }
 
 // faulty runs tr and makes device call number call fail, 0 for none: at once, or late, as on
-// a GPU (fault.WrapLate). Whatever happens, the run must give back all that it has taken;
+// a GPU (wrap.FailLate). Whatever happens, the run must give back all that it has taken;
 // that it leaves no memory and no goroutine, undisturbed looks at.
 func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *wrap.Failing, err error) {
 	t.Helper()
