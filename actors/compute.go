@@ -32,7 +32,7 @@ type computeCore struct {
 	ahead   runAhead
 	blocked Cause // what the next launch was last found to lack; NoStall: nothing
 	started bool
-	ways    []launchWay
+	hooks   []launchHook
 }
 
 // computeSpec is what a Compute has to know of a run.
@@ -43,9 +43,9 @@ type computeSpec struct {
 	balance     balancing
 }
 
-// launchWay is what stands in the way of launches that only some runs have. Ways are asked in their order.
-type launchWay interface {
-	// admit takes a message for p; ok is false for one that is not the way's.
+// launchHook changes launches that only some runs have. Hooks are asked in their order.
+type launchHook interface {
+	// admit takes a message for p; ok is false for one that is not the hook's.
 	admit(p *Pass, msg any) (ok bool)
 	// ready says whether a visit's launches can be enqueued; if not, what they wait for.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
@@ -72,14 +72,14 @@ type held struct {
 func newComputeCore(x computeSpec) *computeCore {
 	c := &computeCore{computeSpec: x, weights: map[int]held{}, acts: map[int]held{}, gradFree: ids(x.gradBuffers), grad: -1}
 	if x.experts {
-		c.ways = append(c.ways, &expertLaunches{lane: x.lane, balance: x.balance, routed: routing{}})
+		c.hooks = append(c.hooks, &expertLaunches{lane: x.lane, balance: x.balance, routed: routing{}})
 	}
 	return c
 }
 
 // needsSlot says whether v waits for its tile to be granted.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
-	return v.Weighs() && !slices.ContainsFunc(c.ways, func(w launchWay) bool { return w.idle(p, v) })
+	return v.Weighs() && !slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.idle(p, v) })
 }
 
 // enqueue is the work of enqueuing one launch on the compute stream.
@@ -139,7 +139,7 @@ func (c *computeCore) advance() []effect {
 			return out
 		}
 		c.programs, c.next, c.started = c.programs[1:], 0, false
-		for _, w := range c.ways {
+		for _, w := range c.hooks {
 			w.over()
 		}
 	}
@@ -169,7 +169,7 @@ func (c *computeCore) admit(p *Pass) {
 				continue
 			}
 		default:
-			if slices.ContainsFunc(c.ways, func(w launchWay) bool { return w.admit(p, msg) }) {
+			if slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.admit(p, msg) }) {
 				continue
 			}
 		}
@@ -205,9 +205,9 @@ func (c *computeCore) ready(p *Pass) bool {
 	return false
 }
 
-// clear says whether no way holds v up. If one does, blocked keeps what for.
+// clear says whether no hook holds v up. If one does, blocked keeps what for.
 func (c *computeCore) clear(p *Pass, v schedule.Visit) bool {
-	for _, w := range c.ways {
+	for _, w := range c.hooks {
 		if waits, ok := w.ready(p, v); !ok {
 			c.blocked = waits
 			return false
@@ -223,7 +223,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	v := p.Visits[l.Visit]
 	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
-	if slices.ContainsFunc(c.ways, func(w launchWay) bool { return w.begin(v, &e) }) {
+	if slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.begin(v, &e) }) {
 		return c.after(p, v, l, e)
 	}
 	switch {
@@ -274,7 +274,7 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 // the last launch of a visit, what the visit has made and the slots that are free.
 func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqueue) []effect {
 	var out []effect
-	for _, w := range c.ways {
+	for _, w := range c.hooks {
 		out = append(out, w.done(v, e)...)
 	}
 	for _, r := range l.Releases {
@@ -294,7 +294,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	out = append(out, c.release(v)...)
 	if v.Loss {
 		m := LossComputed{Prog: p.Seq, Slot: c.batch.slot}
-		for _, w := range c.ways {
+		for _, w := range c.hooks {
 			w.computed(p, &m)
 		}
 		out = append(out, send{c.lane.offloader(), m})
@@ -339,7 +339,7 @@ func (e enqueue) start(r *lane, w work) error {
 	v := e.p.Visits[l.Visit]
 	if e.Index == 0 {
 		r.bindSaved(e.p.Batch)
-		for _, x := range r.extras {
+		for _, x := range r.hooks {
 			x.begin(e.p)
 		}
 	}
@@ -381,7 +381,7 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 		r.compute.Wait(w.event)
 		t.waited(w.cause)
 	}
-	for _, x := range r.extras {
+	for _, x := range r.hooks {
 		x.before(e, l, v)
 	}
 	r.stage(e, l, v)
@@ -392,8 +392,8 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	return t.soFar(), t.failed()
 }
 
-// launchExtra is what some runs do beside launches.
-type launchExtra interface {
+// laneHook is what a lane of some runs does beside launches.
+type laneHook interface {
 	// begin precedes the first launch of a program.
 	begin(p *Pass)
 	// before precedes what a launch computes.
@@ -452,7 +452,7 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	if !e.Last {
 		return
 	}
-	for _, x := range r.extras {
+	for _, x := range r.hooks {
 		x.after(v)
 	}
 	if e.Weights >= 0 {
@@ -500,11 +500,6 @@ func (a runAhead) room(tokens int) bool {
 	return len(a) == 0 || len(a) < launchesAhead && tokens <= tokensAhead
 }
 
-// gradPlace returns where the gradient of a layer is summed.
-func (r *lane) gradPlace(layer int) gradPlace {
-	return [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[r.plan.GradBinding(layer)]
-}
-
 // gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
 // that is copied to the host (buffered), or in the layer's slab (inSlab).
 type gradPlace interface {
@@ -525,12 +520,19 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	r := b.r
 	for _, g := range t.Ranges(ids) {
 		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
-		if r.plan.GradBF16 {
-			dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
-			op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: src, N: g.Elems})
-			src = dst
-		}
 		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())
+	}
+}
+
+// narrowed is buffered where gradients leave the device in bf16.
+type narrowed struct{ buffered }
+
+func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {
+	r := b.r
+	for _, g := range t.Ranges(ids) {
+		dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
+		op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems), N: g.Elems})
+		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, dst.Mem())
 	}
 }
 
@@ -560,6 +562,13 @@ func (r *lane) allocGrads() (err error) {
 			return err
 		}
 	}
+	var copied gradPlace = buffered{r}
+	if p.GradBF16 {
+		copied = narrowed{buffered{r}}
+	}
+	for l := range p.Layouts {
+		r.gradPlaces = append(r.gradPlaces, [...]gradPlace{plan.Copied: copied, plan.InPlace: inSlab{r}}[p.GradBinding(l)])
+	}
 	for i, slab := range r.slabs {
 		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
 			continue // it is no layer's, or another lane's
@@ -584,7 +593,7 @@ func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	if !v.Grad() {
 		return nil
 	}
-	return r.gradPlace(v.Layer).grads(r.tiles[v.Tile], buf, ids)
+	return r.gradPlaces[v.Layer].grads(r.tiles[v.Tile], buf, ids)
 }
 
 // hidden is the hidden state of so many tokens in a slot; slot is −1 where there is none.

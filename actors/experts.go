@@ -49,16 +49,16 @@ func (r *lane) allocExperts() (err error) {
 		return err
 	}
 	n, places := r.plan.Experts, r.plan.Spec.Config.AllExperts()+1
-	r.extras = append(r.extras, expertExtra{r})
+	r.hooks = append(r.hooks, expertLane{r})
 	x.offsets, x.probs, x.counts = staging[:4*places], staging[4*places:4*(places+n)], staging[4*(places+n):4*(places+2*n)]
 	return nil
 }
 
-// expertExtra is what a lane that has experts does beside launches.
-type expertExtra struct{ *lane }
+// expertLane is the hook of a lane that has experts.
+type expertLane struct{ *lane }
 
 // begin makes the state ready for a program.
-func (r expertExtra) begin(p *Pass) {
+func (r expertLane) begin(p *Pass) {
 	x := &r.experts
 	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
 	x.balances, x.auxScale = r.balances(p), r.auxScale(p.Batch)
@@ -136,10 +136,10 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 	return out
 }
 
-// expertWay is the way of experts' tiles. On demand each waits until it is known whether anybody needs it.
-type expertWay struct{ c *prefetcherCore }
+// expertHook fetches experts' tiles. On demand each waits until it is known whether anybody needs it.
+type expertHook struct{ c *prefetcherCore }
 
-func (w expertWay) take(msg any) ([]effect, bool) {
+func (w expertHook) take(msg any) ([]effect, bool) {
 	m, ok := msg.(RoutingLanded)
 	if ok {
 		if s := w.c.program(m.Prog); s != nil {
@@ -149,17 +149,17 @@ func (w expertWay) take(msg any) ([]effect, bool) {
 	return nil, ok
 }
 
-func (w expertWay) ready(s *prefetchState, v schedule.Visit) (Cause, bool) {
+func (w expertHook) ready(s *prefetchState, v schedule.Visit) (Cause, bool) {
 	_, known := s.routed[v.Layer]
 	return StallRouting, known || !s.p.OnDemand || v.Stage != schedule.Expert
 }
 
 // idle says whether no token goes to the expert: Compute needs no weights.
-func (w expertWay) idle(s *prefetchState, v schedule.Visit) bool {
+func (w expertHook) idle(s *prefetchState, v schedule.Visit) bool {
 	return s.p.OnDemand && s.routed.idle(v)
 }
 
-func (w expertWay) begin(g *granted) ([]effect, bool) {
+func (w expertHook) begin(g *granted) ([]effect, bool) {
 	if g.to == schedule.Expert {
 		g.task = fetchExpert{g.copy}
 	}
@@ -247,7 +247,7 @@ func (r routing) idle(v schedule.Visit) bool {
 	return known && pairs == 0
 }
 
-// expertLaunches is the way of launches of layers with experts.
+// expertLaunches is the hook for launches of layers with experts.
 type expertLaunches struct {
 	lane    laneID
 	balance balancing
@@ -348,7 +348,7 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 
 // before enqueues the copy of the experts' counts in all layers, on all ranks, to the device,
 // which has counted those of its own lane.
-func (r expertExtra) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
+func (r expertLane) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 	if e.Counts == nil {
 		return
 	}
@@ -362,7 +362,7 @@ func (r expertExtra) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 }
 
 // after records that the pairs are sorted by expert.
-func (r expertExtra) after(v schedule.Visit) {
+func (r expertLane) after(v schedule.Visit) {
 	if v.Stage == schedule.Route && v.Phase != schedule.Backward {
 		r.compute.Record(r.experts.ready)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"mt/data"
 	"mt/device"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/host"
 	"mt/internal/long"
 	"mt/layers"
@@ -53,9 +53,9 @@ func everyDeviceCall(t *testing.T, every int64) {
 			for call := drawCall(t, every); ; call += every {
 				tr := small()
 				change(&tr)
-				var dev *fault.Device
+				var dev *wrap.Failing
 				tr.wrap = func(d device.Device) device.Device {
-					dev = fault.Wrap(d, call)
+					dev = wrap.Fail(d, call)
 					return dev
 				}
 				_, err := tr.run(t)
@@ -66,7 +66,7 @@ func everyDeviceCall(t *testing.T, every int64) {
 					break
 				}
 				failed++
-				var want *fault.Error
+				var want *wrap.Fault
 				if !errors.As(err, &want) || want.Call != call {
 					t.Fatalf("call %d failed and the run's error is %v", call, err)
 				}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/internal/long"
 )
 
@@ -55,9 +55,9 @@ func TestStepsAreGivenUp(t *testing.T) {
 				tr, stop := tr, make(chan struct{})
 				saver := &keeper{layers: tr.blocks + 2}
 				tr.giveUp, tr.saver, tr.saveSteps = stop, saver, 2
-				var counted *fault.Device
+				var counted *wrap.Failing
 				tr.wrap = func(d device.Device) device.Device {
-					counted = fault.Wrap(d, 0)
+					counted = wrap.Fail(d, 0)
 					return &calls{Device: counted, n: n, at: func() { close(stop) }, made: counted.Calls}
 				}
 				got, err := tr.run(t)

@@ -26,6 +26,7 @@ type run struct {
 	names     []string        // of the layers, for people
 	tiles     []layers.Tile   // as schedule.Visit.Tile numbers them
 	gradients []plan.Gradient // by layer
+	gradBytes int64           // of an element of a gradient on the host
 	slabs     [][]byte        // as plan.Run.SlabBytes has them
 	passage   []byte          // host memory for activations on their way from lane to lane
 	lanes     []*lane
@@ -64,26 +65,28 @@ type lane struct {
 	// in and out copy activations from and to the host, so that neither these nor weights and gradients wait for
 	// each other; nil: no activation is there.
 	in, out *countedStream
-	peer    *countedStream // copies into other lanes' slots; nil: it reaches none
-	reaches []bool         // by lane: whether its device can copy into that one's slots
+	ups     []*countedStream // those that copy to the device
+	peer    *countedStream   // copies into other lanes' slots; nil: it reaches none
+	reaches []bool           // by lane: whether its device can copy into that one's slots
 
-	weights   []slot     // of all classes, one class after the other
-	held      []tileView // by layer: where a tile that is being fetched lies on the host
-	params    [][]byte   // by weight slot, its param buffer; none where all tiles are in memory
-	gradBufs  []slot
-	narrow    device.Mem // bf16 image of a gradient on its way to the host
-	acts      []slot
-	state     func(s *slot, tokens int) layers.Hidden // in an activation slot
-	extras    []launchExtra                           // beside launches
-	saved     [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
-	savedMem  []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
-	workspace device.Mem
-	matrices  *matrixRoom // nil: no matrix is updated whole
-	batches   []batchSlot
-	experts   experts
-	spills    []byte // host memory for activations that have no slot
-	scratch   []byte // host memory that launches work with where hidden states lie there
-	lossHost  []byte // host memory that the losses of a batch are copied to
+	weights    []slot      // of all classes, one class after the other
+	held       []tileView  // by layer: where a tile that is being fetched lies on the host
+	params     [][]byte    // by weight slot, its param buffer; none where all tiles are in memory
+	gradPlaces []gradPlace // by layer: where its gradient is summed
+	gradBufs   []slot
+	narrow     device.Mem // bf16 image of a gradient on its way to the host
+	acts       []slot
+	state      func(s *slot, tokens int) layers.Hidden // in an activation slot
+	hooks      []laneHook                              // beside launches
+	saved      [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
+	savedMem   []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
+	workspace  device.Mem
+	matrices   *matrixRoom // nil: no matrix is updated whole
+	batches    []batchSlot
+	experts    experts
+	spills     []byte // host memory for activations that have no slot
+	scratch    []byte // host memory that launches work with where hidden states lie there
+	lossHost   []byte // host memory that the losses of a batch are copied to
 
 	travelled expertTraffic
 	stalls    *stalls
@@ -96,7 +99,7 @@ type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun allocates what a run has once. On an error nothing stays allocated.
 func newRun(o *Options) (*run, error) {
-	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients()}
+	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients(), gradBytes: o.Plan.GradBytes()}
 	for _, l := range r.schedule.Layers {
 		r.names = append(r.names, l.Name)
 	}
@@ -164,7 +167,7 @@ func (r *run) slab(i int, off, n int64) optim.Grad { return r.gradIn(r.slabs[i],
 
 // gradIn views n elements of a landed gradient in mem, from element off on.
 func (r *run) gradIn(mem []byte, off, n int64) optim.Grad {
-	w := r.plan.GradBytes()
+	w := r.gradBytes
 	return optim.Grad{Data: mem[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }
 
@@ -197,6 +200,9 @@ func (r *lane) openStreams() error {
 		if err := r.openStream(s.name, s.to); err != nil {
 			return err
 		}
+	}
+	if r.ups = []*countedStream{r.h2d}; r.in != nil {
+		r.ups = append(r.ups, r.in)
 	}
 	return nil
 }
@@ -244,7 +250,7 @@ func (r *lane) allocActivations() (err error) {
 	}
 	if r.state = r.onDevice; p.Spec.OnHost {
 		x := statesOnHost{r}
-		r.state, r.extras = x.state, append(r.extras, x)
+		r.state, r.hooks = x.state, append(r.hooks, x)
 	}
 	for i := range r.acts {
 		if onHost > 0 {

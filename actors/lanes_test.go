@@ -11,7 +11,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cpu"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/internal/long"
@@ -185,10 +185,10 @@ func TestFailingLanes(t *testing.T) {
 			if opened++; opened != 1+int(call)%3 {
 				return d
 			}
-			return fault.Wrap(d, call)
+			return wrap.Fail(d, call)
 		}
 		_, err := tr.run(t)
-		var want *fault.Error
+		var want *wrap.Fault
 		if errors.As(err, &want) {
 			failed++
 		} else if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/host"
 )
 
@@ -131,7 +131,7 @@ func TestCopyErrorsSayWhat(t *testing.T) {
 	var said []string
 	for call := int64(1); len(said) < len(want); call++ {
 		tr := small()
-		tr.wrap = func(d device.Device) device.Device { return fault.Wrap(d, call) }
+		tr.wrap = func(d device.Device) device.Device { return wrap.Fail(d, call) }
 		_, err := tr.run(t)
 		if err == nil {
 			t.Fatalf("%d copies to the device", len(said))

@@ -15,8 +15,8 @@ import (
 // under way at once, and the layer that is next need not wait for the one before. A layer is updated when
 // all its matrices are, and its units, which are all else.
 
-// matrixPart is that part of the Optimizer. It takes over the updates of layers that have matrices.
-type matrixPart struct {
+// matrixCore is the subcore, and the hook that takes over the updates of layers that have matrices.
+type matrixCore struct {
 	c        *optimizerCore
 	buffers  [][]int // by lane: the matrix buffers that are free
 	layer    int     // that is being updated; −1: none, the next may begin
@@ -27,12 +27,12 @@ type matrixPart struct {
 	by       update // of the layer, or of the last one: its slab, and the rate and factor of all
 }
 
-func newMatrixPart(c *optimizerCore) {
-	p := &matrixPart{c: c, layer: -1, left: make([]int, c.layers)}
+func newMatrixCore(c *optimizerCore) {
+	p := &matrixCore{c: c, layer: -1, left: make([]int, c.layers)}
 	for range c.lanes {
 		p.buffers = append(p.buffers, ids(c.matrixBuffers))
 	}
-	c.parts, c.ways = append(c.parts, p), append(c.ways, p)
+	c.subcores, c.hooks = append(c.subcores, p), append(c.hooks, p)
 }
 
 // unitsUpdated tells that the units of a layer that has matrices are updated.
@@ -58,7 +58,7 @@ type applyMatrix struct {
 	Lane           laneID
 }
 
-func (p *matrixPart) take(msg any) ([]effect, bool) {
+func (p *matrixCore) take(msg any) ([]effect, bool) {
 	switch m := msg.(type) {
 	case MatrixPrepared:
 		p.c.busy = false
@@ -80,7 +80,7 @@ func (p *matrixPart) take(msg any) ([]effect, bool) {
 }
 
 // workDone notes that one of the works of a layer's update is done.
-func (p *matrixPart) workDone(l int) []effect {
+func (p *matrixCore) workDone(l int) []effect {
 	if p.left[l]--; p.left[l] > 0 {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (p *matrixPart) workDone(l int) []effect {
 
 // next begins the next work on matrices: first with what has come back from a device, since
 // that returns a buffer. While no buffer is free, the units of the layer are updated.
-func (p *matrixPart) next() []effect {
+func (p *matrixCore) next() []effect {
 	switch {
 	case len(p.returned) > 0:
 		r := p.returned[0]
@@ -119,15 +119,15 @@ func (p *matrixPart) next() []effect {
 }
 
 // preparedAll lets the next layer begin when all works of the one at hand have.
-func (p *matrixPart) preparedAll() {
+func (p *matrixCore) preparedAll() {
 	if p.at == p.c.matrices[p.layer] && !p.units {
 		p.layer = -1
 	}
 }
 
-func (p *matrixPart) ready(int) (Cause, bool) { return NoStall, p.layer < 0 }
+func (p *matrixCore) ready(int) (Cause, bool) { return NoStall, p.layer < 0 }
 
-func (p *matrixPart) begin(u update) ([]effect, bool) {
+func (p *matrixCore) begin(u update) ([]effect, bool) {
 	if p.c.matrices[u.Layer] == 0 {
 		return nil, false
 	}
@@ -137,7 +137,7 @@ func (p *matrixPart) begin(u update) ([]effect, bool) {
 	return p.next(), true
 }
 
-func (p *matrixPart) done(LayerUpdated) []effect { return nil }
+func (p *matrixCore) done(LayerUpdated) []effect { return nil }
 
 // matrixRoom is what a lane has for the matrices of its layers; nil where there are none.
 type matrixRoom struct {

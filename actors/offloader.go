@@ -211,7 +211,7 @@ func (e spill) start(r *lane, w work) error {
 func (e offloadGrad) start(r *lane, w work) error {
 	s := r.copying(r.d2h, e)
 	s.Wait(r.gradBufs[e.Buf].ready)
-	r.gradPlace(e.Layer).offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
+	r.gradPlaces[e.Layer].offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
 	s.Record(r.gradBufs[e.Buf].idle)
 	s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
 	return nil

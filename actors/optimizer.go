@@ -15,9 +15,9 @@ import (
 // With clipping the gate opens when the norm over all layers is known, and layers are updated in forward order, so that the
 // next forward can follow close behind them. Without clipping a layer is updated as soon as its gradient has landed.
 //
-// What only some runs do is a part with a file of its own: a table that two layers share (optimizer_tied.go), frozen layers
+// What only some runs do has a file of its own: a table that two layers share (optimizer_tied.go), frozen layers
 // (optimizer_frozen.go), several ranks (optimizer_ranks.go), states on disks (optimizer_disks.go), matrices that are moved whole
-// (matrices.go). newOptimizerCore puts the parts that a run has into their order; nothing else knows which there are.
+// (matrices.go). newOptimizerCore puts what a run has into its order; nothing else knows what there is.
 
 // optimizerCore is the pure part of the Optimizer.
 type optimizerCore struct {
@@ -32,12 +32,12 @@ type optimizerCore struct {
 	// saving says, by layer, that its state is being written, so its next update waits.
 	saving []bool
 
-	order []int // in which layers are updated
-	gate  gate
-	grads gradients
-	told  audience
-	parts []part
-	ways  []way
+	order    []int // in which layers are updated
+	gate     gate
+	grads    gradients
+	told     audience
+	subcores []subcore
+	hooks    []updateHook
 }
 
 // optimizerSpec is what an Optimizer has to know of a run.
@@ -91,20 +91,19 @@ type audience interface {
 	step(m StepUpdated) effect
 }
 
-// part is a core of its own within the Optimizer, with messages and works that only some runs have.
-type part interface {
-	// take handles a message that is the part's; ok is false for any other.
+// subcore is a core of its own within the Optimizer, with messages and works that only some runs have.
+type subcore interface {
+	// take handles a message that is the subcore's; ok is false for any other.
 	take(msg any) (out []effect, ok bool)
-	// next begins what the part does before anything is measured or updated.
+	// next begins what the subcore does before anything is measured or updated.
 	next() []effect
 }
 
-// way is what stands in the way of an update that all runs make. Ways are tried in their order, and what none takes over is
-// one work.
-type way interface {
+// updateHook changes an update of a layer. Hooks are tried in their order, and an update that none takes over is one work.
+type updateHook interface {
 	// ready says whether the update of layer l can begin; if not, what it waits for.
 	ready(l int) (waits Cause, ok bool)
-	// begin takes over the update u, if it is the way's.
+	// begin takes over the update u, if it is the hook's.
 	begin(u update) (out []effect, ok bool)
 	// done follows when a layer is at its new version.
 	done(m LayerUpdated) []effect
@@ -139,10 +138,10 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	squares, fail := c.squares, c.nonFinite
 	c.order = backwardOrder(x.into)
 	if x.ranks {
-		r := newRankPart(c)
+		r := newRankCore(c)
 		squares, fail = r.squares, r.spoil
-	} else if slices.Compare(x.into, ids(n)) != 0 {
-		newTiedPart(c)
+	} else if !slices.Equal(x.into, ids(n)) {
+		newTiedCore(c)
 	}
 	if x.clip > 0 {
 		c.gate, c.order = &clipGate{c, x.clip, squares}, ids(n)
@@ -150,13 +149,13 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 		c.gate = newLayerGate(c, fail)
 	}
 	if x.frozen != nil {
-		c.ways = append(c.ways, frozenWay{c})
+		c.hooks = append(c.hooks, frozenHook{c})
 	}
 	if x.away != nil {
-		newDiskPart(c)
+		newDiskCore(c)
 	}
 	if x.matrices != nil {
-		newMatrixPart(c)
+		newMatrixCore(c)
 	}
 	return c
 }
@@ -221,9 +220,9 @@ func (c *optimizerCore) step(msg any) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take hands a message to the part that it is for.
+// take hands a message to the subcore that it is for.
 func (c *optimizerCore) take(msg any) []effect {
-	for _, p := range c.parts {
+	for _, p := range c.subcores {
 		if out, ok := p.take(msg); ok {
 			return out
 		}
@@ -252,7 +251,7 @@ func (c *optimizerCore) advance() (out []effect) {
 	if s == nil || c.busy {
 		return nil
 	}
-	for _, p := range c.parts {
+	for _, p := range c.subcores {
 		if out = append(out, p.next()...); c.busy {
 			return out
 		}
@@ -277,7 +276,7 @@ func (c *optimizerCore) measureNext(s *stepState) []effect {
 	return out
 }
 
-// updateNext begins the update of the next layer, if the gate is open for it and nothing stands in its way.
+// updateNext begins the update of the next layer, if the gate is open for it and no hook holds it up.
 func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	for !c.busy && s.next < len(c.order) {
 		l := c.order[s.next]
@@ -302,8 +301,8 @@ func (c *optimizerCore) ready(l int) (Cause, bool) {
 	if c.saving[l] {
 		return StallCheckpoint, false
 	}
-	for _, w := range c.ways {
-		if waits, ok := w.ready(l); !ok {
+	for _, h := range c.hooks {
+		if waits, ok := h.ready(l); !ok {
 			return waits, false
 		}
 	}
@@ -312,8 +311,8 @@ func (c *optimizerCore) ready(l int) (Cause, bool) {
 
 // begin begins an update.
 func (c *optimizerCore) begin(u update) []effect {
-	for _, w := range c.ways {
-		if out, ok := w.begin(u); ok {
+	for _, h := range c.hooks {
+		if out, ok := h.begin(u); ok {
 			return out
 		}
 	}
@@ -341,8 +340,8 @@ func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool
 	c.saving[l] = s.closed.Save
 	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Waited: s.waited[l], Unchanged: unchanged, AdamStep: adam, NonFinite: c.skipped}
 	out := c.told.layer(m)
-	for _, w := range c.ways {
-		out = append(out, w.done(m)...)
+	for _, h := range c.hooks {
+		out = append(out, h.done(m)...)
 	}
 	return out
 }

@@ -9,17 +9,17 @@ import (
 // when the Stager has told that its state is in a state slot, and tells the Stager when it has. A gradient that waits for the
 // norm on a disk it hands to the Stager as soon as it is measured; when the norm is known, it asks for all of them.
 
-// diskPart is that part of the Optimizer. The layers whose state is away wait in its way.
-type diskPart struct {
+// diskCore is the subcore, and the hook that holds up layers whose state is away.
+type diskCore struct {
 	c      *optimizerCore
 	staged []bool // by layer: its state is in a state slot
 	round  int    // how often the states of all layers were asked for
 	wanted int    // the last step whose gradients were asked for
 }
 
-func newDiskPart(c *optimizerCore) {
-	p := &diskPart{c: c, staged: make([]bool, c.layers)}
-	c.parts, c.ways = append(c.parts, p), append(c.ways, p)
+func newDiskCore(c *optimizerCore) {
+	p := &diskCore{c: c, staged: make([]bool, c.layers)}
+	c.subcores, c.hooks = append(c.subcores, p), append(c.hooks, p)
 	if c.gradAway != nil {
 		c.grads = gradsOnDisk{c.grads, p}
 	}
@@ -28,7 +28,7 @@ func newDiskPart(c *optimizerCore) {
 	}
 }
 
-func (p *diskPart) take(msg any) ([]effect, bool) {
+func (p *diskCore) take(msg any) ([]effect, bool) {
 	switch m := msg.(type) {
 	case StateFetched:
 		if m.Round == p.round {
@@ -44,14 +44,14 @@ func (p *diskPart) take(msg any) ([]effect, bool) {
 
 // wantStates asks for the states of all layers that are away, which no update brings to the Checkpointer.
 // What was fetched for updates is given up.
-func (p *diskPart) wantStates() []effect {
+func (p *diskCore) wantStates() []effect {
 	p.round++
 	clear(p.staged)
 	return []effect{send{stagerID, StatesWanted{}}}
 }
 
 // next asks for the gradients that wait on disks, once in a step, when the norm is known.
-func (p *diskPart) next() []effect {
+func (p *diskCore) next() []effect {
 	s := p.c.cur
 	if p.c.gradAway == nil || s.closed == nil || s.closed.Skip || p.wanted == s.step {
 		return nil
@@ -63,20 +63,20 @@ func (p *diskPart) next() []effect {
 	return []effect{send{stagerID, GradsWanted{}}}
 }
 
-func (p *diskPart) ready(l int) (Cause, bool) {
+func (p *diskCore) ready(l int) (Cause, bool) {
 	frozen := p.c.frozen != nil && p.c.frozen[l]
 	return StallDisk, !p.c.away[l] || p.staged[l] || frozen
 }
 
 // begin takes over nothing: the update is made in the state slot as it is made in memory.
-func (p *diskPart) begin(u update) ([]effect, bool) {
+func (p *diskCore) begin(u update) ([]effect, bool) {
 	p.staged[u.Layer] = false
 	return nil, false
 }
 
 // done has the Stager write a state that has changed. When a step was skipped that is to be saved, it shows all states to the
 // Checkpointer, behind the last layer.
-func (p *diskPart) done(m LayerUpdated) []effect {
+func (p *diskCore) done(m LayerUpdated) []effect {
 	skipped := m.NonFinite > 0
 	switch {
 	case p.c.away[m.Layer] && !m.Unchanged:
@@ -90,7 +90,7 @@ func (p *diskPart) done(m LayerUpdated) []effect {
 // gradsOnDisk are gradients of which some wait for the norm on a disk.
 type gradsOnDisk struct {
 	gradients
-	p *diskPart
+	p *diskCore
 }
 
 // measured hands a gradient that waits on a disk to the Stager, which gives the slab back. In

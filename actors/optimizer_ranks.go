@@ -32,8 +32,8 @@ func (m normAgreed) with(result any) any {
 	return m
 }
 
-// rankPart is that part of the Optimizer: the gradients of this rank's shares, in exchange buffers and share slabs.
-type rankPart struct {
+// rankCore is the subcore, and the gradients of this rank's shares, in exchange buffers and share slabs.
+type rankCore struct {
 	c      *optimizerCore
 	allIDs [][]int32 // unique ids of each rank's batch
 	buffer []int     // by layer: the exchange buffer that its gradient still needs; −1: none
@@ -42,14 +42,14 @@ type rankPart struct {
 	all           float64
 }
 
-func newRankPart(c *optimizerCore) *rankPart {
-	p := &rankPart{c: c, buffer: slices.Repeat([]int{-1}, c.layers)}
-	c.grads, c.told, c.parts = p, gatherer{}, append(c.parts, p)
+func newRankCore(c *optimizerCore) *rankCore {
+	p := &rankCore{c: c, buffer: slices.Repeat([]int{-1}, c.layers)}
+	c.grads, c.told, c.subcores = p, gatherer{}, append(c.subcores, p)
 	c.into = ids(c.layers) // the Exchanger adds up what shares a table
 	return p
 }
 
-func (p *rankPart) take(msg any) ([]effect, bool) {
+func (p *rankCore) take(msg any) ([]effect, bool) {
 	switch m := msg.(type) {
 	case GradExchanged:
 		s := p.c.open(m.Step)
@@ -75,7 +75,7 @@ func (p *rankPart) take(msg any) ([]effect, bool) {
 
 // summed notes what is known of this rank's share of a layer's gradient. With clipping its
 // exchange buffer is free; else the share slab beside that is still to be read.
-func (p *rankPart) summed(m summed) []effect {
+func (p *rankCore) summed(m summed) []effect {
 	s, l := p.c.cur, m.Layer
 	if m.IDs != nil {
 		s.ids = m.IDs
@@ -89,7 +89,7 @@ func (p *rankPart) summed(m summed) []effect {
 }
 
 // next has the ranks agree on the norm, with clipping, when all shares are added up.
-func (p *rankPart) next() []effect {
+func (p *rankCore) next() []effect {
 	s := p.c.cur
 	own, known := p.c.squares(s)
 	if p.c.clip == 0 || s.closed == nil || !known || p.asked == s.step {
@@ -100,7 +100,7 @@ func (p *rankPart) next() []effect {
 }
 
 // squares is the sum of squares over all layers that the ranks have agreed on.
-func (p *rankPart) squares(s *stepState) (sum float64, known bool) {
+func (p *rankCore) squares(s *stepState) (sum float64, known bool) {
 	if p.agreed == s.step {
 		return p.all, true
 	}
@@ -110,7 +110,7 @@ func (p *rankPart) squares(s *stepState) (sum float64, known bool) {
 
 // spoil ends the run without clipping when a gradient is not finite, which all ranks do after the
 // same exchanges, agreements and updates: nothing that they do together is left under way.
-func (p *rankPart) spoil(s *stepState, l int) []effect {
+func (p *rankCore) spoil(s *stepState, l int) []effect {
 	out := p.c.dropMeasured(s)
 	if slices.Contains(s.have, false) || slices.Contains(p.c.saving, true) { // ranks write a layer together
 		return out
@@ -119,15 +119,15 @@ func (p *rankPart) spoil(s *stepState, l int) []effect {
 	return append(out, send{gathererID, GradSpoilt{Step: s.step, Layer: l, Finite: s.finite}})
 }
 
-func (p *rankPart) landed(s *stepState, l int) { s.queue = append(s.queue, l) }
+func (p *rankCore) landed(s *stepState, l int) { s.queue = append(s.queue, l) }
 
-func (p *rankPart) measure(s *stepState, l int) []effect {
+func (p *rankCore) measure(s *stepState, l int) []effect {
 	return []effect{work{do: sumShare{Step: s.step, Layer: l, Buffer: p.buffer[l], Into: s.landed[l], AllIDs: p.allIDs}, done: []send{{optimizerID, summed{Layer: l}}}}}
 }
 
-func (p *rankPart) measured(*stepState, int) []effect { return nil }
+func (p *rankCore) measured(*stepState, int) []effect { return nil }
 
-func (p *rankPart) free(_ *stepState, l int) []effect {
+func (p *rankCore) free(_ *stepState, l int) []effect {
 	b := p.buffer[l]
 	if p.buffer[l] = -1; b < 0 {
 		return nil
@@ -135,7 +135,7 @@ func (p *rankPart) free(_ *stepState, l int) []effect {
 	return []effect{send{exchangerID, ExchangeBufferFreed{b}}}
 }
 
-func (p *rankPart) drop(s *stepState, l int) []effect {
+func (p *rankCore) drop(s *stepState, l int) []effect {
 	s.landed[l] = noSlab
 	return p.free(s, l)
 }

@@ -16,24 +16,24 @@ type merge struct {
 // merged tells that merge is done.
 type merged struct{ Layer int }
 
-// tiedPart is that part of the Optimizer: the gradients of such layers, and a message that tells that they are added.
-type tiedPart struct {
+// tiedCore is the subcore, and the gradients of such layers.
+type tiedCore struct {
 	slabs
 	c           *optimizerCore
 	rows, table int // the layers
 }
 
-func newTiedPart(c *optimizerCore) {
-	p := &tiedPart{c: c}
+func newTiedCore(c *optimizerCore) {
+	p := &tiedCore{c: c}
 	for l, into := range c.into {
 		if into != l {
 			p.rows, p.table = l, into
 		}
 	}
-	c.grads, c.parts = p, append(c.parts, p)
+	c.grads, c.subcores = p, append(c.subcores, p)
 }
 
-func (p *tiedPart) take(msg any) ([]effect, bool) {
+func (p *tiedCore) take(msg any) ([]effect, bool) {
 	m, ok := msg.(merged)
 	if ok {
 		s := p.c.cur
@@ -44,16 +44,16 @@ func (p *tiedPart) take(msg any) ([]effect, bool) {
 	return nil, ok
 }
 
-func (p *tiedPart) next() []effect { return nil }
+func (p *tiedCore) next() []effect { return nil }
 
 // landed leaves out the table: it is measured once the rows are added to it.
-func (p *tiedPart) landed(s *stepState, l int) {
+func (p *tiedCore) landed(s *stepState, l int) {
 	if l != p.table {
 		p.slabs.landed(s, l)
 	}
 }
 
-func (p *tiedPart) measure(s *stepState, l int) []effect {
+func (p *tiedCore) measure(s *stepState, l int) []effect {
 	switch {
 	case l != p.rows:
 		return p.slabs.measure(s, l)
@@ -64,7 +64,7 @@ func (p *tiedPart) measure(s *stepState, l int) []effect {
 }
 
 // free keeps both gradients until both layers are updated.
-func (p *tiedPart) free(s *stepState, l int) []effect {
+func (p *tiedCore) free(s *stepState, l int) []effect {
 	switch {
 	case l != p.rows && l != p.table:
 		return p.slabs.free(s, l)
@@ -75,7 +75,7 @@ func (p *tiedPart) free(s *stepState, l int) []effect {
 }
 
 // drop keeps the rows until the sum is measured.
-func (p *tiedPart) drop(s *stepState, l int) []effect {
+func (p *tiedCore) drop(s *stepState, l int) []effect {
 	if l == p.rows && !s.have[p.table] {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"mt/device"
 	virtualdevice "mt/device/virtual"
 	"mt/host"
-	"mt/internal/virtual"
 	"mt/layers"
 	"mt/plan"
 	"mt/plan/rates"
@@ -24,7 +23,7 @@ import (
 // used of every resource until then. Of o, Device, Home, Pool, Optimizer, Saver and OnStep are
 // not used: no memory is taken and no weight is looked at. Losses are 0, and every expert gets
 // as many tokens as any other.
-func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) error {
+func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use)) error {
 	dtype := o.Plan.Spec.Act.String()
 	for lane := range o.Plan.Lanes() {
 		if d := m.On(lane).Device; len(d.Products[dtype]) == 0 || len(d.Attention[dtype]) == 0 {
@@ -32,7 +31,7 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) er
 				m.Name, d.Name, dtype, dtype, dtype)
 		}
 	}
-	p := &prediction{clock: &virtual.Clock{}, machine: m, plan: o.Plan, grads: o.Plan.Gradients(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), mail: map[address]*mailbox{}}
+	p := &prediction{clock: &virtualdevice.Clock{}, machine: m, plan: o.Plan, grads: o.Plan.Gradients(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), mail: map[address]*mailbox{}}
 	defer p.free()
 	var largest int64
 	for _, l := range o.Plan.Layouts {
@@ -69,7 +68,7 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) er
 
 // prediction is the carrier of a predicted run.
 type prediction struct {
-	clock   *virtual.Clock
+	clock   *virtualdevice.Clock
 	machine *rates.Machine
 	plan    *plan.Run
 	grads   []plan.Gradient // by layer
@@ -186,12 +185,12 @@ func (p *prediction) now() time.Duration { return p.clock.Now() }
 func (p *prediction) stop() {}
 
 // cost is what a work takes on the host.
-func (p *prediction) cost(do task) virtual.Work {
+func (p *prediction) cost(do task) virtualdevice.Work {
 	h, r := &p.machine.Host, p.plan
 	switch e := do.(type) {
 	case packBatch:
-		w := virtual.Work{Seconds: h.Pack * float64(r.Limits.Tokens) / 1e6}
-		w.Share[virtual.Cores] = 1 / float64(h.Cores)
+		w := virtualdevice.Work{Seconds: h.Pack * float64(r.Limits.Tokens) / 1e6}
+		w.Share[virtualdevice.Cores] = 1 / float64(h.Cores)
 		return w
 	case gatherRows:
 		return p.moved(h.Gather, 2*float64(r.ActivationBytes(len(e.p.Batch.UniqueIDs))))
@@ -234,39 +233,39 @@ func (p *prediction) cost(do task) virtual.Work {
 	case saveLayer:
 		return p.onDisk(float64(r.Planes.UpdateBytes(r.Layouts[e.Layer]))/2, p.machine.Disk.Write) // each plane once
 	}
-	return virtual.Work{}
+	return virtualdevice.Work{}
 }
 
 // onDisk is a work that moves so many bytes to or from a disk at rate GB/s. Whatever it does at once, a
 // disk does one after the other.
-func (p *prediction) onDisk(bytes, rate float64) (w virtual.Work) {
+func (p *prediction) onDisk(bytes, rate float64) (w virtualdevice.Work) {
 	if bytes > 0 {
 		w.Seconds = bytes / (rate * 1e9)
 	}
-	w.Share[virtual.Disk], w.Share[virtual.Cores] = 1, 1/float64(p.machine.Host.Cores)
+	w.Share[virtualdevice.Disk], w.Share[virtualdevice.Cores] = 1, 1/float64(p.machine.Host.Cores)
 	return w
 }
 
 // packed is onDisk where cores are at work on the bytes for some seconds, all cores at once.
-func (p *prediction) packed(bytes int64, seconds, rate float64) virtual.Work {
+func (p *prediction) packed(bytes int64, seconds, rate float64) virtualdevice.Work {
 	w, cores := p.onDisk(float64(bytes), rate), float64(p.machine.Host.Cores)
 	if seconds > 0 {
 		w.Seconds = max(w.Seconds, seconds/cores)
-		w.Share[virtual.Cores] = min(1, w.Share[virtual.Cores]+seconds/w.Seconds/cores)
+		w.Share[virtualdevice.Cores] = min(1, w.Share[virtualdevice.Cores]+seconds/w.Seconds/cores)
 	}
 	return w
 }
 
 // moved is a work on the host that reads and writes so many bytes.
-func (p *prediction) moved(o rates.Op, bytes float64) virtual.Work {
+func (p *prediction) moved(o rates.Op, bytes float64) virtualdevice.Work {
 	h, c := &p.machine.Host, o.Cost(bytes)
-	w := virtual.Work{Seconds: c.Seconds}
-	w.Share[virtual.Cores] = 1
+	w := virtualdevice.Work{Seconds: c.Seconds}
+	w.Share[virtualdevice.Cores] = 1
 	if c.Cores > 0 {
-		w.Share[virtual.Cores] = min(1, c.Cores/float64(h.Cores))
+		w.Share[virtualdevice.Cores] = min(1, c.Cores/float64(h.Cores))
 	}
 	if c.Seconds > 0 {
-		w.Share[virtual.HostMemory] = min(1, bytes/c.Seconds/(h.Bandwidth*1e9))
+		w.Share[virtualdevice.HostMemory] = min(1, bytes/c.Seconds/(h.Bandwidth*1e9))
 	}
 	return w
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/device/virtual"
 	"mt/internal/long"
 	"mt/internal/timeline"
-	"mt/internal/virtual"
 	"mt/plan/rates"
 	"mt/schedule"
 )

@@ -76,10 +76,10 @@ func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	tiles := newTileServer(c)
 	c.servers = []server{&batchServer{c, ids(x.batches)}, tiles, newActivationServer(c)}
 	if x.experts {
-		tiles.ways = append(tiles.ways, expertWay{c})
+		tiles.hooks = append(tiles.hooks, expertHook{c})
 	}
 	if x.onDisk != nil {
-		tiles.ways = append(tiles.ways, &diskWay{c: c})
+		tiles.hooks = append(tiles.hooks, &diskHook{c: c})
 	}
 	return c
 }
@@ -242,12 +242,12 @@ type tileServer struct {
 	c       *prefetcherCore
 	classes []schedule.Class           // of every weight slot
 	free    [schedule.NumClasses][]int // by class: the weight slots that are free
-	ways    []tileWay
+	hooks   []tileHook
 }
 
-// tileWay is what stands in the way of tiles that only some runs have.
-type tileWay interface {
-	// take handles a message that is the way's; ok is false for any other.
+// tileHook changes how tiles are fetched that only some runs have. Hooks are asked in their order.
+type tileHook interface {
+	// take handles a message that is the hook's; ok is false for any other.
 	take(msg any) (out []effect, ok bool)
 	// ready says whether a visit's tile can be fetched; if not, what it waits for.
 	ready(s *prefetchState, v schedule.Visit) (waits Cause, ok bool)
@@ -289,7 +289,7 @@ func (x *tileServer) take(msg any) ([]effect, bool) {
 		x.free[class] = append(x.free[class], m.Slot)
 		return nil, true
 	}
-	for _, w := range x.ways {
+	for _, w := range x.hooks {
 		if out, ok := w.take(msg); ok {
 			return out, true
 		}
@@ -309,7 +309,7 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 			return out
 		}
 		s.weights++
-		if slices.ContainsFunc(x.ways, func(w tileWay) bool { return w.idle(s, visit) }) {
+		if slices.ContainsFunc(x.hooks, func(w tileHook) bool { return w.idle(s, visit) }) {
 			continue
 		}
 		if s.waited == NoStall || cause == StallCheckpoint || cause == StallDisk {
@@ -327,7 +327,7 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 
 // ready says whether a visit's tile can be fetched, and what it waits for or has waited for.
 func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
-	for _, w := range x.ways {
+	for _, w := range x.hooks {
 		if waits, ok := w.ready(s, v); !ok {
 			return false, waits
 		}
@@ -343,7 +343,7 @@ func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause C
 
 // fetch brings a tile into its slot and tells Compute.
 func (x *tileServer) fetch(g granted) []effect {
-	for _, w := range x.ways {
+	for _, w := range x.hooks {
 		if out, ok := w.begin(&g); ok {
 			return out
 		}
@@ -550,11 +550,12 @@ func (r *lane) bringIn(to int, from []byte) {
 
 // upErr is the error so far of the streams that copy to the device.
 func (r *lane) upErr() error {
-	err := r.h2d.Err()
-	if err == nil && r.in != nil {
-		err = r.in.Err()
+	for _, s := range r.ups {
+		if err := s.Err(); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // enqueued is the error of those streams, behind words that say what was enqueued.

@@ -14,8 +14,8 @@ import (
 // far reading is ahead. It is known that a tile can be read by LayerUpdated, which the Stager sends for these
 // layers, when they are written.
 
-// diskWay is the way of such tiles. One is read at a time, by several calls: a disk reads large pieces fastest.
-type diskWay struct {
+// diskHook has such tiles read. One is read at a time, by several calls: a disk reads large pieces fastest.
+type diskHook struct {
 	c      *prefetcherCore
 	toRead []granted // tiles whose slots are idle, in the order of reading; the first is being read
 }
@@ -32,7 +32,7 @@ type readParams struct{ Layer, Tile, Slot, Step int }
 // paramsRead tells that readParams is done.
 type paramsRead struct{ granted }
 
-func (x *diskWay) take(msg any) ([]effect, bool) {
+func (x *diskHook) take(msg any) ([]effect, bool) {
 	switch m := msg.(type) {
 	case slotIdle:
 		if x.toRead = append(x.toRead, m.granted); len(x.toRead) > 1 {
@@ -49,12 +49,12 @@ func (x *diskWay) take(msg any) ([]effect, bool) {
 	return nil, false
 }
 
-func (x *diskWay) ready(*prefetchState, schedule.Visit) (Cause, bool) { return NoStall, true }
+func (x *diskHook) ready(*prefetchState, schedule.Visit) (Cause, bool) { return NoStall, true }
 
-func (x *diskWay) idle(*prefetchState, schedule.Visit) bool { return false }
+func (x *diskHook) idle(*prefetchState, schedule.Visit) bool { return false }
 
 // begin has a tile that is on a disk read first.
-func (x *diskWay) begin(g *granted) ([]effect, bool) {
+func (x *diskHook) begin(g *granted) ([]effect, bool) {
 	if !x.c.onDisk[g.copy.Layer] {
 		return nil, false
 	}
@@ -64,7 +64,7 @@ func (x *diskWay) begin(g *granted) ([]effect, bool) {
 	return []effect{work{do: awaitSlot{Layer: g.copy.Layer, Slot: g.copy.Slot}, done: []send{{x.c.lane.prefetcher(), slotIdle{*g}}}}}, true
 }
 
-func (x *diskWay) readNext() []effect {
+func (x *diskHook) readNext() []effect {
 	g := x.toRead[0]
 	return []effect{work{do: readParams{Layer: g.copy.Layer, Tile: g.copy.Tile, Slot: g.copy.Slot, Step: g.copy.Step}, done: []send{{x.c.lane.prefetcher(), paramsRead{g}}}}}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/host"
 	"mt/internal/long"
 )
@@ -89,7 +89,7 @@ func (b *books) Unregister(memory ...[]byte) {
 // faulty runs tr and makes device call number call fail, 0 for none: at once, or late, as on
 // a GPU (fault.WrapLate). Whatever happens, the run must give back all that it has taken;
 // that it leaves no memory and no goroutine, undisturbed looks at.
-func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *fault.Device, err error) {
+func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *wrap.Failing, err error) {
 	t.Helper()
 	var all []*books // by lane
 	tr.wrap = func(d device.Device) device.Device {
@@ -97,11 +97,11 @@ func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves 
 		if all = append(all, b); len(all) != 1+tr.faultyLane {
 			return b
 		}
-		wrap := fault.Wrap
+		fail := wrap.Fail
 		if late {
-			wrap = fault.WrapLate
+			fail = wrap.FailLate
 		}
-		dev = wrap(b, call)
+		dev = fail(b, call)
 		return dev
 	}
 	saves = &keeper{layers: len(tr.config().Layouts(tr.bf16))}
@@ -205,7 +205,7 @@ func everyLateFault(t *testing.T, every int64) {
 					}
 					return
 				}
-				var named *fault.Error
+				var named *wrap.Fault
 				if !errors.As(err, &named) || named.Call != call {
 					t.Fatalf("call %d failed and the run's error is %v", call, err)
 				}
@@ -300,7 +300,7 @@ func (tr trial) fails(t *testing.T, call int64, late bool, whole, want outcome) 
 	if err == nil && dev.Calls() < call {
 		return "" // it made fewer calls than the one before
 	}
-	var named *fault.Error
+	var named *wrap.Fault
 	if !errors.As(err, &named) || named.Call != call || named.Name == "" || !strings.Contains(err.Error(), named.Error()) || strings.Contains(err.Error(), "goroutine ") {
 		t.Errorf("the call failed and the run's error is %v", err)
 		return ""

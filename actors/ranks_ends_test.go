@@ -13,7 +13,7 @@ import (
 
 	"mt/data"
 	"mt/device"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/host"
 	"mt/internal/long"
 	"mt/internal/ranks"
@@ -281,12 +281,12 @@ func TestAFaultOnOneRankEndsAll(t *testing.T) {
 			tr := rankTrial{trial: small(), ranks: 3, seed: uint64(call)}
 			tr.noClip, tr.depths.ExchangeBuffers, tr.depths.GathersAhead = noClip, 1, 1
 			tr.steps = 2
-			var dev *fault.Device
+			var dev *wrap.Failing
 			tr.wraps = func(rank int, d device.Device) device.Device {
 				if rank != 1 {
 					return d
 				}
-				dev = fault.Wrap(d, call)
+				dev = wrap.Fail(d, call)
 				return dev
 			}
 			_, errs := tr.runRanks(t)
@@ -294,7 +294,7 @@ func TestAFaultOnOneRankEndsAll(t *testing.T) {
 				break
 			}
 			failed++
-			var want *fault.Error
+			var want *wrap.Fault
 			if !errors.As(errs[1], &want) || want.Call != call {
 				t.Fatalf("call %d failed and rank 1 ended with %v", call, errs[1])
 			}

@@ -19,7 +19,6 @@ import (
 	"mt/internal/long"
 	"mt/internal/parallel"
 	"mt/internal/ranks"
-	"mt/internal/ranks/local"
 	"mt/model"
 	"mt/plan"
 	"mt/schedule"
@@ -79,7 +78,7 @@ func (smallUnits) Units(l model.Layout) (out []optim.Unit) {
 func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 	t.Helper()
 	before := host.Usage().Now
-	worlds := local.Worlds(tr.ranks, local.Options{Seed: tr.seed, Delay: 200 * time.Microsecond})
+	worlds := ranks.LocalWorlds(tr.ranks, ranks.LocalOptions{Seed: tr.seed, Delay: 200 * time.Microsecond})
 	out, errs := make([]outcome, tr.ranks), make([]error, tr.ranks)
 	var wg sync.WaitGroup
 	for rank, w := range worlds {

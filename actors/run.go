@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"errors"
 	"fmt"
 
 	"mt/device"
@@ -31,9 +30,6 @@ func Run(o Options) (err error) {
 // execute is Run with the actors on a carrier; wait is called once they are at work, and
 // returns how the run ended.
 func execute(o Options, c carrier, wait func(*run) error) (err error) {
-	if a, ok := o.Home.(interface{ Aliased() bool }); ok && a.Aliased() && !o.Schedule.NoSave {
-		return errors.New("layers share one memory (host.NewAliased): what such a run computes is not to be saved")
-	}
 	if n := o.Plan.Lanes(); n != len(o.Devices) {
 		return fmt.Errorf("%d devices for a plan with %d lanes", len(o.Devices), n)
 	}

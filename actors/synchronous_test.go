@@ -13,7 +13,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/op"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -107,9 +107,9 @@ func TestSynchronousStepFails(t *testing.T) {
 	}
 	tr.steps = 1
 	for call := int64(1); ; call++ {
-		var dev *fault.Device
+		var dev *wrap.Failing
 		tr.wrap = func(d device.Device) device.Device {
-			dev = fault.Wrap(d, call)
+			dev = wrap.Fail(d, call)
 			return dev
 		}
 		got, err := tr.synchronous(t)
@@ -119,7 +119,7 @@ func TestSynchronousStepFails(t *testing.T) {
 			}
 			return
 		}
-		var want *fault.Error
+		var want *wrap.Fault
 		if !errors.As(err, &want) || want.Call != call {
 			t.Fatalf("call %d failed; the step says %v", call, err)
 		}

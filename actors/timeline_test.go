@@ -15,7 +15,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cpu"
-	"mt/device/wrap/fault"
+	"mt/device/wrap"
 	"mt/internal/long"
 	"mt/internal/timeline"
 	"mt/plan"
@@ -422,9 +422,9 @@ func TestTraceOfFaults(t *testing.T) {
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.copyTiles = 1, 2, 1, true
 	for call := int64(1); ; call += 7 {
-		var dev *fault.Device
+		var dev *wrap.Failing
 		tr.wrap = func(d device.Device) device.Device {
-			dev = fault.Wrap(d, call)
+			dev = wrap.Fail(d, call)
 			return dev
 		}
 		var content memoryFile
@@ -441,7 +441,7 @@ func TestTraceOfFaults(t *testing.T) {
 			}
 			return
 		}
-		var want *fault.Error
+		var want *wrap.Fault
 		if !errors.As(err, &want) || want.Call != call {
 			t.Fatalf("call %d failed; the run says %v", call, err)
 		}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"mt/device"
-	"mt/internal/measure"
+	"mt/internal/doctor/measure"
 	"mt/plan/rates"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/machine"
-	"mt/internal/selftest"
 )
 
 // Contact is what bench/gpu.sh left of a machine, or one file of it.
@@ -22,7 +22,7 @@ type Contact struct {
 	Doctor  ContactDoctor
 	Parts   []ContactPart // what became of each, in the order in which they first ran
 	// SelfTest, Copy, Attention and MatMul are nil where the part is not there.
-	SelfTest  *selftest.Report
+	SelfTest  *doctor.SelfTestReport
 	Copy      *CopyReport
 	Attention *AttentionReport
 	MatMul    *MatMulReport
@@ -120,7 +120,7 @@ var contactKinds = []struct {
 	keys []string
 	read func(c *Contact, part string, raw []byte) error
 }{
-	{"mt doctor --selftest", []string{"checks", "rates"}, as(func(c *Contact, _ string, r *selftest.Report) { c.SelfTest = r })},
+	{"mt doctor --selftest", []string{"checks", "rates"}, as(func(c *Contact, _ string, r *doctor.SelfTestReport) { c.SelfTest = r })},
 	{benchTrain, []string{"step_seconds"}, as(func(c *Contact, part string, r *TrainReport) { c.Train[part] = r })},
 	{benchCopy, []string{"rows", "launch_us"}, as(func(c *Contact, _ string, r *CopyReport) { c.Copy = r })},
 	{benchMatMul, []string{"rows", "tokens"}, as(func(c *Contact, _ string, r *MatMulReport) { c.MatMul = r })},

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"mt/internal/measure"
+	"mt/internal/doctor/measure"
 	"mt/plan/rates"
 )
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"mt/device/op"
-	"mt/device/wrap/profile"
-	"mt/internal/measure"
-	"mt/internal/selftest"
+	"mt/device/wrap"
+	"mt/internal/doctor"
+	"mt/internal/doctor/measure"
 	"mt/plan/rates"
 )
 
@@ -30,7 +30,7 @@ func contact(t *testing.T, change func(c *Contact)) string {
 		Copy:      &CopyReport{Where: where, Figures: []Figure{{"to enqueue the smallest operation", "µs", rates.Against(5, 4)}}},
 		MatMul:    &MatMulReport{Where: where, Tokens: 8192},
 		Attention: &AttentionReport{Where: where},
-		SelfTest: &selftest.Report{Device: h100, Kind: "cuda", OK: true, Rates: []selftest.Rate{{Name: "matrix product fp32", Value: 50, Unit: "TFLOP/s", Detail: "4096×4096×4096", Beside: rates.Against(40, 50)},
+		SelfTest: &doctor.SelfTestReport{Device: h100, Kind: "cuda", OK: true, Rates: []doctor.Rate{{Name: "matrix product fp32", Value: 50, Unit: "TFLOP/s", Detail: "4096×4096×4096", Beside: rates.Against(40, 50)},
 			{Name: "host to device", Value: 1, Unit: "GB/s", Detail: "256 MiB pinned"}}},
 		Train: map[string]*TrainReport{"profile": {ProfileSteps: 2}}}
 	c.Doctor.CUDA.Memory, c.Doctor.CUDA.Device = 79<<30, h100
@@ -62,7 +62,7 @@ func contact(t *testing.T, change func(c *Contact)) string {
 	r := c.Train["profile"]
 	r.Shape, r.StepSeconds.Ours, r.Pipeline = TrainShape{Rows: 2, SeqLen: 8}, []float64{4}, &PipelineSample{ComputeS: 4}
 	r.Details = &Details{Device: h100, PredictedFor: where.PredictedFor, Figures: []Figure{{"step", "s", rates.Against(5, 4)}}, Notes: []string{"all is well"}}
-	r.Profile = []OpTime{{profile.Time{Op: (&op.RMSNorm{}).Name(), Calls: 100, Total: 10100 * time.Microsecond, Bytes: 20e9}, rates.Against(4, 5.05)}}
+	r.Profile = []OpTime{{wrap.OpTime{Op: (&op.RMSNorm{}).Name(), Calls: 100, Total: 10100 * time.Microsecond, Bytes: 20e9}, rates.Against(4, 5.05)}}
 	if change != nil {
 		change(c)
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"mt/internal/doctor/measure"
 	"mt/internal/human"
-	"mt/internal/measure"
 	"mt/internal/parallel"
 	"mt/plan/rates"
 )

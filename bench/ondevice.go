@@ -9,8 +9,8 @@ import (
 
 	"mt/device"
 	"mt/internal/config"
+	"mt/internal/doctor/measure"
 	"mt/internal/machine"
-	"mt/internal/measure"
 	"mt/plan/rates"
 )
 

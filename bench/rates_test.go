@@ -13,8 +13,8 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/internal/doctor/measure"
 	"mt/internal/machine"
-	"mt/internal/measure"
 	"mt/model"
 	"mt/plan/rates"
 )

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -150,7 +150,7 @@ type TrainReport struct {
 
 // OpTime is the device time of one operation in all steps, and that of one step beside what is predicted, in milliseconds.
 type OpTime struct {
-	profile.Time
+	wrap.OpTime
 	rates.Beside
 }
 

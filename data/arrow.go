@@ -301,9 +301,7 @@ func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColu
 		return &arrowColumn{arrowField: f, n: index.n, valid: index.valid, data: index.data, children: []*arrowColumn{values}}, nil
 	}
 	c := &arrowColumn{arrowField: f, n: b.number64(b.take(&b.nodes, 16))}
-	if err := b.parts(c); err != nil {
-		return nil, err
-	}
+	b.parts(c)
 	for _, child := range f.children {
 		k, err := b.column(child, read, dicts)
 		if err != nil {
@@ -318,7 +316,7 @@ func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColu
 }
 
 // parts takes a column's buffers from the batch.
-func (b *arrowBatch) parts(c *arrowColumn) error {
+func (b *arrowBatch) parts(c *arrowColumn) {
 	n := c.buffers
 	if n < 0 {
 		n = 2 + int(b.number64(b.take(&b.variadic, 8)))
@@ -342,7 +340,6 @@ func (b *arrowBatch) parts(c *arrowColumn) error {
 	default:
 		c.valid, c.data = all[0], all[1]
 	}
-	return nil
 }
 
 // appendRow appends row i of the batch as a JSON object.

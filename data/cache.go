@@ -373,21 +373,20 @@ func (c *cache) chosen(i int64) int64 {
 	return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+16:]))
 }
 
-// fileOf is the file that document i is in, and the number of the first document in it.
-func (c *cache) fileOf(i int64) (f *cachedFile, first int64) {
+// fileOf is the file that document i is in.
+func (c *cache) fileOf(i int64) (f *cachedFile) {
 	for k := range c.Files {
-		f = &c.Files[k]
-		if i < first+f.Docs {
+		if f = &c.Files[k]; i < f.Docs {
 			break
 		}
-		first += f.Docs
+		i -= f.Docs
 	}
-	return f, first
+	return f
 }
 
 // where says for an error where document i is.
 func (c *cache) where(i int64) string {
-	f, _ := c.fileOf(i)
+	f := c.fileOf(i)
 	n, _ := c.line(i)
 	return place(f.Path, f.Unit, n)
 }

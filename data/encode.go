@@ -153,7 +153,7 @@ func (e *encoder) listsOf(set int) func(string, []byte) bool {
 
 // file sets e.ids to the tokens of a file that is one document, or of a piece of it.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
-	if _, err := e.spec.tokenizerFor(c.src.path); err != nil {
+	if err := e.spec.needTokenizer(c.src.path); err != nil {
 		return &fatalRow{err}
 	}
 	err := e.text(text, "the text", r.first, r.last)
@@ -204,7 +204,7 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 		}
 		return nil
 	}
-	if _, err := e.spec.tokenizerFor(where); err != nil {
+	if err := e.spec.needTokenizer(where); err != nil {
 		return &fatalRow{err}
 	}
 	switch d.kind {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/internal/near"
+	"mt/internal/human"
 	"mt/jinja"
 	"mt/tokenizer"
 )
@@ -83,7 +83,7 @@ var Templates = slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(layo
 // noTemplate is the error of a template that is neither a file nor built in.
 func noTemplate(name string) error {
 	return fmt.Errorf("template %q is neither a file nor a built-in name such as chatml, qwen3 or llama3%s; docs/data.md lists those. Leave it out to use the model's own",
-		name, near.Suggest(name, Templates))
+		name, human.Suggest(name, Templates))
 }
 
 // check is an error where the tokenizer lacks a token of the layout.

@@ -658,16 +658,15 @@ func (s *Spec) resolveVocab() error {
 	return nil
 }
 
-// tokenizerFor is the tokenizer. It is an error where there is none; where says for that
-// error where the text is that needs it.
-func (s *Spec) tokenizerFor(where string) (tokenizer.Tokenizer, error) {
+// needTokenizer fails where there is no tokenizer; where says where the text is that needs it.
+func (s *Spec) needTokenizer(where string) error {
 	switch {
 	case s.Tokenizer != nil:
-		return s.Tokenizer, nil
+		return nil
 	case s.TokenizerErr != nil:
-		return nil, fmt.Errorf("%s: text needs a tokenizer: %w", where, s.TokenizerErr)
+		return fmt.Errorf("%s: text needs a tokenizer: %w", where, s.TokenizerErr)
 	}
-	return nil, fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
+	return fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
 }
 
 // tokenizerID stands for the tokenizer in the key of a token cache.

@@ -249,7 +249,7 @@ func (d *Dataset) Pieces(i int) []Piece {
 // piece describes the range part of a document.
 func (d *Dataset) piece(doc int64, part stretch) Piece {
 	first, end := d.c.span(doc)
-	f, _ := d.c.fileOf(doc)
+	f := d.c.fileOf(doc)
 	line, flags := d.c.line(doc)
 	side := ""
 	if cut := first; d.IsPairs() {

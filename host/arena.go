@@ -52,7 +52,7 @@ func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *paral
 		return nil, fmt.Errorf("host: %w", &OutOfMemory{What: purpose.String(), Requested: bytes, Room: AvailableMemory(), Err: err})
 	}
 	a.raw, a.bytes = raw, b
-	touch(b, pieces, Nodes(), pool)
+	touch(b, pieces, MachineNodes(), pool)
 	count(purpose, bytes)
 	return a, nil
 }

@@ -4,8 +4,6 @@ package host
 
 import (
 	"unsafe"
-
-	"mt/host/numa"
 )
 
 // reserve takes memory from the Go heap, which the race detector can see and every
@@ -20,4 +18,4 @@ func reserve(bytes int64) (raw, aligned []byte, err error) {
 func release([]byte) error { return nil }
 
 // place does nothing: what is on the heap is the runtime's to lay out.
-func place(*numa.Nodes, []byte, int) {}
+func place(*Nodes, []byte, int) {}

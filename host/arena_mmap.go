@@ -4,8 +4,6 @@ package host
 
 import (
 	"golang.org/x/sys/unix"
-
-	"mt/host/numa"
 )
 
 // reserve maps private memory. The system supplies pages when they are first
@@ -20,6 +18,6 @@ func reserve(bytes int64) (raw, aligned []byte, err error) {
 }
 
 // place has the pages of b come from the k-th node.
-func place(n *numa.Nodes, b []byte, k int) { n.Place(b, k) }
+func place(n *Nodes, b []byte, k int) { n.Place(b, k) }
 
 func release(raw []byte) error { return unix.Munmap(raw) }

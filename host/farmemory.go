@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-
-	"mt/host/numa"
 )
 
 // far is memory of NUMA nodes that have no processors, in bytes.
@@ -16,7 +14,7 @@ type far struct{ Capacity, Available int64 }
 // MemAvailable. On a GH200 it is the GPU's own, so a budget with it would count that memory twice.
 // Source: the kernel's Documentation/ABI/stable/sysfs-devices-node, and si_mem_available for what a node can give.
 func farMemory(root fs.FS) (m far) {
-	for _, id := range numa.WithoutProcessors(root) {
+	for _, id := range WithoutProcessors(root) {
 		info, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/meminfo", id))
 		if err != nil {
 			continue

@@ -22,7 +22,7 @@ type Machine struct {
 // processors counts as none.
 func MachineMemory() Machine {
 	m := machineIn(os.DirFS("/"), int64(os.Getpagesize()))
-	if n := Nodes(); n != nil {
+	if n := MachineNodes(); n != nil {
 		m.Nodes = n.Count()
 	}
 	return m

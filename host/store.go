@@ -18,8 +18,7 @@ import (
 type Store struct {
 	Layers []*LayerState
 
-	arenas  []*Arena
-	aliased bool // see NewAliased
+	arenas []*Arena
 
 	tier    Tier
 	slots   [][]byte   // state slots
@@ -51,6 +50,7 @@ type LayerState struct {
 	units []optim.Unit    // the units into which by cuts the layer
 	by    optim.Optimizer // the optimizer of the last update
 
+	absent  bool // its state is on its disk alone
 	changed bool // by an update, since it was read from its disk or written there
 }
 
@@ -91,7 +91,7 @@ func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.
 		if !tier.hasTile(i) {
 			tile = arenas.take(tileArena, l.TileBytes)
 		}
-		state := &LayerState{Layout: l, Share: share, Tile: tile, Lo: optim.View[uint16](take(loArena, optim.LoBytes(l, share))), pool: pool}
+		state := &LayerState{Layout: l, Share: share, absent: tier.has(i), Tile: tile, Lo: optim.View[uint16](take(loArena, optim.LoBytes(l, share))), pool: pool}
 		for _, p := range planes.Of(l) {
 			state.Planes = append(state.Planes, optim.NewState(p, l, share, func(bytes int64) []byte { return take(p.Name, bytes) }))
 		}
@@ -99,6 +99,21 @@ func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.
 	}
 	return s, nil
 }
+
+// Acquire implements Home.
+func (s *Store) Acquire(i int) (*LayerState, error) {
+	l := s.Layers[i]
+	if l.absent {
+		return nil, fmt.Errorf("layer %d: its state is on the disk", i)
+	}
+	return l, nil
+}
+
+// Release implements Home.
+func (s *Store) Release(int) {}
+
+// Tile implements Home.
+func (s *Store) Tile(i int) []byte { return s.Layers[i].Tile }
 
 func sum(need [accounts.NumPurposes]int64) (all int64) {
 	for _, n := range need {
@@ -289,4 +304,14 @@ func (l *LayerState) Plane(name string) []byte {
 		}
 	}
 	return nil
+}
+
+// Tiled are the layers that have a tile in memory or on disks, and none whose weights are all another's.
+func (s *Store) Tiled() (layers []int) {
+	for i, l := range s.Layers {
+		if s.tier.hasTile(i) || len(l.Tile) > 0 {
+			layers = append(layers, i)
+		}
+	}
+	return layers
 }

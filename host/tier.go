@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"slices"
 
 	"mt/host/extents"
@@ -73,20 +72,6 @@ func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
 // none is the slot of a layer that is in none.
 const none = -1
 
-// Acquire implements Home.
-func (s *Store) Acquire(i int) (*LayerState, error) {
-	if s.tier.has(i) && s.slotOf[i] == none {
-		return nil, fmt.Errorf("layer %d: its state is on the disk", i)
-	}
-	return s.Layers[i], nil
-}
-
-// Release implements Home.
-func (s *Store) Release(int) {}
-
-// Tile implements Home.
-func (s *Store) Tile(i int) []byte { return s.Layers[i].Tile }
-
 // ReadTile implements Home.
 func (s *Store) ReadTile(i int, from int64, into []byte) error {
 	return s.tier.TileExtents.ReadPart(i, from, into)
@@ -105,7 +90,7 @@ func (s *Store) Fetch(i, slot int) error {
 		}
 		l.Tile = tile[:l.Layout.TileBytes:l.Layout.TileBytes]
 	}
-	s.slotOf[i], l.changed = slot, false
+	s.slotOf[i], l.absent, l.changed = slot, false, false
 	l.bind(state)
 	return nil
 }
@@ -143,7 +128,7 @@ func (s *Store) Flush(i int) error {
 
 // Drop implements Home.
 func (s *Store) Drop(i int) {
-	s.slotOf[i] = none
+	s.slotOf[i], s.Layers[i].absent = none, true
 	s.Layers[i].bind(nil)
 	if s.tier.hasTile(i) {
 		s.Layers[i].Tile = nil

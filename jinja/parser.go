@@ -137,11 +137,11 @@ func (p *parser) expectOp(op string) token {
 	return p.next()
 }
 
-func (p *parser) expectKind(k kind) token {
+func (p *parser) expectKind(k kind) {
 	if p.cur().kind != k {
 		syntaxFail(p.cur().pos, "expected %s, got %s", token{kind: k}, p.cur())
 	}
-	return p.next()
+	p.next()
 }
 
 func (p *parser) expectName() token {

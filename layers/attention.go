@@ -19,7 +19,7 @@ func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)
-		l.getO(c)
+		l.link.getO(l, c)
 		l.residual(l.y, l.n, c)
 		store(s, c, l.y)
 	}
@@ -31,7 +31,7 @@ func (l *launch) attention() {
 		fetch(l.s, c, l.x)
 		l.project(c)
 		l.rotate(c)
-		l.putQKV(c)
+		l.link.putQKV(l, c)
 	}
 	l.attend()
 }
@@ -160,7 +160,7 @@ func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 // normed, x + norm(o·Woᵀ + bias) with that output in out.
 func (l *launch) residual(x2, out rows, c span) {
 	if !l.dims.normOut {
-		l.linear(l.s, x2.of(c), l.output(c), l.w[l.outRole()], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+		l.linear(l.s, x2.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
 		return
 	}
 	l.attentionOut(out, c)
@@ -169,7 +169,7 @@ func (l *launch) residual(x2, out rows, c span) {
 
 // attentionOut writes out = o·Woᵀ + bias of a chunk.
 func (l *launch) attentionOut(out rows, c span) {
-	l.linear(l.s, out.of(c), l.output(c), l.w[l.outRole()], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+	l.linear(l.s, out.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
 }
 
 // addNormed is y (n, h) = residual + RMSNorm(x); residual may be y.
@@ -178,3 +178,36 @@ func (t *Templates) addNormed(s device.Stream, y, residual, x, w device.Tensor, 
 	a.Residual = residual
 	op.Do(t.dev, s, a)
 }
+
+// attentionOutput is how attention's output of a chunk becomes what is multiplied with the weights of the output.
+type attentionOutput interface {
+	// of returns the input of that product.
+	of(l *launch, c span) device.Tensor
+	// grad writes do of a chunk, the gradient of attention's output, from dy, that of the product.
+	grad(l *launch, dy device.Tensor, c span)
+}
+
+// plainOutput multiplies the output as it is.
+type plainOutput struct{}
+
+func (plainOutput) of(l *launch, c span) device.Tensor { return l.o.of(c) }
+
+func (plainOutput) grad(l *launch, dy device.Tensor, c span) {
+	l.inputGrad(l.s, l.do.of(c), dy, l.w[model.RoleO], c.n, l.dims.hidden, l.dims.out)
+}
+
+// hiddenLink brings what attention reads and makes to where it is between chunks and heads.
+type hiddenLink interface {
+	putQKV(l *launch, c span)  // leaves what attention reads of a chunk
+	getO(l *launch, c span)    // brings attention's output of a chunk
+	putDO(l *launch, c span)   // leaves the gradient of attention's output of a chunk
+	getDQKV(l *launch, c span) // brings the gradients of a chunk of what attention read
+}
+
+// nearLink is the link where all of it lies on the device.
+type nearLink struct{}
+
+func (nearLink) putQKV(*launch, span)  {}
+func (nearLink) getO(*launch, span)    {}
+func (nearLink) putDO(*launch, span)   {}
+func (nearLink) getDQKV(*launch, span) {}

@@ -17,12 +17,12 @@ func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g G
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
 		fetch(s, c, l.x, l.y)
-		l.getO(c)
+		l.link.getO(l, c)
 		if l.dims.normOut {
 			l.attentionOut(l.a, c)
 		}
 		l.outBackward(c)
-		l.putDO(c)
+		l.link.putDO(l, c)
 		store(s, c, l.y)
 	}
 	l.attentionBackward()
@@ -50,7 +50,7 @@ func (l *launch) recompute() {
 				l.project(c)
 			}
 			l.rotate(c)
-			l.putQKV(c)
+			l.link.putQKV(l, c)
 		}
 	}
 	switch {
@@ -68,8 +68,8 @@ func (l *launch) outBackward(c span) {
 	if d.normOut {
 		dy = l.outNormBackward(model.RolePostAttnNorm, l.a.of(c), c)
 	}
-	l.weightGrad(s, l.g[l.outRole()], dy, l.output(c), c.n, d.hidden, d.out, l.overwrites(c))
-	l.outputGrad(dy, c)
+	l.weightGrad(s, l.g[l.dims.outRole], dy, l.dims.output.of(l, c), c.n, d.hidden, d.out, l.overwrites(c))
+	l.dims.output.grad(l, dy, c)
 	l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)
 }
 
@@ -79,7 +79,7 @@ func (l *launch) attentionBackward() {
 	l.attendBackward()
 	for c := range l.chunks() {
 		fetch(l.s, c, l.x, l.y)
-		l.getDQKV(c)
+		l.link.getDQKV(l, c)
 		l.projectBackward(c)
 		store(l.s, c, l.y)
 	}

@@ -28,7 +28,7 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)
-		l.getO(c)
+		l.link.getO(l, c)
 		l.mlp(c)
 		store(s, c, l.y)
 	}
@@ -46,6 +46,7 @@ type launch struct {
 	g     Grads // backward only
 	mb    MicroBatch
 	keep  Keep
+	link  hiddenLink
 	far   scratch // what waits on the host, with Spec.OnHost
 	x, y  rows    // input; output, or in the backward the gradient in place
 	// first: the gradients of the parameters are overwritten, not added to.
@@ -63,8 +64,8 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 		l.dims = t.dims.recurrent()
 	}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
-	if t.spec.OnHost {
-		l.far = t.spec.scratch(t.dims, mb.Tokens, backward, t.spec.Scratch)
+	if l.link = (nearLink{}); t.spec.OnHost {
+		l.link, l.far = farLink{}, t.spec.scratch(t.dims, mb.Tokens, backward, t.spec.Scratch)
 	}
 	return l
 }

@@ -24,7 +24,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
 		fetch(s, c, l.x, l.y)
-		l.getO(c)
+		l.link.getO(l, c)
 		if l.dims.parallel { // attention's output has the gradient of y, to which the MLP adds its input's
 			l.outBackward(c)
 			l.mlpBackward(c)
@@ -35,7 +35,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 			}
 			l.outBackward(c)
 		}
-		l.putDO(c)
+		l.link.putDO(l, c)
 		store(s, c, l.y)
 	}
 	l.attentionBackward()

@@ -1,7 +1,44 @@
 // Package layers holds the stateless templates: forward and backward of each
 // layer kind, written in the operations of device/op. Weights, gradients and
 // activations are passed to each call; nothing here allocates, waits or keeps
-// anything. What a run has to know of a layer before it runs, the layer's Kind says.
+// anything. A layer's Kind answers what a run has to know of the layer before it runs.
+//
+// A block whose attention is a recurrence (Qwen3-Next) is a kind of its own with the visits of
+// other blocks (kind_block.go, recurrence.go). The plan chooses for each block what its forward keeps for the
+// backward (Keeps). Gradients of pairs need the losses of all chunks first, because both answers decide
+// the factor of each token (op.PreferenceWeights).
+//
+// # Experts
+//
+// A block with experts is two layers: its attention, and a layer in parts, the router (part 0) and the
+// experts (kind_moe.go, moe*.go). Each part is a tile of its own in weight slots and gradient buffers. On the
+// host the layer is whole: one slab, one update, one entry of a checkpoint.
+//
+//   - Route: norm and router write the normed rows, the chosen experts and a running sum into one state
+//     for the whole step (MoEState). The device sorts pairs of token and choice by expert. The host learns
+//     where each expert's pairs begin and enqueues no expert earlier; no thread blocks.
+//   - Expert: one launch over the tokens of all micro-batches adds to the sum. A shared expert is one
+//     that every token chooses, the last part of the layer, with a width of its own.
+//   - Join: each micro-batch takes its rows of the sum as the layer's output.
+//
+// The backward routes again with the same bits, so the counts of the forward still hold. Experts follow in
+// reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Join turns the
+// gradient of the output into that of the input, and its own gradient is the last part.
+//
+// If the plan expects fewer than 0.5 idle experts in a layer, all tiles are fetched ahead. Otherwise, unless
+// the device is unified, the Prefetcher waits for the routing and fetches experts on demand: an idle
+// expert is not fetched, has no launch in the forward, and gets a gradient of zero. No tile fetched on
+// demand stays for the next pass. The choice changes no bit. mt plan names the choice and the bytes that
+// travel, metrics.jsonl the tiles that were fetched.
+//
+// With output_router_logits the loss balances the experts' load. The routing of all layers then goes to
+// Compute of every lane, which adds probabilities in the order of the layers before any loss or backward.
+// Several ranks add theirs first. The balancing loss joins the step's, and its gradient is part of Join.
+//
+// # Rows longer than the device holds
+//
+// With hidden_states: host, hidden states stay on the host. A launch copies chunks to the device and back
+// on its own stream, and attention takes one group of key/value heads at a time (hidden.go, groups.go).
 //
 // It imports device, device/op, model, schedule and internal/bfloat. Invariant: a
 // template enqueues on the stream it is given and touches only tensors it was given.

@@ -133,11 +133,11 @@ func (l *launch) packed(w waiting, c span) (device.Tensor, int) {
 	return l.group.pack.t.Slice(0, int64(c.n)*width), int(width)
 }
 
+// farLink is the link where hidden states lie on the host.
+type farLink struct{}
+
 // putQKV leaves what attention reads of a chunk on the host.
-func (l *launch) putQKV(c span) {
-	if !l.spec.OnHost {
-		return
-	}
+func (farLink) putQKV(l *launch, c span) {
 	d, x := l.dims, l.qkv
 	if d.qkNorm { // normed and rotated q and k are in rot, and v comes to them
 		x = l.rot
@@ -148,25 +148,14 @@ func (l *launch) putQKV(c span) {
 }
 
 // getO brings attention's output of a chunk.
-func (l *launch) getO(c span) {
-	if l.spec.OnHost {
-		l.get(l.o, l.far.o, c)
-	}
-}
+func (farLink) getO(l *launch, c span) { l.get(l.o, l.far.o, c) }
 
 // putDO leaves the gradient of attention's output of a chunk on the host.
-func (l *launch) putDO(c span) {
-	if l.spec.OnHost {
-		l.put(l.far.do, l.do, c)
-	}
-}
+func (farLink) putDO(l *launch, c span) { l.put(l.far.do, l.do, c) }
 
 // getDQKV brings the gradients of a chunk of what attention read. What q/k norm's backward reads is
 // computed again, since it was left nowhere.
-func (l *launch) getDQKV(c span) {
-	if !l.spec.OnHost {
-		return
-	}
+func (farLink) getDQKV(l *launch, c span) {
 	if l.dims.qkNorm {
 		l.project(c)
 		l.rotate(c)

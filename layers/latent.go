@@ -100,15 +100,11 @@ func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.C
 	return keys, values, turning
 }
 
-// output is attention's output of a chunk as products take it: without the zeros behind heads of
-// narrower values, and times its gate.
-func (l *launch) output(c span) device.Tensor {
-	switch {
-	case l.dims.gated:
-		return l.gatedOutput(c)
-	case l.dims.latent == nil:
-		return l.o.of(c)
-	}
+// latentOutputs are outputs of which each head's values are narrower than its queries.
+type latentOutputs struct{}
+
+// of copies the values of a chunk together.
+func (latentOutputs) of(l *launch, c span) device.Tensor {
 	d, narrow := l.dims, l.narrowOutput(c)
 	op.Do(l.dev, l.s, op.CopyHeads{Dst: narrow, Src: l.o.of(c), T: c.n, Heads: d.heads, C: d.latent.ValueDim,
 		DstStride: d.out, DstHead: d.latent.ValueDim, SrcStride: d.q, SrcHead: d.headDim})
@@ -120,18 +116,8 @@ func (l *launch) narrowOutput(c span) device.Tensor {
 	return l.latent.kv.t.Slice(0, int64(c.n)*int64(l.dims.out))
 }
 
-// outputGrad writes do of a chunk, the gradient of attention's output, from dy, that of its product.
-func (l *launch) outputGrad(dy device.Tensor, c span) {
-	d, do := l.dims, l.do.of(c)
-	switch {
-	case d.gated:
-		l.gatedOutputBackward(dy, c)
-		return
-	case d.latent == nil:
-		l.inputGrad(l.s, do, dy, l.w[model.RoleO], c.n, d.hidden, d.out)
-		return
-	}
-	narrow := l.narrowOutput(c)
+func (latentOutputs) grad(l *launch, dy device.Tensor, c span) {
+	d, do, narrow := l.dims, l.do.of(c), l.narrowOutput(c)
 	l.inputGrad(l.s, narrow, dy, l.w[model.RoleO], c.n, d.hidden, d.out)
 	op.Do(l.dev, l.s, op.CopyHeads{Dst: do, Src: narrow, T: c.n, Heads: d.heads, C: d.latent.ValueDim, Zeros: d.headDim - d.latent.ValueDim,
 		DstStride: d.q, DstHead: d.headDim, SrcStride: d.out, SrcHead: d.latent.ValueDim})

@@ -38,16 +38,8 @@ type gateBuffers struct{ both, narrow rows }
 func (d dims) recurrent() dims {
 	r := d.recurrence
 	d.recurs, d.gated, d.qkNorm, d.sinks, d.latent = true, true, false, false, nil
+	d.outRole, d.output = model.RoleRecurOut, gatedOutputs{}
 	d.q, d.kv, d.out, d.qkv = r.Values(), 0, r.Values(), r.Convolved()+r.Values()
-	return d
-}
-
-// dims are the widths of a block, with attention or with a recurrence.
-func (s Spec) dims(recurs bool) dims {
-	d := newDims(s)
-	if recurs {
-		d = d.recurrent()
-	}
 	return d
 }
 
@@ -123,6 +115,12 @@ func (l *launch) projectRecurrenceBackward(c span) {
 // gate is where the gate of outputs is in rows of qkv: behind all else.
 func (d dims) gateAt() int { return d.qkv - d.out }
 
+// gatedOutputs are outputs of attention or of a recurrence that a gate is multiplied with.
+type gatedOutputs struct{}
+
+func (gatedOutputs) of(l *launch, c span) device.Tensor       { return l.gatedOutput(c) }
+func (gatedOutputs) grad(l *launch, dy device.Tensor, c span) { l.gatedOutputBackward(dy, c) }
+
 // gatedOutput is the output of a chunk times what its gate makes of it.
 func (l *launch) gatedOutput(c span) device.Tensor {
 	d, both := l.dims, l.gate.both.of(c)
@@ -149,7 +147,7 @@ func (d dims) gateOf() op.Activation {
 // product. gatedOutput has been there before.
 func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
 	d, both, narrow := l.dims, l.gate.both.of(c), l.gate.narrow.of(c)
-	l.inputGrad(l.s, narrow, dy, l.w[l.outRole()], c.n, d.hidden, d.out)
+	l.inputGrad(l.s, narrow, dy, l.w[l.dims.outRole], c.n, d.hidden, d.out)
 	op.Do(l.dev, l.s, op.GLUBackward{Activation: d.gateOf(), DGU: both, DY: narrow, GU: both, T: c.n, F: d.out})
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(l.dqkv.of(c), d.gateAt()), Src: both, T: c.n, C: d.out, DstStride: d.qkv, SrcStride: 2 * d.out})
 	if !d.recurs {
@@ -158,14 +156,6 @@ func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
 	}
 	op.Do(l.dev, l.s, op.RMSNormBackward{DX: l.do.of(c), DW: l.g[model.RoleRecurNorm], DY: from(both, d.out), X: l.o.of(c), W: l.w[model.RoleRecurNorm],
 		RStd: l.recur.rstd.of(c), Rows: c.n, Groups: d.recurrence.Heads, Dim: d.recurrence.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
-}
-
-// outRole is the role of the product of attention's output, or of a recurrence's.
-func (l *launch) outRole() model.Role {
-	if l.dims.recurs {
-		return model.RoleRecurOut
-	}
-	return model.RoleO
 }
 
 // recurrentCache is what generation keeps of a recurrent block: the rows that the convolution still reads, and the state.

@@ -12,11 +12,13 @@ type dims struct {
 	act            device.DType
 	hidden         int // h
 	heads, kvHeads int
-	headDim        int // D: of packed rows and attention's kernels
-	keyDim         int // K: of queries and keys without the zeros that wider values bring; else D
-	q, kv          int // H·D and KV·D
-	qkv            int // (H+2·KV)·D: a packed row of q, k, v; with an output gate H·D more, of that
-	out            int // H·D, or with latent attention H·V: a row of attention's output as its product takes it
+	headDim        int             // D: of packed rows and attention's kernels
+	keyDim         int             // K: of queries and keys without the zeros that wider values bring; else D
+	q, kv          int             // H·D and KV·D
+	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; with an output gate H·D more, of that
+	out            int             // H·D, or with latent attention H·V: a row of attention's output as its product takes it
+	outRole        model.Role      // of the weights of that product
+	output         attentionOutput // how the output becomes such a row
 	latent         *model.Latent
 	ffn            int  // F
 	up             int  // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
@@ -53,6 +55,22 @@ func newDims(s Spec) dims {
 	d.qkv = d.q + 2*d.kv
 	if d.gated {
 		d.qkv += d.q
+	}
+	d.outRole, d.output = model.RoleO, plainOutput{}
+	switch {
+	case d.gated:
+		d.output = gatedOutputs{}
+	case d.latent != nil:
+		d.output = latentOutputs{}
+	}
+	return d
+}
+
+// dims are the widths of a block, with attention or with a recurrence.
+func (s Spec) dims(recurs bool) dims {
+	d := newDims(s)
+	if recurs {
+		d = d.recurrent()
 	}
 	return d
 }

@@ -43,7 +43,7 @@ func (c *Config) experts(f *fields) {
 	c.MoEIntermediateSize = f.int("moe_intermediate_size", 768, 1, maxFFN)
 	c.NormTopKProb = f.bool("norm_topk_prob", false)
 	c.DecoderSparseStep = f.int("decoder_sparse_step", 1, 1, maxLayers)
-	c.MLPOnlyLayers = f.ints("mlp_only_layers", 0, c.NumLayers-1)
+	c.MLPOnlyLayers = f.ints("mlp_only_layers", c.NumLayers-1)
 	slices.Sort(c.MLPOnlyLayers)
 	c.MLPOnlyLayers = slices.Compact(c.MLPOnlyLayers)
 	c.balance(f)

@@ -80,7 +80,7 @@ func (c *Config) llama4(f *fields) {
 func (c *Config) llama4ExpertBlocks(f *fields) {
 	c.DecoderSparseStep = f.int("interleave_moe_layer_step", 1, 1, maxLayers)
 	if f.has("moe_layers") {
-		listed := f.ints("moe_layers", 0, c.NumLayers-1)
+		listed := f.ints("moe_layers", c.NumLayers-1)
 		c.DecoderSparseStep = 1
 		for b := range c.NumLayers {
 			if !slices.Contains(listed, b) {

@@ -298,10 +298,10 @@ func (f *fields) strs(key string) []string {
 	return out
 }
 
-// ints and floats are lists of numbers in [lo, hi], nil where there is none.
-func (f *fields) ints(key string, lo, hi int) []int {
+// ints is a list of whole numbers from 0 to hi, nil where there is none.
+func (f *fields) ints(key string, hi int) []int {
 	var out []int
-	for _, x := range f.floats(key, float64(lo), float64(hi)) {
+	for _, x := range f.floats(key, 0, float64(hi)) {
 		if x != math.Trunc(x) {
 			f.fail(key, "%g is not a whole number", x)
 		}
@@ -310,6 +310,7 @@ func (f *fields) ints(key string, lo, hi int) []int {
 	return out
 }
 
+// floats is a list of numbers in [lo, hi], nil where there is none.
 func (f *fields) floats(key string, lo, hi float64) []float64 {
 	if !f.has(key) {
 		return nil

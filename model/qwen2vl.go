@@ -37,7 +37,7 @@ func (c *Config) sections(f *fields) {
 		if o == nil || !o.has("mrope_section") {
 			continue
 		}
-		sum, parts := 0, o.ints("mrope_section", 0, maxHeadDim)
+		sum, parts := 0, o.ints("mrope_section", maxHeadDim)
 		for _, n := range parts {
 			sum += n
 		}

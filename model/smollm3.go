@@ -23,7 +23,7 @@ func (c *Config) smolLM3(f *fields) {
 // noRope reads no_rope_layers, which has a 1 for a block that turns (as Transformers reads it) and a 0
 // for one that does not, or else no_rope_layer_interval: the last block of so many does not.
 func (c *Config) noRope(f *fields) {
-	turns := f.ints("no_rope_layers", 0, 1)
+	turns := f.ints("no_rope_layers", 1)
 	every := f.int("no_rope_layer_interval", 4, 1, maxLayers)
 	if turns != nil && len(turns) < c.NumLayers {
 		f.fail("no_rope_layers", "%d of them for %d layers", len(turns), c.NumLayers)

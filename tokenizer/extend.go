@@ -190,7 +190,7 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 			}
 			if to, ok := todo[f.Content]; ok {
 				to.ID = f.ID // nothing reads this id; it stays what the file had
-				value = tokenJSON(to, true, "    ")
+				value = tokenJSON(to, true)
 			}
 			seen[f.Content] = true
 			list = append(list, value)
@@ -211,11 +211,11 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 			f = to
 		}
 		seen[a.content] = true
-		list = append(list, tokenJSON(f, true, "    "))
+		list = append(list, tokenJSON(f, true))
 	}
 	for _, f := range e.changed {
 		if !seen[f.Content] {
-			list = append(list, tokenJSON(f, true, "    "))
+			list = append(list, tokenJSON(f, true))
 		}
 	}
 	o.set("added_tokens", jsonList(list, "  "))
@@ -235,7 +235,7 @@ func (e *extension) inConfig(o *jsonFields) error {
 			}
 		}
 		for _, f := range e.changed {
-			decoder.set(decoder.idOf(f), tokenJSON(f, false, "    "))
+			decoder.set(decoder.idOf(f), tokenJSON(f, false))
 		}
 		o.set("added_tokens_decoder", decoder.text("  "))
 	}
@@ -295,8 +295,8 @@ func (e *extension) inAdded(o *jsonFields) error {
 }
 
 // tokenJSON is a token as tokenizer.json has it, or without its id as
-// tokenizer_config.json does. indent is that of the line it stands on.
-func tokenJSON(f addedToken, id bool, indent string) []byte {
+// tokenizer_config.json does.
+func tokenJSON(f addedToken, id bool) []byte {
 	var o jsonFields
 	if id {
 		o.set("id", []byte(strconv.Itoa(f.ID)))
@@ -308,7 +308,7 @@ func tokenJSON(f addedToken, id bool, indent string) []byte {
 	}{{"single_word", f.SingleWord}, {"lstrip", f.LStrip}, {"rstrip", f.RStrip}, {"normalized", f.Normalized}, {"special", f.Special}} {
 		o.set(flag.name, strconv.AppendBool(nil, flag.on))
 	}
-	return o.text(indent)
+	return o.text("    ")
 }
 
 // jsonFields is a JSON object whose values stay as they are written.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/bench"
-	"mt/internal/calibrate"
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/machine"
 	"mt/plan/rates"
 )
@@ -69,7 +69,7 @@ func (a *app) measuredRates(ctx context.Context) (*rates.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := calibrate.Measure(ctx, calibrate.Options{Device: devs[0], Host: processor("/proc/cpuinfo"), Dir: os.TempDir(),
+	m, err := doctor.Calibrate(ctx, doctor.CalibrateOptions{Device: devs[0], Host: doctor.Processor(os.DirFS("/")), Dir: os.TempDir(),
 		Progress: func(what string, part, parts int) {
 			if a.interactive {
 				fmt.Fprintf(a.stderr, "\rmeasuring %s (%d of %d)\x1b[K", what, part, parts)

@@ -14,8 +14,8 @@ import (
 	"text/tabwriter"
 
 	"mt/device"
-	"mt/internal/calibrate"
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/machine"
 	"mt/plan/rates"
 )
@@ -33,7 +33,7 @@ func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, as
 	if err != nil {
 		return err
 	}
-	m, err := calibrate.Measure(ctx, calibrate.Options{Device: devs[0], More: devs[1:], Host: processor("/proc/cpuinfo"), Dir: dir,
+	m, err := doctor.Calibrate(ctx, doctor.CalibrateOptions{Device: devs[0], More: devs[1:], Host: doctor.Processor(os.DirFS("/")), Dir: dir,
 		Progress: func(what string, part, parts int) {
 			fmt.Fprintf(a.stderr, "measuring %s (%d of %d)\n", what, part, parts)
 		}})

@@ -9,9 +9,9 @@ import (
 	"mt/host/extents"
 	"mt/host/optim"
 	"mt/internal/accounts"
-	"mt/internal/checkup"
+	"mt/internal/doctor"
+	"mt/internal/doctor/measure"
 	"mt/internal/machine"
-	"mt/internal/measure"
 	"mt/internal/parallel"
 )
 
@@ -23,12 +23,12 @@ var (
 )
 
 // judge looks at every part of the machine, and at the disk that dir is on.
-func judge(cuda machine.CUDA, dir string) checkup.Parts {
+func judge(cuda machine.CUDA, dir string) doctor.Parts {
 	if a, err := host.NewArena(accounts.GradientSlabs, optim.PageBytes, nil); err == nil { // tries whether memory can be placed
 		_ = a.Close()
 	}
-	return checkup.All(checkup.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH, Nodes: host.Nodes(),
-		Levels: optim.Levels(), Level: optim.Level(), CPUs: runtime.NumCPU(), MemoryRate: copyRate, Disk: func() checkup.DiskTrial { return tryDisk(dir) }})
+	return doctor.CheckUp(doctor.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH, Nodes: host.MachineNodes(),
+		Levels: optim.Levels(), Level: optim.Level(), CPUs: runtime.NumCPU(), MemoryRate: copyRate, Disk: func() doctor.DiskTrial { return tryDisk(dir) }})
 }
 
 // copyRate is how many bytes a second all cores read and write when they copy.
@@ -43,7 +43,7 @@ func copyRate() (float64, error) {
 }
 
 // tryDisk writes a file to dir and removes it.
-func tryDisk(dir string) (d checkup.DiskTrial) {
+func tryDisk(dir string) (d doctor.DiskTrial) {
 	d.Dir = dir
 	if d.Free, d.Err = checkpoint.OS().Free(dir); d.Err != nil {
 		return d

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/selftest"
+	"mt/internal/doctor"
 )
 
 // TestFromReport: what a report measured comes into a file of rates with which mt plan predicts, and what cannot be read is refused.
@@ -71,7 +71,7 @@ func TestSelfTestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, device := range []string{"one", "two"} {
-		if err := (selfTest{report: file}).save(&selftest.Report{Device: device}); err != nil {
+		if err := (selfTest{report: file}).save(&doctor.SelfTestReport{Device: device}); err != nil {
 			t.Fatal(err)
 		}
 		raw, err := os.ReadFile(file)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -16,8 +15,8 @@ import (
 	"mt/device/cpu/gemm"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/checkup"
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/machine"
 	"mt/internal/mpi"
 )
@@ -37,7 +36,7 @@ type health struct {
 	MPI       mpi.Found    `json:"mpi"`
 	Ranks     *exchange    `json:"ranks,omitempty"` // where there are several
 
-	Checks checkup.Parts `json:"checks"`
+	Checks doctor.Parts `json:"checks"`
 }
 
 // doctorFlags are what the flags of mt doctor say.
@@ -159,7 +158,7 @@ func examine(dir string, l mpi.Launch) (health, error) {
 	if err != nil {
 		return health{MPI: found}, err
 	}
-	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
+	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: doctor.Processor(os.DirFS("/")), Features: features(),
 		Kernels: optim.Level(), Products: gemm.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
 		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: machine.FindCUDA(),
 		MPI: found}
@@ -168,22 +167,6 @@ func examine(dir string, l mpi.Launch) (health, error) {
 	}
 	h.Checks = judge(h.CUDA, dir)
 	return h, dev.Close()
-}
-
-// processor is the name of the first processor that a file like /proc/cpuinfo
-// lists, or nothing.
-func processor(file string) string {
-	f, err := os.Open(file)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // features are the instruction sets that matter here and are present.

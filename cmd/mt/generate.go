@@ -13,19 +13,19 @@ import (
 	"mt/data"
 	"mt/internal/config"
 	"mt/internal/files"
-	"mt/internal/run/answer"
+	"mt/internal/run/generate"
 )
 
 // generateFlags are the flags of mt generate beside the keys, as they are given.
 type generateFlags struct {
-	answer.GenerateOptions
+	generate.TextOptions
 	prompt, messages, system string
 	chat, json               bool
 }
 
 func (a *app) generateCommand() *cobra.Command {
-	f := generateFlags{GenerateOptions: answer.GenerateOptions{TopP: 1}}
-	var logits func(given func(flag string) bool) answer.LogitKeys
+	f := generateFlags{TextOptions: generate.TextOptions{TopP: 1}}
+	var logits func(given func(flag string) bool) generate.LogitKeys
 	c := a.keyed(&cobra.Command{
 		Use:   "generate --model DIR (--prompt TEXT | --chat | --messages FILE)",
 		Short: "Continue a prompt with a model, or chat with it",
@@ -91,14 +91,14 @@ model ends its turn.
 }
 
 // logitFlags gives set the flags that replace keys of generation_config.json, and returns those that were given.
-func logitFlags(set *pflag.FlagSet) func(given func(flag string) bool) answer.LogitKeys {
+func logitFlags(set *pflag.FlagSet) func(given func(flag string) bool) generate.LogitKeys {
 	var penalty, minP float64
 	var minNew int
 	decimal(set, "min-p", 0, 1, &minP)
-	decimal(set, "repetition-penalty", answer.LeastPenalty, answer.MostPenalty, &penalty)
+	decimal(set, "repetition-penalty", generate.LeastPenalty, generate.MostPenalty, &penalty)
 	whole(set, "min-new-tokens", 0, &minNew)
-	return func(given func(flag string) bool) answer.LogitKeys {
-		return answer.LogitKeys{RepetitionPenalty: ifGiven(given("repetition-penalty"), &penalty), MinP: ifGiven(given("min-p"), &minP),
+	return func(given func(flag string) bool) generate.LogitKeys {
+		return generate.LogitKeys{RepetitionPenalty: ifGiven(given("repetition-penalty"), &penalty), MinP: ifGiven(given("min-p"), &minP),
 			MinNewTokens: ifGiven(given("min-new-tokens"), &minNew)}
 	}
 }
@@ -119,7 +119,7 @@ func (a *app) generate(ctx context.Context, f generateFlags, given func(flag str
 		if err != nil {
 			return err
 		}
-		return answer.Chat(ctx, co)
+		return generate.Chat(ctx, co)
 	}
 	f.MaxNewTokens = cmp.Or(f.MaxNewTokens, 200)
 	switch {
@@ -133,12 +133,12 @@ func (a *app) generate(ctx context.Context, f generateFlags, given func(flag str
 	if f.Prompt, err = a.prompt(f.prompt); err != nil {
 		return err
 	}
-	return answer.Generate(ctx, f.GenerateOptions)
+	return generate.Text(ctx, f.TextOptions)
 }
 
 // chatOptions reads what is to be answered.
-func (a *app) chatOptions(f generateFlags, given func(flag string) bool) (answer.ChatOptions, error) {
-	co := answer.ChatOptions{GenerateOptions: f.GenerateOptions, System: f.system}
+func (a *app) chatOptions(f generateFlags, given func(flag string) bool) (generate.ChatOptions, error) {
+	co := generate.ChatOptions{TextOptions: f.TextOptions, System: f.system}
 	prompted := given("prompt")
 	talks := f.chat && !prompted
 	switch {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
-	"mt/internal/manual"
 )
 
 func (a *app) manCommand() *cobra.Command {
@@ -35,7 +34,7 @@ func (a *app) writePages(root *cobra.Command, dir string) error {
 	for c := range a.keys {
 		hideFlags(c)
 	}
-	for _, p := range manual.Pages(root, "mt "+thisVersion().Version) {
+	for _, p := range manPages(root, "mt "+thisVersion().Version) {
 		if err := os.WriteFile(filepath.Join(dir, p.Name), p.Text, 0o644); err != nil {
 			return fmt.Errorf("man: %w", err)
 		}

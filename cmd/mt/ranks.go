@@ -8,8 +8,8 @@ import (
 	"os"
 	"runtime"
 
-	"mt/internal/checkup"
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/mpi"
 	"mt/internal/ranks"
 	"mt/internal/run/settings"
@@ -119,8 +119,8 @@ func (a *app) leave() {
 
 // exchange is what mt doctor finds of the ranks that it was started as.
 type exchange struct {
-	All   []checkup.Rank `json:"all"`
-	Rates ranks.Rates    `json:"rates"`
+	All   []doctor.Rank `json:"all"`
+	Rates ranks.Rates   `json:"rates"`
 }
 
 // passingExchange is how many bytes ranks exchange in passing: a second's worth on one machine.
@@ -134,8 +134,8 @@ func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool
 	if err != nil {
 		return fmt.Errorf("doctor: rank %d: %w", l.Rank, err)
 	}
-	own := checkup.Rank{Rank: w.Rank(), Host: w.Hosts()[w.Rank()], Threads: h.Threads, Cores: runtime.NumCPU(),
-		Online: checkup.Online(os.DirFS("/")), Broken: h.Checks.BrokenNames()}
+	own := doctor.Rank{Rank: w.Rank(), Host: w.Hosts()[w.Rank()], Threads: h.Threads, Cores: runtime.NumCPU(),
+		Online: doctor.OnlineCores(os.DirFS("/")), Broken: h.Checks.BrokenNames()}
 	if problem != nil {
 		own.Problem = problem.Error()
 	}
@@ -144,7 +144,7 @@ func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool
 		return fmt.Errorf("doctor: %w", err)
 	}
 	if w.Rank() == 0 {
-		h.Ranks, h.Checks = x, append(h.Checks, checkup.Ranks(x.All, x.Rates)...)
+		h.Ranks, h.Checks = x, append(h.Checks, doctor.CheckRanks(x.All, x.Rates)...)
 		if err := a.report(h, asJSON); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool
 }
 
 // compare tells all ranks what each has found and measures what their exchanges reach.
-func compare(w ranks.World, own checkup.Rank) (*exchange, error) {
+func compare(w ranks.World, own doctor.Rank) (*exchange, error) {
 	c, err := w.NewComm("doctor")
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func compare(w ranks.World, own checkup.Rank) (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{All: make([]checkup.Rank, len(texts))}
+	x := &exchange{All: make([]doctor.Rank, len(texts))}
 	for r, text := range texts {
 		if err := json.Unmarshal(text, &x.All[r]); err != nil {
 			return nil, fmt.Errorf("what rank %d tells: %w", r, err)

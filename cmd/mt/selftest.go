@@ -18,8 +18,8 @@ import (
 	"mt/bench"
 	"mt/device"
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/machine"
-	"mt/internal/selftest"
 )
 
 // selfTest is what the flags of mt doctor --selftest say.
@@ -56,9 +56,9 @@ const grace = 20 * time.Second
 // selfTest tests a device, in child processes, and prints what it found. After the report it returns an error if a check
 // has failed.
 func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
-	o := selftest.Options{Repeat: t.repeat, Save: t.save, Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
+	o := doctor.SelfTestOptions{Repeat: t.repeat, Save: t.save, Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
 	var err error
-	if o.Choice, err = selftest.Choose(t.only); err != nil {
+	if o.Choice, err = doctor.Choose(t.only); err != nil {
 		return config.Usagef("doctor: --only: %v", err)
 	}
 	if t.repeat < 0 {
@@ -70,20 +70,20 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 	if t.child >= 0 {
 		return a.selfTestChild(ctx, t, o)
 	}
-	var r *selftest.Report
+	var r *doctor.SelfTestReport
 	if t.inProcess {
 		opened, closing, none := t.open(ctx, a.stderr, o)
 		if none != nil {
 			return fmt.Errorf("doctor: %w", none)
 		}
-		r, err = selftest.Run(ctx, opened)
+		r, err = doctor.SelfTest(ctx, opened)
 		err = errors.Join(err, closing())
 	} else {
 		program, none := os.Executable()
 		if none != nil {
 			return fmt.Errorf("doctor: %w", none)
 		}
-		r, err = selftest.Supervise(ctx, o, selftest.Processes{Limit: t.limit, Grace: grace, Stderr: a.stderr,
+		r, err = doctor.SuperviseSelfTest(ctx, o, doctor.Processes{Limit: t.limit, Grace: grace, Stderr: a.stderr,
 			Command: func(kind string, from int) *exec.Cmd { return exec.Command(program, t.childArgs(kind, from)...) }})
 	}
 	if r.Device != "" { // else nothing was tested
@@ -108,17 +108,17 @@ func (t selfTest) childArgs(kind string, from int) []string {
 
 // selfTestChild is the self test's child process. Its parent decides when it ends: it ignores signals that a terminal or
 // timeout(1) sends to both, and ends when its standard input, which the parent holds, is closed.
-func (a *app) selfTestChild(ctx context.Context, t selfTest, o selftest.Options) error {
+func (a *app) selfTestChild(ctx context.Context, t selfTest, o doctor.SelfTestOptions) error {
 	signal.Ignore(stopSignals()...)
 	go func() {
 		_, _ = io.Copy(io.Discard, a.stdin)
 		os.Exit(exitFailed)
 	}()
-	return selftest.Serve(ctx, a.stdout, t.child, func() (selftest.Options, func() error, error) { return t.open(ctx, a.stderr, o) })
+	return doctor.ServeSelfTest(ctx, a.stdout, t.child, func() (doctor.SelfTestOptions, func() error, error) { return t.open(ctx, a.stderr, o) })
 }
 
 // open adds the devices that t names to o. They say on stderr what does not end. closing gives them back.
-func (t selfTest) open(ctx context.Context, stderr io.Writer, o selftest.Options) (_ selftest.Options, closing func() error, err error) {
+func (t selfTest) open(ctx context.Context, stderr io.Writer, o doctor.SelfTestOptions) (_ doctor.SelfTestOptions, closing func() error, err error) {
 	var opened []device.Device
 	closing = func() error { return machine.CloseAll(opened) }
 	defer func() {
@@ -154,12 +154,12 @@ func (t selfTest) open(ctx context.Context, stderr io.Writer, o selftest.Options
 	if o.Rates, _, err = bench.RatesOf("", o.Device); err != nil {
 		return o, closing, err
 	}
-	o.Small, o.Train = t.small || o.Device.Kind() == "cpu" || machine.Emulated(), selftest.TrainSteps(ctx)
+	o.Small, o.Train = t.small || o.Device.Kind() == "cpu" || machine.Emulated(), doctor.TrainSteps(ctx)
 	return o, closing, nil
 }
 
 // save puts the report so far in place of the one in the file, if one was asked for.
-func (t selfTest) save(r *selftest.Report) error {
+func (t selfTest) save(r *doctor.SelfTestReport) error {
 	if t.report == "" {
 		return nil
 	}

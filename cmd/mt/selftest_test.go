@@ -11,12 +11,12 @@ import (
 	"syscall"
 	"testing"
 
+	"mt/internal/doctor"
 	"mt/internal/long"
-	"mt/internal/selftest"
 )
 
 // readReport reads the report of a self test.
-func readReport(t *testing.T, file string) (r selftest.Report) {
+func readReport(t *testing.T, file string) (r doctor.SelfTestReport) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/tune"
 	"mt/plan"
 	"mt/plan/rates"
@@ -70,7 +71,7 @@ func (a *app) tune(c *cobra.Command, cfg *config.Config, o *tuneFlags) (err erro
 	if err := o.check(cfg); err != nil {
 		return err
 	}
-	o.Config, o.Stderr, o.Host, o.Seed = cfg, a.stderr, processor("/proc/cpuinfo"), 1
+	o.Config, o.Stderr, o.Host, o.Seed = cfg, a.stderr, doctor.Processor(os.DirFS("/")), 1
 	o.Progress = a.tuneProgress()
 	if o.Dir, err = os.MkdirTemp("", "mt-tune-*"); err != nil {
 		return fmt.Errorf("tune: %w", err)

@@ -11,6 +11,12 @@
 // Mistakes are kept as faults (Driver.Faults), and what was not given back is
 // listed (Driver.Live). Any call can be made to fail, and the device to be lost.
 //
+// Where events leave the order open, a seed draws it. The driver can emulate several devices
+// (Options.Devices): touching another device's memory is a fault that names both, except for copies
+// between devices with peer access. A call on a thread without a context is a fault too. On request the
+// driver counts the instructions of each block. It can also let the blocks of a launch take turns in a
+// drawn order, so that tests see the blocks wait for each other.
+//
 // It imports cudart, emu/ptx and helpers in internal.
 //
 // Invariant: a program that runs here without faults uses only what CUDA promises.

@@ -80,7 +80,7 @@ func (b *deltaBackward) chunk(states []float32) {
 		b.solve(g, h)
 		b.newValues(g, h)
 		b.throughScores(g, h)
-		b.throughSystem(g, h)
+		b.throughSystem(h)
 		b.throughState(g, h)
 		b.storeGates(g, h)
 	}
@@ -166,7 +166,7 @@ func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
 
 // throughSystem turns the gradient of the new values into that of what they were made of, dGrad, which it writes as the
 // gradient of β·(v − e^γ·K·S), and adds what the system's matrix passes on to β, γ and k.
-func (b *deltaBackward) throughSystem(g int, h deltaHead) {
+func (b *deltaBackward) throughSystem(h deltaHead) {
 	rows, solved, lower := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dGradPack, panels(b.ValueDim)*chunkPanel), b.sc.f32(dLower, chunkSquare)
 	b.toPanels(solved, rows)
 	for p := range panels(b.ValueDim) {

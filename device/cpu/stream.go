@@ -10,7 +10,6 @@ import (
 	"mt/device/cpu/gemm"
 	"mt/device/op"
 	"mt/internal/parallel"
-	"mt/internal/queue"
 )
 
 // command is an entry of a stream's queue. It is an operation, a Zero or a copy,
@@ -40,8 +39,8 @@ type notice struct {
 type stream struct {
 	dev     *dev
 	name    string
-	queue   *queue.Queue[command]
-	notices *queue.Queue[notice]
+	queue   *parallel.Queue[command]
+	notices *parallel.Queue[notice]
 	ended   sync.WaitGroup
 	closing sync.Once
 
@@ -64,7 +63,7 @@ type stream struct {
 // race builds each stream has workers of its own: the race detector would take it
 // for an order between two streams that workers go from one to the other.
 func startStream(d *dev, name string) *stream {
-	s := &stream{dev: d, name: name, queue: queue.New[command](), notices: queue.New[notice](), pool: d.pool, scratch: &d.scratch}
+	s := &stream{dev: d, name: name, queue: parallel.NewQueue[command](), notices: parallel.NewQueue[notice](), pool: d.pool, scratch: &d.scratch}
 	if raceEnabled {
 		s.pool, s.scratch = parallel.New(d.opts.Threads), &scratchList{poison: d.scratch.poison}
 	}

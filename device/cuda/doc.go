@@ -7,8 +7,16 @@
 // worker, starts with the first copy from or to host memory that is not pinned; it
 // moves such copies through pinned slabs, and enqueues whatever comes after them.
 //
-// It imports device, device/op, device/cuda/kernels, cudart, internal/human,
-// internal/parallel and internal/queue.
+// Matrix products go to cuBLASLt with one algorithm for each shape (choose.go), or to our own kernels
+// where the library is absent or refuses. Nothing is allocated between op.Do and the driver's call.
+// Attention that a watchdog would end is cut by heads (watchdog.go).
+//
+// Host memory is pinned in pieces of 256 MiB, several at a time, and copies are cut where pieces meet
+// (register.go). Ranges whose pages touch are merged first: the driver refuses a page that is pinned
+// already, and a page of 64 KiB holds parts of several tiles.
+//
+// It imports device, device/op, device/cuda/kernels, cudart, internal/human
+// and internal/parallel.
 //
 // A device is one GPU, known by its ordinal. Several GPUs are several devices,
 // which share nothing here.

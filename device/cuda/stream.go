@@ -11,7 +11,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/queue"
+	"mt/internal/parallel"
 )
 
 var (
@@ -65,9 +65,9 @@ type stream struct {
 	dev     *dev
 	name    string
 	cuda    cudart.Stream
-	notices *queue.Queue[notice]
-	later   *queue.Queue[command] // for the worker
-	worker  sync.Once             // starts it
+	notices *parallel.Queue[notice]
+	later   *parallel.Queue[command] // for the worker
+	worker  sync.Once                // starts it
 	ended   sync.WaitGroup
 	closing sync.Once
 	closed  atomic.Bool
@@ -98,7 +98,7 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda: stream %s: %w", name, err)
 	}
-	s := &stream{dev: d, name: name, cuda: c, notices: queue.New[notice](), later: queue.New[command]()}
+	s := &stream{dev: d, name: name, cuda: c, notices: parallel.NewQueue[notice](), later: parallel.NewQueue[command]()}
 	s.staging.stream, s.launcher.stream = s, s
 	s.ended.Go(func() { s.notices.Drain(s.tell) })
 	d.streams = append(d.streams, s)

@@ -4,6 +4,17 @@
 // it also has its shape and FLOPs (Worker). Do enqueues an operation; Table is how
 // a device finds the function that runs it.
 //
+// A new operation needs six files and no line elsewhere, since each implementation adds itself to a table:
+//
+//   - device/op/NAME.go: arguments, Check, and Work if a profile shows more than the name
+//   - device/cpu/NAME.go
+//   - device/cuda/kernels/NAME.cu and NAME.go; build.sh writes the PTX, and similar operations share a .cu
+//   - a definition in float64 in device/conformance/oracle
+//   - cases in device/conformance/operations/NAME.go
+//
+// Tests fail where a device has an operation without cases, or lacks one that has cases. check_test.go tests
+// what Check refuses.
+//
 // Conventions. A tensor must not be freed before an event that was recorded after
 // the operation. Tensors are dense and row-major unless a stride says otherwise.
 // "act" is the compute dtype (fp32 or bf16), that of activations and of weights

@@ -6,13 +6,12 @@ import (
 
 	"mt/device"
 	"mt/internal/accounts"
-	"mt/internal/virtual"
 	"mt/plan/rates"
 )
 
 // Device is a machine's device on a virtual clock. It is not for several goroutines.
 type Device struct {
-	clock   *virtual.Clock
+	clock   *Clock
 	index   int // of several devices
 	machine *rates.Machine
 	costs   *rates.Costs
@@ -26,7 +25,7 @@ type Device struct {
 
 // New makes device number index of a machine that has passed Check. With unified it computes on
 // host memory in place. blank gives host memory that is only looked at: see AllocHost.
-func New(clock *virtual.Clock, m *rates.Machine, index int, unified bool, blank func(bytes int64) ([]byte, error)) *Device {
+func New(clock *Clock, m *rates.Machine, index int, unified bool, blank func(bytes int64) ([]byte, error)) *Device {
 	d := &Device{clock: clock, index: index, machine: m, costs: rates.NewCosts(m), unified: unified, next: device.Align, blank: blank, enqueue: m.Device.Enqueue / 1e6}
 	if m.Device.Kind != "cpu" {
 		d.up, d.down = &engine{}, &engine{}
@@ -106,18 +105,18 @@ func (d *Device) inHost() bool {
 
 // work is what an operation of that cost needs. On a CPU it takes cores, and where the device's memory
 // is the host's it takes bandwidth that others need as well.
-func (d *Device) work(c rates.Cost) virtual.Work {
-	w := virtual.Work{Seconds: c.Seconds}
-	w.Share[virtual.Device] = 1
+func (d *Device) work(c rates.Cost) Work {
+	w := Work{Seconds: c.Seconds}
+	w.Share[Compute] = 1
 	h := &d.machine.Host
 	if c.Seconds > 0 && d.inHost() {
-		w.Share[virtual.HostMemory] = min(1, c.Bytes/c.Seconds/(h.Bandwidth*1e9))
+		w.Share[HostMemory] = min(1, c.Bytes/c.Seconds/(h.Bandwidth*1e9))
 	}
 	if d.machine.Device.Kind == "cpu" && c.Seconds > 0 {
-		w.Share[virtual.Device] = 0
-		w.Share[virtual.Cores] = 1
+		w.Share[Compute] = 0
+		w.Share[Cores] = 1
 		if c.Cores > 0 {
-			w.Share[virtual.Cores] = min(1, c.Cores/float64(h.Cores))
+			w.Share[Cores] = min(1, c.Cores/float64(h.Cores))
 		}
 	}
 	return w

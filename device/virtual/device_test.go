@@ -7,7 +7,6 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/accounts"
-	"mt/internal/virtual"
 	"mt/plan/rates"
 )
 
@@ -22,14 +21,14 @@ func machine() *rates.Machine {
 
 type rig struct {
 	*testing.T
-	clock *virtual.Clock
+	clock *Clock
 	dev   *Device
 	mem   device.Mem
 	host  []byte
 }
 
 func newRig(t *testing.T, m *rates.Machine) *rig {
-	r := &rig{T: t, clock: &virtual.Clock{}, host: make([]byte, 1e6)}
+	r := &rig{T: t, clock: &Clock{}, host: make([]byte, 1e6)}
 	r.dev = New(r.clock, m, 0, false, func(n int64) ([]byte, error) { return make([]byte, n), nil })
 	var err error
 	if r.mem, err = r.dev.Alloc(accounts.Workspace, 1e6); err != nil {
@@ -127,7 +126,7 @@ func TestPeers(t *testing.T) {
 		t.Run(tc.what, func(t *testing.T) {
 			m := machine()
 			m.Link.Both, m.Link.Peer, m.Link.Wires, m.Link.PerSwitch = 2, tc.peer, tc.wires, tc.per
-			clock := &virtual.Clock{Devices: 4, PerSwitch: tc.per}
+			clock := &Clock{Devices: 4, PerSwitch: tc.per}
 			var devs []*Device
 			var streams []device.Stream
 			for i := range 4 {
@@ -174,7 +173,7 @@ func TestPeersThatDiffer(t *testing.T) {
 		{rates.Link{Peer: 0.5, Wires: true}, rates.Link{Peer: 0.25}, true, 4.25}, // at 4/5 of its speed while the link is shared
 	} {
 		for from := range 2 {
-			clock := &virtual.Clock{Devices: 2}
+			clock := &Clock{Devices: 2}
 			var devs []*Device
 			for i, l := range []rates.Link{tc.first, tc.second} {
 				m := machine()
@@ -205,7 +204,7 @@ func TestPeersThatDiffer(t *testing.T) {
 func TestPeersInTurn(t *testing.T) {
 	m := machine()
 	m.Link.Both, m.Link.Peer, m.Link.Wires = 2, 1, true
-	clock := &virtual.Clock{Devices: 3}
+	clock := &Clock{Devices: 3}
 	var devs [3]*Device
 	for i := range devs {
 		devs[i] = New(clock, m, i, false, nil)
@@ -353,7 +352,7 @@ func TestRestart(t *testing.T) {
 // TestRefusedMemory: less than nothing is no memory, and a device says whether its memory is the host's.
 func TestRefusedMemory(t *testing.T) {
 	for _, unified := range []bool{false, true} {
-		d := New(&virtual.Clock{}, machine(), 0, unified, nil)
+		d := New(&Clock{}, machine(), 0, unified, nil)
 		if _, err := d.Alloc(accounts.Workspace, -1); err == nil || d.Unified() != unified {
 			t.Errorf("unified %t: %t, %v", unified, d.Unified(), err)
 		}
@@ -380,7 +379,7 @@ func TestWork(t *testing.T) {
 	m.Device.Kind = "cpu"
 	r := newRig(t, m)
 	w := r.dev.work(rates.Cost{Seconds: 1, Cores: 1, Bytes: 5e9})
-	if w.Share[virtual.Device] != 0 || w.Share[virtual.Cores] != 0.25 || w.Share[virtual.HostMemory] != 0.5 {
+	if w.Share[Compute] != 0 || w.Share[Cores] != 0.25 || w.Share[HostMemory] != 0.5 {
 		t.Errorf("shares %v", w.Share)
 	}
 	w.Seconds = 0

@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"mt/device"
-	"mt/internal/virtual"
 )
 
 // stream keeps what is enqueued and begins the next when the one before is complete.
@@ -17,7 +16,7 @@ type stream struct {
 // item is one thing that was enqueued: exactly one of the four.
 type item struct {
 	after  float64 // the clock's seconds before which it had not been enqueued
-	work   virtual.Work
+	work   Work
 	op     bool // work is that of operations, not of a copy
 	engine *engine
 	bytes  int64 // of copies by the engine
@@ -36,9 +35,9 @@ func (s *stream) put(x item) {
 
 // work enqueues w. Works that follow each other with nothing between them become one, so
 // that there are few events however many operations a launch has.
-func (s *stream) work(w virtual.Work, op bool) {
+func (s *stream) work(w Work, op bool) {
 	w.Device = s.d.index
-	if w.PeerShare == [virtual.NumResources]float64{} {
+	if w.PeerShare == [NumResources]float64{} {
 		w.Peer = w.Device
 	}
 	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && s.items[n-1].work.Peer == w.Peer && s.items[n-1].op == op && s.items[n-1].engine == nil && (n > 1 || !s.busy) {
@@ -54,7 +53,7 @@ func (s *stream) work(w virtual.Work, op bool) {
 const joined = 32 << 20
 
 // copy enqueues the copy w of so many bytes by an engine. Small copies that follow each other become one, as works do.
-func (s *stream) copy(w virtual.Work, e *engine, bytes int64) {
+func (s *stream) copy(w Work, e *engine, bytes int64) {
 	if e == nil {
 		s.work(w, false)
 		return
@@ -115,7 +114,7 @@ func (s *stream) resume() {
 // restarted is the work w of operations that begin now. Where the stream has stood still, they take
 // up to twice as long, until the device has lost rates.Device.Restart, or as long as it stood still,
 // if that was less. Meanwhile they need as much less of what others use.
-func (s *stream) restarted(w virtual.Work) virtual.Work {
+func (s *stream) restarted(w Work) Work {
 	if still := s.d.clock.Time() - s.ended; still > 1e-9 {
 		s.slow = min(s.d.machine.Device.Restart/1e6, still)
 	}
@@ -126,7 +125,7 @@ func (s *stream) restarted(w virtual.Work) virtual.Work {
 	s.slow -= lost
 	part := w.Seconds / (w.Seconds + lost)
 	w.Seconds += lost
-	for _, resource := range []virtual.Resource{virtual.Cores, virtual.HostMemory} {
+	for _, resource := range []Resource{Cores, HostMemory} {
 		w.Share[resource] *= part
 	}
 	return w
@@ -152,39 +151,39 @@ func (s *stream) reach(m *mark) {
 
 // CopyH2D implements device.Stream.
 func (s *stream) CopyH2D(dst device.Mem, src []byte) {
-	s.copyLink(s.d.up, virtual.LinkUp, s.d.machine.Link.Up, int64(len(src)))
+	s.copyLink(s.d.up, LinkUp, s.d.machine.Link.Up, int64(len(src)))
 }
 
 // CopyD2H implements device.Stream.
 func (s *stream) CopyD2H(dst []byte, src device.Mem) {
-	s.copyLink(s.d.down, virtual.LinkDown, s.d.machine.Link.Down, int64(len(dst)))
+	s.copyLink(s.d.down, LinkDown, s.d.machine.Link.Down, int64(len(dst)))
 }
 
 // copyLink enqueues a copy over the link by an engine, which reads or writes host memory as well.
-func (s *stream) copyLink(e *engine, direction virtual.Resource, rate float64, bytes int64) {
+func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int64) {
 	if bytes == 0 {
 		return
 	}
 	m := s.d.machine
 	moving := float64(bytes) / (rate * 1e9)
-	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving}
+	w := Work{Seconds: m.Link.Latency/1e6 + moving}
 	part := moving / w.Seconds // of the time in which bytes move
 	touched := 1.0             // how often a byte of it passes through host memory
 	if s.d.inHost() {
 		touched = 2
 	}
 	crossing(&w.Share, direction, 1, min(1, rate/m.Link.Both)*part, m.Link.PerSwitch > 1)
-	w.Share[virtual.HostMemory] = min(1, touched*rate/m.Host.Bandwidth) * part
-	w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
+	w.Share[HostMemory] = min(1, touched*rate/m.Host.Bandwidth) * part
+	w.Share[Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
 	s.copy(w, e, bytes)
 }
 
 // crossing says what a copy in one direction needs of its device's link, and whether it needs as
 // much of what the device shares with those behind the same switch.
-func crossing(share *[virtual.NumResources]float64, direction virtual.Resource, one, both float64, shared bool) {
-	share[direction], share[virtual.LinkBoth] = one, both
+func crossing(share *[NumResources]float64, direction Resource, one, both float64, shared bool) {
+	share[direction], share[LinkBoth] = one, both
 	if shared {
-		share[direction+virtual.SwitchUp-virtual.LinkUp], share[virtual.SwitchBoth] = one, both
+		share[direction+SwitchUp-LinkUp], share[SwitchBoth] = one, both
 	}
 }
 
@@ -195,20 +194,20 @@ func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	theirs := other.machine.Link
 	rate := min(m.Link.Peer, theirs.Peer)
 	moving := float64(dst.Bytes) / (rate * 1e9)
-	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving, Peer: other.index}
+	w := Work{Seconds: m.Link.Latency/1e6 + moving, Peer: other.index}
 	part := moving / w.Seconds
 	switch {
 	case m.Link.Wires && theirs.Wires:
-		w.Share[virtual.WiresOut], w.PeerShare[virtual.WiresIn] = 1, 1
+		w.Share[WiresOut], w.PeerShare[WiresIn] = 1, 1
 	default:
 		per := max(1, m.Link.PerSwitch)
 		apart := per > 1 && s.d.index/per != other.index/per
-		crossing(&w.Share, virtual.LinkDown, min(1, rate/m.Link.Down), min(1, rate/m.Link.Both)*part, apart)
-		crossing(&w.PeerShare, virtual.LinkUp, min(1, rate/theirs.Up), min(1, rate/theirs.Both)*part, apart)
+		crossing(&w.Share, LinkDown, min(1, rate/m.Link.Down), min(1, rate/m.Link.Both)*part, apart)
+		crossing(&w.PeerShare, LinkUp, min(1, rate/theirs.Up), min(1, rate/theirs.Both)*part, apart)
 	}
 	if m.Device.Kind == "cpu" { // a copy within the host's memory
-		w.Share[virtual.HostMemory] = min(1, 2*rate/m.Host.Bandwidth) * part
-		w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
+		w.Share[HostMemory] = min(1, 2*rate/m.Host.Bandwidth) * part
+		w.Share[Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
 	}
 	s.work(w, false)
 }

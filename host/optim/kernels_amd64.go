@@ -9,73 +9,45 @@ package optim
 //go:noescape
 func adamPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func lionPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applyPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func applyPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func adamPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func lionPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applyPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func applyPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func adamPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func lionPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// averagePlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
-//
 //go:noescape
 func averagePlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
@@ -84,73 +56,45 @@ func averagePlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n in
 //go:noescape
 func adamSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func lionSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applySplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func applySplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func adamSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func lionSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// applySplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func applySplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func adamSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func lionSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func sgdSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func momentumSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// averageSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
-//
 //go:noescape
 func averageSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
@@ -159,18 +103,12 @@ func averageSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad
 //go:noescape
 func prepareF32ToF32AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
-// prepareF32ToBF16AVX512 moves n elements of a momentum; n is a multiple of the lanes.
-//
 //go:noescape
 func prepareF32ToBF16AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
-// prepareBF16ToF32AVX512 moves n elements of a momentum; n is a multiple of the lanes.
-//
 //go:noescape
 func prepareBF16ToF32AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
-// prepareBF16ToBF16AVX512 moves n elements of a momentum; n is a multiple of the lanes.
-//
 //go:noescape
 func prepareBF16ToBF16AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
@@ -214,8 +152,6 @@ func roundAVX512(from *float32, to *uint16, n int, states *[8]uint64)
 //go:noescape
 func sumF32AVX512(x *byte, n int, lanes *[32]float64)
 
-// sumBF16AVX512 sets lanes to the sums of squares of n elements; n is a multiple of 32.
-//
 //go:noescape
 func sumBF16AVX512(x *byte, n int, lanes *[32]float64)
 
@@ -348,8 +284,12 @@ func sumF32AVX2(x *byte, n int, lanes *[32]float64)
 //go:noescape
 func sumBF16AVX2(x *byte, n int, lanes *[32]float64)
 
+// decodeVBMI sets out to n numbers with these codes; n is a multiple of 64.
+//
 //go:noescape
 func decodeVBMI(values *[4][256]byte, codes *byte, out *float32, n int, scale *float32)
 
+// encodeVBMI sets codes to those of n numbers over the scale, a byte each; n is a multiple of 64.
+//
 //go:noescape
 func encodeVBMI(borders *[4][256]byte, lines *[3][32]float32, zero uint64, x *float32, codes *byte, n int, scale *float32)

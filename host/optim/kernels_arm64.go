@@ -9,73 +9,45 @@ package optim
 //go:noescape
 func adamPlainF32NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainF32NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func lionPlainF32NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainF32NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func sgdPlainF32NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainF32NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func momentumPlainF32NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// applyPlainF32NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func applyPlainF32NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamPlainBF16NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func adamPlainBF16NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainBF16NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func lionPlainBF16NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainBF16NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func sgdPlainBF16NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainBF16NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func momentumPlainBF16NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// applyPlainBF16NEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func applyPlainBF16NEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamPlainZeroNEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func adamPlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionPlainZeroNEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func lionPlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdPlainZeroNEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func sgdPlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumPlainZeroNEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func momentumPlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// averagePlainZeroNEON updates n elements of an fp32 plane; n is a multiple of 8.
-//
 //go:noescape
 func averagePlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 
@@ -84,73 +56,45 @@ func averagePlainZeroNEON(w, m, v *float32, grad *byte, n int, c *[8]float32)
 //go:noescape
 func adamSplitF32NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitF32NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func lionSplitF32NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitF32NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func sgdSplitF32NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitF32NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func momentumSplitF32NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// applySplitF32NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func applySplitF32NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamSplitBF16NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func adamSplitBF16NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitBF16NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func lionSplitBF16NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitBF16NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func sgdSplitBF16NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitBF16NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func momentumSplitBF16NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// applySplitBF16NEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func applySplitBF16NEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// adamSplitZeroNEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func adamSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// lionSplitZeroNEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func lionSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// sgdSplitZeroNEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func sgdSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// momentumSplitZeroNEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func momentumSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
-// averageSplitZeroNEON updates n elements of a pair of planes; n is a multiple of 8.
-//
 //go:noescape
 func averageSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
 
@@ -159,8 +103,6 @@ func averageSplitZeroNEON(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[
 //go:noescape
 func prepareF32ToF32NEON(m *float32, grad, to *byte, n int, c *[8]float32)
 
-// prepareF32ToBF16NEON moves n elements of a momentum; n is a multiple of 8.
-//
 //go:noescape
 func prepareF32ToBF16NEON(m *float32, grad, to *byte, n int, c *[8]float32)
 
@@ -169,18 +111,12 @@ func prepareF32ToBF16NEON(m *float32, grad, to *byte, n int, c *[8]float32)
 //go:noescape
 func sumF32NEON(x *byte, n int, lanes *[32]float64)
 
-// prepareBF16ToF32NEON moves n elements of a momentum; n is a multiple of 8.
-//
 //go:noescape
 func prepareBF16ToF32NEON(m *float32, grad, to *byte, n int, c *[8]float32)
 
-// prepareBF16ToBF16NEON moves n elements of a momentum; n is a multiple of 8.
-//
 //go:noescape
 func prepareBF16ToBF16NEON(m *float32, grad, to *byte, n int, c *[8]float32)
 
-// sumBF16NEON sets lanes to the sums of squares of n elements; n is a multiple of 32.
-//
 //go:noescape
 func sumBF16NEON(x *byte, n int, lanes *[32]float64)
 

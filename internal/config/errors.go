@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"mt/internal/near"
+	"mt/internal/human"
 )
 
 // Pos is where a value was given: a place in a file, or a flag.
@@ -91,4 +91,4 @@ func (c *Config) missing(msg string) error {
 
 // suggest is `; did you mean "near"?` for the nearest of names, or nothing when
 // none is near.
-func suggest(s string, names []string) string { return near.Suggest(s, names) }
+func suggest(s string, names []string) string { return human.Suggest(s, names) }

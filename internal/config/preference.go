@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/internal/near"
+	"mt/internal/human"
 )
 
 const preferenceKey = "dpo"
@@ -61,7 +61,7 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		text, isText := v.(string)
 		switch {
 		case !known:
-			fail(key, "%s: unknown key%s; dpo takes %s", key, near.Suggest(name, names), strings.Join(names, ", "))
+			fail(key, "%s: unknown key%s; dpo takes %s", key, human.Suggest(name, names), strings.Join(names, ", "))
 		case v == nil: // left empty: the usual value
 		case arg.number != nil:
 			if want := (schedulerArg{limit: arg.limit}).wants(v); want != "" {
@@ -70,7 +70,7 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		case !isText:
 			fail(key, "%s: wants a text, is %v", key, v)
 		case name == "loss_type" && !slices.Contains(lossTypes, text):
-			fail(key, "%s: %q is not one of %s%s", key, text, strings.Join(lossTypes, ", "), near.Suggest(text, lossTypes))
+			fail(key, "%s: %q is not one of %s%s", key, text, strings.Join(lossTypes, ", "), human.Suggest(text, lossTypes))
 		}
 	}
 	p := c.Preference()

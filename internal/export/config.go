@@ -136,8 +136,9 @@ func (s *settings) object(key string) map[string]any {
 	return m
 }
 
-// strs is a list of strings, nil where there is none.
-func (s *settings) strs(key string) []string {
+// layerTypes are the kinds of the layers, nil where the config has none.
+func (s *settings) layerTypes() []string {
+	const key = "layer_types"
 	list, _ := s.vals[key].([]any)
 	var out []string
 	for _, v := range list {

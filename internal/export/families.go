@@ -546,7 +546,7 @@ func (p *plan) gemma3Keys() {
 
 // fullEach is n where each n-th layer and no other has full attention: what layer_types say or, where they are not given, usual.
 func (p *plan) fullEach(usual int) int {
-	if types := p.s.strs("layer_types"); len(types) > 0 {
+	if types := p.s.layerTypes(); len(types) > 0 {
 		return p.period(types)
 	}
 	return usual
@@ -739,7 +739,7 @@ func (p *plan) llama4Keys() {
 	must("floor_scale", s.num("floor_scale", 0), 8192.0)
 	must("attn_scale", s.num("attn_scale", 0), 0.1)
 	must("use_qk_norm", s.bool("use_qk_norm", true), p.expertCount() != 128)
-	for i, kind := range s.strs("layer_types") {
+	for i, kind := range s.layerTypes() {
 		if (kind == "full_attention") != ((i+1)%4 == 0) {
 			s.fail("layer_types", "layer %d is %s: llama.cpp's %s has full attention in each fourth layer and no other", i, kind, p.family.arch)
 		}
@@ -788,7 +788,7 @@ func (p *plan) recurrences() {
 	}
 	p.noBias()
 	attends := s.int("full_attention_interval", 4) // the last block of each so many
-	if types := s.strs("layer_types"); len(types) > 0 {
+	if types := s.layerTypes(); len(types) > 0 {
 		attends = p.period(types)
 	}
 	p.add("ssm.conv_kernel", uint32(s.int("linear_conv_kernel_dim", 4)))

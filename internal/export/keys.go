@@ -171,7 +171,7 @@ func (p *plan) sigmoidExperts() {
 func (p *plan) ossKeys() {
 	s := p.s
 	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
-	for i, kind := range s.strs("layer_types") {
+	for i, kind := range s.layerTypes() {
 		if (kind == "sliding_attention") != (i%2 == 0) {
 			s.fail("layer_types", "layer %d is %q, but llama.cpp's %s has a sliding window in every other layer from the first on", i, kind, p.family.arch)
 		}
@@ -267,7 +267,7 @@ func (p *plan) tempers() {
 // windowInFour: olmo2 has a window in all layers but each fourth, if it has one.
 func (p *plan) windowInFour() {
 	s := p.s
-	for i, t := range s.strs("layer_types") {
+	for i, t := range s.layerTypes() {
 		if full := (i+1)%4 == 0; full != (t == "full_attention") {
 			s.fail("layer_types", "layer %d is %s: llama.cpp's %s has full attention in each fourth layer and no other", i, t, p.family.arch)
 		}
@@ -290,7 +290,7 @@ func (p *plan) exaoneWindow() {
 		s.fail("sliding_window", "%d, but llama.cpp's %s has one in models of 64 layers alone: the model would be another", w, p.family.arch)
 	}
 	period := 4
-	if types := s.strs("layer_types"); len(types) > 0 {
+	if types := s.layerTypes(); len(types) > 0 {
 		period = p.period(types)
 	}
 	p.add("attention.sliding_window", uint32(w))

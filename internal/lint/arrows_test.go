@@ -116,7 +116,7 @@ func TestArrowsForbid(t *testing.T) {
 		{"host", "./bench"},
 		{"checkpoint", "./actors"},
 		{"plan", "./actors"},
-		{"internal/generate", "./actors"},
+		{"internal/run/generate", "./internal/run/session"},
 		{"actors", "./internal/run"},
 		{"actors", "./internal/config"},
 		{"actors", "./device/cpu"},

@@ -1,7 +1,12 @@
-// Package lint holds the rules of the repository that a compiler does not know:
-// which package may import which, and no more than it does, where unsafe and protoactor may appear, how
-// long a function may be, that every package says what it is for, and that nothing
-// is left as a note to be done later. Its tests apply them to this tree.
+// Package lint holds the rules of the repository that a compiler does not know. Its tests apply them
+// to this tree:
+//
+//   - which package may import which, and that each permission is used
+//   - where unsafe and protoactor may appear
+//   - how long a function may be
+//   - that every package has a doc.go
+//   - that no note postpones work
+//   - that docs/decisions/README.md lists every decision
 //
 // It may import the standard library only; nothing imports it.
 //

@@ -2,12 +2,9 @@ package machine
 
 import (
 	"errors"
-	"time"
 
 	"mt/device"
-	"mt/device/op"
-	"mt/internal/accounts"
-	"mt/internal/measure"
+	"mt/internal/doctor/measure"
 )
 
 // CPURateSize is the largest number of rows and columns of the matrices with which a run measures
@@ -19,53 +16,21 @@ var CPURateSize = 1024
 // act; mfu is relative to it. It multiplies random matrices (a GPU is faster on zeros) of
 // most × most elements, or of fewer where the device has no memory for them; the rate is 0
 // where even most/8 rows and columns do not fit.
-func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) {
-	const runs = 4
-	s, err := dev.NewStream("rate")
+func MatMulRate(dev device.Device, act device.DType, most int) (rate float64, err error) {
+	m, err := measure.New(dev, measure.Options{Runs: 3, Least: 1})
 	if err != nil {
 		return 0, err
 	}
-	defer s.Close()
-	n := most
-	mem, err := dev.Alloc(accounts.Workspace, 3*squareBytes(n))
-	for lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking); mem, err = dev.Alloc(accounts.Workspace, 3*squareBytes(n)) {
-		if n /= 2; n < most/8 {
-			return 0, nil
+	defer func() { err = errors.Join(err, m.Close()) }()
+	for n := most; n >= most/8; n /= 2 {
+		p := measure.Product{M: n, N: n, K: n, TransB: true, DType: act}
+		took, err := m.Product(p)
+		if err == nil {
+			return p.FLOPs() / took.Least, nil
 		}
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer dev.Free(mem)
-	m := op.MatMul{M: n, N: n, K: n, TransB: true,
-		A: mem.Tensor(act, 0, int64(n*n)), B: mem.Tensor(act, squareBytes(n), int64(n*n)), D: mem.Tensor(act, 2*squareBytes(n), int64(n*n))}
-	if err := measure.FillRandom(dev, s, mem.Slice(0, 2*squareBytes(n)), act); err != nil {
-		return 0, err
-	}
-	start, err := dev.NewEvent()
-	if err != nil {
-		return 0, err
-	}
-	defer start.Close()
-	end, err := dev.NewEvent()
-	if err != nil {
-		return 0, err
-	}
-	defer end.Close()
-	best := time.Duration(0)
-	for range runs {
-		s.Record(start)
-		op.Do(dev, s, m)
-		s.Record(end)
-		if err := s.Sync(); err != nil {
+		if lacking := (*device.OutOfMemory)(nil); !errors.As(err, &lacking) {
 			return 0, err
 		}
-		if d := end.Elapsed(start); best == 0 || d < best {
-			best = d
-		}
 	}
-	return 2 * float64(n) * float64(n) * float64(n) / max(best, 1).Seconds(), nil
+	return 0, nil
 }
-
-// squareBytes is the size of an (n, n) matrix of any dtype.
-func squareBytes(n int) int64 { return 4 * int64(n) * int64(n) }

@@ -19,7 +19,6 @@ import (
 	"mt/internal/mpi"
 	"mt/internal/mpirun"
 	"mt/internal/ranks"
-	"mt/internal/ranks/local"
 )
 
 // asRank is the variable that makes this program a rank: it says what to do as one.
@@ -173,10 +172,10 @@ func TestMPIEndsEarly(t *testing.T) {
 }
 
 // together runs f on each of n ranks in this process.
-func together(t *testing.T, n int, o local.Options, f func(ranks.World) error) {
+func together(t *testing.T, n int, o ranks.LocalOptions, f func(ranks.World) error) {
 	t.Helper()
 	done := make(chan error, n)
-	for _, w := range local.Worlds(n, o) {
+	for _, w := range ranks.LocalWorlds(n, o) {
 		go func() { done <- f(w) }()
 	}
 	for range n {
@@ -194,7 +193,7 @@ func TestLocalConforms(t *testing.T) {
 	}
 	for n := 2; n <= 5; n++ {
 		for seed := range uint64(seeds) {
-			together(t, n, local.Options{Seed: seed, Delay: time.Duration(seed%2) * 100 * time.Microsecond}, func(w ranks.World) error {
+			together(t, n, ranks.LocalOptions{Seed: seed, Delay: time.Duration(seed%2) * 100 * time.Microsecond}, func(w ranks.World) error {
 				if err := conform(w, seed); err != nil {
 					return fmt.Errorf("%d ranks, seed %d: %w", n, seed, err)
 				}
@@ -210,7 +209,7 @@ func TestLocalAbort(t *testing.T) {
 	const want = "rank 2 ended the run: the disk is full"
 	var waiting sync.WaitGroup
 	waiting.Add(2)
-	together(t, 3, local.Options{}, func(w ranks.World) error {
+	together(t, 3, ranks.LocalOptions{}, func(w ranks.World) error {
 		c, err := w.NewComm("end")
 		if err == nil {
 			err = ranks.Barrier(c)
@@ -266,7 +265,7 @@ func TestLocalTellsMisuse(t *testing.T) {
 			c.AllToAllV(make([]byte, w.Rank()), []int{w.Rank(), 0}, nil, []int{0, 0}, done)
 		},
 	} {
-		together(t, 2, local.Options{}, func(w ranks.World) error {
+		together(t, 2, ranks.LocalOptions{}, func(w ranks.World) error {
 			c, err := w.NewComm("misuse")
 			if err != nil {
 				return err
@@ -278,7 +277,7 @@ func TestLocalTellsMisuse(t *testing.T) {
 			return w.Close()
 		})
 	}
-	first := local.Worlds(2, local.Options{})
+	first := ranks.LocalWorlds(2, ranks.LocalOptions{})
 	made := make(chan ranks.Comm)
 	for _, w := range first {
 		go func() { c, _ := w.NewComm("early"); made <- c }()
@@ -295,7 +294,7 @@ func TestLocalTellsMisuse(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	const n = 3
 	got := make([]ranks.Rates, n)
-	together(t, n, local.Options{Delay: 50 * time.Microsecond}, func(w ranks.World) error {
+	together(t, n, ranks.LocalOptions{Delay: 50 * time.Microsecond}, func(w ranks.World) error {
 		c, err := w.NewComm("rates")
 		if err == nil {
 			got[w.Rank()], err = ranks.Measure(w, c, 1000)

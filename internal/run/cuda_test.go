@@ -17,7 +17,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/internal/long"
-	"mt/internal/run/answer"
+	"mt/internal/run/generate"
 	"mt/internal/run/predict"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
@@ -161,7 +161,7 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 	continued := func(device string) string {
 		var out, log bytes.Buffer
 		c := s.with("model: " + s.out + "\ndevice: " + device + "\ncompute_dtype: fp32\n").config(t)
-		err := answer.Generate(t.Context(), answer.GenerateOptions{Options: settings.Options{Stdout: &out, Stderr: &log, Hooks: settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true})}},
+		err := generate.Text(t.Context(), generate.TextOptions{Options: settings.Options{Stdout: &out, Stderr: &log, Hooks: settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true})}},
 			Config: c, Prompt: "\x01\x02\x03", MaxNewTokens: 8, TopP: 1})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, log.String())

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/run/answer"
+	"mt/internal/run/generate"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
 )
@@ -17,7 +17,7 @@ import (
 func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 	withTokens, base := tokenScene(t, "")
 	for want, scene := range map[bool]scene{false: newScene(t, "model: "+base+"\n"), true: withTokens} {
-		s, err := answer.Load(&answer.GenerateOptions{Config: scene.with("compute_dtype: bf16\n").config(t), Options: settings.Options{Stdout: io.Discard, Stderr: io.Discard}}, nil)
+		s, err := generate.Load(&generate.TextOptions{Config: scene.with("compute_dtype: bf16\n").config(t), Options: settings.Options{Stdout: io.Discard, Stderr: io.Discard}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestNotesBeforeText(t *testing.T) {
 	_, base := tokenScene(t, "")
 	write(t, filepath.Join(base, "generation_config.json"), `{"no_repeat_ngram_size": 3}`)
 	var log bytes.Buffer
-	s, err := answer.Load(&answer.GenerateOptions{Config: newScene(t, "model: "+base+"\n").config(t), Options: settings.Options{Stdout: io.Discard, Stderr: &log}}, nil)
+	s, err := generate.Load(&generate.TextOptions{Config: newScene(t, "model: "+base+"\n").config(t), Options: settings.Options{Stdout: io.Discard, Stderr: &log}}, nil)
 	if open.CloseAfter(s, &err); err != nil || !strings.Contains(log.String(), "asks for no_repeat_ngram_size 3, which mt generate does not have") {
 		t.Errorf("%v\n%s", err, log.String())
 	}

@@ -13,7 +13,7 @@ import (
 
 	"mt/internal/config"
 	"mt/internal/long"
-	"mt/internal/run/answer"
+	"mt/internal/run/generate"
 	"mt/internal/run/settings"
 )
 
@@ -293,7 +293,7 @@ func TestBadModelsElsewhere(t *testing.T) {
 		o := settings.Options{Stdout: &out, Stderr: &out, Hooks: settings.Hooks{Allocating: func() { t.Errorf("%s: memory is taken", name) }}}
 		_, err := Eval(t.Context(), EvalOptions{Options: o, Config: s.config(t)})
 		checkError(t, err, tc.usage, tc.says...)
-		err = answer.Generate(t.Context(), answer.GenerateOptions{Options: o, Config: s.config(t), Prompt: "x", MaxNewTokens: 1, TopP: 1})
+		err = generate.Text(t.Context(), generate.TextOptions{Options: o, Config: s.config(t), Prompt: "x", MaxNewTokens: 1, TopP: 1})
 		checkError(t, err, tc.usage, tc.says...)
 		if _, err := os.Stat(s.out); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: output_dir is there", name)

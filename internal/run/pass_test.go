@@ -12,7 +12,6 @@ import (
 	"mt/internal/accounts"
 	"mt/internal/long"
 	"mt/internal/run/open"
-	"mt/internal/run/pairs"
 	"mt/internal/run/predict"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
@@ -77,7 +76,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 					}
 				}
 			})}
-			if _, err := pairs.Find(j.Resolved, hw.Devs, hw.Pool, say); err != nil {
+			if _, err := resolve.FindReferences(j.Resolved, hw.Devs, hw.Pool, say); err != nil {
 				t.Fatal(err)
 			}
 			for i, d := range hw.Devs {

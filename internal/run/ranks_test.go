@@ -17,7 +17,7 @@ import (
 	"mt/checkpoint"
 	"mt/internal/config"
 	"mt/internal/long"
-	"mt/internal/ranks/local"
+	"mt/internal/ranks"
 	"mt/internal/recordings"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
@@ -35,7 +35,7 @@ func trainTogether(t *testing.T, n int, ctx context.Context, prepare func(rank i
 	t.Helper()
 	out := make([]rankRun, n)
 	var all sync.WaitGroup
-	for r, w := range local.Worlds(n, local.Options{Seed: uint64(7 * n)}) {
+	for r, w := range ranks.LocalWorlds(n, ranks.LocalOptions{Seed: uint64(7 * n)}) {
 		c, h := prepare(r)
 		if h.FS == nil {
 			h.FS = lazyFS{checkpoint.OS()}
@@ -252,7 +252,7 @@ func TestTogetherInterrupted(t *testing.T) {
 				}
 				runs := make([]rankRun, n)
 				var all sync.WaitGroup
-				for r, w := range local.Worlds(n, local.Options{Seed: 5}) {
+				for r, w := range ranks.LocalWorlds(n, ranks.LocalOptions{Seed: 5}) {
 					c, h := got.config(t), settings.Hooks{}
 					if r == who {
 						h = tc.hooks(cancels[r])
@@ -299,7 +299,7 @@ func TestTogetherSamples(t *testing.T) {
 		sampled := make(chan struct{})
 		var runs [2]rankRun
 		var all sync.WaitGroup
-		for r, w := range local.Worlds(2, local.Options{Seed: 2}) {
+		for r, w := range ranks.LocalWorlds(2, ranks.LocalOptions{Seed: 2}) {
 			h := settings.Hooks{FS: lazyFS{checkpoint.OS()}}
 			own := t.Context()
 			if r == who {

@@ -13,7 +13,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/internal/long"
-	"mt/internal/run/answer"
+	"mt/internal/run/generate"
 	"mt/internal/run/settings"
 	"mt/model"
 	"mt/tokenizer"
@@ -114,8 +114,8 @@ func TestAddedTokensTrain(t *testing.T) {
 		t.Error(err)
 	}
 	var text bytes.Buffer
-	g := answer.GenerateOptions{Config: again.config(t), Prompt: "<|im_start|>user\n", MaxNewTokens: 5, Options: settings.Options{Stdout: &text, Stderr: io.Discard}}
-	if err := answer.Generate(context.Background(), g); err != nil {
+	g := generate.TextOptions{Config: again.config(t), Prompt: "<|im_start|>user\n", MaxNewTokens: 5, Options: settings.Options{Stdout: &text, Stderr: io.Discard}}
+	if err := generate.Text(context.Background(), g); err != nil {
 		t.Error(err)
 	}
 }

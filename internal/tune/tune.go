@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/calibrate"
 	"mt/internal/config"
+	"mt/internal/doctor"
 	"mt/internal/machine"
 	"mt/internal/run/settings"
 	"mt/internal/run/trials"
@@ -113,7 +113,7 @@ func (t *tuning) findRates(ctx context.Context) (err error) {
 // be.
 func (t *tuning) calibrate(ctx context.Context) (m *rates.Machine, err error) {
 	measure := func(dev device.Device) (err error) {
-		m, err = calibrate.Measure(ctx, calibrate.Options{Device: dev, Host: t.Host, Dir: t.Dir, Progress: func(what string, part, parts int) {
+		m, err = doctor.Calibrate(ctx, doctor.CalibrateOptions{Device: dev, Host: t.Host, Dir: t.Dir, Progress: func(what string, part, parts int) {
 			t.progress("measuring "+what, part-1, parts, 0)
 		}})
 		return err

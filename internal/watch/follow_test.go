@@ -73,6 +73,18 @@ func TestFollowAFileInGrowth(t *testing.T) {
 	}
 }
 
+// stepsOf are the steps in the lines that l hands out.
+func stepsOf(t *testing.T, l *lines) (got []int) {
+	l.read(func(line json.RawMessage) {
+		var at struct{ Step int }
+		if err := json.Unmarshal(line, &at); err != nil {
+			t.Error(err)
+		}
+		got = append(got, at.Step)
+	})
+	return got
+}
+
 // TestFollowThins: of a long past every k-th line is handed out, those that are always
 // worth it, and the last; of what comes then, all.
 func TestFollowThins(t *testing.T) {
@@ -83,22 +95,12 @@ func TestFollowThins(t *testing.T) {
 	}
 	write(t, dir, "x", text.String())
 	l := &lines{path: filepath.Join(dir, "x"), most: 100, keep: always}
-	read := func() (got []int) {
-		l.read(func(line json.RawMessage) {
-			var at struct{ Step int }
-			if err := json.Unmarshal(line, &at); err != nil {
-				t.Error(err)
-			}
-			got = append(got, at.Step)
-		})
-		return got
-	}
-	got := read()
+	got := stepsOf(t, l)
 	if len(got) != 102 || got[1] != 10 || !slices.Contains(got, 501) || got[101] != 999 || !slices.IsSorted(got) {
 		t.Errorf("of 1000 lines: %v", got)
 	}
 	appendTo(t, dir, "x", "{\"step\":1000}\n{\"step\":1001}\n")
-	if got := read(); !slices.Equal(got, []int{1000, 1001}) {
+	if got := stepsOf(t, l); !slices.Equal(got, []int{1000, 1001}) {
 		t.Errorf("of two more: %v", got)
 	}
 }
@@ -116,22 +118,12 @@ func TestFollowSamples(t *testing.T) {
 	text.WriteString("{\"step\":")
 	write(t, dir, "x", text.String())
 	l := &lines{path: filepath.Join(dir, "x"), most: 20, keep: always}
-	read := func() (got []int) {
-		l.read(func(line json.RawMessage) {
-			var at struct{ Step int }
-			if err := json.Unmarshal(line, &at); err != nil {
-				t.Error(err)
-			}
-			got = append(got, at.Step)
-		})
-		return got
-	}
-	got := read()
+	got := stepsOf(t, l)
 	if len(got) != 21 || got[0] != 0 || got[20] != 999 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != 21 || got[10]-got[9] > 60 {
 		t.Errorf("of 1000 lines: %v", got)
 	}
 	appendTo(t, dir, "x", "1000}\n{\"step\":1001}\n")
-	if got := read(); !slices.Equal(got, []int{1000, 1001}) {
+	if got := stepsOf(t, l); !slices.Equal(got, []int{1000, 1001}) {
 		t.Errorf("of two more: %v", got)
 	}
 }

@@ -39,9 +39,9 @@ func (c *Costs) Op(o device.Op) Cost {
 	case *op.MatMul:
 		return c.product(o)
 	case *op.Attention:
-		return c.attention(o.Name(), &o.AttentionShape, o.Q.DType, o.Bytes(), false)
+		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), false)
 	case *op.AttentionBackward:
-		return c.attention(o.Name(), &o.AttentionShape, o.Q.DType, o.Bytes(), true)
+		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), true)
 	case op.Mover:
 		return c.Moved(o.Name(), o.Bytes())
 	}
@@ -141,7 +141,7 @@ func between(n int, entry func(i int) (distance, value float64)) float64 {
 	return math.Exp(sum / weights)
 }
 
-func (c *Costs) attention(op string, a *op.AttentionShape, dtype device.DType, bytes int64, backward bool) Cost {
+func (c *Costs) attention(a *op.AttentionShape, dtype device.DType, bytes int64, backward bool) Cost {
 	products := 2.0
 	if backward {
 		products = 5

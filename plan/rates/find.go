@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"mt/internal/near"
+	"mt/internal/human"
 )
 
 // disk is one NVMe disk of PCIe 4.0, as datasheets have it.
@@ -95,7 +95,7 @@ func findGPU(name string) (*gpu, error) {
 		}
 	}
 	return nil, fmt.Errorf("rates: no GPU is called %q%s (known: %s). For another give a file, as mt doctor --save FILE writes it there",
-		name, near.Suggest(strings.ToLower(name), known), strings.Join(GPUs(), ", "))
+		name, human.Suggest(strings.ToLower(name), known), strings.Join(GPUs(), ", "))
 }
 
 // plain returns name without what people write in different ways: case, spaces, dashes, and the brand in front.

@@ -129,11 +129,11 @@ func (w *warp) startCopy(in *inst, mask uint32) {
 	p := &c.pending[len(c.pending)-1]
 	p.group, p.mask, p.size = c.group, mask, in.size
 	w.copySources(in, mask, p)
-	lo, hi, or := w.offsets(in, mask)
+	_, hi, or := w.offsets(in, mask)
 	if size := uint64(in.size); or&(size-1) != 0 {
 		w.misaligned(in, mask, size)
 	}
-	w.sharedBounds(in, mask, lo, hi, uint64(in.size))
+	w.sharedBounds(in, mask, hi, uint64(in.size))
 	b := w.block
 	b.writeShared(w, in, mask, uint32(in.size))
 	for m := mask; m != 0; m &= m - 1 {

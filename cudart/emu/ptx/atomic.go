@@ -81,7 +81,7 @@ func (w *warp) atomic(in *inst, mask uint32) {
 		where, lo, _ := w.spaceOf(in, lo, hi)
 		switch where {
 		case spaceShared:
-			w.sharedBounds(in, 1<<i, w.addr[i], w.addr[i], bytes)
+			w.sharedBounds(in, 1<<i, w.addr[i], bytes)
 			w.atomicShared(in, i)
 			w.update(in, start(w.block.shared), w.addr[i], i)
 		case spaceGlobal:

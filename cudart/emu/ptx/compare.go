@@ -176,9 +176,9 @@ func (w *warp) relate(in *inst, c *comparison) uint32 {
 				a[i], b[i] = uint32(int32(int16(a[i]))), uint32(int32(int16(b[i])))
 			}
 		}
-		v = relate32(c.rel, a, b, uint32(in.imm))
+		v = relate(c.rel, a, b, uint32(in.imm))
 	case opCmp64:
-		v = relate64(c.rel, &w.r64[ra], &w.r64[rb], uint64(in.imm))
+		v = relate(c.rel, &w.r64[ra], &w.r64[rb], uint64(in.imm))
 	case opCmpF32:
 		a, b := &w.r32[ra], &w.r32[rb]
 		if in.x.flush {
@@ -205,25 +205,7 @@ func (w *warp) relate(in *inst, c *comparison) uint32 {
 	return v
 }
 
-func relate32(rel relation, a, b *lanes32, sign uint32) (v uint32) {
-	switch rel {
-	case isEqual:
-		for i := range a {
-			v = v>>1 | b32(a[i] == b[i])<<31
-		}
-	case isLess:
-		for i := range a {
-			v = v>>1 | b32(a[i]^sign < b[i]^sign)<<31
-		}
-	case isLessEqual:
-		for i := range a {
-			v = v>>1 | b32(a[i]^sign <= b[i]^sign)<<31
-		}
-	}
-	return v
-}
-
-func relate64(rel relation, a, b *lanes64, sign uint64) (v uint32) {
+func relate[T uint32 | uint64](rel relation, a, b *[32]T, sign T) (v uint32) {
 	switch rel {
 	case isEqual:
 		for i := range a {

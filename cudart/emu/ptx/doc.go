@@ -2,6 +2,8 @@
 // Go, with memory and race checks, so that kernels are tested where there is no
 // GPU. It imports nothing of this module.
 //
+// Bounds, alignment, races in shared memory and reads of unwritten memory are checked.
+//
 // It understands what clang writes for the kernels of device/cuda and what
 // people write in inline assembly there: one level of .entry functions without
 // calls, textures or surfaces. An instruction that it does not know is an error

@@ -72,7 +72,7 @@ func (w *warp) load(in *inst, mask uint32) {
 	case spaceGlobal:
 		w.loadGlobal(in, mask, lo, hi, bytes)
 	case spaceShared:
-		w.sharedBounds(in, mask, lo, hi, bytes)
+		w.sharedBounds(in, mask, hi, bytes)
 		w.block.readShared(w, in, mask, uint32(bytes))
 		w.gather(in, start(w.block.shared), &w.addr, mask)
 	case spaceParam:
@@ -103,7 +103,7 @@ func (w *warp) store(in *inst, mask uint32) {
 	case spaceGlobal:
 		w.storeGlobal(in, mask, lo, hi, bytes)
 	case spaceShared:
-		w.sharedBounds(in, mask, lo, hi, bytes)
+		w.sharedBounds(in, mask, hi, bytes)
 		w.block.writeShared(w, in, mask, uint32(bytes))
 		w.scatter(in, start(w.block.shared), &w.addr, mask)
 	case spaceLocal:

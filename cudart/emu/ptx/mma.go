@@ -113,7 +113,7 @@ func (w *warp) loadMatrix(in *inst) {
 	if where != spaceShared {
 		w.fail(in, 0, "ldmatrix of memory that is not shared")
 	}
-	w.sharedBounds(in, rows, lo, hi, 16)
+	w.sharedBounds(in, rows, hi, 16)
 	w.block.readShared(w, in, rows, 16)
 	p := start(w.block.shared)
 	for j := range in.n {

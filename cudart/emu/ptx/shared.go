@@ -31,7 +31,7 @@ const (
 type row struct{ tick, readers uint32 }
 
 // sharedBounds checks that an access lies inside the block's shared memory.
-func (w *warp) sharedBounds(in *inst, mask uint32, lo, hi, bytes uint64) {
+func (w *warp) sharedBounds(in *inst, mask uint32, hi, bytes uint64) {
 	size := uint64(len(w.block.shared))
 	if hi+bytes > size || hi+bytes < hi {
 		w.fail(in, w.laneOf(mask, hi), "%d bytes at offset %d of the block's %d bytes of shared memory", bytes, hi, size)

@@ -9,68 +9,42 @@ package gemm
 //go:noescape
 func kernel512x1(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x2 computes 2 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x2(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x3 computes 3 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x3(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x4 computes 4 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x4(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x5 computes 5 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x5(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x6 computes 6 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x6(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x7 computes 7 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x7(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x8 computes 8 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x8(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x9 computes 9 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x9(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x10 computes 10 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x10(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x11 computes 11 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x11(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x12 computes 12 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x12(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x13 computes 13 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x13(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel512x14 computes 14 rows of 32 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel512x14(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
@@ -79,28 +53,18 @@ func kernel512x14(k int, a *float32, lda int, b *float32, c *float32, ldc int, d
 //go:noescape
 func kernel256x1(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel256x2 computes 2 rows of 16 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel256x2(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel256x3 computes 3 rows of 16 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel256x3(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel256x4 computes 4 rows of 16 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel256x4(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel256x5 computes 5 rows of 16 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel256x5(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernel256x6 computes 6 rows of 16 columns of floats: see kernelFunc.
-//
 //go:noescape
 func kernel256x6(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
@@ -109,68 +73,42 @@ func kernel256x6(k int, a *float32, lda int, b *float32, c *float32, ldc int, d 
 //go:noescape
 func kernelPairsx1(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx2 computes 2 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx2(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx3 computes 3 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx3(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx4 computes 4 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx4(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx5 computes 5 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx5(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx6 computes 6 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx6(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx7 computes 7 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx7(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx8 computes 8 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx8(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx9 computes 9 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx9(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx10 computes 10 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx10(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx11 computes 11 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx11(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx12 computes 12 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx12(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx13 computes 13 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx13(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
-// kernelPairsx14 computes 14 rows of 32 columns of pairs of bf16: see kernelFunc.
-//
 //go:noescape
 func kernelPairsx14(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
@@ -227,28 +165,15 @@ func dot512F32(d *float32, x *float32, w *float32, offsets *[4]int, k int)
 //go:noescape
 func dot256F32(d *float32, x *float32, w *float32, offsets *[4]int, k int)
 
-// packB512BF16 copies k rows of src, ld apart, into panels of 32 columns,
-// stride apart; the last panel reads the columns in mask and gets 0 elsewhere.
-//
 //go:noescape
 func packB512BF16(dst *float32, stride int, src *uint16, ld int, panels int, k int, mask uint32)
 
-// transpose512BF16 writes the transpose of 16 rows of n elements, which begin at src plus
-// offsets bytes, to rows of 16 floats, stride apart. It writes whole blocks of 16 rows:
-// those from n on are 0. It prefetches the 16 rows that follow.
-//
 //go:noescape
 func transpose512BF16(dst *float32, stride int, src *uint16, offsets *[16]int, n int)
 
-// dot512BF16 writes to d the products of x with four rows of k elements, which begin at
-// w plus offsets bytes.
-//
 //go:noescape
 func dot512BF16(d *float32, x *float32, w *uint16, offsets *[4]int, k int)
 
-// dot256BF16 writes to d the products of x with four rows of k elements, which begin at
-// w plus offsets bytes; k is a multiple of 16.
-//
 //go:noescape
 func dot256BF16(d *float32, x *float32, w *uint16, offsets *[4]int, k int)
 

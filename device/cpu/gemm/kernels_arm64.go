@@ -9,28 +9,18 @@ package gemm
 //go:noescape
 func kernelNEONx1(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)
 
-// kernelNEONx2 computes 2 rows of 16 columns, all of them: see kernelFunc.
-//
 //go:noescape
 func kernelNEONx2(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)
 
-// kernelNEONx3 computes 3 rows of 16 columns, all of them: see kernelFunc.
-//
 //go:noescape
 func kernelNEONx3(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)
 
-// kernelNEONx4 computes 4 rows of 16 columns, all of them: see kernelFunc.
-//
 //go:noescape
 func kernelNEONx4(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)
 
-// kernelNEONx5 computes 5 rows of 16 columns, all of them: see kernelFunc.
-//
 //go:noescape
 func kernelNEONx5(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)
 
-// kernelNEONx6 computes 6 rows of 16 columns, all of them: see kernelFunc.
-//
 //go:noescape
 func kernelNEONx6(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)
 
@@ -39,8 +29,6 @@ func kernelNEONx6(k int, a *float32, lda int, b, c *float32, ldc int, d *float32
 //go:noescape
 func dotNEONF32(d, x *float32, b *float32, offsets *[4]int, k int)
 
-// dotNEONBF16 sets d to the products of x and four rows, each so many bytes from b; k is a multiple of 8.
-//
 //go:noescape
 func dotNEONBF16(d, x *float32, b *uint16, offsets *[4]int, k int)
 

@@ -104,8 +104,6 @@ func swigluGradAVX512(dgate *float32, dup *float32, dy *float32, gate *float32, 
 //go:noescape
 func swigluGradYAVX512(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
-// gegluAVX512 is y = f(gate)·up.
-//
 //go:noescape
 func gegluAVX512(y *float32, gate *float32, up *float32, n int)
 
@@ -119,8 +117,6 @@ func gegluGradAVX512(dgate *float32, dup *float32, dy *float32, gate *float32, u
 //go:noescape
 func gegluGradYAVX512(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
-// erfgluAVX512 is y = f(gate)·up.
-//
 //go:noescape
 func erfgluAVX512(y *float32, gate *float32, up *float32, n int)
 
@@ -139,138 +135,84 @@ func erfgluGradYAVX512(dgate *float32, dup *float32, y *float32, dy *float32, ga
 //go:noescape
 func tileRows1AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols1AVX512 multiplies 1 rows: see tileFunc.
-//
 //go:noescape
 func tileCols1AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows2AVX512 multiplies 2 rows: see tileFunc.
-//
 //go:noescape
 func tileRows2AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols2AVX512 multiplies 2 rows: see tileFunc.
-//
 //go:noescape
 func tileCols2AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows3AVX512 multiplies 3 rows: see tileFunc.
-//
 //go:noescape
 func tileRows3AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols3AVX512 multiplies 3 rows: see tileFunc.
-//
 //go:noescape
 func tileCols3AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows4AVX512 multiplies 4 rows: see tileFunc.
-//
 //go:noescape
 func tileRows4AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols4AVX512 multiplies 4 rows: see tileFunc.
-//
 //go:noescape
 func tileCols4AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows5AVX512 multiplies 5 rows: see tileFunc.
-//
 //go:noescape
 func tileRows5AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols5AVX512 multiplies 5 rows: see tileFunc.
-//
 //go:noescape
 func tileCols5AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows6AVX512 multiplies 6 rows: see tileFunc.
-//
 //go:noescape
 func tileRows6AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols6AVX512 multiplies 6 rows: see tileFunc.
-//
 //go:noescape
 func tileCols6AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows7AVX512 multiplies 7 rows: see tileFunc.
-//
 //go:noescape
 func tileRows7AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols7AVX512 multiplies 7 rows: see tileFunc.
-//
 //go:noescape
 func tileCols7AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows8AVX512 multiplies 8 rows: see tileFunc.
-//
 //go:noescape
 func tileRows8AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols8AVX512 multiplies 8 rows: see tileFunc.
-//
 //go:noescape
 func tileCols8AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows9AVX512 multiplies 9 rows: see tileFunc.
-//
 //go:noescape
 func tileRows9AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols9AVX512 multiplies 9 rows: see tileFunc.
-//
 //go:noescape
 func tileCols9AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows10AVX512 multiplies 10 rows: see tileFunc.
-//
 //go:noescape
 func tileRows10AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols10AVX512 multiplies 10 rows: see tileFunc.
-//
 //go:noescape
 func tileCols10AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows11AVX512 multiplies 11 rows: see tileFunc.
-//
 //go:noescape
 func tileRows11AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols11AVX512 multiplies 11 rows: see tileFunc.
-//
 //go:noescape
 func tileCols11AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows12AVX512 multiplies 12 rows: see tileFunc.
-//
 //go:noescape
 func tileRows12AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols12AVX512 multiplies 12 rows: see tileFunc.
-//
 //go:noescape
 func tileCols12AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows13AVX512 multiplies 13 rows: see tileFunc.
-//
 //go:noescape
 func tileRows13AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols13AVX512 multiplies 13 rows: see tileFunc.
-//
 //go:noescape
 func tileCols13AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileRows14AVX512 multiplies 14 rows: see tileFunc.
-//
 //go:noescape
 func tileRows14AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// tileCols14AVX512 multiplies 14 rows: see tileFunc.
-//
 //go:noescape
 func tileCols14AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 

@@ -99,8 +99,6 @@ func swigluGradNEON(dgate, dup, dy, gate, up *float32, n int)
 //go:noescape
 func swigluGradYNEON(dgate, dup, y, dy, gate, up *float32, n int)
 
-// gegluNEON is y = f(gate)·up.
-//
 //go:noescape
 func gegluNEON(y, gate, up *float32, n int)
 
@@ -114,8 +112,6 @@ func gegluGradNEON(dgate, dup, dy, gate, up *float32, n int)
 //go:noescape
 func gegluGradYNEON(dgate, dup, y, dy, gate, up *float32, n int)
 
-// erfgluNEON is y = f(gate)·up.
-//
 //go:noescape
 func erfgluNEON(y, gate, up *float32, n int)
 
@@ -134,58 +130,36 @@ func erfgluGradYNEON(dgate, dup, y, dy, gate, up *float32, n int)
 //go:noescape
 func tileRows1NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileCols1NEON multiplies 1 rows: see tileFunc.
-//
 //go:noescape
 func tileCols1NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileRows2NEON multiplies 2 rows: see tileFunc.
-//
 //go:noescape
 func tileRows2NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileCols2NEON multiplies 2 rows: see tileFunc.
-//
 //go:noescape
 func tileCols2NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileRows3NEON multiplies 3 rows: see tileFunc.
-//
 //go:noescape
 func tileRows3NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileCols3NEON multiplies 3 rows: see tileFunc.
-//
 //go:noescape
 func tileCols3NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileRows4NEON multiplies 4 rows: see tileFunc.
-//
 //go:noescape
 func tileRows4NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileCols4NEON multiplies 4 rows: see tileFunc.
-//
 //go:noescape
 func tileCols4NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileRows5NEON multiplies 5 rows: see tileFunc.
-//
 //go:noescape
 func tileRows5NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileCols5NEON multiplies 5 rows: see tileFunc.
-//
 //go:noescape
 func tileCols5NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileRows6NEON multiplies 6 rows: see tileFunc.
-//
 //go:noescape
 func tileRows6NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// tileCols6NEON multiplies 6 rows: see tileFunc.
-//
 //go:noescape
 func tileCols6NEON(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 

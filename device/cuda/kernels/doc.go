@@ -3,6 +3,11 @@
 // PTX made from it (embedded) and the function that launches it (op.go), which adds
 // itself to Operations.
 //
+// In bf16, one kernel computes all gradients of attention for heads of up to 128 elements without caps.
+// Its blocks add to sums in a fixed order (attention_gradients.cuh). Other shapes compute the gradients of
+// keys and of queries apart. GPUs of compute capability 9.0 have attention kernels of their own
+// (attention_hopper.go, hopper.cuh).
+//
 // It imports device and device/op: a Launcher, which device/cuda implements, stands for
 // the driver. Invariant: grids and partitions of sums follow from the shapes
 // alone, so a kernel gives the same bits on every GPU of a kind.

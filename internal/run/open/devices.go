@@ -11,7 +11,6 @@ import (
 	"mt/device"
 	"mt/device/cuda"
 	"mt/host"
-	"mt/host/numa"
 	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/internal/config"
@@ -507,7 +506,7 @@ func BudgetOf(integrated bool, room host.Room) host.Room {
 }
 
 // NodeNotes says over which NUMA nodes the memory of a run is laid out, and what the system refused; nothing where there is one node.
-func NodeNotes(n *numa.Nodes) []string {
+func NodeNotes(n *host.Nodes) []string {
 	if n == nil {
 		return nil
 	}

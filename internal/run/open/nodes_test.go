@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"mt/host/numa"
+	"mt/host"
 )
 
 // refusing is a system with four processors that lets no memory be placed.
@@ -20,7 +20,7 @@ func TestNodeNotes(t *testing.T) {
 	if notes := NodeNotes(nil); notes != nil {
 		t.Errorf("one node: %q", notes)
 	}
-	n := numa.Find(fstest.MapFS{
+	n := host.FindNodes(fstest.MapFS{
 		"sys/devices/system/node/has_memory":    {Data: []byte("0-1")},
 		"sys/devices/system/node/node0/cpulist": {Data: []byte("0-1")},
 		"sys/devices/system/node/node1/cpulist": {Data: []byte("2-3")},

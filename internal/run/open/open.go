@@ -19,7 +19,6 @@ import (
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
-	"mt/internal/throttle"
 	"mt/internal/watch"
 	"mt/model"
 	"mt/plan"
@@ -53,16 +52,16 @@ type Inputs struct {
 	Unified bool
 	// integrated says that the GPU has no memory of its own: what it takes counts as the host's.
 	Integrated    bool
-	Devices       []device.Device // the GPUs by lane; nil: the CPU computes, or there is only a plan
-	Lanes         int             // how many devices the run has
-	Paces         []plan.Pace     // by lane, what each device reaches; nil: they are alike
-	LaneMemory    []int64         // by lane, bytes that may be used; nil: they are alike
-	DevicesDiffer bool            // the devices differ in what they reach
-	context       int64           // device memory in bytes that is taken before anything is allocated
-	budget        int64           // memory of the open device that may be used, in bytes
-	Throttle      throttle.Limits // how much slower the CPU device is than it could be
-	Profile       *rates.Machine  // that the run is planned for; nil: it is for this machine
-	Page          net.Listener    // of the dashboard; nil: none
+	Devices       []device.Device   // the GPUs by lane; nil: the CPU computes, or there is only a plan
+	Lanes         int               // how many devices the run has
+	Paces         []plan.Pace       // by lane, what each device reaches; nil: they are alike
+	LaneMemory    []int64           // by lane, bytes that may be used; nil: they are alike
+	DevicesDiffer bool              // the devices differ in what they reach
+	context       int64             // device memory in bytes that is taken before anything is allocated
+	budget        int64             // memory of the open device that may be used, in bytes
+	Throttle      settings.Throttle // how much slower the CPU device is than it could be
+	Profile       *rates.Machine    // that the run is planned for; nil: it is for this machine
+	Page          net.Listener      // of the dashboard; nil: none
 	PageAt        watch.Address
 
 	Notes   []string // for the user, once
@@ -147,7 +146,7 @@ func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
 			CloseAfter(p, &err)
 		}
 	}()
-	if p.Throttle, err = throttle.FromEnv(); err != nil {
+	if p.Throttle, err = settings.ThrottleFromEnv(); err != nil {
 		return nil, err
 	}
 	required := []string{"model", "dataset"}

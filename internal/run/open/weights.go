@@ -21,7 +21,7 @@ func Initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool)
 // FillRows writes every row of every parameter with what fill stores in row. fill is
 // called from all workers of pool. Only a disk can fail.
 func FillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) error {
-	for _, i := range s.Distinct() {
+	for _, i := range s.Tiled() {
 		if err := s.Lend(i, true, func(l *host.LayerState) error {
 			fillLayer(l, pool, fill)
 			return nil

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"mt/actors"
+	"mt/device/virtual"
 	"mt/internal/config"
 	"mt/internal/run/open"
-	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )

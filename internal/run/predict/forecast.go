@@ -14,12 +14,12 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/actors"
+	"mt/device/virtual"
 	"mt/internal/human"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/settings"
 	"mt/internal/timeline"
-	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )

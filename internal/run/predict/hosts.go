@@ -7,8 +7,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"mt/device/virtual"
 	"mt/internal/human"
-	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )

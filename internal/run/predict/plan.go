@@ -51,7 +51,7 @@ func Print(c *config.Config, o settings.Options, begin func(o settings.Options) 
 	news := report.NotesOf(r.Devices)
 	report.ShowAll(o.Stderr, r.AllNotes(), news.Take())
 	if o.Forecast.Machine == nil {
-		report.ShowAll(o.Stderr, open.NodeNotes(host.Nodes()))
+		report.ShowAll(o.Stderr, open.NodeNotes(host.MachineNodes()))
 	}
 	if from := r.From; from.Dir != "" {
 		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.Dir, from.State.Step, r.Config.MaxSteps)

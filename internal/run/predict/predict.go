@@ -8,10 +8,10 @@ import (
 	"mt/actors"
 	"mt/data"
 	"mt/device"
-	"mt/device/wrap/profile"
+	"mt/device/virtual"
+	"mt/device/wrap"
 	"mt/internal/run/report"
 	"mt/internal/timeline"
-	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -40,10 +40,10 @@ func Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
 
 // PredictTimes predicts what the operations of PredictedSteps steps of r would take on
 // machine m, with full rows of random tokens. Of several lanes it tells of the last.
-func PredictTimes(r *plan.Run, m *rates.Machine) ([]profile.Time, error) {
-	var timed *profile.Device
+func PredictTimes(r *plan.Run, m *rates.Machine) ([]wrap.OpTime, error) {
+	var timed *wrap.Profiled
 	_, err := Predicting{Batch: FullBatch(r), wrap: func(d device.Device) device.Device {
-		timed = profile.Wrap(d)
+		timed = wrap.Profile(d)
 		return timed
 	}}.Predict(r, m)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"mt/actors"
+	"mt/device/virtual"
 	"mt/internal/run/resolve"
-	"mt/internal/virtual"
 	"mt/plan"
 	"mt/plan/rates"
 )

@@ -19,8 +19,8 @@ import (
 	"mt/internal/files"
 	"mt/internal/run/open"
 	"mt/internal/run/resume"
+	"mt/internal/run/settings"
 	"mt/internal/run/team"
-	"mt/internal/throttle"
 	"mt/model"
 	"mt/plan"
 )
@@ -94,7 +94,7 @@ func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 // inputs are those of the run, which closes them.
 func (r *Resolved) ForReference() *Resolved {
 	in := *r.Inputs
-	in.Team, in.Throttle = team.Alone(context.Background()), throttle.Limits{}
+	in.Team, in.Throttle = team.Alone(context.Background()), settings.Throttle{}
 	if m := r.OtherReference; m != nil {
 		in.Opened, in.Model, in.ModelDir = m, m.Config, m.Dir
 	}

@@ -53,7 +53,7 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 		return err
 	}
 	w.closers.Add(func() { _ = w.Store.Close() })
-	for _, note := range open.NodeNotes(host.Nodes()) {
+	for _, note := range open.NodeNotes(host.MachineNodes()) {
 		w.Late.Add(note)
 	}
 	w.Store.Draw(uint64(w.Config.Seed))
@@ -139,7 +139,7 @@ func (w *Weights) brokenTensor() (name string, err error) {
 	if w.Team.Size() > 1 {
 		return "", nil
 	}
-	for _, i := range w.Store.Distinct() {
+	for _, i := range w.Store.Tiled() {
 		err := w.Store.Lend(i, false, func(l *host.LayerState) error {
 			if name = brokenIn(l); name != "" {
 				return errBroken

@@ -11,9 +11,8 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/data"
-	"mt/internal/generate"
 	"mt/internal/machine"
-	"mt/internal/run/answer"
+	"mt/internal/run/generate"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
 )
@@ -51,7 +50,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	if c.SamplePrompt != "" && s.TokenizerErr == nil {
 		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n%s", c.SamplePrompt)
-		err := answer.Writer{In: s.Inputs, Device: s.devs[0], Store: s.Store}.Generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
+		err := generate.Writer{In: s.Inputs, Device: s.devs[0], Store: s.Store}.Generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
 		fmt.Fprintln(s.o.Stdout, "\n--------------")
 		switch {
 		case err != nil && ctx.Err() != nil:

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"mt/internal/generate"
-	"mt/internal/run/answer"
+	"mt/internal/run/generate"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/team"
@@ -77,7 +76,7 @@ func (s *session) sample(ctx context.Context) error {
 			room = min(room, most-len(p.IDs))
 		}
 		var raw strings.Builder
-		_, err := answer.Writer{In: s.Inputs, Device: s.devs[0], Store: s.Store}.GoOn(ctx, generate.Options{MaxNewTokens: room, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP,
+		_, err := generate.Writer{In: s.Inputs, Device: s.devs[0], Store: s.Store}.GoOn(ctx, generate.Options{MaxNewTokens: room, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP,
 			Seed: c.Seed + int64(i), Stop: p.Ends}, p.IDs, &raw)
 		if err != nil {
 			return fmt.Errorf("sample after step %d: %w", s.lastStep, err)

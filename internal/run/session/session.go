@@ -14,7 +14,6 @@ import (
 	"mt/device"
 	"mt/internal/machine"
 	"mt/internal/run/open"
-	"mt/internal/run/pairs"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/save"
@@ -186,7 +185,7 @@ func (s *session) open() (err error) {
 	s.closers.AddErr(hw.Close)
 	s.closers.AddErr(s.Weights.Close)
 	s.devs = hw.Devs
-	if s.pairs, err = pairs.Find(s.Resolved, s.devs, hw.Pool, s.line); err != nil {
+	if s.pairs, err = resolve.FindReferences(s.Resolved, s.devs, hw.Pool, s.line); err != nil {
 		return err
 	}
 	if err = s.Open(hw.Pool); err != nil {
@@ -274,9 +273,6 @@ func (s *session) options() actors.Options {
 		evalPasses = s.Eval.StepsPerEpoch()
 	}
 	every, last, optimizer := settings.CadenceOf(c), c.MaxSteps, s.Optimizer()
-	if s.o.Watch != nil {
-		optimizer = s.o.Watch(optimizer)
-	}
 	if s.endsEarly() {
 		last = s.lastStep
 	}
@@ -288,7 +284,7 @@ func (s *session) options() actors.Options {
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.Train.Pos},
 		Start:       s.reached,
-		Preferences: pairs.Preferences(s.Resolved, s.pairs),
+		Preferences: resolve.PreferencesOf(s.Resolved, s.pairs),
 		Optimizer:   optimizer,
 		Matrices:    settings.Muon(c),
 		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",

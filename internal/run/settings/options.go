@@ -11,7 +11,6 @@ import (
 	"mt/checkpoint"
 	"mt/cudart"
 	"mt/host"
-	"mt/host/optim"
 	"mt/internal/config"
 	"mt/internal/ranks"
 	"mt/plan/rates"
@@ -28,11 +27,6 @@ type Options struct {
 	ProcessEnds bool
 
 	Forecast Forecast // of Plan: on which machine, and what else to try
-
-	// Watch, which may be nil, makes of a run's optimizer the one that is used. It must
-	// keep the same planes and make the same updates: benchmarks look through it at what a
-	// run holds and moves.
-	Watch func(optim.Optimizer) optim.Optimizer
 
 	// World is the ranks that train together; nil, or of one: this process trains alone. All of them
 	// call Train, which returns on all of them together, with the same error, or one ends the

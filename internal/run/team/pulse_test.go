@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"mt/internal/ranks"
-	"mt/internal/ranks/local"
 	"mt/internal/run/settings"
 )
 
@@ -81,7 +80,7 @@ func inTime(late <-chan time.Time) settings.Beat {
 // TestPulseNamesTheSilent: the ranks that go on name the one that does not, and no other.
 func TestPulseNamesTheSilent(t *testing.T) {
 	const n, silent = 4, 2
-	w, worlds := newWires(n), local.Worlds(n, local.Options{})
+	w, worlds := newWires(n), ranks.LocalWorlds(n, ranks.LocalOptions{})
 	t.Cleanup(func() {
 		for _, w := range worlds {
 			_ = w.Close()
@@ -131,7 +130,7 @@ func (c counted) AllToAllV(send []byte, sends []int, recv []byte, receives []int
 // nothing under way.
 func TestPulseStops(t *testing.T) {
 	const n = 3
-	worlds := local.Worlds(n, local.Options{Seed: 3})
+	worlds := ranks.LocalWorlds(n, ranks.LocalOptions{Seed: 3})
 	said := make(chan string, n)
 	comms := make([]ranks.Comm, n)
 	var made sync.WaitGroup

@@ -13,7 +13,6 @@ import (
 	"mt/internal/config"
 	"mt/internal/long"
 	"mt/internal/ranks"
-	"mt/internal/ranks/local"
 	"mt/internal/run/settings"
 )
 
@@ -22,7 +21,7 @@ func asTeam(t *testing.T, n int, b settings.Beat, f func(*Team) error) []error {
 	t.Helper()
 	errs := make([]error, n)
 	var all sync.WaitGroup
-	for r, w := range local.Worlds(n, local.Options{Seed: uint64(n)}) {
+	for r, w := range ranks.LocalWorlds(n, ranks.LocalOptions{Seed: uint64(n)}) {
 		all.Go(func() {
 			team, err := newTeam(t.Context(), w, b)
 			if err != nil { // another has ended the run already

@@ -10,7 +10,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cuda"
-	"mt/device/wrap/profile"
+	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -19,7 +19,7 @@ import (
 	"mt/internal/parallel"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
-	"mt/internal/throttle"
+	"mt/internal/run/settings"
 	"mt/model"
 	"mt/plan"
 	"mt/schedule"
@@ -48,12 +48,7 @@ type SyntheticOptions struct {
 	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
 	AttentionKernels string
 	TimedMatMul      bool // matrix products by the fastest algorithm, as with the key matmul: timed
-	Throttle         throttle.Limits
-	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
-	// larger than the host run at the speed they would have. What they compute means
-	// nothing: the learning rate is 0. There is no clipping, whose gradient slabs would
-	// take 4 bytes a parameter.
-	AliasLayers bool
+	Throttle         settings.Throttle
 	// Weights stores row r of p, p.Cols values or as many as r stands for, in row; it is called
 	// from many goroutines. Nil: first weights of training from scratch.
 	Weights func(p model.Param, r int, row []float32)
@@ -73,7 +68,7 @@ type Synthetic struct {
 	o       SyntheticOptions
 	devs    []device.Device // by lane
 	noted   []device.Device // the devices themselves, where devs wrap them
-	profile *profile.Device // nil: operations are not timed
+	profile *wrap.Profiled  // nil: operations are not timed
 	pool    *parallel.Pool
 	store   *host.Store
 	allowed chan struct{} // one for every step that may begin
@@ -91,7 +86,6 @@ const maxSyntheticSteps = 1 << 30
 
 // StartSynthetic allocates everything and starts the pipeline.
 func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
-	o.NoClip = o.NoClip || o.AliasLayers
 	if o.Batch == nil {
 		random := o
 		o.Batch = func(step int) []data.Row { return randomRows(random, step) }
@@ -114,11 +108,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	}
 	s.pool = parallel.New(o.Threads)
 	s.closers = append(s.closers, s.pool.Close)
-	newStore := host.NewStore
-	if o.AliasLayers {
-		newStore = host.NewAliased
-	}
-	if s.store, err = newStore(s.Plan.Layouts, s.Plan.Planes, s.pool); err != nil {
+	if s.store, err = host.NewStore(s.Plan.Layouts, s.Plan.Planes, s.pool); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
@@ -134,8 +124,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	return s, nil
 }
 
-// resolve plans the run. With AliasLayers the host has as much more memory as sharing
-// saves: what that is, the layouts say, which a plan without a limit has.
+// resolve plans the run.
 func (s *Synthetic) resolve() (*plan.Run, error) {
 	o := s.o
 	q := o.request()
@@ -148,34 +137,8 @@ func (s *Synthetic) resolve() (*plan.Run, error) {
 		q.Unified, q.Context, q.HostMemory = dev.Unified(), max(q.Context, use.Now[accounts.Context]), 0
 		q.OneMemory = q.OneMemory || use.Integrated
 	}
-	budget := open.BudgetOf(q.OneMemory, host.AvailableMemory()).Budget()
-	if o.AliasLayers && budget > 0 {
-		free, err := plan.Resolve(q)
-		if err != nil {
-			return nil, err
-		}
-		budget += total(host.StoreBytes(free.Layouts, free.Planes)) - total(host.AliasedBytes(free.Layouts, free.Planes))
-	}
-	q.HostMemory = budget
+	q.HostMemory = open.BudgetOf(q.OneMemory, host.AvailableMemory()).Budget()
 	return plan.Resolve(q)
-}
-
-func total(bytes [accounts.NumPurposes]int64) (sum int64) {
-	for _, b := range bytes {
-		sum += b
-	}
-	return sum
-}
-
-// HostBytes are what the run takes of the host, and what it would take if every layer had
-// its own memory: the same, but with AliasLayers.
-func (s *Synthetic) HostBytes() (taken, whole int64) {
-	whole = s.Plan.Table().Host
-	taken = whole
-	if s.o.AliasLayers {
-		taken += total(host.AliasedBytes(s.Plan.Layouts, s.Plan.Planes)) - total(host.StoreBytes(s.Plan.Layouts, s.Plan.Planes))
-	}
-	return taken, whole
 }
 
 // request asks for the plan of a run.
@@ -213,7 +176,7 @@ func (s *Synthetic) openDevices() (err error) {
 		}
 	}
 	if s.o.Profile {
-		s.profile = profile.Wrap(s.devs[0])
+		s.profile = wrap.Profile(s.devs[0])
 		s.devs[0] = s.profile
 	}
 	return nil
@@ -256,16 +219,13 @@ func (s *Synthetic) AttentionKernels() string { return s.attention }
 var SyntheticRecipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
 func (s *Synthetic) options(o SyntheticOptions) actors.Options {
-	norm, rate := SyntheticMaxGradNorm, SyntheticLR
+	norm := SyntheticMaxGradNorm
 	if o.NoClip {
 		norm = 0
 	}
-	if o.AliasLayers {
-		rate = 0
-	}
 	return actors.Options{Devices: s.devs, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop, Ending: func() { close(s.ending) },
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
-			LR: func(int) float64 { return rate }, DataPos: func(int) int64 { return 0 }},
+			LR: func(int) float64 { return SyntheticLR }, DataPos: func(int) int64 { return 0 }},
 		Optimizer: o.Throttle.Optimizer(SyntheticRecipe),
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			select {
@@ -334,7 +294,7 @@ func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
 
 // Times are how long the operations since the last call took, the longest first; none
 // without Profile.
-func (s *Synthetic) Times() ([]profile.Time, error) {
+func (s *Synthetic) Times() ([]wrap.OpTime, error) {
 	if s.profile == nil {
 		return nil, nil
 	}

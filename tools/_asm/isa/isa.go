@@ -7,9 +7,13 @@
 package isa
 
 import (
+	"strings"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"mt/tools/asm/twins"
 )
 
 // ISA is an instruction set that kernels are written for.
@@ -163,27 +167,18 @@ var (
 	}
 )
 
-// described are the kernels that one set has described: its twins in other sets do the same.
-var described = map[string]bool{}
-
-// Begin starts a function, called name and the suffix of the set, and describes it, unless another set has.
-func (v ISA) Begin(name, signature, doc string) {
-	if described[name] {
-		TEXT(name+v.Name, NOSPLIT, signature)
-		Pragma("noescape")
-		return
-	}
-	described[name] = true
-	Begin(name+v.Name, signature, doc)
-}
+// Begin starts a function, called name and the suffix of the set.
+func (v ISA) Begin(name, signature, doc string) { Begin(name+v.Name, signature, doc) }
 
 // Begin starts a function and describes it in lines of text, of which the first goes
-// on from its name.
+// on from its name, unless a twin has.
 func Begin(name, signature string, doc ...string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
-	doc[0] = name + " " + doc[0]
-	Doc(doc...)
+	if twins.First(strings.Join(doc, " ")) {
+		doc[0] = name + " " + doc[0]
+		Doc(doc...)
+	}
 }
 
 // End ends a function that used the registers of vectors.

@@ -11,6 +11,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+
+	"mt/tools/asm/twins"
 )
 
 // V is a vector register: 4 fp32, 2 fp64 or 128 bits.
@@ -55,10 +57,13 @@ type Func struct {
 // generals are the registers that a function may use for anything.
 var generals = [...]R{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25}
 
-// Begin starts a function. doc goes on from its name.
+// Begin starts a function. doc goes on from its name; a twin of an earlier function has none.
 func Begin(name, signature, doc string) *Func {
 	args, size := layout(signature)
-	fmt.Fprintf(&file.stubs, "\n// %s %s\n//\n//go:noescape\nfunc %s%s\n", name, doc, name, signature[len("func"):])
+	if twins.First(doc) {
+		fmt.Fprintf(&file.stubs, "\n// %s %s\n//", name, doc)
+	}
+	fmt.Fprintf(&file.stubs, "\n//go:noescape\nfunc %s%s\n", name, signature[len("func"):])
 	fmt.Fprintf(&file.text, "\n// func %s%s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, signature[len("func"):], name, size)
 	return &Func{name: name, args: args}
 }

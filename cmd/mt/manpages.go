@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// manPage is a manual page, for section 1.
+type manPage struct {
+	Name string // of the file: mt-train.1
+	Text []byte // in the macros of man(7)
+}
+
+// manPages are the pages of a command and of all below it that are not hidden. source is the program and its version, which
+// stand at a page's foot.
+func manPages(c *cobra.Command, source string) []manPage {
+	pages := []manPage{{Name: manTitle(c) + ".1", Text: writeManPage(c, source)}}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			pages = append(pages, manPages(sub, source)...)
+		}
+	}
+	return pages
+}
+
+// manTitle is the name of a command's page: mt-data-inspect.
+func manTitle(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+
+// writeManPage returns the page of one command.
+func writeManPage(c *cobra.Command, source string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, ".TH %q 1 \"\" %q\n", strings.ToUpper(manTitle(c)), source)
+	manSection(&b, "NAME")
+	fmt.Fprintf(&b, "%s \\- %s\n", manEscape(manTitle(c)), manEscape(c.Short))
+	manSection(&b, "SYNOPSIS")
+	manProse(&b, c.UseLine())
+	manSection(&b, "DESCRIPTION")
+	manProse(&b, cmp.Or(c.Long, c.Short))
+	manOptions(&b, c.LocalFlags())
+	if c.Example != "" {
+		manSection(&b, "EXAMPLES")
+		manProse(&b, c.Example)
+	}
+	var others []string
+	if c.HasParent() {
+		others = append(others, manTitle(c.Parent())+"(1)")
+	}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			others = append(others, manTitle(sub)+"(1)")
+		}
+	}
+	if len(others) > 0 {
+		manSection(&b, "SEE ALSO")
+		manProse(&b, strings.Join(others, ", "))
+	}
+	return b.Bytes()
+}
+
+func manSection(b *bytes.Buffer, name string) { fmt.Fprintf(b, ".SH %s\n", name) }
+
+// manProse appends text as it stands in help: paragraphs between empty lines, and lines that are indented, which stay as
+// they are.
+func manProse(b *bytes.Buffer, text string) {
+	kept := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \n")
+		if indented := strings.HasPrefix(line, " "); indented != kept && line != "" {
+			fmt.Fprintln(b, map[bool]string{true: ".nf", false: ".fi"}[indented])
+			kept = indented
+		}
+		if line == "" {
+			fmt.Fprintln(b, ".PP")
+			continue
+		}
+		fmt.Fprintln(b, manEscape(line))
+	}
+	if kept {
+		fmt.Fprintln(b, ".fi")
+	}
+}
+
+// manOptions appends the flags that are not hidden.
+func manOptions(b *bytes.Buffer, flags *pflag.FlagSet) {
+	if !flags.HasAvailableFlags() {
+		return
+	}
+	manSection(b, "OPTIONS")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		name, usage := pflag.UnquoteUsage(f)
+		flag := "--" + f.Name
+		if f.Shorthand != "" {
+			flag = "-" + f.Shorthand + ", " + flag
+		}
+		if name != "" {
+			flag += " " + name
+		}
+		fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", manEscape(flag), manEscape(usage))
+	})
+}
+
+// manEscape is text whose backslashes and dashes troff shows as they are. A line that begins with a point or an
+// apostrophe would be a request.
+func manEscape(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
+	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
+		text = `\&` + text
+	}
+	return text
+}

@@ -1,0 +1,307 @@
+package virtual
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+	"time"
+)
+
+// Resource is something that works share.
+type Resource int
+
+// String is what the resource is called.
+func (r Resource) String() string {
+	return [...]string{"host cores", "host memory", "link to the device", "link to the host", "link both ways", "device", "wires to other devices",
+		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk", "network"}[r]
+}
+
+// perDevice says whether every device has the resource to itself, perSwitch whether those behind
+// one switch share it.
+func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
+func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
+
+// The resources. A work's share of each is between 0, it does not need it, and 1,
+// it uses all of it when it goes on at full speed.
+const (
+	Cores      Resource = iota // of the host
+	HostMemory                 // the bandwidth of the host's memory
+	LinkUp                     // from the host to the device
+	LinkDown                   // from the device to the host
+	LinkBoth                   // both directions together
+	Compute                    // the device's units that compute
+	WiresOut                   // between devices, apart from the links: out of a device
+	WiresIn                    // and into it
+	SwitchUp                   // as LinkUp, of the link that the devices behind a switch share
+	SwitchDown
+	SwitchBoth
+	Disk
+	Network // to the other hosts, each way
+	NumResources
+)
+
+// Work takes so many seconds at full speed, and as much of every resource as Share says.
+type Work struct {
+	Seconds float64
+	Share   [NumResources]float64
+	Device  int // whose links and units it uses, of several devices
+	// Peer is another device that it needs something of, as PeerShare says; where it needs
+	// nothing of any, Peer is Device.
+	Peer      int
+	PeerShare [NumResources]float64
+}
+
+// Then is w followed by next, as one work of the same devices: shares are averaged over the time.
+func (w Work) Then(next Work) Work {
+	total := w.Seconds + next.Seconds
+	if total <= 0 {
+		return Work{}
+	}
+	out := Work{Seconds: total, Device: w.Device, Peer: w.Peer}
+	for r := range out.Share {
+		out.Share[r] = (w.Share[r]*w.Seconds + next.Share[r]*next.Seconds) / total
+		out.PeerShare[r] = (w.PeerShare[r]*w.Seconds + next.PeerShare[r]*next.Seconds) / total
+	}
+	return out
+}
+
+// Clock runs works and calls functions at their times. It is not for several goroutines.
+type Clock struct {
+	now    float64 // seconds
+	spent  float64 // by the function that is being called, see Spend
+	timers timers
+	count  int // of timers that were ever set
+	active []*running
+	stale  bool // speeds are to be computed anew
+	used   Use
+
+	// Devices is how many devices there are; 0: one. Use is the mean of what each has to itself.
+	Devices int
+	// PerSwitch is how many of them are behind one switch; 0: one. Use is the mean of the switches.
+	PerSwitch int
+}
+
+// Use says for how many seconds each resource was used up, or for how many more it was used
+// in part.
+type Use [NumResources]float64
+
+// Since is what u has more than an earlier one.
+func (u Use) Since(earlier Use) Use {
+	for r := range u {
+		u[r] -= earlier[r]
+	}
+	return u
+}
+
+// Used is the use of all resources so far.
+func (c *Clock) Used() Use { return c.used }
+
+// running is a work that goes on.
+type running struct {
+	needs []need
+	left  float64 // seconds at full speed
+	speed float64 // at most 1
+	done  func()
+}
+
+// need is how much of a resource a work uses at full speed, and whose: the number of the device
+// or of the switch, 0 of what all share.
+type need struct {
+	resource, owner int
+	share           float64
+}
+
+// needs lists what a work uses.
+func (c *Clock) needs(w *Work) (out []need) {
+	add := func(shares *[NumResources]float64, device int) {
+		for r, s := range shares {
+			owner := 0
+			if Resource(r).perDevice() {
+				owner = device
+			} else if Resource(r).perSwitch() {
+				owner = device / max(1, c.PerSwitch)
+			}
+			if s > 0 {
+				out = append(out, need{r, owner, s})
+			}
+		}
+	}
+	add(&w.Share, w.Device)
+	add(&w.PeerShare, w.Peer)
+	return out
+}
+
+// owners is how many there are of a resource.
+func (c *Clock) owners(r Resource) int {
+	n, per := max(1, c.Devices), max(1, c.PerSwitch)
+	switch {
+	case r.perDevice():
+		return n
+	case r.perSwitch():
+		return (n + per - 1) / per
+	}
+	return 1
+}
+
+type timer struct {
+	at    float64
+	order int
+	f     func()
+}
+
+// Now is how long the clock has run. While a function is called it stands still, but for
+// what the function spends.
+func (c *Clock) Now() time.Duration { return time.Duration((c.now + c.spent) * 1e9) }
+
+// Time is Now in seconds, without what is being spent.
+func (c *Clock) Time() float64 { return c.now }
+
+// At has f called at a time, in seconds as Time gives it.
+func (c *Clock) At(seconds float64, f func()) {
+	c.count++
+	heap.Push(&c.timers, timer{at: seconds, order: c.count, f: f})
+}
+
+// Spend says that the function which is being called takes so many seconds of its own, such
+// as for a call into a driver: what it starts from here on starts later.
+func (c *Clock) Spend(seconds float64) { c.spent += seconds }
+
+// After has f called so many seconds from now.
+func (c *Clock) After(seconds float64, f func()) { c.At(c.now+c.spent+seconds, f) }
+
+// Start begins a work, and has done called when it is complete.
+func (c *Clock) Start(w Work, done func()) {
+	begin := func() {
+		c.active = append(c.active, &running{needs: c.needs(&w), left: w.Seconds, done: done})
+		c.stale = true
+	}
+	switch {
+	case w.Seconds <= 0:
+		c.After(0, done)
+	case c.spent > 0:
+		c.After(0, begin)
+	default:
+		begin()
+	}
+}
+
+// Run goes on until until is true, and says whether it is: false where nothing is left
+// that could happen.
+func (c *Clock) Run(until func() bool) bool {
+	for !until() {
+		if !c.next() {
+			return false
+		}
+	}
+	return true
+}
+
+// next goes on to the next time at which something happens, and lets it happen.
+func (c *Clock) next() bool {
+	if c.stale {
+		c.share()
+		c.stale = false
+	}
+	at, first := math.Inf(1), -1
+	for i, w := range c.active {
+		if end := c.now + w.left/w.speed; end < at {
+			at, first = end, i
+		}
+	}
+	if len(c.timers) > 0 && c.timers[0].at <= at {
+		t := heap.Pop(&c.timers).(timer)
+		c.advance(t.at)
+		c.call(t.f)
+		return true
+	}
+	if first < 0 {
+		return false
+	}
+	c.advance(at)
+	done := c.active[first].done
+	c.active = append(c.active[:first], c.active[first+1:]...)
+	c.stale = true
+	c.call(done)
+	return true
+}
+
+func (c *Clock) advance(at float64) {
+	passed := max(0, at-c.now)
+	for _, w := range c.active {
+		w.left = max(0, w.left-passed*w.speed)
+		for _, n := range w.needs {
+			c.used[n.resource] += n.share * w.speed * passed / float64(c.owners(Resource(n.resource)))
+		}
+	}
+	c.now = max(c.now, at)
+}
+
+func (c *Clock) call(f func()) {
+	c.spent = 0
+	f()
+	c.spent = 0
+}
+
+// share sets the speeds: all grow alike until a resource is used up; the works that need
+// that one go on at the speed they have reached, and the others grow on, up to 1. This is
+// max-min fairness.
+func (c *Clock) share() {
+	for _, w := range c.active {
+		w.speed = -1 // not yet known
+	}
+	used, need := make([]Use, max(1, c.Devices)), make([]Use, max(1, c.Devices))
+	speed := 0.0
+	for left := len(c.active); left > 0; {
+		// How far can those grow whose speed is not known?
+		clear(need)
+		for _, w := range c.active {
+			if w.speed < 0 {
+				for _, n := range w.needs {
+					need[n.owner][n.resource] += n.share
+				}
+			}
+		}
+		limit, binding, owner := 1.0, -1, 0
+		for d := range need {
+			for r := range need[d] {
+				if need[d][r] <= 0 {
+					continue
+				}
+				if l := max(0, 1-used[d][r]) / need[d][r]; l < limit {
+					limit, binding, owner = l, r, d
+				}
+			}
+		}
+		speed = max(limit, 1e-9)
+		for _, w := range c.active {
+			if w.speed < 0 && (binding < 0 || w.uses(binding, owner)) {
+				w.speed = speed
+				left--
+				for _, n := range w.needs {
+					used[n.owner][n.resource] += n.share * speed
+				}
+			}
+		}
+	}
+}
+
+// uses says whether a work needs something of a resource.
+func (w *running) uses(resource, owner int) bool {
+	return slices.ContainsFunc(w.needs, func(n need) bool { return n.resource == resource && n.owner == owner })
+}
+
+// timers is a heap by time; those of the same time are in the order in which they were set.
+type timers []timer
+
+func (t timers) Len() int { return len(t) }
+func (t timers) Less(i, j int) bool {
+	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].order < t[j].order
+}
+func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+func (t *timers) Push(x any)   { *t = append(*t, x.(timer)) }
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	x := (*t)[last]
+	*t = (*t)[:last]
+	return x
+}

@@ -1,0 +1,144 @@
+package wrap
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"mt/device"
+	"mt/device/op"
+)
+
+// Profiled times the operations of the device that it wraps. Its streams are those of
+// that device.
+type Profiled struct {
+	device.Device
+	mu      sync.Mutex
+	pending []span
+	spare   []device.Event
+	err     error // the error of the first event that could not be made
+}
+
+// span is one operation that was enqueued.
+type span struct {
+	what       key
+	flops      float64
+	bytes      int64
+	start, end device.Event
+}
+
+// key is what times are added up by: the operation and the sizes that decide its
+// cost.
+type key struct{ op, shape string }
+
+// OpTime is what all calls of one operation with one shape took.
+type OpTime struct {
+	Op string `json:"op"`
+	// Shape is the shape of a matrix product or of attention. In a product whose
+	// number of rows comes from the data, that number is replaced by "≤" and the
+	// power of two at or above it.
+	Shape string `json:"shape,omitempty"`
+	Calls int    `json:"calls"`
+	// Total is device time, from the start of each call to its end.
+	Total time.Duration `json:"total_ns"`
+	// FLOPs are those of all calls together, 0 where they are not known.
+	FLOPs float64 `json:"flops,omitempty"`
+	// Bytes of device memory are what all calls together must read and write, 0 where they are not known.
+	Bytes int64 `json:"bytes,omitempty"`
+}
+
+// Profile returns dev with its operations timed.
+func Profile(dev device.Device) *Profiled { return &Profiled{Device: dev} }
+
+// Unwrap is the wrapped device.
+func (d *Profiled) Unwrap() device.Device { return d.Device }
+
+// Do enqueues o between two events.
+func (d *Profiled) Do(s device.Stream, o device.Op) {
+	what, flops := key{op: o.Name()}, 0.0
+	if w, ok := o.(op.Worker); ok {
+		what.shape, flops = w.Work()
+	}
+	var bytes int64
+	if m, ok := o.(op.Mover); ok {
+		bytes = m.Bytes()
+	}
+	d.mu.Lock()
+	start, end := d.event(), d.event()
+	d.mu.Unlock()
+	if start == nil || end == nil {
+		d.Device.Do(s, o)
+		return
+	}
+	s.Record(start)
+	d.Device.Do(s, o)
+	s.Record(end)
+	d.mu.Lock()
+	d.pending = append(d.pending, span{what, flops, bytes, start, end})
+	d.mu.Unlock()
+}
+
+// Times adds up what was enqueued since the last call of it, and lists the longest
+// first. All of that must be complete.
+func (d *Profiled) Times() ([]OpTime, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return nil, d.err
+	}
+	sums := map[key]*OpTime{}
+	for _, s := range d.pending {
+		t := sums[s.what]
+		if t == nil {
+			t = &OpTime{Op: s.what.op, Shape: s.what.shape}
+			sums[s.what] = t
+		}
+		t.Calls++
+		t.Total += s.end.Elapsed(s.start)
+		t.FLOPs += s.flops
+		t.Bytes += s.bytes
+		d.spare = append(d.spare, s.start, s.end)
+	}
+	d.pending = nil
+	out := make([]OpTime, 0, len(sums))
+	for _, t := range sums {
+		out = append(out, *t)
+	}
+	slices.SortFunc(out, func(a, b OpTime) int {
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Shape, b.Shape))
+	})
+	return out, nil
+}
+
+// Close gives the events back and closes the device.
+func (d *Profiled) Close() error {
+	d.mu.Lock()
+	for _, s := range d.pending {
+		d.spare = append(d.spare, s.start, s.end)
+	}
+	for _, e := range d.spare {
+		e.Close()
+	}
+	d.pending, d.spare = nil, nil
+	d.mu.Unlock()
+	return d.Device.Close()
+}
+
+// event is an event to record, nil where none can be made.
+func (d *Profiled) event() device.Event {
+	if n := len(d.spare); n > 0 {
+		e := d.spare[n-1]
+		d.spare = d.spare[:n-1]
+		return e
+	}
+	e, err := d.NewEvent()
+	if err != nil {
+		if d.err == nil {
+			d.err = fmt.Errorf("profile: %w", err)
+		}
+		return nil
+	}
+	return e
+}

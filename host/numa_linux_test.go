@@ -1,0 +1,29 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestPrefer: pages for which a node is preferred come from it, where the system allows that.
+func TestPrefer(t *testing.T) {
+	page := os.Getpagesize()
+	b, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(b) }()
+	switch err := (LinuxNodes{}).Prefer(b, 0); {
+	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS):
+		t.Skipf("the system does not let memory be placed: %v", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	b[0], b[3*page] = 1, 2
+	if err := (LinuxNodes{}).Prefer(b, 1000); err == nil {
+		t.Error("a node that is not there is taken")
+	}
+}

@@ -1,0 +1,465 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/internal/doctor/measure"
+	"mt/internal/parallel"
+	"mt/plan/rates"
+)
+
+// CalibrateOptions say what to measure.
+type CalibrateOptions struct {
+	Device device.Device
+	More   []device.Device // further devices of the host; those that differ are measured too
+	Host   string          // the processor, for people
+	Dir    string          // a folder on the disk where checkpoints go
+	Small  bool            // shapes as for a test: nothing is measured well
+	// Progress, unless nil, is called with the name of each part as it begins, and how many parts
+	// there are.
+	Progress func(what string, part, parts int)
+}
+
+// calibration is a calibration under way.
+type calibration struct {
+	o      CalibrateOptions
+	m      *measure.Meter
+	shapes shapes
+	timing measure.Options
+	pool   *parallel.Pool
+	out    *rates.Machine
+}
+
+// Calibrate measures o.Device, the host, and what its devices copy to each other at. On two cores it takes about half a minute. When ctx is
+// cancelled it ends between two measurements.
+func Calibrate(ctx context.Context, o CalibrateOptions) (*rates.Machine, error) {
+	m, err := calibrated(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("calibrate: %w", err)
+	}
+	if err := m.Check(); err != nil {
+		return nil, fmt.Errorf("calibrate: what was measured cannot be: %w", err)
+	}
+	return m, nil
+}
+
+// calibrationPart is one part of a calibration.
+type calibrationPart struct {
+	what string
+	do   func(ctx context.Context) error
+}
+
+// calibrated is what Calibrate returns, unchecked.
+func calibrated(ctx context.Context, o CalibrateOptions) (_ *rates.Machine, err error) {
+	pool := parallel.New(0)
+	defer pool.Close()
+	runs, err := newRuns(o, pool)
+	defer func() {
+		for _, r := range runs {
+			err = errors.Join(err, r.m.Close())
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	first := runs[0]
+	parts := append(first.ofDevice(), calibrationPart{"updates in host memory", first.host}, calibrationPart{"operations in a run", first.inRun}, calibrationPart{"disk", first.disk})
+	for i, r := range runs[1:] {
+		for _, p := range append(r.ofDevice(), calibrationPart{"operations in a run", func(ctx context.Context) error { r.out.Host = first.out.Host; return r.inRun(ctx) }}) {
+			parts = append(parts, calibrationPart{fmt.Sprintf("%s of device %d", p.what, i+1), p.do})
+		}
+	}
+	if len(o.More) > 0 {
+		parts = append(parts, calibrationPart{"copies between devices", func(ctx context.Context) error { return peers(ctx, runs) }})
+	}
+	for i, part := range parts {
+		if o.Progress != nil {
+			o.Progress(part.what, i+1, len(parts))
+		}
+		if err := part.do(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.what, err)
+		}
+	}
+	for _, r := range runs[1:] {
+		first.out.More = append(first.out.More, rates.Card{Device: r.out.Device, Link: r.out.Link})
+	}
+	return first.out, nil
+}
+
+// newRuns makes a run for the first device and, where the others differ from it, one for each of
+// those. Runs are returned with an error too, to be closed.
+func newRuns(o CalibrateOptions, pool *parallel.Pool) (runs []*calibration, err error) {
+	devs := []device.Device{o.Device}
+	if slices.ContainsFunc(o.More, func(d device.Device) bool { return d.Name() != o.Device.Name() }) {
+		devs = append(devs, o.More...)
+	}
+	for _, dev := range devs {
+		r := &calibration{o: o, pool: pool, shapes: shapesFor(dev.Kind(), o.Small), timing: measure.Options{Runs: 3, Least: time.Millisecond, Most: 500 * time.Millisecond}}
+		r.o.Device = dev
+		if o.Small {
+			r.timing = measure.Options{Runs: 1, Least: 1}
+		}
+		r.out = &rates.Machine{Name: dev.Name(), Source: "measured by mt doctor --save on " + time.Now().Format(time.DateOnly)}
+		r.out.Device = rates.Device{Name: dev.Name(), Kind: dev.Kind(), Unified: dev.Unified(), Products: map[string][]rates.Product{},
+			Attention: map[string][]rates.Attention{}, Ops: map[string]rates.Op{}, Sources: map[string]string{}}
+		if dev.Kind() == "cuda" {
+			use := dev.Usage()
+			r.out.Device.Memory, r.out.Device.Integrated = float64(use.Limit)/(1<<30), use.Integrated
+			if d, ok := dev.(interface{ RunsSM90a() bool }); ok {
+				r.out.Device.SM90a = d.RunsSM90a()
+			}
+		}
+		if r.m, err = measure.New(dev, r.timing); err != nil {
+			return runs, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// ofDevice are the parts that are measured on the device without a training run.
+func (r *calibration) ofDevice() []calibrationPart {
+	return []calibrationPart{{"launches", r.launches}, {"matrix products", r.products}, {"attention", r.attention}, {"other operations", r.operations}, {"copies", r.copies}}
+}
+
+// fits says whether a measurement was made. One for which the device has no memory is left out.
+func fits(ctx context.Context, err error) (bool, error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// launches measures what the smallest operation takes.
+func (r *calibration) launches(context.Context) error {
+	l, err := r.m.Launch()
+	if err != nil {
+		return err
+	}
+	r.out.Device.Launch, r.out.Device.Enqueue = l.Stream.Median*1e6, l.Enqueue.Median*1e6
+	return nil
+}
+
+// products measures every shape with the transposes that layers use: A·Bᵀ in the forward, A·B for
+// the gradient of the input, and Aᵀ·B, which adds to fp32, for that of the weights.
+func (r *calibration) products(ctx context.Context) error {
+	for _, dtype := range dtypes {
+		for _, s := range r.shapes.products {
+			for _, t := range [][2]bool{{false, true}, {false, false}, {true, false}} {
+				p := measure.Product{M: s[0], N: s[1], K: s[2], TransA: t[0], TransB: t[1], DType: dtype, Accumulate: t[0]}
+				took, err := r.m.Product(p)
+				if made, err := fits(ctx, err); err != nil {
+					return err
+				} else if made {
+					r.out.Device.Products[dtype.String()] = append(r.out.Device.Products[dtype.String()],
+						rates.Product{M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB, Rate: rates.Round(p.FLOPs() / took.Median / 1e12)})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// attention measures causal attention of every length and head dimension.
+func (r *calibration) attention(ctx context.Context) error {
+	for _, dtype := range dtypes {
+		for _, length := range r.shapes.lengths {
+			for _, dim := range r.shapes.dims {
+				a := measure.Attention{Tokens: max(length, r.shapes.tokens), Length: length, Heads: 8, KVHeads: 2, Dim: dim, DType: dtype}
+				b := a
+				b.Backward = true
+				forward, err := r.m.Attention(a)
+				made, err := fits(ctx, err)
+				if err != nil {
+					return err
+				}
+				backward, err := r.m.Attention(b)
+				both, err := fits(ctx, err)
+				if err != nil {
+					return err
+				}
+				if made && both {
+					r.out.Device.Attention[dtype.String()] = append(r.out.Device.Attention[dtype.String()], rates.Attention{Length: length, Dim: dim,
+						Forward: rates.Round(a.FLOPs() / forward.Median / 1e12), Backward: rates.Round(b.FLOPs() / backward.Median / 1e12)})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// operands is the dtype with which operations other than products and attention are measured: that
+// of most runs on such a device.
+func (r *calibration) operands() device.DType {
+	if r.o.Device.Kind() == "cuda" {
+		return device.BF16
+	}
+	return device.F32
+}
+
+// operations measures each of the others at two sizes, of which its fixed time and its rate follow.
+// The rate of all others is that of a copy.
+func (r *calibration) operations(ctx context.Context) error {
+	dt := r.operands()
+	for _, name := range measure.Operations() {
+		var seconds, moved []float64
+		for _, size := range r.shapes.operations {
+			o := measure.Operation{Name: name, Rows: size[0], Cols: size[1], DType: dt}
+			if measure.OfExperts(name) {
+				o.Cols = 64
+			}
+			took, bytes, err := r.m.Operation(o)
+			if made, err := fits(ctx, err); err != nil {
+				return err
+			} else if made {
+				seconds, moved = append(seconds, took.Median), append(moved, float64(bytes))
+			}
+		}
+		if len(seconds) == 2 {
+			r.out.Device.Ops[name] = rates.Line(seconds, moved)
+		}
+	}
+	t, err := r.m.D2D(r.shapes.copies)
+	if err != nil {
+		return err
+	}
+	r.out.Device.Bandwidth = rates.Round(2 * float64(r.shapes.copies) / t.Median / 1e9)
+	return nil
+}
+
+// inPlace measures how an integrated GPU computes on pinned host memory beside its own.
+func (r *calibration) inPlace() error {
+	d, ok := r.o.Device.(interface{ InPlace(on bool) error })
+	if !ok || !r.out.Device.Integrated || d.InPlace(true) != nil {
+		return nil // it copies
+	}
+	_, share, err := r.m.InPlace(r.shapes.copies / 4)
+	if err := errors.Join(err, d.InPlace(false)); err != nil {
+		return err
+	}
+	r.out.Device.HostMemory = rates.Round(r.out.Device.Bandwidth * share)
+	return nil
+}
+
+// copies measures the link, with memory that is registered as tiles are. A device that computes on
+// host memory copies too, now and then.
+func (r *calibration) copies(ctx context.Context) error {
+	const small = 4 << 10
+	l := &r.out.Link
+	bytes := float64(r.shapes.copies)
+	if err := r.inPlace(); err != nil {
+		return err
+	}
+	up, err := r.m.H2D(r.shapes.copies, measure.Registered)
+	if err != nil {
+		return err
+	}
+	down, err := r.m.D2H(r.shapes.copies, measure.Registered)
+	if err != nil {
+		return err
+	}
+	upBoth, downBoth, err := r.m.Both(r.shapes.copies, measure.Registered)
+	if err != nil {
+		return err
+	}
+	least, err := r.m.H2D(small, measure.Registered)
+	if err != nil {
+		return err
+	}
+	l.Up, l.Down = rates.Round(bytes/up.Median/1e9), rates.Round(bytes/down.Median/1e9)
+	l.Both, l.Latency = rates.Round((bytes/upBoth.Median+bytes/downBoth.Median)/1e9), rates.Round(least.Median*1e6)
+	pinned, err := r.m.Register(r.shapes.copies, []int{measure.PinThreads})
+	if err != nil {
+		return err
+	}
+	if len(pinned) > 0 { // else the device pins nothing
+		l.Pin = rates.Round(bytes / pinned[0].Median / 1e9)
+	}
+	if r.o.Device.Kind() == "cpu" {
+		l.Cores, l.Peer = 1, l.Up // a copy to another such device is one within the host's memory
+	}
+	return ctx.Err()
+}
+
+// peers measures what each device copies to the next one at, where it can. Devices that are alike
+// have one rate, that of the slowest.
+func peers(ctx context.Context, runs []*calibration) error {
+	first := runs[0]
+	devs := append([]device.Device{first.o.Device}, first.o.More...)
+	for i, from := range devs {
+		r, to := runs[min(i, len(runs)-1)], devs[(i+1)%len(devs)]
+		rate, err := r.peer(from, to)
+		if err != nil {
+			return err
+		}
+		if l := &r.out.Link; i < len(runs) || rate < l.Peer {
+			l.Peer = rate
+			l.Wires = rate > max(l.Up, l.Down) // what is faster than the link does not go over it
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// peer is what from copies to another device at, in GB/s; 0 where it cannot.
+func (r *calibration) peer(from, to device.Device) (rate float64, err error) {
+	if can, err := from.Reach(to); !can || err != nil {
+		return 0, err
+	}
+	m := r.m
+	if from != r.o.Device {
+		if m, err = measure.New(from, r.timing); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+	}
+	took, err := m.Peer(to, r.shapes.copies)
+	if err != nil {
+		return 0, err
+	}
+	return rates.Round(float64(r.shapes.copies) / took.Median / 1e9), nil
+}
+
+// available is the host memory that a run could take, in GiB.
+func available() float64 {
+	const gib = 1 << 30
+	if room := host.AvailableMemory(); room.Known {
+		return float64(room.Bytes) / gib
+	}
+	return 1
+}
+
+// dtypes are those that layers are computed in.
+var dtypes = []device.DType{device.BF16, device.F32}
+
+// shapes are what is measured.
+type shapes struct {
+	products   [][3]int // M, N, K
+	lengths    []int    // of sequences
+	dims       []int    // of heads
+	tokens     int      // at least, of attention
+	operations [2][2]int
+	copies     int64    // bytes
+	params     [2]int64 // of layers that are updated
+	rows       [2]int   // that are gathered
+	file       int64    // bytes
+}
+
+// shapesFor are the shapes for a kind of device: small and large ones, since rates grow with the
+// size, and wide and deep ones, as MLPs have them.
+func shapesFor(kind string, small bool) shapes {
+	s := shapes{lengths: []int{64, 256, 1024}, dims: []int{32, 64, 128}, tokens: 1024, operations: [2][2]int{{64, 128}, {2048, 256}}, copies: 64 << 20,
+		params: [2]int64{1 << 16, 16 << 20}, rows: [2]int{16, 4096}, file: 256 << 20}
+	sizes := []int{128, 512, 1024}
+	switch {
+	case small:
+		s = shapes{lengths: []int{16}, dims: []int{64, 128}, tokens: 16, operations: [2][2]int{{2, 64}, {32, 64}}, copies: 1 << 16,
+			params: [2]int64{1 << 10, 1 << 14}, rows: [2]int{2, 64}, file: 1 << 16}
+		sizes = []int{32}
+	case kind == "cuda":
+		s.lengths, s.dims, s.tokens, s.copies, s.operations = []int{512, 2048, 8192}, []int{64, 128}, 16384, 256<<20, [2][2]int{{64, 128}, {8192, 4096}}
+		s.params[1], sizes = 64<<20, []int{512, 2048, 4096, 8192}
+	}
+	for _, n := range sizes {
+		s.products = append(s.products, [3]int{n, n, n}, [3]int{n, 4 * n, n}, [3]int{n, n, 4 * n})
+	}
+	return s
+}
+
+// host measures what the host does beside the device.
+func (r *calibration) host(ctx context.Context) error {
+	h := &r.out.Host
+	h.Name, h.Cores, h.Memory = r.o.Host, runtime.GOMAXPROCS(0), rates.Round(available())
+	t, err := measure.Memcpy(r.pool, r.shapes.copies, r.timing)
+	if err != nil {
+		return err
+	}
+	h.Bandwidth = rates.Round(2 * float64(r.shapes.copies) / t.Median / 1e9)
+	// On a GPU weights are split into planes, as bf16 is computed there.
+	split := r.o.Device.Kind() == "cuda"
+	var update, norm, gather, updated, read, gathered []float64
+	others := map[string]*[2][]float64{} // seconds and bytes
+	for i := range 2 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		u := measure.Update{Params: r.shapes.params[i], Split: split}
+		up, sum, err := u.Measure(r.pool, r.timing)
+		if err != nil {
+			return err
+		}
+		for name, by := range measure.Optimizers {
+			if others[name] == nil {
+				others[name] = new([2][]float64)
+			}
+			u := measure.Update{Params: u.Params, Split: split, By: by}
+			up, _, err := u.Measure(r.pool, r.timing)
+			if err != nil {
+				return err
+			}
+			others[name][0], others[name][1] = append(others[name][0], up.Median), append(others[name][1], float64(u.Bytes()))
+		}
+		update, updated = append(update, up.Median), append(updated, float64(u.Bytes()))
+		norm, read = append(norm, sum.Median), append(read, float64(u.GradBytes()))
+		g, bytes, err := measure.Gather(r.pool, 4*r.shapes.rows[1], r.shapes.rows[i], 1024, split, r.timing)
+		if err != nil {
+			return err
+		}
+		gather, gathered = append(gather, g.Median), append(gathered, 2*float64(bytes))
+	}
+	h.Update, h.Norm, h.Gather = rates.Line(update, updated), rates.Line(norm, read), rates.Line(gather, gathered)
+	h.Updates = map[string]rates.Op{}
+	for name, of := range others {
+		h.Updates[name] = rates.Line(of[0], of[1])
+	}
+	h.Pack, h.Message = rates.Round(packed()), messageTime
+	h.Sources = map[string]string{"message_us": "not measured: half a round trip between two actors, of an EPYC (Zen 5)",
+		"memory_gib": "what a run could take when this was measured"}
+	return nil
+}
+
+// messageTime is what a message between two actors takes that have nothing else to do, in µs.
+const messageTime = 1.8
+
+// packed is what packing takes, in seconds for a million tokens.
+func packed() float64 {
+	const rows, length = 32, 2048
+	all := make([]data.Row, rows)
+	for i := range all {
+		all[i].IDs = make([]int32, length)
+		for j := range all[i].IDs {
+			all[i].IDs[j] = int32((i*length + j) * 7919 % 100003)
+		}
+	}
+	best := math.Inf(1)
+	for range 3 {
+		begin := time.Now()
+		data.NewBatch(1, all, 8*length)
+		best = min(best, time.Since(begin).Seconds())
+	}
+	return best * 1e6 / (rows * length)
+}
+
+// disk measures a file in the folder of the options.
+func (r *calibration) disk(context.Context) error {
+	write, read, err := measure.Disk(r.o.Dir, r.shapes.file, measure.Options{Runs: 3, Most: 3 * time.Second})
+	if err != nil {
+		return err
+	}
+	r.out.Disk = rates.Disk{Write: rates.Round(float64(r.shapes.file) / write.Median / 1e9), Read: rates.Round(float64(r.shapes.file) / read.Median / 1e9)}
+	return nil
+}

@@ -1,0 +1,326 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"mt/actors"
+	"mt/device"
+	"mt/device/wrap"
+	"mt/internal/doctor/measure"
+	"mt/internal/run/predict"
+	"mt/internal/run/settings"
+	"mt/internal/run/trials"
+	"mt/model"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// This file corrects rates by a short training run. An operation that is timed by itself, over
+// and over, finds its operands in the caches, and nothing else runs. In a run it does not. So a
+// small model is trained with every operation timed, the same run is predicted, and rates are
+// divided by what each kind of operation took longer than predicted.
+
+// trained is the run that corrects rates. Its shape is none that is measured by itself.
+type trained struct {
+	layers, hidden, ffn, heads, vocab int
+	rows, length, micro               int
+	rounds                            int // of predict.PredictedSteps steps each
+}
+
+// trainedFor is the run for a kind of device.
+func trainedFor(kind string, small bool) trained {
+	switch {
+	case small:
+		return trained{layers: 2, hidden: 32, ffn: 48, heads: 2, vocab: 64, rows: 2, length: 16, micro: 16, rounds: 1}
+	case kind == "cuda":
+		return trained{layers: 3, hidden: 2048, ffn: 5632, heads: 16, vocab: 16384, rows: 12, length: 1536, micro: 4608, rounds: 3}
+	}
+	return trained{layers: 3, hidden: 320, ffn: 880, heads: 5, vocab: 3000, rows: 5, length: 192, micro: 480, rounds: 3}
+}
+
+// model is a model of that shape.
+func (t trained) model() (*model.Config, error) {
+	return model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(t.hidden), "intermediate_size": int64(t.ffn), "num_hidden_layers": int64(t.layers),
+		"num_attention_heads": int64(t.heads), "num_key_value_heads": int64(t.heads), "vocab_size": int64(t.vocab), "max_position_embeddings": int64(t.length),
+		"tie_word_embeddings": false}, "the run that corrects rates")
+}
+
+// options are those of the run, with activations of that type.
+func (t trained) options(act device.DType) (trials.SyntheticOptions, error) {
+	cfg, err := t.model()
+	return trials.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: act, Recompute: "auto"}, err
+}
+
+// reportsOf makes a run of so many steps, and returns its plan and what it reports of each; nothing where memory does not suffice.
+func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *plan.Run, reports []actors.StepReport, err error) {
+	s, err := trials.StartSynthetic(o)
+	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	reports, err = s.Run(steps)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, nil, err
+	}
+	return s.Plan, reports, nil
+}
+
+// corrections are how often rates are corrected: what runs beside an operation changes with them.
+const corrections = 2
+
+// inRun corrects the rates of operations, and then measures messages and restarts. Where such a run is not possible, for want of memory,
+// they stay as they are, and Sources says so.
+func (r *calibration) inRun(ctx context.Context) error {
+	for _, dtype := range dtypes {
+		name := dtype.String()
+		if len(r.out.Device.Products[name]) == 0 || len(r.out.Device.Attention[name]) == 0 {
+			continue
+		}
+		err := r.correct(ctx, dtype)
+		said := "corrected by a short training run"
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			said = fmt.Sprintf("of operations by themselves: a training run was not possible: %v", err)
+		}
+		r.out.Device.Sources["products."+name], r.out.Device.Sources["attention."+name] = said, said
+		if dtype == r.operands() {
+			r.out.Device.Sources["ops"] = said
+		}
+	}
+	return errors.Join(r.messages(ctx), r.restart(ctx))
+}
+
+// correct corrects the rates of one dtype. It has a run of its own, whose profile it needs.
+func (r *calibration) correct(ctx context.Context, dtype device.DType) (err error) {
+	t := trainedFor(r.o.Device.Kind(), r.o.Small)
+	o, err := t.options(dtype)
+	if err != nil {
+		return err
+	}
+	o.On, o.Profile = r.o.Device, true
+	s, err := trials.StartSynthetic(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if _, err := s.Run(1); err != nil { // in which memory is first touched
+		return err
+	}
+	if _, err := s.Times(); err != nil {
+		return err
+	}
+	rounds := map[string][]float64{}
+	for range t.rounds {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if _, err := s.Run(predict.PredictedSteps); err != nil {
+			return err
+		}
+		times, err := s.Times()
+		if err != nil {
+			return err
+		}
+		for op, seconds := range byOp(times) {
+			rounds[op] = append(rounds[op], seconds)
+		}
+	}
+	took := map[string]float64{}
+	for op, seconds := range rounds {
+		took[op] = measure.Sum(seconds).Median
+	}
+	return r.match(s.Plan, took, dtype)
+}
+
+// match corrects rates so that the operations of p's steps are predicted to take what they took,
+// in seconds.
+func (r *calibration) match(p *plan.Run, took map[string]float64, dtype device.DType) error {
+	for range corrections {
+		times, err := predict.PredictTimes(p, r.out)
+		if err != nil {
+			return fmt.Errorf("predict what was measured: %w", err)
+		}
+		for op, seconds := range byOp(times) {
+			if took[op] > 0 && seconds > 0 && !math.IsInf(seconds, 0) {
+				r.slower(op, dtype, took[op]/seconds)
+			}
+		}
+	}
+	return nil
+}
+
+// byOp adds up times by operation, in seconds.
+func byOp(times []wrap.OpTime) map[string]float64 {
+	out := map[string]float64{}
+	for _, t := range times {
+		out[t.Op] += t.Total.Seconds()
+	}
+	return out
+}
+
+// slower makes an operation of that dtype take so many times as long.
+func (r *calibration) slower(op string, dtype device.DType, times float64) {
+	d, name := &r.out.Device, dtype.String()
+	switch op {
+	case "MatMul":
+		for i := range d.Products[name] {
+			d.Products[name][i].Rate = rates.Round(d.Products[name][i].Rate / times)
+		}
+	case "Attention":
+		for i := range d.Attention[name] {
+			d.Attention[name][i].Forward = rates.Round(d.Attention[name][i].Forward / times)
+		}
+	case "AttentionBackward":
+		for i := range d.Attention[name] {
+			d.Attention[name][i].Backward = rates.Round(d.Attention[name][i].Backward / times)
+		}
+	default:
+		if o, ok := d.Ops[op]; ok && dtype == r.operands() {
+			d.Ops[op] = rates.Op{Fixed: rates.Round(o.Fixed * times), Rate: rates.Round(o.Rate / times), Cores: o.Cores}
+		}
+	}
+}
+
+// This file measures what a message between two actors takes: not between two that have nothing
+// else to do, but in a run, where whoever is to read it may have to wait for a core. A small model
+// is trained with the least depths, so that a tile goes to the device only when the one before it
+// has been given back. The message takes what makes the stalls of that run be predicted as long as
+// they were.
+
+// handing is the run: layers and tiles so small that messages count.
+var handing = trained{layers: 6, hidden: 96, ffn: 256, heads: 3, vocab: 400, rows: 4, length: 64, micro: 128}
+
+const (
+	handingSteps   = 12
+	handingUntimed = 2     // at the begin of the run and at its end each, where the pipeline fills and runs empty
+	mostMessage    = 1000. // µs: the longest message that is believed
+)
+
+// messages measures the time of a message, after all other rates.
+func (r *calibration) messages(ctx context.Context) error {
+	t := handing
+	if r.o.Small {
+		t.layers, t.rows = 2, 1
+	}
+	o, err := t.options(r.operands())
+	if err != nil {
+		return err
+	}
+	o.NoClip, o.Depths, o.On = true, plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}, r.o.Device
+	p, reports, err := reportsOf(ctx, o, handingSteps)
+	if reports == nil { // the time stays what it is elsewhere
+		return err
+	}
+	var stalls []float64
+	for _, report := range reports[handingUntimed : len(reports)-handingUntimed] {
+		stalls = append(stalls, stalled(report).Seconds())
+	}
+	if r.out.Host.Message, err = messageFor(p, *r.out, measure.Sum(stalls).Median); err != nil {
+		return err
+	}
+	r.out.Host.Sources["message_us"] = "of a short training run with the least depths"
+	return nil
+}
+
+// stalled is how long the compute stream stood still.
+func stalled(r actors.StepReport) (sum time.Duration) {
+	for _, d := range r.Stall {
+		sum += d
+	}
+	return sum
+}
+
+// messageFor is what a message must take, in µs, for a step of p to stand still for so many
+// seconds on m.
+func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
+	return fitting(p, &m, &m.Host.Message, mostMessage, stalled, seconds)
+}
+
+// fitting is the value, from 0 to most, of a field of m for which a step of p is predicted with what
+// of says of its report nearest to so many seconds; they grow with the field.
+func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of func(actors.StepReport) time.Duration, seconds float64) (float64, error) {
+	least := 0.0
+	for range 20 {
+		*field = (least + most) / 2
+		predicted, err := predict.Predict(p, m)
+		if err != nil {
+			return 0, fmt.Errorf("predict what was measured: %w", err)
+		}
+		if of(predicted.Report).Seconds() < seconds {
+			least = *field
+		} else {
+			most = *field
+		}
+	}
+	return rates.Round((least + most) / 2), nil
+}
+
+// This file measures what a CPU loses whenever it has stood still: until all of its cores are at
+// work again, operations take up to twice as long. A run whose copies are slowed down, so that it
+// waits for longer than it computes, shows it: the device computes the same as without waiting, and
+// takes longer. A GPU's copies cannot be slowed down, so of a GPU nothing is known.
+
+// waiting is the run: launches of some milliseconds.
+var waiting = trained{layers: 4, hidden: 192, ffn: 512, heads: 3, vocab: 1000, rows: 4, length: 256, micro: 512}
+
+const (
+	waitingSteps   = 6
+	waitingUntimed = 2   // at the begin of the run, where the pipeline fills
+	standsStill    = 2   // how many times as long a step's copies take as the step without waiting
+	mostRestart    = 5e4 // µs: the largest loss that is believed
+)
+
+// restart measures rates.Device.Restart, after all other rates.
+func (r *calibration) restart(ctx context.Context) error {
+	if r.o.Device.Kind() != "cpu" {
+		return nil
+	}
+	t := waiting
+	if r.o.Small {
+		t = handing
+		t.layers, t.rows = 2, 1
+	}
+	o, err := t.options(device.F32)
+	if err != nil {
+		return err
+	}
+	p, err := trials.PlanSynthetic(o)
+	if err != nil {
+		return err
+	}
+	step, err := predict.Predict(p, r.out)
+	if err != nil {
+		return err
+	}
+	o.Throttle = settings.Throttle{Link: float64(max(step.Report.H2D, step.Report.D2H)) / (standsStill * step.Step().Seconds())}
+	p, reports, err := reportsOf(ctx, o, waitingSteps)
+	if reports == nil { // nothing is known
+		return err
+	}
+	var took []float64
+	for _, report := range reports[waitingUntimed:] {
+		took = append(took, computing(report).Seconds())
+	}
+	r.out.Device.Restart, err = restartFor(p, *o.Throttle.Machine(r.out), measure.Sum(took).Median)
+	r.out.Device.Sources["restart_us"] = "of a short training run that stands still most of the time"
+	return err
+}
+
+// restartFor is what a restart must cost, in µs, for a step of p to compute for so many seconds on m.
+func restartFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
+	return fitting(p, &m, &m.Device.Restart, mostRestart, computing, seconds)
+}
+
+// computing is how long the compute stream did not stand still.
+func computing(r actors.StepReport) time.Duration { return r.Compute - stalled(r) }

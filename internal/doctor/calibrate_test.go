@@ -1,0 +1,219 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/device/cpu"
+	"mt/device/cuda"
+	"mt/internal/doctor/measure"
+	"mt/internal/facts"
+	"mt/internal/long"
+	"mt/plan/rates"
+)
+
+// lift raises the rates of m that were measured to those of a real machine: with tiny shapes, under
+// the race detector or without assembly they are lower than any machine's. What is missing stays so.
+func lift(m *rates.Machine) {
+	up := func(all ...*float64) {
+		for _, x := range all {
+			if *x > 0 {
+				*x = max(*x, 1)
+			}
+		}
+	}
+	for _, dtype := range []string{"bf16", "fp32"} {
+		for i := range m.Device.Products[dtype] {
+			up(&m.Device.Products[dtype][i].Rate)
+		}
+		for i := range m.Device.Attention[dtype] {
+			up(&m.Device.Attention[dtype][i].Forward, &m.Device.Attention[dtype][i].Backward)
+		}
+	}
+	for name, o := range m.Device.Ops {
+		up(&o.Rate)
+		m.Device.Ops[name] = o
+	}
+	h := &m.Host
+	for name, o := range h.Updates {
+		up(&o.Rate)
+		h.Updates[name] = o
+	}
+	up(&m.Device.Bandwidth, &h.Bandwidth, &h.Update.Rate, &h.Norm.Rate, &h.Gather.Rate, &m.Link.Up, &m.Link.Down, &m.Link.Both, &m.Disk.Write, &m.Disk.Read)
+}
+
+// named is a device under another name.
+type named struct {
+	device.Device
+	name string
+}
+
+func (d named) Name() string { return d.name }
+
+func (d named) Unwrap() device.Device { return d.Device }
+
+// TestSeveralDevices: of devices that are alike one is measured, of others each, and in both cases
+// what they copy to each other at.
+func TestSeveralDevices(t *testing.T) {
+	long.NotShort(t)
+	for name, want := range map[string]struct{ parts, more int }{"alike": {9, 0}, "other": {15, 1}} {
+		var parts []string
+		first, second := newCPU(t, cpu.Options{Threads: 1}), newCPU(t, cpu.Options{Threads: 1})
+		if name == "other" {
+			second = named{second, "another processor"}
+		}
+		m, err := calibrated(t.Context(), CalibrateOptions{Device: first, More: []device.Device{second}, Dir: t.TempDir(), Small: true,
+			Progress: func(what string, _, _ int) { parts = append(parts, what) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(parts) != want.parts || len(m.More) != want.more || parts[len(parts)-1] != "copies between devices" {
+			t.Errorf("%s: parts %q, further devices %v", name, parts, m.More)
+		}
+		for i := range 1 + want.more {
+			card := m.On(i)
+			if l := card.Link; l.Peer <= 0 || l.Up <= 0 || l.Wires != (l.Peer > max(l.Up, l.Down)) {
+				t.Errorf("%s: device %d (%s): link %+v", name, i, card.Device.Name, l)
+			}
+		}
+		if want.more > 0 && (m.More[0].Device.Name != "another processor" || len(m.More[0].Device.Products["fp32"]) == 0 || m.More[0].Device.Launch <= 0) {
+			t.Errorf("the other device is %+v", m.More[0].Device)
+		}
+	}
+}
+
+// TestCalibrate: what is measured can be saved and loaded, and has every rate that a plan asks for.
+func TestCalibrate(t *testing.T) {
+	long.NotShort(t)
+	var parts []string
+	m, err := calibrated(t.Context(), CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 2, Unified: true}), Host: "a processor", Dir: t.TempDir(), Small: true,
+		Progress: func(what string, part, of int) { parts = append(parts, what) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lift(m)
+	file := filepath.Join(t.TempDir(), "rates.json")
+	if err := m.Save(file); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = rates.Load(file); err != nil {
+		t.Fatal(err)
+	}
+	if len(parts) != 8 || !m.Device.Unified || m.Device.Kind != "cpu" || m.Host.Name != "a processor" || !strings.HasPrefix(m.Source, "measured by mt doctor --save on ") {
+		t.Errorf("%d parts, %+v", len(parts), m)
+	}
+	for _, dtype := range []string{"bf16", "fp32"} {
+		ways := map[[2]bool]int{}
+		for _, p := range m.Device.Products[dtype] {
+			ways[[2]bool{p.TransA, p.TransB}]++
+		}
+		if len(ways) != 3 || ways[[2]bool{true, false}] != 3 || len(m.Device.Attention[dtype]) != 2 {
+			t.Errorf("%s: products by transposes %v, %d rates of attention", dtype, ways, len(m.Device.Attention[dtype]))
+		}
+	}
+	for _, name := range measure.Operations() {
+		if o := m.Device.Ops[name]; o.Rate <= 0 {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	if l := m.Link; l.Up <= 0 || l.Down <= 0 || l.Both <= 0 || l.Cores != 1 {
+		t.Errorf("link %+v", l)
+	}
+}
+
+// TestCalibrateCUDA: a GPU's memory is said, and copies are by its engines. The rates of an emulator
+// are lower than those of any machine, so they are not checked.
+func TestCalibrateCUDA(t *testing.T) {
+	long.NotShort(t)
+	if long.Race {
+		t.Skip("slow under the race detector; a CPU is measured there")
+	}
+	drv := emu.New(emu.Options{Integrated: true})
+	c, err := cudart.New(drv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := cuda.New(cuda.Options{CUDA: c, MemoryLimit: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := calibrated(t.Context(), CalibrateOptions{Device: dev, Dir: t.TempDir(), Small: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts.Check(t, "the device",
+		facts.Is("kind", m.Device.Kind, "cuda"),
+		facts.Is("memory", m.Device.Memory, 1),
+		facts.Is("unified", m.Device.Unified, false),
+		facts.Is("host memory in place", m.Device.HostMemory > 0, true),
+		facts.Is("unified afterwards", dev.Unified(), false),
+		facts.Is("cores of the link", m.Link.Cores, 0),
+		facts.Is("bf16 products", len(m.Device.Products["bf16"]), 9),
+		facts.Is("operations", len(m.Device.Ops), len(measure.Operations())),
+	)
+	if err := errors.Join(dev.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCalibrateEnds: a calibration that is cancelled ends, and a device without memory is no
+// calibration but an error.
+func TestCalibrateEnds(t *testing.T) {
+	long.NotShort(t)
+	stopped := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o := CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 1}), Dir: t.TempDir(), Small: true, Progress: func(what string, _, _ int) {
+		if what == "matrix products" {
+			cancel(stopped)
+		}
+	}}
+	if _, err := Calibrate(ctx, o); !errors.Is(err, stopped) {
+		t.Errorf("cancelled: %v", err)
+	}
+	var lacking *device.OutOfMemory
+	o = CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 1, MemoryLimit: 8 << 10}), Dir: t.TempDir(), Small: true}
+	if _, err := Calibrate(t.Context(), o); !errors.As(err, &lacking) {
+		t.Errorf("8 KiB of memory: %v", err)
+	}
+	o = CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 1}), Dir: filepath.Join(t.TempDir(), "none"), Small: true}
+	if _, err := Calibrate(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "calibrate: disk: ") {
+		t.Errorf("no such folder: %v", err)
+	}
+}
+
+func TestLine(t *testing.T) {
+	for _, tc := range []struct {
+		seconds, bytes []float64
+		want           rates.Op
+	}{
+		{[]float64{3e-6, 102e-6}, []float64{1e3, 100e3}, rates.Op{Fixed: 2, Rate: 1}},
+		{[]float64{1e-6, 100e-6}, []float64{1e3, 100e3}, rates.Op{Rate: 1}},
+		{[]float64{200e-6, 100e-6}, []float64{1e3, 100e3}, rates.Op{Fixed: 199, Rate: 1}},
+		{[]float64{99.9e-6, 100e-6}, []float64{1e3, 100e3}, rates.Op{Fixed: 98.9, Rate: 1}},
+		{[]float64{100e-6, 100e-6}, []float64{100e3, 100e3}, rates.Op{Rate: 1}},
+	} {
+		if got := rates.Line(tc.seconds, tc.bytes); math.Abs(got.Fixed-tc.want.Fixed) > 1e-3 || math.Abs(got.Rate-tc.want.Rate) > 1e-3 {
+			t.Errorf("%v s for %v bytes: %+v, want %+v", tc.seconds, tc.bytes, got, tc.want)
+		}
+	}
+}
+
+// TestShapes: a GPU is measured with larger shapes, and each square one has a wide and a deep one
+// beside it.
+func TestShapes(t *testing.T) {
+	for _, kind := range []string{"cpu", "cuda"} {
+		s := shapesFor(kind, false)
+		n := s.products[len(s.products)-1][0]
+		if !slices.Contains(s.products, [3]int{n, n, n}) || !slices.Contains(s.products, [3]int{n, 4 * n, n}) || !slices.Contains(s.products, [3]int{n, n, 4 * n}) || (kind == "cuda") != (n > 4096) {
+			t.Errorf("%s: %v", kind, s.products)
+		}
+	}
+}

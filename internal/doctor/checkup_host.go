@@ -1,0 +1,317 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"mt/internal/human"
+)
+
+// leastMemory is what mt needs to start.
+const leastMemory = 256 << 20
+
+// memory tells how much may be taken, and what limits it.
+func memory(s Sources) []Part {
+	const name = "host memory"
+	if !s.Room.Known {
+		return nil
+	}
+	found, all := s.Room.String(), s.kib("MemTotal:")
+	if all > 0 {
+		found += ", of " + human.Bytes(all)
+	}
+	var remedy []string
+	switch by := s.Room.By; {
+	case strings.Contains(by, "control group"):
+		remedy = []string{"the limit is the container's; to raise it:", "$ docker update --memory SIZE --memory-swap SIZE CONTAINER", "in Kubernetes: resources.limits.memory"}
+	case strings.HasPrefix(by, "ulimit"):
+		option, _, _ := strings.Cut(strings.TrimPrefix(by, "ulimit "), " ")
+		remedy = []string{"the limit is the shell's; before mt:", "$ ulimit " + option + " unlimited"}
+	}
+	if s.Room.Bytes < leastMemory {
+		if remedy == nil {
+			remedy = []string{"end other programs; those that hold most:", "$ ps aux --sort=-rss | head"}
+		}
+		return one(name, Broken, found, remedy...)
+	}
+	return one(name, OK, found, remedy...)
+}
+
+// hugePages tells whether memory comes in pages of 2 MiB, for which mt asks (madvise). Without
+// them the first touch of memory is six times as slow, and updates miss the TLB. Source:
+// https://docs.kernel.org/admin-guide/mm/transhuge.html
+func hugePages(s Sources) []Part {
+	const name, file = "huge pages", "sys/kernel/mm/transparent_hugepage/enabled"
+	set := chosen(s.text(file))
+	switch {
+	case set == "" && !s.exists("proc/meminfo"):
+		return nil
+	case set == "":
+		return one(name, Slow, "this kernel has none: arenas are made of pages of 4 KiB", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE, as distributions ship it")
+	case set == "never":
+		return one(name, Slow, "switched off: arenas are made of pages of 4 KiB", "$ echo madvise | sudo tee /"+file, "to keep it: transparent_hugepage=madvise on the kernel's command line")
+	case s.after("proc/self/status", "THP_enabled:") == "0":
+		return one(name, Slow, "switched off for this process (PR_SET_THP_DISABLE): arenas are made of pages of 4 KiB", "start mt without the program that switched them off")
+	}
+	return one(name, OK, set)
+}
+
+// lockedMemory shows the limit that many look for first. Memory is pinned by NVIDIA's driver,
+// which does not go by it.
+func lockedMemory(s Sources) []Part {
+	words := strings.Fields(s.after("proc/self/limits", "Max locked memory"))
+	if len(words) == 0 {
+		return nil
+	}
+	limit := words[0]
+	if n, err := strconv.ParseInt(limit, 10, 64); err == nil {
+		limit = human.Bytes(n)
+	}
+	return one("locked memory", OK, limit+" (ulimit -l): mt needs none, since the driver pins memory without it")
+}
+
+// nodes tells whether memory of all NUMA nodes is used. Source:
+// https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html
+func nodes(s Sources) []Part {
+	const name = "NUMA"
+	n := count(s.text("sys/devices/system/node/has_memory"))
+	if n == 0 {
+		return nil
+	}
+	if n == 1 {
+		return one(name, OK, "one node")
+	}
+	found, remedy := s.laidOut(n)
+	for _, id := range s.gpus() {
+		if node := s.text(pciDevices + "/" + id + "/numa_node"); node != "" && node != "-1" {
+			found += fmt.Sprintf(", GPU %s at node %s", id, node)
+		}
+	}
+	placed := s.Nodes != nil && s.Nodes.Note() == "" // the kernel leaves what was placed where it is
+	if s.text("proc/sys/kernel/numa_balancing") == "1" && !placed {
+		found += ", and the kernel moves pages between nodes meanwhile"
+		remedy = append(remedy, "$ sudo sysctl kernel.numa_balancing=0")
+	}
+	if remedy != nil {
+		return one(name, Slow, found, remedy...)
+	}
+	return one(name, OK, found)
+}
+
+// laidOut says what becomes of arenas on n nodes, and what to do about it if it could be better.
+func (s Sources) laidOut(n int) (found string, remedy []string) {
+	policy := "default"
+	if words := strings.Fields(s.text("proc/self/numa_maps")); len(words) > 1 {
+		policy = words[1]
+	}
+	switch {
+	case s.Nodes != nil && s.Nodes.Note() != "":
+		return fmt.Sprintf("%s, but %s", s.Nodes, s.Nodes.Note()),
+			[]string{"let mt place memory:", "$ docker run --cap-add SYS_NICE …", "or spread the arenas over all nodes:", "$ numactl --interleave=all mt train CONFIG.yaml"}
+	case s.Nodes != nil:
+		return fmt.Sprintf("%s: every layer is laid out over them", s.Nodes), nil
+	case policy == "default":
+		return fmt.Sprintf("%d nodes, of which this process may use memory and processors of one", n), nil
+	}
+	return fmt.Sprintf("%d nodes, memory policy %s", n, policy), nil
+}
+
+// swapped is how much in swap is worth a word, in bytes.
+const swapped = 1 << 30
+
+// swap tells whether memory was swapped out.
+func swap(s Sources) []Part {
+	all := s.kib("SwapTotal:")
+	used := all - s.kib("SwapFree:")
+	switch {
+	case all == 0:
+		return nil
+	case used >= swapped:
+		return one("swap", Slow, human.Bytes(used)+" are swapped out", "once enough memory is free, bring it back; and tell the kernel to swap less:",
+			"$ sudo swapoff -a && sudo swapon -a", "$ sudo sysctl vm.swappiness=1")
+	}
+	return one("swap", OK, fmt.Sprintf("%s of %s used", human.Bytes(used), human.Bytes(all)))
+}
+
+// slowMemory is the rate below which one module of memory would do better, in bytes a second.
+const slowMemory = 10e9
+
+// memoryRate measures how fast memory is.
+func memoryRate(s Sources) []Part {
+	const name = "memory rate"
+	if s.MemoryRate == nil {
+		return nil
+	}
+	rate, err := s.MemoryRate()
+	if err != nil {
+		return one(name, Slow, "not measured: "+err.Error(), "end other programs; those that hold most memory:", "$ ps aux --sort=-rss | head")
+	}
+	found := fmt.Sprintf("%.3g GB/s, a copy by %d cores, read and write counted", rate/1e9, s.CPUs)
+	if rate < slowMemory {
+		return one(name, Slow, found, "other programs may be at work:", "$ top", "every channel of the board should have a module, all of one speed:", "$ sudo dmidecode -t memory")
+	}
+	return one(name, OK, found)
+}
+
+// Processor is the name of a machine's first processor, by its root folder, "" if unknown.
+func Processor(root fs.FS) string {
+	_, name, _ := strings.Cut(Sources{Root: root}.after("proc/cpuinfo", "model name"), ":")
+	return strings.TrimSpace(name)
+}
+
+// processor tells which instructions the update and the CPU's products use.
+func processor(s Sources) []Part {
+	const name = "processor"
+	found := fmt.Sprintf("%s of %s", s.Level, strings.Join(s.Levels, ", "))
+	switch {
+	case len(s.Levels) > 0 && s.Level != s.Levels[0]:
+		return one(name, Slow, found+": the environment variable MT_CPU holds it down", "$ unset MT_CPU")
+	case s.Level != "generic":
+		return one(name, OK, found)
+	case s.Arch == "amd64" && slices.Contains(strings.Fields(s.after("proc/cpuinfo", "flags")), "hypervisor"):
+		return one(name, Slow, "the virtual machine shows neither AVX2 nor AVX-512: updates run in plain Go",
+			"give it the host's own processor: qemu -cpu host, or in libvirt <cpu mode='host-passthrough'/>")
+	case s.Arch == "amd64":
+		return one(name, Slow, "neither AVX2 nor AVX-512: updates run in plain Go", "another machine: processors since 2013 (Intel) and 2015 (AMD) have AVX2")
+	case s.Arch == "arm64":
+		return one(name, Slow, "mt was built with the tag noasm: updates run in plain Go", "build it without that tag:", "$ go build ./cmd/mt")
+	}
+	return one(name, Slow, "mt has no assembly for "+s.Arch+": updates run in plain Go", "an x86 or arm64 machine updates weights several times as fast")
+}
+
+// quota tells whether the container may use the machine's cores. Source:
+// https://docs.kernel.org/admin-guide/cgroup-v2.html, scheduler/sched-bwc.html.
+func quota(s Sources) []Part {
+	const name = "CPU quota"
+	cpus := count(s.text("sys/devices/system/cpu/online"))
+	for _, dir := range s.groups("cpu") {
+		limit, period := s.cpuMax(dir)
+		if limit <= 0 || period <= 0 {
+			continue
+		}
+		if got := limit / period; got < float64(s.CPUs) {
+			return one(name, Slow, fmt.Sprintf("the control group may use %.3g of %d cores", got, max(cpus, s.CPUs)),
+				"give the container more, or no limit:", fmt.Sprintf("$ docker update --cpus %d CONTAINER", max(cpus, s.CPUs)),
+				"in Kubernetes: resources.limits.cpu; in systemd:", "$ systemctl set-property --runtime UNIT CPUQuota=")
+		}
+	}
+	if cpus > 0 && s.CPUs < cpus {
+		return one(name, OK, fmt.Sprintf("this process may run on %d of %d cores (cpuset, taskset or numactl)", s.CPUs, cpus))
+	}
+	return one(name, OK, fmt.Sprintf("none: %d cores", s.CPUs))
+}
+
+// cpuMax is how much time in how much time a control group may use, 0 without a limit.
+func (s Sources) cpuMax(dir string) (limit, period float64) {
+	if words := strings.Fields(s.text(dir + "/cpu.max")); len(words) == 2 {
+		limit, _ = strconv.ParseFloat(words[0], 64) // "max" is 0
+		period, _ = strconv.ParseFloat(words[1], 64)
+		return limit, period
+	}
+	limit, _ = strconv.ParseFloat(s.text(dir+"/cpu.cfs_quota_us"), 64) // -1: none
+	period, _ = strconv.ParseFloat(s.text(dir+"/cpu.cfs_period_us"), 64)
+	return limit, period
+}
+
+// groups are the folders of the process's control groups for a controller, the innermost first,
+// of both versions.
+func (s Sources) groups(controller string) (out []string) {
+	for line := range strings.Lines(s.text("proc/self/cgroup")) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) != 3 {
+			continue
+		}
+		base := "sys/fs/cgroup"
+		if part[1] != "" {
+			if !slices.Contains(strings.Split(part[1], ","), controller) {
+				continue
+			}
+			base = "sys/fs/cgroup/" + part[1]
+			if !s.exists(base) {
+				base = "sys/fs/cgroup/" + controller
+			}
+		}
+		for dir := path.Join("/", part[2]); ; dir = path.Dir(dir) {
+			out = append(out, path.Join(base, dir))
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// inContainer tells whether this looks like a container.
+func (s Sources) inContainer() bool {
+	return s.exists(".dockerenv") || s.exists("run/.containerenv") || strings.Contains(s.text("proc/1/environ"), "container=")
+}
+
+// governor tells whether the kernel keeps clocks low. The drivers intel_pstate and amd-pstate-epp
+// raise them under load whatever the governor is called.
+func governor(s Sources) []Part {
+	const at = "sys/devices/system/cpu/cpu0/cpufreq/"
+	name, driver := s.text(at+"scaling_governor"), s.text(at+"scaling_driver")
+	switch {
+	case name == "":
+		return nil
+	case name == "powersave" && driver != "intel_pstate" && driver != "amd-pstate-epp", name == "userspace":
+		return one("CPU clocks", Slow, fmt.Sprintf("the governor %s of %s keeps them low", name, driver),
+			"$ echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+	}
+	return one("CPU clocks", OK, fmt.Sprintf("governor %s of %s", name, driver))
+}
+
+// DiskTrial is what came of writing to a folder.
+type DiskTrial struct {
+	Dir  string
+	Free int64   // bytes; math.MaxInt64 where the disk does not say
+	Rate float64 // bytes written a second, until they were on the disk
+	By   string  // what would move states there (state_dir); "" where that was not tried
+	Err  error
+}
+
+// What a disk is worth a word below: a checkpoint of a 7B model has 90 GB.
+const (
+	slowDisk = 200e6   // bytes a second: such a checkpoint takes seven minutes
+	lowDisk  = 8 << 30 // bytes that are free
+)
+
+// disk tells how fast checkpoints could be written, and whether there is room.
+func disk(s Sources) []Part {
+	const name = "disk"
+	if s.Disk == nil {
+		return nil
+	}
+	d := s.Disk()
+	elsewhere := []string{"look at another disk, and give runs an output_dir there:", "$ mt doctor --dir FOLDER"}
+	if d.Err != nil {
+		if errors.Is(d.Err, fs.ErrNotExist) {
+			return one(name, Broken, fmt.Sprintf("%s: %v", d.Dir, d.Err), "$ mkdir -p "+d.Dir)
+		}
+		if errors.Is(d.Err, syscall.ENOSPC) || errors.Is(d.Err, syscall.EDQUOT) {
+			return one(name, Broken, fmt.Sprintf("%s: %v", d.Dir, d.Err), append([]string{"what takes most room there:", "$ du -xh " + d.Dir + " | sort -h | tail"}, elsewhere...)...)
+		}
+		if errors.Is(d.Err, fs.ErrPermission) || errors.Is(d.Err, syscall.EROFS) {
+			return one(name, Slow, fmt.Sprintf("%s: not tried: %v", d.Dir, d.Err), elsewhere...)
+		}
+		return one(name, Broken, fmt.Sprintf("%s: %v", d.Dir, d.Err), elsewhere...)
+	}
+	found := fmt.Sprintf("%s: %.3g GB/s written", d.Dir, d.Rate/1e9)
+	if d.Free < math.MaxInt64 {
+		found += ", " + human.Bytes(d.Free) + " free"
+	}
+	if d.By != "" {
+		found += ", states by " + d.By
+	}
+	if d.Rate < slowDisk || d.Free < lowDisk {
+		return one(name, Slow, found, elsewhere...)
+	}
+	return one(name, OK, found)
+}

@@ -1,0 +1,267 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"mt/device"
+	"mt/device/op"
+	"mt/host"
+	"mt/internal/accounts"
+)
+
+// Memory is the kind of host memory that a copy reads or writes.
+type Memory int
+
+// The kinds of host memory.
+const (
+	Pinned     Memory = iota // of the device's AllocHost
+	Registered               // long-lived memory that was given to Register, as tiles are
+	Pageable                 // as the system gives it
+)
+
+func (k Memory) String() string { return [...]string{"pinned", "registered", "pageable"}[k] }
+
+// H2D, D2H and D2D measure copies of so many bytes from host to device, back, and inside
+// the device's memory.
+func (m *Meter) H2D(bytes int64, kind Memory) (Seconds, error) {
+	return m.copies(bytes, kind, func(c *ends) { m.s.CopyH2D(c.up, c.from) })
+}
+
+// D2H measures copies from device to host.
+func (m *Meter) D2H(bytes int64, kind Memory) (Seconds, error) {
+	return m.copies(bytes, kind, func(c *ends) { m.s.CopyD2H(c.to, c.down) })
+}
+
+// D2D measures copies inside the device's memory, each of which reads bytes and writes as
+// many.
+func (m *Meter) D2D(bytes int64) (Seconds, error) {
+	return m.copies(bytes, Pinned, func(c *ends) { m.s.CopyD2D(c.down, c.up) })
+}
+
+// Peer measures copies of so many bytes to another device, which this one must reach
+// (device.Device.Reach).
+func (m *Meter) Peer(to device.Device, bytes int64) (took Seconds, err error) {
+	c, err := m.ends(bytes, Pinned)
+	if err != nil {
+		return Seconds{}, err
+	}
+	defer c.free()
+	into, err := to.Alloc(accounts.Workspace, bytes)
+	if err != nil {
+		return Seconds{}, fmt.Errorf("measure: copy %d bytes to another device: %w", bytes, err)
+	}
+	defer to.Free(into)
+	if took, err = m.enqueued(func() { m.s.CopyPeer(to, into, c.up) }); err != nil {
+		return Seconds{}, fmt.Errorf("measure: copy %d bytes to another device: %w", bytes, err)
+	}
+	return took, nil
+}
+
+func (m *Meter) copies(bytes int64, kind Memory, call func(*ends)) (Seconds, error) {
+	c, err := m.ends(bytes, kind)
+	if err != nil {
+		return Seconds{}, err
+	}
+	defer c.free()
+	t, err := m.enqueued(func() { call(c) })
+	if err != nil {
+		return Seconds{}, fmt.Errorf("measure: copy %d bytes, %s: %w", bytes, kind, err)
+	}
+	return t, nil
+}
+
+// Both measures copies in both directions at once, each of so many bytes. Only those count
+// during which the other direction was busy too.
+func (m *Meter) Both(bytes int64, kind Memory) (up, down Seconds, err error) {
+	c, err := m.ends(bytes, kind)
+	if err != nil {
+		return up, down, err
+	}
+	defer c.free()
+	var ups, downs []float64
+	for run := range m.o.Runs + 1 {
+		u, d, err := m.bothOnce(c)
+		if err != nil {
+			return up, down, fmt.Errorf("measure: copy %d bytes both ways, %s: %w", bytes, kind, err)
+		}
+		if run > 0 {
+			ups, downs = append(ups, u.Seconds()), append(downs, d.Seconds())
+		}
+	}
+	return Sum(ups), Sum(downs), nil
+}
+
+// bothOnce makes three copies each way at once and returns what the second of each took.
+func (m *Meter) bothOnce(c *ends) (up, down time.Duration, err error) {
+	e := m.events
+	for i := range 3 {
+		m.s.Record(e[i])
+		m.s.CopyH2D(c.up, c.from)
+		m.back.Record(e[4+i])
+		m.back.CopyD2H(c.to, c.down)
+	}
+	m.s.Record(e[3])
+	m.back.Record(e[7])
+	// Both streams have ended before the caller frees what they copy, also where one has failed.
+	if err := errors.Join(m.s.Sync(), m.back.Sync()); err != nil {
+		return 0, 0, err
+	}
+	return max(1, e[2].Elapsed(e[1])), max(1, e[6].Elapsed(e[5])), nil
+}
+
+// ends are the memory that copies go between: two ranges on each side.
+type ends struct {
+	up, down device.Mem
+	from, to []byte
+	undo     []func()
+}
+
+func (c *ends) free() {
+	for i := len(c.undo) - 1; i >= 0; i-- {
+		c.undo[i]()
+	}
+}
+
+// ends allocates both sides of copies of so many bytes.
+func (m *Meter) ends(bytes int64, kind Memory) (*ends, error) {
+	if bytes < 1 || kind < Pinned || kind > Pageable {
+		return nil, fmt.Errorf("measure: copy of %d bytes: want at least 1", bytes)
+	}
+	c := &ends{}
+	if err := m.fillEnds(c, bytes, kind); err != nil {
+		c.free()
+		return nil, fmt.Errorf("measure: copy %d bytes, %s: %w", bytes, kind, err)
+	}
+	return c, nil
+}
+
+func (m *Meter) fillEnds(c *ends, bytes int64, kind Memory) (err error) {
+	for _, b := range []*[]byte{&c.from, &c.to} {
+		if err := m.hostMemory(c, b, bytes, kind); err != nil {
+			return err
+		}
+		for i := range *b {
+			(*b)[i] = byte(i*7 + i>>8)
+		}
+	}
+	for _, mem := range []*device.Mem{&c.up, &c.down} {
+		if *mem, err = m.dev.Alloc(accounts.Workspace, bytes); err != nil {
+			return err
+		}
+		c.undo = append(c.undo, func() { m.dev.Free(*mem) })
+	}
+	m.s.CopyH2D(c.up, c.from)
+	m.s.CopyH2D(c.down, c.from)
+	return m.s.Sync()
+}
+
+// hostMemory sets b to memory of a kind, and adds how to give it back to c.
+func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err error) {
+	if kind == Pinned {
+		if *b, err = m.dev.AllocHost(bytes); err == nil {
+			c.undo = append(c.undo, func() { m.dev.FreeHost(*b) })
+		}
+		return err
+	}
+	arena, err := host.NewArena(accounts.GradientSlabs, bytes, nil)
+	if err != nil {
+		return err
+	}
+	c.undo = append(c.undo, func() { _ = arena.Close() })
+	*b = arena.Bytes()
+	if kind == Registered {
+		if err := m.dev.Register(*b); err != nil {
+			return err
+		}
+		c.undo = append(c.undo, func() { m.dev.Unregister(*b) })
+		if d, ok := device.Inner(m.dev).(interface{ AwaitPinned() }); ok {
+			d.AwaitPinned() // what is measured is pinned memory
+		}
+	}
+	return nil
+}
+
+// PinThreads are the threads by which a run on a GPU pins host memory.
+const PinThreads = 8
+
+// Register measures how long the device takes to pin so many bytes of host memory with each number of threads, in order. It
+// measures nothing on a device that pins nothing.
+func (m *Meter) Register(bytes int64, threads []int) (out []Seconds, err error) {
+	d, ok := device.Inner(m.dev).(interface {
+		RegisterBy(threads int, memory ...[]byte) error
+	})
+	if !ok {
+		return nil, nil
+	}
+	arena, err := host.NewArena(accounts.GradientSlabs, bytes, nil)
+	if err != nil {
+		return nil, fmt.Errorf("measure: register %d bytes: %w", bytes, err)
+	}
+	defer func() { err = errors.Join(err, arena.Close()) }()
+	for _, n := range threads {
+		took, err := m.o.times(func(repeats int) (sum time.Duration, err error) {
+			for range repeats {
+				begin := time.Now()
+				if err := d.RegisterBy(n, arena.Bytes()); err != nil {
+					return 0, err
+				}
+				sum += time.Since(begin)
+				m.dev.Unregister(arena.Bytes())
+			}
+			return sum, nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("measure: register %d bytes by %d threads: %w", bytes, n, err)
+		}
+		out = append(out, took)
+	}
+	return out, nil
+}
+
+// Launch is what an operation costs however little it does.
+type Launch struct {
+	Enqueue Seconds // of the host, to enqueue one
+	Stream  Seconds // of the stream, for one of many that wait in it
+	// RoundTrip is from enqueueing one until the host knows that it is complete.
+	RoundTrip Seconds
+}
+
+// launches is how many operations wait in a stream when their cost is measured.
+const launches = 256
+
+// Launch measures the smallest operation, a Scale of one element.
+func (m *Meter) Launch() (Launch, error) {
+	mem, err := m.dev.Alloc(accounts.Workspace, 4)
+	if err != nil {
+		return Launch{}, fmt.Errorf("measure: launch: %w", err)
+	}
+	defer m.dev.Free(mem)
+	m.s.Zero(mem)
+	small := op.Scale{X: mem.Tensor(device.F32, 0, 1), N: 1, Factor: 1}
+	var enqueue, stream, trip []float64
+	for run := range m.o.Runs + 1 {
+		m.s.Record(m.events[0])
+		start := time.Now()
+		for range launches {
+			op.Do(m.dev, m.s, small)
+		}
+		took := time.Since(start)
+		m.s.Record(m.events[1])
+		if err := m.s.Sync(); err != nil {
+			return Launch{}, fmt.Errorf("measure: launch: %w", err)
+		}
+		start = time.Now()
+		op.Do(m.dev, m.s, small)
+		if err := m.s.Sync(); err != nil {
+			return Launch{}, fmt.Errorf("measure: launch: %w", err)
+		}
+		if run > 0 {
+			enqueue = append(enqueue, took.Seconds()/launches)
+			stream = append(stream, max(1, m.events[1].Elapsed(m.events[0])).Seconds()/launches)
+			trip = append(trip, time.Since(start).Seconds())
+		}
+	}
+	return Launch{Enqueue: Sum(enqueue), Stream: Sum(stream), RoundTrip: Sum(trip)}, nil
+}

@@ -1,0 +1,330 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mt/device"
+	"mt/device/conformance/operations"
+	"mt/internal/doctor/measure"
+	"mt/plan/rates"
+)
+
+// SelfTestOptions say what to test.
+type SelfTestOptions struct {
+	Device device.Device // the one in question
+	CPU    device.Device // what it is compared with
+	// Own is the same GPU with matrix products by mt's own kernels alone; nil where Device has no others.
+	Own device.Device
+	// Small has the checks at the sizes of training done at small ones: on an emulator, or a CPU.
+	Small bool
+	// Train runs a few steps on each of the two devices and returns the losses:
+	// the same model, rows and seed, computed in dtype. It calls alive now and then.
+	Train func(kind string, dtype device.DType, alive func()) ([]float64, error)
+	// Choice says which parts and which cases of the table are run.
+	Choice Choice
+	// Cases, unless nil, accepts the cases of the table that are run, by their names.
+	Cases func(name string) bool
+	// Repeat is how many times more the cases run beside copies, to compare their bits.
+	Repeat int
+	// Rates are what the rates are predicted with; nil: nothing is predicted.
+	Rates *rates.Machine
+	// Save, unless nil, is called with the report so far before and after every unit.
+	Save func(r *SelfTestReport) error
+	// Progress, unless nil, is called with the name of each part as it begins, and with each loss.
+	Progress func(what string)
+}
+
+// SelfTest tests o.Device in this process. A device that is lost ends the test. An error means that something could not be
+// tried; what was tried and does not hold is in the report. When ctx is cancelled, SelfTest ends between two units.
+func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
+	begin := time.Now()
+	r := &SelfTestReport{Device: o.Device.Name(), Kind: o.Device.Kind(), OK: true}
+	part := ""
+	for _, u := range o.units() {
+		if u.part != part {
+			part = u.part
+			o.tell(part)
+		}
+		r.Running = u.name
+		if err := r.save(o, begin); err != nil {
+			return r, fmt.Errorf("self test: %w", err)
+		}
+		r.merge(o.run(ctx, u, nil))
+		r.Notes = notes(o.Device)
+		if ctx.Err() != nil {
+			return r, r.stop(o, begin, fmt.Errorf("stopped while %s ran: %w", u.name, context.Cause(ctx)))
+		}
+		if r.Lost != "" {
+			return r, r.stop(o, begin, fmt.Errorf("%s: the device cannot be used after %s; its other checks are left out", part, r.Lost))
+		}
+	}
+	r.Running = ""
+	if p := countProducts(o.Device); p != nil {
+		r.products(*p)
+	}
+	if err := r.save(o, begin); err != nil {
+		return r, fmt.Errorf("self test: %w", err)
+	}
+	return r, nil
+}
+
+// run runs one unit. What goes wrong becomes a check that does not hold and, where the device cannot be used any more, a
+// loss. hear, unless nil, is called with every case before it runs.
+func (o *SelfTestOptions) run(ctx context.Context, u unit, hear func(what string)) *SelfTestReport {
+	r := &SelfTestReport{OK: true, hear: hear, machine: o.Rates}
+	if o.Rates != nil {
+		r.PredictedFor = o.Rates.Name
+	}
+	r.starts(u.name)
+	if err := u.run(ctx, r); err != nil && ctx.Err() == nil {
+		r.fail(u.name, err.Error())
+		if len(r.Losses) == 0 && usable(o.Device) != nil {
+			r.lose(faulted, err.Error())
+		}
+	}
+	return r
+}
+
+// tell calls o.Progress.
+func (o *SelfTestOptions) tell(what string) {
+	if o.Progress != nil {
+		o.Progress(what)
+	}
+}
+
+// save notes how long the test has run since begin, and hands the report so far to o.Save. A test that is running has not
+// passed: a report that is cut off there must not say so.
+func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
+	r.Seconds = time.Since(begin).Seconds()
+	if o.Save == nil {
+		return nil
+	}
+	so := *r
+	so.OK = r.OK && r.Running == ""
+	return o.Save(&so)
+}
+
+// stop notes err, which ends the test before its end, and saves the report.
+func (r *SelfTestReport) stop(o SelfTestOptions, begin time.Time, err error) error {
+	r.OK, r.Error = false, err.Error()
+	return fmt.Errorf("self test: %w", errors.Join(err, r.save(o, begin)))
+}
+
+// notes returns what dev says about its work.
+func notes(dev device.Device) []string {
+	if n, ok := dev.(interface{ Notes() []string }); ok {
+		return n.Notes()
+	}
+	return nil
+}
+
+// ownProducts runs the products of the table by mt's own kernels, where a library has run them before.
+func (r *SelfTestReport) ownProducts(o *SelfTestOptions) {
+	if o.Own != nil {
+		r.operations(o.Own, o.CPU, o.cases(partOwn, "MatMul/"), " by mt's own kernels")
+	}
+}
+
+// choosesAttention is a device that has several kernels for attention.
+type choosesAttention interface {
+	RunsSM90a() bool
+	UseAttention(kernels string) error
+}
+
+// withKernels calls f while dev computes attention by those kernels. It does nothing where a device has the kernels for all
+// GPUs alone, since every check uses them.
+func withKernels(dev device.Device, kernels string, f func() error) error {
+	d, ok := dev.(choosesAttention)
+	if !ok || !d.RunsSM90a() {
+		return nil
+	}
+	if err := d.UseAttention(kernels); err != nil {
+		return err
+	}
+	return errors.Join(f(), d.UseAttention("sm90a"))
+}
+
+// portableAttention runs the cases of an operation by the kernels that a run may ask for where there are newer ones, which
+// have run before.
+func (r *SelfTestReport) portableAttention(o *SelfTestOptions, name string) error {
+	return withKernels(o.Device, "portable", func() error {
+		r.operations(o.Device, o.CPU, o.cases(partPortable, name+"/"), " by the kernels for all GPUs")
+		return nil
+	})
+}
+
+// products counts the matrix products of a device that has a library for them.
+type products struct {
+	Library int      `json:"library"` // the version of cuBLASLt, 0: not used
+	Own     int64    `json:"own"`     // products by mt's own kernels
+	Refused []string `json:"refused"` // aligned shapes that the library refused
+}
+
+// countProducts returns the counts of dev; nil: it has no such library.
+func countProducts(dev device.Device) *products {
+	d, ok := dev.(interface {
+		Fallbacks() []string
+		OwnProducts() int64
+		CuBLASLt() int
+	})
+	if !ok {
+		return nil
+	}
+	return &products{d.CuBLASLt(), d.OwnProducts(), d.Fallbacks()}
+}
+
+// products fails where the device's library did not compute a product that it should: the device
+// then is right and slow, which no other check sees. It comes last, after all products of the others.
+func (r *SelfTestReport) products(p products) {
+	c := Check{Name: "cuBLASLt", OK: true, Detail: fmt.Sprintf("takes every aligned product; mt's own kernels computed %d others", p.Own)}
+	if p.Library == 0 {
+		c.Detail = fmt.Sprintf("is not used: mt's own kernels computed all %d products, slower", p.Own)
+	}
+	if len(p.Refused) > 0 {
+		c.Detail = fmt.Sprintf("refused %d aligned shapes, which mt's own kernels computed", len(p.Refused))
+		for _, s := range p.Refused {
+			c.errorf("%s", s)
+		}
+	}
+	r.add(c)
+}
+
+// The parts of a self test, in their order. Choose knows them by these names, except partRepeat: it repeats the chosen
+// operations where SelfTestOptions.Repeat asks for that.
+const (
+	partTable     = "operations"
+	partRepeat    = "repeat"
+	partOwn       = "own-products"
+	partPortable  = "portable-attention"
+	partAttention = "attention-at-size"
+	partProducts  = "products-at-size"
+	partLong      = "long-tensor"
+	partStreams   = "streams"
+	partCopies    = "copies"
+	partTraining  = "training"
+	partRates     = "rates"
+)
+
+// SelfTestParts returns the names of the parts that Choose takes.
+func SelfTestParts() []string {
+	return []string{partTable, partOwn, partPortable, partAttention, partProducts, partLong, partStreams, partCopies, partTraining, partRates}
+}
+
+// caseNames returns the names of all cases of the table of operations, as OPERATION/TYPE/CASE.
+var caseNames = sync.OnceValue(func() (names []string) {
+	operations.RunSome(&tester{}, nil, func(name string) bool {
+		names = append(names, name)
+		return false
+	})
+	return names
+})
+
+// Choice says which parts and which cases of the table are tested. The zero value takes all.
+type Choice struct{ names []string }
+
+// Choose reads a list with commas of parts, operations and operations in one type, such as Attention/bf16. The name of one
+// case, which may hold commas, is taken as well. An operation stands for its cases by all kernels that compute it. An
+// empty text takes all. The error of an unknown name lists what there is.
+func Choose(text string) (Choice, error) {
+	if text == "" {
+		return Choice{}, nil
+	}
+	if slices.Contains(caseNames(), text) {
+		return Choice{[]string{text}}, nil
+	}
+	names := strings.Split(text, ",")
+	for _, n := range names {
+		of, dt, typed := strings.Cut(n, "/")
+		switch {
+		case slices.Contains(SelfTestParts(), n):
+		case slices.Contains(operations.Names(), of) && (!typed || dt == device.F32.String() || dt == device.BF16.String()):
+		default:
+			return Choice{}, fmt.Errorf("neither an operation nor a part is called %q (operations, alone or with /fp32 or /bf16: %s; parts: %s; or one case, as Scale/fp32/CASE)",
+				n, strings.Join(operations.Names(), ", "), strings.Join(SelfTestParts(), ", "))
+		}
+	}
+	return Choice{names}, nil
+}
+
+// takes says whether a part is chosen or, of a part that runs cases of the table, the case of that name.
+func (c Choice) takes(part, name string) bool {
+	return c.names == nil || slices.ContainsFunc(c.names, func(n string) bool {
+		return n == part || name != "" && (n == partTable || n == name || strings.HasPrefix(name, n+"/"))
+	})
+}
+
+// unit is the smallest piece of a self test that is run or left out.
+type unit struct {
+	part string
+	name string // of the unit's check where the unit fails as a whole
+	run  func(ctx context.Context, r *SelfTestReport) error
+}
+
+// cases accepts the cases whose names begin with prefix and that a part is to run.
+func (o *SelfTestOptions) cases(part, prefix string) func(name string) bool {
+	return func(name string) bool {
+		return strings.HasPrefix(name, prefix) && o.Choice.takes(part, name) && (o.Cases == nil || o.Cases(name))
+	}
+}
+
+// units lists what o asks for. The list depends on Choice, Cases and Repeat alone, so that two processes number units alike.
+func (o *SelfTestOptions) units() (out []unit) {
+	for _, op := range operations.Names() {
+		for _, dt := range []device.DType{device.F32, device.BF16} {
+			if want := o.cases(partTable, op+"/"+dt.String()+"/"); slices.ContainsFunc(caseNames(), want) {
+				out = append(out, unit{partTable, op + " " + dt.String(), func(_ context.Context, r *SelfTestReport) error { r.operations(o.Device, o.CPU, want, ""); return nil }})
+			}
+		}
+	}
+	if o.Repeat > 0 && len(out) > 0 {
+		out = append(out, unit{partRepeat, "repeated operations", func(ctx context.Context, r *SelfTestReport) error { return r.repeat(ctx, o) }})
+	}
+	if slices.ContainsFunc(caseNames(), o.cases(partOwn, "MatMul/")) {
+		out = append(out, unit{partOwn, "mt's own matrix products", func(_ context.Context, r *SelfTestReport) error { r.ownProducts(o); return nil }})
+	}
+	for _, op := range []string{"Attention", "AttentionBackward"} {
+		if slices.ContainsFunc(caseNames(), o.cases(partPortable, op+"/")) {
+			out = append(out, unit{partPortable, op + " by the kernels for all GPUs", func(_ context.Context, r *SelfTestReport) error { return r.portableAttention(o, op) }})
+		}
+	}
+	for _, u := range o.others() {
+		if o.Choice.takes(u.part, "") {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// others lists the units that run no cases of the table.
+func (o *SelfTestOptions) others() (out []unit) {
+	for i, name := range []string{"attention of several rows", "attention of one long row"} {
+		for _, fused := range []bool{false, true} {
+			if fused {
+				name += " by the fused kernels"
+			}
+			out = append(out, unit{partAttention, name + " at the sizes of training", func(_ context.Context, r *SelfTestReport) error { return r.atSize(o, r.attentionBy(i, fused)) }})
+		}
+	}
+	return append(out,
+		unit{partProducts, "matrix products at the sizes of training", func(_ context.Context, r *SelfTestReport) error { return r.atSize(o, r.productsOf(o.Own)) }},
+		unit{partLong, "a long tensor", func(_ context.Context, r *SelfTestReport) error { return r.atSize(o, r.longTensor) }},
+		unit{partStreams, "order of streams", func(_ context.Context, r *SelfTestReport) error { return r.order(o.Device, orderElems) }},
+		unit{partCopies, "copies", func(_ context.Context, r *SelfTestReport) error { return r.copies(o.Device) }},
+		unit{partTraining, "training", func(_ context.Context, r *SelfTestReport) error { return r.training(o) }},
+		unit{partRates, "rates of matrix products", func(_ context.Context, r *SelfTestReport) error { return r.matMuls(o.Device) }},
+		unit{partRates, "rates of attention", func(_ context.Context, r *SelfTestReport) error {
+			return withMeter(o.Device, func(m *measure.Meter) error { return r.attention(m, device.BF16) })
+		}},
+	)
+}
+
+// NeedsOwn says whether a test looks at Own.
+func (o *SelfTestOptions) NeedsOwn() bool {
+	return slices.ContainsFunc(o.units(), func(u unit) bool { return u.part == partOwn || u.part == partProducts })
+}

@@ -1,0 +1,489 @@
+package doctor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"mt/device"
+	"mt/device/op"
+	"mt/internal/accounts"
+	"mt/internal/bfloat"
+	"mt/internal/human"
+	"mt/plan/rates"
+)
+
+// sizes are how large the work is that is checked at the sizes of a training run. The table of operations
+// is as small as a float64 oracle needs it; here a device is compared with itself, computing in another way.
+type sizes struct {
+	attention []sequences
+	product   int   // rows, columns and terms of a matrix product
+	elements  int64 // of a tensor; of a GPU more than an int32 counts
+	said      string
+}
+
+// sequences are so many of the same length.
+type sequences struct{ n, tokens int }
+
+var (
+	largeSizes = sizes{attention: []sequences{{16, 1024}, {1, 8192}}, product: 4096, elements: 1<<31 + 1<<20}
+	smallSizes = sizes{attention: []sequences{{3, 40}, {1, 150}}, product: 136, elements: 1<<16 + 8, said: "; at small sizes"}
+)
+
+// Heads of the attention whose sizes are checked: as wide as those of large models, and few, so that the
+// comparison on the host is soon done.
+const sizedHeads, sizedKVHeads, sizedDim = 4, 2, 128
+
+// Bounds of these comparisons.
+const (
+	// A row of attention's results, or of its gradients, in bf16 beside fp32: the norm of the difference
+	// over that of the row and the mean of all rows. Inputs are the same. Results are rounded to
+	// bf16, and so are probabilities and their gradients within: each by 2^-9 at most, and few of them
+	// at once weigh on one row. A row that is left out, or taken twice, makes at least 1/4.
+	attentionBound = 1.0 / (1 << 5)
+	// The log-sum-exp is fp32 in both: only the order of the sums differs, and how exp is rounded.
+	lseBound = 1.0 / (1 << 10)
+)
+
+// productBound bounds the elements of products of n terms in [-1, 1), in two orders: fp32 sums of random
+// signs stay below √n·4, and each of n additions rounds by 2^-24 of that, at random too. One missing term
+// makes 1/4 on average.
+func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
+
+// atSize runs a check at the sizes of training.
+func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size sizes) error) error {
+	size := largeSizes
+	if o.Small {
+		size = smallSizes
+	}
+	l, err := newLab(o.Device)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return check(l, size)
+}
+
+// productsOf returns the check of matrix products beside those of own.
+func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) error {
+	return func(l *lab, size sizes) error {
+		if err := r.productsAt(l, own, size); err != nil {
+			return fmt.Errorf("matrix products of %d: %w", size.product, err)
+		}
+		return nil
+	}
+}
+
+// attentionBy returns the check of attention at the i-th of the sizes, by the kernels that the device takes by itself or,
+// where these are for sm_90a and fused is set, by the fused ones.
+func (r *SelfTestReport) attentionBy(i int, fused bool) func(l *lab, size sizes) error {
+	return func(l *lab, size sizes) error {
+		of := size.attention[i]
+		err := error(nil)
+		if fused {
+			err = withKernels(l.dev, "fused", func() error { return r.attentionAt(l, of, ", by the fused kernels"+size.said) })
+		} else {
+			err = r.attentionAt(l, of, size.said)
+		}
+		if err != nil {
+			return fmt.Errorf("attention of %d × %d tokens: %w", of.n, of.tokens, err)
+		}
+		return nil
+	}
+}
+
+// attended is what one run of attention gives, forward and backward.
+type attended struct {
+	o, dq, dk, dv, lse []float32
+	forward, backward  time.Duration
+}
+
+// attentionAt compares the bf16 kernels with the fp32 one, on the same bf16 inputs.
+func (r *SelfTestReport) attentionAt(l *lab, of sequences, said string) error {
+	rng := rand.New(rand.NewPCG(7, uint64(of.tokens)))
+	t := of.n * of.tokens
+	wide, narrow := t*sizedHeads*sizedDim, t*sizedKVHeads*sizedDim
+	in := [4][]float32{uniform(rng, wide, 3), uniform(rng, narrow, 3), uniform(rng, narrow, 1), uniform(rng, wide, 1)} // Q, K, V, DO
+	name := fmt.Sprintf("attention of %d × %d tokens", of.n, of.tokens)
+	r.starts(name + " in bf16" + said)
+	got, err := l.attend(device.BF16, of, in)
+	if err != nil {
+		return err
+	}
+	r.starts(name + " in fp32" + said)
+	want, err := l.attend(device.F32, of, in)
+	if err != nil {
+		return err
+	}
+	r.starts(name + ", the comparison")
+	c := Check{Name: name, OK: true}
+	worst := 0.0
+	for _, x := range []struct {
+		name      string
+		got, want []float32
+	}{{"O", got.o, want.o}, {"DQ", got.dq, want.dq}, {"DK", got.dk, want.dk}, {"DV", got.dv, want.dv}} {
+		at, off := rowsDiffer(x.got, x.want, sizedDim)
+		worst = max(worst, off)
+		if !(off <= attentionBound) {
+			c.errorf("%s: row %d, of %d elements, is off by %.2g, at most %.2g is allowed", x.name, at, sizedDim, off, attentionBound)
+		}
+	}
+	at, off := elementsDiffer(got.lse, want.lse)
+	if !(off <= lseBound) {
+		c.errorf("LSE: element %d is off by %.2g, at most %.2g is allowed", at, off, lseBound)
+	}
+	c.Detail = fmt.Sprintf("%d heads of %d, bf16 beside fp32, forward and backward: worst row %.2f of what is allowed%s", sizedHeads, sizedDim, worst/attentionBound, said)
+	r.add(c)
+	pairs := float64(of.n) * float64(of.tokens) * float64(of.tokens+1) * sizedHeads * sizedDim
+	for _, x := range []struct {
+		name string
+		took time.Duration
+		each float64
+		act  device.DType
+	}{{"forward bf16", got.forward, 2, device.BF16}, {"backward bf16", got.backward, 5, device.BF16}, {"forward fp32", want.forward, 2, device.F32}, {"backward fp32", want.backward, 5, device.F32}} {
+		rate := r.rate("attention "+x.name, x.each*pairs/x.took.Seconds()/1e12, "TFLOP/s", "%d × %d tokens, %d heads of %d, in %s%s", of.n, of.tokens, sizedHeads, sizedDim, took(x.took), said)
+		rate.predict(x.each*pairs/1e12, r.machine.AttentionSeconds(of.n*of.tokens, of.tokens, sizedHeads, sizedKVHeads, sizedDim, x.act, x.each == 5))
+	}
+	return nil
+}
+
+// attend computes attention and its gradients in act, and gives back the device's memory.
+func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out attended, err error) {
+	defer l.free()
+	t := of.n * of.tokens
+	wide, narrow := sizedHeads*sizedDim, sizedKVHeads*sizedDim
+	bounds := make([]int32, of.n+1)
+	for i := range bounds {
+		bounds[i] = int32(i * of.tokens)
+	}
+	cu := l.indices(bounds)
+	q, k, v, do := l.of(act, in[0]), l.of(act, in[1]), l.of(act, in[2]), l.of(act, in[3])
+	o, dq, dk, dv := l.tensor(act, t*wide), l.tensor(act, t*wide), l.tensor(act, t*narrow), l.tensor(act, t*narrow)
+	lse, delta := l.tensor(device.F32, t*sizedHeads), l.tensor(device.F32, t*sizedHeads)
+	shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: of.n, TQ: t, TK: t, MaxQ: of.tokens, MaxK: of.tokens, Heads: sizedHeads,
+		KVHeads: sizedKVHeads, Dim: sizedDim, Scale: float32(1 / math.Sqrt(sizedDim))}
+	var sums device.Tensor
+	if act == device.BF16 {
+		sums = l.tensor(device.F32, shape.SumsLen())
+	}
+	if l.err != nil {
+		return out, l.err
+	}
+	forward := op.Attention{AttentionShape: shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: wide, KStride: narrow}
+	backward := op.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse, Q: q, K: k, V: v,
+		QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta, Sums: sums}
+	out.forward, out.backward = l.timed(func() { op.Do(l.dev, l.s, forward) }), l.timed(func() { op.Do(l.dev, l.s, backward) })
+	out.o, out.dq, out.dk, out.dv, out.lse = l.read(o), l.read(dq), l.read(dk), l.read(dv), l.read(lse)
+	return out, l.err
+}
+
+// productsAt compares large products of bf16 with those of fp32: by the device's library and by mt's own
+// kernels, which are those of the device own, and nil where it has no others.
+func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error {
+	n := size.product
+	rng := rand.New(rand.NewPCG(11, uint64(n)))
+	a, b := uniform(rng, n*n, 1), uniform(rng, n*n, 1)
+	by := []maker{{"", l}}
+	if own != nil {
+		mine, err := newLab(own)
+		if err != nil {
+			return err
+		}
+		defer mine.close()
+		by = append(by, maker{" by mt's own kernels", mine})
+	}
+	for _, m := range []op.MatMul{{M: n, N: n, K: n}, {M: n, N: n, K: n, TransB: true}, {M: n, N: n, K: n, TransA: true}} {
+		shape, flops := m.Work()
+		r.starts("matrix product fp32 " + shape)
+		want, _ := by[len(by)-1].lab.multiply(device.F32, m, a, b)
+		c := Check{Name: "matrix product " + shape, OK: true}
+		worst := 0.0
+		for _, x := range by {
+			r.starts("matrix product bf16" + x.name + " " + shape)
+			got, took1 := x.lab.multiply(device.BF16, m, a, b)
+			if x.lab.err != nil {
+				return x.lab.err
+			}
+			at, off := elementsDiffer(got, want)
+			worst = max(worst, off)
+			if !(off <= productBound(n)) {
+				c.errorf("bf16%s: element %d is off by %.2g, at most %.2g is allowed", x.name, at, off, productBound(n))
+			}
+			rate := r.rate("matrix product bf16"+x.name, flops/took1.Seconds()/1e12, "TFLOP/s", "%s, in %s%s", shape, took(took1), size.said)
+			if x.name == "" { // rates are those of the device's library
+				rate.predict(flops/1e12, r.machine.ProductSeconds(rates.Product{M: n, N: n, K: n, TransA: m.TransA, TransB: m.TransB}, device.BF16, false))
+			}
+		}
+		c.Detail = fmt.Sprintf("bf16 beside fp32: worst element %.2f of what is allowed%s", worst/productBound(n), size.said)
+		r.add(c)
+	}
+	return nil
+}
+
+// maker is a way to compute products, with what its figures say of it.
+type maker struct {
+	name string
+	lab  *lab
+}
+
+// multiply computes m with operands of type in, and its time. The result is fp32.
+func (l *lab) multiply(in device.DType, m op.MatMul, a, b []float32) ([]float32, time.Duration) {
+	defer l.free()
+	m.A, m.B, m.D = l.of(in, a), l.of(in, b), l.tensor(device.F32, m.M*m.N)
+	if l.err != nil {
+		return nil, 0
+	}
+	t := l.timed(func() { op.Do(l.dev, l.s, m) })
+	return l.read(m.D), t
+}
+
+// longTensor scales and copies a tensor whose elements an int32 does not count, and looks at its ends and
+// at where an int32 ends. Where memory lacks, that is said.
+func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
+	defer l.free()
+	const part = 4096
+	c := Check{Name: fmt.Sprintf("tensor of %d elements", size.elements), OK: true}
+	x, y := l.tensor(device.BF16, int(size.elements)), l.tensor(device.BF16, int(size.elements))
+	if lacking := (*device.OutOfMemory)(nil); errors.As(l.err, &lacking) {
+		c.Detail, l.err = fmt.Sprintf("skipped: two of them take %s: %v", human.Bytes(4*size.elements), lacking), nil
+		r.add(c)
+		return nil
+	}
+	if l.err != nil {
+		return l.err
+	}
+	l.s.Zero(x.Mem())
+	l.s.Zero(y.Mem())
+	places := []int64{0, min(1<<31, size.elements/2) - part/2, size.elements - part}
+	given := make([]float32, part) // with zeros on both sides
+	for i := part / 4; i < part*3/4; i++ {
+		given[i] = float32(i%97 + 1)
+	}
+	given[0], given[part-1] = 1, 1 // the tensor's own ends
+	for _, at := range places {
+		l.write(x.Slice(at, part), given)
+	}
+	scaled := l.timed(func() { op.Do(l.dev, l.s, op.Scale{X: x, N: size.elements, Factor: 2}) })
+	op.Do(l.dev, l.s, op.Convert{Dst: y, Src: x, N: size.elements})
+	l.s.Zero(x.Mem())
+	copied := l.timed(func() { l.s.CopyD2D(x.Mem(), y.Mem()) })
+	for _, at := range places {
+		for i, v := range l.read(x.Slice(at, part)) {
+			if v != 4*given[i] {
+				c.errorf("element %d is %v, want %v", at+int64(i), v, 4*given[i])
+			}
+		}
+	}
+	if l.err != nil {
+		return l.err
+	}
+	c.Detail = fmt.Sprintf("%s: scaled, converted and copied%s", human.Bytes(2*size.elements), size.said)
+	r.add(c)
+	for _, x := range []struct {
+		name string
+		took time.Duration
+	}{{"scale bf16 in place", scaled}, {"copy on the device", copied}} {
+		r.rate(x.name, 4*float64(size.elements)/x.took.Seconds()/1e9, "GB/s", "read and written, %d elements, in %s%s", size.elements, took(x.took), size.said)
+	}
+	return nil
+}
+
+// lab computes on one device with what is on the host. It keeps the first error, and does nothing after it.
+type lab struct {
+	dev        device.Device
+	s          device.Stream
+	start, end device.Event
+	held       []device.Mem
+	err        error
+}
+
+func newLab(dev device.Device) (*lab, error) {
+	l := &lab{dev: dev}
+	var err error
+	if l.s, err = dev.NewStream("lab"); err != nil {
+		return nil, err
+	}
+	for _, e := range []*device.Event{&l.start, &l.end} {
+		if *e, err = dev.NewEvent(); err != nil {
+			l.close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// close gives back all that the lab has.
+func (l *lab) close() {
+	l.free()
+	for _, e := range []device.Event{l.start, l.end} {
+		if e != nil {
+			e.Close()
+		}
+	}
+	_ = l.s.Close()
+}
+
+// free gives the device's memory back.
+func (l *lab) free() {
+	if len(l.held) == 0 {
+		return
+	}
+	_ = l.s.Sync() // whoever reads results sees its error
+	for _, m := range l.held {
+		l.dev.Free(m)
+	}
+	l.held = nil
+}
+
+// tensor is device memory for n elements.
+func (l *lab) tensor(dt device.DType, n int) device.Tensor {
+	if l.err != nil {
+		return device.Tensor{DType: dt}
+	}
+	bytes := int64(n) * dt.Size()
+	mem, err := l.dev.Alloc(accounts.Workspace, bytes)
+	if l.err = err; err != nil {
+		return device.Tensor{DType: dt}
+	}
+	l.held = append(l.held, mem)
+	return mem.Tensor(dt, 0, int64(n))
+}
+
+// of is a tensor on the device that holds values.
+func (l *lab) of(dt device.DType, values []float32) device.Tensor {
+	t := l.tensor(dt, len(values))
+	l.write(t, values)
+	return t
+}
+
+// indices is a tensor of int32.
+func (l *lab) indices(values []int32) device.Tensor {
+	t := l.tensor(device.I32, len(values))
+	l.host(t, func(b []byte) {
+		for i, v := range values {
+			binary.NativeEndian.PutUint32(b[4*i:], uint32(v))
+		}
+		l.s.CopyH2D(t.Mem(), b)
+	})
+	return t
+}
+
+// write copies values to t, in t's type.
+func (l *lab) write(t device.Tensor, values []float32) {
+	l.host(t, func(b []byte) {
+		for i, v := range values {
+			if t.DType == device.BF16 {
+				binary.NativeEndian.PutUint16(b[2*i:], bfloat.Round(v))
+			} else {
+				binary.NativeEndian.PutUint32(b[4*i:], math.Float32bits(v))
+			}
+		}
+		l.s.CopyH2D(t.Mem(), b)
+	})
+}
+
+// read copies t to the host.
+func (l *lab) read(t device.Tensor) (values []float32) {
+	values = make([]float32, t.Len)
+	l.host(t, func(b []byte) {
+		l.s.CopyD2H(b, t.Mem())
+		if l.s.Sync() != nil {
+			return // host has the error
+		}
+		for i := range values {
+			if t.DType == device.BF16 {
+				values[i] = bfloat.Widen(binary.NativeEndian.Uint16(b[2*i:]))
+			} else {
+				values[i] = math.Float32frombits(binary.NativeEndian.Uint32(b[4*i:]))
+			}
+		}
+	})
+	return values
+}
+
+// host calls f with host memory for t, and waits for the copy that f enqueues.
+func (l *lab) host(t device.Tensor, f func(b []byte)) {
+	if l.err != nil {
+		return
+	}
+	b, err := l.dev.AllocHost(t.Mem().Bytes)
+	if l.err = err; err != nil {
+		return
+	}
+	f(b)
+	l.err = l.s.Sync()
+	l.dev.FreeHost(b)
+}
+
+// timed enqueues with f twice, and returns the device time of the second run.
+func (l *lab) timed(f func()) time.Duration {
+	for range 2 {
+		if l.err == nil {
+			l.s.Record(l.start)
+			f()
+			l.s.Record(l.end)
+			l.err = l.s.Sync()
+		}
+	}
+	if l.err != nil {
+		return 1
+	}
+	return max(l.end.Elapsed(l.start), 1)
+}
+
+// uniform are n numbers in [-most, most) that bf16 holds.
+func uniform(rng *rand.Rand, n int, most float32) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = bfloat.Widen(bfloat.Round(most * (2*rng.Float32() - 1)))
+	}
+	return out
+}
+
+// elementsDiffer is the largest difference between two tensors, and where it is. What is no number is
+// infinitely far off.
+func elementsDiffer(got, want []float32) (at int, off float64) {
+	for i := range want {
+		d := math.Abs(float64(got[i]) - float64(want[i]))
+		if math.IsNaN(d) {
+			d = math.Inf(1)
+		}
+		if d > off {
+			at, off = i, d
+		}
+	}
+	return at, off
+}
+
+// rowsDiffer is the largest difference between two rows of n elements, and which row that is: the norm of the
+// difference over that of the row and the mean one.
+func rowsDiffer(got, want []float32, n int) (at int, off float64) {
+	norm := func(x func(i int) float64) float64 {
+		sum := 0.0
+		for i := range n {
+			sum += x(i) * x(i)
+		}
+		return math.Sqrt(sum)
+	}
+	rows, mean := len(want)/n, 0.0
+	for r := range rows {
+		mean += norm(func(i int) float64 { return float64(want[r*n+i]) }) / float64(rows)
+	}
+	for r := range rows {
+		own := norm(func(i int) float64 { return float64(want[r*n+i]) })
+		d := norm(func(i int) float64 { return float64(got[r*n+i]) - float64(want[r*n+i]) }) / (own + mean)
+		if math.IsNaN(d) {
+			d = math.Inf(1)
+		}
+		if d > off {
+			at, off = r, d
+		}
+	}
+	return at, off
+}
+
+// took is a time for people.
+func took(d time.Duration) string { return d.Round(d/1000 + 1).String() }

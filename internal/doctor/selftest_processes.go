@@ -1,0 +1,373 @@
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// mostLosses is how many processes a test costs at most. Each may cost Processes.Limit, and more of them say little.
+var mostLosses = 8
+
+// saveEvery is how often the name of the running case reaches the file of the report.
+const saveEvery = time.Second
+
+// Processes says how SuperviseSelfTest starts and ends child processes.
+type Processes struct {
+	// Command makes the command of a child that calls ServeSelfTest from the given unit on, and writes to its standard output. kind
+	// is the device's, empty for the first child. The child ends when its standard input does.
+	Command func(kind string, from int) *exec.Cmd
+	// Limit is how long a child may be silent, which is how long a case may take. The opening of a device may take twice that.
+	Limit time.Duration
+	// Grace is how long a child may take to end, also after it was killed.
+	Grace time.Duration
+	// Stderr gets what children write to their standard error.
+	Stderr io.Writer
+
+	// silence, unless nil, takes the place of a clock: the channel that it returns ends a child that says nothing more while
+	// what is running.
+	silence func(what string, limit time.Duration) <-chan time.Time
+}
+
+// supervisor collects what children find.
+type supervisor struct {
+	o        SelfTestOptions // without devices
+	p        Processes
+	units    []unit
+	begin    time.Time
+	r        *SelfTestReport
+	part     string // whose units are running
+	unsaved  bool   // Running has changed since the report was saved
+	products *products
+}
+
+// SuperviseSelfTest tests a device in child processes, and keeps what they find where one hangs, is ended by a fault, or dies: that
+// costs the unit that was running, and another child goes on with the next unit. The parent opens no device. Of o it reads
+// Choice, Cases, Repeat, Save and Progress, which have to be the children's. An error means that something could not be
+// tried; what was tried and does not hold is in the report. When ctx is cancelled, the child is killed.
+func SuperviseSelfTest(ctx context.Context, o SelfTestOptions, p Processes) (*SelfTestReport, error) {
+	s := &supervisor{o: o, p: p, units: o.units(), begin: time.Now(), r: &SelfTestReport{OK: true}}
+	for next := 0; next < len(s.units); {
+		var err error
+		if next, err = s.child(ctx, next); err != nil {
+			return s.r, s.r.stop(o, s.begin, err)
+		}
+		if len(s.r.Losses) >= mostLosses && next < len(s.units) {
+			return s.r, s.r.stop(o, s.begin, fmt.Errorf("%d processes are lost; %s and what comes after it are left out", len(s.r.Losses), s.units[next].name))
+		}
+	}
+	s.r.Running = ""
+	if s.products != nil {
+		s.r.products(*s.products)
+	}
+	if err := s.r.save(o, s.begin); err != nil {
+		return s.r, fmt.Errorf("self test: %w", err)
+	}
+	return s.r, nil
+}
+
+// child runs one child from a unit on, until the child or the test ends. It returns the unit to go on with. An error ends
+// the test.
+func (s *supervisor) child(ctx context.Context, from int) (next int, err error) {
+	c := &child{cmd: s.p.Command(s.r.Kind, from), at: from, messages: make(chan message), ended: make(chan struct{}), stderr: s.p.Stderr}
+	s.r.starts("opening the device")
+	if err := c.start(); err != nil {
+		return from, err
+	}
+	defer func() { err = errors.Join(err, c.end(s.p.Grace)) }()
+	after := s.p.silence
+	if after == nil {
+		after = func(_ string, limit time.Duration) <-chan time.Time { return time.After(limit) }
+	}
+	limit := 2 * s.p.Limit
+	silence := after(s.r.Running, limit)
+	saves := time.NewTicker(saveEvery)
+	defer saves.Stop()
+	for {
+		select {
+		case m, ok := <-c.messages:
+			if !ok {
+				return s.lost(c, died, c.lastWords(s.p.Grace))
+			}
+			if over, err := s.take(c, m); over || err != nil {
+				return c.at, err
+			}
+			limit = s.p.Limit
+			silence = after(s.r.Running, limit)
+		case <-silence:
+			return s.lost(c, hung, fmt.Sprintf("no sign of life for %v, so its process was killed; dmesg may have an Xid%s", limit, c.unended()))
+		case <-saves.C:
+			if s.unsaved {
+				if err := s.save(); err != nil {
+					return c.at, err
+				}
+			}
+		case <-ctx.Done():
+			return c.at, fmt.Errorf("stopped while %s ran: %w", s.r.Running, context.Cause(ctx))
+		}
+	}
+}
+
+// take takes a message. over says that the child has nothing more to say.
+func (s *supervisor) take(c *child, m message) (over bool, err error) {
+	switch {
+	case m.Unit < 0 || m.Unit >= len(s.units):
+		return true, fmt.Errorf("the self test's own process runs unit %d, of %d: the program was replaced while the test ran; start it again", m.Unit, len(s.units))
+	case m.End && !c.opened:
+		return true, errors.New(m.Error)
+	case m.End:
+		if m.Error != "" {
+			s.r.fail(s.r.Running, m.Error)
+		}
+		c.finished = true
+		return true, nil
+	case m.Device != "":
+		c.opened = true
+		s.r.Device, s.r.Kind = m.Device, m.Kind
+	case m.Done != nil:
+		s.r.merge(m.Done)
+		for _, l := range m.Done.Losses {
+			s.o.tell(l.String())
+		}
+		for _, n := range m.Notes {
+			if !slices.Contains(s.r.Notes, n) {
+				s.r.Notes = append(s.r.Notes, n)
+			}
+		}
+		s.count(c, m.Products)
+		if c.at = m.Unit + 1; c.at < len(s.units) {
+			s.r.starts(s.units[c.at].name)
+		} else {
+			s.r.starts("closing the device")
+		}
+		return len(m.Done.Losses) > 0, s.save()
+	default:
+		if part := s.units[m.Unit].part; part != s.part {
+			s.part = part
+			s.o.tell(part)
+		}
+		c.at = m.Unit
+		s.r.starts(m.Running)
+		s.unsaved = true
+	}
+	return false, nil
+}
+
+// count replaces what the child's process has counted so far by p.
+func (s *supervisor) count(c *child, p *products) {
+	if p == nil {
+		return
+	}
+	if s.products == nil {
+		s.products = &products{}
+	}
+	if c.counted != nil {
+		s.products.Own -= c.counted.Own
+	}
+	s.products.Library = p.Library
+	s.products.Own += p.Own
+	for _, shape := range p.Refused {
+		if !slices.Contains(s.products.Refused, shape) {
+			s.products.Refused = append(s.products.Refused, shape)
+		}
+	}
+	c.counted = p
+}
+
+// lost notes that the child is lost with the unit that it was running. A device that cannot be opened ends the test.
+func (s *supervisor) lost(c *child, how, why string) (next int, err error) {
+	s.r.lose(how, why)
+	l := s.r.Losses[len(s.r.Losses)-1]
+	s.o.tell(l.String())
+	if !c.opened {
+		return c.at, errors.New(l.String())
+	}
+	name := s.r.Running
+	if c.at < len(s.units) {
+		name = s.units[c.at].name
+	}
+	s.r.fail(name, l.String())
+	return min(c.at+1, len(s.units)), s.save()
+}
+
+// save saves the report so far.
+func (s *supervisor) save() error {
+	s.unsaved = false
+	return s.r.save(s.o, s.begin)
+}
+
+// child is a process that calls ServeSelfTest.
+type child struct {
+	cmd      *exec.Cmd
+	at       int  // the unit that is running, or the next one
+	opened   bool // the device
+	finished bool // everything has been said
+	counted  *products
+	messages chan message // closed when the process writes no more
+	ended    chan struct{}
+	stderr   io.Writer
+
+	mu    sync.Mutex
+	fatal []string // lines of standard error in which the Go runtime says what happened
+	hangs string   // the last line in which the device names work that does not end
+	last  string   // the last line
+}
+
+// start starts the process and reads what it writes.
+func (c *child) start() error {
+	c.cmd.Stderr, c.cmd.WaitDelay = c, time.Second
+	if _, err := c.cmd.StdinPipe(); err != nil { // closed with this process, or when the child has ended
+		return err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return fmt.Errorf("the self test's own process: %w", err)
+	}
+	go func() {
+		defer close(c.ended)
+		for lines := bufio.NewReader(out); ; {
+			line, err := lines.ReadBytes('\n')
+			var m message
+			if bytes.HasPrefix(line, []byte("{")) && json.Unmarshal(line, &m) == nil {
+				c.messages <- m
+			} else if len(line) > 0 {
+				_, _ = c.Write(line) // what libraries print
+			}
+			if err != nil {
+				break
+			}
+		}
+		close(c.messages)
+		_ = c.cmd.Wait() // the process's state says how it ended
+	}()
+	return nil
+}
+
+// Write implements io.Writer for the standard error of the process.
+func (c *child) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for line := range strings.Lines(string(b)) {
+		c.last = cmp.Or(strings.TrimSpace(line), c.last)
+		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.HasPrefix(line, "SIG") {
+			c.fatal = append(c.fatal, c.last)
+		}
+		if strings.Contains(line, "has not ended after") {
+			c.hangs = c.last
+		}
+	}
+	return c.stderr.Write(b)
+}
+
+// unended returns what the device said of work that does not end, as the end of a sentence; "" if it said nothing.
+func (c *child) unended() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hangs == "" {
+		return ""
+	}
+	return "; " + c.hangs
+}
+
+// lastWords says how the process ended, after grace at most.
+func (c *child) lastWords(grace time.Duration) string {
+	select {
+	case <-c.ended:
+	case <-time.After(grace):
+		return "its process says nothing more, and has not ended"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	words := c.fatal
+	if len(words) == 0 && c.last != "" {
+		words = []string{c.last}
+	}
+	return strings.Join(append([]string{"its process ended by itself (" + c.cmd.ProcessState.String() + ")"}, words...), ": ")
+}
+
+// end waits for the end of a process that has said everything, and kills any other. The error says that it does not end.
+func (c *child) end(grace time.Duration) error {
+	go func() {
+		for range c.messages { // nobody wants what is left
+		}
+	}()
+	if c.finished {
+		select {
+		case <-c.ended:
+			return nil
+		case <-time.After(grace):
+		}
+	}
+	_ = c.cmd.Process.Kill() // one that has ended is as good
+	select {
+	case <-c.ended:
+		return nil
+	case <-time.After(grace):
+		return fmt.Errorf("process %d has not ended %v after it was killed, so the driver holds it; restart the machine", c.cmd.Process.Pid, grace)
+	}
+}
+
+// message is one line that a child process writes to its parent.
+type message struct {
+	// Device and Kind name the device that was opened. They are in the first message.
+	Device string `json:"device,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	// Unit counts the unit that Running and Done are of.
+	Unit int `json:"unit"`
+	// Running names the case that begins.
+	Running string `json:"running,omitempty"`
+	// Done is what a unit found. Notes and Products are those of the process so far.
+	Done     *SelfTestReport `json:"done,omitempty"`
+	Notes    []string        `json:"notes,omitempty"`
+	Products *products       `json:"products,omitempty"`
+	// End is in the last message, with the error of opening or closing the device.
+	End   bool   `json:"end,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// ServeSelfTest is the child's side of SuperviseSelfTest: it opens what is tested, runs the units from the given one on, and writes
+// messages to w. Each case is written before it begins. ServeSelfTest returns after a loss; closing the device might hang then.
+// The error is that of writing.
+func ServeSelfTest(ctx context.Context, w io.Writer, from int, open func() (SelfTestOptions, func() error, error)) error {
+	out := json.NewEncoder(w)
+	o, closing, err := open()
+	if err != nil {
+		return out.Encode(message{End: true, Error: err.Error()})
+	}
+	if err := out.Encode(message{Device: o.Device.Name(), Kind: o.Device.Kind()}); err != nil {
+		return err
+	}
+	units := o.units()
+	for i := from; i < len(units); i++ {
+		var failed error
+		done := o.run(ctx, units[i], func(what string) {
+			if err := out.Encode(message{Unit: i, Running: what}); failed == nil {
+				failed = err
+			}
+		})
+		if failed != nil {
+			return failed
+		}
+		if err := out.Encode(message{Unit: i, Done: done, Notes: notes(o.Device), Products: countProducts(o.Device)}); err != nil || len(done.Losses) > 0 {
+			return err
+		}
+	}
+	end := message{End: true}
+	if err := closing(); err != nil {
+		end.Error = err.Error()
+	}
+	return out.Encode(end)
+}

@@ -1,0 +1,183 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"mt/plan/rates"
+)
+
+// Check is one property that must hold.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	// Errors has the first few findings that show that it does not hold.
+	Errors []string `json:"errors,omitempty"`
+}
+
+// Rate is one rate that was measured.
+type Rate struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	Detail string  `json:"detail,omitempty"`
+	// Beside has Value beside what is predicted.
+	rates.Beside
+}
+
+// predict puts what is predicted beside the rate: an amount, in the rate's unit and a second, that takes so many seconds; 0: nobody knows.
+func (r *Rate) predict(amount, seconds float64) {
+	if seconds > 0 {
+		r.Beside = rates.Against(amount/seconds, r.Value)
+	}
+}
+
+// The ways in which a case costs its process.
+const (
+	faulted = "faulted" // the device cannot be used any more
+	hung    = "hung"    // the process gave no sign of life, and was killed
+	died    = "died"    // the process ended by itself
+)
+
+// Loss is a case, or another step, after which its process could not go on.
+type Loss struct {
+	Case    string  `json:"case"`
+	How     string  `json:"how"`     // faulted, hung or died
+	Seconds float64 `json:"seconds"` // from the beginning of the case
+	Error   string  `json:"error"`
+}
+
+// String is one line for people.
+func (l Loss) String() string {
+	return fmt.Sprintf("%s %s after %.1f s: %s", l.Case, l.How, l.Seconds, l.Error)
+}
+
+// SelfTestReport is what a self test found.
+type SelfTestReport struct {
+	Device  string   `json:"device"`
+	Kind    string   `json:"kind"`
+	Notes   []string `json:"notes,omitempty"`
+	Checks  []Check  `json:"checks"`
+	Rates   []Rate   `json:"rates"`
+	Seconds float64  `json:"seconds"`
+	// Running names the case that was running when the report was written; empty: none.
+	Running string `json:"running,omitempty"`
+	// Lost names the first case after which the device could not be used; empty: none. Losses has all of them.
+	Lost   string `json:"lost,omitempty"`
+	Losses []Loss `json:"losses,omitempty"`
+	// Error is what ended the test before its end; empty: nothing.
+	Error string `json:"error,omitempty"`
+	OK    bool   `json:"ok"`
+	// PredictedFor names the machine that rates are predicted for; empty: none.
+	PredictedFor string `json:"predicted_for,omitempty"`
+
+	machine *rates.Machine    // nil: nothing is predicted
+	hear    func(what string) // called with each case that begins; nil: nobody
+	since   time.Time         // when the running case began
+}
+
+// starts notes that a case, or another step of a unit, begins.
+func (r *SelfTestReport) starts(what string) {
+	if what != r.Running {
+		r.Running, r.since = what, time.Now()
+	}
+	if r.hear != nil {
+		r.hear(what)
+	}
+}
+
+// lose notes that the running case cost its process, and how.
+func (r *SelfTestReport) lose(how, why string) {
+	if r.OK = false; r.Lost == "" {
+		r.Lost = r.Running
+	}
+	r.Losses = append(r.Losses, Loss{r.Running, how, time.Since(r.since).Seconds(), why})
+}
+
+// fail adds a check that does not hold.
+func (r *SelfTestReport) fail(name, why string) { r.add(Check{Name: name, Errors: []string{why}}) }
+
+// merge adds what one unit found.
+func (r *SelfTestReport) merge(of *SelfTestReport) {
+	for _, c := range of.Checks {
+		r.add(c)
+	}
+	r.Rates, r.Losses = append(r.Rates, of.Rates...), append(r.Losses, of.Losses...)
+	r.OK = r.OK && of.OK
+	r.PredictedFor = cmp.Or(r.PredictedFor, of.PredictedFor)
+	if r.Lost == "" {
+		r.Lost = of.Lost
+	}
+}
+
+// maxErrors is how many errors of a check are kept.
+const maxErrors = 8
+
+func (c *Check) errorf(format string, args ...any) {
+	c.OK = false
+	if len(c.Errors) < maxErrors {
+		c.Errors = append(c.Errors, fmt.Sprintf(format, args...))
+	}
+}
+
+// add appends a check.
+func (r *SelfTestReport) add(c Check) {
+	r.Checks = append(r.Checks, c)
+	r.OK = r.OK && c.OK
+}
+
+// Failed counts the checks that do not hold.
+func (r *SelfTestReport) Failed() int {
+	n := 0
+	for _, c := range r.Checks {
+		if !c.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// WriteTable prints r for people.
+func (r *SelfTestReport) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "device\t%s\t\n", r.Device)
+	for _, n := range r.Notes {
+		fmt.Fprintf(t, "note\t\t%s\n", n)
+	}
+	for _, c := range r.Checks {
+		word := "ok"
+		if !c.OK {
+			word = "FAILED"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, word, c.Detail)
+		for _, e := range c.Errors {
+			fmt.Fprintf(t, "\t\t%s\n", e)
+		}
+	}
+	for _, m := range r.Rates {
+		said := m.Detail
+		if predicted, ratio := m.Words(); ratio != "" {
+			said = fmt.Sprintf("%s; predicted %s, ratio %s", m.Detail, predicted, ratio)
+		}
+		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, said)
+	}
+	for _, l := range r.Losses {
+		fmt.Fprintf(t, "lost\t\t%s\n", l)
+	}
+	if r.Error != "" {
+		fmt.Fprintf(t, "error\t\t%s\n", r.Error)
+	}
+	verdict := "passed"
+	switch failed := r.Failed(); {
+	case r.Error != "" && failed == 0:
+		verdict = "not finished"
+	case !r.OK:
+		verdict = fmt.Sprintf("%d of %d checks failed", failed, len(r.Checks))
+	}
+	fmt.Fprintf(t, "self test\t%s\tin %.1f s\n", verdict, r.Seconds)
+	return t.Flush()
+}

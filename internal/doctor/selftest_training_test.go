@@ -1,0 +1,70 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"mt/checkpoint"
+)
+
+// TestTempDir: what a killed self test left is removed by the next one, and what
+// another one still uses stays.
+func TestTempDir(t *testing.T) {
+	temp := filepath.Join(t.TempDir(), "a[b") // a name that is no valid pattern
+	t.Setenv("TMPDIR", temp)
+	killed, others := filepath.Join(temp, tempName+"1"), filepath.Join(temp, "mine")
+	for _, dir := range []string{killed, others} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dirs := []string{others}
+	for range 2 {
+		dir, remove, err := tempDir(checkpoint.Lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer remove()
+		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	entries, err := os.ReadDir(temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, filepath.Join(temp, e.Name()))
+	}
+	if slices.Sort(dirs); !slices.Equal(got, dirs) {
+		t.Errorf("%v is there, want %v", got, dirs)
+	}
+}
+
+// TestTempDirWithoutLocks: where every lock is given to everybody, no directory of
+// another is removed.
+func TestTempDirWithoutLocks(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var dirs []string
+	for range 2 {
+		dir, remove, err := tempDir(func(string) (func(), error) { return func() {}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer remove()
+		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	if _, err := os.Stat(dirs[0]); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,320 @@
+package generate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/files"
+	"mt/internal/run/open"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
+	"mt/tokenizer"
+)
+
+// TextOptions say what to continue, and how.
+type TextOptions struct {
+	settings.Options
+	Config       *config.Config // model and device keys
+	Prompt       string
+	MaxNewTokens int
+	Temperature  float64
+	TopK         int
+	TopP         float64
+	Seed         int64
+	LogitKeys    // they replace those of generation_config.json
+}
+
+// sampling returns how tokens are chosen; file are the keys of generation_config.json.
+func (o *TextOptions) sampling(file LogitKeys) Options {
+	g := Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
+	o.addTo(&g, file)
+	return g
+}
+
+// sampled tells whether the command line says how tokens are chosen.
+func (o *TextOptions) sampled() bool {
+	return o.Temperature > 0 || o.TopK > 0 || o.TopP > 0 && o.TopP < 1 || valueOf(o.MinP) > 0
+}
+
+// Text continues a prompt, printing tokens on Stdout as they come.
+func Text(ctx context.Context, o TextOptions) (err error) {
+	l, err := Load(&o, nil)
+	if err != nil {
+		return err
+	}
+	defer open.CloseAfter(l, &err)
+	fmt.Fprint(o.Stdout, o.Prompt)
+	err = l.Generate(ctx, o.sampling(l.asked), o.Prompt, o.Stdout)
+	fmt.Fprintln(o.Stdout)
+	if err != nil && ctx.Err() != nil {
+		return settings.ErrInterrupted
+	}
+	return err
+}
+
+// Loaded is a model that is loaded to write text.
+type Loaded struct {
+	Writer
+	asked   LogitKeys // of the model's generation_config.json
+	closers open.Closers
+}
+
+// Close gives the memory back.
+func (l *Loaded) Close() error { return l.closers.Close() }
+
+// Load opens a model and loads its weights. check runs before everything that
+// takes long and returns notes; it may be nil.
+func Load(o *TextOptions, check func(*open.Inputs) ([]string, error)) (_ *Loaded, err error) {
+	l := &Loaded{}
+	defer func() {
+		if err != nil {
+			open.CloseAfter(l, &err)
+		}
+	}()
+	in, err := open.OpenModelAlone(o.Config, o.Options, func(in *open.Inputs) (notes []string, err error) {
+		if in.ModelDir == "" {
+			return nil, in.Config.Errorf("model", "generating needs a model directory")
+		}
+		if in.TokenizerErr != nil {
+			return nil, in.TokenizerErr
+		}
+		if l.asked, err = readLogitKeys(in.ModelDir); err != nil {
+			return nil, err
+		}
+		notes = generationNotes(in.ModelDir, o.sampled())
+		if check == nil {
+			return notes, nil
+		}
+		more, err := check(in)
+		return append(notes, more...), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.closers.AddErr(in.Close)
+	report.ShowAll(o.Stderr, in.Config.Warnings, in.Notes, report.NotesOf(in.Devices).Take())
+	hw, err := in.OpenHardware()
+	if err != nil {
+		return nil, err
+	}
+	l.closers.AddErr(hw.Close)
+	layouts := in.Model.Layouts(in.Act == device.BF16)
+	for i := range layouts {
+		layouts[i].BF16Master = !in.StartsRows()
+	}
+	store, err := in.WeightsOf(layouts, false, hw.Pool)
+	if err != nil {
+		return nil, err
+	}
+	l.closers.Add(func() { _ = store.Close() })
+	l.Writer = Writer{in, hw.Devs[0], store}
+	return l, nil
+}
+
+// Writer writes text with the weights in a store.
+type Writer struct {
+	In     *open.Inputs
+	Device device.Device
+	Store  *host.Store
+}
+
+// Text continues prompt and prints the text as whole characters arrive.
+func (w Writer) Generate(ctx context.Context, g Options, prompt string, to io.Writer) error {
+	ids, err := data.Prompt(w.In.Tokenizer, []byte(prompt))
+	if err != nil {
+		return fmt.Errorf("prompt: %w", err)
+	}
+	_, err = w.GoOn(ctx, g, ids, to)
+	return err
+}
+
+// GoOn continues ids as generate continues a prompt; made is how many tokens it has
+// made.
+func (w Writer) GoOn(ctx context.Context, g Options, ids []int32, to io.Writer) (made int, err error) {
+	g.Device, g.Store, g.Config, g.Act = w.Device, w.Store, w.In.Model, w.In.Act
+	for _, l := range w.Store.Layers {
+		g.Layout = append(g.Layout, l.Layout)
+	}
+	stop, err := stopTokens(w.In)
+	if err != nil {
+		return 0, err
+	}
+	g.Stop = append(g.Stop, stop...)
+	out := tokenizer.NewStream(w.In.Tokenizer, ids...)
+	err = Run(ctx, g, ids, func(id int32) {
+		made++
+		_, _ = io.WriteString(to, out.Next(id))
+	})
+	_, _ = io.WriteString(to, out.Flush())
+	return made, err
+}
+
+// generationNotes name what the generation_config.json in dir asks for that is not done: sampling, unless the command line says how tokens
+// are chosen, and keys that change an answer and that mt does not have.
+func generationNotes(dir string, sampled bool) (notes []string) {
+	var f map[string]any
+	if _, err := readGeneration(dir, &f); err != nil {
+		return nil // readLogitKeys reports the error
+	}
+	if flags := samplingFlags(f); flags != "" && !sampled {
+		notes = append(notes, fmt.Sprintf("generation_config.json asks for sampling; the likeliest token is taken each time, unless you give %s", flags))
+	}
+	var names []string
+	for name, usual := range answerKeys {
+		v := f[name]
+		if list, ok := v.([]any); v == nil || v == false || v == 0.0 || ok && len(list) == 0 {
+			continue
+		}
+		if value, _ := json.Marshal(v); v != usual { // it was read from JSON
+			names = append(names, fmt.Sprintf("%s %s", name, value))
+		}
+	}
+	if slices.Sort(names); len(names) > 0 {
+		notes = append(notes, fmt.Sprintf("generation_config.json asks for %s, which mt generate does not have: answers differ from those of programs that have it", strings.Join(names, ", ")))
+	}
+	return notes
+}
+
+// answerKeys are the keys of generation_config.json that change an answer and that mt does not have, with the values that
+// change nothing beside null, false, 0 and an empty list. Source: transformers.GenerationConfig.
+var answerKeys = map[string]any{"encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0.0, "encoder_no_repeat_ngram_size": 0.0,
+	"bad_words_ids": nil, "sequence_bias": nil, "begin_suppress_tokens": nil, "forced_bos_token_id": nil, "forced_eos_token_id": nil,
+	"exponential_decay_length_penalty": nil, "min_length": 0.0, "stop_strings": nil, "typical_p": 1.0, "epsilon_cutoff": 0.0,
+	"eta_cutoff": 0.0, "num_beams": 1.0, "num_beam_groups": 1.0, "penalty_alpha": nil, "guidance_scale": 1.0, "watermarking_config": nil, "top_h": nil, "dola_layers": nil}
+
+// samplingFlags are the flags of mt generate that sample as a generation_config.json says, with Transformers' defaults; empty
+// where it does not sample.
+func samplingFlags(f map[string]any) string {
+	if f["do_sample"] != true {
+		return ""
+	}
+	flags := ""
+	for _, of := range []struct {
+		key, flag string
+		usual     float64
+	}{{"temperature", "temperature", 1}, {"top_k", "top-k", 50}, {"top_p", "top-p", 1}} {
+		x, given := f[of.key].(float64)
+		if !given {
+			x = of.usual
+		}
+		if given || of.key != "top_p" {
+			flags += fmt.Sprintf(" --%s %g", of.flag, x)
+		}
+	}
+	return flags[1:]
+}
+
+// stopTokens are the tokens that end a text: the tokenizer's, and all that config.json
+// and generation_config.json name.
+func stopTokens(in *open.Inputs) ([]int32, error) {
+	var out []int32
+	if eos, ok := in.Tokenizer.EOS(); ok {
+		out = append(out, eos)
+	}
+	for _, id := range in.Model.EOS {
+		out = append(out, int32(id))
+	}
+	var f struct {
+		EOS json.RawMessage `json:"eos_token_id"`
+	}
+	name, err := readGeneration(in.ModelDir, &f)
+	if err != nil {
+		return nil, err
+	}
+	var one int32
+	var several []int32
+	switch {
+	case f.EOS == nil:
+	case json.Unmarshal(f.EOS, &several) == nil:
+		out = append(out, several...)
+	case json.Unmarshal(f.EOS, &one) == nil:
+		out = append(out, one)
+	default:
+		return nil, fmt.Errorf("%s: eos_token_id is %s; it is a token's number, or a list of them", name, f.EOS)
+	}
+	return out, nil
+}
+
+// LogitKeys are the keys of generation_config.json that mt generate obeys beside eos_token_id. nil: not given.
+// Source: transformers.GenerationConfig.
+type LogitKeys struct {
+	RepetitionPenalty *float64 `json:"repetition_penalty"` // 1: none
+	MinP              *float64 `json:"min_p"`              // of tokens that are sampled; 0: none
+	MinNewTokens      *int     `json:"min_new_tokens"`
+	SuppressTokens    []int32  `json:"suppress_tokens"`
+}
+
+// addTo sets the fields of g that k or else file gives.
+func (k LogitKeys) addTo(g *Options, file LogitKeys) {
+	g.RepetitionPenalty = valueOf(cmp.Or(k.RepetitionPenalty, file.RepetitionPenalty))
+	g.MinP = valueOf(cmp.Or(k.MinP, file.MinP))
+	g.MinNewTokens = valueOf(cmp.Or(k.MinNewTokens, file.MinNewTokens))
+	if g.SuppressTokens = k.SuppressTokens; g.SuppressTokens == nil {
+		g.SuppressTokens = file.SuppressTokens
+	}
+}
+
+// valueOf returns *p, or zero if p is nil.
+func valueOf[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// check reports the first value that is out of its range.
+func (k LogitKeys) check() error {
+	switch p, share, least := k.RepetitionPenalty, valueOf(k.MinP), valueOf(k.MinNewTokens); {
+	case p != nil && !(*p >= LeastPenalty && *p <= MostPenalty):
+		return fmt.Errorf("repetition_penalty is %v; it is a number from %v to %v, 1 for none", *p, LeastPenalty, MostPenalty)
+	case !(share >= 0 && share <= 1):
+		return fmt.Errorf("min_p is %v; it is a number from 0 to 1, 0 for none", share)
+	case least < 0:
+		return fmt.Errorf("min_new_tokens is %d; it is a whole number of at least 0", least)
+	}
+	return nil
+}
+
+// readLogitKeys returns the keys of the generation_config.json in dir.
+func readLogitKeys(dir string) (k LogitKeys, err error) {
+	name, err := readGeneration(dir, &k)
+	if err != nil {
+		return k, err
+	}
+	if err := k.check(); err != nil {
+		return k, fmt.Errorf("%s: %w", name, err)
+	}
+	return k, nil
+}
+
+// readGeneration reads the generation_config.json in dir, name, into v, and leaves v as it is if there is none.
+func readGeneration(dir string, v any) (name string, err error) {
+	if dir == "" {
+		return "", nil
+	}
+	name = filepath.Join(dir, "generation_config.json")
+	text, err := checkpoint.ReadCompanion(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return name, nil
+	}
+	if err != nil {
+		return name, err
+	}
+	if err := files.Unmarshal(text, v); err != nil {
+		return name, fmt.Errorf("%s: %w", name, err)
+	}
+	return name, nil
+}

@@ -1,0 +1,187 @@
+package resolve
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/data"
+	"mt/device"
+	"mt/internal/human"
+	"mt/internal/parallel"
+	"mt/internal/run/report"
+	"mt/internal/run/settings"
+	"mt/internal/run/team"
+)
+
+// This file makes the references of pairs by a forward pass over all of them, before training begins.
+
+// toldReferences are references as rank 0 tells them to the others.
+type toldReferences struct {
+	Train []byte `json:"train"`
+	Eval  []byte `json:"eval"`
+}
+
+// FindReferences makes what is not known of the references. It comes before the run's own memory is allocated, since making
+// them takes memory for the reference model, which is given back. Of several ranks the first does so, and tells the others.
+func FindReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say *report.Line) (Reference, error) {
+	if r.Plan.Spec.Preference.None() {
+		return r.Ref, nil
+	}
+	s := &referencePass{Resolved: r, found: r.Ref, devs: devs, pool: pool, line: say}
+	if s.Team.First() {
+		if err := s.makeReferences(); err != nil {
+			return s.found, err
+		}
+	}
+	all, err := team.Tell(s.Team, "the references of pairs", toldReferences{Train: s.found.Train.Bytes(), Eval: s.found.Eval.Bytes()})
+	if err == nil {
+		s.found.Train, s.found.Eval = ReferencesFrom(all[0].Train), ReferencesFrom(all[0].Eval)
+	}
+	return s.found, err
+}
+
+// referencePass is the making of references.
+type referencePass struct {
+	*Resolved
+	found Reference
+	devs  []device.Device
+	pool  *parallel.Pool
+	line  *report.Line
+}
+
+// makeReferences makes the references of the data sets that none are known of.
+func (p *referencePass) makeReferences() (err error) {
+	for _, of := range PairSets(p.Inputs, &p.found) {
+		if *of.Refs == nil {
+			if *of.Refs, err = p.referencesOf(of.Set); err != nil {
+				return err
+			}
+		}
+	}
+	if p.EvalData == nil {
+		p.found.Eval = p.found.Train
+	}
+	return nil
+}
+
+// referencesOf are the references of set: from the cache, or by a pass of the reference, which is then kept there.
+func (p *referencePass) referencesOf(set *data.Dataset) (References, error) {
+	path, key, err := p.ReferencesFile(set)
+	if err != nil {
+		return nil, err
+	}
+	refs, err := ReadReferences(path, key, set.Pairs())
+	switch {
+	case err == nil:
+		return refs, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		p.line.Above(fmt.Sprintf("note: %s is made anew: %v", path, err))
+	}
+	if refs, err = p.passReferences(set); err != nil {
+		return nil, err
+	}
+	if err = checkpoint.MakeDirs(p.FS(), filepath.Dir(path)); err == nil {
+		err = checkpoint.WriteShared(p.FS(), path, EncodeReferences(refs, key))
+	}
+	if err != nil { // the pass may have taken hours, and the run has what it needs
+		p.line.Above(fmt.Sprintf("note: the references of dpo are not kept, so a run that goes on from this one makes them anew: %v; set cache_dir to a folder on another disk", err))
+	}
+	return refs, nil
+}
+
+// passReferences is the reference's pass over all rows of set. All memory that it takes is given back.
+func (p *referencePass) passReferences(set *data.Dataset) (refs References, err error) {
+	if f := p.Hooks.Reading; f != nil {
+		f("references")
+	}
+	r := p.ForReference()
+	store, err := r.WeightsOf(r.Plan.Layouts, p.Team.Size() > 1, p.pool)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	refs = make(References, set.Pairs())
+	for i := range refs {
+		refs[i] = [2]float32{float32(math.NaN()), float32(math.NaN())}
+	}
+	sampler, done := p.PassSampler(set), false
+	tell := p.tellReferences(set.PairsInRows())
+	var damaged atomic.Pointer[error] // the first log p that are no numbers
+	err = actors.Run(actors.Options{Devices: p.devs, Home: store, Pool: p.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: p.Team.Asked.Done(), ThroughHost: !p.Config.PeerCopies,
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
+		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
+			if err := notFinite(r.ModelDir, id, logp); err != nil {
+				damaged.CompareAndSwap(nil, &err)
+			}
+			refs[id] = logp
+			tell()
+		}},
+		Batch: func(step int, _ bool) (*data.Batch, error) {
+			if err := damaged.Load(); err != nil {
+				return nil, *err // what is left of the pass is of no use
+			}
+			return sampler.Batch(step, p.Config.Pipeline.MicroBatchTokens)
+		},
+		OnEval: func(actors.EvalReport) { done = true }})
+	p.line.End()
+	if bad := damaged.Load(); bad != nil {
+		return nil, *bad
+	}
+	if err == nil && !done {
+		err = settings.ErrResumable // the next start begins it anew
+	}
+	return refs, err
+}
+
+// notFinite is the error of log p that are no numbers.
+func notFinite(dir string, id int64, logp [2]float32) error {
+	if x := float64(logp[0]) + float64(logp[1]); !math.IsNaN(x) && !math.IsInf(x, 0) {
+		return nil
+	}
+	return fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", dir, id+1, logp[0], logp[1])
+}
+
+// tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
+func (p *referencePass) tellReferences(total int64) func() {
+	begun, done := time.Now(), int64(0)
+	shown := begun
+	every := time.Second
+	if !p.line.Interactive {
+		every = 30 * time.Second
+	}
+	return func() {
+		done++
+		now := time.Now()
+		if done < total && now.Sub(shown) < every {
+			return
+		}
+		shown = now
+		eta := ""
+		if done < total {
+			eta = "  ETA " + human.Duration(time.Duration(float64(now.Sub(begun))/float64(done)*float64(total-done)))
+		}
+		p.line.Show(fmt.Sprintf("reference: %s of %s pairs%s", humanize.Comma(min(done, total)), humanize.Comma(total), eta))
+	}
+}
+
+// PreferencesOf returns what the pipeline needs for pairs; nil where training is not on pairs.
+func PreferencesOf(r *Resolved, found Reference) *actors.Preferences {
+	if r.Plan.Spec.Preference.None() {
+		return nil
+	}
+	return &actors.Preferences{Likelihood: r.Config.Preference().RPOAlpha, Reference: func(eval bool, id int64) [2]float32 {
+		if eval {
+			return found.Eval[id]
+		}
+		return found.Train[id]
+	}}
+}
