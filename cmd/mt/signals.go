@@ -51,9 +51,9 @@ func interruptible(w io.Writer) (context.Context, func()) {
 }
 
 // heed cancels at the first of signals and says so on w. From then on it calls insist at a
-// signal, once patience has passed, or at a tick of look where hangs says that work does not
-// end. Whoever reads w may have stopped and hold up a message, which delays none of this.
-// heed returns when the message is written and, either, signals is closed or insist has returned.
+// signal, once patience has passed, or at a tick of look if hangs says that work does not
+// end. A reader of w that has stopped delays none of this. heed returns when signals is
+// closed or insist has returned, and the message is written.
 func heed(signals <-chan os.Signal, look <-chan time.Time, hangs func() bool, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc, insist func()) {
 	s, ok := <-signals
 	if !ok {

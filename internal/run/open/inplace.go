@@ -116,8 +116,8 @@ func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own
 	return inPlace, note, err
 }
 
-// OrCopied calls f with c, and once more with binding: copy and a note for the user if c leaves the binding to mt and the system
-// refused to pin what a GPU would have used in place. How much it pins is not known before.
+// OrCopied calls f with c. If binding is auto and the system refuses to pin what a GPU would use in place, OrCopied tells the user
+// and calls f again with binding: copy. Nothing says before how much the system pins.
 func OrCopied(c *config.Config, o settings.Options, f func(*config.Config) error) error {
 	err := f(c)
 	if c.Binding != "auto" || !errors.Is(err, cuda.ErrNotPinned) {
