@@ -163,6 +163,28 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// lazy is a device that copies nothing inside its memory.
+type lazy struct{ device.Device }
+
+func (d lazy) NewStream(name string) (device.Stream, error) {
+	s, err := d.Device.NewStream(name)
+	return lazyStream{s}, err
+}
+
+type lazyStream struct{ device.Stream }
+
+func (lazyStream) CopyD2D(_, _ device.Mem) {}
+
+// TestRoundTrip: bytes that do not come back are noticed.
+func TestRoundTrip(t *testing.T) {
+	dev := newCPU(t, cpu.Options{Threads: 1})
+	for d, want := range map[device.Device]bool{dev: true, lazy{dev}: false} {
+		if c, err := roundTrip(d, 1<<10); err != nil || c.OK != want {
+			t.Errorf("%T: %v, %+v", d, err, c)
+		}
+	}
+}
+
 // TestTraining: losses within the bound pass, others do not.
 func TestTraining(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
