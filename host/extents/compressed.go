@@ -4,14 +4,12 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
-
-	"mt/internal/base/byteplane"
 )
 
 // worker is what one of the goroutines that check and move chunks has for itself.
 type worker struct {
 	scratch []byte // of a chunk's size, aligned, for a chunk in fewer bytes; nil without Compress
-	coder   *byteplane.Coder
+	coder   *coder
 }
 
 // ScratchBytes is the memory that Compress takes for chunks of so many bytes, at most.
@@ -28,7 +26,7 @@ func (e *Files) takeScratch(workers []worker) (err error) {
 		return fmt.Errorf("memory for compressed chunks: %w", err)
 	}
 	for i := range workers {
-		workers[i] = worker{e.scratch[i*n : (i+1)*n], new(byteplane.Coder)}
+		workers[i] = worker{e.scratch[i*n : (i+1)*n], new(coder)}
 	}
 	return nil
 }
@@ -40,7 +38,7 @@ func (w *worker) pack(chunk []byte) []byte {
 		return chunk
 	}
 	room := (len(chunk) - len(chunk)/16) / BlockBytes * BlockBytes
-	n, ok := w.coder.Encode(w.scratch[:room], chunk)
+	n, ok := w.coder.encode(w.scratch[:room], chunk)
 	if !ok {
 		return chunk
 	}

@@ -4,7 +4,8 @@
 // An extent is read and written whole. What is written goes past the page cache where the file
 // system can do that (O_DIRECT), because the cache would take the memory that is to be spared. Chunks are
 // moved by io_uring where there is one, and else by goroutines that call pread and pwrite. Each
-// chunk of an extent has a checksum, which is compared whenever it is read.
+// chunk of an extent has a checksum, which is compared whenever it is read. With Options.Compress chunks
+// are written in fewer bytes (byteplane.go).
 //
 // Extents may be files of their own instead, in one directory (Options.Heads). Others may link these,
 // as checkpoints do, and have then what was written last: what is pinned is never written to again.

@@ -219,7 +219,7 @@ func (e *Files) ReadPart(i int, from int64, into []byte) error {
 			return nil
 		}
 		e.sparedRead.Add(c.bytes - c.packed)
-		if err := w.coder.Decode(b, packed); err != nil {
+		if err := w.coder.decode(b, packed); err != nil {
 			return fmt.Errorf("read %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, path, err)
 		}
 		return nil

@@ -1,4 +1,4 @@
-package byteplane
+package extents
 
 import (
 	"bytes"
@@ -53,19 +53,19 @@ var bounds = map[string][2]float64{
 
 // TestComesBack: every kind and size comes back, and is as small as its information lets it be.
 func TestComesBack(t *testing.T) {
-	var c Coder
+	var c coder
 	for kind, of := range fill {
 		for _, n := range []int{0, 1, 4, 6, 64, 4096, blockBytes, blockBytes + 4, 3*blockBytes - 12, 8 * blockBytes} {
 			src := of(rand.New(rand.NewPCG(1, uint64(n))), n)
 			packed, back := make([]byte, n+headBytes*(2+n/blockBytes)), make([]byte, n)
-			took, ok := c.Encode(packed, src)
+			took, ok := c.encode(packed, src)
 			if !ok {
 				t.Fatalf("%s: %d bytes have no room in %d", kind, n, len(packed))
 			}
 			if kind == "noise" && n >= blockBytes && binary.LittleEndian.Uint32(packed) != whole {
 				t.Errorf("%d bytes of noise are coded, want a copy", n)
 			}
-			if err := c.Decode(back, packed[:took]); err != nil || !bytes.Equal(back, src) {
+			if err := c.decode(back, packed[:took]); err != nil || !bytes.Equal(back, src) {
 				t.Errorf("%s: %d bytes come back otherwise: %v", kind, n, err)
 			}
 			if ratio := float64(n) / float64(took); n >= 8*blockBytes && (ratio < bounds[kind][0] || ratio > bounds[kind][1]) {
@@ -76,7 +76,7 @@ func TestComesBack(t *testing.T) {
 					continue
 				}
 				guard := slices.Repeat([]byte{0xA5}, took)
-				if _, ok := c.Encode(guard[:room:room], src); ok {
+				if _, ok := c.encode(guard[:room:room], src); ok {
 					t.Errorf("%s: %d bytes of %d are taken for all", kind, room, took)
 				}
 				if !bytes.Equal(guard[room:], slices.Repeat([]byte{0xA5}, took-room)) {
@@ -91,7 +91,7 @@ func TestComesBack(t *testing.T) {
 func TestPlanesArePutApart(t *testing.T) {
 	for _, n := range []int{4, 28, 32, 36, 1024, blockBytes} {
 		src := fill["noise"](rand.New(rand.NewPCG(2, 2)), n)
-		var c Coder
+		var c coder
 		split(&c.apart, src)
 		var from [planes][]byte
 		for k := range from {
@@ -109,9 +109,9 @@ func TestPlanesArePutApart(t *testing.T) {
 	}
 }
 
-// TestDamage: what is not what Encode made is an error or other bytes.
+// TestDamage: what is not what encode made is an error or other bytes.
 func TestDamage(t *testing.T) {
-	var c Coder
+	var c coder
 	for kind, of := range fill {
 		size := blockBytes
 		if kind != "noise" { // which is copied whole in blocks of this size, and not in small ones
@@ -119,10 +119,10 @@ func TestDamage(t *testing.T) {
 		}
 		src := of(rand.New(rand.NewPCG(3, 3)), size)
 		packed, back := make([]byte, 2*len(src)), make([]byte, len(src))
-		n, _ := c.Encode(packed, src)
+		n, _ := c.encode(packed, src)
 		packed = packed[:n]
 		for _, cut := range []int{0, 1, headBytes - 1, headBytes, n / 2, n - 1} {
-			if cut < n && c.Decode(back, packed[:cut]) == nil {
+			if cut < n && c.decode(back, packed[:cut]) == nil {
 				t.Errorf("%s: %d of %d bytes are taken for all", kind, cut, n)
 			}
 		}
@@ -132,10 +132,10 @@ func TestDamage(t *testing.T) {
 			for range 1 + r.IntN(3) {
 				bad[min(r.IntN(n), r.IntN(n), r.IntN(n))] ^= byte(1 << r.IntN(8)) // heads and tables more often
 			}
-			_ = c.Decode(back, bad) // and does not panic
+			_ = c.decode(back, bad) // and does not panic
 		}
 	}
-	if err := c.Decode(make([]byte, blockBytes), make([]byte, blockBytes)); err == nil {
+	if err := c.decode(make([]byte, blockBytes), make([]byte, blockBytes)); err == nil {
 		t.Error("zeros are taken for a block")
 	}
 }
