@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"mt/internal/testkit"
-	"mt/tools/faultio"
 )
 
 var (
@@ -38,24 +37,24 @@ func drawSeed(t *testing.T) uint64 {
 // diskFault is one run of a scene in which one call is spoiled.
 type diskFault struct {
 	scene string
-	of    faultio.Of
-	fault faultio.Fault
-	call  faultio.Call // of the undisturbed run; the spoiled one may make another as its Nth
+	of    numbered
+	fault ioFault
+	call  ioCall // of the undisturbed run; the spoiled one may make another as its Nth
 }
 
 func (f diskFault) String() string { return fmt.Sprintf("%s, %s of %s", f.scene, f.fault, f.call) }
 
 // spoils are the faults, and the calls they can happen to.
 var spoils = []struct {
-	fault faultio.Fault
-	of    faultio.Of
+	fault ioFault
+	of    numbered
 }{
-	{faultio.EIO, faultio.All},
-	{faultio.ENOSPC, faultio.Writes},
-	{faultio.Short, faultio.Writes},
-	{faultio.KillBefore, faultio.Changes},
-	{faultio.KillAmid, faultio.Writes},
-	{faultio.KillAfter, faultio.Changes},
+	{failEIO, allCalls},
+	{failENOSPC, writingCalls},
+	{shortWrite, writingCalls},
+	{killBefore, changingCalls},
+	{killAmid, writingCalls},
+	{killAfter, changingCalls},
 }
 
 // TestDiskFaults fails, cuts short and kills at the calls on files of a whole run
@@ -172,7 +171,7 @@ func (lab *lab) suffer(t *testing.T, f diskFault) {
 	for _, problem := range problems {
 		t.Errorf("%s: %s\n%s", f, problem, end(got.Stderr))
 	}
-	again := lab.run(t, dir, faultio.Nothing, faultio.None, 0)
+	again := lab.run(t, dir, noCalls, noFault, 0)
 	if again.Code != exitDone {
 		t.Errorf("%s: the run again: exit code %d\n%s", f, again.Code, end(again.Stderr))
 		return
@@ -183,7 +182,7 @@ func (lab *lab) suffer(t *testing.T, f diskFault) {
 }
 
 // seenFrom names the files of calls as a command in dir sees them.
-func seenFrom(dir string, calls []faultio.Call) []faultio.Call {
+func seenFrom(dir string, calls []ioCall) []ioCall {
 	for i := range calls {
 		for _, path := range []*string{&calls[i].Path, &calls[i].Path2} {
 			if rel, err := filepath.Rel(dir, *path); err == nil && filepath.IsLocal(rel) {
@@ -201,19 +200,19 @@ func end(text string) string {
 }
 
 // verdict is what is wrong with the way a spoiled run ended.
-func (lab *lab) verdict(f diskFault, got *faultio.Result) (problems []string) {
+func (lab *lab) verdict(f diskFault, got *tracedResult) (problems []string) {
 	if strings.Contains(got.Stderr, "goroutine ") || strings.Contains(got.Stderr, "internal error") || strings.Contains(got.Stderr, "panic") {
 		problems = append(problems, "it shows a trace")
 	}
-	says := map[faultio.Fault]string{faultio.EIO: "input/output error", faultio.ENOSPC: "no space left on device"}[f.fault]
-	killed := f.fault == faultio.KillBefore || f.fault == faultio.KillAmid || f.fault == faultio.KillAfter
+	says := map[ioFault]string{failEIO: "input/output error", failENOSPC: "no space left on device"}[f.fault]
+	killed := f.fault == killBefore || f.fault == killAmid || f.fault == killAfter
 	switch {
 	case killed && got.Code != 137:
 		problems = append(problems, fmt.Sprintf("exit code %d of a killed run", got.Code))
 	case killed:
-	case f.fault == faultio.Short && got.Code != exitDone:
+	case f.fault == shortWrite && got.Code != exitDone:
 		problems = append(problems, fmt.Sprintf("exit code %d, and the rest could have been written", got.Code))
-	case f.fault == faultio.Short:
+	case f.fault == shortWrite:
 	case got.Code == exitDone && diskScenes[f.scene] != nil && !strings.Contains(got.Stderr, "resuming from out/checkpoint-2, step 2 of 3"):
 		problems = append(problems, "it began again without a word")
 	case got.Code == exitDone && f.call.Name == "openat" && f.call.Path == "out" && strings.Contains(got.Stderr, says): // to remove what is in it
@@ -221,7 +220,7 @@ func (lab *lab) verdict(f diskFault, got *faultio.Result) (problems []string) {
 		problems = append(problems, "it says that all went well")
 	case got.Code != exitDone && !strings.Contains(got.Stderr, says):
 		problems = append(problems, fmt.Sprintf("the error does not say %q", says))
-	case got.Code != exitDone && !slices.ContainsFunc(got.Calls, func(c faultio.Call) bool { return c.Spoiled && names(got.Stderr, c) }):
+	case got.Code != exitDone && !slices.ContainsFunc(got.Calls, func(c ioCall) bool { return c.Spoiled && names(got.Stderr, c) }):
 		problems = append(problems, "the error does not name the file")
 	}
 	return problems
@@ -229,12 +228,12 @@ func (lab *lab) verdict(f diskFault, got *faultio.Result) (problems []string) {
 
 // lacksPicture says whether a run that is done says that it could not draw its losses, which the
 // next one does then.
-func lacksPicture(got *faultio.Result) bool {
+func lacksPicture(got *tracedResult) bool {
 	return got.Code == exitDone && strings.Contains(got.Stderr, "note: out/loss.svg is not drawn: ")
 }
 
 // names says whether a message names a file of a call.
-func names(message string, c faultio.Call) bool {
+func names(message string, c ioCall) bool {
 	for _, path := range []string{strings.TrimSuffix(c.Path, " (deleted)"), c.Path2} {
 		if path != "" && strings.Contains(message, filepath.Base(path)) {
 			return true
@@ -274,7 +273,7 @@ func stateFaults(t *testing.T, change func(*lab), seed uint64) {
 		}
 	}
 	for _, name := range []string{"pread64", "pwrite64"} {
-		if !slices.ContainsFunc(all, func(f diskFault) bool { return f.call.Name == name && f.fault == faultio.EIO }) {
+		if !slices.ContainsFunc(all, func(f diskFault) bool { return f.call.Name == name && f.fault == failEIO }) {
 			t.Errorf("no %s of states is traced", name)
 		}
 	}

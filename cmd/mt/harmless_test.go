@@ -3,8 +3,6 @@ package main
 import (
 	"regexp"
 	"strings"
-
-	"mt/tools/faultio"
 )
 
 // harmless says whether a run may go on, and end well, when the call fails. Whether it
@@ -47,13 +45,13 @@ var looksOnly = map[string]bool{"close": true, "flock": true, "fstat": true, "ge
 	"fadvise64": true, "sync_file_range": true}
 
 // isHint says whether a call does no more than to ask the kernel to be quick.
-func isHint(c faultio.Call) bool { return c.Name == "fadvise64" || c.Name == "sync_file_range" }
+func isHint(c ioCall) bool { return c.Name == "fadvise64" || c.Name == "sync_file_range" }
 
-func isCache(c faultio.Call) bool { return strings.HasPrefix(c.Path, "cache/") || c.Path == "cache" }
+func isCache(c ioCall) bool { return strings.HasPrefix(c.Path, "cache/") || c.Path == "cache" }
 
 // isHousekeeping says whether a call is for removing what nobody needs any more. What
 // cannot be removed takes room, and goes with the next run.
-func isHousekeeping(c faultio.Call) bool {
+func isHousekeeping(c ioCall) bool {
 	return strings.HasPrefix(c.Path, "out/checkpoint-1") && strings.Contains(c.Path+c.Path2, ".tmp-remove") || // save_total_limit
 		c.Name == "unlinkat" && strings.HasPrefix(c.Path, "out/model.tmp-") || // the model's is empty in the end
 		c.Name == "unlinkat" && strings.HasPrefix(c.Path, "out/") && strings.HasSuffix(c.Path, ".tmp") // of a killed run

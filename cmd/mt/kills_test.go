@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"mt/internal/testkit"
-	"mt/tools/faultio"
 )
 
 var killCount = flag.Int("kills", 0, "how often TestRandomKills kills (tools/kills.sh); 0 for some")
@@ -84,7 +83,7 @@ func (lab *lab) keepOnDisks(blocks int, keys string, files ...string) {
 }
 
 // isLink says whether a call makes a state a file of a checkpoint.
-func isLink(c faultio.Call) bool {
+func isLink(c ioCall) bool {
 	return c.Name == "linkat" && strings.HasPrefix(c.Path, "states/") && strings.Contains(c.Path2, "/optimizer/layer-")
 }
 
@@ -92,27 +91,27 @@ func isLink(c faultio.Call) bool {
 func (lab *lab) kills(t *testing.T, count int, seed uint64) {
 	const scene = firstRun
 	lab.undisturbed(t, scene)
-	calls := lab.trace(t, scene, faultio.Writes)
+	calls := lab.trace(t, scene, writingCalls)
 	for _, file := range []string{"state", "grads", "params"} {
 		path := "states/mt-" + file + "-0.bin"
-		if written := slices.ContainsFunc(calls, func(c faultio.Call) bool { return c.Path == path }); written != slices.Contains(lab.onDisks, file) {
+		if written := slices.ContainsFunc(calls, func(c ioCall) bool { return c.Path == path }); written != slices.Contains(lab.onDisks, file) {
 			t.Fatalf("%s is written: %t; wanted are %v", path, written, lab.onDisks)
 		}
 	}
-	changes := lab.trace(t, scene, faultio.Changes)
+	changes := lab.trace(t, scene, changingCalls)
 	links := strings.Contains(lab.config, "state_dir") && !strings.Contains(lab.config, "optimizer_zstd")
 	if links != slices.ContainsFunc(changes, isLink) {
 		t.Fatalf("checkpoints should link states: %t", links)
 	}
 	most := len(changes)
 	r := rand.New(rand.NewPCG(seed, 1))
-	kinds := []faultio.Fault{faultio.KillBefore, faultio.KillAmid, faultio.KillAfter}
+	kinds := []ioFault{killBefore, killAmid, killAfter}
 	for kills := 0; kills < count; {
 		dir := lab.prepared(t, scene)
 		var story string
 		for range 1 + r.IntN(8) {
 			f, n := kinds[r.IntN(len(kinds))], 1+r.IntN(most)
-			got := lab.run(t, dir, faultio.Changes, f, n)
+			got := lab.run(t, dir, changingCalls, f, n)
 			met := got.Spoiled()
 			if met == nil { // it had not so much to do any more
 				if got.Code != exitDone {
@@ -126,7 +125,7 @@ func (lab *lab) kills(t *testing.T, count int, seed uint64) {
 				t.Fatalf("exit code %d, %q after%s", got.Code, problems, story)
 			}
 		}
-		got := lab.run(t, dir, faultio.Nothing, faultio.None, 0)
+		got := lab.run(t, dir, noCalls, noFault, 0)
 		if got.Code != exitDone {
 			t.Fatalf("exit code %d after%s\n%s", got.Code, story, got.Stderr)
 		}

@@ -17,7 +17,6 @@ import (
 
 	"mt/checkpoint"
 	"mt/internal/testkit"
-	"mt/tools/faultio"
 )
 
 // diskConfig is a model of a few thousand parameters, which takes three steps.
@@ -61,7 +60,7 @@ var diskScenes = map[string][]string{
 // lab is where runs are disturbed: mt under the tracer, in directories that look
 // alike, so that what is left must be alike.
 type lab struct {
-	*faultio.Tracer
+	*tracer
 	root   string
 	before map[string]string            // by scene, the directory that a run begins with
 	want   map[string]map[string]string // by scene, what an undisturbed run leaves
@@ -69,14 +68,14 @@ type lab struct {
 	config string
 	args   []string
 	env    []string
-	traces map[string][]faultio.Call // by scene and what is numbered
+	traces map[string][]ioCall // by scene and what is numbered
 	// onDisks are the kinds of files that runs have in states.
 	onDisks []string
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	return &lab{Tracer: faultio.New(t), root: scratch(t), before: map[string]string{}, want: map[string]map[string]string{}, old: map[string]map[string]string{}, traces: map[string][]faultio.Call{},
+	return &lab{tracer: newTracer(t), root: scratch(t), before: map[string]string{}, want: map[string]map[string]string{}, old: map[string]map[string]string{}, traces: map[string][]ioCall{},
 		config: diskConfig, args: []string{os.Args[0], "train", "run.yaml"}}
 }
 
@@ -98,10 +97,10 @@ func scratch(t *testing.T) string {
 }
 
 // run is `mt train run.yaml` in dir.
-func (lab *lab) run(t *testing.T, dir string, of faultio.Of, f faultio.Fault, n int, more ...string) *faultio.Result {
+func (lab *lab) run(t *testing.T, dir string, of numbered, f ioFault, n int, more ...string) *tracedResult {
 	t.Helper()
 	// One thread at a time makes the calls of two runs nearly the same.
-	return lab.Do(t, faultio.Run{Dir: dir, Args: slices.Concat(lab.args, more), Env: slices.Concat(lab.env, []string{asCommand + "=1", "GOMAXPROCS=1"}), Of: of, Fault: f, N: n})
+	return lab.Do(t, tracedRun{Dir: dir, Args: slices.Concat(lab.args, more), Env: slices.Concat(lab.env, []string{asCommand + "=1", "GOMAXPROCS=1"}), Of: of, Fault: f, N: n})
 }
 
 // undisturbed makes the state that a scene begins with and learns how it ends.
@@ -121,7 +120,7 @@ func (lab *lab) undisturbed(t *testing.T, scene string) {
 		}
 	}
 	if flags := diskScenes[scene]; flags != nil {
-		if got := lab.run(t, dir, faultio.Nothing, faultio.None, 0, flags...); got.Code != exitDone {
+		if got := lab.run(t, dir, noCalls, noFault, 0, flags...); got.Code != exitDone {
 			t.Fatalf("exit code %d\n%s", got.Code, got.Stderr)
 		}
 		if scene == "a resumed run" {
@@ -134,7 +133,7 @@ func (lab *lab) undisturbed(t *testing.T, scene string) {
 	}
 	lab.before[scene], lab.old[scene] = dir, tree(t, dir)
 	dir = lab.prepared(t, scene)
-	if got := lab.run(t, dir, faultio.Nothing, faultio.None, 0); got.Code != exitDone {
+	if got := lab.run(t, dir, noCalls, noFault, 0); got.Code != exitDone {
 		t.Fatalf("exit code %d\n%s", got.Code, got.Stderr)
 	}
 	lab.want[scene] = tree(t, dir)
@@ -159,7 +158,7 @@ func (lab *lab) prepared(t *testing.T, scene string) string {
 }
 
 // trace returns the calls of an undisturbed run, which is made once for a scene and what is numbered.
-func (lab *lab) trace(t *testing.T, scene string, of faultio.Of) []faultio.Call {
+func (lab *lab) trace(t *testing.T, scene string, of numbered) []ioCall {
 	t.Helper()
 	key := scene + ", " + string(of)
 	if calls := lab.traces[key]; calls != nil {
@@ -167,7 +166,7 @@ func (lab *lab) trace(t *testing.T, scene string, of faultio.Of) []faultio.Call 
 	}
 	dir := lab.prepared(t, scene)
 	defer os.RemoveAll(dir)
-	got := lab.run(t, dir, of, faultio.None, 0)
+	got := lab.run(t, dir, of, noFault, 0)
 	if got.Code != exitDone || len(got.Calls) < 20 {
 		t.Fatalf("exit code %d after %d calls\n%s", got.Code, len(got.Calls), got.Stderr)
 	}

@@ -78,7 +78,6 @@ var Arrows = Rules{
 		"device/wrap":               {"device/op"},
 
 		"checkpoint/powercut":    {"checkpoint"},
-		"tools/faultio":          nil,
 		"tools/curves":           nil,
 		"tools/dist":             nil,
 		"tools/maxregisters":     nil,
@@ -93,8 +92,8 @@ var Arrows = Rules{
 		"internal/testkit":             nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/powercut", "tools/faultio", "cudart/emu", "device/cuda/appraise", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
-	ForTests: []string{"checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
+	TestOnly: []string{"checkpoint/powercut", "cudart/emu", "device/cuda/appraise", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
+	ForTests: []string{"checkpoint/powercut", "device/conformance/oracle", "device/conformance", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/cluster/mpi"},
 		"github.com/asynkron/protoactor-go": {"actors"},

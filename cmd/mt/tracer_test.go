@@ -1,8 +1,7 @@
-package faultio
+package main
 
 import (
 	"bufio"
-	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -14,44 +13,38 @@ import (
 	"testing"
 )
 
-//go:embed c/faultio.c
-var source string
-
-//go:embed c/calls.h
-var calls string
-
 // The exit codes by which the tracer reports about itself.
 const (
-	codeFailed    = 125
-	codeForbidden = 126
+	tracerFailed    = 125
+	tracerForbidden = 126
 )
 
-// Of says which calls are numbered.
-type Of string
+// numbered says which calls are numbered.
+type numbered string
 
 const (
-	All     Of = "all"     // every call on a path below the directory
-	Changes Of = "changes" // those that change a file or a directory, or sync it
-	Writes  Of = "writes"  // those that write bytes
-	Nothing Of = "nothing" // none
+	allCalls      numbered = "all"     // every call on a path below the directory
+	changingCalls numbered = "changes" // those that change a file or a directory, or sync it
+	writingCalls  numbered = "writes"  // those that write bytes
+	noCalls       numbered = "nothing" // none
 )
 
-// Fault is what happens to a call.
-type Fault string
+// ioFault is what happens to a call.
+type ioFault string
 
 const (
-	None       Fault = ""
-	EIO        Fault = "fail:EIO"         // the call fails once
-	ENOSPC     Fault = "fail-from:ENOSPC" // this call and all numbered after it fail
-	Short      Fault = "short"            // half of the bytes are written
-	KillBefore Fault = "kill-before"      // SIGKILL, and the call is not made
-	KillAmid   Fault = "kill-amid"        // SIGKILL once half of the bytes are written
-	KillAfter  Fault = "kill-after"       // SIGKILL once the call is made
+	noFault    ioFault = ""
+	failEIO    ioFault = "fail:EIO"         // the call fails once
+	failENOSPC ioFault = "fail-from:ENOSPC" // this call and all numbered after it fail
+	shortWrite ioFault = "short"            // half of the bytes are written
+	killBefore ioFault = "kill-before"      // SIGKILL, and the call is not made
+	killAmid   ioFault = "kill-amid"        // SIGKILL once half of the bytes are written
+	killAfter  ioFault = "kill-after"       // SIGKILL once the call is made
 )
 
 // args are the tracer's arguments for a fault at call n.
-func (f Fault) args(n int) []string {
-	if f == None {
+func (f ioFault) args(n int) []string {
+	if f == noFault {
 		return nil
 	}
 	option, errno, _ := strings.Cut(string(f), ":")
@@ -61,8 +54,8 @@ func (f Fault) args(n int) []string {
 	return []string{"--" + option, strconv.Itoa(n) + errno}
 }
 
-// Call is a numbered system call.
-type Call struct {
+// ioCall is a numbered system call.
+type ioCall struct {
 	N           int    // from 1
 	Name        string // such as pwrite64
 	Path, Path2 string // Path2 is where a rename or a link leads
@@ -70,17 +63,19 @@ type Call struct {
 }
 
 // String is the call as a line of a log.
-func (c Call) String() string {
+func (c ioCall) String() string {
 	return strings.TrimRight(fmt.Sprintf("call %d, %s %s %s", c.N, c.Name, c.Path, c.Path2), " ")
 }
 
-// Tracer runs commands. Their syncs succeed and are not made: a fault ends a process, and what a
+// tracer runs commands under tools/faultio, a C program that numbers the system calls of all their threads and spoils
+// one of them, as a failing disk, a full one or a kill would. It is compiled where there is a compiler. The calls of the
+// table in calls.h that a command makes below the directory are numbered, by any thread, from any library. Their syncs succeed and are not made: a fault ends a process, and what a
 // process has written is there for the next one.
-type Tracer struct{ program string }
+type tracer struct{ program string }
 
-// New compiles the tracer. The test is skipped where it cannot be compiled, or
+// newTracer compiles the tracer. The test is skipped where it cannot be compiled, or
 // where tracing is not possible.
-func New(t testing.TB) *Tracer {
+func newTracer(t testing.TB) *tracer {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("system calls are traced on Linux on amd64 only")
@@ -90,12 +85,16 @@ func New(t testing.TB) *Tracer {
 		t.Skip("no gcc")
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"faultio.c": source, "calls.h": calls} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+	for _, name := range []string{"faultio.c", "calls.h"} {
+		text, err := os.ReadFile(filepath.Join("../../tools/faultio", name)) // gcc's own reads are unknown to go test's cache
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tr := &Tracer{program: filepath.Join(dir, "faultio")}
+	tr := &tracer{program: filepath.Join(dir, "faultio")}
 	cmd := exec.Command(cc, "-O1", "-Wall", "-Wextra", "-Werror", "-o", tr.program, filepath.Join(dir, "faultio.c"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if _, headers := os.Stat("/usr/include/stdio.h"); headers != nil {
@@ -104,7 +103,7 @@ func New(t testing.TB) *Tracer {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.Command(tr.program, "--dir", dir, "--", "true").CombinedOutput()
-	if code := exitCode(err); code == codeForbidden {
+	if code := tracedExit(err); code == tracerForbidden {
 		t.Skip("this machine forbids tracing")
 	} else if code != 0 {
 		t.Fatalf("%v\n%s", err, out)
@@ -112,27 +111,27 @@ func New(t testing.TB) *Tracer {
 	return tr
 }
 
-// Run is a command to trace.
-type Run struct {
+// tracedRun is a command to trace.
+type tracedRun struct {
 	Dir   string // the directory below which calls are numbered, and the working one
 	Args  []string
 	Env   []string // beyond the test's own
-	Of    Of
-	Fault Fault
+	Of    numbered
+	Fault ioFault
 	N     int // of the call that Fault is for
 }
 
-// Result is what became of a Run.
-type Result struct {
+// tracedResult is what became of a tracedRun.
+type tracedResult struct {
 	Code   int // 128 and the signal where one ended it
 	Stdout string
 	Stderr string
-	Calls  []Call
+	Calls  []ioCall
 }
 
 // Spoiled is the first call that the fault changed, nil where the command made too
 // few calls.
-func (r *Result) Spoiled() *Call {
+func (r *tracedResult) Spoiled() *ioCall {
 	for i := range r.Calls {
 		if r.Calls[i].Spoiled {
 			return &r.Calls[i]
@@ -142,7 +141,7 @@ func (r *Result) Spoiled() *Call {
 }
 
 // Do runs a command to its end.
-func (tr *Tracer) Do(t testing.TB, r Run) *Result {
+func (tr *tracer) Do(t testing.TB, r tracedRun) *tracedResult {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "calls")
 	args := append([]string{"--dir", r.Dir, "--log", log, "--of", string(r.Of)}, r.Fault.args(r.N)...)
@@ -150,20 +149,20 @@ func (tr *Tracer) Do(t testing.TB, r Run) *Result {
 	cmd.Dir, cmd.Env = r.Dir, append(os.Environ(), r.Env...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	res := &Result{Code: exitCode(cmd.Run()), Stdout: stdout.String(), Stderr: stderr.String()}
-	if res.Code == codeFailed || res.Code == codeForbidden {
+	res := &tracedResult{Code: tracedExit(cmd.Run()), Stdout: stdout.String(), Stderr: stderr.String()}
+	if res.Code == tracerFailed || res.Code == tracerForbidden {
 		t.Fatalf("faultio: %s", res.Stderr)
 	}
 	var err error
-	if res.Calls, err = readLog(log); err != nil {
+	if res.Calls, err = readCalls(log); err != nil {
 		t.Fatal(err)
 	}
 	return res
 }
 
-// exitCode is the exit code of a command that ended with err, -1 for one that never
+// tracedExit is the exit code of a command that ended with err, -1 for one that never
 // began.
-func exitCode(err error) int {
+func tracedExit(err error) int {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -174,7 +173,7 @@ func exitCode(err error) int {
 	return -1
 }
 
-func readLog(name string) (out []Call, err error) {
+func readCalls(name string) (out []ioCall, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -190,7 +189,7 @@ func readLog(name string) (out []Call, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		out = append(out, Call{N: n, Name: words[1], Path: words[2], Path2: words[3], Spoiled: words[4] == "fault"})
+		out = append(out, ioCall{N: n, Name: words[1], Path: words[2], Path2: words[3], Spoiled: words[4] == "fault"})
 	}
 	return out, lines.Err()
 }
