@@ -17,7 +17,7 @@ import (
 	"mt/host/optim"
 	"mt/internal/base/accounts"
 	"mt/internal/base/parallel"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
@@ -276,12 +276,12 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 // lonelyWorld is that of a rank that only takes its memory: nobody else is there.
 type lonelyWorld struct{ p *plan.Run }
 
-func (w lonelyWorld) Rank() int                          { return w.p.Rank }
-func (w lonelyWorld) Size() int                          { return w.p.Ranks }
-func (w lonelyWorld) Hosts() []string                    { return make([]string, w.p.Ranks) }
-func (w lonelyWorld) NewComm(string) (ranks.Comm, error) { return nil, nil }
-func (w lonelyWorld) Abort(string)                       {}
-func (w lonelyWorld) Close() error                       { return nil }
+func (w lonelyWorld) Rank() int                            { return w.p.Rank }
+func (w lonelyWorld) Size() int                            { return w.p.Ranks }
+func (w lonelyWorld) Hosts() []string                      { return make([]string, w.p.Ranks) }
+func (w lonelyWorld) NewComm(string) (cluster.Comm, error) { return nil, nil }
+func (w lonelyWorld) Abort(string)                         {}
+func (w lonelyWorld) Close() error                         { return nil }
 
 // TestPlanIsWhatARankAllocates: the same for every rank of several, but for the memory in which rank
 // 0 collects a layer for a checkpoint, which internal/run takes.

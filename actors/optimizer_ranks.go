@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"mt/host"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 )
 
 // This file is what the Optimizer does where several ranks train together. It adds up what all
@@ -181,7 +181,7 @@ func (e agreeNorm) start(r *lane, w work) error {
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
 // allGather tells all ranks a value, and makes the result of what all have told.
-func (r *run) allGather(id address, w work, c ranks.Comm, what string, value []byte, found func([][]byte) (any, error)) {
+func (r *run) allGather(id address, w work, c cluster.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {
 		c.AllGather(value, func(values [][]byte, err error) {

@@ -7,7 +7,7 @@ import (
 	"mt/host/optim"
 	"mt/internal/base/parallel"
 	"mt/internal/base/timeline"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/plan"
 )
 
@@ -96,7 +96,7 @@ type Options struct {
 	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement",
 	// "norm" and "balance"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
 	// another error World.Abort is to be called: what is still under way keeps its memory.
-	World ranks.World
+	World cluster.World
 	// Stopping, which may be nil, is called once when several ranks have agreed to stop.
 	Stopping func()
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"mt/device/virtual"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 )
 
 // This file has the ranks of a predicted run. All are taken to be alike and to be at the same place
@@ -14,13 +14,13 @@ import (
 // predictedWorld is all ranks of a predicted run, as one of them sees it.
 type predictedWorld struct{ p *prediction }
 
-// Rank implements ranks.World.
+// Rank implements cluster.World.
 func (w predictedWorld) Rank() int { return w.p.plan.Rank }
 
-// Size implements ranks.World.
+// Size implements cluster.World.
 func (w predictedWorld) Size() int { return w.p.plan.Ranks }
 
-// Hosts implements ranks.World: each rank has a host of its own.
+// Hosts implements cluster.World: each rank has a host of its own.
 func (w predictedWorld) Hosts() (out []string) {
 	for r := range w.Size() {
 		out = append(out, fmt.Sprintf("host %d", r))
@@ -28,19 +28,19 @@ func (w predictedWorld) Hosts() (out []string) {
 	return out
 }
 
-// NewComm implements ranks.World.
-func (w predictedWorld) NewComm(string) (ranks.Comm, error) { return predictedComm(w), nil }
+// NewComm implements cluster.World.
+func (w predictedWorld) NewComm(string) (cluster.Comm, error) { return predictedComm(w), nil }
 
-// Abort implements ranks.World; a prediction ends by its error.
+// Abort implements cluster.World; a prediction ends by its error.
 func (w predictedWorld) Abort(string) {}
 
-// Close implements ranks.World.
+// Close implements cluster.World.
 func (w predictedWorld) Close() error { return nil }
 
 // predictedComm carries exchanges over the predicted network.
 type predictedComm struct{ p *prediction }
 
-// AllGather implements ranks.Comm: the others send what this rank does.
+// AllGather implements cluster.Comm: the others send what this rank does.
 func (c predictedComm) AllGather(value []byte, done func([][]byte, error)) {
 	values := make([][]byte, c.p.plan.Ranks)
 	for r := range values {
@@ -49,12 +49,12 @@ func (c predictedComm) AllGather(value []byte, done func([][]byte, error)) {
 	c.exchange(int64(len(value)*(len(values)-1)), func() { done(values, nil) })
 }
 
-// AllGatherV implements ranks.Comm.
+// AllGatherV implements cluster.Comm.
 func (c predictedComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	c.exchange(int64(len(data)-counts[c.p.plan.Rank]), func() { done(nil) })
 }
 
-// AllToAllV implements ranks.Comm.
+// AllToAllV implements cluster.Comm.
 func (c predictedComm) AllToAllV(_ []byte, sendCounts []int, _ []byte, recvCounts []int, done func(error)) {
 	var out, in int64
 	for r := range sendCounts {

@@ -15,7 +15,7 @@ import (
 	"mt/device"
 	"mt/device/wrap"
 	"mt/host"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/testkit"
 )
 
@@ -24,12 +24,12 @@ import (
 // rankSaver is a recorder whose ranks write every layer together, as the ranks of a run do.
 type rankSaver struct {
 	recorder
-	c ranks.Comm
+	c cluster.Comm
 }
 
 func (s *rankSaver) Layer(i int, l *host.LayerState) error {
 	own := binary.LittleEndian.AppendUint32(nil, uint32(s.step<<16|i))
-	all, err := ranks.Gather(s.c, own)
+	all, err := cluster.Gather(s.c, own)
 	if err != nil {
 		return err
 	}

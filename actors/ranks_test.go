@@ -17,7 +17,7 @@ import (
 	"mt/host/optim"
 	"mt/internal/base/accounts"
 	"mt/internal/base/parallel"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan"
@@ -78,7 +78,7 @@ func (smallUnits) Units(l model.Layout) (out []optim.Unit) {
 func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 	t.Helper()
 	before := host.Usage().Now
-	worlds := ranks.LocalWorlds(tr.ranks, ranks.LocalOptions{Seed: tr.seed, Delay: 200 * time.Microsecond})
+	worlds := cluster.LocalWorlds(tr.ranks, cluster.LocalOptions{Seed: tr.seed, Delay: 200 * time.Microsecond})
 	out, errs := make([]outcome, tr.ranks), make([]error, tr.ranks)
 	var wg sync.WaitGroup
 	for rank, w := range worlds {
@@ -102,7 +102,7 @@ func leaves(before [accounts.NumPurposes]int64) bool {
 	return slices.Max(left[:]) > 0
 }
 
-func (tr rankTrial) runRank(t *testing.T, rank int, w ranks.World) (out outcome, err error) {
+func (tr rankTrial) runRank(t *testing.T, rank int, w cluster.World) (out outcome, err error) {
 	pool := parallel.New(tr.threads)
 	defer pool.Close()
 	p := tr.rankPlan(rank)

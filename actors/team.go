@@ -7,17 +7,17 @@ import (
 
 	"mt/host/optim"
 	"mt/internal/base/accounts"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 )
 
 // team is what a run has where several ranks train together. A nil team is that of a rank
 // which is alone.
 type team struct {
 	rank, size                          int
-	gradients, weights, agreement, norm ranks.Comm
-	balance                             ranks.Comm // where the experts' load is agreed on
-	received                            [][]byte   // exchange buffers: the parts of all ranks, in rank order
-	sums                                [][]byte   // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
+	gradients, weights, agreement, norm cluster.Comm
+	balance                             cluster.Comm // where the experts' load is agreed on
+	received                            [][]byte     // exchange buffers: the parts of all ranks, in rank order
+	sums                                [][]byte     // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
 
 	sent     atomic.Int64 // bytes of gradients and weights that this rank has sent to others
 	mu       sync.Mutex
@@ -65,7 +65,7 @@ func (r *run) joinTeam() error {
 	}
 	for _, c := range []struct {
 		name string
-		to   *ranks.Comm
+		to   *cluster.Comm
 	}{{"gradients", &t.gradients}, {"weights", &t.weights}, {"agreement", &t.agreement}, {"norm", &t.norm}, {"balance", &t.balance}} {
 		made, err := w.NewComm(c.name)
 		if err != nil {

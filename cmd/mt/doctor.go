@@ -15,7 +15,7 @@ import (
 	"mt/device/cpu/gemm"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/cluster/mpi"
+	"mt/internal/cluster"
 	"mt/internal/doctor"
 	"mt/internal/run/config"
 	"mt/internal/run/machine"
@@ -23,18 +23,18 @@ import (
 
 // health is what mt doctor finds.
 type health struct {
-	OS        string       `json:"os"`
-	Processor string       `json:"processor,omitempty"`
-	Features  []string     `json:"cpu_features"`
-	Kernels   string       `json:"kernels"`  // instruction set in use
-	Products  string       `json:"products"` // that of the CPU device's matrix products
-	Cores     int          `json:"cores"`
-	Threads   int          `json:"threads"`
-	Available config.Bytes `json:"available_memory_bytes,omitempty"`
-	Device    string       `json:"device"` // what device: auto takes
-	CUDA      machine.CUDA `json:"cuda"`
-	MPI       mpi.Found    `json:"mpi"`
-	Ranks     *exchange    `json:"ranks,omitempty"` // where there are several
+	OS        string        `json:"os"`
+	Processor string        `json:"processor,omitempty"`
+	Features  []string      `json:"cpu_features"`
+	Kernels   string        `json:"kernels"`  // instruction set in use
+	Products  string        `json:"products"` // that of the CPU device's matrix products
+	Cores     int           `json:"cores"`
+	Threads   int           `json:"threads"`
+	Available config.Bytes  `json:"available_memory_bytes,omitempty"`
+	Device    string        `json:"device"` // what device: auto takes
+	CUDA      machine.CUDA  `json:"cuda"`
+	MPI       cluster.Found `json:"mpi"`
+	Ranks     *exchange     `json:"ranks,omitempty"` // where there are several
 
 	Checks doctor.Parts `json:"checks"`
 }
@@ -152,8 +152,8 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 // examine looks at the machine, at the disk that dir is on, and for an MPI that goes with what
 // started this process. The MPI is in what it returns with an error too: the other ranks wait to
 // be told of it.
-func examine(dir string, l mpi.Launch) (health, error) {
-	found := mpi.Find(mpi.ThisMachine(), l)
+func examine(dir string, l cluster.Launch) (health, error) {
+	found := cluster.Find(cluster.ThisMachine(), l)
 	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: true})
 	if err != nil {
 		return health{MPI: found}, err

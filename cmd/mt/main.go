@@ -13,8 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"mt/internal/base/human"
-	"mt/internal/cluster/mpi"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
@@ -37,7 +36,7 @@ func main() {
 		colour: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""}
 	code := a.run(ctx, os.Args[1:])
 	stop()
-	mpi.Exit(code)
+	cluster.Exit(code)
 }
 
 // checkedWriter keeps the first error of w, so that output which did not arrive
@@ -73,7 +72,7 @@ type app struct {
 	colour         bool                            // stdout is a terminal, and colours are not switched off
 	keys           map[*cobra.Command]*config.Args // the config keys given to each command that takes them
 	args           []string                        // the command line, without the program's name
-	world          ranks.World                     // the ranks that train together; nil: there is one
+	world          cluster.World                   // the ranks that train together; nil: there is one
 	together       bool                            // they have ended together
 }
 

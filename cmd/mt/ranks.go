@@ -8,8 +8,7 @@ import (
 	"os"
 	"runtime"
 
-	"mt/internal/cluster/mpi"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/doctor"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
@@ -25,8 +24,8 @@ func (otherRank) Error() string { return "rank 0 says what is wrong" }
 
 // launched says as which rank this process was started. Where something that is no MPI started
 // several processes, the first of them gets the error.
-func launched(command string) (mpi.Launch, error) {
-	l, err := mpi.LaunchOf(os.Getenv)
+func launched(command string) (cluster.Launch, error) {
+	l, err := cluster.LaunchOf(os.Getenv)
 	switch {
 	case err != nil && l.Rank > 0:
 		return l, otherRank{}
@@ -50,7 +49,7 @@ func alone(command, why string) error {
 
 // ofFirst is w on the first rank, and nothing on the others, which all hear the same signals.
 func ofFirst(w io.Writer) io.Writer {
-	if l, _ := mpi.LaunchOf(os.Getenv); l.Rank > 0 {
+	if l, _ := cluster.LaunchOf(os.Getenv); l.Rank > 0 {
 		return io.Discard
 	}
 	return w
@@ -79,14 +78,14 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 
 // meetOthers starts MPI, which waits for all ranks: for ever, where one has ended before. A signal
 // ends the wait.
-func meetOthers(ctx context.Context, l mpi.Launch) (ranks.World, error) {
+func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 	type met struct {
-		ranks.World
+		cluster.World
 		error
 	}
 	done := make(chan met, 1)
 	go func() {
-		w, err := ranks.Start(mpi.Find(mpi.ThisMachine(), l), l, mpi.Options{})
+		w, err := cluster.Start(cluster.Find(cluster.ThisMachine(), l), l, cluster.Options{})
 		done <- met{w, err}
 	}()
 	select {
@@ -120,7 +119,7 @@ func (a *app) leave() {
 // exchange is what mt doctor finds of the ranks that it was started as.
 type exchange struct {
 	All   []doctor.Rank `json:"all"`
-	Rates ranks.Rates   `json:"rates"`
+	Rates cluster.Rates `json:"rates"`
 }
 
 // passingExchange is how many bytes ranks exchange in passing: a second's worth on one machine.
@@ -129,8 +128,8 @@ const passingExchange = 32 << 20
 // examineTogether adds to h, which this rank has found of its machine, what the ranks have found
 // together. The first one shows it. problem is why this rank could not look at all of its machine.
 // Where one cannot go on, it ends all.
-func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool) error {
-	w, err := ranks.Start(h.MPI, l, mpi.Options{})
+func (a *app) examineTogether(h health, problem error, l cluster.Launch, asJSON bool) error {
+	w, err := cluster.Start(h.MPI, l, cluster.Options{})
 	if err != nil {
 		return fmt.Errorf("doctor: rank %d: %w", l.Rank, err)
 	}
@@ -170,7 +169,7 @@ func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool
 }
 
 // compare tells all ranks what each has found and measures what their exchanges reach.
-func compare(w ranks.World, own doctor.Rank) (*exchange, error) {
+func compare(w cluster.World, own doctor.Rank) (*exchange, error) {
 	c, err := w.NewComm("doctor")
 	if err != nil {
 		return nil, err
@@ -179,7 +178,7 @@ func compare(w ranks.World, own doctor.Rank) (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts, err := ranks.GatherAll(w, c, text)
+	texts, err := cluster.GatherAll(w, c, text)
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +188,6 @@ func compare(w ranks.World, own doctor.Rank) (*exchange, error) {
 			return nil, fmt.Errorf("what rank %d tells: %w", r, err)
 		}
 	}
-	x.Rates, err = ranks.Measure(w, c, passingExchange)
+	x.Rates, err = cluster.Measure(w, c, passingExchange)
 	return x, err
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mt/device/cuda"
-	"mt/internal/cluster/mpi"
+	"mt/internal/cluster"
 	"mt/internal/run/settings"
 )
 
@@ -41,7 +41,7 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
 	look := time.NewTicker(time.Second)
-	go heed(signals, look.C, cuda.Hangs, w, time.Now, cancel, func() { mpi.Exit(exitInterrupted) })
+	go heed(signals, look.C, cuda.Hangs, w, time.Now, cancel, func() { cluster.Exit(exitInterrupted) })
 	return ctx, func() {
 		look.Stop()
 		signal.Stop(signals)

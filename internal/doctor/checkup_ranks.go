@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 )
 
 // Rank is what a rank tells the others of itself.
@@ -40,7 +40,7 @@ func (p Parts) BrokenNames() (out []string) {
 }
 
 // CheckRanks judges ranks that are to train together, and what exchanges between them reach.
-func CheckRanks(all []Rank, r ranks.Rates) Parts {
+func CheckRanks(all []Rank, r cluster.Rates) Parts {
 	var out Parts
 	for _, look := range []func([]Rank) []Part{together, bindings, elsewhere} {
 		out = append(out, look(all)...)

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 )
 
 // TestCheckRanks: ranks are judged by where they are, by what they may use, and by what the others found.
 func TestCheckRanks(t *testing.T) {
-	rates := ranks.Rates{AllToAll: 2e9, AllGather: 3e9, Latency: 25e-6}
+	rates := cluster.Rates{AllToAll: 2e9, AllGather: 3e9, Latency: 25e-6}
 	good := func(rank int, host string) Rank { return Rank{Rank: rank, Host: host, Threads: 8, Cores: 8, Online: 8} }
 	bound, alone, sick, blind := good(1, "b"), good(1, "b"), good(1, "b"), good(1, "b")
 	bound.Cores, alone.Cores, alone.Online, sick.Broken, blind.Problem = 1, 1, 1, []string{"disk", "driver"}, "no memory"

@@ -29,15 +29,15 @@ type Rules struct {
 // Arrows are the rules of this module.
 var Arrows = Rules{
 	Arrows: map[string][]string{
-		"cmd":                     {"bench", "internal/run/tune", "checkpoint/export", "internal/cluster/ranks", "internal/cluster/mpi"},
+		"cmd":                     {"bench", "internal/run/tune", "checkpoint/export", "internal/cluster"},
 		"bench":                   {"internal/doctor"},
 		"internal/run/tune":       {"internal/doctor"},
-		"internal/doctor":         {"internal/run", "internal/run/trials", "internal/cluster/ranks", "device/conformance"},
+		"internal/doctor":         {"internal/run", "internal/run/trials", "internal/cluster", "device/conformance"},
 		"internal/run/machine":    {"internal/run/config", "internal/doctor/measure", "device/cpu", "device/cuda"},
 		"internal/doctor/measure": {"host", "device/op"},
 		"checkpoint/export":       {"checkpoint", "model"},
 		"internal/run/config":     {"model", "data"},
-		"actors":                  {"host", "data", "plan", "plan/rates", "device/virtual", "internal/cluster/ranks"},
+		"actors":                  {"host", "data", "plan", "plan/rates", "device/virtual", "internal/cluster"},
 		"checkpoint":              {"host/optim"},
 		"plan":                    {"layers", "host/optim"},
 		"plan/rates":              {"device/op"},
@@ -47,7 +47,7 @@ var Arrows = Rules{
 		"host/optim":              {"model"},
 
 		// A run is a chain of stages, and a stage imports those above it.
-		"internal/run/settings": {"internal/run/config", "checkpoint", "host", "plan/rates", "cudart", "internal/cluster/ranks"},
+		"internal/run/settings": {"internal/run/config", "checkpoint", "host", "plan/rates", "cudart", "internal/cluster"},
 		"internal/run/team":     {"internal/run/settings", "actors"},
 		"internal/run/report":   {"internal/run/settings", "actors"},
 		"internal/run/open":     {"internal/run/team", "internal/run/report", "internal/run/machine"},
@@ -77,14 +77,13 @@ var Arrows = Rules{
 		"device/conformance":        {"device/op", "device/conformance/oracle"},
 		"device/wrap":               {"device/op"},
 
-		"checkpoint/powercut":    {"checkpoint"},
-		"tools/curves":           nil,
-		"tools/dist":             nil,
-		"tools/maxregisters":     nil,
-		"tools/mutate":           nil,
-		"tools/testsum":          nil,
-		"internal/cluster/mpi":   nil,
-		"internal/cluster/ranks": {"internal/cluster/mpi"},
+		"checkpoint/powercut": {"checkpoint"},
+		"tools/curves":        nil,
+		"tools/dist":          nil,
+		"tools/maxregisters":  nil,
+		"tools/mutate":        nil,
+		"tools/testsum":       nil,
+		"internal/cluster":    nil,
 
 		"internal/testkit/reference":   {"model"},
 		"internal/testkit/synchronous": {"plan", "host", "data"},
@@ -95,9 +94,9 @@ var Arrows = Rules{
 	TestOnly: []string{"checkpoint/powercut", "cudart/emu", "device/cuda/appraise", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	ForTests: []string{"checkpoint/powercut", "device/conformance/oracle", "device/conformance", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	Only: map[string][]string{
-		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/cluster/mpi"},
+		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/cluster"},
 		"github.com/asynkron/protoactor-go": {"actors"},
-		"github.com/ebitengine/purego":      {"cudart", "device/cpu", "internal/cluster/mpi"},
+		"github.com/ebitengine/purego":      {"cudart", "device/cpu", "internal/cluster"},
 	},
 }
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mt/checkpoint"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
@@ -34,7 +34,7 @@ func trainTogether(t *testing.T, n int, ctx context.Context, prepare func(rank i
 	t.Helper()
 	out := make([]rankRun, n)
 	var all sync.WaitGroup
-	for r, w := range ranks.LocalWorlds(n, ranks.LocalOptions{Seed: uint64(7 * n)}) {
+	for r, w := range cluster.LocalWorlds(n, cluster.LocalOptions{Seed: uint64(7 * n)}) {
 		c, h := prepare(r)
 		if h.FS == nil {
 			h.FS = lazyFS{checkpoint.OS()}
@@ -251,7 +251,7 @@ func TestTogetherInterrupted(t *testing.T) {
 				}
 				runs := make([]rankRun, n)
 				var all sync.WaitGroup
-				for r, w := range ranks.LocalWorlds(n, ranks.LocalOptions{Seed: 5}) {
+				for r, w := range cluster.LocalWorlds(n, cluster.LocalOptions{Seed: 5}) {
 					c, h := got.config(t), settings.Hooks{}
 					if r == who {
 						h = tc.hooks(cancels[r])
@@ -298,7 +298,7 @@ func TestTogetherSamples(t *testing.T) {
 		sampled := make(chan struct{})
 		var runs [2]rankRun
 		var all sync.WaitGroup
-		for r, w := range ranks.LocalWorlds(2, ranks.LocalOptions{Seed: 2}) {
+		for r, w := range cluster.LocalWorlds(2, cluster.LocalOptions{Seed: 2}) {
 			h := settings.Hooks{FS: lazyFS{checkpoint.OS()}}
 			own := t.Context()
 			if r == who {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/team"
 	"mt/plan/rates"
@@ -101,7 +101,7 @@ func TestFullCacheDisk(t *testing.T) {
 }
 
 // crowd is a world of several ranks of which a test asks no more.
-type crowd struct{ ranks.World }
+type crowd struct{ cluster.World }
 
 func (crowd) Size() int { return 3 }
 

@@ -8,7 +8,7 @@ import (
 	"mt/host/optim"
 	"mt/internal/base/accounts"
 	"mt/internal/base/parallel"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/open"
 	"mt/internal/run/team"
 	"mt/model"
@@ -20,7 +20,7 @@ import (
 // contiguous and in rank order, so together they are the planes of the whole layer.
 type staging struct {
 	team   *team.Team
-	comm   ranks.Comm
+	comm   cluster.Comm
 	shares [][]optim.Share // by layer and rank
 	arena  *host.Arena     // of rank 0: the lower halves and planes of the largest layer
 }
@@ -104,7 +104,7 @@ func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]
 		whole = (*free)[:all:all]
 		*free = (*free)[optim.Pages(all):]
 	}
-	err := ranks.Wait(func(done func(error)) { g.comm.AllToAllV(own, sends, whole, receives, done) })
+	err := cluster.Wait(func(done func(error)) { g.comm.AllToAllV(own, sends, whole, receives, done) })
 	return whole, err
 }
 
@@ -152,7 +152,7 @@ func (g *staging) whole(l *host.LayerState) (out wholeLayer) {
 func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside checkpoint.Beside) error {
 	tile := make([]int, g.team.Size())
 	tile[0] = int(l.Layout.TileBytes)
-	if err := ranks.Wait(func(done func(error)) { g.comm.AllGatherV(l.Tile[:l.Layout.TileBytes], tile, done) }); err != nil {
+	if err := cluster.Wait(func(done func(error)) { g.comm.AllGatherV(l.Tile[:l.Layout.TileBytes], tile, done) }); err != nil {
 		return fmt.Errorf("tile: %w", err)
 	}
 	if l.Layout.Split() {
@@ -185,5 +185,5 @@ func (g *staging) deal(whole, own []byte, bytes func(rank int) int64) error {
 			sends[r] = int(bytes(r))
 		}
 	}
-	return ranks.Wait(func(done func(error)) { g.comm.AllToAllV(whole, sends, own, receives, done) })
+	return cluster.Wait(func(done func(error)) { g.comm.AllToAllV(whole, sends, own, receives, done) })
 }

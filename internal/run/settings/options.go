@@ -11,7 +11,7 @@ import (
 	"mt/checkpoint"
 	"mt/cudart"
 	"mt/host"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/plan/rates"
 )
@@ -31,7 +31,7 @@ type Options struct {
 	// World is the ranks that train together; nil, or of one: this process trains alone. All of them
 	// call Train, which returns on all of them together, with the same error, or one ends the
 	// run for all. The caller closes it.
-	World   ranks.World
+	World   cluster.World
 	Version string // of the program, which all ranks must have alike
 
 	Hooks Hooks

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mt/internal/base/human"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/settings"
 )
 
@@ -20,8 +20,8 @@ var UsualBeat = settings.Beat{Every: 5 * time.Second, Patience: 60 * time.Second
 // often, and in a round each rank's sign is an operation of its own: that of a silent rank is
 // what stays. Between rounds nothing is under way.
 type pulse struct {
-	w ranks.World
-	c ranks.Comm
+	w cluster.World
+	c cluster.Comm
 	settings.Beat
 
 	fail          func(reason string) // ends the run
@@ -31,7 +31,7 @@ type pulse struct {
 }
 
 // startPulse begins to give and await signs of life. fail gets which ranks are silent.
-func startPulse(w ranks.World, c ranks.Comm, b settings.Beat, fail func(reason string)) *pulse {
+func startPulse(w cluster.World, c cluster.Comm, b settings.Beat, fail func(reason string)) *pulse {
 	p := &pulse{w: w, c: c, Beat: b, fail: fail, leaving: make(chan struct{}), gone: make(chan struct{}), ended: make(chan struct{})}
 	go p.run()
 	return p

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/settings"
 )
 
@@ -40,12 +40,12 @@ func (w *wires) close() {
 
 // end is a rank's end of the wires.
 type end struct {
-	ranks.Comm
+	cluster.Comm
 	*wires
 	rank int
 }
 
-// AllToAllV implements ranks.Comm for parts of at most a byte.
+// AllToAllV implements cluster.Comm for parts of at most a byte.
 func (e end) AllToAllV(send []byte, sends []int, recv []byte, receives []int, done func(error)) {
 	for to, n := range sends {
 		if n > 0 {
@@ -80,7 +80,7 @@ func inTime(late <-chan time.Time) settings.Beat {
 // TestPulseNamesTheSilent: the ranks that go on name the one that does not, and no other.
 func TestPulseNamesTheSilent(t *testing.T) {
 	const n, silent = 4, 2
-	w, worlds := newWires(n), ranks.LocalWorlds(n, ranks.LocalOptions{})
+	w, worlds := newWires(n), cluster.LocalWorlds(n, cluster.LocalOptions{})
 	t.Cleanup(func() {
 		for _, w := range worlds {
 			_ = w.Close()
@@ -116,11 +116,11 @@ func TestPulseNamesTheSilent(t *testing.T) {
 
 // counted counts operations that are begun.
 type counted struct {
-	ranks.Comm
+	cluster.Comm
 	begun *atomic.Int64
 }
 
-// AllToAllV implements ranks.Comm.
+// AllToAllV implements cluster.Comm.
 func (c counted) AllToAllV(send []byte, sends []int, recv []byte, receives []int, done func(error)) {
 	c.begun.Add(1)
 	c.Comm.AllToAllV(send, sends, recv, receives, done)
@@ -130,9 +130,9 @@ func (c counted) AllToAllV(send []byte, sends []int, recv []byte, receives []int
 // nothing under way.
 func TestPulseStops(t *testing.T) {
 	const n = 3
-	worlds := ranks.LocalWorlds(n, ranks.LocalOptions{Seed: 3})
+	worlds := cluster.LocalWorlds(n, cluster.LocalOptions{Seed: 3})
 	said := make(chan string, n)
-	comms := make([]ranks.Comm, n)
+	comms := make([]cluster.Comm, n)
 	var made sync.WaitGroup
 	for r, world := range worlds {
 		made.Go(func() { comms[r], _ = world.NewComm("pulse") })

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )
@@ -21,11 +21,11 @@ import (
 // a team of one rank, which alone makes. It is the World that the pipeline gets: its communicators
 // are made at the start, since later something is always under way.
 type Team struct {
-	ranks.World
-	comms map[string]ranks.Comm
-	meets ranks.Comm // where ranks meet between the parts of a run
-	pulse *pulse     // nil: this process trains alone
-	log   io.Writer  // of this rank; nil: it has none
+	cluster.World
+	comms map[string]cluster.Comm
+	meets cluster.Comm // where ranks meet between the parts of a run
+	pulse *pulse       // nil: this process trains alone
+	log   io.Writer    // of this rank; nil: it has none
 
 	// asked is done when this rank was asked to stop, halted when the ranks have agreed to.
 	Asked, Halted context.Context
@@ -47,8 +47,8 @@ const (
 
 // newTeam makes the communicators; each rank waits for the others. ctx is done when this rank is
 // asked to stop.
-func newTeam(ctx context.Context, w ranks.World, beat settings.Beat) (*Team, error) {
-	t := &Team{World: w, comms: map[string]ranks.Comm{}, Asked: ctx}
+func newTeam(ctx context.Context, w cluster.World, beat settings.Beat) (*Team, error) {
+	t := &Team{World: w, comms: map[string]cluster.Comm{}, Asked: ctx}
 	for _, name := range commNames {
 		c, err := w.NewComm(name)
 		if err != nil {
@@ -70,35 +70,37 @@ func Alone(ctx context.Context) *Team {
 // solo is a World of one rank.
 type solo struct{}
 
-// Rank implements ranks.World.
+// Rank implements cluster.World.
 func (solo) Rank() int { return 0 }
 
-// Size implements ranks.World.
+// Size implements cluster.World.
 func (solo) Size() int { return 1 }
 
-// Hosts implements ranks.World.
+// Hosts implements cluster.World.
 func (solo) Hosts() []string { return []string{"this host"} }
 
-// Abort implements ranks.World.
+// Abort implements cluster.World.
 func (solo) Abort(string) {}
 
-// Close implements ranks.World.
+// Close implements cluster.World.
 func (solo) Close() error { return nil }
 
-// NewComm implements ranks.World.
-func (solo) NewComm(string) (ranks.Comm, error) { return nil, errors.New("one rank exchanges nothing") }
+// NewComm implements cluster.World.
+func (solo) NewComm(string) (cluster.Comm, error) {
+	return nil, errors.New("one rank exchanges nothing")
+}
 
 // Exchange is what the pipeline exchanges through; nil: this process trains alone.
-func (t *Team) Exchange() ranks.World {
+func (t *Team) Exchange() cluster.World {
 	if t.Size() == 1 {
 		return nil // and not an interface that holds a nil
 	}
 	return t
 }
 
-// NewComm implements ranks.World with the communicators that were made at the start. The same
+// NewComm implements cluster.World with the communicators that were made at the start. The same
 // one may be asked for again when nothing is under way on it any more.
-func (t *Team) NewComm(name string) (ranks.Comm, error) {
+func (t *Team) NewComm(name string) (cluster.Comm, error) {
 	c := t.comms[name]
 	if c == nil {
 		return nil, fmt.Errorf("there is no communicator %q", name)
@@ -203,7 +205,7 @@ func (t *Team) Meet(at string, mine Said) ([]Said, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts, err := ranks.GatherAll(t.World, t.meets, text)
+	texts, err := cluster.GatherAll(t.World, t.meets, text)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/internal/testkit"
@@ -21,7 +21,7 @@ func asTeam(t *testing.T, n int, b settings.Beat, f func(*Team) error) []error {
 	t.Helper()
 	errs := make([]error, n)
 	var all sync.WaitGroup
-	for r, w := range ranks.LocalWorlds(n, ranks.LocalOptions{Seed: uint64(n)}) {
+	for r, w := range cluster.LocalWorlds(n, cluster.LocalOptions{Seed: uint64(n)}) {
 		all.Go(func() {
 			team, err := newTeam(t.Context(), w, b)
 			if err != nil { // another has ended the run already
@@ -122,7 +122,7 @@ func TestTeamAborts(t *testing.T) {
 		}
 		c, err := team.NewComm("gradients")
 		if err == nil {
-			_, err = ranks.Gather(c, []byte{1}) // which rank 1 never joins
+			_, err = cluster.Gather(c, []byte{1}) // which rank 1 never joins
 		}
 		return err
 	}) {

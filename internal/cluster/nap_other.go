@@ -1,6 +1,6 @@
 //go:build !linux
 
-package mpi
+package cluster
 
 import "time"
 

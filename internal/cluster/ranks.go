@@ -1,4 +1,4 @@
-package ranks
+package cluster
 
 // World is all ranks of a run, as one of them sees it. Its methods may be called from
 // any goroutine, but not by the functions that operations call when they are done.

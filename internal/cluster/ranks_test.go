@@ -1,4 +1,4 @@
-package ranks_test
+package cluster_test
 
 import (
 	"bytes"
@@ -15,8 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mt/internal/cluster/mpi"
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 	"mt/internal/testkit"
 )
 
@@ -33,12 +32,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	mpi.Exit(code)
+	cluster.Exit(code)
 }
 
 // beRank is what this program does as a rank.
 func beRank(what string) (code int, err error) {
-	l, err := mpi.LaunchOf(os.Getenv)
+	l, err := cluster.LaunchOf(os.Getenv)
 	if err != nil {
 		return 1, err
 	}
@@ -55,7 +54,7 @@ func beRank(what string) (code int, err error) {
 	// Messages of 5 bytes are cut into pieces, and so is what is gathered; those of the
 	// usual size are not.
 	largest, _ := strconv.Atoi(os.Getenv("MT_TEST_LARGEST"))
-	w, err := ranks.Start(mpi.Find(mpi.ThisMachine(), l), l, mpi.Options{Largest: largest})
+	w, err := cluster.Start(cluster.Find(cluster.ThisMachine(), l), l, cluster.Options{Largest: largest})
 	if err != nil {
 		return 1, err
 	}
@@ -72,8 +71,8 @@ func beRank(what string) (code int, err error) {
 		if err != nil {
 			return 1, err
 		}
-		if err := ranks.Barrier(c); err != nil || w.Rank() == 0 {
-			_, err = ranks.Gather(c, []byte{1}) // which rank 1 never joins
+		if err := cluster.Barrier(c); err != nil || w.Rank() == 0 {
+			_, err = cluster.Gather(c, []byte{1}) // which rank 1 never joins
 			return 1, errors.Join(err, errors.New("the wait has ended"))
 		}
 		if what == "exit" {
@@ -171,10 +170,10 @@ func TestMPIEndsEarly(t *testing.T) {
 }
 
 // together runs f on each of n ranks in this process.
-func together(t *testing.T, n int, o ranks.LocalOptions, f func(ranks.World) error) {
+func together(t *testing.T, n int, o cluster.LocalOptions, f func(cluster.World) error) {
 	t.Helper()
 	done := make(chan error, n)
-	for _, w := range ranks.LocalWorlds(n, o) {
+	for _, w := range cluster.LocalWorlds(n, o) {
 		go func() { done <- f(w) }()
 	}
 	for range n {
@@ -192,7 +191,7 @@ func TestLocalConforms(t *testing.T) {
 	}
 	for n := 2; n <= 5; n++ {
 		for seed := range uint64(seeds) {
-			together(t, n, ranks.LocalOptions{Seed: seed, Delay: time.Duration(seed%2) * 100 * time.Microsecond}, func(w ranks.World) error {
+			together(t, n, cluster.LocalOptions{Seed: seed, Delay: time.Duration(seed%2) * 100 * time.Microsecond}, func(w cluster.World) error {
 				if err := conform(w, seed); err != nil {
 					return fmt.Errorf("%d ranks, seed %d: %w", n, seed, err)
 				}
@@ -208,10 +207,10 @@ func TestLocalAbort(t *testing.T) {
 	const want = "rank 2 ended the run: the disk is full"
 	var waiting sync.WaitGroup
 	waiting.Add(2)
-	together(t, 3, ranks.LocalOptions{}, func(w ranks.World) error {
+	together(t, 3, cluster.LocalOptions{}, func(w cluster.World) error {
 		c, err := w.NewComm("end")
 		if err == nil {
-			err = ranks.Barrier(c)
+			err = cluster.Barrier(c)
 		}
 		if err != nil {
 			return err
@@ -228,7 +227,7 @@ func TestLocalAbort(t *testing.T) {
 		}
 		for _, begin := range []func() error{
 			func() error { return <-early },
-			func() error { _, err := ranks.Gather(c, []byte{1}); return err },
+			func() error { _, err := cluster.Gather(c, []byte{1}); return err },
 			func() error {
 				if w.Rank() == 0 { // the others do not wait for it
 					return errors.New(want)
@@ -249,35 +248,35 @@ func TestLocalAbort(t *testing.T) {
 // TestLocalTellsMisuse: ranks that do not begin the same are told what differs, and a
 // rank that leaves too early too.
 func TestLocalTellsMisuse(t *testing.T) {
-	for want, begin := range map[string]func(w ranks.World, c ranks.Comm, done func(error)){
-		"rank 0 began AllGatherV and rank 1 AllToAllV": func(w ranks.World, c ranks.Comm, done func(error)) {
+	for want, begin := range map[string]func(w cluster.World, c cluster.Comm, done func(error)){
+		"rank 0 began AllGatherV and rank 1 AllToAllV": func(w cluster.World, c cluster.Comm, done func(error)) {
 			if w.Rank() == 0 {
 				c.AllGatherV(nil, []int{0, 0}, done)
 				return
 			}
 			c.AllToAllV(nil, []int{0, 0}, nil, []int{0, 0}, done)
 		},
-		"counts are [1 0] on rank 0 and [0 1] on rank 1": func(w ranks.World, c ranks.Comm, done func(error)) {
+		"counts are [1 0] on rank 0 and [0 1] on rank 1": func(w cluster.World, c cluster.Comm, done func(error)) {
 			c.AllGatherV(make([]byte, 1), []int{1 - w.Rank(), w.Rank()}, done)
 		},
-		"rank 1 sends 1 bytes to rank 0, which expects 0": func(w ranks.World, c ranks.Comm, done func(error)) {
+		"rank 1 sends 1 bytes to rank 0, which expects 0": func(w cluster.World, c cluster.Comm, done func(error)) {
 			c.AllToAllV(make([]byte, w.Rank()), []int{w.Rank(), 0}, nil, []int{0, 0}, done)
 		},
 	} {
-		together(t, 2, ranks.LocalOptions{}, func(w ranks.World) error {
+		together(t, 2, cluster.LocalOptions{}, func(w cluster.World) error {
 			c, err := w.NewComm("misuse")
 			if err != nil {
 				return err
 			}
-			err = ranks.Wait(func(done func(error)) { begin(w, c, done) })
+			err = cluster.Wait(func(done func(error)) { begin(w, c, done) })
 			if err == nil || !strings.Contains(err.Error(), want) {
 				return fmt.Errorf("rank %d: %v, want %s", w.Rank(), err, want)
 			}
 			return w.Close()
 		})
 	}
-	first := ranks.LocalWorlds(2, ranks.LocalOptions{})
-	made := make(chan ranks.Comm)
+	first := cluster.LocalWorlds(2, cluster.LocalOptions{})
+	made := make(chan cluster.Comm)
 	for _, w := range first {
 		go func() { c, _ := w.NewComm("early"); made <- c }()
 	}
@@ -292,11 +291,11 @@ func TestLocalTellsMisuse(t *testing.T) {
 // TestMeasure: all ranks get the same rates, whatever each has seen.
 func TestMeasure(t *testing.T) {
 	const n = 3
-	got := make([]ranks.Rates, n)
-	together(t, n, ranks.LocalOptions{Delay: 50 * time.Microsecond}, func(w ranks.World) error {
+	got := make([]cluster.Rates, n)
+	together(t, n, cluster.LocalOptions{Delay: 50 * time.Microsecond}, func(w cluster.World) error {
 		c, err := w.NewComm("rates")
 		if err == nil {
-			got[w.Rank()], err = ranks.Measure(w, c, 1000)
+			got[w.Rank()], err = cluster.Measure(w, c, 1000)
 		}
 		return errors.Join(err, w.Close())
 	})
@@ -309,8 +308,8 @@ func TestMeasure(t *testing.T) {
 
 // clocked is one of two ranks whose exchanges take known times. The other rank always takes twice as long.
 type clocked struct {
-	ranks.World
-	ranks.Comm
+	cluster.World
+	cluster.Comm
 	toAll, gather, small time.Duration
 	began                *int // exchanges: of four the first is the fastest, and the third takes toAll or gather
 }
@@ -344,8 +343,8 @@ func (c clocked) AllToAllV(_ []byte, _ []int, _ []byte, _ []int, done func(error
 func TestMeasuredRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clocked{toAll: 4 * time.Millisecond, gather: 2 * time.Millisecond, small: time.Millisecond, began: new(int)}
-		got, err := ranks.Measure(c, c, 8e6)
-		want := ranks.Rates{AllToAll: 4e6 / (2 * 4e-3), AllGather: 4e6 / (2 * 2e-3), Latency: 2e-3}
+		got, err := cluster.Measure(c, c, 8e6)
+		want := cluster.Rates{AllToAll: 4e6 / (2 * 4e-3), AllGather: 4e6 / (2 * 2e-3), Latency: 2e-3}
 		near := func(a, b float64) bool { return math.Abs(a/b-1) < 1e-6 }
 		if err != nil || !near(got.AllToAll, want.AllToAll) || !near(got.AllGather, want.AllGather) || !near(got.Latency, want.Latency) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -373,7 +372,7 @@ func TestMeasuringFails(t *testing.T) {
 		failure := errors.New("the link is down")
 		for _, b := range []broken{{toAll: failure}, {gather: failure}} {
 			b.clocked = clocked{small: 1, began: new(int)}
-			if got, err := ranks.Measure(b, b, 8e6); !errors.Is(err, failure) {
+			if got, err := cluster.Measure(b, b, 8e6); !errors.Is(err, failure) {
 				t.Errorf("rates %+v, error %v, want %v", got, err, failure)
 			}
 		}

@@ -1,4 +1,4 @@
-package mpi
+package cluster
 
 import "golang.org/x/sys/unix"
 

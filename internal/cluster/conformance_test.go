@@ -1,4 +1,4 @@
-package ranks_test
+package cluster_test
 
 import (
 	"bytes"
@@ -8,18 +8,18 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"mt/internal/cluster/ranks"
+	"mt/internal/cluster"
 )
 
-// conform says where a world does not do what ranks.World promises. All ranks call it
+// conform says where a world does not do what cluster.World promises. All ranks call it
 // at once, with the same seed.
-func conform(w ranks.World, seed uint64) error {
+func conform(w cluster.World, seed uint64) error {
 	if n := len(w.Hosts()); n != w.Size() || w.Rank() < 0 || w.Rank() >= w.Size() {
 		return fmt.Errorf("rank %d of %d, and %d hosts", w.Rank(), w.Size(), n)
 	}
 	for _, check := range []struct {
 		name string
-		run  func(ranks.World, uint64) error
+		run  func(cluster.World, uint64) error
 	}{{"values", values}, {"lengths", lengths}, {"mixed", mixed}, {"chained", chained}, {"refused", refused}} {
 		if err := check.run(w, seed); err != nil {
 			return fmt.Errorf("%s: %w", check.name, err)
@@ -29,13 +29,13 @@ func conform(w ranks.World, seed uint64) error {
 }
 
 // values: what ranks tell each other is in rank order.
-func values(w ranks.World, _ uint64) error {
+func values(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("values")
 	if err != nil {
 		return err
 	}
 	for round := range 5 {
-		got, err := ranks.Gather(c, binary.LittleEndian.AppendUint64(nil, uint64(1000*round+w.Rank())))
+		got, err := cluster.Gather(c, binary.LittleEndian.AppendUint64(nil, uint64(1000*round+w.Rank())))
 		if err != nil {
 			return err
 		}
@@ -48,19 +48,19 @@ func values(w ranks.World, _ uint64) error {
 			}
 		}
 	}
-	if got, err := ranks.Gather(c, nil); err != nil || len(got) != w.Size() {
+	if got, err := cluster.Gather(c, nil); err != nil || len(got) != w.Size() {
 		return fmt.Errorf("nothing at all: %d values, %w", len(got), err)
 	}
-	return ranks.Barrier(c)
+	return cluster.Barrier(c)
 }
 
 // lengths: what ranks tell each other may differ in length, and nothing is a value too.
-func lengths(w ranks.World, _ uint64) error {
+func lengths(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("lengths")
 	if err != nil {
 		return err
 	}
-	got, err := ranks.GatherAll(w, c, bytes.Repeat([]byte{byte(w.Rank())}, 3*w.Rank()))
+	got, err := cluster.GatherAll(w, c, bytes.Repeat([]byte{byte(w.Rank())}, 3*w.Rank()))
 	if err != nil || len(got) != w.Size() {
 		return fmt.Errorf("%d values, %w", len(got), err)
 	}
@@ -101,10 +101,10 @@ func (o *operation) column(to int) (out []int) {
 
 // mixed: many operations are under way in several communicators, and each rank begins
 // them in an order of its own, but for those of one communicator.
-func mixed(w ranks.World, seed uint64) error {
+func mixed(w cluster.World, seed uint64) error {
 	const comms, operations = 3, 24
 	same := rand.New(rand.NewPCG(seed, 1)) // draws the same on all ranks
-	var list []ranks.Comm
+	var list []cluster.Comm
 	for range comms {
 		c, err := w.NewComm("mixed")
 		if err != nil {
@@ -148,7 +148,7 @@ func mixed(w ranks.World, seed uint64) error {
 }
 
 // begin fills the operation's memory and begins it.
-func (o *operation) begin(w ranks.World, c ranks.Comm, done func(error)) {
+func (o *operation) begin(w cluster.World, c cluster.Comm, done func(error)) {
 	me := w.Rank()
 	expected := o.column(me)
 	if o.toAll {
@@ -170,7 +170,7 @@ func (o *operation) begin(w ranks.World, c ranks.Comm, done func(error)) {
 }
 
 // check compares what has arrived with what was sent, which has not changed.
-func (o *operation) check(w ranks.World) error {
+func (o *operation) check(w cluster.World) error {
 	at := 0
 	for from, n := range o.column(w.Rank()) {
 		for i := range n {
@@ -194,7 +194,7 @@ func sum(v []int) (s int) {
 }
 
 // chained: what is called when an operation is done may begin the next one.
-func chained(w ranks.World, _ uint64) error {
+func chained(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("chained")
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func chained(w ranks.World, _ uint64) error {
 }
 
 // refused: counts that do not fit are an error, after which all goes on.
-func refused(w ranks.World, _ uint64) error {
+func refused(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("refused")
 	if err != nil {
 		return err
@@ -247,9 +247,9 @@ func refused(w ranks.World, _ uint64) error {
 			c.AllToAllV(nil, make([]int, n), make([]byte, 1), make([]int, n), done)
 		},
 	} {
-		if err := ranks.Wait(begin); err == nil || !strings.Contains(err.Error(), "of refused: ") {
+		if err := cluster.Wait(begin); err == nil || !strings.Contains(err.Error(), "of refused: ") {
 			return fmt.Errorf("%s: error %v", what, err)
 		}
 	}
-	return ranks.Barrier(c)
+	return cluster.Barrier(c)
 }

@@ -1,4 +1,4 @@
-package mpi
+package cluster
 
 import (
 	"errors"
@@ -135,7 +135,7 @@ func TestStartWithoutALibrary(t *testing.T) {
 // TestPostedWhileEnding: what is posted while MPI is being finalized is not begun after it.
 func TestPostedWhileEnding(t *testing.T) {
 	e := newEngine(&library{})
-	c := &Comm{w: &World{engine: e, size: 1, largest: 1}, name: "late"}
+	c := &mpiComm{w: &mpiWorld{engine: e, size: 1, largest: 1}, name: "late"}
 	ends := make(chan error, 1)
 	if err := e.do(func() error {
 		c.AllGatherV(nil, []int{0}, func(err error) { ends <- err })

@@ -1,4 +1,4 @@
-package mpi
+package cluster
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// World is all ranks of a run, of which this process is one.
-type World struct {
+// mpiWorld is a World whose ranks are processes.
+type mpiWorld struct {
 	engine     *engine
 	rank, size int
 	hosts      []string
@@ -32,23 +32,23 @@ const largest = 1 << 30
 // started is the World of this process. MPI can be started once.
 var started struct {
 	sync.Mutex
-	world *World
+	world *mpiWorld
 }
 
-// Start initialises MPI, with the library that was found, in a process that l started.
-// It waits for all ranks. Where no library was found the error is ErrMissing.
+// Start is the World that MPI makes of the processes that l started: it initialises the library that was found in
+// this one. It waits for all ranks. Where no library was found the error is ErrMissing.
 //
 // The library must have made a world of as many ranks as were started: one that does
 // not know the launcher makes a world of its own for every process. A process for which
 // Start failed ends by Exit as well.
-func Start(f Found, l Launch, o Options) (*World, error) {
+func Start(f Found, l Launch, o Options) (World, error) {
 	if f.library == nil {
 		return nil, fmt.Errorf("%w: %s", ErrMissing, f.why())
 	}
 	if o.Largest == 0 {
 		o.Largest = largest
 	}
-	w := &World{largest: o.Largest}
+	w := &mpiWorld{largest: o.Largest}
 	started.Lock()
 	if started.world != nil {
 		started.Unlock()
@@ -68,7 +68,7 @@ func Start(f Found, l Launch, o Options) (*World, error) {
 }
 
 // init runs on the owner of MPI.
-func (w *World) init() error {
+func (w *mpiWorld) init() error {
 	e, k := w.engine, &w.engine.lib.constants
 	restore := keepSignals()
 	err := e.call(&e.lib.initThread, 0, 0, k.serialized, e.lib.out(0))
@@ -102,7 +102,7 @@ type place struct {
 }
 
 // findHosts names the host of each rank.
-func (w *World) findHosts() error {
+func (w *mpiWorld) findHosts() error {
 	e, k := w.engine, &w.engine.lib.constants
 	if err := e.call(&e.lib.commSplitType, k.world, k.shared, 0, k.infoNull, e.lib.out(1)); err != nil {
 		return err
@@ -148,20 +148,18 @@ func hostNames(places []place) []string {
 	return out
 }
 
-// Rank is this process's, from 0 on.
-func (w *World) Rank() int { return w.rank }
+// Rank implements World.
+func (w *mpiWorld) Rank() int { return w.rank }
 
-// Size is how many ranks there are.
-func (w *World) Size() int { return w.size }
+// Size implements World.
+func (w *mpiWorld) Size() int { return w.size }
 
-// Hosts are the hosts of all ranks, in rank order. Ranks whose hosts have the same
-// name share memory.
-func (w *World) Hosts() []string { return w.hosts }
+// Hosts implements World.
+func (w *mpiWorld) Hosts() []string { return w.hosts }
 
-// NewComm makes a communicator. All ranks make the same ones in the same order, each
-// waits for the others, and no operation is under way meanwhile. name is for errors.
-func (w *World) NewComm(name string) (*Comm, error) {
-	c := &Comm{w: w, name: name}
+// NewComm implements World.
+func (w *mpiWorld) NewComm(name string) (Comm, error) {
+	c := &mpiComm{w: w, name: name}
 	err := w.engine.do(func() error {
 		e := w.engine
 		if err := e.call(&e.lib.commDup, e.lib.constants.world, e.lib.out(1)); err != nil {
@@ -176,8 +174,8 @@ func (w *World) NewComm(name string) (*Comm, error) {
 	return c, nil
 }
 
-// Finalize ends MPI on this rank; it may wait for the others. Nothing may be under way.
-func (w *World) Finalize() error {
+// Close implements World: it ends MPI on this rank.
+func (w *mpiWorld) Close() error {
 	e := w.engine
 	return e.do(func() error {
 		if n := len(e.flying) + len(e.lost); n > 0 {
@@ -191,7 +189,7 @@ func (w *World) Finalize() error {
 	})
 }
 
-// How Abort waits, in both cases for what it cannot see.
+// How end waits, in both cases for what it cannot see.
 const (
 	// What was written just before may be lost otherwise: MPICH's mpirun ends the
 	// processes before it reads what is left of their output.
@@ -200,9 +198,15 @@ const (
 	abortWithin = 10 * time.Second
 )
 
-// Abort ends the processes of all ranks, this one too, with an exit code that is not
+// Abort implements World.
+func (w *mpiWorld) Abort(reason string) {
+	fmt.Fprintf(os.Stderr, "mt: rank %d on %s: %s\n", w.rank, w.hosts[w.rank], reason)
+	w.end(1)
+}
+
+// end ends the processes of all ranks, this one too, with an exit code that is not
 // 0. It does not return. Functions that wait for operations must not call it.
-func (w *World) Abort(code int) {
+func (w *mpiWorld) end(code int) {
 	time.Sleep(abortAfter)
 	e := w.engine
 	posted := e.post(func(err error) {
@@ -232,13 +236,13 @@ func Exit(code int) {
 		os.Exit(code)
 	}
 	if code == 0 && !w.engine.isEnded() {
-		if err := w.Finalize(); err != nil {
+		if err := w.Close(); err != nil {
 			fmt.Fprintf(os.Stderr, "mt: %v\n", err)
 			code = 1
 		}
 	}
 	if !w.engine.isEnded() {
-		w.Abort(code)
+		w.end(code)
 	}
 	// What C runs at its exit must run: MPICH 5 takes its leave of mpirun there, which
 	// kills all ranks when one is gone without.
@@ -262,15 +266,15 @@ func tellLauncher(l Launch, code int) {
 	_, _ = fmt.Fprintf(launcher, "cmd=abort exitcode=%d\n", code) // it may be gone
 }
 
-// Comm is a communicator of all ranks. On each rank the same operations of one
+// mpiComm is a communicator of all ranks. On each rank the same operations of one
 // communicator are begun in the same order; those of different ones are independent.
 //
 // Operations return at once. done is called when the operation is complete, or failed,
 // on the goroutine that owns MPI: it must neither block nor take long, and may begin
 // other operations. Until then the memory belongs to MPI. After MPI was finalized done
 // is called at once, with an error.
-type Comm struct {
-	w      *World
+type mpiComm struct {
+	w      *mpiWorld
 	handle uintptr
 	name   string
 }
@@ -281,7 +285,7 @@ const tag = 1
 
 // AllGather sends value to all ranks; it has the same length on each. done gets what
 // every rank sent, in rank order.
-func (c *Comm) AllGather(value []byte, done func(values [][]byte, err error)) {
+func (c *mpiComm) AllGather(value []byte, done func(values [][]byte, err error)) {
 	n := len(value)
 	all := make([]byte, n*c.w.size)
 	copy(all[n*c.w.rank:], value)
@@ -301,7 +305,7 @@ func (c *Comm) AllGather(value []byte, done func(values [][]byte, err error)) {
 // AllGatherV completes data on all ranks. It consists of one part for each rank, in
 // rank order; counts are their lengths in bytes and are the same on each rank. A rank
 // gives its own part and gets the others.
-func (c *Comm) AllGatherV(data []byte, counts []int, done func(error)) {
+func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	c.post("AllGatherV", done, func(done func(error)) {
 		if err := checkCounts(data, counts, c.w.size); err != nil {
 			done(err)
@@ -348,7 +352,7 @@ func window(counts []int, from, to int) (lengths, places []int32) {
 // It is made of messages between two ranks, which is how libraries do it too: the
 // counts of a pair are known to both, so that both cut them alike where they are too
 // large for a message.
-func (c *Comm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCounts []int, done func(error)) {
+func (c *mpiComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCounts []int, done func(error)) {
 	c.post("AllToAllV", done, func(done func(error)) {
 		e, k, me := c.w.engine, &c.w.engine.lib.constants, c.w.rank
 		for _, side := range []struct {
@@ -391,7 +395,7 @@ type message struct {
 
 // messages cuts data into messages from or to each other rank. It begins with the next
 // one, so that not all ranks send to the same one first.
-func (c *Comm) messages(data []byte, counts []int) (out []message) {
+func (c *mpiComm) messages(data []byte, counts []int) (out []message) {
 	for i := 1; i < c.w.size; i++ {
 		r := (c.w.rank + i) % c.w.size
 		rest := part(data, counts, r)
@@ -429,7 +433,7 @@ func checkCounts(data []byte, counts []int, size int) error {
 }
 
 // post lets the owner of MPI begin an operation. Errors name it.
-func (c *Comm) post(name string, done func(error), begin func(done func(error))) {
+func (c *mpiComm) post(name string, done func(error), begin func(done func(error))) {
 	named := func(err error) {
 		if err != nil {
 			err = fmt.Errorf("%s of %s: %w", name, c.name, err)

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package mpi
+package cluster
 
 // keepSignals does nothing: no library that catches signals was seen on this system.
 func keepSignals() (restore func()) { return func() {} }
