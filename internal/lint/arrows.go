@@ -17,6 +17,10 @@ type Rules struct {
 	// Helpers is a folder whose packages, unless Arrows names them, everybody
 	// may import and which import only each other.
 	Helpers string
+	// Fences lists names that serve a run from beside it, and for each the names
+	// whose packages may import it, whatever the arrows say. Where two names stand
+	// for a package the longer one counts.
+	Fences map[string][]string
 	// TestOnly are names that only tests, and packages of these names, import.
 	TestOnly []string
 	// ForTests are names that every test may import.
@@ -90,7 +94,14 @@ var Arrows = Rules{
 		"internal/lint":                nil,
 		"internal/testkit":             nil,
 	},
-	Helpers:  "internal",
+	Helpers: "internal",
+	Fences: map[string][]string{
+		"bench":                   {"cmd"},
+		"checkpoint/export":       {"cmd"},
+		"internal/doctor":         {"bench", "cmd", "internal/run/tune"},
+		"internal/doctor/measure": {"bench", "cmd", "internal/doctor", "internal/run/machine", "internal/run/open"},
+		"internal/run/tune":       {"cmd"},
+	},
 	TestOnly: []string{"checkpoint/powercut", "cudart/emu", "device/cuda/appraise", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	ForTests: []string{"checkpoint/powercut", "device/conformance/oracle", "device/conformance", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	Only: map[string][]string{
@@ -137,8 +148,11 @@ func (r *Rules) appendImport(found []string, from, to string, test bool) []strin
 		return found
 	}
 	name, target := r.name(from), r.name(own)
+	allowed, fenced := r.Fences[r.fence(own)]
 	switch {
 	case name == target:
+	case fenced && longest(from, allowed) == "":
+		found = append(found, fmt.Sprintf("%s import %s, which serves a run from beside it: only %s may", who, own, strings.Join(allowed, ", ")))
 	case test && longest(own, r.ForTests) != "":
 	case longest(own, r.TestOnly) != "" && longest(from, r.TestOnly) == "":
 		found = append(found, fmt.Sprintf("%s import %s, which is for tests", who, own))
@@ -159,6 +173,15 @@ func (r *Rules) name(path string) string {
 		best = r.Helpers
 	}
 	return best
+}
+
+// fence is the longest fenced name that stands for the package, "" without one.
+func (r *Rules) fence(path string) string {
+	names := make([]string, 0, len(r.Fences))
+	for n := range r.Fences {
+		names = append(names, n)
+	}
+	return longest(path, names)
 }
 
 // reaches reports whether the arrows lead from one name to another.

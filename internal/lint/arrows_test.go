@@ -72,6 +72,30 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestFences: who may pass a fence is what its longest name says, and a fence opens no arrow.
+func TestFences(t *testing.T) {
+	rules := Rules{
+		Arrows: map[string][]string{"cmd": {"pipe"}, "pipe": {"aside", "aside/part"}, "disk": nil, "aside": nil, "aside/part": nil},
+		Fences: map[string][]string{"aside": {"cmd"}, "aside/part": {"cmd", "disk"}},
+	}
+	for _, tt := range []struct {
+		pkg  Package
+		want string
+	}{
+		{Package{Path: "cmd/x", Imports: []string{"./aside"}}, ""},
+		{Package{Path: "aside/x", Imports: []string{"./aside"}}, ""},
+		{Package{Path: "pipe", Imports: []string{"./aside"}}, "pipe import aside, which serves a run from beside it: only cmd may"},
+		{Package{Path: "pipe", Imports: []string{"./aside/x"}}, "pipe import aside/x, which serves a run from beside it: only cmd may"},
+		{Package{Path: "pipe", TestImports: []string{"./aside"}}, "the tests of pipe import aside, which serves a run from beside it: only cmd may"},
+		{Package{Path: "pipe", Imports: []string{"./aside/part"}}, "pipe import aside/part, which serves a run from beside it: only cmd, disk may"},
+		{Package{Path: "disk", Imports: []string{"./aside/part"}}, "disk import aside/part against the arrows: disk may reach helpers in "},
+	} {
+		if got := strings.Join(rules.Check([]Package{tt.pkg}), "\n"); got != tt.want {
+			t.Errorf("%v: found %q, want %q", tt.pkg, got, tt.want)
+		}
+	}
+}
+
 func TestCheckReportsEachImportOnce(t *testing.T) {
 	got := toy.Check([]Package{
 		{Path: "steps", Imports: []string{"./pipe"}, TestImports: []string{"./pipe"}},
@@ -92,6 +116,32 @@ func TestArrowsAreSound(t *testing.T) {
 			}
 			if Arrows.reaches(to, from, map[string]bool{}) {
 				t.Errorf("arrows lead from %s to %s and back", from, to)
+			}
+		}
+	}
+	for beside, names := range Arrows.Fences {
+		for _, n := range append(names, beside) {
+			if _, ok := Arrows.Arrows[n]; !ok {
+				t.Errorf("the fence around %s has %s, which is no name", beside, n)
+			}
+		}
+	}
+}
+
+// TestRunsStayInside: no name below the command and the fences themselves may import what is beside a run, but for
+// what measures a machine.
+func TestRunsStayInside(t *testing.T) {
+	for from := range Arrows.Arrows {
+		if from == "cmd" || Arrows.fence(from) != "" {
+			continue
+		}
+		for beside := range Arrows.Fences {
+			if beside == "internal/doctor/measure" {
+				continue
+			}
+			got := Arrows.Check([]Package{{Path: from, Imports: []string{"./" + beside}}})
+			if len(got) != 1 || !strings.Contains(got[0], "from beside it") {
+				t.Errorf("%s importing %s: found %q, want that it is beside a run", from, beside, got)
 			}
 		}
 	}
@@ -123,6 +173,10 @@ func TestArrowsForbid(t *testing.T) {
 		{"internal/run/config", "./internal/run"},
 		{"internal/run", "./bench"},
 		{"internal/run", "./cmd/mt"},
+		{"internal/run", "./internal/run/tune"},
+		{"internal/run/session", "./internal/doctor"},
+		{"internal/run/session", "./internal/doctor/measure"},
+		{"internal/run/save", "./checkpoint/export"},
 		{"internal/run/settings", "./internal/run/open"},
 		{"internal/run/report", "./internal/run/open"},
 		{"internal/run/open", "./internal/run/resume"},

@@ -2,6 +2,7 @@
 // to this tree:
 //
 //   - which package may import which, and that each permission is used
+//   - that no package of a run imports what serves it from beside it
 //   - where unsafe and protoactor may appear
 //   - how long a function may be
 //   - that every package has a doc.go
