@@ -15,7 +15,7 @@ dir=$(realpath -m "${1:-$(mktemp -d)}")
 readonly dir
 mkdir -p "$dir"
 go build -o "$dir/mt" ./cmd/mt
-go build -o "$dir/curves" ./tools/curves
+go build -o "$dir/tools" ./tools
 
 train() { # CONFIG NAME SEED OPTIMIZER RATE [RATE OF OTHERS]
 	local config=$1 name=$2 seed=$3 keys=(--learning-rate "$5")
@@ -33,7 +33,7 @@ tune() { # CONFIG PREFIX OPTIMIZER RATES…
 		train "$config" "$prefix-${rates// /-}" 1 "$optim" $rates
 		runs+=("$rates=$dir/$prefix-${rates// /-}")
 	done
-	"$dir/curves" "$dir/$prefix.svg" "${runs[@]}" | tee "$dir/$prefix.tuned"
+	"$dir/tools" curves "$dir/$prefix.svg" "${runs[@]}" | tee "$dir/$prefix.tuned"
 	best=$(sort -t $'\t' -k 3 -g "$dir/$prefix.tuned" | head -1 | cut -f 1)
 }
 
@@ -49,7 +49,7 @@ compare() { # CONFIG PREFIX PICTURE
 		train "$config" "$prefix-$seed-muon" "$seed" muon $muon
 		adamws+=("$dir/$prefix-$seed-adamw") muons+=("$dir/$prefix-$seed-muon")
 	done
-	"$dir/curves" "$picture" "AdamW=$(IFS=,; echo "${adamws[*]}")" "Muon=$(IFS=,; echo "${muons[*]}")"
+	"$dir/tools" curves "$picture" "AdamW=$(IFS=,; echo "${adamws[*]}")" "Muon=$(IFS=,; echo "${muons[*]}")"
 }
 
 sed 's/hidden_size: 256/hidden_size: 512/; s/intermediate_size: 704/intermediate_size: 1408/

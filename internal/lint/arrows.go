@@ -82,11 +82,8 @@ var Arrows = Rules{
 		"device/wrap":               {"device/op"},
 
 		"checkpoint/powercut": {"checkpoint"},
-		"tools/curves":        nil,
 		"tools/dist":          nil,
-		"tools/maxregisters":  nil,
-		"tools/mutate":        nil,
-		"tools/testsum":       nil,
+		"tools":               nil,
 		"internal/cluster":    nil,
 
 		"internal/testkit/reference":   {"model"},

@@ -220,7 +220,7 @@ func TestBill(t *testing.T) {
 // those modules has a licence.
 func TestBillOfWhatIsLinked(t *testing.T) {
 	testkit.NotShort(t)
-	t.Run("a small program", func(t *testing.T) { checkBill(t, "./tools/curves") })
+	t.Run("a small program", func(t *testing.T) { checkBill(t, "./tools") })
 	t.Run("mt", func(t *testing.T) { testkit.LongOnly(t); checkBill(t, "./cmd/mt") })
 }
 

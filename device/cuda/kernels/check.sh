@@ -6,7 +6,7 @@
 # - a kernel keeps anything in local memory, an array or spilled registers, unless spills.txt
 #   accepts it of that ptxas;
 # - ptxas puts products of a warpgroup one after the other that could overlap;
-# - a kernel uses registers that it has given away by setmaxnreg (tools/maxregisters);
+# - a kernel uses registers that it has given away by setmaxnreg (tools/maxregisters.go);
 # - the printed table differs from registers.txt.
 #
 # Files that end in _sm90a.ptx are for sm_90a alone.
@@ -40,8 +40,8 @@ from=${MT_SM90A_FROM:-$(sed -n 's/^const SM90aDriver = //p' attention_hopper.go)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export out
-export maxregisters=$out/maxregisters
-(cd ../../.. && go build -o "$maxregisters" ./tools/maxregisters)
+export tools=$out/tools
+(cd ../../.. && go build -o "$tools" ./tools)
 
 # number prints 12040 for a ptxas of 12.4.
 number() { "$1" --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | awk '{ print $1 * 1000 + $2 * 10 }'; }
@@ -51,7 +51,7 @@ assemble() { # PTXAS NUMBER FILE ARCHITECTURE
 	at="ptxas $2, $3, sm_$4: "
 	log=$out/$2.$(basename "$3").$4
 	"$1" -v -arch="sm_$4" "$3" -o "$log.cubin" >"$log" 2>&1 || { sed "s|^|$at|" "$log" >&2; rm "$log"; return 1; }
-	if [[ $3 = *_sm90a.ptx ]] && ! "$nvdisasm" -c "$log.cubin" 2>"$log.err" | "$maxregisters" >"$log.bad" 2>&1; then
+	if [[ $3 = *_sm90a.ptx ]] && ! "$nvdisasm" -c "$log.cubin" 2>"$log.err" | "$tools" maxregisters >"$log.bad" 2>&1; then
 		grep -hv 'nvdisasm warning' "$log.err" "$log.bad" | head -5 | sed "s|^|$at|" >&2
 		return 1
 	fi

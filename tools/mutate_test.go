@@ -122,11 +122,11 @@ func TestLists(t *testing.T) {
 		t.Fatalf("%v, %v, %d entries", err, herr, len(hand))
 	}
 	for _, e := range hand {
-		if _, err := e.mutant("../.."); err != nil || e.from == e.to {
+		if _, err := e.mutant(".."); err != nil || e.from == e.to {
 			t.Errorf("%v: %q to %q", err, e.from, e.to)
 		}
 		tests := ""
-		files, _ := filepath.Glob(filepath.Join("../..", e.in, "*_test.go"))
+		files, _ := filepath.Glob(filepath.Join("..", e.in, "*_test.go"))
 		for _, f := range files {
 			text, _ := os.ReadFile(f)
 			tests += string(text)

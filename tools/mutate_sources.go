@@ -121,10 +121,10 @@ func (m *mutant) overlay(root, dir string) (string, error) {
 	return "-overlay=" + name, errors.Join(err, os.WriteFile(to, []byte(m.apply(string(src))), 0o600), os.WriteFile(name, list, 0o600))
 }
 
-//go:embed survivors.txt
+//go:embed mutate/survivors.txt
 var survivorsText string
 
-//go:embed hand.txt
+//go:embed mutate/hand.txt
 var handText string
 
 // entry is a mutant of hand.txt or survivors.txt. Its lines there are

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-func main() {
-	s, err := read(os.Stdin)
-	if err == nil {
-		err = s.print(os.Stdout)
-	}
+// testsum reads what `go test -json` prints and prints what a person wants to know: the packages with their seconds and
+// the 30 slowest tests, the slowest first, the output of what failed, every test that was skipped with its reason, and
+// the counts. It fails when a test or a package failed, when its input cannot be read, and when no test ran at all.
+func testsum([]string) error {
+	s, err := readEvents(os.Stdin)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "testsum:", err)
-		os.Exit(1)
+		return err
 	}
+	return s.print(os.Stdout)
 }
 
 // event is a line of `go test -json`, as `go doc test2json` describes it.
@@ -56,9 +56,9 @@ type ended struct {
 // place is where a test logs from, which go test puts before every message.
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// read takes events until r ends. Lines that are no events, such as those of a
+// readEvents takes events until r ends. Lines that are no events, such as those of a
 // program that failed before its first test, are kept as failures.
-func read(r io.Reader) (*summary, error) {
+func readEvents(r io.Reader) (*summary, error) {
 	s := &summary{reasons: map[string][]string{}, clock: clock{}}
 	output := map[string][]string{} // by package and test, or by import path
 	lines := bufio.NewScanner(r)
@@ -196,9 +196,9 @@ func (s *summary) writeSkips(b *strings.Builder) {
 }
 
 const (
-	listed = 30  // tests that writeSlowest lists
-	apart  = 1.0 // seconds from which a subtest is listed apart from its parent
-	least  = 0.1 // seconds of a listed test
+	slowestListed = 30  // tests that writeSlowest lists
+	apart         = 1.0 // seconds from which a subtest is listed apart from its parent
+	least         = 0.1 // seconds of a listed test
 )
 
 // timing is the time of one test.
@@ -288,7 +288,7 @@ func (c clock) slowest() []*timing {
 // writeSlowest lists the slowest tests.
 func (c clock) writeSlowest(b *strings.Builder) {
 	slow := c.slowest()
-	for i, t := range slow[:min(listed, len(slow))] {
+	for i, t := range slow[:min(slowestListed, len(slow))] {
 		if i == 0 {
 			fmt.Fprintf(b, "slowest tests:\n")
 		}

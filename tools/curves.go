@@ -11,14 +11,9 @@ import (
 	"mt/internal/chart"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "curves:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
+// curves draws the training losses of runs into one picture: a line for each name, the mean over its runs. It also
+// prints their held-out losses. A DIR is an output_dir with metrics.jsonl; the runs of a name have logged the same steps.
+func curves(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("usage: curves FILE.svg NAME=DIR,DIR,… …")
 	}
@@ -31,7 +26,7 @@ func run(args []string) error {
 		line := chart.Series{Label: name}
 		all := strings.Split(dirs, ",")
 		for i, dir := range all {
-			steps, losses, held, err := read(dir)
+			steps, losses, held, err := readCurve(dir)
 			if err != nil {
 				return err
 			}
@@ -55,8 +50,8 @@ func run(args []string) error {
 	return os.WriteFile(args[0], svg.Bytes(), 0o644)
 }
 
-// read is what a run has logged, and its last held-out loss.
-func read(dir string) (steps, losses []float64, held float64, err error) {
+// readCurve is what a run has logged, and its last held-out loss.
+func readCurve(dir string) (steps, losses []float64, held float64, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 	if err != nil {
 		return nil, nil, 0, err

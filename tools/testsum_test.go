@@ -91,7 +91,7 @@ func TestSummary(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := read(strings.NewReader(tt.in))
+			s, err := readEvents(strings.NewReader(tt.in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func TestSlowest(t *testing.T) {
 		{"thirty of many", events(many...), append([]string{"41.0s p Test39"}, make([]string, 29)...)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := read(strings.NewReader(tc.in))
+			s, err := readEvents(strings.NewReader(tc.in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestSlowest(t *testing.T) {
 
 // TestPackagesBySlowness: packages are listed with their seconds, the slowest first, and those without tests last.
 func TestPackagesBySlowness(t *testing.T) {
-	s, err := read(strings.NewReader(events(
+	s, err := readEvents(strings.NewReader(events(
 		`{"Action":"skip","Package":"none"}`,
 		`{"Action":"pass","Package":"quick","Elapsed":0.5}`,
 		`{"Action":"pass","Package":"slow","Elapsed":12}`,

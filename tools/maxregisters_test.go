@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 		{"a call", "CALL.REL.NOINC `(.aside)", "EXIT\n.aside:\nMOV R24, R1\nRET.REL.NODEC R2 `(k)", "uses R24"},
 	} {
 		var out strings.Builder
-		err := run(listingOf(c.producer, c.consumer), &out)
+		err := checkListing(listingOf(c.producer, c.consumer), &out)
 		if (err == nil) != (c.want == "") || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: %v, want %q in %q", c.name, err, c.want, out.String())
 		}
@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 // TestNoListing: a text without USETMAXREG, and a line that is not understood, are errors.
 func TestNoListing(t *testing.T) {
 	for _, text := range []string{"", ".text.k:\n/*0000*/ EXIT ;\n", ".text.k:\n/*0000*/ what is this\n"} {
-		if err := run(text, &strings.Builder{}); err == nil {
+		if err := checkListing(text, &strings.Builder{}); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}

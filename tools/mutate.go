@@ -39,29 +39,46 @@ type session struct {
 	lock, cleaning               sync.Mutex // of draws and results; of profiles
 }
 
-func main() {
+// mutate asks whether the tests notice a wrong line. It draws small changes of the named packages, makes one at a time
+// (go help build, -overlay; source files stay as they are), and runs tests until one fails:
+//
+//	go run ./tools mutate host/optim            # 30 mutants of a package
+//	go run ./tools mutate -n 5 -seed 2 ./...    # 5 others of every package
+//	go run ./tools mutate -list host/optim      # which mutants are drawn
+//	go run ./tools mutate -hand host/optim      # the mutants of hand.txt
+//
+// A mutant first meets the short tests of its own package, then those of the
+// packages that import it. Clean runs with coverage select the tests that execute
+// the mutated line. A line that only child processes execute counts as not executed.
+// Verdicts: noticed (a test failed), hung (a limit of time or memory), SURVIVED,
+// not executed, judged (survivors.txt has the mutant and a reason). A survivor
+// makes the command fail. A mutant that does not compile is drawn again.
+//
+// hand.txt fits the program: a test holds that the file of each entry
+// has its text exactly once and that the named tests exist.
+func mutate(args []string) error {
+	set := flag.NewFlagSet("mutate", flag.ExitOnError)
 	s := session{profiles: map[string]*profile{}}
-	flag.IntVar(&s.n, "n", 30, "mutants of each package")
-	flag.Uint64Var(&s.seed, "seed", 1, "seed of the draw")
-	flag.IntVar(&s.jobs, "j", 2, "mutants at a time")
-	flag.BoolVar(&s.list, "list", false, "list the mutants and run nothing")
-	flag.BoolVar(&s.hand, "hand", false, "run the mutants of hand.txt, of the named packages or all")
-	flag.DurationVar(&s.least, "timeout", 20*time.Second, "time limit of a test binary, or five times a clean run if that is more")
-	flag.IntVar(&s.most, "packages", 1000, "look at the tests of at most so many packages, the mutant's own first")
-	flag.Int64Var(&s.memory, "memory", 6<<30, "memory limit of a test binary and its children in bytes")
-	flag.Parse()
+	set.IntVar(&s.n, "n", 30, "mutants of each package")
+	set.Uint64Var(&s.seed, "seed", 1, "seed of the draw")
+	set.IntVar(&s.jobs, "j", 2, "mutants at a time")
+	set.BoolVar(&s.list, "list", false, "list the mutants and run nothing")
+	set.BoolVar(&s.hand, "hand", false, "run the mutants of hand.txt, of the named packages or all")
+	set.DurationVar(&s.least, "timeout", 20*time.Second, "time limit of a test binary, or five times a clean run if that is more")
+	set.IntVar(&s.most, "packages", 1000, "look at the tests of at most so many packages, the mutant's own first")
+	set.Int64Var(&s.memory, "memory", 6<<30, "memory limit of a test binary and its children in bytes")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := s.mutate(ctx, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "mutate:", err)
-		os.Exit(1)
-	}
+	return s.mutate(ctx, set.Args())
 }
 
 // mutate draws or reads the mutants, and runs or lists them, in the module's root.
 func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 && !s.hand {
-		return errors.New("name the packages to mutate, as in: go run ./tools/mutate host/optim")
+		return errors.New("name the packages to mutate, as in: go run ./tools mutate host/optim")
 	}
 	s.scratch, err = os.MkdirTemp("", "mutate-")
 	defer os.RemoveAll(s.scratch)

@@ -1,0 +1,11 @@
+// Command tools is what those who work on mt run beside its tests:
+//
+//	go test -json ./... | go run ./tools testsum                 # what a person wants to know of it
+//	go run ./tools mutate host/optim                             # which wrong lines do the tests notice
+//	nvdisasm -c KERNEL.cubin | go run ./tools maxregisters       # does a kernel use registers it gave away
+//	go run ./tools curves FILE.svg NAME=DIR,DIR,… …              # training losses of runs in one picture
+//
+// It may import internal/chart and the standard library only.
+//
+// Invariant: a program fails when it cannot read its input, and when there is nothing in it.
+package main
