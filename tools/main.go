@@ -11,6 +11,7 @@ import (
 // programs are what the first argument names; each gets those after it.
 var programs = map[string]func(args []string) error{
 	"curves":       curves,
+	"dist":         distribute,
 	"maxregisters": maxregisters,
 	"mutate":       mutate,
 	"testsum":      testsum,

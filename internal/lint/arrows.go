@@ -82,7 +82,6 @@ var Arrows = Rules{
 		"device/wrap":               {"device/op"},
 
 		"checkpoint/powercut": {"checkpoint"},
-		"tools/dist":          nil,
 		"tools":               nil,
 		"internal/cluster":    nil,
 

@@ -181,8 +181,8 @@ func TestPythonVersion(t *testing.T) {
 	}
 }
 
-// listed are the modules that a bill names, as path and version.
-func listed(t *testing.T, text []byte) (modules []string, whole billOfMaterials) {
+// linkedIn are the modules that a bill names, as path and version.
+func linkedIn(t *testing.T, text []byte) (modules []string, whole billOfMaterials) {
 	t.Helper()
 	if err := json.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestBill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modules, whole := listed(t, text)
+	modules, whole := linkedIn(t, text)
 	if want := []string{"example.org/a/b v1.2.3", "std 1.26.8"}; !slices.Equal(modules, want) {
 		t.Errorf("lists %q, want %q", modules, want)
 	}
@@ -225,7 +225,7 @@ func TestBillOfWhatIsLinked(t *testing.T) {
 }
 
 func checkBill(t *testing.T, pkg string) {
-	const root = "../.."
+	const root = ".."
 	bin := filepath.Join(t.TempDir(), "program")
 	if _, err := output(t.Context(), root, nil, "go", "build", "-buildvcs=false", "-o", bin, pkg); err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func checkBill(t *testing.T, pkg string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := listed(t, text)
+	got, _ := linkedIn(t, text)
 	want, err := output(t.Context(), root, nil, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", pkg)
 	if err != nil {
 		t.Fatal(err)

@@ -14,18 +14,25 @@ import (
 	"strings"
 )
 
-func main() {
+// distribute makes what people install mt from: for linux on amd64 and arm64 a binary in an archive and in a
+// Python wheel, the list of what is linked into it (CycloneDX), and the checksums of all of them.
+//
+//	go run ./tools dist [-out out/dist] [-arch amd64,arm64] [-check=false]
+//	go run ./tools dist -gpu-kit [-offline] [-out out/kit] [-check=false]
+//
+// With -gpu-kit it makes instead one archive with all that bench/gpu.sh needs on a machine with a GPU, PyTorch and no
+// network. Packages of Python come from PyPI, or the index in PIP_INDEX_URL, as dist/kit/packages.txt pins them.
+//
+// It needs Go and a git clone, and publishes nothing; docs/releasing.md says what comes next. The same commit and
+// the same Go make the same bytes, in whatever folder and whenever.
+func distribute(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "dist:", err)
-		os.Exit(1)
-	}
+	defer stop()
+	return makeIn(ctx, args, os.Stdout)
 }
 
-// run makes everything in the folder -out.
-func run(ctx context.Context, args []string, log io.Writer) (err error) {
+// makeIn makes everything in the folder -out.
+func makeIn(ctx context.Context, args []string, log io.Writer) (err error) {
 	set := flag.NewFlagSet("dist", flag.ContinueOnError)
 	out := set.String("out", "out/dist", "folder to write to; what an earlier run left there is removed")
 	arch := set.String("arch", "amd64,arm64", "for which processors")

@@ -159,7 +159,7 @@ func smallZip(t *testing.T) []byte {
 // TestKit: the kit has the binary, the scripts, the list of packages and all of these; programs may be run.
 func TestKit(t *testing.T) {
 	packages := []file{fakeWheel(t, "some")}
-	files, err := kitFiles("../..", sample(), []byte("terms"), packages)
+	files, err := kitFiles("..", sample(), []byte("terms"), packages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestKit(t *testing.T) {
 		got = append(got, fmt.Sprintf("%o %s", h.Mode, strings.TrimPrefix(h.Name, "mt-gpu-kit/")))
 	}
 	want := []string{"755 mt", "644 licences.txt", "644 README.md", "755 install.sh", "644 packages/SHA256SUMS", "755 bench/gpu.sh"}
-	peers, err := filepath.Glob("../../bench/peers/*.py")
+	peers, err := filepath.Glob("../bench/peers/*.py")
 	if err != nil || len(peers) == 0 {
 		t.Fatalf("no peers: %v", err)
 	}
@@ -227,7 +227,7 @@ func TestKitLimit(t *testing.T) {
 
 // TestPins: the list that is used has one file of each project, and those that install.sh names.
 func TestPins(t *testing.T) {
-	list, err := os.ReadFile("kit/packages.txt")
+	list, err := os.ReadFile("dist/kit/packages.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
