@@ -3,7 +3,7 @@ package actors
 import (
 	"fmt"
 
-	"mt/internal/base/accounts"
+	"mt/base/accounts"
 	"mt/layers"
 	"mt/schedule"
 )

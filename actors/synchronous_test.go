@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart/emu"
 	"mt/data"
 	"mt/device"
@@ -16,7 +17,6 @@ import (
 	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 	"mt/internal/testkit/synchronous"
 	"mt/layers"

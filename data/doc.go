@@ -3,7 +3,7 @@
 // of several data sets, packing, the seeded order of rows, and the split of a
 // step's rows into ragged micro-batches.
 //
-// It imports tokenizer, jinja and internal/base/files. Invariant:
+// It imports tokenizer, jinja and base/files. Invariant:
 // which rows make up a step, and in which order, follows from the data set, the
 // seed and the step's number alone.
 package data

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // Template is a parsed chat template. It is safe for concurrent use; set Now

@@ -7,8 +7,8 @@ import (
 	"sort"
 	"unsafe"
 
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
+	"mt/base/bf16"
+	"mt/base/parallel"
 )
 
 // Grad is a gradient in host memory, of a layer's flat element space, of one

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // room is memory behind which nothing is mapped.
