@@ -689,3 +689,15 @@ func (f *feeder) parquet(st *stream, skip int64) error {
 	st.unit, st.progress, st.types = unitRow, r.progress, r.types
 	return f.rows(st, r, skip)
 }
+
+// maxRow is the largest row that is read, in bytes.
+const maxRow = 256 << 20
+
+// rowReader gives the rows of a file in order.
+type rowReader interface {
+	// next appends a row's JSON to dst; n is its number, from 1. At the end of the file
+	// the error is io.EOF. A *badRow is an error of this row alone: reading can go on.
+	next(dst []byte) (row []byte, n int64, err error)
+}
+
+var errRowSize = &badRow{err: fmt.Errorf("the row is larger than %d MiB; split it", maxRow>>20)}
