@@ -122,8 +122,8 @@ func (b *builder) nothing() string {
 	default:
 		out = fmt.Sprintf("its %d files, from %s on, hold no document", n, b.sources[0].path)
 	}
-	if i := slices.IndexFunc(b.w.Files, func(f cachedFile) bool { return f.Alien != "" }); i >= 0 {
-		out += fmt.Sprintf("; %s: %s", b.w.Files[i].Path, b.w.Files[i].Alien)
+	if i := slices.IndexFunc(b.w.Files, func(f cachedFile) bool { return f.Unsupported != "" }); i >= 0 {
+		out += fmt.Sprintf("; %s: %s", b.w.Files[i].Path, b.w.Files[i].Unsupported)
 	}
 	if b.w.Skipped > 0 {
 		out += fmt.Sprintf("; %d bad row(s) were skipped, the first: %s", b.w.Skipped, b.w.FirstSkipped)

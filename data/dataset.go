@@ -112,21 +112,21 @@ func (d *Dataset) warnf(format string, args ...any) {
 }
 
 func (d *Dataset) warnSkipped() {
-	var aliens []string
+	var unsupported []string
 	for _, f := range d.c.Files {
-		if f.Alien != "" {
-			aliens = append(aliens, f.Path+": "+f.Alien)
+		if f.Unsupported != "" {
+			unsupported = append(unsupported, f.Path+": "+f.Unsupported)
 		} else if f.Binary {
 			d.binary++
 		}
 	}
-	if n := len(aliens); n > 0 {
-		d.warnf("skipped %d file(s) that mt does not read, the first %s", n, aliens[0])
+	if n := len(unsupported); n > 0 {
+		d.warnf("skipped %d file(s) that mt does not read, the first %s", n, unsupported[0])
 	}
 	if n := d.hidden + d.binary; n > 0 {
 		d.warnf("skipped %d file(s): %d binary (they hold a NUL byte), %d hidden (their name starts with a dot)", n, d.binary, d.hidden)
 	}
-	d.binary += len(aliens)
+	d.binary += len(unsupported)
 }
 
 // warnRows notes what is wrong with rows and documents.
