@@ -122,8 +122,8 @@ func (b *builder) nothing() string {
 	default:
 		out = fmt.Sprintf("its %d files, from %s on, hold no document", n, b.sources[0].path)
 	}
-	if i := slices.IndexFunc(b.w.Files, func(f cachedFile) bool { return f.Alien != "" }); i >= 0 {
-		out += fmt.Sprintf("; %s: %s", b.w.Files[i].Path, b.w.Files[i].Alien)
+	if i := slices.IndexFunc(b.w.Files, func(f cachedFile) bool { return f.Unsupported != "" }); i >= 0 {
+		out += fmt.Sprintf("; %s: %s", b.w.Files[i].Path, b.w.Files[i].Unsupported)
 	}
 	if b.w.Skipped > 0 {
 		out += fmt.Sprintf("; %d bad row(s) were skipped, the first: %s", b.w.Skipped, b.w.FirstSkipped)
@@ -284,4 +284,74 @@ func (b *builder) become(k kind, set int) error {
 		return fmt.Errorf("this is %s, and what came before is %s; all data is of one kind, so leave data set %q out, or choose its files, for instance with a glob", k, b.w.Kind, name)
 	}
 	return nil
+}
+
+// ErrStopped is the error of Open when Spec.Stop has ended it. What is tokenised so far
+// stays in the cache folder, and the next Open goes on from there.
+var ErrStopped = errors.New("reading the data was stopped")
+
+// stopped tells whether Stop is closed.
+func (s *Spec) stopped() bool {
+	select {
+	case <-s.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Spec) progress(done, total int64, what string) {
+	if s.Progress != nil {
+		s.Progress(done, total, what)
+	}
+}
+
+// supply counts what was read of each data set of which not all is needed.
+type supply struct {
+	spec *Spec
+	most []int64       // documents that are needed, by data set: see Spec.most
+	docs []int64       // documents that the builder has written
+	rows []int64       // rows that the feeder has sent, with the documents of earlier runs
+	full []atomic.Bool // the builder has as many documents as are needed
+}
+
+// newSupply is the supply of a cache that holds what is in w already, and of which the builder goes
+// on in a source of data set number set; -1: there is no such source.
+func newSupply(s *Spec, m *manifest, set int) *supply {
+	n := len(s.sets)
+	out := &supply{s, make([]int64, n), make([]int64, n), make([]int64, n), make([]atomic.Bool, n)}
+	left := m.Docs
+	for _, f := range m.Files {
+		out.docs[f.Set] += f.Docs
+		left -= f.Docs
+	}
+	if set >= 0 {
+		out.docs[set] += left
+	}
+	copy(out.rows, out.docs)
+	for i := range out.docs {
+		out.most[i] = s.most(i)
+		out.wrote(i, 0)
+	}
+	return out
+}
+
+// wrote counts documents of a data set that the builder has written.
+func (s *supply) wrote(set int, n int64) {
+	if s.docs[set] += n; s.reached(set) {
+		s.full[set].Store(true)
+	}
+}
+
+// reached reports whether the builder has all documents that are needed of a data set.
+func (s *supply) reached(set int) bool {
+	most := s.most[set]
+	return most > 0 && s.docs[set] >= most
+}
+
+// enough reports to the feeder whether it need read no more of a data set. Each row makes a document
+// or more, unless bad rows are left out; then the builder has to say.
+func (s *supply) enough(set int) bool {
+	most := s.most[set]
+	return most > 0 && (s.full[set].Load() || !s.spec.SkipBadRows && s.rows[set] >= most)
 }

@@ -94,13 +94,13 @@ func (m *manifest) counts() map[uint64]*int64 {
 
 // cachedFile is a source as it was when it was read.
 type cachedFile struct {
-	Path   string `json:"path"`
-	Size   int64  `json:"size"`
-	MTime  int64  `json:"mtime"`
-	SHA256 string `json:"sha256"` // empty for a binary file
-	Binary bool   `json:"binary,omitempty"`
-	Alien  string `json:"alien,omitempty"` // what a file with Binary set is, where that is known
-	Docs   int64  `json:"docs"`
+	Path        string `json:"path"`
+	Size        int64  `json:"size"`
+	MTime       int64  `json:"mtime"`
+	SHA256      string `json:"sha256"` // empty for a binary file
+	Binary      bool   `json:"binary,omitempty"`
+	Unsupported string `json:"alien,omitempty"` // what a file with Binary set is, where that is known
+	Docs        int64  `json:"docs"`
 	// Partial says that no more was read of it than is needed: its first Read bytes, which SHA256 is of.
 	Partial bool  `json:"partial,omitempty"`
 	Read    int64 `json:"read,omitempty"`

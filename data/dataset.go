@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"sync/atomic"
 )
 
 // Dataset is rows of tokens, read from a token cache that is mapped into
@@ -113,21 +112,21 @@ func (d *Dataset) warnf(format string, args ...any) {
 }
 
 func (d *Dataset) warnSkipped() {
-	var aliens []string
+	var unsupported []string
 	for _, f := range d.c.Files {
-		if f.Alien != "" {
-			aliens = append(aliens, f.Path+": "+f.Alien)
+		if f.Unsupported != "" {
+			unsupported = append(unsupported, f.Path+": "+f.Unsupported)
 		} else if f.Binary {
 			d.binary++
 		}
 	}
-	if n := len(aliens); n > 0 {
-		d.warnf("skipped %d file(s) that mt does not read, the first %s", n, aliens[0])
+	if n := len(unsupported); n > 0 {
+		d.warnf("skipped %d file(s) that mt does not read, the first %s", n, unsupported[0])
 	}
 	if n := d.hidden + d.binary; n > 0 {
 		d.warnf("skipped %d file(s): %d binary (they hold a NUL byte), %d hidden (their name starts with a dot)", n, d.binary, d.hidden)
 	}
-	d.binary += len(aliens)
+	d.binary += len(unsupported)
 }
 
 // warnRows notes what is wrong with rows and documents.
@@ -215,6 +214,18 @@ func (d *Dataset) Packed() bool { return d.packing }
 // VocabSize is the size of the vocabulary: all ids are below it.
 func (d *Dataset) VocabSize() int { return d.spec.VocabSize }
 
+// IsText tells whether documents are text that was tokenised, and not input_ids.
+func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
+
+// IsChat tells whether documents are chats, or prompts with their answers; of pairs, whether
+// some are not of texts that are taken as they are.
+func (d *Dataset) IsChat() bool {
+	return d.c.Kind == kindChat || d.IsPairs() && d.c.Verbatim < d.c.Docs
+}
+
+// IsPairs tells whether documents are pairs of answers to prompts.
+func (d *Dataset) IsPairs() bool { return d.c.Kind == kindPairs }
+
 // ID stands for the content: the same files, read with the same tokenizer, have the
 // same ID, wherever they lie. The length and the order of rows do not change it.
 func (d *Dataset) ID() string {
@@ -300,62 +311,6 @@ func (v View) Longest() int {
 // without is the i-th number, from 0, of those that are not in drop, which rises.
 func without(drop []int64, i int64) int64 {
 	return i + int64(sort.Search(len(drop), func(k int) bool { return drop[k]-int64(k) > i }))
-}
-
-// most is how many documents from a data set's start are needed; 0: all. No more are read. Of several
-// data sets of pairs all are, since a pair's ID counts the pairs of the data sets before its own.
-func (s *Spec) most(set int) int64 {
-	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
-		return 0
-	}
-	return s.sets[set].Split.upTo(s.MaxSamples)
-}
-
-// supply counts what was read of each data set of which not all is needed.
-type supply struct {
-	spec *Spec
-	docs []int64       // documents that the builder has written, by data set
-	rows []int64       // rows that the feeder has sent, with the documents of earlier runs
-	full []atomic.Bool // the builder has as many documents as are needed
-}
-
-// newSupply is the supply of a cache that holds what is in w already, and of which the builder goes
-// on in a source of data set number set; -1: there is no such source.
-func newSupply(s *Spec, m *manifest, set int) *supply {
-	out := &supply{s, make([]int64, len(s.sets)), make([]int64, len(s.sets)), make([]atomic.Bool, len(s.sets))}
-	left := m.Docs
-	for _, f := range m.Files {
-		out.docs[f.Set] += f.Docs
-		left -= f.Docs
-	}
-	if set >= 0 {
-		out.docs[set] += left
-	}
-	copy(out.rows, out.docs)
-	for i := range out.docs {
-		out.wrote(i, 0)
-	}
-	return out
-}
-
-// wrote counts documents of a data set that the builder has written.
-func (s *supply) wrote(set int, n int64) {
-	if s.docs[set] += n; s.reached(set) {
-		s.full[set].Store(true)
-	}
-}
-
-// reached reports whether the builder has all documents that are needed of a data set.
-func (s *supply) reached(set int) bool {
-	most := s.spec.most(set)
-	return most > 0 && s.docs[set] >= most
-}
-
-// enough reports to the feeder whether it need read no more of a data set. Each row makes a document
-// or more, unless bad rows are left out; then the builder has to say.
-func (s *supply) enough(set int) bool {
-	most := s.spec.most(set)
-	return most > 0 && (s.full[set].Load() || !s.spec.SkipBadRows && s.rows[set] >= most)
 }
 
 // bigramVocab is the largest vocabulary that BigramLoss takes: its table has one number

@@ -1,10 +1,8 @@
 package data
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"mt/data/jinja"
@@ -18,6 +16,89 @@ func (e *fatalRow) Error() string { return e.err.Error() }
 
 // Unwrap is what was wrong.
 func (e *fatalRow) Unwrap() error { return e.err }
+
+// encoder turns documents into tokens. Each goroutine has one of its own.
+type encoder struct {
+	spec      *Spec
+	tok       tokenizer.Tokenizer
+	row       jsonRow
+	ids, labs []int32
+	cut       int // of a pair: where in ids its rejected document begins
+	starts    []int
+	muted     []jinja.Span // the places in ids of turns of weight 0 that a layout wrote
+	paused    []int        // where in ids the assistant's turn pauses for what others say
+	around    special
+	// tmpl is the template that the row goes through, of templates: copies of the form's, by
+	// their names, with the encoder's own Stop. It is nil where there is none.
+	tmpl      *jinja.Template
+	templates map[string]*jinja.Template
+	ends      map[*jinja.Template]*answerEnds      // how templates end answers, where that was looked for
+	abandoned func() bool                          // tells whether nobody wants the encoder's tokens any more
+	lists     func(name string, value []byte) bool // Spec.lists of the data set of number listsSet
+	listsSet  int
+}
+
+// special is what the tokenizer puts before and after a text, and its two special tokens.
+type special struct {
+	before, after []int32
+	bos, eos      int32 // IgnoreIndex: there is none
+}
+
+// specialOf finds out what t puts around a text, by letting it do so for one token.
+func specialOf(t tokenizer.Tokenizer) special {
+	s := special{bos: IgnoreIndex, eos: IgnoreIndex}
+	if id, ok := t.BOS(); ok {
+		s.bos = id
+	}
+	if id, ok := t.EOS(); ok {
+		s.eos = id
+	}
+	probe := int32(0)
+	for int(probe) < t.VocabSize()-1 && t.IsSpecial(probe) {
+		probe++
+	}
+	for _, id := range t.AddSpecial([]int32{probe}) {
+		switch {
+		case id == probe:
+			s.after = []int32{}
+		case s.after == nil:
+			s.before = append(s.before, id)
+		default:
+			s.after = append(s.after, id)
+		}
+	}
+	if s.eos != IgnoreIndex && (len(s.after) == 0 || s.after[len(s.after)-1] != s.eos) {
+		s.after = append(s.after, s.eos)
+	}
+	return s
+}
+
+// class is a kind of bad row that has a count of its own.
+type class string
+
+const classUnsupervised class = "unsupervised"
+
+// badRow is the error of one row. With skip_bad_rows the row is left out.
+type badRow struct {
+	class class
+	err   error
+}
+
+func (e *badRow) Error() string { return e.err.Error() }
+
+// Unwrap is what was wrong.
+func (e *badRow) Unwrap() error { return e.err }
+
+// place says, for an error, where a row is, or names a file that is one document.
+func place(path, unit string, n int64) string {
+	switch {
+	case n == 0:
+		return path
+	case unit == unitLine:
+		return fmt.Sprintf("%s:%d", path, n)
+	}
+	return fmt.Sprintf("%s: row %d", path, n)
+}
 
 func newEncoder(s *Spec) *encoder {
 	e := &encoder{spec: s, tok: s.Tokenizer, abandoned: s.stopped}
@@ -40,15 +121,15 @@ func newEncoder(s *Spec) *encoder {
 	return e
 }
 
-// place says, for an error, where a row is, or names a file that is one document.
-func place(path, unit string, n int64) string {
+// needTokenizer fails where there is no tokenizer; where says where the text is that needs it.
+func (s *Spec) needTokenizer(where string) error {
 	switch {
-	case n == 0:
-		return path
-	case unit == unitLine:
-		return fmt.Sprintf("%s:%d", path, n)
+	case s.Tokenizer != nil:
+		return nil
+	case s.TokenizerErr != nil:
+		return fmt.Errorf("%s: text needs a tokenizer: %w", where, s.TokenizerErr)
 	}
-	return fmt.Sprintf("%s: row %d", path, n)
+	return fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
 }
 
 // encode turns the records of a chunk into tokens. It ends early behind a row whose error
@@ -229,6 +310,36 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	return err
 }
 
+// begin empties e.ids and appends what comes before a text.
+func (e *encoder) begin() {
+	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
+}
+
+// chat sets e.ids and e.labs to the tokens and labels of a conversation.
+func (e *encoder) chat(v *conversation) (flags uint64, err error) {
+	form := &e.spec.chat
+	e.paused = e.paused[:0]
+	switch {
+	case form.tmpl != nil:
+		flags, err = e.rendered(v)
+	case form.layout != nil:
+		err = e.layOut(form.layout, v)
+	case v.plain && v.verbatim:
+		err = e.verbatim(v)
+	case v.plain:
+		err = e.layOut(defaultLayout, v)
+	default:
+		err = form.err
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(e.ids) < 2 || supervised(e.labs) == 0 {
+		return 0, &badRow{class: classUnsupervised, err: errors.New("no token is supervised: the assistant's turns are empty, or of weight 0; remove the row")}
+	}
+	return flags | e.unended(), nil
+}
+
 // text sets e.ids to the tokens of a text, or of a piece of one.
 func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
 	if !utf8.Valid(text) && e.tok.ID() != tokenizer.Bytes().ID() { // in the byte vocabulary every byte is a token
@@ -257,6 +368,14 @@ func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
 		return fmt.Errorf("the text makes %d token(s); a row takes at least 2, one to see and one to predict; remove it", len(e.ids))
 	}
 	return nil
+}
+
+// Prompt gives the ids of text that is to be continued: with what the tokenizer puts before
+// a text, and without what it puts after one.
+func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
+	e := &encoder{spec: &Spec{}, tok: t, around: specialOf(t)}
+	err := e.text(text, "the prompt", true, false)
+	return e.ids, err
 }
 
 // Flags of a document, as they are kept in the token cache.
@@ -340,43 +459,3 @@ func (e *encoder) doubled() uint64 {
 	}
 	return 0
 }
-
-// unended is flagOpenEnd where a supervised turn does not end with a special token, together
-// with flagMissingEOS where none comes before the white space at its end either. Many
-// templates end a turn with a special token and a line break, and supervise both.
-func (e *encoder) unended() (flags uint64) {
-	if e.spec.TrainOnPrompt { // everything is one supervised turn, which may end with one token of white space
-		n := len(e.ids)
-		if !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {
-			flags = flagOpenEnd | e.endOf(n)
-		}
-		return flags
-	}
-	for i, l := range e.labs {
-		ends := i+1 == len(e.labs) || e.labs[i+1] == IgnoreIndex
-		if l != IgnoreIndex && ends && !e.special(l) && !slices.Contains(e.paused, i+1) {
-			flags |= flagOpenEnd | e.endOf(i+1)
-		}
-	}
-	return flags
-}
-
-// endOf is flagMissingEOS where the supervised tokens before place end do not end with a
-// special token, nor with one and white space after it. Else it is 0.
-func (e *encoder) endOf(end int) uint64 {
-	for i := end - 1; i >= 0 && e.labs[i] != IgnoreIndex; i-- {
-		if e.special(e.ids[i]) {
-			return 0
-		}
-		if !blank(e.tok.Decode(e.ids[i : i+1])) {
-			break
-		}
-	}
-	return flagMissingEOS
-}
-
-// special tells whether id is a token that a turn may end with.
-func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
-
-// blank tells whether text is nothing but white space.
-func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }

@@ -4,85 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"slices"
-	"sort"
 )
-
-// mix is the order in which documents come: all in file order, or a choice of them in any
-// order, the same one perhaps several times.
-type mix struct {
-	n      int64
-	seq    []int64 // the documents; nil: all, in file order
-	ends   []int64 // tokens up to the end of each of seq; set by sum
-	tokens int64   // tokens of all; set by sum
-	id     [32]byte
-	cache  *cache
-}
-
-// doc is the document at place p of the mix.
-func (m *mix) doc(p int64) int64 {
-	if m.seq == nil {
-		return p
-	}
-	return m.seq[p]
-}
-
-// upTo are the documents at the places before p, in a slice of the caller's.
-func (m *mix) upTo(p int64) []int64 {
-	if m.seq != nil {
-		return slices.Clone(m.seq[:p])
-	}
-	out := make([]int64, p)
-	for i := range out {
-		out[i] = int64(i)
-	}
-	return out
-}
-
-// sum adds up the documents' tokens: tokens is set then, and end can be called.
-func (m *mix) sum(c *cache) {
-	m.cache, m.tokens = c, c.Tokens
-	if m.seq == nil {
-		return
-	}
-	m.tokens, m.ends = 0, make([]int64, m.n)
-	for p, doc := range m.seq {
-		first, end := c.span(doc)
-		m.tokens += end - first
-		m.ends[p] = m.tokens
-	}
-}
-
-// end is where the document at place p ends, in tokens from the start of the mix.
-func (m *mix) end(p int64) int64 {
-	if m.ends == nil {
-		return m.cache.end(p)
-	}
-	return m.ends[p]
-}
-
-// stretch is the range [from, to) of a document's tokens.
-type stretch struct{ from, to int64 }
-
-// packed are the pieces of packed row i: tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
-func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
-	n := int64(d.spec.MaxSeqLen)
-	at, end := i*n, min((i+1)*n, d.mix.tokens)
-	p := int64(sort.Search(int(d.mix.n), func(k int) bool { return d.mix.end(int64(k)) > at }))
-	return func(yield func(int64, stretch) bool) {
-		for ; at < end; p++ {
-			doc := d.mix.doc(p)
-			first, last := d.c.span(doc)
-			start := d.mix.end(p) - (last - first)
-			to := min(end, d.mix.end(p))
-			if !yield(doc, stretch{at - start, to - start}) {
-				return
-			}
-			at = to
-		}
-	}
-}
 
 // setSpans are, for each data set, the range [from, to) of its documents.
 func (d *Dataset) setSpans() [][2]int64 {

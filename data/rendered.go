@@ -191,127 +191,8 @@ func (f *chatForm) id() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// encoder turns documents into tokens. Each goroutine has one of its own.
-type encoder struct {
-	spec      *Spec
-	tok       tokenizer.Tokenizer
-	row       jsonRow
-	ids, labs []int32
-	cut       int // of a pair: where in ids its rejected document begins
-	starts    []int
-	muted     []jinja.Span // the places in ids of turns of weight 0 that a layout wrote
-	paused    []int        // where in ids the assistant's turn pauses for what others say
-	around    special
-	// tmpl is the template that the row goes through, of templates: copies of the form's, by
-	// their names, with the encoder's own Stop. It is nil where there is none.
-	tmpl      *jinja.Template
-	templates map[string]*jinja.Template
-	ends      map[*jinja.Template]*answerEnds      // how templates end answers, where that was looked for
-	abandoned func() bool                          // tells whether nobody wants the encoder's tokens any more
-	lists     func(name string, value []byte) bool // Spec.lists of the data set of number listsSet
-	listsSet  int
-}
-
-// special is what the tokenizer puts before and after a text, and its two special tokens.
-type special struct {
-	before, after []int32
-	bos, eos      int32 // IgnoreIndex: there is none
-}
-
-// specialOf finds out what t puts around a text, by letting it do so for one token.
-func specialOf(t tokenizer.Tokenizer) special {
-	s := special{bos: IgnoreIndex, eos: IgnoreIndex}
-	if id, ok := t.BOS(); ok {
-		s.bos = id
-	}
-	if id, ok := t.EOS(); ok {
-		s.eos = id
-	}
-	probe := int32(0)
-	for int(probe) < t.VocabSize()-1 && t.IsSpecial(probe) {
-		probe++
-	}
-	for _, id := range t.AddSpecial([]int32{probe}) {
-		switch {
-		case id == probe:
-			s.after = []int32{}
-		case s.after == nil:
-			s.before = append(s.before, id)
-		default:
-			s.after = append(s.after, id)
-		}
-	}
-	if s.eos != IgnoreIndex && (len(s.after) == 0 || s.after[len(s.after)-1] != s.eos) {
-		s.after = append(s.after, s.eos)
-	}
-	return s
-}
-
-// Prompt gives the ids of text that is to be continued: with what the tokenizer puts before
-// a text, and without what it puts after one.
-func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
-	e := &encoder{spec: &Spec{}, tok: t, around: specialOf(t)}
-	err := e.text(text, "the prompt", true, false)
-	return e.ids, err
-}
-
-// begin empties e.ids and appends what comes before a text.
-func (e *encoder) begin() {
-	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
-}
-
 // defaultLayout is how rows of a prompt and its answer are laid out where there is no template.
 var defaultLayout = layoutNamed("default")
-
-// chat sets e.ids and e.labs to the tokens and labels of a conversation.
-func (e *encoder) chat(v *conversation) (flags uint64, err error) {
-	form := &e.spec.chat
-	e.paused = e.paused[:0]
-	switch {
-	case form.tmpl != nil:
-		flags, err = e.rendered(v)
-	case form.layout != nil:
-		err = e.layOut(form.layout, v)
-	case v.plain && v.verbatim:
-		err = e.verbatim(v)
-	case v.plain:
-		err = e.layOut(defaultLayout, v)
-	default:
-		err = form.err
-	}
-	if err != nil {
-		return 0, err
-	}
-	if len(e.ids) < 2 || supervised(e.labs) == 0 {
-		return 0, &badRow{class: classUnsupervised, err: errors.New("no token is supervised: the assistant's turns are empty, or of weight 0; remove the row")}
-	}
-	return flags | e.unended(), nil
-}
-
-// supervise gives those tokens their own ids as labels that start within span of the text.
-// e.starts say where the tokens from number first on start.
-func (e *encoder) supervise(first int, span jinja.Span) {
-	for i, at := range e.starts {
-		if at >= span.From && at < span.To {
-			e.labs[first+i] = e.ids[first+i]
-		}
-	}
-}
-
-// whole supervises every token where Spec.TrainOnPrompt asks for that.
-func (e *encoder) whole() {
-	if e.spec.TrainOnPrompt {
-		copy(e.labs, e.ids)
-	}
-}
-
-// ignored appends n labels that do not count.
-func ignored(dst []int32, n int) []int32 {
-	for range n {
-		dst = append(dst, IgnoreIndex)
-	}
-	return dst
-}
 
 // variables are what the template is given for a conversation. Variables that the row brings
 // itself replace those of chat_template_kwargs.
@@ -423,6 +304,34 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
+// writeAny renders a conversation as its row has it. Where the template fails on that, or
+// does not write all of it, it is given the conversation with the fewest changes with which
+// it does. It gives the conversation that was rendered too.
+func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
+	e.take(v)
+	all := v.repairs()
+	chosen := repair(0)
+	var err error
+	if all != 0 {
+		chosen, err = e.choose(v, all)
+	}
+	var out written
+	given := v.repaired(chosen)
+	if !endsRepairs(err) {
+		out, err = write(given)
+	}
+	if err != nil && !endsRepairs(err) || out.left&flagLeftText != 0 {
+		if parts, as, ok := e.writeParts(v, all, out.left, err != nil, write); ok {
+			return parts, as, nil
+		}
+	}
+	if err != nil {
+		return written{}, nil, v.templateError(err)
+	}
+	out.left |= chosen.flags()
+	return out, given, nil
+}
+
 // rendered sets e.ids and e.labs to what the template makes of a conversation, and tells by
 // flags what the template left out.
 func (e *encoder) rendered(v *conversation) (left uint64, err error) {
@@ -433,47 +342,7 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids[:0], e.starts[:0], []byte(out.Text)); err != nil {
 		return 0, err
 	}
-	if err := e.placed(v, out.turns); err != nil {
-		return 0, err
-	}
-	last := 0
-	for _, t := range out.turns {
-		last = max(last, t.Message)
-	}
-	e.labs = ignored(e.labs[:0], len(e.ids))
-	learned := slices.DeleteFunc(slices.Clone(out.turns), func(t jinja.Turn) bool {
-		return t.Message != jinja.NoMessage && (t.Message < v.from || e.spec.MaskHistory && t.Message != last || weightless(v.messages[t.Message]))
-	})
-	for _, t := range learned {
-		e.supervise(0, t.Span)
-	}
-	if !e.tmpl.Marks() {
-		if err := e.superviseEnds(given, learned, out.Text); err != nil {
-			return 0, err
-		}
-	}
-	e.whole()
-	return out.left, e.mute(given, out, out.turns)
-}
-
-// placed is an error where it matters to which message a mark of the template belongs, and
-// that is not known.
-func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
-	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
-		return nil
-	}
-	why := ""
-	switch {
-	case e.spec.MaskHistory:
-		why = "mask_history"
-	case v.from > 0:
-		why = "a completion"
-	case slices.ContainsFunc(v.messages, weightless):
-		why = "a turn of weight 0"
-	default:
-		return nil
-	}
-	return fmt.Errorf("the chat template's {%% generation %%} blocks stand outside a loop over messages, so it is not known which message each is of, and %s needs that: put them into the loop", why)
+	return out.left, e.label(v, given, out)
 }
 
 // templateError adds to an error of the template at which message it failed and what to do

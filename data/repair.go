@@ -352,34 +352,6 @@ func endsRepairs(err error) bool {
 	return errors.Is(err, jinja.ErrStopped) || ok && t.Limit
 }
 
-// writeAny renders a conversation as its row has it. Where the template fails on that, or
-// does not write all of it, it is given the conversation with the fewest changes with which
-// it does. It gives the conversation that was rendered too.
-func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
-	e.take(v)
-	all := v.repairs()
-	chosen := repair(0)
-	var err error
-	if all != 0 {
-		chosen, err = e.choose(v, all)
-	}
-	var out written
-	given := v.repaired(chosen)
-	if !endsRepairs(err) {
-		out, err = write(given)
-	}
-	if err != nil && !endsRepairs(err) || out.left&flagLeftText != 0 {
-		if parts, as, ok := e.writeParts(v, all, out.left, err != nil, write); ok {
-			return parts, as, nil
-		}
-	}
-	if err != nil {
-		return written{}, nil, v.templateError(err)
-	}
-	out.left |= chosen.flags()
-	return out, given, nil
-}
-
 // writeParts is writeAny with texts as lists of parts, for templates that take no other
 // content. It fails where that leaves out no less than was left out, or failed, without.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {

@@ -745,7 +745,7 @@ func dataIn(dir string, files []source) (found []source, note string, err error)
 	if len(found) == 0 {
 		return nil, "", errNoRows(dir, files)
 	}
-	first, only := firstAlien(found)
+	first, only := firstUnsupported(found)
 	switch {
 	case only != nil:
 		return nil, "", fmt.Errorf("%s holds no data that mt reads: %s: %s", dir, filepath.Base(first), only)
@@ -777,11 +777,11 @@ func errNoRows(dir string, files []source) error {
 		"write the rows out with the datasets library (load_dataset(…).to_parquet(…)), or take the data set's branch refs/convert/parquet", dir, strings.Join(names, ", "), script)
 }
 
-// firstAlien is the first file and what it is, where mt reads none of the files; nil where
+// firstUnsupported is the first file and what it is, where mt reads none of the files; nil where
 // one of them can be read.
-func firstAlien(files []source) (path string, what *alien) {
+func firstUnsupported(files []source) (path string, what *unsupportedFormat) {
 	for _, f := range files {
-		a, is := alienFile(f.path)
+		a, is := unsupportedFile(f.path)
 		if !is {
 			return "", nil
 		}
@@ -792,17 +792,17 @@ func firstAlien(files []source) (path string, what *alien) {
 	return path, what
 }
 
-// alienFile says which alien a file is, by its first bytes.
-func alienFile(path string) (alien, bool) {
+// unsupportedFile says which unsupported format a file is, by its first bytes.
+func unsupportedFile(path string) (unsupportedFormat, bool) {
 	f, err := os.Open(path)
 	if err != nil {
-		return alien{}, false // reading it tells why
+		return unsupportedFormat{}, false // reading it tells why
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	head := make([]byte, headBytes)
 	n, err := io.ReadFull(f, head)
 	if err != nil && n == 0 {
-		return alien{}, false
+		return unsupportedFormat{}, false
 	}
-	return alienOf(path, head[:n])
+	return unsupportedOf(path, head[:n])
 }

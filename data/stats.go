@@ -63,18 +63,6 @@ type Bucket struct {
 	Documents int64 `json:"documents"`
 }
 
-// IsText tells whether documents are text that was tokenised, and not input_ids.
-func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
-
-// IsChat tells whether documents are chats, or prompts with their answers; of pairs, whether
-// some are not of texts that are taken as they are.
-func (d *Dataset) IsChat() bool {
-	return d.c.Kind == kindChat || d.IsPairs() && d.c.Verbatim < d.c.Docs
-}
-
-// IsPairs tells whether documents are pairs of answers to prompts.
-func (d *Dataset) IsPairs() bool { return d.c.Kind == kindPairs }
-
 // Pairs is how many pairs were read: the IDs of pairs in rows are below it. Rows may lack some,
 // which were too long or are not in the mix, and have others several times. It is 0 where
 // documents are no pairs.

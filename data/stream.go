@@ -57,20 +57,20 @@ var (
 
 // stream reads a source, uncompressed.
 type stream struct {
-	src       source
-	name      string // the file's name in lower case, without the extension of a compression
-	stop      <-chan struct{}
-	file      *os.File
-	size      int64     // of the file, when it was opened
-	h         hash.Hash // of what was read of the file so far
-	count     int64     // bytes read of the file so far
-	failed    error     // the error of the first read of the file that failed
-	codec     string    // gzip, zstd, bzip2, xz or none
-	container container
-	alien     *alien // set: the file is of a kind that mt does not read
-	r         io.Reader
-	unpacked  func() // frees the decompressor
-	progress  func() int64
+	src         source
+	name        string // the file's name in lower case, without the extension of a compression
+	stop        <-chan struct{}
+	file        *os.File
+	size        int64     // of the file, when it was opened
+	h           hash.Hash // of what was read of the file so far
+	count       int64     // bytes read of the file so far
+	failed      error     // the error of the first read of the file that failed
+	codec       string    // gzip, zstd, bzip2, xz or none
+	container   container
+	unsupported *unsupportedFormat // set: the file is of a kind that mt does not read
+	r           io.Reader
+	unpacked    func() // frees the decompressor
+	progress    func() int64
 
 	types map[string]*colType // of the columns of a Parquet or Arrow file
 	unit  string
@@ -116,10 +116,10 @@ func (st *stream) begin(s *Spec) error {
 	}
 	if c := rowsIn(head); c != asText {
 		st.container = c
-	} else if a, ok := alienOf(st.name, head); ok && st.container != asParquet {
-		st.alien = &a
+	} else if a, ok := unsupportedOf(st.name, head); ok && st.container != asParquet {
+		st.unsupported = &a
 	} else if nul := bytes.IndexByte(head, 0); nul >= 0 && (st.container == asJSON || st.container == asTable || st.container == asLines) {
-		st.alien = &alien{name: fmt.Sprintf("binary (byte %d is NUL)", nul), remedy: "give rows in JSONL, CSV or Parquet"}
+		st.unsupported = &unsupportedFormat{name: fmt.Sprintf("binary (byte %d is NUL)", nul), remedy: "give rows in JSONL, CSV or Parquet"}
 	}
 	return nil
 }
@@ -618,10 +618,10 @@ func (f *feeder) source(src source, skip int64) error {
 	}
 	defer st.close()
 	switch kind := st.container; {
-	case st.alien != nil && (src.named || kind != asText):
-		return st.wrap(errors.New(st.alien.String()))
-	case st.alien != nil:
-		entry.Binary, entry.Alien = true, st.alien.String()
+	case st.unsupported != nil && (src.named || kind != asText):
+		return st.wrap(errors.New(st.unsupported.String()))
+	case st.unsupported != nil:
+		entry.Binary, entry.Unsupported = true, st.unsupported.String()
 	case kind == asText:
 		if err := f.spec.Columns.ofText(src.path); err != nil {
 			return err
@@ -689,3 +689,15 @@ func (f *feeder) parquet(st *stream, skip int64) error {
 	st.unit, st.progress, st.types = unitRow, r.progress, r.types
 	return f.rows(st, r, skip)
 }
+
+// maxRow is the largest row that is read, in bytes.
+const maxRow = 256 << 20
+
+// rowReader gives the rows of a file in order.
+type rowReader interface {
+	// next appends a row's JSON to dst; n is its number, from 1. At the end of the file
+	// the error is io.EOF. A *badRow is an error of this row alone: reading can go on.
+	next(dst []byte) (row []byte, n int64, err error)
+}
+
+var errRowSize = &badRow{err: fmt.Errorf("the row is larger than %d MiB; split it", maxRow>>20)}

@@ -62,14 +62,6 @@ func endsWithPrompt(tokens []token, body []stmt) bool {
 	return ok && name.name == promptFlag && named == 1
 }
 
-// errorAt is an *Error with at as line and column.
-func (t *Template) errorAt(at pos, msg string) *Error {
-	before := t.src[:min(int(at), len(t.src))]
-	line := strings.Count(before, "\n") + 1
-	col := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
-	return &Error{Name: t.name, Line: line, Col: col, Msg: msg, Message: NoMessage}
-}
-
 // parser reads statements by recursive descent; the grammar is that of Jinja 3.1
 // (https://jinja.palletsprojects.com/en/stable/templates/). It panics with a
 // syntaxError.
@@ -284,11 +276,6 @@ func (p *parser) hard(read func()) {
 	read()
 	p.soft = soft
 }
-
-// pos is a byte offset into the source with line breaks normalised.
-type pos int
-
-func (p pos) at() pos { return p }
 
 // expr is an expression. Statement and expression nodes are never changed after
 // Parse.

@@ -379,30 +379,6 @@ func partitionMethod(name string, index func(s, sep string) int) method {
 	}
 }
 
-// isSpace is Python's str.isspace for one character.
-func isSpace(r rune) bool {
-	return r == ' ' || r >= '\t' && r <= '\r' || r >= 0x1c && r <= 0x1f || r > 0x7f && unicode.IsSpace(r)
-}
-
-// str is Python's str(v).
-func (r *run) str(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case markup:
-		return string(v)
-	case *undefined:
-		return ""
-	case *spanned:
-		return v.text
-	case int64:
-		return strconv.FormatInt(v, 10)
-	}
-	b := &strings.Builder{}
-	r.repr(b, v)
-	return b.String()
-}
-
 // reprOf is Python's repr(v).
 func (r *run) reprOf(v any) string {
 	b := &strings.Builder{}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"mt/base/files"
 )
@@ -510,4 +511,17 @@ func unchanged(v, w any) bool {
 		return false
 	}
 	return v == w
+}
+
+// pos is a byte offset into the source with line breaks normalised.
+type pos int
+
+func (p pos) at() pos { return p }
+
+// errorAt is an *Error with at as line and column.
+func (t *Template) errorAt(at pos, msg string) *Error {
+	before := t.src[:min(int(at), len(t.src))]
+	line := strings.Count(before, "\n") + 1
+	col := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	return &Error{Name: t.name, Line: line, Col: col, Msg: msg, Message: NoMessage}
 }

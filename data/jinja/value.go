@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"math"
 	"math/big"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -779,4 +781,28 @@ func (r *run) hash(key any) any {
 		r.fail("unhashable type: '%s'", h)
 	}
 	return h
+}
+
+// isSpace is Python's str.isspace for one character.
+func isSpace(r rune) bool {
+	return r == ' ' || r >= '\t' && r <= '\r' || r >= 0x1c && r <= 0x1f || r > 0x7f && unicode.IsSpace(r)
+}
+
+// str is Python's str(v).
+func (r *run) str(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case markup:
+		return string(v)
+	case *undefined:
+		return ""
+	case *spanned:
+		return v.text
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	b := &strings.Builder{}
+	r.repr(b, v)
+	return b.String()
 }

@@ -2,9 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -215,51 +213,6 @@ func replaced(n normalizer) each {
 	}
 }
 
-// postProcessor has the ids that are put before and behind the ids of a text.
-type postProcessor struct {
-	before, behind []int32
-}
-
-func (t *hf) AddSpecial(ids []int32) []int32 {
-	for _, p := range t.post {
-		if len(p.before)+len(p.behind) == 0 {
-			continue
-		}
-		out := make([]int32, 0, len(p.before)+len(ids)+len(p.behind))
-		ids = append(append(append(out, p.before...), ids...), p.behind...)
-	}
-	return ids
-}
-
-func (t *hf) Token(id int32) string {
-	if tok := t.added[id]; tok != nil {
-		return tok.content
-	}
-	if id < 0 || int(id) >= len(t.model.tokens) {
-		return ""
-	}
-	return t.model.tokens[id]
-}
-
-func (t *hf) TokenID(token string) (int32, bool) {
-	if id, ok := t.addedIDs[token]; ok {
-		return id, true
-	}
-	id, ok := t.model.ids[token]
-	return id, ok
-}
-
-func (t *hf) IsSpecial(id int32) bool {
-	tok := t.added[id]
-	return tok != nil && t.specials[tok.content]
-}
-
-func (t *hf) VocabSize() int           { return t.size }
-func (t *hf) BOS() (int32, bool)       { return t.bos, t.bos >= 0 }
-func (t *hf) EOS() (int32, bool)       { return t.eos, t.eos >= 0 }
-func (t *hf) ID() string               { return t.id }
-func (t *hf) Files() map[string][]byte { return maps.Clone(t.files) }
-
 // decoder is what p stands for.
 func (p *part) decoder() (decoder, error) {
 	switch p.Type {
@@ -286,86 +239,4 @@ func (p *part) decoder() (decoder, error) {
 		return replaced(n), err
 	}
 	return nil, p.unknown()
-}
-
-// postProcessor is what p puts around the ids of a text.
-func (t *hf) postProcessor(p *part) (postProcessor, error) {
-	switch p.Type {
-	case "ByteLevel": // for offsets only
-		return postProcessor{}, nil
-	case "TemplateProcessing":
-		return t.template(p)
-	case "BertProcessing", "RobertaProcessing":
-		return t.around(p)
-	}
-	return postProcessor{}, p.unknown()
-}
-
-// template reads what a template puts around a single text.
-func (t *hf) template(p *part) (out postProcessor, err error) {
-	texts := 0
-	for i, raw := range p.Single {
-		var piece struct {
-			SpecialToken *struct{ ID string }
-			Sequence     *struct{ ID string }
-		}
-		where := fmt.Sprintf("%s.single[%d]", p.where, i)
-		if err := json.Unmarshal(raw, &piece); err != nil {
-			return out, fmt.Errorf("%s: %w", where, err)
-		}
-		switch {
-		case piece.Sequence != nil && piece.Sequence.ID == "A":
-			texts++
-		case piece.SpecialToken != nil:
-			var tok struct{ IDs []int64 }
-			name := piece.SpecialToken.ID
-			if err := json.Unmarshal(p.SpecialTokens[name], &tok); err != nil {
-				return out, fmt.Errorf("%s: special_tokens has no ids of %q", where, name)
-			}
-			for _, id := range tok.IDs {
-				if err := t.known(where, id); err != nil {
-					return out, err
-				}
-				if texts == 0 {
-					out.before = append(out.before, int32(id))
-				} else {
-					out.behind = append(out.behind, int32(id))
-				}
-			}
-		default:
-			return out, fmt.Errorf("%s: it is %s, neither a special token nor the text A", where, shorten(raw))
-		}
-	}
-	if texts != 1 {
-		return out, fmt.Errorf("%s.single: the text A is in it %d times, not once", p.where, texts)
-	}
-	return out, nil
-}
-
-// around reads the two tokens of BERT's and RoBERTa's processors.
-func (t *hf) around(p *part) (out postProcessor, err error) {
-	for _, v := range []struct {
-		key string
-		raw json.RawMessage
-		to  *[]int32
-	}{{"cls", p.Cls, &out.before}, {"sep", p.Sep, &out.behind}} {
-		var token string
-		var id int64
-		if err := json.Unmarshal(v.raw, &[]any{&token, &id}); err != nil {
-			return out, fmt.Errorf("%s.%s: it is %s, not a token and its id", p.where, v.key, shorten(v.raw))
-		}
-		if err := t.known(p.where+"."+v.key, id); err != nil {
-			return out, err
-		}
-		*v.to = append(*v.to, int32(id))
-	}
-	return out, nil
-}
-
-// known refuses ids that no token has.
-func (t *hf) known(where string, id int64) error {
-	if id < 0 || id >= maxID || t.Token(int32(id)) == "" {
-		return fmt.Errorf("%s: no token has the id %d", where, id)
-	}
-	return nil
 }

@@ -11,53 +11,6 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// span is a text with, for each byte, the place at which the character that it came from
-// starts in the caller's text. Without origins, byte i came from base+i.
-type span struct {
-	text   []byte
-	origin []int
-	base   int
-	left   *budget
-}
-
-// budget is what one call of Encode may still spend.
-type budget struct {
-	steps int // of regular expressions and of the search for added tokens
-	bytes int // that one normalizer or pre-tokenizer may make
-}
-
-// newBudget is the budget for a text of n bytes: far more than the published vocabularies
-// need.
-func newBudget(n int) *budget {
-	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
-}
-
-// at is the origin of the byte at i. For the end of the text it is where the text ends, or
-// with origins that of the last byte.
-func (s *span) at(i int) int {
-	switch {
-	case s.origin == nil:
-		for i > 0 && i < len(s.text) && !utf8.RuneStart(s.text[i]) {
-			i--
-		}
-		return s.base + i
-	case i < len(s.origin):
-		return s.origin[i]
-	case len(s.origin) > 0:
-		return s.origin[len(s.origin)-1]
-	}
-	return s.base
-}
-
-// slice is the part of s from one byte up to another.
-func (s *span) slice(from, to int) span {
-	out := span{text: s.text[from:to], base: s.base + from, left: s.left}
-	if s.origin != nil {
-		out.origin, out.base = s.origin[from:to], s.at(from)
-	}
-	return out
-}
-
 // rewriter makes one span of another, piece by piece. It keeps origins where
 // track is set.
 type rewriter struct {

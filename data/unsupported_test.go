@@ -33,9 +33,9 @@ func zipped(t *testing.T) string {
 	return b.String()
 }
 
-// TestAliens: a file that holds neither text nor rows is an error that says what it is
+// TestUnsupported: a file that holds neither text nor rows is an error that says what it is
 // and what to do, whatever the file is called. It is never read as prose.
-func TestAliens(t *testing.T) {
+func TestUnsupported(t *testing.T) {
 	tar := strings.Repeat("a", 257) + "ustar" + strings.Repeat("b", 250)
 	for file, tt := range map[string]struct {
 		content string
@@ -78,9 +78,9 @@ func TestAliens(t *testing.T) {
 	}
 }
 
-// TestProseIsNoAlien: a text may begin with letters that are also the start of a binary
+// TestProseIsSupported: a text may begin with letters that are also the start of a binary
 // format.
-func TestProseIsNoAlien(t *testing.T) {
+func TestProseIsSupported(t *testing.T) {
 	for _, text := range []string{"ORCHARDS\r\n\tand é", "ORC", "GGUF is a format", "LZIP too"} {
 		d := mustOpen(t, textSpec(t, 64, write(t, t.TempDir(), "a.txt", text)))
 		if got := texts(d.All()); !slices.Equal(got, []string{text + "$"}) {
@@ -89,8 +89,8 @@ func TestProseIsNoAlien(t *testing.T) {
 	}
 }
 
-// TestAliensInADirectory: in a directory aliens are passed over, and a note says so.
-func TestAliensInADirectory(t *testing.T) {
+// TestUnsupportedInADirectory: in a directory unsupported files are passed over, and a note says so.
+func TestUnsupportedInADirectory(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.txt", "abc")
 	name := write(t, dir, "b.zip", zipped(t))

@@ -1,12 +1,85 @@
 package data
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 
 	"mt/data/jinja"
 )
+
+// label sets e.labs to the labels of a conversation that the template wrote as out and whose text e.ids
+// encodes. given is v with the changes that the template needed.
+func (e *encoder) label(v, given *conversation, out written) error {
+	if err := e.placed(v, out.turns); err != nil {
+		return err
+	}
+	last := 0
+	for _, t := range out.turns {
+		last = max(last, t.Message)
+	}
+	e.labs = ignored(e.labs[:0], len(e.ids))
+	learned := slices.DeleteFunc(slices.Clone(out.turns), func(t jinja.Turn) bool {
+		return t.Message != jinja.NoMessage && (t.Message < v.from || e.spec.MaskHistory && t.Message != last || weightless(v.messages[t.Message]))
+	})
+	for _, t := range learned {
+		e.supervise(0, t.Span)
+	}
+	if !e.tmpl.Marks() {
+		if err := e.superviseEnds(given, learned, out.Text); err != nil {
+			return err
+		}
+	}
+	e.whole()
+	return e.mute(given, out, out.turns)
+}
+
+// supervise gives those tokens their own ids as labels that start within span of the text.
+// e.starts say where the tokens from number first on start.
+func (e *encoder) supervise(first int, span jinja.Span) {
+	for i, at := range e.starts {
+		if at >= span.From && at < span.To {
+			e.labs[first+i] = e.ids[first+i]
+		}
+	}
+}
+
+// whole supervises every token where Spec.TrainOnPrompt asks for that.
+func (e *encoder) whole() {
+	if e.spec.TrainOnPrompt {
+		copy(e.labs, e.ids)
+	}
+}
+
+// ignored appends n labels that do not count.
+func ignored(dst []int32, n int) []int32 {
+	for range n {
+		dst = append(dst, IgnoreIndex)
+	}
+	return dst
+}
+
+// placed is an error where it matters to which message a mark of the template belongs, and
+// that is not known.
+func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
+	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
+		return nil
+	}
+	why := ""
+	switch {
+	case e.spec.MaskHistory:
+		why = "mask_history"
+	case v.from > 0:
+		why = "a completion"
+	case slices.ContainsFunc(v.messages, weightless):
+		why = "a turn of weight 0"
+	default:
+		return nil
+	}
+	return fmt.Errorf("the chat template's {%% generation %%} blocks stand outside a loop over messages, so it is not known which message each is of, and %s needs that: put them into the loop", why)
+}
 
 // answerEnds is what a chat template writes behind the text of an answer, in the answer's own
 // turn: with a turn behind the answer, and without. Both are empty where the turn ends with
@@ -208,4 +281,82 @@ func (e *encoder) firstMarker(text string) int32 {
 		return ids[0]
 	}
 	return IgnoreIndex
+}
+
+// unended is flagOpenEnd where a supervised turn does not end with a special token, together
+// with flagMissingEOS where none comes before the white space at its end either. Many
+// templates end a turn with a special token and a line break, and supervise both.
+func (e *encoder) unended() (flags uint64) {
+	if e.spec.TrainOnPrompt { // everything is one supervised turn, which may end with one token of white space
+		n := len(e.ids)
+		if !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {
+			flags = flagOpenEnd | e.endOf(n)
+		}
+		return flags
+	}
+	for i, l := range e.labs {
+		ends := i+1 == len(e.labs) || e.labs[i+1] == IgnoreIndex
+		if l != IgnoreIndex && ends && !e.special(l) && !slices.Contains(e.paused, i+1) {
+			flags |= flagOpenEnd | e.endOf(i+1)
+		}
+	}
+	return flags
+}
+
+// endOf is flagMissingEOS where the supervised tokens before place end do not end with a
+// special token, nor with one and white space after it. Else it is 0.
+func (e *encoder) endOf(end int) uint64 {
+	for i := end - 1; i >= 0 && e.labs[i] != IgnoreIndex; i-- {
+		if e.special(e.ids[i]) {
+			return 0
+		}
+		if !blank(e.tok.Decode(e.ids[i : i+1])) {
+			break
+		}
+	}
+	return flagMissingEOS
+}
+
+// special tells whether id is a token that a turn may end with.
+func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
+
+// blank tells whether text is nothing but white space.
+func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
+
+// mute takes turns of weight 0 out of the labels of a rendered conversation, of which
+// train_on_prompt supervises everything. Each turn goes with the marker that ends it. answers
+// are the assistants' turns. A turn that the template writes outside of its loop is an error.
+func (e *encoder) mute(v *conversation, out written, answers []jinja.Turn) error {
+	if !e.spec.TrainOnPrompt {
+		return nil
+	}
+	for i, m := range v.messages {
+		if !weightless(m) {
+			continue
+		}
+		turns := out.Turns
+		if roleOf(m) == "assistant" {
+			turns = answers
+		}
+		turns = slices.DeleteFunc(slices.Clone(turns), func(t jinja.Turn) bool { return t.Message != i })
+		for _, t := range turns {
+			from, to := e.tokenAt(t.From), e.tokenAt(t.To)
+			if from < to && roleOf(m) == "assistant" && !t.Paused && !e.tmpl.Marks() && !e.endsTurn(out.Text[t.From:t.To], e.ids[to-1]) {
+				to, _ = e.endBehind(to)
+			}
+			e.unlearn(from, to)
+		}
+		content, _ := m.(*jinja.Object).Get("content")
+		if text, _ := contentText(content, "\n"); len(turns) == 0 && strings.TrimSpace(text) != "" && writes(out.Text, text) {
+			return fmt.Errorf("%s has a mark that it is not to be trained on, and the chat template writes it outside of its loop over messages, so that train_on_prompt cannot leave it out; remove the mark, or train_on_prompt", v.names[i])
+		}
+	}
+	return nil
+}
+
+// unlearn takes the tokens [from, to) out of the labels.
+func (e *encoder) unlearn(from, to int) {
+	for i := from; i < to; i++ {
+		e.labs[i] = IgnoreIndex
+	}
 }

@@ -12,16 +12,16 @@ import (
 // headBytes is how many bytes from its start are looked at to tell what a file is.
 const headBytes = 512
 
-// alien is a kind of file that holds neither text nor rows that mt reads: how it
+// unsupportedFormat is a kind of file that holds neither text nor rows that mt reads: how it
 // begins, what it is called, and what to do with it.
-type alien struct {
+type unsupportedFormat struct {
 	at     int // the byte at which start stands
 	start  string
 	name   string
 	remedy string
 }
 
-func (a alien) String() string { return "it is " + a.name + "; " + a.remedy }
+func (a unsupportedFormat) String() string { return "it is " + a.name + "; " + a.remedy }
 
 const (
 	toUnpack  = "unpack it and give the files inside"
@@ -33,9 +33,9 @@ const (
 	toUTF8    = "convert it (iconv -f UTF-16 -t UTF-8)"
 )
 
-// aliens are known by their first bytes, as file(1) knows them. A text may begin with
+// unsupportedFormats are known by their first bytes, as file(1) knows them. A text may begin with
 // the same letters as some of them: see words.
-var aliens = []alien{
+var unsupportedFormats = []unsupportedFormat{
 	{0, "PK\x03\x04", "a ZIP archive", toUnpack},
 	{0, "PK\x05\x06", "an empty ZIP archive", noData},
 	{0, "7z\xbc\xaf\x27\x1c", "a 7z archive", toUnpack},
@@ -62,7 +62,7 @@ var aliens = []alien{
 	{0, "\xfe\xff", "text in UTF-16", toUTF8},
 }
 
-// words are those starts of aliens that consist of letters alone, so that a text can begin with them.
+// words are those starts of unsupported formats that consist of letters alone, so that a text can begin with them.
 var words = []string{"LZIP", "ORC", "GGUF"}
 
 // isProse tells whether head, the start of a file, has only bytes that occur in text.
@@ -72,7 +72,7 @@ func isProse(head []byte) bool {
 
 // inZIP are kinds of files that are ZIP archives inside, by the extension of the
 // file's name.
-var inZIP = map[string]alien{
+var inZIP = map[string]unsupportedFormat{
 	".xlsx": {name: "an Excel workbook", remedy: toCSV}, ".xlsm": {name: "an Excel workbook", remedy: toCSV}, ".ods": {name: "a spreadsheet", remedy: toCSV},
 	".docx": {name: "a Word document", remedy: toText}, ".odt": {name: "a text document", remedy: toText}, ".epub": {name: "an EPUB book", remedy: toText},
 	".npz": {name: "an archive of NumPy arrays", remedy: toRows},
@@ -80,15 +80,15 @@ var inZIP = map[string]alien{
 }
 
 // olderOffice are the kinds of files of old versions of Microsoft Office, by extension.
-var olderOffice = map[string]alien{
+var olderOffice = map[string]unsupportedFormat{
 	".xls": {name: "an Excel workbook", remedy: toCSV}, ".doc": {name: "a Word document", remedy: toText},
 }
 
-// alienOf says which alien a file is, by its name and its start; false where it is none
+// unsupportedOf says which unsupported format a file is, by its name and its start; false where it is none
 // that is known.
-func alienOf(name string, head []byte) (alien, bool) {
+func unsupportedOf(name string, head []byte) (unsupportedFormat, bool) {
 	end := strings.ToLower(filepath.Ext(name))
-	for _, a := range aliens {
+	for _, a := range unsupportedFormats {
 		if len(head) < a.at+len(a.start) || string(head[a.at:a.at+len(a.start)]) != a.start {
 			continue
 		}
@@ -105,9 +105,9 @@ func alienOf(name string, head []byte) (alien, bool) {
 		return a, true
 	}
 	if (end == ".pkl" || end == ".pickle") && len(head) > 1 && head[0] == 0x80 {
-		return alien{name: "a Python pickle, which runs what it holds", remedy: toRows}, true
+		return unsupportedFormat{name: "a Python pickle, which runs what it holds", remedy: toRows}, true
 	}
-	return alien{}, false
+	return unsupportedFormat{}, false
 }
 
 // codecStarts are what compressed files begin with. A "?" stands for any byte: there a

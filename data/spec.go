@@ -29,104 +29,6 @@ type dataSet struct {
 	Kept    string // how files keep rows, one of Builders; empty: their names tell
 }
 
-// columns are the names that the parts of a row have in a file; empty for parts that it lacks.
-type columns struct {
-	Text, System, Tools              string
-	Prompt, Query, Response, History string
-	Messages                         string
-	Role, Content                    string // fields of a message
-	// Chosen and Rejected are the answers of a pair. Turn says that the prompt of a pair is the
-	// user's turn also where it is a text; else texts follow each other as they are.
-	Chosen, Rejected string `json:",omitempty"`
-	Turn             bool   `json:",omitempty"`
-	// Roles maps the names that a chat has for roles to those of templates. function_call
-	// stands for an assistant that calls a function.
-	Roles map[string]string
-}
-
-// lists tells which values of a table are lists in JSON, and not the text that a table has in
-// every column. In the columns of pairs, which may be texts too, these are lists of messages.
-func (s *Spec) lists(set int) func(name string, value []byte) bool {
-	known := append(slices.Clone(idLists), "input_ids", olderTools, s.Columns.Messages)
-	for _, m := range marks {
-		c := columnsOf(m.format)
-		known = append(known, c.Messages, c.History, c.Tools)
-		if m.format.kind() == kindChat && c.Messages != "" {
-			known = append(known, m.field)
-		}
-	}
-	either := append(slices.Clone(responses), chosenField, rejectedField, columnsOf(fmtPairs).Prompt, s.Columns.Prompt, s.Columns.Response)
-	var own []*columns
-	if set < len(s.sets) {
-		own = []*columns{s.sets[set].Columns, s.sets[set].Names}
-	}
-	for _, c := range own {
-		if c != nil {
-			known = append(known, c.Messages, c.History, c.Tools)
-			either = append(either, c.Chosen, c.Rejected, c.Prompt, c.Response)
-		}
-	}
-	return func(name string, value []byte) bool {
-		return name != "" && (slices.Contains(known, name) || slices.Contains(either, name) && isMessages(value))
-	}
-}
-
-// answers tells which columns of a data set hold answers, by their usual names and by those that
-// are given. A table has no null, so an empty value there is an answer that is missing.
-func (s *Spec) answers(set int) func(name string) bool {
-	known := append(slices.Clone(responses), columnsOf(fmtAlpaca).Response, chosenField, rejectedField, s.Columns.Response)
-	if set < len(s.sets) {
-		for _, c := range []*columns{s.sets[set].Columns, s.sets[set].Names} {
-			if c != nil {
-				known = append(known, c.Response, c.Chosen, c.Rejected)
-			}
-		}
-	}
-	return func(name string) bool { return name != "" && slices.Contains(known, name) }
-}
-
-// isMessages tells whether text is a list of messages in JSON.
-func isMessages(text []byte) bool {
-	if len(text) == 0 || text[0] != '[' {
-		return false
-	}
-	first := firstMessage(text)
-	return first["role"] != nil || first["from"] != nil
-}
-
-const functionCall = "function_call"
-
-var (
-	openAIRoles = map[string]string{"system": "system", "developer": "developer", "user": "user", "assistant": "assistant",
-		"tool": "tool", "function": "tool"}
-	shareGPTRoles = map[string]string{"system": "system", "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
-		functionCall: functionCall, "observation": "tool", "tool": "tool"}
-)
-
-// columnsOf are the usual names of the columns of a format.
-func columnsOf(f format) *columns {
-	switch f {
-	case fmtAlpaca:
-		return &columns{System: "system", Tools: "tools", Prompt: "instruction", Query: "input", Response: "output", History: "history"}
-	case fmtShareGPT:
-		return &columns{System: "system", Tools: "tools", Messages: "conversations", Role: "from", Content: "value", Roles: shareGPTRoles}
-	case fmtMessages:
-		return &columns{Tools: "tools", Messages: "messages", Role: "role", Content: "content", Roles: openAIRoles}
-	case fmtPairs:
-		return &columns{System: "system", Tools: "tools", Prompt: "prompt", Chosen: chosenField, Rejected: rejectedField, Role: "role", Content: "content", Roles: anyRoles()}
-	case fmtPrompt:
-		return &columns{System: "system", Tools: "tools", Prompt: "prompt", Response: "completion", Role: "role", Content: "content", Roles: openAIRoles}
-	}
-	return &columns{Text: "text"}
-}
-
-// anyRoles are the roles of both, for rows in which either may stand.
-func anyRoles() map[string]string {
-	roles := maps.Clone(shareGPTRoles)
-	maps.Copy(roles, openAIRoles)
-	return roles
-}
-
 // split is a range of a data set's rows, as Hugging Face writes it: "train" or
 // "train[10:20%]".
 type split struct {
@@ -211,6 +113,15 @@ func (p split) upTo(most int64) int64 {
 		return p.To
 	}
 	return min(p.To, p.From+most)
+}
+
+// most is how many documents from a data set's start are needed; 0: all. No more are read. Of several
+// data sets of pairs all are, since a pair's ID counts the pairs of the data sets before its own.
+func (s *Spec) most(set int) int64 {
+	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
+		return 0
+	}
+	return s.sets[set].Split.upTo(s.MaxSamples)
 }
 
 // whole tells whether all rows are taken.
@@ -559,10 +470,6 @@ type Spec struct {
 	part  int64     // bytes of the sources between two commits; 0: partBytes
 }
 
-// ErrStopped is the error of Open when Spec.Stop has ended it. What is tokenised so far
-// stays in the cache folder, and the next Open goes on from there.
-var ErrStopped = errors.New("reading the data was stopped")
-
 // SpecError says that the Spec itself is wrong, and not what is in its files: that a file is
 // not there, or that a value is impossible.
 type SpecError struct {
@@ -658,37 +565,10 @@ func (s *Spec) resolveVocab() error {
 	return nil
 }
 
-// needTokenizer fails where there is no tokenizer; where says where the text is that needs it.
-func (s *Spec) needTokenizer(where string) error {
-	switch {
-	case s.Tokenizer != nil:
-		return nil
-	case s.TokenizerErr != nil:
-		return fmt.Errorf("%s: text needs a tokenizer: %w", where, s.TokenizerErr)
-	}
-	return fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
-}
-
 // tokenizerID stands for the tokenizer in the key of a token cache.
 func (s *Spec) tokenizerID() string {
 	if s.Tokenizer == nil {
 		return "none"
 	}
 	return s.Tokenizer.ID()
-}
-
-// stopped tells whether Stop is closed.
-func (s *Spec) stopped() bool {
-	select {
-	case <-s.Stop:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s *Spec) progress(done, total int64, what string) {
-	if s.Progress != nil {
-		s.Progress(done, total, what)
-	}
 }

@@ -47,40 +47,6 @@ func TestTurnMarks(t *testing.T) {
 	}
 }
 
-// TestOlderCalls reads OpenAI's older form of calls, in which a message has one function_call, as calls
-// of tools.
-func TestOlderCalls(t *testing.T) {
-	for row, want := range map[string]string{
-		`{"functions":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{\"k\":1}"}},{"role":"function","name":"f","content":"r"},{"role":"assistant","content":"g"}]}`: `u:h|a:[!f{"k": 1}|]t:r|a:[g|]T1f`,
-		`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}]}`:                                                                                                                 `u:h|a:[!f{}|]`,
-		`{"messages":[{"role":"user","content":"h"},{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}]}`:                                                                                                                                `u:h|a:[!f{}|]`,
-		`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g","function_call":null}],"functions":null}`:                                                                                                                          `u:h|a:[g|]`,
-	} {
-		if got := masked(mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row))).Row(0)); got != want {
-			t.Errorf("%s: %s, want %s", row, got, want)
-		}
-	}
-}
-
-// TestBothFormsOfCalls: a function_call beside tool_calls is the same call, or the row is refused.
-func TestBothFormsOfCalls(t *testing.T) {
-	row := func(calls string) string {
-		return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{\"k\":1}"},"tool_calls":` + calls + `}]}`
-	}
-	for _, calls := range []string{"null", "[]", `[{"function":{"name":"f","arguments":"{\"k\": 1}"}}]`, `[{"type":"function","function":{"name":"f","arguments":{"k":1}}}]`} {
-		if got := masked(mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row(calls)))).Row(0)); got != `u:h|a:[!f{"k": 1}|]` {
-			t.Errorf("%s: %s", calls, got)
-		}
-	}
-	for _, calls := range []string{
-		`[{"function":{"name":"g","arguments":{"k":1}}}]`, `[{"function":{"name":"f","arguments":{}}}]`,
-		`[{"function":{"name":"f","arguments":{"k":1}}},{"function":{"name":"g","arguments":{}}}]`, `[7]`, `7`, `"f"`, `{"name":"f","arguments":{"k":1}}`,
-	} {
-		_, err := Open(chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row(calls))))
-		wantError(t, err, "a.jsonl:1: messages[1] has function_call beside tool_calls", "remove one of the two")
-	}
-}
-
 // TestMutedPrompts: with train_on_prompt everything is learned but turns of weight 0, whoever
 // speaks, together with their ends.
 func TestMutedPrompts(t *testing.T) {
