@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"

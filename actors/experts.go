@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 
-	"mt/base/accounts"
 	"mt/data"
 	"mt/device"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/schedule"
 )

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mt/base/accounts"
 	"mt/data"
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"mt/base/accounts"
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/wrap"
 	"mt/host/optim"
+	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 	"mt/plan"
 	"mt/schedule"

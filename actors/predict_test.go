@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"mt/base/timeline"
 	"mt/device"
 	"mt/device/virtual"
+	"mt/internal/base/timeline"
 	"mt/internal/testkit"
 	"mt/plan/rates"
 	"mt/schedule"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"mt/base/accounts"
 	"mt/device"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"

@@ -3,7 +3,7 @@ package actors
 import (
 	"fmt"
 
-	"mt/base/accounts"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/schedule"
 )

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"mt/base/accounts"
 	"mt/device"
+	"mt/internal/base/accounts"
 	"mt/schedule"
 )
 

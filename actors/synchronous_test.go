@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"mt/base/accounts"
 	"mt/cudart/emu"
 	"mt/data"
 	"mt/device"
@@ -17,6 +16,7 @@ import (
 	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 	"mt/internal/testkit/synchronous"
 	"mt/layers"

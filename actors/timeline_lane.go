@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"mt/base/timeline"
 	"mt/device"
+	"mt/internal/base/timeline"
 	"mt/schedule"
 )
 

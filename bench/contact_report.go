@@ -13,7 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"mt/base/human"
+	"mt/internal/base/human"
 	"mt/plan/rates"
 )
 

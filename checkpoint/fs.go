@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"mt/base/human"
+	"mt/internal/base/human"
 )
 
 // FS is the file operations of a save, so that tests can give it a failing disk.

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 	"mt/model"
 )
 

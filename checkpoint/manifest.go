@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 )
 
 const (

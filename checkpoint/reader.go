@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 	"mt/model"
 )
 

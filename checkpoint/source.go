@@ -17,7 +17,7 @@ import (
 	"strings"
 	"sync"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 	"mt/model"
 )
 

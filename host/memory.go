@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/base/human"
+	"mt/internal/base/human"
 )
 
 // OutOfMemory says that there is not enough host memory.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"mt/base/parallel"
+	"mt/internal/base/parallel"
 )
 
 // fakeSystem is a System with the processors that it is told of.

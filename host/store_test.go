@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"mt/base/accounts"
+	"mt/internal/base/accounts"
 	"mt/model"
 )
 

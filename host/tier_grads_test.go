@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"mt/base/accounts"
 	"mt/host/extents"
 	"mt/host/optim"
+	"mt/internal/base/accounts"
 )
 
 // TestGradientsOfATier: a gradient that waits on a disk comes back into its layer's state slot, behind the state and the tile, which it

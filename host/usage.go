@@ -3,7 +3,7 @@ package host
 import (
 	"sync"
 
-	"mt/base/accounts"
+	"mt/internal/base/accounts"
 )
 
 var usage struct {

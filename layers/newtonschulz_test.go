@@ -9,11 +9,11 @@ import (
 	"os"
 	"testing"
 
-	"mt/base/accounts"
-	"mt/base/bf16"
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cpu"
+	"mt/internal/base/accounts"
+	"mt/internal/base/bf16"
 )
 
 // TestNewtonSchulz: in fp32 the result is that of float64 to 1e-5 of its largest element. In bf16 it

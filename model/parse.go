@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 )
 
 // Bounds on what a config may say. They are far above any model there is and

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"mt/base/human"
 	"mt/device"
+	"mt/internal/base/human"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"

@@ -6,7 +6,7 @@
 //	go run ./tools curves FILE.svg NAME=DIR,DIR,… …              # training losses of runs in one picture
 //	go run ./tools dist                                          # what people install mt from
 //
-// It may import internal/chart, helpers in base and the standard library only.
+// It may import internal/chart, other helpers in internal and the standard library only.
 //
 // Invariant: a program fails when it cannot read its input, and when there is nothing in it.
 package main

@@ -8,7 +8,7 @@ import (
 	"os"
 	"runtime"
 
-	"mt/base/cluster"
+	"mt/internal/cluster"
 	"mt/internal/doctor"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"

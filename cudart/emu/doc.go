@@ -17,7 +17,7 @@
 // driver counts the instructions of each block. It can also let the blocks of a launch take turns in a
 // drawn order, so that tests see the blocks wait for each other.
 //
-// It imports cudart, emu/ptx and helpers in base.
+// It imports cudart, emu/ptx and helpers in internal.
 //
 // Invariant: a program that runs here without faults uses only what CUDA promises.
 // Where CUDA leaves something open, the emulator makes the choice that is hardest

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 )
 
 // NewToken is a token that Extend was asked for.

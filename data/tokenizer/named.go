@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 )
 
 // names are the keys of tokens that Transformers knows.

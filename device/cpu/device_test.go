@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/base/accounts"
 	"mt/device"
+	"mt/internal/base/accounts"
 )
 
 // Without a budget, too, it is an error that the system lacks memory.

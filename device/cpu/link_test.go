@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/base/accounts"
+	"mt/internal/base/accounts"
 )
 
 // TestLinkLimit: copies over a link with a limit take at least their time, all of a stream's

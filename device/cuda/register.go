@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"mt/base/human"
+	"mt/internal/base/human"
 )
 
 // This file pins host memory. The driver pins some gigabytes a second with one thread, and a run

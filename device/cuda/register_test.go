@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/base/accounts"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/internal/base/accounts"
 )
 
 const page = 4096

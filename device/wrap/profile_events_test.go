@@ -4,11 +4,11 @@ import (
 	"errors"
 	"testing"
 
-	"mt/base/accounts"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
+	"mt/internal/base/accounts"
 )
 
 // counted counts the events that are made. With err set it makes none, and cannot be closed without it.

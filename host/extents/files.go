@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/base/human"
+	"mt/internal/base/human"
 )
 
 // headerBytes is the size of the header, with which each file begins.

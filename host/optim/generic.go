@@ -3,7 +3,7 @@ package optim
 import (
 	"unsafe"
 
-	"mt/base/bf16"
+	"mt/internal/base/bf16"
 )
 
 // generic is the implementation in plain Go; every other one gives the same bits.

@@ -7,8 +7,8 @@ import (
 	"sort"
 	"unsafe"
 
-	"mt/base/bf16"
-	"mt/base/parallel"
+	"mt/internal/base/bf16"
+	"mt/internal/base/parallel"
 )
 
 // Grad is a gradient in host memory, of a layer's flat element space, of one

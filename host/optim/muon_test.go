@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/base/bf16"
+	"mt/internal/base/bf16"
 	"mt/model"
 )
 

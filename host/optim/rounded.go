@@ -4,7 +4,7 @@ import (
 	"math"
 	"unsafe"
 
-	"mt/base/bf16"
+	"mt/internal/base/bf16"
 	"mt/model"
 )
 

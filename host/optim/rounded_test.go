@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/base/bf16"
+	"mt/internal/base/bf16"
 	"mt/internal/testkit"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sort"
 
-	"mt/base/bf16"
-	"mt/base/parallel"
+	"mt/internal/base/bf16"
+	"mt/internal/base/parallel"
 )
 
 // This file sums what several ranks have of one gradient.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"mt/base/bf16"
-	"mt/base/parallel"
+	"mt/internal/base/bf16"
+	"mt/internal/base/parallel"
 )
 
 // valuesOf are the elements of a gradient.

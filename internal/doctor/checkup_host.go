@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"mt/base/human"
+	"mt/internal/base/human"
 )
 
 // leastMemory is what mt needs to start.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/base/cluster"
+	"mt/internal/cluster"
 )
 
 // Rank is what a rank tells the others of itself.

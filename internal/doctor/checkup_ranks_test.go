@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/base/cluster"
+	"mt/internal/cluster"
 )
 
 // TestCheckRanks: ranks are judged by where they are, by what they may use, and by what the others found.

@@ -33,15 +33,15 @@ type Rules struct {
 // Arrows are the rules of this module.
 var Arrows = Rules{
 	Arrows: map[string][]string{
-		"cmd":                     {"bench", "internal/run/tune", "checkpoint/export", "base/cluster"},
+		"cmd":                     {"bench", "internal/run/tune", "checkpoint/export", "internal/cluster"},
 		"bench":                   {"internal/doctor"},
 		"internal/run/tune":       {"internal/doctor"},
-		"internal/doctor":         {"internal/run", "internal/run/trials", "base/cluster", "device/conformance"},
+		"internal/doctor":         {"internal/run", "internal/run/trials", "internal/cluster", "device/conformance"},
 		"internal/run/machine":    {"internal/run/config", "internal/doctor/measure", "device/cpu", "device/cuda"},
 		"internal/doctor/measure": {"host", "device/op"},
 		"checkpoint/export":       {"checkpoint", "model"},
 		"internal/run/config":     {"model", "data"},
-		"actors":                  {"host", "data", "plan", "plan/rates", "device/virtual", "base/cluster"},
+		"actors":                  {"host", "data", "plan", "plan/rates", "device/virtual", "internal/cluster"},
 		"checkpoint":              {"host/optim"},
 		"plan":                    {"layers", "host/optim"},
 		"plan/rates":              {"device/op"},
@@ -51,9 +51,9 @@ var Arrows = Rules{
 		"host/optim":              {"model"},
 
 		// A run is a chain of stages, and a stage imports those above it.
-		"internal/run/settings": {"internal/run/config", "checkpoint", "host", "plan/rates", "cudart", "base/cluster"},
+		"internal/run/settings": {"internal/run/config", "checkpoint", "host", "plan/rates", "cudart", "internal/cluster"},
 		"internal/run/team":     {"internal/run/settings", "actors"},
-		"internal/run/report":   {"internal/run/settings", "actors", "internal/chart", "internal/watch"},
+		"internal/run/report":   {"internal/run/settings", "actors"},
 		"internal/run/open":     {"internal/run/team", "internal/run/report", "internal/run/machine"},
 		"internal/run/resume":   {"internal/run/open"},
 		"internal/run/resolve":  {"internal/run/resume"},
@@ -82,17 +82,15 @@ var Arrows = Rules{
 		"device/wrap":               {"device/op"},
 
 		"checkpoint/powercut": {"checkpoint"},
-		"tools":               {"internal/chart"},
-		"base/cluster":        nil,
+		"tools":               nil,
+		"internal/cluster":    nil,
 
 		"internal/testkit/reference":   {"model"},
 		"internal/testkit/synchronous": {"plan", "host", "data"},
-		"internal/chart":               nil,
-		"internal/watch":               nil,
 		"internal/lint":                nil,
 		"internal/testkit":             nil,
 	},
-	Helpers: "base",
+	Helpers: "internal",
 	Fences: map[string][]string{
 		"bench":                   {"cmd"},
 		"checkpoint/export":       {"cmd"},
@@ -103,9 +101,9 @@ var Arrows = Rules{
 	TestOnly: []string{"checkpoint/powercut", "cudart/emu", "device/cuda/appraise", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	ForTests: []string{"checkpoint/powercut", "device/conformance/oracle", "device/conformance", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	Only: map[string][]string{
-		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "base/cluster"},
+		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/cluster"},
 		"github.com/asynkron/protoactor-go": {"actors"},
-		"github.com/ebitengine/purego":      {"cudart", "device/cpu", "base/cluster"},
+		"github.com/ebitengine/purego":      {"cudart", "device/cpu", "internal/cluster"},
 	},
 }
 

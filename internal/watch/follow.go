@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 
-	"mt/base/files"
+	"mt/internal/base/files"
 )
 
 // The limits of what is read: longer lines, and larger files that are sent whole, are

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/base/bf16"
+	"mt/internal/base/bf16"
 )
 
 func getF32(b []byte, i int) float32    { return f32(binary.LittleEndian.Uint32(b[4*i:])) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/base/parallel"
+	"mt/internal/base/parallel"
 )
 
 // BenchmarkRun reports GFLOP/s and, for a single row of A, the GB/s at which B is

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/base/parallel"
+	"mt/internal/base/parallel"
 )
 
 // room is memory behind which nothing is mapped.

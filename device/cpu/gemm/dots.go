@@ -3,8 +3,8 @@ package gemm
 import (
 	"unsafe"
 
-	"mt/base/bf16"
-	"mt/base/parallel"
+	"mt/internal/base/bf16"
+	"mt/internal/base/parallel"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"mt/base/parallel"
+	"mt/internal/base/parallel"
 )
 
 // Args describes one product

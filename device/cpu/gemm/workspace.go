@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"mt/base/parallel"
+	"mt/internal/base/parallel"
 )
 
 // Workspace is the scratch memory for one call of Run at a time. It grows to what a

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/base/parallel"
 	"mt/device/cpu/gemm"
+	"mt/internal/base/parallel"
 )
 
 // fill is n values in [-1, 1] that repeat with no short period.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"mt/base/parallel"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
@@ -17,6 +16,7 @@ import (
 	"mt/device/cuda"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/base/parallel"
 	"mt/internal/doctor/measure"
 	"mt/internal/testkit"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/base/human"
+	"mt/internal/base/human"
 )
 
 const preferenceKey = "dpo"

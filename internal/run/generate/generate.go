@@ -8,9 +8,9 @@ import (
 	"math"
 	"slices"
 
-	"mt/base/accounts"
 	"mt/device"
 	"mt/host"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"mt/base/accounts"
 	"mt/device"
 	"mt/device/cpu"
+	"mt/internal/base/accounts"
 )
 
 // lacking is a device that has no stream, or all but so many events.

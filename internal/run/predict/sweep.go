@@ -10,8 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/actors"
-	"mt/base/human"
-	"mt/base/parallel"
+	"mt/internal/base/human"
+	"mt/internal/base/parallel"
 	"mt/plan"
 	"mt/plan/rates"
 )

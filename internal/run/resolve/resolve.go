@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"mt/base/human"
 	"mt/device/op"
+	"mt/internal/base/human"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/resume"

@@ -11,11 +11,11 @@ import (
 	"slices"
 
 	"mt/actors"
-	"mt/base/files"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device/cuda"
 	"mt/device/cuda/kernels"
+	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"mt/base/cluster"
-	"mt/base/human"
+	"mt/internal/base/human"
+	"mt/internal/cluster"
 	"mt/internal/run/settings"
 )
 

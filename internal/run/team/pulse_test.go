@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/base/cluster"
+	"mt/internal/cluster"
 	"mt/internal/run/settings"
 )
 

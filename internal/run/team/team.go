@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/base/cluster"
+	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 
-	"mt/base/accounts"
 	"mt/data"
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/base/accounts"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"

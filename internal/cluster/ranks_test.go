@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mt/base/cluster"
+	"mt/internal/cluster"
 	"mt/internal/testkit"
 )
 
