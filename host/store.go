@@ -46,7 +46,7 @@ type LayerState struct {
 
 	pool  *parallel.Pool
 	seed  uint64          // see Store.Draw
-	means optim.Average   // see Store.Average
+	means []optim.Mean    // see Store.Average
 	units []optim.Unit    // the units into which by cuts the layer
 	by    optim.Optimizer // the optimizer of the last update
 
@@ -148,7 +148,7 @@ func (s *Store) Draw(seed uint64) {
 // Average says how the averages move that are kept of the weights (optim.Average.With); at first none are.
 func (s *Store) Average(by optim.Average) {
 	for _, l := range s.Layers {
-		l.means = by
+		l.means = by.Means(l.Planes)
 	}
 }
 
