@@ -389,6 +389,7 @@ func (r *lane) makeTemplates() error {
 
 // bindSaved cuts the saved memory of every layer into one piece for each micro-batch of b.
 func (r *lane) bindSaved(b *data.Batch) {
+	spec := r.plan.Spec
 	r.saved = r.saved[:0]
 	for l, m := range r.savedMem {
 		if m.Bytes == 0 {
@@ -398,7 +399,7 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]device.Mem, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			n := r.plan.SavedBytesOf(l, mb.Tokens)
+			n := r.kinds[l].SavedBytes(spec, spec.Keep.Of(r.plan.Layouts[l].Block), mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align
 		}

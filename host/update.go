@@ -63,6 +63,9 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	})
 }
 
+// onPool calls f for each of the units.
+func (l *LayerState) onPool(units []optim.Unit, f func(i int)) { l.pool.Run(len(units), f) }
+
 // weight is the memory of the layer's weights and of the averages that are kept of them.
 func (l *LayerState) weight() optim.Weight {
 	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, Seed: l.seed, From: l.Share.From, Means: l.means}
