@@ -16,15 +16,15 @@ import (
 type batchSlot struct {
 	staging []byte // host: ints, then rows
 	place   placement
-	mem     device.Mem    // where the device reads the staging
-	losses  device.Tensor // (tokens of the batch) f32
-	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
-	rows    device.Tensor // (unique ids, hidden) act
-	micro   []layers.MicroBatch
-	offset  []int   // by micro-batch: its first token in losses
-	scale   float32 // of every token's gradient
-	ints    int64   // bytes of staging in front of the rows
-	lists   []list  // what these bytes are to be
+	mem     device.Mem          // where the device reads the staging
+	losses  device.Tensor       // (tokens of the batch) f32
+	lse     device.Tensor       // (tokens of the batch) f32, where the head is in parts
+	rows    device.Tensor       // (unique ids, hidden) act
+	micro   []layers.MicroBatch // behind an empty one, which stands for all of them
+	offset  []int               // as micro: the first token in losses
+	scale   float32             // of every token's gradient
+	ints    int64               // bytes of staging in front of the rows
+	lists   []list              // what these bytes are to be
 
 	ready    device.Event // the batch is on the device
 	computed device.Event // its losses are computed
@@ -83,7 +83,7 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 func (r *lane) layOut(e gatherRows) {
 	b, batch := &r.batches[e.Slot], e.p.Batch
 	b.scale = r.lossScale(batch)
-	b.micro, b.offset, b.lists = b.micro[:0], b.offset[:0], b.lists[:0]
+	b.micro, b.offset, b.lists = append(b.micro[:0], layers.MicroBatch{}), append(b.offset[:0], 0), b.lists[:0]
 	var off int64
 	place := func(v []int32) device.Tensor {
 		if len(v) == 0 {
@@ -98,14 +98,14 @@ func (r *lane) layOut(e gatherRows) {
 	for i := range batch.MicroBatches {
 		m := &batch.MicroBatches[i]
 		b.offset = append(b.offset, tokens)
-		tokens += m.Tokens
 		rows := make([]int32, m.Tokens)
 		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
 			RowStart: place(m.RowStart), RowPos: place(m.RowPos), Stretches: place(r.plan.Spec.Stretches(m.CuSeqlens)),
-			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + b.offset[i]})
-		r.prefer(e.p, m, &b.micro[i], place)
+			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + tokens})
+		r.prefer(e.p, m, &b.micro[1+i], place)
+		tokens += m.Tokens
 	}
 	if r.schedule.On(0) != int(r.index) {
 		return

@@ -98,9 +98,6 @@ type enqueue struct {
 	Fetched                     Cause   // what the Prefetcher waited for before it fetched its weights or batch
 }
 
-// checkOutput is the work of looking at what a launch has made, in a diagnosis.
-type checkOutput struct{ enqueue }
-
 // passBatch is the work of waiting until the device is done with the batch. Only then may
 // the next batch take its place in the slot and in the staging on the host.
 type passBatch struct{}
@@ -197,7 +194,7 @@ func (c *computeCore) ready(p *Pass) bool {
 		c.blocked = StallActivation
 	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
 		c.blocked = StallGradBuffer
-	case !c.ahead.room(tokensOf(p, l)):
+	case !c.ahead.room(l.Tokens):
 		c.blocked = NoStall // the device is at work
 	default:
 		return true
@@ -249,10 +246,10 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 		e.Blocked = e.Fetched
 	}
 	c.blocked = NoStall
-	c.ahead = append(c.ahead, tokensOf(p, l))
+	c.ahead = append(c.ahead, l.Tokens)
 	out := []effect{work{do: e, done: []send{{c.lane.compute(), LaunchPassed{}}}}}
-	if p.Check && e.Out >= 0 { // the head has no output: its losses tell
-		out = append(out, work{do: checkOutput{e}, done: []send{{conductorID, ActivationChecked{Prog: p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch}}}})
+	for _, x := range p.hooks {
+		out = append(out, x.enqueued(v, e)...)
 	}
 	return append(out, c.after(p, v, l, e)...)
 }
@@ -347,7 +344,7 @@ func (e enqueue) start(r *lane, w work) error {
 	if err != nil {
 		return r.launchError(e, v, err)
 	}
-	r.record(e, l, v)
+	r.record(e, v)
 	// A call that fails later is reported here and nowhere else: the first launch
 	// whose notification brings an error is the one it belongs to.
 	r.compute.Notify(func(err error) {
@@ -438,7 +435,7 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 
 // record records, after a launch, the events of what is ready now and of what is idle
 // again.
-func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
+func (r *lane) record(e enqueue, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
 			r.compute.Record(r.acts[slot].ready)
@@ -484,15 +481,8 @@ const (
 // runAhead has the tokens of each launch that is enqueued and that the device has not done, in order.
 type runAhead []int
 
-// tokensOf is how many tokens count for a launch of p. An expert has a few large operations, whatever its tokens.
-func tokensOf(p *Pass, l schedule.Launch) int {
-	if l.MicroBatch < 0 {
-		return 0
-	}
-	return p.Batch.MicroBatches[l.MicroBatch].Tokens
-}
-
-// room says whether a launch of so many tokens may be enqueued.
+// room says whether a launch of so many tokens may be enqueued. That of an expert counts as none: it has a few large
+// operations, whatever its tokens.
 func (a runAhead) room(tokens int) bool {
 	for _, n := range a {
 		tokens += n
@@ -615,15 +605,12 @@ func (r *lane) savedFor(layer, mb int) device.Mem {
 
 // stage enqueues what a launch computes: the kind of its layer does that.
 func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
-	b, layout := &r.batches[e.Batch], &r.plan.Layouts[v.Layer]
-	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: layout.Block, First: e.First, Last: e.Last, Step: e.p.Batch.Step,
+	b := &r.batches[e.Batch]
+	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: r.plan.Layouts[v.Layer].Block, First: e.First, Last: e.Last, Step: e.p.Batch.Step,
 		Weights: r.weightsOf(v, e.Weights), Grads: r.gradsOf(v, e.Grad, len(e.p.Batch.UniqueIDs)), Workspace: r.workspace,
 		Rows: b.rows, Losses: b.losses, LSE: b.lse, BatchTokens: int(e.p.Batch.Tokens), Scale: b.scale,
-		Experts: r.experts.state, From: e.From, Pairs: e.Pairs, Balances: r.experts.balances, AuxScale: r.experts.auxScale}
-	if l.MicroBatch >= 0 { // else all are launched at once
-		x.MicroBatch, x.At = b.micro[l.MicroBatch], b.offset[l.MicroBatch]
-		x.In, x.Out, x.Grad = r.hidden(e.In, x.Tokens), r.hidden(e.Out, x.Tokens), r.hidden(e.Gr, x.Tokens)
-		x.Saved = r.savedFor(v.Layer, l.MicroBatch)
-	}
-	layers.KindOf(layout.Kind).Launch(r.ops, &x)
+		Experts: r.experts.state, From: e.From, Pairs: e.Pairs, Balances: r.experts.balances, AuxScale: r.experts.auxScale,
+		MicroBatch: b.micro[1+l.MicroBatch], At: b.offset[1+l.MicroBatch], Saved: r.savedFor(v.Layer, l.MicroBatch),
+		In: r.hidden(e.In, l.Tokens), Out: r.hidden(e.Out, l.Tokens), Grad: r.hidden(e.Gr, l.Tokens)}
+	r.kinds[v.Layer].Launch(r.ops, &x)
 }

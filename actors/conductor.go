@@ -239,7 +239,7 @@ func (c *conductorCore) advance() []effect {
 	case c.program != nil:
 		out = append(append(out, c.agreeLoad()...), c.agree()...)
 	case c.diagnosis != nil:
-		out = append(out, c.start(&Pass{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch}, false)...)
+		out = append(out, c.start(&Pass{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch, hooks: []passHook{outputChecks{}}}, false)...)
 	case c.eval.running:
 		out = append(out, c.planEval()...)
 	case !c.closing && c.planned < c.end():

@@ -65,11 +65,12 @@ func (c *conductorCore) left(msg any) []effect {
 	return nil
 }
 
-// giveUp drops the step in progress, unless one of its layers is being updated or has been.
+// giveUp takes back that the step in progress was closed, unless one of its layers is being updated or has been. The step is not
+// closed again, so nothing is updated any more.
 func (c *optimizerCore) giveUp(m StepGivenUp) []effect {
 	if s := c.cur; s == nil || s.step != m.Step || s.begun {
 		return nil
 	}
-	c.dropped = true
+	c.cur.closed = nil
 	return []effect{send{conductorID, StepDropped(m)}}
 }

@@ -61,6 +61,7 @@ type lane struct {
 	index             laneID
 	dev               device.Device
 	ops               *layers.Templates
+	kinds             []layers.Kind  // by layer
 	h2d, compute, d2h *countedStream // h2d copies weights and batches, d2h gradients, losses and routings
 	// in and out copy activations from and to the host, so that neither these nor weights and gradients wait for
 	// each other; nil: no activation is there.
@@ -142,6 +143,9 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // before an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{run: s, watch: nobody{}, plan: s.plan.On(int(index)), index: index, dev: dev}
+	for l := range r.plan.Layouts {
+		r.kinds = append(r.kinds, r.plan.Kind(l))
+	}
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
@@ -149,6 +153,9 @@ func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	}
 	return r, nil
 }
+
+// do starts a work on the lane.
+func (r *lane) do(w work) error { return w.do.start(r, w) }
 
 // close gives everything back, in reverse order. The error is the first that closing a
 // stream gave: a failure that came after the last notification that anybody looked at.
@@ -382,6 +389,7 @@ func (r *lane) makeTemplates() error {
 
 // bindSaved cuts the saved memory of every layer into one piece for each micro-batch of b.
 func (r *lane) bindSaved(b *data.Batch) {
+	spec := r.plan.Spec
 	r.saved = r.saved[:0]
 	for l, m := range r.savedMem {
 		if m.Bytes == 0 {
@@ -391,7 +399,7 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]device.Mem, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			n := r.plan.SavedBytesOf(l, mb.Tokens)
+			n := r.kinds[l].SavedBytes(spec, spec.Keep.Of(r.plan.Layouts[l].Block), mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align
 		}

@@ -391,6 +391,13 @@ type Pass struct {
 	Version int  // the version of the weights that it needs, counted in steps taken
 	Batch   *data.Batch
 	Waited  Cause // what the Conductor waited for before it could plan it
+	hooks   []passHook
+}
+
+// passHook is what some passes do beside launches.
+type passHook interface {
+	// enqueued follows a launch of a visit.
+	enqueued(v schedule.Visit, e enqueue) []effect
 }
 
 // lateInput is why the input of a launch can be late: it comes from another lane or, as always

@@ -130,7 +130,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		}
 		sit(lane.prefetcher(), newPrefetcherCore(prefetcher, 0))
 		sit(lane.compute(), newComputeCore(computeSpec{lane, cfg.depths.GradBuffers, cfg.experts > 0, cfg.balance(n)}))
-		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, away: cfg.gradAway, balance: cfg.balance(n), landed: toOptimizer}
+		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, away: cfg.gradAway, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
 		sit(lane.offloader(), newOffloaderCore(offloader))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"mt/device"
+	"mt/schedule"
 )
 
 // NonFiniteError ends a run whose loss or gradients were not finite.
@@ -15,6 +16,20 @@ func (e *NonFiniteError) Error() string { return e.err.Error() }
 
 // Unwrap returns the error whose text Error returns.
 func (e *NonFiniteError) Unwrap() error { return e.err }
+
+// outputChecks has the output of every launch of a diagnosis looked at.
+type outputChecks struct{}
+
+// checkOutput is the work of looking at what a launch has made.
+type checkOutput struct{ enqueue }
+
+func (outputChecks) enqueued(v schedule.Visit, e enqueue) []effect {
+	if e.Out < 0 { // the head has no output: its losses tell
+		return nil
+	}
+	checked := ActivationChecked{Prog: e.p.Seq, Layer: v.Layer, MicroBatch: e.p.Launches[e.Index].MicroBatch}
+	return []effect{work{do: checkOutput{e}, done: []send{{conductorID, checked}}}}
+}
 
 // start waits until a launch of a diagnosis is done, and completes w with whether its
 // output is finite. It holds up Compute, which in a diagnosis does no harm.

@@ -21,7 +21,6 @@ type offloaderCore struct {
 	slabs    slabKeeper
 	waiting  []GradComputed
 	offers   map[transit]int // activation slots of other lanes, for what they wait for
-	landing  int             // slab in which a gradient is landing part by part; −1: none
 }
 
 // offloaderSpec is what an Offloader has to know of a run.
@@ -30,27 +29,39 @@ type offloaderSpec struct {
 	own     int    // slabs that are layers' own, before those that layers take turns in; 0: all layers take turns
 	turns   int    // slabs that layers of the lane take turns in
 	away    []bool // by layer: its gradient waits on a disk, and it takes turns though others do not; nil: none does
+	parts   bool   // some layers are visited in parts, and so are their gradients
 	balance balancing
 	landed  func(GradLanded, *data.Batch) send // tells who takes gradients that have landed
 }
 
 // slabKeeper gives gradients the slabs in which they land.
 type slabKeeper interface {
-	take(layer int) (slab int, ok bool)
+	// take takes the slab in which a gradient lands; ok is false while none is free.
+	take(m GradComputed) (slab int, ok bool)
+	// told is whom the landing of a gradient is told to, who takes the layer's when it is complete.
+	told(m GradComputed, taker send) []send
 	free(slab int)
 }
 
-// ownSlabs are slabs that are layers' own: slab l is layer l's, and always free.
-type ownSlabs struct{}
+// wholeGrads are gradients that land at once.
+type wholeGrads struct{}
 
-func (ownSlabs) take(layer int) (int, bool) { return layer, true }
+func (wholeGrads) told(_ GradComputed, taker send) []send { return []send{taker} }
+
+// ownSlabs are slabs that are layers' own: slab l is layer l's, and always free.
+type ownSlabs struct{ wholeGrads }
+
+func (ownSlabs) take(m GradComputed) (int, bool) { return m.Layer, true }
 
 func (ownSlabs) free(int) {}
 
 // turnSlabs are slabs that layers take turns in, which are a credit.
-type turnSlabs struct{ slabs []int } // that are free
+type turnSlabs struct {
+	wholeGrads
+	slabs []int // that are free
+}
 
-func (k *turnSlabs) take(int) (slab int, ok bool) {
+func (k *turnSlabs) take(GradComputed) (slab int, ok bool) {
 	if len(k.slabs) == 0 {
 		return 0, false
 	}
@@ -67,11 +78,11 @@ type mixedSlabs struct {
 	away []bool
 }
 
-func (k *mixedSlabs) take(layer int) (int, bool) {
-	if k.away[layer] {
-		return k.turnSlabs.take(layer)
+func (k *mixedSlabs) take(m GradComputed) (int, bool) {
+	if k.away[m.Layer] {
+		return k.turnSlabs.take(m)
 	}
-	return layer, true
+	return m.Layer, true
 }
 
 func (k *mixedSlabs) free(slab int) {
@@ -80,9 +91,34 @@ func (k *mixedSlabs) free(slab int) {
 	}
 }
 
+// gradsInParts are gradients of which some land part by part, in one slab. The parts of a layer come one after the other.
+type gradsInParts struct {
+	slabKeeper
+	slab int // in which a gradient is landing; −1: none
+}
+
+func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
+	if slab = k.slab; slab < 0 {
+		if slab, ok = k.slabKeeper.take(m); !ok {
+			return 0, false
+		}
+	}
+	if k.slab = slab; m.Complete {
+		k.slab = -1
+	}
+	return slab, true
+}
+
+func (k *gradsInParts) told(m GradComputed, taker send) []send {
+	if !m.Complete {
+		return nil
+	}
+	return k.slabKeeper.told(m, taker)
+}
+
 // newOffloaderCore makes the Offloader of a lane.
 func newOffloaderCore(x offloaderSpec) *offloaderCore {
-	c := &offloaderCore{offloaderSpec: x, programs: map[int]*Pass{}, slabs: ownSlabs{}, offers: map[transit]int{}, landing: -1}
+	c := &offloaderCore{offloaderSpec: x, programs: map[int]*Pass{}, slabs: ownSlabs{}, offers: map[transit]int{}}
 	var turns turnSlabs
 	for i := range x.turns {
 		turns.slabs = append(turns.slabs, x.own+int(x.lane)*x.turns+i)
@@ -92,6 +128,9 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 		c.slabs = &turns
 	case x.away != nil:
 		c.slabs = &mixedSlabs{turns, x.own, x.away}
+	}
+	if x.parts {
+		c.slabs = &gradsInParts{c.slabs, -1}
 	}
 	return c
 }
@@ -171,32 +210,17 @@ const programsKept = 4
 func (c *offloaderCore) advance() (out []effect) {
 	for len(c.waiting) > 0 {
 		m := c.waiting[0]
-		slab, ok := c.slabFor(m)
+		slab, ok := c.slabs.take(m)
 		if !ok {
 			break
 		}
 		c.waiting = c.waiting[1:]
 		batch := c.programs[m.Prog].Batch
-		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}}
-		if m.Complete {
-			w.done = []send{c.landed(GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: batch.UniqueIDs}, batch)}
-		}
+		taker := c.landed(GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: batch.UniqueIDs}, batch)
+		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}, done: c.slabs.told(m, taker)}
 		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})
 	}
 	return out
-}
-
-// slabFor is the slab in which a gradient lands: that of the part before it, as the parts of a layer come one after the other.
-func (c *offloaderCore) slabFor(m GradComputed) (slab int, ok bool) {
-	if slab = c.landing; slab < 0 {
-		if slab, ok = c.slabs.take(m.Layer); !ok {
-			return 0, false
-		}
-	}
-	if c.landing = slab; m.Complete {
-		c.landing = -1
-	}
-	return slab, true
 }
 
 // An error of the stream comes with the notification: no task of the Offloader returns one.

@@ -28,7 +28,6 @@ type optimizerCore struct {
 	skipped int   // steps skipped in a row
 	busy    bool
 	cur     *stepState
-	dropped bool // the step in progress was given up, and the run is about to end
 	// saving says, by layer, that its state is being written, so its next update waits.
 	saving []bool
 
@@ -193,9 +192,6 @@ func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep
 type updateDone struct{ Layer int }
 
 func (c *optimizerCore) step(msg any) (out []effect) {
-	if c.dropped {
-		return nil
-	}
 	switch m := msg.(type) {
 	case GradLanded:
 		s := c.open(m.Step)

@@ -174,7 +174,7 @@ func (r *run) spawn() error {
 		&process{id: feederID, core: &feederCore{}},
 		&process{id: conductorID, core: conductor})
 	for _, s := range processes {
-		s.exec = func(w work) error { return w.do.start(r.lanes[s.id.lane], w) }
+		s.exec = r.lanes[s.id.lane].do
 		if err := r.hub.spawn(s); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (l *lane) processes(balance balancing) []*process {
 	}
 	prefetcher := newPrefetcherCore(prefetcherSpec{lane: l.index, layers: len(o.Plan.Layouts), rows: l.schedule.On(0) == int(l.index), sources: sources, slots: slots,
 		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, experts: o.Plan.Experts > 0, onDisk: o.Plan.ParamAway, reachedBy: l.reachedBy()}, o.Start.Step)
-	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, away: o.Plan.GradAway, balance: balance, landed: toOptimizer}
+	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, away: o.Plan.GradAway, parts: l.schedule.InParts(), balance: balance, landed: toOptimizer}
 	if l.team != nil {
 		offloader.landed = toExchanger
 	}

@@ -322,10 +322,6 @@ func TestRunAhead(t *testing.T) {
 			t.Errorf("micro-batches of %d tokens: a launch whose weights came late was blocked by %s", tc.tokens, causes[head])
 		}
 	}
-	p := &Pass{Program: &schedule.Program{Visits: []schedule.Visit{{Stage: schedule.Expert}}}, Batch: fakeBatch(1)}
-	if n := tokensOf(p, schedule.Launch{MicroBatch: -1}); n != 0 {
-		t.Errorf("%d tokens for an expert", n)
-	}
 }
 
 // TestCauseOfBatch: what the batch had to wait for.

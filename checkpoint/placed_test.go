@@ -198,7 +198,7 @@ func TestLongStretch(t *testing.T) {
 	}
 	want := weightsAlone(own)
 	_, data := tensorsOf(t, dir)
-	p, _ := from[1].Layout.Tensor(model.RoleGateUp)
+	p := from[1].Layout.Tensor(model.RoleGateUp)
 	for k, bits := range want["model.layers.0.mlp.up_proj.weight"] {
 		if got := binary.LittleEndian.Uint32(data["model.layers.0.gate_up"][4*p.ElemAt(1, k/p.Cols, k%p.Cols):]); got != bits {
 			t.Fatalf("element %d of up_proj is written as %x", k, got)

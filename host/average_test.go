@@ -66,7 +66,7 @@ func TestNoAverages(t *testing.T) {
 	s := filledStore(t, averaged{recipe, optim.Average{}}, l, nil)
 	updateAll(s, recipe, 1)
 	for _, layer := range s.Layers {
-		if layer.Plane("ema") != nil || layer.weight().Mean != nil {
+		if layer.Plane("ema") != nil || layer.weight().Means != nil {
 			t.Error("an average is kept that nobody asked for")
 		}
 	}

@@ -58,11 +58,13 @@ func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
 	return all
 }
 
-// onCores calls f for each of the layer's units, on all cores.
-func (l *LayerState) onCores(units []optim.Unit, f func(i int)) {
-	n, elems := MachineNodes(), l.Share.Elems()
-	node := func(i int) int {
-		return n.Part(elems, l.Layout.Tensors[units[i].Tensor].Elem+units[i].At-l.Share.From)
+// atNodes returns a function that calls f for each of the layer's units, on all cores: a thread takes first what lies at its node.
+func (l *LayerState) atNodes(n *Nodes) func(units []optim.Unit, f func(i int)) {
+	return func(units []optim.Unit, f func(i int)) {
+		elems := l.Share.Elems()
+		node := func(i int) int {
+			return n.Part(elems, l.Layout.Tensors[units[i].Tensor].Elem+units[i].At-l.Share.From)
+		}
+		n.Run(l.pool, len(units), node, f)
 	}
-	n.Run(l.pool, len(units), node, f)
 }

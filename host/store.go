@@ -44,9 +44,12 @@ type LayerState struct {
 	// State is, of a layer whose state is on a disk while that is in memory, Lo and Planes as they are in its extent.
 	State []byte
 
+	// onCores calls f for each of the units, on all cores: onPool or, on several NUMA nodes, atNodes.
+	onCores func(units []optim.Unit, f func(i int))
+
 	pool  *parallel.Pool
 	seed  uint64          // see Store.Draw
-	means optim.Average   // see Store.Average
+	means []optim.Mean    // see Store.Average
 	units []optim.Unit    // the units into which by cuts the layer
 	by    optim.Optimizer // the optimizer of the last update
 
@@ -92,6 +95,10 @@ func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.
 			tile = arenas.take(tileArena, l.TileBytes)
 		}
 		state := &LayerState{Layout: l, Share: share, absent: tier.has(i), Tile: tile, Lo: optim.View[uint16](take(loArena, optim.LoBytes(l, share))), pool: pool}
+		state.onCores = state.onPool
+		if n := MachineNodes(); n != nil {
+			state.onCores = state.atNodes(n)
+		}
 		for _, p := range planes.Of(l) {
 			state.Planes = append(state.Planes, optim.NewState(p, l, share, func(bytes int64) []byte { return take(p.Name, bytes) }))
 		}
@@ -148,7 +155,7 @@ func (s *Store) Draw(seed uint64) {
 // Average says how the averages move that are kept of the weights (optim.Average.With); at first none are.
 func (s *Store) Average(by optim.Average) {
 	for _, l := range s.Layers {
-		l.means = by
+		l.means = by.Means(l.Planes)
 	}
 }
 

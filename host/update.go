@@ -63,13 +63,12 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	})
 }
 
-// weight is the memory of the layer's weights, and of their average where one is kept.
+// onPool calls f for each of the units.
+func (l *LayerState) onPool(units []optim.Unit, f func(i int)) { l.pool.Run(len(units), f) }
+
+// weight is the memory of the layer's weights and of the averages that are kept of them.
 func (l *LayerState) weight() optim.Weight {
-	w := optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, Seed: l.seed, From: l.Share.From}
-	if l.means.Decay > 0 {
-		w.Mean, w.Average = optim.MeanOf(l.Planes), l.means
-	}
-	return w
+	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, Seed: l.seed, From: l.Share.From, Means: l.means}
 }
 
 // cut is the units of the store's share into which o cuts the layer. They are kept, since

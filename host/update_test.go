@@ -350,7 +350,7 @@ func TestPlanesAreTheLayersOwn(t *testing.T) {
 			got = append(got, p.Name)
 			want := 4 * s.Layers[i].Layout.Elems
 			if p.Name == "average" {
-				down, _ := s.Layers[i].Layout.Tensor(model.RoleDown)
+				down := s.Layers[i].Layout.Tensor(model.RoleDown)
 				want = (4*down.Elems() + 511) / 512 * 512
 			}
 			if int64(len(p.Data)) != want {

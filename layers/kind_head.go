@@ -53,7 +53,7 @@ func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 	}
 	t := Tile{Layer: l.Index, Part: k, Layout: s.ShardLayout(l, k)}
 	for _, to := range t.Layout.Tensors {
-		whole, _ := l.Tensor(to.Role)
+		whole := l.Tensor(to.Role)
 		from := Copy{Layer: t.Layer, From: whole.TileOff, To: to.TileOff, Bytes: to.TileBytes()}
 		if whole.Ref {
 			from.Layer, from.From = 0, 0 // the table is the only tensor of the embedding's tile

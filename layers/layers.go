@@ -140,33 +140,6 @@ type Weights map[model.Role]device.Tensor
 // Grads are the fp32 gradients of one layer on the device, by role.
 type Grads map[model.Role]device.Tensor
 
-// BindWeights views the tensors of layout in slot, a device buffer of at least
-// layout.SlotBytes.
-func BindWeights(layout model.Layout, slot device.Mem) Weights {
-	w := Weights{}
-	for _, t := range layout.Tensors {
-		dt := device.F32
-		if t.BF16 {
-			dt = device.BF16
-		}
-		w[t.Role] = slot.Tensor(dt, t.TileOff, t.Elems())
-	}
-	return w
-}
-
-// BindGrads views the gradients of layout in buf, fp32 in the flat element
-// space (layout.GradElems elements). What is frozen has none.
-func BindGrads(layout model.Layout, buf device.Mem) Grads {
-	g := Grads{}
-	for _, t := range layout.Tensors {
-		if t.Frozen {
-			continue
-		}
-		g[t.Role] = buf.Tensor(device.F32, 4*t.Elem, t.Elems())
-	}
-	return g
-}
-
 // MicroBatch is a data.MicroBatch on the device; all tensors i32. Pos are rows of
 // the RoPE tables, see Spec.RopePositions, and Stretches what Spec.Stretches says.
 //

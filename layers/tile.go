@@ -71,12 +71,53 @@ func (t Tile) GradElems(ids int) int64 {
 	return t.Layout.GradElems
 }
 
+// BindWeights views the tensors of layout in slot, a device buffer of at least
+// layout.SlotBytes.
+func BindWeights(layout model.Layout, slot device.Mem) Weights {
+	w := Weights{}
+	for _, t := range layout.Tensors {
+		dt := device.F32
+		if t.BF16 {
+			dt = device.BF16
+		}
+		w[t.Role] = slot.Tensor(dt, t.TileOff, t.Elems())
+	}
+	return w
+}
+
+// BindInPlace views the tensors of layout where they lie on the host, for a unified device.
+// host returns the memory there of so many bytes, from byte off of what would be their slot.
+func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes int64) []byte) Weights {
+	w := Weights{}
+	for _, t := range layout.Tensors {
+		dt := device.F32
+		if t.BF16 {
+			dt = device.BF16
+		}
+		w[t.Role] = dev.BindHost(host(t.TileOff, t.TileBytes())).Tensor(dt, 0, t.Elems())
+	}
+	return w
+}
+
 // BindGrads views the gradient of the tile in buf, its gradient buffer, for a batch of so many unique ids.
 func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return Grads{t.Layout.Tensors[0].Role: buf.Tensor(device.F32, 0, int64(ids)*t.row)}
 	}
 	return BindGrads(t.Layout, buf)
+}
+
+// BindGrads views the gradients of layout in buf, fp32 in the flat element
+// space (layout.GradElems elements). What is frozen has none.
+func BindGrads(layout model.Layout, buf device.Mem) Grads {
+	g := Grads{}
+	for _, t := range layout.Tensors {
+		if t.Frozen {
+			continue
+		}
+		g[t.Role] = buf.Tensor(device.F32, 4*t.Elem, t.Elems())
+	}
+	return g
 }
 
 // BindSlab views the gradient of the tile where it goes in slab, the fp32 slab of its layer. A tensor whose gradient another part

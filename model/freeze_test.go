@@ -93,7 +93,7 @@ func TestFrozenTable(t *testing.T) {
 	}
 	layouts := c.Layouts(false)
 	head := layouts[len(layouts)-1]
-	if lm, ok := head.Tensor(RoleLMHead); !ok || !lm.Ref || !lm.Frozen || head.GradElems != 0 || layouts[0].GradElems != 0 {
+	if lm := head.Tensor(RoleLMHead); !lm.Ref || !lm.Frozen || head.GradElems != 0 || layouts[0].GradElems != 0 {
 		t.Errorf("the table is frozen %t in the head, of which a gradient has %d elements, and %d in the embedding", lm.Frozen, head.GradElems, layouts[0].GradElems)
 	}
 }

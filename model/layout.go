@@ -98,14 +98,14 @@ func NewLayout(l Layer, bf16 bool, embed Param) Layout {
 	return out
 }
 
-// Tensor is the layout of the parameter with role r, and whether there is one.
-func (l Layout) Tensor(r Role) (TensorLayout, bool) {
+// Tensor is the layout of the parameter with role r; the zero value where there is none.
+func (l Layout) Tensor(r Role) TensorLayout {
 	for _, t := range l.Tensors {
 		if t.Role == r {
-			return t, true
+			return t
 		}
 	}
-	return TensorLayout{}, false
+	return TensorLayout{}
 }
 
 // PartRange is where the owned tensors of one part of a layer lie: in the tile

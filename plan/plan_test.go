@@ -430,7 +430,7 @@ func TestSavedBytesHoldEveryCut(t *testing.T) {
 			if rest := r.Limits.MicroBatches - n - 1; left-tokens > rest*r.Limits.MicroBatchTokens { // what is left has to go into the others
 				tokens = left - rest*r.Limits.MicroBatchTokens
 			}
-			need += up(r.SavedBytesOf(1, tokens))
+			need += up(r.Kind(1).SavedBytes(r.Spec, r.Spec.Keep.Of(r.Layouts[1].Block), tokens))
 			left -= tokens
 		}
 		if got := r.SavedBytes(1); need == 0 || got < need {
@@ -478,7 +478,7 @@ func TestPlanesInTheTable(t *testing.T) {
 	for _, l := range resolve(t, request()).Layouts {
 		all += optim.Pages(4 * l.Elems)
 		if l.Kind == model.Block {
-			down, _ := l.Tensor(model.RoleDown)
+			down := l.Tensor(model.RoleDown)
 			matrices += optim.Pages(4 * down.Elems())
 		}
 	}
@@ -498,7 +498,7 @@ func TestPlanesInTheTable(t *testing.T) {
 		t.Errorf("%q\n%q\n%q", none, adam, more)
 	}
 	block := resolve(t, request()).Layouts[1]
-	down, _ := block.Tensor(model.RoleDown)
+	down := block.Tensor(model.RoleDown)
 	if both-bare != float64(16*block.Elems) || most-both != float64(24*down.Elems()) {
 		t.Errorf("an update reads and writes %g bytes, with AdamW's planes %g, with three more %g", bare, both, most)
 	}
@@ -627,7 +627,7 @@ func TestGradientsLieInTheirSlabs(t *testing.T) {
 				t.Errorf("the embedding, shared %t: %+v, %d elements are measured", shares, g, own)
 			case shares:
 				tied++
-				at, _ := layouts[head].Tensor(model.RoleLMHead)
+				at := layouts[head].Tensor(model.RoleLMHead)
 				if g.In != head || g.From != at.Elem || g.Table != at.Elems() || g.From+layouts[0].Elems > slab(head) {
 					t.Errorf("a shared table: %+v, the head has it at %d, %d elements", g, at.Elem, at.Elems())
 				}

@@ -18,11 +18,6 @@ const savedTensors = 16
 // a tensor may cost up to device.Align bytes, for each tensor of each micro-batch.
 func (r *Run) SavedBytes(l int) int64 { return r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block)) }
 
-// SavedBytesOf is what layer l keeps for its backward of a micro-batch of so many tokens.
-func (r *Run) SavedBytesOf(l, tokens int) int64 {
-	return r.Kind(l).SavedBytes(r.Spec, r.Spec.Keep.Of(r.Layouts[l].Block), tokens)
-}
-
 // savedAt is SavedBytes at a level.
 func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	n := r.Kind(l).SavedBytes(r.Spec, level, r.Limits.Tokens)

@@ -57,6 +57,11 @@ func (s Spec) Lanes() int {
 	return 1 + slices.Max(s.Lane)
 }
 
+// InParts says whether the tiles, and so the gradients, of some layers are parts of them.
+func (s Spec) InParts() bool {
+	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Tiles > 1 })
+}
+
 // of is s with those of the tiles in slots that are on a lane.
 func (s Spec) of(lane int) Spec {
 	var held []int
@@ -133,7 +138,7 @@ func (b *builder) launch(v Visit, mb int) {
 	lane := b.spec.On(v.Layer)
 	p := b.programs[lane]
 	at := len(p.Launches)
-	l := Launch{Visit: len(p.Visits) - 1, MicroBatch: mb, In: -1, Out: -1, Grad: -1}
+	l := Launch{Visit: len(p.Visits) - 1, MicroBatch: mb, Tokens: b.tokens[mb], In: -1, Out: -1, Grad: -1}
 	if v.Uses.Has(Input) {
 		l.In = b.input(v.Layer, mb)
 		b.use(lane, use{at: at, object: l.In})

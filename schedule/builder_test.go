@@ -119,6 +119,9 @@ func (y *lanesAtWork) launch(lane int) (bool, error) {
 		}
 	}
 	l := p.Launches[at]
+	if all := l.MicroBatch < 0; all != (l.Tokens == 0) {
+		return false, fmt.Errorf("a launch of micro-batch %d has %d tokens", l.MicroBatch, l.Tokens)
+	}
 	if l.MicroBatch >= 0 {
 		if err := y.compute(lane, l, p.Visits[l.Visit]); err != nil {
 			return false, err

@@ -9,6 +9,7 @@ import (
 type Launch struct {
 	Visit      int
 	MicroBatch int // −1: all of them, through an expert
+	Tokens     int // of the micro-batch; 0 where it is all of them
 	// In, Out and Grad are objects, −1: none. In is the layer's input. Out is what the
 	// launch makes: the layer's output, or the gradient of a head in parts. Grad is the
 	// gradient of the output, which is read or turned in place into that of the input.

@@ -31,12 +31,18 @@ func (a Average) With(planes Planes) Planes {
 	return func(p Piece) []Plane { return append(slices.Clone(planes(p)), averages) }
 }
 
-// meanFactors are the average's factors in update step; nil: there is no average.
-func (w *Weight) meanFactors(step int64) *coefs {
-	if w.Mean == nil {
-		return nil
+// Mean is an average of a layer's weights: its plane, and how it moves.
+type Mean struct {
+	Plane   *State
+	Average Average
+}
+
+// Means are the averages that are kept beside planes, which are a layer's: none where a keeps none or the layer has no such plane.
+func (a Average) Means(planes []State) []Mean {
+	if plane := MeanOf(planes); a.Decay > 0 && plane != nil {
+		return []Mean{{plane, a}}
 	}
-	return w.Average.factors(step)
+	return nil
 }
 
 // factors are what lerp takes of the difference in update step, and a mask that is set where it begins at the weight.
@@ -59,9 +65,9 @@ func MeanOf(planes []State) *State {
 	return nil
 }
 
-// average moves the average of n elements that have moved, from element at on.
-func (x *elements) average(tl *model.TensorLayout, at, n int64) {
-	mean, c, count := x.weight.Mean.Floats(x.tensor, at, n), x.mean, int(n)
+// average moves an average of n elements that have moved, from element at on.
+func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
+	mean, c, count := of.Plane.Floats(x.tensor, at, n), of.Average.factors(x.step), int(n)
 	announceWrite(&mean[0], count)
 	var w weightAt
 	switch {

@@ -66,7 +66,7 @@ type elementUpdate struct {
 
 // Step implements Update.
 func (e elementUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
-	x := elements{weight: &w, tensor: u.Tensor, from: u.At, by: e.by, step: e.step, mean: w.meanFactors(e.step)}
+	x := elements{weight: &w, tensor: u.Tensor, from: u.At, by: e.by, step: e.step}
 	for i, m := range e.moments {
 		x.moments[i] = find(planes, m.Name, F32).Floats(u.Tensor, u.At, u.N)
 	}
@@ -80,8 +80,7 @@ type elements struct {
 	from    int64        // the element that moments begin with
 	moments [2][]float32 // nil: not kept
 	by      *arithmetic
-	step    int64  // see Rate
-	mean    *coefs // of the average; nil: there is none
+	step    int64 // see Rate
 }
 
 // walk updates n elements from element at on. A dense grad begins with that of element first.
@@ -115,8 +114,8 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 		x.moveBy(by, first, k, kind, skipGrad(kind, grad, int(first-at)))
 		first += k
 	}
-	if x.mean != nil {
-		x.average(tl, at, n)
+	for _, m := range x.weight.Means {
+		x.average(m, tl, at, n)
 	}
 }
 

@@ -202,7 +202,7 @@ func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	c := coefs{1, float32(lr * u.of.Adjust.of(x.Rows, x.Cols))}
 	by := &arithmetic{rule: applyRule, still: c, decays: c}
 	by.decays[0] = float32(1 - lr*decay)
-	all := elements{weight: &w, tensor: x.Tensor, by: by, step: u.step, mean: w.meanFactors(u.step)}
+	all := elements{weight: &w, tensor: x.Tensor, by: by, step: u.step}
 	all.move(x.At+at, n, o.kind(), o.at(0))
 }
 

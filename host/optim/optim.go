@@ -10,10 +10,8 @@ type Weight struct {
 	Seed   uint64   // of the rounding of weights without lower halves (Layout.BF16Master)
 	// From is the element of the flat element space with which Lo, and the planes beside the
 	// weight, begin: the first of the rank's share.
-	From int64
-	// Mean is the plane of the average that is kept of the weights; nil: none is. Average says how it moves.
-	Mean    *State
-	Average Average
+	From  int64
+	Means []Mean // the averages that are kept of the weights: one, or none
 }
 
 // Unit is the smallest piece of a layer that is updated at a time: elements of one

@@ -99,7 +99,7 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	}
 	r := rooms.Get().(*room)
 	defer rooms.Put(r)
-	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by, step: c.f32.step, mean: w.meanFactors(c.f32.step)}
+	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by, step: c.f32.step}
 	for at := int64(0); at < u.N; at += stripCoded {
 		n := min(stripCoded, u.N-at)
 		x.from = u.At + at

@@ -2,7 +2,6 @@ package optim
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 
@@ -10,7 +9,7 @@ import (
 	"mt/internal/base/parallel"
 )
 
-// This file sums what several ranks have of one gradient.
+// This file sums what several ranks, or the two layers that share a table, have of one gradient.
 
 // sumElems is how many elements are summed at a time.
 const sumElems = 4096
@@ -123,52 +122,47 @@ func (s Share) SumRows(pool *parallel.Pool, dst Grad, touched []int32, ids [][]i
 	})
 }
 
-// sumLanes is how many sums a block of elements is added up in: element i of the
-// block goes to sum i % sumLanes.
-const sumLanes = 32
-
-// SumSquares is the sum of the squares of g in float64. The partition is fixed
-// by the length alone: in blocks of 32768 elements, 32 sums run beside each
-// other, in the order of the elements, and are added up in a tree; the blocks'
-// sums are added in order. So the result has the same bits for any number of
-// threads and any instruction set, and elements of padding, being zero, do not
-// change it.
-//
-// A square of an fp32 number is exact in float64 and at most 2^256, so a sum of
-// fewer than 2^767 of them cannot overflow. The sum is therefore finite exactly
-// when every element is, which is how AllFinite works. pool may be nil.
-func SumSquares(pool *parallel.Pool, g Grad) float64 {
-	if g.Elems == 0 {
-		return 0
+// AddRows adds rows (len(ids), cols) to the rows ids of dst (V, cols), which is the
+// head's contribution to the gradient of a tied table. ids must rise strictly. Sums
+// are made in fp32; where dst is bf16 they are rounded to nearest even. pool may be
+// nil.
+func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
+	if cols <= 0 || dst.Elems%int64(cols) != 0 {
+		panic(fmt.Sprintf("optim: add rows of %d columns to %d elements", cols, dst.Elems))
 	}
-	g.Check("sum of squares", g.Elems)
-	sums := make([]float64, (g.Elems+pieceElems-1)/pieceElems)
-	k := active
-	pool.Run(len(sums), func(i int) {
-		at := int64(i) * pieceElems
-		n := int(min(pieceElems, g.Elems-at))
-		announceGrad(g.kind(), g.at(at), n)
-		sums[i] = k.sumSquares(g.kind(), g.at(at), n)
+	CheckIDs("add rows", ids, int(dst.Elems/int64(cols)))
+	dst.Check("add rows to", dst.Elems)
+	rows.Check("add rows", int64(len(ids))*int64(cols))
+	each := max(1, pieceElems/cols)
+	pool.Run((len(ids)+each-1)/each, func(piece int) {
+		for i := piece * each; i < min(len(ids), (piece+1)*each); i++ {
+			addRow(dst.Part(int64(ids[i])*int64(cols), int64(cols)), rows.Part(int64(i)*int64(cols), int64(cols)))
+		}
 	})
-	var sum float64
-	for _, s := range sums {
-		sum += s
-	}
-	return sum
 }
 
-// AllFinite says, given the SumSquares of some elements, whether all of them are
-// finite.
-func AllFinite(sumSquares float64) bool {
-	return !math.IsNaN(sumSquares) && !math.IsInf(sumSquares, 0)
-}
-
-// fold adds up the sums of a block in a tree.
-func fold(lanes *[sumLanes]float64) float64 {
-	for half := sumLanes / 2; half > 0; half /= 2 {
-		for i := range half {
-			lanes[i] += lanes[i+half]
+// addRow is dst += src.
+func addRow(dst, src Grad) {
+	switch {
+	case dst.BF16 && src.BF16:
+		d, s := View[uint16](dst.Data), View[uint16](src.Data)
+		for i := range d {
+			d[i] = bf16.Round(bf16.Widen(d[i]) + bf16.Widen(s[i]))
+		}
+	case dst.BF16:
+		d, s := View[uint16](dst.Data), View[float32](src.Data)
+		for i := range d {
+			d[i] = bf16.Round(bf16.Widen(d[i]) + s[i])
+		}
+	case src.BF16:
+		d, s := View[float32](dst.Data), View[uint16](src.Data)
+		for i := range d {
+			d[i] += bf16.Widen(s[i])
+		}
+	default:
+		d, s := View[float32](dst.Data), View[float32](src.Data)
+		for i := range d {
+			d[i] += s[i]
 		}
 	}
-	return lanes[0]
 }

@@ -25,7 +25,7 @@ func BenchmarkUpdates(b *testing.B) {
 					}
 					l.BF16Master = strings.HasPrefix(master, "bf16")
 					w, states := held(&l, average.With(o.Planes))
-					w.Mean, w.Average = MeanOf(states), average
+					w.Means = average.Means(states)
 					g := gradOf(n, false, 1, mean)
 					var took []time.Duration
 					for i := 0; b.Loop(); i++ {

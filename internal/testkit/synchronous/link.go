@@ -42,7 +42,7 @@ func (t *Trainer) load(b *data.Batch) {
 		t.layers[l].grad = t.layers[l].slab
 	}
 	embedding.grad = elements(embedding.slab, 0, n)
-	lmHead, _ := head.Tensor(model.RoleLMHead)
+	lmHead := head.Tensor(model.RoleLMHead)
 	head.table = elements(head.slab, lmHead.Elem, lmHead.Elems())
 
 	t.loadMicroBatches(b)
