@@ -103,10 +103,7 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 			extra += fmt.Sprintf("- '%s'\n", expr)
 		}
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	abs := testkit.Must(filepath.Abs(dir))(t)
 	src := fmt.Sprintf(`
 model_name_or_path: %s/model
 dataset: %s/train.jsonl
@@ -129,10 +126,7 @@ max_grad_norm: %g
 label_smoothing_factor: %g
 z_loss_coef: %g
 %s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, r.Smoothing, r.ZLoss, extra)
-	c, err := config.Parse("fixture.yaml", []byte(src), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(config.Parse("fixture.yaml", []byte(src), config.Args{}))(t)
 	return c
 }
 
@@ -318,10 +312,7 @@ func TestRecordings(t *testing.T) {
 
 func compareSteps(t *testing.T, out string, want expected, b bound) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(filepath.Join(out, settings.MetricsFile)))(t)
 	defer f.Close()
 	sc := bufio.NewScanner(f)
 	for i, w := range want.Steps {
@@ -335,9 +326,7 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 			LR       float64
 			Groups   map[string]float64 `json:"lr_groups"`
 		}
-		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(sc.Bytes(), &m))
 		if m.Step != w.Step {
 			t.Fatalf("line %d of the metrics is step %d", i+1, m.Step)
 		}
@@ -362,18 +351,10 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 // loadStore reads a model directory in fp32.
 func loadStore(t *testing.T, dir string) *host.Store {
 	t.Helper()
-	c, err := model.LoadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := host.NewStore(c.Layouts(false), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.LoadDir(dir))(t)
+	s := testkit.Must(host.NewStore(c.Layouts(false), nil, nil))(t)
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := checkpoint.LoadModel(dir, open.CheckpointLayers(s), c.VocabSize, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(checkpoint.LoadModel(dir, open.CheckpointLayers(s), c.VocabSize, nil))(t)
 	return s
 }
 

@@ -76,9 +76,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 					}
 				}
 			})}
-			if _, err := resolve.FindReferences(j.Resolved, hw.Devs, hw.Pool, say); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(resolve.FindReferences(j.Resolved, hw.Devs, hw.Pool, say))(t)
 			for i, d := range hw.Devs {
 				use := d.Usage()
 				for p, bytes := range use.Peak {
@@ -115,9 +113,7 @@ func TestPassOfNewTokens(t *testing.T) {
 	seen := 0
 	for _, line := range append(s.metrics(t), several.metrics(t)...) {
 		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &m))
 		for _, key := range []string{"rewards/chosen", "rewards/rejected", "eval_rewards/chosen", "eval_rewards/rejected"} {
 			if x, ok := m[key]; ok && x != 0.0 {
 				t.Errorf("%s is %v", key, x)

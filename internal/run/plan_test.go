@@ -105,14 +105,9 @@ func TestPlanOfAFinishedRun(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "host_memory: 1GiB\nbinding: copy\ndevice_memory: 1GiB\ndevice: cpu\n")
-	before, err := sketch(t, s.source(), settings.Options{JSON: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(sketch(t, s.source(), settings.Options{JSON: true}))(t)
 	s.mustTrain(t)
-	if err := os.Remove(s.rows); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(s.rows))
 	for name, other := range map[string]string{"as it was": "", "another": "learning_rate: 0.5\nseed: 7\n"} {
 		after, err := sketch(t, s.with(other).source(), settings.Options{JSON: true})
 		if err != nil || withoutBound(t, after) != withoutBound(t, before) {
@@ -129,10 +124,7 @@ func withoutBound(t *testing.T, text string) string {
 		t.Fatalf("%v in %s", err, text)
 	}
 	delete(m, "bound")
-	out, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(json.Marshal(m))(t)
 	return string(out)
 }
 
@@ -201,16 +193,10 @@ func TestPlanSaysWhatIsKept(t *testing.T) {
 			Executed float64 `json:"tflops_executed"`
 		}
 	}
-	h100, err := rates.Find("h100+ddr5-4800x8")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h100 := testkit.Must(rates.Find("h100+ddr5-4800x8"))(t)
 	again := map[string]float64{}
 	for _, keys := range []string{"", "recompute: full\n"} {
-		raw, err := sketch(t, card+keys, settings.Options{JSON: true, Forecast: settings.Forecast{Machine: h100}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(sketch(t, card+keys, settings.Options{JSON: true, Forecast: settings.Forecast{Machine: h100}}))(t)
 		if err := json.Unmarshal([]byte(raw[strings.Index(raw, "{"):strings.LastIndex(raw, "}")+1]), &shown); err != nil {
 			t.Fatalf("%v in %s", err, raw)
 		}

@@ -54,9 +54,7 @@ func TestGradientsOnDisks(t *testing.T) {
 			for _, n := range sample(t, 2, 1) {
 				step := settings.CheckpointName(3 * n)
 				again := got.in(t)
-				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))))
 				again.mustTrain(t)
 				sameModel(t, again, want)
 			}

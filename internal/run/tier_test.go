@@ -73,9 +73,7 @@ func TestStatesOnDisks(t *testing.T) {
 			for _, n := range sample(t, 2, 1) {
 				step := settings.CheckpointName(3 * n)
 				again := got.in(t)
-				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))))
 				again.mustTrain(t)
 				sameModel(t, again, want)
 			}
@@ -93,9 +91,7 @@ func TestMemoryIsAskedAnew(t *testing.T) {
 	for _, more := range []string{"", "host_memory: auto\n"} {
 		again := want.in(t)
 		again = again.with(fmt.Sprintf("state_dir: [%s/a]\n", again.root) + more)
-		if err := os.CopyFS(filepath.Join(again.out, "checkpoint-3"), os.DirFS(filepath.Join(small.out, "checkpoint-3"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.CopyFS(filepath.Join(again.out, "checkpoint-3"), os.DirFS(filepath.Join(small.out, "checkpoint-3"))))
 		if out := again.mustTrain(t); !strings.Contains(out, "host memory has room for everything") {
 			t.Errorf("%q: the memory of the first start holds on:\n%s", more, out)
 		}
@@ -171,9 +167,7 @@ func TestWeightsOnDisks(t *testing.T) {
 			for _, n := range sample(t, 2, 1) {
 				step := settings.CheckpointName(3 * n)
 				again := got.in(t)
-				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))))
 				again.mustTrain(t)
 				sameModel(t, again, want)
 			}
@@ -207,9 +201,7 @@ func TestCompressedStates(t *testing.T) {
 	}
 	for line := range strings.Lines(string(raw)) {
 		if strings.Contains(line, `"disk_read_bytes"`) {
-			if err := json.Unmarshal([]byte(line), &last); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(line), &last))
 		}
 	}
 	j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
@@ -230,9 +222,7 @@ func sameModel(t *testing.T, got, want scene) {
 	t.Helper()
 	a, err := os.ReadFile(filepath.Join(got.out, "model.safetensors"))
 	b, err2 := os.ReadFile(filepath.Join(want.out, "model.safetensors"))
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, err2))
 	if string(a) != string(b) {
 		t.Error("the models differ")
 	}

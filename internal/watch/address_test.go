@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -107,9 +109,6 @@ func TestKnownHost(t *testing.T) {
 
 func mustParse(t *testing.T, text string) Address {
 	t.Helper()
-	a, err := ParseAddress(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Must(ParseAddress(text))(t)
 	return a
 }

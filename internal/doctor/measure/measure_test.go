@@ -27,19 +27,13 @@ var once = measure.Options{Runs: 1, Least: 1, Most: 1}
 // meter is a meter on the CPU, whose memory must all come back.
 func meter(t *testing.T) *measure.Meter {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	return closed(t, dev)
 }
 
 func closed(t *testing.T, dev device.Device) *measure.Meter {
 	t.Helper()
-	m, err := measure.New(dev, once)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(measure.New(dev, once))(t)
 	before, arenas := dev.Usage(), host.Usage()
 	t.Cleanup(func() {
 		if after := dev.Usage(); after.Now != before.Now {
@@ -212,10 +206,7 @@ func TestCUDA(t *testing.T) {
 
 // What does not fit is a *device.OutOfMemory, and nothing stays behind.
 func TestOutOfMemory(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1, MemoryLimit: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, MemoryLimit: 1 << 16}))(t)
 	m := closed(t, dev)
 	var oom *device.OutOfMemory
 	if _, err := m.Product(measure.Product{M: 1000, N: 1000, K: 1000}); !errors.As(err, &oom) {

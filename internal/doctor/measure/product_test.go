@@ -13,6 +13,7 @@ import (
 	"mt/device/op"
 	"mt/device/wrap"
 	"mt/internal/doctor/measure"
+	"mt/internal/testkit"
 )
 
 // noting notes the names of operations. The stream of number fails, from 1, cannot be made.
@@ -95,10 +96,7 @@ func TestProductInWords(t *testing.T) {
 
 // TestCallsOfCopies: copies of every direction are made of as many calls, and an error of each is an error of the measurement.
 func TestCallsOfCopies(t *testing.T) {
-	inner, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	calls := func(failAt int64, copies func(m *measure.Meter) (measure.Seconds, error)) (int64, error) {
 		dev := wrap.Fail(inner, failAt)
 		m, err := measure.New(dev, once)
@@ -110,10 +108,7 @@ func TestCallsOfCopies(t *testing.T) {
 	}
 	up := func(m *measure.Meter) (measure.Seconds, error) { return m.H2D(64, measure.Pinned) }
 	down := func(m *measure.Meter) (measure.Seconds, error) { return m.D2H(64, measure.Pinned) }
-	want, err := calls(0, up)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(calls(0, up))(t)
 	if got, err := calls(0, down); err != nil || got != want {
 		t.Errorf("%d calls down, %d up, %v", got, want, err)
 	}
@@ -154,9 +149,7 @@ func TestDiskOnce(t *testing.T) {
 	if got, err := os.ReadFile(name); string(got) != string(block) || err != nil {
 		t.Errorf("the file has %q, %v", got, err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 	if f, err = os.Open(name); err != nil {
 		t.Fatal(err)
 	}

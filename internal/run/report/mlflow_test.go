@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"mt/internal/testkit"
 )
 
 // server is an MLflow server that remembers what it was asked, and answers as it is told.
@@ -114,10 +116,7 @@ func TestMLflowResumedRun(t *testing.T) {
 func TestMLflowLimits(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
-	run, err := OpenMLflow(context.Background(), MLflowRun{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := testkit.Must(OpenMLflow(context.Background(), MLflowRun{}))(t)
 	s.asked = nil
 	var points []Point
 	for i := range 300 {
@@ -127,9 +126,7 @@ func TestMLflowLimits(t *testing.T) {
 		}
 		points = append(points, p)
 	}
-	if err := run.Send(context.Background(), points); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, run.Send(context.Background(), points))
 	total := 0
 	for _, a := range s.asked {
 		var in struct{ Metrics []mlflowMetric }
@@ -147,10 +144,7 @@ func TestMLflowLimits(t *testing.T) {
 func TestMLflowWays(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
-	run, err := OpenMLflow(context.Background(), MLflowRun{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := testkit.Must(OpenMLflow(context.Background(), MLflowRun{}))(t)
 	for answer, final := range map[string]bool{"400 INVALID_PARAMETER_VALUE": true, "404 X": true, "429 X": false, "408 X": false, "500 INTERNAL_ERROR": false, "503 X": false} {
 		s.answers["runs/log-batch"] = answer
 		err := run.Send(context.Background(), []Point{{Values: []Scalar{{Name: "a"}}}})

@@ -45,9 +45,7 @@ func TestTuneEnds(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := r.WriteTable(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.WriteTable(&b))
 	if measured != 3 || r.Faster != nil || len(r.Settings) != 0 || !strings.HasSuffix(b.String(), "nothing was held against the start: keep what you have\n") {
 		t.Errorf("%d runs are told of, %+v\n%s", measured, r.Faster, b.String())
 	}
@@ -56,10 +54,7 @@ func TestTuneEnds(t *testing.T) {
 // TestSettings: all depths are written, and of other keys what is new.
 func TestSettings(t *testing.T) {
 	trials := open(t, "100MiB", "")
-	start, err := trials.Plan(trials.Asked())
-	if err != nil {
-		t.Fatal(err)
-	}
+	start := testkit.Must(trials.Plan(trials.Asked()))(t)
 	from := knobs(start, trials.Asked())
 	to := from
 	to.WeightSlots, to.Threads = 5, 1
