@@ -61,10 +61,7 @@ func runOnCUDA(t *testing.T, tr trial, o emu.Options) outcome {
 	t.Helper()
 	tr, _, end := onCUDA(t, tr, o)
 	defer end()
-	out, err := tr.run(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(tr.run(t))(t)
 	return out
 }
 
@@ -146,9 +143,7 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	whole := small()
 	whole.evalSteps = 0
 	whole, drv, end := onCUDA(t, whole, emu.Options{})
-	if _, err := whole.run(t); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(whole.run(t))(t)
 	end()
 	alike := func(call int) bool { return drv.CallName(call) == "cuCtxSetCurrent" && call%7 > 0 }
 	every := failEvery * testkit.Every(t, seldomFail)
@@ -213,15 +208,9 @@ func TestPlanIsWhatAGPUHolds(t *testing.T) {
 		q := randomShape(rand.New(rand.NewSource(seed)))
 		q.Unified, q.DeviceMemory = false, 0
 		drv := emu.New(emu.Options{})
-		dev, err := open(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dev := testkit.Must(open(drv))(t)
 		q.Context = dev.Usage().Now[accounts.Context]
-		p, err := plan.Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(plan.Resolve(q))(t)
 		if err := allocatedOn(t, dev, p, 1); err != nil {
 			t.Errorf("seed %d: %v\n%+v", seed, err, q)
 		}

@@ -193,10 +193,7 @@ func everyLateFault(t *testing.T, every int64) {
 			t.Parallel()
 			tr := small()
 			change(&tr)
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			for call := drawCall(t, every); ; call += every {
 				got, _, dev, err := tr.faulty(t, call, true)
 				if dev.Calls() < call {

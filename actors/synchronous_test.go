@@ -101,10 +101,7 @@ func TestSynchronousStepFails(t *testing.T) {
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.tied, tr.gradBF16 = 1, 2, 0, true, true
 	tr.experts, tr.chosen, tr.aux, tr.shards = 2, 1, true, 2
-	before, err := tr.synchronous(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(tr.synchronous(t))(t)
 	tr.steps = 1
 	for call := int64(1); ; call++ {
 		var dev *wrap.Failing
@@ -190,10 +187,7 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 			t.Parallel()
 			tr := base()
 			shape(&tr)
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			for _, copied := range []bool{false, true} {
 				t.Run(fmt.Sprintf("copied-%t", copied), func(t *testing.T) {
 					tr := tr
@@ -219,10 +213,7 @@ func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 			t.Parallel()
 			tr := randomTrial(rand.New(rand.NewSource(seed)))
 			tr.delay = nil
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			tr.delay = randomDelays(seed)
 			if got := mustRun(t, tr); got.digest() != want.digest() {
 				t.Errorf("the pipeline gives %v, the synchronous step %v, in a run of %+v", got.steps, want.steps, tr)

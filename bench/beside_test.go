@@ -11,16 +11,14 @@ import (
 	"mt/device/cpu"
 	"mt/internal/run/machine"
 	"mt/internal/run/trials"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
 // besideRates is a file with rates of a CPU that copies, which are easy to reckon with.
 func besideRates(t *testing.T) string {
 	t.Helper()
-	m, err := rates.Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(rates.Find("h100"))(t)
 	d, l, h := &m.Device, &m.Link, &m.Host
 	d.Kind, d.Launch, d.Enqueue, d.Bandwidth = "cpu", 1, 2, 100
 	d.Products = map[string][]rates.Product{"fp32": {{M: 64, N: 64, K: 64, TransB: true, Rate: 0.5}}}
@@ -28,9 +26,7 @@ func besideRates(t *testing.T) string {
 	l.Up, l.Down, l.Both, l.Latency, l.Pin = 10, 20, 16, 4, 3
 	h.Bandwidth, h.Update, h.Norm, h.Updates = 50, rates.Op{Fixed: 5, Rate: 40}, rates.Op{Rate: 60}, map[string]rates.Op{"lion": {Rate: 30}}
 	file := filepath.Join(t.TempDir(), "rates.json")
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, m.Save(file))
 	return file
 }
 
@@ -104,10 +100,7 @@ func TestBeside(t *testing.T) {
 // TestTrainBeside: a step and its operations have what virtual time says of the same plan.
 func TestTrainBeside(t *testing.T) {
 	setup := TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), Threads: 1, Warmup: 1, Rates: besideRates(t)}
-	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 20, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 20, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})}))(t)
 	d := r.Details
 	if d.PredictedFor == "" || d.Unpredicted != "" {
 		t.Errorf("predicted for %q, or not because %q", d.PredictedFor, d.Unpredicted)
@@ -151,10 +144,7 @@ func TestTrainBeside(t *testing.T) {
 
 // TestRatesOf: rates of another kind of device are refused, and where there are none the reason is said.
 func TestRatesOf(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
 	if m, why, err := RatesOf("", dev); m != nil || err != nil || !strings.Contains(why, "--rates FILE takes what mt doctor --save measured") {
 		t.Errorf("%v, %q, %v", m, why, err)

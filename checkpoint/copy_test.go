@@ -11,16 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestCopyModel: the same tensors, in files of another size or of another type.
 func TestCopyModel(t *testing.T) {
 	c := config(t, nil)
 	dir := fakeModel(t, c, "F32", counted, withOthers)
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
 	dtypes, data := tensorsOf(t, dir)
 	for _, d := range []DType{"", F32, BF16} {
@@ -114,10 +113,7 @@ func TestCopyOfTwo(t *testing.T) {
 	shard := filepath.Join(out, alone.Files[0])
 	_, err = CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500, FS: overtaken{made: func(dir string) {
 		write(t, shard, []byte("another's"))
-		unlock, err := Lock(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		unlock := testkit.Must(Lock(dir))(t)
 		t.Cleanup(unlock)
 	}}})
 	if !errors.Is(err, ErrLocked) {
@@ -171,9 +167,7 @@ func TestCopyThatEndsBehindACopy(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
 	_, err = CopyModel(ctx, out, w, CopyOptions{FS: overtaken{made: func(dir string) {
-		if _, err := CopyModel(t.Context(), dir, w, CopyOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(CopyModel(t.Context(), dir, w, CopyOptions{}))(t)
 	}}})
 	if !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
@@ -187,18 +181,13 @@ func TestCopyThatEndsBehindACopy(t *testing.T) {
 
 // TestCopyKeepsDirectories: of an older model a copy removes files and no directories.
 func TestCopyKeepsDirectories(t *testing.T) {
-	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil)))(t)
 	defer w.Close()
 	out := t.TempDir()
 	own := filepath.Join(out, "LICENSES", "mine.txt")
 	write(t, own, []byte("x"))
 	write(t, filepath.Join(out, "LICENSE"), []byte("an older model's"))
-	if _, err := CopyModel(t.Context(), out, w, CopyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(CopyModel(t.Context(), out, w, CopyOptions{}))(t)
 	if got, err := os.ReadFile(own); string(got) != "x" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -210,10 +199,7 @@ func TestCopyKeepsDirectories(t *testing.T) {
 func TestWeights(t *testing.T) {
 	c := config(t, nil)
 	dir := fakeModel(t, c, "BF16", func(i int64) []byte { return counted(i)[2:] }, withOthers)
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
 	if w.Dir() != dir || len(w.Tensors()) != len(w.src.where) {
 		t.Errorf("%d tensors of %d", len(w.Tensors()), len(w.src.where))
@@ -223,9 +209,7 @@ func TestWeights(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 	dst := make([]float32, 300)
-	if err := w.Read("lm_head.weight", 7, dst); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Read("lm_head.weight", 7, dst))
 	for i, v := range dst {
 		if math.Float32bits(v) != binary.LittleEndian.Uint32(counted(int64(7+i))) {
 			t.Fatalf("element %d is %v", i, v)
@@ -245,10 +229,7 @@ func TestWeights(t *testing.T) {
 // TestCopyTidiesBehindItsLock: what a copy that fails removes, it removes before
 // another may write there.
 func TestCopyTidiesBehindItsLock(t *testing.T) {
-	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil)))(t)
 	defer w.Close()
 	for what, out := range map[string]string{"a directory that was there": t.TempDir(), "a new directory": filepath.Join(t.TempDir(), "out")} {
 		removed := 0
@@ -292,12 +273,8 @@ func TestLoadVocab(t *testing.T) {
 					}
 				})
 				small, big := newLayers(c, bf16), newLayers(c.Resized(50), bf16)
-				if _, err := loadWhole(dir, small, nil); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := LoadModel(dir, big, 37, nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(loadWhole(dir, small, nil))(t)
+				testkit.Must(LoadModel(dir, big, 37, nil))(t)
 				want := values(small)
 				for name, got := range values(big) {
 					if w := want[name]; !slices.Equal(got[:len(w)], w) || slices.ContainsFunc(got[len(w):], func(bits uint32) bool { return bits != 0 }) {

@@ -61,9 +61,7 @@ func TestHotCallsDoNotAllocate(t *testing.T) {
 	}
 	for name, call := range hotCalls(onC(t)) {
 		if n := testing.AllocsPerRun(1000, func() {
-			if err := call(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, call())
 		}); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}

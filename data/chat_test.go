@@ -145,15 +145,10 @@ func TestTemplatesByPlace(t *testing.T) {
 	file := write(t, dir, "own.jinja", small)
 	asFile, asConfig, without := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
 	for _, d := range []string{asFile, asConfig, without} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Mkdir(d, 0o700))
 	}
 	write(t, asFile, "chat_template.jinja", small)
-	quoted, err := json.Marshal(small)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := testkit.Must(json.Marshal(small))(t)
 	write(t, asConfig, "tokenizer_config.json", `{"chat_template": `+string(quoted)+`}`)
 	write(t, without, "tokenizer_config.json", `{}`)
 	row := write(t, dir, "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
@@ -450,10 +445,7 @@ func TestMissingEOS(t *testing.T) {
 // TestRecordedTokenizers: texts begin with BOS where the post-processor of a recorded
 // tokenizer adds one.
 func TestRecordedTokenizers(t *testing.T) {
-	names, err := filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := testkit.Must(filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json"))(t)
 	if len(names) == 0 {
 		t.Skip("no ../shared/fixtures/tokenizers beside the repository")
 	}

@@ -99,10 +99,7 @@ func TestPairBatches(t *testing.T) {
 				for step := range d.Sampler(5).StepsPerEpoch() {
 					all := int64(0)
 					for rank := range ranks {
-						b, err := d.Sampler(5).RankBatch(step+1, most, rank, ranks)
-						if err != nil {
-							t.Fatal(err)
-						}
+						b := testkit.Must(d.Sampler(5).RankBatch(step+1, most, rank, ranks))(t)
 						own := int64(0)
 						for _, mb := range b.MicroBatches {
 							own += int64(len(mb.Pairs))

@@ -28,10 +28,7 @@ var devices = []struct {
 
 func openCPU(t *testing.T, threads int) device.Device {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: threads})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: threads}))(t)
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
 			t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
 	"mt/model"
 )
@@ -26,10 +27,7 @@ var moeTokens = []int{13, 7}
 
 func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 	t.Helper()
-	s, err := dev.NewStream("compute")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(dev.NewStream("compute"))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"mt/device/op"
 	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
+	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
 	"mt/model"
 )
@@ -169,10 +170,7 @@ func (r *rig) ints(v ...int32) device.Tensor {
 // newRig puts a model with the given weights, random ones where nil, on dev.
 func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weights) *rig {
 	t.Helper()
-	s, err := dev.NewStream("compute")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(dev.NewStream("compute"))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -30,10 +30,7 @@ func parse(t *testing.T, changes map[string]any) (*Config, error) {
 			delete(m, k)
 		}
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(json.Marshal(m))(t)
 	return ParseConfig(raw, "dir/config.json")
 }
 
@@ -438,10 +435,7 @@ func TestFurtherTokens(t *testing.T) {
 		keys := base()
 		delete(keys, "architectures")
 		keys["model_type"], keys["num_key_value_heads"] = family, 4
-		want, err := FromInline(keys, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Must(FromInline(keys, "x"))(t)
 		for _, key := range []string{"num_nextn_predict_layers", "num_mtp_layers"} {
 			more := maps.Clone(keys)
 			more[key] = 1
@@ -540,15 +534,9 @@ func FuzzParseConfig(f *testing.F) {
 
 func TestJSONOfInline(t *testing.T) {
 	for _, name := range PresetNames() {
-		c, err := Preset(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(Preset(name))(t)
 		text := c.JSON("bfloat16")
-		back, err := ParseConfig(text, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		back := testkit.Must(ParseConfig(text, name))(t)
 		back.source = source{}
 		if !reflect.DeepEqual(c, back) {
 			t.Errorf("%s: got %+v, want %+v", name, back, c)

@@ -126,9 +126,7 @@ func begin(t *testing.T, front []string, args ...string) *command {
 		t.Fatal(err)
 	}
 	c.Stdout, c.Stderr, c.out = w, w, r
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Start())
 	_ = w.Close() // the child has its own
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = r.Close() })
 	return c
@@ -151,9 +149,7 @@ func (c *command) until(t *testing.T, text string) {
 func (c *command) signal(t *testing.T, s ...os.Signal) int {
 	t.Helper()
 	for _, s := range s {
-		if err := c.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Process.Signal(s))
 	}
 	_ = c.Wait() // the code says it
 	return c.ProcessState.ExitCode()
@@ -213,9 +209,7 @@ func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	_, args := smallRun(t, "--max-steps", "1000000", "--logging-steps", "1", "--save-steps", "1000000")
 	c := begin(t, []string{"nohup"}, args...)
 	c.until(t, "step 2/")
-	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Process.Signal(syscall.SIGHUP))
 	c.until(t, "step 200/") // long behind the signal
 	_ = c.out.Close()
 	if code := c.signal(t, syscall.SIGTERM); code != exitInterrupted {

@@ -41,9 +41,7 @@ func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 	p.Env = append(os.Environ(), asCommand+"=1")
 	p.Stdout, p.Stderr = said, said
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Start())
 	p.reader.Stdin, p.reader.Stdout = from, to
 	p.reader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.Process.Pid}
 	err = p.reader.Start()
@@ -92,9 +90,7 @@ func TestTee(t *testing.T) {
 				to = p.Process.Pid
 			}
 			for _, s := range tc.signals {
-				if err := syscall.Kill(to, s); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, syscall.Kill(to, s))
 			}
 			_, _ = p.reader.Wait(), p.Wait() // the codes say it
 			if code := p.ProcessState.ExitCode(); code != exitInterrupted {

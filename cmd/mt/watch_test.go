@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestWatch: mt watch prints where the page is, serves it, and Ctrl-C ends it well.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(`{"step":1}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(`{"step":1}`+"\n"), 0o600))
 	from, to := io.Pipe()
 	var said strings.Builder
 	a := &app{stdout: to, stderr: &said}

@@ -8,24 +8,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // family is a template of testdata.
 func family(t testing.TB, name string) *Template {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join("testdata", "templates", name+".jinja"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := testkit.Must(os.ReadFile(filepath.Join("testdata", "templates", name+".jinja")))(t)
 	return parse(t, name, string(source))
 }
 
 func parse(t testing.TB, name, source string) *Template {
 	t.Helper()
-	tmpl, err := Parse(name, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := testkit.Must(Parse(name, source))(t)
 	tmpl.Now = clock
 	return tmpl
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // TestLinkLimit: copies over a link with a limit take at least their time, all of a stream's
@@ -35,9 +36,7 @@ func TestLinkLimit(t *testing.T) {
 	s.CopyH2D(mem.Slice(n/2, n/2), from[n/2:])
 	s.CopyD2H(to, mem)
 	s.CopyPeer(other, there, mem)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	if took := time.Since(began); took < 149*time.Millisecond || !bytes.Equal(from, to) {
 		t.Errorf("three times %d bytes took %v at %d bytes a second, and are the same: %t", n, took, 20*n, bytes.Equal(from, to))
 	}

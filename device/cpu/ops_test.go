@@ -17,10 +17,7 @@ import (
 
 func newDevice(t *testing.T, o Options) device.Device {
 	t.Helper()
-	d, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(New(o))(t)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -128,9 +125,7 @@ func TestDelaysChangeNothing(t *testing.T) {
 			down.Record(back[i])
 		}
 		for _, s := range []device.Stream{up, compute, down} {
-			if err := s.Sync(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Sync())
 		}
 		return string(out)
 	}

@@ -111,10 +111,7 @@ func TestNewAndClose(t *testing.T) {
 	if _, err := New(Options{CUDA: c, MemoryLimit: -1}); err == nil {
 		t.Error("a negative limit: no error")
 	}
-	d, err := New(Options{CUDA: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(New(Options{CUDA: c}))(t)
 	if d.Kind() != "cuda" || d.Name() != "GPU of the test" || d.Unified() {
 		t.Errorf("kind %q, name %q, unified %v", d.Kind(), d.Name(), d.Unified())
 	}

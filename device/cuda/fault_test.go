@@ -128,18 +128,9 @@ func TestEveryCallFailsOnce(t *testing.T) {
 func TestFailedNotification(t *testing.T) {
 	notify := func(fail int) (waited int, told error) {
 		drv := emu.New(emu.Options{FailCall: fail, FailCode: 999})
-		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := New(Options{CUDA: c})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := d.NewStream("s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(cudart.New(drv))(t)
+		d := testkit.Must(New(Options{CUDA: c}))(t)
+		s := testkit.Must(d.NewStream("s"))(t)
 		heard := make(chan error, 1)
 		s.Notify(func(err error) { heard <- err })
 		told = <-heard

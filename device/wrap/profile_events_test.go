@@ -9,6 +9,7 @@ import (
 	"mt/device/op"
 	"mt/device/wrap"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // counted counts the events that are made. With err set it makes none, and cannot be closed without it.
@@ -49,9 +50,7 @@ func TestEvents(t *testing.T) {
 			op.Do(p, s, op.Scale{X: mem.Tensor(device.F32, 0, 1), N: 1, Factor: 2})
 		}
 		s.CopyD2H(value, mem)
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 		return p.Times()
 	}
 	for range 2 {

@@ -125,9 +125,7 @@ func init() {
 		if err != nil {
 			t.Skip(err)
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.Close())
 	}
 	engineTable["ring in a drawn order"] = func(t *testing.T, o *Options) {
 		o.ring = func(depth int) (mover, error) {
@@ -239,10 +237,7 @@ func TestBrokenRing(t *testing.T) {
 	k := &kernel{spoil: spoil{wait: syscall.EBADF}, at: 3, order: rand.New(rand.NewPCG(5, 5))}
 	o := three(t, 2)
 	o.ring = func(depth int) (mover, error) { return played(depth, k), nil }
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	defer e.Close()
 	if e.ring == nil {
 		t.Skip("moved by ", e.Engine())
@@ -318,10 +313,7 @@ func TestWithoutRing(t *testing.T) {
 	} {
 		o := three(t, 2)
 		tc.set(&o)
-		e, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(o))(t)
 		if got := e.Engine(); e.ring != nil || !strings.HasPrefix(got, "pread and pwrite (no io_uring: ") || !strings.Contains(got, tc.says) {
 			t.Errorf("%s: moved by %s", name, got)
 		}
@@ -368,9 +360,7 @@ func TestRingLeavesNothing(t *testing.T) {
 	}
 	before := held()
 	for range 3 {
-		if err := writeAndRead(t, three(t, 2)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, writeAndRead(t, three(t, 2)))
 	}
 	if after := held(); after != before {
 		t.Errorf("%s before, %s after", before, after)

@@ -83,16 +83,10 @@ func TestFaults(t *testing.T) {
 // contents are the files of a directory.
 func contents(t *testing.T, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	var out []string
 	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		out = append(out, e.Name()+"="+string(raw))
 	}
 	return strings.Join(out, " ")
@@ -125,9 +119,7 @@ func TestAllThreads(t *testing.T) {
 func TestSyncs(t *testing.T) {
 	testkit.NotShort(t)
 	tr, dir := New(t), t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	args := []string{"sync", "pipe"}
 	if exec.Command("sync", filepath.Join(dir, "pipe")).Run() == nil {
 		t.Skip("this kernel syncs a named pipe")

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 // events joins lines of go test -json for package p.
@@ -159,10 +161,7 @@ func TestSlowest(t *testing.T) {
 		{"thirty of many", events(many...), append([]string{"41.0s p Test39"}, make([]string, 29)...)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := read(strings.NewReader(tc.in))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(read(strings.NewReader(tc.in)))(t)
 			var b strings.Builder
 			s.clock.writeSlowest(&b)
 			var got []string
@@ -185,20 +184,15 @@ func TestSlowest(t *testing.T) {
 
 // TestPackagesBySlowness: packages are listed with their seconds, the slowest first, and those without tests last.
 func TestPackagesBySlowness(t *testing.T) {
-	s, err := read(strings.NewReader(events(
+	s := testkit.Must(read(strings.NewReader(events(
 		`{"Action":"skip","Package":"none"}`,
 		`{"Action":"pass","Package":"quick","Elapsed":0.5}`,
 		`{"Action":"pass","Package":"slow","Elapsed":12}`,
 		`{"Action":"pass","Package":"medium","Elapsed":2}`,
 		`{"Action":"pass","Package":"medium","Test":"TestA"}`,
-	)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	))))(t)
 	var b strings.Builder
-	if err := s.print(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.print(&b))
 	const want = "ok  \tslow\t12.0s\nok  \tmedium\t2.0s\nok  \tquick\t0.5s\n?   \tnone\t[no test files]\n"
 	if !strings.HasPrefix(b.String(), want) {
 		t.Errorf("got\n%s\nwant it to begin with\n%s", b.String(), want)
