@@ -30,9 +30,7 @@ func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) 
 	drv := emu.New(o)
 	tr.copyTiles = true
 	shared, err := cudart.New(drv) // by all devices of a trial with lanes
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	opened := 0
 	tr.open = func() (device.Device, error) {
 		if tr.lane == nil {

@@ -66,9 +66,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 						t.Errorf("call %d: %+v is reached, and %d steps are reported", n, up.Reached, reached)
 					}
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if got.digest() != (outcome{state: want.versions[reached]}).digest() {
 					t.Fatalf("call %d: other weights than after step %d", n, reached)
 				}

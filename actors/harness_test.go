@@ -263,9 +263,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	}
 	arenas := host.Usage().Now
 	store, err := host.NewTieredStore(p.Layouts, tr.recipe().Planes, nil, openTier(t, p), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer store.Close()
 	store.Draw(14)
 	tr.fill(t, store, c)
@@ -318,11 +316,7 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 			o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprintf("layer %d", l))
 		}
 		e := testkit.Must(extents.Open(o))(t)
-		t.Cleanup(func() {
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		testkit.Close(t, e)
 		return e
 	}
 	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", 0, p.ExtentBytes)}

@@ -310,9 +310,7 @@ func TestPlanIsWhatARankAllocates(t *testing.T) {
 func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: p.Table().Device})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer dev.Close()
 	err = allocatedOn(t, dev, p, 1)
 	want := fmt.Sprintf("host collected layer: nothing is held, %d bytes are planned", collected)

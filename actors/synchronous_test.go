@@ -33,9 +33,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		open = func() (device.Device, error) { return cpu.New(cpu.Options{Threads: 1}) }
 	}
 	real, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		use := real.Usage()
 		if left := use.Total - use.Now[accounts.Context]; left != 0 {
@@ -50,9 +48,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	c := tr.config()
 	p := tr.plan(c)
 	store, err := host.NewStore(p.Layouts, tr.recipe().Planes, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer store.Close()
 	store.Draw(14)
 	tr.fill(t, store, c)
@@ -75,9 +71,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	rate := optim.Rate{}
 	for step := 1; step <= tr.steps; step++ {
 		b, err := o.Batch(step, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		rate.LR = o.Schedule.LR(step)
 		rate.Step++
 		r, err := s.Step(b, o.Optimizer, rate, o.MaxGradNorm)
@@ -255,9 +249,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 				return tr
 			}
 			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			for seed := range int64(testkit.Count(t, 30, 6)) {
 				r := rand.New(rand.NewSource(seed))
 				tr := draw(r)

@@ -183,9 +183,7 @@ func TestTraceBesideALostStream(t *testing.T) {
 	l := &laneTracer{tracer: tr, r: &lane{dev: dev}}
 	for _, name := range []string{"up", "down"} {
 		stream, err := dev.NewStream(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer stream.Close()
 		s := &streamTracer{of: l, stream: stream, track: tr.rec.Track(name, timeline.Stream)}
 		p := &piece{track: s.track, name: "work of " + name}

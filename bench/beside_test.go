@@ -44,9 +44,7 @@ func TestBeside(t *testing.T) {
 	on.Rates = besideRates(t)
 	const n = 1 << 16
 	r, err := Copy(t.Context(), CopyOptions{OnDevice: on, Bytes: []int64{n}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if r.PredictedFor == "" || r.Unpredicted != "" {
 		t.Errorf("%+v", r.Where)
 	}
@@ -79,15 +77,11 @@ func TestBeside(t *testing.T) {
 	predicts(t, "launch", r.Figures[1].Beside, 1, r.LaunchUS.Stream.Median)
 	predicts(t, "enqueue", r.Figures[0].Beside, 2, r.LaunchUS.Enqueue.Median)
 	p, err := MatMul(t.Context(), MatMulOptions{OnDevice: on, Squares: []int{64}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	flops := 2 * math.Pow(64, 3)
 	predicts(t, "product", p.Rows[0].Beside, flops/1e12/(1e-6+flops/0.5e12), p.Rows[0].TFLOPS.Median)
 	a, err := Attention(t.Context(), AttentionOptions{OnDevice: on, Lengths: []int{32}, Dims: []int{64}, Width: 256, Groups: 4, Tokens: 32})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	flops = 5 * 32 * 33 * 256
 	predicts(t, "attention, backward", a.Rows[1].Beside, flops/1e12/(1e-6+flops/0.5e12), a.Rows[1].TFLOPS.Median)
 	// A dtype that the rates do not have is not predicted.

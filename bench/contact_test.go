@@ -125,22 +125,16 @@ func TestContactPage(t *testing.T) {
 // TestLearn: what was measured is in place of what the profile said, each with what it was before, and the rest is named.
 func TestLearn(t *testing.T) {
 	c, err := ReadContact(contact(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	found, err := c.Found()
 	if err != nil || found != (rates.Found{GPU: h100, DeviceGiB: 81559.0 / 1024, Cores: 16, HostGiB: 120}) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	base, err := rates.At(found)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	before, _ := json.Marshal(base)
 	l, err := c.Learn(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	got := map[string]Learning{}
 	for _, change := range l.Changes {
 		got[change.Field] = change
@@ -193,13 +187,9 @@ func TestLearn(t *testing.T) {
 // TestLearnOneFile: a single file changes what it measured, and nothing else.
 func TestLearnOneFile(t *testing.T) {
 	c, err := ReadContact(filepath.Join(contact(t, nil), "attention.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	base, err := rates.Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l, err := c.Learn(base)
 	if err != nil || len(l.Changes) != 3 || l.Machine.Link.Up != base.Link.Up || l.Machine.Host.Cores != 16 {
 		t.Errorf("%+v, %v", l, err)
@@ -219,9 +209,7 @@ func TestLearnFixed(t *testing.T) {
 	for fixed, want := range map[float64]rates.Op{20: {Fixed: 20, Rate: 2469}, 1e4: {Fixed: 50.5, Rate: 3960}} { // 20 GB in 100 calls of 101 µs
 		base.Device.Ops = map[string]rates.Op{"RMSNorm": {Fixed: fixed, Rate: 1000}}
 		c, err := ReadContact(filepath.Join(contact(t, nil), "profile.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		l, err := c.Learn(base)
 		if err != nil || l.Machine.Device.Ops["RMSNorm"] != want || l.Changes[0].Before != 1000 || l.Changes[0].Part != "profile" {
 			t.Errorf("%+v, %v; want %+v", l, err, want)

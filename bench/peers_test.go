@@ -100,9 +100,7 @@ func TestPeersTrainTheSame(t *testing.T) {
 		t.Run(tt.peer+" "+tt.dtype, func(t *testing.T) {
 			t.Setenv(PythonVariable, testkit.NeedPython(t, tt.needs...))
 			start, title, err := TrainPeer(tt.peer, "cpu")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			trainBeside(t, tt.shape, tt.dtype, title, start)
 		})
 	}

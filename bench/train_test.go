@@ -247,9 +247,7 @@ while read word k; do
 done
 `)
 	p, err := plain.start(t.Context(), python, tinySetup(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if p.About()["torch"] != "9.9" || p.Parameters() != 12 {
 		t.Errorf("about is %v", p.About())
 	}
@@ -318,9 +316,7 @@ func TestPeerFailures(t *testing.T) {
 	t.Run("no interpreter", func(t *testing.T) {
 		t.Setenv(PythonVariable, filepath.Join(t.TempDir(), "none"))
 		start, _, err := TrainPeer("torch", "cpu")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if _, err := start(t.Context(), tinySetup()); err == nil || !strings.Contains(err.Error(), PythonVariable) {
 			t.Errorf("error %v does not name %s", err, PythonVariable)
 		}
@@ -339,9 +335,7 @@ read x || true
 		t.Fatal(title, err)
 	}
 	first, err := start(t.Context(), tinySetup())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := first.(*trainPeer).Close(); err != nil {
 		t.Error(err)
 	}

@@ -62,9 +62,7 @@ func TestCopyModel(t *testing.T) {
 func TestCopyEnds(t *testing.T) {
 	dir := fakeModel(t, config(t, nil), "F32", counted, nil)
 	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	stop := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -101,9 +99,7 @@ func (o overtaken) MkdirAll(dir string) error {
 // way, neither its directory nor a shard that both call alike.
 func TestCopyOfTwo(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	alone, err := CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500})
@@ -128,9 +124,7 @@ func TestCopyOfTwo(t *testing.T) {
 // names of the other's shards, since the index names those until the last step.
 func TestCopyBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	var before Copied
@@ -148,9 +142,7 @@ func TestCopyBehindACopy(t *testing.T) {
 		}
 	}
 	whole, err := OpenWeights(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	whole.Close()
 }
 
@@ -158,9 +150,7 @@ func TestCopyBehindACopy(t *testing.T) {
 // directory since it looked.
 func TestCopyThatEndsBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	stop := errors.New("enough")
@@ -173,9 +163,7 @@ func TestCopyThatEndsBehindACopy(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	whole, err := OpenWeights(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	whole.Close()
 }
 

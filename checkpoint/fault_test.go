@@ -443,9 +443,7 @@ func TestManifestThatLies(t *testing.T) {
 			if err == nil {
 				err = os.WriteFile(file, text, 0o644)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			got, _, skipped, err := Latest(out, nil)
 			if c.says == "" {
 				if err != nil || got != dir {

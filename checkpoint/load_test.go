@@ -27,18 +27,14 @@ func TestTowers(t *testing.T) {
 	for _, name := range []string{"mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join("../internal/run/testdata/recordings", name, "model")
 		c, err := model.LoadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		layers := newLayers(c, false)
 		beside, err := loadWhole(dir, layers, nil)
 		if err != nil || len(beside) == 0 || slices.ContainsFunc(beside, func(n string) bool { return !tower.MatchString(n) }) {
 			t.Fatalf("%s: beside the language model are %v, %v", name, beside, err)
 		}
 		source, err := OpenSource(dir, c.Layouts(false))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		out := t.TempDir()
 		testkit.NoError(t, WriteModel(out, layers, WriterOptions{Config: c, SaveDType: F32, MaxShardBytes: 8_000, Source: source}, nil))
 		source.Close()
@@ -80,9 +76,7 @@ func TestFixtures(t *testing.T) {
 					t.Fatalf("companions %v, %v", extras, err)
 				}
 				beside, err := OpenSource(dir, c.Layouts(bf16))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				out := t.TempDir()
 				testkit.NoError(t, WriteModel(out, layers, WriterOptions{Config: c, SaveDType: F32, MaxShardBytes: 100_000, Source: beside}, extras))
 				beside.Close()
@@ -237,13 +231,9 @@ func spelt(t *testing.T, tied bool, pre, head string) (*model.Config, string) {
 	}
 	maps.Copy(keys, map[string]any{"vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6})
 	raw, err := json.Marshal(map[string]any{"model_type": "gemma3", "architectures": []string{"Gemma3ForConditionalGeneration"}, "text_config": keys, "tie_word_embeddings": tied})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c, err := model.ParseConfig(raw, "config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dir := fakeModel(t, c, "F32", counted, func(m map[string]*fakeTensor) {
 		for _, name := range slices.Collect(maps.Keys(m)) {
 			x := m[name]

@@ -260,9 +260,7 @@ func indexOf(t *testing.T, dir string) map[string]string {
 	if err == nil {
 		err = json.Unmarshal(raw, &index)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return index.Map
 }
 
@@ -289,9 +287,7 @@ func TestSlowReader(t *testing.T) {
 			if err == nil {
 				err = write(t, dir, 2, 3000, d)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		})
 	}
 }

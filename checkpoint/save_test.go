@@ -181,9 +181,7 @@ func TestWriterMisuse(t *testing.T) {
 	layers := newLayers(c, false)
 	out := t.TempDir()
 	w, err := NewWriter(out, options(c, layers, BF16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	testkit.NoError(t, w.WriteLayer(1, layers[1]))
 	err = w.Commit(testState, nil)
 	if err == nil || !strings.Contains(err.Error(), "save checkpoint-20: layer 0 was not written") {
@@ -356,9 +354,7 @@ func TestRoom(t *testing.T) {
 		change(&o)
 		out := fastDir(t)
 		w, err := NewWriter(out, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for i, l := range layers {
 			testkit.NoError(t, w.WriteLayer(i, l))
 		}

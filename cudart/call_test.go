@@ -25,9 +25,7 @@ func onC(t testing.TB) *CUDA {
 		t.Fatalf("sched_yield returns %d", r)
 	}
 	c, err := New(same(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 

@@ -64,9 +64,7 @@ func TestRealCalls(t *testing.T) {
 	newFake(t)
 	found := realLibraries(t)
 	c, err := New(driverless{found})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	// Without a driver, CUDA 11 does not tell its version.
 	if v, err := c.RuntimeVersion(); !errors.Is(err, ErrDriverTooOld) && (err != nil || v < 11080) {
 		t.Errorf("RuntimeVersion is %d, %v", v, err)

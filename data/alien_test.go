@@ -112,9 +112,7 @@ func TestAliensInADirectory(t *testing.T) {
 func TestCompressedFiles(t *testing.T) {
 	bz, err := base64.StdEncoding.DecodeString( // printf '{"text":"abc"}\n' | bzip2 | base64
 		"QlpoOTFBWSZTWUQguVMAAAbZgAAQEAAAEDoABEogADEA000EJgaeqCoWNqwoI+LuSKcKEgiEFypg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	row := `{"text":"abc"}`
 	for codec, content := range map[string]string{".bz2": string(bz), ".xz": squeeze(t, "a.xz", row), ".gz": squeeze(t, "a.gz", row), ".zst": squeeze(t, "a.zst", row)} {
 		for _, file := range []string{"a.jsonl" + codec, "A.JSONL" + strings.ToUpper(codec), "a.jsonl"} {
@@ -186,19 +184,13 @@ func TestFilesWithoutEnd(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", "abc")
 	s := textSpec(t, 64, name)
 	s, err := s.resolved()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.sets = []dataSet{{}}
 	st, err := openStream(source{path: name, size: 3}, &s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer st.close()
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer f.Close()
 	for range 100 {
 		if _, err = f.WriteString("more"); err != nil {

@@ -257,9 +257,7 @@ func TestLeftPartsAreSwept(t *testing.T) {
 			}
 			testkit.NoError(t, os.Remove(filepath.Join(s.CacheDir, "gone.tokens.part")))
 			f, err := os.Open(own + ".part")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if locked {
 				testkit.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 			}
@@ -419,21 +417,13 @@ func TestStoppedTokenisationGoesOn(t *testing.T) {
 func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 	t.Helper()
 	s, err := s.resolved()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	sources, _, err := findSources(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	name, err := cachePath(&s, sources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	w, err := newCacheWriter(name, manifest{Tokenizer: s.tokenizerID(), TokenBytes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	testkit.Must(w.resume(sources))(t)
 	return w, w.Docs
 }
@@ -461,9 +451,7 @@ func TestKilledTokenisationGoesOn(t *testing.T) {
 		t.Fatalf("left are %q (%v)", parts, err)
 	}
 	f, err := os.OpenFile(parts[0], os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	testkit.Must(f.WriteString("half a part"))(t)
 	testkit.NoError(t, f.Close())
 	d := mustOpen(t, s)

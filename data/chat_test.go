@@ -171,9 +171,7 @@ func TestTemplatesByPlace(t *testing.T) {
 func withChatML(t *testing.T) tokenizer.Tokenizer {
 	t.Helper()
 	tok, _, err := tokenizer.Extend(tokenizer.Bytes(), nil, []string{"<|im_start|>", "<|im_end|>"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return tok
 }
 
@@ -453,9 +451,7 @@ func TestRecordedTokenizers(t *testing.T) {
 	for _, name := range names {
 		dir := filepath.Dir(name)
 		tok, err := tokenizer.Load(dir, 1<<17)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"Hello wörld\"}\n{\"text\":\"no \xff\"}"))
 		s.Tokenizer = tok
 		_, err = Open(s)

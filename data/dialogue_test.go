@@ -198,9 +198,7 @@ func TestPromptRefuses(t *testing.T) {
 	wantError(t, err, "the model has no chat template; set template")
 	plain := dialogue(t, Spec{Template: "default"})
 	all, err := ReadConversations(strings.NewReader(`{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"}]}`), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = plain.Prompt(all[0])
 	wantError(t, err, "default has no place for tools")
 }

@@ -35,11 +35,7 @@ func idsSpec(t *testing.T, maxSeqLen, vocab int, paths ...string) Spec {
 func mustOpen(t *testing.T, s Spec) *Dataset {
 	t.Helper()
 	d := testkit.Must(Open(s))(t)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, d)
 	return d
 }
 

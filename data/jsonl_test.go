@@ -392,9 +392,7 @@ func TestBadRows(t *testing.T) {
 				s := chatSpec(t, raising, write(t, t.TempDir(), name, squeeze(t, name, content)))
 				d, err := Open(s)
 				if tt.says == nil {
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					d.Close()
 					return
 				}

@@ -454,9 +454,7 @@ func TestPairsPromptCut(t *testing.T) {
 // TestPairsOfTRL compares tokens and masks with those of TRL's DPOTrainer, which testdata/pairs.py recorded.
 func TestPairsOfTRL(t *testing.T) {
 	content, err := os.ReadFile("testdata/pairs.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	type side struct{ IDs, Mask []int32 }
 	var recorded struct {
 		Tokenizers map[string]map[string]string

@@ -55,9 +55,7 @@ func TestFindSources(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			sources, hidden, err := findSources(&Spec{Paths: tt.paths, Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var got []string
 			for _, s := range sources {
 				rel := testkit.Must(filepath.Rel(dir, s.path))(t)
@@ -104,9 +102,7 @@ func TestExpandVarsFindsGo(t *testing.T) {
 	}
 	t.Setenv("GOROOT", "")
 	got, err := ExpandVars("${GOROOT}/src/fmt/print.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := os.Stat(got); err != nil {
 		t.Errorf("GOROOT by asking go: %v", err)
 	}
@@ -159,9 +155,7 @@ func TestNamedTemplates(t *testing.T) {
 		s := textSpec(t, 64, "")
 		s.ModelDir = dir
 		all, err := ReadConversations(strings.NewReader(tools), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		all[0].Cut(1)
 		ids, err := dialogue(t, s).Prompt(all[0])
 		if got := rowText(Row{IDs: ids}); err != nil || got != "Tf u:h|a:" {

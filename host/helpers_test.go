@@ -60,11 +60,7 @@ func layouts(bf16 bool) []model.Layout {
 func newStore(t *testing.T, l []model.Layout, pool *parallel.Pool) *Store {
 	t.Helper()
 	s := testkit.Must(NewStore(l, recipe.Planes, pool))(t)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, s)
 	return s
 }
 

@@ -40,14 +40,10 @@ func TestGradientsOfATier(t *testing.T) {
 	tier.TileExtents = open("tile", func(i int) int64 { return tier.tileBytes(i, layouts[i]) })
 	tier.GradExtents = open("gradient", tier.gradBytes)
 	s, err := NewTieredStore(layouts, planes, nil, tier, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer s.Close()
 	slab, err := NewArena(accounts.GradientSlabs, 2*extents.BlockBytes*int64(len(layouts)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer slab.Close()
 	put := func(i int) {
 		t.Helper()
@@ -93,9 +89,7 @@ func TestGradientsOfATier(t *testing.T) {
 	change := func(name string, at int64) {
 		t.Helper()
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_, err = f.WriteAt([]byte{99}, extents.BlockBytes+at) // extents follow the header
 		if err = errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)

@@ -34,9 +34,7 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprint(i))
 	}
 	files, err := extents.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer files.Close()
 	tier := Tier{Away: away, Slots: 2, Extents: files}
 	if tiles != nil {
@@ -50,9 +48,7 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		defer tier.TileExtents.Close()
 	}
 	s, err := NewTieredStore(layouts, planes, nil, tier, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer s.Close()
 	value := func(i, k, at int) byte { return byte(1 + 7*i + 3*k + at) }
 	each := func(i int, f func(k int, b []byte)) {

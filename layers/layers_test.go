@@ -29,11 +29,7 @@ var devices = []struct {
 func openCPU(t *testing.T, threads int) device.Device {
 	t.Helper()
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: threads}))(t)
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, dev)
 	return dev
 }
 

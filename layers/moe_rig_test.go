@@ -28,11 +28,7 @@ var moeTokens = []int{13, 7}
 func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 	t.Helper()
 	s := testkit.Must(dev.NewStream("compute"))(t)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, s)
 	r := &moeRig{rig: &rig{t: t, dev: dev, s: s, spec: sp, tpl: New(sp, dev), ref: reference.Weights{}}, cfg: c.cfg, counts: moeTokens}
 	for _, l := range c.cfg.Layouts(sp.Act == device.BF16) {
 		if l.Kind == model.MoE {

@@ -171,11 +171,7 @@ func (r *rig) ints(v ...int32) device.Tensor {
 func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weights) *rig {
 	t.Helper()
 	s := testkit.Must(dev.NewStream("compute"))(t)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, s)
 	r := &rig{t: t, dev: dev, s: s, spec: spec, ref: reference.Weights{}, slots: map[int]device.Tensor{}}
 	cos, sin := spec.Config.RopeTables(spec.Positions)
 	r.spec.Cos, r.spec.Sin = r.tensor(device.F32, len(cos)), r.tensor(device.F32, len(sin))

@@ -458,9 +458,7 @@ func TestJSONKeepsText(t *testing.T) {
 }
 `
 	c, err := ParseConfig([]byte(text), "f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := strings.Replace(text, `"torch_dtype": "float32"`, `"torch_dtype": "bfloat16"`, 1)
 	if got := string(c.JSON("bfloat16")); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -484,9 +482,7 @@ func TestFixtureConfigs(t *testing.T) {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if !bytes.Equal(c.JSON("float32"), raw) {
 			t.Errorf("%s: text is not kept", name)
 		}

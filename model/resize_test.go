@@ -26,9 +26,7 @@ func TestResized(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := ParseConfig([]byte(tt.text), "f")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			was := c.VocabSize
 			big := c.Resized(384)
 			want := strings.ReplaceAll(string(c.JSON("float32")), tt.was, tt.is)

@@ -113,9 +113,7 @@ func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 		q := lanesRequest(r, 1+r.Intn(4))
 		q.HeadShards, q.MicroBatchTokens, q.Devices = 0, 0, 0
 		one, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		q.DeviceMemory = one.Table().Device/2 + int64(r.Intn(int(one.Table().Device)))
 		one, err = Resolve(q)
 		if err != nil {

@@ -319,9 +319,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if r.Spec.OnHost != c.onHost {
 				t.Errorf("hidden states on the host: %t", r.Spec.OnHost)
 			}

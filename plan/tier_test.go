@@ -353,9 +353,7 @@ func TestPackingTakesMemory(t *testing.T) {
 	all := q
 	all.HostMemory = 1 << 40
 	r, err := Resolve(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if r.Away != nil || slices.ContainsFunc(r.Table().Rows, func(r Row) bool { return r.Purpose == "compression" }) {
 		t.Error("with room for everything something is compressed")
 	}
@@ -403,9 +401,7 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 		states := q
 		states.Ranks, states.Config = 0, q.Config
 		all, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		grad := all.GradElems(1) * all.GradBytes()
 		q.HostMemory = 1
 		_, err = Resolve(q)
@@ -557,9 +553,7 @@ func TestSlabsOfGradientsOnDisks(t *testing.T) {
 		_, err := Resolve(q)
 		q.HostMemory = lacks(t, err)
 		all, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		q.HostMemory += 4 * all.GradElems(1) * 4
 		want := asked
 		if asked == 0 {

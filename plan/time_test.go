@@ -134,9 +134,7 @@ func TestBoundIsPrinted(t *testing.T) {
 	q, rates := sevenB()
 	r := resolve(t, q)
 	b, err := Time(r, rates)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var out bytes.Buffer
 	b.Write(&out)
 	t.Log("\n" + out.String())

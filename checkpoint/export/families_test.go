@@ -73,9 +73,7 @@ func TestDefaults(t *testing.T) {
 func checkDefaults(t *testing.T, kind string, config []byte) {
 	t.Helper()
 	c, err := model.ParseConfig(config, kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := &settings{file: kind}
 	testkit.NoError(t, json.Unmarshal(config, &s.vals))
 	if text, ok := s.vals["text_config"].(map[string]any); ok {
@@ -451,9 +449,7 @@ func sameLogits(t *testing.T, run func(args ...string) []byte, dir string, bound
 func logitsOf(t *testing.T, dir string, text ids) []float64 {
 	t.Helper()
 	c, _, plain, err := reference.LoadModel(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var tokens []int32
 	for _, id := range text {
 		tokens = append(tokens, int32(id))

@@ -169,9 +169,7 @@ func TestPowerCut(t *testing.T) {
 		for _, loss := range powercut.Losses {
 			left := filepath.Join(t.TempDir(), "left")
 			err := d.Cut(loss, left)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			st, err := os.Stat(filepath.Join(left, "x.gguf"))
 			if err != nil || st.Size() == 0 || op == "" && st.Size() < 1000 {
 				t.Errorf("after %s, loss %d: %v, %v", op, loss, st, err)
@@ -249,9 +247,7 @@ func TestLinksOut(t *testing.T) {
 		files := map[string]string{"tokenizer.json": `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "byte_fallback": true}}`, "LICENSE": "x"}
 		dir, away := makeModel(t, llamaConfig(nil), llamaTensors(), files), t.TempDir()
 		err := errors.Join(os.Rename(filepath.Join(dir, name), filepath.Join(away, name)), os.Symlink(filepath.Join(away, name), filepath.Join(dir, name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for _, typ := range []Type{"", BF16} {
 			_, err = Run(t.Context(), Options{Format: Safetensors, Type: typ, Model: dir, Out: filepath.Join(t.TempDir(), "x")})
 			if err == nil || !strings.Contains(err.Error(), name+": a link to "+filepath.Join(away, name)+", outside of the model directory") {

@@ -185,13 +185,9 @@ func recorded(t *testing.T, file string) map[string][]float32 {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "model.safetensors"), raw, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	w, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := map[string][]float32{}
 	for _, x := range w.Tensors() {

@@ -23,9 +23,7 @@ func TestSafetensors(t *testing.T) {
 	for kind, want := range map[Type]string{"": "F32", F32: "F32", BF16: "BF16"} {
 		out := filepath.Join(t.TempDir(), "a", "b")
 		s, err := Run(t.Context(), Options{Format: Safetensors, Model: dir, Out: out, Type: kind, MaxShardBytes: 3000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got := listDir(t, out)
 		if len(s.Files) < 3 || s.Tensors != len(tensors) || len(got) != len(s.Files)+3 || !slices.Contains(got, "tokenizer.json") {
 			t.Errorf("%q: %+v, %v", kind, s, got)
@@ -38,9 +36,7 @@ func TestSafetensors(t *testing.T) {
 			t.Errorf("%q: config.json is %s, %v", kind, text, err)
 		}
 		w, err := checkpoint.OpenWeights(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for name, sh := range tensors {
 			x, ok := w.Tensor(name)
 			if !ok || !slices.Equal(x.Shape, sh) || x.DType != want {

@@ -140,9 +140,7 @@ func TestInitRefuses(t *testing.T) {
 func blocked(t *testing.T) (*os.File, func()) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return r, func() { _ = w.Close() }
 }
 

@@ -145,9 +145,7 @@ func (lab *lab) prepared(t *testing.T, scene string) string {
 	if err == nil {
 		err = os.CopyFS(dir, os.DirFS(lab.before[scene]))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return dir
 }
 
@@ -212,9 +210,7 @@ func tree(t *testing.T, dir string) map[string]string {
 		out[rel] = string(raw)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return out
 }
 

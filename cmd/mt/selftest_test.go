@@ -98,13 +98,9 @@ func TestSelfTestChildEnds(t *testing.T) {
 	var errs strings.Builder
 	c.Stderr = &errs
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	testkit.NoError(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	lines := bufio.NewScanner(out)
@@ -115,9 +111,7 @@ func TestSelfTestChildEnds(t *testing.T) {
 		case 500:
 			err = in.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if strings.Contains(lines.Text(), `"end":true`) {
 			t.Error("it has done all its work")
 		}

@@ -122,9 +122,7 @@ func begin(t *testing.T, front []string, args ...string) *command {
 	c := &command{Cmd: exec.Command(words[0], words[1:]...)}
 	c.Env = append(os.Environ(), asCommand+"=1")
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c.Stdout, c.Stderr, c.out = w, w, r
 	testkit.NoError(t, c.Start())
 	_ = w.Close() // the child has its own
@@ -229,9 +227,7 @@ func TestOutputThatDoesNotArrive(t *testing.T) {
 	}
 	defer full.Close()
 	gone, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_ = gone.Close()
 	defer w.Close()
 	_, args := smallRun(t, "--max-steps", "2")

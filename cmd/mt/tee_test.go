@@ -29,13 +29,9 @@ func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 		}
 	}
 	shown, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	from, said, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	words := append(append(front, os.Args[0]), args...)
 	p := &pipeline{&command{Cmd: exec.Command(words[0], words[1:]...), out: shown}, exec.Command(program[0], program[1:]...)}
 	p.Env = append(os.Environ(), asCommand+"=1")
@@ -49,9 +45,7 @@ func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 		_ = f.Close() // the children have theirs
 	}
 	t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL); _ = shown.Close() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return p
 }
 

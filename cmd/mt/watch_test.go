@@ -24,14 +24,10 @@ func TestWatch(t *testing.T) {
 	go func() { ended <- a.run(ctx, []string{"watch", dir, "--address", "0"}) }()
 	printed := make([]byte, 256)
 	n, err := from.Read(printed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	at := strings.TrimSpace(string(printed[:n]))
 	resp, err := http.Get(strings.Replace(at, "/?", "/index.html?", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	page, err := io.ReadAll(resp.Body)
 	if _ = resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(page), "<!doctype html>") {
 		t.Errorf("%s: %s %v\n%s", at, resp.Status, err, page)

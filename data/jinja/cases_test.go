@@ -18,9 +18,7 @@ func clock() time.Time { return time.Date(2024, 7, 26, 14, 5, 9, 1234000, time.U
 func decoded(t testing.TB, path string) *Object {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	v, err := DecodeJSON(text)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)

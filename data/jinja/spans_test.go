@@ -153,9 +153,7 @@ func TestSupervisedEmptyThoughts(t *testing.T) {
 	vars := withTokens(twoTurns)
 	vars["enable_thinking"] = false
 	out, turns, err := family(t, "thinking").SupervisedSpans(vars)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i, want := range []string{"A1<|im_end|>", "A2 <b><|im_end|>"} {
 		if got := out.Text[turns[i].From:turns[i].To]; got != want {
 			t.Errorf("turn %d: %q, want %q", i, got, want)

@@ -17,17 +17,13 @@ import (
 func extended(t *testing.T, tok Tokenizer, plain, special []string) (Tokenizer, Tokenizer, []NewToken) {
 	t.Helper()
 	out, asked, err := Extend(tok, plain, special)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dir := t.TempDir()
 	for name, text := range out.Files() {
 		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 	}
 	loaded, err := Load(dir, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return out, loaded, asked
 }
 
@@ -181,13 +177,9 @@ func TestExtendKeepsEnds(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"tokenizer.json": small(""), "config.json": `{"eos_token_id": 5, "bos_token_id": 1}`})
 	was, err := Load(dir, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	tok, _, err := Extend(was, []string{"<x>"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	bos, _ := tok.BOS()
 	if eos, ok := tok.EOS(); !ok || eos != 5 || bos != 1 {
 		t.Errorf("BOS %d, EOS %d", bos, eos)

@@ -26,9 +26,7 @@ func TestLongWord(t *testing.T) {
 	testkit.NotShort(t)
 	const n = 1<<20 + 5
 	ids, starts, err := doubles(t, "").EncodeSpans(nil, nil, bytes.Repeat([]byte("a"), n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if len(ids) != n/8+2 || ids[0] != 4 || starts[1] != 8 || !slices.Equal(ids[n/8:], []int32{3, 0}) || starts[n/8+1] != n-1 {
 		t.Errorf("%d ids, the last %d", len(ids), ids[len(ids)-3:])
 	}
@@ -147,9 +145,7 @@ func TestSplit(t *testing.T) {
 		cuts, r := 0, rand.New(rand.NewPCG(5, 6))
 		for _, text := range all {
 			want, err := tok.Encode(nil, []byte(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var got []int32
 			for rest := []byte(text); len(rest) > 0; {
 				seen := 1 + r.IntN(len(rest))

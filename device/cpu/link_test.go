@@ -14,21 +14,15 @@ import (
 func TestLinkLimit(t *testing.T) {
 	const n = 100 << 10
 	d, err := New(Options{Threads: 1, LinkLimit: 20 * n}) // 50 ms for n bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Workspace, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(mem)
 	other := newDevice(t, Options{Threads: 1})
 	there := alloc(t, other, n)
 	s, err := d.NewStream("h2d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer s.Close()
 	from, to := bytes.Repeat([]byte("link"), n/4), make([]byte, n)
 	began := time.Now()

@@ -18,11 +18,7 @@ import (
 func newDevice(t *testing.T, o Options) device.Device {
 	t.Helper()
 	d := testkit.Must(New(o))(t)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, d)
 	return d
 }
 

@@ -154,13 +154,9 @@ func TestPinningFailsBeside(t *testing.T) {
 		drv := emu.New(emu.Options{FailCall: fail})
 		defer drv.Close()
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		opened, err := New(Options{CUDA: c, PinPiece: page})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d := opened.(*dev)
 		var begun atomic.Int64
 		d.beside = func(*piece) {
@@ -205,13 +201,9 @@ func TestLeavePinned(t *testing.T) {
 	for _, leave := range []bool{false, true} {
 		drv := emu.New(emu.Options{})
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		opened, err := New(Options{CUDA: c, PinPiece: page})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d := opened.(*dev)
 		a, b, later := pages(20*page), pages(4*page), pages(2*page)
 		for _, m := range [][]byte{a, b} {

@@ -221,11 +221,7 @@ func TestSharedChoices(t *testing.T) {
 	for i := range 2 {
 		opened := testkit.Must(New(Options{CUDA: c, Ordinal: i, Choices: choices}))(t)
 		d := opened.(*dev)
-		t.Cleanup(func() {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		testkit.Close(t, d)
 		if got := dot(t, d, false, 0); got != sumIn(2) {
 			t.Errorf("device %d: %v, want %v", i, got, sumIn(2))
 		}

@@ -91,9 +91,7 @@ func TestBudgetIsForAll(t *testing.T) {
 	before := d.Usage()
 	half := (before.Limit - before.Total) / 2 / device.Align * device.Align
 	m, err := d.Alloc(accounts.WeightSlots, half)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(m)
 	var lacking *device.OutOfMemory
 	if _, err := d.Alloc(accounts.GradientBuffers, half+2*device.Align); !errors.As(err, &lacking) || lacking.Used != before.Total+half || lacking.Limit != 1<<30 {

@@ -63,11 +63,7 @@ func newUnheard(t *testing.T) *dev {
 	}
 	quiet := testkit.Must(cudart.New(unheard{drv, nothing}))(t)
 	d := testkit.Must(New(Options{CUDA: quiet, OwnMatMul: true}))(t)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, d)
 	return d.(*dev)
 }
 

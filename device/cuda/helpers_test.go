@@ -26,11 +26,7 @@ var (
 func bind(t *testing.T, o emu.Options) (*emu.Driver, *cudart.CUDA) {
 	t.Helper()
 	drv := emu.New(o)
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	c := testkit.Must(cudart.New(drv))(t)
 	return drv, c
 }

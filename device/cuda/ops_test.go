@@ -248,13 +248,9 @@ func TestProductOnALostDevice(t *testing.T) {
 		drv := emu.New(o)
 		defer func() { _ = drv.Close() }() // a lost device gives nothing back
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d, err := New(Options{CUDA: c})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s, x := newStream(t, d, "s"), alloc(t, d, 64).Tensor(device.F32, 0, 1)
 		op.Do(d, s, op.MatMul{M: 1, N: 1, K: 1, A: x, B: x, D: x})
 		err = s.Close()

@@ -80,9 +80,7 @@ func TestFailingPeers(t *testing.T) {
 		o.Devices, o.DeviceMemory = 2, 2<<30
 		drv = emu.New(o)
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		var d [2]device.Device
 		for i := range d {
 			if d[i], err = New(Options{CUDA: c, Ordinal: i}); err != nil {

@@ -33,14 +33,10 @@ func pages(bytes int) []byte {
 func there(t *testing.T, d device.Device, to, from []byte) (staged bool) {
 	t.Helper()
 	m, err := d.Alloc(accounts.Batch, int64(len(from)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(m)
 	s, err := d.NewStream("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.CopyH2D(m, from)
 	s.CopyD2H(to, m)
 	err = s.Sync()
@@ -241,9 +237,7 @@ func TestRegisterFails(t *testing.T) {
 		var failed *cudart.Error
 		switch {
 		case o.FailCall == 0:
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		case !errors.As(err, &failed) || !strings.Contains(err.Error(), "register 32 KiB of host memory: 4.0 KiB at 0x") || !strings.Contains(err.Error(), "ulimit -l"):
 			t.Errorf("call %d (%s): %v", o.FailCall, drv.CallName(o.FailCall), err)
 		case len(d.spans) != 0 || len(d.registered) != 0:

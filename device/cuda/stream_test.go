@@ -178,22 +178,14 @@ func TestLostDevice(t *testing.T) {
 					_ = drv.Close() // a lost device gives nothing back
 				}()
 				c, err := cudart.New(drv)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				d, err := New(Options{CUDA: c})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				start := drv.Calls()
 				s, err := d.NewStream("s")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				e, err := d.NewEvent()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				m := alloc(t, d, 1<<20)
 				told := make(chan error, 1)
 				s.CopyH2D(m, make([]byte, 1<<20))

@@ -36,14 +36,10 @@ func TestNothingFails(t *testing.T) {
 	d := wrap.FailLate(newCPU(t), 1000)
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Batch, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(mem)
 	s, err := d.NewStream("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	got := make([]byte, 2)
 	s.CopyH2D(mem, []byte{7, 8})
 	s.CopyD2D(mem.Slice(0, 1), mem.Slice(1, 1))
@@ -88,14 +84,10 @@ func program(t *testing.T, d device.Device) (err error) {
 	}
 	defer e.Close()
 	other, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer other.Close()
 	there, err := other.Alloc(accounts.Batch, 512)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if ok, err := d.Reach(wrap.Fail(other, 1)); !ok || err != nil {
 		return err
 	}

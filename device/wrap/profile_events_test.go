@@ -33,9 +33,7 @@ func (c *counted) Close() error { return errors.Join(c.err, c.Device.Close()) }
 // Close tell why.
 func TestEvents(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dev := &counted{Device: inner}
 	p := wrap.Profile(dev)
 	mem, err := p.Alloc(accounts.Workspace, 4)

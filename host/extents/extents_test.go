@@ -374,9 +374,7 @@ func everyCallFails(t *testing.T, compress bool) {
 			return nil
 		}()
 		if n.failed == "" {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if fail < 10 {
 				t.Fatalf("only %d calls", fail)
 			}

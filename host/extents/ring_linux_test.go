@@ -196,9 +196,7 @@ func TestRingFaults(t *testing.T) {
 // writeAndRead writes extents, reads them back and compares.
 func writeAndRead(t *testing.T, o Options) (err error) {
 	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if e.ring == nil {
 		t.Skip("moved by ", e.Engine())
 	}
@@ -262,9 +260,7 @@ func TestRingInAnyOrder(t *testing.T) {
 	k := &kernel{order: rand.New(rand.NewPCG(6, 6))}
 	o.ring = func(depth int) (mover, error) { return played(depth, k), nil }
 	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer e.Close()
 	if e.ring == nil {
 		t.Skip("moved by ", e.Engine())
@@ -279,9 +275,7 @@ func TestRingInAnyOrder(t *testing.T) {
 			} else {
 				err = e.Write(2, mem)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if len(k.done) != k.hold || latest && k.done[0] < k.done[k.hold-1] {
 				t.Errorf("completed in the order %v", k.done)
 			}
@@ -348,9 +342,7 @@ func TestRingLeavesNothing(t *testing.T) {
 			t.Skip("no /proc: ", err)
 		}
 		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return fmt.Sprint(len(fds), " descriptors, ", strings.Count(string(maps), "io_uring"), " mappings of rings")
 	}
 	if r, err := newRing(ringDepth); err != nil {

@@ -92,9 +92,7 @@ func TestCalibrate(t *testing.T) {
 	var parts []string
 	m, err := calibrated(t.Context(), CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 2, Unified: true}), Host: "a processor", Dir: t.TempDir(), Small: true,
 		Progress: func(what string, part, of int) { parts = append(parts, what) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	lift(m)
 	file := filepath.Join(t.TempDir(), "rates.json")
 	testkit.NoError(t, m.Save(file))

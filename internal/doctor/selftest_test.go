@@ -22,11 +22,7 @@ import (
 func newCPU(t *testing.T, o cpu.Options) device.Device {
 	t.Helper()
 	dev := testkit.Must(cpu.New(o))(t)
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, dev)
 	return dev
 }
 

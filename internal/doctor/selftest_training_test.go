@@ -23,9 +23,7 @@ func TestTempDir(t *testing.T) {
 	dirs := []string{others}
 	for range 2 {
 		dir, remove, err := tempDir(checkpoint.Lock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer remove()
 		testkit.NoError(t, writeRows(filepath.Join(dir, "rows.jsonl")))
 		dirs = append(dirs, dir)
@@ -47,9 +45,7 @@ func TestTempDirWithoutLocks(t *testing.T) {
 	var dirs []string
 	for range 2 {
 		dir, remove, err := tempDir(func(string) (func(), error) { return func() {}, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer remove()
 		testkit.NoError(t, writeRows(filepath.Join(dir, "rows.jsonl")))
 		dirs = append(dirs, dir)

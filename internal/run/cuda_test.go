@@ -28,11 +28,7 @@ import (
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
 	drv := emu.New(o)
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	return drv
 }
 
@@ -98,9 +94,7 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 			t.Fatalf("device %q", c.Device)
 		}
 		raw, err := os.ReadFile(filepath.Join(s.out, settings.ConfigFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		dtype := "bf16"
 		if tc.extra != "" {
 			dtype = "fp32"

@@ -22,9 +22,7 @@ func TestCurveOfARun(t *testing.T) {
 		t.Error("the run is not interrupted")
 	}
 	half, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.mustTrain(t)
 	whole, err := os.ReadFile(name)
 	if err != nil || bytes.Equal(half, whole) || !bytes.Contains(whole, []byte("held-out")) {

@@ -304,9 +304,7 @@ func TestResumeWithAnother(t *testing.T) {
 	}
 	// The same rows elsewhere are the same rows.
 	raw, err := os.ReadFile(s.rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	moved := filepath.Join(s.root, "moved", "rows.jsonl")
 	write(t, moved, string(raw))
 	if out, err := s.with("dataset: "+moved+"\n").train(t, t.Context(), settings.Hooks{}); err != nil || !strings.Contains(out, "training is done") {

@@ -69,9 +69,7 @@ func readJSON(t *testing.T, name string, v any) {
 	if err == nil {
 		err = json.Unmarshal(raw, v)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // fixtureConfig is the configuration of a recorded case.
@@ -192,9 +190,7 @@ func TestFixtures(t *testing.T) {
 				}
 				runTrain(t, c, h)
 				c, err := config.Load(filepath.Join(out, settings.ConfigFile), config.Args{}) // every auto resolved
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				kind := c.ComputeDType
 				var want expected
 				readJSON(t, filepath.Join(dir, "expected.json"), &want)
@@ -368,9 +364,7 @@ func compareWeights(t *testing.T, initial, final, got string, limit float64, who
 		if err == nil {
 			err = os.WriteFile(filepath.Join(ref, to), raw, 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	start, want, have := loadStore(t, initial), loadStore(t, ref), loadStore(t, got)
 	var num, den float64

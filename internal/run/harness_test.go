@@ -61,9 +61,7 @@ func write(t *testing.T, name, content string) {
 	if err == nil {
 		err = os.WriteFile(name, []byte(content), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // scene is a configuration and where it runs.

@@ -199,9 +199,7 @@ func TestBadInput(t *testing.T) {
 				source = s.source()
 			}
 			c, err := config.Parse("run.yaml", []byte(source), config.Args{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			h := settings.Hooks{Allocating: func() { t.Error("memory is taken") }}
 			var out strings.Builder
 			err = Train(t.Context(), c, settings.Options{Stdout: &out, Stderr: &out, Hooks: h})
@@ -210,9 +208,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s is there", c.OutputDir)
 			}
 			again, err := config.Parse("run.yaml", []byte(source), config.Args{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			checkError(t, DryRun(again, settings.Options{Stdout: &out, Stderr: &out}), tc.usage, tc.says...)
 		})
 	}

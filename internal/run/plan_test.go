@@ -22,9 +22,7 @@ import (
 func sketch(t *testing.T, yaml string, o settings.Options) (string, error) {
 	t.Helper()
 	c, err := config.Parse("run.yaml", []byte(yaml), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var out bytes.Buffer
 	o.Stdout, o.Stderr = &out, &out
 	err = predict.Plan(c, o)
@@ -38,9 +36,7 @@ func TestPlanNeedsNoData(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const card = "model: qwen2.5-7b\ndevice_memory: 24GiB\nhost_memory: 128GiB\n"
 	out, err := sketch(t, card, settings.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, want := range []string{"7,615,616,512 parameters, rows of max_seq_len tokens: 2,048", "steps of 8 rows, compute bf16",
 		"no GPU to ask: the plan is for one of 24 GiB, of which 512 MiB are taken to go to its context", "device  total", "disk  one checkpoint  85 GiB",
 		"as many as the data has steps for", "disk  final model     14 GiB"} {
@@ -59,9 +55,7 @@ func TestPlanNeedsNoData(t *testing.T) {
 		t.Errorf("with data and output_dir: %v\n%s\nnot\n%s", err, again, out)
 	}
 	raw, err := sketch(t, card+"max_steps: 1000\nsave_total_limit: 2\n", settings.Options{JSON: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var shown struct {
 		MaxSteps *int `json:"max_steps"`
 		Rows     *int

@@ -110,9 +110,7 @@ func TestSamplesAreResumed(t *testing.T) {
 				_, err = f.WriteString("{\"step\":7,\"prompt\":\"\",\"text\":\"\"}\n{\"step\":3,\"pro")
 				f.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if out := got.mustTrain(t); !strings.Contains(out, "resuming from") {
 				t.Errorf("%s: begun again\n%s", name, out)
 			}

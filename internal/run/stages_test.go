@@ -95,9 +95,7 @@ func openSaver(t *testing.T, s scene, step int) *save.Saver {
 	t.Cleanup(func() { _ = w.Close() })
 	testkit.NoError(t, w.Open(nil))
 	log, _, err := report.OpenMetrics(j.FS(), filepath.Join(t.TempDir(), settings.MetricsFile), 0, func(w io.Writer) io.Writer { return &fullWriter{w, 3} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(log.Close)
 	sv := &save.Saver{Weights: w, Log: log, Kept: &report.Windows{}}
 	testkit.NoError(t, sv.Open(step))

@@ -32,14 +32,10 @@ func TestGradientsOnDisks(t *testing.T) {
 			want.mustTrain(t)
 			got := want.in(t).onDisks(t).with(extra + "pipeline: {state_slots: 1, grad_slabs: 1, grad_buffers: 1, " + sameSums + "}\n")
 			j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			least, err := predict.SmallestFor(j.Asked)
 			open.CloseAfter(j, &err)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
 			out := got.mustTrain(t)
 			if !regexp.MustCompile(`disk +gradients +\S+ \S+ +(fp32|bf16) of [78] of 10 layers, which wait for the norm`).MatchString(out) {

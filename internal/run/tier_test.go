@@ -27,9 +27,7 @@ func (s scene) onDisks(t *testing.T) scene { return s.partOnDisks(t, 2) }
 func (s scene) partOnDisks(t *testing.T, n int64) scene {
 	t.Helper()
 	j, err := openRun(s.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer open.CloseAfter(j, &err)
 	table := j.Plan.Table()
 	state := int64(0)
@@ -106,23 +104,17 @@ func TestNumericsOfLittleMemory(t *testing.T) {
 	s = s.with(fmt.Sprintf("state_dir: [%s/a]\n", s.root))
 	notesOf := func(s scene) string {
 		j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer open.CloseAfter(j, &err)
 		return strings.Join(j.AllNotes(), "\n")
 	}
 	const note = "a run with room for everything has pipeline.micro_batch_tokens: "
 	j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	tokens := j.Plan.Limits.MicroBatchTokens
 	least, err := predict.SmallestFor(j.Asked)
 	open.CloseAfter(j, &err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	small := fmt.Sprintf("host_memory: %d\n", least.Host)
 	if got := notesOf(s.with(small)); !strings.Contains(got, note+fmt.Sprint(tokens)) {
 		t.Errorf("notes of a small host_memory:\n%s", got)
@@ -145,14 +137,10 @@ func TestWeightsOnDisks(t *testing.T) {
 			got := want.in(t).onDisks(t)
 			got = got.with(fmt.Sprintf("param_dir: [%s/c]\n", got.root))
 			j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			least, err := predict.SmallestFor(j.Asked)
 			open.CloseAfter(j, &err)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
 			out := got.mustTrain(t)
 			if !regexp.MustCompile(`disk +weights +\S+ \S+ +what streams to the device, of [1-9]`).MatchString(out) {
@@ -196,18 +184,14 @@ func TestCompressedStates(t *testing.T) {
 		Written int64 `json:"disk_write_bytes"`
 	}
 	raw, err := os.ReadFile(filepath.Join(got.out, "metrics.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for line := range strings.Lines(string(raw)) {
 		if strings.Contains(line, `"disk_read_bytes"`) {
 			testkit.NoError(t, json.Unmarshal([]byte(line), &last))
 		}
 	}
 	j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer open.CloseAfter(j, &err)
 	if n, _ := j.Plan.DiskBytes(); n == 0 || last.Read == 0 || last.Read > n*9/10 || last.Written > n*9/10 {
 		t.Errorf("%d bytes are read and %d written of states of %d", last.Read, last.Written, n)

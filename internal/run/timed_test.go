@@ -56,9 +56,7 @@ func TestTimedProducts(t *testing.T) {
 		t.Errorf("it is not said where choices are kept:\n%s", out)
 	}
 	raw, err := os.ReadFile(timedFile(t, want))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var kept struct{ Shapes map[string][8]uint64 }
 	testkit.NoError(t, json.Unmarshal(raw, &kept))
 	var recorded map[string][8]uint64
@@ -221,9 +219,7 @@ func TestOwnProducts(t *testing.T) {
 			t.Errorf("%s: the notes are\n%s", name, out)
 		}
 		raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
 		var last struct {
 			Own int64 `json:"own_products"`

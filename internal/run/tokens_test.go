@@ -79,16 +79,12 @@ func TestAddedTokensTrain(t *testing.T) {
 	sameRun(t, got, want)
 	for _, dir := range []string{want.out, filepath.Join(want.out, settings.CheckpointName(3))} {
 		c, err := model.LoadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if raw, err := os.ReadFile(filepath.Join(dir, "config.json")); err != nil || c.VocabSize != 320 || !strings.Contains(string(raw), `"vocab_size": 320`) {
 			t.Errorf("%s: %d tokens, %v\n%s", dir, c.VocabSize, err, raw)
 		}
 		tok, err := tokenizer.Load(dir, 320)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ids, err := tok.Encode(nil, []byte("<|im_start|>a<|im_end|>\n"))
 		if err != nil || !slices.Equal(ids, []int32{256, 'a', 257, '\n'}) {
 			t.Errorf("%s: encoded as %d, %v", dir, ids, err)

@@ -32,9 +32,7 @@ type traceSpan struct {
 func readTrace(t *testing.T, path string) (out []traceSpan) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer f.Close()
 	r := io.Reader(f)
 	if strings.HasSuffix(path, ".gz") {

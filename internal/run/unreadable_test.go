@@ -88,14 +88,10 @@ func swapLayers(t *testing.T, dir string) {
 	t.Helper()
 	file := func(layer string) string { return "optimizer/layer-0000" + layer + ".safetensors" }
 	raw, err := os.ReadFile(filepath.Join(dir, file("2")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	write(t, filepath.Join(dir, file("1")), string(raw))
 	raw, err = os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var m map[string]any
 	testkit.NoError(t, json.Unmarshal(raw, &m))
 	m["version"] = 1

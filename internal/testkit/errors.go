@@ -1,6 +1,9 @@
 package testkit
 
-import "testing"
+import (
+	"io"
+	"testing"
+)
 
 // NoError ends the test with err where there is one.
 func NoError(t testing.TB, err error) {
@@ -19,4 +22,13 @@ func Must[T any](v T, err error) func(testing.TB) T {
 		}
 		return v
 	}
+}
+
+// Close closes c when the test ends, which fails where that fails.
+func Close(t testing.TB, c io.Closer) {
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -38,3 +38,21 @@ func TestErrorsEndTests(t *testing.T) {
 		t.Errorf("%v went on, want %v", went, want)
 	}
 }
+
+// closer is closed with its error.
+type closer struct{ err error }
+
+func (c closer) Close() error { return c.err }
+
+// TestClose: what fails to close when a test ends is reported, and only that.
+func TestClose(t *testing.T) {
+	n := &noted{TB: t}
+	t.Run("a test", func(t *testing.T) {
+		n.TB = t
+		Close(n, closer{})
+		Close(n, closer{errors.New("still busy")})
+	})
+	if want := []string{"still busy"}; !slices.Equal(n.errors, want) {
+		t.Errorf("got %q, want %q", n.errors, want)
+	}
+}

@@ -65,13 +65,9 @@ func openBrowser(t *testing.T) *browser {
 		t.Skip("no Chromium in PATH")
 	}
 	theirs, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	from, back, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	profile := t.TempDir()
 	cmd := exec.Command(name, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run", "--hide-scrollbars",
 		"--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--user-data-dir="+profile, "about:blank")
@@ -236,9 +232,7 @@ func (b *browser) capture(t *testing.T, name string, how map[string]any) []byte 
 	if err == nil {
 		err = os.WriteFile(filepath.Join(*shots, name+".png"), raw, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return raw
 }
 

@@ -58,9 +58,7 @@ func TestWheel(t *testing.T) {
 		content := map[string][]byte{}
 		for _, f := range z.File {
 			r, err := f.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if content[f.Name], err = io.ReadAll(r); err != nil {
 				t.Fatal(err)
 			}
@@ -137,9 +135,7 @@ func TestSameBytes(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got += fmt.Sprintf("%s %o %s\n", h.Name, h.Mode, h.ModTime.UTC().Format(time.RFC3339))
 	}
 	if want := "mt-0.3.0-rc.1/bin/mt 755 2026-11-25T17:29:46Z\nmt-0.3.0-rc.1/share/x 644 2026-11-25T17:29:46Z\n"; got != want {

@@ -148,24 +148,18 @@ func smallZip(t *testing.T) []byte {
 func TestKit(t *testing.T) {
 	packages := []file{fakeWheel(t, "some")}
 	files, err := kitFiles("../..", sample(), []byte("terms"), packages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var b bytes.Buffer
 	testkit.NoError(t, tarball(&b, "mt-gpu-kit", sample().made, files))
 	z, err := gzip.NewReader(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var got []string
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got = append(got, fmt.Sprintf("%o %s", h.Mode, strings.TrimPrefix(h.Name, "mt-gpu-kit/")))
 	}
 	want := []string{"755 mt", "644 licences.txt", "644 README.md", "755 install.sh", "644 packages/SHA256SUMS", "755 bench/gpu.sh"}

@@ -94,9 +94,7 @@ func TestSummary(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := read(strings.NewReader(tt.in))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var b strings.Builder
 			err = s.print(&b)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {

@@ -90,9 +90,7 @@ func TestShippedModules(t *testing.T) {
 	}
 	for _, name := range files {
 		src, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		m, err := Parse(filepath.Base(name), string(src))
 		if err != nil {
 			t.Error(err)

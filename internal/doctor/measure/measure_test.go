@@ -165,18 +165,10 @@ func TestCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	drv := emu.New(emu.Options{})
 	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dev, err := cuda.New(cuda.Options{CUDA: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.NoError(t, err)
+	testkit.Close(t, drv)
 	m := closed(t, dev)
 	for _, name := range measure.Operations() {
 		o := measure.Operation{Name: name, Rows: 5, Cols: 32, DType: device.BF16}
@@ -317,13 +309,9 @@ func TestMedian(t *testing.T) {
 // TestInPlaceShare: a device whose host memory is its own computes on both at about one rate, and gives everything back.
 func TestInPlaceShare(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	m, err := measure.New(dev, measure.Options{Runs: 3, Least: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	own, share, err := m.InPlace(70 * 70)
 	if err != nil || own.Median <= 0 || !(share > 0) || math.IsInf(share, 1) {
 		t.Errorf("%+v, %g, %v", own, share, err)

@@ -40,14 +40,10 @@ const nothing = 1e-9
 // TestWhatIsTimed: a backward of attention is one, each timing is a run of its own, and a product of 1 × 1 × 1 is one.
 func TestWhatIsTimed(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dev := &noting{Device: inner, names: map[string]int{}}
 	m, err := measure.New(dev, measure.Options{Runs: 2, Least: 1, Most: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = m.Attention(measure.Attention{Tokens: 4, Length: 4, Heads: 1, KVHeads: 1, Dim: 8, DType: device.F32, Backward: true})
 	if forward, backward := dev.names[(&op.Attention{}).Name()], dev.names[(&op.AttentionBackward{}).Name()]; err != nil || forward != 1 || backward < 3 {
 		t.Errorf("%d forwards and %d backwards, %v", forward, backward, err)
@@ -139,9 +135,7 @@ func TestOptions(t *testing.T) {
 func TestDiskOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x")
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	block := []byte("what is written")
 	if _, _, err := measure.DiskOnce(f, slices.Clone(block), int64(len(block))); err != nil {
 		t.Error(err)

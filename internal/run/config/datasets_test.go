@@ -64,9 +64,7 @@ func TestHubThatCannotBeRead(t *testing.T) {
 // takes what is held out.
 func TestDataSpecColumns(t *testing.T) {
 	c, err := Parse("t.yaml", []byte("dataset: org/name\neval_dataset: org/name\nprompt_column: q\nresponse_column: a\n"), Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for held, s := range map[bool]data.Spec{false: c.DataSpec(), true: c.EvalSpec()} {
 		if s.Columns != (data.Columns{Prompt: "q", Response: "a"}) || s.Held != held || s.Hub == nil {
 			t.Errorf("held %v: columns %+v, held %v", held, s.Columns, s.Held)

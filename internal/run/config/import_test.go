@@ -27,9 +27,7 @@ func TestImports(t *testing.T) {
 			continue
 		}
 		src, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		im, err := ParseImport(filepath.Base(file), src, "")
 		if err != nil {
 			t.Errorf("%s: %v", file, err)

@@ -182,9 +182,7 @@ func TestTemplateVars(t *testing.T) {
 		{"chat_template_kwargs: {a: 1, b: 2}", []string{"--chat-template-kwargs", `{"a": "x"}`}, map[string]any{"a": "x"}},
 	} {
 		args, _, err := parseFlags(c.flags, func(*pflag.FlagSet) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		cfg, err := Parse("c.yaml", []byte(c.text), args)
 		if err != nil {
 			t.Errorf("%q %q: %v", c.text, c.flags, err)

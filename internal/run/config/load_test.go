@@ -217,9 +217,7 @@ func TestFlags(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if !tc.ok(c) {
 				t.Errorf("got %+v", c)
 			}
@@ -236,9 +234,7 @@ func TestArgs(t *testing.T) {
 		set.StringVar(&prompt, "prompt", "", "")
 	}
 	a, positional, err := parseFlags([]string{"run.yaml", "--dry_run", "--json=false", "--shuffle", "more", "--prompt", "--x", "--", "--seed"}, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if got := strings.Join(positional, " "); got != "run.yaml more --seed" {
 		t.Errorf("positional: %s", got)
 	}
@@ -602,9 +598,7 @@ func TestLoadWhatIsNoFile(t *testing.T) {
 		t.Errorf("an empty pipe: %v", err)
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer r.Close()
 	testkit.Must(w.WriteString("seed: 5\n"))(t)
 	_ = w.Close()

@@ -60,11 +60,7 @@ func openGPU(t *testing.T) device.Device {
 	drv := emu.New(emu.Options{Threads: 1})
 	c := testkit.Must(cudart.New(drv))(t)
 	dev := testkit.Must(cuda.New(cuda.Options{CUDA: c}))(t)
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	return dev
 }
 

@@ -333,9 +333,7 @@ func spoil(s *host.Store) {
 func TestDeviceTooSmall(t *testing.T) {
 	r := newRig(t, kinds[0], false)
 	small, err := cpu.New(cpu.Options{Threads: 1, MemoryLimit: 100_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer small.Close()
 	r.Device, r.MaxNewTokens = small, 4
 	err = Run(context.Background(), r.Options, []int32{1}, func(int32) { t.Error("a token came") })

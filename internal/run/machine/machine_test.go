@@ -20,20 +20,14 @@ import (
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
 	drv := emu.New(o)
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	return drv
 }
 
 // What NVML tells is shown; what it lacks is no error.
 func TestGPUState(t *testing.T) {
 	c, err := cudart.New(emulate(t, emu.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := gpuState(c, First)
 	if s == nil || s.Driver == "" || s.MaxMHz == 0 || s.BestPCIe[1] == 0 || !strings.Contains(s.String(), "driver "+s.Driver) {
 		t.Errorf("%+v", s)

@@ -114,11 +114,7 @@ func TestBindOnPaper(t *testing.T) {
 // TestReadRates: an integrated GPU's reads are measured; without memory to measure with there are none.
 func TestReadRates(t *testing.T) {
 	drv := emu.New(emu.Options{Integrated: true})
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	j := &choosing{opening: begin(&config.Config{Device: "cuda", Devices: "auto"}, settings.Options{Stderr: io.Discard, Hooks: settings.Hooks{Symbols: drv}}, Asks{})}
 	testkit.NoError(t, j.takeGPU(settings.Options{Stderr: io.Discard}))
 	defer func() {

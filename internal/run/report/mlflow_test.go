@@ -65,16 +65,12 @@ func TestMLflowRun(t *testing.T) {
 	t.Setenv("MLFLOW_EXPERIMENT_NAME", "an experiment")
 	ctx := context.Background()
 	run, err := OpenMLflow(ctx, MLflowRun{Name: "n", Config: map[string]string{"seed": "7", "long": strings.Repeat("é", 600)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	err = run.Send(ctx, []Point{{Time: time.UnixMilli(17), Step: 3, Values: []Scalar{{Name: "train/loss", Value: 0.5}, {Name: "x", Value: math.NaN()}, {Name: "y", Value: math.Inf(-1)}, {Name: "z", Value: math.Inf(1)}, {Name: "eval/loss", Value: 2}}}})
 	if err == nil {
 		err = run.Close(ctx, EndKilled)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := []string{"GET experiments/get-by-name experiment_name=an+experiment", `POST experiments/create {"name":"an experiment"}`, "GET experiments/get-by-name experiment_name=an+experiment",
 		`POST runs/create {"experiment_id":"5","run_name":"n",`, `POST runs/log-batch {"params":[{"key":"long","value":"` + strings.Repeat("é", 499) + `…"},{"key":"seed","value":"7"}],"run_id":"r1"}`,
 		`POST runs/log-batch {"metrics":[{"key":"loss","value":0.5,"timestamp":17,"step":3},{"key":"eval_loss","value":2,"timestamp":17,"step":3}],"run_id":"r1"}`,

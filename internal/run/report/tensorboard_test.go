@@ -21,9 +21,7 @@ func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1700000000, 0)
 	w, err := CreateEvents(filepath.Join(dir, "runs"), now, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	testkit.NoError(t, w.Scalars(now, 300, []Scalar{{"train/loss", 1.5}}))
 	testkit.NoError(t, w.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "runs", "events.out.tfevents.1700000000.*"))
@@ -31,9 +29,7 @@ func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 		t.Fatalf("files %v, %v", files, err)
 	}
 	raw, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var records [][]byte
 	for len(raw) > 0 {
 		n := binary.LittleEndian.Uint64(raw)
@@ -73,9 +69,7 @@ func TestRunsOfOneSecond(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {
 		w, err := CreateEvents(dir, time.Unix(1700000000, 0), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		testkit.NoError(t, w.Scalars(time.Unix(1700000000, 0), i, nil))
 		testkit.NoError(t, w.Close())
 		files, err := os.ReadDir(dir)

@@ -56,18 +56,12 @@ func TestSyntheticDevices(t *testing.T) {
 // Trials run on all devices of the configuration.
 func TestTrialsOnDevices(t *testing.T) {
 	c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 4\ndevice: cpu\ndevices: 2\npipeline: {micro_batch_tokens: 16}\n"), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	trials, err := OpenTrials(c, settings.Options{Stderr: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer trials.Close()
 	p, err := trials.Plan(trials.Asked())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	reports, err := trials.Run(t.Context(), p, 1, 2)
 	if err != nil || len(reports) != 2 || p.Lanes() != 2 || p.Order != schedule.Lanes {
 		t.Errorf("%d steps on %d lanes, %s: %v", len(reports), p.Lanes(), p.Order, err)
@@ -129,11 +123,7 @@ func TestSyntheticFault(t *testing.T) {
 	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(1), "num_attention_heads": int64(2),
 		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test"))(t)
 	drv := emu.New(emu.Options{CrashAt: emu.Launch{Kernel: "rmsnorm", N: 1}})
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	gpu := machine.FindGPU(drv)
 	dev := testkit.Must(gpu.Open(machine.First, 0))(t)
 	s := testkit.Must(StartSynthetic(SyntheticOptions{Model: c, Rows: 1, SeqLen: 16, Act: device.BF16, Threads: 1, Recompute: "auto", On: dev}))(t)

@@ -59,9 +59,7 @@ func TestSmallestMachine(t *testing.T) {
 // The smallest machine is found of a row that fits on its device only with fp32 gradients, which a host without room would not have.
 func TestSmallestMachineOfALongRow(t *testing.T) {
 	c, err := model.Preset("qwen2.5-7b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	q := SyntheticOptions{Model: c, Rows: 1, SeqLen: 524288, Act: device.BF16, Recompute: "auto"}.request()
 	q.DeviceMemory, q.HostMemory, q.Context = 10<<30, 1<<40, 512<<20
 	s, err := predict.SmallestFor(q)
@@ -81,9 +79,7 @@ func TestTrialsOnDisks(t *testing.T) {
 	roomy := open("")
 	defer roomy.Close()
 	least, err := predict.SmallestFor(roomy.request.Asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	trials := open(fmt.Sprintf("host_memory: %d\n", least.Host))
 	r, err := trials.Plan(trials.Asked())
 	if err != nil || r.Away == nil {

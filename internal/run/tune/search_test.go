@@ -41,11 +41,7 @@ binding: copy
 max_grad_norm: 0
 device_memory: `+memory+"\n"+more), config.Args{}))(t)
 	trials := testkit.Must(trials.OpenTrials(c, settings.Options{Stderr: io.Discard}))(t)
-	t.Cleanup(func() {
-		if err := trials.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, trials)
 	return trials
 }
 

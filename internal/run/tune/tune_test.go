@@ -22,9 +22,7 @@ func TestTuneEnds(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c, err := config.Parse("t.yaml", []byte("model: tiny\nmax_seq_len: 32\nper_device_train_batch_size: 2\ndevice: cpu\nbinding: copy\nthreads: 1\npipeline: {weight_slots: 1}\n"), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	m := slower(t, "h100", 1, 1)
 	m.Device.Kind = "cpu"
 	runs := 0
