@@ -38,6 +38,36 @@ func (s scene) partOnDisks(t *testing.T, n int64) scene {
 		s.root, s.root, table.Host+table.AllDevices-state/n, j.Plan.Limits.MicroBatchTokens, j.Plan.Spec.Shards(), j.Plan.Depths.ActivationSlots))
 }
 
+// leastMemory is the least memory of the host with which a run of the scene goes.
+func leastMemory(t *testing.T, s scene) int64 {
+	t.Helper()
+	j, err := openRun(s.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
+	testkit.NoError(t, err)
+	least, err := predict.SmallestFor(j.Asked)
+	open.CloseAfter(j, &err)
+	testkit.NoError(t, err)
+	return least.Host
+}
+
+// endsAlike fails the test unless the run got with disks ended as the run want in memory, and left nothing in the directories.
+// It trains on from its checkpoints, or from one that is drawn, to the same model.
+func endsAlike(t *testing.T, got, want scene, dirs ...string) {
+	t.Helper()
+	sameRun(t, got, want)
+	for _, dir := range dirs {
+		if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
+			t.Errorf("%v is left in directory %s", left, dir)
+		}
+	}
+	for _, n := range sample(t, 2, 1) {
+		step := settings.CheckpointName(3 * n)
+		again := got.in(t)
+		testkit.NoError(t, os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))))
+		again.mustTrain(t)
+		sameModel(t, again, want)
+	}
+}
+
 // TestStatesOnDisks: a run whose states are on disks ends as one in memory, with its checkpoints and an exact
 // model, and says what goes where; files are gone at the end. Where long tests are left out the checkpoint from which it
 // goes on is drawn.
@@ -61,20 +91,7 @@ func TestStatesOnDisks(t *testing.T) {
 			if !regexp.MustCompile(`disk +state +\S+ \S+ +` + what + ` of [1-9]`).MatchString(out) {
 				t.Errorf("nothing is said to be on disks:\n%s", out)
 			}
-			sameRun(t, got, want)
-			for _, dir := range []string{"a", "b"} {
-				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
-					t.Errorf("%v is left in state_dir", left)
-				}
-			}
-			// From a checkpoint, in memory and with disks.
-			for _, n := range sample(t, 2, 1) {
-				step := settings.CheckpointName(3 * n)
-				again := got.in(t)
-				testkit.NoError(t, os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))))
-				again.mustTrain(t)
-				sameModel(t, again, want)
-			}
+			endsAlike(t, got, want, "a", "b")
 		})
 	}
 }
@@ -136,29 +153,13 @@ func TestWeightsOnDisks(t *testing.T) {
 			want.mustTrain(t)
 			got := want.in(t).onDisks(t)
 			got = got.with(fmt.Sprintf("param_dir: [%s/c]\n", got.root))
-			j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-			testkit.NoError(t, err)
-			least, err := predict.SmallestFor(j.Asked)
-			open.CloseAfter(j, &err)
-			testkit.NoError(t, err)
-			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
+			least := leastMemory(t, got)
+			got = got.with(fmt.Sprintf("host_memory: %d\n", least))
 			out := got.mustTrain(t)
 			if !regexp.MustCompile(`disk +weights +\S+ \S+ +what streams to the device, of [1-9]`).MatchString(out) {
 				t.Errorf("no weights are said to be on disks:\n%s", out)
 			}
-			sameRun(t, got, want)
-			for _, dir := range []string{"a", "b", "c"} {
-				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
-					t.Errorf("%v is left in directory %s", left, dir)
-				}
-			}
-			for _, n := range sample(t, 2, 1) {
-				step := settings.CheckpointName(3 * n)
-				again := got.in(t)
-				testkit.NoError(t, os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))))
-				again.mustTrain(t)
-				sameModel(t, again, want)
-			}
+			endsAlike(t, got, want, "a", "b", "c")
 			if _, err := got.in(t).with("sample_prompt: a\n").train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "sample_prompt: the weights of this run are on disks") {
 				t.Errorf("with a prompt for a sample: %v", err)
 			}
