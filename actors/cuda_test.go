@@ -30,9 +30,7 @@ func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) 
 	drv := emu.New(o)
 	tr.copyTiles = true
 	shared, err := cudart.New(drv) // by all devices of a trial with lanes
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	opened := 0
 	tr.open = func() (device.Device, error) {
 		if tr.lane == nil {
@@ -61,10 +59,7 @@ func runOnCUDA(t *testing.T, tr trial, o emu.Options) outcome {
 	t.Helper()
 	tr, _, end := onCUDA(t, tr, o)
 	defer end()
-	out, err := tr.run(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(tr.run(t))(t)
 	return out
 }
 
@@ -146,9 +141,7 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	whole := small()
 	whole.evalSteps = 0
 	whole, drv, end := onCUDA(t, whole, emu.Options{})
-	if _, err := whole.run(t); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(whole.run(t))(t)
 	end()
 	alike := func(call int) bool { return drv.CallName(call) == "cuCtxSetCurrent" && call%7 > 0 }
 	every := failEvery * testkit.Every(t, seldomFail)
@@ -213,15 +206,9 @@ func TestPlanIsWhatAGPUHolds(t *testing.T) {
 		q := randomShape(rand.New(rand.NewSource(seed)))
 		q.Unified, q.DeviceMemory = false, 0
 		drv := emu.New(emu.Options{})
-		dev, err := open(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dev := testkit.Must(open(drv))(t)
 		q.Context = dev.Usage().Now[accounts.Context]
-		p, err := plan.Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(plan.Resolve(q))(t)
 		if err := allocatedOn(t, dev, p, 1); err != nil {
 			t.Errorf("seed %d: %v\n%+v", seed, err, q)
 		}

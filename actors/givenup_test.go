@@ -46,10 +46,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 			tr := base()
 			tr.blocks, tr.rows, tr.steps = 2, 3, 4
 			shape(&tr)
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			given, every := 0, int64(7*testkit.Every(t, 12))
 			for n := drawCall(t, every); ; n += every {
 				tr, stop := tr, make(chan struct{})
@@ -69,9 +66,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 						t.Errorf("call %d: %+v is reached, and %d steps are reported", n, up.Reached, reached)
 					}
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if got.digest() != (outcome{state: want.versions[reached]}).digest() {
 					t.Fatalf("call %d: other weights than after step %d", n, reached)
 				}

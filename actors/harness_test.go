@@ -18,6 +18,7 @@ import (
 	"mt/internal/base/accounts"
 	"mt/internal/base/parallel"
 	"mt/internal/base/timeline"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -262,9 +263,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	}
 	arenas := host.Usage().Now
 	store, err := host.NewTieredStore(p.Layouts, tr.recipe().Planes, nil, openTier(t, p), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer store.Close()
 	store.Draw(14)
 	tr.fill(t, store, c)
@@ -293,12 +292,10 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 // stateOf copies weights and planes.
 func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 	for i := range store.Layers {
-		if err := store.Lend(i, false, func(l *host.LayerState) error {
+		testkit.NoError(t, store.Lend(i, false, func(l *host.LayerState) error {
 			out = append(out, bytesOf(l))
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return out
 }
@@ -318,15 +315,8 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 			}
 			o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprintf("layer %d", l))
 		}
-		e, err := extents.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		e := testkit.Must(extents.Open(o))(t)
+		testkit.Close(t, e)
 		return e
 	}
 	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", 0, p.ExtentBytes)}
@@ -363,12 +353,10 @@ func clone[T any](s []T) []T { return append([]T(nil), s...) }
 // fill puts the start into the store: random weights, or an outcome's state.
 func (tr trial) fill(t *testing.T, store *host.Store, c *model.Config) {
 	for i := range store.Layers {
-		if err := store.Lend(i, true, func(l *host.LayerState) error {
+		testkit.NoError(t, store.Lend(i, true, func(l *host.LayerState) error {
 			tr.fillLayer(i, l, c)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 
@@ -460,8 +448,6 @@ func lossOf(t *testing.T, line string) float64 {
 	t.Helper()
 	var step int
 	var loss uint64
-	if _, err := fmt.Sscanf(line, "%d %x", &step, &loss); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fmt.Sscanf(line, "%d %x", &step, &loss))(t)
 	return math.Float64frombits(loss)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"mt/host"
+	"mt/internal/testkit"
 )
 
 // lender is a Home that keeps account of what it lends. Whoever uses a layer after giving
@@ -113,9 +114,7 @@ func TestLayersThatCannotBeHad(t *testing.T) {
 			t.Errorf("Acquire %d failed, and not given back is %v", fail, h.lent)
 		}
 		if h.calls < fail {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			break
 		}
 		if !errors.Is(err, errAway) {

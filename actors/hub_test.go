@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/internal/testkit"
 	"mt/schedule"
 )
 
@@ -41,9 +42,7 @@ func talk(t *testing.T, s *process, msg any) []any {
 	h := newHub(newProtoCarrier())
 	heard := &listener{got: make(chan any, 8)}
 	for _, sh := range []*process{{id: conductorID, core: heard}, s} {
-		if err := h.spawn(sh); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.spawn(sh))
 	}
 	h.tell(s.id, msg)
 	out := []any{<-heard.got}
@@ -112,9 +111,7 @@ func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	s := &process{id: laneID(0).compute(), core: c, exec: func(work) error { return nil }}
 	heard := &listener{got: make(chan any, 8)}
 	for _, sh := range []*process{{id: conductorID, core: heard}, s} {
-		if err := h.spawn(sh); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.spawn(sh))
 	}
 	h.close()
 	h.handle(s, "late")
@@ -153,10 +150,7 @@ func TestTheEndWaitsForNotifications(t *testing.T) {
 
 // TestCreditsAreDocumented: the table of ARCHITECTURE.md is this package's.
 func TestCreditsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile("../ARCHITECTURE.md"))(t)
 	_, after, ok := strings.Cut(string(doc), "| credit | key | least | owner | taken by | returned by |\n| --- | --- | --- | --- | --- | --- |\n")
 	if !ok {
 		t.Fatal("ARCHITECTURE.md has no table of credits")

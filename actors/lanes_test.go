@@ -80,10 +80,7 @@ func lanesOfShapes(t *testing.T, across *atomic.Int64) {
 			tr := base()
 			shape(&tr)
 			tr.order = schedule.Lanes
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			one := mustRun(t, tr)
 			for n := 2; n <= 4; n++ {
 				seed := int64(100*n + len(name))
@@ -136,10 +133,7 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 		q := randomRequest(r)
 		q.EvalOnly, q.RowTokens, q.Order, q.HiddenStates = false, max(q.RowTokens, 3), schedule.Lanes, ""
 		q.Devices = min(2+r.Intn(3), len(q.Config.Layouts(false)))
-		p, err := plan.Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(plan.Resolve(q))(t)
 		tr := trialOf(q, p)
 		tr.lane = p.Lane
 		out := mustRun(t, tr)

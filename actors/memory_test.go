@@ -237,10 +237,7 @@ func differ(keeps layers.Keeps) bool {
 // p's table.
 func allocated(t *testing.T, p *plan.Run, threads int, limit int64) error {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: limit}))(t)
 	defer dev.Close()
 	return allocatedOn(t, dev, p, threads)
 }
@@ -256,16 +253,10 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 	if p.Ranks > 1 {
 		o.World, shares = lonelyWorld{p}, p.OwnShares()
 	}
-	store, err := host.NewTieredStore(p.Layouts, p.Planes, shares, openTier(t, p), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(host.NewTieredStore(p.Layouts, p.Planes, shares, openTier(t, p), pool))(t)
 	defer store.Close()
 	o.Home = store
-	once, err := newRun(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	once := testkit.Must(newRun(&o))(t)
 	defer once.close()
 	if _, err := newLane(once, 0, dev); err != nil {
 		return err
@@ -319,9 +310,7 @@ func TestPlanIsWhatARankAllocates(t *testing.T) {
 func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: p.Table().Device})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer dev.Close()
 	err = allocatedOn(t, dev, p, 1)
 	want := fmt.Sprintf("host collected layer: nothing is held, %d bytes are planned", collected)
@@ -357,10 +346,7 @@ func TestPlannedRunsWork(t *testing.T) {
 			q.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}
 		}
 		q.EvalOnly, q.RowTokens = false, max(q.RowTokens, 3)
-		p, err := plan.Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(plan.Resolve(q))(t)
 		out := mustRun(t, trialOf(q, p))
 		if len(out.evals) != 2 {
 			t.Errorf("%d evaluations", len(out.evals))

@@ -28,9 +28,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 			tr.steps, tr.rows = 2, 4
 			shape(&tr)
 			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			small := tr
 			small.depths = testDepths(1)
 			small.depths.GradSlabs = 2

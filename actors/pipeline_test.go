@@ -19,10 +19,7 @@ import (
 // sameAs runs a trial and compares every bit of it with want.
 func sameAs(t *testing.T, want outcome, tr trial) {
 	t.Helper()
-	got, err := tr.run(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(tr.run(t))(t)
 	if !slices.Equal(got.steps, want.steps) {
 		t.Errorf("losses or norms differ:\n got %v\nwant %v", got.steps, want.steps)
 	}
@@ -36,10 +33,7 @@ func sameAs(t *testing.T, want outcome, tr trial) {
 
 func mustRun(t *testing.T, tr trial) outcome {
 	t.Helper()
-	out, err := tr.run(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(tr.run(t))(t)
 	if len(out.steps) == 0 && tr.steps > 0 {
 		t.Fatal("no step was reported")
 	}

@@ -30,9 +30,7 @@ func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
 	var out outcome
 	o := tr.options(nil, nil, nil, tr.plan(tr.config()), &out)
 	o.Schedule.NoSave = true
-	if err := Predict(o, m, func(r StepReport, _ virtual.Use) { steps = append(steps, r) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Predict(o, m, func(r StepReport, _ virtual.Use) { steps = append(steps, r) }))
 	return steps
 }
 

@@ -193,10 +193,7 @@ func everyLateFault(t *testing.T, every int64) {
 			t.Parallel()
 			tr := small()
 			change(&tr)
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			for call := drawCall(t, every); ; call += every {
 				got, _, dev, err := tr.faulty(t, call, true)
 				if dev.Calls() < call {
@@ -267,14 +264,10 @@ func randomFaults(t *testing.T, seed int64) (ended []string) {
 	tr := randomTrial(r)
 	tr.steps, tr.saveSteps, tr.evalSteps = 2+r.Intn(3), 1+r.Intn(2), r.Intn(3)
 	want, err := tr.synchronous(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	tr.delay = randomDelays(seed)
 	whole, saves, dev, err := tr.faulty(t, 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if got, n := len(saves.kept), (tr.steps+tr.saveSteps-1)/tr.saveSteps; whole.digest() != want.digest() || got != n {
 		t.Fatalf("without a fault: steps %v and %d checkpoints; the synchronous step gives %v, and %d are asked for", whole.steps, got, want.steps, n)
 	}

@@ -81,9 +81,7 @@ func TestRanksSave(t *testing.T) {
 				var want []byte
 				for _, call := range savers[rank].calls[1:6] {
 					var l int
-					if _, err := fmt.Sscanf(call, "layer %d", &l); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(fmt.Sscanf(call, "layer %d", &l))(t)
 					want = append(want, bytes.Join(append(o.state[l].planes, o.state[l].tile), nil)...)
 				}
 				if !bytes.Equal(savers[rank].cuts[2], want) {
@@ -253,9 +251,7 @@ func TestRanksPause(t *testing.T) {
 	want := tr.mustTrain(t)
 	tr.change = func(_ int, o *Options) { o.Schedule.PauseAfter = 2 }
 	paused, errs := tr.runRanks(t)
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(errs...))
 	tr.spoils = func(rank int, s *host.Store) {
 		from := tr.trial
 		from.start = &paused[rank]

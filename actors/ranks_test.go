@@ -231,10 +231,7 @@ func (tr rankTrial) near(t *testing.T, a, b outcome) (losses, weights float64) {
 func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 	t.Helper()
 	c := tr.config()
-	store, err := host.NewStore(c.Layouts(tr.bf16), recipe.Planes, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(host.NewStore(c.Layouts(tr.bf16), recipe.Planes, nil))(t)
 	defer store.Close()
 	from := tr.trial
 	from.start = &o

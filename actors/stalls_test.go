@@ -10,6 +10,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/internal/testkit"
 	"mt/schedule"
 )
 
@@ -83,9 +84,7 @@ func TestClock(t *testing.T) {
 	check(0, 45, 0)
 	check(1, 45+7, 7)
 	pass(1000) // an evaluation
-	if err := c.skip(s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.skip(s))
 	begin(2, 2, StallData)
 	play(2)
 	check(2, 45+2, 2)
@@ -94,9 +93,7 @@ func TestClock(t *testing.T) {
 		begin(prog, 2, StallData)
 		play(prog)
 		if prog%5 == 0 {
-			if err := c.skip(s); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.skip(s))
 		}
 		check(prog, 45+2, 2)
 	}
@@ -219,10 +216,7 @@ func TestCausesOfStalls(t *testing.T) {
 // TestCauseOfPassage: what comes from another lane is waited for by a cause of its own; what comes back
 // from the host for the backward is not.
 func TestCauseOfPassage(t *testing.T) {
-	programs, err := schedule.Programs(schedule.Spec{Order: schedule.Lanes, Lane: []int{0, 1, 0, 0, 0}, Layers: dense(5), WeightSlots: 1, ActivationSlots: 3}, []int{2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := testkit.Must(schedule.Programs(schedule.Spec{Order: schedule.Lanes, Lane: []int{0, 1, 0, 0, 0}, Layers: dense(5), WeightSlots: 1, ActivationSlots: 3}, []int{2}))(t)
 	for lane, want := range [][]string{
 		{"1: layer 2 forward in passage", "2: layer 3 forward in activation", "3: layer 4 backward grad activation", "4: layer 3 backward in activation", "4: layer 3 backward grad activation",
 			"5: layer 2 backward in activation", "5: layer 2 backward grad activation", "6: layer 0 backward grad passage"},
@@ -285,10 +279,7 @@ func TestRunAhead(t *testing.T) {
 			batch.MicroBatches = append(batch.MicroBatches, data.MicroBatch{Tokens: tc.tokens})
 			sizes = append(sizes, tc.tokens)
 		}
-		programs, err := schedule.Programs(schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 100}, sizes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		programs := testkit.Must(schedule.Programs(schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 100}, sizes))(t)
 		p := &Pass{Program: programs[0], Batch: batch}
 		msgs := []any{BatchFetched{Cause: StallData}, LayerFetched{Visit: 1, Cause: StallUpdate}}
 		for o := range p.Objects {

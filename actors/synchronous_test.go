@@ -33,9 +33,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		open = func() (device.Device, error) { return cpu.New(cpu.Options{Threads: 1}) }
 	}
 	real, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		use := real.Usage()
 		if left := use.Total - use.Now[accounts.Context]; left != 0 {
@@ -50,9 +48,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	c := tr.config()
 	p := tr.plan(c)
 	store, err := host.NewStore(p.Layouts, tr.recipe().Planes, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer store.Close()
 	store.Draw(14)
 	tr.fill(t, store, c)
@@ -75,9 +71,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	rate := optim.Rate{}
 	for step := 1; step <= tr.steps; step++ {
 		b, err := o.Batch(step, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		rate.LR = o.Schedule.LR(step)
 		rate.Step++
 		r, err := s.Step(b, o.Optimizer, rate, o.MaxGradNorm)
@@ -101,10 +95,7 @@ func TestSynchronousStepFails(t *testing.T) {
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.tied, tr.gradBF16 = 1, 2, 0, true, true
 	tr.experts, tr.chosen, tr.aux, tr.shards = 2, 1, true, 2
-	before, err := tr.synchronous(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(tr.synchronous(t))(t)
 	tr.steps = 1
 	for call := int64(1); ; call++ {
 		var dev *wrap.Failing
@@ -190,10 +181,7 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 			t.Parallel()
 			tr := base()
 			shape(&tr)
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			for _, copied := range []bool{false, true} {
 				t.Run(fmt.Sprintf("copied-%t", copied), func(t *testing.T) {
 					tr := tr
@@ -219,10 +207,7 @@ func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 			t.Parallel()
 			tr := randomTrial(rand.New(rand.NewSource(seed)))
 			tr.delay = nil
-			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Must(tr.synchronous(t))(t)
 			tr.delay = randomDelays(seed)
 			if got := mustRun(t, tr); got.digest() != want.digest() {
 				t.Errorf("the pipeline gives %v, the synchronous step %v, in a run of %+v", got.steps, want.steps, tr)
@@ -264,9 +249,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 				return tr
 			}
 			want, err := tr.synchronous(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			for seed := range int64(testkit.Count(t, 30, 6)) {
 				r := rand.New(rand.NewSource(seed))
 				tr := draw(r)

@@ -220,9 +220,7 @@ func TestEveryStateCallMayFail(t *testing.T) {
 		}
 		_, err := tr.run(t)
 		if h.what == "" {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if fail < 6 {
 				t.Fatalf("only %d calls", h.calls)
 			}

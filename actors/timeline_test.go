@@ -58,10 +58,7 @@ func (tr trial) trace(t *testing.T) (out traced) {
 	tr.reported = func(r StepReport) {
 		out.reports, out.last = append(out.reports, r), append(out.last, tr.timeline.Last())
 	}
-	got, err := tr.run(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(tr.run(t))(t)
 	file.Close()
 	out.out = got
 	var events []traceEvent
@@ -177,10 +174,7 @@ func (lost) Err() error { return errors.New("lost") }
 // TestTraceBesideALostStream: a trace that ends with a run has what the other streams of a device did, and nothing of a stream
 // that has failed, whose events tell nothing.
 func TestTraceBesideALostStream(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
 	var content memoryFile
 	file := timeline.NewFile(&content, false, func(err error) { t.Error(err) })
@@ -189,9 +183,7 @@ func TestTraceBesideALostStream(t *testing.T) {
 	l := &laneTracer{tracer: tr, r: &lane{dev: dev}}
 	for _, name := range []string{"up", "down"} {
 		stream, err := dev.NewStream(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer stream.Close()
 		s := &streamTracer{of: l, stream: stream, track: tr.rec.Track(name, timeline.Stream)}
 		p := &piece{track: s.track, name: "work of " + name}
@@ -201,9 +193,7 @@ func TestTraceBesideALostStream(t *testing.T) {
 			}
 			stream.Record(*e)
 		}
-		if err := stream.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, stream.Sync())
 		if name == "up" {
 			s.stream = lost{stream}
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -29,10 +30,7 @@ func planned(t *testing.T, s schedule.Spec, b *data.Batch) *Pass {
 	for _, m := range b.MicroBatches {
 		tokens = append(tokens, m.Tokens)
 	}
-	p, err := schedule.New(s, tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(schedule.New(s, tokens))(t)
 	return &Pass{Program: p, Eval: s.Eval, Batch: b}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/testkit"
 	"mt/plan"
 )
 
@@ -59,9 +60,7 @@ func TestTranscripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, cfg)
 			w.trace = map[address]*strings.Builder{}
-			if err := w.play(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, w.play())
 			for id := range w.cores {
 				compareTranscript(t, filepath.Join("testdata", name, at(id).String()+".txt"), w.trace[at(id)])
 			}
@@ -75,12 +74,8 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 		return // the scenario does not reach this actor
 	}
 	if *rewrite {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		testkit.NoError(t, os.WriteFile(file, []byte(got.String()), 0o644))
 		return
 	}
 	want, err := os.ReadFile(file)

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 func TestAdamWReportsEveryKind(t *testing.T) {
-	r, err := AdamW(AdamWOptions{Params: 1 << 16, Rounds: 2, Threads: []int{1, 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(AdamW(AdamWOptions{Params: 1 << 16, Rounds: 2, Threads: []int{1, 3}}))(t)
 	var kinds []string
 	for _, row := range r.Rows {
 		kinds = append(kinds, row.Planes+" "+row.Grad)

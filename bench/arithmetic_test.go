@@ -9,6 +9,7 @@ import (
 	"mt/actors"
 	"mt/data/tokenizer"
 	"mt/device/cpu/openblas"
+	"mt/internal/testkit"
 )
 
 // seconds turns numbers of seconds into durations.
@@ -77,18 +78,13 @@ func TestPipelineSample(t *testing.T) {
 }
 
 func TestTokenizerRates(t *testing.T) {
-	p, err := startPeer(t.Context(), fakePython(t, `
+	p := testkit.Must(startPeer(t.Context(), fakePython(t, `
 echo '{"ready": true}'
 while read word; do echo '{"seconds": [0.25], "tokens": 7}'; done
-`), "nothing")
-	if err != nil {
-		t.Fatal(err)
-	}
+`), "nothing"))(t)
 	r := TokenizerReport{Bytes: 3e6, Rounds: 1}
 	e := &encoding{t: tokenizer.Bytes(), docs: [][]byte{[]byte("some text")}}
-	if err := r.rounds(t.Context(), e, p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.rounds(t.Context(), e, p))
 	if *r.Peer != (Sample{12, 12, 12}) || r.Ratio.Median != r.Ours.Median/12 {
 		t.Errorf("3 MB in a quarter of a second: %v; ours %v, ratio %v", r.Peer, r.Ours, r.Ratio)
 	}

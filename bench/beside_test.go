@@ -11,16 +11,14 @@ import (
 	"mt/device/cpu"
 	"mt/internal/run/machine"
 	"mt/internal/run/trials"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
 // besideRates is a file with rates of a CPU that copies, which are easy to reckon with.
 func besideRates(t *testing.T) string {
 	t.Helper()
-	m, err := rates.Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(rates.Find("h100"))(t)
 	d, l, h := &m.Device, &m.Link, &m.Host
 	d.Kind, d.Launch, d.Enqueue, d.Bandwidth = "cpu", 1, 2, 100
 	d.Products = map[string][]rates.Product{"fp32": {{M: 64, N: 64, K: 64, TransB: true, Rate: 0.5}}}
@@ -28,9 +26,7 @@ func besideRates(t *testing.T) string {
 	l.Up, l.Down, l.Both, l.Latency, l.Pin = 10, 20, 16, 4, 3
 	h.Bandwidth, h.Update, h.Norm, h.Updates = 50, rates.Op{Fixed: 5, Rate: 40}, rates.Op{Rate: 60}, map[string]rates.Op{"lion": {Rate: 30}}
 	file := filepath.Join(t.TempDir(), "rates.json")
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, m.Save(file))
 	return file
 }
 
@@ -48,9 +44,7 @@ func TestBeside(t *testing.T) {
 	on.Rates = besideRates(t)
 	const n = 1 << 16
 	r, err := Copy(t.Context(), CopyOptions{OnDevice: on, Bytes: []int64{n}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if r.PredictedFor == "" || r.Unpredicted != "" {
 		t.Errorf("%+v", r.Where)
 	}
@@ -83,15 +77,11 @@ func TestBeside(t *testing.T) {
 	predicts(t, "launch", r.Figures[1].Beside, 1, r.LaunchUS.Stream.Median)
 	predicts(t, "enqueue", r.Figures[0].Beside, 2, r.LaunchUS.Enqueue.Median)
 	p, err := MatMul(t.Context(), MatMulOptions{OnDevice: on, Squares: []int{64}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	flops := 2 * math.Pow(64, 3)
 	predicts(t, "product", p.Rows[0].Beside, flops/1e12/(1e-6+flops/0.5e12), p.Rows[0].TFLOPS.Median)
 	a, err := Attention(t.Context(), AttentionOptions{OnDevice: on, Lengths: []int{32}, Dims: []int{64}, Width: 256, Groups: 4, Tokens: 32})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	flops = 5 * 32 * 33 * 256
 	predicts(t, "attention, backward", a.Rows[1].Beside, flops/1e12/(1e-6+flops/0.5e12), a.Rows[1].TFLOPS.Median)
 	// A dtype that the rates do not have is not predicted.
@@ -104,10 +94,7 @@ func TestBeside(t *testing.T) {
 // TestTrainBeside: a step and its operations have what virtual time says of the same plan.
 func TestTrainBeside(t *testing.T) {
 	setup := TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), Threads: 1, Warmup: 1, Rates: besideRates(t)}
-	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 20, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 20, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})}))(t)
 	d := r.Details
 	if d.PredictedFor == "" || d.Unpredicted != "" {
 		t.Errorf("predicted for %q, or not because %q", d.PredictedFor, d.Unpredicted)
@@ -151,10 +138,7 @@ func TestTrainBeside(t *testing.T) {
 
 // TestRatesOf: rates of another kind of device are refused, and where there are none the reason is said.
 func TestRatesOf(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
 	if m, why, err := RatesOf("", dev); m != nil || err != nil || !strings.Contains(why, "--rates FILE takes what mt doctor --save measured") {
 		t.Errorf("%v, %q, %v", m, why, err)

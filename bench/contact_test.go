@@ -14,6 +14,7 @@ import (
 	"mt/device/wrap"
 	"mt/internal/doctor"
 	"mt/internal/doctor/measure"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -68,10 +69,7 @@ func contact(t *testing.T, change func(c *Contact)) string {
 	}
 	dir := t.TempDir()
 	for name, v := range map[string]any{"machine": c.Machine, "doctor": c.Doctor, "copy": c.Copy, "matmul": c.MatMul, "attention": c.Attention, "selftest": c.SelfTest, "profile": r} {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(json.Marshal(v))(t)
 		if name == "doctor" {
 			raw = []byte(strings.Replace(string(raw), "{", `{"kernels": "avx2", `, 1))
 		}
@@ -85,9 +83,7 @@ func contact(t *testing.T, change func(c *Contact)) string {
 
 func put(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 }
 
 // TestContactPage: every figure stands beside what was predicted, with the ratio, and a file that cannot be read is named.
@@ -95,14 +91,9 @@ func TestContactPage(t *testing.T) {
 	dir := contact(t, nil)
 	put(t, dir, "fsdp2-1024.json", "{")
 	put(t, dir, "sanitize-memcheck.json", "{")
-	c, err := ReadContact(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(ReadContact(dir))(t)
 	var page strings.Builder
-	if err := c.WriteMarkdown(&page); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.WriteMarkdown(&page))
 	var words []string // of all lines, with one space between cells
 	for line := range strings.Lines(page.String()) {
 		words = append(words, strings.Join(strings.Fields(line), " "))
@@ -134,22 +125,16 @@ func TestContactPage(t *testing.T) {
 // TestLearn: what was measured is in place of what the profile said, each with what it was before, and the rest is named.
 func TestLearn(t *testing.T) {
 	c, err := ReadContact(contact(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	found, err := c.Found()
 	if err != nil || found != (rates.Found{GPU: h100, DeviceGiB: 81559.0 / 1024, Cores: 16, HostGiB: 120}) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	base, err := rates.At(found)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	before, _ := json.Marshal(base)
 	l, err := c.Learn(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	got := map[string]Learning{}
 	for _, change := range l.Changes {
 		got[change.Field] = change
@@ -189,9 +174,7 @@ func TestLearn(t *testing.T) {
 		t.Errorf("%s, %s, sources %v", m.Name, m.Source, m.Link.Sources)
 	}
 	file := filepath.Join(t.TempDir(), "rates.json")
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, m.Save(file))
 	if _, err := rates.Find(file); err != nil {
 		t.Error(err)
 	}
@@ -204,13 +187,9 @@ func TestLearn(t *testing.T) {
 // TestLearnOneFile: a single file changes what it measured, and nothing else.
 func TestLearnOneFile(t *testing.T) {
 	c, err := ReadContact(filepath.Join(contact(t, nil), "attention.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	base, err := rates.Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l, err := c.Learn(base)
 	if err != nil || len(l.Changes) != 3 || l.Machine.Link.Up != base.Link.Up || l.Machine.Host.Cores != 16 {
 		t.Errorf("%+v, %v", l, err)
@@ -226,16 +205,11 @@ func TestLearnOneFile(t *testing.T) {
 
 // TestLearnFixed: what an operation takes beyond its bytes stays as the rates before say, but at most half of a call.
 func TestLearnFixed(t *testing.T) {
-	base, err := rates.Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := testkit.Must(rates.Find("h100"))(t)
 	for fixed, want := range map[float64]rates.Op{20: {Fixed: 20, Rate: 2469}, 1e4: {Fixed: 50.5, Rate: 3960}} { // 20 GB in 100 calls of 101 µs
 		base.Device.Ops = map[string]rates.Op{"RMSNorm": {Fixed: fixed, Rate: 1000}}
 		c, err := ReadContact(filepath.Join(contact(t, nil), "profile.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		l, err := c.Learn(base)
 		if err != nil || l.Machine.Device.Ops["RMSNorm"] != want || l.Changes[0].Before != 1000 || l.Changes[0].Part != "profile" {
 			t.Errorf("%+v, %v; want %+v", l, err, want)
@@ -262,14 +236,8 @@ func TestLearnRefuses(t *testing.T) {
 			c.Copy, c.MatMul, c.Attention, c.SelfTest.Rates, c.Train["profile"].Profile = nil, nil, nil, nil, nil
 		},
 	} {
-		c, err := ReadContact(contact(t, change))
-		if err != nil {
-			t.Fatal(err)
-		}
-		base, err := rates.Find("h100")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(ReadContact(contact(t, change)))(t)
+		base := testkit.Must(rates.Find("h100"))(t)
 		if _, err := c.Learn(base); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -281,10 +249,7 @@ func TestLearnRefuses(t *testing.T) {
 	put(t, dir, "words.json", `{"rows": "none", "launch_us": 1}`)
 	for name, want := range map[string]string{"cut.json": "10 bytes that are no JSON object", "list.json": "3 bytes that are no JSON object", "other.json": "no part of a report: want what mt bench copy",
 		"words.json": "no report of mt bench copy that this mt reads"} {
-		c, err := ReadContact(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(ReadContact(filepath.Join(dir, name)))(t)
 		if _, err := c.Learn(&rates.Machine{}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)+": ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

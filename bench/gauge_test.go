@@ -43,10 +43,7 @@ func TestTimed(t *testing.T) {
 // TestGauge: a step of it takes a time.
 func TestGauge(t *testing.T) {
 	testkit.NotShort(t)
-	g, err := newGauge()
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(newGauge())(t)
 	if took, err := g.read(); err != nil || took <= 0 {
 		t.Errorf("a step took %v s: %v", took, err)
 	}

@@ -223,19 +223,11 @@ func TestContainer(t *testing.T) {
 		t.Setenv("MT_HOST_ROOT", root)
 		for file, text := range tc.files {
 			file = filepath.Join(root, file)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			testkit.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		}
-		if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, "proc/meminfo"), []byte("MemAvailable: 8388608 kB\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Join(root, "proc"), 0o755))
+		testkit.NoError(t, os.WriteFile(filepath.Join(root, "proc/meminfo"), []byte("MemAvailable: 8388608 kB\n"), 0o644))
 		out, report, err := s.run("--only", "doctor")
 		if err != nil || !strings.Contains(report, tc.says) || strings.Contains(report, "The container") != (tc.says != "") {
 			t.Errorf("%s: %v\n%s\n%s", name, err, out, report)

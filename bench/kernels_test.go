@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestKernelsTable: the table says that nothing was measured, and has rates of operations and shares of launches.
@@ -15,9 +17,7 @@ func TestKernelsTable(t *testing.T) {
 		{Name: "Scale", Shape: "7", Bytes: 4e6, Roofline: 1e-6, Bound: 1e-6, Expected: 2e-6},
 	}}
 	var b strings.Builder
-	if err := r.WriteTable(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.WriteTable(&b))
 	for _, want := range []string{"COUNTED IN AN EMULATOR", "not measured", "0.8 TFLOP/s", "2000 GB/s", "50 % of bound", "tensor", "registers", "15.8", "25.0 %"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())

@@ -17,10 +17,7 @@ import (
 // norm against the rule, element by element.
 func TestHandedOverWeights(t *testing.T) {
 	shape := tinySetup().Shape
-	c, err := shape.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(shape.Config())(t)
 	h := newHandover(shape)
 	if again := newHandover(shape); again.batches[3][5] != h.batches[3][5] || h.table[0] == h.table[1] {
 		t.Error("another call draws other numbers")
@@ -69,10 +66,7 @@ func TestHandedOverBatches(t *testing.T) {
 func TestOurSide(t *testing.T) {
 	setup := tinySetup()
 	setup.Given = newHandover(setup.Shape)
-	side, err := NewOurs(trials.SyntheticOptions{Unified: true, Recompute: "auto"})(t.Context(), setup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	side := testkit.Must(NewOurs(trials.SyntheticOptions{Unified: true, Recompute: "auto"})(t.Context(), setup))(t)
 	o := side.(*ours)
 	for turn := 1; turn <= 2; turn++ {
 		seconds, tokens, err := o.RunSteps(3)
@@ -106,9 +100,7 @@ func TestPeersTrainTheSame(t *testing.T) {
 		t.Run(tt.peer+" "+tt.dtype, func(t *testing.T) {
 			t.Setenv(PythonVariable, testkit.NeedPython(t, tt.needs...))
 			start, title, err := TrainPeer(tt.peer, "cpu")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			trainBeside(t, tt.shape, tt.dtype, title, start)
 		})
 	}
@@ -118,10 +110,7 @@ func TestPeersTrainTheSame(t *testing.T) {
 // same functions: what is checked is what the script makes of them.
 func TestMegaTrainScript(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers")
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := testkit.Must(os.Getwd())(t)
 	t.Setenv("PYTHONPATH", filepath.Join(here, "testdata", "fake"))
 	s := trainPeers["megatrain"]
 	trainBeside(t, "tiny", "bf16", s.title, func(ctx context.Context, setup TrainSetup) (TrainRunner, error) {
@@ -133,11 +122,8 @@ func TestMegaTrainScript(t *testing.T) {
 func trainBeside(t *testing.T, shape, dtype, title string, peer NewRunner) {
 	t.Helper()
 	setup := TrainSetup{Shape: TrainShapes()[shape].With(TrainShape{Layers: 2, Rows: 4, SeqLen: 32}), DType: dtype, Threads: 1, Warmup: 1}
-	r, err := Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, PeerName: title,
-		Ours: NewOurs(trials.SyntheticOptions{Unified: true, Recompute: "auto"}), Peer: peer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 1, Rest: time.Nanosecond, PeerName: title,
+		Ours: NewOurs(trials.SyntheticOptions{Unified: true, Recompute: "auto"}), Peer: peer}))(t)
 	if a := r.Agreement; a == nil || a.Steps != 4 || r.Ratio == nil || r.PeerTFLOPS <= 0 {
 		t.Errorf("agreement %+v, ratio %v, %g TFLOP/s", a, r.Ratio, r.PeerTFLOPS)
 	}

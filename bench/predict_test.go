@@ -31,21 +31,12 @@ func TestDraw(t *testing.T) {
 	for seed := range uint64(3) {
 		one, two := rand.New(rand.NewPCG(seed, 12)), rand.New(rand.NewPCG(seed, 12))
 		for i := range 4 {
-			a, err := draw(one, m, i%2 == 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := draw(two, m, i%2 == 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := testkit.Must(draw(one, m, i%2 == 1))(t)
+			b := testkit.Must(draw(two, m, i%2 == 1))(t)
 			if a.row.Configuration != b.row.Configuration {
 				t.Errorf("seed %d draws %s, then %s", seed, a.row.Configuration, b.row.Configuration)
 			}
-			r, err := a.predict(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testkit.Must(a.predict(m))(t)
 			a.note(r)
 			limits := a.o.Throttle
 			if slow := limits.Link > 0 || limits.Updates > 0; slow != (i%2 == 1) || slow && (a.row.PredictedStall < stallWanted || a.o.Unified) {
@@ -67,10 +58,7 @@ func TestPredict(t *testing.T) {
 		asked++
 		return slowCPU(), nil
 	}}
-	p, err := Predict(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(Predict(t.Context(), o))(t)
 	if asked < 2 || asked > 4 {
 		t.Errorf("rates are asked for %d times, want 2 to 4", asked)
 	}

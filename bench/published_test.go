@@ -4,13 +4,12 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestPublished(t *testing.T) {
-	r, err := Published()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Published())(t)
 	for _, f := range r.Figures {
 		if f.System == "" || f.Hardware == "" || f.Value <= 0 || f.Source == "" {
 			t.Errorf("incomplete: %+v", f)
@@ -22,9 +21,7 @@ func TestPublished(t *testing.T) {
 	// Qwen2.5-7B has 7,615,616,512 parameters, 544,997,376 of them in the embedding and 261,632 in
 	// norms and biases; attention over (1024+1)/2 positions in 28 blocks of 28 heads of 128.
 	f := PublishedFigure{Model: "qwen2.5-7b", RowTokens: 1024, Value: 284, Unit: "TFLOP/s", Counts: countsSix}
-	if err := f.convert(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.convert())
 	tokens := 284e12 / (6 * 7615616512)
 	ours := tokens * (6*(7615616512-544997376-261632+128*28*0) + 12*28*28*128*512.5) / 1e12
 	if math.Abs(f.TokensPerS-tokens) > 0.01 || math.Abs(f.ModelTFLOPS-ours) > 0.01 || math.Abs(f.SixTFLOPS-284) > 1e-9 {

@@ -15,6 +15,7 @@ import (
 	"mt/device/cpu"
 	"mt/internal/doctor/measure"
 	"mt/internal/run/machine"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -56,10 +57,7 @@ func TestRateOf(t *testing.T) {
 }
 
 func TestCopyReport(t *testing.T) {
-	r, err := Copy(t.Context(), CopyOptions{OnDevice: oneRun, Bytes: []int64{1 << 16}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Copy(t.Context(), CopyOptions{OnDevice: oneRun, Bytes: []int64{1 << 16}}))(t)
 	if len(r.Rows) != 3*4+1+1+3*2+len(measure.Optimizers) || r.Device == "" {
 		t.Errorf("%d rows on %q", len(r.Rows), r.Device)
 	}
@@ -84,21 +82,13 @@ func (d pinning) RegisterBy(threads int, _ ...[]byte) error {
 
 // TestRegistering: every number of threads pins as many bytes, and has a row with its rate.
 func TestRegistering(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
 	var threads []int
-	m, err := measure.New(pinning{dev, &threads}, measure.Options{Runs: 1, Most: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(measure.New(pinning{dev, &threads}, measure.Options{Runs: 1, Most: time.Nanosecond}))(t)
 	defer m.Close()
 	r := &CopyReport{}
-	if err := r.registering(t.Context(), CopyOptions{Bytes: []int64{1 << 10, 1 << 16}}, m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.registering(t.Context(), CopyOptions{Bytes: []int64{1 << 10, 1 << 16}}, m))
 	if got := slices.Compact(slices.Clone(threads)); !slices.Equal(got, registerThreads) || len(r.Rows) != len(got) {
 		t.Fatalf("pinned by %v threads, in %d rows", threads, len(r.Rows))
 	}
@@ -114,10 +104,7 @@ func TestRegistering(t *testing.T) {
 func TestRatesLeaveOut(t *testing.T) {
 	small := oneRun
 	small.DeviceMemory = 1 << 20
-	r, err := MatMul(t.Context(), MatMulOptions{OnDevice: small, Squares: []int{64, 1024}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(MatMul(t.Context(), MatMulOptions{OnDevice: small, Squares: []int{64, 1024}}))(t)
 	if len(r.Rows) != 3 || len(r.LeftOut) != 3 || !strings.Contains(r.LeftOut[0], "out of device memory") {
 		t.Errorf("%d rows, left out %q", len(r.Rows), r.LeftOut)
 	}
@@ -128,10 +115,7 @@ func TestRatesLeaveOut(t *testing.T) {
 }
 
 func TestAttentionReport(t *testing.T) {
-	r, err := Attention(t.Context(), AttentionOptions{OnDevice: oneRun, Lengths: []int{16, 48}, Dims: []int{64}, Width: 192, Tokens: 50})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Attention(t.Context(), AttentionOptions{OnDevice: oneRun, Lengths: []int{16, 48}, Dims: []int{64}, Width: 192, Tokens: 50}))(t)
 	if len(r.Rows) != 4 || r.Rows[0].Tokens != 64 || r.Rows[2].Tokens != 96 || r.Rows[0].Heads != 3 || r.Rows[0].KVHeads != 1 {
 		t.Errorf("%+v", r.Rows)
 	}
@@ -144,14 +128,8 @@ func TestAttentionReport(t *testing.T) {
 // A model's products are those of each of its matrices once, three ways; the embedding is
 // no product.
 func TestMatMulReport(t *testing.T) {
-	c, err := model.Preset("tiny")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := MatMul(t.Context(), MatMulOptions{OnDevice: oneRun, Model: c, Name: "tiny", Tokens: 8, Squares: []int{16}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.Preset("tiny"))(t)
+	r := testkit.Must(MatMul(t.Context(), MatMulOptions{OnDevice: oneRun, Model: c, Name: "tiny", Tokens: 8, Squares: []int{16}}))(t)
 	if len(r.Rows) != 3*(5+1) {
 		t.Errorf("%d rows: %+v", len(r.Rows), r.Rows)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mt/device/cpu/openblas"
+	"mt/internal/testkit"
 )
 
 // quick are options under which nothing takes long.
@@ -22,10 +23,7 @@ func quick() SGEMMOptions {
 }
 
 func TestSGEMM(t *testing.T) {
-	r, err := SGEMM(t.Context(), quick())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(SGEMM(t.Context(), quick()))(t)
 	if len(r.Rows) != 2 || r.Threads != 2 {
 		t.Fatalf("%d rows on %d threads, want 2 on 2", len(r.Rows), r.Threads)
 	}
@@ -41,9 +39,7 @@ func TestSGEMM(t *testing.T) {
 		t.Errorf("peer %v, but the report says %q", r.Peer, r.NoPeer)
 	}
 	var table bytes.Buffer
-	if err := r.WriteTable(&table); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.WriteTable(&table))
 	if !strings.Contains(table.String(), "Aᵀ·Bᵀ + D") {
 		t.Errorf("the table lacks a row:\n%s", &table)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 func TestTokenizerReports(t *testing.T) {
@@ -17,14 +18,9 @@ func TestTokenizerReports(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"tokenizer.json": tokenizer.Bytes().Files()["tokenizer.json"], "text": []byte(strings.Repeat("A line of text.\n", 100) + "cut off"),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 	}
-	r, err := Tokenizer(t.Context(), TokenizerOptions{Dir: dir, Text: text, Rounds: 3, Document: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Tokenizer(t.Context(), TokenizerOptions{Dir: dir, Text: text, Rounds: 3, Document: 100}))(t)
 	if r.Bytes != 1600 || r.Tokens != 1600 || r.Documents != 15 || !(r.Ours.Min > 0) || r.Peer != nil {
 		t.Errorf("%+v", r)
 	}

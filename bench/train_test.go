@@ -51,12 +51,9 @@ func TestTrainAlternates(t *testing.T) {
 	var log []string
 	ours := &scripted{name: "a", log: &log, tokens: 10, times: []float64{1, 1, 2, 2, 1, 3}}
 	peer := &scripted{name: "b", log: &log, tokens: 10, times: []float64{2, 2, 2, 2, 3, 3}}
-	r, err := Train(t.Context(), TrainOptions{
+	r := testkit.Must(Train(t.Context(), TrainOptions{
 		Rounds: 3, Steps: 2, Rest: time.Nanosecond, PeerName: "b", Ours: ready(ours, nil), Peer: ready(peer, nil),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if want := []string{"a 2", "b 2", "b 2", "a 2", "a 2", "b 2", "a closed", "b closed"}; !reflect.DeepEqual(log, want) {
 		t.Errorf("order is %q, want %q", log, want)
 	}
@@ -86,10 +83,7 @@ func TestTrainFresh(t *testing.T) {
 			return &recorded{scripted{name: name, log: &log, tokens: 10, times: []float64{1}}, []StepRecord{{2, 3}}}, nil
 		}
 	}
-	r, err := Train(t.Context(), TrainOptions{Rounds: 2, Steps: 1, Rest: time.Nanosecond, Fresh: true, PeerName: "b", Ours: side("a"), Peer: side("b")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Train(t.Context(), TrainOptions{Rounds: 2, Steps: 1, Rest: time.Nanosecond, Fresh: true, PeerName: "b", Ours: side("a"), Peer: side("b")}))(t)
 	want := "a made,a 1,a closed,b made,b 1,b closed,b made,b 1,b closed,a made,a 1,a closed"
 	if got := strings.Join(log, ","); got != want {
 		t.Errorf("order is %s\nwant     %s", got, want)
@@ -162,12 +156,9 @@ func TestCompare(t *testing.T) {
 
 func TestTrainAlone(t *testing.T) {
 	var log []string
-	r, err := Train(t.Context(), TrainOptions{
+	r := testkit.Must(Train(t.Context(), TrainOptions{
 		Rounds: 1, Steps: 1, Rest: time.Nanosecond, Ours: ready(&scripted{name: "a", log: &log, tokens: 4, times: []float64{2}}, nil),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if r.Ours.Median != 2 || r.Peer != nil || r.Ratio != nil {
 		t.Errorf("ours %v, peer %v, ratio %v; want 2, none, none", r.Ours, r.Peer, r.Ratio)
 	}
@@ -229,9 +220,7 @@ func fakePython(t *testing.T, script string) string {
 		t.Skip("there is no sh to stand for python")
 	}
 	path := filepath.Join(t.TempDir(), "python")
-	if err := os.WriteFile(path, []byte("#!"+sh+"\n"+script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte("#!"+sh+"\n"+script), 0o755))
 	return path
 }
 
@@ -258,9 +247,7 @@ while read word k; do
 done
 `)
 	p, err := plain.start(t.Context(), python, tinySetup(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if p.About()["torch"] != "9.9" || p.Parameters() != 12 {
 		t.Errorf("about is %v", p.About())
 	}
@@ -310,10 +297,7 @@ func TestPeerFailures(t *testing.T) {
 		})
 	}
 	t.Run("ends between rounds", func(t *testing.T) {
-		p, err := plain.start(t.Context(), fakePython(t, "echo '{\"ready\": true}'; read x; echo killed >&2; exit 7"), tinySetup(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(plain.start(t.Context(), fakePython(t, "echo '{\"ready\": true}'; read x; echo killed >&2; exit 7"), tinySetup(), nil))(t)
 		if _, _, err := p.RunSteps(1); err == nil || err.Error() != "exit status 7: killed" {
 			t.Errorf("error %v, want that of the process", err)
 		}
@@ -332,9 +316,7 @@ func TestPeerFailures(t *testing.T) {
 	t.Run("no interpreter", func(t *testing.T) {
 		t.Setenv(PythonVariable, filepath.Join(t.TempDir(), "none"))
 		start, _, err := TrainPeer("torch", "cpu")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if _, err := start(t.Context(), tinySetup()); err == nil || !strings.Contains(err.Error(), PythonVariable) {
 			t.Errorf("error %v does not name %s", err, PythonVariable)
 		}
@@ -353,9 +335,7 @@ read x || true
 		t.Fatal(title, err)
 	}
 	first, err := start(t.Context(), tinySetup())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := first.(*trainPeer).Close(); err != nil {
 		t.Error(err)
 	}

@@ -11,16 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestCopyModel: the same tensors, in files of another size or of another type.
 func TestCopyModel(t *testing.T) {
 	c := config(t, nil)
 	dir := fakeModel(t, c, "F32", counted, withOthers)
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
 	dtypes, data := tensorsOf(t, dir)
 	for _, d := range []DType{"", F32, BF16} {
@@ -63,9 +62,7 @@ func TestCopyModel(t *testing.T) {
 func TestCopyEnds(t *testing.T) {
 	dir := fakeModel(t, config(t, nil), "F32", counted, nil)
 	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	stop := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -102,9 +99,7 @@ func (o overtaken) MkdirAll(dir string) error {
 // way, neither its directory nor a shard that both call alike.
 func TestCopyOfTwo(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	alone, err := CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500})
@@ -114,10 +109,7 @@ func TestCopyOfTwo(t *testing.T) {
 	shard := filepath.Join(out, alone.Files[0])
 	_, err = CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500, FS: overtaken{made: func(dir string) {
 		write(t, shard, []byte("another's"))
-		unlock, err := Lock(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		unlock := testkit.Must(Lock(dir))(t)
 		t.Cleanup(unlock)
 	}}})
 	if !errors.Is(err, ErrLocked) {
@@ -132,9 +124,7 @@ func TestCopyOfTwo(t *testing.T) {
 // names of the other's shards, since the index names those until the last step.
 func TestCopyBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	var before Copied
@@ -152,9 +142,7 @@ func TestCopyBehindACopy(t *testing.T) {
 		}
 	}
 	whole, err := OpenWeights(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	whole.Close()
 }
 
@@ -162,43 +150,32 @@ func TestCopyBehindACopy(t *testing.T) {
 // directory since it looked.
 func TestCopyThatEndsBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	stop := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
 	_, err = CopyModel(ctx, out, w, CopyOptions{FS: overtaken{made: func(dir string) {
-		if _, err := CopyModel(t.Context(), dir, w, CopyOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(CopyModel(t.Context(), dir, w, CopyOptions{}))(t)
 	}}})
 	if !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
 	whole, err := OpenWeights(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	whole.Close()
 }
 
 // TestCopyKeepsDirectories: of an older model a copy removes files and no directories.
 func TestCopyKeepsDirectories(t *testing.T) {
-	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil)))(t)
 	defer w.Close()
 	out := t.TempDir()
 	own := filepath.Join(out, "LICENSES", "mine.txt")
 	write(t, own, []byte("x"))
 	write(t, filepath.Join(out, "LICENSE"), []byte("an older model's"))
-	if _, err := CopyModel(t.Context(), out, w, CopyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(CopyModel(t.Context(), out, w, CopyOptions{}))(t)
 	if got, err := os.ReadFile(own); string(got) != "x" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -210,10 +187,7 @@ func TestCopyKeepsDirectories(t *testing.T) {
 func TestWeights(t *testing.T) {
 	c := config(t, nil)
 	dir := fakeModel(t, c, "BF16", func(i int64) []byte { return counted(i)[2:] }, withOthers)
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
 	if w.Dir() != dir || len(w.Tensors()) != len(w.src.where) {
 		t.Errorf("%d tensors of %d", len(w.Tensors()), len(w.src.where))
@@ -223,9 +197,7 @@ func TestWeights(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 	dst := make([]float32, 300)
-	if err := w.Read("lm_head.weight", 7, dst); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Read("lm_head.weight", 7, dst))
 	for i, v := range dst {
 		if math.Float32bits(v) != binary.LittleEndian.Uint32(counted(int64(7+i))) {
 			t.Fatalf("element %d is %v", i, v)
@@ -245,10 +217,7 @@ func TestWeights(t *testing.T) {
 // TestCopyTidiesBehindItsLock: what a copy that fails removes, it removes before
 // another may write there.
 func TestCopyTidiesBehindItsLock(t *testing.T) {
-	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil)))(t)
 	defer w.Close()
 	for what, out := range map[string]string{"a directory that was there": t.TempDir(), "a new directory": filepath.Join(t.TempDir(), "out")} {
 		removed := 0
@@ -292,12 +261,8 @@ func TestLoadVocab(t *testing.T) {
 					}
 				})
 				small, big := newLayers(c, bf16), newLayers(c.Resized(50), bf16)
-				if _, err := loadWhole(dir, small, nil); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := LoadModel(dir, big, 37, nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(loadWhole(dir, small, nil))(t)
+				testkit.Must(LoadModel(dir, big, 37, nil))(t)
 				want := values(small)
 				for name, got := range values(big) {
 					if w := want[name]; !slices.Equal(got[:len(w)], w) || slices.ContainsFunc(got[len(w):], func(bits uint32) bool { return bits != 0 }) {

@@ -233,9 +233,7 @@ func TestKilled(t *testing.T) {
 			seen := map[int]int{}
 			for i := 1; i < 1000; i++ {
 				out := fastDir(t)
-				if err := saveStep(out, layers, c, old); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, saveStep(out, layers, c, old))
 				disk := &faultyFS{failAt: i, err: errDisk, dead: true}
 				_ = save(out, disk)
 				dir, state, skipped, err := Latest(out, nil)
@@ -243,9 +241,7 @@ func TestKilled(t *testing.T) {
 					t.Fatalf("operation %d, %s: %q, %+v, %v, %v", i, disk.failed, dir, state, skipped, err)
 				}
 				seen[state.Step]++
-				if err := Prune(osFS{}, out, 2, math.MaxInt, 0, 0); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, Prune(osFS{}, out, 2, math.MaxInt, 0, 0))
 				for _, n := range names(t, out) {
 					if strings.Contains(n, ".tmp-") {
 						t.Errorf("operation %d, %s: %s is left after Prune", i, disk.failed, n)
@@ -323,13 +319,8 @@ func TestDamaged(t *testing.T) {
 		if how == "linked" {
 			o.Linked = []bool{true, true, true}
 		}
-		if err := save(pristine, inExtents(t, layers, o, fastDir(t)), o, state); err != nil {
-			t.Fatal(err)
-		}
-		records, err := readManifest(filepath.Join(pristine, "checkpoint-20"), openFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, save(pristine, inExtents(t, layers, o, fastDir(t)), o, state))
+		records := testkit.Must(readManifest(filepath.Join(pristine, "checkpoint-20"), openFile))(t)
 		files := []string{manifestName}
 		for name := range records {
 			files = append(files, name)
@@ -339,13 +330,9 @@ func TestDamaged(t *testing.T) {
 			for _, d := range damages {
 				out := fastDir(t)
 				dir := filepath.Join(out, "checkpoint-20")
-				if err := os.CopyFS(dir, os.DirFS(filepath.Join(pristine, "checkpoint-20"))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(pristine, "checkpoint-20"))))
 				path := filepath.Join(dir, filepath.FromSlash(name))
-				if err := d.do(path, read(t, path)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, d.do(path, read(t, path)))
 				got, _, skipped, err := Latest(out, nil)
 				if err != nil || got != "" || len(skipped) != 1 || skipped[0].Dir != dir || !strings.Contains(skipped[0].Why, name) {
 					t.Errorf("%s %s: %q, %v, %v", name, d.what, got, skipped, err)
@@ -378,9 +365,7 @@ func TestLatest(t *testing.T) {
 	for _, step := range []int{9, 10, 100} {
 		s := testState
 		s.Step = step
-		if err := saveStep(out, layers, c, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, saveStep(out, layers, c, s))
 	}
 	for _, n := range []string{"checkpoint-100/model.safetensors", "checkpoint-200/x", "checkpoint-300.tmp-7/x", "checkpoint-x/y", "my-checkpoint-900/z"} {
 		write(t, filepath.Join(out, n), []byte("garbage"))
@@ -448,23 +433,17 @@ func TestManifestThatLies(t *testing.T) {
 			out := fastDir(t)
 			o := options(small(t), layers, BF16)
 			o.FS, o.Zstd = &faultyFS{}, zstd
-			if err := save(out, layers, o, testState); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, save(out, layers, o, testState))
 			dir := filepath.Join(out, "checkpoint-20")
 			var m manifest
 			file := filepath.Join(dir, manifestName)
-			if err := json.Unmarshal(read(t, file), &m); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(read(t, file), &m))
 			c.edit(&m)
 			text, err := m.sealed()
 			if err == nil {
 				err = os.WriteFile(file, text, 0o644)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			got, _, skipped, err := Latest(out, nil)
 			if c.says == "" {
 				if err != nil || got != dir {
@@ -530,12 +509,8 @@ func TestExchangeByRenames(t *testing.T) {
 		dir := fastDir(t)
 		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 		for path, content := range map[string]string{a: "new", b: "old"} {
-			if err := os.Mkdir(path, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(path, "f"), []byte(content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Mkdir(path, 0o755))
+			testkit.NoError(t, os.WriteFile(filepath.Join(path, "f"), []byte(content), 0o644))
 		}
 		err := exchange(&faultyFS{failAt: failAt, err: errDisk}, a, b)
 		inA, inB := "new", "old"

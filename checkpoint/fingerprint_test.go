@@ -5,39 +5,27 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestFingerprint: the copy of a model has the same one; a model of which a first or a last element differs, or a name, has not.
 func TestFingerprint(t *testing.T) {
 	const dir = "../internal/run/testdata/recordings/dpo-ipo/model"
-	raw, err := os.ReadFile(filepath.Join(dir, singleName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(dir, singleName)))(t)
 	of := func(change func([]byte)) string {
 		t.Helper()
 		b, to := append([]byte(nil), raw...), t.TempDir()
 		change(b)
-		if err := os.WriteFile(filepath.Join(to, singleName), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		print, err := Fingerprint(to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(to, singleName), b, 0o644))
+		print := testkit.Must(Fingerprint(to))(t)
 		return print
 	}
-	want, err := Fingerprint(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(Fingerprint(dir))(t)
 	if got := of(func([]byte) {}); got != want || len(got) != 64 {
 		t.Errorf("of a copy %s, of the original %s", got, want)
 	}
-	s, err := openSource(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(openSource(dir))(t)
 	defer s.Close()
 	seen := map[string]string{want: "the original"}
 	for what, change := range map[string]func([]byte){

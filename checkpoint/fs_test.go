@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestSyncReachesTheSystem: what the power cuts of other tests count on is asked of
@@ -16,9 +18,7 @@ func TestSyncReachesTheSystem(t *testing.T) {
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := f.Sync(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed file: %v", err)
 	}
@@ -26,9 +26,7 @@ func TestSyncReachesTheSystem(t *testing.T) {
 	if err == nil {
 		err = errors.Join(l.Sync(), l.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := l.Sync(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed log: %v", err)
 	}

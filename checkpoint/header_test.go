@@ -65,10 +65,7 @@ func TestHeaderReads(t *testing.T) {
 	text := `{"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[],"data_offsets":[8,10]},"e":{"dtype":"F32","shape":[0,3],"data_offsets":[8,8]},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}}   `
 	file := safetensors(text, make([]byte, 10))
 	for _, size := range []int64{int64(len(file)), -1} {
-		h, err := readHeader(bytes.NewReader(file), size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(readHeader(bytes.NewReader(file), size))(t)
 		var got []string
 		for _, x := range h.tensors {
 			got = append(got, x.name)
@@ -94,10 +91,7 @@ func TestHeaderEnds(t *testing.T) {
 func TestHeaderBytes(t *testing.T) {
 	for i, l := range config(t, nil).Layouts(true) {
 		f := optimizerFile(i, l, planes.Of(l), BF16, false)
-		h, err := readHeader(bytes.NewReader(f.header), -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(readHeader(bytes.NewReader(f.header), -1))(t)
 		if len(f.header)%8 != 0 || h.end() != f.bytes || len(h.tensors) != len(f.entries) {
 			t.Errorf("layer %d: header of %d bytes, data to %d of %d", i, len(f.header), h.end(), f.bytes)
 		}
@@ -164,10 +158,7 @@ func TestUnindexed(t *testing.T) {
 	header := `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`
 	write(t, filepath.Join(dir, "x.safetensors"), safetensors(header, make([]byte, 8)))
 	write(t, filepath.Join(dir, indexName), []byte(`{"weight_map":{"a":"x.safetensors"}}`))
-	src, err := openSource(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testkit.Must(openSource(dir))(t)
 	defer src.Close()
 	if got := strings.Join(src.names(), " "); got != "a b" {
 		t.Errorf("tensors %s", got)
@@ -194,9 +185,7 @@ func TestCompanions(t *testing.T) {
 			t.Errorf("%s is %q", name, got[name])
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "merges.txt")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(filepath.Join(dir, "merges.txt")))
 	write(t, filepath.Join(dir, "merges.txt"), []byte("a b"))
 	if got, err = Companions(dir); err != nil || string(got["merges.txt"]) != "a b" {
 		t.Errorf("merges.txt is %q, %v", got["merges.txt"], err)
@@ -256,10 +245,7 @@ func TestFixtureHeaders(t *testing.T) {
 		files = append(files, found...)
 	}
 	for _, path := range files {
-		st, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := testkit.Must(os.Stat(path))(t)
 		if _, err := readHeader(bytes.NewReader(read(t, path)), st.Size()); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -25,10 +25,7 @@ func config(t testing.TB, changes map[string]any) *model.Config {
 			delete(m, k)
 		}
 	}
-	c, err := model.FromInline(m, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.FromInline(m, "test"))(t)
 	return c
 }
 
@@ -196,30 +193,20 @@ func safetensors(header string, data []byte) []byte {
 
 func write(t testing.TB, path string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.NoError(t, os.WriteFile(path, data, 0o644))
 }
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(path))(t)
 	return data
 }
 
 // tensorsOf reads all tensors of the weights in dir.
 func tensorsOf(t testing.TB, dir string) (dtypes map[string]string, data map[string][]byte) {
 	t.Helper()
-	src, err := openSource(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testkit.Must(openSource(dir))(t)
 	defer src.Close()
 	dtypes, data = map[string]string{}, map[string][]byte{}
 	for name, sh := range src.where {
@@ -233,10 +220,7 @@ func tensorsOf(t testing.TB, dir string) (dtypes map[string]string, data map[str
 // names lists the files and directories in dir.
 func names(t testing.TB, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	var out []string
 	for _, e := range entries {
 		out = append(out, e.Name())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -130,22 +131,13 @@ func TestPlanesByName(t *testing.T) {
 	layers, out := layersOf(3, 5), t.TempDir()
 	o := options(c, layers, BF16)
 	o.Planes = kept
-	w, err := NewWriter(out, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(NewWriter(out, o))(t)
 	for i, l := range layers {
-		if err := w.WriteLayer(i, l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteLayer(i, l))
 	}
-	if err := w.Commit(testState, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Commit(testState, nil))
 	to := layersOf(0, 0)
-	if _, err := Load(out+"/checkpoint-20", to, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Load(out+"/checkpoint-20", to, nil))(t)
 	for i, l := range to {
 		for _, tl := range l.Layout.Tensors {
 			if tl.Ref {
@@ -211,15 +203,11 @@ func TestStateOfPieces(t *testing.T) {
 		out := t.TempDir()
 		o := options(c, layers, BF16)
 		o.Planes, o.Zstd = kept, packed
-		if err := save(out, layers, o, testState); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, save(out, layers, o, testState))
 		for _, ranks := range []int{1, 3} {
 			for rank := range ranks {
 				to := empty(ranks, rank)
-				if _, err := Load(out+"/checkpoint-20", to, nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(Load(out+"/checkpoint-20", to, nil))(t)
 				for i, l := range to {
 					for k, p := range l.Planes {
 						for tensor, tl := range l.Layout.Tensors {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -83,9 +84,7 @@ func TestLinked(t *testing.T) {
 				t.Error("these cannot be linked")
 			}
 			from = inExtents(t, from, o, dir)
-			if err := save(dir, from, o, testState); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, save(dir, from, o, testState))
 			saved := filepath.Join(dir, "checkpoint-20")
 			if err := Verify(saved); err != nil {
 				t.Error(err)
@@ -117,9 +116,7 @@ func TestLinked(t *testing.T) {
 				if !tc.noPlanes {
 					shared := newLayers(c, bf16)
 					for rank := range 3 {
-						if _, err := Load(saved, partOf(shared, rank, 3), nil); err != nil {
-							t.Fatal(err)
-						}
+						testkit.Must(Load(saved, partOf(shared, rank, 3), nil))(t)
 					}
 					sameValues(t, values(shared), values(from))
 				}
@@ -144,10 +141,7 @@ func TestHeadOfALinkedFile(t *testing.T) {
 	c := config(t, nil)
 	for i, l := range c.Layouts(true) {
 		f := linkedFile(i, l, planes.Of(l))
-		h, err := readHeader(bytes.NewReader(f.header), -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(readHeader(bytes.NewReader(f.header), -1))(t)
 		bytes := optim.ExtentBytes(l, planes.Of(l), optim.Whole(l))
 		if h.bytes%optim.PageBytes != 0 || h.end() != h.bytes+bytes || f.bytes != h.end() {
 			t.Errorf("layer %d: %d bytes of header, data to %d, and the extent has %d", i, h.bytes, h.end(), bytes)
@@ -208,13 +202,8 @@ func TestLowerHalvesBesides(t *testing.T) {
 	fillLayers(layers, 3)
 	o := options(c, layers, BF16)
 	o.Linked = []bool{true, true, true}
-	if err := save(dir, inExtents(t, layers, o, dir), o, testState); err != nil {
-		t.Fatal(err)
-	}
-	records, err := readManifest(filepath.Join(dir, "checkpoint-20"), openFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, save(dir, inExtents(t, layers, o, dir), o, testState))
+	records := testkit.Must(readManifest(filepath.Join(dir, "checkpoint-20"), openFile))(t)
 	norm := func(l model.Layout) map[string]*entry {
 		for _, e := range entriesOf(2, l, planeLo) {
 			return map[string]*entry{e.name: e}

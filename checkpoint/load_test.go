@@ -27,22 +27,16 @@ func TestTowers(t *testing.T) {
 	for _, name := range []string{"mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join("../internal/run/testdata/recordings", name, "model")
 		c, err := model.LoadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		layers := newLayers(c, false)
 		beside, err := loadWhole(dir, layers, nil)
 		if err != nil || len(beside) == 0 || slices.ContainsFunc(beside, func(n string) bool { return !tower.MatchString(n) }) {
 			t.Fatalf("%s: beside the language model are %v, %v", name, beside, err)
 		}
 		source, err := OpenSource(dir, c.Layouts(false))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		out := t.TempDir()
-		if err := WriteModel(out, layers, WriterOptions{Config: c, SaveDType: F32, MaxShardBytes: 8_000, Source: source}, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, WriteModel(out, layers, WriterOptions{Config: c, SaveDType: F32, MaxShardBytes: 8_000, Source: source}, nil))
 		source.Close()
 		_, want := tensorsOf(t, dir)
 		if _, got := tensorsOf(t, out); !maps.EqualFunc(got, want, bytes.Equal) {
@@ -63,10 +57,7 @@ func TestFixtures(t *testing.T) {
 				testkit.NotShort(t)
 			}
 			dir := filepath.Join(dir, "model")
-			c, err := model.LoadDir(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := testkit.Must(model.LoadDir(dir))(t)
 			_, want := tensorsOf(t, dir)
 			for _, bf16 := range []bool{false, true} {
 				layers := newLayers(c, bf16)
@@ -85,13 +76,9 @@ func TestFixtures(t *testing.T) {
 					t.Fatalf("companions %v, %v", extras, err)
 				}
 				beside, err := OpenSource(dir, c.Layouts(bf16))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				out := t.TempDir()
-				if err := WriteModel(out, layers, WriterOptions{Config: c, SaveDType: F32, MaxShardBytes: 100_000, Source: beside}, extras); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, WriteModel(out, layers, WriterOptions{Config: c, SaveDType: F32, MaxShardBytes: 100_000, Source: beside}, extras))
 				beside.Close()
 				_, got := tensorsOf(t, out)
 				for n, w := range want {
@@ -135,10 +122,7 @@ func fakeModel(t *testing.T, c *model.Config, dtype string, value func(i int64) 
 		f.Offsets = []int{len(data), len(data) + len(f.data)}
 		data = append(data, f.data...)
 	}
-	header, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := testkit.Must(json.Marshal(all))(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "model.safetensors"), safetensors(string(header), data))
 	return dir
@@ -165,9 +149,7 @@ func TestLoadDTypes(t *testing.T) {
 		dir := fakeModel(t, c, dtype, value, nil)
 		for _, bf16 := range []bool{false, true} {
 			layers := newLayers(c, bf16)
-			if _, err := loadWhole(dir, layers, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(loadWhole(dir, layers, nil))(t)
 			for name, got := range values(layers) {
 				if strings.HasPrefix(name, "m.") || strings.HasPrefix(name, "v.") {
 					continue
@@ -249,13 +231,9 @@ func spelt(t *testing.T, tied bool, pre, head string) (*model.Config, string) {
 	}
 	maps.Copy(keys, map[string]any{"vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6})
 	raw, err := json.Marshal(map[string]any{"model_type": "gemma3", "architectures": []string{"Gemma3ForConditionalGeneration"}, "text_config": keys, "tie_word_embeddings": tied})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c, err := model.ParseConfig(raw, "config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dir := fakeModel(t, c, "F32", counted, func(m map[string]*fakeTensor) {
 		for _, name := range slices.Collect(maps.Keys(m)) {
 			x := m[name]
@@ -287,10 +265,7 @@ var prefixes = [][2]string{{"model.", "lm_head."}, {"model.language_model.", "lm
 // opened is the source of saves from dir.
 func opened(t *testing.T, dir string, layers []Layer) *Source {
 	t.Helper()
-	s, err := OpenSource(dir, layoutsOf(layers))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(OpenSource(dir, layoutsOf(layers)))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -301,12 +276,8 @@ func saved(t *testing.T, c *model.Config, layers []Layer, source *Source, d DTyp
 	o := options(c, layers, d)
 	o.Source, o.MaxShardBytes = source, 3000
 	out, final := t.TempDir(), t.TempDir()
-	if err := save(out, layers, o, testState); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteModel(final, layers, o, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, save(out, layers, o, testState))
+	testkit.NoError(t, WriteModel(final, layers, o, nil))
 	return map[string]string{"checkpoint": filepath.Join(out, "checkpoint-20"), "final": final}
 }
 
@@ -331,9 +302,7 @@ func TestOthersAreCopied(t *testing.T) {
 					checkIndex(t, out, len(data))
 				}
 				again := newLayers(c, true)
-				if _, err := Load(saved(t, c, layers, source, BF16)["checkpoint"], again, nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(Load(saved(t, c, layers, source, BF16)["checkpoint"], again, nil))(t)
 				sameValues(t, values(again), values(layers))
 			})
 		}
@@ -361,9 +330,7 @@ func checkIndex(t *testing.T, dir string, n int) {
 	var index struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(read(t, filepath.Join(dir, indexName)), &index); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(read(t, filepath.Join(dir, indexName)), &index))
 	if len(index.WeightMap) != n {
 		t.Errorf("the index has %d tensors of %d", len(index.WeightMap), n)
 	}
@@ -435,11 +402,8 @@ func TestUnknownTensors(t *testing.T) {
 // TestUnknownInBlocks: a tensor of a block that is trained is not passed over
 // however names begin, nor in blocks of experts.
 func TestUnknownInBlocks(t *testing.T) {
-	moe, err := model.FromInline(map[string]any{"model_type": "qwen3_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
-		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 5}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	moe := testkit.Must(model.FromInline(map[string]any{"model_type": "qwen3_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
+		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 5}, "test"))(t)
 	all := [][]model.Layout{moe.Layouts(false)}
 	names := []string{"model.layers.1.mlp.shared_expert.up_proj.weight"}
 	for _, p := range prefixes {
@@ -463,14 +427,10 @@ func TestSourceGone(t *testing.T) {
 	c := small(t)
 	dir := fakeModel(t, c, "F32", counted, withOthers)
 	layers := newLayers(c, false)
-	if _, err := loadWhole(dir, layers, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(loadWhole(dir, layers, nil))(t)
 	dtypes, data := tensorsOf(t, dir)
 	source := opened(t, dir, layers)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(dir))
 	for what, out := range saved(t, c, layers, source, F32) {
 		sameTensors(t, what, out, dtypes, data)
 	}
@@ -498,14 +458,9 @@ func TestSmallestPieces(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	header := `{"a\u0001\u00ad\"":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`
 	write(t, filepath.Join(dir, singleName), safetensors(header, []byte{0, 0, 0x80, 0x3f}))
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
-	if _, err := CopyModel(t.Context(), out, w, CopyOptions{DType: BF16}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(CopyModel(t.Context(), out, w, CopyOptions{DType: BF16}))(t)
 	_, data := tensorsOf(t, out)
 	if got := data["a\x01\u00ad\""]; !bytes.Equal(got, []byte{0x80, 0x3f}) {
 		t.Errorf("%v", data)
@@ -515,9 +470,7 @@ func TestSmallestPieces(t *testing.T) {
 // TestBrokenLink: a link of the Hugging Face cache whose file is gone.
 func TestBrokenLink(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink("gone", filepath.Join(dir, singleName)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink("gone", filepath.Join(dir, singleName)))
 	if _, err := OpenWeights(dir); err == nil || !strings.Contains(err.Error(), "a link to a file that is not there; fetch it again with `hf download") {
 		t.Errorf("got %v", err)
 	}
@@ -544,9 +497,7 @@ func (l layout) dir(t *testing.T) string {
 			f.DType = "BF16"
 		}
 		if json.Unmarshal(raw, &f.Shape) != nil {
-			if err := json.Unmarshal(raw, &[]any{&f.DType, &f.Shape}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(raw, &[]any{&f.DType, &f.Shape}))
 		}
 		all[name] = f
 	}
@@ -562,10 +513,7 @@ func (l layout) dir(t *testing.T) string {
 		f.Offsets = []int{int(off), int(off + n)}
 		header[name], index[name], off = f, shard, off+n
 	}
-	text, err := json.Marshal(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(header))(t)
 	if l.Folder == "" && l.Absent == nil {
 		shard = singleName
 	} else {
@@ -576,18 +524,14 @@ func (l layout) dir(t *testing.T) string {
 	}
 	file := filepath.Join(dir, shard)
 	write(t, file, safetensors(string(text), nil))
-	if err := os.Truncate(file, int64(8+len(text))+off); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Truncate(file, int64(8+len(text))+off))
 	return dir
 }
 
 // TestLayouts: directories as they are published open, and what cannot be trained says why.
 func TestLayouts(t *testing.T) {
 	var all []layout
-	if err := json.Unmarshal(read(t, "../model/testdata/layouts.json"), &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(read(t, "../model/testdata/layouts.json"), &all))
 	if len(all) < 40 {
 		t.Errorf("%d layouts", len(all))
 	}
@@ -616,9 +560,7 @@ func twoSaves(t *testing.T) (string, []Layer) {
 	for _, step := range []int{10, 20} {
 		s := testState
 		s.Step = step
-		if err := saveStep(out, layers, c, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, saveStep(out, layers, c, s))
 	}
 	return out, layers
 }
@@ -643,10 +585,7 @@ func (f *brokenFile) Read(p []byte) (int, error) {
 // opened, that error comes back and no older checkpoint is taken.
 func TestDiskErrorIsNotDamage(t *testing.T) {
 	out, _ := twoSaves(t)
-	records, err := readManifest(filepath.Join(out, "checkpoint-20"), openFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := testkit.Must(readManifest(filepath.Join(out, "checkpoint-20"), openFile))(t)
 	files := []string{manifestName}
 	for name := range records {
 		files = append(files, name)
@@ -704,9 +643,7 @@ func unseal(t *testing.T, dir string, change func(m *manifest)) []byte {
 	t.Helper()
 	name := filepath.Join(dir, manifestName)
 	var m manifest
-	if err := json.Unmarshal(read(t, name), &m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(read(t, name), &m))
 	if m.Version != manifestVersion {
 		t.Fatalf("version %d", m.Version)
 	}
@@ -714,10 +651,7 @@ func unseal(t *testing.T, dir string, change func(m *manifest)) []byte {
 	if change != nil {
 		change(&m)
 	}
-	text, err := json.MarshalIndent(m, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.MarshalIndent(m, "", " "))(t)
 	text = append(text, '\n')
 	write(t, name, text)
 	return text
@@ -732,9 +666,7 @@ func TestOlderManifest(t *testing.T) {
 		t.Fatalf("%q, %v, %v", dir, skipped, err)
 	}
 	to := newLayers(small(t), true)
-	if _, err := Load(dir, to, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Load(dir, to, nil))(t)
 	sameValues(t, values(to), values(layers))
 }
 
@@ -854,31 +786,21 @@ func TestBuffersOfPublishedFiles(t *testing.T) {
 // sharded moves the weights of a model directory into shards, and returns the index that names them.
 func sharded(t *testing.T, dir, shard string) map[string]string {
 	t.Helper()
-	src, err := openSource(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testkit.Must(openSource(dir))(t)
 	defer src.Close()
 	index := map[string]string{}
 	for name := range src.where {
 		index[name] = shard
 	}
 	to := filepath.Join(dir, filepath.FromSlash(shard))
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(dir, singleName), to); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+	testkit.NoError(t, os.Rename(filepath.Join(dir, singleName), to))
 	return index
 }
 
 func writeIndex(t *testing.T, dir string, index map[string]string) {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{"weight_map": index})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(map[string]any{"weight_map": index}))(t)
 	text = append([]byte(`{"metadata": {"loss": NaN},`), text[1:]...) // as Python writes a number that is not finite
 	write(t, filepath.Join(dir, indexName), text)
 }
@@ -896,10 +818,7 @@ func TestIndexOfPublishedFiles(t *testing.T) {
 			if err := CheckModel(dir, c.Layouts(false)); err != nil {
 				t.Errorf("%s, %s: %v", shard, extra, err)
 			}
-			src, err := OpenSource(dir, c.Layouts(false))
-			if err != nil {
-				t.Fatal(err)
-			}
+			src := testkit.Must(OpenSource(dir, c.Layouts(false)))(t)
 			if len(src.entries) > 0 {
 				t.Errorf("%s: %d tensors to copy", extra, len(src.entries))
 			}
@@ -924,18 +843,13 @@ func TestDoublePrecision(t *testing.T) {
 		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(numbers[i%int64(len(numbers))]))
 	}, func(m map[string]*fakeTensor) { m["model.norm.weight"] = fake("F16", m["model.norm.weight"].Shape...) })
 	layers := newLayers(c, false)
-	if _, err := loadWhole(dir, layers, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(loadWhole(dir, layers, nil))(t)
 	for i, got := range values(layers)["model.embed_tokens.weight"] {
 		if want := math.Float32bits(float32(numbers[i%len(numbers)])); got != want {
 			t.Fatalf("element %d is %08x, want %08x", i, got, want)
 		}
 	}
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
 	var one [3]float32
 	if err := w.Read("model.embed_tokens.weight", 4, one[:]); err != nil || one != [3]float32{1, 0, -2.5} {

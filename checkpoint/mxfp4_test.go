@@ -100,13 +100,9 @@ func TestMXFP4(t *testing.T) {
 			}
 		}
 		out := t.TempDir()
-		if err := WriteModel(out, layers, WriterOptions{Config: c, SaveDType: BF16}, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, WriteModel(out, layers, WriterOptions{Config: c, SaveDType: BF16}, nil))
 		back := newLayers(c, bf16)
-		if _, err := loadWhole(out, back, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(loadWhole(out, back, nil))(t)
 		sameValues(t, weightsAlone(back), weightsAlone(layers)) // every value of MXFP4 is one of bf16
 		for k := range layers {
 			layers[k].Planes = nil
@@ -129,17 +125,11 @@ func TestMXFP4InPieces(t *testing.T) {
 	header := fmt.Sprintf(`{"x_blocks":{"dtype":"U8","shape":[1,%d,64,16],"data_offsets":[0,%d]},"x_scales":{"dtype":"U8","shape":[1,%d,64],"data_offsets":[%d,%d]}}`,
 		rows, len(codes), rows, len(codes), len(codes)+len(scales))
 	write(t, filepath.Join(dir, "model.safetensors"), safetensors(header, slices.Concat(codes, scales)))
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
 	p := model.Param{Rows: rows, Cols: cols, Dims: 2, Stored: []model.Stored{{Name: "x.0", Rows: rows,
 		Place: model.Place{Tensor: "x", Slices: 1, Transposed: true, Run: rows, Step: rows, Rows: rows}}}}
-	got, err := w.ReadRows(p, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(w.ReadRows(p, 0))(t)
 	for i, v := range got {
 		if want := float32(math.Ldexp(float64(fp4[codes[i/2]>>(i%2*4)&15]), int(scales[i/32])-127)); v != want {
 			t.Fatalf("element %d is %g, want %g", i, v, want)
@@ -218,13 +208,9 @@ func TestMXFP4IsTransformers(t *testing.T) {
 	c, dir := oss(t), ""
 	dir = fakeModel(t, c, "BF16", half, pack)
 	layers := newLayers(c, true)
-	if _, err := loadWhole(dir, layers, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(loadWhole(dir, layers, nil))(t)
 	out := t.TempDir()
-	if err := WriteModel(out, layers, WriterOptions{Config: c, SaveDType: BF16}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, WriteModel(out, layers, WriterOptions{Config: c, SaveDType: BF16}, nil))
 	if got := testkit.RunPython(t, python, filepath.Join("testdata", "mxfp4.py"), dir, out); !strings.Contains(string(got), "6 of 6 the same") {
 		t.Errorf("%s", got)
 	}

@@ -64,9 +64,7 @@ func TestPlaced(t *testing.T) {
 		want := values(own)
 		for _, d := range []DType{F32, BF16} {
 			dir := t.TempDir()
-			if err := WriteModel(dir, from, WriterOptions{Config: c, SaveDType: d, MaxShardBytes: 2000}, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, WriteModel(dir, from, WriterOptions{Config: c, SaveDType: d, MaxShardBytes: 2000}, nil))
 			_, data := tensorsOf(t, dir)
 			size := dtypeSize[d.plane().dtype]
 			for _, l := range from {
@@ -106,10 +104,7 @@ func weightsAlone(layers []Layer) map[string][]uint32 {
 // readRows compares what Weights.ReadRows says of all parameters.
 func readRows(t *testing.T, dir string, layers []Layer, d DType, want map[string][]uint32) {
 	t.Helper()
-	w, err := OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(dir))(t)
 	defer w.Close()
 	for _, l := range layers {
 		for _, p := range l.Layout.Tensors {
@@ -138,18 +133,12 @@ func TestPlacedResumes(t *testing.T) {
 	from := placedLayers(c, true)
 	fillLayers(from, 4)
 	out := fastDir(t)
-	if err := save(out, from, options(c, from, BF16), testState); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, save(out, from, options(c, from, BF16), testState))
 	to, shared := placedLayers(c, true), placedLayers(c, true)
-	if _, err := Load(filepath.Join(out, "checkpoint-20"), to, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Load(filepath.Join(out, "checkpoint-20"), to, nil))(t)
 	sameValues(t, values(to), values(from))
 	for rank := range 3 {
-		if _, err := Load(filepath.Join(out, "checkpoint-20"), partOf(shared, rank, 3), nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(Load(filepath.Join(out, "checkpoint-20"), partOf(shared, rank, 3), nil))(t)
 	}
 	sameValues(t, values(shared), values(from))
 }
@@ -167,13 +156,11 @@ func TestLines(t *testing.T) {
 		for _, lines := range []int64{1, 2, 5, 1000} {
 			var got []byte
 			back := placedLayers(config(t, nil), true)[1]
-			if err := e.pieces(from[1], make([]byte, lines*line), func(p []byte) error {
+			testkit.NoError(t, e.pieces(from[1], make([]byte, lines*line), func(p []byte) error {
 				e.scatter(back, planeF32, int64(len(got))/4, p)
 				got = append(got, p...)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if lines == 1 {
 				whole = got
 			}
@@ -193,9 +180,7 @@ func TestLongStretch(t *testing.T) {
 	fillLayers(from, 9)
 	fillLayers(own, 9)
 	dir := t.TempDir()
-	if err := WriteModel(dir, from, WriterOptions{Config: c, SaveDType: F32}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, WriteModel(dir, from, WriterOptions{Config: c, SaveDType: F32}, nil))
 	want := weightsAlone(own)
 	_, data := tensorsOf(t, dir)
 	p := from[1].Layout.Tensor(model.RoleGateUp)
@@ -205,9 +190,7 @@ func TestLongStretch(t *testing.T) {
 		}
 	}
 	back := placedLayers(c, false)
-	if _, err := loadWhole(dir, back, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(loadWhole(dir, back, nil))(t)
 	sameValues(t, weightsAlone(back), weightsAlone(from))
 	readRows(t, dir, from, F32, want)
 

@@ -22,11 +22,8 @@ import (
 // filled is memory for a small model of which every value is v.
 func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
 	t.Helper()
-	c, err := model.FromInline(map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11,
-		"num_hidden_layers": 1, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11,
+		"num_hidden_layers": 1, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6}, "test"))(t)
 	var out []checkpoint.Layer
 	for _, l := range c.Layouts(false) {
 		layer := checkpoint.Layer{Layout: l, Tile: make([]byte, l.TileBytes)}
@@ -53,18 +50,11 @@ func optionsOf(c *model.Config, layers []checkpoint.Layer, step int, shard int64
 func saveStep(t *testing.T, out string, step int, v float32, fs checkpoint.FS) {
 	t.Helper()
 	c, layers := filled(t, v)
-	w, err := checkpoint.NewWriter(out, optionsOf(c, layers, step, 3000, fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(checkpoint.NewWriter(out, optionsOf(c, layers, step, 3000, fs)))(t)
 	for i, l := range layers {
-		if err := w.WriteLayer(i, l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteLayer(i, l))
 	}
-	if err := w.Commit(checkpoint.TrainerState{Step: step}, map[string][]byte{"tokenizer.json": []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Commit(checkpoint.TrainerState{Step: step}, map[string][]byte{"tokenizer.json": []byte("{}")}))
 }
 
 // cutAfterAll opens root, whose power is cut, in every way, after each operation of
@@ -79,23 +69,16 @@ func cutAfterAll(t *testing.T, root string, do func(*powercut.Disk), check func(
 		}
 		for _, loss := range powercut.Losses {
 			left := filepath.Join(t.TempDir(), "left")
-			if err := d.Cut(loss, left); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, d.Cut(loss, left))
 			check(t, left, done)
 			if t.Failed() {
 				t.Logf("the power is cut after operation %d, %s; loss %d", ops, op, loss)
 				return
 			}
-			if err := os.RemoveAll(left); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.RemoveAll(left))
 		}
 	}
-	d, err := powercut.New(root, func(op string) { ops++; cut(op, false) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d = testkit.Must(powercut.New(root, func(op string) { ops++; cut(op, false) }))(t)
 	do(d)
 	cut("the end", true)
 	if ops < 3 {
@@ -228,9 +211,7 @@ func TestReplacedModel(t *testing.T) {
 				}
 				root := t.TempDir()
 				dir := filepath.Join(root, "model")
-				if err := write(t, dir, 1, shards[0], nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, write(t, dir, 1, shards[0], nil))
 				_, layers := filled(t, 0)
 				replaced := false
 				look := func(t *testing.T, dir string, done bool) {
@@ -240,9 +221,7 @@ func TestReplacedModel(t *testing.T) {
 					}
 				}
 				cutAfterAll(t, root, func(d *powercut.Disk) {
-					if err := write(t, dir, 2, shards[1], d); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, write(t, dir, 2, shards[1], d))
 				}, func(t *testing.T, left string, done bool) {
 					look(t, filepath.Join(left, "model"), done)
 					v, err := weight(dir, layers)
@@ -252,9 +231,7 @@ func TestReplacedModel(t *testing.T) {
 					replaced = v == 2
 				})
 				// Once more, over the names that the replacement has left.
-				if err := write(t, dir, 2, shards[1], nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, write(t, dir, 2, shards[1], nil))
 				look(t, dir, true)
 				if files, _ := filepath.Glob(filepath.Join(dir, "*.safetensors")); shards[1] == 1<<30 && len(files) != 1 || shards[1] == 3000 && len(files) != shardsOf(t, dir) {
 					t.Errorf("files of an older model are left: %v", files)
@@ -283,9 +260,7 @@ func indexOf(t *testing.T, dir string) map[string]string {
 	if err == nil {
 		err = json.Unmarshal(raw, &index)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return index.Map
 }
 
@@ -295,15 +270,10 @@ func TestSlowReader(t *testing.T) {
 	for who, write := range writers {
 		t.Run(who, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := write(t, dir, 1, 3000, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, write(t, dir, 1, 3000, nil))
 			was := map[string][]byte{}
 			for _, shard := range indexOf(t, dir) {
-				content, err := os.ReadFile(filepath.Join(dir, shard))
-				if err != nil {
-					t.Fatal(err)
-				}
+				content := testkit.Must(os.ReadFile(filepath.Join(dir, shard)))(t)
 				was[shard] = content
 			}
 			d, err := powercut.New(dir, func(op string) {
@@ -317,9 +287,7 @@ func TestSlowReader(t *testing.T) {
 			if err == nil {
 				err = write(t, dir, 2, 3000, d)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		})
 	}
 }
@@ -331,9 +299,7 @@ func TestWriteFile(t *testing.T) {
 		root := t.TempDir()
 		name := filepath.Join(root, "config.yaml")
 		if before != "" {
-			if err := os.WriteFile(name, []byte(before), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(name, []byte(before), 0o600))
 		}
 		cutAfterAll(t, root, func(d *powercut.Disk) {
 			if err := checkpoint.WriteFile(d, name, []byte("the newer")); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 func TestPrune(t *testing.T) {
@@ -65,22 +67,16 @@ func TestPrune(t *testing.T) {
 		for i, step := range tc.steps {
 			s := testState
 			s.Step, s.NonFinite = step, tc.skipped[step]
-			if err := saveStep(out, layers, c, s); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, saveStep(out, layers, c, s))
 			at := time.Unix(1e9+int64(i), 0)
-			if err := os.Chtimes(filepath.Join(out, fmt.Sprintf("checkpoint-%d", step), manifestName), at, at); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Chtimes(filepath.Join(out, fmt.Sprintf("checkpoint-%d", step), manifestName), at, at))
 		}
 		if tc.marked > 0 {
 			if _, _, err := MarkNonFinite(osFS{}, out, tc.marked, tc.marked, tc.marked+3); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := Prune(osFS{}, out, tc.keep, tc.finite, tc.steps[len(tc.steps)-1], tc.best); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, Prune(osFS{}, out, tc.keep, tc.finite, tc.steps[len(tc.steps)-1], tc.best))
 		var steps []int
 		var others []string
 		for _, name := range names(t, out) {
@@ -110,9 +106,7 @@ func TestMarkNonFinite(t *testing.T) {
 	save := func(step int) {
 		s := testState
 		s.Step = step
-		if err := saveStep(out, layers, c, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, saveStep(out, layers, c, s))
 	}
 	for _, step := range []int{2, 4, 6, 8, 30} {
 		save(step)

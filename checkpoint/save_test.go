@@ -33,9 +33,7 @@ func TestResumeIsExact(t *testing.T) {
 						o.MaxShardBytes = 1000
 					}
 					out := fastDir(t)
-					if err := save(out, from, o, testState); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, save(out, from, o, testState))
 					dir, _, skipped, err := Latest(out, nil)
 					if err != nil || filepath.Base(dir) != "checkpoint-20" || len(skipped) > 0 {
 						t.Fatalf("Latest: %q, %v, %v", dir, skipped, err)
@@ -43,19 +41,14 @@ func TestResumeIsExact(t *testing.T) {
 					for _, toBF16 := range []bool{false, true} {
 						t.Run(fmt.Sprint("tied ", tied, " from bf16 ", fromBF16, " to ", toBF16, " as ", d, " zstd ", zstd), func(t *testing.T) {
 							to := newLayers(c, toBF16)
-							state, err := Load(dir, to, nil)
-							if err != nil {
-								t.Fatal(err)
-							}
+							state := testkit.Must(Load(dir, to, nil))(t)
 							if !reflect.DeepEqual(state, testState) {
 								t.Errorf("state %+v", state)
 							}
 							sameValues(t, values(to), want)
 							shared := newLayers(c, toBF16)
 							for rank := range 3 {
-								if _, err := Load(dir, partOf(shared, rank, 3), nil); err != nil {
-									t.Fatal(err)
-								}
+								testkit.Must(Load(dir, partOf(shared, rank, 3), nil))(t)
 							}
 							sameValues(t, values(shared), want)
 						})
@@ -98,13 +91,9 @@ func TestPieces(t *testing.T) {
 			o := options(c, from, d)
 			o.Zstd = bf16
 			out := fastDir(t)
-			if err := save(out, from, o, testState); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, save(out, from, o, testState))
 			to := newLayers(c, !bf16)
-			if _, err := Load(filepath.Join(out, "checkpoint-20"), to, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(Load(filepath.Join(out, "checkpoint-20"), to, nil))(t)
 			sameValues(t, values(to), values(from))
 		}
 	}
@@ -118,9 +107,7 @@ func TestSavedFiles(t *testing.T) {
 	out := t.TempDir()
 	o := options(c, layers, BF16)
 	o.MaxShardBytes = 2000
-	if err := save(out, layers, o, testState); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, save(out, layers, o, testState))
 	if got := names(t, out); len(got) != 1 || got[0] != "checkpoint-20" {
 		t.Fatalf("output holds %v", got)
 	}
@@ -132,9 +119,7 @@ func TestSavedFiles(t *testing.T) {
 		}
 		WeightMap map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(read(t, filepath.Join(dir, indexName)), &index); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(read(t, filepath.Join(dir, indexName)), &index))
 	if index.Metadata.Params != c.Params() || index.Metadata.Size != 2*c.Params() {
 		t.Errorf("index says %+v of %d parameters", index.Metadata, c.Params())
 	}
@@ -181,17 +166,13 @@ func TestSaveAgain(t *testing.T) {
 	out := t.TempDir()
 	for seed := range uint64(2) {
 		fillLayers(layers, seed)
-		if err := save(out, layers, options(c, layers, F32), testState); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, save(out, layers, options(c, layers, F32), testState))
 	}
 	if got := names(t, out); len(got) != 1 {
 		t.Errorf("output holds %v", got)
 	}
 	to := newLayers(c, false)
-	if _, err := Load(filepath.Join(out, "checkpoint-20"), to, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Load(filepath.Join(out, "checkpoint-20"), to, nil))(t)
 	sameValues(t, values(to), values(layers))
 }
 
@@ -200,12 +181,8 @@ func TestWriterMisuse(t *testing.T) {
 	layers := newLayers(c, false)
 	out := t.TempDir()
 	w, err := NewWriter(out, options(c, layers, BF16))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.WriteLayer(1, layers[1]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, w.WriteLayer(1, layers[1]))
 	err = w.Commit(testState, nil)
 	if err == nil || !strings.Contains(err.Error(), "save checkpoint-20: layer 0 was not written") {
 		t.Errorf("got %v", err)
@@ -244,9 +221,7 @@ func TestWriteModel(t *testing.T) {
 	for i, o := range []WriterOptions{
 		{Config: c, SaveDType: F32, MaxShardBytes: 2000}, {Config: c, SaveDType: F32, MaxShardBytes: 4000}, {Config: c, SaveDType: F32},
 	} {
-		if err := WriteModel(out, layers, o, map[string][]byte{"tokenizer.json": []byte("{}")}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, WriteModel(out, layers, o, map[string][]byte{"tokenizer.json": []byte("{}")}))
 		to := newLayers(c, true)
 		if extra, err := loadWhole(out, to, nil); err != nil || len(extra) > 0 {
 			t.Fatalf("save %d: %v, %v", i, extra, err)
@@ -271,9 +246,7 @@ func TestRounding(t *testing.T) {
 		layers := newLayers(c, bf16)
 		fillLayers(layers, 9)
 		out := t.TempDir()
-		if err := WriteModel(out, layers, WriterOptions{Config: c}, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, WriteModel(out, layers, WriterOptions{Config: c}, nil))
 		_, saved[i] = tensorsOf(t, out)
 	}
 	if len(saved[0]) == 0 || !reflect.DeepEqual(saved[0], saved[1]) {
@@ -284,11 +257,8 @@ func TestRounding(t *testing.T) {
 // grouped is a model some of whose tensors are always saved in fp32.
 func grouped(t *testing.T) *model.Config {
 	t.Helper()
-	c, err := model.FromInline(map[string]any{"model_type": "glm4_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
-		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 5}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.FromInline(map[string]any{"model_type": "glm4_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
+		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 5}, "test"))(t)
 	return c
 }
 
@@ -306,9 +276,7 @@ func TestSavedF32(t *testing.T) {
 			}
 			from = inExtents(t, from, o, dir)
 		}
-		if err := save(dir, from, o, testState); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, save(dir, from, o, testState))
 		saved := filepath.Join(dir, "checkpoint-20")
 		dtypes, _ := tensorsOf(t, saved)
 		kept := 0
@@ -324,9 +292,7 @@ func TestSavedF32(t *testing.T) {
 		if kept != c.ExpertBlocks() {
 			t.Errorf("%d tensors are kept in fp32, want one for each of %d blocks", kept, c.ExpertBlocks())
 		}
-		if _, err := Load(saved, to, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(Load(saved, to, nil))(t)
 		sameValues(t, values(to), values(from))
 		if n := treeBytes(saved); n > o.CheckpointBytes() {
 			t.Errorf("%d bytes, at most %d were expected", n, o.CheckpointBytes())
@@ -337,17 +303,12 @@ func TestSavedF32(t *testing.T) {
 // TestCopyKeepsF32: a copy in bf16 leaves what it is told to leave in fp32.
 func TestCopyKeepsF32(t *testing.T) {
 	c := config(t, nil)
-	w, err := OpenWeights(fakeModel(t, c, "F32", counted, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(OpenWeights(fakeModel(t, c, "F32", counted, nil)))(t)
 	defer w.Close()
 	const kept = "model.layers.1.input_layernorm.weight"
 	for _, d := range []DType{"", BF16} {
 		out := t.TempDir()
-		if _, err := CopyModel(t.Context(), out, w, CopyOptions{DType: d, F32: map[string]bool{kept: true}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(CopyModel(t.Context(), out, w, CopyOptions{DType: d, F32: map[string]bool{kept: true}}))(t)
 		if dtypes, _ := tensorsOf(t, out); dtypes[kept] != "F32" || d == BF16 && dtypes["model.norm.weight"] != "BF16" {
 			t.Errorf("%q: %v", d, dtypes)
 		}
@@ -357,7 +318,7 @@ func TestCopyKeepsF32(t *testing.T) {
 // onDisk is what the files and directories below dir take, in blocks.
 func onDisk(t *testing.T, dir string) (n int64) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -366,10 +327,7 @@ func onDisk(t *testing.T, dir string) (n int64) {
 			n += blocks(max(info.Size(), 1))
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return n
 }
 
@@ -396,17 +354,11 @@ func TestRoom(t *testing.T) {
 		change(&o)
 		out := fastDir(t)
 		w, err := NewWriter(out, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for i, l := range layers {
-			if err := w.WriteLayer(i, l); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, w.WriteLayer(i, l))
 		}
-		if err := w.Commit(testState, extra); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.Commit(testState, extra))
 		taken, most := onDisk(t, filepath.Join(out, "checkpoint-20")), o.CheckpointBytes()
 		if taken > most || most > taken+taken/3+256<<10 {
 			t.Errorf("%s: a checkpoint takes %d bytes, %d are asked for", name, taken, most)
@@ -416,9 +368,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%s: held are %d and %d bytes of %d, %v", name, held, leftovers, taken, err)
 		}
 		model := filepath.Join(out, "model")
-		if err := WriteModel(model, layers, o, extra); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, WriteModel(model, layers, o, extra))
 		if taken, most := onDisk(t, model), o.ModelBytes(); taken > most || most > taken+taken/3+256<<10 {
 			t.Errorf("%s: a model takes %d bytes, %d are asked for", name, taken, most)
 		}
@@ -431,12 +381,8 @@ func TestHeld(t *testing.T) {
 	for name, n := range map[string]int{"checkpoint-5/a": 10, "checkpoint-20/a": 30, "checkpoint-20/optimizer/b": 7, "checkpoint-3/a": 5,
 		"checkpoint-7.tmp-1/a": 11, "model.tmp-1/a": 2, "model.safetensors": 9} {
 		path := filepath.Join(out, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.NoError(t, os.WriteFile(path, make([]byte, n), 0o600))
 	}
 	held, leftovers, err := Held(out)
 	if len(held) != 3 || held[0] != 5 || held[1] != 10 || held[2] != 37 || leftovers != 13 || err != nil {
@@ -470,9 +416,7 @@ func TestWriteShared(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	if err := WriteShared(fs, path, []byte("its own")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, WriteShared(fs, path, []byte("its own")))
 	b, err := os.ReadFile(path)
 	if err != nil || string(b) != "its own" {
 		t.Errorf("%q, %v", b, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -110,9 +111,7 @@ func TestNewest(t *testing.T) {
 	for _, step := range []int{9, 10, 100} {
 		s := testState
 		s.Step = step
-		if err := saveStep(out, layers, c, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, saveStep(out, layers, c, s))
 	}
 	write(t, filepath.Join(out, "checkpoint-200", "x"), []byte("garbage"))
 	write(t, filepath.Join(out, "checkpoint-300.tmp-7", stateName), []byte("{}"))
@@ -132,9 +131,7 @@ func TestNewest(t *testing.T) {
 // it has the weights.
 func TestMean(t *testing.T) {
 	c := config(t, nil)
-	if err := c.SetFreeze(model.Freeze{Names: []string{"o_proj", "input_layernorm"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(model.Freeze{Names: []string{"o_proj", "input_layernorm"}}))
 	for name, layersOf := range map[string]func(*model.Config, bool) []Layer{"alone": newLayers, "placed": placedLayers} {
 		for _, bf16 := range []bool{false, true} {
 			from, want := layersOf(c, bf16), layersOf(c, bf16)
@@ -160,9 +157,7 @@ func TestMean(t *testing.T) {
 				var models [2]map[string][]byte
 				for i, layers := range [][]Layer{from, want} {
 					dir := t.TempDir()
-					if err := WriteModel(dir, layers, WriterOptions{Config: c, SaveDType: d}, nil); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, WriteModel(dir, layers, WriterOptions{Config: c, SaveDType: d}, nil))
 					_, models[i] = tensorsOf(t, dir)
 				}
 				for tensor, w := range models[1] {

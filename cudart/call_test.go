@@ -25,9 +25,7 @@ func onC(t testing.TB) *CUDA {
 		t.Fatalf("sched_yield returns %d", r)
 	}
 	c, err := New(same(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 
@@ -61,9 +59,7 @@ func TestHotCallsDoNotAllocate(t *testing.T) {
 	}
 	for name, call := range hotCalls(onC(t)) {
 		if n := testing.AllocsPerRun(1000, func() {
-			if err := call(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, call())
 		}); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}

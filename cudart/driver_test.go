@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestPrimaryContext(t *testing.T) {
@@ -118,9 +120,7 @@ func TestLaunchKernel(t *testing.T) {
 	})
 	for _, n := range []int{0, 1, 8, 100, 4096, 32764} {
 		params := bytes.Repeat([]byte{1, 2, 3, 5, 7, 11, 13}, n/7+1)[:n]
-		if err := c.LaunchKernel(90, 9, [3]uint32{1 << 31, 2, 3}, [3]uint32{4, 5, 6}, 7, 8, params); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.LaunchKernel(90, 9, [3]uint32{1 << 31, 2, 3}, [3]uint32{4, 5, 6}, 7, 8, params))
 		if !bytes.Equal(got, params) {
 			t.Errorf("%d bytes of parameters: got %d", n, len(got))
 		}
@@ -158,10 +158,7 @@ func TestTensorMap(t *testing.T) {
 		box, each = *memory[[2]uint32](a[6]), *memory[[2]uint32](a[7])
 		return 0
 	})
-	m, err := c.TensorMap(90, TensorRows{Addr: 1 << 40, Columns: 4096, Rows: 1 << 31, StrideBytes: 1 << 35, BoxColumns: 64, BoxRows: 128})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(c.TensorMap(90, TensorRows{Addr: 1 << 40, Columns: 4096, Rows: 1 << 31, StrideBytes: 1 << 35, BoxColumns: 64, BoxRows: 128}))(t)
 	for i, b := range m {
 		if int(b) != i {
 			t.Fatalf("byte %d is %d", i, b)

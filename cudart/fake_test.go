@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"mt/internal/testkit"
 )
 
 // call is one call that the fake libraries got.
@@ -89,10 +91,7 @@ func newFake(t *testing.T) (*fake, *CUDA) {
 	t.Helper()
 	f := theFake()
 	f.calls, f.answers, f.absent = nil, map[string]func(*[maxArguments]uintptr) uintptr{}, nil
-	c, err := New(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(New(f))(t)
 	return f, c
 }
 

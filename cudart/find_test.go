@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // machine is a folder that stands for the root of a machine, and the loader of that
@@ -29,12 +31,8 @@ func newMachine(t *testing.T, files ...string) *machine {
 	m := &machine{t: t, root: t.TempDir(), vars: map[string]string{}, broken: map[string]bool{}}
 	for _, file := range files {
 		path := filepath.Join(m.root, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		testkit.NoError(t, os.WriteFile(path, nil, 0o666))
 	}
 	return m
 }
@@ -268,10 +266,7 @@ func TestOpen(t *testing.T) {
 		Libraries: []FoundLibrary{{Library: Driver, Required: true, Path: "a", handle: 1}, {Library: Runtime, Required: true, Path: "b", handle: 2}, {Library: BlasLt}},
 		symbol:    func(handle uintptr, name string) uintptr { return 100*handle + uintptr(len(name)) },
 	}
-	s, err := f.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(f.Open())(t)
 	for lib, want := range map[Library]uintptr{Driver: 103, Runtime: 203, BlasLt: 0, ML: 0} {
 		if got := s.Symbol(lib, "abc"); got != want {
 			t.Errorf("lib%s: %d, want %d", lib, got, want)

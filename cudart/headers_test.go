@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"mt/internal/testkit"
 )
 
 // headersVariable is the environment variable that names the folders with NVIDIA's
@@ -168,10 +170,7 @@ func defined(text, name string) (uint64, error) {
 func TestConstants(t *testing.T) {
 	for name, list := range constants {
 		t.Run(name, func(t *testing.T) {
-			raw, err := os.ReadFile(header(t, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := testkit.Must(os.ReadFile(header(t, name)))(t)
 			text := comments.ReplaceAllString(string(raw), "")
 			for _, c := range list {
 				if v, err := defined(text, c.name); err != nil {
@@ -198,9 +197,7 @@ func TestLayouts(t *testing.T) {
 			source.WriteString("return 0;\n}\n")
 			dir := t.TempDir()
 			file, program := filepath.Join(dir, "layout.c"), filepath.Join(dir, "layout")
-			if err := os.WriteFile(file, []byte(source.String()), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(file, []byte(source.String()), 0o666))
 			args := []string{"-o", program, file}
 			for _, folder := range filepath.SplitList(os.Getenv(headersVariable)) {
 				args = append(args, "-I", folder)
@@ -208,10 +205,7 @@ func TestLayouts(t *testing.T) {
 			if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%.2000s", cc, err, out)
 			}
-			out, err := exec.Command(program).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := testkit.Must(exec.Command(program).Output())(t)
 			lines := strings.Fields(string(out))
 			for i, c := range list {
 				if lines[i] != strconv.FormatUint(c.value, 10) {

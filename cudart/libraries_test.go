@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // librariesVariable is the environment variable that names the folders with
@@ -62,9 +64,7 @@ func TestRealCalls(t *testing.T) {
 	newFake(t)
 	found := realLibraries(t)
 	c, err := New(driverless{found})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	// Without a driver, CUDA 11 does not tell its version.
 	if v, err := c.RuntimeVersion(); !errors.Is(err, ErrDriverTooOld) && (err != nil || v < 11080) {
 		t.Errorf("RuntimeVersion is %d, %v", v, err)
@@ -90,9 +90,7 @@ func testRealBlas(t *testing.T, c *CUDA) {
 	desc, err := blas.DescCreate(ComputeFloat32, Float32)
 	layout, err2 := blas.LayoutCreate(BFloat16, 64, 32, 64)
 	prefer, err3 := blas.PreferenceCreate()
-	if err := errors.Join(err, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, err2, err3))
 	err = errors.Join(
 		blas.DescSet(desc, DescTransA, int32(Transposed)),
 		blas.DescSet(desc, DescTransB, int32(NoTranspose)),

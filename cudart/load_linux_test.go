@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestLoadedFrom maps files as a loader does, which follows links, and looks for them by the names that were asked for.
@@ -17,14 +19,8 @@ func TestLoadedFrom(t *testing.T) {
 		{"libmt-four.so.1", "libmt-fourth.so.1", ""},
 	} {
 		path := filepath.Join(dir, c.file)
-		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mem, err := syscall.Mmap(int(f.Fd()), 0, 1, syscall.PROT_READ, syscall.MAP_PRIVATE)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(os.Create(path))(t)
+		mem := testkit.Must(syscall.Mmap(int(f.Fd()), 0, 1, syscall.PROT_READ, syscall.MAP_PRIVATE))(t)
 		want := c.name
 		if c.want != "" {
 			want = filepath.Join(dir, c.want)

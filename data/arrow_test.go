@@ -26,16 +26,11 @@ type arrowCase struct {
 // arrowCases reads the cases of a file that testdata/arrow.py wrote.
 func arrowCases(t testing.TB, name string) []arrowCase {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(name))(t)
 	var cases []arrowCase
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&cases); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Decode(&cases))
 	return cases
 }
 

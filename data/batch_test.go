@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestNewBatch(t *testing.T) {
@@ -298,16 +300,10 @@ func TestSamplerRankBatch(t *testing.T) {
 	s.Seed, s.Shuffle = 3, true
 	sampler := mustOpen(t, s).Sampler(4)
 	for step := 1; step <= 5; step++ { // the third takes the two rows that are left of the epoch
-		whole, err := sampler.Batch(step, 16)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := testkit.Must(sampler.Batch(step, 16))(t)
 		var own []*Batch
 		for rank := range 3 {
-			b, err := sampler.RankBatch(step, 16, rank, 3)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testkit.Must(sampler.RankBatch(step, 16, rank, 3))(t)
 			if b.Pos != whole.Pos || b.AllTokens() != whole.Tokens {
 				t.Errorf("step %d, rank %d: position %d after %d tokens, want %d, %d", step, rank, b.Pos, b.AllTokens(), whole.Pos, whole.Tokens)
 			}

@@ -36,9 +36,7 @@ func cacheFile(t *testing.T, dir string) string {
 func age(t *testing.T, name string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(name, old, old); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chtimes(name, old, old))
 }
 
 func TestCacheIsReusedAndRebuilt(t *testing.T) {
@@ -55,19 +53,12 @@ func TestCacheIsReusedAndRebuilt(t *testing.T) {
 		{"made", func() {}, false, "first$"},
 		{"nothing changed", func() {}, true, "first$"},
 		{"touched", func() {
-			if err := os.Chtimes(name, time.Time{}, time.Now()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Chtimes(name, time.Time{}, time.Now()))
 		}, true, "first$"},
 		{"changed at once, size and time kept", func() {
-			info, err := os.Stat(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := testkit.Must(os.Stat(name))(t)
 			write(t, dir, "a.txt", "FIRST")
-			if err := os.Chtimes(name, time.Time{}, info.ModTime()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Chtimes(name, time.Time{}, info.ModTime()))
 		}, false, "FIRST$"},
 		{"grown", func() { write(t, dir, "a.txt", "second"); age(t, name) }, false, "second$"},
 		{"unchanged again", func() {}, true, "second$"},
@@ -184,19 +175,12 @@ func TestCacheDamage(t *testing.T) {
 	d := mustOpen(t, s)
 	want := []Row{d.Row(0), d.Row(1)}
 	file := cacheFile(t, s.CacheDir)
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := testkit.Must(os.ReadFile(file))(t)
 	check := func(what string, content []byte) {
 		t.Helper()
 		// A new file, since d still has the old one mapped.
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(file))
+		testkit.NoError(t, os.WriteFile(file, content, 0o644))
 		again, cached := reopen(t, s)
 		if w := again.Warnings(); cached || len(w) != 1 || !strings.Contains(w[0], "damaged") {
 			t.Errorf("%s: cached %v, warnings %q", what, cached, w)
@@ -219,30 +203,18 @@ func TestCacheDamage(t *testing.T) {
 
 func TestAbandonedCacheFilesAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "no[pattern")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(dir, 0o755))
 	name := filepath.Join(dir, "x.tokens")
 	dead, locked, fresh := write(t, dir, "x.tokens.tmp-1", "a"), write(t, dir, "x.tokens.tmp-2", "b"), write(t, dir, "x.tokens.tmp-3", "c")
 	other := write(t, dir, "y.tokens.tmp-1", "d")
 	for _, n := range []string{dead, locked, other} {
 		age(t, n)
 	}
-	f, err := os.Open(locked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(locked))(t)
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	w, err := newCacheWriter(name, manifest{TokenBytes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	w := testkit.Must(newCacheWriter(name, manifest{TokenBytes: 2}))(t)
+	testkit.NoError(t, w.close())
 	if left, want := namesIn(dir, "", ""), []string{locked, fresh, other}; !slices.Equal(left, want) {
 		t.Errorf("left are %q, want %q", left, want)
 	}
@@ -251,9 +223,7 @@ func TestAbandonedCacheFilesAreRemoved(t *testing.T) {
 // TestSweepOfAnyFolder: a cache folder is swept whatever characters its name has.
 func TestSweepOfAnyFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "no[pattern")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(dir, 0o755))
 	for _, end := range besides {
 		write(t, dir, "gone.tokens"+end, "x")
 	}
@@ -285,17 +255,11 @@ func TestLeftPartsAreSwept(t *testing.T) {
 					kept = append(kept, n)
 				}
 			}
-			if err := os.Remove(filepath.Join(s.CacheDir, "gone.tokens.part")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Remove(filepath.Join(s.CacheDir, "gone.tokens.part")))
 			f, err := os.Open(own + ".part")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if locked {
-				if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 			}
 			if _, got := reopen(t, s); got != cached {
 				t.Errorf("cached %v, want %v", got, cached)
@@ -313,20 +277,12 @@ func TestLeftPartsAreSwept(t *testing.T) {
 // its parts may belong to another writer.
 func TestFinishedWriterLeavesTheNextAlone(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.tokens")
-	first, err := newCacheWriter(name, manifest{TokenBytes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.finish(); err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(newCacheWriter(name, manifest{TokenBytes: 2}))(t)
+	testkit.NoError(t, first.finish())
 	if left, _ := filepath.Glob(name + "*"); !slices.Equal(left, []string{name}) {
 		t.Errorf("beside a whole cache lie %q", left)
 	}
-	second, err := newCacheWriter(name, manifest{TokenBytes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := testkit.Must(newCacheWriter(name, manifest{TokenBytes: 2}))(t)
 	if err := errors.Join(first.close(), second.finish(), second.close()); err != nil {
 		t.Errorf("a writer took another's files: %v", err)
 	}
@@ -452,9 +408,7 @@ func TestStoppedTokenisationGoesOn(t *testing.T) {
 			t.Fatalf("stop %d: %d documents are kept, %d were before", stops, at, done)
 		}
 		done = at
-		if err := w.close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.close())
 	}
 }
 
@@ -463,24 +417,14 @@ func TestStoppedTokenisationGoesOn(t *testing.T) {
 func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 	t.Helper()
 	s, err := s.resolved()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	sources, _, err := findSources(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	name, err := cachePath(&s, sources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	w, err := newCacheWriter(name, manifest{Tokenizer: s.tokenizerID(), TokenBytes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.resume(sources); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.Must(w.resume(sources))(t)
 	return w, w.Docs
 }
 
@@ -507,15 +451,9 @@ func TestKilledTokenisationGoesOn(t *testing.T) {
 		t.Fatalf("left are %q (%v)", parts, err)
 	}
 	f, err := os.OpenFile(parts[0], os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString("half a part"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.Must(f.WriteString("half a part"))(t)
+	testkit.NoError(t, f.Close())
 	d := mustOpen(t, s)
 	if w := d.Warnings(); len(w) != 1 || !strings.Contains(w[0], "went on with an interrupted tokenisation") {
 		t.Errorf("warnings %q", w)
@@ -532,29 +470,19 @@ func TestLeftoversOfOtherContent(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, paths []string, cache string){
 		"nothing": func(*testing.T, []string, string) {},
 		"a file that was done": func(t *testing.T, paths []string, _ string) {
-			text, err := os.ReadFile(paths[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Must(os.ReadFile(paths[0]))(t)
 			write(t, filepath.Dir(paths[0]), "a.jsonl", strings.Replace(string(text), "row 7 ", "ROW 7 ", 1))
 		},
 		"the file at work": func(t *testing.T, paths []string, _ string) {
 			age(t, write(t, filepath.Dir(paths[1]), "b.json.gz", squeeze(t, "b.gz", "[]")))
 		},
 		"the tokens": func(t *testing.T, _ []string, cache string) {
-			f, err := os.OpenFile(cache+partNames[0], os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.WriteAt([]byte("x"), 1000); err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Must(os.OpenFile(cache+partNames[0], os.O_WRONLY, 0))(t)
+			testkit.Must(f.WriteAt([]byte("x"), 1000))(t)
 			f.Close()
 		},
 		"the journal": func(t *testing.T, _ []string, cache string) {
-			if err := os.Truncate(cache+journalName, 40); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Truncate(cache+journalName, 40))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -590,9 +518,7 @@ func TestTwoAtOnce(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.txt", "hello"))
 	w, _ := leftOver(t, s)
 	d := mustOpen(t, s) // while w holds the lock
-	if err := w.close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.close())
 	_, cached := reopen(t, s)
 	if got := texts(d.All()); !slices.Equal(got, []string{"hello$"}) || !cached {
 		t.Errorf("rows %q, cached %v", got, cached)
@@ -627,19 +553,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	const rows, size = 3000, 10000
 	text := strings.Repeat("0123456789", size/10)
 	dir := t.TempDir()
-	f, err := os.Create(filepath.Join(dir, "large.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Create(filepath.Join(dir, "large.json")))(t)
 	pq := make([]pqText, rows)
 	for i := range rows {
 		fmt.Fprintf(f, "%c{\"text\":\"%s\"}", "[,"[min(i, 1)], text)
 		pq[i].Text = text
 	}
 	fmt.Fprint(f, "]")
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 	write(t, dir, "large.parquet", parquetIn(t, 500, 100_000, pq...))
 	pq = nil
 	for _, name := range []string{"large.json", "large.parquet"} {
@@ -685,9 +606,7 @@ func TestTruncatedCache(t *testing.T) {
 			if left < 0 {
 				left += int64(len(d.c.mapped))
 			}
-			if err := os.Truncate(file, left); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Truncate(file, left))
 			wantError(t, read(d), file, "changed while it was in use", "bytes of", "made anew")
 			if again, cached := reopen(t, s); cached || read(again) != nil {
 				t.Errorf("%s: %d bytes of a cache still serve", what, left)
@@ -703,9 +622,7 @@ func TestFaultWhileReading(t *testing.T) {
 	d := mustOpen(t, s)
 	file := cacheFile(t, s.CacheDir)
 	err := d.Read(func() {
-		if err := os.Truncate(file, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Truncate(file, 0))
 		d.Row(d.Rows() - 1)
 		t.Error("what is gone was read")
 	})

@@ -145,15 +145,10 @@ func TestTemplatesByPlace(t *testing.T) {
 	file := write(t, dir, "own.jinja", small)
 	asFile, asConfig, without := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
 	for _, d := range []string{asFile, asConfig, without} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Mkdir(d, 0o700))
 	}
 	write(t, asFile, "chat_template.jinja", small)
-	quoted, err := json.Marshal(small)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := testkit.Must(json.Marshal(small))(t)
 	write(t, asConfig, "tokenizer_config.json", `{"chat_template": `+string(quoted)+`}`)
 	write(t, without, "tokenizer_config.json", `{}`)
 	row := write(t, dir, "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
@@ -176,9 +171,7 @@ func TestTemplatesByPlace(t *testing.T) {
 func withChatML(t *testing.T) tokenizer.Tokenizer {
 	t.Helper()
 	tok, _, err := tokenizer.Extend(tokenizer.Bytes(), nil, []string{"<|im_start|>", "<|im_end|>"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return tok
 }
 
@@ -450,10 +443,7 @@ func TestMissingEOS(t *testing.T) {
 // TestRecordedTokenizers: texts begin with BOS where the post-processor of a recorded
 // tokenizer adds one.
 func TestRecordedTokenizers(t *testing.T) {
-	names, err := filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := testkit.Must(filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json"))(t)
 	if len(names) == 0 {
 		t.Skip("no ../shared/fixtures/tokenizers beside the repository")
 	}
@@ -461,9 +451,7 @@ func TestRecordedTokenizers(t *testing.T) {
 	for _, name := range names {
 		dir := filepath.Dir(name)
 		tok, err := tokenizer.Load(dir, 1<<17)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"Hello wörld\"}\n{\"text\":\"no \xff\"}"))
 		s.Tokenizer = tok
 		_, err = Open(s)

@@ -11,6 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 	"github.com/ulikunitz/xz"
+
+	"mt/internal/testkit"
 )
 
 // telling is a template that writes each message with the fields that calls and tools have.
@@ -214,34 +216,16 @@ func squeeze(t testing.TB, name, text string) string {
 	switch {
 	case strings.HasSuffix(name, ".gz"):
 		z := gzip.NewWriter(&b)
-		if _, err := z.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(z.Write([]byte(text)))(t)
+		testkit.NoError(t, z.Close())
 	case strings.HasSuffix(name, ".zst"):
-		z, err := zstd.NewWriter(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := z.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
+		z := testkit.Must(zstd.NewWriter(&b))(t)
+		testkit.Must(z.Write([]byte(text)))(t)
+		testkit.NoError(t, z.Close())
 	case strings.HasSuffix(name, ".xz"):
-		z, err := xz.NewWriter(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := z.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
+		z := testkit.Must(xz.NewWriter(&b))(t)
+		testkit.Must(z.Write([]byte(text)))(t)
+		testkit.NoError(t, z.Close())
 	default:
 		return text
 	}

@@ -480,10 +480,7 @@ func TestUpTo(t *testing.T) {
 		{"train", 0, 0}, {"train", 5, 5}, {"train[:8]", 0, 8}, {"train[:8]", 5, 5}, {"train[2:8]", 5, 7}, {"train[2:8]", 50, 8},
 		{"train[2:]", 5, 7}, {"train[2:]", 0, 0}, {"train[:50%]", 5, 0}, {"train[10%:]", 5, 0}, {"train[10%:20]", 0, 0},
 	} {
-		p, err := parseSplit(tt.split)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(parseSplit(tt.split))(t)
 		if got := p.upTo(tt.most); got != tt.want {
 			t.Errorf("%s, the first %d: %d, want %d", tt.split, tt.most, got, tt.want)
 		}
@@ -543,9 +540,7 @@ func TestCacheOfAPart(t *testing.T) {
 	if _, cached := reopen(t, s); !cached {
 		t.Error("a file that is not needed counts")
 	}
-	if err := os.Chtimes(other, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chtimes(other, time.Time{}, time.Now().Add(-time.Hour)))
 	write(t, dir, "a.jsonl", strings.Replace(lines("x", 20000), "x0", "w0", 1))
 	d, cached := reopen(t, s)
 	if got := texts(d.All()); cached || got[0] != "w0$x1$" {

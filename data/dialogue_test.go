@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // TestReadConversations reads messages, one chat and several chats, in JSON and JSONL.
@@ -84,9 +85,7 @@ func TestConversation(t *testing.T) {
 	other := c.Clone()
 	other.Cut(2)
 	other.Add("user", "c")
-	if err := c.Begin("be good"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Begin("be good"))
 	wantError(t, c.Begin("again"), "has a system's turn already")
 	c.Add("assistant", "y")
 	c.Cut(4)
@@ -113,10 +112,7 @@ func dialogue(t *testing.T, s Spec) *Dialogue {
 	if s.VocabSize == 0 {
 		s.VocabSize = s.Tokenizer.VocabSize()
 	}
-	d, err := NewDialogue(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(NewDialogue(s))(t)
 	return d
 }
 
@@ -138,20 +134,14 @@ func TestPromptsAreWhatWasLearned(t *testing.T) {
 				s.Template = tmpl
 			}
 			learned := mustOpen(t, s).Row(0)
-			all, err := ReadConversations(strings.NewReader(row), "a.jsonl")
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := testkit.Must(ReadConversations(strings.NewReader(row), "a.jsonl"))(t)
 			v, d := all[0], dialogue(t, s)
 			v.v.tools = nil // the template small writes tools at the end, where no prompt has them
 			answers := 0
 			for n := v.Turns(); n > 0; n-- {
 				if v.LastRole() == "assistant" {
 					v.Cut(n - 1)
-					ids, err := d.Prompt(v)
-					if err != nil {
-						t.Fatal(err)
-					}
+					ids := testkit.Must(d.Prompt(v))(t)
 					if n := len(ids); n >= len(learned.IDs) || !slices.Equal(ids, learned.IDs[:n]) || learned.Labels[n] == IgnoreIndex || learned.Labels[n-1] != IgnoreIndex {
 						t.Errorf("%s, %s: the prompt %q is not what stands before an answer of %q", tmpl, row, rowText(Row{IDs: ids}), masked(learned))
 					}
@@ -208,9 +198,7 @@ func TestPromptRefuses(t *testing.T) {
 	wantError(t, err, "the model has no chat template; set template")
 	plain := dialogue(t, Spec{Template: "default"})
 	all, err := ReadConversations(strings.NewReader(`{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"}]}`), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = plain.Prompt(all[0])
 	wantError(t, err, "default has no place for tools")
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // fuzzOpen opens a file with any content as a data set, and looks at every row that comes
@@ -16,9 +18,7 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, content, 0o644))
 	times := 2
 	if bytes.Contains(content, []byte(chosenField)) {
 		times = 4 // as pairs too
@@ -49,9 +49,7 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 				t.Fatalf("row %d has %d tokens, its pieces %+v", i, len(r.IDs), pieces)
 			}
 		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Close())
 	}
 }
 

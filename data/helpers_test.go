@@ -17,12 +17,8 @@ import (
 func write(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	name = filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	testkit.NoError(t, os.WriteFile(name, []byte(content), 0o644))
 	return name
 }
 
@@ -38,15 +34,8 @@ func idsSpec(t *testing.T, maxSeqLen, vocab int, paths ...string) Spec {
 
 func mustOpen(t *testing.T, s Spec) *Dataset {
 	t.Helper()
-	d, err := Open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := testkit.Must(Open(s))(t)
+	testkit.Close(t, d)
 	return d
 }
 
@@ -55,28 +44,16 @@ func mustOpen(t *testing.T, s Spec) *Dataset {
 // identity of one of them.
 func reopen(t *testing.T, s Spec) (d *Dataset, cached bool) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(s.CacheDir, "*.tokens"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := testkit.Must(filepath.Glob(filepath.Join(s.CacheDir, "*.tokens")))(t)
 	var before []os.FileInfo
 	for _, name := range names {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(os.Open(name))(t)
 		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(f.Stat())(t)
 		before = append(before, info)
 	}
 	d = mustOpen(t, s)
-	now, err := os.Stat(d.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := testkit.Must(os.Stat(d.file))(t)
 	return d, slices.ContainsFunc(before, func(b os.FileInfo) bool { return os.SameFile(b, now) })
 }
 
@@ -129,10 +106,7 @@ func TestFixtures(t *testing.T) {
 	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			name := filepath.Join(dir, "train.jsonl")
-			f, err := os.Open(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Must(os.Open(name))(t)
 			defer f.Close()
 			d := mustOpen(t, idsSpec(t, 2048, 1<<20, name))
 			n := 0
@@ -141,9 +115,7 @@ func TestFixtures(t *testing.T) {
 					IDs    []int32 `json:"input_ids"`
 					Labels []int32
 				}
-				if err := json.Unmarshal(lines.Bytes(), &want); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, json.Unmarshal(lines.Bytes(), &want))
 				got := d.Row(n)
 				if !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.Labels, want.Labels) || got.Docs != nil {
 					t.Errorf("row %d is %+v, want %+v", n, got, want)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestRowsOfIDsSayWhatIsLearned reads rows of ids with lists beside the ids: what of a row is left, and
@@ -84,10 +86,7 @@ func TestRowsOfIDsErrors(t *testing.T) {
 		`"mask":[0,0,1,1,1]`:                                     "mask stands beside input_ids, and programs differ",
 		`"position_ids":[0,0,0,0,0],"labels":[97,98,99,100,101]`: "no token is supervised",
 	} {
-		fields, err := fieldsOf([]byte(`{"input_ids":[97,98,99,100,101],` + row + "}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := testkit.Must(fieldsOf([]byte(`{"input_ids":[97,98,99,100,101],` + row + "}")))(t)
 		wantError(t, (&jsonRow{}).fill(form{format: fmtIDs}, fields, 256), want)
 	}
 }

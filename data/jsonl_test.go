@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // parse reads a row of any form, with or without white space around it, and checks it
@@ -46,9 +47,7 @@ func TestParseRow(t *testing.T) {
 	var r jsonRow // reused for every row, as a reader does
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := r.parse([]byte(tt.line), 10); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, r.parse([]byte(tt.line), 10))
 			if string(r.text) != tt.text || !slices.Equal(r.ids, tt.ids) || !slices.Equal(r.labels, tt.labs) || (r.labels == nil) != (tt.labs == nil) {
 				t.Errorf("text %q, ids %v, labels %v; want %q, %v, %v", r.text, r.ids, r.labels, tt.text, tt.ids, tt.labs)
 			}
@@ -136,9 +135,7 @@ func FuzzParseRow(f *testing.F) {
 		}
 		if r.kind == kindText {
 			var want string
-			if err := json.Unmarshal(fields["text"], &want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(fields["text"], &want))
 			// encoding/json replaces each byte that is not UTF-8 by U+FFFD.
 			if got := string([]rune(string(r.text))); got != want || want == "" {
 				t.Fatalf("text %q, want %q", got, want)
@@ -395,9 +392,7 @@ func TestBadRows(t *testing.T) {
 				s := chatSpec(t, raising, write(t, t.TempDir(), name, squeeze(t, name, content)))
 				d, err := Open(s)
 				if tt.says == nil {
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					d.Close()
 					return
 				}

@@ -42,9 +42,7 @@ func TestLayouts(t *testing.T) {
 			wantError(t, err, "template: aeva is made of tokens that the model's tokenizer does not have", `new_special_tokens: ["<|user|>"]`)
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got := masked(d.All().Row(0))
 		if tt.template == "fewshot" { // EOS is what is to be said behind the first answer, and ends the row
 			r := d.All().Row(0)
@@ -179,16 +177,12 @@ func TestLayoutsOfLLaMAFactory(t *testing.T) {
 		IDs, Labels            []int32
 	}
 	out, err := os.ReadFile(filepath.Join(dir, "cases.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := json.Unmarshal(out, &cases); err != nil || len(cases) < 1000 {
 		t.Fatalf("%d cases, %v", len(cases), err)
 	}
 	tok, err := tokenizer.Load(dir, 100000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	compared := map[string]bool{}
 	for _, c := range cases {
 		s := Spec{Tokenizer: tok, Template: c.Template, MaskHistory: c.More["mask_history"], TrainOnPrompt: c.More["train_on_prompt"]}

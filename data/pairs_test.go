@@ -99,10 +99,7 @@ func TestPairBatches(t *testing.T) {
 				for step := range d.Sampler(5).StepsPerEpoch() {
 					all := int64(0)
 					for rank := range ranks {
-						b, err := d.Sampler(5).RankBatch(step+1, most, rank, ranks)
-						if err != nil {
-							t.Fatal(err)
-						}
+						b := testkit.Must(d.Sampler(5).RankBatch(step+1, most, rank, ranks))(t)
 						own := int64(0)
 						for _, mb := range b.MicroBatches {
 							own += int64(len(mb.Pairs))
@@ -457,9 +454,7 @@ func TestPairsPromptCut(t *testing.T) {
 // TestPairsOfTRL compares tokens and masks with those of TRL's DPOTrainer, which testdata/pairs.py recorded.
 func TestPairsOfTRL(t *testing.T) {
 	content, err := os.ReadFile("testdata/pairs.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	type side struct{ IDs, Mask []int32 }
 	var recorded struct {
 		Tokenizers map[string]map[string]string

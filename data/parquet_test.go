@@ -11,6 +11,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
+
+	"mt/internal/testkit"
 )
 
 // parquetOf is a Parquet file of rows, with two rows in a group and few values in a page.
@@ -31,12 +33,8 @@ func parquetWith[T any](t testing.TB, options []parquet.WriterOption, rows ...T)
 	t.Helper()
 	var b bytes.Buffer
 	w := parquet.NewGenericWriter[T](&b, options...)
-	if _, err := w.Write(rows); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(w.Write(rows))(t)
+	testkit.NoError(t, w.Close())
 	return b.String()
 }
 
@@ -127,10 +125,7 @@ const noRows = "UEFSMRUEFQAVAEwVABUAEgAAFQQZLDUAGAZzY2hlbWEVAgAVDCUCGAR0ZXh0JQBM
 
 func TestParquetErrors(t *testing.T) {
 	whole := parquetOf(t, pqText{"abc"}, pqText{"def"}, pqText{"ghi"})
-	empty, err := base64.StdEncoding.DecodeString(noRows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	empty := testkit.Must(base64.StdEncoding.DecodeString(noRows))(t)
 	tests := []struct {
 		name, file, content string
 		want                []string
@@ -202,10 +197,7 @@ func TestParquetPagesUnpackToWhatTheySay(t *testing.T) {
 				t.Errorf("%s, version %d: %d documents", codec, version, d.Stats().Documents)
 			}
 		}
-		body, err := codec.Encode(nil, make([]byte, size))
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := testkit.Must(codec.Encode(nil, make([]byte, size)))(t)
 		n := int64(len(body))
 		whole, second := append([]byte("head"), body...), append([]byte("headlevels"), body...)
 		for _, tt := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // tree is a directory with the files that these tests need; sub/loop is a link back up.
@@ -19,15 +20,9 @@ func tree(t *testing.T) string {
 	} {
 		write(t, dir, name, name)
 	}
-	if err := os.Symlink(dir, filepath.Join(dir, "sub", "loop")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(dir, "a.go"), filepath.Join(dir, "sub", "link.go")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(dir, "nowhere"), filepath.Join(dir, "sub", "dangling.go")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(dir, filepath.Join(dir, "sub", "loop")))
+	testkit.NoError(t, os.Symlink(filepath.Join(dir, "a.go"), filepath.Join(dir, "sub", "link.go")))
+	testkit.NoError(t, os.Symlink(filepath.Join(dir, "nowhere"), filepath.Join(dir, "sub", "dangling.go")))
 	return dir
 }
 
@@ -60,15 +55,10 @@ func TestFindSources(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			sources, hidden, err := findSources(&Spec{Paths: tt.paths, Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var got []string
 			for _, s := range sources {
-				rel, err := filepath.Rel(dir, s.path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				rel := testkit.Must(filepath.Rel(dir, s.path))(t)
 				got = append(got, rel)
 				if info, err := os.Stat(s.path); err != nil || info.Size() != s.size || info.ModTime().UnixNano() != s.mtime {
 					t.Errorf("%s: size %d, time %d; stat says %v, %v", rel, s.size, s.mtime, info, err)
@@ -83,9 +73,7 @@ func TestFindSources(t *testing.T) {
 
 func TestFindSourcesErrors(t *testing.T) {
 	dir := tree(t)
-	if err := os.MkdirAll(filepath.Join(dir, "empty", ".only"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(dir, "empty", ".only"), 0o755))
 	tests := []struct {
 		path string
 		want string
@@ -114,9 +102,7 @@ func TestExpandVarsFindsGo(t *testing.T) {
 	}
 	t.Setenv("GOROOT", "")
 	got, err := ExpandVars("${GOROOT}/src/fmt/print.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := os.Stat(got); err != nil {
 		t.Errorf("GOROOT by asking go: %v", err)
 	}
@@ -130,18 +116,11 @@ func TestGorootWithoutGoEnv(t *testing.T) {
 	root, bin := t.TempDir(), t.TempDir()
 	write(t, root, "src/fmt/print.go", "package fmt")
 	write(t, root, "bin/go", "#!/bin/sh\nexit 1\n")
-	if err := os.Chmod(filepath.Join(root, "bin", "go"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(root, "bin", "go"), filepath.Join(bin, "go")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(filepath.Join(root, "bin", "go"), 0o755))
+	testkit.NoError(t, os.Symlink(filepath.Join(root, "bin", "go"), filepath.Join(bin, "go")))
 	t.Setenv("GOROOT", "")
 	t.Setenv("PATH", bin)
-	want, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(filepath.EvalSymlinks(root))(t)
 	if got, err := ExpandVars("${GOROOT}"); err != nil || got != want {
 		t.Errorf("GOROOT is %q, %v, want %q", got, err, want)
 	}
@@ -176,9 +155,7 @@ func TestNamedTemplates(t *testing.T) {
 		s := textSpec(t, 64, "")
 		s.ModelDir = dir
 		all, err := ReadConversations(strings.NewReader(tools), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		all[0].Cut(1)
 		ids, err := dialogue(t, s).Prompt(all[0])
 		if got := rowText(Row{IDs: ids}); err != nil || got != "Tf u:h|a:" {
@@ -227,10 +204,7 @@ func TestNamedTokens(t *testing.T) {
 		dir := t.TempDir()
 		write(t, dir, "tokenizer.json", base)
 		write(t, dir, "tokenizer_config.json", config)
-		tok, err := tokenizer.Load(dir, 300)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := testkit.Must(tokenizer.Load(dir, 300))(t)
 		s := chatSpec(t, "{{ image_token }},{{ x_token }},{{ pad_token }},{{ additional_special_tokens | join('+') }}|{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{% endif %}",
 			write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")))
 		s.Tokenizer, s.VocabSize = tok, 300

@@ -10,6 +10,7 @@ import (
 
 	"mt/data/jinja"
 	"mt/data/tokenizer"
+	"mt/internal/testkit"
 )
 
 // callingChat is a chat in which a message calls a tool. more is JSON that this message has
@@ -275,10 +276,7 @@ const slowTemplate = "{% for m in messages %}{{ m.content }}{% for a in range(99
 
 // TestStopInsideRow: stopping takes effect even while one row is rendered.
 func TestStopInsideRow(t *testing.T) {
-	tmpl, err := jinja.Parse("slow", slowTemplate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := testkit.Must(jinja.Parse("slow", slowTemplate))(t)
 	stop := make(chan struct{})
 	s := Spec{Tokenizer: tokenizer.Bytes(), VocabSize: 256, Stop: stop, SkipBadRows: true, chat: chatForm{tmpl: tmpl}}
 	c := &chunk{form: form{format: fmtMessages, cols: columnsOf(fmtMessages)}, known: true, given: true, unit: unitLine, src: source{path: "a.jsonl"}}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // laidOut makes a directory of files, each with its own name as its only row.
@@ -186,14 +188,10 @@ func TestSavedToDisk(t *testing.T) {
 	if train, held := rows(dict, false), rows(dict, true); train != 10 || held != 5 {
 		t.Errorf("%d rows to train on and %d held out, want 10 and 5", train, held)
 	}
-	if err := os.Remove(filepath.Join(dict, "train", "data-1.arrow")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(dict, "train", "data-1.arrow")))
 	_, err := Open(chatSpec(t, small, dict))
 	wantError(t, err, "state.json names "+filepath.Join(dict, "train", "data-1.arrow"), "not there", "copy the whole directory")
-	if err := os.RemoveAll(filepath.Join(dict, "train")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(filepath.Join(dict, "train")))
 	_, err = Open(chatSpec(t, small, dict))
 	wantError(t, err, "dataset_dict.json", `the split "train"`, "no directory of save_to_disk")
 	state(dir, `, "_indices_data_files": [{"filename": "indices.arrow"}]`, "data-00000-of-00002.arrow")

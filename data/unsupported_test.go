@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"mt/internal/testkit"
 )
 
 // zipped is a ZIP archive of a file.
@@ -20,16 +22,9 @@ func zipped(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	f, err := z.Create("a.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write([]byte("some text")); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(z.Create("a.txt"))(t)
+	testkit.Must(f.Write([]byte("some text")))(t)
+	testkit.NoError(t, z.Close())
 	return b.String()
 }
 
@@ -117,9 +112,7 @@ func TestUnsupportedInADirectory(t *testing.T) {
 func TestCompressedFiles(t *testing.T) {
 	bz, err := base64.StdEncoding.DecodeString( // printf '{"text":"abc"}\n' | bzip2 | base64
 		"QlpoOTFBWSZTWUQguVMAAAbZgAAQEAAAEDoABEogADEA000EJgaeqCoWNqwoI+LuSKcKEgiEFypg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	row := `{"text":"abc"}`
 	for codec, content := range map[string]string{".bz2": string(bz), ".xz": squeeze(t, "a.xz", row), ".gz": squeeze(t, "a.gz", row), ".zst": squeeze(t, "a.zst", row)} {
 		for _, file := range []string{"a.jsonl" + codec, "A.JSONL" + strings.ToUpper(codec), "a.jsonl"} {
@@ -167,9 +160,7 @@ func TestNoRegularFiles(t *testing.T) {
 	if d := mustOpen(t, textSpec(t, 64, dir)); len(d.Warnings()) != 1 || !strings.Contains(d.Warnings()[0], "passed over 2 that are no files") {
 		t.Errorf("warnings %q", d.Warnings())
 	}
-	if err := os.Remove(text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(text))
 	late := textSpec(t, 64, pipe)
 	if late, err = late.resolved(); err != nil {
 		t.Fatal(err)
@@ -180,9 +171,7 @@ func TestNoRegularFiles(t *testing.T) {
 	_, err = sumOf(pipe, 1)
 	wantError(t, err, pipe+" is a pipe")
 	info := filepath.Join(t.TempDir(), infoName)
-	if err := unix.Mkfifo(info, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, unix.Mkfifo(info, 0o600))
 	s := textSpec(t, 64, "x")
 	s.Dir = filepath.Dir(info)
 	_, err = Open(s)
@@ -195,19 +184,13 @@ func TestFilesWithoutEnd(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", "abc")
 	s := textSpec(t, 64, name)
 	s, err := s.resolved()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.sets = []dataSet{{}}
 	st, err := openStream(source{path: name, size: 3}, &s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer st.close()
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer f.Close()
 	for range 100 {
 		if _, err = f.WriteString("more"); err != nil {

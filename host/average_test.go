@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -77,10 +78,7 @@ func TestAveragesOfMatrices(t *testing.T) {
 	by := optim.Average{Decay: 0.75}
 	l := mixed(64, true)
 	o := optim.Muon{Momentum: 0.9, Scale: 1, Others: recipe, OthersScale: 1}
-	s, err := NewStore(l, by.With(o.Planes), poolOf(t, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewStore(l, by.With(o.Planes), poolOf(t, 2)))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	fillWeights(s)
 	s.Average(by)
@@ -107,10 +105,7 @@ func TestAveragesOfCodes(t *testing.T) {
 	for bits, bf16 := range map[int]bool{8: true, 4: false} {
 		l := mixed(256, bf16)
 		o := optim.Quantised{By: recipe, Bits: bits}
-		s, err := NewStore(l, by.With(o.Planes), poolOf(t, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(NewStore(l, by.With(o.Planes), poolOf(t, 2)))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		fillWeights(s)
 		s.Average(by)
@@ -140,10 +135,7 @@ func updateAll(s *Store, o optim.Elementwise, step int64) {
 // filledStore is a store of shares (nil: all) with random weights.
 func filledStore(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Share) *Store {
 	t.Helper()
-	s, err := NewShareStore(l, o.Planes, shares, poolOf(t, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewShareStore(l, o.Planes, shares, poolOf(t, 2)))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	s.Draw(7)
 	fillWeights(s)

@@ -9,6 +9,7 @@ import (
 	"mt/host/optim"
 	"mt/internal/base/bf16"
 	"mt/internal/base/parallel"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -58,15 +59,8 @@ func layouts(bf16 bool) []model.Layout {
 // newStore is a store that is closed when the test ends.
 func newStore(t *testing.T, l []model.Layout, pool *parallel.Pool) *Store {
 	t.Helper()
-	s, err := NewStore(l, recipe.Planes, pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := testkit.Must(NewStore(l, recipe.Planes, pool))(t)
+	testkit.Close(t, s)
 	return s
 }
 

@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"mt/internal/testkit"
 )
 
 // TestPrefer: pages for which a node is preferred come from it, where the system allows that.
 func TestPrefer(t *testing.T) {
 	page := os.Getpagesize()
-	b, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)
 	defer func() { _ = unix.Munmap(b) }()
 	switch err := (LinuxNodes{}).Prefer(b, 0); {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS):

@@ -44,10 +44,7 @@ func mixed(hidden int, bf16 bool) []model.Layout {
 // and of the whole layer.
 func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Share, threads int, dense bool) *Store {
 	t.Helper()
-	s, err := NewShareStore(l, o.Planes, shares, poolOf(t, threads))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewShareStore(l, o.Planes, shares, poolOf(t, threads)))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	s.Draw(7)
 	for i, layer := range s.Layers {
@@ -123,10 +120,7 @@ func TestSmallStatesMoveAll(t *testing.T) {
 	for name, o := range small {
 		p := model.Param{Role: model.RoleDown, Rows: 272, Cols: 256, Dims: 2, Stored: []model.Stored{{Name: "t", Rows: 272}}} // 2.125 units
 		l := []model.Layout{model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})}
-		s, err := NewStore(l, o.Planes, poolOf(t, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(NewStore(l, o.Planes, poolOf(t, 2)))(t)
 		ones := make([]float32, l[0].Elems)
 		for i := range ones {
 			ones[i] = 1

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -97,10 +98,7 @@ func shareOfStore(t *testing.T, whole *Store, shares []optim.Share) *Store {
 	for _, layer := range whole.Layers {
 		l = append(l, layer.Layout)
 	}
-	s, err := NewShareStore(l, recipe.Planes, shares, poolOf(t, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewShareStore(l, recipe.Planes, shares, poolOf(t, 2)))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	for i, layer := range whole.Layers {
 		for n, tl := range layer.Layout.Tensors {
@@ -147,10 +145,7 @@ func TestShareBytes(t *testing.T) {
 		own = append(own, optim.Shares(layout, recipe.Units(layout), 3)[1])
 		params += layout.Layer.Elems()
 	}
-	s, err := NewShareStore(l, recipe.Planes, own, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewShareStore(l, recipe.Planes, own, nil))(t)
 	var held, planned int64
 	for p, n := range ShareBytes(l, recipe.Planes, own) {
 		held += Usage().Now[p] - before.Now[p]

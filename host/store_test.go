@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -17,10 +18,7 @@ func TestStoreTakesTwelveBytesAParameter(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		before := Usage()
 		l := layouts(bf16)
-		s, err := NewStore(l, recipe.Planes, poolOf(t, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(NewStore(l, recipe.Planes, poolOf(t, 2)))(t)
 		var held, params, planned int64
 		now := Usage()
 		for p, n := range StoreBytes(l, recipe.Planes) {
@@ -132,10 +130,7 @@ func TestSmallArenasShareAReading(t *testing.T) {
 func TestArena(t *testing.T) {
 	for _, bytes := range []int64{0, 1, pageBytes, 3*touchBytes + 5} {
 		before := Usage()
-		a, err := NewArena(accounts.GradientSlabs, bytes, poolOf(t, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Must(NewArena(accounts.GradientSlabs, bytes, poolOf(t, 2)))(t)
 		b := a.Bytes()
 		if int64(len(b)) != bytes || Usage().Now[accounts.GradientSlabs] != before.Now[accounts.GradientSlabs]+bytes {
 			t.Errorf("%d bytes: got %d, counted %d", bytes, len(b), Usage().Now[accounts.GradientSlabs])

@@ -11,6 +11,7 @@ import (
 	"mt/host/extents"
 	"mt/host/optim"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // TestGradientsOfATier: a gradient that waits on a disk comes back into its layer's state slot, behind the state and the tile, which it
@@ -25,10 +26,7 @@ func TestGradientsOfATier(t *testing.T) {
 		for i := range layouts {
 			o.Bytes, o.Names = append(o.Bytes, size(i)), append(o.Names, fmt.Sprintf("%s of layer %d", name, i))
 		}
-		files, err := extents.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := testkit.Must(extents.Open(o))(t)
 		t.Cleanup(func() { _ = files.Close() })
 		return files
 	}
@@ -42,14 +40,10 @@ func TestGradientsOfATier(t *testing.T) {
 	tier.TileExtents = open("tile", func(i int) int64 { return tier.tileBytes(i, layouts[i]) })
 	tier.GradExtents = open("gradient", tier.gradBytes)
 	s, err := NewTieredStore(layouts, planes, nil, tier, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer s.Close()
 	slab, err := NewArena(accounts.GradientSlabs, 2*extents.BlockBytes*int64(len(layouts)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer slab.Close()
 	put := func(i int) {
 		t.Helper()
@@ -57,16 +51,14 @@ func TestGradientsOfATier(t *testing.T) {
 		for k := range b {
 			b[k] = byte(1 + i + k%5)
 		}
-		if err := s.PutGrad(i, b); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.PutGrad(i, b))
 		clear(b)
 	}
 	for i := 1; i < len(layouts); i++ {
 		put(i)
 	}
 	for i := 1; i < len(layouts); i++ {
-		if err := s.Lend(i, true, func(l *LayerState) error {
+		testkit.NoError(t, s.Lend(i, true, func(l *LayerState) error {
 			for _, p := range l.Planes {
 				for k := range p.Data {
 					p.Data[k] = 7
@@ -91,17 +83,13 @@ func TestGradientsOfATier(t *testing.T) {
 			}
 			clear(g)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	put(1)
 	change := func(name string, at int64) {
 		t.Helper()
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_, err = f.WriteAt([]byte{99}, extents.BlockBytes+at) // extents follow the header
 		if err = errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)

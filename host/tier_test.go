@@ -9,6 +9,7 @@ import (
 
 	"mt/host/extents"
 	"mt/host/optim"
+	"mt/internal/testkit"
 )
 
 // TestTieredStore: states that are away, and tiles that are, are zero at first, keep what is written into them, and cannot
@@ -33,9 +34,7 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprint(i))
 	}
 	files, err := extents.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer files.Close()
 	tier := Tier{Away: away, Slots: 2, Extents: files}
 	if tiles != nil {
@@ -49,17 +48,12 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		defer tier.TileExtents.Close()
 	}
 	s, err := NewTieredStore(layouts, planes, nil, tier, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer s.Close()
 	value := func(i, k, at int) byte { return byte(1 + 7*i + 3*k + at) }
 	each := func(i int, f func(k int, b []byte)) {
 		t.Helper()
-		l, err := s.Acquire(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Must(s.Acquire(i))(t)
 		f(0, l.LoBytes())
 		for k, p := range l.Planes {
 			f(1+k, p.Data)
@@ -93,13 +87,9 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		return nil
 	}
 	for i := range layouts {
-		if err := s.Lend(i, true, write); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Lend(i, true, write))
 		if i+1 < len(layouts) {
-			if err := s.Lend(i+1, false, isZero); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Lend(i+1, false, isZero))
 		}
 	}
 	for i, l := range layouts {
@@ -109,9 +99,7 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		if s.TileAway(i) {
 			b := make([]byte, optim.Pages(l.TileBytes)+extents.BlockBytes)
 			b = b[int(-uintptr(unsafe.Pointer(&b[0]))%extents.BlockBytes):][:optim.Pages(l.TileBytes)]
-			if err := s.ReadTile(i, 0, b); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.ReadTile(i, 0, b))
 			for at := range b[:l.TileBytes] {
 				if b[at] != value(i, 1+len(s.Layers[i].Planes), at) {
 					t.Fatalf("byte %d of the tile of layer %d is not what was written", at, i)
@@ -121,16 +109,12 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		if _, err := s.Acquire(i); away[i] != (err != nil && strings.Contains(err.Error(), "on the disk")) {
 			t.Errorf("layer %d, away %t, is acquired with %v", i, away[i], err)
 		}
-		if err := s.Lend(i, false, isWritten); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Lend(i, false, isWritten))
 	}
 	// In slots, settled without being flushed: what an update has changed is written, and nothing else.
 	_, before := files.Moved()
 	for slot, i := range []int{0, 2} {
-		if err := s.Fetch(i, slot); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Fetch(i, slot))
 		s.Layers[i].changed = i == 2
 		each(i, func(k int, b []byte) {
 			for at := range b {
@@ -138,16 +122,12 @@ func testTieredStore(t *testing.T, tiles []bool) {
 			}
 		})
 	}
-	if err := s.Settle(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Settle())
 	if _, after := files.Moved(); after-before != s.Layers[2].extentBytes() {
 		t.Errorf("settling wrote %d bytes, want the %d of the layer that was updated", after-before, s.Layers[2].extentBytes())
 	}
 	for _, i := range []int{0, 2} {
-		if err := s.Fetch(i, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Fetch(i, 0))
 		each(i, func(k int, b []byte) {
 			if len(b) > 0 && i == 2 && b[0] != value(i, k, 0)+1 {
 				t.Errorf("layer %d, plane %d was lost when the store settled", i, k)

@@ -314,10 +314,7 @@ func padded(g optim.Grad, elems int64) []byte {
 // TestWeightsAloneCannotBeUpdated: a store without planes has no memory for them,
 // and an update of it panics.
 func TestWeightsAloneCannotBeUpdated(t *testing.T) {
-	s, err := NewStore(layouts(true), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewStore(layouts(true), nil, nil))(t)
 	defer s.Close()
 	if n := StoreBytes(layouts(true), nil)[accounts.Planes]; n != 0 || s.Layers[1].Planes != nil || s.Layers[1].Plane("m") != nil {
 		t.Errorf("planes of %d bytes: %v", n, s.Layers[1].Planes)
@@ -338,10 +335,7 @@ func TestPlanesAreTheLayersOwn(t *testing.T) {
 		}
 		return recipe.Planes(p)
 	}
-	s, err := NewStore(layouts(true), planes, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewStore(layouts(true), planes, nil))(t)
 	defer s.Close()
 	want := newStore(t, layouts(true), nil)
 	for i, names := range [][]string{nil, {"m", "v", "average"}, {"m", "v"}} {

@@ -28,15 +28,8 @@ var devices = []struct {
 
 func openCPU(t *testing.T, threads int) device.Device {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: threads})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: threads}))(t)
+	testkit.Close(t, dev)
 	return dev
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
 	"mt/model"
 )
@@ -26,15 +27,8 @@ var moeTokens = []int{13, 7}
 
 func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 	t.Helper()
-	s, err := dev.NewStream("compute")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := testkit.Must(dev.NewStream("compute"))(t)
+	testkit.Close(t, s)
 	r := &moeRig{rig: &rig{t: t, dev: dev, s: s, spec: sp, tpl: New(sp, dev), ref: reference.Weights{}}, cfg: c.cfg, counts: moeTokens}
 	for _, l := range c.cfg.Layouts(sp.Act == device.BF16) {
 		if l.Kind == model.MoE {

@@ -14,6 +14,7 @@ import (
 	"mt/device/cpu"
 	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
+	"mt/internal/testkit"
 )
 
 // TestNewtonSchulz: in fp32 the result is that of float64 to 1e-5 of its largest element. In bf16 it
@@ -21,10 +22,7 @@ import (
 // the other neighbour, later steps differ too, by a few hundredths of the largest element. All
 // elements together differ by less than one in a hundred of their norm.
 func TestNewtonSchulz(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	defer dev.Close()
 	rng := rand.New(rand.NewPCG(3, 4))
 	var most [2]float64 // in fp32 of the largest element, in bf16 of the norm
@@ -66,15 +64,9 @@ func TestNewtonSchulz(t *testing.T) {
 // TestNewtonSchulzIsTorchs: in bf16 the result is that of torch.optim.Muon, as recorded, but for what
 // another order of sums rounds to the other neighbour.
 func TestNewtonSchulzIsTorchs(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	defer dev.Close()
-	b, err := os.ReadFile("../host/optim/testdata/muon.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(os.ReadFile("../host/optim/testdata/muon.json"))(t)
 	var rec struct {
 		Torch string
 		Cases []struct {
@@ -85,9 +77,7 @@ func TestNewtonSchulzIsTorchs(t *testing.T) {
 			U, O []byte
 		}
 	}
-	if err := json.Unmarshal(b, &rec); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(b, &rec))
 	for i, c := range rec.Cases {
 		n := c.Rows * c.Cols
 		var off, all float64
@@ -114,10 +104,7 @@ func TestNewtonSchulzIsTorchs(t *testing.T) {
 // runNewtonSchulz runs NewtonSchulz on a matrix, rounded to dt.
 func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float64, rows, cols, steps int) []float64 {
 	t.Helper()
-	s, err := dev.NewStream("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(dev.NewStream("test"))(t)
 	defer s.Close()
 	var taken []device.Mem
 	defer func() {
@@ -126,10 +113,7 @@ func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float
 		}
 	}()
 	mem := func(bytes int64) device.Mem {
-		m, err := dev.Alloc(accounts.Workspace, bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(dev.Alloc(accounts.Workspace, bytes))(t)
 		taken = append(taken, m)
 		return m
 	}
@@ -145,9 +129,7 @@ func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float
 	s.CopyH2D(m, bits)
 	NewtonSchulz(dev, s, m.Tensor(dt, 0, int64(len(x))), rows, cols, steps, mem(NewtonSchulzBytes(dt, rows, cols)))
 	s.CopyD2H(bits, m)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	out := make([]float64, len(x))
 	for i := range out {
 		if dt == device.BF16 {

@@ -97,10 +97,7 @@ func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
 // TestRecomputedFLOPsOfSharedExperts: of a token the backward forms its router's scores again, gate
 // and up of its 8 experts and of the one that all tokens go through, and attention's narrow vectors.
 func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {
-	c, err := model.Preset("deepseek-v3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.Preset("deepseek-v3"))(t)
 	if got, want := (Spec{Config: c, Keep: KeepIn(c.NumLayers, KeepAll)}).RecomputedFLOPs(1, 0), int64(58*(2*7168*256+9*2*7168*2*2048)+61*2*7168*(1536+512+64)); got != want {
 		t.Errorf("%d FLOPs, want %d", got, want)
 	}
@@ -214,10 +211,7 @@ func TestBrokenPlansPanic(t *testing.T) {
 func TestFirstStepEqualsTransformers(t *testing.T) {
 	testkit.NotShort(t)
 	for _, dir := range testkit.Recordings(t) {
-		f, err := reference.LoadFixture(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(reference.LoadFixture(dir))(t)
 		if f.Config.NumExperts > 0 {
 			continue // a rig of its own, which internal/run compares whole
 		}
@@ -307,21 +301,12 @@ func (idle) Do(device.Stream, device.Op) {}
 // Weights bound where they lie on the host have the elements that a slot would
 // hold, each from where it is said to be.
 func TestBindInPlace(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, Unified: true}))(t)
 	cfg := config(func(c *model.Config) { c.TieEmbeddings = true })
 	layouts := cfg.Layouts(false)
 	head := layouts[len(layouts)-1]
-	tile, err := dev.AllocHost(head.TileBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := dev.AllocHost(layouts[0].TileBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tile := testkit.Must(dev.AllocHost(head.TileBytes))(t)
+	table := testkit.Must(dev.AllocHost(layouts[0].TileBytes))(t)
 	w := BindInPlace(head, dev, func(off, bytes int64) []byte {
 		if off < head.TileBytes {
 			return tile[off : off+bytes]

@@ -15,6 +15,7 @@ import (
 	"mt/device/op"
 	"mt/internal/base/accounts"
 	"mt/internal/base/bf16"
+	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
 	"mt/model"
 )
@@ -169,15 +170,8 @@ func (r *rig) ints(v ...int32) device.Tensor {
 // newRig puts a model with the given weights, random ones where nil, on dev.
 func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weights) *rig {
 	t.Helper()
-	s, err := dev.NewStream("compute")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := testkit.Must(dev.NewStream("compute"))(t)
+	testkit.Close(t, s)
 	r := &rig{t: t, dev: dev, s: s, spec: spec, ref: reference.Weights{}, slots: map[int]device.Tensor{}}
 	cos, sin := spec.Config.RopeTables(spec.Positions)
 	r.spec.Cos, r.spec.Sin = r.tensor(device.F32, len(cos)), r.tensor(device.F32, len(sin))

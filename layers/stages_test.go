@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/schedule"
 )
@@ -28,10 +29,7 @@ func stages(experts, shards int, kinds string) (out []schedule.Layer) {
 // evaluation that another follows.
 func program(t *testing.T, eval bool, l []schedule.Layer, tokens ...int) *schedule.Program {
 	t.Helper()
-	p, err := schedule.New(schedule.Spec{Layers: l, WeightSlots: 2, ActivationSlots: 12, Eval: eval, Again: eval}, tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(schedule.New(schedule.Spec{Layers: l, WeightSlots: 2, ActivationSlots: 12, Eval: eval, Again: eval}, tokens))(t)
 	return p
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // madeUp is a family as docs/adding-a-family.md describes one: fused q, k and v
@@ -40,10 +42,7 @@ func TestAddingAFamily(t *testing.T) {
 	withFamily(t, madeUp)
 	m := maps.Clone(base())
 	maps.Copy(m, map[string]any{"architectures": []any{"MadeUpForCausalLM"}, "model_type": "made_up", "score_scale": 0.5, "partial_rotary_factor": 0.5})
-	c, err := FromInline(m, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(FromInline(m, "x"))(t)
 	if c.AttnScale != 0.5 || c.Window(0) != 6 || c.Window(1) != 0 || c.Activation != GELUTanh || c.MaxPositions != 77 || c.Rotary(0) != 8 ||
 		c.Ropes()[1].Theta != 300 {
 		t.Errorf("got %+v", c)
@@ -91,9 +90,7 @@ func TestPrefixOfDirectory(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write := func(name string, data []byte) {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		}
 		write("config.json", []byte(config))
 		if tc.file != "" {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestForeign: what a directory holds in place of a model is named, with the way out.
@@ -27,25 +29,17 @@ func TestForeign(t *testing.T) {
 		"config.json: no such file; a model directory holds confi": {"README.md": ""},
 	} {
 		dir := filepath.Join(t.TempDir(), "a[b]*")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Mkdir(dir, 0o700))
 		for name, text := range all {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		if _, err := LoadDir(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", all, err, want)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "x.GGUF")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, nil, 0o600))
 	if got := Foreign(file); !strings.HasPrefix(got, "x.GGUF is a GGUF file") {
 		t.Error(got)
 	}

@@ -3,6 +3,8 @@ package model
 import (
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // frozenConfig is a small model with four blocks and, of a table that is not tied, a head.
@@ -16,9 +18,7 @@ func frozenConfig() *Config {
 func TestFreeze(t *testing.T) {
 	c := frozenConfig()
 	all := c.Layouts(true)
-	if err := c.SetFreeze(Freeze{Names: []string{"embed_tokens", `layers\.[01]\.`, `layers\.2\.mlp`}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"embed_tokens", `layers\.[01]\.`, `layers\.2\.mlp`}}))
 	for i, l := range c.Layouts(true) {
 		was := all[i]
 		if l.TileBytes != was.TileBytes || l.SlotBytes != was.SlotBytes || l.AllElems() != was.GradElems {
@@ -58,25 +58,16 @@ func TestFreeze(t *testing.T) {
 // TestNamesInTheCheckpoint: rows of a tensor that the checkpoint has in one with others are frozen, and put into a group, by that tensor's
 // name and by their own.
 func TestNamesInTheCheckpoint(t *testing.T) {
-	c, err := FromInline(map[string]any{"model_type": "llama4_text", "vocab_size": 96, "hidden_size": 16, "intermediate_size": 8, "intermediate_size_mlp": 24,
-		"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 3, "interleave_moe_layer_step": 2}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(FromInline(map[string]any{"model_type": "llama4_text", "vocab_size": 96, "hidden_size": 16, "intermediate_size": 8, "intermediate_size_mlp": 24,
+		"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 3, "interleave_moe_layer_step": 2}, "test"))(t)
 	const expert = 2 * 8 * 16 // gate and up
 	for name, want := range map[string]int64{`1\.feed_forward\.experts\.gate_up_proj$`: 3 * expert, `experts\.2\.(gate|up)_proj\.weight$`: expert} {
-		if err := c.SetGroups([]Group{{Name: "a", Modules: []string{name}}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.SetGroups([]Group{{Name: "a", Modules: []string{name}}}))
 		if got := c.GroupParams()[1]; got != want {
 			t.Errorf("%s: %d parameters, want %d", name, got, want)
 		}
-		if err := c.SetGroups(nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetFreeze(Freeze{Names: []string{name}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.SetGroups(nil))
+		testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{name}}))
 		if got := c.Params() - c.TrainedParams(); got != want {
 			t.Errorf("%s: %d parameters are frozen, want %d", name, got, want)
 		}
@@ -88,9 +79,7 @@ func TestNamesInTheCheckpoint(t *testing.T) {
 func TestFrozenTable(t *testing.T) {
 	c := frozenConfig()
 	c.TieEmbeddings = true
-	if err := c.SetFreeze(Freeze{But: []string{"self_attn"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(Freeze{But: []string{"self_attn"}}))
 	layouts := c.Layouts(false)
 	head := layouts[len(layouts)-1]
 	if lm := head.Tensor(RoleLMHead); !lm.Ref || !lm.Frozen || head.GradElems != 0 || layouts[0].GradElems != 0 {
@@ -129,9 +118,7 @@ func TestFLOPsOfFrozen(t *testing.T) {
 		{Freeze{Names: []string{"embed_tokens", `layers\.[0-2]\.`, "norm", "lm_head"}}, 2*tokens*(2*block+head) + 2*score},
 	} {
 		c := frozenConfig()
-		if err := c.SetFreeze(x.f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.SetFreeze(x.f))
 		if got := c.BackwardFLOPs(tokens, pairs); got != x.want {
 			t.Errorf("%+v: %g FLOPs in the backward, want %g", x.f, got, x.want)
 		}
@@ -143,9 +130,7 @@ func TestFLOPsOfFrozenPositions(t *testing.T) {
 	c := frozenConfig()
 	c.LearnedPositions = true
 	want := c.BackwardFLOPs(10, 220)
-	if err := c.SetFreeze(Freeze{Names: []string{"norm"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"norm"}}))
 	if got := c.BackwardFLOPs(10, 220); got != want {
 		t.Errorf("%g FLOPs in the backward, want %g", got, want)
 	}
@@ -156,17 +141,13 @@ func TestFLOPsOfFrozenExperts(t *testing.T) {
 	c := frozenConfig()
 	c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = 8, 2, 12, 1
 	all := c.BackwardFLOPs(10, 0)
-	if err := c.SetFreeze(Freeze{Names: []string{`\.experts\.`}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{`\.experts\.`}}))
 	experts := float64(4 * 2 * 3 * 12 * 16)
 	if got, want := c.BackwardFLOPs(10, 0), all-2*10*experts; got != want {
 		t.Errorf("%g FLOPs in the backward, want %g", got, want)
 	}
 	c.Freeze, c.SharedSize = Freeze{}, 20
-	if err := c.SetFreeze(Freeze{Names: []string{`\.shared_experts\.`}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{`\.shared_experts\.`}}))
 	shared := float64(4 * 3 * 20 * 16)
 	if got, want := c.BackwardFLOPs(10, 0), all+2*10*shared; got != want { // half of what the whole backward of it takes
 		t.Errorf("%g FLOPs in the backward with a shared expert, want %g", got, want)

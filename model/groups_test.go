@@ -4,18 +4,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestGroups: tensors are in the groups whose expressions they match, also where they are a part of one parameter.
 func TestGroups(t *testing.T) {
 	c := frozenConfig()
-	if err := c.SetFreeze(Freeze{Names: []string{`layers\.0\.mlp\.`}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{`layers\.0\.mlp\.`}}))
 	groups := []Group{{"keys", []string{"k_proj", `layers\.1\.self_attn\.v_proj`}}, {"table", []string{"embed_tokens"}}}
-	if err := c.SetGroups(groups); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetGroups(groups))
 	sums, total := make([]int64, 3), int64(0)
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {
@@ -57,9 +55,7 @@ func TestRefusedGroups(t *testing.T) {
 		{[]Group{{"a", []string{"norm"}}}, "group a: model.norm.weight is frozen"},
 	} {
 		c := frozenConfig()
-		if err := c.SetFreeze(Freeze{Names: []string{"model.norm"}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"model.norm"}}))
 		if err := c.SetGroups(x.groups); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%+v: %v, want %s", x.groups, err, x.want)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // latent is DeepSeek-V3's shape with some keys set otherwise.
@@ -14,10 +16,7 @@ func latent(t *testing.T, keys map[string]any) *Config {
 	t.Helper()
 	m := maps.Clone(presets["deepseek-v3"])
 	maps.Copy(m, keys)
-	c, err := FromInline(m, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(FromInline(m, "x"))(t)
 	return c
 }
 
@@ -155,7 +154,7 @@ func TestLatentNormsStartAtOne(t *testing.T) {
 
 // TestPublishedDeepSeekV2Lite: the keys of its config.json on the Hub that say what its mathematics is.
 func TestPublishedDeepSeekV2Lite(t *testing.T) {
-	c, err := ParseConfig([]byte(`{"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "attention_bias": false,
+	c := testkit.Must(ParseConfig([]byte(`{"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "attention_bias": false,
 		"attention_dropout": 0.0, "aux_loss_alpha": 0.001, "bos_token_id": 100000, "eos_token_id": 100001, "first_k_dense_replace": 1,
 		"hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 10944, "kv_lora_rank": 512,
 		"max_position_embeddings": 163840, "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64,
@@ -164,10 +163,7 @@ func TestPublishedDeepSeekV2Lite(t *testing.T) {
 		"rms_norm_eps": 1e-06, "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
 		"original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000, "routed_scaling_factor": 1.0,
 		"scoring_func": "softmax", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 1, "topk_method": "greedy",
-		"torch_dtype": "bfloat16", "use_cache": true, "v_head_dim": 128, "vocab_size": 102400}`), "config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+		"torch_dtype": "bfloat16", "use_cache": true, "v_head_dim": 128, "vocab_size": 102400}`), "config.json"))(t)
 	want := preset(t, "deepseek-v2-lite")
 	if c.Params() != want.Params() || c.ScoreScale() != want.ScoreScale() || c.Latent.QRank != 0 || !c.RopeInterleaved || c.SigmoidScores ||
 		c.ChoiceBias || c.NormTopKProb || c.SharedSize != 2816 || c.ExpertGroups != 0 || c.HasExperts(0) || !c.HasExperts(1) {

@@ -5,16 +5,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func experts(t *testing.T) *Config {
 	t.Helper()
-	c, err := FromInline(map[string]any{"model_type": "qwen3_moe", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 10,
+	c := testkit.Must(FromInline(map[string]any{"model_type": "qwen3_moe", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 10,
 		"num_hidden_layers": 3, "num_attention_heads": 2, "head_dim": 6, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 7,
-		"mlp_only_layers": []any{1}}, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+		"mlp_only_layers": []any{1}}, "x"))(t)
 	return c
 }
 
@@ -149,11 +148,8 @@ func TestTensorsAreAligned(t *testing.T) {
 // TestExpertDefaults: what a config.json leaves out is what Transformers'
 // Qwen3MoeConfig takes.
 func TestExpertDefaults(t *testing.T) {
-	c, err := ParseConfig([]byte(`{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
-		"num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}`), "config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(ParseConfig([]byte(`{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
+		"num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}`), "config.json"))(t)
 	if c.NumExperts != 128 || c.NumExpertsPerTok != 8 || c.MoEIntermediateSize != 768 || c.NormTopKProb || c.DecoderSparseStep != 1 ||
 		len(c.MLPOnlyLayers) != 0 || c.OutputRouterLogits || c.RouterAuxLossCoef != 0.001 {
 		t.Errorf("%+v", c)

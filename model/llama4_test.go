@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestLlama4: the spellings of its config.json, the class's defaults, and what is refused.
@@ -63,15 +65,9 @@ func TestLlama4(t *testing.T) {
 
 // TestLlama4Inline: what is made anew is read again as it was.
 func TestLlama4Inline(t *testing.T) {
-	c, err := FromInline(map[string]any{"model_type": "llama4_text", "num_hidden_layers": 5, "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
-		"intermediate_size": 12, "intermediate_size_mlp": 20, "vocab_size": 40, "attention_chunk_size": 7, "floor_scale": 5, "attn_scale": 0.3, "interleave_moe_layer_step": 2}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := ParseConfig(c.JSON("float32"), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(FromInline(map[string]any{"model_type": "llama4_text", "num_hidden_layers": 5, "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
+		"intermediate_size": 12, "intermediate_size_mlp": 20, "vocab_size": 40, "attention_chunk_size": 7, "floor_scale": 5, "attn_scale": 0.3, "interleave_moe_layer_step": 2}, "test"))(t)
+	back := testkit.Must(ParseConfig(c.JSON("float32"), "test"))(t)
 	if !reflect.DeepEqual(c.Layers(), back.Layers()) || !reflect.DeepEqual(c.Temper, back.Temper) || !reflect.DeepEqual(c.Stretched, back.Stretched) ||
 		c.StretchSize != back.StretchSize || !reflect.DeepEqual(c.NoRope, back.NoRope) || c.ExpertBlocks() != 2 || back.ExpertBlocks() != 2 {
 		t.Errorf("written and read again:\n%+v\n%+v", c, back)

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // The keys that published files of models with vision towers have.
@@ -184,13 +186,9 @@ func TestAsStored(t *testing.T) {
 		"another one":       {experts(8, 4), map[string][]byte{single: file(`{"` + down + `": {"shape": [4, 4, 8]}, "` + gateUp + `": {"shape": [4, 8, 8]}}`)}, false, false},
 	} {
 		dir := filepath.Join(t.TempDir(), "model")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Mkdir(dir, 0o755))
 		for name, data := range andOne(tt.files, "config.json", []byte(tt.config)) {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		}
 		c, err := LoadDir(dir)
 		if err != nil {

@@ -30,10 +30,7 @@ func parse(t *testing.T, changes map[string]any) (*Config, error) {
 			delete(m, k)
 		}
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(json.Marshal(m))(t)
 	return ParseConfig(raw, "dir/config.json")
 }
 
@@ -438,10 +435,7 @@ func TestFurtherTokens(t *testing.T) {
 		keys := base()
 		delete(keys, "architectures")
 		keys["model_type"], keys["num_key_value_heads"] = family, 4
-		want, err := FromInline(keys, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Must(FromInline(keys, "x"))(t)
 		for _, key := range []string{"num_nextn_predict_layers", "num_mtp_layers"} {
 			more := maps.Clone(keys)
 			more[key] = 1
@@ -464,9 +458,7 @@ func TestJSONKeepsText(t *testing.T) {
 }
 `
 	c, err := ParseConfig([]byte(text), "f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := strings.Replace(text, `"torch_dtype": "float32"`, `"torch_dtype": "bfloat16"`, 1)
 	if got := string(c.JSON("bfloat16")); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -490,9 +482,7 @@ func TestFixtureConfigs(t *testing.T) {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if !bytes.Equal(c.JSON("float32"), raw) {
 			t.Errorf("%s: text is not kept", name)
 		}
@@ -540,15 +530,9 @@ func FuzzParseConfig(f *testing.F) {
 
 func TestJSONOfInline(t *testing.T) {
 	for _, name := range PresetNames() {
-		c, err := Preset(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(Preset(name))(t)
 		text := c.JSON("bfloat16")
-		back, err := ParseConfig(text, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		back := testkit.Must(ParseConfig(text, name))(t)
 		back.source = source{}
 		if !reflect.DeepEqual(c, back) {
 			t.Errorf("%s: got %+v, want %+v", name, back, c)

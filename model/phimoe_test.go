@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func phimoe(changes map[string]any) map[string]any { return changed("phimoe", changes) }
@@ -62,16 +64,10 @@ func TestPhimoe(t *testing.T) {
 
 // TestPhimoeInline: what is made anew is read again as it was.
 func TestPhimoeInline(t *testing.T) {
-	c, err := FromInline(map[string]any{"model_type": "phimoe", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 12, "vocab_size": 40,
+	c := testkit.Must(FromInline(map[string]any{"model_type": "phimoe", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 12, "vocab_size": 40,
 		"num_key_value_heads": 1, "lm_head_bias": true, "attention_bias": true, "router_jitter_noise": 0.25, "num_local_experts": 3, "max_position_embeddings": 16,
-		"rope_scaling": map[string]any{"rope_type": "longrope", "short_factor": eights, "long_factor": eights, "short_mscale": 1.25, "long_mscale": 1.5, "original_max_position_embeddings": 4}}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := ParseConfig(c.JSON("float32"), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+		"rope_scaling": map[string]any{"rope_type": "longrope", "short_factor": eights, "long_factor": eights, "short_mscale": 1.25, "long_mscale": 1.5, "original_max_position_embeddings": 4}}, "test"))(t)
+	back := testkit.Must(ParseConfig(c.JSON("float32"), "test"))(t)
 	if !reflect.DeepEqual(c.Layers(), back.Layers()) || !reflect.DeepEqual(c.Rope, back.Rope) || c.NearExperts != back.NearExperts {
 		t.Errorf("written and read again:\n%+v\n%+v", c, back)
 	}

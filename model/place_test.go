@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // woven is a family that has every way in which a checkpoint can hold parameters: experts stacked and transposed
@@ -36,11 +38,8 @@ func withFamily(t *testing.T, f family) {
 // TestPlaces: rows lie where the family says, and the tensors of a layer are filled, each element once.
 func TestPlaces(t *testing.T) {
 	withFamily(t, woven)
-	c, err := FromInline(map[string]any{"model_type": "woven", "vocab_size": 9, "hidden_size": 10, "intermediate_size": 3, "num_hidden_layers": 1,
-		"num_attention_heads": 3, "head_dim": 2, "attention_bias": true, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 4}, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(FromInline(map[string]any{"model_type": "woven", "vocab_size": 9, "hidden_size": 10, "intermediate_size": 3, "num_hidden_layers": 1,
+		"num_attention_heads": 3, "head_dim": 2, "attention_bias": true, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 4}, "t"))(t)
 	at := map[string]int64{} // of row 3, column 1 (a vector's row 3), by name
 	for _, l := range c.Layers() {
 		seen, size, shapes := map[string][]bool{}, map[string]int64{}, map[string]string{}
@@ -109,9 +108,7 @@ func TestWithoutQuantization(t *testing.T) {
 		if err := json.Unmarshal(c.JSON("float32"), &got); err != nil {
 			t.Fatalf("%s: %v", c.JSON("float32"), err)
 		}
-		if err := json.Unmarshal([]byte("{"+rest+"}"), &want); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte("{"+rest+"}"), &want))
 		delete(got, "dtype")
 		delete(got, "torch_dtype")
 		if !reflect.DeepEqual(got, want) {

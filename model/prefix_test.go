@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestPrefixOfTwo: the only file counts before the index, as it does for those who
@@ -24,13 +26,9 @@ func TestPrefixOfTwo(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if tc.single != nil {
-			if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), tc.single, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), tc.single, 0o600))
 		}
-		if err := os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(tc.index), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(tc.index), 0o600))
 		names, err := weightNames(dir)
 		if p := c.findPrefix(names); err != nil || p.model != tc.want {
 			t.Errorf("%s: %+v, %v; want %s", name, p, err, tc.want)

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestOneReadingOfRope: a key of the rotary embedding counts alike in both spellings, in the mapping and at the top of the
@@ -182,14 +184,9 @@ func TestNamesOfBaseClasses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for name, data := range map[string][]byte{"config.json": []byte(tc.config), "model.safetensors": names(tc.stored...)} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		}
-		c, err := LoadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(LoadDir(dir))(t)
 		if got, head := c.EmbedParam().Stored[0].Name, c.names().head+"weight"; got != tc.embedding || head != tc.head {
 			t.Errorf("%q: %s and %s, want %s and %s", tc.stored, got, head, tc.embedding, tc.head)
 		}

@@ -75,17 +75,10 @@ func TestRecurrentBlocks(t *testing.T) {
 // blocks with attention.
 func TestRecurrentBackwardFLOPs(t *testing.T) {
 	testkit.NotShort(t)
-	c, err := parse(t, qwen3Next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetFreeze(Freeze{Names: []string{"embed_tokens", "model.norm"}}); err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(parse(t, qwen3Next))(t)
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"embed_tokens", "model.norm"}}))
 	all := c.BackwardFLOPs(1, 12)
-	if err := c.SetFreeze(Freeze{Names: []string{"embed_tokens", `model\.norm`, `layers\.[0-3]\.`}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"embed_tokens", `model\.norm`, `layers\.[0-3]\.`}}))
 	of := 2.0 * float64(3*c.Recurrence.FLOPs()) // three recurrences
 	of += 2 * c.PairFLOPs() * 12 / 12           // one attention of twelve
 	rest := all - c.BackwardFLOPs(1, 12) - of
@@ -131,12 +124,9 @@ func TestRecurrencesRefused(t *testing.T) {
 // TestRecurrentPlaces: rows of queries, keys, values and gates lie in the checkpoint's tensors by key heads, those of a query and
 // its gate by heads, and a convolution has three dimensions.
 func TestRecurrentPlaces(t *testing.T) {
-	c, err := parse(t, map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "model_type": "qwen3_next", "hidden_size": 10, "num_hidden_layers": 2,
+	c := testkit.Must(parse(t, map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "model_type": "qwen3_next", "hidden_size": 10, "num_hidden_layers": 2,
 		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4, "partial_rotary_factor": 0.5, "layer_types": []any{"linear_attention", "full_attention"},
-		"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 3, "linear_value_head_dim": 5, "num_experts": 0, "attention_bias": true})
-	if err != nil {
-		t.Fatal(err)
-	}
+		"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 3, "linear_value_head_dim": 5, "num_experts": 0, "attention_bias": true}))(t)
 	const recur, attn = "model.layers.0.linear_attn.", "model.layers.1.self_attn."
 	want := map[string]struct {
 		tensor  string

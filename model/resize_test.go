@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestResized: another vocabulary changes the tables and one number of
@@ -24,9 +26,7 @@ func TestResized(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := ParseConfig([]byte(tt.text), "f")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			was := c.VocabSize
 			big := c.Resized(384)
 			want := strings.ReplaceAll(string(c.JSON("float32")), tt.was, tt.is)
@@ -42,10 +42,7 @@ func TestResized(t *testing.T) {
 			}
 		})
 	}
-	c, err := FromInline(map[string]any{"preset": "tiny"}, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(FromInline(map[string]any{"preset": "tiny"}, "x"))(t)
 	if back, err := ParseConfig(c.Resized(300).JSON("float32"), "f"); err != nil || back.VocabSize != 300 {
 		t.Errorf("inline: %+v, %v", back, err)
 	}

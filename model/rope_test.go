@@ -7,6 +7,8 @@ import (
 	"os"
 	"reflect"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // ulps is the distance of a and b in units of the last place of float32.
@@ -40,14 +42,9 @@ type ropeCase struct {
 // rounded from float64. So inverse frequencies may differ by two units, or by three where
 // PyTorch multiplies afterwards, and an angle p·f by as many units of its own last place.
 func TestRopeAgainstTransformers(t *testing.T) {
-	raw, err := os.ReadFile("testdata/rope.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile("testdata/rope.json"))(t)
 	var cases []ropeCase
-	if err := json.Unmarshal(raw, &cases); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw, &cases))
 	if len(cases) == 0 {
 		t.Fatal("no cases")
 	}
@@ -57,10 +54,7 @@ func TestRopeAgainstTransformers(t *testing.T) {
 }
 
 func (tc ropeCase) compare(t *testing.T) {
-	c, err := ParseConfig(tc.Config, "config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(ParseConfig(tc.Config, "config.json"))(t)
 	longest := 0
 	for _, want := range tc.Tables {
 		longest = max(longest, want.Length)

@@ -6,14 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func preset(t *testing.T, name string) *Config {
 	t.Helper()
-	c, err := Preset(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(Preset(name))(t)
 	return c
 }
 

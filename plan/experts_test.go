@@ -196,10 +196,7 @@ func TestPublishedModelsWithExperts(t *testing.T) {
 			var out bytes.Buffer
 			table := r.Table()
 			table.Write(&out)
-			b, err := Time(r, Rates{MatMul: 700e12, Host: 200e9, Link: 50e9})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testkit.Must(Time(r, Rates{MatMul: 700e12, Host: 200e9, Link: 50e9}))(t)
 			b.Write(&out)
 			t.Logf("%s\n%s", r.ExpertTraffic(), out.String())
 			if want := 3 + 128/4; r.Depths.WeightSlots != want {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/schedule"
 )
@@ -58,10 +59,7 @@ func TestDevicesThatDiffer(t *testing.T) {
 	with := func(paces ...Pace) func(*Request) { return func(q *Request) { q.Paces = paces } }
 	for _, faster := range []float64{1, 2, 3} {
 		for _, paces := range [][]Pace{{{FLOPs: faster * 1e12, Link: faster * 1e9}, {FLOPs: 1e12, Link: 1e9}}, {{FLOPs: 1e15, Link: faster * 1e6}, {FLOPs: 1e15, Link: 1e6}}, {{FLOPs: faster * 1e6, Link: 1e12}, {FLOPs: 1e6, Link: 1e12}}} {
-			r, err := resolve(with(paces...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testkit.Must(resolve(with(paces...)))(t)
 			first := 0
 			for _, lane := range r.Lane {
 				first += 1 - lane
@@ -115,9 +113,7 @@ func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 		q := lanesRequest(r, 1+r.Intn(4))
 		q.HeadShards, q.MicroBatchTokens, q.Devices = 0, 0, 0
 		one, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		q.DeviceMemory = one.Table().Device/2 + int64(r.Intn(int(one.Table().Device)))
 		one, err = Resolve(q)
 		if err != nil {
@@ -140,10 +136,7 @@ func TestLanesSpillNoMoreThanPlanned(t *testing.T) {
 	r, spilled := rand.New(rand.NewSource(3)), 0
 	for range 150 {
 		q := lanesRequest(r, 2+r.Intn(3))
-		run, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := testkit.Must(Resolve(q))(t)
 		tokens := make([]int, run.Limits.MicroBatches)
 		for i := range tokens {
 			tokens[i] = run.Limits.Tokens / len(tokens)
@@ -152,10 +145,7 @@ func TestLanesSpillNoMoreThanPlanned(t *testing.T) {
 			run.Depths.ActivationSlots = slots
 			s := run.Schedule()
 			s.Eval = q.EvalOnly
-			programs, err := schedule.Programs(s, tokens)
-			if err != nil {
-				t.Fatal(err)
-			}
+			programs := testkit.Must(schedule.Programs(s, tokens))(t)
 			for lane, p := range programs {
 				if need, has := run.ActivationBytes(p.HostTokens), run.On(lane).SpillBytes(); need > has {
 					t.Fatalf("%d slots: lane %d of %v spills %d bytes, %d are planned", slots, lane, run.Lane, need, has)
@@ -176,10 +166,7 @@ func TestIdleLanes(t *testing.T) {
 	q.Config.NumLayers, q.Config.VocabSize, q.Rows, q.RowTokens, q.EvalOnly, q.HeadShards, q.Devices = 16, 40, 16, 16, false, 1, 2
 	for micro, want := range map[int][2]float64{256: {0.45, 0.5}, 16: {0, 0.08}} {
 		q.MicroBatchTokens = micro
-		run, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := testkit.Must(Resolve(q))(t)
 		if got := run.Idle(); got < want[0] || got > want[1]+1e-9 {
 			t.Errorf("micro-batches of %d tokens, %d of them: two lanes stand still for %.3f of the time, want %v", micro, run.Limits.MicroBatches, got, want)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 )
@@ -19,9 +20,7 @@ func TestMuonsMemory(t *testing.T) {
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 256, HiddenSize: 256, IntermediateSize: 512, NumLayers: 2,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 64, MaxPositions: 64, RMSNormEps: 1e-5, Rope: model.Rope{Type: "default", Theta: 10000}}
 	r, err := Resolve(Request{Config: c, Act: device.BF16, Rows: 4, RowTokens: 32, Clip: true, Planes: muon.Planes, NSSteps: muon.NSSteps})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	// q and o (256, 256), k and v (128, 256), gate and up (512, 256), down (256, 512)
 	const each, largest = 2*256*256 + 2*128*256 + 3*512*256, 512 * 256
 	if got := len(r.Matrices(1)); got != 7 || len(r.Matrices(0))+len(r.Matrices(3)) != 0 {
@@ -56,9 +55,7 @@ func TestMuonsMemory(t *testing.T) {
 	coded := muon
 	coded.Bits, coded.Others = 8, optim.Quantised{By: optim.AdamW{}, Bits: 8}
 	small, err := Resolve(Request{Config: c, Act: device.BF16, Rows: 4, RowTokens: 32, Clip: true, Planes: coded.Planes, NSSteps: muon.NSSteps})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	moved = 0
 	for _, m := range small.Matrices(1) {
 		moved += float64(small.PrepareBytes(1, m) + small.ApplyBytes(m))

@@ -33,10 +33,7 @@ func request() Request {
 
 func resolve(t *testing.T, q Request) *Run {
 	t.Helper()
-	r, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Resolve(q))(t)
 	return r
 }
 
@@ -652,17 +649,9 @@ func elems(l model.Layout) (n int64) {
 func TestFrozenRun(t *testing.T) {
 	q := tiered(t, 8, true)
 	q.StateDir, q.Recompute = false, "none"
-	whole, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Config.SetFreeze(model.Freeze{Names: []string{"embed_tokens", `layers\.[0-4]\.`, `layers\.6\.mlp`, `layers\.7\.`}}); err != nil {
-		t.Fatal(err)
-	}
-	r, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := testkit.Must(Resolve(q))(t)
+	testkit.NoError(t, q.Config.SetFreeze(model.Freeze{Names: []string{"embed_tokens", `layers\.[0-4]\.`, `layers\.6\.mlp`, `layers\.7\.`}}))
+	r := testkit.Must(Resolve(q))(t)
 	if model.LowestTrained(r.Layouts) != 6 || r.Spec.NoBackward != 5 {
 		t.Errorf("layer %d is the lowest that is trained, %d blocks have no backward", model.LowestTrained(r.Layouts), r.Spec.NoBackward)
 	}
@@ -677,10 +666,7 @@ func TestFrozenRun(t *testing.T) {
 	}
 	spec := r.Schedule()
 	spec.ActivationSlots = 99
-	program, err := schedule.New(spec, []int{32, 32})
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(schedule.New(spec, []int{32, 32}))(t)
 	for _, v := range program.Visits {
 		if v.Phase == schedule.Backward && v.Layer < 6 {
 			t.Errorf("layer %d has a backward", v.Layer)

@@ -26,22 +26,16 @@ func ofRanks(ranks, rank int, change func(*Request)) Request {
 // is allocated, and only the first rank collects checkpoints.
 func TestBytesOfARank(t *testing.T) {
 	testkit.NotShort(t)
-	cfg, err := model.Preset("qwen2.5-0.5b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := testkit.Must(model.Preset("qwen2.5-0.5b"))(t)
 	for _, ranks := range []int{2, 3, 4} {
 		for _, bf16 := range []bool{false, true} {
 			for rank := range ranks {
-				r, err := Resolve(ofRanks(ranks, rank, func(q *Request) {
+				r := testkit.Must(Resolve(ofRanks(ranks, rank, func(q *Request) {
 					q.Config, q.Rows, q.Clip, q.GradDType = cfg, 5, true, "fp32"
 					if q.Act = device.F32; bf16 {
 						q.Act = device.BF16
 					}
-				}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				})))(t)
 				rows := map[string]int64{}
 				for _, row := range r.Table().Rows {
 					if row.Where == "host" {
@@ -76,14 +70,11 @@ func TestExchangeBuffers(t *testing.T) {
 			for _, ranks := range []int{1, 2, 3} {
 				t.Run(fmt.Sprintf("tied %t clip %t ranks %d", tied, clip, ranks), func(t *testing.T) {
 					for rank := range ranks {
-						r, err := Resolve(ofRanks(ranks, rank, func(q *Request) {
+						r := testkit.Must(Resolve(ofRanks(ranks, rank, func(q *Request) {
 							c := *q.Config
 							c.TieEmbeddings = tied
 							q.Config, q.Clip, q.Rows = &c, clip, 4
-						}))
-						if err != nil {
-							t.Fatal(err)
-						}
+						})))(t)
 						slabs := r.ShareSlabBytes()
 						if ranks == 1 {
 							if r.ExchangeBytes() != 0 || slabs != nil || r.Depths.ExchangeBuffers+r.Depths.GathersAhead != 0 || r.SlabsAreCredits() == clip || r.Shares != nil {

@@ -58,9 +58,7 @@ func TestWhatIsKeptIsWorthMost(t *testing.T) {
 			q.DeviceMemory = part(a.Device, b.Device)
 		}
 		r := resolve(t, q)
-		if err := r.fits(q); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.fits(q))
 		tried++
 		if slices.Min(r.Spec.Keep) != slices.Max(r.Spec.Keep) {
 			mixed++
@@ -129,10 +127,7 @@ func TestLongAttentionIsKeptFirst(t *testing.T) {
 // on7B asks for steps of 128 rows of 1024 tokens of so many blocks of 7B, on a device of so many GiB.
 func on7B(t *testing.T, blocks int, gib float64) Request {
 	t.Helper()
-	c, err := model.Preset("qwen2.5-7b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.Preset("qwen2.5-7b"))(t)
 	c.NumLayers = blocks
 	return Request{Config: c, Act: device.BF16, Rows: 128, RowTokens: 1024, Clip: true, Planes: optim.AdamW{}.Planes, Context: 512 << 20,
 		DeviceMemory: int64(gib * (1 << 30))}
@@ -324,9 +319,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if r.Spec.OnHost != c.onHost {
 				t.Errorf("hidden states on the host: %t", r.Spec.OnHost)
 			}
@@ -388,15 +381,9 @@ func TestHeadsThatWait(t *testing.T) {
 func TestCrossingsBoundTheTime(t *testing.T) {
 	q := longRows(32768, 0)
 	slow := Rates{MatMul: 1e18, Host: 1e15, Link: 1e9}
-	near, err := Time(resolve(t, q), slow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	near := testkit.Must(Time(resolve(t, q), slow))(t)
 	q.HiddenStates = "host"
-	far, err := Time(resolve(t, q), slow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := testkit.Must(Time(resolve(t, q), slow))(t)
 	// By layers.Spec.Crosses, in rows of 3584 elements of bf16 and of qkv 4608: a block copies 2·3584+4608+3584 up forward.
 	const token = 2 * 28 * (2*3584 + 4608 + 3584)
 	if more := far.Forward - near.Forward; more < 0.9*token*32768/1e9 || more > 1.1*token*32768/1e9 {

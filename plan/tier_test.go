@@ -43,10 +43,7 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, clip := range []bool{true, false} {
 		q := tiered(t, 12, clip)
-		all, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := testkit.Must(Resolve(q))(t)
 		if all.Away != nil || all.Table().Disk != 0 {
 			t.Fatalf("with room for everything %d states are away", count(all.Away))
 		}
@@ -106,10 +103,7 @@ func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 		before := 0
 		for k := range int64(10) {
 			q.HostMemory = states - 1 - k*(states-least)/12
-			p, err := Resolve(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Must(Resolve(q))(t)
 			table, n := p.Table(), count(p.ParamAway)
 			need := table.Host
 			if unified {
@@ -150,10 +144,7 @@ func TestSpansOfExperts(t *testing.T) {
 	c := *q.Config
 	c.Arch, c.ModelType, c.QKNorm, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = "Qwen3MoeForCausalLM", "qwen3_moe", true, 16, 2, 200, 1
 	q.Config = &c
-	p, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(Resolve(q))(t)
 	p.ParamChunk, p.ParamAway = 4096, make([]bool, len(p.Layouts))
 	for l := range p.ParamAway {
 		p.ParamAway[l] = p.ableToLeave(l)
@@ -201,27 +192,18 @@ func lacks(t *testing.T, err error) int64 {
 func tileOf(t *testing.T, q Request) int64 {
 	t.Helper()
 	q.HostMemory = 1 << 40
-	p, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(Resolve(q))(t)
 	return p.Layouts[1].TileBytes
 }
 
 // TestStateSlots: as many state slots as asked for.
 func TestStateSlots(t *testing.T) {
 	q := tiered(t, 12, false)
-	all, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(Resolve(q))(t)
 	q.HostMemory = all.Table().Host - 8*all.ExtentBytes(1)
 	for _, asked := range []int{0, 1, 2, 3} {
 		q.Depths.StateSlots = asked
-		p, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(Resolve(q))(t)
 		want := asked
 		if asked == 0 {
 			want = autoStateSlots
@@ -239,15 +221,9 @@ func TestStateSlots(t *testing.T) {
 // TestStatesAreSpread: where half of the blocks' states are away, every other one is.
 func TestStatesAreSpread(t *testing.T) {
 	q := tiered(t, 16, false)
-	all, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(Resolve(q))(t)
 	q.HostMemory, q.Depths.StateSlots = all.Table().Host-7*all.ExtentBytes(1), 1
-	p, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(Resolve(q))(t)
 	run, longest := 0, 0
 	for _, away := range p.Away {
 		if run++; !away {
@@ -265,16 +241,10 @@ func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	q := tiered(t, 12, false)
 	q.Unified, q.DeviceMemory, q.Recompute = true, 0, "full"
 	q.Depths = Depths{StateSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: 40, WeightSlots: 1, BatchesAhead: 1}
-	all, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(Resolve(q))(t)
 	table := all.Table()
 	q.HostMemory = table.Host + table.AllDevices - 5*all.ExtentBytes(1)
-	p, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(Resolve(q))(t)
 	if table := p.Table(); table.Host+table.AllDevices > q.HostMemory || count(p.Away) == 0 {
 		t.Errorf("%d bytes with %d states away, %d there are", table.Host+table.AllDevices, count(p.Away), q.HostMemory)
 	}
@@ -299,15 +269,9 @@ func TestWordsOfStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := tiered(t, 12, false)
 			c.change(&q)
-			all, err := Resolve(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := testkit.Must(Resolve(q))(t)
 			q.HostMemory, q.Depths.StateSlots = all.Table().Host-4*all.ExtentBytes(1), 1
-			p, err := Resolve(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Must(Resolve(q))(t)
 			var want int64
 			for l, away := range p.Away {
 				if n := p.Layouts[l].Elems; away {
@@ -326,13 +290,8 @@ func TestWordsOfStates(t *testing.T) {
 // TestLowerHalvesComeFirst: where the first layer on disks has none, since only its vectors are trained, they still do.
 func TestLowerHalvesComeFirst(t *testing.T) {
 	q := tiered(t, 12, false)
-	if err := q.Config.SetFreeze(model.Freeze{Names: []string{`embed_tokens`, `layers\.0\..*proj`}}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, q.Config.SetFreeze(model.Freeze{Names: []string{`embed_tokens`, `layers\.0\..*proj`}}))
+	p := testkit.Must(Resolve(q))(t)
 	p.Away = []bool{1: true, 2: true, 13: false}
 	if lo, got := optim.LoBytes(p.Layouts[1], p.Share(1)), p.stateWords(); lo != 0 || got != "lower halves and moments" {
 		t.Errorf("states are %s, the first with %d bytes of lower halves", got, lo)
@@ -343,10 +302,7 @@ func TestLowerHalvesComeFirst(t *testing.T) {
 // work for them; without it nothing changes.
 func TestPackedBytes(t *testing.T) {
 	q := tiered(t, 4, false)
-	r, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(Resolve(q))(t)
 	r.Away, r.ParamAway = []bool{false, true, true, true, true, false}, []bool{false, false, true, false, false, false}
 	for l := range r.Layouts {
 		if got := r.PackedStaged(l); got != (Packed{Bytes: r.StagedBytes(l)}) {
@@ -370,10 +326,7 @@ func TestPackedBytes(t *testing.T) {
 		t.Errorf("the tile moves %d bytes of %.0f", diff, tile)
 	}
 	q.Planes = optim.Quantised{By: optim.AdamW{}, Bits: 8}.Planes
-	coded, err := Resolve(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	coded := testkit.Must(Resolve(q))(t)
 	coded.Away, coded.Compress = r.Away, true
 	packed := coded.PackedStaged(2)
 	if float64(packed.Bytes) < 0.95*float64(coded.StagedBytes(2)) {
@@ -400,9 +353,7 @@ func TestPackingTakesMemory(t *testing.T) {
 	all := q
 	all.HostMemory = 1 << 40
 	r, err := Resolve(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if r.Away != nil || slices.ContainsFunc(r.Table().Rows, func(r Row) bool { return r.Purpose == "compression" }) {
 		t.Error("with room for everything something is compressed")
 	}
@@ -450,9 +401,7 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 		states := q
 		states.Ranks, states.Config = 0, q.Config
 		all, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		grad := all.GradElems(1) * all.GradBytes()
 		q.HostMemory = 1
 		_, err = Resolve(q)
@@ -466,10 +415,7 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 		before := 0
 		for k := range int64(8) {
 			q.HostMemory = least + (7-k)*7*grad
-			p, err := Resolve(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Must(Resolve(q))(t)
 			table, n := p.Table(), count(p.GradAway)
 			need := table.Host
 			if unified {
@@ -607,9 +553,7 @@ func TestSlabsOfGradientsOnDisks(t *testing.T) {
 		_, err := Resolve(q)
 		q.HostMemory = lacks(t, err)
 		all, err := Resolve(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		q.HostMemory += 4 * all.GradElems(1) * 4
 		want := asked
 		if asked == 0 {

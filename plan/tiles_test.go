@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"testing"
 
+	"mt/internal/testkit"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"
@@ -106,10 +107,7 @@ func TestTilesAreThoseOfTheSchedule(t *testing.T) {
 	for range 20 {
 		layouts, spec := randomModel(r)
 		run := &Run{Layouts: layouts, Spec: spec, Experts: spec.Config.NumExperts, Depths: Depths{WeightSlots: 2, ActivationSlots: 40}}
-		p, err := schedule.New(run.Schedule(), []int{1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(schedule.New(run.Schedule(), []int{1}))(t)
 		tiles := layers.Tiles(layouts, spec)
 		for _, v := range p.Visits {
 			if x := tiles[v.Tile]; x.Layer != v.Layer || x.Part != v.Part {

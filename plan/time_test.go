@@ -9,6 +9,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/testkit"
 )
 
 // sevenB is the 7B of the goals: 128k tokens a step on a card with room, and the
@@ -27,10 +28,7 @@ func TestBoundOfSevenB(t *testing.T) {
 	q, rates := sevenB()
 	q.Positions = 8192 // tables that reach further than rows change nothing
 	r := resolve(t, q)
-	b, err := Time(r, rates)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(Time(r, rates))(t)
 	params := float64(q.Config.Params())
 	forward := 131072 * (2*float64(q.Config.MatrixParams()) + 4*100352*512.5) / 700e12
 	// The embedding has gradients for 131,072 of its 152,064 rows.
@@ -85,10 +83,7 @@ func TestHidingTokens(t *testing.T) {
 		at := func(rows int) (beside, hidden float64, tokens int64) {
 			q.Rows = rows
 			r := resolve(t, q)
-			b, err := Time(r, rates)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testkit.Must(Time(r, rates))(t)
 			forward, backward := r.flops()
 			beside = forward / rates.MatMul
 			if !clip {
@@ -139,9 +134,7 @@ func TestBoundIsPrinted(t *testing.T) {
 	q, rates := sevenB()
 	r := resolve(t, q)
 	b, err := Time(r, rates)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var out bytes.Buffer
 	b.Write(&out)
 	t.Log("\n" + out.String())

@@ -5,6 +5,8 @@ import (
 	"math/rand"
 	"slices"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // drawLanes puts every layer on one of n lanes, and at least one on each, as long as there are
@@ -38,9 +40,7 @@ func TestProgramsOfLanes(t *testing.T) {
 			tokens = append(tokens, 1+r.Intn(9))
 		}
 		programs, err := Programs(s, tokens)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		one := mustPlan(t, s, tokens...)
 		for lane, p := range programs {
 			if got, want := made(p, s, lane), made(one, s, lane); !slices.Equal(got, want) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // planned plans a training step of micro-batches of so many tokens, or a pass of
@@ -19,10 +21,7 @@ func planned(t *testing.T, eval bool, s Spec, tokens ...int) *Program {
 
 func mustPlan(t *testing.T, s Spec, tokens ...int) *Program {
 	t.Helper()
-	p, err := New(s, tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(New(s, tokens))(t)
 	return p
 }
 

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // fakeWheel is a wheel with nothing but metadata that asks for others.
@@ -23,17 +25,12 @@ func fakeWheel(t *testing.T, name string, needs ...string) file {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	w, err := z.Create(name + "-1.0.dist-info/METADATA")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(z.Create(name + "-1.0.dist-info/METADATA"))(t)
 	fmt.Fprintf(w, "Metadata-Version: 2.4\nName: %s\n", name)
 	for _, n := range needs {
 		fmt.Fprintf(w, "Requires-Dist: %s\n", n)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, z.Close())
 	return file{name: name + "-1.0-py3-none-any.whl", data: b.Bytes()}
 }
 
@@ -41,10 +38,8 @@ func fakeWheel(t *testing.T, name string, needs ...string) file {
 func fakeSource(t *testing.T, name string, needs string) file {
 	t.Helper()
 	var b bytes.Buffer
-	if err := tarball(&b, name+"-1.0", sample().made, []file{{name: "odd/PKG-INFO", data: []byte("Requires-Dist: other\n")},
-		{name: "PKG-INFO", data: []byte("Name: " + name + "\nRequires-Dist: " + needs + "\n")}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tarball(&b, name+"-1.0", sample().made, []file{{name: "odd/PKG-INFO", data: []byte("Requires-Dist: other\n")},
+		{name: "PKG-INFO", data: []byte("Name: " + name + "\nRequires-Dist: " + needs + "\n")}}))
 	return file{name: name + "-1.0.tar.gz", data: b.Bytes()}
 }
 
@@ -78,10 +73,7 @@ func TestFetch(t *testing.T) {
 	a, b := fakeWheel(t, "Some_Name"), fakeSource(t, "deep.speed", "torch")
 	x, list, asked := served(t, a, b)
 	for range 2 {
-		got, err := x.fetch(t.Context(), list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(x.fetch(t.Context(), list))(t)
 		if len(got) != 2 || got[0].name != a.name || !bytes.Equal(got[0].data, a.data) || got[1].name != b.name || !bytes.Equal(got[1].data, b.data) {
 			t.Fatalf("fetched %d files, want %s and %s", len(got), a.name, b.name)
 		}
@@ -92,9 +84,7 @@ func TestFetch(t *testing.T) {
 	}
 	x.offline = false
 	kept := filepath.Join(x.cache, fmt.Sprintf("%x-%s", sha256.Sum256(a.data), a.name))
-	if err := os.WriteFile(kept, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(kept, []byte("half"), 0o600))
 	if got, err := x.fetch(t.Context(), list); err != nil || !bytes.Equal(got[0].data, a.data) || *asked != 6 {
 		t.Errorf("a damaged file in the cache: %v, after %d requests", err, *asked)
 	}
@@ -150,9 +140,7 @@ func TestClosed(t *testing.T) {
 func smallZip(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := zip.NewWriter(&b).Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, zip.NewWriter(&b).Close())
 	return b.Bytes()
 }
 
@@ -164,22 +152,16 @@ func TestKit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := tarball(&b, "mt-gpu-kit", sample().made, files); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tarball(&b, "mt-gpu-kit", sample().made, files))
 	z, err := gzip.NewReader(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var got []string
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got = append(got, fmt.Sprintf("%o %s", h.Mode, strings.TrimPrefix(h.Name, "mt-gpu-kit/")))
 	}
 	want := []string{"755 mt", "644 licences.txt", "644 README.md", "755 install.sh", "644 packages/SHA256SUMS", "755 bench/gpu.sh"}
@@ -203,9 +185,7 @@ func TestKitLimit(t *testing.T) {
 	}
 	files := []file{{name: "mt", data: make([]byte, 1e6)}, {name: "bench/a", data: noise}, {name: "bench/b", data: noise}, {name: "packages/p.whl", data: noise}}
 	name := filepath.Join(t.TempDir(), "mt-gpu-kit-1.tar.gz")
-	if err := os.WriteFile(name, noise, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, noise, 0o600))
 	if err := within(name, files, 5000); err != nil {
 		t.Error(err)
 	}

@@ -40,14 +40,9 @@ func sampleWheel(t *testing.T, arch string) (*wheel, []byte) {
 	if !ok {
 		t.Fatalf("no platform %s", arch)
 	}
-	w, err := newWheel(sample(), p, []file{{name: "share/man/man1/mt.1", data: []byte(".TH")}}, []byte("terms"), []byte("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(newWheel(sample(), p, []file{{name: "share/man/man1/mt.1", data: []byte(".TH")}}, []byte("terms"), []byte("{}")))(t)
 	var b bytes.Buffer
-	if err := w.write(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.write(&b))
 	return w, b.Bytes()
 }
 
@@ -59,16 +54,11 @@ func TestWheel(t *testing.T) {
 		if want := "mt-0.3.0rc1-" + tag + ".whl"; w.name() != want {
 			t.Errorf("the wheel is called %s, want %s", w.name(), want)
 		}
-		z, err := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := testkit.Must(zip.NewReader(bytes.NewReader(raw), int64(len(raw))))(t)
 		content := map[string][]byte{}
 		for _, f := range z.File {
 			r, err := f.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if content[f.Name], err = io.ReadAll(r); err != nil {
 				t.Fatal(err)
 			}
@@ -105,10 +95,7 @@ func TestWheel(t *testing.T) {
 // checkRecord holds every file but RECORD against its line there.
 func checkRecord(t *testing.T, content map[string][]byte, record string) {
 	t.Helper()
-	lines, err := csv.NewReader(bytes.NewReader(content[record])).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := testkit.Must(csv.NewReader(bytes.NewReader(content[record])).ReadAll())(t)
 	listed := map[string]bool{}
 	for _, l := range lines {
 		data, there := content[l[0]]
@@ -136,26 +123,19 @@ func TestSameBytes(t *testing.T) {
 	}
 	var a, b bytes.Buffer
 	for _, to := range []*bytes.Buffer{&a, &b} {
-		if err := archive(to, sample(), []file{{name: "share/x", data: []byte("x")}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, archive(to, sample(), []file{{name: "share/x", data: []byte("x")}}))
 	}
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
 		t.Error("two archives of one binary differ")
 	}
-	z, err := gzip.NewReader(&a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testkit.Must(gzip.NewReader(&a))(t)
 	got := ""
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got += fmt.Sprintf("%s %o %s\n", h.Name, h.Mode, h.ModTime.UTC().Format(time.RFC3339))
 	}
 	if want := "mt-0.3.0-rc.1/bin/mt 755 2026-11-25T17:29:46Z\nmt-0.3.0-rc.1/share/x 644 2026-11-25T17:29:46Z\n"; got != want {
@@ -184,9 +164,7 @@ func TestPythonVersion(t *testing.T) {
 // linkedIn are the modules that a bill names, as path and version.
 func linkedIn(t *testing.T, text []byte) (modules []string, whole billOfMaterials) {
 	t.Helper()
-	if err := json.Unmarshal(text, &whole); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &whole))
 	for _, c := range whole.Components {
 		modules = append(modules, c.Name+" "+c.Version)
 	}
@@ -250,10 +228,7 @@ func checkBill(t *testing.T, pkg string) {
 	if linked = slices.Compact(linked); len(linked) < 2 || !slices.Equal(got, linked) {
 		t.Errorf("the list has\n%s\nand Go links\n%s", strings.Join(got, "\n"), strings.Join(linked, "\n"))
 	}
-	terms, err := licences(t.Context(), root, info)
-	if err != nil {
-		t.Fatal(err)
-	}
+	terms := testkit.Must(licences(t.Context(), root, info))(t)
 	for _, m := range info.Deps {
 		if !strings.Contains(string(terms), "== "+m.Path+" "+m.Version+": ") {
 			t.Errorf("nothing says on what terms %s may be handed on", m.Path)
@@ -272,13 +247,9 @@ func TestTerms(t *testing.T) {
 		t.Errorf("without ours: %v, %q", err, b.String())
 	}
 	for _, name := range []string{"LICENSE", "license.md", "NOTICE.txt", "README.md"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("of "+name+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("of "+name+"\n"), 0o600))
 	}
-	if err := terms(&b, "a", dir, true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, terms(&b, "a", dir, true))
 	if want := "== a: LICENSE\n\nof LICENSE\n\n== a: NOTICE.txt\n\nof NOTICE.txt\n\n== a: license.md\n\nof license.md\n\n"; b.String() != want {
 		t.Errorf("the terms are\n%s\nwant\n%s", b.String(), want)
 	}
@@ -313,9 +284,7 @@ func smallest(t *testing.T) []byte {
 	var b bytes.Buffer
 	h := elf.Header64{Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
 		Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phentsize: 56, Shentsize: 64}
-	if err := binary.Write(&b, binary.LittleEndian, h); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, binary.Write(&b, binary.LittleEndian, h))
 	return b.Bytes()
 }
 
@@ -323,30 +292,20 @@ func smallest(t *testing.T) []byte {
 // its files.
 func TestFolders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dist")
-	if err := empty(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, empty(dir))
 	old := filepath.Join(dir, "mt-0.1.0.whl")
-	if err := os.WriteFile(old, []byte("abc"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeSums(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(old, []byte("abc"), 0o600))
+	testkit.NoError(t, writeSums(dir))
 	text, err := os.ReadFile(filepath.Join(dir, sums))
 	if want := "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  mt-0.1.0.whl\n"; err != nil || string(text) != want {
 		t.Errorf("%s is %q, %v, want %q", sums, text, err, want)
 	}
-	if err := empty(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, empty(dir))
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left are %v, %v", left, err)
 	}
 	for _, name := range []string{"mt-0.1.0.whl", "thesis.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	if err := empty(dir); err == nil || !strings.Contains(err.Error(), "thesis.txt") {
 		t.Errorf("a folder with a file of somebody's: %v", err)
@@ -360,9 +319,7 @@ func TestFolders(t *testing.T) {
 func TestSame(t *testing.T) {
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	for file, text := range map[string]string{a: "abc", b: "abd"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	if err := same(a, b); err == nil || !strings.Contains(err.Error(), "ba7816bf") || !strings.Contains(err.Error(), "a52d159f") {
 		t.Errorf("files that differ: %v", err)

@@ -11,16 +11,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 // mutantsOf returns the mutants of a method with a signature and a body.
 func mutantsOf(t *testing.T, signature, body string) []*mutant {
 	t.Helper()
 	src := "package p\n\nfunc (p *T[E]) F" + signature + " {\n" + body + "\n}\n"
-	f, err := parser.ParseFile(token.NewFileSet(), "p.go", src, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(parser.ParseFile(token.NewFileSet(), "p.go", src, parser.ParseComments))(t)
 	all := mutants(f, src)
 	for _, m := range all {
 		if _, err := parser.ParseFile(token.NewFileSet(), "p.go", m.apply(src), 0); err != nil || m.function != "T.F" || m.line < 3 || m.col < 1 {
@@ -153,14 +152,9 @@ func TestVerdicts(t *testing.T) {
 		"b/b_test.go": "package b\n\nimport (\n\t\"small/a\"\n\t\"testing\"\n)" + fmt.Sprintf(test, "a.Sub(2, 1) != 1"),
 		"c/c_test.go": "package c\n\nimport \"testing\"" + fmt.Sprintf(test, "true"),
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(root, name, ".."), 0o755), os.WriteFile(filepath.Join(root, name), []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Join(root, name, ".."), 0o755), os.WriteFile(filepath.Join(root, name), []byte(text), 0o644)))
 	}
-	all, err := goList(t.Context(), root, "-test", "-export", "./...")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(goList(t.Context(), root, "-test", "-export", "./..."))(t)
 	s := &session{all: all, most: 9, judged: []entry{{"a/a.go", "-", "a", "return a + b", "return b + a", "commutes"}},
 		root: root, module: "small", scratch: t.TempDir(), cache: t.TempDir(), memory: 128 << 20, profiles: map[string]*profile{}}
 	for _, c := range []struct{ from, to, test, verdict, who string }{
@@ -177,10 +171,7 @@ func TestVerdicts(t *testing.T) {
 		if s.least = time.Hour; c.who == "time limit" {
 			s.least = time.Second
 		}
-		m, err := (&entry{file: "a/a.go", in: "a", from: c.from, to: c.to}).mutant(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must((&entry{file: "a/a.go", in: "a", from: c.from, to: c.to}).mutant(root))(t)
 		m.pkg, m.function, m.test, s.hand = "small/a", "-", c.test, c.test != ""
 		if err := s.judge(t.Context(), m); m.verdict != c.verdict || !strings.HasPrefix(m.who, c.who) || err != nil {
 			t.Errorf("%s to %s: %s by %s, %v; want %s by %s", c.from, c.to, m.verdict, m.who, err, c.verdict, c.who)

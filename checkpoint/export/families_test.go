@@ -14,6 +14,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
+	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
 	"mt/model"
 )
@@ -72,13 +73,9 @@ func TestDefaults(t *testing.T) {
 func checkDefaults(t *testing.T, kind string, config []byte) {
 	t.Helper()
 	c, err := model.ParseConfig(config, kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := &settings{file: kind}
-	if err := json.Unmarshal(config, &s.vals); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(config, &s.vals))
 	if text, ok := s.vals["text_config"].(map[string]any); ok {
 		maps.Copy(s.vals, text)
 		s.vals["model_type"] = kind
@@ -128,18 +125,13 @@ func TestGemma2(t *testing.T) {
 	wantKeys(t, f, map[string]any{"general.architecture": "gemma2", "gemma2.attention.sliding_window": 5, "gemma2.attention.sliding_window_pattern": 2,
 		"gemma2.attn_logit_softcapping": 0.5, "gemma2.final_logit_softcapping": 1, "gemma2.attention.key_length": 6, "gemma2.attention.value_length": 6,
 		"gemma2.attention.head_count_kv": 2, "gemma2.rope.freq_base": 10000})
-	w, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
 	defer w.Close()
 	for from, to := range map[string]string{"layers.1.input_layernorm": "blk.1.attn_norm", "layers.1.post_attention_layernorm": "blk.1.post_attention_norm",
 		"layers.0.pre_feedforward_layernorm": "blk.0.ffn_norm", "layers.2.post_feedforward_layernorm": "blk.2.post_ffw_norm", "norm": "output_norm"} {
 		_, got := tensorOf(t, f, to+".weight")
 		want := make([]float32, len(got))
-		if err := w.Read("model."+from+".weight", 0, want); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.Read("model."+from+".weight", 0, want))
 		for i, v := range got {
 			if v != 1+want[i] {
 				t.Fatalf("%s: element %d is %v, want %v", to, i, v, 1+want[i])
@@ -270,23 +262,15 @@ func TestLlamaCppGemma2(t *testing.T) {
 func deepGemma2(t *testing.T) string {
 	t.Helper()
 	dir := gemma2(t, nil)
-	v, err := readJSON(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testkit.Must(readJSON(filepath.Join(dir, "config.json")))(t)
 	config := v.(map[string]any)
 	config["num_hidden_layers"], config["layer_types"], config["query_pre_attn_scalar"] = 46, nil, 4
-	w, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
 	defer w.Close()
 	tensors, values := map[string]shape{}, map[string][]float32{}
 	for _, x := range w.Tensors() {
 		v := make([]float32, x.Elems())
-		if err := w.Read(x.Name, 0, v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.Read(x.Name, 0, v))
 		var layer int
 		var rest string
 		if _, err := fmt.Sscanf(x.Name, "model.layers.%d.%s", &layer, &rest); err != nil { // it is outside the layers
@@ -431,22 +415,14 @@ type absent struct{}
 func recordedModel(t *testing.T, name string, keys map[string]any) string {
 	t.Helper()
 	from := filepath.Join("../../internal/run/testdata/recordings", name, "model")
-	v, err := readJSON(filepath.Join(from, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testkit.Must(readJSON(filepath.Join(from, "config.json")))(t)
 	config := v.(map[string]any)
 	maps.Copy(config, keys)
 	maps.DeleteFunc(config, func(_ string, v any) bool { return v == absent{} })
-	weights, err := os.ReadFile(filepath.Join(from, "model.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	weights := testkit.Must(os.ReadFile(filepath.Join(from, "model.safetensors")))(t)
 	dir := t.TempDir()
 	for file, data := range map[string][]byte{"config.json": mustJSON(t, config), "model.safetensors": weights} {
-		if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, file), data, 0o600))
 	}
 	return dir
 }
@@ -456,14 +432,10 @@ func recordedModel(t *testing.T, name string, keys map[string]any) string {
 func sameLogits(t *testing.T, run func(args ...string) []byte, dir string, bound float64) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.gguf")
-	if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: F32}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: F32}))(t)
 	var got struct{ Logits [][]float64 }
 	text := ids{9, 24, 12, 23, 24, 21, 17, 1, 15, 8, 21, 40, 3, 3, 31, 6, 44, 2, 11, 30}
-	if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", text.String()), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", text.String()), &got))
 	want, worst, largest := logitsOf(t, dir, text), 0.0, 0.0
 	for i, v := range slices.Concat(got.Logits...) {
 		worst, largest = max(worst, math.Abs(v-want[i])), max(largest, math.Abs(want[i]))
@@ -477,9 +449,7 @@ func sameLogits(t *testing.T, run func(args ...string) []byte, dir string, bound
 func logitsOf(t *testing.T, dir string, text ids) []float64 {
 	t.Helper()
 	c, _, plain, err := reference.LoadModel(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var tokens []int32
 	for _, id := range text {
 		tokens = append(tokens, int32(id))
@@ -599,9 +569,7 @@ func TestLlamaCppRecurrence(t *testing.T) {
 		dir := recurrentModel(t, recurrentConfig(changes))
 		for _, kind := range GGUF.Types() {
 			out := filepath.Join(t.TempDir(), "x.gguf")
-			if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind}))(t)
 			if got := run("testdata/check.py", out, dir); !strings.Contains(string(got), `"ok": true`) {
 				t.Errorf("%s: %s", kind, got)
 			}
@@ -609,9 +577,7 @@ func TestLlamaCppRecurrence(t *testing.T) {
 				continue
 			}
 			var got struct{ Logits [][]float64 }
-			if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", text.String()), &got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", text.String()), &got))
 			want, worst, largest := logitsOf(t, dir, text), 0.0, 0.0
 			for i, v := range slices.Concat(got.Logits...) {
 				worst, largest = max(worst, math.Abs(v-want[i])), max(largest, math.Abs(want[i]))

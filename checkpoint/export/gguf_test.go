@@ -15,6 +15,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
+	"mt/internal/testkit"
 )
 
 // TestLlama: names, shapes, types, the order of the rows of q and k, and keys.
@@ -308,9 +309,7 @@ func TestOutput(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	out := filepath.Join(t.TempDir(), "x.gguf")
 	o := Options{Format: GGUF, Model: dir, Out: out}
-	if _, err := Run(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Run(t.Context(), o))(t)
 	if _, err := Run(t.Context(), o); !errors.Is(err, ErrExists) {
 		t.Errorf("got %v", err)
 	}

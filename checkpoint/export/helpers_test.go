@@ -13,6 +13,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
+	"mt/internal/testkit"
 )
 
 // shape is a tensor of a made-up model.
@@ -64,9 +65,7 @@ func makeModelOf(t testing.TB, config map[string]any, tensors map[string]shape, 
 	dir := t.TempDir()
 	put := func(name string, data []byte) {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)))
 	}
 	header, data := map[string]any{}, []byte{}
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
@@ -90,10 +89,7 @@ func makeModelOf(t testing.TB, config map[string]any, tensors map[string]shape, 
 
 func mustJSON(t testing.TB, v any) []byte {
 	t.Helper()
-	out, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(json.Marshal(v))(t)
 	return out
 }
 
@@ -101,28 +97,16 @@ func mustJSON(t testing.TB, v any) []byte {
 func exportGGUF(t testing.TB, dir string, kind Type) (*gguf.File, Summary) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.gguf")
-	s, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind}))(t)
 	return openGGUF(t, out), s
 }
 
 func openGGUF(t testing.TB, name string) *gguf.File {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(name))(t)
 	t.Cleanup(func() { _ = f.Close() })
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := gguf.Open(f, st.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := testkit.Must(f.Stat())(t)
+	g := testkit.Must(gguf.Open(f, st.Size()))(t)
 	return g
 }
 
@@ -133,10 +117,7 @@ func tensorOf(t testing.TB, f *gguf.File, name string) (gguf.Tensor, []float32) 
 	if !ok {
 		t.Fatalf("no tensor %s", name)
 	}
-	v, err := f.Read(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testkit.Must(f.Read(x))(t)
 	return x, v
 }
 
@@ -154,10 +135,7 @@ func wantKeys(t testing.TB, f *gguf.File, want map[string]any) {
 // listDir are the names in a directory.
 func listDir(t testing.TB, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	names := []string{}
 	for _, e := range entries {
 		names = append(names, e.Name())

@@ -12,6 +12,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/powercut"
+	"mt/internal/testkit"
 )
 
 // TestNothingIsLeft: where a copy fails, whichever operation failed, a directory that it made
@@ -65,12 +66,8 @@ func TestOverwriteDirectory(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"tokenizer.json": "{}", "additional_chat_templates/tool_use.jinja": "{{ tools }}"})
 	out := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.jinja": "old", "tokenizer.json": "old", "mine.txt": "mine",
 		"additional_chat_templates/rag.jinja": "old", "additional_chat_templates/mine.txt": "mine"})
-	if err := os.Mkdir(filepath.Join(out, "model.tmp-1"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Run(t.Context(), Options{Format: Safetensors, Model: dir, Out: out, Overwrite: true}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(filepath.Join(out, "model.tmp-1"), 0o700))
+	testkit.Must(Run(t.Context(), Options{Format: Safetensors, Model: dir, Out: out, Overwrite: true}))(t)
 	if got := listDir(t, out); !slices.Equal(got, []string{"additional_chat_templates", "config.json", "mine.txt", "model.safetensors", "tokenizer.json"}) {
 		t.Errorf("%v is there", got)
 	}
@@ -89,25 +86,16 @@ func TestLeftovers(t *testing.T) {
 	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
 	stay := []string{"mine.tmp-1", "x.gguf.tmp-", "x.gguf.tmp-2", "x.gguf.tmp-mine", "y.gguf.tmp-1", "y.gguf.tmp-4"}
 	for _, name := range stay {
-		if err := os.WriteFile(filepath.Join(out, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(out, name), nil, 0o600))
 	}
 	for _, name := range []string{"x.gguf.tmp-2", "y.gguf.tmp-4"} { // others are at it
-		if err := os.WriteFile(filepath.Join(out, name), []byte("GGUF"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		unlock, err := checkpoint.Lock(filepath.Join(out, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(out, name), []byte("GGUF"), 0o600))
+		unlock := testkit.Must(checkpoint.Lock(filepath.Join(out, name)))(t)
 		defer unlock()
 	}
 	fill := func() {
 		for name, content := range map[string]string{"x.gguf.tmp-1": "", "y.gguf.tmp-3": "GGUF and more"} {
-			if err := os.WriteFile(filepath.Join(out, name), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(out, name), []byte(content), 0o600))
 		}
 	}
 	o := Options{Format: GGUF, Model: dir, Out: filepath.Join(out, "x.gguf"), fs: full{checkpoint.OS()}}
@@ -129,13 +117,8 @@ func TestKilledCopy(t *testing.T) {
 	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
 	leftover := filepath.Join(out, "model.tmp-7")
 	o := Options{Format: Safetensors, Model: dir, Out: out}
-	if err := os.Mkdir(leftover, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := checkpoint.Lock(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(leftover, 0o700))
+	unlock := testkit.Must(checkpoint.Lock(out))(t)
 	if _, err := Run(t.Context(), o); !errors.Is(err, checkpoint.ErrLocked) || !slices.Equal(listDir(t, out), []string{"model.tmp-7"}) {
 		t.Errorf("beside another: %v, %v is there", err, listDir(t, out))
 	}
@@ -144,9 +127,7 @@ func TestKilledCopy(t *testing.T) {
 	if _, err := Run(t.Context(), o); err == nil || len(listDir(t, out)) != 0 {
 		t.Errorf("on a full disk: %v, %v is there", err, listDir(t, out))
 	}
-	if err := os.Mkdir(leftover, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(leftover, 0o700))
 	o.fs = nil
 	if _, err := Run(t.Context(), o); err != nil || !slices.Equal(listDir(t, out), []string{"config.json", "model.safetensors"}) {
 		t.Errorf("%v, %v is there", err, listDir(t, out))
@@ -181,18 +162,14 @@ func TestCopiesDoNotMeet(t *testing.T) {
 func TestPowerCut(t *testing.T) {
 	dir, root := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
 	name := filepath.Join(root, "x.gguf")
-	if err := os.WriteFile(name, []byte("the older"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, []byte("the older"), 0o600))
 	var d *powercut.Disk
 	sizes := map[int64]bool{}
 	cut := func(op string) {
 		for _, loss := range powercut.Losses {
 			left := filepath.Join(t.TempDir(), "left")
 			err := d.Cut(loss, left)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			st, err := os.Stat(filepath.Join(left, "x.gguf"))
 			if err != nil || st.Size() == 0 || op == "" && st.Size() < 1000 {
 				t.Errorf("after %s, loss %d: %v, %v", op, loss, st, err)
@@ -201,13 +178,8 @@ func TestPowerCut(t *testing.T) {
 			sizes[st.Size()] = true
 		}
 	}
-	d, err := powercut.New(root, cut)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: name, Overwrite: true, fs: d}); err != nil {
-		t.Fatal(err)
-	}
+	d = testkit.Must(powercut.New(root, cut))(t)
+	testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: dir, Out: name, Overwrite: true, fs: d}))(t)
 	cut("")
 	if len(sizes) != 2 {
 		t.Errorf("files of sizes %v are left", sizes)
@@ -275,9 +247,7 @@ func TestLinksOut(t *testing.T) {
 		files := map[string]string{"tokenizer.json": `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "byte_fallback": true}}`, "LICENSE": "x"}
 		dir, away := makeModel(t, llamaConfig(nil), llamaTensors(), files), t.TempDir()
 		err := errors.Join(os.Rename(filepath.Join(dir, name), filepath.Join(away, name)), os.Symlink(filepath.Join(away, name), filepath.Join(dir, name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for _, typ := range []Type{"", BF16} {
 			_, err = Run(t.Context(), Options{Format: Safetensors, Type: typ, Model: dir, Out: filepath.Join(t.TempDir(), "x")})
 			if err == nil || !strings.Contains(err.Error(), name+": a link to "+filepath.Join(away, name)+", outside of the model directory") {

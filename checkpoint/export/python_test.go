@@ -56,9 +56,7 @@ func TestPackageReads(t *testing.T) {
 		dir = changed(t, name, dir)
 		for _, kind := range GGUF.Types() {
 			out := filepath.Join(t.TempDir(), name+".gguf")
-			if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind}))(t)
 			if got := run("testdata/check.py", out, dir); !strings.Contains(string(got), `"ok": true`) {
 				t.Errorf("%s %s: %s", name, kind, got)
 			}
@@ -78,9 +76,7 @@ func TestLlamaCpp(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	for name, dir := range written(t) {
 		out := filepath.Join(t.TempDir(), "x.gguf")
-		if _, err := Run(t.Context(), Options{Format: GGUF, Model: changed(t, name, dir), Out: out, Type: F32}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: changed(t, name, dir), Out: out, Type: F32}))(t)
 		rows := firstRows(t, filepath.Join(filepath.Dir(dir), "train.jsonl"))
 		want := recorded(t, filepath.Join(filepath.Dir(dir), "logits.safetensors"))
 		switch {
@@ -98,9 +94,7 @@ func TestLlamaCpp(t *testing.T) {
 				continue // llama.cpp has no window there; a note says so
 			}
 			var got struct{ Logits [][]float64 }
-			if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", ids.String()), &got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", ids.String()), &got))
 			bound, ok := logitBound[name]
 			if !ok {
 				bound = logitBound[""]
@@ -122,10 +116,7 @@ func TestLlamaCpp(t *testing.T) {
 // altered are the logits that a recorded case would have if its configuration were another.
 func altered(t *testing.T, dir string, alter func(*model.Config)) map[string][]float32 {
 	t.Helper()
-	f, err := reference.LoadFixture(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(reference.LoadFixture(dir))(t)
 	alter(f.Config)
 	out := map[string][]float32{}
 	for i := range f.Logits {
@@ -152,21 +143,12 @@ func changed(t *testing.T, name, dir string) string {
 		return dir
 	}
 	out := t.TempDir()
-	if err := os.CopyFS(out, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(out, os.DirFS(dir)))
 	file := filepath.Join(out, "config.json")
-	v, err := readJSON(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testkit.Must(readJSON(file))(t)
 	change(v.(map[string]any))
-	if err := os.Chmod(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, mustJSON(t, v), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(file, 0o600))
+	testkit.NoError(t, os.WriteFile(file, mustJSON(t, v), 0o600))
 	return out
 }
 
@@ -183,18 +165,13 @@ func (x ids) String() string {
 // firstRows are the first two rows of a recording.
 func firstRows(t *testing.T, file string) []ids {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(file))(t)
 	var out []ids
 	for _, line := range strings.SplitN(string(raw), "\n", 3)[:2] {
 		var row struct {
 			InputIDs ids `json:"input_ids"`
 		}
-		if err := json.Unmarshal([]byte(line), &row); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &row))
 		out = append(out, row.InputIDs)
 	}
 	return out
@@ -208,20 +185,14 @@ func recorded(t *testing.T, file string) map[string][]float32 {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "model.safetensors"), raw, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	w, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	out := map[string][]float32{}
 	for _, x := range w.Tensors() {
 		v := make([]float32, x.Elems())
-		if err := w.Read(x.Name, 0, v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.Read(x.Name, 0, v))
 		out[x.Name] = v
 	}
 	return out
@@ -239,29 +210,17 @@ func TestLlamaCppTokenizes(t *testing.T) {
 	differ := map[string]int{"qwen2": 98, "phi3": 28}
 	for _, file := range dirs {
 		name := filepath.Base(filepath.Dir(file))
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(file))(t)
 		out := filepath.Join(t.TempDir(), "x.gguf")
-		if _, err := Run(t.Context(), Options{Format: GGUF, Model: forTokenizer(t, raw), Out: out}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: forTokenizer(t, raw), Out: out}))(t)
 		cases := filepath.Join(filepath.Dir(file), "cases.jsonl")
 		var got struct{ IDs []ids }
-		if err := json.Unmarshal(run("testdata/llamacpp.py", out, "--texts", cases), &got); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(cases)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(run("testdata/llamacpp.py", out, "--texts", cases), &got))
+		text := testkit.Must(os.ReadFile(cases))(t)
 		wrong := 0
 		for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
 			var want struct{ IDs ids }
-			if err := json.Unmarshal([]byte(line), &want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(line), &want))
 			if want.IDs.String() != got.IDs[i].String() {
 				wrong++
 			}
@@ -276,9 +235,7 @@ func TestLlamaCppTokenizes(t *testing.T) {
 func forTokenizer(t *testing.T, raw []byte) string {
 	t.Helper()
 	var file tokenizerFile
-	if err := json.Unmarshal(raw, &file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw, &file))
 	rows := 0
 	for _, id := range file.Model.Vocab {
 		rows = max(rows, id+1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -18,16 +19,11 @@ func TestSafetensors(t *testing.T) {
 	tensors := llamaTensors()
 	tensors["vision_tower.x.weight"] = shape{3}
 	dir := makeModel(t, llamaConfig(map[string]any{"unknown_key": []int{1}}), tensors, map[string]string{"tokenizer.json": "{}", "notes.txt": "no"})
-	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testkit.Must(os.ReadFile(filepath.Join(dir, "config.json")))(t)
 	for kind, want := range map[Type]string{"": "F32", F32: "F32", BF16: "BF16"} {
 		out := filepath.Join(t.TempDir(), "a", "b")
 		s, err := Run(t.Context(), Options{Format: Safetensors, Model: dir, Out: out, Type: kind, MaxShardBytes: 3000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got := listDir(t, out)
 		if len(s.Files) < 3 || s.Tensors != len(tensors) || len(got) != len(s.Files)+3 || !slices.Contains(got, "tokenizer.json") {
 			t.Errorf("%q: %+v, %v", kind, s, got)
@@ -40,18 +36,14 @@ func TestSafetensors(t *testing.T) {
 			t.Errorf("%q: config.json is %s, %v", kind, text, err)
 		}
 		w, err := checkpoint.OpenWeights(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for name, sh := range tensors {
 			x, ok := w.Tensor(name)
 			if !ok || !slices.Equal(x.Shape, sh) || x.DType != want {
 				t.Fatalf("%q: %s is %+v", kind, name, x)
 			}
 			v := make([]float32, x.Elems())
-			if err := w.Read(name, 0, v); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, w.Read(name, 0, v))
 			for i := range v {
 				if v[i] != value(name, int64(i)) {
 					t.Fatalf("%q: %s: element %d is %v", kind, name, i, v[i])
@@ -91,10 +83,7 @@ func TestRoom(t *testing.T) {
 // TestRoomByType: an output that another type would have room for is not begun.
 func TestRoomByType(t *testing.T) {
 	dir, elems := makeModel(t, llamaConfig(nil), llamaTensors(), nil), int64(0)
-	w, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
 	for _, x := range w.Tensors() {
 		elems += x.Elems()
 	}
@@ -129,13 +118,8 @@ func TestSafetensorsKeepsF32(t *testing.T) {
 	config := map[string]any{"model_type": "glm4_moe", "vocab_size": 24, "hidden_size": 32, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
 		"num_key_value_heads": 1, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 	out := t.TempDir()
-	if _, err := Run(t.Context(), Options{Format: Safetensors, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: out, Type: BF16, Overwrite: true}); err != nil {
-		t.Fatal(err)
-	}
-	w, err := checkpoint.OpenWeights(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Run(t.Context(), Options{Format: Safetensors, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: out, Type: BF16, Overwrite: true}))(t)
+	w := testkit.Must(checkpoint.OpenWeights(out))(t)
 	defer w.Close()
 	for name, want := range map[string]string{"model.layers.1.mlp.gate.e_score_correction_bias": "F32", "model.layers.1.mlp.gate.weight": "BF16"} {
 		if x, _ := w.Tensor(name); x.DType != want {
@@ -147,10 +131,7 @@ func TestSafetensorsKeepsF32(t *testing.T) {
 // tensorsFor are the tensors that a model with this config.json has.
 func tensorsFor(t *testing.T, config map[string]any) map[string]shape {
 	t.Helper()
-	c, err := model.FromInline(config, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.FromInline(config, "test"))(t)
 	tensors := map[string]shape{}
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {

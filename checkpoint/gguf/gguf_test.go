@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mt/checkpoint/gguf"
+	"mt/internal/testkit"
 )
 
 // keys are one of every kind of value.
@@ -22,18 +23,13 @@ func keys() []gguf.KV {
 // build writes a file of the given values, tensor by tensor.
 func build(t testing.TB, kvs []gguf.KV, tensors []gguf.Tensor, values [][]float32) []byte {
 	t.Helper()
-	header, err := gguf.Header(kvs, tensors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := testkit.Must(gguf.Header(kvs, tensors))(t)
 	out := bytes.NewBuffer(header)
 	for i, x := range tensors {
 		raw := make([]byte, x.Bytes())
 		gguf.Encode(raw, x.Type, values[i])
 		out.Write(raw)
-		if err := gguf.Pad(out, x.Bytes()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, gguf.Pad(out, x.Bytes()))
 	}
 	if int64(out.Len()) != gguf.Size(header, tensors) {
 		t.Fatalf("%d bytes, Size says %d", out.Len(), gguf.Size(header, tensors))
@@ -61,10 +57,7 @@ func sample(t testing.TB) ([]byte, []gguf.Tensor, [][]float32) {
 
 func TestRoundTrip(t *testing.T) {
 	file, tensors, values := sample(t)
-	f, err := gguf.Open(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(gguf.Open(bytes.NewReader(file), int64(len(file))))(t)
 	if !reflect.DeepEqual(f.KVs, keys()) || f.Value("a.u32") != uint32(7) || f.Value("nothing") != nil {
 		t.Errorf("keys %v", f.KVs)
 	}
@@ -224,20 +217,14 @@ func TestOpenRefuses(t *testing.T) {
 
 // dataBytes is the size of the part behind the header.
 func dataBytes(t *testing.T, file []byte) int64 {
-	f, err := gguf.Open(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(gguf.Open(bytes.NewReader(file), int64(len(file))))(t)
 	return int64(len(file)) - f.Data
 }
 
 // lastPad is the zeros between the list of tensors and the data: the last entry
 // ends with d's offset.
 func lastPad(t *testing.T, file []byte) int {
-	f, err := gguf.Open(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(gguf.Open(bytes.NewReader(file), int64(len(file))))(t)
 	d, _ := f.Tensor("d")
 	end := bytes.LastIndex(file[:f.Data], binary.LittleEndian.AppendUint64(nil, uint64(d.Off))) + 8
 	return int(f.Data) - end
@@ -257,9 +244,7 @@ func FuzzOpen(f *testing.F) {
 			if x.Bytes() > int64(len(in)) {
 				t.Fatalf("%s has %d bytes of %d", x.Name, x.Bytes(), len(in))
 			}
-			if _, err := g.Read(x); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(g.Read(x))(t)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/internal/doctor"
+	"mt/internal/testkit"
 )
 
 // TestFromReport: what a report measured comes into a file of rates with which mt plan predicts, and what cannot be read is refused.
@@ -15,9 +16,7 @@ func TestFromReport(t *testing.T) {
 	put := func(name, text string) string {
 		t.Helper()
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		return file
 	}
 	put("parts.txt", "matmul=done in 4 s\n")
@@ -42,9 +41,7 @@ func TestFromReport(t *testing.T) {
 	}
 	other := put("other.json", `{"device": "NVIDIA L40S", "cores": 8, "rows": []}`)
 	unknown := filepath.Join(t.TempDir(), "matmul.json")
-	if err := os.WriteFile(unknown, []byte(`{"device": "NVIDIA H100 NVL", "tokens": 1, "rows": []}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(unknown, []byte(`{"device": "NVIDIA H100 NVL", "tokens": 1, "rows": []}`), 0o644))
 	for _, tt := range []struct {
 		flags []string
 		code  int
@@ -67,13 +64,9 @@ func TestFromReport(t *testing.T) {
 // TestSelfTestReport: a report replaces the one before it, and leaves the file alone into which bench/gpu.sh prints meanwhile.
 func TestSelfTestReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "selftest.json")
-	if err := os.WriteFile(file+".part", []byte("printed"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file+".part", []byte("printed"), 0o644))
 	for _, device := range []string{"one", "two"} {
-		if err := (selfTest{report: file}).save(&doctor.SelfTestReport{Device: device}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, (selfTest{report: file}).save(&doctor.SelfTestReport{Device: device}))
 		raw, err := os.ReadFile(file)
 		if err != nil || object(t, string(raw))["device"] != device {
 			t.Errorf("%s, %v", raw, err)

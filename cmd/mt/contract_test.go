@@ -31,9 +31,7 @@ func smallRun(t *testing.T, more ...string) (out string, args []string) {
 	for i := range 60 {
 		fmt.Fprintf(&b, "Line %d says nothing that line %d did not.\n", i, i*i)
 	}
-	if err := os.WriteFile(text, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(text, []byte(b.String()), 0o600))
 	out = filepath.Join(dir, "out")
 	return out, append([]string{"train", "--model", "tiny", "--dataset", text, "--cache-dir", filepath.Join(dir, "cache"),
 		"--output-dir", out, "--max-seq-len", "32", "--batch_size", "2", "--threads", "1"}, more...)
@@ -103,10 +101,7 @@ func TestTrainLeavesWhatScriptsRead(t *testing.T) {
 // evaluation.
 func checkMetrics(t *testing.T, file string) {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(file))(t)
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	if len(lines) != 3 {
 		t.Fatalf("%d lines: %s", len(lines), raw)
@@ -147,9 +142,7 @@ func TestEvalAndGenerate(t *testing.T) {
 	if code != exitDone || piped != flag || !strings.HasPrefix(flag, "Line 7") {
 		t.Errorf("exit code %d: %q from a pipe, %q from a flag\n%s", code, piped, flag, stderr)
 	}
-	if err := os.Remove(filepath.Join(out, "tokenizer.json")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(out, "tokenizer.json")))
 	if _, _, stderr := mt(t, "", "eval", "--model", out, "--dataset", data, "--max-seq-len", "32", "--cache-dir", cache, "--device", "cpu"); stderr != "note: "+out+" has no tokenizer: text is read as bytes\n" {
 		t.Errorf("without its tokenizer: %q", stderr)
 	}
@@ -209,9 +202,7 @@ func TestPlanLeavesNothing(t *testing.T) {
 func TestExitCodesOfTraining(t *testing.T) {
 	_, args := smallRun(t)
 	broken := filepath.Join(t.TempDir(), "broken.jsonl")
-	if err := os.WriteFile(broken, []byte("{\"text\": 5}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(broken, []byte("{\"text\": 5}\n"), 0o600))
 	for _, tc := range []struct {
 		more []string
 		code int

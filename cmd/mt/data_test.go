@@ -32,9 +32,7 @@ func newChats(t *testing.T) chats {
 
 func (c chats) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600))
 }
 
 func (c chats) inspect(t *testing.T, tmpl string, more ...string) (code int, stdout, stderr string) {

@@ -18,16 +18,10 @@ var documented = regexp.MustCompile("(?s)```\n\\$ mt (plan [^\n]*)\n(.*?)\n```")
 // files beside them are left out, and one in four of those for several hosts is drawn, which take a minute.
 func TestDocumentedPlans(t *testing.T) {
 	testkit.LongOnly(t)
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := testkit.Must(filepath.Glob("../../docs/*.md"))(t)
 	found := 0
 	for _, page := range pages {
-		raw, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(page))(t)
 		for _, block := range documented.FindAllStringSubmatch(string(raw), -1) {
 			command, want := block[1], strings.Split(block[2], "\n")
 			if strings.Contains(command, "./") {

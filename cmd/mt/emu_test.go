@@ -35,9 +35,7 @@ func TestEmulatorBuild(t *testing.T) {
 	if out, err := exec.Command(goTool, "build", "-ldflags=-s -w", "-tags", "emu", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.WriteFile(rows, []byte(strings.Repeat(`{"input_ids": [5, 6, 7, 8]}`+"\n", 8)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"input_ids": [5, 6, 7, 8]}`+"\n", 8)), 0o600))
 	for _, tc := range []struct{ args, want string }{
 		{"version", "device: cuda is an emulator"},
 		{"doctor", "Emulated GPU"},

@@ -18,9 +18,7 @@ func tinyModel(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.txt")
-	if err := os.WriteFile(file, bytes.Repeat([]byte("a few words to learn. "), 50), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("a few words to learn. "), 50), 0o600))
 	out := filepath.Join(dir, "out")
 	code, _, stderr := mt(t, "", "train", "--model", "tiny", "--dataset", file, "--max-steps", "1", "--max-seq-len", "32", "--output-dir", out, "--cache-dir", dir)
 	if code != exitDone {

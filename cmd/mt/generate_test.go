@@ -28,9 +28,7 @@ func newTalker(t *testing.T, end string) (out string) {
 	}
 	const turns = "{% for m in messages %}{% if loop.previtem and loop.previtem.role == m.role %}{{ raise_exception('twice') }}{% endif %}{{ m.role[0] }}:{{ m.content }}END{% endfor %}{% if add_generation_prompt %}{% if loud %}{{ raise_exception('too loud') }}{% endif %}a:{% endif %}"
 	for name, text := range map[string]string{"chats.jsonl": rows.String(), "chat.jinja": strings.ReplaceAll(turns, "END", end)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	out = filepath.Join(dir, "out")
 	must(t, "train", "--model", "tiny", "--dataset", filepath.Join(dir, "chats.jsonl"), "--template", filepath.Join(dir, "chat.jinja"), "--cache-dir", dir,
@@ -46,9 +44,7 @@ func TestChat(t *testing.T) {
 	file := func(name, text string) string {
 		t.Helper()
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	say := func(text string) string { return `{"role":"user","content":"` + text + `"}` }
@@ -129,9 +125,7 @@ func checkLogitKeys(t *testing.T, out string) {
 	name := filepath.Join(out, "generation_config.json")
 	keys := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	for _, c := range []struct {
 		file, args string
@@ -157,9 +151,7 @@ func checkLogitKeys(t *testing.T, out string) {
 	if code, _, stderr := mt(t, "", "generate", "--model", out, "--prompt", "x"); code == exitDone || !strings.Contains(stderr, name+": min_p is 2") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(name))
 }
 
 // TestChatStopsAtTheTemplatesEnd: at the special token that the chat template
@@ -168,14 +160,9 @@ func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
 	testkit.NotShort(t)
 	out := newTalker(t, "|")
 	name := filepath.Join(out, "tokenizer.json")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(name))(t)
 	special := strings.Replace(string(text), `"added_tokens": [`, `"added_tokens": [{"id": 124, "content": "|", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},`, 1)
-	if err := os.WriteFile(name, []byte(special), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, []byte(special), 0o600))
 	if got := must(t, "generate", "--model", out, "--chat", "--prompt", "one"); got != "eins\n" {
 		t.Errorf("printed %q", got)
 	}
@@ -185,9 +172,7 @@ func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
 func checkNewest(t *testing.T, out string) {
 	t.Helper()
 	for _, name := range []string{"config.json", "model.safetensors"} {
-		if err := os.Remove(filepath.Join(out, name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(filepath.Join(out, name)))
 	}
 	chats := filepath.Join(filepath.Dir(out), "chats.jsonl")
 	newest := out + " holds no model yet; its newest checkpoint is " + out + "/checkpoint-120, of step 120"

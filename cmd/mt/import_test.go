@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestImport: a config of another tool is printed or written as one of mt, which mt plan takes; what is
@@ -14,13 +16,9 @@ func TestImport(t *testing.T) {
 	theirs, ours := filepath.Join(dir, "theirs.yaml"), filepath.Join(dir, "ours.yaml")
 	const whole = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: " + "MODEL" + "\ndataset: a.jsonl\ncutoff_len: 64\ntemplate: vicuna\n"
 	model := filepath.Join(dir, "model")
-	if err := os.Mkdir(model, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(model, 0o700))
 	for name, text := range map[string]string{theirs: strings.Replace(whole, "MODEL", model, 1) + "use_galore: true\n", filepath.Join(model, "config.json"): `{"model_type": "martian"}`} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	code, out, errs := mt(t, "", "import", theirs)
 	if code != exitDone || !strings.Contains(out, "max_seq_len: 64  # renamed from cutoff_len\n") || !strings.Contains(errs, "theirs.yaml:7:13: use_galore: true: not possible: ") ||
@@ -52,9 +50,7 @@ func TestImport(t *testing.T) {
 func TestImportOfAContradiction(t *testing.T) {
 	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
 	const text = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: none\ndataset: a.jsonl\ntemplate: vicuna\nmask_history: true\ntrain_on_prompt: true\n"
-	if err := os.WriteFile(theirs, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(theirs, []byte(text), 0o600))
 	code, out, errs := mt(t, "", "import", theirs)
 	if code != exitUsage || out != "" || !strings.Contains(errs, "mask_history and train_on_prompt exclude each other") || !strings.Contains(errs, "mend "+theirs) {
 		t.Errorf("exit %d\n%s\n%s", code, out, errs)
@@ -65,17 +61,12 @@ func TestImportOfAContradiction(t *testing.T) {
 // keys leave open is said.
 func TestImportPlans(t *testing.T) {
 	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
-	model, err := filepath.Abs("../../internal/run/testdata/recordings/llama-clipped/model")
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := testkit.Must(filepath.Abs("../../internal/run/testdata/recordings/llama-clipped/model"))(t)
 	for lines, want := range map[string]string{
 		"freeze: [no_such_tensor]\n": "cannot be planned with this model: ",
 		"beta: 0.1\n":                "no key says for which command of TRL this is",
 	} {
-		if err := os.WriteFile(theirs, []byte("model_name_or_path: "+model+"\ndataset_name: a.jsonl\n"+lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(theirs, []byte("model_name_or_path: "+model+"\ndataset_name: a.jsonl\n"+lines), 0o600))
 		if code, out, errs := mt(t, "", "import", theirs); code != exitDone || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d\n%s\n%s, want %s", lines, code, out, errs, want)
 		}

@@ -27,19 +27,14 @@ func inFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"text.txt": strings.Repeat("Once upon a time. ", 100), "chats.jsonl": `{"messages": [{"role": "user", "content": "hi"}]}`} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 }
 
 // written is the config in a file, which init has made.
 func written(t *testing.T, file string) *config.Config {
 	t.Helper()
-	c, err := config.Load(file, config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(config.Load(file, config.Args{}))(t)
 	return c
 }
 
@@ -100,9 +95,7 @@ func TestInitTakesFlags(t *testing.T) {
 	if c = written(t, "b.yaml"); code != exitDone || c.MaxSteps != 1 || c.OutputDir != "here" || strings.Contains(stderr, "Which") {
 		t.Errorf("exit code %d, %d steps to %s\n%s", code, c.MaxSteps, c.OutputDir, stderr)
 	}
-	if err := errors.Join(os.Mkdir("out", 0o700), os.Rename("first", "out/first")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.Mkdir("out", 0o700), os.Rename("first", "out/first")))
 	must(t, "init", "again.yaml", "--model", "out/first", "--dataset", "text.txt")
 	if c = written(t, "again.yaml"); c.OutputDir != "out/first-tuned" {
 		t.Errorf("what is tuned of out/first goes to %s", c.OutputDir)
@@ -147,9 +140,7 @@ func TestInitRefuses(t *testing.T) {
 func blocked(t *testing.T) (*os.File, func()) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return r, func() { _ = w.Close() }
 }
 

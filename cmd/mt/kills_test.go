@@ -132,9 +132,7 @@ func (lab *lab) kills(t *testing.T, count int, seed uint64) {
 		for _, problem := range differences(tree(t, dir), lab.want[scene]) {
 			t.Errorf("%s after%s", problem, story)
 		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.RemoveAll(dir))
 		if t.Failed() {
 			t.FailNow()
 		}

@@ -106,18 +106,13 @@ func (lab *lab) run(t *testing.T, dir string, of numbered, f ioFault, n int, mor
 // undisturbed makes the state that a scene begins with and learns how it ends.
 func (lab *lab) undisturbed(t *testing.T, scene string) {
 	t.Helper()
-	dir, err := os.MkdirTemp(lab.root, "before-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp(lab.root, "before-*"))(t)
 	var rows strings.Builder
 	for i := range 11 {
 		fmt.Fprintf(&rows, "{\"input_ids\": [%d, %d, %d, 7, %d]}\n", i, i+3, i*4, 48-i*2-1)
 	}
 	for name, text := range map[string]string{"run.yaml": lab.config, "rows.jsonl": rows.String()} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if flags := diskScenes[scene]; flags != nil {
 		if got := lab.run(t, dir, noCalls, noFault, 0, flags...); got.Code != exitDone {
@@ -125,9 +120,7 @@ func (lab *lab) undisturbed(t *testing.T, scene string) {
 		}
 		if scene == "a resumed run" {
 			for _, name := range []string{"model.safetensors", "config.json", "trainer_state.json"} {
-				if err := os.Remove(filepath.Join(dir, "out", name)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.Remove(filepath.Join(dir, "out", name)))
 			}
 		}
 	}
@@ -151,9 +144,7 @@ func (lab *lab) prepared(t *testing.T, scene string) string {
 	if err == nil {
 		err = os.CopyFS(dir, os.DirFS(lab.before[scene]))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return dir
 }
 
@@ -218,9 +209,7 @@ func tree(t *testing.T, dir string) map[string]string {
 		out[rel] = string(raw)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return out
 }
 

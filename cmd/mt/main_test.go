@@ -48,17 +48,10 @@ func mt(t *testing.T, stdin string, args ...string) (code int, stdout, stderr st
 func TestBadUsage(t *testing.T) {
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
 	file := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(file, []byte("dataset: x\nsed: 1\nmax_steps: many\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte("dataset: x\nsed: 1\nmax_steps: many\n"), 0o600))
 	run := t.TempDir()
-	if err := os.WriteFile(filepath.Join(run, "metrics.jsonl"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(run, "metrics.jsonl"), nil, 0o600))
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	taken := l.Addr().String()
 	for _, tc := range []struct {
@@ -220,9 +213,7 @@ func TestMan(t *testing.T) {
 // TestFlagsGoAnywhere: keys stand before and behind the command and its file.
 func TestFlagsGoAnywhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(file, []byte("dataset: x\nmodel: tiny\nmax_steps: 5\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte("dataset: x\nmodel: tiny\nmax_steps: 5\n"), 0o600))
 	for _, line := range []string{"plan FILE --shuffle false --json --max_steps 7", "plan --json --max-steps=7 --shuffle FILE", "--max-steps 7 plan --json -- FILE"} {
 		got := object(t, must(t, strings.Fields(strings.ReplaceAll(line, "FILE", file))...))
 		if got["max_steps"] != 7.0 {
@@ -248,9 +239,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 func TestJSON(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.jsonl")
-	if err := os.WriteFile(file, []byte(`{"input_ids": [5, 6, 7]}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte(`{"input_ids": [5, 6, 7]}`+"\n"), 0o600))
 	for args, key := range map[string]string{
 		"version --json": "platform",
 		"doctor --json":  "cuda",
@@ -286,9 +275,7 @@ func TestDoctorJudges(t *testing.T) {
 		var got struct {
 			Checks []struct{ Name, State, Found string }
 		}
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(stdout), &got))
 		disk := ""
 		for _, c := range got.Checks {
 			if c.Name == "disk" {
@@ -333,13 +320,8 @@ func TestDoctorProfile(t *testing.T) {
 		t.Errorf("%v", got["name"])
 	}
 	bad := filepath.Join(t.TempDir(), "bad.json")
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(bad, bytes.Replace(raw, []byte(`"h2d_gb_per_s": 25,`), []byte(`"h2d_gb_per_s": 25e9,`), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(file))(t)
+	testkit.NoError(t, os.WriteFile(bad, bytes.Replace(raw, []byte(`"h2d_gb_per_s": 25,`), []byte(`"h2d_gb_per_s": 25e9,`), 1), 0o600))
 	for name, want := range map[string]string{"rtx-4091": `did you mean "rtx-4090"?`, bad: bad + ": link.h2d_gb_per_s is 2.5e+10 GB/s: want a number between"} {
 		if code, _, stderr := mt(t, "", "doctor", "--profile", name); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)

@@ -29,9 +29,7 @@ func rankScene(t *testing.T) string {
 		fmt.Fprintf(&rows, "{\"input_ids\": [%d, %d, %d, 7, %d]}\n", i, i+3, i*4, 48-i*2-1)
 	}
 	for name, text := range map[string]string{"run.yaml": rankConfig, "rows.jsonl": rows.String()} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -50,10 +48,7 @@ const ownFolders = `own=host${PMI_RANK:-$OMPI_COMM_WORLD_RANK}; mkdir -p $own &&
 // startRanksBy is startRanks after a script.
 func startRanksBy(t *testing.T, dir string, n int, script string, more ...string) *testkit.RunningRanks {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(os.Executable())(t)
 	args := append([]string{"-c", "echo $$ > pid.$$ && " + script + `exec "$0" "$@"`, program, "train", "run.yaml"}, more...)
 	return testkit.StartRanks(t, dir, n, []string{asCommand + "=1"}, "sh", args...)
 }
@@ -69,15 +64,10 @@ func trained(t *testing.T, dir string) map[string]string {
 // lossesOf are the losses in metrics.jsonl of a run in dir.
 func lossesOf(t *testing.T, dir string) (out []float64) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, "out", "metrics.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(dir, "out", "metrics.jsonl")))(t)
 	for line := range strings.Lines(string(raw)) {
 		var at struct{ Loss *float64 }
-		if err := json.Unmarshal([]byte(line), &at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &at))
 		if at.Loss != nil {
 			out = append(out, *at.Loss)
 		}
@@ -127,10 +117,7 @@ func TestTrainOnRanks(t *testing.T) {
 // TestQuickstartOnRanks: the quickstart, shortened, on two and on three ranks.
 func TestQuickstartOnRanks(t *testing.T) {
 	testkit.LongOnly(t) // TestTrainOnRanks trains on ranks by default
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(os.Executable())(t)
 	for n := 2; n <= 3; n++ {
 		dir := t.TempDir()
 		r := testkit.RunRanks(t, n, []string{asCommand + "=1"}, program, "train", "../../examples/quickstart.yaml", "--output-dir", dir+"/out", "--cache-dir", dir,
@@ -148,10 +135,7 @@ func TestQuickstartOnRanks(t *testing.T) {
 func TestRanksAreStopped(t *testing.T) {
 	testkit.NotShort(t)
 	const n = 2
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(os.Executable())(t)
 	more := []string{"--max-steps", "400", "--save-steps", "0", "--eval-strategy", "no"}
 	whole := rankScene(t)
 	if r := startRanks(t, whole, n, more...).Wait(t); r.Code != exitDone {
@@ -166,9 +150,7 @@ func TestRanksAreStopped(t *testing.T) {
 		for !strings.Contains(run.Said(), "step 2/400") {
 			time.Sleep(time.Millisecond)
 		}
-		if err := run.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, run.Signal(s))
 		r := run.Wait(t)
 		codes, err := filepath.Glob(filepath.Join(dir, "code.*"))
 		if err != nil || len(codes) != n {
@@ -208,10 +190,7 @@ func TestRanksThatFail(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s%s", wrong, r.Code, r.Stdout, r.Stderr)
 		}
 	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(os.Executable())(t)
 	// The second rank to come makes its own data of the configuration's.
 	script := `if mkdir first 2>/dev/null; then exec "$0" "$@"; fi; exec "$0" "$@" --learning-rate 0.02`
 	r := testkit.StartRanks(t, dir, 2, []string{asCommand + "=1"}, "sh", "-c", script, program, "train", "run.yaml").Wait(t)
@@ -281,14 +260,9 @@ func TestRankKills(t *testing.T) {
 // killOne runs the ranks and kills one of them after a while, if it is still there.
 func killOne(t *testing.T, dir string, n int, script string, after time.Duration, which int, more []string) (killed bool, r testkit.RanksResult) {
 	t.Helper()
-	old, err := filepath.Glob(filepath.Join(dir, "pid.*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testkit.Must(filepath.Glob(filepath.Join(dir, "pid.*")))(t)
 	for _, name := range old {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(name))
 	}
 	run := startRanksBy(t, dir, n, script, more...)
 	time.Sleep(after)
@@ -302,9 +276,6 @@ func killOne(t *testing.T, dir string, n int, script string, after time.Duration
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(name))(t)
 	return string(raw)
 }

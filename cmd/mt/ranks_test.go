@@ -50,10 +50,7 @@ func TestRanksAreRefused(t *testing.T) {
 // what was wrong last. So does mpirun's exit code.
 func TestDoctorOfRanks(t *testing.T) {
 	testkit.NotShort(t)
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(os.Executable())(t)
 	good := t.TempDir()
 	for dir, code := range map[string]int{good: exitDone, filepath.Join(good, "none"): exitFailed} {
 		r := testkit.RunRanks(t, 2, []string{asCommand + "=1"}, program, "doctor", "--json", "--dir", dir)

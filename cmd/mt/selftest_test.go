@@ -18,13 +18,8 @@ import (
 // readReport reads the report of a self test.
 func readReport(t *testing.T, file string) (r doctor.SelfTestReport) {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(file))(t)
+	testkit.NoError(t, json.Unmarshal(raw, &r))
 	return r
 }
 
@@ -75,20 +70,13 @@ func TestSelfTestInterrupted(t *testing.T) {
 	p := exec.Command(os.Args[0], "doctor", "--selftest", "--device", "cpu", "--report", file)
 	p.Env = append(os.Environ(), asCommand+"=1")
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	said, err := p.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	said := testkit.Must(p.StderrPipe())(t)
+	testkit.NoError(t, p.Start())
 	t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
 	if _, err := said.Read(make([]byte, 1)); err != nil { // "self test: operations"
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(-p.Process.Pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Kill(-p.Process.Pid, syscall.SIGTERM))
 	_ = p.Wait() // the code says it
 	if code := p.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("exit code %d", code)
@@ -110,16 +98,10 @@ func TestSelfTestChildEnds(t *testing.T) {
 	var errs strings.Builder
 	c.Stderr = &errs
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	lines := bufio.NewScanner(out)
 	for n := 0; lines.Scan(); n++ {
@@ -129,9 +111,7 @@ func TestSelfTestChildEnds(t *testing.T) {
 		case 500:
 			err = in.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if strings.Contains(lines.Text(), `"end":true`) {
 			t.Error("it has done all its work")
 		}

@@ -122,13 +122,9 @@ func begin(t *testing.T, front []string, args ...string) *command {
 	c := &command{Cmd: exec.Command(words[0], words[1:]...)}
 	c.Env = append(os.Environ(), asCommand+"=1")
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c.Stdout, c.Stderr, c.out = w, w, r
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Start())
 	_ = w.Close() // the child has its own
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = r.Close() })
 	return c
@@ -151,9 +147,7 @@ func (c *command) until(t *testing.T, text string) {
 func (c *command) signal(t *testing.T, s ...os.Signal) int {
 	t.Helper()
 	for _, s := range s {
-		if err := c.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Process.Signal(s))
 	}
 	_ = c.Wait() // the code says it
 	return c.ProcessState.ExitCode()
@@ -213,9 +207,7 @@ func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	_, args := smallRun(t, "--max-steps", "1000000", "--logging-steps", "1", "--save-steps", "1000000")
 	c := begin(t, []string{"nohup"}, args...)
 	c.until(t, "step 2/")
-	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Process.Signal(syscall.SIGHUP))
 	c.until(t, "step 200/") // long behind the signal
 	_ = c.out.Close()
 	if code := c.signal(t, syscall.SIGTERM); code != exitInterrupted {
@@ -235,9 +227,7 @@ func TestOutputThatDoesNotArrive(t *testing.T) {
 	}
 	defer full.Close()
 	gone, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_ = gone.Close()
 	defer w.Close()
 	_, args := smallRun(t, "--max-steps", "2")

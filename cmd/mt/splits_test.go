@@ -16,13 +16,9 @@ func TestSplits(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"train", "test"} {
 		text := strings.Repeat("{\"text\": \"a row of "+name+" says little\"}\n", 20)
-		if err := os.WriteFile(filepath.Join(dir, name+".jsonl"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name+".jsonl"), []byte(text), 0o600))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "table.csv"), []byte("question,answer\n2+2?,4\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "table.csv"), []byte("question,answer\n2+2?,4\n"), 0o600))
 	out, args := smallRun(t, "--dataset", dir, "--eval-dataset", dir, "--max_steps=1", "--report-to", "none", "--device", "cpu")
 	for i, a := range args {
 		if a == "--dataset" && args[i+1] != dir {

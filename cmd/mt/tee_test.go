@@ -29,21 +29,15 @@ func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 		}
 	}
 	shown, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	from, said, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	words := append(append(front, os.Args[0]), args...)
 	p := &pipeline{&command{Cmd: exec.Command(words[0], words[1:]...), out: shown}, exec.Command(program[0], program[1:]...)}
 	p.Env = append(os.Environ(), asCommand+"=1")
 	p.Stdout, p.Stderr = said, said
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Start())
 	p.reader.Stdin, p.reader.Stdout = from, to
 	p.reader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.Process.Pid}
 	err = p.reader.Start()
@@ -51,9 +45,7 @@ func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 		_ = f.Close() // the children have theirs
 	}
 	t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL); _ = shown.Close() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return p
 }
 
@@ -92,9 +84,7 @@ func TestTee(t *testing.T) {
 				to = p.Process.Pid
 			}
 			for _, s := range tc.signals {
-				if err := syscall.Kill(to, s); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, syscall.Kill(to, s))
 			}
 			_, _ = p.reader.Wait(), p.Wait() // the codes say it
 			if code := p.ProcessState.ExitCode(); code != exitInterrupted {

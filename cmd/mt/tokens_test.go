@@ -30,9 +30,7 @@ func TestAddedTokens(t *testing.T) {
 		config: "model_name_or_path: " + base + "\ndataset: " + chats + "\ntemplate: chatml\nadd_tokens: <tool>\nadd_special_tokens: <|im_start|>,<|im_end|>\n" +
 			"resize_vocab: true\nmax_steps: 1\nmax_seq_len: 64\noutput_dir: " + out + "\ncache_dir: " + dir + "\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	code, stdout, stderr := mt(t, "", "data", "inspect", config, "--rows", "1", "--json")
 	if code != exitDone || !strings.Contains(stdout, `"vocab_size": 320`) || !strings.Contains(stderr, `ids 256 ("<tool>") to 258 ("<|im_end|>")`) ||
@@ -47,19 +45,10 @@ func TestAddedTokens(t *testing.T) {
 	file, again := filepath.Join(dir, "x.gguf"), filepath.Join(dir, "again")
 	must(t, "export", "--format", "safetensors", "--model", out, "--out", again, "--outtype", "fp32")
 	must(t, "export", "--format", "gguf", "--model", again, "--out", file)
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(file))(t)
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := gguf.Open(f, st.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := testkit.Must(f.Stat())(t)
+	g := testkit.Must(gguf.Open(f, st.Size()))(t)
 	tokens, _ := g.Value("tokenizer.ggml.tokens").([]string)
 	types, _ := g.Value("tokenizer.ggml.token_type").([]int32)
 	if len(tokens) != 320 || len(types) != 320 || !slices.Equal(tokens[256:260], []string{"<tool>", "<|im_start|>", "<|im_end|>", "[PAD259]"}) ||

@@ -83,16 +83,10 @@ func TestTracerSpoils(t *testing.T) {
 // filesIn are the files of a directory.
 func filesIn(t *testing.T, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	var out []string
 	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		out = append(out, e.Name()+"="+string(raw))
 	}
 	return strings.Join(out, " ")

@@ -14,15 +14,10 @@ import (
 // cpuRates is a file with rates of a CPU that nobody has measured.
 func cpuRates(t *testing.T) string {
 	t.Helper()
-	m, err := rates.Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(rates.Find("h100"))(t)
 	m.Device.Kind, m.Device.Memory, m.Link.Cores = "cpu", 0, 1
 	file := filepath.Join(t.TempDir(), "rates.json")
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, m.Save(file))
 	return file
 }
 
@@ -33,9 +28,7 @@ func TestTune(t *testing.T) {
 	dir := t.TempDir()
 	file, svg := filepath.Join(dir, "run.yaml"), filepath.Join(dir, "svg")
 	const source = "model: tiny # a preset\nmax_seq_len: 32\nper_device_train_batch_size: 2\ndevice: cpu\nbinding: copy\nmax_grad_norm: 0\npipeline: {weight_slots: 1, grad_buffers: 1} # the least\n"
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte(source), 0o600))
 	args := []string{"tune", file, "--rates", cpuRates(t), "--candidates", "2", "--predictions", "20", "--pairs", "6", "--steps", "1", "--threads", "1", "--write"}
 	text := must(t, append(args, "--svg", svg)...)
 	for _, want := range []string{"activation_slots  weight_slots  grad_buffers  grad_slabs  threads  predicted tok/s  measured tok/s", "\nstart  ", "20 plans were predicted", "pairs of runs]"} {
@@ -56,10 +49,7 @@ func TestTune(t *testing.T) {
 	if len(rows) < 3 || len(curves) != 4 || first["start"] != true || measured["runs"].(float64) < 6 || got["faster"].(map[string]any)["pairs"].(float64) < 6 {
 		t.Errorf("%v", got)
 	}
-	now, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := testkit.Must(os.ReadFile(file))(t)
 	changed := strings.Contains(text, "written into "+file) || got["written"] == file
 	if same := string(now) == source; same == changed || !strings.HasPrefix(string(now), "model: tiny # a preset\n") || !strings.Contains(string(now), "} # the least\n") {
 		t.Errorf("written: %v; the file is\n%s", changed, now)
@@ -71,9 +61,7 @@ func TestTuneErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	good, cpu := write("run.yaml", "model: tiny\ndevice: cpu\nmax_seq_len: 32\n"), cpuRates(t)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestBuild: ranks tell development builds apart by their files, and releases by their versions alone.
@@ -12,9 +14,7 @@ func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	one, other := filepath.Join(dir, "one"), filepath.Join(dir, "other")
 	for _, name := range []string{one, other} {
-		if err := os.WriteFile(name, []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(name), 0o600))
 	}
 	for _, c := range []struct {
 		v      version

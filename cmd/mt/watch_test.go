@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestWatch: mt watch prints where the page is, serves it, and Ctrl-C ends it well.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(`{"step":1}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(`{"step":1}`+"\n"), 0o600))
 	from, to := io.Pipe()
 	var said strings.Builder
 	a := &app{stdout: to, stderr: &said}
@@ -24,14 +24,10 @@ func TestWatch(t *testing.T) {
 	go func() { ended <- a.run(ctx, []string{"watch", dir, "--address", "0"}) }()
 	printed := make([]byte, 256)
 	n, err := from.Read(printed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	at := strings.TrimSpace(string(printed[:n]))
 	resp, err := http.Get(strings.Replace(at, "/?", "/index.html?", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	page, err := io.ReadAll(resp.Body)
 	if _ = resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(page), "<!doctype html>") {
 		t.Errorf("%s: %s %v\n%s", at, resp.Status, err, page)

@@ -10,6 +10,7 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
+	"mt/internal/testkit"
 )
 
 // TestPlant: a fault by its text becomes options, and one that there is not is an error that lists the kinds.
@@ -54,9 +55,7 @@ func TestPlant(t *testing.T) {
 // planted opens a driver with that fault. Its program is the one of the other faults.
 func planted(t *testing.T, o emu.Options, text string) *rig {
 	t.Helper()
-	if err := o.Plant(text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, o.Plant(text))
 	return open(t, o)
 }
 
@@ -136,9 +135,7 @@ func TestFull(t *testing.T) {
 func TestMissing(t *testing.T) {
 	for text, want := range map[string]bool{"missing:cublasLt": true, "missing:nvml": true, "missing:cudart": false} {
 		var o emu.Options
-		if err := o.Plant(text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, o.Plant(text))
 		d := emu.New(o)
 		c, err := cudart.New(d)
 		if (err == nil) != want || err == nil && (c.BlasLt() != nil) == (c.NVML() != nil) {

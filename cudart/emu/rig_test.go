@@ -9,6 +9,7 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
+	"mt/internal/testkit"
 )
 
 // rig is a driver and the bindings to it, used for one device.
@@ -25,10 +26,7 @@ func open(t *testing.T, o emu.Options) *rig {
 	t.Helper()
 	d := emu.New(o)
 	t.Cleanup(func() { d.Close() }) // a test that looks at the error has closed it before
-	c, err := cudart.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(cudart.New(d))(t)
 	return &rig{CUDA: c, t: t, d: d}
 }
 

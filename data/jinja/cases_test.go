@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"mt/internal/testkit"
 )
 
 // clock is the time that testdata/environment.py renders at.
@@ -16,9 +18,7 @@ func clock() time.Time { return time.Date(2024, 7, 26, 14, 5, 9, 1234000, time.U
 func decoded(t testing.TB, path string) *Object {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	v, err := DecodeJSON(text)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
@@ -80,10 +80,7 @@ func checkCases(t *testing.T, path, templates string) {
 		name, varsName := member[string](t, c, "name"), member[string](t, c, "vars")
 		source, ok := snippets.Get(name)
 		if !ok {
-			text, err := os.ReadFile(filepath.Join(templates, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Must(os.ReadFile(filepath.Join(templates, name)))(t)
 			source = string(text)
 		}
 		got, err := render(name, source.(string), varsOf(member[*Object](t, vars, varsName)))

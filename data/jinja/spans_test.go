@@ -8,24 +8,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // family is a template of testdata.
 func family(t testing.TB, name string) *Template {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join("testdata", "templates", name+".jinja"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := testkit.Must(os.ReadFile(filepath.Join("testdata", "templates", name+".jinja")))(t)
 	return parse(t, name, string(source))
 }
 
 func parse(t testing.TB, name, source string) *Template {
 	t.Helper()
-	tmpl, err := Parse(name, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := testkit.Must(Parse(name, source))(t)
 	tmpl.Now = clock
 	return tmpl
 }
@@ -157,9 +153,7 @@ func TestSupervisedEmptyThoughts(t *testing.T) {
 	vars := withTokens(twoTurns)
 	vars["enable_thinking"] = false
 	out, turns, err := family(t, "thinking").SupervisedSpans(vars)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i, want := range []string{"A1<|im_end|>", "A2 <b><|im_end|>"} {
 		if got := out.Text[turns[i].From:turns[i].To]; got != want {
 			t.Errorf("turn %d: %q, want %q", i, got, want)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestErrors(t *testing.T) {
@@ -111,12 +113,8 @@ func TestLoad(t *testing.T) {
 	write := func(t *testing.T, files map[string]string) string {
 		dir := t.TempDir()
 		for name, text := range files {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 		}
 		return dir
 	}
@@ -187,10 +185,7 @@ func TestLoad(t *testing.T) {
 }
 
 func TestDecodeJSON(t *testing.T) {
-	v, err := DecodeJSON([]byte(` {"b": [1, -2.5, 1e3, "x\u00e9\ud83d\ude42\n", true, false, null], "a": {}, "b2": 12345678901234567890, "a": -0} `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testkit.Must(DecodeJSON([]byte(` {"b": [1, -2.5, 1e3, "x\u00e9\ud83d\ude42\n", true, false, null], "a": {}, "b2": 12345678901234567890, "a": -0} `)))(t)
 	o := v.(*Object)
 	if got := strings.Join(o.Keys(), " "); got != "b a b2" {
 		t.Errorf("keys %s", got)
@@ -263,10 +258,7 @@ func TestVariables(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	tmpl := family(t, "caller")
 	vars := withTokens(twoTurns)
-	want, err := tmpl.Render(vars)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(tmpl.Render(vars))(t)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {

@@ -9,34 +9,27 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // extended is t with more tokens, and what Load makes of its files.
 func extended(t *testing.T, tok Tokenizer, plain, special []string) (Tokenizer, Tokenizer, []NewToken) {
 	t.Helper()
 	out, asked, err := Extend(tok, plain, special)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dir := t.TempDir()
 	for name, text := range out.Files() {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 	}
 	loaded, err := Load(dir, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return out, loaded, asked
 }
 
 func encode(t *testing.T, tok Tokenizer, text string) []int32 {
 	t.Helper()
-	ids, err := tok.Encode(nil, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := testkit.Must(tok.Encode(nil, []byte(text)))(t)
 	return ids
 }
 
@@ -51,10 +44,7 @@ func TestExtend(t *testing.T) {
 		"special_tokens_map.json": `{"eos_token": "<s>"}`,
 		"added_tokens.json":       `{"<s>": 5}`,
 	})
-	was, err := Load(dir, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := testkit.Must(Load(dir, 256))(t)
 	tok, loaded, asked := extended(t, was, []string{"b", "<s>", "<new>", "<new>"}, []string{"<t>", "<sp\"é>"})
 	want := []NewToken{{"b", 1, true}, {"<s>", 5, true}, {"<new>", 8, false}, {"<t>", 6, true}, {"<sp\"é>", 9, false}}
 	if !slices.Equal(asked, want) {
@@ -116,9 +106,7 @@ func marshal(t *testing.T, v any) []byte {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.Encode(v))
 	return []byte(b.String())
 }
 
@@ -140,10 +128,7 @@ func TestExtendFiles(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeFiles(t, dir, map[string]string{"tokenizer.json": small(""), "tokenizer_config.json": tt.config})
-			was, err := Load(dir, 256)
-			if err != nil {
-				t.Fatal(err)
-			}
+			was := testkit.Must(Load(dir, 256))(t)
 			tok, loaded, _ := extended(t, was, []string{"<x>"}, tt.special)
 			got := string(tok.Files()["tokenizer_config.json"])
 			if got != tt.want && compact(t, []byte(got)) != tt.want {
@@ -192,13 +177,9 @@ func TestExtendKeepsEnds(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"tokenizer.json": small(""), "config.json": `{"eos_token_id": 5, "bos_token_id": 1}`})
 	was, err := Load(dir, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	tok, _, err := Extend(was, []string{"<x>"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	bos, _ := tok.BOS()
 	if eos, ok := tok.EOS(); !ok || eos != 5 || bos != 1 {
 		t.Errorf("BOS %d, EOS %d", bos, eos)
@@ -210,10 +191,7 @@ func TestExtendKeepsEnds(t *testing.T) {
 func TestExtendGaps(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"tokenizer.json": small(`"added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0, "b": 2}, "merges": []}`)})
-	was, err := Load(dir, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := testkit.Must(Load(dir, 256))(t)
 	if _, _, err := Extend(was, []string{"<x>"}, nil); err == nil || !strings.Contains(err.Error(), `gaps: id 2, which is "b"`) {
 		t.Errorf("got %v", err)
 	}

@@ -37,9 +37,7 @@ func small(members string) string {
 
 func writeFiles(t *testing.T, dir string, files map[string]string) {
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
 }
 
@@ -168,10 +166,7 @@ func TestEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeFiles(t, dir, tt.files)
-			tok, err := Load(dir, 256)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := testkit.Must(Load(dir, 256))(t)
 			bos, ok := tok.BOS()
 			if ok != (tt.bos >= 0) || ok && bos != tt.bos {
 				t.Errorf("BOS is %d, %v, want %d", bos, ok, tt.bos)
@@ -194,10 +189,7 @@ func TestVocabulary(t *testing.T) {
 		"tokenizer_config.json": `{"eos_token": "<s>"}`, "config.json": "{}", "model.safetensors": "x"}
 	dir := t.TempDir()
 	writeFiles(t, dir, files)
-	tok, err := Load(dir, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := testkit.Must(Load(dir, 256))(t)
 	delete(files, "config.json")
 	delete(files, "model.safetensors")
 	got := tok.Files()
@@ -239,10 +231,7 @@ func TestSameEveryTime(t *testing.T) {
 		dir := t.TempDir()
 		writeFiles(t, dir, files)
 		writeFiles(t, dir, map[string]string{"tokenizer.json": small("")})
-		first, err := Load(dir, 256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testkit.Must(Load(dir, 256))(t)
 		for range 30 {
 			if tok, err := Load(dir, 256); err != nil || tok.ID() != first.ID() {
 				t.Fatalf("%s: ID %s, error %v, then %s", name, tok.ID(), err, first.ID())
@@ -252,10 +241,7 @@ func TestSameEveryTime(t *testing.T) {
 }
 
 func TestInvalidText(t *testing.T) {
-	tok, err := parse([]byte(small("")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := testkit.Must(parse([]byte(small(""))))(t)
 	for _, text := range []string{"a\xff", "ab \xc3", "\xed\xa0\x80"} {
 		ids, err := tok.Encode([]int32{7}, []byte(text))
 		want := fmt.Sprintf("byte %d is 0x%02x", strings.IndexFunc(text, func(r rune) bool { return r > 127 }), bytes.TrimLeft([]byte(text), "ab ")[0])
@@ -292,21 +278,14 @@ type shape struct {
 // readShapes calls f for each shape of a file that testdata/make.py wrote, with
 // its tokenizer.json.
 func readShapes(t testing.TB, name string, f func(s *shape, text []byte)) {
-	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(os.Open(name))(t)
 	defer file.Close()
 	var head struct{ Models map[string]map[string]any }
 	lines := json.NewDecoder(bufio.NewReader(file))
-	if err := lines.Decode(&head); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, lines.Decode(&head))
 	for lines.More() {
 		s := &shape{}
-		if err := lines.Decode(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, lines.Decode(s))
 		model := s.Tokenizer["model"].(map[string]any)
 		whole := map[string]any{}
 		for k, v := range head.Models[model["name"].(string)] {
@@ -316,10 +295,7 @@ func readShapes(t testing.TB, name string, f func(s *shape, text []byte)) {
 			whole[k] = v
 		}
 		s.Tokenizer["model"] = whole
-		text, err := json.Marshal(s.Tokenizer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(json.Marshal(s.Tokenizer))(t)
 		f(s, text)
 	}
 }
@@ -335,10 +311,7 @@ func TestShapes(t *testing.T) {
 	}
 	readShapes(t, name, func(s *shape, text []byte) {
 		t.Run(s.Name, func(t *testing.T) {
-			tok, err := parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := testkit.Must(parse(text))(t)
 			bad := 0
 			for _, c := range s.Cases {
 				ok := c.check(t, tok)

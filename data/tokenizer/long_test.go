@@ -15,11 +15,8 @@ import (
 // doubles is a model whose tokens are runs of a, up to 16 of them, and b.
 func doubles(t testing.TB, members string) *hf {
 	t.Helper()
-	tok, err := parse([]byte(small(members + `"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "aa": 2, "aaaa": 3, "aaaaaaaa": 4, "ab": 6, "▁": 7},
-		"merges": ["a a", "aa aa", ["aaaa", "aaaa"], "a b"]}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := testkit.Must(parse([]byte(small(members + `"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "aa": 2, "aaaa": 3, "aaaaaaaa": 4, "ab": 6, "▁": 7},
+		"merges": ["a a", "aa aa", ["aaaa", "aaaa"], "a b"]}`))))(t)
 	return tok
 }
 
@@ -29,9 +26,7 @@ func TestLongWord(t *testing.T) {
 	testkit.NotShort(t)
 	const n = 1<<20 + 5
 	ids, starts, err := doubles(t, "").EncodeSpans(nil, nil, bytes.Repeat([]byte("a"), n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if len(ids) != n/8+2 || ids[0] != 4 || starts[1] != 8 || !slices.Equal(ids[n/8:], []int32{3, 0}) || starts[n/8+1] != n-1 {
 		t.Errorf("%d ids, the last %d", len(ids), ids[len(ids)-3:])
 	}
@@ -44,10 +39,7 @@ func TestMergesAgree(t *testing.T) {
 		if s.Name != "scanner gpt4" && s.Name != "llama2" && s.Name != "unknown apart" {
 			return
 		}
-		tok, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := testkit.Must(parse(text))(t)
 		w, r := tok.worker(), rand.New(rand.NewPCG(1, 2))
 		for range 2000 {
 			var start []symbol
@@ -144,10 +136,7 @@ func TestSplit(t *testing.T) {
 	splitters := 0
 	all := texts(t)
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
-		tok, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := testkit.Must(parse(text))(t)
 		split, ok := tok.splitter().(Splitter)
 		if !ok {
 			return
@@ -156,9 +145,7 @@ func TestSplit(t *testing.T) {
 		cuts, r := 0, rand.New(rand.NewPCG(5, 6))
 		for _, text := range all {
 			want, err := tok.Encode(nil, []byte(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var got []int32
 			for rest := []byte(text); len(rest) > 0; {
 				seen := 1 + r.IntN(len(rest))
@@ -196,14 +183,8 @@ func TestSplitBeforeToken(t *testing.T) {
 		}
 		for _, normalized := range []bool{true, false} {
 			s.Tokenizer["added_tokens"] = []addedToken{{ID: 420, Content: "b c", Normalized: normalized}}
-			text, err := json.Marshal(s.Tokenizer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tok, err := parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Must(json.Marshal(s.Tokenizer))(t)
+			tok := testkit.Must(parse(text))(t)
 			split, ok := tok.splitter().(Splitter)
 			if !ok {
 				t.Fatal("it is no Splitter")
@@ -221,10 +202,7 @@ func TestSplitBeforeToken(t *testing.T) {
 func TestScanners(t *testing.T) {
 	u := unicodeClasses()
 	for _, s := range scanners {
-		re, err := compileRegex(s.pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		re := testkit.Must(compileRegex(s.pattern))(t)
 		for _, text := range append(texts(t), "ſ'ſ'S'rE'VEx'", "ǅa ʰʰAB'll \u0301\u0301A日Aa", "\u2028\u2029\r \n\u0085") {
 			steps := newBudget(len(text)).steps
 			for i := 0; i < len(text); {

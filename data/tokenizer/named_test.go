@@ -14,10 +14,7 @@ import (
 // tokens, with what Transformers made of them: testdata/named.py.
 func TestNamed(t *testing.T) {
 	testkit.NotShort(t)
-	text, err := os.ReadFile("testdata/named.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/named.json"))(t)
 	var dirs []struct {
 		Name     string
 		Files    map[string]string
@@ -25,18 +22,13 @@ func TestNamed(t *testing.T) {
 		Special  []int32
 		Cases    []recorded
 	}
-	if err := json.Unmarshal(text, &dirs); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &dirs))
 	ids := map[string]string{}
 	for _, d := range dirs {
 		t.Run(d.Name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeFiles(t, dir, d.Files)
-			tok, err := Load(dir, 256)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := testkit.Must(Load(dir, 256))(t)
 			for _, c := range d.Cases {
 				c.check(t, tok)
 			}
@@ -98,22 +90,13 @@ func TestName(t *testing.T) {
 		files["tokenizer.json"] = small(`"added_tokens": [{"id": 5, "content": "<s>", "special": true}, {"id": 6, "content": "<t>", "special": true}]`)
 		dir := t.TempDir()
 		writeFiles(t, dir, files)
-		was, err := Load(dir, 256)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tok, err := Name(was, map[string]string{"eos_token": "<t>", "pad_token": "<s>"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := testkit.Must(Load(dir, 256))(t)
+		tok := testkit.Must(Name(was, map[string]string{"eos_token": "<t>", "pad_token": "<s>"}))(t)
 		saved := t.TempDir()
 		for name, text := range tok.Files() {
 			writeFiles(t, saved, map[string]string{name: string(text)})
 		}
-		loaded, err := Load(saved, 256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		loaded := testkit.Must(Load(saved, 256))(t)
 		for _, tok := range []Tokenizer{tok, loaded} {
 			bos, _ := tok.BOS()
 			if eos, _ := tok.EOS(); eos != 6 || bos != 5 {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestRegexAsGo compares matches of small patterns in all short texts with those of Go's package regexp, which prefers the
@@ -19,10 +21,7 @@ func TestRegexAsGo(t *testing.T) {
 	}
 	for _, pattern := range []string{`(?:a|ab)*c`, `(?:a*)*b`, `(?:a?b?)*c`, `(?:(?:a|b)*c)*b`, `(?:ab?|b)*?c`, `^a|b$`, `\Aa*|c\z`, `\bab|c\B`,
 		`[^\n]{2,3}c`, `[^\n]*?c`, `(?:ab){1,2}a`, `(?:a|b){2}`, `a.c`, `.+?b`} {
-		re, err := compileRegex(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		re := testkit.Must(compileRegex(pattern))(t)
 		want := regexp.MustCompile("(?m)" + pattern)
 		for _, text := range texts {
 			steps := newBudget(len(text)).steps
@@ -41,10 +40,7 @@ func TestRegexAsGo(t *testing.T) {
 
 // TestHan: the script Han has ideographs, also those beyond 16 bits, and no other letters or marks.
 func TestHan(t *testing.T) {
-	s, err := property("Han")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(property("Han"))(t)
 	for text, want := range map[string]bool{"中日々〇\U00020000": true, "aあア가。1 ": false} {
 		for _, r := range text {
 			if got := s.has(unicodeClasses(), r); got != want {
@@ -69,10 +65,7 @@ func TestBrokenOff(t *testing.T) {
 // mustParse reads a tokenizer.json of small's with members in place of its own.
 func mustParse(t *testing.T, members string) *hf {
 	t.Helper()
-	tok, err := parse([]byte(small(members)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := testkit.Must(parse([]byte(small(members))))(t)
 	return tok
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestBytesRoundTrip(t *testing.T) {
@@ -95,9 +97,7 @@ func TestFilesSpellTheVocabulary(t *testing.T) {
 			Merges []any
 		}
 	}
-	if err := json.Unmarshal(Bytes().Files()["tokenizer.json"], &f); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(Bytes().Files()["tokenizer.json"], &f))
 	if len(f.Model.Vocab) != 256 || f.Model.Merges == nil || len(f.Model.Merges) != 0 {
 		t.Errorf("%d tokens and merges %v, want 256 and none", len(f.Model.Vocab), f.Model.Merges)
 	}
@@ -139,10 +139,7 @@ func TestStream(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ids, err := Bytes().Encode(nil, []byte(tt.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ids := testkit.Must(Bytes().Encode(nil, []byte(tt.text)))(t)
 			s := NewStream(Bytes())
 			var got []string
 			for _, id := range ids {
@@ -165,10 +162,7 @@ func FuzzStream(f *testing.F) {
 		for bytes.Contains(text, []byte(EndOfText)) { // which prints as nothing
 			text = bytes.ReplaceAll(text, []byte(EndOfText), nil)
 		}
-		ids, err := Bytes().Encode(nil, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := testkit.Must(Bytes().Encode(nil, text))(t)
 		s, got := NewStream(Bytes()), ""
 		for _, id := range ids {
 			got += s.Next(id)
@@ -230,31 +224,20 @@ func TestFixtures(t *testing.T) {
 	if root == "" {
 		root = "../../../shared/fixtures/tokenizers"
 	}
-	names, err := filepath.Glob(filepath.Join(root, "*", "cases.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := testkit.Must(filepath.Glob(filepath.Join(root, "*", "cases.jsonl")))(t)
 	if len(names) == 0 {
 		t.Skip("no ../shared/fixtures/tokenizers beside the repository")
 	}
 	for _, name := range names {
 		dir := filepath.Dir(name)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			tok, err := Load(dir, 256)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := os.Open(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := testkit.Must(Load(dir, 256))(t)
+			f := testkit.Must(os.Open(name))(t)
 			defer f.Close()
 			n, bad := 0, 0
 			for lines := json.NewDecoder(bufio.NewReader(f)); lines.More() && bad < 10; n++ {
 				var c recorded
-				if err := lines.Decode(&c); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, lines.Decode(&c))
 				if !c.check(t, tok) {
 					bad++
 				}
@@ -272,16 +255,10 @@ func TestConcurrent(t *testing.T) {
 		if s.Name != "gpt4" && s.Name != "NFC" && s.Name != "llama2" {
 			return
 		}
-		tok, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := testkit.Must(parse(text))(t)
 		var want [][]int32
 		for _, text := range all {
-			ids, err := tok.Encode(nil, []byte(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ids := testkit.Must(tok.Encode(nil, []byte(text)))(t)
 			want = append(want, ids)
 		}
 		var done sync.WaitGroup
@@ -302,10 +279,7 @@ func TestConcurrent(t *testing.T) {
 // TestStreamPieces prints tokens one at a time and compares with all at once.
 func TestStreamPieces(t *testing.T) {
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
-		tok, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := testkit.Must(parse(text))(t)
 		if len(tok.decoders) == 0 || s.Name == "end of word" { // the last token prints as no other does
 			return
 		}

@@ -6,6 +6,7 @@ import (
 
 	"mt/device"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // Without a budget, too, it is an error that the system lacks memory.
@@ -30,10 +31,7 @@ func TestDeviceMemoryIsNotTheHosts(t *testing.T) {
 
 func TestUnified(t *testing.T) {
 	d := newDevice(t, Options{Unified: true})
-	h, err := d.AllocHost(64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := testkit.Must(d.AllocHost(64))(t)
 	m := d.BindHost(h)
 	if !d.Unified() || m.Addr != address(h) || m.Bytes != 64 || d.BindHost(nil) != (device.Mem{}) {
 		t.Errorf("BindHost gives %v for %#x", m, address(h))
@@ -53,10 +51,7 @@ func TestNewAndClose(t *testing.T) {
 			t.Errorf("New(%+v): no error", o)
 		}
 	}
-	d, err := New(Options{Threads: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(New(Options{Threads: 3}))(t)
 	if d.Kind() != "cpu" || !strings.HasPrefix(d.Name(), "cpu (3 threads, ") || d.Unified() {
 		t.Errorf("kind %q, name %q, unified %v", d.Kind(), d.Name(), d.Unified())
 	}

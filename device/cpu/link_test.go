@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // TestLinkLimit: copies over a link with a limit take at least their time, all of a stream's
@@ -13,21 +14,15 @@ import (
 func TestLinkLimit(t *testing.T) {
 	const n = 100 << 10
 	d, err := New(Options{Threads: 1, LinkLimit: 20 * n}) // 50 ms for n bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Workspace, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(mem)
 	other := newDevice(t, Options{Threads: 1})
 	there := alloc(t, other, n)
 	s, err := d.NewStream("h2d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer s.Close()
 	from, to := bytes.Repeat([]byte("link"), n/4), make([]byte, n)
 	began := time.Now()
@@ -35,9 +30,7 @@ func TestLinkLimit(t *testing.T) {
 	s.CopyH2D(mem.Slice(n/2, n/2), from[n/2:])
 	s.CopyD2H(to, mem)
 	s.CopyPeer(other, there, mem)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	if took := time.Since(began); took < 149*time.Millisecond || !bytes.Equal(from, to) {
 		t.Errorf("three times %d bytes took %v at %d bytes a second, and are the same: %t", n, took, 20*n, bytes.Equal(from, to))
 	}

@@ -17,15 +17,8 @@ import (
 
 func newDevice(t *testing.T, o Options) device.Device {
 	t.Helper()
-	d, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := testkit.Must(New(o))(t)
+	testkit.Close(t, d)
 	return d
 }
 
@@ -128,9 +121,7 @@ func TestDelaysChangeNothing(t *testing.T) {
 			down.Record(back[i])
 		}
 		for _, s := range []device.Stream{up, compute, down} {
-			if err := s.Sync(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Sync())
 		}
 		return string(out)
 	}

@@ -13,6 +13,7 @@ import (
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/op"
+	"mt/internal/testkit"
 )
 
 // Short names for what tests often do.
@@ -80,9 +81,7 @@ func TestElapsed(t *testing.T) {
 		return nil
 	})
 	s.Record(b)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	if got := b.Elapsed(a); got < inside {
 		t.Errorf("Elapsed is %v, between the records passed %v", got, inside)
 	}
@@ -222,9 +221,7 @@ func TestDelayIsAskedForEveryCommand(t *testing.T) {
 	s := newStream(t, d, "s")
 	s.Zero(alloc(t, d, 8))
 	s.Record(newEvent(t, d))
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	mu.Lock()
 	defer mu.Unlock()
 	if got := fmt.Sprint(asked); got != "map[s:[0 1 2]]" {
@@ -241,9 +238,7 @@ func TestOpsHardlyAllocate(t *testing.T) {
 	x := alloc(t, d, 1<<20).Tensor(device.F32, 0, 1<<18)
 	one := func() {
 		op.Do(d, s, op.GLU{Activation: op.SiLU, Y: x.Slice(0, 64<<10), GU: x.Slice(64<<10, 128<<10), T: 1024, F: 64})
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 	}
 	one()
 	// The allocations are the loop body and what hands it to the workers, and

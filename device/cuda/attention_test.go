@@ -10,6 +10,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/testkit"
 )
 
 // attend computes attention of one sequence, on memory that holds zeros, and returns the modules of its
@@ -25,9 +26,7 @@ func attend(t *testing.T, d *dev, dim int) (modules []string) {
 	at := func(i int64) device.Tensor { return x.Tensor(device.BF16, i<<13, int64(rows*dim)) }
 	d.Do(s, &op.Attention{AttentionShape: op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: rows, TK: rows, MaxQ: rows, MaxK: rows, Heads: 1, KVHeads: 1, Dim: dim, Scale: 1},
 		O: at(1), Q: at(2), K: at(3), V: at(4), QStride: dim, KStride: dim})
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	for f := range d.functions {
 		modules = append(modules, f.module)
 	}
@@ -56,9 +55,7 @@ func TestAttentionKernels(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := newDevice(t, c.e, Options{})
 			if c.use != "" {
-				if err := d.UseAttention(c.use); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, d.UseAttention(c.use))
 			}
 			if got := attend(t, d, c.dim); len(got) != 1 || got[0] != c.want {
 				t.Errorf("kernels of %q, want %q", got, c.want)
@@ -81,9 +78,7 @@ func TestAttentionKernels(t *testing.T) {
 func TestFusedAttention(t *testing.T) {
 	for capability, want := range map[int]string{80: "attention_gradients_d128", 89: "attention_gradients_small_d128", 100: "attention_gradients_d128"} {
 		d, _ := newDevice(t, emu.Options{ComputeCapability: capability}, Options{})
-		if err := d.UseAttention(Fused); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.UseAttention(Fused))
 		s := newStream(t, d, "s")
 		const rows, dim = 3, 128
 		x := alloc(t, d, 1<<16)
@@ -95,9 +90,7 @@ func TestFusedAttention(t *testing.T) {
 		shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: rows, TK: rows, MaxQ: rows, MaxK: rows, Heads: 1, KVHeads: 1, Dim: dim, Scale: 1}
 		d.Do(s, &op.AttentionBackward{AttentionShape: shape, DQ: at(1), DK: at(2), DV: at(3), DO: at(4), O: at(5), Q: at(6), K: at(7), V: at(8), LSE: f32(9, rows),
 			Delta: f32(10, rows), Sums: f32(11, int64(shape.SumsLen())), QStride: dim, KStride: dim, DQStride: dim, DKStride: dim})
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 		found := false
 		for f := range d.functions {
 			found = found || f.name == want

@@ -10,6 +10,7 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
+	"mt/internal/testkit"
 )
 
 // besideRig is a device that pins memory beside what it does, a page at a time. Each such piece comes through begun, and waits
@@ -40,9 +41,7 @@ func TestPinnedBeside(t *testing.T) {
 	r := newBesideRig(t, emu.Options{Mode: emu.Random})
 	all := pages(44 * page)
 	second, first, third := all[:10*page], all[12*page:][:10*page], all[24*page:][:20*page] // others by address than by use
-	if err := r.d.Register(first, nil, second, third); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.d.Register(first, nil, second, third))
 	if made, _ := r.drv.Registrations(); made != pinThreads || !r.d.pins(first[:pinThreads*page]) {
 		t.Errorf("%d pieces are pinned at once; those that are used first: %v", made, r.d.pins(first[:pinThreads*page]))
 	}
@@ -96,9 +95,7 @@ func TestPinningIsStopped(t *testing.T) {
 	r := newBesideRig(t, emu.Options{})
 	a, b := pages(40*page), pages(40*page)
 	for _, m := range [][]byte{a, b} {
-		if err := r.d.Register(m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.d.Register(m))
 	}
 	ended := make(chan bool)
 	stopped := r.d.pinnings[0]
@@ -116,9 +113,7 @@ func TestPinningIsStopped(t *testing.T) {
 		t.Errorf("%d registrations, %d are left, of b all: %v", made, left, r.d.pins(b))
 	}
 	r.open = make(chan struct{})
-	if err := r.d.Register(a); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.d.Register(a))
 	last := r.d.pinnings[len(r.d.pinnings)-1]
 	go func() { // r.d.Close waits for it
 		for !last.stop.Load() {
@@ -139,9 +134,7 @@ func TestPinningRefusedBeside(t *testing.T) {
 	r := newBesideRig(t, emu.Options{RegisterLimit: 20 * page})
 	close(r.open)
 	from, to := pages(64*page), make([]byte, 64*page)
-	if err := r.d.Register(from); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.d.Register(from))
 	r.d.AwaitPinned()
 	if notes := r.d.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "does not pin 176 KiB of 256 KiB") || !strings.Contains(notes[0], "ulimit -l") {
 		t.Errorf("notes %q", notes)
@@ -161,13 +154,9 @@ func TestPinningFailsBeside(t *testing.T) {
 		drv := emu.New(emu.Options{FailCall: fail})
 		defer drv.Close()
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		opened, err := New(Options{CUDA: c, PinPiece: page})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d := opened.(*dev)
 		var begun atomic.Int64
 		d.beside = func(*piece) {
@@ -183,9 +172,7 @@ func TestPinningFailsBeside(t *testing.T) {
 			}
 		}
 		from, to := pages((pinThreads+10)*page), make([]byte, (pinThreads+10)*page)
-		if err := d.Register(from); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Register(from))
 		d.AwaitPinned()
 		if staged := there(t, d, from, from); staged != (fail > 0) || !there(t, d, to, from) {
 			t.Errorf("a copy is staged: %v", staged)
@@ -214,28 +201,20 @@ func TestLeavePinned(t *testing.T) {
 	for _, leave := range []bool{false, true} {
 		drv := emu.New(emu.Options{})
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		opened, err := New(Options{CUDA: c, PinPiece: page})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d := opened.(*dev)
 		a, b, later := pages(20*page), pages(4*page), pages(2*page)
 		for _, m := range [][]byte{a, b} {
-			if err := d.Register(m); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, d.Register(m))
 		}
 		d.AwaitPinned()
 		if leave {
 			d.LeavePinned()
 		}
 		d.Unregister(a)
-		if err := d.Register(later); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Register(later))
 		made, left := drv.Registrations()
 		if d.pins(a) || d.pins(later) == leave || left != pick(leave, 24, 6) || made != pick(leave, 24, 26) {
 			t.Errorf("leave %v: %d registrations, %d are left; a is pinned: %v, what came later: %v", leave, made, left, d.pins(a), d.pins(later))

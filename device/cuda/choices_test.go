@@ -13,6 +13,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/testkit"
 )
 
 // The content of one small product: sums of terms terms, in so many parts that are added up in order,
@@ -40,10 +41,7 @@ func dot(t *testing.T, d *dev, accumulate bool, c float32) float32 {
 	t.Helper()
 	s := newStream(t, d, "s")
 	x := alloc(t, d, 4096)
-	up, err := d.AllocHost(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	up := testkit.Must(d.AllocHost(4096))(t)
 	defer d.FreeHost(up)
 	for i := range terms {
 		a, b := term(i)
@@ -58,9 +56,7 @@ func dot(t *testing.T, d *dev, accumulate bool, c float32) float32 {
 	}
 	op.Do(d, s, m)
 	s.CopyD2H(up, x)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	return math.Float32frombits(binary.LittleEndian.Uint32(up[2048:]))
 }
 
@@ -223,16 +219,9 @@ func TestSharedChoices(t *testing.T) {
 	drv, c := bind(t, o)
 	choices := NewChoices(true, nil)
 	for i := range 2 {
-		opened, err := New(Options{CUDA: c, Ordinal: i, Choices: choices})
-		if err != nil {
-			t.Fatal(err)
-		}
+		opened := testkit.Must(New(Options{CUDA: c, Ordinal: i, Choices: choices}))(t)
 		d := opened.(*dev)
-		t.Cleanup(func() {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		testkit.Close(t, d)
 		if got := dot(t, d, false, 0); got != sumIn(2) {
 			t.Errorf("device %d: %v, want %v", i, got, sumIn(2))
 		}
@@ -260,9 +249,7 @@ func TestTimedOnce(t *testing.T) {
 			n++
 		}
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	var shapes []string
 	for _, a := range d.Algorithms() {
 		shapes = append(shapes, a.Shape)

@@ -91,9 +91,7 @@ func TestBudgetIsForAll(t *testing.T) {
 	before := d.Usage()
 	half := (before.Limit - before.Total) / 2 / device.Align * device.Align
 	m, err := d.Alloc(accounts.WeightSlots, half)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(m)
 	var lacking *device.OutOfMemory
 	if _, err := d.Alloc(accounts.GradientBuffers, half+2*device.Align); !errors.As(err, &lacking) || lacking.Used != before.Total+half || lacking.Limit != 1<<30 {
@@ -111,10 +109,7 @@ func TestNewAndClose(t *testing.T) {
 	if _, err := New(Options{CUDA: c, MemoryLimit: -1}); err == nil {
 		t.Error("a negative limit: no error")
 	}
-	d, err := New(Options{CUDA: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(New(Options{CUDA: c}))(t)
 	if d.Kind() != "cuda" || d.Name() != "GPU of the test" || d.Unified() {
 		t.Errorf("kind %q, name %q, unified %v", d.Kind(), d.Name(), d.Unified())
 	}

@@ -129,10 +129,7 @@ func TestTwoDevices(t *testing.T) {
 // made. An ordinal that does not exist is refused, and the error names it.
 func TestOrdinal(t *testing.T) {
 	drv, c := bind(t, emu.Options{Devices: 3, DeviceMemory: 2 << 30, ContextMemory: 300 << 20})
-	d, err := New(Options{CUDA: c, Ordinal: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(New(Options{CUDA: c, Ordinal: 1}))(t)
 	for i := range 4 {
 		if _, err := work(d, i); err != nil {
 			t.Error(err)
@@ -141,18 +138,9 @@ func TestOrdinal(t *testing.T) {
 	if got := drv.Contexts(); !slices.Equal(got, []int{1}) {
 		t.Errorf("contexts on devices %v, want 1 alone", got)
 	}
-	first, err := New(Options{CUDA: c, Ordinal: 0})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := first.Alloc(accounts.WeightSlots, 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, err := New(Options{CUDA: c, Ordinal: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(New(Options{CUDA: c, Ordinal: 0}))(t)
+	m := testkit.Must(first.Alloc(accounts.WeightSlots, 64<<20))(t)
+	last := testkit.Must(New(Options{CUDA: c, Ordinal: 2}))(t)
 	if a, b := d.Usage().Limit, last.Usage().Limit; a != b || b < 1<<30 {
 		t.Errorf("with memory of device 0 taken device 1 may use %d bytes and device 2 %d", a, b)
 	}
@@ -178,37 +166,24 @@ func TestDevicesShareHostMemory(t *testing.T) {
 	drv, c := bind(t, emu.Options{Devices: 2})
 	var devices []*dev
 	for ordinal := range 2 {
-		d, err := New(Options{CUDA: c, Ordinal: ordinal})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := testkit.Must(New(Options{CUDA: c, Ordinal: ordinal}))(t)
 		devices = append(devices, d.(*dev))
 	}
 	const bytes = 4096
 	host := make([]byte, bytes)
 	copies := func(d *dev) (staged int64) {
 		t.Helper()
-		m, err := d.Alloc(accounts.Batch, bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(d.Alloc(accounts.Batch, bytes))(t)
 		defer d.Free(m)
-		s, err := d.NewStream("copies")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(d.NewStream("copies"))(t)
 		before := drv.PageableCopies()
 		s.CopyH2D(m, host)
 		s.CopyD2H(host, m)
-		if err := errors.Join(s.Sync(), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(s.Sync(), s.Close()))
 		return int64(drv.PageableCopies() - before)
 	}
 	for _, d := range devices {
-		if err := d.Register(host); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Register(host))
 	}
 	for round, users := range [][]*dev{devices, devices[1:]} {
 		for _, d := range users {

@@ -52,10 +52,7 @@ func newUnheard(t *testing.T) *dev {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	drv, c := bind(t, emu.Options{})
-	ctx, err := c.PrimaryContext(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := testkit.Must(c.PrimaryContext(0))(t)
 	t.Cleanup(func() {
 		if err := c.ReleasePrimaryContext(0); err != nil {
 			t.Error(err)
@@ -64,19 +61,9 @@ func newUnheard(t *testing.T) *dev {
 	if _, _, err := c.MemGetInfo(ctx); err != nil {
 		t.Fatal(err)
 	}
-	quiet, err := cudart.New(unheard{drv, nothing})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(Options{CUDA: quiet, OwnMatMul: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	quiet := testkit.Must(cudart.New(unheard{drv, nothing}))(t)
+	d := testkit.Must(New(Options{CUDA: quiet, OwnMatMul: true}))(t)
+	testkit.Close(t, d)
 	return d.(*dev)
 }
 
@@ -152,9 +139,7 @@ func TestProductsAllocateNothing(t *testing.T) {
 		if got := testing.AllocsPerRun(100, func() { op.Do(d, s, m) }); got != 0 {
 			t.Errorf("%v: %v allocations", key, got)
 		}
-		if err := s.Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Err())
 		if n := len(d.blas.products); n != 1 {
 			t.Errorf("%v: %d products", key, n)
 		}

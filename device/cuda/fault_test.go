@@ -88,9 +88,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	run := func(o emu.Options) (calls int, name string, err error) {
 		drv := emu.New(o)
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		err = scenario(c)
 		if closing := drv.Close(); closing != nil {
 			t.Errorf("call %d (%s) failed with %v: %v", o.FailCall, drv.CallName(o.FailCall), err, closing)
@@ -98,9 +96,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 		return drv.Calls(), drv.CallName(o.FailCall), err
 	}
 	calls, _, err := run(emu.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	stride := 1
 	switch {
 	case testing.Short():
@@ -128,18 +124,9 @@ func TestEveryCallFailsOnce(t *testing.T) {
 func TestFailedNotification(t *testing.T) {
 	notify := func(fail int) (waited int, told error) {
 		drv := emu.New(emu.Options{FailCall: fail, FailCode: 999})
-		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := New(Options{CUDA: c})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := d.NewStream("s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(cudart.New(drv))(t)
+		d := testkit.Must(New(Options{CUDA: c}))(t)
+		s := testkit.Must(d.NewStream("s"))(t)
 		heard := make(chan error, 1)
 		s.Notify(func(err error) { heard <- err })
 		told = <-heard
@@ -171,17 +158,11 @@ func TestFailedClosing(t *testing.T) {
 	closing := func(fail int) (sync int, err error) {
 		drv := emu.New(emu.Options{FailCall: fail, FailCode: 1})
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d, err := New(Options{CUDA: c})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s, err := d.NewStream("s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_ = s.Close()
 		err = d.Close()
 		for i := range drv.Calls() {

@@ -13,6 +13,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/testkit"
 )
 
 // hangRig is a device on which something hangs. Nobody looks at its streams but the test.
@@ -70,10 +71,7 @@ func TestHang(t *testing.T) {
 	ready, idle, done := newEvent(t, r.d), newEvent(t, r.d), newEvent(t, r.d)
 	x, y := alloc(t, r.d, 1<<12), alloc(t, r.d, 1<<12)
 	f := x.Tensor(device.F32, 0, 1<<10)
-	host, err := r.d.AllocHost(1 << 13)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := testkit.Must(r.d.AllocHost(1 << 13))(t)
 	defer r.d.FreeHost(host)
 	defer r.drv.EndHang(0)
 	compute.Zero(x)
@@ -105,9 +103,7 @@ func TestHang(t *testing.T) {
 	r.wants(1)
 	r.drv.EndHang(0)
 	for _, s := range []device.Stream{compute, up, down} {
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 	}
 	r.looks(leastLooks + 2)
 	r.wants(2, "stream compute: what had not ended after 8m", "has ended")
@@ -138,22 +134,13 @@ func TestHangIsLookedFor(t *testing.T) {
 // TestHangOfLostContext: the error of a lost context names what did not end before, also on another stream.
 func TestHangOfLostContext(t *testing.T) {
 	drv := emu.New(emu.Options{Hang: "kernel scale"})
-	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := New(Options{CUDA: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(cudart.New(drv))(t)
+	opened := testkit.Must(New(Options{CUDA: c}))(t)
 	d := opened.(*dev)
 	d.lookingEnds = make(chan struct{})
 	var streams []device.Stream
 	for _, name := range []string{"compute", "h2d"} {
-		s, err := d.NewStream(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(d.NewStream(name))(t)
 		streams = append(streams, s)
 	}
 	x := alloc(t, d, 1<<12)
@@ -251,9 +238,7 @@ func TestHangAfterItsTime(t *testing.T) {
 	r.settle(s)
 	scale()
 	on(s).launcher.task = task{"Slow", op.Shape{}, 0.25}
-	if err := on(s).launcher.launched("g"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, on(s).launcher.launched("g"))
 	for range 2 * mostUnended {
 		scale()
 	}
@@ -271,9 +256,7 @@ func TestHangAfterItsTime(t *testing.T) {
 		t.Error("a launch is kept behind some that are not")
 	}
 	r.drv.EndHang(0)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	scale()
 	if n := len(u.launches); n != 1 || u.from+1 != u.n || len(u.fences) != 0 {
 		t.Errorf("%d launches from %d on of %d, %d fences", n, u.from, u.n, len(u.fences))
@@ -310,9 +293,7 @@ func TestLaunchesCostNoCalls(t *testing.T) {
 	got = count(func() {
 		for range 1000 {
 			on(s).launcher.task.seconds = fenceSeconds / 200
-			if err := on(s).launcher.launched("f"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, on(s).launcher.launched("f"))
 		}
 	})
 	got = slices.DeleteFunc(got, func(name string) bool { return name == "cudaEventCreateWithFlags" })

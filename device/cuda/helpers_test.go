@@ -10,6 +10,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // Short names for what tests often do.
@@ -25,15 +26,8 @@ var (
 func bind(t *testing.T, o emu.Options) (*emu.Driver, *cudart.CUDA) {
 	t.Helper()
 	drv := emu.New(o)
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Close(t, drv)
+	c := testkit.Must(cudart.New(drv))(t)
 	return drv, c
 }
 
@@ -42,10 +36,7 @@ func newDevice(t *testing.T, e emu.Options, o Options) (*dev, *emu.Driver) {
 	t.Helper()
 	drv, c := bind(t, e)
 	o.CUDA = c
-	d, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(New(o))(t)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

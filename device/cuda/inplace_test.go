@@ -11,6 +11,7 @@ import (
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/op"
+	"mt/internal/testkit"
 )
 
 // integrated is an emulated integrated GPU whose host memory is pinned page by page, and which uses it in place.
@@ -18,9 +19,7 @@ func integrated(t *testing.T, e emu.Options) *dev {
 	t.Helper()
 	e.Integrated = true
 	d, _ := newDevice(t, e, Options{PinPiece: page})
-	if err := d.InPlace(true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.InPlace(true))
 	return d
 }
 
@@ -42,9 +41,7 @@ func TestInPlace(t *testing.T) {
 	for i := range n {
 		binary.LittleEndian.PutUint32(src[4*i:], math.Float32bits(float32(i%256)))
 	}
-	if err := d.Register(src, dst); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Register(src, dst))
 	defer d.Unregister(src, dst)
 	from, to, own := d.BindHost(src), d.BindHost(dst), alloc(t, d, 6*n)
 	if from.Addr != address(src) || from.Bytes != 4*n || d.BindHost(nil) != (device.Mem{}) {
@@ -56,9 +53,7 @@ func TestInPlace(t *testing.T) {
 	s.CopyD2D(to.Slice(100, 2*page), own.Slice(100, 2*page))
 	s.CopyD2D(to.Slice(0, 100), from.Slice(0, 100))
 	s.CopyD2H(dst[100+2*page:], from.Slice(100+2*page, page-100))
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	if !bytes.Equal(src, dst) {
 		t.Error("other bytes came by copies")
 	}
@@ -70,9 +65,7 @@ func TestInPlace(t *testing.T) {
 	op.Do(d, s, op.MatMul{M: 1, N: 1, K: n, TransB: true, A: from.Tensor(device.F32, 0, n), B: to.Tensor(device.F32, 0, n), D: own.Tensor(device.F32, 0, 1)})
 	got := make([]byte, 4)
 	s.CopyD2H(got, own.Slice(0, 4))
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	if !bytes.Equal(src, dst) {
 		t.Error("other numbers came by kernels")
 	}

@@ -77,9 +77,7 @@ func TestAlgorithms(t *testing.T) {
 	for _, m := range []op.MatMul{product, moved, product, accumulating, unaligned} {
 		op.Do(d, s, m)
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	got := d.Algorithms()
 	var shapes []string
 	for _, a := range got {
@@ -145,9 +143,7 @@ func raggedProducts(t *testing.T, d *dev, trans bool) map[string]bool {
 		m.A, m.B, m.D = f(0, m.M*m.K), f(1<<11, m.K*n), f(1<<13, m.M*n)
 		op.Do(d, s, m)
 		s.CopyD2H(down, x.Slice(1<<13, 1<<12))
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 		want := make([]float64, m.M*n)
 		oracle.MatMul(want, floats(up), floats(up[1<<11:]), nil, nil, m.M, n, m.K, trans, false)
 		if got := floats(down)[:len(want)]; !slices.Equal(got, want) { // small integers: exact
@@ -220,9 +216,7 @@ func TestFallbacks(t *testing.T) {
 	} {
 		op.Do(d, s, m)
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	got := d.Fallbacks()
 	if len(got) != 2 || !strings.HasPrefix(got[0], "8x8x8 ") || !strings.HasPrefix(got[1], "3x8x8 ") {
 		t.Errorf("fallbacks %q", got)
@@ -254,13 +248,9 @@ func TestProductOnALostDevice(t *testing.T) {
 		drv := emu.New(o)
 		defer func() { _ = drv.Close() }() // a lost device gives nothing back
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d, err := New(Options{CUDA: c})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s, x := newStream(t, d, "s"), alloc(t, d, 64).Tensor(device.F32, 0, 1)
 		op.Do(d, s, op.MatMul{M: 1, N: 1, K: 1, A: x, B: x, D: x})
 		err = s.Close()
@@ -295,9 +285,7 @@ func TestProductsAreForgotten(t *testing.T) {
 		d.blas.products[key] = &product{refused: errRefused}
 	}
 	op.Do(d, s, op.MatMul{M: 1, N: 1, K: 1, A: x.Slice(0, 1), B: x.Slice(1, 1), D: x.Slice(2, 1)})
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	if n := len(d.Algorithms()); n != 1 {
 		t.Errorf("%d shapes are remembered", n)
 	}

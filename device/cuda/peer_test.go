@@ -19,10 +19,7 @@ func several(t *testing.T, o emu.Options) (drv *emu.Driver, out []device.Device)
 	t.Helper()
 	drv, c := bind(t, o)
 	for ordinal := range o.Devices {
-		d, err := New(Options{CUDA: c, Ordinal: ordinal})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := testkit.Must(New(Options{CUDA: c, Ordinal: ordinal}))(t)
 		t.Cleanup(func() {
 			if err := d.Close(); err != nil {
 				t.Error(err)
@@ -38,10 +35,7 @@ func several(t *testing.T, o emu.Options) (drv *emu.Driver, out []device.Device)
 func TestPeers(t *testing.T) {
 	for _, mode := range []emu.Mode{emu.Eager, emu.Random, emu.Lazy} {
 		drv, d := several(t, emu.Options{Devices: 2, Mode: mode, Seed: 5})
-		other, err := cpu.New(cpu.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 		defer other.Close()
 		conformance.Peers(t, d[0], d[1], other)
 		if faults := drv.Faults(); len(faults) > 0 {
@@ -86,9 +80,7 @@ func TestFailingPeers(t *testing.T) {
 		o.Devices, o.DeviceMemory = 2, 2<<30
 		drv = emu.New(o)
 		c, err := cudart.New(drv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		var d [2]device.Device
 		for i := range d {
 			if d[i], err = New(Options{CUDA: c, Ordinal: i}); err != nil {
@@ -112,9 +104,7 @@ func TestFailingPeers(t *testing.T) {
 		t.Fatal(reached, err)
 	}
 	last := drv.Calls()
-	if err := drv.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, drv.Close())
 	stride := 1
 	if testkit.Race {
 		stride = 11 // slow

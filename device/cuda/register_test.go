@@ -13,6 +13,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 const page = 4096
@@ -32,21 +33,15 @@ func pages(bytes int) []byte {
 func there(t *testing.T, d device.Device, to, from []byte) (staged bool) {
 	t.Helper()
 	m, err := d.Alloc(accounts.Batch, int64(len(from)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(m)
 	s, err := d.NewStream("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.CopyH2D(m, from)
 	s.CopyD2H(to, m)
 	err = s.Sync()
 	staged = on(s).staging.pool != nil
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, s.Close()))
 	if !bytes.Equal(to, from) {
 		t.Error("other bytes came back")
 	}
@@ -65,9 +60,7 @@ func TestRegisterInPieces(t *testing.T) {
 	a, b := pages(10*page), pages(7*page+100)
 	a = a[(address(a)+page)%(2*page):][:9*page] // which begins within a piece
 	calls := drv.Calls()
-	if err := d.RegisterBy(pinThreads, a, b, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.RegisterBy(pinThreads, a, b, nil))
 	registered := 0
 	for i := calls + 1; i <= drv.Calls(); i++ {
 		if drv.CallName(i) == "cudaHostRegister" {
@@ -95,9 +88,7 @@ func TestRegisterInPieces(t *testing.T) {
 	d.Unregister(a)
 	middle := a[2*page : 8*page]
 	d.opts.Pinning = nil
-	if err := d.Register(middle); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Register(middle))
 	defer d.Unregister(middle)
 	if n, pinned := d.run(a); pinned || n != 2*page {
 		t.Errorf("a run of %d bytes before a pinned one, pinned %v", n, pinned)
@@ -145,9 +136,7 @@ func TestPagesInCommon(t *testing.T) {
 			}
 			tiles[3], tiles[30] = tiles[30], tiles[3] // in any order
 			tiles = append(tiles, tiles[7], tiles[8][:100])
-			if err := d.Register(tiles...); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, d.Register(tiles...))
 			if made, left := drv.Registrations(); made != tc.want || left != tc.want || len(d.Notes()) != 0 {
 				t.Errorf("%d registrations, want %d; notes %q", made, tc.want, d.Notes())
 			}
@@ -170,9 +159,7 @@ func TestThousandsOfTiles(t *testing.T) {
 	for i := range tiles {
 		memory = append(memory, all[i*bytes:][:bytes])
 	}
-	if err := d.Register(memory...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Register(memory...))
 	defer d.Unregister(memory...)
 	if made, _ := drv.Registrations(); made > tiles*bytes/(16<<20)+1 {
 		t.Errorf("%d registrations", made)
@@ -222,9 +209,7 @@ func TestPiecesAtATime(t *testing.T) {
 func TestRegisterRefusedInPart(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{RegisterLimit: 5 * page}, Options{PinPiece: page})
 	from, to := pages(8*page), make([]byte, 8*page)
-	if err := d.Register(from); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Register(from))
 	if len(d.spans) != 5 {
 		t.Errorf("%d pieces are pinned", len(d.spans))
 	}
@@ -252,9 +237,7 @@ func TestRegisterFails(t *testing.T) {
 		var failed *cudart.Error
 		switch {
 		case o.FailCall == 0:
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		case !errors.As(err, &failed) || !strings.Contains(err.Error(), "register 32 KiB of host memory: 4.0 KiB at 0x") || !strings.Contains(err.Error(), "ulimit -l"):
 			t.Errorf("call %d (%s): %v", o.FailCall, drv.CallName(o.FailCall), err)
 		case len(d.spans) != 0 || len(d.registered) != 0:

@@ -11,6 +11,7 @@ import (
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
+	"mt/internal/testkit"
 )
 
 // orders are the orders in which the emulator runs the work of streams.
@@ -47,14 +48,10 @@ func TestRegistration(t *testing.T) {
 		defer s.Close()
 		s.CopyH2D(m, host[5000:6000])
 		s.CopyD2H(host[5000:6000], m)
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 		return on(s).staging.pool != nil
 	}
-	if err := d.Register(host); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Register(host))
 	if copies() {
 		t.Error("a copy inside a registered range was staged")
 	}
@@ -84,9 +81,7 @@ func TestRegistrationRefused(t *testing.T) {
 			host := bytes.Repeat([]byte{1, 2, 3, 4, 5}, 1<<18)
 			got := make([]byte, len(host))
 			for _, b := range [][]byte{host, got} {
-				if err := d.Register(b); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, d.Register(b))
 				defer d.Unregister(b)
 			}
 			m := alloc(t, d, int64(len(host)))
@@ -116,9 +111,7 @@ func TestElapsed(t *testing.T) {
 	if !panics(func() { b.Elapsed(a) }) {
 		t.Error("of an event that is not complete: no panic")
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	a.Close()
 	b.Close()
 	if got := b.Elapsed(a); got != 0 {
@@ -137,14 +130,10 @@ func TestEventsAreReused(t *testing.T) {
 		s.Wait(e)
 		s.Record(e)
 		s.Notify(func(error) {})
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 		e.Close()
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	if n := len(d.allEvents); n > 52 { // at worst no notification was delivered before Close
 		t.Errorf("%d CUDA events", n)
 	}
@@ -189,22 +178,14 @@ func TestLostDevice(t *testing.T) {
 					_ = drv.Close() // a lost device gives nothing back
 				}()
 				c, err := cudart.New(drv)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				d, err := New(Options{CUDA: c})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				start := drv.Calls()
 				s, err := d.NewStream("s")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				e, err := d.NewEvent()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				m := alloc(t, d, 1<<20)
 				told := make(chan error, 1)
 				s.CopyH2D(m, make([]byte, 1<<20))
@@ -226,10 +207,7 @@ func TestLostDevice(t *testing.T) {
 					}
 				}
 			}
-			i, err := calls(emu.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			i := testkit.Must(calls(emu.Options{}))(t)
 			if _, err := calls(emu.Options{LoseDeviceAt: i, LostCode: 719}); !errors.Is(err, cudart.ErrContextLost) || !strings.HasPrefix(err.Error(), "cuda: stream s: ") {
 				t.Errorf("error %v", err)
 			}
@@ -242,18 +220,13 @@ func TestScratchIsGivenBack(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	before := d.Usage().Total
 	for range 4 {
-		s, err := d.NewStream("s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(d.NewStream("s"))(t)
 		run(s, "scratch", false, func() error {
 			l := &on(s).launcher
 			l.Scratch(64)
 			return l.err
 		})
-		if err := errors.Join(s.Sync(), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(s.Sync(), s.Close()))
 	}
 	if now := d.Usage().Total; now != before {
 		t.Errorf("streams that are closed keep %d bytes", now-before)
@@ -290,10 +263,7 @@ func TestNotifyWaits(t *testing.T) {
 	for seed := range uint64(4) {
 		d, _ := newDevice(t, emu.Options{Mode: emu.Random, Seed: seed}, Options{})
 		s := newStream(t, d, "compute")
-		host, err := d.AllocHost(2048)
-		if err != nil {
-			t.Fatal(err)
-		}
+		host := testkit.Must(d.AllocHost(2048))(t)
 		mem, told := alloc(t, d, 1024), make(chan byte)
 		for i := range byte(5) {
 			host[1023], host[2047] = i+1, 0

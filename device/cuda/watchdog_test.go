@@ -51,18 +51,14 @@ func attention(t *testing.T, o emu.Options, act device.DType, most float64) (all
 	out, dq, dk, dv, lse, delta := take(act, wide), take(act, wide), take(act, narrow), take(act, narrow), take(device.F32, tokens*heads), take(device.F32, tokens*heads)
 	s.CopyH2D(cu.Mem(), []byte{0, 0, 0, 0, 65, 0, 0, 0, tokens, 0, 0, 0})
 	shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 2, TQ: tokens, TK: tokens, MaxQ: 65, MaxK: 65, Heads: heads, KVHeads: kvHeads, Dim: dim, Scale: 0.5}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	before := calls(drv, "cuLaunchKernel")
 	op.Do(d, s, op.Attention{AttentionShape: shape, O: out, LSE: lse, Q: q, K: k, V: v, QStride: heads * dim, KStride: kvHeads * dim})
 	op.Do(d, s, op.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: out, LSE: lse, Q: q, K: k, V: v,
 		QStride: heads * dim, KStride: kvHeads * dim, DQStride: heads * dim, DKStride: kvHeads * dim, Delta: delta})
 	all = make([]byte, used-from)
 	s.CopyD2H(all, x.Slice(from, used-from))
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	return all, calls(drv, "cuLaunchKernel") - before
 }
 

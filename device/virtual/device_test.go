@@ -7,6 +7,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -285,10 +286,7 @@ func TestEngines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, machine())
 			blank := make([]byte, 256*mib)
-			mem, err := r.dev.Alloc(accounts.Workspace, 256*mib)
-			if err != nil {
-				t.Fatal(err)
-			}
+			mem := testkit.Must(r.dev.Alloc(accounts.Workspace, 256*mib))(t)
 			activations, tiles, other := r.stream("activations in"), r.stream("h2d"), r.stream("d2h")
 			gate := r.event()
 			activations.CopyH2D(mem.Slice(0, 1), blank[:1]) // at work while the others are enqueued

@@ -11,14 +11,12 @@ import (
 	"mt/device/op"
 	"mt/device/wrap"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 func newCPU(t *testing.T) device.Device {
 	t.Helper()
-	d, err := cpu.New(cpu.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	return d
 }
 
@@ -38,14 +36,10 @@ func TestNothingFails(t *testing.T) {
 	d := wrap.FailLate(newCPU(t), 1000)
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Batch, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.Free(mem)
 	s, err := d.NewStream("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	got := make([]byte, 2)
 	s.CopyH2D(mem, []byte{7, 8})
 	s.CopyD2D(mem.Slice(0, 1), mem.Slice(1, 1))
@@ -90,14 +84,10 @@ func program(t *testing.T, d device.Device) (err error) {
 	}
 	defer e.Close()
 	other, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer other.Close()
 	there, err := other.Alloc(accounts.Batch, 512)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if ok, err := d.Reach(wrap.Fail(other, 1)); !ok || err != nil {
 		return err
 	}
@@ -155,14 +145,8 @@ func TestEveryCall(t *testing.T) {
 func TestDropped(t *testing.T) {
 	d := wrap.Fail(newCPU(t), 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
-	mem, err := d.Alloc(accounts.Batch, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := d.NewStream("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := testkit.Must(d.Alloc(accounts.Batch, 1))(t)
+	s := testkit.Must(d.NewStream("s"))(t)
 	defer s.Close()
 	s.CopyH2D(mem, []byte{7})
 	s.CopyH2D(mem, []byte{8})
@@ -172,10 +156,7 @@ func TestDropped(t *testing.T) {
 	if err := s.Sync(); err == nil {
 		t.Error("no error")
 	}
-	other, err := d.NewStream("other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(d.NewStream("other"))(t)
 	defer other.Close()
 	if got[0] != 9 {
 		t.Error("a copy after the fault was made")
@@ -190,21 +171,12 @@ func TestDropped(t *testing.T) {
 // fails nor anything after it is done.
 func TestLate(t *testing.T) {
 	open := make(chan struct{})
-	held, err := cpu.New(cpu.Options{Threads: 1, Delay: func(string, int64) time.Duration { <-open; return 0 }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := testkit.Must(cpu.New(cpu.Options{Threads: 1, Delay: func(string, int64) time.Duration { <-open; return 0 }}))(t)
 	d := wrap.FailLate(held, 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
-	mem, err := d.Alloc(accounts.Batch, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := testkit.Must(d.Alloc(accounts.Batch, 1))(t)
 	defer d.Free(mem)
-	s, err := d.NewStream("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(d.NewStream("s"))(t)
 	s.CopyH2D(mem, []byte{7})
 	s.CopyH2D(mem, []byte{8})
 	if err := s.Err(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"mt/device/op"
 	"mt/device/wrap"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // counted counts the events that are made. With err set it makes none, and cannot be closed without it.
@@ -32,9 +33,7 @@ func (c *counted) Close() error { return errors.Join(c.err, c.Device.Close()) }
 // Close tell why.
 func TestEvents(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dev := &counted{Device: inner}
 	p := wrap.Profile(dev)
 	mem, err := p.Alloc(accounts.Workspace, 4)
@@ -49,9 +48,7 @@ func TestEvents(t *testing.T) {
 			op.Do(p, s, op.Scale{X: mem.Tensor(device.F32, 0, 1), N: 1, Factor: 2})
 		}
 		s.CopyD2H(value, mem)
-		if err := s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Sync())
 		return p.Times()
 	}
 	for range 2 {

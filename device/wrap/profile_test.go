@@ -9,14 +9,12 @@ import (
 	"mt/device/op"
 	"mt/device/wrap"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // TestOps: with and without timing, every operation gives the same bits.
 func TestOps(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	p := wrap.Profile(dev)
 	defer p.Close()
 	first := conformance.OneIn(0)
@@ -34,21 +32,12 @@ func TestOps(t *testing.T) {
 
 // TestTimes: every call is counted once, with its FLOPs.
 func TestTimes(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	p := wrap.Profile(dev)
 	defer p.Close()
-	s, err := p.NewStream("compute")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(p.NewStream("compute"))(t)
 	defer s.Close()
-	mem, err := p.Alloc(accounts.Workspace, 3*4*64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := testkit.Must(p.Alloc(accounts.Workspace, 3*4*64))(t)
 	defer p.Free(mem)
 	s.Zero(mem)
 	a, b, c := mem.Tensor(device.F32, 0, 64), mem.Tensor(device.F32, 256, 64), mem.Tensor(device.F32, 512, 64)
@@ -60,9 +49,7 @@ func TestTimes(t *testing.T) {
 		op.Do(p, s, op.MatMul{M: 8, N: 8, K: rows, TransA: true, A: a, B: b, D: c, Ragged: true})
 	}
 	op.Do(p, s, op.Convert{Dst: c, Src: a, N: 64})
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	type sum struct {
 		calls int
 		flops float64
@@ -73,10 +60,7 @@ func TestTimes(t *testing.T) {
 		"MatMul ≤1×8×8 AB": {1, row}, "MatMul ≤2×8×8 AB": {1, 2 * row}, "MatMul ≤4×8×8 AB": {2, 7 * row}, "MatMul ≤8×8×8 AB": {4, 26 * row},
 		"MatMul 8×8×≤1 AᵀB": {1, row}, "MatMul 8×8×≤2 AᵀB": {1, 2 * row}, "MatMul 8×8×≤4 AᵀB": {2, 7 * row}, "MatMul 8×8×≤8 AᵀB": {4, 26 * row},
 	}, {}} {
-		times, err := p.Times()
-		if err != nil {
-			t.Fatal(err)
-		}
+		times := testkit.Must(p.Times())(t)
 		if len(times) != len(want) {
 			t.Errorf("round %d: %d kinds of calls, want %d", round, len(times), len(want))
 		}

@@ -42,10 +42,7 @@ func TestPinnedFilesStay(t *testing.T) {
 	o := apart(t)
 	asked := ""
 	o.Apart = func(path string) (string, error) { asked = path; return "", nil }
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	if ok, why := e.IsApart(); !ok || why != "" || asked != filepath.Join(o.Dirs[0], o.Name) {
 		t.Errorf("apart %t, %q, asked of %q", ok, why, asked)
 	}
@@ -57,15 +54,10 @@ func TestPinnedFilesStay(t *testing.T) {
 	for round := range 3 {
 		first, second := memory(t, o.Bytes[2], r), memory(t, o.Bytes[2], r)
 		inode := func() uint64 {
-			info, err := os.Stat(own)
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := testkit.Must(os.Stat(own))(t)
 			return info.Sys().(*syscall.Stat_t).Ino
 		}
-		if err := e.Write(2, first); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, e.Write(2, first))
 		before := inode()
 		if err := e.Write(2, second); err != nil || inode() != before {
 			t.Errorf("a file that nobody has pinned is made anew, %v", err)
@@ -74,21 +66,15 @@ func TestPinnedFilesStay(t *testing.T) {
 			t.Errorf("the file is %s, not %s", path, own)
 		}
 		link := filepath.Join(t.TempDir(), "link")
-		if err := os.Link(own, link); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Link(own, link))
 		links, kept = append(links, link), append(kept, second)
 		got := memory(t, o.Bytes[2], nil)
 		if err := e.Read(2, got); err != nil || !bytes.Equal(got, second) {
 			t.Errorf("round %d: what is pinned is read otherwise: %v", round, err)
 		}
 	}
-	if err := e.Write(0, memory(t, o.Bytes[0], r)); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.Write(0, memory(t, o.Bytes[0], r)))
+	testkit.NoError(t, e.Close())
 	if left, _ := os.ReadDir(o.Dirs[0]); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
@@ -102,20 +88,14 @@ func TestPinnedFilesStay(t *testing.T) {
 func TestLeftApart(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, o Options){
 		"apart": func(t *testing.T, o Options) {
-			e, err := Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(Open(o))(t)
 			if err := errors.Join(e.Write(0, memory(t, o.Bytes[0], rand.New(rand.NewPCG(6, 6)))), e.Close()); err != nil {
 				t.Error(err)
 			}
 		},
 		"together": func(t *testing.T, o Options) {
 			o.Heads = nil
-			e, err := Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(Open(o))(t)
 			if left, _ := os.ReadDir(o.Dirs[0]); len(left) != 4 {
 				t.Errorf("%v are there", left)
 			}
@@ -131,23 +111,14 @@ func TestLeftApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := apart(t)
-			e, err := Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(Open(o))(t)
 			first := memory(t, o.Bytes[0], rand.New(rand.NewPCG(7, 7)))
-			if err := e.Write(0, first); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, e.Write(0, first))
 			link := filepath.Join(t.TempDir(), "link")
-			if err := os.Link(e.Pin(0), link); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Link(e.Pin(0), link))
 			others := []string{"mt-state-1.bin", "mt-state-1-00000.bin", "mt-state-notes.bin"}
 			for _, other := range others {
-				if err := os.WriteFile(filepath.Join(o.Dirs[0], other), []byte(other), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.WriteFile(filepath.Join(o.Dirs[0], other), []byte(other), 0o644))
 			}
 			for _, f := range e.files { // as when the process is killed
 				if f != nil {
@@ -166,9 +137,7 @@ func TestLeftApart(t *testing.T) {
 	}
 	o := apart(t)
 	foreign := filepath.Join(o.Dirs[0], "mt-state-00002.bin")
-	if err := os.WriteFile(foreign, []byte("my own notes"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(foreign, []byte("my own notes"), 0o644))
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), foreign+" is a file that mt has not written; move it away") {
 		t.Errorf("a file of somebody's: %v", err)
 	}
@@ -182,10 +151,7 @@ func TestLeftApart(t *testing.T) {
 func TestNotApart(t *testing.T) {
 	o := apart(t)
 	o.Apart = func(string) (string, error) { return "so it is", nil }
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	if ok, why := e.IsApart(); ok || why != "so it is" {
 		t.Errorf("apart %t, %q", ok, why)
 	}
@@ -285,10 +251,7 @@ func TestAnExtentThatStays(t *testing.T) {
 		}
 		return f, err
 	}
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	if err := e.Close(); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "mt-state-00002.bin") {
 		t.Errorf("it ends with %v", err)
 	}

@@ -17,15 +17,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mt/internal/testkit"
 )
 
 // memory is aligned memory with random bytes.
 func memory(t testing.TB, bytes int64, r *rand.Rand) []byte {
 	t.Helper()
-	b, err := unix.Mmap(-1, 0, int(max(bytes, 1)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(unix.Mmap(-1, 0, int(max(bytes, 1)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)
 	t.Cleanup(func() { _ = unix.Munmap(b) })
 	b = b[:bytes]
 	for i := 0; r != nil && i < len(b); i += 97 {
@@ -65,10 +64,7 @@ func comeBack(t *testing.T, ask func(*Options)) {
 	for dirs := 1; dirs <= 3; dirs++ {
 		o := three(t, dirs)
 		ask(&o)
-		e, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(o))(t)
 		for i, path := range e.paths {
 			if info, err := os.Stat(path); err != nil || info.Size() < headerBytes+BlockBytes {
 				t.Errorf("%d directories: number %d has no part of the extents: %v", dirs, i, err)
@@ -89,9 +85,7 @@ func comeBack(t *testing.T, ask func(*Options)) {
 			all.Wait()
 			for i, n := range o.Bytes {
 				got := memory(t, n, nil)
-				if err := e.Read(i, got); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, e.Read(i, got))
 				if !bytes.Equal(got, want[i]) {
 					t.Fatalf("%d directories, round %d: extent %d comes back otherwise", dirs, round, i)
 				}
@@ -100,9 +94,7 @@ func comeBack(t *testing.T, ask func(*Options)) {
 		if read, written := e.Moved(); read != 2*o.bytes() || written != 2*o.bytes() {
 			t.Errorf("%d bytes were read and %d written, want %d of each", read, written, 2*o.bytes())
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, e.Close())
 		for _, dir := range o.Dirs {
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("%v is left", left)
@@ -119,15 +111,10 @@ func partsComeBack(t *testing.T, ask func(*Options)) {
 	ask(&o)
 	o.Chunk = 4 * BlockBytes
 	o.Bytes[2] = 3*o.Chunk + BlockBytes
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	defer e.Close()
 	want := memory(t, o.Bytes[2], rand.New(rand.NewPCG(3, 3)))
-	if err := e.Write(2, want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.Write(2, want))
 	ends := []int64{0, o.Chunk, 2 * o.Chunk, 3 * o.Chunk, o.Bytes[2]}
 	for i, from := range ends {
 		for _, to := range ends[i+1:] {
@@ -155,32 +142,20 @@ func TestDamageIsSeen(t *testing.T) { byEngine(t, damage) }
 func damage(t *testing.T, ask func(*Options)) {
 	o := three(t, 2)
 	ask(&o)
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	defer e.Close()
 	mem := memory(t, o.Bytes[2], rand.New(rand.NewPCG(2, 2)))
 	if err := e.Read(2, mem); err == nil || !strings.Contains(err.Error(), "never written") {
 		t.Errorf("an extent without content: %v", err)
 	}
-	if err := e.Write(2, mem); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.Write(2, mem))
 	for k, c := range e.places[2] {
 		one := []byte{0}
-		f, err := os.OpenFile(e.paths[c.file], os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(os.OpenFile(e.paths[c.file], os.O_RDWR, 0))(t)
 		flip := func() {
-			if _, err := f.ReadAt(one, c.at+c.bytes-1); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(f.ReadAt(one, c.at+c.bytes-1))(t)
 			one[0] ^= 1
-			if _, err := f.WriteAt(one, c.at+c.bytes-1); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(f.WriteAt(one, c.at+c.bytes-1))(t)
 		}
 		flip()
 		var bad *Damaged
@@ -210,10 +185,7 @@ func TestCompressed(t *testing.T) {
 		ask(&o)
 		o.Compress, o.Chunk = true, 1<<20
 		o.Bytes = []int64{3<<20 + 5*BlockBytes, 1 << 20, BlockBytes}
-		e, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(o))(t)
 		defer e.Close()
 		var bytesRead, bytesWritten int64
 		r := rand.New(rand.NewPCG(5, 5))
@@ -247,21 +219,14 @@ func TestCompressed(t *testing.T) {
 		if c.packed%BlockBytes != 0 || c.packed >= c.bytes {
 			t.Fatalf("a chunk of %d bytes is in %d", c.bytes, c.packed)
 		}
-		f, err := os.OpenFile(e.paths[c.file], os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(os.OpenFile(e.paths[c.file], os.O_RDWR, 0))(t)
 		defer f.Close()
 		for at, seen := range map[int64]bool{0: true, c.packed - 1: true, c.packed: false} { // behind what is stored is what was there before
 			one := []byte{0}
 			flip := func() {
-				if _, err := f.ReadAt(one, c.at+at); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(f.ReadAt(one, c.at+at))(t)
 				one[0] ^= 1
-				if _, err := f.WriteAt(one, c.at+at); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(f.WriteAt(one, c.at+at))(t)
 			}
 			flip()
 			var bad *Damaged
@@ -272,9 +237,7 @@ func TestCompressed(t *testing.T) {
 		}
 		// A checksum that fits what was never packed is the disk's last chance to lie.
 		c.sum = crc32.Checksum(make([]byte, c.packed), castagnoli)
-		if _, err := f.WriteAt(make([]byte, c.packed), c.at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(f.WriteAt(make([]byte, c.packed), c.at))(t)
 		if err := e.Read(0, memory(t, o.Bytes[0], nil)); err == nil || !strings.Contains(err.Error(), "of layer 0 at byte ") || !strings.Contains(err.Error(), e.paths[c.file]+": byteplane: ") {
 			t.Errorf("what was never packed: %v", err)
 		}
@@ -284,25 +247,15 @@ func TestCompressed(t *testing.T) {
 // TestWhoseFiles: two runs cannot have one file, and only the run that has left a file takes it.
 func TestWhoseFiles(t *testing.T) {
 	o := three(t, 1)
-	first, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(Open(o))(t)
 	path := filepath.Join(o.Dirs[0], o.Name)
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), path+": another run keeps its state there now") {
 		t.Errorf("a second run: %v", err)
 	}
-	left, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	left := testkit.Must(os.ReadFile(path))(t)
+	testkit.NoError(t, first.Close())
 	put := func(content []byte) {
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, content, 0o644))
 	}
 	put(left)
 	other := o
@@ -319,9 +272,7 @@ func TestWhoseFiles(t *testing.T) {
 	}
 	for content, stays := range map[string]bool{"my own notes": true, string(left): false} {
 		put([]byte(content))
-		if err := o.Sweep(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, o.Sweep())
 		if _, err := os.Stat(path); (err == nil) != stays {
 			t.Errorf("%d bytes after a sweep: %v", len(content), err)
 		}
@@ -423,9 +374,7 @@ func everyCallFails(t *testing.T, compress bool) {
 			return nil
 		}()
 		if n.failed == "" {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if fail < 10 {
 				t.Fatalf("only %d calls", fail)
 			}
@@ -457,10 +406,7 @@ func TestWithoutDirect(t *testing.T) {
 			f = &undirect{file: real, when: when}
 			return f, err
 		}
-		e, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(o))(t)
 		if notes := fmt.Sprint(e.Notes()); !strings.Contains(notes, "O_DIRECT") {
 			t.Errorf("%s: the notes are %s", when, notes)
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 // dying is a file that a killed process still has locked for some tries.
@@ -54,10 +56,7 @@ func TestLockOfAKilledRun(t *testing.T) {
 func TestOnlyWholeExtents(t *testing.T) {
 	o := three(t, 1)
 	o.Chunk = BlockBytes
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	defer e.Close()
 	part := memory(t, BlockBytes, nil)
 	for name, move := range map[string]func(int, []byte) error{"read": e.Read, "written": e.Write} {

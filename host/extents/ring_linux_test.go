@@ -125,9 +125,7 @@ func init() {
 		if err != nil {
 			t.Skip(err)
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.Close())
 	}
 	engineTable["ring in a drawn order"] = func(t *testing.T, o *Options) {
 		o.ring = func(depth int) (mover, error) {
@@ -198,9 +196,7 @@ func TestRingFaults(t *testing.T) {
 // writeAndRead writes extents, reads them back and compares.
 func writeAndRead(t *testing.T, o Options) (err error) {
 	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if e.ring == nil {
 		t.Skip("moved by ", e.Engine())
 	}
@@ -239,10 +235,7 @@ func TestBrokenRing(t *testing.T) {
 	k := &kernel{spoil: spoil{wait: syscall.EBADF}, at: 3, order: rand.New(rand.NewPCG(5, 5))}
 	o := three(t, 2)
 	o.ring = func(depth int) (mover, error) { return played(depth, k), nil }
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(o))(t)
 	defer e.Close()
 	if e.ring == nil {
 		t.Skip("moved by ", e.Engine())
@@ -267,9 +260,7 @@ func TestRingInAnyOrder(t *testing.T) {
 	k := &kernel{order: rand.New(rand.NewPCG(6, 6))}
 	o.ring = func(depth int) (mover, error) { return played(depth, k), nil }
 	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer e.Close()
 	if e.ring == nil {
 		t.Skip("moved by ", e.Engine())
@@ -284,9 +275,7 @@ func TestRingInAnyOrder(t *testing.T) {
 			} else {
 				err = e.Write(2, mem)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if len(k.done) != k.hold || latest && k.done[0] < k.done[k.hold-1] {
 				t.Errorf("completed in the order %v", k.done)
 			}
@@ -318,10 +307,7 @@ func TestWithoutRing(t *testing.T) {
 	} {
 		o := three(t, 2)
 		tc.set(&o)
-		e, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(o))(t)
 		if got := e.Engine(); e.ring != nil || !strings.HasPrefix(got, "pread and pwrite (no io_uring: ") || !strings.Contains(got, tc.says) {
 			t.Errorf("%s: moved by %s", name, got)
 		}
@@ -356,9 +342,7 @@ func TestRingLeavesNothing(t *testing.T) {
 			t.Skip("no /proc: ", err)
 		}
 		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return fmt.Sprint(len(fds), " descriptors, ", strings.Count(string(maps), "io_uring"), " mappings of rings")
 	}
 	if r, err := newRing(ringDepth); err != nil {
@@ -368,9 +352,7 @@ func TestRingLeavesNothing(t *testing.T) {
 	}
 	before := held()
 	for range 3 {
-		if err := writeAndRead(t, three(t, 2)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, writeAndRead(t, three(t, 2)))
 	}
 	if after := held(); after != before {
 		t.Errorf("%s before, %s after", before, after)

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/bf16"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -39,10 +40,7 @@ type text string
 
 func (x text) bytes(t *testing.T) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(string(x))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(base64.StdEncoding.DecodeString(string(x)))(t)
 	return b
 }
 
@@ -57,9 +55,7 @@ func (x text) floats(t *testing.T) []float32 { return View[float32](x.bytes(t)) 
 // unit of the last place when it lies on the border, which few do.
 func TestMuonIsTorchs(t *testing.T) {
 	var rec recordedMuon
-	if err := json.Unmarshal(muonRecording, &rec); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(muonRecording, &rec))
 	const bound = 100. / (1 << 24)
 	for i, c := range rec.Cases {
 		var off float64

@@ -120,9 +120,7 @@ func TestOptimizersOfOtherPrograms(t *testing.T) {
 
 func holdRecording(t *testing.T, recording []byte) {
 	var rec recordedStates
-	if err := json.Unmarshal(recording, &rec); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(recording, &rec))
 	for _, c := range rec.Cases {
 		holdCase(t, c, rec.Programs)
 	}

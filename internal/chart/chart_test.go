@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // element is a part of a picture: its attributes, and the text within it.
@@ -38,9 +40,7 @@ var pathNumber = regexp.MustCompile(`([MLVHvh])?(-?[0-9.]+)`)
 func draw(t *testing.T, c Chart) []element {
 	t.Helper()
 	var b bytes.Buffer
-	if err := c.WriteSVG(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.WriteSVG(&b))
 	if text := b.String(); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 		t.Errorf("not a number in %s", text)
 	}
@@ -306,20 +306,13 @@ func TestPicture(t *testing.T) {
 		c.Panels[0].Series = append(c.Panels[0].Series, Series{Label: fmt.Sprintf("a series with the number %d", k), X: xs, Y: ys, Style: Style(k % 2)})
 	}
 	var picture bytes.Buffer
-	if err := c.WriteSVG(&picture); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.WriteSVG(&picture))
 	const name = "testdata/styles.svg"
 	got := strings.ReplaceAll(picture.String(), "><", ">\n<")
 	if *rewrite {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(os.ReadFile(name))(t)
 	lines := strings.Split(got, "\n")
 	for i, w := range strings.Split(string(want), "\n") {
 		if i >= len(lines) || lines[i] != w {

@@ -92,10 +92,7 @@ func as(t *testing.T, n int, what string, env ...string) (r testkit.RanksResult,
 // by is as, with a launcher.
 func by(t *testing.T, launcher string, n int, what string, env ...string) (r testkit.RanksResult, said []string) {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(os.Executable())(t)
 	dir := t.TempDir()
 	r = testkit.RunRanksBy(t, launcher, n, append(env, asRank+"="+what, "MT_TEST_SAYS="+dir), program)
 	for rank := range n {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // machine makes a folder with empty files and an Env that searches below it. Files
@@ -16,9 +18,7 @@ func machine(t *testing.T, files []string, vars map[string]string) (e Env, root 
 	root = t.TempDir()
 	for _, f := range files {
 		at := filepath.Join(root, f)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o755)))
 	}
 	shuts = new(int)
 	return Env{Root: root, Getenv: func(name string) string { return strings.ReplaceAll(vars[name], "ROOT", root) },
@@ -137,13 +137,11 @@ func TestPostedWhileEnding(t *testing.T) {
 	e := newEngine(&library{})
 	c := &mpiComm{w: &mpiWorld{engine: e, size: 1, largest: 1}, name: "late"}
 	ends := make(chan error, 1)
-	if err := e.do(func() error {
+	testkit.NoError(t, e.do(func() error {
 		c.AllGatherV(nil, []int{0}, func(err error) { ends <- err })
 		e.end()
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if err := <-ends; !errors.Is(err, errEnded) {
 		t.Errorf("it ends with %v", err)
 	}
@@ -159,9 +157,7 @@ func TestParents(t *testing.T) {
 		"1":  {"/sbin/init", "1 (init) S 0 1"},
 	} {
 		dir := filepath.Join(proc, pid)
-		if err := errors.Join(os.Mkdir(dir, 0o755), os.Symlink(one[0], filepath.Join(dir, "exe")), os.WriteFile(filepath.Join(dir, "stat"), []byte(one[1]), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.Mkdir(dir, 0o755), os.Symlink(one[0], filepath.Join(dir, "exe")), os.WriteFile(filepath.Join(dir, "stat"), []byte(one[1]), 0o644)))
 	}
 	if got, want := strings.Join(parents(proc, 30), " "), "/bin/sh /opt/bin/hydra_pmi_proxy /opt/bin/mpirun"; got != want {
 		t.Errorf("got %s, want %s", got, want)

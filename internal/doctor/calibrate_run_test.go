@@ -21,15 +21,9 @@ func init() { machine.CPURateSize = 64 }
 // TestMatch: rates that are wrong are corrected until the operations of a run are predicted to take
 // what they took; those of the other dtype, and of operations that are not in the run, stay.
 func TestMatch(t *testing.T) {
-	cfg, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(96), "num_hidden_layers": int64(2),
-		"num_attention_heads": int64(2), "num_key_value_heads": int64(2), "vocab_size": int64(200), "max_position_embeddings": int64(32)}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := trials.PlanSynthetic(trials.SyntheticOptions{Model: cfg, Rows: 4, SeqLen: 32, MicroTokens: 64, Recompute: "auto", Unified: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(96), "num_hidden_layers": int64(2),
+		"num_attention_heads": int64(2), "num_key_value_heads": int64(2), "vocab_size": int64(200), "max_position_embeddings": int64(32)}, "test"))(t)
+	p := testkit.Must(trials.PlanSynthetic(trials.SyntheticOptions{Model: cfg, Rows: 4, SeqLen: 32, MicroTokens: 64, Recompute: "auto", Unified: true}))(t)
 	machine := func(products, forward, backward, norm, rope float64) *rates.Machine {
 		one := rates.Op{Rate: 10}
 		return &rates.Machine{Device: rates.Device{Kind: "cpu", Unified: true, Bandwidth: 1000,
@@ -39,14 +33,9 @@ func TestMatch(t *testing.T) {
 			Link: rates.Link{Up: 1, Down: 1, Both: 1}, Host: rates.Host{Cores: 2, Memory: 1, Bandwidth: 20, Update: one, Norm: one, Gather: one}, Disk: rates.Disk{Write: 1, Read: 1}}
 	}
 	truth := machine(0.04, 0.02, 0.05, 5, 2)
-	times, err := predict.PredictTimes(p, truth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	times := testkit.Must(predict.PredictTimes(p, truth))(t)
 	r := &calibration{o: CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 1})}, out: machine(0.08, 0.01, 0.07, 15, 2)}
-	if err := r.match(p, byOp(times), device.F32); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.match(p, byOp(times), device.F32))
 	d, want := r.out.Device, truth.Device
 	near := func(what string, got, want float64) {
 		if math.Abs(got/want-1) > 0.02 {
@@ -76,25 +65,16 @@ func TestMatch(t *testing.T) {
 // costs from what is computed longer.
 func TestMessageFor(t *testing.T) {
 	testkit.NotShort(t)
-	cfg, err := handing.model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := trials.PlanSynthetic(trials.SyntheticOptions{Model: cfg, Rows: handing.rows, SeqLen: handing.length, MicroTokens: handing.micro, Recompute: "auto", NoClip: true,
-		Depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := testkit.Must(handing.model())(t)
+	p := testkit.Must(trials.PlanSynthetic(trials.SyntheticOptions{Model: cfg, Rows: handing.rows, SeqLen: handing.length, MicroTokens: handing.micro, Recompute: "auto", NoClip: true,
+		Depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}}))(t)
 	one := rates.Op{Rate: 10}
 	m := rates.Machine{Device: rates.Device{Kind: "cpu", Bandwidth: 10, Products: map[string][]rates.Product{"fp32": {{Rate: 0.1}}},
 		Attention: map[string][]rates.Attention{"fp32": {{Length: 64, Dim: 32, Forward: 0.05, Backward: 0.05}}}},
 		Link: rates.Link{Up: 5, Down: 5, Both: 8, Cores: 1}, Host: rates.Host{Cores: 2, Memory: 1, Bandwidth: 20, Update: one, Norm: one, Gather: one}, Disk: rates.Disk{Write: 1, Read: 1}}
 	for _, us := range []float64{2, 25, 300} {
 		m.Host.Message = us
-		r, err := predict.Predict(p, &m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(predict.Predict(p, &m))(t)
 		if got, err := messageFor(p, m, stalled(r.Report).Seconds()); err != nil || math.Abs(got/us-1) > 0.02 {
 			t.Errorf("a message of %v µs is taken for one of %v: %v", us, got, err)
 		}
@@ -102,10 +82,7 @@ func TestMessageFor(t *testing.T) {
 	m.Link.Up, m.Link.Down = 0.01, 0.01
 	for _, us := range []float64{50, 400} {
 		m.Device.Restart = us
-		r, err := predict.Predict(p, &m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(predict.Predict(p, &m))(t)
 		if got, err := restartFor(p, m, computing(r.Report).Seconds()); err != nil || math.Abs(got/us-1) > 0.02 {
 			t.Errorf("a restart of %v µs is taken for one of %v: %v", us, got, err)
 		}

@@ -69,11 +69,8 @@ func TestSeveralDevices(t *testing.T) {
 		if name == "other" {
 			second = named{second, "another processor"}
 		}
-		m, err := calibrated(t.Context(), CalibrateOptions{Device: first, More: []device.Device{second}, Dir: t.TempDir(), Small: true,
-			Progress: func(what string, _, _ int) { parts = append(parts, what) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(calibrated(t.Context(), CalibrateOptions{Device: first, More: []device.Device{second}, Dir: t.TempDir(), Small: true,
+			Progress: func(what string, _, _ int) { parts = append(parts, what) }}))(t)
 		if len(parts) != want.parts || len(m.More) != want.more || parts[len(parts)-1] != "copies between devices" {
 			t.Errorf("%s: parts %q, further devices %v", name, parts, m.More)
 		}
@@ -95,14 +92,10 @@ func TestCalibrate(t *testing.T) {
 	var parts []string
 	m, err := calibrated(t.Context(), CalibrateOptions{Device: newCPU(t, cpu.Options{Threads: 2, Unified: true}), Host: "a processor", Dir: t.TempDir(), Small: true,
 		Progress: func(what string, part, of int) { parts = append(parts, what) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	lift(m)
 	file := filepath.Join(t.TempDir(), "rates.json")
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, m.Save(file))
 	if m, err = rates.Load(file); err != nil {
 		t.Fatal(err)
 	}
@@ -136,18 +129,9 @@ func TestCalibrateCUDA(t *testing.T) {
 		t.Skip("slow under the race detector; a CPU is measured there")
 	}
 	drv := emu.New(emu.Options{Integrated: true})
-	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := cuda.New(cuda.Options{CUDA: c, MemoryLimit: 1 << 30})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := calibrated(t.Context(), CalibrateOptions{Device: dev, Dir: t.TempDir(), Small: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(cudart.New(drv))(t)
+	dev := testkit.Must(cuda.New(cuda.Options{CUDA: c, MemoryLimit: 1 << 30}))(t)
+	m := testkit.Must(calibrated(t.Context(), CalibrateOptions{Device: dev, Dir: t.TempDir(), Small: true}))(t)
 	testkit.Check(t, "the device",
 		testkit.Is("kind", m.Device.Kind, "cuda"),
 		testkit.Is("memory", m.Device.Memory, 1),

@@ -16,6 +16,7 @@ import (
 	"mt/cudart"
 	"mt/host"
 	"mt/internal/run/machine"
+	"mt/internal/testkit"
 )
 
 // tree is a machine's /proc and /sys, as files and their texts; a text that begins with -> is a
@@ -33,9 +34,7 @@ func (f tree) root(t *testing.T) fs.FS {
 		} else if err == nil {
 			err = os.WriteFile(at, []byte(text), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	return os.DirFS(dir)
 }

@@ -100,15 +100,9 @@ func TestSizesOnAGPU(t *testing.T) {
 		t.Skip("slow under the race detector, and about values")
 	}
 	drv := emu.New(emu.Options{})
-	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(cudart.New(drv))(t)
 	open := func(own bool) device.Device {
-		d, err := cuda.New(cuda.Options{CUDA: c, OwnMatMul: own})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := testkit.Must(cuda.New(cuda.Options{CUDA: c, OwnMatMul: own}))(t)
 		return d
 	}
 	dev, own := open(false), open(true)
@@ -132,10 +126,7 @@ func TestSizesOnAGPU(t *testing.T) {
 	if n := strings.Count(names, "matrix product bf16 by mt's own kernels\n"); n != 3 {
 		t.Errorf("%d rates of mt's own products:\n%s", n, names)
 	}
-	l, err := newLab(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(newLab(dev))(t)
 	r = &SelfTestReport{OK: true}
 	if err := r.longTensor(l, sizes{elements: 1 << 33}); err != nil || !r.OK || !strings.HasPrefix(r.Checks[0].Detail, "skipped: two of them take 32 GiB: ") {
 		t.Errorf("%v %+v", err, r.Checks)

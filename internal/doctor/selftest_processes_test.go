@@ -17,6 +17,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/internal/testkit"
 )
 
 // The variables that make this test binary a child of SuperviseSelfTest, with the units that are run and what goes wrong.
@@ -228,13 +229,11 @@ func TestHangIsNamed(t *testing.T) {
 func TestServe(t *testing.T) {
 	var said bytes.Buffer
 	dev := newCPU(t, cpu.Options{Threads: 2})
-	if err := ServeSelfTest(t.Context(), &said, 0, func() (SelfTestOptions, func() error, error) {
+	testkit.NoError(t, ServeSelfTest(t.Context(), &said, 0, func() (SelfTestOptions, func() error, error) {
 		o := few()
 		o.CPU, o.Device = dev, &faulty{Device: dev, how: "fault", op: "Convert"}
 		return o, nil, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var got []string
 	for lines := json.NewDecoder(&said); ; {
 		var m message

@@ -21,15 +21,8 @@ import (
 
 func newCPU(t *testing.T, o cpu.Options) device.Device {
 	t.Helper()
-	dev, err := cpu.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	dev := testkit.Must(cpu.New(o))(t)
+	testkit.Close(t, dev)
 	return dev
 }
 
@@ -138,15 +131,9 @@ func TestRates(t *testing.T) {
 	predicted := map[string]float64{"host to device": 10, "device to host": 20, "host to device, both ways": 8, "device to host, both ways": 8, "device memory": 100,
 		"matrix product bf16": 0.5, "matrix product fp32": 0.25, "attention forward bf16": 0.2, "attention backward bf16": 0.1}
 	r := &SelfTestReport{OK: true, machine: m}
-	if err := r.copies(dev); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.matMuls(dev); err != nil {
-		t.Fatal(err)
-	}
-	if err := withMeter(dev, func(m *measure.Meter) error { return r.attention(m, device.BF16) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.copies(dev))
+	testkit.NoError(t, r.matMuls(dev))
+	testkit.NoError(t, withMeter(dev, func(m *measure.Meter) error { return r.attention(m, device.BF16) }))
 	if len(r.Rates) != 9 || !r.OK {
 		t.Errorf("%d rates, ok %t", len(r.Rates), r.OK)
 	}
@@ -191,13 +178,10 @@ func TestTraining(t *testing.T) {
 	for off, want := range map[float64]bool{0: true, 1e-5: true, 1e-2: false} {
 		r := &SelfTestReport{OK: true}
 		calls := 0
-		err := r.training(&SelfTestOptions{Device: dev, CPU: dev, Train: func(_ string, act device.DType, _ func()) ([]float64, error) {
+		testkit.NoError(t, r.training(&SelfTestOptions{Device: dev, CPU: dev, Train: func(_ string, act device.DType, _ func()) ([]float64, error) {
 			calls++
 			return []float64{5, 4 + off*float64(calls%2)*4}, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))
 		if r.Checks[0].OK != want || !r.Checks[1].OK {
 			t.Errorf("off by %v: %+v", off, r.Checks)
 		}
@@ -241,9 +225,7 @@ func TestTable(t *testing.T) {
 	r.add(bad)
 	r.rate("speed", 12.5, "GB/s", "of something")
 	var b bytes.Buffer
-	if err := r.WriteTable(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.WriteTable(&b))
 	for _, want := range []string{"a device", "a note", "FAILED", "error 7", "12.5 GB/s", "1 of 2 checks failed"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
@@ -262,10 +244,7 @@ func TestSelfTest(t *testing.T) {
 	testkit.LongOnly(t)
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	var heard []string
-	r, err := SelfTest(t.Context(), SelfTestOptions{Device: dev, CPU: dev, Train: TrainSteps(t.Context()), Progress: func(what string) { heard = append(heard, what) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(SelfTest(t.Context(), SelfTestOptions{Device: dev, CPU: dev, Train: TrainSteps(t.Context()), Progress: func(what string) { heard = append(heard, what) }}))(t)
 	if !r.OK || len(heard) != len(SelfTestParts()) || len(r.Rates) != 22 {
 		t.Errorf("%d rates, %+v after %v", len(r.Rates), r, heard)
 	}

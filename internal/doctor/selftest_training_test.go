@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/testkit"
 )
 
 // TestTempDir: what a killed self test left is removed by the next one, and what
@@ -16,29 +17,18 @@ func TestTempDir(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	killed, others := filepath.Join(temp, tempName+"1"), filepath.Join(temp, "mine")
 	for _, dir := range []string{killed, others} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(dir, 0o755))
+		testkit.NoError(t, writeRows(filepath.Join(dir, "rows.jsonl")))
 	}
 	dirs := []string{others}
 	for range 2 {
 		dir, remove, err := tempDir(checkpoint.Lock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer remove()
-		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, writeRows(filepath.Join(dir, "rows.jsonl")))
 		dirs = append(dirs, dir)
 	}
-	entries, err := os.ReadDir(temp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(temp))(t)
 	var got []string
 	for _, e := range entries {
 		got = append(got, filepath.Join(temp, e.Name()))
@@ -55,13 +45,9 @@ func TestTempDirWithoutLocks(t *testing.T) {
 	var dirs []string
 	for range 2 {
 		dir, remove, err := tempDir(func(string) (func(), error) { return func() {}, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer remove()
-		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, writeRows(filepath.Join(dir, "rows.jsonl")))
 		dirs = append(dirs, dir)
 	}
 	if _, err := os.Stat(dirs[0]); err != nil {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestCheckIndex(t *testing.T) {
@@ -29,14 +31,8 @@ func TestCheckIndex(t *testing.T) {
 
 func TestDecisionsAreListed(t *testing.T) {
 	const folder, index = "../../docs/decisions", "README.md"
-	text, err := os.ReadFile(filepath.Join(folder, index))
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(filepath.Join(folder, index)))(t)
+	entries := testkit.Must(os.ReadDir(folder))(t)
 	var pages []string
 	for _, e := range entries {
 		if name := e.Name(); name != index && filepath.Ext(name) == ".md" {

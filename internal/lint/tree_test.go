@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestCheckFile(t *testing.T) {
@@ -62,12 +64,8 @@ func writeFiles(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, content := range files {
 		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		testkit.NoError(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 	return root
 }
@@ -85,10 +83,7 @@ func TestPackages(t *testing.T) {
 		"b/b.go":           "package b\n",
 		"c/doc.go":         "package c\n",
 	})
-	got, err := Packages(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(Packages(root))(t)
 	want := []Package{
 		{
 			Path:        "a",
@@ -107,14 +102,8 @@ func TestPackages(t *testing.T) {
 // moduleRoot is the root of this module, and the packages in it.
 func moduleRoot(t *testing.T) (string, []Package) {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkgs, err := Packages(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Must(filepath.Abs("../.."))(t)
+	pkgs := testkit.Must(Packages(root))(t)
 	if len(pkgs) < 2 {
 		t.Fatalf("go list names %d packages in %s", len(pkgs), root)
 	}
@@ -136,19 +125,13 @@ func TestModuleFiles(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		t.Skip("this is no git work tree, so the files of the project are not known")
 	}
-	files, err := Tree(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(Tree(root))(t)
 	if len(files) == 0 {
 		t.Fatal("git lists no file")
 	}
 	folders := map[string]bool{}
 	for _, name := range files {
-		content, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := testkit.Must(os.ReadFile(filepath.Join(root, name)))(t)
 		for _, f := range CheckFile(name, content) {
 			t.Error(f)
 		}
@@ -192,13 +175,8 @@ func TestTree(t *testing.T) {
 	}
 	git("init", "-q")
 	git("add", ".gitignore", "a.go", "gone.go")
-	if err := os.Remove(filepath.Join(root, "gone.go")); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Tree(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(root, "gone.go")))
+	got := testkit.Must(Tree(root))(t)
 	seen := map[string]bool{}
 	for _, name := range got {
 		seen[name] = true

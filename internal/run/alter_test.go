@@ -141,18 +141,10 @@ func TestEarlierCheckpoint(t *testing.T) {
 // loadState reads a checkpoint with its moments.
 func loadState(t *testing.T, dir string) *host.Store {
 	t.Helper()
-	c, err := model.LoadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := host.NewStore(c.Layouts(false), optim.AdamW{}.Planes, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.LoadDir(dir))(t)
+	s := testkit.Must(host.NewStore(c.Layouts(false), optim.AdamW{}.Planes, nil))(t)
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := checkpoint.Load(dir, open.CheckpointLayers(s), nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(checkpoint.Load(dir, open.CheckpointLayers(s), nil))(t)
 	return s
 }
 
@@ -249,9 +241,7 @@ func gradNorm(t *testing.T, s scene, step int) float64 {
 			Step int
 			Norm float64 `json:"grad_norm"`
 		}
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(text), &line))
 		if line.Step == step {
 			return line.Norm
 		}
@@ -291,10 +281,7 @@ func TestOtherDataAndMoments(t *testing.T) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(name))(t)
 	return string(raw)
 }
 

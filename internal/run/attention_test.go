@@ -161,9 +161,7 @@ func TestAttentionWords(t *testing.T) {
 	} {
 		s := newWideScene(t, c.extra)
 		var out strings.Builder
-		if err := predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: settings.Hooks{Symbols: emulate(t, c.gpu)}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: settings.Hooks{Symbols: emulate(t, c.gpu)}}))
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("%q on %+v: want %q in\n%s", c.extra, c.gpu, c.want, out.String())
 		}
@@ -176,9 +174,7 @@ func TestAttentionWordsOfAProfile(t *testing.T) {
 	for gpu, want := range map[string]string{"h200": "attention by the kernels for sm_90a\n", "gh200": "attention by the kernels for sm_90a\n",
 		"rtx-3080": "attention by the kernels for all GPUs, all gradients by one\n", "b200": "attention by the kernels for all GPUs, all gradients by one\n"} {
 		m, err := rates.Find(gpu)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		out, err := sketch(t, "model: {preset: qwen2.5-0.5b, num_hidden_layers: 2}\n", settings.Options{Forecast: settings.Forecast{Machine: m}})
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %v, want %q in\n%s", gpu, err, want, out)

@@ -20,15 +20,9 @@ func TestAverageOfNothing(t *testing.T) {
 	j := openScene(t, s)
 	w := &save.Weights{Output: j}
 	t.Cleanup(func() { _ = w.Close() })
-	if err := w.Open(nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := open.Initialise(w.Store, j.Model, 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.WriteAverage(0, false, nil, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Open(nil))
+	testkit.NoError(t, open.Initialise(w.Store, j.Model, 1, nil))
+	testkit.NoError(t, w.WriteAverage(0, false, nil, io.Discard))
 	got := loadStore(t, filepath.Join(s.out, settings.AverageDir))
 	for i, l := range w.Store.Layers {
 		for k, tl := range l.Layout.Tensors {
@@ -61,9 +55,7 @@ func TestAverageIsAModel(t *testing.T) {
 	}
 	sameModel(t, s, plain)
 	ema := filepath.Join(s.out, settings.AverageDir)
-	if err := checkpoint.CheckModel(ema, openScene(t, s.in(t)).Model.Layouts(false)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, checkpoint.CheckModel(ema, openScene(t, s.in(t)).Model.Layouts(false)))
 	for _, name := range []string{"config.json"} {
 		a, err := os.ReadFile(filepath.Join(s.out, name))
 		b, err2 := os.ReadFile(filepath.Join(ema, name))
@@ -127,9 +119,7 @@ func TestGoesOnWithoutAverage(t *testing.T) {
 	more := "max_steps: 12\n"
 	again := func(extra string) (string, error) {
 		got := s.in(t).with(more + extra)
-		if err := os.CopyFS(filepath.Join(got.out, last), os.DirFS(filepath.Join(s.out, last))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.CopyFS(filepath.Join(got.out, last), os.DirFS(filepath.Join(s.out, last))))
 		return got.train(t, t.Context(), settings.Hooks{})
 	}
 	_, err := again("ema_decay: 0\n")
@@ -162,9 +152,7 @@ func TestAverageIsWrittenAgain(t *testing.T) {
 	was := read(t, filepath.Join(ema, "model.safetensors"))
 	for _, gone := range []bool{true, false} {
 		if gone {
-			if err := os.RemoveAll(ema); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.RemoveAll(ema))
 		}
 		if out := s.mustTrain(t); strings.Contains(out, "is written to "+ema) != gone {
 			t.Errorf("gone %t:\n%s", gone, out)

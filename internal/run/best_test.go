@@ -22,9 +22,7 @@ func (s scene) evals(t *testing.T) (steps []int, losses []float64) {
 			Step int
 			Loss *float64 `json:"eval_loss"`
 		}
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(text), &line))
 		if line.Loss != nil {
 			steps, losses = append(steps, line.Step), append(losses, *line.Loss)
 		}
@@ -51,10 +49,7 @@ func wandering(t *testing.T, extra string) scene {
 
 func readFile(t *testing.T, elem ...string) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(elem...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(elem...)))(t)
 	return string(raw)
 }
 
@@ -121,9 +116,7 @@ func TestBestIsGone(t *testing.T) {
 	s := wandering(t, "save_best: true\nmax_steps: 6\n")
 	s.mustTrain(t)
 	best := lowest(s.evals(t))
-	if err := os.RemoveAll(filepath.Join(s.out, settings.CheckpointName(best))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(filepath.Join(s.out, settings.CheckpointName(best))))
 	out := s.with("max_steps: 8\n").mustTrain(t)
 	if !strings.Contains(out, fmt.Sprintf("%s, which had the lowest eval_loss, is not there any more", filepath.Join(s.out, settings.CheckpointName(best)))) {
 		t.Error(out)
@@ -161,9 +154,7 @@ func TestEarlyStopping(t *testing.T) {
 			continue
 		}
 		// A run that is killed before it has written its model stops there again.
-		if err := os.Remove(filepath.Join(s.out, settings.EndFile)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.EndFile)))
 		out = s.mustTrain(t)
 		if again, _ := s.evals(t); len(again) != last || !strings.Contains(out, fmt.Sprintf("early stopping: the run ends after step %d of 12", last)) {
 			t.Errorf("%q, killed at its end: %d evaluations, had %d\n%s", keys, len(again), last, out)

@@ -129,9 +129,7 @@ func TestServerThatGoesAway(t *testing.T) {
 	alone := s.in(t).with("report_to: none\n")
 	alone = alone.with("cache_dir: " + filepath.Dir(alone.out) + "/cache\n")
 	alone.mustTrain(t)
-	if err := os.Remove(filepath.Join(s.out, settings.BoardsFile)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.BoardsFile)))
 	sameRun(t, s, alone)
 }
 
@@ -174,9 +172,7 @@ func TestFullDiskOfEvents(t *testing.T) {
 	if sizes := eventFiles(t, s); len(sizes) != 2 {
 		t.Errorf("event files of %v bytes after a run that goes on", sizes)
 	}
-	if err := os.RemoveAll(filepath.Join(s.out, "runs")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(filepath.Join(s.out, "runs")))
 	alone := s.in(t).with("report_to: none\ncache_dir: " + filepath.Dir(s.out) + "/cache2\n")
 	alone.mustTrain(t)
 	sameRun(t, s, alone)
@@ -190,15 +186,9 @@ func (w writes) Write(p []byte) (int, error) { return w(p) }
 // eventFiles are the sizes of TensorBoard's files.
 func eventFiles(t *testing.T, s scene) (sizes []int64) {
 	t.Helper()
-	files, err := os.ReadDir(filepath.Join(s.out, "runs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(os.ReadDir(filepath.Join(s.out, "runs")))(t)
 	for _, f := range files {
-		info, err := f.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(f.Info())(t)
 		sizes = append(sizes, info.Size())
 	}
 	return sizes

@@ -73,16 +73,11 @@ func TestPackingChangesNoLoss(t *testing.T) {
 	for _, how := range []string{"packing: false\n", "packing: true\n", "packing: true\npipeline:\n  micro_batch_tokens: 64\n", "packing: false\npipeline:\n  micro_batch_tokens: 64\n"} {
 		s := chatScene(t, "").with(whole + how)
 		s.mustTrain(t)
-		raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.MetricsFile)))(t)
 		var got []figures
 		for line := range strings.Lines(string(raw)) {
 			var f figures
-			if err := json.Unmarshal([]byte(line), &f); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(line), &f))
 			if f.Tokens > 0 {
 				got = append(got, f)
 			}
@@ -113,10 +108,7 @@ func TestSavedTemplates(t *testing.T) {
 	first.mustTrain(t)
 	write(t, filepath.Join(first.out, "additional_chat_templates", "rag.jinja"), "{{ documents }}")
 	write(t, filepath.Join(first.out, "LICENSE"), "a licence")
-	text, err := os.ReadFile(filepath.Join(first.out, "chat_template.jinja"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(filepath.Join(first.out, "chat_template.jinja")))(t)
 	folder := filepath.Join(first.root, "templates")
 	write(t, filepath.Join(folder, "chat_template.jinja"), string(text))
 	write(t, filepath.Join(folder, "additional_chat_templates", "tool_use.jinja"), string(text)+"{# tools #}")

@@ -28,11 +28,7 @@ import (
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
 	drv := emu.New(o)
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	return drv
 }
 
@@ -48,16 +44,11 @@ func noCUDA() cudart.Found {
 // lossesOf reads the losses of metrics.jsonl.
 func lossesOf(t *testing.T, out string) []float64 {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(out, settings.MetricsFile)))(t)
 	var losses []float64
 	for line := range bytes.Lines(raw) {
 		var m struct{ Loss *float64 }
-		if err := json.Unmarshal(line, &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(line, &m))
 		if m.Loss != nil {
 			losses = append(losses, *m.Loss)
 		}
@@ -103,9 +94,7 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 			t.Fatalf("device %q", c.Device)
 		}
 		raw, err := os.ReadFile(filepath.Join(s.out, settings.ConfigFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		dtype := "bf16"
 		if tc.extra != "" {
 			dtype = "fp32"
@@ -245,9 +234,7 @@ func TestDeviceChoice(t *testing.T) {
 func TestPlanOnPaper(t *testing.T) {
 	var out bytes.Buffer
 	s := newScene(t, "device: cuda\ndevice_memory: 2GiB\n")
-	if err := predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out}))
 	for _, want := range []string{"no GPU to ask: the plan is for one of 2", "512 MiB", "context", "compute bf16"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not said:\n%s", want, out.String())
@@ -332,10 +319,7 @@ func TestCUDAEveryCallFails(t *testing.T) {
 		}
 		return drv, err
 	}
-	drv, err := train(whole, emu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	drv := testkit.Must(train(whole, emu.Options{Threads: 1}))(t)
 	calls := map[string][]int{}
 	for i := 1; i <= drv.Calls(); i++ {
 		if name := drv.CallName(i); !strings.HasPrefix(name, "nvml") { // figures that a run does without

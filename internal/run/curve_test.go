@@ -22,26 +22,20 @@ func TestCurveOfARun(t *testing.T) {
 		t.Error("the run is not interrupted")
 	}
 	half, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.mustTrain(t)
 	whole, err := os.ReadFile(name)
 	if err != nil || bytes.Equal(half, whole) || !bytes.Contains(whole, []byte("held-out")) {
 		t.Errorf("%v; %s", err, whole)
 	}
 	for _, other := range []string{"", "another picture"} {
-		if err := errors.Join(os.Remove(name), os.WriteFile(name, []byte(other), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.Remove(name), os.WriteFile(name, []byte(other), 0o644)))
 		if s.mustTrain(t); string(whole) != read(t, name) {
 			t.Error("a run that is done leaves a picture that is not its own")
 		}
 	}
 	s = s.in(t)
-	if err := os.MkdirAll(filepath.Join(s.out, settings.CurveFile, "in the way"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(s.out, settings.CurveFile, "in the way"), 0o755))
 	if out := s.with("overwrite_output_dir: true\n").mustTrain(t); strings.Count(out, settings.CurveFile+" is not drawn: ") != 1 {
 		t.Errorf("no note of what is in the way:\n%s", out)
 	}

@@ -98,9 +98,7 @@ func TestDashboardFails(t *testing.T) {
 func TestDashboardRefused(t *testing.T) {
 	testkit.NotShort(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer l.Close()
 	unread := settings.Hooks{Reading: func(what string) { t.Errorf("%s is read", what) }}
 	taken := newScene(t, "dashboard: "+l.Addr().String()+"\n")

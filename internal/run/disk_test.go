@@ -141,18 +141,14 @@ func TestDryRunShowsDisk(t *testing.T) {
 	w, _, _ := s.planned(t, 1<<40)
 	var out, raw bytes.Buffer
 	h := settings.Hooks{FS: freeFS{lazyFS{checkpoint.OS()}, 3 << 20}}
-	if err := DryRun(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, DryRun(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h}))
 	for _, want := range []string{"disk  one checkpoint  ", "weights bf16 and the optimizer's state; 3 to write, the last 2 stay", "disk  final model", "of 3.0 MiB free in " + s.out,
 		"disk  token cache", s.root + "/cache/"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
 	}
-	if err := DryRun(s.config(t), settings.Options{Stdout: &raw, Stderr: &out, JSON: true, Hooks: h}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, DryRun(s.config(t), settings.Options{Stdout: &raw, Stderr: &out, JSON: true, Hooks: h}))
 	var shown struct {
 		Disk struct {
 			Checkpoint  int64 `json:"checkpoint_bytes"`
@@ -161,9 +157,7 @@ func TestDryRunShowsDisk(t *testing.T) {
 			Free        int64 `json:"free_bytes"`
 		}
 	}
-	if err := json.Unmarshal(raw.Bytes(), &shown); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw.Bytes(), &shown))
 	if d := shown.Disk; d.Checkpoint != w.Checkpoint || d.Checkpoints != 3 || d.AtMost != w.AtMost() || d.Free != 3<<20 {
 		t.Errorf("%+v, want %+v", d, w)
 	}
@@ -225,9 +219,7 @@ func TestDiskIsEnough(t *testing.T) {
 				<-reported[step-2]
 			}
 		}}
-		if _, err := s.train(t, t.Context(), h); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.train(t, t.Context(), h))(t)
 		if most := w.AtMost() - w.Log; disk.most > most {
 			t.Errorf("%q: %d bytes are planned (%+v) and %d are in use", extra, most, w, disk.most)
 		} else if disk.most < most {

@@ -96,9 +96,7 @@ func TestTogetherApart(t *testing.T) {
 func forget(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
 	}
 }
 

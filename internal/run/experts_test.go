@@ -54,9 +54,7 @@ func TestExpertTrafficIsShown(t *testing.T) {
 		s := recipeScene(t, recipe)
 		var words, raw bytes.Buffer
 		for out, asJSON := range map[*bytes.Buffer]bool{&words: false, &raw: true} {
-			if err := DryRun(s.config(t), settings.Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, DryRun(s.config(t), settings.Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}))
 		}
 		var shown struct {
 			Experts *struct {
@@ -65,9 +63,7 @@ func TestExpertTrafficIsShown(t *testing.T) {
 				ExpectedBytes int64 `json:"expected_bytes"`
 			}
 		}
-		if err := json.Unmarshal(raw.Bytes(), &shown); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(raw.Bytes(), &shown))
 		x := shown.Experts
 		switch {
 		case fetched == "":
@@ -88,18 +84,13 @@ func TestExpertTrafficIsShown(t *testing.T) {
 func checkFetched(t *testing.T, s scene, fetched string, all int64) {
 	t.Helper()
 	s.mustTrain(t)
-	raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.MetricsFile)))(t)
 	var m struct {
 		Fetched int64 `json:"experts_fetched"`
 		Bytes   int64 `json:"expert_bytes"`
 	}
 	first, _, _ := strings.Cut(string(raw), "\n")
-	if err := json.Unmarshal([]byte(first), &m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(first), &m))
 	switch ok := m.Bytes == all && (m.Fetched > 0) == (all > 0); {
 	case fetched == "on demand" && (m.Bytes == 0 || m.Bytes >= all), fetched != "on demand" && !ok:
 		t.Errorf("%s: %d experts, %d bytes in the first step; the plan says %d of all", fetched, m.Fetched, m.Bytes, all)

@@ -211,9 +211,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 				copyTree(t, filepath.Join(want.out, settings.CheckpointName(step)), filepath.Join(got.out, settings.CheckpointName(step)))
 			}
 			copyMetrics(t, want, got)
-			if err := spoil(filepath.Join(got.out, settings.CheckpointName(6))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, spoil(filepath.Join(got.out, settings.CheckpointName(6))))
 			only := got.in(t)
 			copyTree(t, filepath.Join(got.out, settings.CheckpointName(6)), filepath.Join(only.out, settings.CheckpointName(6)))
 
@@ -272,9 +270,7 @@ func TestKilledAfterTheLastSave(t *testing.T) {
 	}
 	write(t, kept[1]+".tmp-99/model.safetensors", "half")
 	write(t, filepath.Join(s.out, "checkpoint-1", "config.json"), "{}") // one too many
-	if err := os.Remove(filepath.Join(s.out, settings.EndFile)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.EndFile)))
 	s.mustTrain(t)
 	if left, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-*")); !slices.Equal(left, kept) {
 		t.Errorf("%v are left, want %v", left, kept)
@@ -308,9 +304,7 @@ func TestResumeWithAnother(t *testing.T) {
 	}
 	// The same rows elsewhere are the same rows.
 	raw, err := os.ReadFile(s.rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	moved := filepath.Join(s.root, "moved", "rows.jsonl")
 	write(t, moved, string(raw))
 	if out, err := s.with("dataset: "+moved+"\n").train(t, t.Context(), settings.Hooks{}); err != nil || !strings.Contains(out, "training is done") {

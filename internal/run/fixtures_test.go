@@ -69,9 +69,7 @@ func readJSON(t *testing.T, name string, v any) {
 	if err == nil {
 		err = json.Unmarshal(raw, v)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // fixtureConfig is the configuration of a recorded case.
@@ -103,10 +101,7 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 			extra += fmt.Sprintf("- '%s'\n", expr)
 		}
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	abs := testkit.Must(filepath.Abs(dir))(t)
 	src := fmt.Sprintf(`
 model_name_or_path: %s/model
 dataset: %s/train.jsonl
@@ -129,10 +124,7 @@ max_grad_norm: %g
 label_smoothing_factor: %g
 z_loss_coef: %g
 %s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, r.Smoothing, r.ZLoss, extra)
-	c, err := config.Parse("fixture.yaml", []byte(src), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(config.Parse("fixture.yaml", []byte(src), config.Args{}))(t)
 	return c
 }
 
@@ -198,9 +190,7 @@ func TestFixtures(t *testing.T) {
 				}
 				runTrain(t, c, h)
 				c, err := config.Load(filepath.Join(out, settings.ConfigFile), config.Args{}) // every auto resolved
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				kind := c.ComputeDType
 				var want expected
 				readJSON(t, filepath.Join(dir, "expected.json"), &want)
@@ -318,10 +308,7 @@ func TestRecordings(t *testing.T) {
 
 func compareSteps(t *testing.T, out string, want expected, b bound) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(filepath.Join(out, settings.MetricsFile)))(t)
 	defer f.Close()
 	sc := bufio.NewScanner(f)
 	for i, w := range want.Steps {
@@ -335,9 +322,7 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 			LR       float64
 			Groups   map[string]float64 `json:"lr_groups"`
 		}
-		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(sc.Bytes(), &m))
 		if m.Step != w.Step {
 			t.Fatalf("line %d of the metrics is step %d", i+1, m.Step)
 		}
@@ -362,18 +347,10 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 // loadStore reads a model directory in fp32.
 func loadStore(t *testing.T, dir string) *host.Store {
 	t.Helper()
-	c, err := model.LoadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := host.NewStore(c.Layouts(false), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.LoadDir(dir))(t)
+	s := testkit.Must(host.NewStore(c.Layouts(false), nil, nil))(t)
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := checkpoint.LoadModel(dir, open.CheckpointLayers(s), c.VocabSize, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(checkpoint.LoadModel(dir, open.CheckpointLayers(s), c.VocabSize, nil))(t)
 	return s
 }
 
@@ -387,9 +364,7 @@ func compareWeights(t *testing.T, initial, final, got string, limit float64, who
 		if err == nil {
 			err = os.WriteFile(filepath.Join(ref, to), raw, 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	start, want, have := loadStore(t, initial), loadStore(t, ref), loadStore(t, got)
 	var num, den float64

@@ -10,6 +10,7 @@ import (
 	"mt/internal/run/generate"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestGeneratingKeepsNoLowerHalves: of weights that stream in bf16 a text needs the upper halves, two bytes a parameter, and the lower
@@ -18,9 +19,7 @@ func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 	withTokens, base := tokenScene(t, "")
 	for want, scene := range map[bool]scene{false: newScene(t, "model: "+base+"\n"), true: withTokens} {
 		s, err := generate.Load(&generate.TextOptions{Config: scene.with("compute_dtype: bf16\n").config(t), Options: settings.Options{Stdout: io.Discard, Stderr: io.Discard}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		kept := 0
 		for _, l := range s.Store.Layers {
 			kept += len(l.Lo)

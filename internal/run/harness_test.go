@@ -20,6 +20,7 @@ import (
 	"mt/host"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // tinyModel is an inline model small enough for a step to take milliseconds.
@@ -46,10 +47,7 @@ func writeRows(t *testing.T, dir string, n, most, vocab int) string {
 		for i := range ids {
 			ids[i] = r.IntN(vocab)
 		}
-		line, err := json.Marshal(map[string]any{"input_ids": ids})
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := testkit.Must(json.Marshal(map[string]any{"input_ids": ids}))(t)
 		b.Write(append(line, '\n'))
 	}
 	name := filepath.Join(dir, fmt.Sprintf("rows-%d-%d.jsonl", n, vocab))
@@ -63,9 +61,7 @@ func write(t *testing.T, name, content string) {
 	if err == nil {
 		err = os.WriteFile(name, []byte(content), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // scene is a configuration and where it runs.
@@ -135,10 +131,7 @@ func (s scene) source() string { return s.yaml + "\noutput_dir: " + s.out + "\n"
 
 func (s scene) config(t *testing.T) *config.Config {
 	t.Helper()
-	c, err := config.Parse("run.yaml", []byte(s.source()), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(config.Parse("run.yaml", []byte(s.source()), config.Args{}))(t)
 	return c
 }
 
@@ -189,10 +182,7 @@ var (
 // left has every number as it was written.
 func (s scene) metrics(t *testing.T, without ...string) (out []string) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.MetricsFile)))(t)
 	for text := range strings.Lines(string(raw)) {
 		var line map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
@@ -201,10 +191,7 @@ func (s scene) metrics(t *testing.T, without ...string) (out []string) {
 		for _, key := range without {
 			delete(line, key)
 		}
-		left, err := json.Marshal(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		left := testkit.Must(json.Marshal(line))(t)
 		out = append(out, string(left))
 	}
 	return out
@@ -216,7 +203,7 @@ func (s scene) left(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	last := filepath.Join(s.out, settings.CheckpointName(s.config(t).MaxSteps))
-	err := filepath.WalkDir(s.out, func(path string, d fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(s.out, func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
@@ -229,10 +216,7 @@ func (s scene) left(t *testing.T) map[string]string {
 		rel, _ := filepath.Rel(s.out, path)
 		out[rel] = string(raw)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(out) < 5 {
 		t.Fatalf("%s holds no finished run: %v", s.out, slices.Collect(func(yield func(string) bool) {
 			for k := range out {
@@ -278,9 +262,7 @@ func same(t *testing.T, got, want scene, without []string) {
 // copyTree copies a directory, leaving out what keep refuses.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // checkClean fails when memory of the runs so far is left, and waits for their

@@ -18,9 +18,7 @@ import (
 func pipeAt(name string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, _, m string) {
 		_ = os.Remove(filepath.Join(m, name)) // it may not be there
-		if err := syscall.Mkfifo(filepath.Join(m, name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, syscall.Mkfifo(filepath.Join(m, name), 0o600))
 	}
 }
 
@@ -30,9 +28,7 @@ func linkAt(name, to string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, m string) {
 		write(t, filepath.Join(s, "secret"), "secret")
 		_ = os.Remove(filepath.Join(m, name)) // it may not be there
-		if err := os.Symlink(strings.ReplaceAll(to, "ROOT", s), filepath.Join(m, name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Symlink(strings.ReplaceAll(to, "ROOT", s), filepath.Join(m, name)))
 	}
 }
 
@@ -96,9 +92,7 @@ var hostileInputs = map[string]badInput{
 
 func move(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(from, to))
 }
 
 // TestForeignFilesStay: a directory with other things in it is trained into, and
@@ -156,10 +150,7 @@ func TestRunsAreRecognised(t *testing.T) {
 				copyTree(t, from, filepath.Join(got.out, keep))
 				continue
 			}
-			raw, err := os.ReadFile(from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := testkit.Must(os.ReadFile(from))(t)
 			write(t, filepath.Join(got.out, keep), string(raw))
 		}
 		if err := got.opens(t); (err == nil) != tc.run {
@@ -187,9 +178,7 @@ func TestHubCache(t *testing.T) {
 	repo := filepath.Join(s.root, "hub", "models--a--b")
 	snapshot := filepath.Join(repo, "snapshots", "1234")
 	write(t, filepath.Join(repo, "blobs", "ffff"), "a licence")
-	if err := os.MkdirAll(snapshot, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(snapshot, 0o755))
 	for name, blob := range map[string]string{"config.json": "aaaa", "model.safetensors": "bbbb"} {
 		move(t, filepath.Join(s.root, "model", name), filepath.Join(repo, "blobs", blob))
 		linkAt(name, "../../blobs/"+blob)(t, s.root, snapshot)

@@ -91,9 +91,7 @@ func TestInPlaceFromDisks(t *testing.T) {
 		got := want.in(t)
 		got = got.with(fmt.Sprintf("state_dir: [%s/a]\nparam_dir: [%s/b]\nhost_memory: 2GiB\n", got.root, got.root))
 		j, err := openRun(got.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard, Hooks: symbols()}, open.Asks{Run: true}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		least, err := predict.SmallestFor(j.Asked)
 		if open.CloseAfter(j, &err); err != nil {
 			t.Fatal(err)

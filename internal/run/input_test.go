@@ -32,10 +32,7 @@ func withModel(t *testing.T) scene {
 	made.mustTrain(t)
 	s := newScene(t, "")
 	for _, name := range []string{"config.json", "model.safetensors"} {
-		raw, err := os.ReadFile(filepath.Join(made.out, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(filepath.Join(made.out, name)))(t)
 		write(t, filepath.Join(s.root, "model", name), string(raw))
 	}
 	return s.with("model:\nmodel_name_or_path: " + filepath.Join(s.root, "model") + "\n").without("model")
@@ -51,20 +48,12 @@ func (s scene) without(key string) scene {
 // header changes the header of a safetensors file; its data stays.
 func header(t *testing.T, name string, change func(tensors map[string]any)) {
 	t.Helper()
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(name))(t)
 	n := binary.LittleEndian.Uint64(raw)
 	var h map[string]any
-	if err := json.Unmarshal(raw[8:8+n], &h); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw[8:8+n], &h))
 	change(h)
-	text, err := json.Marshal(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(h))(t)
 	for len(text)%8 != 0 {
 		text = append(text, ' ')
 	}
@@ -85,10 +74,7 @@ func modelConfig(change func(c map[string]any)) func(t *testing.T, s, m string) 
 		var c map[string]any
 		readJSON(t, filepath.Join(m, "config.json"), &c)
 		change(c)
-		raw, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(json.Marshal(c))(t)
 		write(t, filepath.Join(m, "config.json"), string(raw))
 	}
 }
@@ -108,9 +94,7 @@ const (
 func index(weightMap string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, _, m string) {
 		t.Helper()
-		if err := os.Rename(filepath.Join(m, "model.safetensors"), filepath.Join(m, "model-00001-of-00001.safetensors")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Rename(filepath.Join(m, "model.safetensors"), filepath.Join(m, "model-00001-of-00001.safetensors")))
 		write(t, filepath.Join(m, "model.safetensors.index.json"), `{"weight_map": {`+weightMap+`}}`)
 	}
 }
@@ -176,16 +160,12 @@ var badInputs = map[string]badInput{
 
 func truncate(t *testing.T, name string, size int64) {
 	t.Helper()
-	if err := os.Truncate(name, size); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Truncate(name, size))
 }
 
 func remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(name))
 }
 
 // rename calls a tensor by another name.
@@ -219,9 +199,7 @@ func TestBadInput(t *testing.T) {
 				source = s.source()
 			}
 			c, err := config.Parse("run.yaml", []byte(source), config.Args{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			h := settings.Hooks{Allocating: func() { t.Error("memory is taken") }}
 			var out strings.Builder
 			err = Train(t.Context(), c, settings.Options{Stdout: &out, Stderr: &out, Hooks: h})
@@ -230,9 +208,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s is there", c.OutputDir)
 			}
 			again, err := config.Parse("run.yaml", []byte(source), config.Args{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			checkError(t, DryRun(again, settings.Options{Stdout: &out, Stderr: &out}), tc.usage, tc.says...)
 		})
 	}

@@ -121,17 +121,13 @@ func (s scene) start(t *testing.T, moment string) *child {
 	write(t, file, s.source())
 	c := &child{cmd: exec.Command(os.Args[0])}
 	at, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c.at = at
 	c.cmd.Env = append(os.Environ(), childConfig+"="+file, childMoment+"="+moment)
 	c.cmd.Stdout, c.cmd.Stderr, c.cmd.ExtraFiles = &c.out, &c.out, []*os.File{w}
 	err = c.cmd.Start()
 	_ = w.Close() // the child has its own
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 

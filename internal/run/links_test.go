@@ -36,10 +36,7 @@ func stateTensors(t *testing.T, dir string) (tensors map[string]string, linked i
 	}
 	tensors = map[string]string{}
 	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(path))(t)
 		n := 8 + binary.LittleEndian.Uint64(raw)
 		var head map[string]struct {
 			DType string
@@ -177,10 +174,7 @@ func TestStatesAreCopied(t *testing.T) {
 			if tc.err != nil {
 				h.FS = unlinking{lazyFS{checkpoint.OS()}, tc.err}
 			}
-			out, err := got.train(t, t.Context(), h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := testkit.Must(got.train(t, t.Context(), h))(t)
 			says := strings.Count(out, "checkpoints copy the states in state_dir, because "+tc.why+": docs/disks.md")
 			if says != 1 && tc.why != "" || tc.why == "" && says != 0 {
 				t.Error(out)
@@ -268,10 +262,7 @@ func TestLinkedFilesStay(t *testing.T) {
 			t.Errorf("%s has %d names when the run has ended", path, n)
 		}
 	}
-	kept, err := os.ReadDir(s.out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := testkit.Must(os.ReadDir(s.out))(t)
 	for _, e := range kept {
 		if checkpoint.IsCheckpoint(e) && !slices.Contains([]string{"checkpoint-6", "checkpoint-8"}, e.Name()) {
 			t.Errorf("%s is left", e.Name())
@@ -291,10 +282,7 @@ func TestDamagedLink(t *testing.T) {
 	}
 	dir := filepath.Join(s.out, "checkpoint-7")
 	for _, path := range slices.Sorted(maps.Keys(linkedFiles(t, dir))) {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(path))(t)
 		for _, at := range []int{20, 4096, len(raw) - 1} { // the header, a tensor, padding or a tensor
 			raw[at] ^= 1
 			write(t, path, string(raw))
@@ -304,15 +292,10 @@ func TestDamagedLink(t *testing.T) {
 			raw[at] ^= 1
 			write(t, path, string(raw))
 		}
-		if err := checkpoint.Verify(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, checkpoint.Verify(dir))
 	}
 	path := slices.Min(slices.Collect(maps.Keys(linkedFiles(t, dir))))
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(path))(t)
 	raw[4096] ^= 1
 	write(t, path, string(raw))
 	out := s.mustTrain(t)
@@ -325,16 +308,10 @@ func TestDamagedLink(t *testing.T) {
 // linkedFiles are the files of a checkpoint that its run has linked.
 func linkedFiles(t *testing.T, dir string) map[string]bool {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "optimizer", "layer-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := testkit.Must(filepath.Glob(filepath.Join(dir, "optimizer", "layer-*")))(t)
 	out := map[string]bool{}
 	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(path))(t)
 		if strings.Contains(string(raw[:8+binary.LittleEndian.Uint64(raw)]), `"padding.`) {
 			out[path] = true
 		}
@@ -354,13 +331,10 @@ func TestPowerCutWithLinks(t *testing.T) {
 	var d *powercut.Disk
 	linked := false
 	cut := cutEvery(t, &d, func(left string) { checkLeft(t, filepath.Join(left, filepath.Base(s.out)), false) })
-	d, err := powercut.New(root, func(op string) {
+	d = testkit.Must(powercut.New(root, func(op string) {
 		linked = linked || strings.HasPrefix(op, "link layer-")
 		cut(op)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if out, err := s.train(t, t.Context(), settings.Hooks{FS: d}); err != nil || !linked {
 		t.Fatalf("linked %t, %v\n%s", linked, err, out)
 	}
@@ -372,15 +346,11 @@ func TestFilesOfNoUseGo(t *testing.T) {
 	s := newScene(t, "recompute: full\n")
 	states := filepath.Join(filepath.Dir(s.out), "states")
 	s = s.with("state_dir: " + states + "\nhost_memory: 1GiB\n")
-	if err := os.MkdirAll(states, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(states, 0o755))
 	put := func(name, run string) {
 		t.Helper()
 		head := fmt.Appendf(nil, `{"format":"mt state, version 1","run":%q}`, run)
-		if err := os.WriteFile(filepath.Join(states, name), append(head, strings.Repeat("\n", 4096-len(head))...), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(states, name), append(head, strings.Repeat("\n", 4096-len(head))...), 0o644))
 	}
 	put("mt-state-0.bin", s.out)
 	put("mt-state-0-00001.bin", s.out)

@@ -140,7 +140,7 @@ func measureChild(t *testing.T, file string) footprint {
 func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counted int64) {
 	t.Helper()
 	rows = map[string]int64{}
-	if _, err := s.train(t, t.Context(), settings.Hooks{Planned: func(run any) {
+	testkit.Must(s.train(t, t.Context(), settings.Hooks{Planned: func(run any) {
 		j := run.(*save.Output)
 		for _, r := range j.Plan.Table().Rows {
 			if r.Where == "device" {
@@ -148,20 +148,13 @@ func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counte
 				planned += r.Bytes
 			}
 		}
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
+	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.MetricsFile)))(t)
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	var m struct {
 		Bytes int64 `json:"device_bytes"`
 	}
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &m))
 	return rows, planned, m.Bytes
 }
 

@@ -34,15 +34,10 @@ type logLine struct {
 
 func (s scene) logLines(t *testing.T) (out []logLine) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.MetricsFile)))(t)
 	for text := range strings.Lines(string(raw)) {
 		var l logLine
-		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(text), &l))
 		out = append(out, l)
 	}
 	return out
@@ -61,10 +56,7 @@ func TestLoggedLossIsTheWindows(t *testing.T) {
 	out, err := every.train(t, t.Context(), settings.Hooks{Planned: func(run any) {
 		j := run.(*save.Output)
 		for step := 1; step <= j.Config.MaxSteps; step++ {
-			b, err := j.Train.Batch(step, j.Config.Pipeline.MicroBatchTokens)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testkit.Must(j.Train.Batch(step, j.Config.Pipeline.MicroBatchTokens))(t)
 			supervised = append(supervised, float64(b.Supervised))
 			n := int64(0)
 			for _, mb := range b.MicroBatches {

@@ -12,6 +12,7 @@ import (
 	"mt/internal/run/config"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/plan"
 )
 
@@ -19,19 +20,14 @@ import (
 func TestOneMemory(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	plans := func(available int64) (plan.Table, error) {
-		c, err := config.Parse("run.yaml", []byte("model: {preset: qwen2.5-7b, num_hidden_layers: 2}\nmax_seq_len: 64\ndevice: cuda\n"), config.Args{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(config.Parse("run.yaml", []byte("model: {preset: qwen2.5-7b, num_hidden_layers: 2}\nmax_seq_len: 64\ndevice: cuda\n"), config.Args{}))(t)
 		var out bytes.Buffer
 		room := func() host.Room { return host.Room{Known: true, Bytes: available, By: "x"} }
 		if err := predict.Plan(c, settings.Options{JSON: true, Stdout: &out, Stderr: io.Discard, Hooks: settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true, DeviceMemory: 64 << 30}), Room: room}}); err != nil {
 			return plan.Table{}, err
 		}
 		var shown struct{ Memory plan.Table }
-		if err := json.Unmarshal(out.Bytes(), &shown); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(out.Bytes(), &shown))
 		return shown.Memory, nil
 	}
 	whole, err := plans(1 << 40)

@@ -35,12 +35,8 @@ func TestOutputThatCannotBeRead(t *testing.T) {
 		t.Skip("root can read every directory")
 	}
 	s := newScene(t, "")
-	if err := os.MkdirAll(s.out, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(s.out, 0o300); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(s.out, 0o755))
+	testkit.NoError(t, os.Chmod(s.out, 0o300))
 	defer func() { _ = os.Chmod(s.out, 0o700) }()
 	if err := s.opens(t); err == nil {
 		t.Error("a directory that cannot be read is taken for an empty one")

@@ -47,9 +47,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, err := openRun(pairScene(t, extra).config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer open.CloseAfter(j, &err)
 			table, planned := j.Ref.Pass.Table(), map[string]int64{}
 			for _, row := range table.Rows {
@@ -64,9 +62,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 				t.Errorf("%d bytes for %d parameters", planned["host weights"], table.Params)
 			}
 			hw, err := j.OpenHardware()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer open.CloseAfter(hw, &err)
 			held := map[string]int64{}
 			say := &report.Line{Out: onPass(func() {
@@ -76,9 +72,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 					}
 				}
 			})}
-			if _, err := resolve.FindReferences(j.Resolved, hw.Devs, hw.Pool, say); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(resolve.FindReferences(j.Resolved, hw.Devs, hw.Pool, say))(t)
 			for i, d := range hw.Devs {
 				use := d.Usage()
 				for p, bytes := range use.Peak {
@@ -115,9 +109,7 @@ func TestPassOfNewTokens(t *testing.T) {
 	seen := 0
 	for _, line := range append(s.metrics(t), several.metrics(t)...) {
 		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &m))
 		for _, key := range []string{"rewards/chosen", "rewards/rejected", "eval_rewards/chosen", "eval_rewards/rejected"} {
 			if x, ok := m[key]; ok && x != 0.0 {
 				t.Errorf("%s is %v", key, x)
@@ -162,9 +154,7 @@ func TestPassIsPlanned(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 		raw, err := sketch(t, of.s.source(), settings.Options{JSON: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got := asJSON(raw)
 		if rows := got.Memory.Before; len(rows) != of.rows || rows != nil && (rows[0].Where != "host" || rows[1].Where != "device" || rows[0].Bytes <= got.Memory.Host || rows[1].Bytes == rows[0].Bytes || rows[1].Purpose != "reference pass") {
 			t.Errorf("before training: %v", rows)
@@ -179,9 +169,7 @@ func TestPassIsPlanned(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	raw, err := dryRun(t, larger, settings.Options{JSON: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if p := asJSON(raw).Pass; p == nil || p.Steps != 8 || p.All == nil || *p.All != 8*p.Step {
 		t.Errorf("the time of the pass: %+v", p)
 	}
@@ -212,9 +200,7 @@ func TestPassOnAMachine(t *testing.T) {
 		Pass *shownPass `json:"reference_pass"`
 	}) {
 		m, err := rates.Find(gpus)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		raw, err := sketch(t, yaml+keys, settings.Options{JSON: true, Forecast: settings.Forecast{Machine: m}})
 		if err == nil {
 			err = json.Unmarshal([]byte(raw[strings.Index(raw, "{"):strings.LastIndex(raw, "}")+1]), &p)
@@ -237,22 +223,14 @@ func TestPassOnAMachine(t *testing.T) {
 	// A model whose reference is larger needs what the reference does, and no more.
 	c := pairScene(t, "binding: copy\ndpo: {beta: 0.3, reference_model: "+largerReference(t)+"}\n").config(t)
 	in, err := open.Open(c, settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Sketch: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer open.CloseAfter(in, &err)
 	j, err := resolve.Sketch(in, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	run, err := predict.SmallestFor(j.Asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	pass, err := predict.SmallestFor(*j.Ref.Asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if both, err := predict.SmallestOf(j); err != nil || both != pass || pass.Host <= run.Host || pass.Device <= run.Device {
 		t.Errorf("%v: %v with both, %v the pass, %v the run", err, both, pass, run)
 	}
@@ -297,9 +275,7 @@ func TestPassThatDoesNotFit(t *testing.T) {
 func (s scene) plannedPass(t *testing.T) (run, pass *plan.Run, asked plan.Depths) {
 	t.Helper()
 	j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer open.CloseAfter(j, &err)
 	return j.Plan, j.Ref.Pass, j.Ref.Asked.Depths
 }

@@ -22,9 +22,7 @@ import (
 func sketch(t *testing.T, yaml string, o settings.Options) (string, error) {
 	t.Helper()
 	c, err := config.Parse("run.yaml", []byte(yaml), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var out bytes.Buffer
 	o.Stdout, o.Stderr = &out, &out
 	err = predict.Plan(c, o)
@@ -38,9 +36,7 @@ func TestPlanNeedsNoData(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const card = "model: qwen2.5-7b\ndevice_memory: 24GiB\nhost_memory: 128GiB\n"
 	out, err := sketch(t, card, settings.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, want := range []string{"7,615,616,512 parameters, rows of max_seq_len tokens: 2,048", "steps of 8 rows, compute bf16",
 		"no GPU to ask: the plan is for one of 24 GiB, of which 512 MiB are taken to go to its context", "device  total", "disk  one checkpoint  85 GiB",
 		"as many as the data has steps for", "disk  final model     14 GiB"} {
@@ -59,9 +55,7 @@ func TestPlanNeedsNoData(t *testing.T) {
 		t.Errorf("with data and output_dir: %v\n%s\nnot\n%s", err, again, out)
 	}
 	raw, err := sketch(t, card+"max_steps: 1000\nsave_total_limit: 2\n", settings.Options{JSON: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var shown struct {
 		MaxSteps *int `json:"max_steps"`
 		Rows     *int
@@ -105,14 +99,9 @@ func TestPlanOfAFinishedRun(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "host_memory: 1GiB\nbinding: copy\ndevice_memory: 1GiB\ndevice: cpu\n")
-	before, err := sketch(t, s.source(), settings.Options{JSON: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(sketch(t, s.source(), settings.Options{JSON: true}))(t)
 	s.mustTrain(t)
-	if err := os.Remove(s.rows); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(s.rows))
 	for name, other := range map[string]string{"as it was": "", "another": "learning_rate: 0.5\nseed: 7\n"} {
 		after, err := sketch(t, s.with(other).source(), settings.Options{JSON: true})
 		if err != nil || withoutBound(t, after) != withoutBound(t, before) {
@@ -129,10 +118,7 @@ func withoutBound(t *testing.T, text string) string {
 		t.Fatalf("%v in %s", err, text)
 	}
 	delete(m, "bound")
-	out, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(json.Marshal(m))(t)
 	return string(out)
 }
 
@@ -201,16 +187,10 @@ func TestPlanSaysWhatIsKept(t *testing.T) {
 			Executed float64 `json:"tflops_executed"`
 		}
 	}
-	h100, err := rates.Find("h100+ddr5-4800x8")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h100 := testkit.Must(rates.Find("h100+ddr5-4800x8"))(t)
 	again := map[string]float64{}
 	for _, keys := range []string{"", "recompute: full\n"} {
-		raw, err := sketch(t, card+keys, settings.Options{JSON: true, Forecast: settings.Forecast{Machine: h100}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(sketch(t, card+keys, settings.Options{JSON: true, Forecast: settings.Forecast{Machine: h100}}))(t)
 		if err := json.Unmarshal([]byte(raw[strings.Index(raw, "{"):strings.LastIndex(raw, "}")+1]), &shown); err != nil {
 			t.Fatalf("%v in %s", err, raw)
 		}

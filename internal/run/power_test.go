@@ -38,18 +38,13 @@ func TestPowerCut(t *testing.T) {
 		"with an evaluation to go": func(t *testing.T, got scene) {
 			got.mustTrain(t)
 			name := filepath.Join(got.out, settings.MetricsFile)
-			raw, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := testkit.Must(os.ReadFile(name))(t)
 			lines := strings.SplitAfter(string(raw), "\n")
 			if !strings.Contains(lines[len(lines)-2], "eval_loss") {
 				t.Fatalf("no evaluation ends\n%s", raw)
 			}
 			write(t, name, strings.Join(lines[:len(lines)-2], ""))
-			if err := os.Remove(filepath.Join(got.out, settings.EndFile)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Remove(filepath.Join(got.out, settings.EndFile)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,10 +55,7 @@ func TestPowerCut(t *testing.T) {
 			}
 			var d *powercut.Disk
 			cut := cutEvery(t, &d, func(left string) { checkLeft(t, filepath.Join(left, filepath.Base(got.out)), resumed) })
-			d, err := powercut.New(root, cut)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d = testkit.Must(powercut.New(root, cut))(t)
 			if out, err := got.train(t, t.Context(), settings.Hooks{FS: d}); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

@@ -56,9 +56,7 @@ func compareRewards(t *testing.T, file string, s scene) {
 	readJSON(t, file, &want)
 	for i, line := range s.metrics(t) {
 		var got map[string]any
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &got))
 		for _, key := range []string{"rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins", "logps/chosen", "logps/rejected"} {
 			if x, ok := got[key].(float64); !ok || !(math.Abs(x-want.Steps[i][key]) <= 1e-4) {
 				t.Errorf("step %d: %s %v, recorded %v", i+1, key, got[key], want.Steps[i][key])

@@ -151,9 +151,7 @@ func TestTogether(t *testing.T) {
 				sameRun(t, again, want)
 				// A run that was killed before its second checkpoint goes on from the first.
 				for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
-					if err := os.RemoveAll(filepath.Join(again.out, name)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, os.RemoveAll(filepath.Join(again.out, name)))
 				}
 				if said := again.together(t, n); !strings.Contains(said, "resuming from "+filepath.Join(again.out, settings.CheckpointName(3))) {
 					t.Errorf("it does not go on from step 3\n%s", said)
@@ -197,9 +195,7 @@ func (s scene) losses(t *testing.T) (out []float64) {
 	t.Helper()
 	for _, line := range s.metrics(t) {
 		var at struct{ Loss *float64 }
-		if err := json.Unmarshal([]byte(line), &at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &at))
 		if at.Loss != nil {
 			out = append(out, *at.Loss)
 		}
@@ -396,14 +392,9 @@ func TestModelsDiffer(t *testing.T) {
 	other := t.TempDir()
 	copyTree(t, dir, other)
 	file := filepath.Join(other, "model", "model.safetensors")
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(file))(t)
 	raw[len(raw)-3] ^= 0x10
-	if err := os.WriteFile(file, raw, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, raw, 0o644))
 	out := t.TempDir()
 	for _, run := range trainTogether(t, 2, t.Context(), func(rank int) (*config.Config, settings.Hooks) {
 		h := settings.Hooks{}
@@ -449,19 +440,14 @@ func TestRankFails(t *testing.T) {
 func sameSteps(t *testing.T, out string, rank int) {
 	t.Helper()
 	of := func(name string) (steps []string) {
-		raw, err := os.ReadFile(filepath.Join(out, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(filepath.Join(out, name)))(t)
 		for line := range bytes.Lines(raw) {
 			var m struct {
 				Step   int                `json:"step"`
 				Loss   *float64           `json:"loss"`
 				StallS map[string]float64 `json:"stall_s"`
 			}
-			if err := json.Unmarshal(line, &m); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(line, &m))
 			if m.Loss != nil {
 				steps = append(steps, fmt.Sprint(m.Step, " ", *m.Loss, " ", len(m.StallS)))
 			}

@@ -23,10 +23,7 @@ const pairModel = "testdata/recordings/dpo-sigmoid/model"
 func pairScene(t *testing.T, extra string) scene {
 	t.Helper()
 	root := t.TempDir()
-	abs, err := filepath.Abs(pairModel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	abs := testkit.Must(filepath.Abs(pairModel))(t)
 	return scene{root: root, out: filepath.Join(root, "out"), yaml: override("model_name_or_path: "+abs+"\ndataset: "+filepath.Join(abs, "../train.jsonl")+
 		"\ncache_dir: "+root+"/cache\ndpo: {beta: 0.3}\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 2\nmax_steps: 8\nlearning_rate: 0.01\nval_size: 6\neval_steps: 3\nsave_steps: 3\nsave_dtype: fp32\nlogging_steps: 2\n", extra)}
 }
@@ -76,10 +73,7 @@ func TestReferencesAreKept(t *testing.T) {
 		"emptied":  func([]byte) []byte { return nil },
 		"extended": func(b []byte) []byte { return append(b, 0) },
 	} {
-		b, err := os.ReadFile(want.cached(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(os.ReadFile(want.cached(t)))(t)
 		write(t, want.cached(t), string(spoil(b)))
 		got := want.in(t)
 		if n, out := got.passes(t); n != 1 || !strings.Contains(out, "references is made anew: ") {
@@ -143,9 +137,7 @@ func TestPairsAreEvaluated(t *testing.T) {
 	first := func(s scene) map[string]any {
 		for _, line := range s.metrics(t) {
 			var m map[string]any
-			if err := json.Unmarshal([]byte(line), &m); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(line), &m))
 			if m["eval_loss"] != nil {
 				return m
 			}
@@ -159,16 +151,10 @@ func TestPairsAreEvaluated(t *testing.T) {
 	if m["eval_loss"] != 0.6931471805599453 || m["eval_rewards/margins"] != 0.0 || m["eval_rewards/accuracies"] != 0.0 || !(m["eval_logps/chosen"].(float64) < -10) || m["eval_perplexity"] != nil {
 		t.Errorf("a model that has not moved: %v", m)
 	}
-	other, err := filepath.Abs("testdata/recordings/dpo-ipo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(filepath.Abs("testdata/recordings/dpo-ipo"))(t)
 	dir := t.TempDir()
 	for from, to := range map[string]string{"model/config.json": "config.json", "model/tokenizer.json": "tokenizer.json", "final.safetensors": "model.safetensors"} {
-		b, err := os.ReadFile(filepath.Join(other, from))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(os.ReadFile(filepath.Join(other, from)))(t)
 		write(t, filepath.Join(dir, to), string(b))
 	}
 	moved := still.in(t).with("dpo: {beta: 0.3, reference_model: " + dir + "}\n")
@@ -189,10 +175,7 @@ func TestPairsAreEvaluated(t *testing.T) {
 func TestPairsTogether(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
-	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(os.ReadFile(filepath.Join(pairModel, "../train.jsonl")))(t)
 	lines := strings.Split(strings.TrimSpace(string(rows)), "\n")
 	slices.Reverse(lines)
 	held := filepath.Join(t.TempDir(), "held.jsonl") // whose pairs have other numbers
@@ -208,9 +191,7 @@ func TestPairsTogether(t *testing.T) {
 		again.together(t, n)
 		sameRun(t, again, want)
 		for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
-			if err := os.RemoveAll(filepath.Join(again.out, name)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.RemoveAll(filepath.Join(again.out, name)))
 		}
 		again.together(t, n)
 		sameRun(t, again, want)
@@ -265,9 +246,7 @@ func TestPairsRefused(t *testing.T) {
 	for _, at := range []string{"out", "out/ema"} {
 		s := pairScene(t, "")
 		from := filepath.Join(s.root, at)
-		if err := os.CopyFS(from, os.DirFS(pairModel)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.CopyFS(from, os.DirFS(pairModel)))
 		_, err := s.with("dpo: {reference_model: "+from+"}\n").train(t, t.Context(), settings.Hooks{})
 		checkError(t, err, true, "run.yaml:", "output_dir "+s.out+": "+from+" is where dpo.reference_model is loaded from")
 	}
@@ -284,10 +263,7 @@ func changedModel(t *testing.T, change func(name, content string) string) string
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "tokenizer.json", "model.safetensors"} {
-		b, err := os.ReadFile(filepath.Join(pairModel, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(os.ReadFile(filepath.Join(pairModel, name)))(t)
 		write(t, filepath.Join(dir, name), change(name, string(b)))
 	}
 	return dir
@@ -348,10 +324,7 @@ func TestReferencePassLeavesPairsOut(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s := pairScene(t, "val_size: 0\neval_steps: 0\nmax_steps: 1\n")
-	rows, err := os.ReadFile(filepath.Join(pairModel, "../train.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(os.ReadFile(filepath.Join(pairModel, "../train.jsonl")))(t)
 	long := filepath.Join(s.root, "long.jsonl")
 	write(t, long, string(rows)+`{"prompt":"`+strings.Repeat("a long prompt ", 400)+`","chosen":"a","rejected":"b"}`+"\n")
 	for _, packing := range []string{"false", "true"} {
@@ -373,9 +346,7 @@ func TestPairsWindow(t *testing.T) {
 		Accuracy float64 `json:"rewards/accuracies"`
 		Log      float64 `json:"logps/rejected"`
 	}) {
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &r))
 		return r
 	}
 	var chosen, accuracy, log float64

@@ -179,10 +179,7 @@ func (s scene) interrupted(t *testing.T, with func(cancel func()) settings.Hooks
 
 func copyMetrics(t *testing.T, from, to scene) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(from.out, settings.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(from.out, settings.MetricsFile)))(t)
 	write(t, filepath.Join(to.out, settings.MetricsFile), string(raw))
 }
 
@@ -207,12 +204,8 @@ func TestDone(t *testing.T) {
 		}
 	}
 	// A model that was not finished is written again, with the last evaluation.
-	if err := os.Remove(filepath.Join(s.out, "model.safetensors")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(s.out, settings.EndFile)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(s.out, "model.safetensors")))
+	testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.EndFile)))
 	s.mustTrain(t)
 	after := s.left(t)
 	for name, content := range before {
@@ -250,17 +243,12 @@ func poisoned(t *testing.T) scene {
 	t.Helper()
 	s := withModel(t)
 	name := filepath.Join(s.root, "model", "model.safetensors")
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(name))(t)
 	data := 8 + int(binary.LittleEndian.Uint64(raw))
 	var h map[string]struct {
 		Offsets []int `json:"data_offsets"`
 	}
-	if err := json.Unmarshal(raw[8:data], &h); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw[8:data], &h))
 	end := data + h[embedW].Offsets[1] // of the last row
 	binary.LittleEndian.PutUint32(raw[end-4:], math.Float32bits(float32(math.NaN())))
 	write(t, name, string(raw))

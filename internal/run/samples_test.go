@@ -29,10 +29,7 @@ func textScene(t *testing.T, extra string) scene {
 // samples reads samples.jsonl.
 func (s scene) samples(t *testing.T) (out []report.SampleLine) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(s.out, settings.SamplesFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.SamplesFile)))(t)
 	for line := range bytes.Lines(raw) {
 		var l report.SampleLine
 		if err := json.Unmarshal(line, &l); err != nil {
@@ -69,9 +66,7 @@ func TestSamples(t *testing.T) {
 		}
 		without := with.in(t).with("sample_steps: 0\n")
 		without.mustTrain(t)
-		if err := os.Remove(filepath.Join(with.out, settings.SamplesFile)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(filepath.Join(with.out, settings.SamplesFile)))
 		sameRun(t, with, without)
 	}
 }
@@ -115,9 +110,7 @@ func TestSamplesAreResumed(t *testing.T) {
 				_, err = f.WriteString("{\"step\":7,\"prompt\":\"\",\"text\":\"\"}\n{\"step\":3,\"pro")
 				f.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if out := got.mustTrain(t); !strings.Contains(out, "resuming from") {
 				t.Errorf("%s: begun again\n%s", name, out)
 			}

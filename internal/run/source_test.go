@@ -16,25 +16,17 @@ import (
 // withTower adds a file with a tensor that is not trained to a model directory.
 func withTower(t *testing.T, dir, data string) {
 	t.Helper()
-	w, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
 	const weights, tower = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 	where := map[string]string{"vision_tower.x": tower}
 	for _, x := range w.Tensors() {
 		where[x.Name] = weights
 	}
 	w.Close()
-	if err := os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, weights)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, weights)))
 	header := `{"vision_tower.x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}`
 	write(t, filepath.Join(dir, tower), string(binary.LittleEndian.AppendUint64(nil, uint64(len(header))))+header+data)
-	index, err := json.Marshal(map[string]any{"weight_map": where})
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := testkit.Must(json.Marshal(map[string]any{"weight_map": where}))(t)
 	write(t, filepath.Join(dir, "model.safetensors.index.json"), string(index))
 }
 
@@ -61,10 +53,7 @@ func TestSourceDisappears(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, dir := range []string{s.out, filepath.Join(s.out, settings.CheckpointName(3))} {
-		w, err := checkpoint.OpenWeights(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := testkit.Must(checkpoint.OpenWeights(dir))(t)
 		x, ok := w.Tensor("vision_tower.x")
 		w.Close()
 		if raw, err := os.ReadFile(filepath.Join(dir, x.File)); !ok || err != nil || !strings.HasSuffix(string(raw), data) {

@@ -21,6 +21,7 @@ import (
 	"mt/internal/run/resume"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -48,14 +49,9 @@ func TestInitialise(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		pool := parallel.New(threads)
 		defer pool.Close()
-		s, err := host.NewStore(j.Plan.Layouts, j.Plan.Planes, pool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(host.NewStore(j.Plan.Layouts, j.Plan.Planes, pool))(t)
 		defer s.Close()
-		if err := open.Initialise(s, j.Model, 11, pool); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, open.Initialise(s, j.Model, 11, pool))
 		seen := map[string]bool{}
 		for _, l := range s.Layers {
 			for k, tl := range l.Layout.Tensors {
@@ -66,10 +62,7 @@ func TestInitialise(t *testing.T) {
 					t.Errorf("%d threads: layer %d %s differs from its rows made at once", threads, l.Layout.Index, tl.Role)
 				}
 				for r := 0; tl.Dims == 2 && r < tl.Rows; r++ {
-					row, err := json.Marshal(got[r*tl.Cols : (r+1)*tl.Cols])
-					if err != nil {
-						t.Fatal(err)
-					}
+					row := testkit.Must(json.Marshal(got[r*tl.Cols : (r+1)*tl.Cols]))(t)
 					if seen[string(row)] {
 						t.Errorf("%d threads: layer %d %s: row %d is in the model twice", threads, l.Layout.Index, tl.Role, r)
 					}
@@ -100,22 +93,14 @@ func openSaver(t *testing.T, s scene, step int) *save.Saver {
 	j := openScene(t, s)
 	w := &save.Weights{Output: j}
 	t.Cleanup(func() { _ = w.Close() })
-	if err := w.Open(nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Open(nil))
 	log, _, err := report.OpenMetrics(j.FS(), filepath.Join(t.TempDir(), settings.MetricsFile), 0, func(w io.Writer) io.Writer { return &fullWriter{w, 3} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(log.Close)
 	sv := &save.Saver{Weights: w, Log: log, Kept: &report.Windows{}}
-	if err := sv.Open(step); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, sv.Open(step))
 	for i, l := range w.Store.Layers {
-		if err := sv.Layer(i, l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, sv.Layer(i, l))
 	}
 	return sv
 }
@@ -143,14 +128,9 @@ func TestCheckpointsKeepTheCountOfSkippedSteps(t *testing.T) {
 	s := newScene(t, "")
 	sv := openSaver(t, s, 5)
 	want := actors.State{Step: 5, AdamStep: 3, NonFinite: 2, Tokens: 77}
-	if err := sv.Commit(want, 20); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, sv.Commit(want, 20))
 	dir := filepath.Join(s.out, "checkpoint-5")
-	state, err := checkpoint.ReadState(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := testkit.Must(checkpoint.ReadState(dir))(t)
 	if state.DataPos != 20 {
 		t.Errorf("%s is at row %d", dir, state.DataPos)
 	}
@@ -179,9 +159,7 @@ func TestFinished(t *testing.T) {
 	if finished(other) {
 		t.Error("the model is taken for that of another checkpoint")
 	}
-	if err := os.Truncate(filepath.Join(s.out, "model.safetensors"), 1000); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Truncate(filepath.Join(s.out, "model.safetensors"), 1000))
 	if finished(state) {
 		t.Error("half a model is taken for one")
 	}
@@ -208,21 +186,12 @@ func TestSettingsStay(t *testing.T) {
 func TestValuesStay(t *testing.T) {
 	s := newScene(t, "")
 	s.mustTrain(t)
-	in, err := open.Open(s.with("max_steps: 16\n").config(t), settings.Options{Stderr: io.Discard}, open.Asks{Run: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testkit.Must(open.Open(s.with("max_steps: 16\n").config(t), settings.Options{Stderr: io.Discard}, open.Asks{Run: true}))(t)
 	defer in.Close()
 	opened := string(in.Config.YAML(""))
-	start, err := resume.Find(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	start := testkit.Must(resume.Find(in, nil))(t)
 	found := string(start.Config.YAML(""))
-	r, err := resolve.Resolve(start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(resolve.Resolve(start))(t)
 	if string(in.Config.YAML("")) != opened || string(start.Config.YAML("")) != found {
 		t.Error("a stage has written to what an earlier one returned")
 	}

@@ -2,14 +2,11 @@ package run
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"mt/internal/run/open"
-	"mt/internal/run/predict"
 	"mt/internal/run/settings"
 	"mt/internal/testkit"
 )
@@ -31,36 +28,14 @@ func TestGradientsOnDisks(t *testing.T) {
 			want := newScene(t, strings.Replace(tinyModel, "num_hidden_layers: 3", deep, 1)+"save_steps: 3\nrecompute: full\nsave_dtype: fp32\npipeline: {"+sameSums+"}\n").with("grad_dtype: fp32\n").with(extra)
 			want.mustTrain(t)
 			got := want.in(t).onDisks(t).with(extra + "pipeline: {state_slots: 1, grad_slabs: 1, grad_buffers: 1, " + sameSums + "}\n")
-			j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			least, err := predict.SmallestFor(j.Asked)
-			open.CloseAfter(j, &err)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
+			least := leastMemory(t, got)
+			got = got.with(fmt.Sprintf("host_memory: %d\n", least))
 			out := got.mustTrain(t)
 			if !regexp.MustCompile(`disk +gradients +\S+ \S+ +(fp32|bf16) of [78] of 10 layers, which wait for the norm`).MatchString(out) {
 				t.Errorf("no gradients are said to be on disks:\n%s", out)
 			}
-			sameRun(t, got, want)
-			for _, dir := range []string{"a", "b"} {
-				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
-					t.Errorf("%v is left in state_dir", left)
-				}
-			}
-			for _, n := range sample(t, 2, 1) {
-				step := settings.CheckpointName(3 * n)
-				again := got.in(t)
-				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
-					t.Fatal(err)
-				}
-				again.mustTrain(t)
-				sameModel(t, again, want)
-			}
-			refused := got.in(t).with(fmt.Sprintf("host_memory: %d\n", least.Host-1))
+			endsAlike(t, got, want, "a", "b")
+			refused := got.in(t).with(fmt.Sprintf("host_memory: %d\n", least-1))
 			if _, err := refused.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "plan: the run needs") {
 				t.Errorf("with a byte less: %v", err)
 			}

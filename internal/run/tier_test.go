@@ -27,9 +27,7 @@ func (s scene) onDisks(t *testing.T) scene { return s.partOnDisks(t, 2) }
 func (s scene) partOnDisks(t *testing.T, n int64) scene {
 	t.Helper()
 	j, err := openRun(s.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer open.CloseAfter(j, &err)
 	table := j.Plan.Table()
 	state := int64(0)
@@ -38,6 +36,36 @@ func (s scene) partOnDisks(t *testing.T, n int64) scene {
 	}
 	return s.with(fmt.Sprintf("state_dir: [%s/a, %s/b]\nhost_memory: %d\npipeline: {state_slots: 1, micro_batch_tokens: %d, head_shards: %d, activation_slots: %d}\ngrad_dtype: fp32\nrecompute: full\n",
 		s.root, s.root, table.Host+table.AllDevices-state/n, j.Plan.Limits.MicroBatchTokens, j.Plan.Spec.Shards(), j.Plan.Depths.ActivationSlots))
+}
+
+// leastMemory is the least memory of the host with which a run of the scene goes.
+func leastMemory(t *testing.T, s scene) int64 {
+	t.Helper()
+	j, err := openRun(s.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
+	testkit.NoError(t, err)
+	least, err := predict.SmallestFor(j.Asked)
+	open.CloseAfter(j, &err)
+	testkit.NoError(t, err)
+	return least.Host
+}
+
+// endsAlike fails the test unless the run got with disks ended as the run want in memory, and left nothing in the directories.
+// It trains on from its checkpoints, or from one that is drawn, to the same model.
+func endsAlike(t *testing.T, got, want scene, dirs ...string) {
+	t.Helper()
+	sameRun(t, got, want)
+	for _, dir := range dirs {
+		if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
+			t.Errorf("%v is left in directory %s", left, dir)
+		}
+	}
+	for _, n := range sample(t, 2, 1) {
+		step := settings.CheckpointName(3 * n)
+		again := got.in(t)
+		testkit.NoError(t, os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))))
+		again.mustTrain(t)
+		sameModel(t, again, want)
+	}
 }
 
 // TestStatesOnDisks: a run whose states are on disks ends as one in memory, with its checkpoints and an exact
@@ -63,22 +91,7 @@ func TestStatesOnDisks(t *testing.T) {
 			if !regexp.MustCompile(`disk +state +\S+ \S+ +` + what + ` of [1-9]`).MatchString(out) {
 				t.Errorf("nothing is said to be on disks:\n%s", out)
 			}
-			sameRun(t, got, want)
-			for _, dir := range []string{"a", "b"} {
-				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
-					t.Errorf("%v is left in state_dir", left)
-				}
-			}
-			// From a checkpoint, in memory and with disks.
-			for _, n := range sample(t, 2, 1) {
-				step := settings.CheckpointName(3 * n)
-				again := got.in(t)
-				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
-					t.Fatal(err)
-				}
-				again.mustTrain(t)
-				sameModel(t, again, want)
-			}
+			endsAlike(t, got, want, "a", "b")
 		})
 	}
 }
@@ -93,9 +106,7 @@ func TestMemoryIsAskedAnew(t *testing.T) {
 	for _, more := range []string{"", "host_memory: auto\n"} {
 		again := want.in(t)
 		again = again.with(fmt.Sprintf("state_dir: [%s/a]\n", again.root) + more)
-		if err := os.CopyFS(filepath.Join(again.out, "checkpoint-3"), os.DirFS(filepath.Join(small.out, "checkpoint-3"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.CopyFS(filepath.Join(again.out, "checkpoint-3"), os.DirFS(filepath.Join(small.out, "checkpoint-3"))))
 		if out := again.mustTrain(t); !strings.Contains(out, "host memory has room for everything") {
 			t.Errorf("%q: the memory of the first start holds on:\n%s", more, out)
 		}
@@ -110,23 +121,17 @@ func TestNumericsOfLittleMemory(t *testing.T) {
 	s = s.with(fmt.Sprintf("state_dir: [%s/a]\n", s.root))
 	notesOf := func(s scene) string {
 		j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer open.CloseAfter(j, &err)
 		return strings.Join(j.AllNotes(), "\n")
 	}
 	const note = "a run with room for everything has pipeline.micro_batch_tokens: "
 	j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	tokens := j.Plan.Limits.MicroBatchTokens
 	least, err := predict.SmallestFor(j.Asked)
 	open.CloseAfter(j, &err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	small := fmt.Sprintf("host_memory: %d\n", least.Host)
 	if got := notesOf(s.with(small)); !strings.Contains(got, note+fmt.Sprint(tokens)) {
 		t.Errorf("notes of a small host_memory:\n%s", got)
@@ -148,35 +153,13 @@ func TestWeightsOnDisks(t *testing.T) {
 			want.mustTrain(t)
 			got := want.in(t).onDisks(t)
 			got = got.with(fmt.Sprintf("param_dir: [%s/c]\n", got.root))
-			j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			least, err := predict.SmallestFor(j.Asked)
-			open.CloseAfter(j, &err)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
+			least := leastMemory(t, got)
+			got = got.with(fmt.Sprintf("host_memory: %d\n", least))
 			out := got.mustTrain(t)
 			if !regexp.MustCompile(`disk +weights +\S+ \S+ +what streams to the device, of [1-9]`).MatchString(out) {
 				t.Errorf("no weights are said to be on disks:\n%s", out)
 			}
-			sameRun(t, got, want)
-			for _, dir := range []string{"a", "b", "c"} {
-				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
-					t.Errorf("%v is left in directory %s", left, dir)
-				}
-			}
-			for _, n := range sample(t, 2, 1) {
-				step := settings.CheckpointName(3 * n)
-				again := got.in(t)
-				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
-					t.Fatal(err)
-				}
-				again.mustTrain(t)
-				sameModel(t, again, want)
-			}
+			endsAlike(t, got, want, "a", "b", "c")
 			if _, err := got.in(t).with("sample_prompt: a\n").train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "sample_prompt: the weights of this run are on disks") {
 				t.Errorf("with a prompt for a sample: %v", err)
 			}
@@ -202,20 +185,14 @@ func TestCompressedStates(t *testing.T) {
 		Written int64 `json:"disk_write_bytes"`
 	}
 	raw, err := os.ReadFile(filepath.Join(got.out, "metrics.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for line := range strings.Lines(string(raw)) {
 		if strings.Contains(line, `"disk_read_bytes"`) {
-			if err := json.Unmarshal([]byte(line), &last); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(line), &last))
 		}
 	}
 	j, err := openRun(got.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer open.CloseAfter(j, &err)
 	if n, _ := j.Plan.DiskBytes(); n == 0 || last.Read == 0 || last.Read > n*9/10 || last.Written > n*9/10 {
 		t.Errorf("%d bytes are read and %d written of states of %d", last.Read, last.Written, n)
@@ -230,9 +207,7 @@ func sameModel(t *testing.T, got, want scene) {
 	t.Helper()
 	a, err := os.ReadFile(filepath.Join(got.out, "model.safetensors"))
 	b, err2 := os.ReadFile(filepath.Join(want.out, "model.safetensors"))
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, err2))
 	if string(a) != string(b) {
 		t.Error("the models differ")
 	}

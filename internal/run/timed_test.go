@@ -38,10 +38,7 @@ func timedFile(t *testing.T, s scene) string {
 
 func recordOf(t *testing.T, s scene) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(s.out, settings.AlgorithmsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.AlgorithmsFile)))(t)
 	return raw
 }
 
@@ -59,13 +56,9 @@ func TestTimedProducts(t *testing.T) {
 		t.Errorf("it is not said where choices are kept:\n%s", out)
 	}
 	raw, err := os.ReadFile(timedFile(t, want))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var kept struct{ Shapes map[string][8]uint64 }
-	if err := json.Unmarshal(raw, &kept); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw, &kept))
 	var recorded map[string][8]uint64
 	if err := json.Unmarshal(recordOf(t, want), &recorded); err != nil || len(recorded) == 0 || !maps.Equal(recorded, kept.Shapes) {
 		t.Errorf("kept:\n%s\nrecorded:\n%s", raw, recordOf(t, want))
@@ -91,9 +84,7 @@ func TestTimedResume(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	forget := func() {
-		if err := os.Remove(timedFile(t, want)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(timedFile(t, want)))
 	}
 	forget()
 	got := want.in(t)
@@ -121,13 +112,9 @@ func TestTimedBranch(t *testing.T) {
 	if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, proposals(3, 2, 1))}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.Remove(timedFile(t, s)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(timedFile(t, s)))
 	choices := func(s scene) (words map[string][8]uint64) {
-		if err := json.Unmarshal(recordOf(t, s), &words); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(recordOf(t, s), &words))
 		return words
 	}
 	first := choices(s)
@@ -190,10 +177,7 @@ func TestTimedFiles(t *testing.T) {
 	}
 	_, want := run()
 	file := timedFile(t, s)
-	good, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := testkit.Must(os.ReadFile(file))(t)
 	for name, content := range map[string]string{
 		"damaged": string(good[:len(good)/2]), "other device": strings.Replace(string(good), `"Emulated GPU"`, `"Another"`, 1),
 		"other version": strings.Replace(string(good), "120804", "120805", 1), "too long": strings.Repeat(" ", 5<<20), "no object": "[]",
@@ -235,16 +219,12 @@ func TestOwnProducts(t *testing.T) {
 			t.Errorf("%s: the notes are\n%s", name, out)
 		}
 		raw, err := os.ReadFile(filepath.Join(s.out, settings.MetricsFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
 		var last struct {
 			Own int64 `json:"own_products"`
 		}
-		if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(lines[len(lines)-1], &last))
 		if (last.Own > 20) != (tc.note != "") {
 			t.Errorf("%s: %d products", name, last.Own)
 		}

@@ -43,10 +43,7 @@ func tokenScene(t *testing.T, kind string) (s scene, base string) {
 // table reads a tensor of a model directory, row by row.
 func table(t *testing.T, dir, name string) [][]float32 {
 	t.Helper()
-	w, err := checkpoint.OpenWeights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
 	defer w.Close()
 	x, ok := w.Tensor(name)
 	if !ok {
@@ -55,9 +52,7 @@ func table(t *testing.T, dir, name string) [][]float32 {
 	out := make([][]float32, x.Shape[0])
 	for i := range out {
 		out[i] = make([]float32, x.Shape[1])
-		if err := w.Read(name, int64(i)*x.Shape[1], out[i]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.Read(name, int64(i)*x.Shape[1], out[i]))
 	}
 	return out
 }
@@ -84,16 +79,12 @@ func TestAddedTokensTrain(t *testing.T) {
 	sameRun(t, got, want)
 	for _, dir := range []string{want.out, filepath.Join(want.out, settings.CheckpointName(3))} {
 		c, err := model.LoadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if raw, err := os.ReadFile(filepath.Join(dir, "config.json")); err != nil || c.VocabSize != 320 || !strings.Contains(string(raw), `"vocab_size": 320`) {
 			t.Errorf("%s: %d tokens, %v\n%s", dir, c.VocabSize, err, raw)
 		}
 		tok, err := tokenizer.Load(dir, 320)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ids, err := tok.Encode(nil, []byte("<|im_start|>a<|im_end|>\n"))
 		if err != nil || !slices.Equal(ids, []int32{256, 'a', 257, '\n'}) {
 			t.Errorf("%s: encoded as %d, %v", dir, ids, err)
@@ -126,17 +117,12 @@ func TestSpecialTokensTrain(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	s, base := tokenScene(t, "")
-	if err := os.WriteFile(filepath.Join(base, "generation_config.json"), []byte(`{"eos_token_id": 0, "top_k": 5}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(base, "generation_config.json"), []byte(`{"eos_token_id": 0, "top_k": 5}`), 0o600))
 	s = s.with("max_steps: 1\nsave_steps: 0\nnew_special_tokens: <|im_start|>\nspecial_tokens:\n  eos_token: <|im_end|>\n  pad_token: <|im_end|>\n  additional_special_tokens: [\"<x>\"]\n")
 	if out := s.mustTrain(t); !strings.Contains(out, `3 tokens are new: they have the ids 256 ("<|im_start|>") to 258 ("<x>")`) {
 		t.Errorf("the run says\n%s", out)
 	}
-	tok, err := tokenizer.Load(s.out, 320)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := testkit.Must(tokenizer.Load(s.out, 320))(t)
 	if eos, ok := tok.EOS(); !ok || eos != 257 || tok.Token(eos) != "<|im_end|>" || !tok.IsSpecial(258) {
 		t.Errorf("EOS %d, %q", eos, tok.Token(eos))
 	}
@@ -229,9 +215,7 @@ func TestTokenErrors(t *testing.T) {
 	s, base := tokenScene(t, "")
 	bare := t.TempDir()
 	copyTree(t, base, bare)
-	if err := os.Remove(filepath.Join(bare, "tokenizer.json")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(bare, "tokenizer.json")))
 	for _, tt := range []struct {
 		keys string
 		want []string

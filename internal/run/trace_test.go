@@ -32,9 +32,7 @@ type traceSpan struct {
 func readTrace(t *testing.T, path string) (out []traceSpan) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer f.Close()
 	r := io.Reader(f)
 	if strings.HasSuffix(path, ".gz") {
@@ -82,9 +80,7 @@ func (s scene) checkStalls(t *testing.T, spans []traceSpan) {
 			Step   int
 			StallS map[string]float64 `json:"stall_s"`
 		}
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &m))
 		if m.StallS == nil {
 			continue // an evaluation
 		}
@@ -124,10 +120,7 @@ func TestTraceOnAFullDisk(t *testing.T) {
 	for name, room := range map[string]int{"run.json": 1 << 16, "none.json": 0, "run.json.gz": 100} {
 		s := plain.in(t)
 		s = s.with("trace: " + filepath.Join(s.root, name) + "\n")
-		said, err := s.train(t, context.Background(), settings.Hooks{Trace: func(w io.WriteCloser) io.WriteCloser { return &fullDisk{w, room} }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		said := testkit.Must(s.train(t, context.Background(), settings.Hooks{Trace: func(w io.WriteCloser) io.WriteCloser { return &fullDisk{w, room} }}))(t)
 		if n := strings.Count(said, "no space left on device; training goes on"); n != 1 {
 			t.Errorf("%s: %d warnings:\n%s", name, n, said)
 		}
@@ -177,9 +170,7 @@ func TestTimelineFile(t *testing.T) {
 	s := newScene(t, "")
 	for _, asked := range []bool{false, true} {
 		s = s.in(t)
-		if err := Train(context.Background(), s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard, Timeline: asked}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, Train(context.Background(), s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard, Timeline: asked}))
 		raw, err := os.ReadFile(filepath.Join(s.out, settings.TimelineFile))
 		if !asked {
 			if err == nil {

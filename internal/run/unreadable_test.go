@@ -33,9 +33,7 @@ func TestUnreadableCheckpoint(t *testing.T) {
 	manifest := filepath.Join(got.out, settings.CheckpointName(6), "manifest.json")
 	kept := filepath.Join(got.root, "manifest.json")
 	move(t, manifest, kept)
-	if err := os.Symlink(unreadable, manifest); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(unreadable, manifest))
 	before, _ := os.ReadFile(filepath.Join(got.out, settings.MetricsFile))
 	for _, resume := range []string{"auto", filepath.Join(got.out, settings.CheckpointName(6))} {
 		_, err := got.with("resume_from_checkpoint: "+resume+"\n").train(t, t.Context(), settings.Hooks{Allocating: func() { t.Error("memory is taken") }})
@@ -90,18 +88,12 @@ func swapLayers(t *testing.T, dir string) {
 	t.Helper()
 	file := func(layer string) string { return "optimizer/layer-0000" + layer + ".safetensors" }
 	raw, err := os.ReadFile(filepath.Join(dir, file("2")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	write(t, filepath.Join(dir, file("1")), string(raw))
 	raw, err = os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var m map[string]any
-	if err := json.Unmarshal(raw, &m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(raw, &m))
 	m["version"] = 1
 	delete(m, "crc32c")
 	records := map[string]map[string]any{}
@@ -128,9 +120,7 @@ func TestFinishedRunThatCannotBeRead(t *testing.T) {
 	s := newScene(t, "keep_checkpoints: false\n")
 	s.mustTrain(t)
 	remove(t, filepath.Join(s.out, settings.EndFile))
-	if err := os.Symlink(unreadable, filepath.Join(s.out, settings.EndFile)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(unreadable, filepath.Join(s.out, settings.EndFile)))
 	_, err := s.train(t, t.Context(), settings.Hooks{Allocating: func() { t.Error("memory is taken") }})
 	checkError(t, err, true, "run.yaml", "look for a finished run", settings.EndFile, "input/output error")
 }

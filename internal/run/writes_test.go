@@ -20,10 +20,7 @@ import (
 // saved lists the checkpoints of a scene, "*" behind those that can be resumed.
 func (s scene) saved(t *testing.T) []string {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(s.out, "checkpoint-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dirs := testkit.Must(filepath.Glob(filepath.Join(s.out, "checkpoint-*")))(t)
 	var out []string
 	for _, dir := range dirs {
 		if err := checkpoint.Verify(dir); err != nil {
@@ -47,9 +44,7 @@ func (s scene) evaluated(t *testing.T) []string {
 			Step int
 			Loss *float64 `json:"eval_loss"`
 		}
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &m))
 		if m.Loss != nil {
 			out = append(out, strconv.Itoa(m.Step))
 		}
@@ -162,10 +157,7 @@ func TestDamagedEnd(t *testing.T) {
 	s.mustTrain(t)
 	read := func(s scene, name string) string {
 		t.Helper()
-		raw, err := os.ReadFile(filepath.Join(s.out, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(filepath.Join(s.out, name)))(t)
 		return string(raw)
 	}
 	whole := map[string]string{"model.safetensors": read(s, "model.safetensors"), settings.EndFile: read(s, settings.EndFile)}
@@ -252,10 +244,7 @@ func TestInterruptedAtTheEnd(t *testing.T) {
 // modelBytes is the model that a scene has left.
 func (s scene) modelBytes(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(s.out, "model.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, "model.safetensors")))(t)
 	return string(raw)
 }
 

@@ -6,6 +6,7 @@
 // detector, where everything takes ten times as long, some tables are drawn from too, and what is
 // too slow is left out. InMemory keeps the temporary files of tests off disks.
 //
+// NoError and Must end a test where a call that must work fails; Close closes what the test opened.
 // Check names each fact of a condition that does not hold. RunPython runs scripts that compare with
 // other programs; RunRanks runs programs as several ranks.
 //

@@ -14,6 +14,8 @@ type noted struct {
 
 func (n *noted) Helper() {}
 
+func (n *noted) Error(args ...any) { n.errors = append(n.errors, fmt.Sprint(args...)) }
+
 func (n *noted) Errorf(format string, args ...any) {
 	n.errors = append(n.errors, fmt.Sprintf(format, args...))
 }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -30,9 +32,7 @@ func TestParseAddress(t *testing.T) {
 // others another port with a note.
 func TestListenWherePortsAreTaken(t *testing.T) {
 	taken, _, err := Listen(mustParse(t, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer taken.Close()
 	_, _, err = Listen(mustParse(t, taken.Addr().String()))
 	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()+" is in use; give another port, or 0") {
@@ -41,14 +41,10 @@ func TestListenWherePortsAreTaken(t *testing.T) {
 	// Whether or not the default port is free here, two ask for it, and the second has to
 	// do without.
 	first, _, err := Listen(Address{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer first.Close()
 	second, note, err := Listen(Address{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer second.Close()
 	at := second.Addr().(*net.TCPAddr)
 	if !at.IP.IsLoopback() || at.Port == 8383 || note != "port 8383 is in use, so the dashboard takes another" {
@@ -67,9 +63,7 @@ func TestListenElsewhere(t *testing.T) {
 		}
 	}
 	l, note, err := Listen(mustParse(t, "0.0.0.0:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer l.Close()
 	if !strings.Contains(note, "other machines") {
 		t.Errorf("of an address that others reach: %q", note)
@@ -107,9 +101,6 @@ func TestKnownHost(t *testing.T) {
 
 func mustParse(t *testing.T, text string) Address {
 	t.Helper()
-	a, err := ParseAddress(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Must(ParseAddress(text))(t)
 	return a
 }

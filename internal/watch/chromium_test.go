@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 // A browser is a headless Chromium that is told what to do over a pipe, in the DevTools
@@ -63,21 +65,15 @@ func openBrowser(t *testing.T) *browser {
 		t.Skip("no Chromium in PATH")
 	}
 	theirs, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	from, back, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	profile := t.TempDir()
 	cmd := exec.Command(name, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run", "--hide-scrollbars",
 		"--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--user-data-dir="+profile, "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+profile)
 	cmd.ExtraFiles = []*os.File{theirs, back} // descriptors 3 and 4
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	_, _ = theirs.Close(), back.Close()
 	b := &browser{to: to, waiting: map[int]chan reply{}, gone: make(chan struct{})}
 	go b.listen(from)
@@ -139,10 +135,7 @@ func (b *browser) call(t *testing.T, method string, params, out any) {
 	if b.session != "" && !strings.HasPrefix(method, "Browser.") {
 		message["sessionId"] = b.session
 	}
-	raw, err := json.Marshal(message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(json.Marshal(message))(t)
 	if _, err := b.to.Write(append(raw, 0)); err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}
@@ -239,9 +232,7 @@ func (b *browser) capture(t *testing.T, name string, how map[string]any) []byte 
 	if err == nil {
 		err = os.WriteFile(filepath.Join(*shots, name+".png"), raw, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return raw
 }
 
@@ -252,17 +243,10 @@ func (b *browser) shootSmall(t *testing.T, name string, width, height int) {
 		return
 	}
 	raw := b.capture(t, name, map[string]any{"captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": height, "scale": 1}})
-	full, err := png.Decode(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := testkit.Must(png.Decode(bytes.NewReader(raw)))(t)
 	var out bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few(full)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(*shots, name+".png"), out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few(full)))
+	testkit.NoError(t, os.WriteFile(filepath.Join(*shots, name+".png"), out.Bytes(), 0o644))
 }
 
 // few is a picture in the 256 colours that it has most of.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // stepLine is a line of metrics.jsonl as a run writes it, of a made-up run whose loss is
@@ -77,28 +79,15 @@ func madeUpTimeline() string {
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(dir, 0o755))
 	temp := filepath.Join(dir, name+".tmp")
-	if err := os.WriteFile(temp, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(temp, filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(temp, []byte(text), 0o644))
+	testkit.NoError(t, os.Rename(temp, filepath.Join(dir, name)))
 }
 
 func appendTo(t *testing.T, dir, name, text string) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644))(t)
+	testkit.Must(f.WriteString(text))(t)
+	testkit.NoError(t, f.Close())
 }

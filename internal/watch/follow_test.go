@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestFollow: lines come once each, when they are whole, and anew from a file that was
@@ -40,18 +42,12 @@ func TestFollow(t *testing.T) {
 	expect("which goes on", false, "3")
 	write(t, dir, "x", "1\n2\n9\n4\n")
 	expect("a longer file in its place", true, "1", "2", "9", "4")
-	if err := os.Truncate(l.path, 4); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Truncate(l.path, 4))
 	expect("cut", true, "1", "2")
-	if err := os.Remove(l.path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(l.path))
 	expect("gone", true)
 	expect("still gone", false)
-	if err := os.Mkdir(l.path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(l.path, 0o755))
 	expect("a directory", false)
 }
 
@@ -143,9 +139,7 @@ func TestWholeFiles(t *testing.T) {
 	expect("the same", "", false)
 	write(t, dir, "x", "b")
 	expect("another of its size", "b", true)
-	if err := os.Truncate(w.path, maxFile+1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Truncate(w.path, maxFile+1))
 	if _, changed := w.read(); changed {
 		t.Error("a file without measure is sent")
 	}

@@ -21,13 +21,9 @@ var (
 func serving(t *testing.T, within bool, dirs ...string) *Server {
 	t.Helper()
 	at, err := ParseAddress("0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l, _, err := Listen(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := Serve(l, Options{Dirs: dirs, Within: within, Address: at, Every: 5 * time.Millisecond, Warn: func(err error) { t.Error(err) }})
 	t.Cleanup(s.Close)
 	return s

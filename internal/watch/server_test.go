@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 // TestOnlyWithTheToken: who does not have it reads nothing, and neither does a page of
@@ -45,18 +47,12 @@ func TestOnlyWithTheToken(t *testing.T) {
 		{"HEAD", "HEAD", "", "", cookie, 200},
 		{"HEAD of what has no end", "HEAD", "events", "", cookie, 200},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), tc.method, base+tc.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequestWithContext(t.Context(), tc.method, base+tc.path, nil))(t)
 		if r.Host = tc.host; tc.host == "" {
 			r.Host = r.URL.Host
 		}
 		r.Header.Set("Cookie", tc.cookie)
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := testkit.Must(http.DefaultTransport.RoundTrip(r))(t)
 		var body []byte
 		if resp.Header.Get("Content-Type") != "text/event-stream" { // which has no end
 			body, _ = io.ReadAll(resp.Body)
@@ -86,14 +82,8 @@ func (s *Server) connect(t *testing.T) *stream {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	r, err := http.NewRequestWithContext(ctx, "GET", strings.Replace(s.URL(), "/?", "/events?", 1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequestWithContext(ctx, "GET", strings.Replace(s.URL(), "/?", "/events?", 1), nil))(t)
+	resp := testkit.Must(http.DefaultTransport.RoundTrip(r))(t)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%s %v", resp.Status, resp.Header)
@@ -115,9 +105,7 @@ func (s *stream) event(t *testing.T) (name string, data map[string]any) {
 		case strings.HasPrefix(text, "event: "):
 			name = text[len("event: "):]
 		case strings.HasPrefix(text, "data: "):
-			if err := json.Unmarshal([]byte(text[len("data: "):]), &data); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(text[len("data: "):]), &data))
 		}
 	}
 }
@@ -210,10 +198,7 @@ func TestViewersComeAndGo(t *testing.T) {
 		v.expect(t, "hello")
 		all = append(all, v)
 	}
-	refused, err := http.Get(strings.Replace(s.URL(), "/?", "/events?", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	refused := testkit.Must(http.Get(strings.Replace(s.URL(), "/?", "/events?", 1)))(t)
 	_ = refused.Body.Close()
 	if refused.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("one too many: %s", refused.Status)
@@ -243,14 +228,9 @@ func TestCloseDoesNotWait(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	write(t, dir, metricsFile, strings.Repeat(`{"step":1,"eval_loss":1,"text":"`+strings.Repeat("x", 1000)+"\"}\n", 20000))
 	s := serving(t, true, dir)
-	c, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(s.URL(), "/?")[0], "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(strings.Split(s.URL(), "/?")[0], "http://")))(t)
 	defer c.Close()
-	if _, err := io.WriteString(c, "GET /events?token="+s.token+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, "GET /events?token="+s.token+" HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
 	one := make([]byte, 1)
 	if _, err := c.Read(one); err != nil { // it is being served
 		t.Fatal(err)
@@ -284,10 +264,7 @@ func TestAnswersBeforeItReads(t *testing.T) {
 	s := serving(t, true, madeUp(t, filepath.Join(t.TempDir(), "run"), 20, 100, 0))
 	left, leave := context.WithCancel(t.Context())
 	leave() // after the first round
-	r, err := http.NewRequestWithContext(left, "GET", "/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequestWithContext(left, "GET", "/events", nil))(t)
 	w := &flushed{header: http.Header{}}
 	s.events(w, r)
 	for event, want := range map[string]bool{"hello": true, "config": true, "metrics": false, "timeline": false, "state": false} {

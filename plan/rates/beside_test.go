@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/testkit"
 )
 
 // TestBeside: a ratio is measured over predicted, and there is none where nothing was predicted.
@@ -23,10 +24,7 @@ func TestBeside(t *testing.T) {
 
 // TestSeconds: a product and a launch of attention take what the costs of operations say, and nothing is known without rates of the dtype.
 func TestSeconds(t *testing.T) {
-	m, err := Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(Find("h100"))(t)
 	m.Device.Products["bf16"], m.Device.Launch, m.Device.Bandwidth = []Product{{M: 256, N: 512, K: 1024, Rate: 100}}, 3, 1e4
 	if got, want := m.ProductSeconds(Product{M: 256, N: 512, K: 1024}, device.BF16, true), 3e-6+2*256*512*1024/100e12; math.Abs(got-want) > 1e-9*want {
 		t.Errorf("%g s, want %g", got, want)

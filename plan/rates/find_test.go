@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestShippedProfiles: each passes Check and survives a file, says where every figure is from,
@@ -205,10 +207,7 @@ func TestParseHost(t *testing.T) {
 // optimizer that nobody has measured it is AdamW's.
 func TestUpdates(t *testing.T) {
 	for name, memory := range map[string]bool{"ddr5-4800x8-4c": false, "ddr5-4800x1-64c": true} {
-		h, err := ParseHost(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(ParseHost(name))(t)
 		for optimizer, u := range busyUpdates {
 			got, want := h.UpdateBy(optimizer).Rate, 4*u.rate*u.bytes
 			if memory {
@@ -227,10 +226,7 @@ func TestUpdates(t *testing.T) {
 // TestLoadRefuses: a rate that is missing or absurd is named, with the file, the value and what
 // would do.
 func TestLoadRefuses(t *testing.T) {
-	good, err := Find("rtx-3090")
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := testkit.Must(Find("rtx-3090"))(t)
 	for _, tc := range []struct {
 		name string
 		harm func(m *Machine)
@@ -248,18 +244,14 @@ func TestLoadRefuses(t *testing.T) {
 	} {
 		one, _ := json.Marshal(good)
 		m := &Machine{}
-		if err := json.Unmarshal(one, m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(one, m))
 		tc.harm(m)
 		file := filepath.Join(t.TempDir(), "rates.json")
 		if err := m.Save(file); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: saved with %v, want %s", tc.name, err, tc.want)
 		}
 		raw, _ := json.Marshal(m)
-		if err := os.WriteFile(file, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, raw, 0o644))
 		if _, err := Load(file); err == nil || !strings.Contains(err.Error(), file+": ") || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: loaded with %v, want %s", tc.name, err, tc.want)
 		}
@@ -286,10 +278,7 @@ func TestDocumented(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| profile | memory | bf16, fp32 products | attention, backward | device memory | link up, down, both | to each other | host |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, g := range gpus {
-		m, err := Find(g.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(Find(g.name))(t)
 		peers := "through the host"
 		if m.Link.Peer > 0 {
 			peers = fmt.Sprint(m.Link.Peer)
@@ -301,10 +290,7 @@ func TestDocumented(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %g GiB | %.0f, %.0f | %.0f, %.0f | %.0f | %g, %g, %g | %s | `%s` |\n", g.name, d.Memory, d.Products["bf16"][0].Rate,
 			d.Products["fp32"][0].Rate, long.Forward, long.Backward, d.Bandwidth, l.Up, l.Down, l.Both, peers, g.host)
 	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(file))(t)
 	before, rest, found := strings.Cut(string(raw), begin)
 	old, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
@@ -312,9 +298,7 @@ func TestDocumented(t *testing.T) {
 	}
 	want := strings.TrimSuffix(table.String(), "\n")
 	if *rewrite {
-		if err := os.WriteFile(file, []byte(before+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(before+want+end+after), 0o644))
 		return
 	}
 	if begin+old != want {

@@ -7,26 +7,20 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestSlower: on a machine that takes twice as long every rate is half and every time is double,
 // and the machine that it was made of stays as it is.
 func TestSlower(t *testing.T) {
-	m, err := Find("h100-pcie")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(Find("h100-pcie"))(t)
 	m.Device.Restart, m.Device.HostMemory = 900, 1000
 	m.Device.Ops = map[string]Op{"RMSNorm": {Fixed: 3, Rate: 700}}
 	figures := func(m *Machine) map[string]float64 {
-		raw, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(json.Marshal(m))(t)
 		var all any
-		if err := json.Unmarshal(raw, &all); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(raw, &all))
 		out := map[string]float64{}
 		numbers(out, "", all)
 		return out
@@ -73,10 +67,7 @@ func numbers(out map[string]float64, at string, v any) {
 // TestSeveralNames: further names are those of one device each, and of no host; links of devices that copy
 // nothing are not looked at.
 func TestSeveralNames(t *testing.T) {
-	two, err := Find("rtx4090,h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := testkit.Must(Find("rtx4090,h100"))(t)
 	two.More[0].Device.Unified, two.More[0].Link = true, Link{}
 	file := filepath.Join(t.TempDir(), "two.json")
 	if err := two.Save(file); err != nil {
@@ -95,18 +86,12 @@ func TestSeveralNames(t *testing.T) {
 // TestDevicesThatDiffer: a change is made to each device, and not to the machine that it began with; a
 // host's switches are those of all its devices.
 func TestDevicesThatDiffer(t *testing.T) {
-	m, err := Find("rtx4090,h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(Find("rtx4090,h100"))(t)
 	m.Link.Peer, m.More[0].Link.Peer, m.Link.PerSwitch = 20, 30, 2
 	before, _ := json.Marshal(m)
 	apart, slow := m.WithoutPeers(), m.Slower(2)
 	for i, name := range []string{"rtx4090", "h100"} {
-		alone, err := Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		alone := testkit.Must(Find(name))(t)
 		card, half := slow.On(i), alone.Slower(2)
 		if !reflect.DeepEqual(card.Device, half.Device) || card.Link.Up != half.Link.Up {
 			t.Errorf("device %d of a slower machine: %+v, want %+v", i, card, half)

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // counted runs a kernel of one warp or more and returns what was counted. The body finds the
@@ -28,9 +30,7 @@ mov.u32 %a, space;
 	buffer := h.add("memory", make([]byte, 64<<10))
 	c := &Count{}
 	l := Launch{Kernel: parse(t, src).Kernel("k"), Grid: dim(1), Block: dim(threads), Params: params(buffer.Base), Memory: h, Count: c}
-	if _, err := l.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(l.Run())(t)
 	return c
 }
 
@@ -141,12 +141,8 @@ func TestCountedProduct(t *testing.T) {
 	const blocks, steps = m / 64 * n / 64, k / 32
 	l, check := gemmRun(t, m, n, k, 1)
 	l.Count = &Count{}
-	if _, err := l.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if err := check(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(l.Run())(t)
+	testkit.NoError(t, check())
 	got := l.Count.Sum
 	for _, c := range []struct {
 		what      string
@@ -185,9 +181,7 @@ func TestCountsOrder(t *testing.T) {
 	for seed := range uint64(4) {
 		l, _ := gemmRun(t, 128, 192, 96, seed)
 		l.Threads, l.Count = 1+int(seed), &Count{Traced: []uint32{4}}
-		if _, err := l.Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(l.Run())(t)
 		if all == nil {
 			all = l.Count
 		}
@@ -200,9 +194,7 @@ func TestCountsOrder(t *testing.T) {
 	}
 	l, _ := gemmRun(t, 128, 192, 96, 9)
 	l.Only, l.Count = []uint32{5, 2}, &Count{}
-	if _, err := l.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(l.Run())(t)
 	if len(l.Count.Blocks) != 2 || l.Count.Sum.Blocks != 2 || l.Count.Blocks[5] == nil || l.Count.Blocks[2] == nil {
 		t.Fatalf("%d blocks ran, 5 and 2 were to", len(l.Count.Blocks))
 	}
@@ -299,9 +291,7 @@ func TestFresh(t *testing.T) {
 	}
 	l, _ := gemmRun(t, 128, 64, 32, 1)
 	l.Threads, l.Count = 1, &Count{Traced: []uint32{0}}
-	if _, err := l.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(l.Run())(t)
 	if a, b := l.Count.Blocks[0].Fresh, l.Count.Blocks[1].Fresh; a != 256 || b != 256 {
 		t.Errorf("blocks read %d and %d sectors, want 256 each", a, b)
 	}

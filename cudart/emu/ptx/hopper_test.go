@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // hopperHeader begins a module of sm_90a.
@@ -499,10 +501,7 @@ func TestBulkStoresEnd(t *testing.T) {
 	m := tile{0, 64, 128, false}.tensor(buf.Base).Encode()
 	text := hopperSmall(ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 64; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;")
 	l := Launch{Kernel: parse(t, text).Kernel("k"), Grid: dim(1), Block: dim(256), Memory: h, Params: append(m[:], params(buf.Base)...)}
-	touched, err := l.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	touched := testkit.Must(l.Run())(t)
 	if !bytes.Equal(buf.Data[:65], append(make([]byte, 64), 1)) {
 		t.Errorf("%v", buf.Data[:65])
 	}

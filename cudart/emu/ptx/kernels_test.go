@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/internal/base/bf16"
+	"mt/internal/testkit"
 )
 
 func getF32(b []byte, i int) float32    { return f32(binary.LittleEndian.Uint32(b[4*i:])) }
@@ -32,10 +33,7 @@ func TestRoundBF16(t *testing.T) {
 		putF32(in.Data, i, float32(i)*1.0001-300)
 	}
 	l := Launch{Kernel: k, Grid: dim(4), Block: dim(256), Params: params(out.Base, in.Base, int64(n)), Memory: h}
-	touched, err := l.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	touched := testkit.Must(l.Run())(t)
 	for i := range n {
 		if got, want := binary.LittleEndian.Uint16(out.Data[2*i:]), bf16.Round(getF32(in.Data, i)); got != want {
 			t.Fatalf("element %d is %#x, want %#x", i, got, want)
@@ -65,9 +63,7 @@ func TestSwish(t *testing.T) {
 		putF32(x.Data, i, float32(i%41)-20)
 	}
 	l := Launch{Kernel: k, Grid: dim(2), Block: dim(256), Params: params(g.Base, x.Base, int64(n)), Memory: h, CheckGlobal: true}
-	if _, err := l.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(l.Run())(t)
 	for i := range n {
 		v := float64(i%41) - 20
 		want := float64(i%17) * v / (1 + math.Exp2(-v))
@@ -88,9 +84,7 @@ func TestRowSum(t *testing.T) {
 	}
 	for seed := range uint64(5) {
 		l := Launch{Kernel: k, Grid: dim(rows), Block: dim(128), Params: params(y.Base, x.Base, int32(n)), Memory: h, Seed: seed}
-		if _, err := l.Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(l.Run())(t)
 		for r := range rows {
 			want := 0
 			for i := range n {
@@ -118,9 +112,7 @@ func TestControlFlow(t *testing.T) {
 	run := func(name string, block uint32) {
 		t.Helper()
 		l := Launch{Kernel: m.Kernel(name), Grid: dim((n + block - 1) / block), Block: dim(block), Params: params(y.Base, x.Base, int32(n)), Memory: h}
-		if _, err := l.Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(l.Run())(t)
 	}
 	run("pick", 64)
 	for i := range in {
@@ -183,12 +175,8 @@ func TestGEMM(t *testing.T) {
 	for seed := range uint64(3) {
 		l, check := gemmRun(t, 128, 192, 96, seed)
 		l.CheckGlobal = seed == 0
-		if _, err := l.Run(); err != nil {
-			t.Fatal(err)
-		}
-		if err := check(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(l.Run())(t)
+		testkit.NoError(t, check())
 	}
 }
 

@@ -63,10 +63,7 @@ func params(v ...any) []byte {
 // of an old and a new text.
 func file(t testing.TB, name string, edit ...string) *Module {
 	t.Helper()
-	src, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testkit.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 	text := string(src)
 	for i := 0; i < len(edit); i += 2 {
 		if !strings.Contains(text, edit[i]) {
@@ -74,19 +71,13 @@ func file(t testing.TB, name string, edit ...string) *Module {
 		}
 		text = strings.ReplaceAll(text, edit[i], edit[i+1])
 	}
-	m, err := Parse(name, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(Parse(name, text))(t)
 	return m
 }
 
 func parse(t testing.TB, src string) *Module {
 	t.Helper()
-	m, err := Parse("test.ptx", src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(Parse("test.ptx", src))(t)
 	return m
 }
 
@@ -99,9 +90,7 @@ func TestShippedModules(t *testing.T) {
 	}
 	for _, name := range files {
 		src, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		m, err := Parse(filepath.Base(name), string(src))
 		if err != nil {
 			t.Error(err)
@@ -118,10 +107,7 @@ func TestShippedModules(t *testing.T) {
 func TestBrokenText(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, name := range []string{"element.ptx", "gemm.ptx"} {
-		src, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := testkit.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 		var tokens []string
 		for _, line := range strings.SplitAfter(string(src), "\n") {
 			tokens = append(tokens, strings.SplitAfter(line, " ")...)

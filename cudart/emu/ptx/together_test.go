@@ -3,6 +3,8 @@ package ptx
 import (
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // inOrder is a kernel whose blocks, by their tickets, each append their ticket to a list when the block before has. Both
@@ -38,10 +40,7 @@ func TestTogether(t *testing.T) {
 		_, err := l.Run()
 		return string(list[:64]), err
 	}
-	want, err := run(inOrder, 0, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(run(inOrder, 0, 1, 1))(t)
 	hasty := strings.Replace(inOrder, "setp.ne.u32 %p, %b, %t;", "setp.ne.u32 %p, %t, %t;", 1)
 	orders := map[string]bool{}
 	for seed := range uint64(8) {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestShuffles compares all modes with their definition in the PTX manual, for
@@ -36,10 +38,7 @@ func TestShuffles(t *testing.T) {
 		{"idx", 6, 0x181f, func(i int) int { return i&^7 | 6 }},
 	} {
 		body := fmt.Sprintf("mul.lo.s32 %%a, %%t, 10;\n shfl.sync.%s.b32 %%b|%%p, %%a, %d, %d, -1;\n @%%p add.s32 %%b, %%b, 1000;\n st.global.u32 [%%at], %%b;", c.mode, c.by, c.ctrl)
-		got, err := runSmall(t, body, 0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(runSmall(t, body, 0, 1))(t)
 		for n, v := range got {
 			i, warp := n%32, n/32*32
 			from := c.from(i)
@@ -112,9 +111,7 @@ func TestAtomics(t *testing.T) {
 		binary.LittleEndian.PutUint32(buf.Data, 100)
 		l := Launch{Kernel: parse(t, strings.Replace(small(c.op), ".reg .pred", ".reg .f32 %f;\n.reg .pred", 1)).Kernel("k"), Grid: dim(2), Block: dim(64),
 			Params: params(buf.Base, uint32(0)), Memory: h}
-		if _, err := l.Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(l.Run())(t)
 		// The float 100 is a denormal: adding 1 to it 128 times gives 128.
 		if got := binary.LittleEndian.Uint32(buf.Data); got != c.want {
 			t.Errorf("%s gives %d, want %d", c.op, got, c.want)
@@ -168,9 +165,7 @@ func TestMMA(t *testing.T) {
 	st.global.v4.f32 [%d0], {%f0, %f1, %f2, %f3};
 	ret; }`).Kernel("k")
 		l := Launch{Kernel: k, Grid: dim(1), Block: dim(32), Params: params(out.Base, in.Base), Memory: h}
-		if _, err := l.Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(l.Run())(t)
 		for n := range 128 {
 			lane, e := n/4, n%4
 			i, j := lane/4+e/2*8, lane%4*2+e%2

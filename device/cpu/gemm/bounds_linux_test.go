@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"mt/internal/base/parallel"
+	"mt/internal/testkit"
 )
 
 // room is memory behind which nothing is mapped.
@@ -15,14 +16,9 @@ type room []byte
 func newRoom(t *testing.T, pages int) room {
 	t.Helper()
 	n := pages * syscall.Getpagesize()
-	mem, err := syscall.Mmap(-1, 0, n+syscall.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := testkit.Must(syscall.Mmap(-1, 0, n+syscall.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON))(t)
 	t.Cleanup(func() { _ = syscall.Munmap(mem) })
-	if err := syscall.Mprotect(mem[n:], syscall.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Mprotect(mem[n:], syscall.PROT_NONE))
 	return mem[:n]
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"mt/device/cpu/gemm"
 	"mt/internal/base/parallel"
+	"mt/internal/testkit"
 )
 
 // fill is n values in [-1, 1] that repeat with no short period.
@@ -93,9 +94,7 @@ func TestMultiply(t *testing.T) {
 	if errors.Is(err, ErrNotFound) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, threads := range []int{1, 2} {
 		l.SetThreads(threads)
 		eachProduct(t, func(t *testing.T, p *Product) {

@@ -45,9 +45,7 @@ func TestSample(t *testing.T) {
 // checkSample compares all launches of a case, and returns the names of their kernels.
 func checkSample(t *testing.T, c *Case) (kernels []string) {
 	r := newRig()
-	if err := r.take(c.make(r)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.take(c.make(r)))
 	for i := range r.launches {
 		l := &r.launches[i]
 		heads, repeats := 1, 1
@@ -58,13 +56,9 @@ func checkSample(t *testing.T, c *Case) (kernels []string) {
 			l.marks = c.marks(l.kernel.Name)
 		}
 		s := &sample{rig: r, launch: l, heads: heads, repeats: repeats}
-		if err := s.take(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.take())
 		all := &ptx.Count{}
-		if _, err := l.run(r, nil, all); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(l.run(r, nil, all))(t)
 		kernels = append(kernels, l.kernel.Name)
 		got, want := s.counts(), all.Sum
 		if got.Blocks != want.Blocks || apart(&got, &want, &want, 0) > deviation {
@@ -95,17 +89,11 @@ func TestSequencesThatDiffer(t *testing.T) {
 		r.buffers[0].Data[4*i], r.buffers[0].Data[4*i+1] = byte(at), byte(at>>8)
 	}
 	o.MaxQ, o.MaxK = 464, 464
-	if err := r.take(o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.take(o))
 	s := &sample{rig: r, launch: &r.launches[0], heads: 4, repeats: 4}
-	if err := s.take(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.take())
 	all := &ptx.Count{}
-	if _, err := r.launches[0].run(r, nil, all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.launches[0].run(r, nil, all))(t)
 	got := s.counts()
 	if s.repeats != 1 || apart(&got, &all.Sum, &all.Sum, 0) > deviation {
 		t.Errorf("%d repeats; %d instructions, want %d", s.repeats, got.Issued(), all.Sum.Issued())
@@ -114,16 +102,10 @@ func TestSequencesThatDiffer(t *testing.T) {
 
 // TestCount: an operation with its launches, on a GPU.
 func TestCount(t *testing.T) {
-	g, err := FindGPU("a100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(FindGPU("a100"))(t)
 	const n = 1 << 18
 	scale := Case{Name: "Scale", Shape: "n", DType: device.BF16, make: func(r *rig) device.Op { return &op.Scale{X: r.random(device.BF16, n), N: n, Factor: 2} }}
-	o, err := Count(&scale, g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := testkit.Must(Count(&scale, g))(t)
 	l := &o.Launches[0]
 	if o.Bytes != 4*n || l.Memory != 4*n || l.Counts.Global() != (ptx.Traffic{Requests: 2 * n / 256, Bytes: 4 * n, Sectors: 4 * n / 32}) {
 		t.Errorf("%d bytes, %d of memory, traffic %+v; want %d, and sectors without waste", o.Bytes, l.Memory, l.Counts.Global(), 4*n)
@@ -151,16 +133,10 @@ func TestCount(t *testing.T) {
 // TestNotBelowTheBound: no launch is expected to take less than what it cannot beat.
 func TestNotBelowTheBound(t *testing.T) {
 	testkit.NotShort(t)
-	g, err := FindGPU("rtx-3090")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(FindGPU("rtx-3090"))(t)
 	cases := append(Full.norms(device.BF16), Full.rows(device.BF16)...)
 	for _, c := range append(cases, tiny.attention()[:2]...) {
-		o, err := Count(&c, g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := testkit.Must(Count(&c, g))(t)
 		for _, l := range o.Launches {
 			if b := Longest(l.Bound); l.Expected < b.Seconds {
 				t.Errorf("%s, %s: expected %v s, bound by %s %v s", l.Kernel, c.Shape, l.Expected, b.Resource, b.Seconds)
@@ -173,10 +149,7 @@ func TestNotBelowTheBound(t *testing.T) {
 // while the other waits. GPUs for games have the least shared memory.
 func TestTwoForwards(t *testing.T) {
 	for _, name := range []string{"rtx-3080", "rtx-4090", "rtx-5090", "a100-sxm-80gb", "h100-sxm"} {
-		g, err := FindGPU(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := testkit.Must(FindGPU(name))(t)
 		for _, dim := range []int{64, 96, 128, 256} {
 			for _, softcap := range []float32{0, 30} {
 				r := newRig()
@@ -187,10 +160,7 @@ func TestTwoForwards(t *testing.T) {
 					t.Fatalf("heads of %d: %d launches, error %v", dim, len(r.launches), err)
 				}
 				l := &r.launches[0]
-				use, err := kernels.UseOn(l.kernel.Name, g.Arch.Name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				use := testkit.Must(kernels.UseOn(l.kernel.Name, g.Arch.Name))(t)
 				fits := g.Arch.Occupancy(Block{Threads: l.threads(), Registers: use.Registers, Shared: use.Static + l.shared})
 				if fits.Blocks < 2 {
 					t.Errorf("%s has room for %d blocks of %s: no more %s", name, fits.Blocks, l.kernel.Name, fits.Limit)
@@ -220,7 +190,7 @@ func TestFullShapes(t *testing.T) {
 
 // TestKink: blocks whose work lies on two lines, which meet where no block runs at first.
 func TestKink(t *testing.T) {
-	m, err := ptx.Parse("kink.ptx", `.version 8.0
+	m := testkit.Must(ptx.Parse("kink.ptx", `.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry kink()
@@ -234,18 +204,11 @@ NEXT: sub.s32 %n, %n, 1;
 setp.gt.s32 %p, %n, 0;
 @%p bra NEXT;
 ret;
-}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+}`))(t)
 	s := &sample{rig: newRig(), launch: &launch{kernel: m.Kernel("kink"), grid: [3]uint32{64, 1, 1}, block: [3]uint32{32, 1, 1}}}
-	if err := s.take(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.take())
 	all := &ptx.Count{}
-	if _, err := s.launch.run(s.rig, nil, all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.launch.run(s.rig, nil, all))(t)
 	got := s.counts()
 	if apart(&got, &all.Sum, &all.Sum, 0) > deviation || len(s.ran) > 40 {
 		t.Errorf("%d blocks ran; %d instructions, want %d", len(s.ran), got.Issued(), all.Sum.Issued())
@@ -261,15 +224,9 @@ ret;
 func TestAttentionOnHopper(t *testing.T) {
 	testkit.LongOnly(t)
 	for gpu, prefix := range map[string]string{"h100": "attention_sm90a_", "a100": "attention_"} {
-		g, err := FindGPU(gpu)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := testkit.Must(FindGPU(gpu))(t)
 		for i, c := range []Case{Full.attend(device.BF16, 128, 8192, false), Full.attend(device.BF16, 128, 8192, true)} {
-			o, err := Count(&c, g)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := testkit.Must(Count(&c, g))(t)
 			seconds := 0.0
 			for _, l := range o.Launches {
 				seconds += l.Expected

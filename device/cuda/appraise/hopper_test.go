@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu/ptx"
+	"mt/internal/testkit"
 )
 
 // tracedHopper runs a block of a kernel for sm_90a with 64 KiB of shared memory, all of it filled, and a tensor map of 64 columns by 64
@@ -24,7 +25,7 @@ func tracedHopper(t *testing.T, warps int, body string) (*ptx.Kernel, ptx.Counts
 	}
 	body = strings.NewReplacer("MUL256;", mul(256, "%da"), "MUL64;", mul(64, "%da"), "MUL8;", mul(8, "%da"), "MULA64;", mul(64, "{%r1,%r2,%r3,%r4}"), "OPEN;", "wgmma.fence.sync.aligned;\n",
 		"COMMIT;", "wgmma.commit_group.sync.aligned;\n", "WAIT;", "wgmma.wait_group.sync.aligned 0;\n").Replace(body)
-	m, err := ptx.Parse("test.ptx", `.version 8.0
+	m := testkit.Must(ptx.Parse("test.ptx", `.version 8.0
 .target sm_90a
 .address_size 64
 .visible .entry k(.param .align 64 .b8 map[128], .param .u64 p)
@@ -44,19 +45,14 @@ FILL: st.shared.v4.b32 [%a], {%z, %z, %z, %z}; add.u32 %a, %a, `+fmt.Sprint(512*
 @%p6 mbarrier.init.shared::cta.b64 [space+65552], 4;
 fence.proxy.async;
 bar.sync 0;
-`+body+"\nEND: ret;\n}")
-	if err != nil {
-		t.Fatal(err)
-	}
+`+body+"\nEND: ret;\n}"))(t)
 	k := m.Kernel("k")
 	h := memory{&ptx.Buffer{Base: 1 << 20, Data: make([]byte, 1<<20), Name: "memory"}}
 	tensor := ptx.TensorMap{Address: 1 << 20, Element: 2, Rank: 2, Size: [5]uint64{64, 64}, Stride: [5]uint64{2, 128}, Box: [5]uint32{64, 64}, Swizzle: 128}
 	params := tensor.Encode()
 	c := &ptx.Count{Traced: []uint32{0}}
 	l := ptx.Launch{Kernel: k, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{uint32(32 * warps), 1, 1}, Params: append(params[:], 0, 0, 16, 0, 0, 0, 0, 0), Memory: h, Count: c}
-	if _, err := l.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(l.Run())(t)
 	return k, c.Sum, c.Traces[0]
 }
 
@@ -120,10 +116,7 @@ func TestHopperCounts(t *testing.T) {
 
 // TestSlowed: products of warpgroups take what products of large matrices are known to reach.
 func TestSlowed(t *testing.T) {
-	g, err := FindGPU("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(FindGPU("h100"))(t)
 	body := "OPEN;" + strings.Repeat("MUL256;", 100) + "COMMIT; WAIT;"
 	k, _, trace := tracedHopper(t, 4, body)
 	known := g.Cycles(Replay{Kernel: k, Trace: trace, Resident: 1, Rounds: 1, Active: 1})
@@ -136,10 +129,7 @@ func TestSlowed(t *testing.T) {
 
 // TestHopperReplay: what takes a known number of cycles beyond the kernel's beginning.
 func TestHopperReplay(t *testing.T) {
-	g, err := FindGPU("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(FindGPU("h100"))(t)
 	cycles := func(warps int, body string) float64 {
 		k, _, trace := tracedHopper(t, warps, body)
 		_, _, begin := tracedHopper(t, warps, "")

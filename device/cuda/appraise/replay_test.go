@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu/ptx"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -81,7 +82,7 @@ func (m memory) Find(uint64) *ptx.Buffer { return m.b }
 // traced runs a block of so many warps and returns the kernel, what it did, and its trace.
 func traced(t *testing.T, warps int, body string) (*ptx.Kernel, ptx.Counts, *ptx.Trace) {
 	t.Helper()
-	m, err := ptx.Parse("test.ptx", `.version 8.0
+	m := testkit.Must(ptx.Parse("test.ptx", `.version 8.0
 .target sm_80
 .address_size 64
 .shared .align 128 .b8 space[16384];
@@ -90,27 +91,19 @@ func traced(t *testing.T, warps int, body string) (*ptx.Kernel, ptx.Counts, *ptx
 .reg .pred %p<8>; .reg .f32 %f<40>; .reg .b32 %t, %a, %i, %r<40>; .reg .b64 %g, %x;
 ld.param.u64 %g, [p];
 mov.u32 %t, %tid.x; mov.u32 %a, space;
-`+body+"\nret;\n}")
-	if err != nil {
-		t.Fatal(err)
-	}
+`+body+"\nret;\n}"))(t)
 	k := m.Kernel("k")
 	h := memory{&ptx.Buffer{Base: 1 << 20, Data: make([]byte, 1<<20), Name: "memory"}}
 	c := &ptx.Count{Traced: []uint32{0}}
 	l := ptx.Launch{Kernel: k, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{uint32(32 * warps), 1, 1}, Params: []byte{0, 0, 16, 0, 0, 0, 0, 0}, Memory: h, Count: c}
-	if _, err := l.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(l.Run())(t)
 	return k, c.Sum, c.Traces[0]
 }
 
 // replayCycles is what a body takes on an H100, for one block.
 func replayCycles(t *testing.T, warps int, body string, change func(r *Replay)) float64 {
 	t.Helper()
-	g, err := FindGPU("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(FindGPU("h100"))(t)
 	k, _, trace := traced(t, warps, body)
 	r := Replay{Kernel: k, Trace: trace, Resident: 1, Rounds: 1, Active: g.SMs}
 	if change != nil {
@@ -248,10 +241,7 @@ func TestSpread(t *testing.T) {
 
 // TestExpected: few blocks leave multiprocessors free, many follow each other.
 func TestExpected(t *testing.T) {
-	g, err := FindGPU("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(FindGPU("h100"))(t)
 	k, _, trace := traced(t, 4, times(30, "add.f32 %f#, %f30, %f30;\n")+times(50, "add.f32 %f1, %f1, %f1;\n"))
 	expected := func(blocks int) float64 {
 		weights := make([]float64, blocks)

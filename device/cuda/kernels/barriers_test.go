@@ -9,6 +9,7 @@ import (
 	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/cuda/kernels"
+	"mt/internal/testkit"
 )
 
 // TestMissingBarriers removes every barrier of cross entropy, one at a time. Some
@@ -32,10 +33,7 @@ func TestMissingBarriers(t *testing.T) {
 		}
 		at--
 		edited := string(source[:at]) + strings.Repeat(" ", len(barrier)) + string(source[at+len(barrier):])
-		m, err := ptx.Parse(module+".ptx", edited)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(ptx.Parse(module+".ptx", edited))(t)
 		dev.modules[module] = m
 		var caught []string
 		for _, dt := range []device.DType{device.F32, device.BF16} {

@@ -73,10 +73,7 @@ func TestContracted(t *testing.T) {
 		if n == 0 {
 			continue
 		}
-		m, err := ptx.Parse(name+".ptx", text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(ptx.Parse(name+".ptx", text))(t)
 		dev.modules[name], made[name] = m, n
 	}
 	t.Logf("%v sums are contracted", made)

@@ -15,6 +15,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/counts.txt anew")
@@ -41,14 +42,9 @@ func (r *rig) compareCounts(t *testing.T) {
 		writeCounts(&b, name, r.counts[name])
 	}
 	if *rewrite {
-		if err := os.WriteFile(countsFile, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(countsFile, []byte(b.String()), 0o644))
 	}
-	want, err := os.ReadFile(countsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(os.ReadFile(countsFile))(t)
 	got, old := strings.Split(b.String(), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(got), len(old)) {
 		var g, w string
@@ -63,10 +59,7 @@ func (r *rig) compareCounts(t *testing.T) {
 		}
 	}
 	for _, name := range kernels.Modules() {
-		m, err := module(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(module(name))(t)
 		for _, name := range m.Kernels() {
 			if r.counts[name] == nil {
 				t.Errorf("neither a case of the table nor countOthers runs %s", name)

@@ -94,10 +94,7 @@ func TestElements(t *testing.T) {
 func everyKernel(t *testing.T, dev *rig, modules ...string) {
 	t.Helper()
 	for _, of := range modules {
-		m, err := module(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(module(of))(t)
 		for _, name := range m.Kernels() {
 			if dev.kernels[kernels.Kernel{Module: of, Name: name}] == nil {
 				t.Errorf("%s: kernel %s has not run", of, name)

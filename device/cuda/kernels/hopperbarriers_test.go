@@ -34,10 +34,7 @@ func TestHopperOrder(t *testing.T) {
 		redundant := 0
 		for _, at := range all {
 			text := source[at[2]:at[3]]
-			m, err := ptx.Parse(c.module+".ptx", source[:at[2]]+strings.Repeat(" ", len(text))+source[at[3]:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Must(ptx.Parse(c.module+".ptx", source[:at[2]]+strings.Repeat(" ", len(text))+source[at[3]:]))(t)
 			dev := newRig()
 			dev.sm90a, dev.modules[c.module] = true, m
 			if bothWays(t, dev, attentionCase{queries: []int{330}, heads: 1, kvHeads: 1, dim: 64}) != nil {

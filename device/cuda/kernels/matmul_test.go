@@ -175,9 +175,7 @@ func (c matMulCase) run(t *testing.T, dev *rig) {
 	} else {
 		kernels.MatMulBy(on(s), m, c.tile, c.parts)
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Sync())
 	want, size := make([]float64, c.M*c.N), make([]float64, c.M*c.N)
 	oracle.MatMul(want, a, b, addC, bias, c.M, c.N, c.K, c.transA, c.transB)
 	oracle.MatMul(size, absolute(a), absolute(b), absolute(addC), absolute(bias), c.M, c.N, c.K, c.transA, c.transB)

@@ -13,16 +13,10 @@ import (
 // memory that its PTX declares. What ptxas says of registers is compared by check.sh.
 func TestRegisters(t *testing.T) {
 	testkit.NotShort(t)
-	text, err := os.ReadFile("registers.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("registers.txt"))(t)
 	listed := strings.Count(string(text), "\n") - 1
 	for _, of := range kernels.Modules() {
-		m, err := module(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(module(of))(t)
 		for _, name := range m.Kernels() {
 			listed--
 			architectures := []string{"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}

@@ -37,9 +37,7 @@ func TestMissingSignals(t *testing.T) {
 				text = c.signals.ReplaceAllString(source, "")
 			}
 			m, err := ptx.Parse(c.module+".ptx", text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			dev := newRig()
 			dev.sm90a, dev.modules[c.module], dev.blocks, dev.period = c.sm90a, m, 3, 10
 			if !missing {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestRead: files are read up to a bound; what is no file is an error at once,
@@ -16,20 +18,11 @@ import (
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	big, err := os.Create(at("big"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(os.WriteFile(at("file"), []byte("12345"), 0o600), os.Symlink("file", at("link")), os.Symlink("nothing", at("dangling")),
+	big := testkit.Must(os.Create(at("big")))(t)
+	testkit.NoError(t, errors.Join(os.WriteFile(at("file"), []byte("12345"), 0o600), os.Symlink("file", at("link")), os.Symlink("nothing", at("dangling")),
 		os.Symlink("loop", at("loop")), os.Mkdir(at("dir"), 0o700), big.Truncate(1<<40), big.Close(), syscall.Mkfifo(at("pipe"), 0o600),
-		os.Symlink("pipe", at("to-pipe")), os.Symlink("/dev/zero", at("endless")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", at("s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+		os.Symlink("pipe", at("to-pipe")), os.Symlink("/dev/zero", at("endless"))))
+	l := testkit.Must(net.Listen("unix", at("s")))(t)
 	defer l.Close()
 	for _, tc := range []struct {
 		name      string
@@ -68,21 +61,12 @@ func TestRead(t *testing.T) {
 // TestReadCloses: reading leaves no file open.
 func TestReadCloses(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, []byte("12345"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, []byte("12345"), 0o600))
 	for range 100 {
-		if _, err := Read(name, 9); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Begin(name, 3); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(Read(name, 9))(t)
+		testkit.Must(Begin(name, 3))(t)
 	}
-	open, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := testkit.Must(filepath.Glob("/proc/self/fd/*"))(t)
 	for _, fd := range open {
 		if to, err := os.Readlink(fd); err == nil && to == name {
 			t.Errorf("%s still leads to %s", fd, to)
@@ -109,9 +93,7 @@ func TestReadAllIsBounded(t *testing.T) {
 func TestSame(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.Mkdir(at("a"), 0o700), os.Mkdir(at("b"), 0o700), os.Symlink("a", at("link"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.Mkdir(at("a"), 0o700), os.Mkdir(at("b"), 0o700), os.Symlink("a", at("link"))))
 	for pair, want := range map[[2]string]bool{
 		{at("a"), dir + "/b/../a"}: true, {at("link"), at("a")}: true, {at("a"), at("b")}: false,
 		{at("a"), at("none")}: false, {at("none"), at("a")}: false, {at("none"), at("none")}: false, {"", ""}: false,

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+
+	"mt/internal/testkit"
 )
 
 // disk is a file that has room for so many bytes.
@@ -64,9 +66,7 @@ func TestFile(t *testing.T) {
 	}
 	plain := d.String()
 	var events []map[string]any
-	if err := json.Unmarshal([]byte(plain), &events); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(plain), &events))
 	lines := strings.Split(plain, "\n")
 	for _, want := range []string{
 		`{"ph":"M","name":"process_name","pid":2,"tid":1000001,"args":{"name":"mt predicted"}},`,
@@ -93,10 +93,7 @@ func TestFile(t *testing.T) {
 	if bytes.Contains(z.Bytes(), []byte("\x00\x00\xff\xff")) { // RFC 1951: an empty stored block
 		t.Error("a few events are compressed apart from each other")
 	}
-	r, err := gzip.NewReader(&z.Buffer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(gzip.NewReader(&z.Buffer))(t)
 	if got, err := io.ReadAll(r); err != nil || string(got) != plain {
 		t.Errorf("compressed, it is another: %v", err)
 	}
@@ -198,9 +195,7 @@ func TestSlowDisk(t *testing.T) {
 	close(g.open)
 	f.Close()
 	var events []struct{ Ph string }
-	if err := json.Unmarshal(g.Bytes(), &events); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(g.Bytes(), &events))
 	spans := 0
 	for _, e := range events {
 		if e.Ph == "X" {

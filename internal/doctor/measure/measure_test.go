@@ -27,19 +27,13 @@ var once = measure.Options{Runs: 1, Least: 1, Most: 1}
 // meter is a meter on the CPU, whose memory must all come back.
 func meter(t *testing.T) *measure.Meter {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	return closed(t, dev)
 }
 
 func closed(t *testing.T, dev device.Device) *measure.Meter {
 	t.Helper()
-	m, err := measure.New(dev, once)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(measure.New(dev, once))(t)
 	before, arenas := dev.Usage(), host.Usage()
 	t.Cleanup(func() {
 		if after := dev.Usage(); after.Now != before.Now {
@@ -171,18 +165,10 @@ func TestCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	drv := emu.New(emu.Options{})
 	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dev, err := cuda.New(cuda.Options{CUDA: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.NoError(t, err)
+	testkit.Close(t, drv)
 	m := closed(t, dev)
 	for _, name := range measure.Operations() {
 		o := measure.Operation{Name: name, Rows: 5, Cols: 32, DType: device.BF16}
@@ -212,10 +198,7 @@ func TestCUDA(t *testing.T) {
 
 // What does not fit is a *device.OutOfMemory, and nothing stays behind.
 func TestOutOfMemory(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1, MemoryLimit: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, MemoryLimit: 1 << 16}))(t)
 	m := closed(t, dev)
 	var oom *device.OutOfMemory
 	if _, err := m.Product(measure.Product{M: 1000, N: 1000, K: 1000}); !errors.As(err, &oom) {
@@ -326,13 +309,9 @@ func TestMedian(t *testing.T) {
 // TestInPlaceShare: a device whose host memory is its own computes on both at about one rate, and gives everything back.
 func TestInPlaceShare(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	m, err := measure.New(dev, measure.Options{Runs: 3, Least: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	own, share, err := m.InPlace(70 * 70)
 	if err != nil || own.Median <= 0 || !(share > 0) || math.IsInf(share, 1) {
 		t.Errorf("%+v, %g, %v", own, share, err)

@@ -13,6 +13,7 @@ import (
 	"mt/device/op"
 	"mt/device/wrap"
 	"mt/internal/doctor/measure"
+	"mt/internal/testkit"
 )
 
 // noting notes the names of operations. The stream of number fails, from 1, cannot be made.
@@ -39,14 +40,10 @@ const nothing = 1e-9
 // TestWhatIsTimed: a backward of attention is one, each timing is a run of its own, and a product of 1 × 1 × 1 is one.
 func TestWhatIsTimed(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dev := &noting{Device: inner, names: map[string]int{}}
 	m, err := measure.New(dev, measure.Options{Runs: 2, Least: 1, Most: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = m.Attention(measure.Attention{Tokens: 4, Length: 4, Heads: 1, KVHeads: 1, Dim: 8, DType: device.F32, Backward: true})
 	if forward, backward := dev.names[(&op.Attention{}).Name()], dev.names[(&op.AttentionBackward{}).Name()]; err != nil || forward != 1 || backward < 3 {
 		t.Errorf("%d forwards and %d backwards, %v", forward, backward, err)
@@ -95,10 +92,7 @@ func TestProductInWords(t *testing.T) {
 
 // TestCallsOfCopies: copies of every direction are made of as many calls, and an error of each is an error of the measurement.
 func TestCallsOfCopies(t *testing.T) {
-	inner, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	calls := func(failAt int64, copies func(m *measure.Meter) (measure.Seconds, error)) (int64, error) {
 		dev := wrap.Fail(inner, failAt)
 		m, err := measure.New(dev, once)
@@ -110,10 +104,7 @@ func TestCallsOfCopies(t *testing.T) {
 	}
 	up := func(m *measure.Meter) (measure.Seconds, error) { return m.H2D(64, measure.Pinned) }
 	down := func(m *measure.Meter) (measure.Seconds, error) { return m.D2H(64, measure.Pinned) }
-	want, err := calls(0, up)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(calls(0, up))(t)
 	if got, err := calls(0, down); err != nil || got != want {
 		t.Errorf("%d calls down, %d up, %v", got, want, err)
 	}
@@ -144,9 +135,7 @@ func TestOptions(t *testing.T) {
 func TestDiskOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x")
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	block := []byte("what is written")
 	if _, _, err := measure.DiskOnce(f, slices.Clone(block), int64(len(block))); err != nil {
 		t.Error(err)
@@ -154,9 +143,7 @@ func TestDiskOnce(t *testing.T) {
 	if got, err := os.ReadFile(name); string(got) != string(block) || err != nil {
 		t.Errorf("the file has %q, %v", got, err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 	if f, err = os.Open(name); err != nil {
 		t.Fatal(err)
 	}

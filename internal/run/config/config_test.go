@@ -183,9 +183,7 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestHelpNamesEveryKey(t *testing.T) {
 	var b bytes.Buffer
-	if err := Help(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Help(&b))
 	for name := range byName {
 		if !strings.Contains(b.String(), name) {
 			t.Errorf("%s is not in the help", name)
@@ -195,9 +193,7 @@ func TestHelpNamesEveryKey(t *testing.T) {
 
 func TestModel(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.Mkdir("local", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir("local", 0o700))
 	for text, want := range map[string]ModelRef{
 		"model: tiny":                 {Preset: "tiny"},
 		"model: local":                {Path: "local"},
@@ -225,12 +221,8 @@ func TestModelDir(t *testing.T) {
 	t.Setenv("HOME", root)
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	fill := func(hub string) string {
 		repo := filepath.Join(hub, "models--org--name")
@@ -441,10 +433,7 @@ func compareSchedules(t *testing.T, files []string) {
 
 func readJSON(t *testing.T, file string, into any) {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(file))(t)
 	if err := json.Unmarshal(raw, into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}

@@ -21,13 +21,9 @@ func TestDatasetDir(t *testing.T) {
 	want := filepath.Join(hub, "datasets--org--name", "snapshots", "abc")
 	refs := filepath.Join(hub, "datasets--org--name", "refs")
 	for _, dir := range []string{want, refs} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(dir, 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(refs, "main"), []byte("abc\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(refs, "main"), []byte("abc\n"), 0o600))
 	for name, dir := range map[string]string{"org/name": want, "data/train.jsonl": "", "chats.json.gz": "", "a/b/c": "", "*.txt": "", "./x": ""} {
 		if got, err := DatasetDir(name); got != dir || err != nil {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, dir)
@@ -39,9 +35,7 @@ func TestDatasetDir(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := os.RemoveAll(want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(want))
 	if _, err := DatasetDir("org/name"); err == nil || !strings.Contains(err.Error(), "hf download") {
 		t.Errorf("a snapshot that is gone: %v", err)
 	}
@@ -56,13 +50,9 @@ func TestHubThatCannotBeRead(t *testing.T) {
 		repo := filepath.Join(hub, kind+"--org--name")
 		loop := filepath.Join(repo, "snapshots", "abc")
 		for _, dir := range []string{"refs", "snapshots"} {
-			if err := os.MkdirAll(filepath.Join(repo, dir), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Join(repo, dir), 0o700))
 		}
-		if err := errors.Join(os.WriteFile(filepath.Join(repo, "refs", "main"), []byte("abc\n"), 0o600), os.Symlink("abc", loop)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.WriteFile(filepath.Join(repo, "refs", "main"), []byte("abc\n"), 0o600), os.Symlink("abc", loop)))
 		dir, err := find("org/name")
 		if dir != "" || !errors.Is(err, syscall.ELOOP) || !strings.Contains(err.Error(), loop) || strings.Contains(err.Error(), "hf download") {
 			t.Errorf("%s: %q, %v", kind, dir, err)
@@ -74,9 +64,7 @@ func TestHubThatCannotBeRead(t *testing.T) {
 // takes what is held out.
 func TestDataSpecColumns(t *testing.T) {
 	c, err := Parse("t.yaml", []byte("dataset: org/name\neval_dataset: org/name\nprompt_column: q\nresponse_column: a\n"), Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for held, s := range map[bool]data.Spec{false: c.DataSpec(), true: c.EvalSpec()} {
 		if s.Columns != (data.Columns{Prompt: "q", Response: "a"}) || s.Held != held || s.Hub == nil {
 			t.Errorf("held %v: columns %+v, held %v", held, s.Columns, s.Held)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestEdit: settings go in, everything else stays byte for byte.
@@ -79,12 +81,8 @@ func TestPlaces(t *testing.T) {
 func TestEditable(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "run.yaml"), filepath.Join(dir, "link.yaml")
-	if err := os.WriteFile(file, []byte("threads: 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("run.yaml", link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte("threads: 1\n"), 0o600))
+	testkit.NoError(t, os.Symlink("run.yaml", link))
 	if src, err := Editable(link); err != nil || string(src) != "threads: 1\n" {
 		t.Fatalf("%q, %v", src, err)
 	}

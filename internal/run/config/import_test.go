@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 var rewriteImports = flag.Bool("rewrite-imports", false, "write testdata/import anew")
@@ -25,9 +27,7 @@ func TestImports(t *testing.T) {
 			continue
 		}
 		src, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		im, err := ParseImport(filepath.Base(file), src, "")
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
@@ -35,9 +35,7 @@ func TestImports(t *testing.T) {
 		}
 		got, name := im.YAML(), strings.TrimSuffix(file, filepath.Ext(file))+".mt.yaml"
 		if *rewriteImports {
-			if err := os.WriteFile(name, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(name, got, 0o644))
 		}
 		if want, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s gives\n%s\nwant %s (-rewrite-imports writes it)", file, got, name)
@@ -55,10 +53,7 @@ func TestImports(t *testing.T) {
 
 func mustConfig(t *testing.T, im *Import) *Config {
 	t.Helper()
-	c, err := im.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(im.Config())(t)
 	return c
 }
 
@@ -73,10 +68,7 @@ func TestImportedIsTrained(t *testing.T) {
 	if w := strings.Join(c.Warnings, "\n"); !strings.Contains(w, "t.yaml is a config of LLaMA-Factory, which is read as `mt import t.yaml` writes it") || !strings.Contains(w, "flash_attn") {
 		t.Errorf("warnings %q", w)
 	}
-	im, err := ParseImport("t.yaml", []byte(whole), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	im := testkit.Must(ParseImport("t.yaml", []byte(whole), ""))(t)
 	if d := mustConfig(t, im).Differences(mustParse(t, whole)); len(d) > 0 {
 		t.Errorf("imported it differs: %v", d)
 	}
@@ -359,9 +351,7 @@ func TestFreezeTuning(t *testing.T) {
 	dir := t.TempDir()
 	conf := `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 6,
 		"num_attention_heads": 2, "vocab_size": 48, "rms_norm_eps": 1e-5}`
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(conf), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(conf), 0o644))
 	head := func(model string) string {
 		return fmt.Sprintf("stage: sft\ndo_train: true\nfinetuning_type: freeze\nmodel_name_or_path: %s\ndataset: chats.jsonl\n", model)
 	}

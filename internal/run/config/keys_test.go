@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"mt/internal/testkit"
 )
 
 // TestAverageBeginsBeforeTheEnd: an average that begins with the last step, or after it, is refused; one step earlier it is one.
@@ -45,10 +47,7 @@ func TestLRGroups(t *testing.T) {
 	want := []LRGroup{{Name: "embed", Modules: []string{`embed_tokens|lm_head`}, LR: 1e-5, WeightDecay: &zero}, {Name: "q", Modules: []string{"q_proj", "k,v"}, LR: 4}}
 	text := `[{name: embed, modules: "embed_tokens|lm_head", lr: 1e-5, weight_decay: 0}, {name: q, modules: [q_proj, "k,v"], lr: 4}]`
 	inFile := mustParse(t, "weight_decay: 0.5\nlr_groups: "+text)
-	byFlag, err := parse(t, "", "--lr-groups", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	byFlag := testkit.Must(parse(t, "", "--lr-groups", text))(t)
 	for _, c := range []*Config{inFile, byFlag} {
 		if !reflect.DeepEqual(c.LRGroups, want) {
 			t.Errorf("%+v, want %+v", c.LRGroups, want)
@@ -104,10 +103,7 @@ func TestImportedGroups(t *testing.T) {
 			`{name: embeddings, modules: ["embed_tokens|lm_head"], lr: 0.5, weight_decay: 0.0}]`,
 		"learning_rate: 0.5\nweight_decay: 0.1\nunfrozen_parameters: [b]\nlr_groups: [{name: a, modules: [b], lr: 2}]": `[{name: a, modules: [b], lr: 2.0}]`,
 	} {
-		im, err := ParseImport("a.yaml", []byte("base_model: x\ndatasets: [{path: y, type: completion}]\n"+text), "axolotl")
-		if err != nil {
-			t.Fatal(err)
-		}
+		im := testkit.Must(ParseImport("a.yaml", []byte("base_model: x\ndatasets: [{path: y, type: completion}]\n"+text), "axolotl"))(t)
 		if got := mustConfig(t, im).Values()["lr_groups"]; got != want || len(im.Lost()) > 0 {
 			t.Errorf("%s\nbecomes %s, want %s; lost %v", text, got, want, im.Lost())
 		}
@@ -186,9 +182,7 @@ func TestTemplateVars(t *testing.T) {
 		{"chat_template_kwargs: {a: 1, b: 2}", []string{"--chat-template-kwargs", `{"a": "x"}`}, map[string]any{"a": "x"}},
 	} {
 		args, _, err := parseFlags(c.flags, func(*pflag.FlagSet) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		cfg, err := Parse("c.yaml", []byte(c.text), args)
 		if err != nil {
 			t.Errorf("%q %q: %v", c.text, c.flags, err)

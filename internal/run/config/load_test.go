@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"mt/internal/testkit"
 )
 
 // parseFlags gives a command line to a command whose own flags own adds.
@@ -37,10 +39,7 @@ func parse(t *testing.T, text string, flags ...string) (*Config, error) {
 
 func mustParse(t *testing.T, text string, flags ...string) *Config {
 	t.Helper()
-	c, err := parse(t, text, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(parse(t, text, flags...))(t)
 	return c
 }
 
@@ -218,9 +217,7 @@ func TestFlags(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if !tc.ok(c) {
 				t.Errorf("got %+v", c)
 			}
@@ -237,9 +234,7 @@ func TestArgs(t *testing.T) {
 		set.StringVar(&prompt, "prompt", "", "")
 	}
 	a, positional, err := parseFlags([]string{"run.yaml", "--dry_run", "--json=false", "--shuffle", "more", "--prompt", "--x", "--", "--seed"}, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if got := strings.Join(positional, " "); got != "run.yaml more --seed" {
 		t.Errorf("positional: %s", got)
 	}
@@ -446,13 +441,9 @@ func TestCheckGradSlabs(t *testing.T) {
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.yaml")
-	if err := os.WriteFile(file, []byte("seed: 9\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte("seed: 9\n"), 0o600))
 	marked := filepath.Join(dir, "marked.yaml")
-	if err := os.WriteFile(marked, []byte("\ufeffseed: 8\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(marked, []byte("\ufeffseed: 8\r\n"), 0o600))
 	if c, err := Load(marked, Args{}); err != nil || c.Seed != 8 {
 		t.Errorf("a file as Notepad writes it: %v", err)
 	}
@@ -546,10 +537,7 @@ func TestVarsInPaths(t *testing.T) {
 	t.Setenv("HOME", "/h")
 	t.Setenv("DISK", "/d")
 	const text = "output_dir: ~/out\nresume_from_checkpoint: ${DISK}/checkpoint-1\nstate_dir: [~/a, b~, ~c, '${DISK}2']\nparam_dir: '~'\nrun_name: ~/${DISK}\nmodel: {vocab_size: 300}\ndataset: d.jsonl\n"
-	c, err := Parse("t.yaml", []byte(text), Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(Parse("t.yaml", []byte(text), Args{}))(t)
 	got := strings.Join(append([]string{c.OutputDir, c.Resume, c.RunName}, append(c.StateDir, c.ParamDir...)...), " ")
 	if want := "/h/out /d/checkpoint-1 ~/${DISK} /h/a b~ ~c /d2 /h"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -610,13 +598,9 @@ func TestLoadWhatIsNoFile(t *testing.T) {
 		t.Errorf("an empty pipe: %v", err)
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer r.Close()
-	if _, err := w.WriteString("seed: 5\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(w.WriteString("seed: 5\n"))(t)
 	_ = w.Close()
 	if c, err := Load(fmt.Sprintf("/dev/fd/%d", r.Fd()), Args{}); err != nil || c.Seed != 5 { // as the shell's <(...) gives it
 		t.Errorf("a pipe: %v", err)

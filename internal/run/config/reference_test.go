@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -22,18 +23,11 @@ var rewrite = flag.Bool("rewrite", false, "write docs/configuration.md anew")
 func TestReference(t *testing.T) {
 	const file = "../../../docs/configuration.md"
 	var want bytes.Buffer
-	if err := reference(&want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, reference(&want))
 	if *rewrite {
-		if err := os.WriteFile(file, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, want.Bytes(), 0o644))
 	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(os.ReadFile(file))(t)
 	if !bytes.Equal(got, want.Bytes()) {
 		t.Error("docs/configuration.md is not what the table of keys says: go test ./internal/run/config -run Reference -rewrite")
 	}

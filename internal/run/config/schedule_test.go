@@ -95,20 +95,12 @@ func TestSchedulesOfTransformers(t *testing.T) {
 			cases = append(cases, s)
 		}
 	}
-	in, err := json.Marshal(cases)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testkit.Must(json.Marshal(cases))(t)
 	cmd := exec.Command(python, "testdata/schedules.py")
 	cmd.Stdin = bytes.NewReader(in)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(cmd.Output())(t)
 	var want [][]float64
-	if err := json.Unmarshal(out, &want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(out, &want))
 	for i, s := range cases {
 		args := map[string]any{}
 		for k, v := range s.Kwargs {

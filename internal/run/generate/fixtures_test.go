@@ -29,15 +29,9 @@ func TestFixtureLogits(t *testing.T) {
 			if filepath.Base(dir) != "gemma2-capped" {
 				testkit.NotShort(t)
 			}
-			f, err := reference.LoadFixture(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Must(reference.LoadFixture(dir))(t)
 			t.Run("cpu", func(t *testing.T) {
-				dev, err := cpu.New(cpu.Options{Threads: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 				compareLogits(t, dev, f, 0, 1)
 				compareLogits(t, dev, f, 1, 1)
 				if err := dev.Close(); err != nil {
@@ -64,19 +58,9 @@ func TestFixtureLogits(t *testing.T) {
 func openGPU(t *testing.T) device.Device {
 	t.Helper()
 	drv := emu.New(emu.Options{Threads: 1})
-	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := cuda.New(cuda.Options{CUDA: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := testkit.Must(cudart.New(drv))(t)
+	dev := testkit.Must(cuda.New(cuda.Options{CUDA: c}))(t)
+	testkit.Close(t, drv)
 	return dev
 }
 
@@ -85,10 +69,7 @@ func openGPU(t *testing.T) device.Device {
 func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, together int) {
 	t.Helper()
 	layouts := f.Config.Layouts(false)
-	store, err := host.NewStore(layouts, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(host.NewStore(layouts, nil, nil))(t)
 	defer func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -104,20 +85,14 @@ func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, t
 		}
 	}
 	ids, recorded := f.Rows[row].IDs, f.Logits[row]
-	d, err := newDecoder(Options{Device: dev, Store: store, Config: f.Config, Act: device.F32, Layout: layouts}, len(ids))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(newDecoder(Options{Device: dev, Store: store, Config: f.Config, Act: device.F32, Layout: layouts}, len(ids)))(t)
 	defer d.close()
 	var largest float64
 	for _, v := range recorded {
 		largest = max(largest, math.Abs(v))
 	}
 	for from, to := 0, together; from < len(ids); from, to = to, to+1 {
-		got, err := d.forward(ids[from:to])
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(d.forward(ids[from:to]))(t)
 		for i, want := range recorded[(to-1)*len(got) : to*len(got)] {
 			// Both are fp32: some tens of roundings of 6e-8 through three or four layers,
 			// and angles of up to a hundred turns.

@@ -75,16 +75,10 @@ type rig struct {
 
 func newRig(t *testing.T, k kind, unified bool) rig {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: unified})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, Unified: unified}))(t)
 	c := k.config()
 	layouts := c.Layouts(k.act == device.BF16)
-	store, err := host.NewStore(layouts, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(host.NewStore(layouts, nil, nil))(t)
 	t.Cleanup(func() {
 		if u := dev.Usage(); u.Now != [accounts.NumPurposes]int64{} {
 			t.Errorf("device memory is left: %v", u.Now)
@@ -181,17 +175,11 @@ func TestLogits(t *testing.T) {
 					for _, n := range pieces {
 						total += n
 					}
-					d, err := newDecoder(r.Options, total)
-					if err != nil {
-						t.Fatal(err)
-					}
+					d := testkit.Must(newDecoder(r.Options, total))(t)
 					defer d.close()
 					ids, at := randomPrompt(total), 0
 					for _, n := range pieces {
-						got, err := d.forward(ids[at : at+n])
-						if err != nil {
-							t.Fatal(err)
-						}
+						got := testkit.Must(d.forward(ids[at : at+n]))(t)
 						at += n
 						want := r.logitsAfter(ids[:at])
 						for i, w := range want {
@@ -209,9 +197,7 @@ func TestLogits(t *testing.T) {
 func run(t *testing.T, o Options, prompt []int32) []int32 {
 	t.Helper()
 	var out []int32
-	if err := Run(context.Background(), o, prompt, func(id int32) { out = append(out, id) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Run(context.Background(), o, prompt, func(id int32) { out = append(out, id) }))
 	return out
 }
 
@@ -347,9 +333,7 @@ func spoil(s *host.Store) {
 func TestDeviceTooSmall(t *testing.T) {
 	r := newRig(t, kinds[0], false)
 	small, err := cpu.New(cpu.Options{Threads: 1, MemoryLimit: 100_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer small.Close()
 	r.Device, r.MaxNewTokens = small, 4
 	err = Run(context.Background(), r.Options, []int32{1}, func(int32) { t.Error("a token came") })
@@ -384,10 +368,7 @@ func TestTilesAreRegistered(t *testing.T) {
 	r := newRig(t, kinds[0], false)
 	dev := &locking{Device: r.Device}
 	r.Device = dev
-	d, err := newDecoder(r.Options, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(newDecoder(r.Options, 4))(t)
 	if dev.tiles != len(r.Store.Layers) {
 		t.Errorf("%d tiles of %d are registered", dev.tiles, len(r.Store.Layers))
 	}

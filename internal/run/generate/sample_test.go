@@ -5,6 +5,8 @@ import (
 	"math/rand"
 	"slices"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // madeUp are logits of 8 tokens; sorted by likelihood: 3, 0, 6, 1, 7, 2, 5, 4.
@@ -60,10 +62,7 @@ func TestDistribution(t *testing.T) {
 			const draws = 20000
 			seen := map[int32]float64{}
 			for range draws {
-				id, err := s.sample(madeUp)
-				if err != nil {
-					t.Fatal(err)
-				}
+				id := testkit.Must(s.sample(madeUp))(t)
 				seen[id] += 1.0 / draws
 			}
 			want := shares(c.left, c.temperature)
@@ -110,10 +109,7 @@ func TestTopPAtItsBorder(t *testing.T) {
 func TestMinPAtItsBorder(t *testing.T) {
 	s, seen := newSampler(Options{Temperature: 1, MinP: 1}), map[int32]bool{}
 	for range 100 {
-		id, err := s.sample([]float32{2, 1.9, 2, 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := testkit.Must(s.sample([]float32{2, 1.9, 2, 2}))(t)
 		seen[id] = true
 	}
 	if len(seen) != 3 || seen[1] {
@@ -126,10 +122,7 @@ func TestSeededSampling(t *testing.T) {
 	draw := func(seed int64) (ids []int32) {
 		s := newSampler(Options{Temperature: 1, Seed: seed})
 		for range 50 {
-			id, err := s.sample(madeUp)
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := testkit.Must(s.sample(madeUp))(t)
 			ids = append(ids, id)
 		}
 		return ids

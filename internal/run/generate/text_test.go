@@ -10,6 +10,7 @@ import (
 
 	"mt/data/tokenizer"
 	"mt/internal/run/open"
+	"mt/internal/testkit"
 	"mt/model"
 )
 
@@ -40,9 +41,7 @@ func TestStopTokens(t *testing.T) {
 	} {
 		j := &open.Inputs{Tokenizer: tokenizer.Bytes(), Model: &model.Config{EOS: []int{7}}, ModelDir: t.TempDir()}
 		if content != "" {
-			if err := os.WriteFile(filepath.Join(j.ModelDir, "generation_config.json"), []byte(content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(j.ModelDir, "generation_config.json"), []byte(content), 0o644))
 		}
 		got, err := stopTokens(j)
 		if ids, ok := want.([]int32); ok {
@@ -67,9 +66,7 @@ func TestGenerationConfig(t *testing.T) {
 		`{"min_length": 2, "typical_p": NaN}`:                          "asks for min_length 2, which",
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(content), 0o644))
 		got := strings.Join(generationNotes(dir, false), "\n")
 		if (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", content, got, want)
@@ -110,9 +107,7 @@ func TestLogitKeys(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if c.content != "" {
-			if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(c.content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(c.content), 0o644))
 		}
 		file, err := readLogitKeys(dir)
 		g := (&TextOptions{LogitKeys: c.flags}).sampling(file)

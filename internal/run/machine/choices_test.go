@@ -9,6 +9,7 @@ import (
 
 	"mt/cudart"
 	"mt/device/cuda"
+	"mt/internal/testkit"
 )
 
 // TestTimedFiles: what is kept is loaded again, by its platform alone; a file that cannot be read is passed over with a note.
@@ -19,9 +20,7 @@ func TestTimedFiles(t *testing.T) {
 		t.Errorf("from no file: %v, %q", kept, note)
 	}
 	for i, shape := range []string{"a", "b"} {
-		if err := files.Keep(p, shape, [8]uint64{uint64(i)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, files.Keep(p, shape, [8]uint64{uint64(i)}))
 	}
 	want := map[string][8]uint64{"a": {0}, "b": {1}}
 	if kept, note := files.Load(p); !reflect.DeepEqual(kept, want) || note != "" {
@@ -34,15 +33,11 @@ func TestTimedFiles(t *testing.T) {
 	}
 	other := p
 	other.Driver = 11
-	if err := os.Rename(name, files.path(other)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(name, files.path(other)))
 	if kept, note := files.Load(other); kept != nil || !strings.Contains(note, "is of GPU X-1, driver 12, cuBLASLt 13: the file is passed over") {
 		t.Errorf("%v, %q", kept, note)
 	}
-	if err := os.MkdirAll(files.path(p), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(files.path(p), 0o755))
 	if err := files.Keep(p, "a", [8]uint64{}); err == nil {
 		t.Error("a folder is replaced by a file")
 	}

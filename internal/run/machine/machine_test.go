@@ -12,6 +12,7 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
+	"mt/internal/testkit"
 )
 
 // emulate starts an emulated GPU for one test. What is wrong with the calls of
@@ -19,20 +20,14 @@ import (
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
 	drv := emu.New(o)
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	return drv
 }
 
 // What NVML tells is shown; what it lacks is no error.
 func TestGPUState(t *testing.T) {
 	c, err := cudart.New(emulate(t, emu.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := gpuState(c, First)
 	if s == nil || s.Driver == "" || s.MaxMHz == 0 || s.BestPCIe[1] == 0 || !strings.Contains(s.String(), "driver "+s.Driver) {
 		t.Errorf("%+v", s)
@@ -80,17 +75,11 @@ func TestOrdinal(t *testing.T) {
 	t.Cleanup(func() { emulator = before })
 	drv := emulate(t, emu.Options{Devices: 2})
 	emulator = func() (cudart.Symbols, func() error, error) { return drv, func() error { return nil }, nil }
-	dev, err := Open(Options{Device: "cuda", Ordinal: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(Open(Options{Device: "cuda", Ordinal: 1}))(t)
 	if got := drv.Contexts(); !slices.Equal(got, []int{1}) {
 		t.Errorf("contexts on devices %v, want 1 alone", got)
 	}
-	c, err := cudart.New(drv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(cudart.New(drv))(t)
 	if gpuState(c, 1) == nil || gpuState(c, 2) != nil {
 		t.Errorf("state of device 1 %v, of device 2 %v", gpuState(c, 1), gpuState(c, 2))
 	}
@@ -119,10 +108,7 @@ func TestOpenAll(t *testing.T) {
 	}
 	g := FindGPU(nil)
 	ended = 0
-	dev, err := g.Open(First, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(g.Open(First, 0))(t)
 	if _, err := g.Open(7, 0); err == nil || ended != 0 {
 		t.Errorf("%v, ended %d times while a device is open", err, ended)
 	}
@@ -158,10 +144,7 @@ func TestWithoutCUDA(t *testing.T) {
 	if c := FindCUDA(); c.Device != "" || c.String() != "not usable: no NVIDIA driver (libcuda.so), no libcudart.so" {
 		t.Errorf("%q", c)
 	}
-	cpu, err := Open(Options{Device: "cpu", Threads: 1, MemoryLimit: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cpu := testkit.Must(Open(Options{Device: "cpu", Threads: 1, MemoryLimit: 1 << 20}))(t)
 	if u := cpu.Usage(); cpu.Kind() != "cpu" || u.Limit != 1<<20 {
 		t.Errorf("kind %q, limit %d", cpu.Kind(), u.Limit)
 	}
@@ -173,9 +156,7 @@ func TestWithoutCUDA(t *testing.T) {
 // TestUnderWSL: WSL is known by the device of its GPU.
 func TestUnderWSL(t *testing.T) {
 	there := filepath.Join(t.TempDir(), "dxg")
-	if err := os.WriteFile(there, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(there, nil, 0o600))
 	if !underWSL(there) || underWSL(there+"-not") {
 		t.Errorf("%v, %v", underWSL(there), underWSL(there+"-not"))
 	}

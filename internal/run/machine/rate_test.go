@@ -7,6 +7,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/internal/base/accounts"
+	"mt/internal/testkit"
 )
 
 // lacking is a device that has no stream, or all but so many events.
@@ -35,10 +36,7 @@ func (l *lacking) NewEvent() (device.Event, error) {
 // TestMatMulRate: products become smaller until they fit, down to an eighth of the rows; an error is told, and memory comes
 // back.
 func TestMatMulRate(t *testing.T) {
-	dev, err := cpu.New(cpu.Options{Threads: 1, MemoryLimit: 3 * 4 * 32 * 32})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, MemoryLimit: 3 * 4 * 32 * 32}))(t)
 	for most, fits := range map[int]bool{32: true, 64: true, 256: true, 1024: false} {
 		rate, err := MatMulRate(dev, device.F32, most)
 		if err != nil || (rate > 0) != fits || rate > 32*32*32*1e9 { // no product takes as little as two nanoseconds

@@ -12,6 +12,7 @@ import (
 	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/team"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -53,9 +54,7 @@ func TestRatesByName(t *testing.T) {
 		for _, n := range tc.names {
 			j.Devices = append(j.Devices, named{name: n})
 		}
-		if err := j.weighDevices(nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, j.weighDevices(nil))
 		ratio := 0.0
 		if len(j.Paces) == 2 {
 			ratio = j.Paces[0].FLOPs / j.Paces[1].FLOPs
@@ -69,10 +68,7 @@ func TestRatesByName(t *testing.T) {
 // TestOneMemoryOfAProfile: the GPUs that mt knows to be integrated are planned for with one budget.
 func TestOneMemoryOfAProfile(t *testing.T) {
 	for name, integrated := range map[string]bool{"gb10": true, "gh200": false} {
-		m, err := rates.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(rates.Find(name))(t)
 		want := int64(m.Host.Memory * (1 << 30))
 		if integrated {
 			want = want / 100 * onePart
@@ -127,10 +123,7 @@ func TestTimedRefused(t *testing.T) {
 // parsed is a configuration with more keys.
 func parsed(t *testing.T, extra string) *config.Config {
 	t.Helper()
-	c, err := config.Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+extra), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(config.Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+extra), config.Args{}))(t)
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"mt/device/cuda"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/plan/rates"
 )
 
@@ -92,10 +93,7 @@ func TestBindOnPaper(t *testing.T) {
 	} {
 		j := &choosing{opening: begin(&config.Config{Device: "cuda", Binding: c.binding}, settings.Options{}, Asks{})}
 		if c.device != "" {
-			m, err := rates.Find(c.device)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Must(rates.Find(c.device))(t)
 			m.Device.HostMemory = c.hostRead
 			j.Profile = m
 		}
@@ -116,15 +114,9 @@ func TestBindOnPaper(t *testing.T) {
 // TestReadRates: an integrated GPU's reads are measured; without memory to measure with there are none.
 func TestReadRates(t *testing.T) {
 	drv := emu.New(emu.Options{Integrated: true})
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	j := &choosing{opening: begin(&config.Config{Device: "cuda", Devices: "auto"}, settings.Options{Stderr: io.Discard, Hooks: settings.Hooks{Symbols: drv}}, Asks{})}
-	if err := j.takeGPU(settings.Options{Stderr: io.Discard}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, j.takeGPU(settings.Options{Stderr: io.Discard}))
 	defer func() {
 		if err := j.Close(); err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"mt/device/virtual"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
+	"mt/internal/testkit"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -42,9 +43,7 @@ func TestScalingInWords(t *testing.T) {
 	p := &Predicted{Step: 1, TokensPerSecond: 2}
 	s := &scaling{Counts: []scaled{{Devices: 1, Swept: Swept{What: "1", Problem: "too little memory"}}, {Devices: 2, Swept: Swept{What: "2", Predicted: p}, Limit: "links"}}}
 	var text strings.Builder
-	if err := s.write(&text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.write(&text))
 	if got := text.String(); strings.Contains(got, "0.00") || !strings.Contains(got, "with 2 devices the host is not the limit") || !strings.HasSuffix(got, ": nothing that mt tried\n") {
 		t.Errorf("%s", got)
 	}

@@ -18,28 +18,17 @@ import (
 func TestHosts(t *testing.T) {
 	testkit.NotShort(t)
 	testkit.DrawnInRace(t, 4)
-	config, err := model.Preset("quickstart")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := rates.Find("h100+ddr5-4800x8")
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testkit.Must(model.Preset("quickstart"))(t)
+	m := testkit.Must(rates.Find("h100+ddr5-4800x8"))(t)
 	m.Device.Products = map[string][]rates.Product{"bf16": {{Rate: 5}}} // so that steps take a while
 	q := plan.Request{Config: config, Act: device.BF16, Rows: 16, RowTokens: 1024, MicroBatchTokens: 8192, Clip: true, Ranks: 4, Units: optim.AdamW{}.Units,
 		Planes: optim.AdamW{}.Planes, DeviceMemory: 8 << 30, HostMemory: 64 << 30}
 	on := func(gbps float64) (*hosting, string) {
 		t.Helper()
 		m.Network = &rates.Network{Rate: gbps}
-		h, err := hosts(q, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(hosts(q, m))(t)
 		var text bytes.Buffer
-		if err := h.write(&text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.write(&text))
 		return h, text.String()
 	}
 	fast, text := on(1000)

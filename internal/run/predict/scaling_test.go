@@ -18,10 +18,7 @@ import (
 // which that is slow, and what would help.
 func TestScaling(t *testing.T) {
 	testkit.NotShort(t)
-	config, err := model.Preset("quickstart")
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testkit.Must(model.Preset("quickstart"))(t)
 	q := plan.Request{Config: config, Act: device.BF16, Order: schedule.Lanes, Devices: 3, Rows: 16, RowTokens: 1024, MicroBatchTokens: 1024, Clip: true,
 		Planes: optim.AdamW{}.Planes, DeviceMemory: 8 << 30, HostMemory: 64 << 30}
 	for name, tc := range map[string]struct {
@@ -49,20 +46,12 @@ func TestScaling(t *testing.T) {
 		}, "turns", 0, "twice the rows a step"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := rates.Find("h100+ddr5-4800x8")
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Must(rates.Find("h100+ddr5-4800x8"))(t)
 			q := q
 			tc.change(&q, m)
-			s, err := scale(q, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(scale(q, m))(t)
 			var text bytes.Buffer
-			if err := s.write(&text); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.write(&text))
 			last := s.Counts[len(s.Counts)-1]
 			if len(s.Counts) != 3 || s.Counts[1].Devices != 2 || last.Devices != 3 || last.Limit != tc.limit || s.HostFrom != tc.hostFrom {
 				t.Errorf("the limit of three devices is %q, the host's from %d on, want %q and %d\n%s", last.Limit, s.HostFrom, tc.limit, tc.hostFrom, &text)
@@ -85,14 +74,8 @@ func TestScaling(t *testing.T) {
 		t.Errorf("a table over one device: %v, %v", s, err)
 	}
 	q.DeviceMemory = 1 << 20
-	m, err := rates.Find("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := scale(q, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(rates.Find("h100"))(t)
+	s := testkit.Must(scale(q, m))(t)
 	var text bytes.Buffer
 	if err := s.write(&text); err != nil || strings.Count(text.String(), "of device memory") != 3 {
 		t.Errorf("runs that do not fit: %v\n%s", err, &text)

@@ -20,6 +20,7 @@ import (
 	"mt/host"
 	"mt/internal/base/accounts"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
@@ -165,9 +166,7 @@ func TestETALooksAtTheLastSteps(t *testing.T) {
 func checkBoard(t *testing.T, m StepMetrics, line []byte) {
 	t.Helper()
 	var want map[string]any
-	if err := json.Unmarshal(line, &want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(line, &want))
 	want["learning_rate"] = want["lr"]
 	got := map[string]any{}
 	for _, s := range m.scalars() {
@@ -203,10 +202,7 @@ func TestWindowsOfCheckpoints(t *testing.T) {
 
 // TestMetricsAreDocumented: docs/metrics.md has every field of a line, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
-	raw, err := os.ReadFile("../../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile("../../../docs/metrics.md"))(t)
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(string(raw), -1) {
 		for _, name := range strings.Split(row[1], ", ") {
@@ -231,9 +227,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 func TestLogWithHoles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), settings.MetricsFile)
 	first, last := `{"step":1}`+"\n", `{"step":2,"eval_loss":1.5,"eval_tokens":7}`+"\n"
-	if err := os.WriteFile(name, []byte(first+strings.Repeat("\x00", 2<<20)+"\n"+last+`{"step":2,`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, []byte(first+strings.Repeat("\x00", 2<<20)+"\n"+last+`{"step":2,`), 0o644))
 	kept, eval, err := keepUntil(name, 2)
 	if err != nil || string(kept) != first+last || eval.Loss != 1.5 {
 		t.Errorf("%d bytes are kept, %+v, %v", len(kept), eval, err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"mt/internal/testkit"
 )
 
 // server is an MLflow server that remembers what it was asked, and answers as it is told.
@@ -63,16 +65,12 @@ func TestMLflowRun(t *testing.T) {
 	t.Setenv("MLFLOW_EXPERIMENT_NAME", "an experiment")
 	ctx := context.Background()
 	run, err := OpenMLflow(ctx, MLflowRun{Name: "n", Config: map[string]string{"seed": "7", "long": strings.Repeat("é", 600)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	err = run.Send(ctx, []Point{{Time: time.UnixMilli(17), Step: 3, Values: []Scalar{{Name: "train/loss", Value: 0.5}, {Name: "x", Value: math.NaN()}, {Name: "y", Value: math.Inf(-1)}, {Name: "z", Value: math.Inf(1)}, {Name: "eval/loss", Value: 2}}}})
 	if err == nil {
 		err = run.Close(ctx, EndKilled)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := []string{"GET experiments/get-by-name experiment_name=an+experiment", `POST experiments/create {"name":"an experiment"}`, "GET experiments/get-by-name experiment_name=an+experiment",
 		`POST runs/create {"experiment_id":"5","run_name":"n",`, `POST runs/log-batch {"params":[{"key":"long","value":"` + strings.Repeat("é", 499) + `…"},{"key":"seed","value":"7"}],"run_id":"r1"}`,
 		`POST runs/log-batch {"metrics":[{"key":"loss","value":0.5,"timestamp":17,"step":3},{"key":"eval_loss","value":2,"timestamp":17,"step":3}],"run_id":"r1"}`,
@@ -114,10 +112,7 @@ func TestMLflowResumedRun(t *testing.T) {
 func TestMLflowLimits(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
-	run, err := OpenMLflow(context.Background(), MLflowRun{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := testkit.Must(OpenMLflow(context.Background(), MLflowRun{}))(t)
 	s.asked = nil
 	var points []Point
 	for i := range 300 {
@@ -127,9 +122,7 @@ func TestMLflowLimits(t *testing.T) {
 		}
 		points = append(points, p)
 	}
-	if err := run.Send(context.Background(), points); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, run.Send(context.Background(), points))
 	total := 0
 	for _, a := range s.asked {
 		var in struct{ Metrics []mlflowMetric }
@@ -147,10 +140,7 @@ func TestMLflowLimits(t *testing.T) {
 func TestMLflowWays(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
-	run, err := OpenMLflow(context.Background(), MLflowRun{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := testkit.Must(OpenMLflow(context.Background(), MLflowRun{}))(t)
 	for answer, final := range map[string]bool{"400 INVALID_PARAMETER_VALUE": true, "404 X": true, "429 X": false, "408 X": false, "500 INTERNAL_ERROR": false, "503 X": false} {
 		s.answers["runs/log-batch"] = answer
 		err := run.Send(context.Background(), []Point{{Values: []Scalar{{Name: "a"}}}})

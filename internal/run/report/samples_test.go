@@ -9,6 +9,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 )
 
 // TestKeptSamples: a run keeps the samples up to its step, and those of its own step only
@@ -31,9 +32,7 @@ func TestKeptSamples(t *testing.T) {
 		{lines(3, 3, 6, 6, 9), 6, lines(3, 3, 6, 6), 6}, {lines(3, 3, 6), 6, lines(3, 3), 3}, {lines(3, 3, 4, 4), 3, lines(3, 3), 3},
 		{lines(3, 3) + "{\"step\":3", 6, lines(3, 3), 3}, {lines(3), 0, "", 0}, {lines(3, 3, 6) + strings.TrimSuffix(lines(6), "\n"), 6, lines(3, 3), 3},
 	} {
-		if err := os.WriteFile(name, []byte(tc.file), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(tc.file), 0o644))
 		kept, last, err := keepSamples(name, tc.step, 2)
 		if err != nil || string(kept) != tc.want || last != tc.last {
 			t.Errorf("at step %d of %q: %q, last %d, %v", tc.step, tc.file, kept, last, err)
@@ -49,9 +48,7 @@ func TestSamplesOfBefore(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, settings.SamplesFile)
 	for step, stays := range []bool{false, true} {
-		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte("{}\n"), 0o600))
 		if _, _, err := OpenSamples(settings.Dir{Path: dir, FS: checkpoint.OS()}, step, 0, nil); err != nil {
 			t.Fatal(err)
 		}

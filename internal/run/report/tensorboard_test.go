@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"mt/internal/testkit"
 )
 
 // TestFileIsAsTensorBoardReadsIt takes a file apart: a version record, then one
@@ -19,23 +21,15 @@ func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1700000000, 0)
 	w, err := CreateEvents(filepath.Join(dir, "runs"), now, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Scalars(now, 300, []Scalar{{"train/loss", 1.5}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, w.Scalars(now, 300, []Scalar{{"train/loss", 1.5}}))
+	testkit.NoError(t, w.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "runs", "events.out.tfevents.1700000000.*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("files %v, %v", files, err)
 	}
 	raw, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var records [][]byte
 	for len(raw) > 0 {
 		n := binary.LittleEndian.Uint64(raw)
@@ -75,15 +69,9 @@ func TestRunsOfOneSecond(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {
 		w, err := CreateEvents(dir, time.Unix(1700000000, 0), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Scalars(time.Unix(1700000000, 0), i, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		testkit.NoError(t, w.Scalars(time.Unix(1700000000, 0), i, nil))
+		testkit.NoError(t, w.Close())
 		files, err := os.ReadDir(dir)
 		if err != nil || len(files) != i+1 || filepath.Join(dir, files[i].Name()) != w.f.Name() {
 			t.Fatalf("%v, %v: the last is not %s", files, err, w.f.Name())
@@ -121,18 +109,10 @@ func TestFullDiskOfEvents(t *testing.T) {
 		t.Errorf("a file without a record stays: %v, %v", files, err)
 	}
 	disk.room = 1 << 20
-	w, err := CreateEvents(dir, now, through)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(CreateEvents(dir, now, through))(t)
 	defer w.Close()
-	if err := w.Scalars(now, 1, []Scalar{{"train/loss", 1}}); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(w.f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Scalars(now, 1, []Scalar{{"train/loss", 1}}))
+	before := testkit.Must(os.ReadFile(w.f.Name()))(t)
 	disk.room = 20
 	if err := w.Scalars(now, 2, []Scalar{{"train/loss", 1}}); !errors.Is(err, errFull) {
 		t.Errorf("with room for a part of a record: %v", err)

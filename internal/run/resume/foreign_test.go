@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/testkit"
 )
 
 // TestNoCheckpoint: what resume_from_checkpoint names that is no checkpoint of ours is told from an unfinished save.
@@ -24,9 +26,7 @@ func TestNoCheckpoint(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for name, text := range all {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 			put(t, filepath.Join(dir, name), text)
 		}
 		if got := noCheckpoint(filepath.Join(dir, "checkpoint-5")); !strings.HasPrefix(got, want) {
@@ -47,7 +47,5 @@ func TestNoCheckpoint(t *testing.T) {
 // put writes a file and the directories above it.
 func put(t *testing.T, name, content string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)))
 }

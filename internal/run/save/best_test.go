@@ -11,6 +11,7 @@ import (
 	"mt/internal/run/open"
 	"mt/internal/run/resolve"
 	"mt/internal/run/resume"
+	"mt/internal/testkit"
 )
 
 // TestBests: what counts as an improvement, and when that is enough.
@@ -51,9 +52,7 @@ func TestOneRunInADirectory(t *testing.T) {
 	c.OutputDir = t.TempDir()
 	out := NewOutput(&resolve.Resolved{Start: resume.Fresh(&open.Inputs{Config: c})})
 	unlock, err := out.LockOutput()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := out.LockOutput(); err == nil || !strings.Contains(err.Error(), "another run writes there now") || config.IsUsage(err) {
 		t.Errorf("beside another run: %v", err)
 	}

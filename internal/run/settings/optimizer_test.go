@@ -6,6 +6,7 @@ import (
 
 	"mt/host/optim"
 	"mt/internal/run/config"
+	"mt/internal/testkit"
 )
 
 // TestMuonsRates: both rates follow the schedule of learning_rate, which they are unless they are given.
@@ -16,10 +17,7 @@ func TestMuonsRates(t *testing.T) {
 		"adam_lr: 0.005\n":               {1, 0.5},
 		"muon_lr: 0.02\nadam_lr: 0.02\n": {2, 2},
 	} {
-		c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: x\noptim: muon\nlearning_rate: 0.01\n"+keys), config.Args{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(config.Parse("t.yaml", []byte("model: tiny\ndataset: x\noptim: muon\nlearning_rate: 0.01\n"+keys), config.Args{}))(t)
 		m := Muon(c)
 		if math.Abs(m.Scale-want[0])+math.Abs(m.OthersScale-want[1]) > 1e-12 {
 			t.Errorf("%q: matrices have %v times the schedule's rate, all else %v, want %v", keys, m.Scale, m.OthersScale, want)
@@ -41,10 +39,7 @@ func TestGroupsRates(t *testing.T) {
 		"optim: lion_8bit\n":              {0, 10},
 		"optim: sgd\n":                    {0, 10},
 	} {
-		c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: x\nlearning_rate: 0.01\nweight_decay: 0.3\n"+groups+keys), config.Args{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(config.Parse("t.yaml", []byte("model: tiny\ndataset: x\nlearning_rate: 0.01\nweight_decay: 0.3\n"+groups+keys), config.Args{}))(t)
 		check := func(what string, got *optim.Groups, scale float64) {
 			if g := *got; len(g) != 2 || math.Abs(g[0].Scale-scale) > 1e-9 || math.Abs(g[1].Scale-scale/5) > 1e-9 || g[0].WeightDecay != 0.3 || g[1].WeightDecay != 0 {
 				t.Errorf("%q: %s have groups %v, want the scale %v", keys, what, g, scale)

@@ -14,27 +14,19 @@ import (
 	"mt/internal/run/config"
 	"mt/internal/run/machine"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/schedule"
 )
 
 // A synthetic run on several devices has the losses of the same run on any other number of them.
 func TestSyntheticDevices(t *testing.T) {
-	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(4), "num_attention_heads": int64(2),
-		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(4), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test"))(t)
 	var want []float64
 	for n := 2; n <= 3; n++ {
-		s, err := StartSynthetic(SyntheticOptions{Model: c, Rows: 4, SeqLen: 16, MicroTokens: 16, Recompute: "auto", Devices: n})
-		if err != nil {
-			t.Fatal(err)
-		}
-		reports, err := s.Run(3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(StartSynthetic(SyntheticOptions{Model: c, Rows: 4, SeqLen: 16, MicroTokens: 16, Recompute: "auto", Devices: n}))(t)
+		reports := testkit.Must(s.Run(3))(t)
 		var losses []float64
 		for _, r := range reports {
 			losses = append(losses, r.Loss)
@@ -64,18 +56,12 @@ func TestSyntheticDevices(t *testing.T) {
 // Trials run on all devices of the configuration.
 func TestTrialsOnDevices(t *testing.T) {
 	c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 4\ndevice: cpu\ndevices: 2\npipeline: {micro_batch_tokens: 16}\n"), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	trials, err := OpenTrials(c, settings.Options{Stderr: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer trials.Close()
 	p, err := trials.Plan(trials.Asked())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	reports, err := trials.Run(t.Context(), p, 1, 2)
 	if err != nil || len(reports) != 2 || p.Lanes() != 2 || p.Order != schedule.Lanes {
 		t.Errorf("%d steps on %d lanes, %s: %v", len(reports), p.Lanes(), p.Order, err)
@@ -134,26 +120,13 @@ func TestSyntheticAttention(t *testing.T) {
 // TestSyntheticFault: where a kernel faults, a synthetic run ends with that error although nobody has allowed the step
 // whose batch the pipeline asks for next.
 func TestSyntheticFault(t *testing.T) {
-	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(1), "num_attention_heads": int64(2),
-		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(1), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test"))(t)
 	drv := emu.New(emu.Options{CrashAt: emu.Launch{Kernel: "rmsnorm", N: 1}})
-	t.Cleanup(func() {
-		if err := drv.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Close(t, drv)
 	gpu := machine.FindGPU(drv)
-	dev, err := gpu.Open(machine.First, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := StartSynthetic(SyntheticOptions{Model: c, Rows: 1, SeqLen: 16, Act: device.BF16, Threads: 1, Recompute: "auto", On: dev})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must(gpu.Open(machine.First, 0))(t)
+	s := testkit.Must(StartSynthetic(SyntheticOptions{Model: c, Rows: 1, SeqLen: 16, Act: device.BF16, Threads: 1, Recompute: "auto", On: dev}))(t)
 	if _, err := s.Run(1); !errors.Is(err, cudart.ErrContextLost) {
 		t.Errorf("%v, want a lost context", err)
 	}

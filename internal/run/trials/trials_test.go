@@ -13,6 +13,7 @@ import (
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/settings"
+	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan/rates"
 )
@@ -36,11 +37,8 @@ func TestTrialsNameEachDevice(t *testing.T) {
 // The smallest machine is found on which a run fits that lacks memory on the device, whatever the
 // host has, as well as one that lacks it on the host.
 func TestSmallestMachine(t *testing.T) {
-	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(128), "num_hidden_layers": int64(2), "num_attention_heads": int64(2),
-		"num_key_value_heads": int64(2), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(128), "num_hidden_layers": int64(2), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(2), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test"))(t)
 	q := SyntheticOptions{Model: c, Rows: 2, SeqLen: 32, Recompute: "auto"}.request()
 	var found []predict.Smallest
 	for _, room := range [][2]int64{{1 << 40, 1 << 40}, {1 << 40, 1}, {1, 1 << 40}, {1, 1}} {
@@ -61,9 +59,7 @@ func TestSmallestMachine(t *testing.T) {
 // The smallest machine is found of a row that fits on its device only with fp32 gradients, which a host without room would not have.
 func TestSmallestMachineOfALongRow(t *testing.T) {
 	c, err := model.Preset("qwen2.5-7b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	q := SyntheticOptions{Model: c, Rows: 1, SeqLen: 524288, Act: device.BF16, Recompute: "auto"}.request()
 	q.DeviceMemory, q.HostMemory, q.Context = 10<<30, 1<<40, 512<<20
 	s, err := predict.SmallestFor(q)
@@ -76,22 +72,14 @@ func TestSmallestMachineOfALongRow(t *testing.T) {
 func TestTrialsOnDisks(t *testing.T) {
 	dir := t.TempDir()
 	open := func(keys string) *Trials {
-		c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 2\ndevice: cpu\nrecompute: full\nmax_grad_norm: 0\nstate_dir: "+dir+"\n"+keys), config.Args{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		trials, err := OpenTrials(c, settings.Options{Stderr: io.Discard})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 2\ndevice: cpu\nrecompute: full\nmax_grad_norm: 0\nstate_dir: "+dir+"\n"+keys), config.Args{}))(t)
+		trials := testkit.Must(OpenTrials(c, settings.Options{Stderr: io.Discard}))(t)
 		return trials
 	}
 	roomy := open("")
 	defer roomy.Close()
 	least, err := predict.SmallestFor(roomy.request.Asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	trials := open(fmt.Sprintf("host_memory: %d\n", least.Host))
 	r, err := trials.Plan(trials.Asked())
 	if err != nil || r.Away == nil {

@@ -74,10 +74,7 @@ func TestHalveWithNoise(t *testing.T) {
 	for range times {
 		all := contestants(1, 1.02, 1.1, 1.2, 1.2, 1.3, 1.5, 2)
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		best, err := halve(t.Context(), all, 1, noisy(r, 0.03, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		best := testkit.Must(halve(t.Context(), all, 1, noisy(r, 0.03, nil)))(t)
 		if best.Step <= 1.05 {
 			good++
 		}
@@ -99,10 +96,7 @@ func TestNeverSlower(t *testing.T) {
 		called, pairs := 0, 0
 		for range times {
 			two := contestants(1, 1/tc.faster)
-			f, err := pair(t.Context(), two[0], two[1], 8, 1, noisy(r, tc.noise, nil), func() { pairs += 8 })
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Must(pair(t.Context(), two[0], two[1], 8, 1, noisy(r, tc.noise, nil), func() { pairs += 8 }))(t)
 			if f.Certain() {
 				called++
 			}

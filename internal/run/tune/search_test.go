@@ -31,7 +31,7 @@ func TestLadder(t *testing.T) {
 // open opens trials of a small model that copies its weights, with so much memory for the device.
 func open(t *testing.T, memory string, more string) *trials.Trials {
 	t.Helper()
-	c, err := config.Parse("t.yaml", []byte(`
+	c := testkit.Must(config.Parse("t.yaml", []byte(`
 model: {model_type: llama, hidden_size: 512, intermediate_size: 1408, num_hidden_layers: 6, num_attention_heads: 8, num_key_value_heads: 4, vocab_size: 2048, max_position_embeddings: 512, tie_word_embeddings: false}
 dataset: none
 max_seq_len: 256
@@ -39,29 +39,16 @@ per_device_train_batch_size: 4
 device: cpu
 binding: copy
 max_grad_norm: 0
-device_memory: `+memory+"\n"+more), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	trials, err := trials.OpenTrials(c, settings.Options{Stderr: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := trials.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+device_memory: `+memory+"\n"+more), config.Args{}))(t)
+	trials := testkit.Must(trials.OpenTrials(c, settings.Options{Stderr: io.Discard}))(t)
+	testkit.Close(t, trials)
 	return trials
 }
 
 // slower is a GPU whose link and updates are so many times as slow beside its products.
 func slower(t *testing.T, name string, link, updates float64) *rates.Machine {
 	t.Helper()
-	m, err := rates.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(rates.Find(name))(t)
 	m.Link.Up, m.Link.Down, m.Link.Both = m.Link.Up/link, m.Link.Down/link, m.Link.Both/link
 	m.Host.Update.Rate /= updates
 	return m
@@ -85,24 +72,15 @@ func TestSearch(t *testing.T) {
 		}
 		trials := open(t, tc.memory, "pipeline: {micro_batch_tokens: 256, chunk_tokens: 256, weight_slots: 1, grad_buffers: 1, grad_slabs: 1, activation_slots: 3}")
 		m := slower(t, tc.gpu, tc.link, tc.updates)
-		start, err := trials.Plan(trials.Asked())
-		if err != nil {
-			t.Fatal(err)
-		}
+		start := testkit.Must(trials.Plan(trials.Asked()))(t)
 		s := space{dims: spaceOf(start, false)}
 		s.predict, s.fits = predictor(trials, m, start, false)
-		first, err := s.predict(trials.Asked())
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testkit.Must(s.predict(trials.Asked()))(t)
 		best, points := grid(t, s, first.Knobs, every)
 		t.Logf("case %d: start %.4g ms, best of %d %.4g ms with %+v", i, 1e3*first.Step, points, 1e3*best.Step, best.Knobs)
 		for seed := range uint64(2) {
 			fresh := search{space: s, ctx: t.Context(), most: 100}
-			found, err := fresh.run(first, seed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := testkit.Must(fresh.run(first, seed))(t)
 			if len(found) > 100 || found[0].Step > best.Step/0.95 {
 				t.Errorf("case %d, seed %d: %d predictions found %.4g ms with %+v; the best of %d is %.4g ms with %+v, the start takes %.4g ms", i, seed, len(found),
 					1e3*found[0].Step, found[0].Knobs, points, 1e3*best.Step, best.Knobs, 1e3*first.Step)
@@ -130,10 +108,7 @@ func grid(t *testing.T, s space, from trials.Knobs, every int) (best *Point, poi
 		all = next
 	}
 	for _, k := range all {
-		p, err := s.predict(k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(s.predict(k))(t)
 		if p == nil {
 			continue
 		}
@@ -150,21 +125,12 @@ func TestSameBits(t *testing.T) {
 	testkit.NotShort(t)
 	trials := open(t, "100MiB", "")
 	m := slower(t, "h100", 1, 1)
-	start, err := trials.Plan(trials.Asked())
-	if err != nil {
-		t.Fatal(err)
-	}
+	start := testkit.Must(trials.Plan(trials.Asked()))(t)
 	for _, newBits := range []bool{false, true} {
 		s := search{space: space{dims: spaceOf(start, newBits)}, ctx: t.Context(), most: 60}
 		s.predict, s.fits = predictor(trials, m, start, newBits)
-		first, err := s.predict(trials.Asked())
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := s.run(first, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testkit.Must(s.predict(trials.Asked()))(t)
+		found := testkit.Must(s.run(first, 1))(t)
 		others := 0
 		for _, p := range found {
 			if !sameBits(p.run, start) {

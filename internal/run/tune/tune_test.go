@@ -22,9 +22,7 @@ func TestTuneEnds(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c, err := config.Parse("t.yaml", []byte("model: tiny\nmax_seq_len: 32\nper_device_train_batch_size: 2\ndevice: cpu\nbinding: copy\nthreads: 1\npipeline: {weight_slots: 1}\n"), config.Args{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	m := slower(t, "h100", 1, 1)
 	m.Device.Kind = "cpu"
 	runs := 0
@@ -45,9 +43,7 @@ func TestTuneEnds(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := r.WriteTable(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.WriteTable(&b))
 	if measured != 3 || r.Faster != nil || len(r.Settings) != 0 || !strings.HasSuffix(b.String(), "nothing was held against the start: keep what you have\n") {
 		t.Errorf("%d runs are told of, %+v\n%s", measured, r.Faster, b.String())
 	}
@@ -56,10 +52,7 @@ func TestTuneEnds(t *testing.T) {
 // TestSettings: all depths are written, and of other keys what is new.
 func TestSettings(t *testing.T) {
 	trials := open(t, "100MiB", "")
-	start, err := trials.Plan(trials.Asked())
-	if err != nil {
-		t.Fatal(err)
-	}
+	start := testkit.Must(trials.Plan(trials.Asked()))(t)
 	from := knobs(start, trials.Asked())
 	to := from
 	to.WeightSlots, to.Threads = 5, 1

@@ -14,10 +14,7 @@ import (
 func TestEqualsTransformers(t *testing.T) {
 	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			f, err := LoadFixture(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Must(LoadFixture(dir))(t)
 			for row, recorded := range f.Logits {
 				got := Logits(f.Config, f.Plain, f.Rows[row].IDs)
 				if len(got) != len(recorded) {
@@ -76,10 +73,7 @@ func TestBadFixture(t *testing.T) {
 // The loss including the auxiliary loss is that which Transformers computed for a
 // whole step.
 func TestAuxLossEqualsTransformers(t *testing.T) {
-	f, err := LoadFixture(testkit.Recording(t, "qwen3moe-aux"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(LoadFixture(testkit.Recording(t, "qwen3moe-aux")))(t)
 	seqs := f.Rows[:f.PerStep]
 	loss, aux := Loss(f.Config, f.Plain, seqs), AuxLoss(f.Config, f.Plain, seqs)
 	if got := loss + aux; !(math.Abs(got-f.Loss) <= f.LossBound*f.Loss) {
