@@ -8,8 +8,8 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // Compute runs the launches of a program in order. It owns the gradient

@@ -98,7 +98,7 @@
 // the marks of stalls serve. hub.now times works on the host; no other clock exists.
 //
 // It imports data, device, device/op, host, host/optim, base/parallel, base/cluster,
-// layers, plan and schedule, and is the only package that imports protoactor. Invariant:
+// layers, layers/schedule and plan, and is the only package that imports protoactor. Invariant:
 // every credit has one owner, one message that tells that it is taken and one that
 // returns it (credits_test.go).
 package actors

@@ -12,7 +12,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/layers"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file has what layers with experts need beyond what other layers need: a state on

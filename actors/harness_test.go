@@ -19,9 +19,9 @@ import (
 	"mt/host/extents"
 	"mt/host/optim"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // trial is one small training run through the whole pipeline.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mt/data"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // TestPanicEndsTheRun: a broken invariant in a core is a fault like any other:

@@ -13,8 +13,8 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // run is one run of the pipeline: its lanes, and what exists once.

@@ -15,8 +15,8 @@ import (
 	"mt/device/wrap"
 	"mt/host/optim"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // drawLanes puts every layer on one of n lanes, at least one on each.

@@ -10,8 +10,8 @@ import (
 	"mt/device"
 	"mt/device/virtual"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/plan/rates"
-	"mt/schedule"
 )
 
 // machine is a GPU of which everything is fast.

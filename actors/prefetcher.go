@@ -8,8 +8,8 @@ import (
 	"mt/base/accounts"
 	"mt/device"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // The Prefetcher owns the credits of what it fills: weight slots of every class,

@@ -5,7 +5,7 @@ import (
 
 	"mt/base/accounts"
 	"mt/layers"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file is what the Prefetcher does where the tiles of some layers are on disks. Each weight slot then has a param

@@ -19,9 +19,9 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // rankTrial is a trial on several ranks in one process.

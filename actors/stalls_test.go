@@ -10,7 +10,7 @@ import (
 
 	"mt/data"
 	"mt/device"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // fakeClockDevice makes events that a fakeStream stamps with its own time.

@@ -8,7 +8,7 @@ import (
 
 	"mt/base/accounts"
 	"mt/device"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // whose is a device that keeps account of which streams copy what between it and the host: activations or

@@ -20,8 +20,8 @@ import (
 	"mt/internal/testkit"
 	"mt/internal/testkit/synchronous"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // synchronous trains as tr says without the pipeline: all on the device at once,

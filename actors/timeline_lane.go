@@ -8,7 +8,7 @@ import (
 
 	"mt/base/timeline"
 	"mt/device"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file follows what is enqueued on the streams of a lane. Their time comes from events:

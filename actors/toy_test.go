@@ -5,9 +5,9 @@ import (
 
 	"mt/data"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // This file makes the small programs that tests of single actors run.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // stages are those of layers of the named kinds, of so many experts where they have

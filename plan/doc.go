@@ -8,7 +8,7 @@
 // (Pace), and chooses what each block's forward keeps (saved.go). Run.On is one lane's view of the run. Writes bounds what a run takes on disk, from its steps
 // and limits; a run without that room is refused before its first step.
 //
-// It imports model, layers, device, schedule and host/optim, for their arithmetic
+// It imports model, layers, layers/schedule, device and host/optim, for their arithmetic
 // only, and base/human: nothing here touches a device. Invariant: the pipeline
 // allocates by the functions of this package, so plan and use cannot drift apart.
 package plan

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // TestLayersAreSharedOut: whatever layers weigh, no lane has more than its share and one layer, and

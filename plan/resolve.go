@@ -8,8 +8,8 @@ import (
 	"mt/base/human"
 	"mt/device"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // maxMicroBatchTokens is the largest automatic micro-batch.

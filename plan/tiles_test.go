@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // randomModel is a small model: with or without experts, with a tied head or its

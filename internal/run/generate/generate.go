@@ -12,8 +12,8 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // Options say what continues a prompt, and how.

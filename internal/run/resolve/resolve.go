@@ -12,8 +12,8 @@ import (
 	"mt/internal/run/open"
 	"mt/internal/run/resume"
 	"mt/internal/run/settings"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // Resolved is a run whose every auto is settled: its plan, and settings that say so.

@@ -20,8 +20,8 @@ import (
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // Point is where a run goes on from.

@@ -20,9 +20,9 @@ import (
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // SyntheticOptions describe a run over random tokens, for benchmarks: the whole

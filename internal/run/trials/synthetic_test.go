@@ -14,8 +14,8 @@ import (
 	"mt/internal/run/config"
 	"mt/internal/run/machine"
 	"mt/internal/run/settings"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // A synthetic run on several devices has the losses of the same run on any other number of them.

@@ -10,9 +10,9 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // Trainer is a model with all that its steps need on the device at once: every
