@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"math"
 
+	"mt/base/accounts"
 	"mt/data"
 	"mt/device"
 	"mt/host"
-	"mt/internal/base/accounts"
 	"mt/layers"
 )
 

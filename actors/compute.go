@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // Compute runs the launches of a program in order. It owns the gradient

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"mt/data"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // The Conductor plans passes, closes steps, asks for checkpoints, makes evaluations and

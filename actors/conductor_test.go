@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"mt/data"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // TestEvaluationIsReportedAfterItsStep: the loss of an evaluation may land

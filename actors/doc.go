@@ -97,7 +97,7 @@
 // caused it. Works on streams have events around them. Launches of a training step need none, because
 // the marks of stalls serve. hub.now times works on the host; no other clock exists.
 //
-// It imports data, device, device/op, host, host/optim, internal/base/parallel, internal/cluster,
+// It imports data, device, device/op, host, host/optim, base/parallel, base/cluster,
 // layers, plan and schedule, and is the only package that imports protoactor. Invariant:
 // every credit has one owner, one message that tells that it is taken and one that
 // returns it (credits_test.go).

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"sync"
 
+	"mt/base/accounts"
 	"mt/data"
 	"mt/device"
-	"mt/internal/base/accounts"
 	"mt/layers"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file has what layers with experts need beyond what other layers need: a state on

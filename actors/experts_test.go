@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // TestIdleExperts: on demand nothing is asked for before the routing has landed,

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/parallel"
+	"mt/base/timeline"
 	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
@@ -15,14 +18,11 @@ import (
 	"mt/host"
 	"mt/host/extents"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
-	"mt/internal/base/timeline"
 	"mt/internal/testkit"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // trial is one small training run through the whole pipeline.

@@ -10,7 +10,7 @@ import (
 
 	"mt/data"
 	"mt/internal/testkit"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // TestPanicEndsTheRun: a broken invariant in a core is a fault like any other:

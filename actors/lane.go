@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mt/base/accounts"
 	"mt/data"
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // run is one run of the pipeline: its lanes, and what exists once.

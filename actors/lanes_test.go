@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/accounts"
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/wrap"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // drawLanes puts every layer on one of n lanes, at least one on each.

@@ -3,9 +3,9 @@ package actors
 import (
 	"fmt"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/layers"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mt/data"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // Cause is why the compute stream stood still.

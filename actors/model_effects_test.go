@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"mt/data"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // This file says what effects do in the world of the model test, and checks

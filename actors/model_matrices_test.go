@@ -1,6 +1,6 @@
 package actors
 
-import "mt/schedule"
+import "mt/layers/schedule"
 
 // This file is what the model test knows of matrices that are moved whole.
 

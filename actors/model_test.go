@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"mt/internal/testkit"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // world runs the cores without protoactor, device or clock: it delivers

@@ -2,7 +2,7 @@ package actors
 
 import (
 	"mt/device"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // NonFiniteError ends a run whose loss or gradients were not finite.

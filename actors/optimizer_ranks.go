@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"mt/base/cluster"
 	"mt/host"
-	"mt/internal/cluster"
 )
 
 // This file is what the Optimizer does where several ranks train together. It adds up what all

@@ -1,13 +1,13 @@
 package actors
 
 import (
+	"mt/base/cluster"
+	"mt/base/parallel"
+	"mt/base/timeline"
 	"mt/data"
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/parallel"
-	"mt/internal/base/timeline"
-	"mt/internal/cluster"
 	"mt/plan"
 )
 

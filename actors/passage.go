@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file has how an activation gets from one lane to another: a hidden state, or its

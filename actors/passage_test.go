@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // passing is a pass in which object 0 of lane 0 becomes object 1 of lane 1.

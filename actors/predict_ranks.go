@@ -3,8 +3,8 @@ package actors
 import (
 	"fmt"
 
+	"mt/base/cluster"
 	"mt/device/virtual"
-	"mt/internal/cluster"
 )
 
 // This file has the ranks of a predicted run. All are taken to be alike and to be at the same place

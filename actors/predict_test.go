@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/timeline"
 	"mt/device"
 	"mt/device/virtual"
-	"mt/internal/base/timeline"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/plan/rates"
-	"mt/schedule"
 )
 
 // machine is a GPU of which everything is fast.

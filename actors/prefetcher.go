@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // The Prefetcher owns the credits of what it fills: weight slots of every class,

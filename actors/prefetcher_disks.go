@@ -3,9 +3,9 @@ package actors
 import (
 	"fmt"
 
-	"mt/internal/base/accounts"
+	"mt/base/accounts"
 	"mt/layers"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file is what the Prefetcher does where the tiles of some layers are on disks. Each weight slot then has a param

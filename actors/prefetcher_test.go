@@ -3,7 +3,7 @@ package actors
 import (
 	"testing"
 
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // TestFetchesWaitForSpills: an activation comes back when it has been spilled as

@@ -14,7 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"mt/device"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // process is the side of an actor that is not pure: it feeds messages to the core and

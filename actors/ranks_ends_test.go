@@ -11,11 +11,11 @@ import (
 	"sync"
 	"testing"
 
+	"mt/base/cluster"
 	"mt/data"
 	"mt/device"
 	"mt/device/wrap"
 	"mt/host"
-	"mt/internal/cluster"
 	"mt/internal/testkit"
 )
 

@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/cluster"
+	"mt/base/parallel"
 	"mt/data"
 	"mt/device"
 	"mt/device/op"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
-	"mt/internal/cluster"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // rankTrial is a trial on several ranks in one process.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // Run trains (or evaluates) as o says and returns when everything has come to rest: the

@@ -14,7 +14,7 @@ import (
 	"mt/device/op"
 	"mt/host"
 	"mt/internal/testkit"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // recorder is a Saver that keeps what it is told and fails, or holds, where the

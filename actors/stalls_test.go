@@ -11,7 +11,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/internal/testkit"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // fakeClockDevice makes events that a fakeStream stamps with its own time.

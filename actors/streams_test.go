@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // whose is a device that keeps account of which streams copy what between it and the host: activations or

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart/emu"
 	"mt/data"
 	"mt/device"
@@ -16,12 +17,11 @@ import (
 	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 	"mt/internal/testkit/synchronous"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // synchronous trains as tr says without the pipeline: all on the device at once,

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mt/base/accounts"
+	"mt/base/cluster"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/cluster"
 )
 
 // team is what a run has where several ranks train together. A nil team is that of a rank

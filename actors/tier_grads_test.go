@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // This file is about gradients that wait for the norm on disks.

@@ -13,8 +13,8 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // This file is about runs whose state is on disks.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/host"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"mt/base/timeline"
 	"mt/device"
-	"mt/internal/base/timeline"
 )
 
 // This file tells Options.Timeline what a run does: which work took which stream or actor

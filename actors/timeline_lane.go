@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"mt/base/timeline"
 	"mt/device"
-	"mt/internal/base/timeline"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file follows what is enqueued on the streams of a lane. Their time comes from events:

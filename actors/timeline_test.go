@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/timeline"
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/wrap"
-	"mt/internal/base/timeline"
 	"mt/internal/testkit"
 	"mt/plan"
 )

@@ -3,7 +3,7 @@ package actors
 import (
 	"strconv"
 
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // This file says what the works on the streams are called, which slots they take and use,

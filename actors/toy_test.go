@@ -6,9 +6,9 @@ import (
 	"mt/data"
 	"mt/internal/testkit"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // This file makes the small programs that tests of single actors run.

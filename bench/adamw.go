@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/parallel"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
 	"mt/model"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 	"mt/plan/rates"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
-	"mt/internal/base/human"
-	"mt/internal/base/parallel"
+	"mt/base/human"
+	"mt/base/parallel"
 	"mt/internal/doctor/measure"
 	"mt/plan/rates"
 )

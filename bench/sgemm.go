@@ -8,9 +8,9 @@ import (
 	"math"
 	"time"
 
+	"mt/base/parallel"
 	"mt/device/cpu/gemm"
 	"mt/device/cpu/openblas"
-	"mt/internal/base/parallel"
 )
 
 // SGEMMShape is a product D (M,N) = op(A) (M,K) · op(B) (K,N).

@@ -10,7 +10,7 @@
 // A checkpoint counts as good once a later step has a finite loss and gradient. Until then the older one
 // is kept. The size of a checkpoint follows from the layouts (WriterOptions.CheckpointBytes).
 //
-// It imports model, host/optim, internal/base/files and internal/base/human; the memory of a
+// It imports model, host/optim, base/files and base/human; the memory of a
 // layer comes as a Layer, which views what package host owns. Files are read and
 // written in pieces, so there is never a second copy of the model in memory.
 //

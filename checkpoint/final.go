@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // WriteModel writes the model alone, without the optimizer's state, into dir as

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // FS is the file operations of a save, so that tests can give it a failing disk.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // maxHeader bounds the JSON header of a safetensors file, as the reference

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"mt/base/files"
 	"mt/host/optim"
-	"mt/internal/base/files"
 	"mt/model"
 )
 

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 	"mt/model"
 )
 

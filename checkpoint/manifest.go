@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 const (

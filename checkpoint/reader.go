@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 	"mt/model"
 )
 

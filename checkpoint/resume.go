@@ -17,8 +17,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"mt/base/files"
 	"mt/host/optim"
-	"mt/internal/base/files"
 )
 
 // Skipped is a checkpoint that cannot be resumed from.

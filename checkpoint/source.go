@@ -17,7 +17,7 @@ import (
 	"strings"
 	"sync"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 	"mt/model"
 )
 

@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // A cache file consists of these, with all numbers little-endian:

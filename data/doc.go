@@ -14,7 +14,7 @@
 //	packing.go    makes rows of documents; dataset.go divides the rows
 //	batch.go      makes batches of rows
 //
-// It imports tokenizer, jinja and internal/base/files. Invariant:
+// It imports tokenizer, jinja and base/files. Invariant:
 // which rows make up a step, and in which order, follows from the data set, the
 // seed and the step's number alone.
 package data

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"mt/base/human"
 	"mt/data/jinja"
 	"mt/data/tokenizer"
-	"mt/internal/base/human"
 )
 
 // layout says how turns are written one after the other. Each of its pieces of text is tokenised by

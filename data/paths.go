@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // source is a file that is to be read.

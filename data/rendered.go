@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"mt/base/files"
 	"mt/data/jinja"
 	"mt/data/tokenizer"
-	"mt/internal/base/files"
 )
 
 // chatML is that layout in our own words. Source: OpenAI's chat markup language, as in

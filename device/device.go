@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"mt/internal/base/accounts"
-	"mt/internal/base/human"
+	"mt/base/accounts"
+	"mt/base/human"
 )
 
 // DType is the type of the elements of a Tensor.

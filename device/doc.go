@@ -6,6 +6,6 @@
 // streams is ordered by events alone, and nothing else is promised. device/cpu and
 // device/cuda implement the contract.
 //
-// It imports internal/base/human alone. Invariant: no call here waits for the device,
+// It imports base/human alone. Invariant: no call here waits for the device,
 // except Stream.Sync, Free and the Close methods.
 package device

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/parallel"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
 )
 
 // pageBytes is the alignment in bytes of arenas, and of the layers inside them.

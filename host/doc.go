@@ -9,7 +9,7 @@
 // On a machine with several NUMA nodes it knows which there are (numa.go), lays arenas
 // out over them (placement.go), and gives work to threads that run beside the memory it needs.
 //
-// It may import host/optim, model, internal/base/human, internal/base/parallel, golang.org/x/sys and
+// It may import host/optim, model, base/human, base/parallel, golang.org/x/sys and
 // unsafe.
 //
 // Invariants: this package knows no plane by its name. What a store holds follows

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/base/bf16"
+	"mt/base/parallel"
 	"mt/host/optim"
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
 	"mt/internal/testkit"
 	"mt/model"
 )

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // OutOfMemory says that there is not enough host memory.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // NodeSystem is what is asked of the operating system. Tests have one of their own.

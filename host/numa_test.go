@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // fakeSystem is a System with the processors that it is told of.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"mt/base/parallel"
 	"mt/host/optim"
-	"mt/internal/base/parallel"
 )
 
 // On more than one NUMA node every piece of an arena, such as the tile of a layer, is cut: each node has a part of it, and

@@ -3,9 +3,9 @@ package host
 import (
 	"fmt"
 
+	"mt/base/bf16"
+	"mt/base/parallel"
 	"mt/host/optim"
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
 	"mt/model"
 )
 

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sync"
 
+	"mt/base/accounts"
+	"mt/base/human"
+	"mt/base/parallel"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/human"
-	"mt/internal/base/parallel"
 	"mt/model"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"mt/internal/base/accounts"
+	"mt/base/accounts"
 	"mt/internal/testkit"
 	"mt/model"
 )

@@ -3,10 +3,10 @@ package host
 import (
 	"slices"
 
+	"mt/base/accounts"
+	"mt/base/parallel"
 	"mt/host/extents"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
 	"mt/model"
 )
 

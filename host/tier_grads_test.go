@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/host/extents"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

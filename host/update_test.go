@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 	"mt/model"
 )

@@ -3,7 +3,7 @@ package host
 import (
 	"sync"
 
-	"mt/internal/base/accounts"
+	"mt/base/accounts"
 )
 
 var usage struct {

@@ -1,6 +1,6 @@
 package layers
 
-import "mt/schedule"
+import "mt/layers/schedule"
 
 // Crosses is how many bytes a launch of so many tokens copies to the device and to the host where hidden states
 // lie on the host; else it is 0. Launches copy them on the stream on which they compute.

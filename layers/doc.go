@@ -40,6 +40,6 @@
 // With hidden_states: host, hidden states stay on the host. A launch copies chunks to the device and back
 // on its own stream, and attention takes one group of key/value heads at a time (hidden.go, groups.go).
 //
-// It imports device, device/op, model, schedule and internal/base/bf16. Invariant: a
+// It imports device, device/op, model, schedule and base/bf16. Invariant: a
 // template enqueues on the stream it is given and touches only tensors it was given.
 package layers

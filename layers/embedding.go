@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"math"
 
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/bf16"
 )
 
 // EmbedForward overwrites x (T, h) act with the rows of the micro-batch's

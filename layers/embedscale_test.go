@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"mt/base/bf16"
 	"mt/device"
-	"mt/internal/base/bf16"
 	"mt/model"
 )
 

@@ -1,8 +1,8 @@
 package layers
 
 import (
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // Kind says what a run has to know of the layers of one kind before it runs. There is one

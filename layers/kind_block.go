@@ -3,8 +3,8 @@ package layers
 import (
 	"mt/device"
 	"mt/device/op"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // blockKind is the kind of a decoder block with a dense MLP or, without one, of the first half of a decoder block whose MLP is

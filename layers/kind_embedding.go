@@ -1,8 +1,8 @@
 package layers
 
 import (
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // embeddingKind is the kind of the embedding. The rows that a batch uses come with

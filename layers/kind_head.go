@@ -2,8 +2,8 @@ package layers
 
 import (
 	"mt/device/op"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // headKind is the kind of the head: whole, or cut into parts that are ranges of the

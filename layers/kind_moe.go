@@ -1,8 +1,8 @@
 package layers
 
 import (
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // moeKind is the kind of the second half of a decoder block whose MLP is experts:

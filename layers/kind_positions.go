@@ -1,8 +1,8 @@
 package layers
 
 import (
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // positionsKind is the kind of learned positions.

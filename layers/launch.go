@@ -2,7 +2,7 @@ package layers
 
 import (
 	"mt/device"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // Launch is one launch of a visit, which a Kind enqueues: of one micro-batch or, at a visit to an expert, of all. Who launches

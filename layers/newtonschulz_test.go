@@ -9,11 +9,11 @@ import (
 	"os"
 	"testing"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cpu"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
 	"mt/internal/testkit"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // onHost is s with hidden states on the host.

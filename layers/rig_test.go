@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
 	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
 	"mt/model"

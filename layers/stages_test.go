@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // stages are those of layers of the named kinds, of so many experts where they have

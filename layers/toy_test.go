@@ -7,11 +7,11 @@ import (
 	"sort"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/op"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
 )
 
 // toy is a device in the plainest Go: every operation runs at once, in float64,

@@ -2,6 +2,6 @@
 // by layer, tensor names as Hugging Face writes them, presets, and how a model
 // is initialised when it is trained from scratch.
 //
-// It imports internal/base/files alone. Invariant: the parameter table is the only place
+// It imports base/files alone. Invariant: the parameter table is the only place
 // that knows tensor names; everything else walks the table.
 package model

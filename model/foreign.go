@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // Foreign says what a directory, or a file, holds in place of a model as save_pretrained writes it, and the way out. It is

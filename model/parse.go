@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // Bounds on what a config may say. They are far above any model there is and

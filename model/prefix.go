@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // maxHeader bounds how many bytes are read to learn the tensors' names; it is the bound that

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // Idle is the share of a step in which the lanes stand still, on average, because what they need

@@ -9,6 +9,6 @@
 // and limits; a run without that room is refused before its first step.
 //
 // It imports model, layers, device, schedule and host/optim, for their arithmetic
-// only, and internal/base/human: nothing here touches a device. Invariant: the pipeline
+// only, and base/human: nothing here touches a device. Invariant: the pipeline
 // allocates by the functions of this package, so plan and use cannot drift apart.
 package plan

@@ -11,8 +11,8 @@ import (
 	"mt/device"
 	"mt/host/optim"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // a3b has the shape of Qwen3-30B-A3B, b235 that of Qwen3-235B-A22B.

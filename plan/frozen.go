@@ -1,8 +1,8 @@
 package plan
 
 import (
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // This file is of what is frozen (model.Freeze): it needs no gradient, so a visit to a frozen tile sums up none, and

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // This file shares out the layers to lanes, and says what one lane has of a run.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // TestLayersAreSharedOut: whatever layers weigh, no lane has more than its share and one layer, and

@@ -17,8 +17,8 @@ import (
 	"mt/device/op"
 	"mt/host/optim"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 func config(blocks int, tied bool) *model.Config {

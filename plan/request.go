@@ -4,8 +4,8 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/host/optim"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // Request is a run with values left to resolve: zero is "auto" unless the field

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"mt/base/human"
 	"mt/device"
-	"mt/internal/base/human"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // maxMicroBatchTokens is the largest automatic micro-batch.

@@ -12,8 +12,8 @@ import (
 	"mt/host/optim"
 	"mt/internal/testkit"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // saves is how many seconds of a step are saved by what r keeps.

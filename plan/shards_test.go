@@ -11,8 +11,8 @@ import (
 	"mt/device"
 	"mt/host/optim"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // qwen is a Qwen2.5 of the given dimensions.

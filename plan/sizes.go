@@ -6,8 +6,8 @@ import (
 	"mt/device"
 	"mt/host/optim"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // Limits bound every batch of a run; buffers are sized by them.

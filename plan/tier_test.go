@@ -13,8 +13,8 @@ import (
 	"mt/host/optim"
 	"mt/internal/testkit"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // tiered is a run whose states may be on disks, with a budget of the host's memory.

@@ -7,8 +7,8 @@ import (
 
 	"mt/internal/testkit"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // randomModel is a small model: with or without experts, with a tied head or its

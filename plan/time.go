@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/host/optim"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // Rates are what a machine reaches, as measured.

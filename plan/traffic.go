@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"mt/layers"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // fetch is a tile that a step copies to the device.

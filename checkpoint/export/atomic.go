@@ -10,8 +10,8 @@ import (
 	"regexp"
 	"strconv"
 
+	"mt/base/files"
 	"mt/checkpoint"
-	"mt/internal/base/files"
 )
 
 // underway is between a file's name and the number of the process that writes it.

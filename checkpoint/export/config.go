@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"mt/base/files"
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
-	"mt/internal/base/files"
 )
 
 // settings are the keys of a config.json as they stand there; those of

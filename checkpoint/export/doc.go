@@ -2,7 +2,7 @@
 // GGUF for llama.cpp, and safetensors cut and typed anew for everything that
 // reads Hugging Face's layout.
 //
-// It imports checkpoint, checkpoint/gguf, model, internal/base/files and internal/base/human. What is particular to a
+// It imports checkpoint, checkpoint/gguf, model, base/files and base/human. What is particular to a
 // family of models, in the words of config.json and of llama.cpp, is one entry of
 // the table in families.go.
 //

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"mt/base/files"
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
-	"mt/internal/base/files"
 )
 
 // Format is a form of output.

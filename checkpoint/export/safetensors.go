@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"mt/base/human"
 	"mt/checkpoint"
-	"mt/internal/base/human"
 	"mt/model"
 )
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 )
 
 // blockLen is the number of elements in a Q8_0 block: a scale in half precision, then a

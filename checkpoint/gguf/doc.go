@@ -2,7 +2,7 @@
 // llama.cpp. It also reads them back, for tests. Source of the layout:
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
-// It imports internal/base/bf16 alone. What the keys and tensors mean is the caller's. The reader
+// It imports base/bf16 alone. What the keys and tensors mean is the caller's. The reader
 // (reader.go, decode.go) shares no number of the format with the writer: each has its own, so
 // that a wrong number in the writer is not read back as if it were right.
 //

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 )
 
 // Encode stores src, fp32, as type t in dst, which has t.Bytes(len(src)) bytes.

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/cpu"
 
+	"mt/base/cluster"
 	"mt/device/cpu/gemm"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/cluster"
 	"mt/internal/doctor"
 	"mt/internal/run/config"
 	"mt/internal/run/machine"

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mt/base/files"
 	"mt/data"
-	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/generate"
 )

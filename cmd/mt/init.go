@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mt/base/files"
 	"mt/data"
-	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"

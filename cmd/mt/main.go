@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"mt/internal/base/human"
-	"mt/internal/cluster"
+	"mt/base/cluster"
+	"mt/base/human"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"

@@ -8,7 +8,7 @@ import (
 	"os"
 	"runtime"
 
-	"mt/internal/cluster"
+	"mt/base/cluster"
 	"mt/internal/doctor"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"mt/base/cluster"
 	"mt/device/cuda"
-	"mt/internal/cluster"
 	"mt/internal/run/settings"
 )
 

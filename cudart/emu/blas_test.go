@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"mt/base/bf16"
 	"mt/cudart"
 	"mt/cudart/emu"
-	"mt/internal/base/bf16"
 )
 
 // product is one product of cublasLt, column-major as the library takes it.

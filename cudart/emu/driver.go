@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mt/base/parallel"
 	"mt/cudart"
-	"mt/internal/base/parallel"
 )
 
 // Driver is one emulated driver with its GPUs. It implements cudart.Symbols. At

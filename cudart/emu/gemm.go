@@ -3,8 +3,8 @@ package emu
 import (
 	"unsafe"
 
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
+	"mt/base/bf16"
+	"mt/base/parallel"
 )
 
 // matrix is a matrix in device memory. Element (i, j) lies down·i + right·j

@@ -4,7 +4,7 @@
 // lstrip_blocks, loop controls and {% generation %}), and tells which bytes of
 // the result belong to which message.
 //
-// It imports internal/base/files alone. A template reaches nothing outside: no file, no
+// It imports base/files alone. A template reaches nothing outside: no file, no
 // environment, no clock but the one it is given; it runs in a budget of steps,
 // bytes and depth, and ends with an error where that is spent.
 //

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // Template is a parsed chat template. It is safe for concurrent use; set Now

@@ -17,7 +17,7 @@
 // a normalizer spells differently; and offsets are those of whole tokens, with
 // the space before a word, whatever a post-processor's trim_offsets says.
 //
-// It imports internal/base/files alone; data and whatever prints or saves tokens import
+// It imports base/files alone; data and whatever prints or saves tokens import
 // it.
 //
 // Invariant: the ids of a text do not depend on how it was cut where Split

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // NewToken is a token that Extend was asked for.

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // vocabularyFiles are what a vocabulary may be kept in where tokenizer.json is

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // names are the keys of tokens that Transformers knows.

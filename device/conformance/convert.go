@@ -3,9 +3,9 @@ package conformance
 import (
 	"fmt"
 
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/bf16"
 )
 
 func init() { row("Convert", convertCases) }

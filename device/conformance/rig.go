@@ -12,10 +12,10 @@ import (
 	"strings"
 	"sync"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
 )
 
 // Results are the results of the cases, by name.

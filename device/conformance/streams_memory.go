@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"strings"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 )
 
 // address is where b begins.

@@ -3,8 +3,8 @@ package conformance
 import (
 	"sync"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 )
 
 // streamRig is a device under test.

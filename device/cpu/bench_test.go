@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 )
 
 // benchShape is the shape of one decoder block of a model, and of a batch.

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"mt/base/parallel"
 	"mt/device"
 	"mt/device/cpu/vec"
-	"mt/internal/base/parallel"
 )
 
 // Options configure a device. The zero value uses all cores and any memory.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -3,8 +3,8 @@ package cpu
 import (
 	"math"
 
+	"mt/base/bf16"
 	"mt/device/op"
-	"mt/internal/base/bf16"
 )
 
 func init() { op.Add(&table, divideByNorm) }

@@ -2,7 +2,7 @@
 // goroutine with a queue, an event a channel that is closed, and a copy a plain
 // copy of memory. A pool of workers spreads each operation over all cores.
 //
-// It imports device, device/op, internal/base/parallel and its own
+// It imports device, device/op, base/parallel and its own
 // kernels (gemm, vec).
 //
 // Invariant: results depend on shapes and values alone, never on the number of

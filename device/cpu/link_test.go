@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/base/accounts"
+	"mt/base/accounts"
 	"mt/internal/testkit"
 )
 

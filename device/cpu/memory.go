@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 )
 
 // block is one allocation.

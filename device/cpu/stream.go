@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"mt/base/parallel"
 	"mt/device"
 	"mt/device/cpu/gemm"
 	"mt/device/op"
-	"mt/internal/base/parallel"
 )
 
 // command is an entry of a stream's queue. It is an operation, a Zero or a copy,

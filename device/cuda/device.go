@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/human"
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda/kernels"
-	"mt/internal/base/accounts"
-	"mt/internal/base/human"
 )
 
 // Options configure a device.

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

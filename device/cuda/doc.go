@@ -15,8 +15,8 @@
 // (register.go). Ranges whose pages touch are merged first: the driver refuses a page that is pinned
 // already, and a page of 64 KiB holds parts of several tiles.
 //
-// It imports device, device/op, device/cuda/kernels, cudart, internal/base/human
-// and internal/base/parallel.
+// It imports device, device/op, device/cuda/kernels, cudart, base/human
+// and base/parallel.
 //
 // A device is one GPU, known by its ordinal. Several GPUs are several devices,
 // which share nothing here.

@@ -3,13 +3,13 @@ package cuda
 import (
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -3,11 +3,11 @@ package cuda
 import (
 	"fmt"
 
+	"mt/base/accounts"
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 )
 
 // biasBytes is the room, beside the scratch memory, for a copy of a bias. A bias

@@ -7,11 +7,11 @@ import (
 	"sort"
 	"unsafe"
 
+	"mt/base/accounts"
+	"mt/base/human"
+	"mt/base/parallel"
 	"mt/cudart"
 	"mt/device"
-	"mt/internal/base/accounts"
-	"mt/internal/base/human"
-	"mt/internal/base/parallel"
 )
 
 // block is one allocation.

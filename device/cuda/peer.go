@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"mt/base/accounts"
 	"mt/cudart"
 	"mt/device"
-	"mt/internal/base/accounts"
 )
 
 // Reach gives this device access to the memory of another GPU, where there is a way over NVLink or

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cpu"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

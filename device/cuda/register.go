@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // This file pins host memory. The driver pins some gigabytes a second with one thread, and a run

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

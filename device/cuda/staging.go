@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"runtime"
 
+	"mt/base/parallel"
 	"mt/cudart"
 	"mt/device"
-	"mt/internal/base/parallel"
 )
 
 // slab is pinned host memory through which pieces of a copy go.

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mt/base/parallel"
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/parallel"
 )
 
 var (

@@ -3,8 +3,8 @@ package op
 import (
 	"fmt"
 
+	"mt/base/human"
 	"mt/device"
-	"mt/internal/base/human"
 )
 
 // Shape is the sizes that decide what an operation costs. It holds numbers and takes no

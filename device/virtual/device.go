@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 	"mt/plan/rates"
 )
 

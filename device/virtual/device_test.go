@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 	"mt/plan/rates"
 )

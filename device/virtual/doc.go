@@ -8,6 +8,6 @@
 // notifications are as the contract says, so whoever drives a device drives this one
 // with the same code, and learns when everything would have happened.
 //
-// It imports device, device/op, plan/rates and internal/base/accounts. Invariant: the same calls give the same
+// It imports device, device/op, plan/rates and base/accounts. Invariant: the same calls give the same
 // times. Nothing waits on the machine's clock, and no byte of any memory is touched.
 package virtual

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 )
 
 // Fault is the error of the call that was made to fail.

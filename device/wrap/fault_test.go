@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

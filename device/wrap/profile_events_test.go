@@ -4,11 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -3,12 +3,12 @@ package wrap_test
 import (
 	"testing"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // This file has extents that are files of their own, beside the file that says whose they are and that is locked. A

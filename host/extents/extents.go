@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // BlockBytes is what offsets, sizes and memory of an extent are multiples of: O_DIRECT asks for it

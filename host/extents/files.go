@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // headerBytes is the size of the header, with which each file begins.

@@ -1,7 +1,7 @@
 // Package optim says what is kept beside the weights and how it moves: planes, the
 // optimizers that keep them, and the arithmetic of gradients.
 //
-// It may import model, internal/base/bf16, internal/base/parallel, golang.org/x/sys and unsafe. It owns
+// It may import model, base/bf16, base/parallel, golang.org/x/sys and unsafe. It owns
 // no memory: package host does.
 //
 // A parameter is its weight and the planes that are kept beside it. An Optimizer

@@ -3,7 +3,7 @@ package optim
 import (
 	"unsafe"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 )
 
 // generic is the implementation in plain Go; every other one gives the same bits.

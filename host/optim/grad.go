@@ -7,7 +7,7 @@ import (
 	"sort"
 	"unsafe"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // Grad is a gradient in host memory, of a layer's flat element space, of one

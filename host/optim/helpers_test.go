@@ -6,8 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
+	"mt/base/bf16"
+	"mt/base/parallel"
 )
 
 // useKernels makes k the active level until the test ends.

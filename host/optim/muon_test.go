@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 	"mt/internal/testkit"
 	"mt/model"
 )

@@ -4,7 +4,7 @@ import (
 	"math"
 	"unsafe"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 	"mt/model"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 	"mt/internal/testkit"
 )
 

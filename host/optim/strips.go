@@ -4,7 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 )
 
 // This file makes kernels in plain Go of rules over fp32 numbers, by widening a few weights and gradients at a time.

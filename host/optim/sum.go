@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sort"
 
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
+	"mt/base/bf16"
+	"mt/base/parallel"
 )
 
 // This file sums what several ranks, or the two layers that share a table, have of one gradient.

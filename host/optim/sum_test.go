@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
+	"mt/base/bf16"
+	"mt/base/parallel"
 )
 
 // valuesOf are the elements of a gradient.

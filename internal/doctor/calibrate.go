@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"mt/base/parallel"
 	"mt/data"
 	"mt/device"
 	"mt/host"
-	"mt/internal/base/parallel"
 	"mt/internal/doctor/measure"
 	"mt/plan/rates"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // leastMemory is what mt needs to start.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/internal/cluster"
+	"mt/base/cluster"
 )
 
 // Rank is what a rank tells the others of itself.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/cluster"
+	"mt/base/cluster"
 )
 
 // TestCheckRanks: ranks are judged by where they are, by what they may use, and by what the others found.

@@ -3,7 +3,7 @@
 // processes, which call ServeSelfTest, and survives a device that is lost or hangs.
 // Calibrate measures the machine and returns the rates that plans are computed with.
 //
-// It imports internal/run and what that may, device/conformance, internal/cluster
+// It imports internal/run and what that may, device/conformance, base/cluster
 // and plan/rates; its own package measure times the work.
 //
 // Invariants: a part that is not ok has a remedy. A device passes the self test when it

@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
+	"mt/base/human"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
-	"mt/internal/base/human"
 	"mt/plan/rates"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 )
 
 // Sizes of the ordering check: large enough that a copy takes longer than the

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 	"mt/internal/doctor/measure"
 	"mt/internal/run/machine"
 	"mt/plan/rates"

@@ -33,27 +33,27 @@ type Rules struct {
 // Arrows are the rules of this module.
 var Arrows = Rules{
 	Arrows: map[string][]string{
-		"cmd":                     {"bench", "internal/run/tune", "checkpoint/export", "internal/cluster"},
+		"cmd":                     {"bench", "internal/run/tune", "checkpoint/export", "base/cluster"},
 		"bench":                   {"internal/doctor"},
 		"internal/run/tune":       {"internal/doctor"},
-		"internal/doctor":         {"internal/run", "internal/run/trials", "internal/cluster", "device/conformance"},
+		"internal/doctor":         {"internal/run", "internal/run/trials", "base/cluster", "device/conformance"},
 		"internal/run/machine":    {"internal/run/config", "internal/doctor/measure", "device/cpu", "device/cuda"},
 		"internal/doctor/measure": {"host", "device/op"},
 		"checkpoint/export":       {"checkpoint", "model"},
 		"internal/run/config":     {"model", "data"},
-		"actors":                  {"host", "data", "plan", "plan/rates", "device/virtual", "internal/cluster"},
+		"actors":                  {"host", "data", "plan", "plan/rates", "device/virtual", "base/cluster"},
 		"checkpoint":              {"host/optim"},
 		"plan":                    {"layers", "host/optim"},
 		"plan/rates":              {"device/op"},
-		"layers":                  {"device/op", "model", "schedule"},
+		"layers":                  {"device/op", "model", "layers/schedule"},
 		"host":                    {"host/optim", "host/extents"},
 		"host/extents":            nil,
 		"host/optim":              {"model"},
 
 		// A run is a chain of stages, and a stage imports those above it.
-		"internal/run/settings": {"internal/run/config", "checkpoint", "host", "plan/rates", "cudart", "internal/cluster"},
+		"internal/run/settings": {"internal/run/config", "checkpoint", "host", "plan/rates", "cudart", "base/cluster"},
 		"internal/run/team":     {"internal/run/settings", "actors"},
-		"internal/run/report":   {"internal/run/settings", "actors"},
+		"internal/run/report":   {"internal/run/settings", "actors", "internal/chart", "internal/watch"},
 		"internal/run/open":     {"internal/run/team", "internal/run/report", "internal/run/machine"},
 		"internal/run/resume":   {"internal/run/open"},
 		"internal/run/resolve":  {"internal/run/resume"},
@@ -64,13 +64,13 @@ var Arrows = Rules{
 		"internal/run/trials":   {"internal/run/predict"},
 		"internal/run":          {"internal/run/session", "internal/run/predict"},
 
-		"model":          nil,
-		"data":           {"data/jinja", "data/tokenizer"},
-		"data/jinja":     nil,
-		"data/tokenizer": nil,
-		"device":         nil,
-		"schedule":       nil,
-		"cudart":         nil,
+		"model":           nil,
+		"data":            {"data/jinja", "data/tokenizer"},
+		"data/jinja":      nil,
+		"data/tokenizer":  nil,
+		"device":          nil,
+		"layers/schedule": nil,
+		"cudart":          nil,
 
 		"device/op":                 {"device"},
 		"device/cpu":                {"device/op"},
@@ -82,15 +82,17 @@ var Arrows = Rules{
 		"device/wrap":               {"device/op"},
 
 		"checkpoint/powercut": {"checkpoint"},
-		"tools":               nil,
-		"internal/cluster":    nil,
+		"tools":               {"internal/chart"},
+		"base/cluster":        nil,
 
 		"internal/testkit/reference":   {"model"},
 		"internal/testkit/synchronous": {"plan", "host", "data"},
+		"internal/chart":               nil,
+		"internal/watch":               nil,
 		"internal/lint":                nil,
 		"internal/testkit":             nil,
 	},
-	Helpers: "internal",
+	Helpers: "base",
 	Fences: map[string][]string{
 		"bench":                   {"cmd"},
 		"checkpoint/export":       {"cmd"},
@@ -101,9 +103,9 @@ var Arrows = Rules{
 	TestOnly: []string{"checkpoint/powercut", "cudart/emu", "device/cuda/appraise", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	ForTests: []string{"checkpoint/powercut", "device/conformance/oracle", "device/conformance", "device/wrap", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/testkit/reference", "internal/testkit/synchronous", "internal/testkit"},
 	Only: map[string][]string{
-		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/cluster"},
+		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "base/cluster"},
 		"github.com/asynkron/protoactor-go": {"actors"},
-		"github.com/ebitengine/purego":      {"cudart", "device/cpu", "internal/cluster"},
+		"github.com/ebitengine/purego":      {"cudart", "device/cpu", "base/cluster"},
 	},
 }
 

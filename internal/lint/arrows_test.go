@@ -185,7 +185,7 @@ func TestArrowsForbid(t *testing.T) {
 		{"internal/run/save", "./internal/run/session"},
 		{"internal/run/session", "./internal/run/predict"},
 		{"internal/run/trials", "./internal/run/session"},
-		{"internal/base/parallel", "./device"},
+		{"base/parallel", "./device"},
 		{"device/cpu", "./device/conformance/oracle"},
 		{"layers", "./internal/testkit/reference"},
 		{"actors", "./checkpoint"},

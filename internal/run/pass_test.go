@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/host"
-	"mt/internal/base/accounts"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
 	"mt/internal/run/report"

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/host"
-	"mt/internal/base/accounts"
 	"mt/internal/run/config"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"

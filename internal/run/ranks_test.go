@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/cluster"
 	"mt/checkpoint"
-	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"

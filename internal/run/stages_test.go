@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"mt/actors"
+	"mt/base/parallel"
 	"mt/checkpoint"
 	"mt/host"
-	"mt/internal/base/parallel"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"

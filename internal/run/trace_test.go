@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"mt/internal/base/timeline"
+	"mt/base/timeline"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/internal/testkit"

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 
-	"mt/internal/base/files"
+	"mt/base/files"
 )
 
 // The limits of what is read: longer lines, and larger files that are sent whole, are

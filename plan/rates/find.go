@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // disk is one NVMe disk of PCIe 4.0, as datasheets have it.

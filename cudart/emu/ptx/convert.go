@@ -3,7 +3,7 @@ package ptx
 import (
 	"math"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 )
 
 // conversion is what a cvt does. Results that are floats are rounded to nearest even.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 	"mt/internal/testkit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // BenchmarkRun reports GFLOP/s and, for a single row of A, the GB/s at which B is

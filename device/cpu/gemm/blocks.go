@@ -3,7 +3,7 @@ package gemm
 import (
 	"unsafe"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // packGroup is how many panels of B are packed as one piece of work.

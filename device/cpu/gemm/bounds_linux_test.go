@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 	"mt/internal/testkit"
 )
 

@@ -1,7 +1,7 @@
 // Package gemm multiplies row-major matrices on the CPU, in fp32, with operands
 // and results in fp32 or bf16.
 //
-// It may import internal/base/parallel and golang.org/x/sys/cpu.
+// It may import base/parallel and golang.org/x/sys/cpu.
 //
 // Products of bf16 by bf16 are of pairs of bf16 where the processor has an
 // instruction for that which is worth it; all others are of fp32. The bits are the same, but

@@ -3,8 +3,8 @@ package gemm
 import (
 	"unsafe"
 
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
+	"mt/base/bf16"
+	"mt/base/parallel"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // Args describes one product

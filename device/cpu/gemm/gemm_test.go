@@ -8,9 +8,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/base/bf16"
+	"mt/base/parallel"
 	"mt/device/cpu/vec"
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
 )
 
 // guard is how many sentinel elements lie on either side of a result.

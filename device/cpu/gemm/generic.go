@@ -3,7 +3,7 @@ package gemm
 import (
 	"unsafe"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 )
 
 // The level in plain Go. Every machine without another level uses it, and the

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"mt/internal/base/bf16"
-	"mt/internal/base/parallel"
+	"mt/base/bf16"
+	"mt/base/parallel"
 )
 
 // anyBF16 draws patterns of bf16 whose products and sums often are close to leastNormal, overflow, cancel, or are no

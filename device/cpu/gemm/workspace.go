@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"mt/internal/base/parallel"
+	"mt/base/parallel"
 )
 
 // Workspace is the scratch memory for one call of Run at a time. It grows to what a

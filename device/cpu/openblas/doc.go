@@ -2,7 +2,7 @@
 // machine, or with another library that has the same functions, such as MKL.
 // Benchmarks compare package gemm with it. Nothing that trains uses it.
 //
-// It may import device/cpu/gemm, internal/base/parallel and purego; only bench
+// It may import device/cpu/gemm, base/parallel and purego; only bench
 // imports it.
 //
 // Invariant: a Product means the same to both sides, Multiply and Gemm, and every

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/parallel"
 	"mt/device/cpu/gemm"
-	"mt/internal/base/parallel"
 	"mt/internal/testkit"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"mt/base/parallel"
 	"mt/device/cpu/gemm"
-	"mt/internal/base/parallel"
 )
 
 // Product is D (M,N) = op(A) (M,K) · op(B) (K,N) for dense row-major fp32 matrices.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"unsafe"
 
-	"mt/internal/base/bf16"
+	"mt/base/bf16"
 )
 
 // generic has every kernel in plain Go. It runs where there is no assembly, and the

@@ -8,12 +8,12 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
 	"mt/internal/testkit"
 )
 

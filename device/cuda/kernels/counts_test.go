@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
 	"mt/device"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
 )
 
 // Unit roundoff of fp32, and what one rounding to bf16 costs.

@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

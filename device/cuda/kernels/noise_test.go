@@ -5,11 +5,11 @@ import (
 	"math"
 	"testing"
 
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/bf16"
 )
 
 // TestNoise: what is added has the bits that the arithmetic of fp32 gives, step by step, wherever the

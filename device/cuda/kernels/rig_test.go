@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/accounts"
 	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
 	"mt/host"
-	"mt/internal/base/accounts"
 )
 
 // Memory is the kind of host memory that a copy reads or writes.

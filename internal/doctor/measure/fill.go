@@ -5,8 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"mt/base/bf16"
 	"mt/device"
-	"mt/internal/base/bf16"
 )
 
 // mostFilled is how many bytes are made on the host; what is longer repeats them.

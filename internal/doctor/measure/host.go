@@ -7,10 +7,10 @@ import (
 	"math"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/parallel"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
 	"mt/model"
 )
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/op"
-	"mt/internal/base/accounts"
 )
 
 // InPlace measures how fast a unified device computes on pinned host memory beside its own. own is the time of an operation that

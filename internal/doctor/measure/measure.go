@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"mt/base/accounts"
 	"mt/device"
-	"mt/internal/base/accounts"
 )
 
 // Options say how often and how long to measure. Zero fields take their default.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"mt/base/parallel"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
@@ -16,7 +17,6 @@ import (
 	"mt/device/cuda"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/parallel"
 	"mt/internal/doctor/measure"
 	"mt/internal/testkit"
 )

@@ -3,7 +3,7 @@
 // those before it. It also writes the resolved Config back as YAML.
 //
 // It may import data, for variables in paths and the formats of rows,
-// internal/base/files and, in tests, model; cmd, bench and internal/run import it.
+// base/files and, in tests, model; cmd, bench and internal/run import it.
 //
 // Invariant: the table in keys.go is the only place that knows a key's name,
 // aliases, limits and part; reading, flags, printing, comparison and help walk

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 // Pos is where a value was given: a place in a file, or a flag.

@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"strings"
 
+	"mt/base/files"
 	"mt/data"
-	"mt/internal/base/files"
 	"mt/model"
 )
 

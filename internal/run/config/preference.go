@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/internal/base/human"
+	"mt/base/human"
 )
 
 const preferenceKey = "dpo"

@@ -9,8 +9,8 @@ import (
 	"io"
 	"strings"
 
+	"mt/base/human"
 	"mt/data"
-	"mt/internal/base/human"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
 )

@@ -6,6 +6,6 @@
 // Weights are bound in place on a unified device; on others each tile is copied into the same slot as
 // its turn comes.
 //
-// It imports open, device, host, layers, model and schedule; the engine knows no stage of a run.
+// It imports open, device, host, layers, layers/schedule and model; the engine knows no stage of a run.
 // Invariant: the same seed gives the same tokens.
 package generate

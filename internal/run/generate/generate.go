@@ -8,12 +8,12 @@ import (
 	"math"
 	"slices"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/host"
-	"mt/internal/base/accounts"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // Options say what continues a prompt, and how.

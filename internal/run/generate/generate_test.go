@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
+	"mt/base/bf16"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
-	"mt/internal/base/accounts"
-	"mt/internal/base/bf16"
 	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
 	"mt/model"

@@ -5,7 +5,7 @@ import (
 
 	"mt/device"
 	"mt/layers"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // piece is tokens of the sequence that go through all layers together.

@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 
+	"mt/base/files"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/data/tokenizer"
 	"mt/device"
 	"mt/host"
-	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/report"

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unicode"
 
+	"mt/base/files"
 	"mt/device/cuda"
-	"mt/internal/base/files"
 )
 
 // timedFiles is a cuda.Store of files, one for each platform, in a folder that is made when it is

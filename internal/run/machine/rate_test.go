@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"mt/base/accounts"
 	"mt/device"
 	"mt/device/cpu"
-	"mt/internal/base/accounts"
 	"mt/internal/testkit"
 )
 

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"mt/base/cluster"
 	"mt/device"
-	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/team"
 	"mt/internal/testkit"

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"mt/base/human"
 	"mt/device"
 	"mt/device/cuda"
-	"mt/internal/base/human"
 	"mt/internal/doctor/measure"
 	"mt/internal/run/config"
 	"mt/internal/run/report"

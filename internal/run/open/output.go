@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mt/base/files"
 	"mt/checkpoint"
-	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )

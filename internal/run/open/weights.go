@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 
+	"mt/base/parallel"
 	"mt/checkpoint"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/parallel"
 	"mt/internal/run/report"
 	"mt/model"
 )

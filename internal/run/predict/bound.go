@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	"mt/base/accounts"
+	"mt/base/parallel"
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
 	"mt/internal/run/machine"
 	"mt/internal/run/open"
 	"mt/internal/run/resolve"

@@ -14,9 +14,9 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/actors"
+	"mt/base/human"
+	"mt/base/timeline"
 	"mt/device/virtual"
-	"mt/internal/base/human"
-	"mt/internal/base/timeline"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/settings"

@@ -7,8 +7,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"mt/base/human"
 	"mt/device/virtual"
-	"mt/internal/base/human"
 	"mt/plan"
 	"mt/plan/rates"
 )

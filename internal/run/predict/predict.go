@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"mt/actors"
+	"mt/base/timeline"
 	"mt/data"
 	"mt/device"
 	"mt/device/virtual"
 	"mt/device/wrap"
-	"mt/internal/base/timeline"
 	"mt/internal/run/report"
 	"mt/plan"
 	"mt/plan/rates"

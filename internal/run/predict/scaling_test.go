@@ -8,10 +8,10 @@ import (
 	"mt/device"
 	"mt/host/optim"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
-	"mt/schedule"
 )
 
 // TestScaling: the table over numbers of devices says what limits each of them, as a machine shows in

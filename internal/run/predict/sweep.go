@@ -10,8 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/actors"
-	"mt/internal/base/human"
-	"mt/internal/base/parallel"
+	"mt/base/human"
+	"mt/base/parallel"
 	"mt/plan"
 	"mt/plan/rates"
 )

@@ -8,10 +8,10 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/actors"
+	"mt/base/accounts"
 	"mt/checkpoint"
 	"mt/device"
 	"mt/host"
-	"mt/internal/base/accounts"
 	"mt/internal/run/config"
 	"mt/plan"
 )

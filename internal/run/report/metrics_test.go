@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"mt/actors"
+	"mt/base/accounts"
 	"mt/checkpoint"
 	"mt/device"
 	"mt/host"
-	"mt/internal/base/accounts"
 	"mt/internal/run/settings"
 	"mt/internal/testkit"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"mt/base/human"
 	"mt/device"
-	"mt/internal/base/human"
 )
 
 // Notes are notes that come up while a run is under way, on any goroutine. The same

@@ -9,8 +9,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"golang.org/x/term"
 
+	"mt/base/human"
 	"mt/data"
-	"mt/internal/base/human"
 	"mt/internal/run/settings"
 )
 

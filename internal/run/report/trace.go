@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mt/internal/base/files"
-	"mt/internal/base/timeline"
+	"mt/base/files"
+	"mt/base/timeline"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )

@@ -12,11 +12,11 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/actors"
+	"mt/base/human"
+	"mt/base/parallel"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
-	"mt/internal/base/human"
-	"mt/internal/base/parallel"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"

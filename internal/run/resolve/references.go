@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"mt/base/files"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device/op"
-	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/resume"

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"strings"
 
+	"mt/base/human"
 	"mt/device/op"
-	"mt/internal/base/human"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/resume"
 	"mt/internal/run/settings"
+	"mt/layers/schedule"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // Resolved is a run whose every auto is settled: its plan, and settings that say so.

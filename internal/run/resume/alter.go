@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"mt/base/files"
 	"mt/checkpoint"
-	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 )

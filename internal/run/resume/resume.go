@@ -11,17 +11,17 @@ import (
 	"slices"
 
 	"mt/actors"
+	"mt/base/files"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device/cuda"
 	"mt/device/cuda/kernels"
-	"mt/internal/base/files"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
 	"mt/internal/run/team"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // Point is where a run goes on from.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"mt/base/human"
 	"mt/checkpoint"
-	"mt/internal/base/human"
 	"mt/internal/run/settings"
 	"mt/plan"
 )

@@ -3,12 +3,12 @@ package save
 import (
 	"fmt"
 
+	"mt/base/accounts"
+	"mt/base/cluster"
+	"mt/base/parallel"
 	"mt/checkpoint"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
-	"mt/internal/cluster"
 	"mt/internal/run/open"
 	"mt/internal/run/team"
 	"mt/model"

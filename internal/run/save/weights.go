@@ -6,9 +6,9 @@ import (
 	"math"
 
 	"mt/actors"
+	"mt/base/parallel"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/parallel"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"

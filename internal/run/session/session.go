@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"mt/actors"
+	"mt/base/timeline"
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
-	"mt/internal/base/timeline"
 	"mt/internal/run/machine"
 	"mt/internal/run/open"
 	"mt/internal/run/report"

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"mt/base/cluster"
 	"mt/checkpoint"
 	"mt/cudart"
 	"mt/host"
-	"mt/internal/cluster"
 	"mt/internal/run/config"
 	"mt/plan/rates"
 )

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"mt/internal/base/human"
-	"mt/internal/cluster"
+	"mt/base/cluster"
+	"mt/base/human"
 	"mt/internal/run/settings"
 )
 

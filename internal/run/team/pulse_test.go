@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"mt/internal/cluster"
+	"mt/base/cluster"
 	"mt/internal/run/settings"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/internal/cluster"
+	"mt/base/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 )

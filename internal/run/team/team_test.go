@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/internal/cluster"
+	"mt/base/cluster"
 	"mt/internal/run/config"
 	"mt/internal/run/settings"
 	"mt/internal/testkit"

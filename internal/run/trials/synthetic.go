@@ -7,22 +7,22 @@ import (
 	"slices"
 
 	"mt/actors"
+	"mt/base/accounts"
+	"mt/base/parallel"
 	"mt/data"
 	"mt/device"
 	"mt/device/cuda"
 	"mt/device/wrap"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
-	"mt/internal/base/parallel"
 	"mt/internal/run/config"
 	"mt/internal/run/machine"
 	"mt/internal/run/open"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // SyntheticOptions describe a run over random tokens, for benchmarks: the whole

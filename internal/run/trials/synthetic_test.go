@@ -15,8 +15,8 @@ import (
 	"mt/internal/run/machine"
 	"mt/internal/run/settings"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 	"mt/model"
-	"mt/schedule"
 )
 
 // A synthetic run on several devices has the losses of the same run on any other number of them.

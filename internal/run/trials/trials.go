@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"mt/actors"
+	"mt/base/parallel"
 	"mt/data"
 	"mt/device"
 	"mt/host"
-	"mt/internal/base/parallel"
 	"mt/internal/run/config"
 	"mt/internal/run/machine"
 	"mt/internal/run/open"

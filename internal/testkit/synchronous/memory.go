@@ -4,15 +4,15 @@ import (
 	"errors"
 	"fmt"
 
+	"mt/base/accounts"
 	"mt/data"
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
-	"mt/internal/base/accounts"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
-	"mt/schedule"
 )
 
 // Trainer is a model with all that its steps need on the device at once: every

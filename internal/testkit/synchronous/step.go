@@ -8,7 +8,7 @@ import (
 	"mt/device"
 	"mt/host/optim"
 	"mt/layers"
-	"mt/schedule"
+	"mt/layers/schedule"
 )
 
 // Step trains the model by one batch. The caller sets LR and Step of rate; with maxNorm 0

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"mt/internal/cluster"
+	"mt/base/cluster"
 )
 
 // conform says where a world does not do what cluster.World promises. All ranks call it

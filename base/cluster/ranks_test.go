@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mt/internal/cluster"
+	"mt/base/cluster"
 	"mt/internal/testkit"
 )
 
