@@ -16,8 +16,11 @@ import (
 // anything takes long.
 func agreeOnRun(r *resolve.Resolved, version string) (done bool, err error) {
 	from := r.From
+	if from.Over || from.Ended || from.State.Step >= r.Config.MaxSteps { // else there is more to train, whatever is written
+		done = r.Team.First() && r.Finished()
+	}
 	if r.Team.Size() == 1 {
-		return r.Finished(), nil
+		return done, nil
 	}
 	state, err := json.Marshal(from.State)
 	if err != nil {
@@ -52,7 +55,7 @@ func agreeOnRun(r *resolve.Resolved, version string) (done bool, err error) {
 	add("the point to go on from", where, team.SameConfig)
 	add("the digest of the state there", hex.EncodeToString(sum[:8]), team.SameConfig)
 	add("max_steps", fmt.Sprint(r.Config.MaxSteps), team.SameConfig)
-	all, err := team.Tell(r.Team, "the start", r.Team.First() && r.Finished(), facts...)
+	all, err := team.Tell(r.Team, "the start", done, facts...)
 	if err != nil {
 		return false, err
 	}
