@@ -42,7 +42,7 @@ type Choices struct {
 }
 
 // NewChoices returns choices of cuBLASLt's first proposals or, with timed, of the fastest proposals on the device.
-// store has earlier timed choices and receives new ones; nil: no store.
+// The store has earlier timed choices and receives new ones; nil: no store.
 func NewChoices(timed bool, store Store) *Choices {
 	return &Choices{timed: timed, store: store, kept: map[Platform]map[string]cudart.Algorithm{}}
 }

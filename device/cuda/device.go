@@ -275,7 +275,7 @@ const (
 )
 
 // setBudget sets the limit. It computes the context's memory from the free memory before and after, and from later
-// loads. It allocates the scratch memory of one stream at once, so that plans account for it.
+// loads. It allocates one stream's scratch memory at once, so plans account for that memory.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
 	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))

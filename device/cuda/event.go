@@ -12,8 +12,8 @@ import (
 )
 
 // mark is one recording of an event. While nobody has to tell the records apart, one mark serves several recordings
-// of its CUDA event. A Wait that is enqueued later needs a mark of its own: it must refer to the last record at the
-// call of Wait.
+// of its CUDA event. A Wait that the worker enqueues later keeps its mark, because the Wait refers to the last record
+// when it was called.
 type mark struct {
 	dev  *dev
 	cuda cudart.Event

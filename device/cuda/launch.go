@@ -120,7 +120,7 @@ func (l *launcher) free() {
 	}
 }
 
-// StreamBytes is the device memory that a stream takes when it first runs an operation that needs it. The first
+// StreamBytes is the device memory that a stream takes for its first operation with scratch memory. The first
 // stream's memory is part of the context.
 const StreamBytes = kernels.ScratchBytes + biasBytes
 

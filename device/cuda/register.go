@@ -18,12 +18,11 @@ import (
 // has few pieces.
 //
 // Register itself pins the memory that is used first. A goroutine pins the rest beside the device's work, in the
-// order of first use. Until a piece is pinned, its copies go through staging memory like those of other unpinned
-// memory.
+// order of first use. Until a piece is pinned, its copies go through staging memory, as for all unpinned memory.
 
 // pinPiece is the size of pieces. Pieces end at multiples of pinPiece in the address space, where huge pages end too.
 //
-// pinThreads is the most pieces registered at a time, and pinBeside the most beside the device's work: the driver may
+// At most pinThreads pieces are registered at a time, and at most pinBeside beside the device's work: the driver may
 // hold a lock that launches need. Register itself pins as many bytes as pinThreads pieces have.
 const (
 	pinPiece   = 256 << 20

@@ -3,8 +3,8 @@ package op
 // MostSummed and sumsBytes bound the scratch for sums of DQ. Only the shape decides whether a backward uses the
 // scratch. So no bit depends on the device's memory, or on whether heads are computed at once or in groups.
 const (
-	MostSummed = 1 << 16   // queries in all; in longer rows the sums of one head group alone would be large
-	sumsBytes  = 160 << 20 // limit if it has room for one group; 8,192 queries fill it with 32 heads of 128
+	MostSummed = 1 << 16   // queries in all; above it the sums of one group alone would be large
+	sumsBytes  = 160 << 20 // most bytes of sums, if one group fits: room for 32 heads of 128 over 8,192 queries
 )
 
 // summedWidth returns the columns of sums for a head of dim elements; 0: the backward does not use Sums.

@@ -43,8 +43,8 @@ type Worker interface {
 	MostWork() (Shape, device.DType, float64)
 }
 
-// Mover is an operation that counts the bytes of device memory that it reads and writes at least. Every operand
-// counts once; small operands (tables, one number a row) do not count. All operations of this package are Movers.
+// Mover is an operation that counts its bytes: the least device memory that it reads and writes. Every operand counts
+// once; small operands (tables, one number a row) do not count. All operations of this package are Movers.
 type Mover interface {
 	device.Op
 	Bytes() int64

@@ -1,6 +1,6 @@
 // Package op holds the operations of layers as values. Each operation (or a forward with its backward) has one file
-// with its arguments and Check, which checks them. Operations whose cost depends on the shape also report shape and
-// FLOPs (Worker). Do enqueues an operation. With a Table a device finds the function that runs an operation.
+// with the arguments and their Check. Operations whose cost depends on the shape also report shape and FLOPs
+// (Worker). Do enqueues an operation. With a Table a device finds the function that runs an operation.
 //
 // A new operation needs six files. No other line changes, because each implementation adds itself to a table:
 //
