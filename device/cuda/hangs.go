@@ -43,7 +43,7 @@ const (
 	leastLink      = 1e9
 )
 
-// task is a current operation or copy, and its longest expected time.
+// task is an operation or copy, and its longest expected time.
 type task struct {
 	op      string
 	shape   op.Shape
