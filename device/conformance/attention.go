@@ -150,8 +150,8 @@ func attention(r *rig, sh attentionShape, withLSE bool) {
 	enqueue(r, a)
 }
 
-// attentionBackward checks the backward. dP and delta nearly cancel. So errors are relative to these two, not to dS,
-// and are up to a few times as large as a gradient. If dP and delta cancel completely, as with a window of 1, errors
+// attentionBackward checks the backward. dP and delta nearly cancel, so errors are relative to these two, not to dS.
+// Their size is that of a gradient or a few times as much. If they cancel completely, as with a window of 1, errors
 // are relative to the inputs, whose size is 1.
 func attentionBackward(r *rig, sh attentionShape, withSums bool) {
 	in := newAttention(r, sh)

@@ -83,7 +83,7 @@ func routerBackwardCases(add func(string, func(*rig))) {
 }
 
 // routerLogits returns random logits; some are equal if form says so. The oracle gets the rounded logits, so rounding
-// never changes a choice. Differences of two logits exceed size at most a few times.
+// never changes a choice. Differences of two logits are at most a few times size.
 func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	v, size = r.normal(n), 1
 	switch form {

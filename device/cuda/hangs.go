@@ -115,8 +115,8 @@ func (u *unended) count() uint64 {
 	return u.n
 }
 
-// fence appends f, an event recorded after the first f.at launches. It returns false, without appending, if another
-// fence already marks this point.
+// fence appends f, an event recorded after the first f.at launches. It returns false, without appending, if a fence
+// already covers this point or mostFences fences exist.
 func (u *unended) fence(f fence) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

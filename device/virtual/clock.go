@@ -102,7 +102,7 @@ type running struct {
 }
 
 // need is the share of one resource instance that a work uses at full speed. The owner is the number of the device or
-// switch; 0: all share the resource.
+// switch, or 0 for a resource that all share.
 type need struct {
 	resource, owner int
 	share           float64
