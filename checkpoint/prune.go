@@ -13,8 +13,8 @@ import (
 //   - the one of step best (0: none); it counts among the keep only if it is the newest
 //   - the newest good one: older than step finite, the last step with finite loss and gradients
 //
-// Checkpoints made in skipped steps after finite do not count; only the newest of them stays. The error lists what
-// could not be removed; nothing else is removed instead.
+// Marked checkpoints (MarkNonFinite), and those made in skipped steps after finite, do not count; of these only the
+// newest stays. The error lists what could not be removed; nothing else is removed instead.
 func Prune(fs FS, output string, keep, finite, current, best int) error {
 	checkpoints, leftovers, err := list(output)
 	if err != nil {
