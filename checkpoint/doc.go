@@ -2,6 +2,9 @@
 // layout, with the optimizer's state beside them. Saves are atomic and resumes exact. Other files of a model
 // directory and tensors that are not trained are copied byte for byte.
 //
+// A checkpoint in bf16 also stores the lower half of each weight: the 16 bits that complete the bf16 value to the
+// fp32 master weight. All arrays beside the weights, such as AdamW's moments, are called planes.
+//
 // A layer's optimizer state on a disk is linked into the checkpoint if the file system allows this (linked.go). The
 // state's extent is already a checkpoint's optimizer file. Saving pins the file, syncs it and gives it a second
 // name. The next write of the layer goes into a new file.

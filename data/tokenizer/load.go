@@ -32,8 +32,8 @@ const maxFile = 256 << 20
 
 // Load returns the tokenizer of the model in dir, whose vocabulary has vocabSize tokens. It reads tokenizer.json.
 // BOS and EOS come from the first of tokenizer_config.json, special_tokens_map.json, generation_config.json and
-// config.json that names them. Load returns Bytes if dir is "", or if dir has no tokenizer and vocabSize is close
-// to the number of bytes. Errors name the file, the key and what to do.
+// config.json that names them. Load returns Bytes if dir is "", or if dir has no tokenizer and vocabSize is at most
+// mostByteRows. Errors name the file, the key and what to do.
 func Load(dir string, vocabSize int) (Tokenizer, error) {
 	if dir != "" {
 		t, err := load(dir)
