@@ -39,7 +39,6 @@ type builder struct {
 	before      []int64 // by source: bytes of all sources before it
 	total       int64   // bytes of all sources
 	done, told  int64   // bytes done; bytes at the last call of Progress
-	open        int64   // tokens of the cache before the current document
 	inside      bool    // the current document is partly written
 	skippedFrom int64   // bad rows before the current source
 	docsFrom    int64
@@ -236,9 +235,6 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	var labels []int32
 	if d.labels >= 0 {
 		labels = c.labs[d.labels : d.labels+d.to-d.from]
-	}
-	if d.first {
-		b.open = b.w.Tokens
 	}
 	b.inside = !d.last
 	if err := b.w.tokens(c.ids[d.from:d.to], labels); err != nil || b.inside {
