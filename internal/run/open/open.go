@@ -198,7 +198,7 @@ func (p *opening) openModel() error {
 	if class := p.Model.Class; class != "" {
 		p.note("config.json names the class %s; by its model_type %q the model is read as %s", class, p.Model.ModelType, p.Model.Arch)
 	}
-	if p.Model.NearExperts > 0 {
+	if p.Model.SparseMixer > 0 {
 		p.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
 	}
 	if err := p.Model.SetFreeze(model.Freeze{Names: p.Config.Freeze, But: p.Config.Unfrozen}); err != nil {
