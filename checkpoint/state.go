@@ -28,9 +28,9 @@ type TrainerState struct {
 	// Ended is set when a run with save_best or early stopping has ended. Checkpoints do not have it.
 	Ended Ended `json:"ended,omitzero"`
 	// Schedule is the position of the learning rate's schedule, if a resume has changed the schedule.
-	Schedule Laid `json:"schedule,omitzero"`
-	// Origin is the checkpoint of another run that this run started from; "": none.
-	Origin string `json:"origin,omitempty"`
+	Schedule SchedulePosition `json:"schedule,omitzero"`
+	// ParentRun is the checkpoint of another run that this run started from; "": none.
+	ParentRun string `json:"origin,omitempty"`
 	// Lanes is the device of each layer; absent if all devices are alike.
 	Lanes []int `json:"lanes,omitempty"`
 	// Ranks is the number of ranks that trained together until Step; absent for a single process.
@@ -102,8 +102,8 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// Laid is where a schedule lies: config.Laid, field by field.
-type Laid struct {
+// SchedulePosition is where a schedule lies: config.SchedulePosition, field by field.
+type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`
 	Warmup int `json:"warmup"`

@@ -33,18 +33,18 @@ const (
 // builder reads sources into a cache file. A feeder cuts them into chunks, several encoders tokenize chunks in
 // parallel, and the builder writes the results in order.
 type builder struct {
-	spec        *Spec
-	w           *cacheWriter
-	sources     []source
-	before      []int64 // by source: bytes of all sources before it
-	total       int64   // bytes of all sources
-	done, told  int64   // bytes done; bytes at the last call of Progress
-	inside      bool    // the current document is partly written
-	skippedFrom int64   // bad rows before the current source
-	docsFrom    int64
-	at          position
-	committed   int64 // value of done at the last commit
-	supply      *supply
+	spec           *Spec
+	w              *cacheWriter
+	sources        []source
+	before         []int64 // by source: bytes of all sources before it
+	total          int64   // bytes of all sources
+	done, reported int64   // bytes done; bytes last reported to Progress
+	inside         bool    // the current document is partly written
+	skippedFrom    int64   // bad rows before the current source
+	docsFrom       int64
+	at             position
+	committed      int64 // value of done at the last commit
+	supply         *supply
 }
 
 // buildCache reads all sources into the cache file name. note mentions resumed work.
@@ -75,7 +75,7 @@ func buildCache(name string, s *Spec, sources []source) (note string, err error)
 	}
 	s.progress(b.total, b.total, tokenizing)
 	if b.w.Docs == 0 {
-		return "", fmt.Errorf("the data set is empty: %s", b.nothing())
+		return "", fmt.Errorf("the data set is empty: %s", b.noDocuments())
 	}
 	if err := b.w.finish(); err != nil {
 		return "", fmt.Errorf("token cache: %w", err)
@@ -110,8 +110,8 @@ func (b *builder) stopAt(err error) error {
 	return err
 }
 
-// nothing returns why the sources hold no document.
-func (b *builder) nothing() string {
+// noDocuments returns why the sources hold no document.
+func (b *builder) noDocuments() string {
 	out := ""
 	switch n := len(b.sources); n {
 	case 0:
@@ -187,8 +187,8 @@ func (b *builder) write(c *chunk) error {
 			return err
 		}
 	}
-	if b.done = b.before[c.index] + c.bytes; b.done-b.told >= 1<<20 {
-		b.told = b.done
+	if b.done = b.before[c.index] + c.bytes; b.done-b.reported >= 1<<20 {
+		b.reported = b.done
 		b.spec.progress(b.done, b.total, tokenizing)
 	}
 	if b.at.Source, b.at.Rows = c.index, c.rows; c.end != nil {
@@ -229,7 +229,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	case d.err != nil:
 		return b.bad(fmt.Errorf("%s: %w", where, d.err))
 	}
-	if err := b.become(d.kind, c.src.set); err != nil {
+	if err := b.setKind(d.kind, c.src.set); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	var labels []int32
@@ -266,9 +266,9 @@ func (b *builder) bad(err error) error {
 	return nil
 }
 
-// become records the kind of the documents. It refuses another kind, since all data sets must have the same one.
+// setKind records the kind of the documents. It refuses another kind, since all data sets must have the same one.
 // set is the index of the document's data set.
-func (b *builder) become(k kind, set int) error {
+func (b *builder) setKind(k kind, set int) error {
 	if b.w.Kind == "" {
 		b.w.Kind = k
 	}
@@ -326,7 +326,7 @@ func newSupply(s *Spec, m *manifest, set int) *supply {
 	}
 	copy(out.rows, out.docs)
 	for i := range out.docs {
-		out.most[i] = s.most(i)
+		out.most[i] = s.documentLimit(i)
 		out.wrote(i, 0)
 	}
 	return out

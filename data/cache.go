@@ -176,7 +176,7 @@ func cachePath(s *Spec, sources []source) (string, error) {
 		fmt.Fprintf(h, "%q %v %d\n", src.path, src.named, src.set)
 	}
 	for i, set := range s.sets { // other settings of a set choose documents and change no token
-		if most := s.most(i); most > 0 {
+		if most := s.documentLimit(i); most > 0 {
 			fmt.Fprintf(h, "the first %d\n", most)
 		}
 		how, err := json.Marshal(struct {
@@ -315,7 +315,7 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	if f.Path != src.path || f.Size != src.size {
 		return false
 	}
-	if m.vouched(f.MTime, src) {
+	if m.unchangedSince(f.MTime, src) {
 		return true
 	}
 	most := int64(math.MaxInt64)
@@ -331,8 +331,8 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	return err == nil && sum == f.SHA256
 }
 
-// vouched reports whether the file's time proves that it has not changed since it was read.
-func (m *manifest) vouched(mtime int64, src source) bool {
+// unchangedSince reports whether the file's time proves that it has not changed since it was read.
+func (m *manifest) unchangedSince(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
@@ -745,7 +745,7 @@ func (w *cacheWriter) resume(sources []source) (position, error) {
 	var j journal
 	if !w.private {
 		text, err := os.ReadFile(w.name + journalName)
-		if err != nil || json.Unmarshal(text, &j) != nil || !w.goesOn(&j, sources) {
+		if err != nil || json.Unmarshal(text, &j) != nil || !w.canResume(&j, sources) {
 			j = journal{}
 		}
 	}
@@ -777,9 +777,9 @@ func (m *manifest) partSizes() [3]int64 {
 	return s
 }
 
-// goesOn reports whether a journal was made for these sources, the sources are unchanged, and the files match the
+// canResume reports whether a journal was made for these sources, the sources are unchanged, and the files match the
 // journal.
-func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
+func (w *cacheWriter) canResume(j *journal, sources []source) bool {
 	m, at := &j.Manifest, &j.At
 	if m.Tokenizer != w.Tokenizer || m.TokenBytes != w.TokenBytes || len(m.Files) != at.Source || at.Source > len(sources) || m.Docs < 1 {
 		return false
@@ -791,7 +791,7 @@ func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
 	}
 	if at.Source < len(sources) && at.Rows > 0 {
 		src := sources[at.Source]
-		if at.File != src.path || at.Size != src.size || !m.vouched(at.MTime, src) {
+		if at.File != src.path || at.Size != src.size || !m.unchangedSince(at.MTime, src) {
 			return false
 		}
 	}

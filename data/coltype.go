@@ -114,8 +114,8 @@ func (t *colType) item() *colType {
 	return t.element
 }
 
-// saysJSON reports whether t is JSON text.
-func (t *colType) saysJSON() bool { return t != nil && t.json }
+// isJSON reports whether t is JSON text.
+func (t *colType) isJSON() bool { return t != nil && t.json }
 
 // appendJSON appends the JSON value in text, a value of a JSON column.
 func appendJSON(dst, text []byte) ([]byte, error) {

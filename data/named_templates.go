@@ -177,7 +177,7 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 			e.muted = append(e.muted, jinja.Span{From: from, To: len(e.ids)})
 		}
 	}
-	turn := &laidTurns{l: l, v: v, last: last, think: e.thinking(v)}
+	turn := &answerState{l: l, v: v, last: last, think: e.thinking(v)}
 	for i := skipped; i <= last; i++ {
 		from := len(e.ids)
 		role, text, err := plainTurn(messages[i-skipped], l.name)
@@ -202,8 +202,8 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	return nil
 }
 
-// laidTurns is the state shared by the answers of one conversation.
-type laidTurns struct {
+// answerState is the state shared by the answers of one conversation.
+type answerState struct {
 	l     *layout
 	v     *conversation
 	last  int  // index of the last answer
@@ -213,7 +213,7 @@ type laidTurns struct {
 }
 
 // answer appends the answer in message i, and the labels of its prompt.
-func (e *encoder) answer(t *laidTurns, i int, text string) error {
+func (e *encoder) answer(t *answerState, i int, text string) error {
 	l, isLast := t.l, i == t.last
 	learned := i >= t.v.from && (!e.spec.MaskHistory || isLast) && !weightless(t.v.messages[i])
 	supervised := learned && text != ""

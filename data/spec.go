@@ -112,9 +112,9 @@ func (p split) upTo(most int64) int64 {
 	return min(p.To, p.From+most)
 }
 
-// most returns the number of documents needed from a data set's start; 0: all. No more are read. Several data sets
+// documentLimit returns the number of documents needed from a data set's start; 0: all. No more are read. Several data sets
 // of pairs are read completely, since a pair's ID counts the pairs of earlier data sets.
-func (s *Spec) most(set int) int64 {
+func (s *Spec) documentLimit(set int) int64 {
 	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
 		return 0
 	}

@@ -277,10 +277,10 @@ func (e *encoder) firstMarker(text string) int32 {
 	return IgnoreIndex
 }
 
-// unended returns flagOpenEnd if a supervised turn does not end with a special token. It adds flagMissingEOS if
+// openEnd returns flagOpenEnd if a supervised turn does not end with a special token. It adds flagMissingEOS if
 // there is no special token before trailing white space either. Many templates end a turn with a special token and
 // a line break, and supervise both.
-func (e *encoder) unended() (flags uint64) {
+func (e *encoder) openEnd() (flags uint64) {
 	if e.spec.TrainOnPrompt { // all is one supervised turn, which may end with one white space token
 		n := len(e.ids)
 		if !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {

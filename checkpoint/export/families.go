@@ -28,8 +28,8 @@ type family struct {
 	// top are the tensors outside the blocks; nil: outer. blocks is the prefix of the blocks' names; "": "layers.".
 	top    []rule
 	blocks string
-	// latent reports multi-head latent attention, whose rules come before block and dense.
-	latent bool
+	// mla reports multi-head latent attention, whose rules come before block and dense.
+	mla bool
 	// layerNorm reports that norms are LayerNorm, not RMSNorm.
 	layerNorm bool
 	noRope    bool // positions are learned
@@ -171,7 +171,7 @@ var families = []family{
 		defaults: map[string]any{"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
 			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384.0,
 				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
-		keys: []func(*plan){(*plan).ropeDims, (*plan).tempers, (*plan).windowIgnored},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).queryScaling, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"qwen2"}, arch: "qwen2",
@@ -242,7 +242,7 @@ var families = []family{
 		}, sharedAndChosen),
 		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "intermediate_size": 5632,
 			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
-		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).recurrences},
+		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).gatedDeltaKeys},
 	},
 	{
 		types: []string{"mixtral"}, arch: "llama", halves: true,
@@ -270,14 +270,14 @@ var families = []family{
 		keys: []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
-		types: []string{"deepseek_v2"}, arch: "deepseek2", latent: true,
+		types: []string{"deepseek_v2"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(),
 		defaults: map[string]any{"max_position_embeddings": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0},
 		keys: []func(*plan){(*plan).deepseek2Keys},
 	},
 	{
-		types: []string{"deepseek_v3"}, arch: "deepseek2", latent: true,
+		types: []string{"deepseek_v3"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
 		defaults: map[string]any{"max_position_embeddings": 4096, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
@@ -581,8 +581,8 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 // of values.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// latentSizes reads these sizes and sets headDim and kvHeads accordingly.
-func (p *plan) latentSizes() {
+// mlaSizes reads these sizes and sets headDim and kvHeads accordingly.
+func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
 	p.headDim, p.kvHeads = int(p.narrowed.rope), 1
@@ -591,7 +591,7 @@ func (p *plan) latentSizes() {
 // headLengths sets the lengths of keys and values.
 func (p *plan) headLengths() {
 	key, value := p.headDim, p.headDim
-	if n := p.narrowed; p.family.latent {
+	if n := p.narrowed; p.family.mla {
 		key, value = int(n.rank+n.rope), int(n.rank)
 		p.add("attention.key_length_mla", uint32(n.nope+n.rope))
 		p.add("attention.value_length_mla", uint32(n.value))
@@ -602,10 +602,10 @@ func (p *plan) headLengths() {
 	p.add("attention.value_length", uint32(value))
 }
 
-// latentAttention returns the rules of a block's attention. Queries have a low-rank projection if QRank is above 0.
-func (p *plan) latentAttention() []rule {
+// mlaRules returns the rules of a block's attention. Queries have a low-rank projection if QRank is above 0.
+func (p *plan) mlaRules() []rule {
 	queries := []rule{{"self_attn.q_proj", "attn_q", copied}}
-	if p.model.Latent.QRank > 0 {
+	if p.model.MLA.QRank > 0 {
 		queries = []rule{
 			{"self_attn.q_a_proj", "attn_q_a", copied},
 			{"self_attn.q_a_layernorm", "attn_q_a_norm", norm},
@@ -669,9 +669,9 @@ func (p *plan) deepseek3Keys() {
 	}
 }
 
-// latentYarn sets the temperature of yarn scaling. llama.cpp's deepseek2 has one number for two factors of the
+// mlaYarn sets the temperature of yarn scaling. llama.cpp's deepseek2 has one number for two factors of the
 // model, the scores' and the rotary part's; their quotient is then 1.
-func (p *plan) latentYarn(m, all float64) {
+func (p *plan) mlaYarn(m, all float64) {
 	if m != all || m == 0 {
 		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
 	}
@@ -783,9 +783,9 @@ func (p *plan) expertsEach() int {
 	return step
 }
 
-// recurrences sets the keys of blocks with a recurrence. It refuses models that differ from what llama.cpp assumes:
+// gatedDeltaKeys sets the keys of blocks with a recurrence. It refuses models that differ from what llama.cpp assumes:
 // values as long as keys, attention in exactly every n-th block, and no biases.
-func (p *plan) recurrences() {
+func (p *plan) gatedDeltaKeys() {
 	s := p.s
 	keys, heads, key := s.int("linear_num_key_heads", 16), s.int("linear_num_value_heads", 32), s.int("linear_key_head_dim", 128)
 	value := s.int("linear_value_head_dim", 128)
