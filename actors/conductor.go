@@ -92,15 +92,15 @@ type conductorCore struct {
 	finished  bool // the run has ended; no message matters any more
 	away      bool // the state of some layers is on a disk
 	// several: the rank is not alone, see agreement.go.
-	several  bool
-	landed   *LossLanded // of program, which the ranks have not agreed on; nil: not yet
-	agreeing bool        // they are about to
-	asksStop bool        // this rank was asked to stop
-	due      *diagnosis  // a diagnosis that begins when all ranks know of it
-	failing  error       // how the run ends when no checkpoint is being written any more
-	balance  balancing   // no layer's, unless several ranks agree on the load of their experts
-	routed   routing     // of program, where the ranks agree on its load
-	loading  bool        // they do so, or have
+	distributed bool
+	landed      *LossLanded // of program, which the ranks have not agreed on; nil: not yet
+	agreeing    bool        // they are about to
+	asksStop    bool        // this rank was asked to stop
+	due         *diagnosis  // a diagnosis that begins when all ranks know of it
+	failing     error       // how the run ends when no checkpoint is being written any more
+	balance     balancing   // no layer's, unless several ranks agree on the load of their experts
+	routed      routing     // of program, where the ranks agree on its load
+	loading     bool        // they do so, or have
 	// likelihood is Preferences.Likelihood.
 	likelihood float64
 }
@@ -164,7 +164,7 @@ func (c *conductorCore) step(msg any) []effect {
 	case BatchReady:
 		c.batches[BatchWanted{Step: m.Step, Eval: m.Eval}] = m.Batch
 	case LossLanded:
-		if c.several {
+		if c.distributed {
 			c.landed = &m
 		} else {
 			out = c.lossLanded(m)
@@ -182,7 +182,7 @@ func (c *conductorCore) step(msg any) []effect {
 	case SaveDone:
 		c.saving--
 	case StopRequested:
-		if c.several {
+		if c.distributed {
 			c.asksStop = true
 		} else {
 			c.stop = true
@@ -437,7 +437,7 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	c.adam, c.nonFinite = m.AdamStep, m.NonFinite
 	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.due == nil {
 		c.due = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
-		if !c.several {
+		if !c.distributed {
 			c.takeDue()
 		}
 	}
@@ -459,14 +459,14 @@ func (c *conductorCore) diagnosed() []effect {
 		err = fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err)
 	} else {
 		of := ""
-		if c.several {
+		if c.distributed {
 			of = fmt.Sprintf(" of rank %d", d.rank)
 		}
 		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d%s; look at the weights and the data", err,
 			c.spec.Layers[d.layer].Name, d.microBatch, of)
 	}
 	failed := &NonFiniteError{Step: d.step, Finite: d.finite, err: err}
-	if c.several {
+	if c.distributed {
 		c.failing = failed
 		return nil
 	}

@@ -181,9 +181,9 @@ func (e fetchExpert) start(r *lane, _ work) error {
 // balancing says whether the loss has a part that balances the experts' load, which needs the
 // routing of all layers before the backward. No layer's: it has none.
 type balancing struct {
-	layers  int  // with experts, on all lanes
-	lanes   int  // each hears of the routing of all these layers
-	several bool // the load is that of several ranks, which agree on it: see agreeLoad
+	layers      int  // with experts, on all lanes
+	lanes       int  // each hears of the routing of all these layers
+	distributed bool // the load is that of several ranks, which agree on it: see agreeLoad
 }
 
 // expertLoad is what the experts have to bear in a pass, by expert, in all layers together.
@@ -296,7 +296,7 @@ func (x *expertLaunches) begin(v schedule.Visit, e *enqueue) (skip bool) {
 		e.From = int(x.routed[v.Layer].Offsets[v.Part-1])
 		_, e.Pairs = x.routed.pairs(v)
 	}
-	if x.balances(e.p) && (x.balance.lanes > 1 || x.balance.several) && !x.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
+	if x.balances(e.p) && (x.balance.lanes > 1 || x.balance.distributed) && !x.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
 		x.counted = true
 		e.Counts = x.wholeLoad().Counts
 	}
@@ -324,7 +324,7 @@ func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 &&
 
 // knowsLoad says whether it is known what the experts of all layers have to bear, on all ranks.
 func (x *expertLaunches) knowsLoad() bool {
-	if x.balance.several {
+	if x.balance.distributed {
 		return x.load != nil
 	}
 	return len(x.routed) == x.balance.layers
@@ -332,7 +332,7 @@ func (x *expertLaunches) knowsLoad() bool {
 
 // wholeLoad is that load.
 func (x *expertLaunches) wholeLoad() expertLoad {
-	if x.balance.several {
+	if x.balance.distributed {
 		return *x.load
 	}
 	return x.routed.load()

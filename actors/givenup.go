@@ -23,7 +23,7 @@ func (e *GivenUpError) Error() string {
 
 // giveUp has the step in progress given up.
 func (c *conductorCore) giveUp() []effect {
-	if c.several || c.diagnosis != nil {
+	if c.distributed || c.diagnosis != nil {
 		return nil // ranks end together, and a run that fails ends soon
 	}
 	c.stop, c.givesUp = true, true

@@ -75,7 +75,7 @@ func (c worldConfig) kinds() []model.LayerKind {
 func (c worldConfig) balance(lanes int) (b balancing) {
 	for _, k := range c.kinds() {
 		if c.balanced && k == model.MoE {
-			b.layers, b.lanes, b.several = b.layers+1, lanes, c.ranks > 1
+			b.layers, b.lanes, b.distributed = b.layers+1, lanes, c.ranks > 1
 		}
 	}
 	return b

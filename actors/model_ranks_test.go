@@ -97,7 +97,7 @@ func (w *world) join(sit func(address, core)) {
 	w.team = &teamWorld{sending: map[int]int{}, buffers: map[int]int{}, full: map[int]bool{}, shares: make([]int, w.cfg.layers)}
 	into := summedIn(w.cfg.layers, w.cfg.tied)
 	conductor := w.once(conductorRole).(*conductorCore)
-	conductor.several, conductor.balance = true, w.cfg.balance(len(w.lanes))
+	conductor.distributed, conductor.balance = true, w.cfg.balance(len(w.lanes))
 	for lane := range laneID(len(w.lanes)) {
 		w.cores[seat(lane.offloader())].(*offloaderCore).landed = toExchanger
 	}

@@ -184,11 +184,11 @@ func (c *offloaderCore) step(msg any) []effect {
 	case RoutingComputed:
 		p, landed := c.programs[m.Prog], RoutingLanded{Prog: m.Prog, Layer: m.Layer}
 		told := []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}
-		if c.balance.several && !p.Eval {
+		if c.balance.distributed && !p.Eval {
 			told = append(told, send{conductorID, landed})
 		}
 		for lane := range laneID(c.balance.lanes) {
-			if lane != c.lane && !p.Eval && !c.balance.several {
+			if lane != c.lane && !p.Eval && !c.balance.distributed {
 				told = append(told, send{lane.compute(), landed})
 			}
 		}

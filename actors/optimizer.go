@@ -49,7 +49,7 @@ type optimizerSpec struct {
 	frozen []bool
 	// ranks: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they are this rank's shares, all
 	// ranks agree on norms, and the Gatherer is told of updates.
-	ranks bool
+	distributed bool
 	// By layer: its state, its gradient while that waits for the norm, and its tile are on a disk; nil: none is.
 	away, gradAway, params []bool
 	// matrices is how many matrices of each layer are moved whole; nil: none are. laneOf is the lane of each layer, and
@@ -136,7 +136,7 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	c.grads, c.told = slabs{}, prefetchers(x.lanes)
 	squares, fail := c.squares, c.nonFinite
 	c.order = backwardOrder(x.into)
-	if x.ranks {
+	if x.distributed {
 		r := newRankCore(c)
 		squares, fail = r.squares, r.spoil
 	} else if !slices.Equal(x.into, ids(n)) {

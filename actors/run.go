@@ -140,7 +140,7 @@ func (r *run) spawn() error {
 	}
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
-		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}
+		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), distributed: r.team != nil}
 	}
 	clip, bound := o.MaxGradNorm, 0.0
 	if o.LayerNorms {
@@ -162,7 +162,7 @@ func (r *run) spawn() error {
 	}
 	processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(r.optimizerSpec(into, clip, bound), o.Start)})
 	if r.team != nil {
-		conductor.several, conductor.balance = true, balance
+		conductor.distributed, conductor.balance = true, balance
 		processes = append(processes,
 			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths)},
 			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths)})
@@ -208,7 +208,7 @@ func (l *lane) processes(balance balancing) []*process {
 // optimizerSpec is what the Optimizer has to know of the run.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
 	p := r.plan
-	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), ranks: r.team != nil,
+	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.team != nil,
 		away: p.Away, gradAway: p.GradAway, params: p.ParamAway, matrixBuffers: p.Depths.MatrixBuffers}
 	if p.NSSteps > 0 && !p.EvalOnly {
 		for l := range p.Layouts {

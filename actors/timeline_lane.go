@@ -88,7 +88,7 @@ func (t *tracer) places(lanes []*lane) {
 		t.rec.Track(readsTrack, timeline.Actor)
 		t.rec.Track(writesTrack, timeline.Actor)
 	}
-	several := func(kind string, n int, lane laneID) {
+	places := func(kind string, n int, lane laneID) {
 		for i := range n {
 			t.place(credit{kind, i, lane})
 		}
@@ -97,9 +97,9 @@ func (t *tracer) places(lanes []*lane) {
 		for i := range r.weights {
 			t.place(r.weightCredit(i))
 		}
-		several(batchSlotCredit, len(r.batches), r.index)
-		several(activationCredit, len(r.acts), r.index)
-		several(gradBufferCredit, len(r.gradBufs), r.index)
+		places(batchSlotCredit, len(r.batches), r.index)
+		places(activationCredit, len(r.acts), r.index)
+		places(gradBufferCredit, len(r.gradBufs), r.index)
 	}
 	for i, slab := range lanes[0].slabs {
 		if len(slab) > 0 {
@@ -107,10 +107,10 @@ func (t *tracer) places(lanes []*lane) {
 		}
 	}
 	for _, r := range lanes {
-		several(matrixCredit, r.plan.Depths.MatrixBuffers, r.index)
+		places(matrixCredit, r.plan.Depths.MatrixBuffers, r.index)
 	}
-	several(stateCredit, lanes[0].plan.Depths.StateSlots, 0)
-	several(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
+	places(stateCredit, lanes[0].plan.Depths.StateSlots, 0)
+	places(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
 // weightCredit is the credit of a weight slot, which may be that of the head.
