@@ -75,22 +75,22 @@ type conductorCore struct {
 	waited    Cause // what the planning of the next step has waited for
 	// pairs gives how many (query, key) pairs a document of so many tokens has in all
 	// blocks together; nil: they are not counted.
-	pairs     func(length int) (all, again int64)
-	adam      int64 // updates made
-	nonFinite int
-	tokens    int64         // consumed by closed steps
-	saving    int           // checkpoints that were requested and are not complete
-	lastSave  int           // the step of the last that was requested
-	stop      bool          // no step is begun after the one in progress
-	enough    bool          // it is an evaluation that stops the run
-	givesUp   bool          // the step in progress is given up, if it still can be
-	dropped   bool          // its losses have landed, and nothing is updated by it
-	leaving   *GivenUpError // the run ends so, once all is reported; nil: it goes on
-	closing   bool          // the last step of the run is closed
-	diagnosis *diagnosis
-	flushed   bool // the Reporter has been asked whether all is reported
-	finished  bool // the run has ended; no message matters any more
-	away      bool // the state of some layers is on a disk
+	pairs        func(length int) (all, again int64)
+	adam         int64 // updates made
+	nonFinite    int
+	tokens       int64         // consumed by closed steps
+	saving       int           // checkpoints that were requested and are not complete
+	lastSave     int           // the step of the last that was requested
+	stop         bool          // no step is begun after the one in progress
+	enough       bool          // it is an evaluation that stops the run
+	givesUp      bool          // the step in progress is given up, if it still can be
+	dropped      bool          // its losses have landed, and nothing is updated by it
+	leaving      *GivenUpError // the run ends so, once all is reported; nil: it goes on
+	closing      bool          // the last step of the run is closed
+	diagnosis    *diagnosis
+	flushed      bool // the Reporter has been asked whether all is reported
+	finished     bool // the run has ended; no message matters any more
+	statesOnDisk bool // the state of some layers is on a disk
 	// several: the rank is not alone, see agreement.go.
 	distributed bool
 	landed      *LossLanded // of program, which the ranks have not agreed on; nil: not yet
@@ -260,7 +260,7 @@ func (c *conductorCore) saveAtRest() []effect {
 	m := c.save(c.version)
 	m.AtRest, m.AdamStep, m.NonFinite = true, c.adam, c.nonFinite
 	out := []effect{send{checkpointerID, m}}
-	if c.away {
+	if c.statesOnDisk {
 		out = append(out, send{optimizerID, StatesWanted{}})
 	}
 	return out

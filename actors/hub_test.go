@@ -62,7 +62,7 @@ func (l *listener) step(msg any) []effect { l.got <- msg; return nil }
 func TestUnknownMessages(t *testing.T) {
 	type stranger struct{}
 	quiet := func(work) error { return nil }
-	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, onDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(computeSpec{experts: true}),
+	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, weightsOnDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(computeSpec{experts: true}),
 		laneID(0).offloader(): newOffloaderCore(offloaderSpec{own: 3}), optimizerID: newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{}), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &process{id: id, core: c, exec: quiet}, stranger{})

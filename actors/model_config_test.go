@@ -34,10 +34,10 @@ type worldConfig struct {
 	ranks                int    // that train together; 0: the world is alone
 	giveUp               int    // after so many skipped steps in a row the run fails; 0: it does not
 	matrices             int    // of every layer but the first and the last, moved whole; 0: none are
-	away                 []bool // by layer: its state is on a disk; nil: none is
+	stateOnDisk          []bool // by layer: its state is on a disk; nil: none is
 	links                bool   // checkpoints link the files that states are written to
-	params               []bool // by layer: its tile is on a disk too; nil: none is
-	gradAway             []bool // by layer: its gradient waits on a disk too; nil: none does
+	weightsOnDisk        []bool // by layer: its tile is on a disk too; nil: none is
+	gradOnDisk           []bool // by layer: its gradient waits on a disk too; nil: none does
 	spoilt               int    // the step in which the last rank has a gradient that is not finite; 0: none
 }
 
@@ -122,17 +122,17 @@ func randomConfig(seed int64) worldConfig {
 		c.matrices, c.depths.MatrixBuffers = 1+r.Intn(4), 1+r.Intn(3)
 	}
 	if r.Intn(3) == 0 {
-		c.away, c.depths.StateSlots = make([]bool, c.layers), 1+r.Intn(4)
-		for l := range c.away {
-			c.away[l] = r.Intn(3) > 0
+		c.stateOnDisk, c.depths.StateSlots = make([]bool, c.layers), 1+r.Intn(4)
+		for l := range c.stateOnDisk {
+			c.stateOnDisk[l] = r.Intn(3) > 0
 		}
-		c.away[r.Intn(c.layers)] = true
+		c.stateOnDisk[r.Intn(c.layers)] = true
 		if c.ranks == 0 && r.Intn(2) == 0 {
-			c.params = c.blocks(c.away)
+			c.weightsOnDisk = c.blocks(c.stateOnDisk)
 		}
 		if c.clip > 0 && c.ranks == 0 && r.Intn(3) > 0 {
-			if c.gradAway = c.blocks(c.away); r.Intn(2) == 0 {
-				c.gradAway[r.Intn(c.layers)] = false
+			if c.gradOnDisk = c.blocks(c.stateOnDisk); r.Intn(2) == 0 {
+				c.gradOnDisk[r.Intn(c.layers)] = false
 			}
 		}
 		c.links = c.ranks == 0 && r.Intn(2) == 0

@@ -7,9 +7,9 @@ import "mt/layers/schedule"
 // optimizer is what the Optimizer of a world with so many lanes has to know.
 func (cfg worldConfig) optimizer(spec schedule.Spec, lanes int) optimizerSpec {
 	x := optimizerSpec{lanes: lanes, clip: cfg.clip, into: summedIn(cfg.layers, cfg.tied), distributed: cfg.ranks > 1,
-		away: cfg.away, gradAway: cfg.gradAway, params: cfg.params, matrixBuffers: cfg.depths.MatrixBuffers}
+		stateOnDisk: cfg.stateOnDisk, gradOnDisk: cfg.gradOnDisk, weightsOnDisk: cfg.weightsOnDisk, matrixBuffers: cfg.depths.MatrixBuffers}
 	if x.distributed {
-		x.gradAway, x.params = nil, nil
+		x.gradOnDisk, x.weightsOnDisk = nil, nil
 	}
 	for l := range cfg.layers {
 		if cfg.matrices > 0 && !x.distributed {

@@ -124,23 +124,23 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
 		prefetcher := fetching(spec, cfg.tied, cfg.depths)
 		prefetcher.lane, prefetcher.rows, prefetcher.batches = lane, spec.On(0) == int(lane), max(1, cfg.batches)
-		prefetcher.experts, prefetcher.onDisk = cfg.experts > 0, cfg.params
+		prefetcher.experts, prefetcher.weightsOnDisk = cfg.experts > 0, cfg.weightsOnDisk
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
 		}
 		sit(lane.prefetcher(), newPrefetcherCore(prefetcher, 0))
 		sit(lane.compute(), newComputeCore(computeSpec{lane, cfg.depths.GradBuffers, cfg.experts > 0, cfg.balance(n)}))
-		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, away: cfg.gradAway, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
+		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, gradOnDisk: cfg.gradOnDisk, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
 		sit(lane.offloader(), newOffloaderCore(offloader))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
-	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))
+	conductor.statesOnDisk, checkpointer.stateOnDisk, checkpointer.shown = cfg.stateOnDisk != nil, cfg.stateOnDisk, make([]bool, len(cfg.stateOnDisk))
 	checkpointer.links = cfg.links
 	sit(conductorID, conductor)
-	if cfg.away != nil {
-		stager := newStagerCore(awayOrder(cfg.away, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots)
-		stager.lanes, stager.params, stager.links = n, cfg.params, cfg.links
-		stager.setGradsAway(cfg.gradAway)
+	if cfg.stateOnDisk != nil {
+		stager := newStagerCore(stagingOrder(cfg.stateOnDisk, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots)
+		stager.lanes, stager.weightsOnDisk, stager.links = n, cfg.weightsOnDisk, cfg.links
+		stager.setGradsOnDisk(cfg.gradOnDisk)
 		sit(stagerID, stager)
 	}
 	sit(feederID, &feederCore{})
@@ -199,7 +199,7 @@ func (w *world) count(name string, msg any) {
 // begin starts the run.
 func (w *world) begin() {
 	w.send(conductorID, begin{})
-	if w.cfg.away != nil {
+	if w.cfg.stateOnDisk != nil {
 		w.send(stagerID, begin{})
 	}
 }
@@ -449,7 +449,7 @@ func (w *world) verify() error {
 		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
 	}
 	for _, c := range Credits {
-		if !w.cfg.creditSlabs() && w.cfg.gradAway == nil && c.Name == "slab" {
+		if !w.cfg.creditSlabs() && w.cfg.gradOnDisk == nil && c.Name == "slab" {
 			continue // every layer has its own slab, which is no credit
 		}
 		if c.Name == "batch" {

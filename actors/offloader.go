@@ -25,13 +25,13 @@ type offloaderCore struct {
 
 // offloaderSpec is what an Offloader has to know of a run.
 type offloaderSpec struct {
-	lane    laneID
-	own     int    // slabs that are layers' own, before those that layers take turns in; 0: all layers take turns
-	turns   int    // slabs that layers of the lane take turns in
-	away    []bool // by layer: its gradient waits on a disk, and it takes turns though others do not; nil: none does
-	parts   bool   // some layers are visited in parts, and so are their gradients
-	balance balancing
-	landed  func(GradLanded, *data.Batch) send // tells who takes gradients that have landed
+	lane       laneID
+	own        int    // slabs that are layers' own, before those that layers take turns in; 0: all layers take turns
+	turns      int    // slabs that layers of the lane take turns in
+	gradOnDisk []bool // by layer: its gradient waits on a disk, and it takes turns though others do not; nil: none does
+	parts      bool   // some layers are visited in parts, and so are their gradients
+	balance    balancing
+	landed     func(GradLanded, *data.Batch) send // tells who takes gradients that have landed
 }
 
 // slabKeeper gives gradients the slabs in which they land.
@@ -74,12 +74,12 @@ func (k *turnSlabs) free(slab int) { k.slabs = append(k.slabs, slab) }
 // mixedSlabs are layers' own, but for those layers whose gradient waits on a disk: these take turns.
 type mixedSlabs struct {
 	turnSlabs
-	own  int
-	away []bool
+	own        int
+	gradOnDisk []bool
 }
 
 func (k *mixedSlabs) take(m GradComputed) (int, bool) {
-	if k.away[m.Layer] {
+	if k.gradOnDisk[m.Layer] {
 		return k.turnSlabs.take(m)
 	}
 	return m.Layer, true
@@ -126,8 +126,8 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 	switch {
 	case x.own == 0:
 		c.slabs = &turns
-	case x.away != nil:
-		c.slabs = &mixedSlabs{turns, x.own, x.away}
+	case x.gradOnDisk != nil:
+		c.slabs = &mixedSlabs{turns, x.own, x.gradOnDisk}
 	}
 	if x.parts {
 		c.slabs = &gradsInParts{c.slabs, -1}

@@ -51,7 +51,7 @@ type optimizerSpec struct {
 	// ranks agree on norms, and the Gatherer is told of updates.
 	distributed bool
 	// By layer: its state, its gradient while that waits for the norm, and its tile are on a disk; nil: none is.
-	away, gradAway, params []bool
+	stateOnDisk, gradOnDisk, weightsOnDisk []bool
 	// matrices is how many matrices of each layer are moved whole; nil: none are. laneOf is the lane of each layer, and
 	// matrixBuffers how many matrix buffers a lane has.
 	matrices      []int
@@ -150,7 +150,7 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	if x.frozen != nil {
 		c.hooks = append(c.hooks, frozenHook{c})
 	}
-	if x.away != nil {
+	if x.stateOnDisk != nil {
 		newDiskCore(c)
 	}
 	if x.matrices != nil {
@@ -526,7 +526,7 @@ func (r *run) chooseMoves() {
 			move = r.moveShare
 		case g.OfRows(l):
 			move = r.moveByRows
-		case r.plan.GradAway != nil && r.plan.GradAway[l]:
+		case r.plan.GradOnDisk != nil && r.plan.GradOnDisk[l]:
 			move = r.moveFromDisk
 		}
 		r.moves = append(r.moves, move)

@@ -30,16 +30,16 @@ type prefetcherCore struct {
 
 // prefetcherSpec is what a Prefetcher has to know of a run.
 type prefetcherSpec struct {
-	lane        laneID
-	layers      int
-	rows        bool                     // its batches have the embedding's rows
-	sources     [][]int                  // by tile, the layers that it is copied from
-	slots       [schedule.NumClasses]int // how many weight slots there are of each class
-	batches     int                      // how many batch slots
-	activations int                      // how many activation slots
-	experts     bool                     // some layers have experts
-	onDisk      []bool                   // by layer: its tile is on a disk; nil: none is
-	reachedBy   []bool                   // by lane: whether its device can copy into the slots of this one
+	lane          laneID
+	layers        int
+	rows          bool                     // its batches have the embedding's rows
+	sources       [][]int                  // by tile, the layers that it is copied from
+	slots         [schedule.NumClasses]int // how many weight slots there are of each class
+	batches       int                      // how many batch slots
+	activations   int                      // how many activation slots
+	experts       bool                     // some layers have experts
+	weightsOnDisk []bool                   // by layer: its tile is on a disk; nil: none is
+	reachedBy     []bool                   // by lane: whether its device can copy into the slots of this one
 }
 
 // server fills the slots of one kind for the takes of a program. Servers are asked in their order.
@@ -78,7 +78,7 @@ func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	if x.experts {
 		tiles.hooks = append(tiles.hooks, expertHook{c})
 	}
-	if x.onDisk != nil {
+	if x.weightsOnDisk != nil {
 		tiles.hooks = append(tiles.hooks, &diskHook{c: c})
 	}
 	return c

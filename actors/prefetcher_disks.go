@@ -55,7 +55,7 @@ func (x *diskHook) idle(*prefetchState, schedule.Visit) bool { return false }
 
 // begin has a tile that is on a disk read first.
 func (x *diskHook) begin(g *granted) ([]effect, bool) {
-	if !x.c.onDisk[g.copy.Layer] {
+	if !x.c.weightsOnDisk[g.copy.Layer] {
 		return nil, false
 	}
 	if g.sent.Cause == StallWeights { // the disk is slower than a link

@@ -29,22 +29,22 @@ import (
 
 // stagerCore is the pure part of the Stager.
 type stagerCore struct {
-	order   []int // the layers that are away, in the order of updates
-	updates int   // how many layers are updated so far, in all steps
-	reads   int   // how many are read for updates, or being read
-	free    []int // state slots
-	staged  map[int]*stagedLayer
-	saved   map[int]int // by layer, saves that ended before the Stager heard of the update
-	round   int         // counts the rounds
-	show    []int       // layers that are to be shown
-	showing int         // those of them that are shown and not saved
-	reading bool        // one state is read at a time: a disk reads large pieces fastest
-	writing bool        // and one is written
-	toWrite []work      // what is to be written, in order
-	grads   stagedGrads
-	lanes   int
-	params  []bool // by layer: its tile is on a disk too; nil: none is
-	links   bool   // checkpoints link the files that states are written to
+	order         []int // the layers that are away, in the order of updates
+	updates       int   // how many layers are updated so far, in all steps
+	reads         int   // how many are read for updates, or being read
+	free          []int // state slots
+	staged        map[int]*stagedLayer
+	saved         map[int]int // by layer, saves that ended before the Stager heard of the update
+	round         int         // counts the rounds
+	show          []int       // layers that are to be shown
+	showing       int         // those of them that are shown and not saved
+	reading       bool        // one state is read at a time: a disk reads large pieces fastest
+	writing       bool        // and one is written
+	toWrite       []work      // what is to be written, in order
+	grads         stagedGrads
+	lanes         int
+	weightsOnDisk []bool // by layer: its tile is on a disk too; nil: none is
+	links         bool   // checkpoints link the files that states are written to
 }
 
 // stagedLayer is a layer in a state slot.
@@ -64,14 +64,14 @@ func newStagerCore(order []int, slots int) *stagerCore {
 	return &stagerCore{order: order, free: ids(slots), staged: map[int]*stagedLayer{}, saved: map[int]int{}}
 }
 
-// awayOrder is the order in which the layers that are away are updated: with clipping that of the forward, else
+// stagingOrder is the order in which the layers that are away are updated: with clipping that of the forward, else
 // that in which gradients are complete.
-func awayOrder(away []bool, into []int, clip bool) []int {
+func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 	order := ids(len(into))
 	if !clip {
 		order = backwardOrder(into)
 	}
-	return slices.DeleteFunc(order, func(l int) bool { return !away[l] })
+	return slices.DeleteFunc(order, func(l int) bool { return !onDisk[l] })
 }
 
 // fetchState reads a layer's state into a slot.
@@ -108,7 +108,7 @@ func (c *stagerCore) step(msg any) []effect {
 		c.writing = false
 		s := c.staged[m.Layer]
 		s.flushed = true
-		if c.params != nil && c.params[m.Layer] {
+		if c.weightsOnDisk != nil && c.weightsOnDisk[m.Layer] {
 			out = s.told.toPrefetchers(c.lanes)
 		}
 		if c.links && s.saving {

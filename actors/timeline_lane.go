@@ -84,7 +84,7 @@ func (t *tracer) places(lanes []*lane) {
 	for _, a := range append(actors, optimizerID, checkpointerID) {
 		t.rec.Track(a.String(), timeline.Actor)
 	}
-	if lanes[0].plan.Away != nil {
+	if lanes[0].plan.StateOnDisk != nil {
 		t.rec.Track(readsTrack, timeline.Actor)
 		t.rec.Track(writesTrack, timeline.Actor)
 	}

@@ -212,7 +212,7 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 		}
 		s.arenas, arenas[name] = append(s.arenas, a), a.Bytes()
 	}
-	if s.tier.Away == nil {
+	if s.tier.StateOnDisk == nil {
 		return arenas, nil
 	}
 	return arenas, s.takeSlots(s.tier.slotBytes(layouts, planes, shares), pool)

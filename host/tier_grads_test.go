@@ -20,7 +20,7 @@ func TestGradientsOfATier(t *testing.T) {
 	layouts := layouts(true)
 	planes := optim.Planes(optim.AdamW{}.Planes)
 	dir := t.TempDir()
-	tier := Tier{Away: make([]bool, len(layouts)), Tiles: make([]bool, len(layouts)), Slots: 1}
+	tier := Tier{StateOnDisk: make([]bool, len(layouts)), TileOnDisk: make([]bool, len(layouts)), Slots: 1}
 	open := func(name string, size func(i int) int64) *extents.Files {
 		o := extents.Options{Dirs: []string{dir}, Name: name, Run: "r"}
 		for i := range layouts {
@@ -31,7 +31,7 @@ func TestGradientsOfATier(t *testing.T) {
 		return files
 	}
 	for i := range layouts {
-		tier.Away[i], tier.Tiles[i] = true, i == 2
+		tier.StateOnDisk[i], tier.TileOnDisk[i] = true, i == 2
 		tier.Grads = append(tier.Grads, int64(i)*2*extents.BlockBytes) // the first has none
 	}
 	tier.Extents = open("state", func(i int) int64 {

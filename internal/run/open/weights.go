@@ -53,7 +53,7 @@ func CheckpointLayers(s *host.Store) []checkpoint.Layer {
 	out := make([]checkpoint.Layer, len(s.Layers))
 	for i, l := range s.Layers {
 		out[i] = CheckpointLayer(l)
-		if s.Away(i) {
+		if s.StateOnDisk(i) {
 			out[i].Lend = func(use func(checkpoint.Layer) error) error {
 				return s.Lend(i, true, func(l *host.LayerState) error { return use(CheckpointLayer(l)) })
 			}

@@ -36,7 +36,7 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 			return err
 		}
 	}
-	if tier.Away != nil && w.Team.First() {
+	if tier.StateOnDisk != nil && w.Team.First() {
 		note, err := space{w.content}.check() // once more: states may be on the disk of output_dir
 		if err != nil {
 			return err
