@@ -265,7 +265,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	store, err := host.NewTieredStore(p.Layouts, tr.recipe().Planes, nil, openTier(t, p), pool)
 	testkit.NoError(t, err)
 	defer store.Close()
-	store.Draw(14)
+	store.SetRoundingSeed(14)
 	tr.fill(t, store, c)
 	var out outcome
 	o := tr.options(devs, store, pool, p, &out)
@@ -292,7 +292,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 // stateOf copies weights and planes.
 func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 	for i := range store.Layers {
-		testkit.NoError(t, store.Lend(i, false, func(l *host.LayerState) error {
+		testkit.NoError(t, store.WithLayer(i, false, func(l *host.LayerState) error {
 			out = append(out, bytesOf(l))
 			return nil
 		}))
@@ -353,7 +353,7 @@ func clone[T any](s []T) []T { return append([]T(nil), s...) }
 // fill puts the start into the store: random weights, or an outcome's state.
 func (tr trial) fill(t *testing.T, store *host.Store, c *model.Config) {
 	for i := range store.Layers {
-		testkit.NoError(t, store.Lend(i, true, func(l *host.LayerState) error {
+		testkit.NoError(t, store.WithLayer(i, true, func(l *host.LayerState) error {
 			tr.fillLayer(i, l, c)
 			return nil
 		}))

@@ -162,10 +162,10 @@ func (s *Store) Settle() error {
 	return nil
 }
 
-// Lend has use work on layer i with all that is kept of it, while no pipeline is at work on the store:
-// the state of a layer that is away is in memory until use returns. If use changes the layer,
-// change must be set. One layer is lent at a time.
-func (s *Store) Lend(i int, change bool, use func(*LayerState) error) error {
+// WithLayer calls use with layer i and its complete state. A state on a disk is read first and dropped after use returns.
+// With change, the state is also written back. No pipeline may be running on the store. Layers on disks are lent one at a
+// time.
+func (s *Store) WithLayer(i int, change bool, use func(*LayerState) error) error {
 	if !s.tier.has(i) {
 		return use(s.Layers[i])
 	}

@@ -58,7 +58,7 @@ func TestGradientsOfATier(t *testing.T) {
 		put(i)
 	}
 	for i := 1; i < len(layouts); i++ {
-		testkit.NoError(t, s.Lend(i, true, func(l *LayerState) error {
+		testkit.NoError(t, s.WithLayer(i, true, func(l *LayerState) error {
 			for _, p := range l.Planes {
 				for k := range p.Data {
 					p.Data[k] = 7
@@ -96,13 +96,13 @@ func TestGradientsOfATier(t *testing.T) {
 		}
 	}
 	change("gradient", 3)
-	err = s.Lend(1, false, func(*LayerState) error { return s.FetchGrad(1) })
+	err = s.WithLayer(1, false, func(*LayerState) error { return s.FetchGrad(1) })
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) || bad.Name != "gradient of layer 1" {
 		t.Errorf("with a gradient that has changed: %v", err)
 	}
 	change("state", optim.ExtentBytes(layouts[0], planes.Of(layouts[0]), optim.Whole(layouts[0]))+3)
-	err = s.Lend(1, false, func(*LayerState) error { t.Error("a layer is lent whose state has changed"); return nil })
+	err = s.WithLayer(1, false, func(*LayerState) error { t.Error("a layer is lent whose state has changed"); return nil })
 	if !errors.As(err, &bad) || bad.Name != "state of layer 1" {
 		t.Errorf("with a state that has changed: %v", err)
 	}

@@ -87,9 +87,9 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		return nil
 	}
 	for i := range layouts {
-		testkit.NoError(t, s.Lend(i, true, write))
+		testkit.NoError(t, s.WithLayer(i, true, write))
 		if i+1 < len(layouts) {
-			testkit.NoError(t, s.Lend(i+1, false, isZero))
+			testkit.NoError(t, s.WithLayer(i+1, false, isZero))
 		}
 	}
 	for i, l := range layouts {
@@ -109,7 +109,7 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		if _, err := s.Acquire(i); onDisk[i] != (err != nil && strings.Contains(err.Error(), "on the disk")) {
 			t.Errorf("layer %d, away %t, is acquired with %v", i, onDisk[i], err)
 		}
-		testkit.NoError(t, s.Lend(i, false, isWritten))
+		testkit.NoError(t, s.WithLayer(i, false, isWritten))
 	}
 	// In slots, settled without being flushed: what an update has changed is written, and nothing else.
 	_, before := files.Moved()

@@ -21,7 +21,7 @@ func (w *Weights) serveModel(what parts) error {
 		if err != nil || asked[0] < 0 {
 			return err
 		}
-		if err := w.Store.Lend(asked[0], false, func(l *host.LayerState) error {
+		if err := w.Store.WithLayer(asked[0], false, func(l *host.LayerState) error {
 			_, err := w.staging.bring(asked[0], l, what)
 			return err
 		}); err != nil {

@@ -86,7 +86,7 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
 		return err
 	}
-	t.store.Average(settings.Average(t.in.Config))
+	t.store.SetEMA(settings.Average(t.in.Config))
 	t.stateOnDisk, t.gradOnDisk, t.weightsOnDisk, t.slots = r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk, r.Depths.StateSlots
 	return open.Initialise(t.store, t.in.Model, 1, pool)
 }
@@ -193,7 +193,7 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 	if err := t.open(r, pool); err != nil {
 		return nil, err
 	}
-	t.store.Use(pool)
+	t.store.SetPool(pool)
 	devs := t.in.Devices
 	if devs == nil {
 		if devs, err = t.in.OpenCPUs(threads); err != nil {
