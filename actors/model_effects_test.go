@@ -379,7 +379,7 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 // order checks that experts run between the router's visits.
 func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 	switch at := &on.routed; {
-	case v.Stage < schedule.Route || v.Stage > schedule.Join:
+	case v.Stage < schedule.Route || v.Stage > schedule.Combine:
 		if *at != 0 {
 			w.failf("%v: layer %d begins within one with experts", p, v.Layer)
 		}
@@ -387,7 +387,7 @@ func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 		*at = 1
 	case *at != 1:
 		w.failf("%v: layer %d part %d before its tokens are routed", p, v.Layer, v.Part)
-	case v.Stage == schedule.Join:
+	case v.Stage == schedule.Combine:
 		if counts := w.load(p).Counts; w.cfg.balanced && len(w.lanes)*w.team.size() > 1 && v.Phase == schedule.Backward && !slices.Equal(counts, on.counts[p.Seq]) {
 			w.failf("%v: layer %d has the counts %v of all lanes, want %v", p, v.Layer, on.counts[p.Seq], counts)
 		}

@@ -360,7 +360,7 @@ func (c Cause) words() string {
 // part is what a visit's layer is called, with the part of it that is visited.
 func (l *laneTracer) part(v schedule.Visit) string {
 	switch v.Stage {
-	case schedule.Route, schedule.Join, schedule.Attention:
+	case schedule.Route, schedule.Combine, schedule.Attention:
 		return l.names[v.Layer] + ", " + v.Stage.String()
 	case schedule.Expert:
 		return l.names[v.Layer] + ", expert " + strconv.Itoa(v.Part)

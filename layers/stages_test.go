@@ -132,7 +132,7 @@ func TestLaunchesOfExperts(t *testing.T) {
 	experts := 0
 	for i, l := range p.Launches {
 		v := p.Visits[l.Visit]
-		if v.Stage < schedule.Route || v.Stage > schedule.Join {
+		if v.Stage < schedule.Route || v.Stage > schedule.Combine {
 			continue
 		}
 		in, out, grad := n+l.MicroBatch, 2*n+l.MicroBatch, 2*n+l.MicroBatch // the gradient begins as the head's input
