@@ -78,15 +78,15 @@ type conductorCore struct {
 	pairs        func(length int) (all, again int64)
 	adam         int64 // updates made
 	nonFinite    int
-	tokens       int64         // consumed by closed steps
-	saving       int           // checkpoints that were requested and are not complete
-	lastSave     int           // the step of the last that was requested
-	stop         bool          // no step is begun after the one in progress
-	enough       bool          // it is an evaluation that stops the run
-	givesUp      bool          // the step in progress is given up, if it still can be
-	dropped      bool          // its losses have landed, and nothing is updated by it
-	leaving      *GivenUpError // the run ends so, once all is reported; nil: it goes on
-	closing      bool          // the last step of the run is closed
+	tokens       int64             // consumed by closed steps
+	saving       int               // checkpoints that were requested and are not complete
+	lastSave     int               // the step of the last that was requested
+	stop         bool              // no step is begun after the one in progress
+	enough       bool              // it is an evaluation that stops the run
+	aborting     bool              // the step in progress is given up, if it still can be
+	dropped      bool              // its losses have landed, and nothing is updated by it
+	abortErr     *StepAbortedError // the run ends so, once all is reported; nil: it goes on
+	closing      bool              // the last step of the run is closed
 	diagnosis    *diagnosis
 	flushed      bool // the Reporter has been asked whether all is reported
 	finished     bool // the run has ended; no message matters any more
@@ -155,8 +155,8 @@ func (c *conductorCore) step(msg any) []effect {
 	if c.finished {
 		return nil
 	}
-	if c.leaving != nil {
-		return c.left(msg)
+	if c.abortErr != nil {
+		return c.awaitReports(msg)
 	}
 	var out []effect
 	switch m := msg.(type) {
@@ -187,8 +187,8 @@ func (c *conductorCore) step(msg any) []effect {
 		} else {
 			c.stop = true
 		}
-	case GiveUpRequested:
-		out = c.giveUp()
+	case AbortRequested:
+		out = c.abortStep()
 	case StepDropped:
 		c.stepDropped(m)
 	case reported:
@@ -228,7 +228,7 @@ func (c *conductorCore) advance() []effect {
 		}
 		return c.finish(c.failing)
 	}
-	if out := c.leave(); out != nil || c.dropped {
+	if out := c.endAborted(); out != nil || c.dropped {
 		return out
 	}
 	if !c.passes() {
@@ -359,7 +359,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 		// must make room.
 		c.version = m.Step
 		return []effect{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
-	case c.givesUp: // it is not closed at all
+	case c.aborting: // it is not closed at all
 		c.dropped = true
 		return nil
 	}

@@ -35,7 +35,7 @@
 //
 // With clipping, a norm that is not finite skips the update. Without clipping, grad_slabs slabs
 // are enough, and a gradient that is not finite ends the run. A step can be given up until its
-// first layer is updated (givenup.go).
+// first layer is updated (abort.go).
 //
 // A run that stops between steps, as in an evaluation, saves its layers as they are.
 //

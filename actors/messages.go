@@ -326,11 +326,11 @@ func (m ActivationChecked) with(result any) any {
 // pass at whose end they agree to. It may come more than once.
 type StopRequested struct{}
 
-// GiveUpRequested asks the run to end without the step in progress.
-type GiveUpRequested struct{}
+// AbortRequested asks the run to end without the step in progress.
+type AbortRequested struct{}
 
-// StepGivenUp asks the Optimizer to drop a step that is closed.
-type StepGivenUp struct{ Step int }
+// StepAbortRequested asks the Optimizer to drop a step that is closed.
+type StepAbortRequested struct{ Step int }
 
 // StepDropped tells that no layer was updated by a step, and none will be.
 type StepDropped struct{ Step int }

@@ -24,7 +24,7 @@ type worldConfig struct {
 	evalPasses           int
 	batches              int // slots; 0: 1
 	stopAfter            int // messages until StopRequested; −1: never
-	giveUpAfter          int // messages until GiveUpRequested, counted from 1; 0: never
+	abortAfter           int // messages until AbortRequested, counted from 1; 0: never
 	pauseAfter           int // the step after which the run ends unfinished; 0: none
 	enoughAt             int // the step whose evaluation ends the run; 0: none
 	skip                 map[int]bool
@@ -32,7 +32,7 @@ type worldConfig struct {
 	slowLane             int // of the role that is late
 	seed                 int64
 	ranks                int    // that train together; 0: the world is alone
-	giveUp               int    // after so many skipped steps in a row the run fails; 0: it does not
+	maxNonFinite         int    // after so many skipped steps in a row the run fails; 0: it does not
 	matrices             int    // of every layer but the first and the last, moved whole; 0: none are
 	stateOnDisk          []bool // by layer: its state is on a disk; nil: none is
 	links                bool   // checkpoints link the files that states are written to
@@ -144,13 +144,13 @@ func randomConfig(seed int64) worldConfig {
 		c.enoughAt = 1 + r.Intn(3)
 	}
 	if c.ranks == 0 && r.Intn(4) == 0 {
-		c.giveUpAfter = 1 + r.Intn(500)
+		c.abortAfter = 1 + r.Intn(500)
 	}
 	return c
 }
 
 // isAsked says whether the run is asked to end early, if it lasts that long.
-func (c worldConfig) isAsked() bool { return c.stopAfter >= 0 || c.giveUpAfter > 0 }
+func (c worldConfig) isAsked() bool { return c.stopAfter >= 0 || c.abortAfter > 0 }
 
 // matricesOf are those of a layer.
 func (c worldConfig) matricesOf(layer int) int {

@@ -89,7 +89,7 @@ func (w *world) do(e work, lane laneID) {
 		if errors.As(d.Err, &w.givenUp) {
 			return
 		}
-		if w.cfg.giveUp+w.cfg.spoilt > 0 {
+		if w.cfg.maxNonFinite+w.cfg.spoilt > 0 {
 			w.team.failed = d.Err
 		} else if d.Err != nil {
 			w.failf("run ended: %v", d.Err)

@@ -60,11 +60,11 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 		if cfg.skip = nil; cfg.clip == 0 && seed%2 == 0 {
 			cfg.spoilt, wantStep, wantFinite = 2, 2, 1
 		} else {
-			cfg.skip, cfg.giveUp = map[int]bool{}, 1+int(seed/8)%2
+			cfg.skip, cfg.maxNonFinite = map[int]bool{}, 1+int(seed/8)%2
 			for step := 2; step <= 6; step++ {
 				cfg.skip[step] = true
 			}
-			wantStep, wantFinite = 1+cfg.giveUp, 1
+			wantStep, wantFinite = 1+cfg.maxNonFinite, 1
 		}
 		w := newWorld(t, cfg)
 		err := w.play()
@@ -126,7 +126,7 @@ func (w *world) play() error {
 	if err := f.run(); err != nil {
 		return err
 	}
-	if w.cfg.giveUp+w.cfg.spoilt > 0 {
+	if w.cfg.maxNonFinite+w.cfg.spoilt > 0 {
 		return nil
 	}
 	for rank, one := range f.worlds {

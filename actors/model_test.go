@@ -48,7 +48,7 @@ type world struct {
 	saves    []int
 	booked   map[string]bool // the messages that the table of credits names
 	ended    bool
-	givenUp  *GivenUpError                // how it ended; nil: otherwise
+	givenUp  *StepAbortedError            // how it ended; nil: otherwise
 	trace    map[address]*strings.Builder // nil: not kept
 	err      error
 	team     *teamWorld         // nil: the world is alone
@@ -111,7 +111,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		reading: make([]int, cfg.layers), saved: map[int]int{}, parts: make([]int, cfg.layers), matrices: map[[2]int]matrixAt{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1, tier: newTierWorld(cfg.layers)}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		PauseAfter: cfg.pauseAfter, Enough: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
-		MaxNonFinite: cmp.Or(cfg.giveUp, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
+		MaxNonFinite: cmp.Or(cfg.maxNonFinite, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand, Lane: cfg.lane,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
 	if cfg.lane != nil {
@@ -212,8 +212,8 @@ func (w *world) run() error {
 		if n == w.cfg.stopAfter && !w.ended {
 			w.askToStop()
 		}
-		if n+1 == w.cfg.giveUpAfter && !w.ended {
-			w.send(conductorID, GiveUpRequested{})
+		if n+1 == w.cfg.abortAfter && !w.ended {
+			w.send(conductorID, AbortRequested{})
 		}
 		if !w.move() {
 			break
@@ -309,7 +309,7 @@ func (w *world) turn(id int) {
 		w.boxes[id] = w.boxes[id][1:]
 		w.todo[id] = w.cores[id].step(msg)
 		switch msg.(type) {
-		case StopRequested, GiveUpRequested:
+		case StopRequested, AbortRequested:
 			if w.atStop < 0 {
 				w.atStop = w.once(conductorRole).(*conductorCore).planned
 			}

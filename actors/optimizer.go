@@ -208,8 +208,8 @@ func (c *optimizerCore) step(msg any) (out []effect) {
 		out = c.updated(m.Layer, false)
 	case LayerSaved:
 		c.saving[m.Layer] = false
-	case StepGivenUp:
-		return c.giveUp(m)
+	case StepAbortRequested:
+		return c.abortStep(m)
 	default:
 		out = c.take(msg)
 	}

@@ -85,9 +85,9 @@ type Options struct {
 	// Stop, when closed, ends the run after the step in progress. Of several ranks all end, after
 	// the same step, whichever was asked to.
 	Stop <-chan struct{}
-	// GiveUp, when closed, ends the run without the step in progress, if none of its layers is updated yet: the error
-	// is a *GivenUpError. Several ranks do not heed it.
-	GiveUp <-chan struct{}
+	// AbortStep, when closed, ends the run without the step in progress, if none of its layers is updated yet: the error
+	// is a *StepAbortedError. Several ranks do not heed it.
+	AbortStep <-chan struct{}
 	// LeavePinned, which may be nil, is called with the error of the run when everything has come to rest. Where it returns true
 	// the process is about to end, and devices leave host memory pinned (cuda's LeavePinned).
 	LeavePinned func(err error) bool

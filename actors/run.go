@@ -12,16 +12,16 @@ import (
 // ends the run and is its error; checkpoints that were complete by then remain.
 func Run(o Options) (err error) {
 	return execute(o, newProtoCarrier(), func(r *run) error {
-		for stop, giveUp := o.Stop, o.GiveUp; ; {
+		for stop, abort := o.Stop, o.AbortStep; ; {
 			select {
 			case err := <-r.hub.ended:
 				return err
 			case <-stop:
 				r.hub.tell(conductorID, StopRequested{})
 				stop = nil
-			case <-giveUp:
-				r.hub.tell(conductorID, GiveUpRequested{})
-				giveUp = nil
+			case <-abort:
+				r.hub.tell(conductorID, AbortRequested{})
+				abort = nil
 			}
 		}
 	})

@@ -250,9 +250,9 @@ func afterTheLoss(v any) string {
 		return "all is reported"
 	case StopRequested:
 		return "stop"
-	case GiveUpRequested:
+	case AbortRequested:
 		return "give up the step"
-	case StepGivenUp:
+	case StepAbortRequested:
 		return fmt.Sprintf("step %d is given up", m.Step)
 	case StepDropped:
 		return fmt.Sprintf("step %d is dropped", m.Step)

@@ -257,7 +257,7 @@ func (s *session) steps(ctx context.Context) error {
 		opts := s.options()
 		opts.Stop = ctx.Done()
 		giveUp, end := s.impatient(ctx)
-		opts.GiveUp = giveUp
+		opts.AbortStep = giveUp
 		err := actors.Run(opts)
 		if end(); err != nil || s.halted.Err() != nil {
 			return s.gaveUp(err)
@@ -416,7 +416,7 @@ func (s *session) stepTakes() time.Duration {
 
 // gaveUp saves what a run has reached that has given up its step; any other end of the pipeline is only passed on.
 func (s *session) gaveUp(err error) error {
-	var up *actors.GivenUpError
+	var up *actors.StepAbortedError
 	if !errors.As(err, &up) {
 		return save.DamagedState(err)
 	}
