@@ -44,7 +44,7 @@ func (c *conductorCore) stepDropped(m StepDropped) {
 	c.version, c.dropped = c.updated, true
 }
 
-// leave ends the run without the step in progress, if it is given up, none is closed that the Optimizer may still update, and no
+// endAborted ends the run without the step in progress, if it is given up, none is closed that the Optimizer may still update, and no
 // checkpoint is under way. First all that was reported before has to be told.
 func (c *conductorCore) endAborted() []effect {
 	if !c.aborting || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
@@ -54,7 +54,7 @@ func (c *conductorCore) endAborted() []effect {
 	return []effect{send{reporterID, flushReports{}}}
 }
 
-// left is all that a run hears that is about to end without the step in progress.
+// awaitReports is all that a run hears that is about to end without the step in progress.
 func (c *conductorCore) awaitReports(msg any) []effect {
 	switch m := msg.(type) {
 	case reported:

@@ -33,7 +33,7 @@ type Schedule struct {
 	PauseAfter int
 	// Enough, which may be nil, gets every evaluation as its loss is known. Where it says
 	// so, the run ends with the state that was evaluated, as if it had been asked to stop.
-	Enough func(EvalReport) bool
+	StopEarly func(EvalReport) bool
 	// LR is the learning rate of a step.
 	LR func(step int) float64
 	// DataPos is the data position after a step, which a checkpoint has.
@@ -82,7 +82,7 @@ type conductorCore struct {
 	saving       int               // checkpoints that were requested and are not complete
 	lastSave     int               // the step of the last that was requested
 	stop         bool              // no step is begun after the one in progress
-	enough       bool              // it is an evaluation that stops the run
+	stoppedEarly bool              // it is an evaluation that stops the run
 	aborting     bool              // the step in progress is given up, if it still can be
 	dropped      bool              // its losses have landed, and nothing is updated by it
 	abortErr     *StepAbortedError // the run ends so, once all is reported; nil: it goes on
@@ -92,15 +92,15 @@ type conductorCore struct {
 	finished     bool // the run has ended; no message matters any more
 	statesOnDisk bool // the state of some layers is on a disk
 	// several: the rank is not alone, see agreement.go.
-	distributed bool
-	landed      *LossLanded // of program, which the ranks have not agreed on; nil: not yet
-	agreeing    bool        // they are about to
-	asksStop    bool        // this rank was asked to stop
-	due         *diagnosis  // a diagnosis that begins when all ranks know of it
-	failing     error       // how the run ends when no checkpoint is being written any more
-	balance     balancing   // no layer's, unless several ranks agree on the load of their experts
-	routed      routing     // of program, where the ranks agree on its load
-	loading     bool        // they do so, or have
+	distributed  bool
+	landed       *LossLanded // of program, which the ranks have not agreed on; nil: not yet
+	agreeing     bool        // they are about to
+	askedToStop  bool        // this rank was asked to stop
+	dueDiagnosis *diagnosis  // a diagnosis that begins when all ranks know of it
+	failing      error       // how the run ends when no checkpoint is being written any more
+	balance      balancing   // no layer's, unless several ranks agree on the load of their experts
+	routed       routing     // of program, where the ranks agree on its load
+	loading      bool        // they do so, or have
 	// likelihood is Preferences.Likelihood.
 	likelihood float64
 }
@@ -183,7 +183,7 @@ func (c *conductorCore) step(msg any) []effect {
 		c.saving--
 	case StopRequested:
 		if c.distributed {
-			c.asksStop = true
+			c.askedToStop = true
 		} else {
 			c.stop = true
 		}
@@ -231,8 +231,8 @@ func (c *conductorCore) advance() []effect {
 	if out := c.endAborted(); out != nil || c.dropped {
 		return out
 	}
-	if !c.passes() {
-		c.takeDue()
+	if !c.passesLeft() {
+		c.startDueDiagnosis()
 	}
 	out := append(c.saveAtRest(), c.wantBatches()...)
 	switch {
@@ -254,7 +254,7 @@ func (c *conductorCore) advance() []effect {
 // saveAtRest asks for a checkpoint where a run was asked to stop while no step was in
 // progress, as in an evaluation. A run that goes on from there makes the evaluation again.
 func (c *conductorCore) saveAtRest() []effect {
-	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.enough && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
+	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.stoppedEarly && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
 	}
 	m := c.save(c.version)
@@ -416,8 +416,8 @@ func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 	}
 	r := EvalReport{Step: c.version, Loss: c.meanLoss(c.eval.sum, c.eval.supervised, c.eval.pairs), Tokens: c.eval.supervised, Pairs: c.eval.pairs}
 	c.eval = evalState{}
-	if c.plan.Enough != nil && c.plan.Enough(r) {
-		c.stop, c.enough = true, true
+	if c.plan.StopEarly != nil && c.plan.StopEarly(r) {
+		c.stop, c.stoppedEarly = true, true
 	}
 	if c.updated < c.version {
 		c.evaluated = &r
@@ -435,10 +435,10 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	delete(c.open, m.Step)
 	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
 	c.adam, c.nonFinite = m.AdamStep, m.NonFinite
-	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.due == nil {
-		c.due = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
+	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.dueDiagnosis == nil {
+		c.dueDiagnosis = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
 		if !c.distributed {
-			c.takeDue()
+			c.startDueDiagnosis()
 		}
 	}
 	out := []effect{send{reporterID, s.report}}

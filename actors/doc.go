@@ -81,7 +81,7 @@
 // The Optimizers agree on norms. What comes next follows from agreements, never from arrival times.
 //
 // A run that fails on one rank fails on all. Memory of operations under way is given back when they
-// are done (team.go). A fixed number of ranks gives the same bits from run to run; another number
+// are done (rank_comm.go). A fixed number of ranks gives the same bits from run to run; another number
 // differs as another order of sums does.
 //
 // # Time

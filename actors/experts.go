@@ -87,7 +87,7 @@ func (r *lane) auxWeight(b *data.Batch) float64 {
 // supervised tokens has no part in it: the loss is added once a step. A batch that stands in
 // for rows has no part in the loss.
 func (r *lane) auxScale(b *data.Batch) float32 {
-	if !r.plan.Balances() || standsIn(b) {
+	if !r.plan.Balances() || isStandIn(b) {
 		return 0
 	}
 	return float32(r.auxWeight(b))
@@ -159,7 +159,7 @@ func (w expertHook) idle(s *prefetchState, v schedule.Visit) bool {
 	return s.p.OnDemand && s.routed.idle(v)
 }
 
-func (w expertHook) begin(g *granted) ([]effect, bool) {
+func (w expertHook) begin(g *grantedTile) ([]effect, bool) {
 	if g.to == schedule.Expert {
 		g.task = fetchExpert{g.copy}
 	}
@@ -173,7 +173,7 @@ func (e fetchExpert) start(r *lane, _ work) error {
 	defer r.copying(r.h2d, e.fetchWeights).end()
 	moved, err := r.fetch(e.fetchWeights)
 	if moved > 0 {
-		r.travelled.add(e.Prog, moved)
+		r.expertTraffic.add(e.Prog, moved)
 	}
 	return err
 }
@@ -317,7 +317,7 @@ func (x *expertLaunches) computed(p *Pass, m *LossComputed) {
 	}
 }
 
-func (x *expertLaunches) over() { x.routed, x.load, x.counted = routing{}, nil, false }
+func (x *expertLaunches) programDone() { x.routed, x.load, x.counted = routing{}, nil, false }
 
 // balances says whether p has the loss that balances the experts' load.
 func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 && !p.Eval }
@@ -371,8 +371,8 @@ func (r expertLane) after(v schedule.Visit) {
 // expertTraffic counts the experts' tiles that were copied. It counts by program, because
 // tiles of a step may travel while the step before is still at work.
 type expertTraffic struct {
-	mu   sync.Mutex
-	prog map[int]traffic
+	mu     sync.Mutex
+	byPass map[int]traffic
 }
 
 type traffic struct{ tiles, bytes int64 }
@@ -380,11 +380,11 @@ type traffic struct{ tiles, bytes int64 }
 func (x *expertTraffic) add(prog int, bytes int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.prog == nil {
-		x.prog = map[int]traffic{}
+	if x.byPass == nil {
+		x.byPass = map[int]traffic{}
 	}
-	t := x.prog[prog]
-	x.prog[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
+	t := x.byPass[prog]
+	x.byPass[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
 }
 
 // read returns what travelled for a program that is done, and forgets that program and
@@ -392,8 +392,8 @@ func (x *expertTraffic) add(prog int, bytes int64) {
 func (x *expertTraffic) read(prog int) traffic {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	t := x.prog[prog]
-	maps.DeleteFunc(x.prog, func(p int, _ traffic) bool { return p <= prog })
+	t := x.byPass[prog]
+	maps.DeleteFunc(x.byPass, func(p int, _ traffic) bool { return p <= prog })
 	return t
 }
 

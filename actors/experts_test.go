@@ -128,7 +128,7 @@ func TestExpertTrafficIsForgotten(t *testing.T) {
 		x.add(prog, 10)
 		x.add(prog, 20)
 	}
-	if got := x.read(2); got != (traffic{tiles: 2, bytes: 30}) || len(x.prog) != 1 {
-		t.Errorf("program 2 moved %+v, and %d programs are remembered; want 2 tiles of 30 bytes, and the last", got, len(x.prog))
+	if got := x.read(2); got != (traffic{tiles: 2, bytes: 30}) || len(x.byPass) != 1 {
+		t.Errorf("program 2 moved %+v, and %d programs are remembered; want 2 tiles of 30 bytes, and the last", got, len(x.byPass))
 	}
 }

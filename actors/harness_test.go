@@ -380,7 +380,7 @@ func (tr trial) fillLayer(i int, l *host.LayerState, c *model.Config) {
 }
 
 func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, AbortStep: tr.abortStep, Saver: tr.saver, LinkStates: tr.links, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches, LeavePinned: tr.leave,
+	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, AbortStep: tr.abortStep, Saver: tr.saver, LinkStates: tr.links, Timeline: tr.timeline, ThroughHost: tr.throughHost, extraBatchSlots: tr.moreBatches, LeavePinned: tr.leave,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
 		Optimizer: tr.recipe(), MaxGradNorm: 1, LayerNorms: tr.layerwise,

@@ -29,7 +29,7 @@ func (w *world) do(e work, lane laneID) {
 			w.failf("host buffer %d is fetched before it was spilled", d.Host)
 		}
 		l.acts[d.Slot] = c
-	case takeIn:
+	case fetchPassed:
 		c := w.passage[d.Passage]
 		if !c.written {
 			w.failf("token %d of the passage is taken in before it was passed on", d.Passage)
@@ -45,9 +45,9 @@ func (w *world) do(e work, lane laneID) {
 		s := &l.streams[computeStream]
 		s.pending = append(s.pending, func() []send { return e.completed(nil) })
 	case checkOutput:
-	case passAcross:
+	case passDirect:
 		w.copying(&l.streams[acrossStream], e, l)
-	case spill, passOn:
+	case spill, passToHost:
 		w.copying(&l.streams[outStream], e, l)
 	case offloadGrad, offloadRouting, offloadLoss:
 		w.copying(&l.streams[d2hStream], e, l)
@@ -161,7 +161,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 			l.spilled[d.Host] = c
 			return e.completed(nil)
 		}
-	case passOn:
+	case passToHost:
 		c := l.acts[d.Slot]
 		if was, ok := w.passage[d.Passage]; ok {
 			w.failf("token %d of the passage has %+v when %+v is passed on", d.Passage, was, c)
@@ -176,7 +176,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 			w.on++
 			return e.completed(nil)
 		}
-	case passAcross:
+	case passDirect:
 		c, to := l.acts[d.Slot], w.lanes[d.Lane].acts
 		passed := e.done[0].msg.(ActivationPassed)
 		if w.cfg.reaches>>(4*l.index+d.Lane)&1 == 0 {
@@ -279,7 +279,7 @@ func (w *world) load(p *Pass) (sum expertLoad) {
 		all := routing{}
 		for layer, kind := range w.cfg.kinds() {
 			if kind == model.MoE {
-				all[layer] = RoutingLanded{}.with(w.routedOn(rank, p, layer)).(RoutingLanded)
+				all[layer] = RoutingLanded{}.withResult(w.routedOn(rank, p, layer)).(RoutingLanded)
 			}
 		}
 		sum = sum.plus(all.load())

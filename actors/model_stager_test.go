@@ -36,10 +36,10 @@ func newTierWorld(layers int) *tierWorld {
 	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}, params: map[[2]int]*paramsAt{}, grads: make([]gradAt, layers), slabs: map[int]int{}}
 }
 
-// away says whether the state of a layer is on a disk.
+// isOnDisk says whether the state of a layer is on a disk.
 func (c worldConfig) isOnDisk(layer int) bool { return c.stateOnDisk != nil && c.stateOnDisk[layer] }
 
-// paramsAway says whether the tile of a layer is on a disk.
+// tileOnDisk says whether the tile of a layer is on a disk.
 func (c worldConfig) tileOnDisk(layer int) bool {
 	return c.weightsOnDisk != nil && c.weightsOnDisk[layer]
 }

@@ -110,7 +110,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, drawn: map[[3]int][]int32{}, full: map[int]bool{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, parts: make([]int, cfg.layers), matrices: map[[2]int]matrixAt{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1, tier: newTierWorld(cfg.layers)}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
-		PauseAfter: cfg.pauseAfter, Enough: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
+		PauseAfter: cfg.pauseAfter, StopEarly: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
 		MaxNonFinite: cmp.Or(cfg.maxNonFinite, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand, Lane: cfg.lane,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}

@@ -24,7 +24,7 @@ func newDiskCore(c *optimizerCore) {
 		c.grads = gradsOnDisk{c.grads, p}
 	}
 	if c.weightsOnDisk != nil {
-		c.told = tilesOnDisk{prefetchers(c.lanes), c.weightsOnDisk}
+		c.listener = diskTileListeners{prefetcherListeners(c.lanes), c.weightsOnDisk}
 	}
 }
 
@@ -104,22 +104,22 @@ func (g gradsOnDisk) measured(s *stepState, l int) []effect {
 	return []effect{send{stagerID, GradMeasured{Layer: l, Slab: slab, Lane: s.lane[l]}}}
 }
 
-// tilesOnDisk is the audience where some tiles are on disks too: the Stager tells the Prefetchers of these, when they are
+// diskTileListeners is the audience where some tiles are on disks too: the Stager tells the Prefetchers of these, when they are
 // written.
-type tilesOnDisk struct {
-	prefetchers
+type diskTileListeners struct {
+	prefetcherListeners
 	weightsOnDisk []bool
 }
 
-func (a tilesOnDisk) layer(m LayerUpdated) []effect {
+func (a diskTileListeners) layerUpdated(m LayerUpdated) []effect {
 	if a.weightsOnDisk[m.Layer] && !m.Unchanged {
 		return m.toCheckpointer()
 	}
-	return a.prefetchers.layer(m)
+	return a.prefetcherListeners.layerUpdated(m)
 }
 
-// moveFromDisk moves a layer by the gradient that has waited on a disk.
-func (r *run) moveFromDisk(l *host.LayerState, e update) {
+// updateFromDisk moves a layer by the gradient that has waited on a disk.
+func (r *run) updateFromDisk(l *host.LayerState, e update) {
 	l.Update(r.stagedGrad(e), r.o.Optimizer, e.rate())
 }
 

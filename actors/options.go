@@ -75,7 +75,7 @@ type Options struct {
 	// moreBatches is how many batch slots there are beyond the one that a run needs.
 	// More gain nothing, because the rows of the next batch wait for the update that this
 	// batch's gradient makes; tests show that they change nothing either.
-	moreBatches int
+	extraBatchSlots int
 	// predicted is set by Predict: nothing is computed, and no memory touched.
 	predicted *prediction
 	// Wrap, unless nil, is put around the device of a predicted run.
@@ -101,4 +101,4 @@ type Options struct {
 	Stopping func()
 }
 
-func (o *Options) batchSlots() int { return 1 + o.moreBatches }
+func (o *Options) batchSlots() int { return 1 + o.extraBatchSlots }

@@ -60,14 +60,14 @@ type versionState struct {
 
 // prefetchState is how far the Prefetcher is with one program.
 type prefetchState struct {
-	p        *Pass
-	batch    bool        // the gathering of the batch's rows has begun
-	weights  int         // next entry of WeightTakes
-	acts     int         // next entry of ActTakes
-	spilled  map[int]int // by object: how often it has been spilled
-	routed   routing     // of the layers whose routing has landed
-	waited   Cause       // what the next tile to fetch has waited for
-	waitedIn Cause       // what the batch has waited for
+	p         *Pass
+	batch     bool        // the gathering of the batch's rows has begun
+	weights   int         // next entry of WeightTakes
+	acts      int         // next entry of ActTakes
+	spilled   map[int]int // by object: how often it has been spilled
+	routed    routing     // of the layers whose routing has landed
+	tileWait  Cause       // what the next tile to fetch has waited for
+	batchWait Cause       // what the batch has waited for
 }
 
 // newPrefetcherCore makes a Prefetcher of layers that are all at the same version.
@@ -205,12 +205,12 @@ func (x *batchServer) serve(s *prefetchState) []effect {
 	}
 	switch {
 	case !ok:
-		s.waitedIn = cause
+		s.batchWait = cause
 		return nil
 	case cause == StallCheckpoint || cause == StallDisk:
-		s.waitedIn = cause
-	case s.waitedIn == NoStall:
-		s.waitedIn = cmp.Or(s.p.Waited, StallData)
+		s.batchWait = cause
+	case s.batchWait == NoStall:
+		s.batchWait = cmp.Or(s.p.Waited, StallData)
 	}
 	if len(x.free) == 0 {
 		return nil
@@ -219,7 +219,7 @@ func (x *batchServer) serve(s *prefetchState) []effect {
 	slot := x.free[0]
 	x.free = x.free[1:]
 	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
-		done: []send{{x.c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
+		done: []send{{x.c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.batchWait}}}}}}
 }
 
 func (e gatherRows) start(r *lane, w work) error {
@@ -254,11 +254,11 @@ type tileHook interface {
 	// idle says whether the visit does without its tile.
 	idle(s *prefetchState, v schedule.Visit) bool
 	// begin takes over a tile that has got a slot, or changes how it is fetched.
-	begin(g *granted) (out []effect, ok bool)
+	begin(g *grantedTile) (out []effect, ok bool)
 }
 
-// granted is a tile that has got a slot, and what Compute is told when it is on its way there.
-type granted struct {
+// grantedTile is a tile that has got a slot, and what Compute is told when it is on its way there.
+type grantedTile struct {
 	copy fetchWeights
 	task task // copy, or one that does more
 	sent LayerFetched
@@ -305,22 +305,22 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 		visit := s.p.Visits[v]
 		ready, cause := x.ready(s, visit)
 		if !ready {
-			s.waited = cause
+			s.tileWait = cause
 			return out
 		}
 		s.weights++
 		if slices.ContainsFunc(x.hooks, func(w tileHook) bool { return w.idle(s, visit) }) {
 			continue
 		}
-		if s.waited == NoStall || cause == StallCheckpoint || cause == StallDisk {
-			s.waited = cause
+		if s.tileWait == NoStall || cause == StallCheckpoint || cause == StallDisk {
+			s.tileWait = cause
 		}
 		free := &x.free[visit.Class]
 		slot := (*free)[0]
 		*free = (*free)[1:]
 		fetch := fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Step: s.p.Step}
-		out = append(out, x.fetch(granted{copy: fetch, task: fetch, to: visit.Stage, sent: LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})...)
-		s.waited = NoStall
+		out = append(out, x.fetch(grantedTile{copy: fetch, task: fetch, to: visit.Stage, sent: LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.tileWait}})...)
+		s.tileWait = NoStall
 	}
 	return out
 }
@@ -342,7 +342,7 @@ func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause C
 }
 
 // fetch brings a tile into its slot and tells Compute.
-func (x *tileServer) fetch(g granted) []effect {
+func (x *tileServer) fetch(g grantedTile) []effect {
 	for _, w := range x.hooks {
 		if out, ok := w.begin(&g); ok {
 			return out
@@ -351,7 +351,7 @@ func (x *tileServer) fetch(g granted) []effect {
 	return g.fetch(x.c.lane)
 }
 
-func (g granted) fetch(lane laneID) []effect {
+func (g grantedTile) fetch(lane laneID) []effect {
 	return []effect{work{do: g.task}, send{lane.compute(), g.sent}}
 }
 
@@ -394,7 +394,7 @@ type copied struct{ r *lane }
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
 	for _, x := range t.Copies {
-		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.held[x.Layer](t, s, x.Layer, x.From, x.Bytes))
+		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.hostTile[x.Layer](t, s, x.Layer, x.From, x.Bytes))
 		moved += x.Bytes
 	}
 	return moved
@@ -419,7 +419,7 @@ func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
 func (p inPlace) weights(t layers.Tile, s slot) layers.Weights {
 	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
 		layer, at := t.Host(off)
-		return p.r.held[layer](t, s, layer, at, bytes)
+		return p.r.hostTile[layer](t, s, layer, at, bytes)
 	})
 }
 
@@ -451,7 +451,7 @@ func (r *lane) allocWeights() error {
 		if r.plan.ParamBytes(l) > 0 {
 			held = r.inParamBuffer
 		}
-		r.held = append(r.held, held)
+		r.hostTile = append(r.hostTile, held)
 	}
 	for _, l := range r.sourceLayers() {
 		r.register(r.o.Home.Tile(l), usedForward)
@@ -477,11 +477,11 @@ type activationServer struct {
 	// passed are the activations that other lanes have passed on to the host and that have no slot
 	// yet; allotted, by what they wait for, the slots of those that have not come.
 	passed   map[transit]bool
-	allotted map[transit]takeIn
+	allotted map[transit]fetchPassed
 }
 
 func newActivationServer(c *prefetcherCore) *activationServer {
-	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]takeIn{}}
+	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]fetchPassed{}}
 }
 
 // fetchActivation enqueues the copy of a spilled activation of so many tokens into a

@@ -42,8 +42,8 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	}
 	defer func() {
 		o.leavePinned(err)
-		if late := r.close(); err == nil {
-			err = late
+		if closeErr := r.close(); err == nil {
+			err = closeErr
 		}
 	}()
 	r.hub = newHub(c)
@@ -140,7 +140,7 @@ func (r *run) spawn() error {
 	}
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
-		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), distributed: r.team != nil}
+		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), distributed: r.comm != nil}
 	}
 	clip, bound := o.MaxGradNorm, 0.0
 	if o.LayerNorms {
@@ -161,7 +161,7 @@ func (r *run) spawn() error {
 		processes = append(processes, &process{id: stagerID, core: stager})
 	}
 	processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(r.optimizerSpec(into, clip, bound), o.Start)})
-	if r.team != nil {
+	if r.comm != nil {
 		conductor.distributed, conductor.balance = true, balance
 		processes = append(processes,
 			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths)},
@@ -196,7 +196,7 @@ func (l *lane) processes(balance balancing) []*process {
 	prefetcher := newPrefetcherCore(prefetcherSpec{lane: l.index, layers: len(o.Plan.Layouts), rows: l.schedule.On(0) == int(l.index), sources: sources, slots: slots,
 		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, experts: o.Plan.Experts > 0, weightsOnDisk: o.Plan.WeightsOnDisk, reachedBy: l.reachedBy()}, o.Start.Step)
 	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, gradOnDisk: o.Plan.GradOnDisk, parts: l.schedule.InParts(), balance: balance, landed: toOptimizer}
-	if l.team != nil {
+	if l.comm != nil {
 		offloader.landed = toExchanger
 	}
 	return []*process{
@@ -208,7 +208,7 @@ func (l *lane) processes(balance balancing) []*process {
 // optimizerSpec is what the Optimizer has to know of the run.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
 	p := r.plan
-	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.team != nil,
+	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.comm != nil,
 		stateOnDisk: p.StateOnDisk, gradOnDisk: p.GradOnDisk, weightsOnDisk: p.WeightsOnDisk, matrixBuffers: p.Depths.MatrixBuffers}
 	if p.NSSteps > 0 && !p.EvalOnly {
 		for l := range p.Layouts {

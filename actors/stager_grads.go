@@ -21,8 +21,8 @@ func (c *stagerCore) setGradsOnDisk(onDisk []bool) {
 // has says whether the gradient of layer l waits on a disk.
 func (g *stagedGrads) has(l int) bool { return g.onDisk != nil && g.onDisk[l] }
 
-// want makes all gradients due.
-func (g *stagedGrads) want() { copy(g.due, g.onDisk) }
+// wantAll makes all gradients due.
+func (g *stagedGrads) wantAll() { copy(g.due, g.onDisk) }
 
 // putGrad writes the gradient of a layer from its slab to the disk.
 type putGrad struct{ Layer, Slab int }

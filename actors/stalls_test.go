@@ -122,7 +122,7 @@ func TestClockSumsAsItGoes(t *testing.T) {
 				s.now += time.Duration(wait) * time.Millisecond
 				wait, work = work, wait
 			}
-			if told = append(told, clocks[1].timeline(s, prog).soFar()); r.Intn(3) > 0 {
+			if told = append(told, clocks[1].timeline(s, prog).marksMade()); r.Intn(3) > 0 {
 				clocks[1].passed(prog, told[len(told)-1]-ahead)
 			}
 		}
@@ -227,10 +227,10 @@ func TestCauseOfPassage(t *testing.T) {
 		for i, l := range p.Launches {
 			at := fmt.Sprintf("%d: layer %d %s", i, p.Visits[l.Visit].Layer, p.Visits[l.Visit].Phase)
 			if l.In >= 0 {
-				got = append(got, fmt.Sprintf("%s in %s", at, p.lateInput(l)))
+				got = append(got, fmt.Sprintf("%s in %s", at, p.inputStall(l)))
 			}
 			if l.Grad >= 0 {
-				got = append(got, fmt.Sprintf("%s grad %s", at, p.lateGrad(l)))
+				got = append(got, fmt.Sprintf("%s grad %s", at, p.gradStall(l)))
 			}
 		}
 		if !slices.Equal(got, want) {

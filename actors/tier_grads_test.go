@@ -12,7 +12,7 @@ import (
 
 // This file is about gradients that wait for the norm on disks.
 
-// gradsAway has the gradients of those blocks wait on disks whose state is there, and so many slabs that they take turns in.
+// gradsOnDisk has the gradients of those blocks wait on disks whose state is there, and so many slabs that they take turns in.
 func (tr trial) gradsOnDisk(slabs int) trial {
 	tr.gradOnDisk, tr.depths.GradSlabs = make([]bool, len(tr.stateOnDisk)), slabs
 	for l, layer := range tr.config().Layers() {

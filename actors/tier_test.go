@@ -19,7 +19,7 @@ import (
 
 // This file is about runs whose state is on disks.
 
-// allAway has the state of every layer of a trial away, with so many state slots.
+// statesOnDisk has the state of every layer of a trial away, with so many state slots.
 func (tr trial) statesOnDisk(slots int) trial {
 	tr.stateOnDisk, tr.stateSlots = make([]bool, len(tr.config().Layers())), slots
 	for l := range tr.stateOnDisk {
@@ -28,7 +28,7 @@ func (tr trial) statesOnDisk(slots int) trial {
 	return tr
 }
 
-// tilesAway has the tiles of those blocks away too whose state is.
+// weightsOnDiskToo has the tiles of those blocks away too whose state is.
 func (tr trial) weightsOnDiskToo() trial {
 	tr.weightsOnDisk = make([]bool, len(tr.stateOnDisk))
 	for l, layer := range tr.config().Layers() {
@@ -236,12 +236,12 @@ func TestEveryStateCallMayFail(t *testing.T) {
 
 // TestDisksAreBusy: works that go on at the same time count once.
 func TestDisksAreBusy(t *testing.T) {
-	var d disks
+	var d diskTraffic
 	for _, at := range []struct {
 		n   int
 		now time.Duration
 	}{{1, 1}, {1, 3}, {-1, 4}, {-1, 6}, {1, 10}} {
-		d.begin(at.n, at.now)
+		d.count(at.n, at.now)
 	}
 	if first, second := d.busyUntil(12), d.busyUntil(13); first != 7 || second != 8 {
 		t.Errorf("disks are busy for %d and %d, want 7 and 8", first, second)

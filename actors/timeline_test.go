@@ -197,7 +197,7 @@ func TestTraceBesideALostStream(t *testing.T) {
 		if name == "up" {
 			s.stream = lost{stream}
 		}
-		s.inside = []*piece{p}
+		s.unreported = []*piece{p}
 		l.streams = append(l.streams, s)
 	}
 	l.close()
@@ -242,7 +242,7 @@ func TestClocksAreKeptTogether(t *testing.T) {
 			for _, s := range streams {
 				s.at = step.device
 			}
-			l.heard(&piece{enqueued: step.enqueued, end: told})
+			l.boundShift(&piece{enqueued: step.enqueued, end: told})
 			l.stepDone(&passTimeline{})
 			if got := l.shift - l.skew; got != step.wrong {
 				t.Errorf("lane %d, at %v: the device is behind by %v, want %v", index, step.device, got, step.wrong)
@@ -255,7 +255,7 @@ func TestClocksAreKeptTogether(t *testing.T) {
 			}
 			for _, s := range streams {
 				s.last = &fakeEvent{}
-				if got := s.reach(s.last); got < told {
+				if got := s.shownTime(s.last); got < told {
 					t.Errorf("lane %d: after %v the stream goes on at %v", index, told, got)
 				}
 			}

@@ -279,7 +279,7 @@ func (s *session) options() actors.Options {
 	return actors.Options{
 		Devices: s.devs, Home: s.Store, Pool: s.Pool, Plan: s.Plan,
 		Schedule: actors.Schedule{FirstStep: s.lastStep + 1, LastStep: last, PauseAfter: s.pauseAfter(), SaveSteps: every.Save, EvalSteps: every.Eval,
-			SaveEpochs: every.SaveEpochs, SaveEvals: every.SaveEvals, Enough: s.bests.Enough, EvalEpochs: every.EvalEpochs, EndsEpoch: s.EndsEpoch,
+			SaveEpochs: every.SaveEpochs, SaveEvals: every.SaveEvals, StopEarly: s.bests.Enough, EvalEpochs: every.EvalEpochs, EndsEpoch: s.EndsEpoch,
 			NoSave: c.SaveStrategy == "no", NoFinalSave: c.SaveOnlyModel || !c.KeepCheckpoints,
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.Train.Pos},
