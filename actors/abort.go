@@ -55,7 +55,7 @@ func (c *conductorCore) endAborted() []effect {
 }
 
 // awaitReports is all that a run hears that is about to end without the step in progress.
-func (c *conductorCore) awaitReports(msg any) []effect {
+func (c *conductorCore) awaitReports(msg message) []effect {
 	switch m := msg.(type) {
 	case reported:
 		return c.finish(c.abortErr)

@@ -38,7 +38,7 @@ type passAgreed struct {
 	All    []passEnd  // by rank
 }
 
-func (m passAgreed) withResult(result any) any {
+func (m passAgreed) withResult(result any) message {
 	m.All = result.([]passEnd)
 	return m
 }

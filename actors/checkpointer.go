@@ -49,7 +49,7 @@ type commitSave struct {
 
 type saveCommitted struct{ Step int }
 
-func (c *checkpointerCore) step(msg any) []effect {
+func (c *checkpointerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case SaveRequested:

@@ -28,7 +28,7 @@ type computeCore struct {
 	gradFree []int
 	grad     int // gradient buffer of the visit at work; −1: none
 	// early keeps what is granted to programs that have not begun.
-	deferred []any
+	deferred []message
 	ahead    runAhead
 	blocked  Cause // what the next launch was last found to lack; NoStall: nothing
 	started  bool
@@ -46,7 +46,7 @@ type computeSpec struct {
 // launchHook changes launches that only some runs have. Hooks are asked in their order.
 type launchHook interface {
 	// admit takes a message for p; ok is false for one that is not the hook's.
-	admit(p *Pass, msg any) (ok bool)
+	admit(p *Pass, msg message) (ok bool)
 	// ready says whether a visit's launches can be enqueued; if not, what they wait for.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
 	// idle says whether the visit does without its tile.
@@ -102,7 +102,7 @@ type enqueue struct {
 // the next batch take its place in the slot and in the staging on the host.
 type passBatch struct{}
 
-func (c *computeCore) step(msg any) []effect {
+func (c *computeCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, m.Pass)

@@ -151,7 +151,7 @@ type reported struct{}
 // runEnded ends the run: with Err, or well where Err is nil.
 type runEnded struct{ Err error }
 
-func (c *conductorCore) step(msg any) []effect {
+func (c *conductorCore) step(msg message) []effect {
 	if c.finished {
 		return nil
 	}

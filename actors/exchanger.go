@@ -74,7 +74,7 @@ func toExchanger(m GradLanded, b *data.Batch) send {
 	return send{exchangerID, m}
 }
 
-func (c *exchangerCore) step(msg any) []effect {
+func (c *exchangerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case GradLanded:
@@ -214,7 +214,7 @@ type summed struct {
 	IDs     []int32 // where the gradient is of rows: those that the share has anything of
 }
 
-func (m summed) withResult(result any) any {
+func (m summed) withResult(result any) message {
 	found := result.(shareSum)
 	m.Squares, m.IDs = found.squares, found.ids
 	return m

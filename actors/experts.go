@@ -139,7 +139,7 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 // expertHook fetches experts' tiles. On demand each waits until it is known whether anybody needs it.
 type expertHook struct{ c *prefetcherCore }
 
-func (w expertHook) take(msg any) ([]effect, bool) {
+func (w expertHook) take(msg message) ([]effect, bool) {
 	m, ok := msg.(RoutingLanded)
 	if ok {
 		if s := w.c.program(m.Prog); s != nil {
@@ -257,7 +257,7 @@ type expertLaunches struct {
 }
 
 // admit takes, where the load is balanced, also the routing of other lanes' layers.
-func (x *expertLaunches) admit(p *Pass, msg any) bool {
+func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	switch m := msg.(type) {
 	case RoutingLanded:
 		if m.Prog == p.Seq {

@@ -24,12 +24,12 @@ type packBatch struct {
 // batchPacked brings that batch.
 type batchPacked struct{ ready BatchReady }
 
-func (m batchPacked) withResult(result any) any {
+func (m batchPacked) withResult(result any) message {
 	m.ready.Batch = result.(*data.Batch)
 	return m
 }
 
-func (c *feederCore) step(msg any) []effect {
+func (c *feederCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case BatchWanted:

@@ -33,7 +33,7 @@ type gather struct{ Layer, Version int }
 // gathered tells that gather is done.
 type gathered struct{ Layer int }
 
-func (c *gathererCore) step(msg any) []effect {
+func (c *gathererCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case ShareUpdated:
 		u := m.Updated

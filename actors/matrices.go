@@ -58,7 +58,7 @@ type applyMatrix struct {
 	Lane           laneID
 }
 
-func (p *matrixCore) take(msg any) ([]effect, bool) {
+func (p *matrixCore) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case MatrixPrepared:
 		p.c.busy = false

@@ -174,12 +174,12 @@ type LoadAgreed struct {
 	Load expertLoad
 }
 
-func (m LoadAgreed) withResult(result any) any {
+func (m LoadAgreed) withResult(result any) message {
 	m.Load = result.(expertLoad)
 	return m
 }
 
-func (m RoutingLanded) withResult(result any) any {
+func (m RoutingLanded) withResult(result any) message {
 	found := result.(routed)
 	m.Offsets, m.Probs = found.offsets, found.probs
 	return m
@@ -247,7 +247,7 @@ type LossLanded struct {
 	Pairs      *PairSums // nil, but in a run on pairs
 }
 
-func (m LossLanded) withResult(result any) any {
+func (m LossLanded) withResult(result any) message {
 	found := result.(losses)
 	m.Sum, m.Aux, m.Pairs = found.sum, found.aux, found.pairs
 	return m
@@ -317,7 +317,7 @@ type ActivationChecked struct {
 	Finite                  bool
 }
 
-func (m ActivationChecked) withResult(result any) any {
+func (m ActivationChecked) withResult(result any) message {
 	m.Finite = result.(bool)
 	return m
 }

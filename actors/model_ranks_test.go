@@ -318,7 +318,7 @@ func (t *teamWorld) complete(w *world, o *joint) {
 }
 
 // sends checks what a message tells of buffers.
-func (t *teamWorld) sends(w *world, msg any) {
+func (t *teamWorld) sends(w *world, msg message) {
 	if t == nil {
 		return
 	}

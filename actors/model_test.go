@@ -24,12 +24,12 @@ type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	cfg     worldConfig
-	cores   []core     // by seat
-	boxes   [][]any    // by seat
-	todo    [][]effect // by seat
-	choices []int      // what may happen next, reused
-	async   []work     // running works, any of which may end
-	saying  [][]send   // what works that have ended have not said yet
+	cores   []core      // by seat
+	boxes   [][]message // by seat
+	todo    [][]effect  // by seat
+	choices []int       // what may happen next, reused
+	async   []work      // running works, any of which may end
+	saying  [][]send    // what works that have ended have not said yet
 
 	lanes    []*laneWorld
 	across   int             // how many activations went from device to device
@@ -118,7 +118,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		spec.Order = schedule.Lanes
 	}
 	n := spec.Lanes()
-	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]any, n*int(numRoles)), make([][]effect, n*int(numRoles))
+	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]message, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
 		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
@@ -153,7 +153,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	return w
 }
 
-func (w *world) send(to address, msg any) {
+func (w *world) send(to address, msg message) {
 	if m, ok := msg.(SlabFreed); ok {
 		w.full[m.Slab] = false
 	}
@@ -172,7 +172,7 @@ var bookedMessages = func() map[string]bool {
 }()
 
 // count books credits by the names of the table.
-func (w *world) count(name string, msg any) {
+func (w *world) count(name string, msg message) {
 	if _, ok := w.booked[name]; !ok {
 		return
 	}

@@ -163,7 +163,7 @@ type losses struct {
 	pairs    *PairSums
 }
 
-func (c *offloaderCore) step(msg any) []effect {
+func (c *offloaderCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs[m.Pass.Seq] = m.Pass

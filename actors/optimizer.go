@@ -93,7 +93,7 @@ type updateListener interface {
 // subcore is a core of its own within the Optimizer, with messages and works that only some runs have.
 type subcore interface {
 	// take handles a message that is the subcore's; ok is false for any other.
-	take(msg any) (out []effect, ok bool)
+	take(msg message) (out []effect, ok bool)
 	// next begins what the subcore does before anything is measured or updated.
 	next() []effect
 }
@@ -171,7 +171,7 @@ type measured struct {
 	Squares float64
 }
 
-func (m measured) withResult(result any) any {
+func (m measured) withResult(result any) message {
 	m.Squares = result.(float64)
 	return m
 }
@@ -191,7 +191,7 @@ func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep
 // updateDone tells that update is done.
 type updateDone struct{ Layer int }
 
-func (c *optimizerCore) step(msg any) (out []effect) {
+func (c *optimizerCore) step(msg message) (out []effect) {
 	switch m := msg.(type) {
 	case GradLanded:
 		s := c.open(m.Step)
@@ -217,7 +217,7 @@ func (c *optimizerCore) step(msg any) (out []effect) {
 }
 
 // take hands a message to the subcore that it is for.
-func (c *optimizerCore) take(msg any) []effect {
+func (c *optimizerCore) take(msg message) []effect {
 	for _, p := range c.subcores {
 		if out, ok := p.take(msg); ok {
 			return out

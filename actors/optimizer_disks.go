@@ -28,7 +28,7 @@ func newDiskCore(c *optimizerCore) {
 	}
 }
 
-func (p *diskCore) take(msg any) ([]effect, bool) {
+func (p *diskCore) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case StateFetched:
 		if m.Round == p.round {

@@ -27,7 +27,7 @@ type normAgreed struct {
 	Squares float64
 }
 
-func (m normAgreed) withResult(result any) any {
+func (m normAgreed) withResult(result any) message {
 	m.Squares = result.(float64)
 	return m
 }
@@ -49,7 +49,7 @@ func newRankCore(c *optimizerCore) *rankCore {
 	return p
 }
 
-func (p *rankCore) take(msg any) ([]effect, bool) {
+func (p *rankCore) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case GradExchanged:
 		s := p.c.open(m.Step)

@@ -82,7 +82,7 @@ type prediction struct {
 // mailbox is an actor with the messages that have arrived and that it has not handled.
 type mailbox struct {
 	process *process
-	arrived []any
+	arrived []message
 	busy    bool // it handles a message, or is about to
 }
 
@@ -138,7 +138,7 @@ func (p *prediction) start(s *process) error {
 	return nil
 }
 
-func (p *prediction) tell(to address, msg any) {
+func (p *prediction) tell(to address, msg message) {
 	p.clock.After(p.machine.Host.Message/1e6, func() {
 		m := p.mail[to]
 		m.arrived = append(m.arrived, msg)

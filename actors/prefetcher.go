@@ -45,7 +45,7 @@ type prefetcherSpec struct {
 // server fills the slots of one kind for the takes of a program. Servers are asked in their order.
 type server interface {
 	// take handles a message that is the server's; ok is false for any other.
-	take(msg any) (out []effect, ok bool)
+	take(msg message) (out []effect, ok bool)
 	// serve serves whatever can be served of a program.
 	serve(s *prefetchState) []effect
 	// served says whether all is.
@@ -93,7 +93,7 @@ func ids(n int) []int {
 	return s
 }
 
-func (c *prefetcherCore) step(msg any) (out []effect) {
+func (c *prefetcherCore) step(msg message) (out []effect) {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
@@ -106,7 +106,7 @@ func (c *prefetcherCore) step(msg any) (out []effect) {
 }
 
 // take hands a message to the server that it is for.
-func (c *prefetcherCore) take(msg any) []effect {
+func (c *prefetcherCore) take(msg message) []effect {
 	for _, s := range c.servers {
 		if out, ok := s.take(msg); ok {
 			return out
@@ -182,7 +182,7 @@ type fetchBatch struct {
 	Slot int
 }
 
-func (x *batchServer) take(msg any) ([]effect, bool) {
+func (x *batchServer) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case BatchSlotFreed:
 		x.free = append(x.free, m.Slot)
@@ -248,7 +248,7 @@ type tileServer struct {
 // tileHook changes how tiles are fetched that only some runs have. Hooks are asked in their order.
 type tileHook interface {
 	// take handles a message that is the hook's; ok is false for any other.
-	take(msg any) (out []effect, ok bool)
+	take(msg message) (out []effect, ok bool)
 	// ready says whether a visit's tile can be fetched; if not, what it waits for.
 	ready(s *prefetchState, v schedule.Visit) (waits Cause, ok bool)
 	// idle says whether the visit does without its tile.
@@ -283,7 +283,7 @@ func newTileServer(c *prefetcherCore) *tileServer {
 	return x
 }
 
-func (x *tileServer) take(msg any) ([]effect, bool) {
+func (x *tileServer) take(msg message) ([]effect, bool) {
 	if m, ok := msg.(SlotFreed); ok {
 		class := x.classes[m.Slot]
 		x.free[class] = append(x.free[class], m.Slot)
@@ -488,7 +488,7 @@ func newActivationServer(c *prefetcherCore) *activationServer {
 // slot; Host is where it lies on the host, as in schedule.Object, and Step that of the pass.
 type fetchActivation struct{ Slot, Host, Tokens, Step int }
 
-func (x *activationServer) take(msg any) ([]effect, bool) {
+func (x *activationServer) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case ActivationSlotFreed:
 		x.free = append(x.free, m.Slot)

@@ -32,7 +32,7 @@ type readParams struct{ Layer, Tile, Slot, Step int }
 // paramsRead tells that readParams is done.
 type paramsRead struct{ grantedTile }
 
-func (x *diskHook) take(msg any) ([]effect, bool) {
+func (x *diskHook) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case slotIdle:
 		if x.toRead = append(x.toRead, m.grantedTile); len(x.toRead) > 1 {

@@ -69,7 +69,7 @@ type carrier interface {
 	// start makes an actor ready for messages.
 	start(s *process) error
 	// tell puts msg into an actor's mailbox.
-	tell(to address, msg any)
+	tell(to address, msg message)
 	// begin calls started and then f, which does w, on a goroutine of their own. On a virtual
 	// clock f is called after as long as w is said to take.
 	begin(w work, started, f func())
@@ -100,7 +100,7 @@ func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id
 
 // handle runs one message through a core. A panic, which is a broken invariant,
 // ends the run like any other fault: no actor is ever restarted.
-func (h *hub) handle(s *process, msg any) {
+func (h *hub) handle(s *process, msg message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.stopped.Load() {
@@ -198,12 +198,14 @@ func (s *process) waitIdle() {
 }
 
 // unexpected is the panic of a core for a message it does not know.
-func unexpected(id address, msg any) string { return fmt.Sprintf("%s: unexpected message %T", id, msg) }
+func unexpected(id address, msg message) string {
+	return fmt.Sprintf("%s: unexpected message %T", id, msg)
+}
 
 // core is the pure part of an actor: it answers a message with effects, in the order
 // in which they are to happen, and changes nothing but its own state.
 type core interface {
-	step(msg any) []effect
+	step(msg message) []effect
 }
 
 // effect is what a core asks its process to do: a send or a work.
@@ -212,7 +214,7 @@ type effect interface{ effect() }
 // send puts msg into the mailbox of to.
 type send struct {
 	to  address
-	msg any
+	msg message
 }
 
 func (send) effect() {}
@@ -239,7 +241,7 @@ func (work) effect() {}
 // without the result; when the work is complete, the method with returns it with the
 // result added.
 type resultMessage interface {
-	withResult(result any) any
+	withResult(result any) message
 }
 
 // completed returns the sends of w with result in every message that is a finding.
@@ -343,7 +345,7 @@ func (c *protoCarrier) start(s *process) error {
 	return err
 }
 
-func (c *protoCarrier) tell(to address, msg any) { c.system.Root.Send(c.pids[to], msg) }
+func (c *protoCarrier) tell(to address, msg message) { c.system.Root.Send(c.pids[to], msg) }
 
 func (c *protoCarrier) begin(_ work, started, f func()) {
 	c.works.Go(func() {
@@ -368,9 +370,7 @@ func (c *protoCarrier) stop() {
 
 // Receive implements actor.Actor.
 func (s *process) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
-	default:
+	if m, ok := ctx.Message().(message); ok { // the others are protoactor's own: Started, Stopping, Stopped
 		s.hub.handle(s, m)
 	}
 }

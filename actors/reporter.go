@@ -8,7 +8,7 @@ import "time"
 // reporterCore is the pure part of the Reporter.
 type reporterCore struct{}
 
-func (reporterCore) step(msg any) []effect {
+func (reporterCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case flushReports:
 		return []effect{send{conductorID, reported{}}}

@@ -89,7 +89,7 @@ type stateWritten struct{ Layer int }
 // dropState frees the memory of a layer's state.
 type dropState struct{ Layer int }
 
-func (c *stagerCore) step(msg any) []effect {
+func (c *stagerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case begin:

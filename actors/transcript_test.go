@@ -93,7 +93,7 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 }
 
 // record notes a message and what came of it.
-func (w *world) record(id address, msg any, effects []effect) {
+func (w *world) record(id address, msg message, effects []effect) {
 	if w.trace == nil {
 		return
 	}
