@@ -3,7 +3,7 @@ package actors
 // message is what a core receives. The interface is closed: these types implement it, and no others.
 type message interface{ isMessage() }
 
-// The messages between actors (messages.go).
+// The messages between actors. messages.go explains them.
 func (AbortRequested) isMessage()       {}
 func (ActivationChecked) isMessage()    {}
 func (ActivationComputed) isMessage()   {}
@@ -57,7 +57,7 @@ func (StepReported) isMessage()         {}
 func (StepUpdated) isMessage()          {}
 func (StopRequested) isMessage()        {}
 
-// The messages by which an actor learns that its own work is done, and those that begin and end a run.
+// The messages that report a finished work to the actor that started it, and the messages that begin and end a run.
 func (batchPacked) isMessage()   {}
 func (begin) isMessage()         {}
 func (exchanged) isMessage()     {}

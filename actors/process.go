@@ -17,13 +17,12 @@ import (
 	"mt/layers/schedule"
 )
 
-// process is the side of an actor that is not pure: it feeds messages to the core and
-// executes the effects. Mailboxes have no bound of their own, because credits bound how
-// many messages can be in them.
+// process is the impure part of an actor. It passes messages to the core and executes the effects. Its mailbox is
+// unbounded; credits bound the number of messages in it.
 type process struct {
 	id   address
 	core core
-	exec func(w work) error // starts a work: task.start
+	exec func(w work) error // starts a work with task.start
 	hub  *hub
 	mu   sync.Mutex // held while a message is handled
 }
@@ -33,18 +32,18 @@ type hub struct {
 	carrier
 	processes []*process
 	stopped   atomic.Bool  // no message is handled and no effect executed any more
-	notices   sync.RWMutex // held for reading while a stream tells what is complete
-	ended     chan error   // how the run ended, sent once by the Conductor; nil: well
+	notices   sync.RWMutex // read-locked during a stream's notification
+	ended     chan error   // how the run ended: the Conductor sends one value; nil means success
 	watch     runWatch
 }
 
-// runWatch follows the works of a run on the host.
+// runWatch observes the works of a run on the host.
 type runWatch interface {
 	begin(id address, do task) *piece
 	done(p *piece)
 }
 
-// laneWatch follows what is enqueued on the streams of a lane.
+// laneWatch observes what is enqueued on the streams of a lane.
 type laneWatch interface {
 	launch(e enqueue, l schedule.Launch, v schedule.Visit, t *passTimeline)
 	copying(s *countedStream, do task)
@@ -53,7 +52,7 @@ type laneWatch interface {
 	stepDone(t *passTimeline)
 }
 
-// noWatch is the watch of a run that nobody follows (timeline.go).
+// noWatch is the watch of a run without a timeline (timeline.go).
 type noWatch struct{}
 
 func (noWatch) begin(address, task) *piece                                     { return nil }
@@ -64,22 +63,21 @@ func (noWatch) matrix(*countedStream, string, orthogonalize)                   {
 func (noWatch) marked(*passTimeline, device.Event, mark)                       {}
 func (noWatch) stepDone(*passTimeline)                                         {}
 
-// carrier carries messages and works: protoactor as time goes by, or a virtual clock.
+// carrier delivers messages and runs works, with protoactor in real time or on a virtual clock.
 type carrier interface {
 	// start makes an actor ready for messages.
 	start(s *process) error
 	// tell puts msg into an actor's mailbox.
 	tell(to address, msg message)
-	// begin calls started and then f, which does w, on a goroutine of their own. On a virtual
-	// clock f is called after as long as w is said to take.
+	// begin calls started and then f, which does w, on a new goroutine. A virtual clock calls f after the predicted
+	// duration of w.
 	begin(w work, started, f func())
-	// result does a work by calling f. On a virtual clock nothing is computed, but what
-	// others need is found out.
+	// result returns the result of f. On a virtual clock it skips computations and returns only values that others
+	// need.
 	result(w work, f func() (any, error)) (any, error)
-	// now is the time by which everything in the run is measured, but for what happens on the
-	// device.
+	// now is the clock of everything except the work of devices.
 	now() time.Duration
-	// stop waits for the works that were begun, and ends all actors.
+	// stop waits for the works in progress and ends all actors.
 	stop()
 }
 
@@ -98,8 +96,8 @@ func (h *hub) spawn(s *process) error {
 // fail reports a fault to the Conductor, which ends the run.
 func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
 
-// handle runs one message through a core. A panic, which is a broken invariant,
-// ends the run like any other fault: no actor is ever restarted.
+// handle passes one message to a core and executes the effects. A panic means a broken invariant and ends the run like
+// any other fault; no actor is ever restarted.
 func (h *hub) handle(s *process, msg message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,16 +122,15 @@ func (h *hub) handle(s *process, msg message) {
 	}
 }
 
-// done sends the messages of a work that is complete, with result in those that are
-// findings.
+// done sends the messages of a completed work. Each resultMessage gets result.
 func (h *hub) done(w work, result any) {
 	for _, s := range w.completed(result) {
 		h.tell(s.to, s.msg)
 	}
 }
 
-// async does a work of actor id on a goroutine of its own, by calling f. It then sends
-// the work's messages with the result, or tells the Conductor of the error.
+// async does a work of actor id by calling f on a new goroutine. It then sends the work's messages with the result, or
+// reports the error to the Conductor.
 func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	var span *piece
 	started := func() {
@@ -160,8 +157,8 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	})
 }
 
-// notified calls f, by which a stream tells that something is complete, unless the run has ended. f may
-// read the lanes' memory, as close waits for it.
+// notified calls f, the body of a stream's notification, unless the run has ended. f may use the lanes' memory, because
+// close waits for f.
 func (h *hub) notified(f func()) {
 	h.notices.RLock()
 	defer h.notices.RUnlock()
@@ -170,8 +167,8 @@ func (h *hub) notified(f func()) {
 	}
 }
 
-// close ends all actors and waits for the works that they have started on goroutines, and for what streams
-// tell. No effect begins after it returns.
+// close ends all actors. It waits for their works on goroutines and for notifications of streams. After it returns, no
+// effect begins.
 func (h *hub) close() {
 	h.notices.Lock()
 	h.stopped.Store(true)
@@ -182,7 +179,7 @@ func (h *hub) close() {
 	h.stop()
 }
 
-// panicError is the error for a panic of actor id. With MT_DEBUG set it has the stack.
+// panicError makes the error for a panic of actor id. With MT_DEBUG set, the error includes the stack.
 func panicError(id address, cause any) error {
 	trace := " (a defect of mt; MT_DEBUG=1 shows where)"
 	if os.Getenv("MT_DEBUG") != "" {
@@ -191,24 +188,24 @@ func panicError(id address, cause any) error {
 	return fmt.Errorf("%s: broken invariant: %v%s", id, cause, trace)
 }
 
-// waitIdle waits until the actor has handled the message it is at work on, if any.
+// waitIdle waits until the actor has handled its current message, if any.
 func (s *process) waitIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 }
 
-// unexpected is the panic of a core for a message it does not know.
+// unexpected is a core's panic message for an unknown message type.
 func unexpected(id address, msg message) string {
 	return fmt.Sprintf("%s: unexpected message %T", id, msg)
 }
 
-// core is the pure part of an actor: it answers a message with effects, in the order
-// in which they are to happen, and changes nothing but its own state.
+// core is the pure part of an actor. It answers a message with effects, to be executed in order, and changes only its
+// own state.
 type core interface {
 	step(msg message) []effect
 }
 
-// effect is what a core asks its process to do: a send or a work.
+// effect is an instruction from a core to its process: a send or a work.
 type effect interface{ effect() }
 
 // send puts msg into the mailbox of to.
@@ -221,30 +218,29 @@ func (send) effect() {}
 
 func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
 
-// work is something for the process to do. When it is complete, the messages in done
-// are sent; when it fails, Failed is sent to the Conductor instead.
+// work is an action of the process. When it is complete, the messages in done are sent. If it fails, Failed goes to the
+// Conductor instead.
 type work struct {
 	do   task
 	done []send
 }
 
-// task is what a work does. The interface is closed: each task stands in the file of the actor that asks for it.
+// task is the action of a work. The interface is closed: each task is in the file of the actor that requests it.
 type task interface {
-	// start begins the task of w. What takes time it starts, and returns; only in a diagnosis Compute waits for the device.
-	// r is the lane of the actor, the first lane for an actor that exists once.
+	// start begins the task of w. It returns at once; only Compute waits for the device, in a diagnosis. r is the
+	// actor's lane, or the first lane if the actor exists once.
 	start(r *lane, w work) error
 }
 
 func (work) effect() {}
 
-// resultMessage is a message that tells what a work has found out. A core makes the message
-// without the result; when the work is complete, the method with returns it with the
-// result added.
+// resultMessage is a message that carries the result of a work. The core makes the message without the result;
+// withResult adds the result when the work is complete.
 type resultMessage interface {
 	withResult(result any) message
 }
 
-// completed returns the sends of w with result in every message that is a finding.
+// completed returns the sends of w, with result added to every resultMessage.
 func (w work) completed(result any) []send {
 	out := make([]send, len(w.done))
 	for i, s := range w.done {
@@ -256,12 +252,11 @@ func (w work) completed(result any) []send {
 	return out
 }
 
-// role is what an actor does.
+// role is the kind of an actor.
 type role uint8
 
-// The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist
-// once, Exchanger and Gatherer only where several ranks train together, the Stager only where the state of
-// layers is on disks.
+// The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist once. Exchanger and Gatherer
+// exist only with several ranks, the Stager only with states on disks.
 const (
 	conductorRole role = iota
 	feederRole
@@ -281,13 +276,13 @@ func (r role) String() string {
 	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter", "exchanger", "gatherer", "stager"}[r]
 }
 
-// address names one actor of a run.
+// address identifies one actor of a run.
 type address struct {
 	role role
-	lane laneID // 0 for those that exist once
+	lane laneID // 0 for actors that exist once
 }
 
-// String is such as "conductor"; "compute" in the first lane, "compute 1" in the second.
+// String returns, for example, "conductor", "compute" for the first lane or "compute 1" for the second.
 func (a address) String() string {
 	if a.lane == 0 {
 		return a.role.String()
@@ -307,30 +302,29 @@ var (
 	stagerID       = address{role: stagerRole}
 )
 
-// laneID is the number of a lane, from 0 on.
+// laneID is the index of a lane, from 0.
 type laneID int
 
 func (l laneID) prefetcher() address { return address{role: prefetcherRole, lane: l} }
 func (l laneID) compute() address    { return address{role: computeRole, lane: l} }
 func (l laneID) offloader() address  { return address{role: offloaderRole, lane: l} }
 
-// protoCarrier is the carrier of real runs: every process is an actor of protoactor, and
-// every work a goroutine.
+// protoCarrier is the carrier of real runs. Every process is a protoactor actor, and every work a goroutine.
 type protoCarrier struct {
 	system *actor.ActorSystem
-	prefix string // of this carrier's actors' names in the system
+	prefix string // prefix of the actors' names in the system
 	pids   map[address]*actor.PID
-	works  sync.WaitGroup // that have been begun
+	works  sync.WaitGroup // the works in progress
 }
 
-// sharedSystem returns the program's actor system, which all carriers share: a registry of actors
-// has 32,768 maps, which take longer to make than a small run takes.
+// sharedSystem returns the program's only actor system. Creating one allocates 32,768 maps, which takes longer than a
+// small run.
 var sharedSystem = sync.OnceValue(func() *actor.ActorSystem {
 	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 	return actor.NewActorSystem(actor.WithLoggerFactory(quiet))
 })
 
-// carriers counts the carriers of the program.
+// carriers counts the carriers made so far.
 var carriers atomic.Int64
 
 func newProtoCarrier() *protoCarrier {
@@ -356,7 +350,7 @@ func (c *protoCarrier) begin(_ work, started, f func()) {
 
 func (c *protoCarrier) result(_ work, f func() (any, error)) (any, error) { return f() }
 
-// epoch is when the program began: runs that follow each other have one clock.
+// epoch is the start of the program, so consecutive runs share one clock.
 var epoch = time.Now()
 
 func (c *protoCarrier) now() time.Duration { return time.Since(epoch) }

@@ -7,9 +7,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// Run trains (or evaluates) as o says and returns when everything has come to rest: the
-// device is idle, goroutines have ended, buffers are given back. The first fault anywhere
-// ends the run and is its error; checkpoints that were complete by then remain.
+// Run trains or evaluates as o says. It returns when the device is idle, goroutines have ended and buffers are freed.
+// The first fault anywhere ends the run and is its error. Checkpoints that were complete by then remain.
 func Run(o Options) (err error) {
 	return execute(o, newProtoCarrier(), func(r *run) error {
 		for stop, abort := o.Stop, o.AbortStep; ; {
@@ -27,8 +26,8 @@ func Run(o Options) (err error) {
 	})
 }
 
-// execute is Run with the actors on a carrier; wait is called once they are at work, and
-// returns how the run ended.
+// execute runs o with its actors on carrier c. It calls wait once the actors have started; wait returns the run's
+// error.
 func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	if n := o.Plan.Lanes(); n != len(o.Devices) {
 		return fmt.Errorf("%d devices for a plan with %d lanes", len(o.Devices), n)
@@ -95,7 +94,7 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	return wait(r)
 }
 
-// leavePinned has the devices leave host memory pinned if the process is about to end. err is how the run ended.
+// leavePinned has the devices keep host memory pinned if the process is about to end. err is the run's error.
 func (o *Options) leavePinned(err error) {
 	if o.LeavePinned == nil || !o.LeavePinned(err) {
 		return
@@ -107,7 +106,7 @@ func (o *Options) leavePinned(err error) {
 	}
 }
 
-// startTrace begins to tell Options.Timeline what happens.
+// startTrace connects the run to Options.Timeline.
 func (r *run) startTrace() error {
 	t := newTracer(r.o.Timeline, r.hub.now, r.names)
 	if t == nil {
@@ -205,7 +204,7 @@ func (l *lane) processes(balance balancing) []*process {
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 
-// optimizerSpec is what the Optimizer has to know of the run.
+// optimizerSpec describes the run to the Optimizer.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
 	p := r.plan
 	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.comm != nil,
