@@ -2,13 +2,13 @@ package actors
 
 import "fmt"
 
-// A step of a long row may take many minutes. A run that has been asked to stop can be asked to give up the step in
-// progress, too (Options.AbortStep). Until the first layer of a step is updated, weights and all that is kept beside them are those
-// of the step before, and so they stay: nothing but the step is lost. Once one is updated, the step goes on to its end. What the
-// device has begun, and what it was given ahead, it still does before Run returns.
+// A step over long rows can take many minutes, so a run that must stop can also be asked to abort the step in progress
+// (Options.AbortStep). Until the step updates its first layer, weights and state are those of the step before. An abort
+// then keeps them and loses only the step. After the first update, the step runs to its end. The device still completes
+// the launches that are already enqueued before Run returns.
 
-// StepAbortedError is the error of a run that has given up its step or, with Eval, its evaluation in progress: the home of the layers has
-// them as they are after Reached.
+// StepAbortedError is the error of a run that has aborted its step or, with Eval, its evaluation. The run's Home has
+// the layers as they are after Reached.
 type StepAbortedError struct {
 	Reached State
 	Eval    bool
@@ -21,10 +21,10 @@ func (e *StepAbortedError) Error() string {
 	return fmt.Sprintf("step %d was given up", e.Reached.Step+1)
 }
 
-// abortStep has the step in progress given up.
+// abortStep asks the Optimizer to drop the step in progress.
 func (c *conductorCore) abortStep() []effect {
 	if c.distributed || c.diagnosis != nil {
-		return nil // ranks end together, and a run that fails ends soon
+		return nil // ranks end together, and a failing run ends soon
 	}
 	c.stop, c.aborting = true, true
 	if c.updated == c.version {
@@ -33,19 +33,19 @@ func (c *conductorCore) abortStep() []effect {
 	return []effect{send{optimizerID, StepAbortRequested{Step: c.version}}}
 }
 
-// stepDropped takes back that a step was closed: the Optimizer will not update it.
+// stepDropped reverts the closing of a step. The Optimizer will not update the step.
 func (c *conductorCore) stepDropped(m StepDropped) {
 	s := c.open[m.Step]
 	delete(c.open, m.Step)
 	c.tokens -= s.report.Tokens
-	if s.report.Saved { // none of its layers comes, so the checkpoint is never complete
+	if s.report.Saved { // no layer of the step will arrive, so its checkpoint is never complete
 		c.saving--
 	}
 	c.version, c.dropped = c.updated, true
 }
 
-// endAborted ends the run without the step in progress, if it is given up, none is closed that the Optimizer may still update, and no
-// checkpoint is under way. First all that was reported before has to be told.
+// endAborted ends the run without the step in progress. It waits until the Optimizer can no longer update a closed step
+// and no checkpoint is in progress. Then it asks the Reporter to report everything first.
 func (c *conductorCore) endAborted() []effect {
 	if !c.aborting || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
 		return nil
@@ -54,7 +54,7 @@ func (c *conductorCore) endAborted() []effect {
 	return []effect{send{reporterID, flushReports{}}}
 }
 
-// awaitReports is all that a run hears that is about to end without the step in progress.
+// awaitReports handles messages of an aborted run until the Reporter has finished. It ignores all others.
 func (c *conductorCore) awaitReports(msg message) []effect {
 	switch m := msg.(type) {
 	case reported:
@@ -65,8 +65,8 @@ func (c *conductorCore) awaitReports(msg message) []effect {
 	return nil
 }
 
-// abortStep takes back that the step in progress was closed, unless one of its layers is being updated or has been. The step is not
-// closed again, so nothing is updated any more.
+// abortStep reverts the closing of the step in progress if no layer's update has begun. The step is never closed again,
+// so it updates nothing.
 func (c *optimizerCore) abortStep(m StepAbortRequested) []effect {
 	if s := c.cur; s == nil || s.step != m.Step || s.begun {
 		return nil

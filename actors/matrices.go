@@ -9,22 +9,22 @@ import (
 	"mt/layers"
 )
 
-// This file is what the Optimizer does where matrices are moved whole (optim.Muon). The host moves the
-// momentum of one and puts what follows into a matrix buffer; the device of the layer's lane makes of it,
-// on streams of their own, what the weights are moved by; the host moves them. So three matrices may be
-// under way at once, and the layer that is next need not wait for the one before. A layer is updated when
-// all its matrices are, and its units, which are all else.
+// This file orthogonalizes momentum matrices for the Optimizer (optim.Muon). The host updates the momentum and writes
+// the device's input into a matrix buffer. The device of the layer's lane orthogonalizes the matrix on separate
+// streams. The host then applies the result to the weights. Three matrices may be in progress at once, and the next
+// layer need not wait for the previous one. A layer is updated when its matrices and its units, which are all other
+// weights, are updated.
 
-// matrixCore is the subcore, and the hook that takes over the updates of layers that have matrices.
+// matrixCore is the Optimizer's subcore for matrices, and the hook that takes over the updates of layers with matrices.
 type matrixCore struct {
 	c            *optimizerCore
-	buffers      [][]int // by lane: the matrix buffers that are free
-	layer        int     // that is being updated; −1: none, the next may begin
-	nextMatrix   int     // its first matrix that has not been begun
-	unitsPending bool    // its units have still to be updated
-	worksLeft    []int   // by layer: how many of its works are not done
+	buffers      [][]int // by lane: the free matrix buffers
+	layer        int     // the layer whose matrices are being begun; −1: none, the next layer may begin
+	nextMatrix   int     // its next matrix
+	unitsPending bool    // its units are not yet updated
+	worksLeft    []int   // by layer: its works in progress or to come
 	returned     []MatrixOrthogonalized
-	update       update // of the layer, or of the last one: its slab, and the rate and factor of all
+	update       update // of the current or last layer; all layers share its rate and factor
 }
 
 func newMatrixCore(c *optimizerCore) {
@@ -35,23 +35,23 @@ func newMatrixCore(c *optimizerCore) {
 	c.subcores, c.hooks = append(c.subcores, p), append(c.hooks, p)
 }
 
-// unitsUpdated tells that the units of a layer that has matrices are updated.
+// unitsUpdated reports that the units of a layer with matrices are updated.
 type unitsUpdated struct{ Layer int }
 
-// prepareMatrix moves the momentum of a matrix of a layer and writes what is to be orthogonalized.
+// prepareMatrix updates the momentum of a matrix and writes the input of the orthogonalization.
 type prepareMatrix struct {
 	Of             update
 	Matrix, Buffer int
 	Lane           laneID
 }
 
-// orthogonalize has the device of a lane work on a matrix buffer.
+// orthogonalize runs the orthogonalization of a matrix buffer on a lane's device.
 type orthogonalize struct {
 	Layer, Matrix, Buffer int
 	Lane                  laneID
 }
 
-// applyMatrix moves the weights of a matrix.
+// applyMatrix updates the weights of a matrix.
 type applyMatrix struct {
 	Of             update
 	Matrix, Buffer int
@@ -79,7 +79,7 @@ func (p *matrixCore) take(msg message) ([]effect, bool) {
 	return nil, false
 }
 
-// workDone notes that one of the works of a layer's update is done.
+// workDone counts one finished work of a layer's update.
 func (p *matrixCore) workDone(l int) []effect {
 	if p.worksLeft[l]--; p.worksLeft[l] > 0 {
 		return nil
@@ -87,8 +87,8 @@ func (p *matrixCore) workDone(l int) []effect {
 	return p.c.updated(l, false)
 }
 
-// next begins the next work on matrices: first with what has come back from a device, since
-// that returns a buffer. While no buffer is free, the units of the layer are updated.
+// next begins the next work on matrices. A matrix that came back from a device is first, because it returns a buffer.
+// If no buffer is free, the layer's units are updated.
 func (p *matrixCore) next() []effect {
 	switch {
 	case len(p.returned) > 0:
@@ -111,14 +111,14 @@ func (p *matrixCore) next() []effect {
 		return []effect{work{do: prepareMatrix{Of: of, Matrix: m.Matrix, Buffer: m.Buffer, Lane: lane}, done: []send{{optimizerID, m}}}}
 	}
 	if !p.unitsPending {
-		return nil // until a buffer comes back
+		return nil // waits for a buffer
 	}
 	p.unitsPending, p.c.busy = false, true
 	p.preparedAll()
 	return []effect{work{do: of, done: []send{{optimizerID, unitsUpdated{l}}}}}
 }
 
-// preparedAll lets the next layer begin when all works of the one at hand have.
+// preparedAll lets the next layer begin when all works of the current layer have begun.
 func (p *matrixCore) preparedAll() {
 	if p.nextMatrix == p.c.matrices[p.layer] && !p.unitsPending {
 		p.layer = -1
@@ -139,16 +139,16 @@ func (p *matrixCore) begin(u update) ([]effect, bool) {
 
 func (p *matrixCore) done(LayerUpdated) []effect { return nil }
 
-// matrixStaging is what a lane has for the matrices of its layers; nil where there are none.
+// matrixStaging is a lane's memory and streams for matrices. nil: its layers have none.
 type matrixStaging struct {
 	up, compute, down *countedStream
 	byLayer           [][]optim.Matrix // by layer
-	host              [][]byte         // by buffer: what host and device hand over
+	host              [][]byte         // by buffer: memory shared by host and device
 	buffers           []slot
 	workspace         device.Mem
 }
 
-// allocMatrices makes what matrices need.
+// allocMatrices allocates the lane's matrixStaging.
 func (r *lane) allocMatrices() error {
 	p := r.plan
 	bytes := p.MatrixBytes()
@@ -192,15 +192,15 @@ func (r *lane) allocMatrices() error {
 	return err
 }
 
-// matrix views a matrix of a layer in the part of a buffer that host and device hand over.
+// matrix returns a matrix of a layer and a view of its host buffer.
 func (r *lane) matrix(layer, matrix, buffer int) (optim.Matrix, optim.Grad) {
 	m := r.matrices.byLayer[layer][matrix]
 	act := r.plan.Spec.Act
 	return m, optim.Grad{Data: r.matrices.host[buffer][:m.Elems()*act.Size()], BF16: act == device.BF16, Elems: m.Elems()}
 }
 
-// orthogonalize enqueues what the device does with a matrix: a copy to it, unless it computes on host
-// memory, the iterations, and a copy back.
+// orthogonalize enqueues a matrix on the device: a copy in, the iterations, a copy back. A device that computes on host
+// memory needs no copies.
 func (r *lane) orthogonalize(w work, e orthogonalize) {
 	room := r.matrices
 	m, host := r.matrix(e.Layer, e.Matrix, e.Buffer)
