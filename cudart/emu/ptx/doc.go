@@ -1,5 +1,5 @@
 // Package ptx parses and executes PTX, the assembly of NVIDIA GPUs, in plain Go. It tests kernels on machines without
-// a GPU. It imports nothing of this module.
+// a GPU. It imports base/bf16.
 //
 // Package ptx checks bounds, alignment, races in shared memory and reads of unwritten memory.
 //
