@@ -26,8 +26,8 @@ const (
 type family uint8
 
 const (
-	fam32      family = iota // like fam32, with operands or result adjusted
-	famWrapped               // the same, with operands or result adjusted first
+	fam32      family = iota // d32 ← a32, b32, c32
+	famWrapped               // like fam32, with operands or result adjusted
 	fam64                    // d64 ← a64, b64, c64; shifts take b32
 	famMixed                 // widths differ
 	famConvert               // cvt
@@ -88,9 +88,9 @@ type extra struct {
 
 // Flags of memory accesses.
 const (
-	flagSigned   = 1 << iota // the registers are 64-bit, the elements narrower
-	flagWide                 // the address register is 32-bit
-	flagNarrow               // the address is in a 32-bit register
+	flagSigned   = 1 << iota // narrow values are sign-extended
+	flagWide                 // the registers are 64-bit, the elements narrower
+	flagNarrow               // the address register is 32-bit
 	flagSrcReg               // cp.async: a register holds the number of bytes to read
 	flagTrans                // ldmatrix.trans
 	flagNoResult             // red, and shfl without a predicate
