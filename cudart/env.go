@@ -121,9 +121,9 @@ func filesIn(folder string, lib Library) []string {
 	return files
 }
 
-// pythons returns the prefixes of Python environments, in this order: the environment whose bin folder holds the
-// program, the active one, every python in PATH, the user's and the system's. The first comes first because its
-// libraries were installed with the program.
+// pythons returns the prefixes of Python environments. First comes the environment whose bin folder holds the program,
+// because its libraries were installed with the program. Then come the active one, every python in PATH, the user's
+// and the system's.
 func (e *Env) pythons() []string {
 	var prefixes []string
 	if bin := filepath.Dir(e.Program); filepath.Base(bin) == "bin" {

@@ -19,7 +19,7 @@
 //   - count the instructions of each block
 //   - let the blocks of a launch take turns in a drawn order, so that tests see blocks wait for each other
 //
-// Invariant: a program that runs here without faults relies only on guarantees of CUDA. Where CUDA leaves a choice
+// Invariant: a program that runs here without faults relies only on guarantees of CUDA. If CUDA leaves a choice
 // open, the emulator makes the choice that is hardest on the program: fresh memory is filled with NaN, pageable copies
 // block the host, and nothing runs before it must (Lazy).
 package emu

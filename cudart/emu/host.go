@@ -91,7 +91,7 @@ func (d *Driver) hostAlloc(p *uint64, bytes uint64, flags uint32) int32 {
 	return 0
 }
 
-// pinsFor returns the device for which memory is pinned: the device of the current call, or nil for all devices if
+// pinsFor returns the device for which memory is pinned, the device of the current call. nil: all devices, because
 // flags has cudaHostAllocPortable or cudaHostRegisterPortable (the same bit).
 func (d *Driver) pinsFor(flags uint32) *gpu {
 	if flags&1 != 0 {

@@ -17,9 +17,9 @@ func (b *builder) setmaxnreg(in *inst) {
 	b.kernel.async = true
 }
 
-// registersAtStart returns the number of registers per thread at kernel start: .maxnreg, or the share of a
-// multiprocessor's 65,536 registers that .maxntid and .minnctapersm leave, rounded down to a multiple of 8. 0: the
-// kernel has neither directive. Source: PTX ISA, "setmaxnreg", "Performance-Tuning Directives".
+// registersAtStart returns the number of registers per thread at kernel start. It is .maxnreg, or else the share of a
+// multiprocessor's 65,536 registers for .maxntid and .minnctapersm, rounded down to a multiple of 8. 0: the kernel has
+// no such directive. Source: PTX ISA, "setmaxnreg", "Performance-Tuning Directives".
 func (k *Kernel) registersAtStart() int {
 	if k.maxRegisters > 0 {
 		return k.maxRegisters
