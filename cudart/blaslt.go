@@ -7,47 +7,45 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Handles of cuBLASLt. Layouts, descriptions and preferences are host memory
-// of the library; none may be destroyed or changed while a call uses it.
+// Handles of cuBLASLt. Layouts, descriptions and preferences are host memory of the library. Do not destroy or change
+// one while a call uses it.
 type (
-	// BlasHandle is a cublasLtHandle_t, of the device it was created for.
+	// BlasHandle is a cublasLtHandle_t. It belongs to the device that it was created for.
 	BlasHandle uintptr
-	// MatmulDesc is a cublasLtMatmulDesc_t: what a product computes.
+	// MatmulDesc is a cublasLtMatmulDesc_t: the operation of a product.
 	MatmulDesc uintptr
-	// MatrixLayout is a cublasLtMatrixLayout_t: how a matrix lies in memory.
+	// MatrixLayout is a cublasLtMatrixLayout_t: the memory layout of a matrix.
 	MatrixLayout uintptr
-	// MatmulPreference is a cublasLtMatmulPreference_t: how much workspace an
-	// algorithm may use and which alignments it can count on.
+	// MatmulPreference is a cublasLtMatmulPreference_t: the workspace and alignments that an algorithm may rely on.
 	MatmulPreference uintptr
 )
 
 // DataType is a cudaDataType.
 type DataType int32
 
-// The types of matrix elements, scale factors and biases.
+// Types of matrix elements, scale factors and biases.
 const (
 	Float32  DataType = 0
 	BFloat16 DataType = 14
 )
 
-// ComputeType is a cublasComputeType_t: how products are summed.
+// ComputeType is a cublasComputeType_t: the arithmetic of products and sums.
 type ComputeType int32
 
-// ComputeFloat32 multiplies what the matrices hold and sums in fp32. It does not
-// round fp32 operands to TF32, unless the environment has NVIDIA_TF32_OVERRIDE=1
-// (see ThisMachine).
+// ComputeFloat32 multiplies the stored values and accumulates in fp32. It does not round fp32 operands to TF32, unless
+// the environment has NVIDIA_TF32_OVERRIDE=1 (see ThisMachine).
 const ComputeFloat32 ComputeType = 68
 
 // Transpose is a cublasOperation_t.
 type Transpose int32
 
-// Whether an operand is transposed before the product is taken.
+// Transposition of an operand before the product.
 const (
 	NoTranspose Transpose = 0
 	Transposed  Transpose = 1
 )
 
-// Epilogue is a cublasLtEpilogue_t: what is done to a product last.
+// Epilogue is a cublasLtEpilogue_t: the operation on the finished product.
 type Epilogue int32
 
 // EpilogueBias adds a vector along the rows of the column-major D.
@@ -56,7 +54,7 @@ const EpilogueBias Epilogue = 4
 // DescAttr is a cublasLtMatmulDescAttributes_t.
 type DescAttr int32
 
-// The attributes of a MatmulDesc, each with the type of its value.
+// Attributes of a MatmulDesc, each with the type of its value.
 const (
 	DescTransA       DescAttr = 3  // Transpose
 	DescTransB       DescAttr = 4  // Transpose
@@ -68,44 +66,40 @@ const (
 // PreferenceAttr is a cublasLtMatmulPreferenceAttributes_t.
 type PreferenceAttr int32
 
-// The attributes of a MatmulPreference, each with the type of its value. Where no
-// alignment is set, the library takes addresses to be multiples of 256.
+// Attributes of a MatmulPreference, each with the type of its value. Without a set alignment, the library assumes
+// multiples of 256 bytes.
 const (
 	PreferMaxWorkspaceBytes PreferenceAttr = 1 // uint64
-	PreferReductions        PreferenceAttr = 3 // uint32, a mask of the ways in which a sum over K may be split
-	PreferMinAlignmentA     PreferenceAttr = 5 // uint32, in bytes, as are the next three
+	PreferReductions        PreferenceAttr = 3 // uint32, a mask of cublasLtReductionScheme_t for splitting the sum over K
+	PreferMinAlignmentA     PreferenceAttr = 5 // uint32, in bytes; likewise the next three
 	PreferMinAlignmentB     PreferenceAttr = 6
 	PreferMinAlignmentC     PreferenceAttr = 7
 	PreferMinAlignmentD     PreferenceAttr = 8
 )
 
-// ReductionFloat32 is a cublasLtReductionScheme_t for PreferReductions. Where
-// several blocks share a sum over K, their partial sums are kept in the workspace
-// in the compute type, added in order, and the result is rounded once.
+// ReductionFloat32 is a cublasLtReductionScheme_t for PreferReductions. If several blocks share a sum over K, the
+// workspace holds their partial sums in the compute type. They are added in order, and the result is rounded once.
 const ReductionFloat32 = 2
 
-// Algorithm is a cublasLtMatmulAlgo_t. It is plain data, and holds for the same
-// kind of device, the same version of the library, and matrices like those it was
-// proposed for.
+// Algorithm is a cublasLtMatmulAlgo_t: plain data. It is valid for the same kind of device, the same library version,
+// and matrices like the ones that it was proposed for.
 type Algorithm [8]uint64
 
 // Heuristic is a proposed algorithm: a cublasLtMatmulHeuristicResult_t.
 type Heuristic struct {
 	Algorithm      Algorithm
-	WorkspaceBytes uint64  // what the algorithm needs
+	WorkspaceBytes uint64  // required by the algorithm
 	state          int32   // 0: the other fields are valid
-	Waves          float32 // 1: one wave of blocks fills the device
+	Waves          float32 // number of waves of blocks; 1: one wave fills the device
 	_              [4]int32
 }
 
-// Blas is libcublasLt. Its matrices are column-major: a row-major matrix of R
-// rows and C columns is its C by R matrix with the same leading dimension, so a
-// row-major D = A·B is asked for as Dᵀ = Bᵀ·Aᵀ, with the operands swapped and
-// nothing moved.
+// Blas is libcublasLt. Its matrices are column-major. A row-major matrix of R rows and C columns is a column-major C×R
+// matrix with the same leading dimension. A row-major D = A·B is therefore requested as Dᵀ = Bᵀ·Aᵀ: swap the operands,
+// and move no data.
 //
-// The library calls libcuda as well as a libcudart of its own, so a thread needs a
-// current context. Calls that reach the device therefore take a Context, as those
-// of libcuda do.
+// The library calls both libcuda and its own libcudart, so a thread needs a current context. Methods that reach the
+// device therefore take a Context.
 type Blas struct {
 	driver                           *driverFunctions
 	version                          uintptr
@@ -134,14 +128,12 @@ func (f *Blas) bind(b *binder) {
 	f.matmul = b.need("cublasLtMatmul")
 }
 
-// in calls a function of the library with ctx made current on the calling OS
-// thread.
+// in calls a function of the library with ctx current on the calling OS thread.
 func (f *Blas) in(ctx Context, fn *function, args ...uintptr) error {
 	return f.driver.in(ctx, fn, args...)
 }
 
-// getHandle calls f with the address of a handle followed by args, and returns that
-// handle.
+// getHandle calls f with the address of a handle, followed by args, and returns the handle.
 func getHandle(f *function, args ...uintptr) (uintptr, error) {
 	m := newFrame()
 	defer m.release()
@@ -151,14 +143,14 @@ func getHandle(f *function, args ...uintptr) (uintptr, error) {
 	return uintptr(m.words[0]), err
 }
 
-// Version is the library's version, 120402 for 12.4.2. cublasLtGetVersion:
+// Version returns the library's version, for example 120402 for 12.4.2. cublasLtGetVersion:
 // https://docs.nvidia.com/cuda/cublas/#cublasltgetversion
 func (f *Blas) Version() int {
 	r, _, _ := purego.SyscallN(f.version)
 	return int(r)
 }
 
-// Create makes a handle for the device of ctx. cublasLtCreate:
+// Create creates a handle for the device of ctx. cublasLtCreate:
 // https://docs.nvidia.com/cuda/cublas/#cublasltcreate
 func (f *Blas) Create(ctx Context) (BlasHandle, error) {
 	m := newFrame()
@@ -167,15 +159,14 @@ func (f *Blas) Create(ctx Context) (BlasHandle, error) {
 	return BlasHandle(m.words[0]), err
 }
 
-// Destroy gives a handle back; work that used it may still run.
+// Destroy destroys a handle. Enqueued work that uses it still runs.
 // cublasLtDestroy: https://docs.nvidia.com/cuda/cublas/#cublasltdestroy
 func (f *Blas) Destroy(ctx Context, h BlasHandle) error {
 	return f.in(ctx, &f.destroy, uintptr(h))
 }
 
-// DescCreate makes the description of a product without transposes and without
-// an epilogue; scale is the type of alpha and beta, which Matmul takes as
-// Float32. cublasLtMatmulDescCreate:
+// DescCreate creates the description of a product without transposes and epilogue. scale is the type of alpha and
+// beta, which Matmul passes as Float32. cublasLtMatmulDescCreate:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldesccreate
 func (f *Blas) DescCreate(compute ComputeType, scale DataType) (MatmulDesc, error) {
 	h, err := getHandle(&f.descCreate, uintptr(compute), uintptr(scale))
@@ -186,32 +177,29 @@ func (f *Blas) DescCreate(compute ComputeType, scale DataType) (MatmulDesc, erro
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescdestroy
 func (f *Blas) DescDestroy(d MatmulDesc) error { return f.descDestroy.call(uintptr(d)) }
 
-// set calls a SetAttribute function with the address of value, of which size bytes
-// count.
+// set calls a SetAttribute function with the address of the first size bytes of value.
 func set(f *function, handle, attr uintptr, value uint64, size uintptr) error {
 	m := newFrame()
 	defer m.release()
 	return f.call(handle, attr, m.in(0, value), size)
 }
 
-// DescSet sets an attribute of a description that is not a pointer: a
-// Transpose, an Epilogue or a DataType. cublasLtMatmulDescSetAttribute:
+// DescSet sets a non-pointer attribute of a description: a Transpose, an Epilogue or a DataType.
+// cublasLtMatmulDescSetAttribute:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescsetattribute
 func (f *Blas) DescSet(d MatmulDesc, attr DescAttr, value int32) error {
 	return set(&f.descSet, uintptr(d), uintptr(attr), uint64(uint32(value)), 4)
 }
 
-// DescSetPointer sets an attribute of a description that is a pointer. What it
-// points to must outlive the products that are described.
-// cublasLtMatmulDescSetAttribute:
+// DescSetPointer sets a pointer attribute of a description. The memory at p must stay valid until the described
+// products have run. cublasLtMatmulDescSetAttribute:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescsetattribute
 func (f *Blas) DescSetPointer(d MatmulDesc, attr DescAttr, p DevicePtr) error {
 	return set(&f.descSet, uintptr(d), uintptr(attr), uint64(p), unsafe.Sizeof(p))
 }
 
-// LayoutCreate makes the layout of a column-major matrix: ld is how many
-// elements lie between the starts of two columns, at least rows.
-// cublasLtMatrixLayoutCreate:
+// LayoutCreate creates the layout of a column-major matrix. ld, at least rows, is the number of elements between the
+// starts of two columns. cublasLtMatrixLayoutCreate:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutcreate
 func (f *Blas) LayoutCreate(t DataType, rows, cols, ld int64) (MatrixLayout, error) {
 	h, err := getHandle(&f.layoutCreate, uintptr(t), uintptr(rows), uintptr(cols), uintptr(ld))
@@ -222,7 +210,7 @@ func (f *Blas) LayoutCreate(t DataType, rows, cols, ld int64) (MatrixLayout, err
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutdestroy
 func (f *Blas) LayoutDestroy(l MatrixLayout) error { return f.layoutDestroy.call(uintptr(l)) }
 
-// PreferenceCreate makes a preference that allows no workspace.
+// PreferenceCreate creates a preference that allows no workspace.
 // cublasLtMatmulPreferenceCreate:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmulpreferencecreate
 func (f *Blas) PreferenceCreate() (MatmulPreference, error) {
@@ -236,8 +224,8 @@ func (f *Blas) PreferenceDestroy(p MatmulPreference) error {
 	return f.preferDestroy.call(uintptr(p))
 }
 
-// PreferenceSet sets an attribute of a preference, of the type that the
-// attribute has. cublasLtMatmulPreferenceSetAttribute:
+// PreferenceSet sets an attribute of a preference. value has the attribute's type.
+// cublasLtMatmulPreferenceSetAttribute:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmulpreferencesetattribute
 func (f *Blas) PreferenceSet(p MatmulPreference, attr PreferenceAttr, value uint64) error {
 	size := uintptr(4)
@@ -247,16 +235,15 @@ func (f *Blas) PreferenceSet(p MatmulPreference, attr PreferenceAttr, value uint
 	return set(&f.preferSet, uintptr(p), uintptr(attr), value, size)
 }
 
-// MatmulShape says which product is computed: D = alpha·op(A)·op(B) + beta·C, and
-// then the epilogue. C and D may share one layout.
+// MatmulShape describes a product: D = alpha·op(A)·op(B) + beta·C, followed by the epilogue. C and D may share a
+// layout.
 type MatmulShape struct {
 	Desc       MatmulDesc
 	A, B, C, D MatrixLayout
 }
 
-// AlgoGetHeuristic proposes up to want algorithms and puts the one that should be
-// the fastest first. It runs nothing. Where no algorithm can compute the product,
-// the error is ErrNotSupported. cublasLtMatmulAlgoGetHeuristic:
+// AlgoGetHeuristic proposes up to want algorithms, the fastest by estimate first. It runs nothing. If no algorithm can
+// compute the product, the error is ErrNotSupported. cublasLtMatmulAlgoGetHeuristic:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmulalgogetheuristic
 func (f *Blas) AlgoGetHeuristic(ctx Context, h BlasHandle, s *MatmulShape, p MatmulPreference, want int) ([]Heuristic, error) {
 	if want < 1 {
@@ -283,19 +270,17 @@ func (f *Blas) AlgoGetHeuristic(ctx Context, h BlasHandle, s *MatmulShape, p Mat
 	return good, nil
 }
 
-// MatmulArgs are the operands of a product. C may be D. No other product that may
-// run at the same time may use the same workspace.
+// MatmulArgs are the operands of a product. C may equal D. Concurrent products need separate workspaces.
 type MatmulArgs struct {
 	Alpha, Beta    float32
 	A, B, C, D     DevicePtr
-	Algorithm      *Algorithm // nil: the library's choice, made again at every call
+	Algorithm      *Algorithm // nil: the library chooses at every call
 	Workspace      DevicePtr
 	WorkspaceBytes int64
 }
 
-// Matmul enqueues a product on stream. s and a are read before it returns; the
-// device memory must not be freed or reused until an event recorded after the call
-// is done. cublasLtMatmul:
+// Matmul enqueues a product on stream. It reads s and a before it returns. The device memory must stay valid and
+// unchanged until an event recorded after the call completes. cublasLtMatmul:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
 func (f *Blas) Matmul(ctx Context, h BlasHandle, s *MatmulShape, a *MatmulArgs, stream Stream) error {
 	m := newFrame()

@@ -16,19 +16,17 @@ type function struct {
 	texts   *describers
 }
 
-// arguments holds blocks for the arguments of calls. The list that purego is given
-// escapes to the heap; because it is copied into a pooled block, our callers' lists
-// need no memory of their own.
+// arguments pools argument blocks for calls. The slice passed to purego escapes to the heap. Copying it into a pooled
+// block keeps the callers' slices on the stack.
 var arguments = sync.Pool{New: func() any { return new([maxArguments]uintptr) }}
 
-// maxArguments is the most arguments that a call has, which are those of
-// cublasLtMatmul.
+// maxArguments is the largest number of arguments of a call, that of cublasLtMatmul.
 const maxArguments = 16
 
-// status calls the function and returns its code.
+// status calls the function and returns its status code.
 //
-// The arguments are integers or addresses of memory in a frame, never of a
-// stack variable: a stack moves while the call runs Go code.
+// The arguments are integers, or addresses in a frame. Addresses of stack variables are not allowed, because a stack
+// may move while the call runs Go code.
 func (f *function) status(args ...uintptr) int {
 	block := arguments.Get().(*[maxArguments]uintptr)
 	r, _, _ := purego.SyscallN(f.addr, block[:copy(block[:], args)]...)
@@ -36,7 +34,7 @@ func (f *function) status(args ...uintptr) int {
 	return int(int32(r))
 }
 
-// call calls the function and turns its code into an error.
+// call calls the function and converts a nonzero status code to an error.
 func (f *function) call(args ...uintptr) error {
 	if code := f.status(args...); code != 0 {
 		return f.fail(code, "")
@@ -44,22 +42,20 @@ func (f *function) call(args ...uintptr) error {
 	return nil
 }
 
-// fail returns the error that stands for code. detail may be empty.
+// fail returns the error for a status code. detail may be empty.
 func (f *function) fail(code int, detail string) error {
 	return &Error{Library: f.library, Op: f.name, Code: code, Text: f.texts.text(f.library, code), Detail: detail}
 }
 
-// frame is the memory that one call shares with C. It comes from a pool and so lies
-// on the heap, where nothing moves, and it is in use until release, so the
-// collector keeps it. A variable would not do: that its address is passed as an
-// integer does not keep the compiler from placing it on the stack.
+// frame is the memory that a call shares with C. It comes from a pool and therefore lies on the heap, where nothing
+// moves. It is in use until release, so the garbage collector keeps it. A variable would not do: passing its address
+// as an integer does not stop the compiler from placing it on the stack.
 type frame struct {
 	words [16]uint64 // values that C reads or writes by address
 	bytes []byte     // text, parameters, at a multiple of 8
 }
 
-// The room for bytes that a new frame has, and the most with which one goes back to
-// the pool.
+// Capacity in bytes of a new frame, and the largest capacity that returns to the pool.
 const (
 	frameBytes    = 1 << 10
 	maxFrameBytes = 64 << 10
@@ -67,10 +63,10 @@ const (
 
 var frames = sync.Pool{New: func() any { return &frame{bytes: make([]byte, 0, frameBytes)} }}
 
-// newFrame returns a frame whose words have arbitrary values.
+// newFrame returns a frame. Its words have arbitrary values.
 func newFrame() *frame { return frames.Get().(*frame) }
 
-// release ends the use of the frame's memory by C and gives it back.
+// release ends C's use of the frame and returns the frame to the pool.
 func (m *frame) release() {
 	runtime.KeepAlive(m)
 	if cap(m.bytes) <= maxFrameBytes {
@@ -78,7 +74,7 @@ func (m *frame) release() {
 	}
 }
 
-// at is the address of word i.
+// at returns the address of word i.
 func (m *frame) at(i int) uintptr { return uintptr(unsafe.Pointer(&m.words[i])) }
 
 // out clears word i and returns its address, for C to write to.
@@ -93,16 +89,16 @@ func (m *frame) in(i int, v uint64) uintptr {
 	return m.at(i)
 }
 
-// int returns the C int at word i. A 64-bit integer is read from words directly.
+// int returns the C int at word i. Read a 64-bit integer from words directly.
 func (m *frame) int(i int) int { return int(int32(m.words[i])) }
 
-// float is the C float at word i.
+// float returns the C float at word i.
 func (m *frame) float(i int) float32 { return *(*float32)(unsafe.Pointer(&m.words[i])) }
 
-// pointer is the C pointer at word i.
+// pointer returns the C pointer at word i.
 func (m *frame) pointer(i int) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&m.words[i])) }
 
-// copy puts b into the frame and returns its address; 0 where b is empty.
+// copy copies b into the frame and returns its address; 0 if b is empty.
 func (m *frame) copy(b []byte) uintptr {
 	if len(b) == 0 {
 		return 0
@@ -111,19 +107,19 @@ func (m *frame) copy(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(&m.bytes[0]))
 }
 
-// text puts b with a NUL after it into the frame and returns its address.
+// text copies b and a terminating NUL into the frame and returns the address.
 func (m *frame) text(b []byte) uintptr {
 	m.bytes = append(append(m.bytes[:0], b...), 0)
 	return uintptr(unsafe.Pointer(&m.bytes[0]))
 }
 
-// room makes n zero bytes in the frame and returns their address.
+// room reserves n zero bytes in the frame and returns their address.
 func (m *frame) room(n int) uintptr {
 	m.bytes = append(m.bytes[:0], make([]byte, n)...)
 	return uintptr(unsafe.Pointer(&m.bytes[0]))
 }
 
-// goString is a copy of the text up to the first NUL of b.
+// goString returns b up to its first NUL.
 func goString(b []byte) string {
 	for i, c := range b {
 		if c == 0 {

@@ -8,9 +8,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// onC returns a CUDA in which every function is one and the same function of C,
-// which takes nothing and returns 0. It skips the test where there is no such
-// function.
+// onC returns a CUDA in which every function is the same C function, which takes no arguments and returns 0. It skips
+// the test if there is no such function.
 func onC(t testing.TB) *CUDA {
 	t.Helper()
 	handle, err := load("libc.so.6")
@@ -29,7 +28,7 @@ func onC(t testing.TB) *CUDA {
 	return c
 }
 
-// same is a Symbols that has one function under every name.
+// same is a Symbols with the same function under every name.
 type same uintptr
 
 func (s same) Symbol(Library, string) uintptr { return uintptr(s) }
@@ -51,8 +50,8 @@ func hotCalls(c *CUDA) map[string]func() error {
 	}
 }
 
-// TestHotCallsDoNotAllocate wants an average of 0 allocations, not 0 in every call,
-// because a garbage collection empties the pools that calls take their memory from.
+// TestHotCallsDoNotAllocate requires an average of 0 allocations, not 0 in every call: a garbage collection empties
+// the pools from which calls take their memory.
 func TestHotCallsDoNotAllocate(t *testing.T) {
 	if testkit.Race {
 		t.Skip("with the race detector pools drop what they hold at random")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestContextOfThread calls libcudart, libcuda and libcublasLt from many goroutines with contexts
-// of their own: each call must find its context current on the thread it runs on.
+// TestContextOfThread calls libcudart, libcuda and libcublasLt from many goroutines, each with its own context. Each
+// call must find its context current on its thread.
 func TestContextOfThread(t *testing.T) {
 	f, c := newFake(t)
 	current := map[int]uintptr{}
@@ -56,7 +56,7 @@ func TestContextOfThread(t *testing.T) {
 				_, loading := c.ModuleLoad(ctx, []byte{byte(id)})
 				_, finding := c.ModuleFunction(ctx, Module(id), "f")
 				_, choosing := c.BlasLt().AlgoGetHeuristic(ctx, BlasHandle(id), &MatmulShape{}, 0, 1)
-				if errors.Is(choosing, ErrNotSupported) { // it was called and proposed nothing
+				if errors.Is(choosing, ErrNotSupported) { // the call was made and proposed nothing
 					choosing = nil
 				}
 				if err := errors.Join(runtimeIn(c, id), loading, finding, choosing, c.BlasLt().Destroy(ctx, BlasHandle(id)),
@@ -88,8 +88,8 @@ var fixed = func() []byte {
 	return b[(100-address(b)%100)%100:]
 }()
 
-// runtimeIn makes the calls of libcudart that reach a device, in context id, with
-// id among the arguments or the results of each call.
+// runtimeIn makes the libcudart calls that reach a device, in context id. id is also among the arguments or results of
+// each call.
 func runtimeIn(c *CUDA, id uintptr) error {
 	ctx := Context(id)
 	_, malloc := c.Malloc(ctx, int64(id))

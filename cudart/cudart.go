@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Library names one of the libraries, as its file is named without "lib" and ".so".
+// Library is the name of a library: its file name without "lib" and ".so".
 type Library string
 
-// The libraries. Runtime and Driver are required; BlasLt and ML may be absent.
+// The libraries. Runtime and Driver are required; BlasLt and ML are optional.
 const (
 	Runtime Library = "cudart"
 	Driver  Library = "cuda"
@@ -17,28 +17,27 @@ const (
 	ML      Library = "nvidia-ml"
 )
 
-// Libraries are all libraries, in the order in which they are searched: the
-// driver first, as its version decides which of the others fit.
+// Libraries lists all libraries in search order. The driver comes first, because its version decides which versions of
+// the others fit.
 var Libraries = []Library{Driver, Runtime, BlasLt, ML}
 
-// File is the name of the library's file without a version.
+// File returns the library's file name without a version.
 func (l Library) File() string { return "lib" + string(l) + ".so" }
 
-// Required is true where nothing works without the library.
+// Required reports whether the package cannot work without the library.
 func (l Library) Required() bool { return l == Runtime || l == Driver }
 
-// Symbols finds C functions.
+// Symbols looks up C functions.
 type Symbols interface {
-	// Symbol is the address of a function of a library, 0 where there is none.
+	// Symbol returns the address of a function of a library; 0: not found.
 	Symbol(lib Library, name string) uintptr
 }
 
-// Handles of CUDA objects and addresses in device memory. Zero is none; the
-// zero Stream is CUDA's default stream.
+// Handles of CUDA objects and addresses in device memory. 0 means none, except that Stream 0 is CUDA's default stream.
 type (
 	// DevicePtr is an address in device memory.
 	DevicePtr uintptr
-	// Stream is a cudaStream_t, which is libcuda's CUstream too.
+	// Stream is a cudaStream_t, identical to libcuda's CUstream.
 	Stream uintptr
 	// Event is a cudaEvent_t.
 	Event uintptr
@@ -50,7 +49,7 @@ type (
 	Function uintptr
 )
 
-// CUDA holds the bound functions of the libraries. There is nothing to close.
+// CUDA holds the bound functions of the libraries. It needs no Close.
 type CUDA struct {
 	runtime runtimeFunctions
 	driver  driverFunctions
@@ -60,9 +59,8 @@ type CUDA struct {
 	hostMemory hostMemory
 }
 
-// New binds the functions of the libraries behind s. It touches no device. Where
-// functions of Runtime or Driver are missing, the error is an *Error that is
-// ErrMissing and names them all; BlasLt and ML may be absent.
+// New binds the functions of the libraries behind s. It touches no device. If functions of Runtime or Driver are
+// missing, the error is an *Error that matches ErrMissing and lists them all. BlasLt and ML are optional.
 func New(s Symbols) (*CUDA, error) {
 	c := &CUDA{}
 	texts := &describers{}
@@ -89,13 +87,13 @@ func New(s Symbols) (*CUDA, error) {
 	return c, nil
 }
 
-// BlasLt is libcublasLt, nil where it is absent.
+// BlasLt returns libcublasLt; nil if it is absent.
 func (c *CUDA) BlasLt() *Blas { return c.blasLt }
 
-// NVML is libnvidia-ml, nil where it is absent.
+// NVML returns libnvidia-ml; nil if it is absent.
 func (c *CUDA) NVML() *NVML { return c.nvml }
 
-// binder looks up the functions of one library and remembers which it lacks.
+// binder looks up the functions of one library and collects the missing ones.
 type binder struct {
 	symbols Symbols
 	library Library
@@ -104,7 +102,7 @@ type binder struct {
 	missing []string
 }
 
-// need binds a function without which the library is not bound.
+// need binds a required function.
 func (b *binder) need(name string) function {
 	f := b.probe(name)
 	b.asked++
@@ -114,7 +112,7 @@ func (b *binder) need(name string) function {
 	return f
 }
 
-// probe binds a function that may be missing, in which case its address is 0.
+// probe binds an optional function; address 0: missing.
 func (b *binder) probe(name string) function {
 	return function{name: name, library: b.library, addr: b.symbols.Symbol(b.library, name), texts: b.texts}
 }

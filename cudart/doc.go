@@ -1,23 +1,21 @@
-// Package cudart calls NVIDIA's libraries without cgo: libcudart for memory,
-// streams and events, libcuda for kernels, libcublasLt for matrix products and
-// libnvidia-ml for what a GPU tells about itself. They are found at run time;
-// nothing of CUDA is needed to build.
+// Package cudart calls NVIDIA's libraries without cgo: libcudart for memory, streams and events, libcuda for kernels,
+// libcublasLt for matrix products and libnvidia-ml for the state of a GPU. It loads them at run time; the build needs
+// nothing of CUDA. It imports purego, and nothing of this module.
 //
-// Find searches them, Open loads them, New binds their functions. Anything that
-// hands out addresses of C functions (Symbols) can stand in their place.
+// Find searches for the libraries, Open loads them, and New binds their functions. Any implementation of Symbols can
+// replace them.
 //
-// Each method calls the one foreign function that it names, unless it says
-// otherwise, and documents units, lifetime and synchrony. All methods may be called
-// from any goroutine. CUDA keeps its current context per OS thread, and takes
-// device 0 where a thread has none; so every method that reaches a device takes the
-// primary context of that device and sets it on the calling thread within the same
-// call, whichever library it calls. A method that gives something back, or waits,
-// calls its function even where the context cannot be set, and must not be called
-// again. Methods that need no context take the device's ordinal; within a process
-// ordinals begin at 0 and leave out the devices that CUDA_VISIBLE_DEVICES hides.
+// Each method calls the one foreign function that its comment names, unless the comment says otherwise. Comments state
+// units, lifetimes and synchronization. All methods may be called from any goroutine.
 //
-// It imports purego, and nothing of this module.
+// CUDA keeps the current context per OS thread, and uses device 0 on a thread without one. Every method that reaches a
+// device therefore takes the device's primary context. It makes the context current on the calling thread within the
+// same call, whichever library it calls. A method that waits or releases something calls its function even if the
+// context cannot be set. Do not call such a method again after an error.
 //
-// Invariant: C is only given heap memory that nothing else writes and that lives
-// until the call returns, and no memory of Go is left with C after that.
+// Methods that need no context take the device's ordinal. Within a process, ordinals start at 0 and skip the devices
+// that CUDA_VISIBLE_DEVICES hides.
+//
+// Invariant: C receives only heap memory that nothing else writes and that lives until the call returns. C keeps no Go
+// memory after the call.
 package cudart

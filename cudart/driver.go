@@ -22,8 +22,8 @@ const (
 	launchParamBufferSize    = 2
 )
 
-// jitLogBytes is the size of the buffer for each of a compilation's two logs, and
-// jitOptions the number of options that ask for both.
+// jitLogBytes is the size of each of the two compilation logs. jitOptions is the number of options that request both
+// logs.
 const (
 	jitLogBytes = 8 << 10
 	jitOptions  = 4
@@ -35,14 +35,14 @@ type driverFunctions struct {
 	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent function
 	moduleLoadDataEx, moduleUnload, moduleGetFunction  function
 	funcSetAttribute, launchKernel                     function
-	tensorMapEncodeTiled                               function // of CUDA 12.0 and newer
+	tensorMapEncodeTiled                               function // CUDA 12.0 and newer
 }
 
 func (f *driverFunctions) bind(b *binder) {
 	b.texts.cuErrorName = b.need("cuGetErrorName").addr
 	b.texts.cuErrorString = b.need("cuGetErrorString").addr
 	f.init = b.need("cuInit")
-	b.need("cuDriverGetVersion") // which Find calls
+	b.need("cuDriverGetVersion") // used by Find
 	f.deviceGet = b.need("cuDeviceGet")
 	f.deviceGetName = b.need("cuDeviceGetName")
 	f.primaryCtxRetain = b.need("cuDevicePrimaryCtxRetain")
@@ -56,9 +56,8 @@ func (f *driverFunctions) bind(b *binder) {
 	f.tensorMapEncodeTiled = b.probe("cuTensorMapEncodeTiled")
 }
 
-// status calls f with ctx made current on the calling OS thread, and returns f's
-// code. An error means that the context could not be set, and f was not called.
-// cuCtxSetCurrent:
+// status calls f with ctx current on the calling OS thread, and returns f's status code. An error means that the
+// context could not be set and f was not called. cuCtxSetCurrent:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
 func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int, error) {
 	runtime.LockOSThread()
@@ -69,7 +68,7 @@ func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int
 	return f.status(args...), nil
 }
 
-// in calls f with ctx made current on the calling OS thread.
+// in calls f with ctx current on the calling OS thread.
 func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	code, err := d.status(ctx, f, args...)
 	if err == nil && code != 0 {
@@ -78,9 +77,8 @@ func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	return err
 }
 
-// always does as in does, for functions that wait or give something back: where the
-// context cannot be set, f is called all the same, since it finds the device by its
-// arguments. The error is f's if f fails, else that of setting the context.
+// always is in for functions that wait or release something. If the context cannot be set, it calls f nevertheless,
+// since f finds the device by its arguments. The error of f takes precedence over the error of setting the context.
 func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -91,8 +89,7 @@ func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) erro
 	return unset
 }
 
-// device initialises libcuda, which may be done more than once, and returns the
-// handle of a device. cuInit, cuDeviceGet:
+// device initializes libcuda, which may be repeated, and returns the handle of a device. cuInit, cuDeviceGet:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 func (c *CUDA) device(dev int) (uintptr, error) {
 	if err := c.driver.init.call(0); err != nil {
@@ -102,8 +99,7 @@ func (c *CUDA) device(dev int) (uintptr, error) {
 	return uintptr(handle), err
 }
 
-// DeviceName is what NVIDIA calls a device. It needs no context.
-// cuDeviceGetName:
+// DeviceName returns NVIDIA's name of a device. It needs no context. cuDeviceGetName:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 func (c *CUDA) DeviceName(dev int) (string, error) {
 	handle, err := c.device(dev)
@@ -117,9 +113,8 @@ func (c *CUDA) DeviceName(dev int) (string, error) {
 	return goString(m.bytes), err
 }
 
-// PrimaryContext retains the primary context of a device, which libcudart uses too,
-// and makes it where there is none yet. Each call must be undone by one call of
-// ReleasePrimaryContext. cuInit, cuDeviceGet, cuDevicePrimaryCtxRetain:
+// PrimaryContext retains the primary context of a device, and creates it if necessary. libcudart uses the same
+// context. Each call needs a matching ReleasePrimaryContext. cuInit, cuDeviceGet, cuDevicePrimaryCtxRetain:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
 func (c *CUDA) PrimaryContext(dev int) (Context, error) {
 	handle, err := c.device(dev)
@@ -132,8 +127,8 @@ func (c *CUDA) PrimaryContext(dev int) (Context, error) {
 	return Context(m.words[0]), err
 }
 
-// ReleasePrimaryContext undoes one call of PrimaryContext. The last such call
-// destroys the context and everything in it. cuDevicePrimaryCtxRelease:
+// ReleasePrimaryContext releases one PrimaryContext. The last release destroys the context and everything in it.
+// cuDevicePrimaryCtxRelease:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
 func (c *CUDA) ReleasePrimaryContext(dev int) error {
 	handle, err := c.device(dev)
@@ -143,19 +138,18 @@ func (c *CUDA) ReleasePrimaryContext(dev int) error {
 	return c.driver.primaryCtxRelease.call(handle)
 }
 
-// ModuleLoad compiles PTX for the device of ctx, or takes the result from the
-// driver's cache. ptx needs no NUL at its end and may be freed afterwards. The
-// error's Detail is the compiler's log; PTX that is newer than the driver gives
-// ErrDriverTooOld. cuModuleLoadDataEx:
+// ModuleLoad compiles PTX for the device of ctx, or takes the result from the driver's cache. ptx needs no terminating
+// NUL and is not used after the call. The error's Detail is the compiler log. For PTX newer than the driver the error
+// matches ErrDriverTooOld. cuModuleLoadDataEx:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
 func (c *CUDA) ModuleLoad(ctx Context, ptx []byte) (Module, error) {
 	text, m := newFrame(), newFrame()
 	defer text.release()
 	defer m.release()
 	logs := m.room(2 * jitLogBytes)
-	m.words[1] = jitInfoLogBuffer | jitInfoLogBufferBytes<<32 // the options, ints
+	m.words[1] = jitInfoLogBuffer | jitInfoLogBufferBytes<<32 // option keys, C ints
 	m.words[2] = jitErrorLogBuffer | jitErrorLogBufferBytes<<32
-	copy(m.words[3:], []uint64{uint64(logs), jitLogBytes, uint64(logs) + jitLogBytes, jitLogBytes}) // their values
+	copy(m.words[3:], []uint64{uint64(logs), jitLogBytes, uint64(logs) + jitLogBytes, jitLogBytes}) // option values
 	err := c.driver.in(ctx, &c.driver.moduleLoadDataEx, m.out(0), text.text(ptx), jitOptions, m.at(1), m.at(3))
 	if e, ok := err.(*Error); ok {
 		info, errors := goString(m.bytes[:jitLogBytes]), goString(m.bytes[jitLogBytes:])
@@ -164,15 +158,14 @@ func (c *CUDA) ModuleLoad(ctx Context, ptx []byte) (Module, error) {
 	return Module(m.words[0]), err
 }
 
-// ModuleUnload frees a module and its functions; none may be running.
-// cuModuleUnload:
+// ModuleUnload frees a module and its functions. None of them may be running. cuModuleUnload:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
 func (c *CUDA) ModuleUnload(ctx Context, m Module) error {
 	return c.driver.in(ctx, &c.driver.moduleUnload, uintptr(m))
 }
 
-// ModuleFunction returns the kernel of that name, which is valid as long as its
-// module. An unknown name gives ErrNotFound. cuModuleGetFunction:
+// ModuleFunction returns the kernel with the given name. It is valid as long as its module. For an unknown name the
+// error matches ErrNotFound. cuModuleGetFunction:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
 func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, error) {
 	m := newFrame()
@@ -184,18 +177,16 @@ func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, e
 	return Function(m.words[0]), err
 }
 
-// FuncSetMaxDynamicShared allows launches of f with up to that many bytes of
-// dynamic shared memory. Launches with more than 48 KiB need it.
-// cuFuncSetAttribute:
+// FuncSetMaxDynamicShared allows launches of f with up to bytes of dynamic shared memory. Launches with more than 48
+// KiB need it. cuFuncSetAttribute:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
 func (c *CUDA) FuncSetMaxDynamicShared(ctx Context, f Function, bytes int) error {
 	return c.driver.in(ctx, &c.driver.funcSetAttribute, uintptr(f), funcMaxDynamicShared, uintptr(bytes))
 }
 
-// LaunchKernel enqueues f on s. grid is in blocks, block in threads, shared in
-// bytes of dynamic shared memory. params are the parameters as the ABI lays them
-// out, each at a multiple of its own size; they are copied before the call returns.
-// A fault in the kernel is reported by a later call. cuLaunchKernel:
+// LaunchKernel enqueues f on s. grid is in blocks, block in threads, shared in bytes of dynamic shared memory. params
+// are the packed parameters, each aligned to its own size. They are copied before the call returns. A later call
+// reports a fault in the kernel. cuLaunchKernel:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
 func (c *CUDA) LaunchKernel(ctx Context, f Function, grid, block [3]uint32, shared uint32, s Stream, params []byte) error {
 	m := newFrame()

@@ -40,7 +40,7 @@ func TestDeviceName(t *testing.T) {
 		copy(memory[[256]byte](a[0])[:], "NVIDIA H200")
 		return 0
 	})
-	for range 2 { // the second call gets a frame that has been used
+	for range 2 { // the second call reuses a frame
 		if name, err := c.DeviceName(0); err != nil || name != "NVIDIA H200" {
 			t.Errorf("%q, %v", name, err)
 		}

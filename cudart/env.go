@@ -9,39 +9,35 @@ import (
 	"strings"
 )
 
-// Variable is the environment variable that lists folders with CUDA libraries, and
-// library files, to look at before all others; colons separate them.
+// Variable is an environment variable with a colon-separated list of folders and library files. They are searched
+// before all others.
 const Variable = "MT_CUDA_LIBS"
 
-// Env is what Find searches. All but Getenv, Load and Symbol may be empty.
+// Env is the environment that Find searches. Only Getenv, Load and Symbol are required.
 type Env struct {
 	Getenv func(name string) string
-	// Root is put before every folder that is searched; it is empty for the machine
-	// itself.
+	// Root is prepended to every searched folder; "": the machine itself.
 	Root string
-	// Home is the user's folder.
+	// Home is the user's home folder.
 	Home string
-	// Program is the file of the program that searches.
+	// Program is the path of the running executable.
 	Program string
-	// Load loads the library in a file, or, where file has no slash, the one that
-	// the loader finds by that name.
+	// Load loads a library. file is a path, or a name without a slash that the loader resolves.
 	Load func(file string) (handle uintptr, err error)
-	// Symbol is the address of a function in a loaded library, 0 where the library
-	// lacks it.
+	// Symbol returns the address of a function in a loaded library; 0: not found.
 	Symbol func(handle uintptr, name string) uintptr
-	// Loaded is the file that a library loaded by name came from.
+	// Loaded returns the file from which a library was loaded by name.
 	Loaded func(name string) string
 }
 
-// place is somewhere to look for one library.
+// place is a location to search for one library.
 type place struct {
 	name     string
 	files    []string
 	byLoader bool
 }
 
-// names are the file names that a library may have, newest first. In CUDA 11 they
-// differ in form.
+// names returns the possible file names of a library, newest first. CUDA 11 names them in different forms.
 func (l Library) names() []string {
 	switch l {
 	case Runtime:
@@ -52,7 +48,7 @@ func (l Library) names() []string {
 	return []string{l.File() + ".1"}
 }
 
-// places are where a library may be, in order.
+// places returns the locations of a library in search order.
 func (e *Env) places(lib Library) []place {
 	var places []place
 	for _, entry := range filepath.SplitList(e.Getenv(Variable)) {
@@ -62,7 +58,7 @@ func (e *Env) places(lib Library) []place {
 	}
 	places = append(places, place{name: "the loader's path", files: lib.names(), byLoader: true})
 	if lib != Runtime && lib != BlasLt {
-		// The folders into which WSL, Kubernetes and NixOS put a driver.
+		// Folders for the driver on WSL, Kubernetes and NixOS.
 		return e.expand(places, lib, []string{"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib"}, "")
 	}
 	places = e.expand(places, lib, []string{"/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib"}, "")
@@ -76,9 +72,8 @@ func (e *Env) places(lib Library) []place {
 	return e.expand(places, lib, packages, "nvidia/*/lib")
 }
 
-// expand appends to places one place for each folder that one of the patterns
-// matches; the folders that below matches inside it are searched with it. A pattern
-// that matches nothing becomes a place without files.
+// expand appends one place for each folder that matches a pattern. The subfolders that match below belong to the same
+// place. A pattern without a match becomes a place without files.
 func (e *Env) expand(places []place, lib Library, patterns []string, below string) []place {
 	for _, pattern := range patterns {
 		folders := newestFirst(glob(filepath.Join(e.Root, pattern)))
@@ -96,12 +91,11 @@ func (e *Env) expand(places []place, lib Library, patterns []string, below strin
 	return places
 }
 
-// listed is the place that an entry of MT_CUDA_LIBS names. An entry that is a file
-// counts only for the library whose name the file has.
+// listed returns the place for an entry of MT_CUDA_LIBS. A file counts only for the library whose name it has.
 func (e *Env) listed(lib Library, entry string) []place {
 	entry = filepath.Join(e.Root, entry)
 	if abs, err := filepath.Abs(entry); err == nil {
-		entry = abs // without a slash, the loader would search its own path instead
+		entry = abs // without a slash, the loader would search its own path
 	}
 	info, err := os.Stat(entry)
 	switch {
@@ -115,7 +109,7 @@ func (e *Env) listed(lib Library, entry string) []place {
 	return nil
 }
 
-// filesIn lists the files of a library that are in a folder.
+// filesIn lists the files of a library in a folder.
 func filesIn(folder string, lib Library) []string {
 	var files []string
 	for _, name := range lib.names() {
@@ -127,9 +121,9 @@ func filesIn(folder string, lib Library) []string {
 	return files
 }
 
-// pythons are the folders that Python environments lie in: of the environment whose bin
-// the program is in, since it was installed with its libraries, then of the active one,
-// of every python in PATH, of the user and of the system.
+// pythons returns the prefixes of Python environments. First comes the environment whose bin folder holds the program,
+// because its libraries were installed with the program. Then come the active one, every python in PATH, the user's
+// and the system's.
 func (e *Env) pythons() []string {
 	var prefixes []string
 	if bin := filepath.Dir(e.Program); filepath.Base(bin) == "bin" {
@@ -161,7 +155,7 @@ func (e *Env) pythons() []string {
 	return once
 }
 
-// glob returns the paths that match, and none for a pattern that is malformed.
+// glob returns the matching paths; none if the pattern is malformed.
 func glob(pattern string) []string {
 	found, err := filepath.Glob(pattern)
 	if err != nil { // a folder has brackets in its name
@@ -172,13 +166,12 @@ func glob(pattern string) []string {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// newestFirst sorts folders by the numbers in each part of their paths, the
-// highest first, so that cuda-13.0 comes before cuda-12.4, and both before cuda.
+// newestFirst sorts folders by the numbers in each path element, highest first: cuda-13.0, cuda-12.4, cuda.
 func newestFirst(folders []string) []string {
 	numbers := func(part string) []int {
 		var out []int
 		for _, s := range digits.FindAllString(part, -1) {
-			n, _ := strconv.Atoi(s) // a number too long for an int becomes the largest int
+			n, _ := strconv.Atoi(s) // Atoi clamps numbers that overflow an int
 			out = append(out, n)
 		}
 		return out

@@ -10,7 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// The kinds of failure that errors.Is finds in an *Error.
+// The kinds of failure that errors.Is recognizes in an *Error.
 var (
 	// ErrOutOfMemory: device memory, or memory to pin, is exhausted.
 	ErrOutOfMemory = errors.New("out of memory")
@@ -18,31 +18,29 @@ var (
 	ErrNoDevice = errors.New("no CUDA device")
 	// ErrDriverTooOld: the driver is older than the library, or than the PTX.
 	ErrDriverTooOld = errors.New("the NVIDIA driver is too old")
-	// ErrContextLost: a fault after which the context cannot be used. Every later
-	// call on the device fails with it, and only a new process helps.
+	// ErrContextLost: a fault has made the context unusable. All later calls on the device fail; only a new process
+	// helps.
 	ErrContextLost = errors.New("the CUDA context is lost")
-	// ErrNotSupported: this device, driver or library cannot do what was asked for.
+	// ErrNotSupported: this device, driver or library does not support the request.
 	ErrNotSupported = errors.New("not supported")
-	// ErrNotReady: the work that an event stands for has not finished.
+	// ErrNotReady: the work that an event marks has not finished.
 	ErrNotReady = errors.New("not ready")
-	// ErrAlreadyRegistered: a host range overlaps one that is registered.
+	// ErrAlreadyRegistered: a host range overlaps a registered one.
 	ErrAlreadyRegistered = errors.New("host memory is already registered")
-	// ErrNotRegistered: a host range that is not registered.
+	// ErrNotRegistered: a host range is not registered.
 	ErrNotRegistered = errors.New("host memory is not registered")
-	// ErrNotFound: a module has no function of that name, or NVML no such device.
+	// ErrNotFound: a module has no such function, or NVML has no such device.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalidValue: the library refuses an argument.
+	// ErrInvalidValue: the library rejects an argument.
 	ErrInvalidValue = errors.New("invalid value")
 	// ErrMissing: a library, or a function in it, is missing.
 	ErrMissing = errors.New("missing")
 )
 
-// codeMissing is the code of an Error about a library itself. No code of CUDA is
-// negative.
+// codeMissing is the Code of an Error about a library itself. CUDA codes are never negative.
 const codeMissing = -1
 
-// kind lists, for each library, the codes that mean the same. Since CUDA 10.1
-// libcudart and libcuda number their errors alike.
+// kind maps an error to its codes in each library. Since CUDA 10.1 libcudart and libcuda use the same numbers.
 type kind struct {
 	is               error
 	cuda, blas, nvml []int
@@ -74,7 +72,7 @@ const (
 	errorInsufficientDriver          = 35
 	errorDevicesUnavailable          = 46
 	errorNoDevice                    = 100
-	errorMapBufferObjectFailed       = 205 // of peer access, where the driver says yes and the cards' windows are too small
+	errorMapBufferObjectFailed       = 205 // from enabling peer access, if the cards' BAR windows are too small
 	errorNoKernelImageForDevice      = 209
 	errorECCUncorrectable            = 214
 	errorPeerAccessUnsupported       = 217
@@ -104,7 +102,7 @@ const (
 	errorUnknown                     = 999
 )
 
-// lostCodes are the faults after which the context cannot be used.
+// lostCodes are the faults that make the context unusable.
 var lostCodes = []int{
 	errorECCUncorrectable, errorNVLinkUncorrectable, errorContained, errorIllegalAddress, errorLaunchTimeout, errorContextIsDestroyed, errorAssert,
 	errorHardwareStackError, errorIllegalInstruction, errorMisalignedAddress, errorInvalidAddressSpace, errorInvalidPC,
@@ -126,16 +124,16 @@ const (
 	nvmlInsufficientMemory = 20
 )
 
-// Error is a call that failed.
+// Error is a failed call.
 type Error struct {
 	Library Library
 	Op      string // the C function
-	Code    int    // what it returned
-	Text    string // what the library says of Code
-	Detail  string // what else is known, such as the log of a compilation; may be empty
+	Code    int    // its status code
+	Text    string // the library's text for Code
+	Detail  string // further details, such as a compilation log; may be empty
 }
 
-// Error reads "cudaMalloc: out of memory (code 2): detail".
+// Error has the form "cudaMalloc: out of memory (code 2): detail".
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -155,10 +153,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// trapped is the hint for a kernel that executed trap.
+// trapped is the hint for a kernel that executed a trap instruction.
 const trapped = "a kernel faulted, or trapped because it waited for some 20 s: dmesg has the Xid; run mt doctor --selftest"
 
-// hints say what to do about codes of libcudart and libcuda.
+// hints are remedies for codes of libcudart and libcuda.
 var hints = map[int]string{
 	errorDevicesUnavailable: "the GPU is busy or in exclusive mode: end the other process (nvidia-smi lists them), or nvidia-smi -c 0",
 	errorSystemNotReady:     "the GPUs of this machine need NVIDIA's fabric manager: systemctl start nvidia-fabricmanager, of the driver's version",
@@ -168,7 +166,7 @@ var hints = map[int]string{
 	errorUnknown:            "dmesg may have an Xid; load nvidia_uvm (nvidia-modprobe -u), and reboot if the driver was updated",
 }
 
-// hint is what to do about the error; "" if nothing is known.
+// hint returns the remedy for the error; "": none known.
 func (e *Error) hint() string {
 	if e.Library == Runtime || e.Library == Driver {
 		return hints[e.Code]
@@ -199,8 +197,8 @@ func (k *kind) codes(lib Library) []int {
 	return k.cuda
 }
 
-// describers are the functions with which the libraries describe their codes. They
-// are called while an error is being made, so what goes wrong in them is ignored.
+// describers are the library functions that describe status codes. They are called while an error is created, so their
+// own failures are ignored.
 type describers struct {
 	cudaErrorName, cudaErrorString uintptr // const char *f(int)
 	cuErrorName, cuErrorString     uintptr // int f(int, const char **)
@@ -208,7 +206,7 @@ type describers struct {
 	nvmlErrorString                uintptr // const char *f(int)
 }
 
-// text is what lib says of code, empty where it says nothing.
+// text returns lib's text for a code; "" if there is none.
 func (d *describers) text(lib Library, code int) string {
 	switch lib {
 	case Runtime:
@@ -230,8 +228,7 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// returned calls a function that takes a code and returns a text, and returns that
-// text.
+// returned calls a C function that takes a code and returns a string, and returns the string.
 func returned(addr uintptr, code int) string {
 	if addr == 0 {
 		return ""
@@ -243,8 +240,7 @@ func returned(addr uintptr, code int) string {
 	return cString(m.pointer(0))
 }
 
-// stored calls a function that takes a code and stores the address of a text, and
-// returns that text.
+// stored calls a C function that takes a code and stores the address of a string, and returns the string.
 func stored(addr uintptr, code int) string {
 	if addr == 0 {
 		return ""
@@ -257,8 +253,7 @@ func stored(addr uintptr, code int) string {
 	return cString(m.pointer(0))
 }
 
-// cString copies the text at p up to its NUL. p may be nil, which gives an empty
-// text.
+// cString copies the NUL-terminated string at p; "" if p is nil.
 func cString(p unsafe.Pointer) string {
 	if p == nil {
 		return ""

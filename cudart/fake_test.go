@@ -11,14 +11,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// call is one call that the fake libraries got.
+// call is one recorded call of the fake libraries.
 type call struct {
 	name string
 	args [maxArguments]uintptr
 }
 
-// fake stands for all libraries. Every function of every library is a callback that
-// records its arguments and returns the answer that a test has set.
+// fake replaces all libraries. Every function is a callback that records its arguments and returns the answer set by a
+// test.
 type fake struct {
 	mu      sync.Mutex
 	calls   []call
@@ -52,8 +52,7 @@ func (f *fake) answer(name string, args [maxArguments]uintptr) uintptr {
 	return 0
 }
 
-// growStack makes the stack of the goroutine that calls C move to another place. An
-// argument of C that lay on the stack would then be at a wrong address.
+// growStack moves the stack of the goroutine that calls C. A C argument on the stack would then have a wrong address.
 func growStack(depth int) byte {
 	var room [1024]byte
 	if depth == 0 {
@@ -69,7 +68,7 @@ func (f *fake) Symbol(lib Library, name string) uintptr {
 	return f.addrs[lib][name]
 }
 
-// recorder is a Symbols that notes what New asks for.
+// recorder is a Symbols that records the names that New requests.
 type recorder map[Library][]string
 
 func (r recorder) Symbol(lib Library, name string) uintptr {
@@ -86,7 +85,7 @@ func boundSymbols() map[Library][]string {
 	return r
 }
 
-// newFake returns the fake with nothing recorded, and CUDA on it.
+// newFake returns the fake without recorded calls, and a CUDA on it.
 func newFake(t *testing.T) (*fake, *CUDA) {
 	t.Helper()
 	f := theFake()
@@ -105,7 +104,7 @@ func (f *fake) fails(name string, code int) {
 	f.on(name, func(*[maxArguments]uintptr) uintptr { return uintptr(code) })
 }
 
-// says makes a function return the text that belongs to its code.
+// says makes a function return the text for its code.
 func (f *fake) says(name string, text map[int]string) {
 	f.on(name, func(a *[maxArguments]uintptr) uintptr {
 		s, ok := text[int(int32(a[0]))]
@@ -116,10 +115,10 @@ func (f *fake) says(name string, text map[int]string) {
 	})
 }
 
-// memory is the object of type T at an address that C was given.
+// memory returns the object of type T at an address passed to C.
 func memory[T any](addr uintptr) *T { return *(**T)(unsafe.Pointer(&addr)) }
 
-// names are the functions called, in order.
+// names returns the called functions in order.
 func (f *fake) names() []string {
 	var out []string
 	for _, c := range f.calls {
@@ -128,22 +127,22 @@ func (f *fake) names() []string {
 	return out
 }
 
-// cTexts keeps what cText returns.
+// cTexts keeps the results of cText alive.
 var cTexts [][]byte
 
-// cText is the address of a C string that is never freed.
+// cText returns the address of a C string that is never freed.
 func cText(s string) uintptr {
 	b := append([]byte(s), 0)
 	cTexts = append(cTexts, b)
 	return address(b)
 }
 
-// textAt is the C string at an address.
+// textAt returns the C string at an address.
 func textAt(addr uintptr) string {
 	return cString(unsafe.Pointer(memory[byte](addr)))
 }
 
-// bytesAt is a copy of n bytes at an address.
+// bytesAt returns a copy of n bytes at an address.
 func bytesAt(addr uintptr, n int) []byte {
 	return bytes.Clone(unsafe.Slice(memory[byte](addr), n))
 }

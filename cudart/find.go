@@ -9,47 +9,46 @@ import (
 	"text/tabwriter"
 )
 
-// Found is the result of a search, with one entry for each of Libraries. The
-// libraries that were found are loaded and stay loaded.
+// Found is the result of a search, with one entry per element of Libraries. The libraries that were found stay loaded.
 type Found struct {
 	Libraries []FoundLibrary `json:"libraries"`
 
 	symbol func(handle uintptr, name string) uintptr
 }
 
-// FoundLibrary is a library that was found, or the places where it was looked for
-// in vain.
+// FoundLibrary is the search result for one library.
 type FoundLibrary struct {
 	Library  Library `json:"library"`
 	Required bool    `json:"required"`
-	// Path is the file that was loaded, empty where none was. Version is as
-	// people write it.
+	// Path is the loaded file; "": not found. Version is in the usual notation.
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Searched are the places that were looked at, in order, up to the one where
-	// the library was found. A pattern stands for folders none of which exist.
+	// Searched are the searched locations in order, up to the one that has the library. A pattern stands for folders
+	// that do not exist.
 	Searched []string `json:"searched"`
-	// Failed are the files that exist and could not be loaded.
+	// Failed are the files that exist but did not load.
 	Failed []FailedFile `json:"failed,omitempty"`
-	// Hint says how to get the library, or one that fits the driver. It is empty
-	// where the library was found and fits.
+	// Hint says how to get the library, or a version that fits the driver; "": the library was found and fits.
 	Hint string `json:"hint,omitempty"`
 
 	handle uintptr
-	major  int // the first number of Version, 0 if unknown
+	major  int // first number of Version; 0: unknown
 }
 
-// FailedFile is a file that could not be loaded, with the loader's reason.
+// FailedFile is a file that did not load, with the loader's reason.
 type FailedFile struct {
 	Path  string `json:"path"`
 	Error string `json:"error"`
 }
 
-// Find searches for the libraries and loads those that it finds. It looks, in this
-// order, at the folders and files that MT_CUDA_LIBS lists, the loader's own path,
-// the folders of drivers and of CUDA toolkits, and the nvidia packages of Python
-// environments, first of the one that this program is installed in. A library made for a newer CUDA than the driver serves is taken
-// only where there is no other. No device is touched.
+// Find searches for the libraries and loads the ones that it finds. It touches no device. It searches in this order:
+//
+//   - the folders and files in MT_CUDA_LIBS
+//   - the loader's own path
+//   - the folders of drivers and CUDA toolkits
+//   - the nvidia packages of Python environments, first the environment that this program is installed in
+//
+// Find takes a library for a newer CUDA than the driver supports only if there is no other.
 func Find(e Env) Found {
 	f := Found{symbol: e.Symbol}
 	driver := 0
@@ -63,7 +62,7 @@ func Find(e Env) Found {
 	return f
 }
 
-// Library is the entry of one library.
+// Library returns the entry of one library.
 func (f Found) Library(lib Library) *FoundLibrary {
 	i := slices.IndexFunc(f.Libraries, func(l FoundLibrary) bool { return l.Library == lib })
 	if i < 0 {
@@ -72,9 +71,8 @@ func (f Found) Library(lib Library) *FoundLibrary {
 	return &f.Libraries[i]
 }
 
-// Open returns the functions of the libraries that were found. Where a required
-// library was not found, the error is ErrMissing and says where it was looked for
-// and how to get it.
+// Open returns the functions of the libraries that were found. If a required library is missing, the error matches
+// ErrMissing, lists the searched locations and says how to get the library.
 func (f Found) Open() (Symbols, error) {
 	var problems []string
 	var first Library
@@ -92,7 +90,7 @@ func (f Found) Open() (Symbols, error) {
 	return f, nil
 }
 
-// Symbol is the address of a function in a library that was found, else 0.
+// Symbol returns the address of a function in a found library; 0: not found.
 func (f Found) Symbol(lib Library, name string) uintptr {
 	if l := f.Library(lib); l.handle != 0 {
 		return f.symbol(l.handle, name)
@@ -100,7 +98,7 @@ func (f Found) Symbol(lib Library, name string) uintptr {
 	return 0
 }
 
-// problem says in one line why the library was not found.
+// problem describes in one line why the library was not found.
 func (l *FoundLibrary) problem() string {
 	text := l.Library.File() + " not found"
 	if len(l.Failed) > 0 {
@@ -113,8 +111,8 @@ func (l *FoundLibrary) problem() string {
 	return text + ", looked in " + strings.Join(l.Searched, ", ") + ": " + l.Hint
 }
 
-// String is a table: a line for each library, and below it what failed and, for
-// one that is missing, every place where it was looked for.
+// String returns a table with a line per library. Below it are the files that failed to load and, for a missing
+// library, the searched locations.
 func (f Found) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -138,11 +136,10 @@ func (f Found) String() string {
 	return b.String()
 }
 
-// find searches for one library. driver is the major CUDA version that the driver
-// serves, 0 if unknown.
+// find searches for one library. driver is the major CUDA version that the driver supports; 0: unknown.
 func (e *Env) find(lib Library, driver int) FoundLibrary {
 	l := FoundLibrary{Library: lib, Required: lib.Required()}
-	newer := l // the first file found that is made for a newer CUDA than the driver serves
+	newer := l // the first file for a newer CUDA than the driver supports
 	seen := map[string]bool{}
 	for _, p := range e.places(lib) {
 		l.Searched = append(l.Searched, p.name)
@@ -168,8 +165,8 @@ func (e *Env) find(lib Library, driver int) FoundLibrary {
 	return l
 }
 
-// load tries one file and, where it loads, fills in l. That the loader finds no
-// file of a name does not count as a failure.
+// load tries to load one file and fills in l on success. It does not record a failure if the loader finds no file of
+// this name.
 func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]bool) bool {
 	seen[file] = true
 	handle, err := e.Load(file)
@@ -187,14 +184,13 @@ func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]
 	return true
 }
 
-// notThere says whether the loader's text means that there is no file of that name,
-// rather than that the file needs another library that is missing.
+// notThere reports whether the loader's message says that the file itself does not exist, not that a dependency of the
+// file is missing.
 func notThere(file, text string) bool {
 	return strings.Contains(text, file) && strings.Contains(strings.ToLower(text), "no such file") && !strings.Contains(text, "needed by")
 }
 
-// hint says how to get a library that fits a driver which serves the major CUDA
-// version driver.
+// hint says how to get a library that fits a driver for major CUDA version driver.
 func hint(lib Library, driver int) string {
 	suffix := ""
 	if driver > 0 && driver < 13 {
@@ -213,8 +209,8 @@ func hint(lib Library, driver int) string {
 	return "it comes with the NVIDIA driver; without it clocks, power and links are not shown"
 }
 
-// version asks a library for its version. Where the library does not tell, the
-// version is read from the name of its file.
+// version asks a library for its version. If the library does not return one, it derives the version from the file
+// name.
 func (e *Env) version(lib Library, handle uintptr, file string) (text string, major int) {
 	b := &binder{symbols: Found{Libraries: []FoundLibrary{{Library: lib, handle: handle}}, symbol: e.Symbol}, library: lib, texts: &describers{}}
 	switch lib {
@@ -235,7 +231,7 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 		n := &NVML{}
 		n.bind(b)
 		if b.missingError() == nil && n.Init() == nil {
-			defer n.Shutdown() // nothing that Init provided is in use any more
+			defer n.Shutdown() // nothing uses NVML any more
 			if v, err := n.DriverVersion(); err == nil {
 				return v, 0
 			}
@@ -245,16 +241,16 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 	// "libcudart.so.11.0" is the name of every version of CUDA 11.
 	if _, after, ok := strings.Cut(file, ".so."); ok && lib != Driver {
 		text, _, _ = strings.Cut(after, ".")
-		major, _ = strconv.Atoi(text) // 0 where text is no number
+		major, _ = strconv.Atoi(text) // 0 if text is not a number
 	}
 	return text, major
 }
 
-// ThisMachine is the environment of this process, without variables that change what the libraries compute
-// (settle). It must be called before a library is loaded.
+// ThisMachine returns the environment of this process. It first removes variables that change the results of the
+// libraries (settle). Call it before loading any library.
 func ThisMachine() Env {
 	settle()
-	home, _ := os.UserHomeDir()   // without a home there is nothing to search in it
-	program, _ := os.Executable() // nor beside a program that nobody knows the place of
+	home, _ := os.UserHomeDir()   // without a home folder, nothing is searched there
+	program, _ := os.Executable() // likewise without a known executable
 	return Env{Getenv: os.Getenv, Home: home, Program: program, Load: load, Symbol: symbol, Loaded: loadedFrom}
 }

@@ -13,16 +13,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// machine is a folder that stands for the root of a machine, and the loader of that
-// machine.
+// machine is a folder that acts as the root of a machine, with the loader of this machine.
 type machine struct {
 	t      *testing.T
 	root   string
 	vars   map[string]string
 	path   []string        // names that the loader finds
 	broken map[string]bool // files that do not load
-	driver int             // what cuDriverGetVersion says, 0: no such function
-	ml     string          // what nvmlSystemGetDriverVersion says, "": no such function
+	driver int             // result of cuDriverGetVersion; 0: no such function
+	ml     string          // result of nvmlSystemGetDriverVersion; "": no such function
 	file   string          // of the program that searches
 	loads  []string
 }
@@ -54,7 +53,7 @@ func (m *machine) load(file string) (uintptr, error) {
 	return uintptr(len(m.loads)), nil
 }
 
-// symbol has only the functions by which the driver and NVML tell their versions.
+// symbol provides only the version functions of the driver and NVML.
 func (m *machine) symbol(_ uintptr, name string) uintptr {
 	lib, has := Driver, name == "cuDriverGetVersion" && m.driver != 0
 	if strings.HasPrefix(name, "nvml") {
@@ -83,7 +82,7 @@ func (m *machine) find() Found {
 	})
 }
 
-// where is the path of a library inside the machine.
+// where returns the path of a library inside the machine.
 func (m *machine) where(f Found, lib Library) string {
 	return strings.TrimPrefix(f.Library(lib).Path, m.root)
 }
@@ -94,8 +93,7 @@ const (
 	user = "/home/u/.local/lib/python3.11/site-packages/nvidia/"
 )
 
-// TestFindPlaces puts libcudart and libcublasLt into each of the places where they
-// may be.
+// TestFindPlaces puts libcudart and libcublasLt into each possible place.
 func TestFindPlaces(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -178,7 +176,7 @@ func TestFindDriver(t *testing.T) {
 	}
 }
 
-// TestFindMissing checks what is said of libraries that are not found.
+// TestFindMissing checks the report on missing libraries.
 func TestFindMissing(t *testing.T) {
 	m := newMachine(t, venv+"cu13/lib/libcudart.so.13", "/usr/local/cuda-12.4/lib64/libcublasLt.so.12", venv+"cublas/lib/libcublasLt.so.12")
 	m.vars = map[string]string{"VIRTUAL_ENV": "/venv", Variable: "/none"}
@@ -202,7 +200,7 @@ func TestFindMissing(t *testing.T) {
 	if want := "pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12, or set MT_CUDA_LIBS"; !strings.Contains(l.Hint, want) {
 		t.Errorf("hint %q, want %q in it", l.Hint, want)
 	}
-	// A library that fails in one place is taken from the next.
+	// A library that fails to load in one place is taken from the next.
 	if b := f.Library(BlasLt); m.where(f, BlasLt) != venv+"cublas/lib/libcublasLt.so.12" || len(b.Failed) != 1 || b.Hint != "" {
 		t.Errorf("libcublasLt: %+v", b)
 	}
@@ -225,8 +223,7 @@ func TestFindMissing(t *testing.T) {
 	}
 }
 
-// TestFindTooNew checks what is said where the only library is too new for the
-// driver.
+// TestFindTooNew checks the report if the only library is too new for the driver.
 func TestFindTooNew(t *testing.T) {
 	m := newMachine(t)
 	m.path, m.driver = []string{"libcuda.so.1", "libcudart.so.13"}, 12040
@@ -236,8 +233,7 @@ func TestFindTooNew(t *testing.T) {
 	}
 }
 
-// TestFindDependency has the loader find, by name, a library that needs another
-// which is missing.
+// TestFindDependency: the loader finds a library by name, but a dependency of it is missing.
 func TestFindDependency(t *testing.T) {
 	for _, test := range []struct {
 		text string
@@ -260,7 +256,7 @@ func TestFindDependency(t *testing.T) {
 	}
 }
 
-// TestOpen takes functions from the libraries they are in.
+// TestOpen looks up functions in the libraries that define them.
 func TestOpen(t *testing.T) {
 	f := Found{
 		Libraries: []FoundLibrary{{Library: Driver, Required: true, Path: "a", handle: 1}, {Library: Runtime, Required: true, Path: "b", handle: 2}, {Library: BlasLt}},
@@ -274,7 +270,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestUnsettlingVariables: variables that change what is computed, or that keep PTX from being loaded, are removed.
+// TestUnsettlingVariables: variables that change results, or that prevent the loading of PTX, are removed.
 func TestUnsettlingVariables(t *testing.T) {
 	names := []string{"CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATE_DOUBLE_PRECISION", "CUBLAS_EMULATION_STRATEGY", "CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT"}
 	for _, name := range names {

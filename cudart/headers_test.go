@@ -14,18 +14,16 @@ import (
 	"mt/internal/testkit"
 )
 
-// headersVariable is the environment variable that names the folders with NVIDIA's
-// headers, separated by colons.
+// headersVariable is an environment variable with a colon-separated list of folders with NVIDIA's headers.
 const headersVariable = "MT_CUDA_HEADERS"
 
-// constant is a value of ours and what a header calls it.
+// constant is a value of this package and its name in a header.
 type constant struct {
 	name  string
 	value uint64
 }
 
-// constants are all values that this package hands to the libraries or reads
-// from them, by the header that defines them.
+// constants are all values that this package passes to the libraries or reads from them, by header.
 var constants = map[string][]constant{
 	"driver_types.h": {
 		{"cudaErrorInvalidValue", errorInvalidValue}, {"cudaErrorMemoryAllocation", errorMemoryAllocation}, {"cudaErrorStubLibrary", errorStubLibrary},
@@ -102,9 +100,8 @@ var constants = map[string][]constant{
 	},
 }
 
-// layouts are values that only a C compiler can tell, as C expressions, by the
-// headers they need: sizes and offsets of structs that this package lays out, and
-// enumerators without a number in their header.
+// layouts are C expressions that only a C compiler can evaluate, by the headers that they need: sizes and offsets of
+// structs that this package lays out, and enumerators without an explicit number.
 var layouts = map[string][]constant{
 	"cublasLt.h": {
 		{"sizeof(cublasLtMatmulAlgo_t)", uint64(unsafe.Sizeof(Algorithm{}))},
@@ -128,8 +125,7 @@ var layouts = map[string][]constant{
 	},
 }
 
-// header returns the path of a header in the folders of MT_CUDA_HEADERS, "" where
-// there is none.
+// header returns the path of a header in the folders of MT_CUDA_HEADERS; "" if there is none.
 func header(t *testing.T, name string) string {
 	t.Helper()
 	folders := os.Getenv(headersVariable)
@@ -149,8 +145,8 @@ func header(t *testing.T, name string) string {
 
 var comments = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
 
-// defined looks up the value of a #define or an enumerator in the text of a header.
-// A name defined as another name is followed.
+// defined returns the value of a #define or an enumerator in the text of a header. It follows a name that is defined
+// as another name.
 func defined(text, name string) (uint64, error) {
 	found := regexp.MustCompile(`(?m)(?:#define\s+` + name + `\s+|\b` + name + `\s*=\s*)([^\n,}]+)`).FindStringSubmatch(text)
 	if found == nil {
@@ -183,7 +179,7 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestLayouts compares the layouts with what a C compiler says.
+// TestLayouts compares the layouts with the results of a C compiler.
 func TestLayouts(t *testing.T) {
 	for name, list := range layouts {
 		t.Run(name, func(t *testing.T) {

@@ -5,24 +5,23 @@ import (
 	"sync"
 )
 
-// hostMemory says which memory is registered, and for the contexts of which
-// devices. CUDA refuses to register memory a second time, although one portable
-// registration serves all devices; so memory is registered for its first user and
-// unregistered after its last. Meanwhile other users of the same memory wait, so that
-// none copies from memory that is not pinned yet; other memory is registered beside it.
+// hostMemory tracks registered host memory and the contexts that use it. CUDA refuses to register memory twice,
+// although one portable registration serves all devices. Memory is therefore registered for its first user and
+// unregistered after its last. During the registration other users of the same memory wait, so that nobody copies from
+// memory that is not pinned yet. Other memory is registered concurrently.
 type hostMemory struct {
 	mu    sync.Mutex
 	parts map[uintptr]*hostPart // by address
 }
 
-// hostPart is a run of bytes that is registered, or was if it has no users.
+// hostPart is one byte range. It is registered while it has users.
 type hostPart struct {
-	mu    sync.Mutex // held while the run is being registered or unregistered
+	mu    sync.Mutex // held while the range is registered or unregistered
 	bytes int
 	users []Context
 }
 
-// part is the run that begins where b does.
+// part returns the range that starts at b.
 func (h *hostMemory) part(b []byte) *hostPart {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +36,8 @@ func (h *hostMemory) part(b []byte) *hostPart {
 	return p
 }
 
-// register notes that ctx uses b. It makes call for the first user of b, and where
-// b is not registered as one whole range, so that CUDA decides.
+// register adds ctx to the users of b. It calls call for the first user. It also calls call if the registered range at
+// this address differs from b or ctx already uses it, so that CUDA decides.
 func (h *hostMemory) register(ctx Context, b []byte, call func() error) error {
 	p := h.part(b)
 	p.mu.Lock()
@@ -54,8 +53,7 @@ func (h *hostMemory) register(ctx Context, b []byte, call func() error) error {
 	return nil
 }
 
-// unregister removes ctx from the users of the range that begins where b does, and
-// makes call when no user is left.
+// unregister removes ctx from the users of the range that starts at b. It calls call when no user is left.
 func (h *hostMemory) unregister(ctx Context, b []byte, call func() error) error {
 	p := h.part(b)
 	p.mu.Lock()

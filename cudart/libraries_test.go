@@ -8,11 +8,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// librariesVariable is the environment variable that names the folders with
-// NVIDIA's libraries, separated by colons.
+// librariesVariable is an environment variable with a colon-separated list of folders with NVIDIA's libraries.
 const librariesVariable = "MT_CUDA_LIBS_TEST"
 
-// realLibraries loads what is in the folders of MT_CUDA_LIBS_TEST.
+// realLibraries loads the libraries in the folders of MT_CUDA_LIBS_TEST.
 func realLibraries(t *testing.T) Found {
 	t.Helper()
 	folders := os.Getenv(librariesVariable)
@@ -23,8 +22,8 @@ func realLibraries(t *testing.T) Found {
 	return Find(ThisMachine())
 }
 
-// TestRealSymbols looks up every bound function in the real libraries. The driver's
-// own functions are only there on a machine that has a driver.
+// TestRealSymbols looks up every bound function in the real libraries. The driver's own functions exist only on a
+// machine with a driver.
 func TestRealSymbols(t *testing.T) {
 	found := realLibraries(t)
 	for lib, names := range boundSymbols() {
@@ -48,8 +47,7 @@ func TestRealSymbols(t *testing.T) {
 	}
 }
 
-// driverless is the real libraries and, on a machine without a driver, the fake
-// one.
+// driverless is the real libraries, with the fake driver on a machine without one.
 type driverless struct{ found Found }
 
 func (d driverless) Symbol(lib Library, name string) uintptr {
@@ -65,7 +63,7 @@ func TestRealCalls(t *testing.T) {
 	found := realLibraries(t)
 	c, err := New(driverless{found})
 	testkit.NoError(t, err)
-	// Without a driver, CUDA 11 does not tell its version.
+	// Without a driver, CUDA 11 does not return its version.
 	if v, err := c.RuntimeVersion(); !errors.Is(err, ErrDriverTooOld) && (err != nil || v < 11080) {
 		t.Errorf("RuntimeVersion is %d, %v", v, err)
 	}
@@ -83,8 +81,7 @@ func TestRealCalls(t *testing.T) {
 	t.Log(err)
 }
 
-// testRealBlas creates the objects that cuBLASLt can make without a GPU, sets every
-// attribute, and reads one back.
+// testRealBlas creates the objects that cuBLASLt can create without a GPU, sets every attribute, and reads one back.
 func testRealBlas(t *testing.T, c *CUDA) {
 	blas := c.BlasLt()
 	desc, err := blas.DescCreate(ComputeFloat32, Float32)

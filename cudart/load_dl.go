@@ -11,17 +11,16 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load opens a library for the rest of the process's life. Its symbols stay local
-// to it: a search may load two versions of one library, and none of the libraries
-// loaded here may take a symbol of another. The goroutine is locked to its thread
-// because the loader keeps the reason of a failure per thread.
+// load opens a library for the lifetime of the process, with local symbols. A search may load two versions of a
+// library, and no library loaded here may resolve a symbol in another. The goroutine is locked to its OS thread
+// because the loader keeps its error message per thread.
 func load(file string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-// symbol is the address of a function, 0 where the library lacks it.
+// symbol returns the address of a function; 0: not found.
 func symbol(handle uintptr, name string) uintptr {
 	at, err := purego.Dlsym(handle, name)
 	if err != nil {
@@ -30,9 +29,8 @@ func symbol(handle uintptr, name string) uintptr {
 	return at
 }
 
-// loadedFrom is the file that this process mapped for a library's name, or the name
-// itself where the system does not tell. The library's name may be a link to a file
-// with a longer name, and even another number: libcuda.so.550.54 for libcuda.so.1.
+// loadedFrom returns the file that this process has mapped for a library's name, or the name itself if the system does
+// not tell. The name may link to a file with a longer or different version: libcuda.so.550.54 for libcuda.so.1.
 func loadedFrom(name string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLoadedFrom maps files as a loader does, which follows links, and looks for them by the names that were asked for.
+// TestLoadedFrom maps files as a loader does, which follows links, and looks them up by the requested names.
 func TestLoadedFrom(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, file, want string }{

@@ -4,7 +4,7 @@ package cudart
 
 import "errors"
 
-// load fails: libraries are not opened on this system.
+// load returns an error: libraries cannot be opened on this system.
 func load(string) (uintptr, error) {
 	return 0, errors.New("libraries cannot be opened on this system")
 }

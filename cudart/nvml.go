@@ -6,17 +6,16 @@ type GPU uintptr
 // ClockDomain is an nvmlClockType_t.
 type ClockDomain int
 
-// The clocks of a GPU.
+// Clocks of a GPU.
 const (
 	ClockSM     ClockDomain = 1
 	ClockMemory ClockDomain = 2
 )
 
-// Throttle is a set of reasons why clocks are below what was asked for: an
-// nvmlClocksThrottleReasons bit mask.
+// Throttle is a set of reasons for reduced clocks: an nvmlClocksThrottleReasons bit mask.
 type Throttle uint64
 
-// The reasons to throttle.
+// Reasons to throttle.
 const (
 	ThrottleAppClocks       Throttle = 1 << 1
 	ThrottlePowerCap        Throttle = 1 << 2
@@ -28,8 +27,8 @@ const (
 
 const temperatureGPU = 0 // the sensor on the die
 
-// NVML is libnvidia-ml. It also sees the GPUs that CUDA_VISIBLE_DEVICES hides, and
-// numbers GPUs by their place on the bus, so a GPU must be looked up by its PCI id.
+// NVML is libnvidia-ml. It also sees the GPUs that CUDA_VISIBLE_DEVICES hides, and numbers GPUs by their bus position.
+// Look up a GPU by its PCI id.
 type NVML struct {
 	init, shutdown, driverVersion                function
 	handleByPCI                                  function
@@ -57,17 +56,16 @@ func (n *NVML) bind(b *binder) {
 	n.temperature = b.need("nvmlDeviceGetTemperature")
 }
 
-// Init must be called before any other method, and each call undone by one of
-// Shutdown. Where the driver is not loaded the error is ErrNoDevice. nvmlInit_v2:
+// Init must be called before any other method. Each call needs a matching Shutdown. If the driver is not loaded, the
+// error matches ErrNoDevice. nvmlInit_v2:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlInitializationAndCleanup.html
 func (n *NVML) Init() error { return n.init.call() }
 
-// Shutdown undoes Init. nvmlShutdown:
+// Shutdown releases one Init. nvmlShutdown:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlInitializationAndCleanup.html
 func (n *NVML) Shutdown() error { return n.shutdown.call() }
 
-// text calls f with the arguments before, followed by room for a text and the size
-// of that room.
+// text calls f with the arguments before, a buffer and its size, and returns the string in the buffer.
 func (n *NVML) text(f *function, before ...uintptr) (string, error) {
 	m := newFrame()
 	defer m.release()
@@ -76,7 +74,7 @@ func (n *NVML) text(f *function, before ...uintptr) (string, error) {
 	return goString(m.bytes), err
 }
 
-// number calls f with the arguments before, followed by the address for a number.
+// number calls f with the arguments before and the address of a number, and returns the number.
 func number(f *function, before ...uintptr) (uint64, error) {
 	m := newFrame()
 	defer m.release()
@@ -84,13 +82,11 @@ func number(f *function, before ...uintptr) (uint64, error) {
 	return m.words[0], err
 }
 
-// DriverVersion is the driver's own version, such as 550.54.15.
-// nvmlSystemGetDriverVersion:
+// DriverVersion returns the driver's own version, such as 550.54.15. nvmlSystemGetDriverVersion:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
 func (n *NVML) DriverVersion() (string, error) { return n.text(&n.driverVersion) }
 
-// ByPCI is the GPU with a PCI id, such as CUDA.PCIBusID returns.
-// nvmlDeviceGetHandleByPciBusId_v2:
+// ByPCI returns the GPU with a PCI id in the form of CUDA.PCIBusID. nvmlDeviceGetHandleByPciBusId_v2:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) ByPCI(id string) (GPU, error) {
 	m := newFrame()
@@ -99,12 +95,12 @@ func (n *NVML) ByPCI(id string) (GPU, error) {
 	return GPU(m.words[0]), err
 }
 
-// Name is what NVIDIA calls the GPU. nvmlDeviceGetName:
+// Name returns NVIDIA's name of the GPU. nvmlDeviceGetName:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) Name(g GPU) (string, error) { return n.text(&n.name, uintptr(g)) }
 
-// Memory is the GPU's memory in bytes: all, free, and used by any process and
-// by the driver. nvmlDeviceGetMemoryInfo:
+// Memory returns the GPU's total, free and used memory in bytes. used counts all processes and the driver.
+// nvmlDeviceGetMemoryInfo:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) Memory(g GPU) (total, free, used int64, err error) {
 	m := newFrame()
@@ -114,30 +110,29 @@ func (n *NVML) Memory(g GPU) (total, free, used int64, err error) {
 	return int64(m.words[0]), int64(m.words[1]), int64(m.words[2]), err
 }
 
-// ClockMHz is the current frequency of a clock. nvmlDeviceGetClockInfo:
+// ClockMHz returns the current frequency of a clock. nvmlDeviceGetClockInfo:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) ClockMHz(g GPU, d ClockDomain) (int, error) {
 	v, err := number(&n.clockInfo, uintptr(g), uintptr(d))
 	return int(v), err
 }
 
-// MaxClockMHz is the highest frequency of a clock. nvmlDeviceGetMaxClockInfo:
+// MaxClockMHz returns the highest frequency of a clock. nvmlDeviceGetMaxClockInfo:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) MaxClockMHz(g GPU, d ClockDomain) (int, error) {
 	v, err := number(&n.maxClockInfo, uintptr(g), uintptr(d))
 	return int(v), err
 }
 
-// PCIe is the current generation and number of lanes of the link; an idle GPU
-// lowers the generation. nvmlDeviceGetCurrPcieLinkGeneration and
-// nvmlDeviceGetCurrPcieLinkWidth:
+// PCIe returns the current generation and number of lanes of the link. An idle GPU lowers the generation.
+// nvmlDeviceGetCurrPcieLinkGeneration and nvmlDeviceGetCurrPcieLinkWidth:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) PCIe(g GPU) (generation, lanes int, err error) {
 	return n.link(g, &n.pcieGen, &n.pcieWidth)
 }
 
-// MaxPCIe is the best link that the GPU and the board's socket allow together.
-// nvmlDeviceGetMaxPcieLinkGeneration and nvmlDeviceGetMaxPcieLinkWidth:
+// MaxPCIe returns the best link that both the GPU and the slot support. nvmlDeviceGetMaxPcieLinkGeneration and
+// nvmlDeviceGetMaxPcieLinkWidth:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) MaxPCIe(g GPU) (generation, lanes int, err error) {
 	return n.link(g, &n.maxPCIeGen, &n.maxPCIeWidth)
@@ -152,22 +147,21 @@ func (n *NVML) link(g GPU, gen, width *function) (generation, lanes int, err err
 	return int(a), int(b), err
 }
 
-// Throttled is why clocks are lowered now, zero where they are not.
-// nvmlDeviceGetCurrentClocksThrottleReasons:
+// Throttled returns the current reasons for reduced clocks; 0: none. nvmlDeviceGetCurrentClocksThrottleReasons:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) Throttled(g GPU) (Throttle, error) {
 	v, err := number(&n.throttleReasons, uintptr(g))
 	return Throttle(v), err
 }
 
-// PowerMilliwatts is what the board draws. nvmlDeviceGetPowerUsage:
+// PowerMilliwatts returns the power draw of the board. nvmlDeviceGetPowerUsage:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) PowerMilliwatts(g GPU) (int, error) {
 	v, err := number(&n.powerUsage, uintptr(g))
 	return int(v), err
 }
 
-// Celsius is the temperature of the die. nvmlDeviceGetTemperature:
+// Celsius returns the temperature of the die. nvmlDeviceGetTemperature:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) Celsius(g GPU) (int, error) {
 	v, err := number(&n.temperature, uintptr(g), temperatureGPU)

@@ -6,22 +6,22 @@ import (
 	"unsafe"
 )
 
-// DeviceAttr is a cudaDeviceAttr. libcuda numbers the attributes used here alike.
-// Source: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
+// DeviceAttr is a cudaDeviceAttr. libcuda uses the same numbers for the attributes below. Source:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 type DeviceAttr int
 
-// The attributes of a device.
+// Attributes of a device.
 const (
-	AttrClockRate    DeviceAttr = 13 // in kHz, at most
+	AttrClockRate    DeviceAttr = 13 // peak clock in kHz
 	AttrProcessors   DeviceAttr = 16
-	AttrExecTimeout  DeviceAttr = 17 // 1: a watchdog ends kernels that take long
-	AttrIntegrated   DeviceAttr = 18 // 1: the device has no memory of its own and takes the host's
+	AttrExecTimeout  DeviceAttr = 17 // 1: a watchdog stops long kernels
+	AttrIntegrated   DeviceAttr = 18 // 1: the device has no memory of its own and shares the host's
 	AttrPCIBus       DeviceAttr = 33
 	AttrPCIDevice    DeviceAttr = 34
 	AttrPCIDomain    DeviceAttr = 50
 	AttrComputeMajor DeviceAttr = 75
 	AttrComputeMinor DeviceAttr = 76
-	// AttrHostPointers: 1 if the device reads pinned host memory by the addresses that the host uses
+	// AttrHostPointers: 1 if the device accesses pinned host memory by its host addresses
 	// (cudaDevAttrCanUseHostPointerForRegisteredMem).
 	AttrHostPointers DeviceAttr = 91
 )
@@ -29,28 +29,28 @@ const (
 // MemcpyKind is a cudaMemcpyKind: the direction of a copy.
 type MemcpyKind int
 
-// The directions of a copy.
+// Directions of a copy.
 const (
 	HostToDevice   MemcpyKind = 1
 	DeviceToHost   MemcpyKind = 2
 	DeviceToDevice MemcpyKind = 3
-	// AnyDirection is cudaMemcpyDefault: where the addresses are says which direction it is.
+	// AnyDirection is cudaMemcpyDefault: the addresses determine the direction.
 	AnyDirection MemcpyKind = 4
 )
 
-// EventFlags say how an event is made.
+// EventFlags are the creation flags of an event.
 type EventFlags uint
 
-// The flags of events.
+// Flags of events.
 const (
 	EventDefault       EventFlags = 0
 	EventBlockingSync  EventFlags = 1 // EventSynchronize sleeps instead of spinning
 	EventDisableTiming EventFlags = 2 // cheaper; EventElapsed is an error
 )
 
-// The flags that this package passes.
+// Flags that this package passes to CUDA.
 const (
-	streamNonBlocking    = 1 // no implicit order with the default stream
+	streamNonBlocking    = 1 // no implicit synchronization with the default stream
 	hostAllocPortable    = 1 // pinned for every context
 	hostRegisterPortable = 1
 )
@@ -99,7 +99,7 @@ func (f *runtimeFunctions) bind(b *binder) {
 	f.eventElapsed = b.need("cudaEventElapsedTime")
 }
 
-// getInt calls f with the address of an int and the arguments after it.
+// getInt calls f with the address of an int, followed by args, and returns the int.
 func getInt(f *function, args ...uintptr) (int, error) {
 	m := newFrame()
 	defer m.release()
@@ -107,20 +107,18 @@ func getInt(f *function, args ...uintptr) (int, error) {
 	return m.int(0), err
 }
 
-// DeviceCount is how many GPUs there are, not counting those that
-// CUDA_VISIBLE_DEVICES hides. Without a GPU the error is ErrNoDevice, with a driver
-// that does not fit it is ErrDriverTooOld. cudaGetDeviceCount:
+// DeviceCount returns the number of GPUs that CUDA_VISIBLE_DEVICES does not hide. Without a GPU the error matches
+// ErrNoDevice; if the driver does not fit, it matches ErrDriverTooOld. cudaGetDeviceCount:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
 func (c *CUDA) DeviceCount() (int, error) { return getInt(&c.runtime.getDeviceCount) }
 
-// DeviceAttribute is one property of a device. cudaDeviceGetAttribute:
+// DeviceAttribute returns one attribute of a device. cudaDeviceGetAttribute:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
 func (c *CUDA) DeviceAttribute(attr DeviceAttr, dev int) (int, error) {
 	return getInt(&c.runtime.deviceGetAttribute, uintptr(attr), uintptr(dev))
 }
 
-// PCIBusID is where a device is on the PCI bus, in the form that NVML.ByPCI takes.
-// It is put together from three attributes.
+// PCIBusID returns the PCI address of a device, in the form that NVML.ByPCI takes. It is composed of three attributes.
 func (c *CUDA) PCIBusID(dev int) (string, error) {
 	var at [3]int
 	for i, attr := range []DeviceAttr{AttrPCIDomain, AttrPCIBus, AttrPCIDevice} {
@@ -133,13 +131,12 @@ func (c *CUDA) PCIBusID(dev int) (string, error) {
 	return fmt.Sprintf("%08x:%02x:%02x.0", at[0], at[1], at[2]), nil
 }
 
-// RuntimeVersion is libcudart's version as CUDA numbers it, 12040 for 12.4. It
-// needs no device. cudaRuntimeGetVersion:
+// RuntimeVersion returns libcudart's version as CUDA numbers it, 12040 for 12.4. It needs no device.
+// cudaRuntimeGetVersion:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
 func (c *CUDA) RuntimeVersion() (int, error) { return getInt(&c.runtime.getVersion) }
 
-// DriverVersion is the newest CUDA version that the driver serves, 0 where there is
-// no driver. cudaDriverGetVersion:
+// DriverVersion returns the newest CUDA version that the driver supports; 0: no driver. cudaDriverGetVersion:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
 func (c *CUDA) DriverVersion() (int, error) { return getInt(&c.runtime.driverGetVersion) }
 
@@ -148,18 +145,17 @@ func (c *CUDA) DriverVersion() (int, error) { return getInt(&c.runtime.driverGet
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html
 func (c *CUDA) LastError() error { return c.runtime.getLastError.call() }
 
-// DeviceCanAccessPeer says whether work on device dev could reach the memory of device peer, over
-// NVLink or PCI Express. It enables nothing. cudaDeviceCanAccessPeer:
+// DeviceCanAccessPeer reports whether work on device dev could access the memory of device peer, over NVLink or PCI
+// Express. It enables nothing. cudaDeviceCanAccessPeer:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html
 func (c *CUDA) DeviceCanAccessPeer(dev, peer int) (bool, error) {
 	can, err := getInt(&c.runtime.canAccessPeer, uintptr(dev), uintptr(peer))
 	return can != 0, err
 }
 
-// DeviceEnablePeerAccess has work in ctx reach the memory of device peer, all of it, now and later,
-// until the context ends; not the other way round. That it was enabled before is no error. Where
-// the devices have no way to each other, or ctx has as many peers as the hardware allows, the error
-// is ErrNotSupported. cudaDeviceEnablePeerAccess:
+// DeviceEnablePeerAccess gives work in ctx access to all memory of device peer, present and future, until the context
+// ends. It does not enable the reverse direction. Enabling it twice is no error. If the devices cannot reach each
+// other, or ctx has the maximum number of peers, the error matches ErrNotSupported. cudaDeviceEnablePeerAccess:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html
 func (c *CUDA) DeviceEnablePeerAccess(ctx Context, peer int) error {
 	err := c.driver.in(ctx, &c.runtime.enablePeerAccess, uintptr(peer), 0)
@@ -170,16 +166,16 @@ func (c *CUDA) DeviceEnablePeerAccess(ctx Context, peer int) error {
 	return err
 }
 
-// MemcpyPeerAsync enqueues on s, a stream of either device, a copy of memory of device from to
-// memory of device to. Both sides must stay valid until an event recorded after it is done. Without
-// access (DeviceEnablePeerAccess) CUDA copies by way of the host. cudaMemcpyPeerAsync:
+// MemcpyPeerAsync enqueues a copy from device from to device to on s, a stream of either device. Both sides must stay
+// valid until an event recorded after the copy completes. Without peer access (DeviceEnablePeerAccess) CUDA copies
+// through the host. cudaMemcpyPeerAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemcpyPeerAsync(ctx Context, dst DevicePtr, to int, src DevicePtr, from int, bytes int64, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.memcpyPeerAsync, uintptr(dst), uintptr(to), uintptr(src), uintptr(from), uintptr(bytes), uintptr(s))
 }
 
-// MemGetInfo is how much device memory is free and how much there is in all, in
-// bytes. Memory that other processes use is not free. cudaMemGetInfo:
+// MemGetInfo returns the free and the total device memory in bytes. Memory of other processes is not free.
+// cudaMemGetInfo:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemGetInfo(ctx Context) (free, total int64, err error) {
 	m := newFrame()
@@ -188,8 +184,8 @@ func (c *CUDA) MemGetInfo(ctx Context) (free, total int64, err error) {
 	return int64(m.words[0]), int64(m.words[1]), err
 }
 
-// Malloc allocates device memory at a multiple of 256 bytes; its content is
-// undefined. It may wait for the device. Free gives the memory back. cudaMalloc:
+// Malloc allocates device memory, aligned to 256 bytes, with undefined content. It may wait for the device. Free
+// releases the memory. cudaMalloc:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) Malloc(ctx Context, bytes int64) (DevicePtr, error) {
 	m := newFrame()
@@ -198,16 +194,14 @@ func (c *CUDA) Malloc(ctx Context, bytes int64) (DevicePtr, error) {
 	return DevicePtr(m.words[0]), err
 }
 
-// Free gives device memory back, after waiting for all work on the device. Freeing
-// address 0 is no error. cudaFree:
+// Free releases device memory, after waiting for all work on the device. Freeing address 0 is no error. cudaFree:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) Free(ctx Context, p DevicePtr) error {
 	return c.driver.always(ctx, &c.runtime.free, uintptr(p))
 }
 
-// HostAlloc allocates pinned host memory, from and to which asynchronous copies run
-// at full rate. Its content is undefined. The memory is C's: after FreeHost gave it
-// back, nothing may use the slice. cudaHostAlloc with cudaHostAllocPortable:
+// HostAlloc allocates pinned host memory with undefined content. Asynchronous copies of pinned memory run at full
+// rate. The memory belongs to C: do not use the slice after FreeHost. cudaHostAlloc with cudaHostAllocPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostAlloc(ctx Context, bytes int64) ([]byte, error) {
 	m := newFrame()
@@ -218,20 +212,17 @@ func (c *CUDA) HostAlloc(ctx Context, bytes int64) ([]byte, error) {
 	return unsafe.Slice((*byte)(m.pointer(0)), bytes), nil
 }
 
-// FreeHost gives memory of HostAlloc back. b must be the whole slice; an empty b is
-// no error. cudaFreeHost:
+// FreeHost frees memory of HostAlloc. b must be the whole slice. An empty b is no error. cudaFreeHost:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) FreeHost(ctx Context, b []byte) error {
 	return c.driver.always(ctx, &c.runtime.freeHost, address(b))
 }
 
-// HostRegister pins memory that Go's collector does not own, such as a mapping, so
-// that copies from and to it are asynchronous and fast. It touches every page, and
-// the memory must stay mapped until HostUnregister. Systems refuse it with various
-// errors: out of memory where the limit of locked memory is low, not supported,
-// invalid value. The same memory may be registered for several devices, though not
-// twice for one: the first registration pins it for all of them. cudaHostRegister
-// with cudaHostRegisterPortable:
+// HostRegister pins memory that Go's garbage collector does not own, such as a mapping, for fast asynchronous copies.
+// It touches every page. The memory must stay mapped until HostUnregister. Systems that refuse it return various
+// errors: out of memory (low limit of locked memory), not supported, or invalid value. The same memory may be
+// registered once per device; the first registration pins it for all devices. cudaHostRegister with
+// cudaHostRegisterPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostRegister(ctx Context, b []byte) error {
 	return c.hostMemory.register(ctx, b, func() error {
@@ -239,10 +230,9 @@ func (c *CUDA) HostRegister(ctx Context, b []byte) error {
 	})
 }
 
-// HostUnregister undoes HostRegister for one device; b must start where it did
-// there. No copy of that device from or to the memory may be under way. The memory
-// stays pinned until the last device unregisters it, and then no copy of any device
-// may be under way. cudaHostUnregister:
+// HostUnregister undoes HostRegister for one device. b must start at the registered address. No copy of this device
+// may use the memory. The memory stays pinned until the last device unregisters it. At that time no copy of any device
+// may use it. cudaHostUnregister:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostUnregister(ctx Context, b []byte) error {
 	return c.hostMemory.unregister(ctx, b, func() error {
@@ -250,24 +240,22 @@ func (c *CUDA) HostUnregister(ctx Context, b []byte) error {
 	})
 }
 
-// MemcpyAsync enqueues a copy on s. Both sides must stay valid until an event
-// recorded after it is done. Host memory must be pinned (HostAlloc, HostRegister);
-// any other is copied by way of a staging buffer, and the call may return before or
-// after the copy ends. cudaMemcpyAsync:
+// MemcpyAsync enqueues a copy on s. Both sides must stay valid until an event recorded after the copy completes. Host
+// memory must be pinned (HostAlloc, HostRegister). CUDA stages copies of pageable memory, and the call may then return
+// before or after the copy ends. cudaMemcpyAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemcpyAsync(ctx Context, dst, src uintptr, bytes int64, kind MemcpyKind, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.memcpyAsync, dst, src, uintptr(bytes), uintptr(kind), uintptr(s))
 }
 
-// MemsetAsync enqueues on s that each of bytes bytes at dst becomes value.
-// cudaMemsetAsync:
+// MemsetAsync enqueues on s the filling of bytes bytes at dst with value. cudaMemsetAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemsetAsync(ctx Context, dst DevicePtr, value byte, bytes int64, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.memsetAsync, uintptr(dst), uintptr(value), uintptr(bytes), uintptr(s))
 }
 
-// StreamCreate makes a stream that has no implicit order with any other.
-// cudaStreamCreateWithFlags with cudaStreamNonBlocking:
+// StreamCreate creates a stream without implicit synchronization. cudaStreamCreateWithFlags with
+// cudaStreamNonBlocking:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
 func (c *CUDA) StreamCreate(ctx Context) (Stream, error) {
 	m := newFrame()
@@ -276,29 +264,27 @@ func (c *CUDA) StreamCreate(ctx Context) (Stream, error) {
 	return Stream(m.words[0]), err
 }
 
-// StreamDestroy ends a stream. Work on it still runs; the call does not wait.
+// StreamDestroy destroys a stream without waiting. Enqueued work still runs.
 // cudaStreamDestroy:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
 func (c *CUDA) StreamDestroy(ctx Context, s Stream) error {
 	return c.driver.always(ctx, &c.runtime.streamDestroy, uintptr(s))
 }
 
-// StreamSynchronize waits until all work on s is done, and returns the first
-// fault in it. cudaStreamSynchronize:
+// StreamSynchronize waits until all work on s is complete, and returns its first fault. cudaStreamSynchronize:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
 func (c *CUDA) StreamSynchronize(ctx Context, s Stream) error {
 	return c.driver.always(ctx, &c.runtime.streamSynchronize, uintptr(s))
 }
 
-// StreamWaitEvent makes later work on s wait for the work that e stands for since
-// its last record. An event that was never recorded makes nothing wait. The host
-// does not wait. cudaStreamWaitEvent:
+// StreamWaitEvent makes later work on s wait for the last record of e. An event that was never recorded makes nothing
+// wait. The host does not wait. cudaStreamWaitEvent:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
 func (c *CUDA) StreamWaitEvent(ctx Context, s Stream, e Event) error {
 	return c.driver.in(ctx, &c.runtime.streamWaitEvent, uintptr(s), uintptr(e), 0)
 }
 
-// EventCreate makes an event. cudaEventCreateWithFlags:
+// EventCreate creates an event. cudaEventCreateWithFlags:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventCreate(ctx Context, flags EventFlags) (Event, error) {
 	m := newFrame()
@@ -307,21 +293,20 @@ func (c *CUDA) EventCreate(ctx Context, flags EventFlags) (Event, error) {
 	return Event(m.words[0]), err
 }
 
-// EventDestroy ends an event. Waits for it that are already enqueued stay valid.
+// EventDestroy destroys an event. Enqueued waits for it stay valid.
 // cudaEventDestroy:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventDestroy(ctx Context, e Event) error {
 	return c.driver.always(ctx, &c.runtime.eventDestroy, uintptr(e))
 }
 
-// EventRecord makes e stand for the work that is on s now, instead of what it stood
-// for before. cudaEventRecord:
+// EventRecord makes e mark the work that is on s now, in place of its previous record. cudaEventRecord:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventRecord(ctx Context, e Event, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.eventRecord, uintptr(e), uintptr(s))
 }
 
-// EventQuery says whether the work that e stands for is done. It does not wait.
+// EventQuery reports whether the work that e marks is complete. It does not wait.
 // cudaEventQuery:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventQuery(ctx Context, e Event) (bool, error) {
@@ -337,16 +322,15 @@ func (c *CUDA) EventQuery(ctx Context, e Event) (bool, error) {
 	return true, nil
 }
 
-// EventSynchronize waits until the work that e stands for is done. With
-// EventBlockingSync the thread sleeps. cudaEventSynchronize:
+// EventSynchronize waits until the work that e marks is complete. With EventBlockingSync the thread sleeps.
+// cudaEventSynchronize:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventSynchronize(ctx Context, e Event) error {
 	return c.driver.always(ctx, &c.runtime.eventSynchronize, uintptr(e))
 }
 
-// EventElapsed is the time in milliseconds between two events that are done,
-// precise to about half a microsecond. Neither may have been made with
-// EventDisableTiming. Where one is not done the error is ErrNotReady.
+// EventElapsed returns the time in milliseconds between two completed events, with a resolution of about half a
+// microsecond. Neither event may have EventDisableTiming. If one is incomplete, the error matches ErrNotReady.
 // cudaEventElapsedTime:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventElapsed(ctx Context, start, end Event) (ms float32, err error) {
@@ -356,7 +340,7 @@ func (c *CUDA) EventElapsed(ctx Context, start, end Event) (ms float32, err erro
 	return m.float(0), err
 }
 
-// address is where b starts, 0 for an empty one.
+// address returns the address of b's first byte; 0 if b has no memory.
 func address(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }

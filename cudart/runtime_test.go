@@ -9,11 +9,11 @@ import (
 	"unsafe"
 )
 
-// host is memory that stands for what a caller registers.
+// host is memory for a caller to register.
 var host [64]byte
 
-// TestArguments calls, with arguments that all differ, every function that only
-// takes integers and handles, and every function whose result is a handle.
+// TestArguments calls every function that takes only integers and handles, and every function that returns a handle.
+// All arguments differ.
 func TestArguments(t *testing.T) {
 	out := uintptr(0) // an address of our own memory, which is not compared
 	ctx := Context(90)
@@ -92,11 +92,10 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestResults checks what methods make of the values that functions store at the
-// addresses they get.
+// TestResults checks the conversion of values that C functions store at addresses.
 func TestResults(t *testing.T) {
 	f, c := newFake(t)
-	// The upper half of a word must not count for a C int.
+	// A C int must not depend on the upper half of its word.
 	storesInt := func(name string, at int, v int32) {
 		f.on(name, func(a *[maxArguments]uintptr) uintptr { *memory[int32](a[at]) = v; return 0 })
 	}
@@ -172,13 +171,12 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// Where the context cannot be set, nothing is enqueued or made. A function that
-// waits or gives something back is called all the same, once, and its own error
-// comes before that of the context.
+// TestWithoutItsContext: if the context cannot be set, nothing is enqueued or created. A function that waits or
+// releases something is still called once, and its own error takes precedence over the context's error.
 func TestWithoutItsContext(t *testing.T) {
 	f, c := newFake(t)
 	f.fails("cuCtxSetCurrent", 201)
-	named := func() []string { // leaves out the calls that ask for an error's text
+	named := func() []string { // omits the calls that request an error's text
 		return slices.DeleteFunc(f.names(), func(name string) bool { return strings.Contains(name, "GetError") })
 	}
 	for name, call := range map[string]func() error{
@@ -215,7 +213,7 @@ func TestNewMissing(t *testing.T) {
 	f, _ := newFake(t)
 	for _, test := range []struct {
 		absent []string
-		want   string // "" where New succeeds
+		want   string // "": New succeeds
 		blas   bool
 		nvml   bool
 	}{
@@ -248,7 +246,7 @@ func TestNewMissing(t *testing.T) {
 	}
 }
 
-// TestBoundOnce checks a function that two fields ask for.
+// TestBoundOnce checks a function that two fields bind.
 func TestBoundOnce(t *testing.T) {
 	for lib, names := range boundSymbols() {
 		slices.Sort(names)
@@ -258,8 +256,7 @@ func TestBoundOnce(t *testing.T) {
 	}
 }
 
-// TestMemoryIsRegisteredBesideOther: a call that registers memory holds up none for other memory, only
-// those for the same.
+// TestMemoryIsRegisteredBesideOther: a registration blocks only calls for the same memory.
 func TestMemoryIsRegisteredBesideOther(t *testing.T) {
 	var h hostMemory
 	var both, ended sync.WaitGroup
@@ -269,7 +266,7 @@ func TestMemoryIsRegisteredBesideOther(t *testing.T) {
 		ended.Go(func() {
 			if err := h.register(1, b, func() error {
 				both.Done()
-				both.Wait() // until the other one is being registered too
+				both.Wait() // until both registrations are in progress
 				return nil
 			}); err != nil {
 				t.Error(err)

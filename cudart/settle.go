@@ -2,32 +2,32 @@ package cudart
 
 import "os"
 
-// unsettling are environment variables with which the libraries would compute something else than they are
-// asked for, or would not load mt's kernels.
+// unsettling are environment variables that make the libraries compute other results than requested, or keep mt's
+// kernels from loading.
 var unsettling = []struct {
 	name string
-	// is is the value that matters, "" any; use is what is set in its place, "" removes the variable.
+	// is: the harmful value; "": any. use: the replacement; "": remove the variable.
 	is, use string
 }{
 	{tf32Override, "1", "0"}, // cuBLASLt rounds fp32 operands to TF32
-	// cuBLASLt computes fp32 and fp64 products by bf16 or integers.
+	// cuBLASLt emulates fp32 and fp64 products with bf16 or integers.
 	{"CUBLAS_EMULATE_SINGLE_PRECISION", "", ""},
 	{"CUBLAS_EMULATE_DOUBLE_PRECISION", "", ""},
 	{"CUBLAS_EMULATION_STRATEGY", "", ""},
-	{"CUDA_DISABLE_PTX_JIT", "", ""}, // the driver takes no PTX, of which all kernels of mt are
-	{"CUDA_FORCE_PTX_JIT", "", ""},   // the driver compiles cuBLASLt's kernels anew, where they have PTX at all
+	{"CUDA_DISABLE_PTX_JIT", "", ""}, // the driver rejects PTX, the form of all kernels of mt
+	{"CUDA_FORCE_PTX_JIT", "", ""},   // the driver recompiles cuBLASLt's kernels, which need not contain PTX
 }
 
 const tf32Override = "NVIDIA_TF32_OVERRIDE"
 
-// settle sets or removes these variables for this process and its children.
+// settle replaces or removes these variables for this process and its children.
 func settle() {
 	for _, v := range unsettling {
 		value, there := os.LookupEnv(v.name)
 		switch {
 		case !there || v.is != "" && value != v.is:
 		case v.use != "":
-			_ = os.Setenv(v.name, v.use) // cannot fail, as the name is valid
+			_ = os.Setenv(v.name, v.use) // the name is valid, so this cannot fail
 		default:
 			_ = os.Unsetenv(v.name) // nor can this
 		}

@@ -2,16 +2,15 @@ package cudart
 
 import "unsafe"
 
-// TensorMap is a CUtensorMap: it tells the units that copy tiles to shared memory, on GPUs of compute
-// capability 9.0 and newer, where a tensor lies and what they copy at a time. Kernels take it as a
-// parameter, at a multiple of 64 bytes.
+// TensorMap is a CUtensorMap. It describes a tensor and a box to the copy units (TMA) of GPUs with compute capability
+// 9.0 and newer. Kernels take it as a parameter, aligned to 64 bytes.
 type TensorMap [128]byte
 
-// tensorMapAlign is the alignment in bytes that cuTensorMapEncodeTiled wants of its result: 64 by the documents of CUDA 12,
-// and 128 by the header of CUDA 13.
+// tensorMapAlign is the alignment in bytes of the result of cuTensorMapEncodeTiled: 64 in the CUDA 12 documentation,
+// 128 in the CUDA 13 header.
 const tensorMapAlign = 128
 
-// What cuTensorMapEncodeTiled is asked for. Source:
+// Arguments of cuTensorMapEncodeTiled. Source:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
 const (
 	tensorMapBFloat16   = 9 // CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
@@ -19,21 +18,21 @@ const (
 	tensorMapFetch256   = 3 // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 )
 
-// TensorRows are rows of bf16 in device memory and the box of them that is copied at a time.
+// TensorRows describes bf16 rows in device memory, and the box that one copy moves.
 type TensorRows struct {
 	Addr          DevicePtr // a multiple of 16
 	Columns, Rows int       // above 0
-	StrideBytes   int64     // from row to row, a multiple of 16
-	// BoxColumns are at most 64, which fill the 128 bytes that are swizzled; BoxRows at most 256.
+	StrideBytes   int64     // between rows, a multiple of 16
+	// BoxColumns is at most 64, which fills the 128 bytes of a swizzled row. BoxRows is at most 256.
 	BoxColumns, BoxRows int
 }
 
-// HasTensorMaps says whether libcuda makes tensor maps.
+// HasTensorMaps reports whether libcuda can create tensor maps.
 func (c *CUDA) HasTensorMaps() bool { return c.driver.tensorMapEncodeTiled.addr != 0 }
 
-// TensorMap describes rows. In shared memory a box's rows take 128 bytes each, chunk i (16 bytes) of row
-// r at chunk i XOR r%8; what lies beyond the rows becomes zeros. It touches no device, and is to be called only where
-// HasTensorMaps says yes.
+// TensorMap creates the tensor map of r. In shared memory each row of a box takes 128 bytes. The 16-byte chunk i of
+// row r is stored at chunk i XOR r%8. Elements outside the tensor become zeros. TensorMap touches no device. Call it
+// only if HasTensorMaps returns true.
 // cuTensorMapEncodeTiled: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html
 func (c *CUDA) TensorMap(ctx Context, r TensorRows) (out TensorMap, err error) {
 	m := newFrame()

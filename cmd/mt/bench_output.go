@@ -13,7 +13,7 @@ import (
 	"mt/internal/run/config"
 )
 
-// benchDevice are the flags of a benchmark that measures a device.
+// benchDevice holds the flags of a benchmark that measures a device.
 type benchDevice struct {
 	on     bench.OnDevice
 	json   bool
@@ -21,7 +21,7 @@ type benchDevice struct {
 	dtypes []string
 }
 
-// ratesFlag explains --rates.
+// ratesFlag is the help text of --rates.
 const ratesFlag = "what figures are predicted with: a GPU, GPU+HOST, or a file of mt doctor --save (default: the profile of this GPU)"
 
 func (b *benchDevice) flags(c *cobra.Command, dtype bool) {
@@ -38,7 +38,7 @@ func (b *benchDevice) flags(c *cobra.Command, dtype bool) {
 	}
 }
 
-// check completes the options, or says what is wrong with the flags.
+// check completes the options, or returns an error for invalid flags.
 func (b *benchDevice) check(a *app, name string) (dtypes []device.DType, err error) {
 	switch {
 	case b.on.Device != "cpu" && b.on.Device != "cuda":
@@ -68,7 +68,7 @@ func (b *benchDevice) check(a *app, name string) (dtypes []device.DType, err err
 	return dtypes, nil
 }
 
-// sizeFlag reads a size of at least one byte, such as 64MiB.
+// sizeFlag parses a size of at least one byte, such as 64MiB.
 func sizeFlag(s string) (int64, error) {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n < 1 || n > 1<<62 {
@@ -77,7 +77,7 @@ func sizeFlag(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// positive checks that all numbers of a flag are at least 1.
+// positive returns an error unless all numbers of a flag are at least 1.
 func positive(name, flag string, numbers []int) error {
 	for _, n := range numbers {
 		if n < 1 {

@@ -63,7 +63,7 @@ brought to that speed, and what ran while it changed runs again.`,
 	return c
 }
 
-// measuredRates are those of the CPU, measured now.
+// measuredRates measures and returns the rates of the CPU.
 func (a *app) measuredRates(ctx context.Context) (*rates.Machine, error) {
 	devs, err := calibrated("cpu", "1")
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"mt/plan"
 )
 
-// trainBench is what the flags of mt bench train say.
+// trainBench holds the flags of mt bench train.
 type trainBench struct {
 	options   bench.TrainOptions
 	ours      trials.SyntheticOptions
 	shape     string
-	change    bench.TrainShape // values that replace the shape's, where not zero
+	change    bench.TrainShape // replaces the shape's values; 0: keep
 	peer      string
 	memory    string
 	copied    bool
@@ -71,7 +71,7 @@ published, as they count and as we do. docs/peers.md says more.`,
 				}
 			}
 			r, err := bench.Train(c.Context(), b.options)
-			if r != nil { // what was measured before an error is worth keeping
+			if r != nil { // report the measurements made before an error
 				err = errors.Join(err, a.report(r, b.asJSON))
 			}
 			return err
@@ -115,7 +115,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 
 func shapeNames() []string { return slices.Sorted(maps.Keys(bench.TrainShapes())) }
 
-// check completes the options, or says what is wrong with the flags.
+// check completes the options, or returns an error for invalid flags.
 func (b *trainBench) check() error {
 	o := &b.options
 	shape, ok := bench.TrainShapes()[b.shape]
@@ -153,7 +153,7 @@ func (b *trainBench) check() error {
 		}
 	}
 	o.Device = b.ours.Device
-	o.Fresh = o.Device != "cpu" && o.Peer != nil // a GPU does not hold both sides at once
+	o.Fresh = o.Device != "cpu" && o.Peer != nil // a GPU cannot hold both sides at once
 	o.Shape = shape.With(b.change)
 	b.ours.Unified = !b.copied
 	o.Ours = bench.NewOurs(b.ours)

@@ -20,8 +20,8 @@ import (
 	"mt/plan/rates"
 )
 
-// saveRates measures the machine and writes its rates to file; dir is on the disk that is measured.
-// devices is how many GPUs, or auto for all that there are.
+// saveRates measures the machine and writes its rates to file. dir is on the disk to measure. devices is a number of
+// GPUs, or auto for all of them.
 func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, asJSON bool) error {
 	if err := checkTarget(file); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, as
 	if err := m.Save(file); err != nil {
 		return fmt.Errorf("doctor: %w", err)
 	}
-	if m, err = rates.Load(file); err != nil { // what every other command will do
+	if m, err = rates.Load(file); err != nil { // as every other command will
 		return fmt.Errorf("doctor: %w", err)
 	}
 	if asJSON {
@@ -52,7 +52,7 @@ func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, as
 	return writeRates(a.stdout, m, file)
 }
 
-// checkTarget refuses a file that could not be written, before anything is measured.
+// checkTarget returns an error if file cannot be written. It runs before the measurements.
 func checkTarget(file string) error {
 	dir := filepath.Dir(file)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -64,7 +64,7 @@ func checkTarget(file string) error {
 	return nil
 }
 
-// calibrated opens the devices whose rates are wanted: auto takes GPUs that can be used.
+// calibrated opens the devices to measure. Device auto means all usable GPUs.
 func calibrated(kind, devices string) ([]device.Device, error) {
 	n := 0 // all
 	if devices != "auto" {
@@ -85,7 +85,7 @@ func calibrated(kind, devices string) ([]device.Device, error) {
 	return machine.OpenAll(machine.Options{Device: "cpu", Unified: true}, n)
 }
 
-// showProfile prints the rates that name stands for, or writes them to file.
+// showProfile prints the rates called name, or writes them to file.
 func (a *app) showProfile(name, file string, asJSON bool) error {
 	m, err := rates.Find(name)
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *app) showProfile(name, file string, asJSON bool) error {
 	return nil
 }
 
-// writeRates prints the best of m, and the file that has it all, if there is one.
+// writeRates prints a summary of m, and the name of the file with all rates, if any.
 func writeRates(w io.Writer, m *rates.Machine, file string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range 1 + len(m.More) {
@@ -139,7 +139,7 @@ func writeRates(w io.Writer, m *rates.Machine, file string) error {
 	return t.Flush()
 }
 
-// writeCard prints the best of the device of m and of its link.
+// writeCard prints a summary of m's device and link.
 func writeCard(w io.Writer, m *rates.Machine) {
 	fmt.Fprintf(w, "device\t%s\n", m.Device.Name)
 	for _, dtype := range []string{"bf16", "fp32"} {

@@ -15,23 +15,23 @@ import (
 	"mt/internal/run/machine"
 )
 
-// Sizes in bytes that are measured in passing: a copy larger than most caches, and a file that a
-// slow disk takes a second for. Tests measure less.
+// Sizes in bytes of the quick measurements: a copy larger than most caches, and a file that takes a slow disk a
+// second. Tests use smaller sizes.
 var (
 	passingCopy int64 = 128 << 20
 	passingFile int64 = 64 << 20
 )
 
-// judge looks at every part of the machine, and at the disk that dir is on.
+// judge checks every part of the machine, and the disk of dir.
 func judge(cuda machine.CUDA, dir string) doctor.Parts {
-	if a, err := host.NewArena(accounts.GradientSlabs, optim.PageBytes, nil); err == nil { // tries whether memory can be placed
+	if a, err := host.NewArena(accounts.GradientSlabs, optim.PageBytes, nil); err == nil { // probes NUMA placement
 		_ = a.Close()
 	}
 	return doctor.CheckUp(doctor.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH, Nodes: host.MachineNodes(),
 		Levels: optim.Levels(), Level: optim.Level(), CPUs: runtime.NumCPU(), MemoryRate: copyRate, Disk: func() doctor.DiskTrial { return tryDisk(dir) }})
 }
 
-// copyRate is how many bytes a second all cores read and write when they copy.
+// copyRate returns the bytes per second that all cores read and write during a copy.
 func copyRate() (float64, error) {
 	pool := parallel.New(0)
 	defer pool.Close()
@@ -42,7 +42,7 @@ func copyRate() (float64, error) {
 	return 2 * float64(passingCopy) / t.Least, nil
 }
 
-// tryDisk writes a file to dir and removes it.
+// tryDisk measures the write rate of dir with a temporary file.
 func tryDisk(dir string) (d doctor.DiskTrial) {
 	d.Dir = dir
 	if d.Free, d.Err = checkpoint.OS().Free(dir); d.Err != nil {
@@ -59,7 +59,7 @@ func tryDisk(dir string) (d doctor.DiskTrial) {
 	return d
 }
 
-// movesStates says what would move states that are on disks to and from dir, "" where none can be there.
+// movesStates returns the I/O engine that would move on-disk states in dir; "": dir cannot hold states.
 func movesStates(dir string) string {
 	e, err := extents.Open(extents.Options{Dirs: []string{dir}, Name: "mt-doctor.bin", Run: "mt doctor", Names: []string{"nothing"}, Bytes: []int64{extents.BlockBytes}})
 	if err != nil {

@@ -32,8 +32,8 @@ every part, as report.md.`,
 	}
 }
 
-// learnRates makes rates of the report at path and, unless file is empty, writes them to file. What was not measured is as in the
-// rates that base names or, where it is empty, as in the profile of the GPU.
+// learnRates derives rates from the report at path, and writes them to file unless file is "". base names the rates
+// for everything that the report lacks; "": the profile of the GPU.
 func (a *app) learnRates(path, base, file string, asJSON bool) error {
 	if file != "" {
 		if err := checkTarget(file); err != nil {
@@ -64,7 +64,7 @@ func (a *app) learnRates(path, base, file string, asJSON bool) error {
 		if err := learned.Machine.Save(file); err != nil {
 			return fmt.Errorf("doctor: %w", err)
 		}
-		_, err := rates.Load(file) // what every other command will do
+		_, err := rates.Load(file) // as every other command will
 		if err = errors.Join(err, a.report(learned, asJSON)); err != nil || asJSON {
 			return err
 		}

@@ -10,7 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestFromReport: what a report measured comes into a file of rates with which mt plan predicts, and what cannot be read is refused.
+// TestFromReport: the measurements of a report become a file of rates that mt plan uses. An unreadable report is
+// rejected.
 func TestFromReport(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) string {
@@ -61,7 +62,7 @@ func TestFromReport(t *testing.T) {
 	}
 }
 
-// TestSelfTestReport: a report replaces the one before it, and leaves the file alone into which bench/gpu.sh prints meanwhile.
+// TestSelfTestReport: a report replaces the previous one, and does not touch the file into which bench/gpu.sh prints.
 func TestSelfTestReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "selftest.json")
 	testkit.NoError(t, os.WriteFile(file+".part", []byte("printed"), 0o644))

@@ -18,11 +18,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// These tests hold what scripts around mt rely on: files, their keys, what is printed
-// where, and exit codes. They make the smallest runs there are.
+// These tests check the contract with scripts around mt: files and their keys, output streams and exit codes. They use
+// the smallest possible runs.
 
-// smallRun is a data file and the arguments of a run over it that takes no
-// time, into out.
+// smallRun returns the arguments of a very short run that writes to out, and creates its data file.
 func smallRun(t *testing.T, more ...string) (out string, args []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +36,7 @@ func smallRun(t *testing.T, more ...string) (out string, args []string) {
 		"--output-dir", out, "--max-seq-len", "32", "--batch_size", "2", "--threads", "1"}, more...)
 }
 
-// must runs a command line that has to succeed and returns its standard output.
+// must runs a command line that must succeed, and returns its standard output.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := mt(t, "", args...)
@@ -47,7 +46,7 @@ func must(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// object is a JSON object.
+// object parses a JSON object.
 func object(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var out map[string]any
@@ -97,8 +96,7 @@ func TestTrainLeavesWhatScriptsRead(t *testing.T) {
 	}
 }
 
-// checkMetrics reads the log of four steps with every second logged and one
-// evaluation.
+// checkMetrics checks the log of four steps, with every second step logged and one evaluation.
 func checkMetrics(t *testing.T, file string) {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(file))(t)
@@ -161,8 +159,7 @@ func TestPlanLeavesNothing(t *testing.T) {
 		}
 	}
 	asJSON := must(t, append(args, "--dry_run", "--json")...)
-	// A plan is that of a run whose longest row has max_seq_len tokens, but knows
-	// nothing of data and disk.
+	// A plan describes a run whose longest row has max_seq_len tokens, but knows neither data nor disk.
 	got, plan := object(t, asJSON), object(t, must(t, append([]string{"plan", "--json"}, args[1:]...)...))
 	if rows, _ := got["rows"].(float64); rows == 0 || plan["rows"] != nil {
 		t.Errorf("rows: %v, and %v in a plan", got["rows"], plan["rows"])
@@ -177,7 +174,7 @@ func TestPlanLeavesNothing(t *testing.T) {
 		}
 		delete(*o, "rows")
 	}
-	for _, o := range []map[string]any{got, plan} { // rates are measured each time
+	for _, o := range []map[string]any{got, plan} { // rates are measured anew each time
 		if bound, _ := o["bound"].(map[string]any); bound["step_seconds"] == nil {
 			t.Errorf("the bound is %v", bound)
 		}
@@ -229,7 +226,7 @@ func TestExitCodesOfTraining(t *testing.T) {
 	}
 }
 
-// interrupter cancels a run when what is written to it contains a text.
+// interrupter cancels a run when its output contains a text.
 type interrupter struct {
 	bytes.Buffer
 	when   string
@@ -244,7 +241,7 @@ func (i *interrupter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// interrupted runs a command line until its standard error holds when.
+// interrupted runs a command line and interrupts it when its standard error contains when.
 func interrupted(t *testing.T, when string, args ...string) (code int, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -271,7 +268,7 @@ func TestInterruptedRunsResume(t *testing.T) {
 	}
 }
 
-// fullDisk is an output that accepts nothing.
+// fullDisk is an output that rejects every write.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
@@ -287,8 +284,7 @@ func TestOutputThatDoesNotArriveIsAFailure(t *testing.T) {
 	}
 }
 
-// TestErrorsReplaceProgress: on a terminal a progress line may stand where an
-// error is printed.
+// TestErrorsReplaceProgress: on a terminal an error overwrites a progress line.
 func TestErrorsReplaceProgress(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &errs, stderr: &errs, interactive: true}
@@ -310,8 +306,8 @@ func TestInterruptedReading(t *testing.T) {
 	}
 }
 
-// TestPlanPredicts: with --gpu a plan has a prediction, what to take, the smallest machine and, if asked, a
-// table; nothing of it needs the GPU, and a run that does not fit is told what it needs.
+// TestPlanPredicts: with --gpu a plan has a prediction, a recommendation, the smallest sufficient machine and, on
+// request, a table. It needs no GPU. For a run that does not fit, the plan states the requirements.
 func TestPlanPredicts(t *testing.T) {
 	testkit.NotShort(t)
 	got := object(t, must(t, "plan", "--model", "quickstart", "--gpu", "rtx3090", "--host", "ddr4-3200x2", "--sweep", "seq", "--json"))

@@ -71,7 +71,7 @@ read are flags.
 				err = closing
 			}
 		}()
-		for _, w := range append(cfg.Warnings, set.Notes()...) { // problems are in the error at the end
+		for _, w := range append(cfg.Warnings, set.Notes()...) { // problems are part of the final error
 			fmt.Fprintln(a.stderr, "note:", w)
 		}
 		return a.inspect(in, cfg, set, tok)
@@ -84,7 +84,7 @@ read are flags.
 	return c
 }
 
-// inspection is what the flags of mt data inspect ask for.
+// inspection holds the flags of mt data inspect.
 type inspection struct {
 	rows, first int
 	colour      string // auto, always or never
@@ -92,7 +92,7 @@ type inspection struct {
 	json        bool
 }
 
-// inspection completes in, or says what is wrong with the flags.
+// inspection completes in, or returns an error for invalid flags.
 func (a *app) inspection(in *inspection) error {
 	switch in.colour {
 	case "", "auto":
@@ -105,8 +105,7 @@ func (a *app) inspection(in *inspection) error {
 	return nil
 }
 
-// inspect reports on set, and returns an error where the report shows something that
-// training should not go on with.
+// inspect prints a report on set. It returns an error if the report shows a reason not to train on set.
 func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok tokenizer.Tokenizer) error {
 	var s dataStats
 	err := set.Read(func() {
@@ -132,7 +131,7 @@ func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok to
 	return s.problem()
 }
 
-// openDataset opens the data set of c, showing how far the reading is.
+// openDataset opens the data set of c and shows the progress of reading.
 func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset, tokenizer.Tokenizer, error) {
 	spec, err := inspectSpec(c)
 	if err != nil {
@@ -152,12 +151,11 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	return set, spec.Tokenizer, nil
 }
 
-// anyVocab is a vocabulary larger than that of any model, so that every token id is
-// allowed.
+// anyVocab exceeds every model's vocabulary, so that every token id is allowed.
 const anyVocab = 1 << 20
 
-// inspectSpec is how training would read the data, with the model's vocabulary
-// and tokenizer where there is a model.
+// inspectSpec returns the spec with which training would read the data. It has the model's vocabulary and tokenizer if
+// c has a model.
 func inspectSpec(c *config.Config) (data.Spec, error) {
 	s := c.DataSpec()
 	s.VocabSize = anyVocab
@@ -179,17 +177,17 @@ func inspectSpec(c *config.Config) (data.Spec, error) {
 	return s, nil
 }
 
-// sample is a row as it is trained on.
+// sample is one training row.
 type sample struct {
 	Row        int          `json:"row"` // in file order
 	IDs        []int32      `json:"input_ids"`
-	Labels     []int32      `json:"labels"` // data.IgnoreIndex: not supervised
+	Labels     []int32      `json:"labels"` // data.IgnoreIndex: no loss
 	Tokens     []string     `json:"tokens,omitempty"`
 	Supervised int64        `json:"supervised_tokens"`
 	Pieces     []data.Piece `json:"documents"`
 }
 
-// newSample is row i of set; tok may be nil.
+// newSample returns row i of set. tok may be nil.
 func newSample(set *data.Dataset, tok tokenizer.Tokenizer, i int) sample {
 	r := set.Row(i)
 	s := sample{Row: i, IDs: r.IDs, Labels: r.Labels, Supervised: r.Supervised(), Pieces: set.Pieces(i)}
@@ -204,8 +202,8 @@ func newSample(set *data.Dataset, tok tokenizer.Tokenizer, i int) sample {
 	return s
 }
 
-// tokenTexts is the text that each of a document's ids adds to those before it. A
-// character that several tokens make is in the text of the last of them.
+// tokenTexts returns the text that each id of a document adds to the preceding text. If several tokens form one
+// character, the last of them gets the character.
 func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	out := make([]string, len(ids))
 	if tok == nil {
@@ -214,7 +212,7 @@ func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 		}
 		return out
 	}
-	shown, next := 0, 0 // ids[shown:next] were shown last, ids[next:] were not yet
+	shown, next := 0, 0 // ids[shown:next] were shown last, ids[next:] are still to show
 	for i := range ids {
 		before, after := tok.DecodeSpecial(ids[shown:next]), tok.DecodeSpecial(ids[shown:i+1])
 		whole := bytes.HasPrefix(after, before) && !cutCharacter(after)
@@ -227,20 +225,20 @@ func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	return out
 }
 
-// maxPieces is more tokens than any character is made of.
+// maxPieces exceeds the number of tokens of any character.
 const maxPieces = 12
 
-// cutCharacter tells whether text ends inside a character.
+// cutCharacter reports whether text ends inside a UTF-8 character.
 func cutCharacter(text []byte) bool {
 	r, _ := utf8.DecodeLastRune(text)
 	return r == utf8.RuneError && len(text) > 0
 }
 
-// paint marks what is supervised: by colour, or without colours by brackets.
+// paint marks supervised tokens, by colour or by brackets.
 type paint struct{ colour bool }
 
-// The colours of a terminal (ECMA-48): green is supervised, grey is not; every
-// other token is underlined, so that their borders show.
+// Terminal colours (ECMA-48): supervised tokens are green, the others grey. Every other token is underlined, which
+// shows the token boundaries.
 const (
 	green     = "\x1b[32m"
 	grey      = "\x1b[90m"
@@ -255,7 +253,7 @@ func (p paint) legend() string {
 	return "⟦supervised⟧; tokens are divided by ·"
 }
 
-// writeSamples shows rows, with what the marks mean.
+// writeSamples prints rows, preceded by a legend.
 func (p paint) writeSamples(w io.Writer, rows []sample) error {
 	if len(rows) == 0 {
 		return nil
@@ -272,7 +270,7 @@ func (p paint) writeSamples(w io.Writer, rows []sample) error {
 	return err
 }
 
-// writeSample shows a row, document by document.
+// writeSample prints a row, document by document.
 func (p paint) writeSample(w io.Writer, s sample) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nrow %d: %s tokens, %s supervised\n", s.Row, humanize.Comma(int64(len(s.IDs))), humanize.Comma(s.Supervised))
@@ -291,8 +289,8 @@ func (p paint) writeSample(w io.Writer, s sample) error {
 	return err
 }
 
-// side shows the document [first, end) of a pair: with the chosen answer the prompt, which the
-// rejected one has too.
+// side prints the document [first, end) of a preference pair. Only the chosen side prints the prompt, because both
+// sides share it.
 func (p paint) side(b *strings.Builder, s sample, side string, first, end int) {
 	answer := first
 	for answer < end && s.Labels[answer] == data.IgnoreIndex {
@@ -306,8 +304,7 @@ func (p paint) side(b *strings.Builder, s sample, side string, first, end int) {
 	p.tokens(b, s, first, answer, end)
 }
 
-// place says where a piece of a document was read, and what the chat template
-// left out of it.
+// place describes where a piece of a document was read, and the parts of it that the chat template dropped.
 func place(p data.Piece) string {
 	at := fmt.Sprintf("%s (%s), %s tokens", p.Where, p.Format, humanize.Comma(p.Total))
 	if p.Side != "" {
@@ -334,15 +331,15 @@ func place(p data.Piece) string {
 	return at + "; the template leaves out " + strings.Join(left, ", ")
 }
 
-// tokens shows the tokens [first, end) of the document of s that begins with token document. Its first token is
-// predicted from nothing, so it has no loss whatever its label says.
+// tokens prints the tokens [first, end) of the document that starts at token document. The first token of a document
+// never has a loss, because nothing predicts it.
 func (p paint) tokens(b *strings.Builder, s sample, document, first, end int) {
 	open := false
 	for i := first; i < end; i++ {
 		supervised := i > document && s.Labels[i] != data.IgnoreIndex
 		text := visible(s.Tokens[i])
 		switch {
-		case text == "": // the first tokens of a character are shown with its last
+		case text == "": // a character is shown with its last token
 		case p.colour:
 			p.coloured(b, text, supervised, i%2 == 1)
 		case supervised != open:
@@ -362,8 +359,8 @@ func (p paint) tokens(b *strings.Builder, s sample, document, first, end int) {
 	b.WriteString("\n")
 }
 
-// coloured paints each line of a token by itself: a colour that goes on over the end of
-// a line would fill the rest of that line.
+// coloured colours each line of a token separately. A colour that continues past a line's end would fill the rest of
+// the line.
 func (p paint) coloured(b *strings.Builder, text string, supervised, odd bool) {
 	style := grey
 	if supervised {
@@ -383,8 +380,8 @@ func (p paint) coloured(b *strings.Builder, text string, supervised, odd bool) {
 	}
 }
 
-// visible replaces what a terminal would obey or hide: a line's end is marked, and
-// control characters are written as code points.
+// visible replaces characters that a terminal would interpret or hide. It marks line ends, and writes control
+// characters as code points.
 func visible(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -402,14 +399,14 @@ func visible(text string) string {
 	return b.String()
 }
 
-// dataStats prints data.Stats with the report and the rows asked for.
+// dataStats is data.Stats with the report and the requested rows.
 type dataStats struct {
 	data.Stats
 	Report  data.Report `json:"report"`
 	Samples []sample    `json:"samples,omitempty"`
 }
 
-// WriteTable prints the figures of s for people.
+// WriteTable prints s as a table.
 func (s dataStats) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
@@ -441,7 +438,7 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	return chart.WriteBars(w, s.lengths())
 }
 
-// documents is what the documents of the data are called.
+// documents returns the word for the documents of the data.
 func (s dataStats) documents() string {
 	if s.Kind == "pairs" {
 		return "pairs"
@@ -449,7 +446,7 @@ func (s dataStats) documents() string {
 	return "documents"
 }
 
-// chats is what the documents of the data are called that went through a chat template.
+// chats returns the word for the documents that went through a chat template.
 func (s dataStats) chats() string {
 	if s.Kind == "pairs" {
 		return "pairs"
@@ -457,8 +454,7 @@ func (s dataStats) chats() string {
 	return "chats"
 }
 
-// used says how often the documents of a data set are in the mix, unless it is once
-// each.
+// used returns how often the documents of a data set occur in the mix; "" if once each.
 func used(set data.SetReport) string {
 	if set.Used == set.Documents {
 		return ""
@@ -466,12 +462,11 @@ func used(set data.SetReport) string {
 	return fmt.Sprintf("; %s in the mix", humanize.Comma(set.Used))
 }
 
-// finding is something that is left out of training, or that looks wrong, and how
-// often.
+// finding is a kind of data that training drops, or that looks wrong, with the number of cases.
 type finding struct {
 	name string
 	n    int64
-	at   []string // where the first of them are
+	at   []string // location of the first cases
 }
 
 func (s dataStats) findings() []finding {
@@ -501,7 +496,7 @@ func (s dataStats) findings() []finding {
 	}
 }
 
-// first names the first of some places, in brackets.
+// first returns the first location, in brackets; "" if there is none.
 func first(at []string) string {
 	if len(at) == 0 {
 		return ""
@@ -509,7 +504,7 @@ func first(at []string) string {
 	return " (first: " + at[0] + ")"
 }
 
-// lengths are the documents by their tokens.
+// lengths returns a histogram of document lengths in tokens.
 func (s dataStats) lengths() (bars []chart.Bar) {
 	for _, b := range s.Lengths {
 		label := humanize.Comma(b.From) + "–" + humanize.Comma(b.To)
@@ -521,7 +516,7 @@ func (s dataStats) lengths() (bars []chart.Bar) {
 	return bars
 }
 
-// problem is the error of data that teaches a model something wrong.
+// problem returns an error for data that would teach the model something wrong.
 func (s dataStats) problem() error {
 	switch {
 	case s.DoubledBOS > 0:
@@ -538,8 +533,7 @@ func (s dataStats) problem() error {
 	return nil
 }
 
-// replaceFile replaces the content of a file, which keeps its permissions, or makes the
-// file.
+// replaceFile replaces the content of a file and keeps its permissions. It creates a missing file.
 func replaceFile(name string, content []byte) error {
 	st, err := os.Stat(name)
 	if err != nil {
@@ -548,7 +542,7 @@ func replaceFile(name string, content []byte) error {
 	if !st.Mode().IsRegular() {
 		return os.WriteFile(name, content, 0o644)
 	}
-	if name, err = filepath.EvalSymlinks(name); err != nil { // the file, not a link to it
+	if name, err = filepath.EvalSymlinks(name); err != nil { // the target of a symbolic link
 		return err
 	}
 	if err := checkpoint.WriteFile(checkpoint.OS(), name, content); err != nil {

@@ -12,8 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// chats is a folder with a model that reads bytes, two chats and two templates:
-// one ends the assistant's turns with the token that ends a text, one does not.
+// chats is a folder with a byte-level model, two chats and two templates. One template ends the assistant's turns with
+// the end-of-text token, the other does not.
 type chats struct{ dir, model string }
 
 func newChats(t *testing.T) chats {
@@ -106,8 +106,7 @@ func TestInspectFailsOnWhatTeachesWrong(t *testing.T) {
 	}
 }
 
-// TestProblemsAreNamedByWhatTheyAreOf: an error about texts does not speak of turns,
-// which only chats have.
+// TestProblemsAreNamedByWhatTheyAreOf: an error about texts does not mention turns, which only chats have.
 func TestProblemsAreNamedByWhatTheyAreOf(t *testing.T) {
 	for want, s := range map[string]data.Stats{
 		"2 document(s) begin with two BOS tokens":                         {Kind: "chat", DoubledBOS: 2, MissingEOS: 1},
@@ -145,8 +144,7 @@ func TestExamplesGoOnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestReplaceFile: what a link leads to is replaced and keeps its mode, and a device
-// is written to.
+// TestReplaceFile: the target of a symbolic link is replaced and keeps its mode. A device is written to.
 func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	file, link, fresh := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "fresh")
@@ -174,8 +172,8 @@ func TestReplaceFile(t *testing.T) {
 	}
 }
 
-// TestInspectShowsWhatTheTemplateLeavesOut: by kind and with the first of each, and
-// the variables that it has no use for.
+// TestInspectShowsWhatTheTemplateLeavesOut: the report lists dropped parts by kind, each with its first occurrence,
+// and the template variables without effect.
 func TestInspectShowsWhatTheTemplateLeavesOut(t *testing.T) {
 	c := newChats(t)
 	c.write(t, "chats.jsonl", `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
@@ -209,7 +207,7 @@ func TestInspectShowsWhatTheTemplateLeavesOut(t *testing.T) {
 	}
 }
 
-// TestInspectShowsPairs shows the prompt of a pair once, with both answers under it.
+// TestInspectShowsPairs: the prompt of a pair is shown once, followed by both answers.
 func TestInspectShowsPairs(t *testing.T) {
 	dir := t.TempDir()
 	c := chats{dir: dir}

@@ -21,25 +21,25 @@ import (
 	"mt/internal/run/machine"
 )
 
-// health is what mt doctor finds.
+// health is the report of mt doctor.
 type health struct {
 	OS        string        `json:"os"`
 	Processor string        `json:"processor,omitempty"`
 	Features  []string      `json:"cpu_features"`
-	Kernels   string        `json:"kernels"`  // instruction set in use
-	Products  string        `json:"products"` // that of the CPU device's matrix products
+	Kernels   string        `json:"kernels"`  // instruction set of the host kernels
+	Products  string        `json:"products"` // instruction set of the CPU device's matrix products
 	Cores     int           `json:"cores"`
 	Threads   int           `json:"threads"`
 	Available config.Bytes  `json:"available_memory_bytes,omitempty"`
-	Device    string        `json:"device"` // what device: auto takes
+	Device    string        `json:"device"` // the choice of device: auto
 	CUDA      machine.CUDA  `json:"cuda"`
 	MPI       cluster.Found `json:"mpi"`
-	Ranks     *exchange     `json:"ranks,omitempty"` // where there are several
+	Ranks     *exchange     `json:"ranks,omitempty"` // nil: one process
 
 	Checks doctor.Parts `json:"checks"`
 }
 
-// doctorFlags are what the flags of mt doctor say.
+// doctorFlags holds the flags of mt doctor.
 type doctorFlags struct {
 	asJSON                      bool
 	dir, save, profile, devices string
@@ -102,7 +102,7 @@ measured it. What was not measured stays as in the profile of that GPU, or as in
 	return c
 }
 
-// doctor does what the flags of mt doctor ask for.
+// doctor runs the action that the flags of mt doctor select.
 func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	if f.test.device != "auto" && f.test.device != "cpu" && f.test.device != "cuda" {
 		return config.Usagef("doctor: --device %q: want auto, cpu or cuda", f.test.device)
@@ -149,9 +149,8 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	return nil
 }
 
-// examine looks at the machine, at the disk that dir is on, and for an MPI that goes with what
-// started this process. The MPI is in what it returns with an error too: the other ranks wait to
-// be told of it.
+// examine inspects the machine, the disk of dir, and the MPI library that fits the launcher of this process. The
+// result has the MPI even with an error, so that the error can be sent to the other ranks.
 func examine(dir string, l cluster.Launch) (health, error) {
 	found := cluster.Find(cluster.ThisMachine(), l)
 	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: true})
@@ -169,7 +168,7 @@ func examine(dir string, l cluster.Launch) (health, error) {
 	return h, dev.Close()
 }
 
-// features are the instruction sets that matter here and are present.
+// features returns the relevant instruction sets that the processor has.
 func features() []string {
 	out := []string{}
 	for _, f := range []struct {
@@ -188,7 +187,7 @@ func features() []string {
 	return out
 }
 
-// WriteTable prints h for people.
+// WriteTable prints h as a table.
 func (h health) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	memory := "unknown on this system"

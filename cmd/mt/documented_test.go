@@ -11,11 +11,11 @@ import (
 	"mt/internal/testkit"
 )
 
-// documented is a block of a page that begins with a command of mt plan, and what follows it.
+// documented matches a block of a page that starts with an mt plan command, and captures the command and its output.
 var documented = regexp.MustCompile("(?s)```\n\\$ mt (plan [^\n]*)\n(.*?)\n```")
 
-// TestDocumentedPlans: the plans on pages of docs are those that mt prints. A line of … stands for any lines. Plans with
-// files beside them are left out, and one in four of those for several hosts is drawn, which take a minute.
+// TestDocumentedPlans: the plans on pages of docs equal the output of mt. A line of … matches any lines. Plans that
+// need other files are skipped. Only one in four plans for several hosts is tested, since these take a minute.
 func TestDocumentedPlans(t *testing.T) {
 	testkit.LongOnly(t)
 	pages := testkit.Must(filepath.Glob("../../docs/*.md"))(t)
@@ -48,7 +48,7 @@ func TestDocumentedPlans(t *testing.T) {
 	}
 }
 
-// notPrinted returns the first line of want that got does not have in its place; empty: there is none.
+// notPrinted returns the first line of want that is missing from got at its place; "": none.
 func notPrinted(got, want []string) string {
 	trim := func(line string) string { return strings.TrimRight(line, " ") }
 	anywhere := false
@@ -69,7 +69,7 @@ func notPrinted(got, want []string) string {
 	return ""
 }
 
-// TestNotPrinted: lines are compared in their order, and … stands for any number of them.
+// TestNotPrinted: lines are compared in order, and … matches any number of lines.
 func TestNotPrinted(t *testing.T) {
 	got := []string{"a", "b ", "c", "d", ""}
 	for want, line := range map[string]string{"a b c d": "", "a … d": "", "… c d": "", "a b …": "", "…": "", "a c d": "c", "b c d": "b", "a … c e": "e", "a b": "(the end, before) c", "… d c": "c"} {

@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestEmulatorCompiles: what the tag emu adds to mt compiles. TestEmulatorBuild links and runs it.
+// TestEmulatorCompiles compiles the code under the tag emu. TestEmulatorBuild links and runs it.
 func TestEmulatorCompiles(t *testing.T) {
 	testkit.NotShort(t)
 	goTool, err := exec.LookPath("go")
@@ -22,8 +22,8 @@ func TestEmulatorCompiles(t *testing.T) {
 	}
 }
 
-// TestEmulatorBuild: mt built with the tag emu says so and trains with device:
-// cuda on any machine. It is a long test because it links mt a second time.
+// TestEmulatorBuild: mt built with the tag emu says so, and trains with device: cuda on any machine. The test is long
+// because it links mt again.
 func TestEmulatorBuild(t *testing.T) {
 	testkit.LongOnly(t)
 	goTool, err := exec.LookPath("go")

@@ -16,7 +16,7 @@ import (
 	"mt/internal/run/open"
 )
 
-// exportFlags are the flags of mt export as they are given.
+// exportFlags holds the flags of mt export.
 type exportFlags struct {
 	format, model, out, outtype, shard string
 	overwrite, json                    bool
@@ -55,8 +55,7 @@ written in pieces: memory does not grow with the model.`,
 	return c
 }
 
-// exportAliases are what other tools call the flags: llama.cpp's converter and
-// those that write model directories.
+// exportAliases are flag names of other tools: of llama.cpp's converter, and of tools that write model directories.
 var exportAliases = map[string]string{
 	"outfile": "out", "output": "out", "output-dir": "out", "model-name-or-path": "model",
 	"type": "outtype", "dtype": "outtype", "save-dtype": "outtype", "shard-size": "max-shard-size",
@@ -93,7 +92,7 @@ func (a *app) export(c *cobra.Command, f exportFlags) error {
 	return a.report(exported{s}, f.json)
 }
 
-// options checks the flags.
+// options checks the flags and converts them to export.Options.
 func (f exportFlags) options() (export.Options, error) {
 	o := export.Options{Format: export.Format(f.format), Out: f.out, Overwrite: f.overwrite}
 	for _, need := range []struct{ name, value, what string }{
@@ -127,7 +126,7 @@ func (f exportFlags) options() (export.Options, error) {
 	return o, nil
 }
 
-// exportLine is the line of progress on a terminal.
+// exportLine is the progress line on a terminal.
 type exportLine struct {
 	w     io.Writer
 	live  bool
@@ -154,10 +153,10 @@ func (l *exportLine) clear() {
 	}
 }
 
-// exported prints export.Summary.
+// exported is an export.Summary that can be printed.
 type exported struct{ export.Summary }
 
-// WriteTable prints e for people.
+// WriteTable prints e as a table.
 func (e exported) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "written\t%s\n", e.Out)

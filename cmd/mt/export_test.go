@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// tinyModel trains nothing and writes a model directory of the smallest preset.
+// tinyModel writes an untrained model directory of the smallest preset.
 func tinyModel(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func TestExport(t *testing.T) {
 	if head, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(head, []byte("GGUF\x03\x00\x00\x00")) {
 		t.Errorf("%.8q, %v", head, err)
 	}
-	other := filepath.Join(dir, "other.gguf") // by the names of other tools
+	other := filepath.Join(dir, "other.gguf") // with the flag names of other tools
 	must(t, "export", "--format", "gguf", "--model_name_or_path", model, "--outfile", other, "--dtype", "q8_0")
 	a, errA := os.ReadFile(file)
 	b, errB := os.ReadFile(other)
@@ -90,7 +90,7 @@ func TestExportLine(t *testing.T) {
 	if got := w.String(); !strings.Contains(got, "writing 1.0 GiB of 3.0 GiB, 102 MiB/s, 20s left") {
 		t.Errorf("%q", got)
 	}
-	l.show(2<<30, 3<<30) // too soon for another line
+	l.show(2<<30, 3<<30) // too soon for another update
 	if strings.Contains(w.String(), "2.0 GiB") {
 		t.Errorf("%q", w.String())
 	}
@@ -100,15 +100,15 @@ func TestExportLine(t *testing.T) {
 	}
 }
 
-// TestTransformersLoads runs checkpoint/testdata/roundtrip.py: what mt writes for
-// the recorded models, Transformers loads and computes alike.
+// TestTransformersLoads runs checkpoint/testdata/roundtrip.py: Transformers loads the recorded models as mt writes
+// them, and computes the same results.
 func TestTransformersLoads(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers", "safetensors")
 	t.Setenv(asCommand, "1")
 	testkit.RunPython(t, python, append([]string{"../../checkpoint/testdata/roundtrip.py", os.Args[0]}, testkit.Recordings(t)...)...)
 }
 
-// TestExportIgnores: a flag that does nothing is said to do nothing.
+// TestExportIgnores: mt reports a flag that has no effect.
 func TestExportIgnores(t *testing.T) {
 	testkit.NotShort(t)
 	code, _, stderr := mt(t, "", "export", "--format", "gguf", "--model", tinyModel(t), "--out", filepath.Join(t.TempDir(), "x.gguf"), "--max-shard-size", "1GB")

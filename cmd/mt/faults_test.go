@@ -20,7 +20,7 @@ var (
 	faultSeed  = flag.Uint64("fault-seed", 0, "which of them, and where TestRandomKills kills; 0 for the usual ones (MT_LONG=all: others each time)")
 )
 
-// drawSeed returns the seed with which a test draws its faults or kills. A test that fails says how to draw the same.
+// drawSeed returns the seed for drawing faults or kills. A failing test prints how to repeat the draw.
 func drawSeed(t *testing.T) uint64 {
 	seed := *faultSeed
 	if seed == 0 {
@@ -34,17 +34,17 @@ func drawSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// diskFault is one run of a scene in which one call is spoiled.
+// diskFault is one run of a scene with one spoiled call.
 type diskFault struct {
 	scene string
 	of    numbered
 	fault ioFault
-	call  ioCall // of the undisturbed run; the spoiled one may make another as its Nth
+	call  ioCall // as in the undisturbed run; the spoiled run's N-th call may differ
 }
 
 func (f diskFault) String() string { return fmt.Sprintf("%s, %s of %s", f.scene, f.fault, f.call) }
 
-// spoils are the faults, and the calls they can happen to.
+// spoils are the faults, each with the calls that it applies to.
 var spoils = []struct {
 	fault ioFault
 	of    numbered
@@ -57,12 +57,12 @@ var spoils = []struct {
 	{killAfter, changingCalls},
 }
 
-// TestDiskFaults fails, cuts short and kills at the calls on files of a whole run
-// with its saves, its evaluations and its model, of one that goes on, and of one
-// that replaces an older model. After each the run has failed with a message that
-// names file and error, or it is none the worse; what checkpoints and model are
-// there are whole; and the same command line again ends bit for bit as if nothing
-// had been.
+// TestDiskFaults spoils the file calls of a first run with its saves, evaluations and model, of a resumed run, and of
+// a run that replaces an older model. Calls fail, are cut short, or the run is killed. Afterwards:
+//
+//   - The run has failed with a message that names the file and the error, or it is unharmed.
+//   - The existing checkpoints and models are complete.
+//   - The same command, run again, ends with the same bits as an undisturbed run.
 func TestDiskFaults(t *testing.T) {
 	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
@@ -76,7 +76,7 @@ func TestDiskFaults(t *testing.T) {
 		for _, s := range spoils {
 			for i, c := range lab.trace(t, name, s.of) {
 				if isHint(c) && i%50 > 0 {
-					continue // half of the calls, all alike
+					continue // skip half of these identical calls
 				}
 				all = append(all, diskFault{name, s.of, s.fault, c})
 			}
@@ -100,31 +100,31 @@ func TestDiskFaults(t *testing.T) {
 	})
 }
 
-// digits tell a layer's or a step's file from another's.
+// digits matches the numbers that distinguish the files of layers and steps.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// wentWrong are faults that a run once took for something else. Each is always tried.
+// wentWrong are faults that a run once misinterpreted. Each is always tested.
 var wentWrong = []string{
-	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was taken
-	// The error was of a file that is not there yet, or named none.
+	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was used
+	// The error named a file that does not exist yet, or none.
 	"a first run, fail:EIO of newfstatat out",
 	"a first run, fail:EIO of statfs .",
-	// A finished run was taken for one that was not.
+	// A finished run was mistaken for an unfinished one.
 	"a run over an old model, fail:EIO of read out/trainer_state.json",
 	"a run over an old model, fail:EIO of pread64 out/model.safetensors",
 	"a run over an old model, fail:EIO of read out/checkpoint-2/trainer_state.json",
 }
 
-// choose draws n of the faults, or takes all where n is 0: first one call of each fault in
-// wentWrong, or each call where n is 100 or more, then equally many of the others for each kind of call on each kind of
-// file, as far as there are enough.
+// choose draws n of the faults; 0: all. It first takes one call of each fault in wentWrong, or each call if n is at
+// least 100. Then it takes equally many of the others for each kind of call on each kind of file, as far as there are
+// enough.
 func choose(all []diskFault, n int, seed uint64) []diskFault {
 	if n <= 0 || n >= len(all) {
 		return all
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	kinds := map[string][]diskFault{}
-	tried := map[string]int{} // calls, by the faults of wentWrong
+	tried := map[string]int{} // calls by faults of wentWrong
 	var out []diskFault
 	for _, i := range r.Perm(len(all)) {
 		f := all[i]
@@ -148,8 +148,7 @@ func choose(all []diskFault, n int, seed uint64) []diskFault {
 	return out
 }
 
-// suffer makes one fault in a directory of its own and checks that it did none of the
-// harm it could do.
+// suffer makes one fault in its own directory and checks for all possible damage.
 func (lab *lab) suffer(t *testing.T, f diskFault) {
 	t.Helper()
 	dir := lab.prepared(t, f.scene)
@@ -160,7 +159,7 @@ func (lab *lab) suffer(t *testing.T, f diskFault) {
 		if got.Code != exitDone {
 			t.Errorf("%s: not met, and exit code %d\n%s", f, got.Code, got.Stderr)
 		}
-		return // it made fewer calls than the one before
+		return // the run made fewer calls than the undisturbed one
 	}
 	seenFrom(dir, got.Calls)
 	f.call = *met
@@ -181,7 +180,7 @@ func (lab *lab) suffer(t *testing.T, f diskFault) {
 	}
 }
 
-// seenFrom names the files of calls as a command in dir sees them.
+// seenFrom returns calls with file names relative to dir.
 func seenFrom(dir string, calls []ioCall) []ioCall {
 	for i := range calls {
 		for _, path := range []*string{&calls[i].Path, &calls[i].Path2} {
@@ -193,13 +192,13 @@ func seenFrom(dir string, calls []ioCall) []ioCall {
 	return calls
 }
 
-// end is the last lines of what a run said.
+// end returns the last lines of a run's output.
 func end(text string) string {
 	lines := slices.Collect(strings.Lines(text))
 	return strings.Join(lines[max(0, len(lines)-4):], "")
 }
 
-// verdict is what is wrong with the way a spoiled run ended.
+// verdict returns the problems with the end of a spoiled run.
 func (lab *lab) verdict(f diskFault, got *tracedResult) (problems []string) {
 	if strings.Contains(got.Stderr, "goroutine ") || strings.Contains(got.Stderr, "internal error") || strings.Contains(got.Stderr, "panic") {
 		problems = append(problems, "it shows a trace")
@@ -215,7 +214,7 @@ func (lab *lab) verdict(f diskFault, got *tracedResult) (problems []string) {
 	case f.fault == shortWrite:
 	case got.Code == exitDone && diskScenes[f.scene] != nil && !strings.Contains(got.Stderr, "resuming from out/checkpoint-2, step 2 of 3"):
 		problems = append(problems, "it began again without a word")
-	case got.Code == exitDone && f.call.Name == "openat" && f.call.Path == "out" && strings.Contains(got.Stderr, says): // to remove what is in it
+	case got.Code == exitDone && f.call.Name == "openat" && f.call.Path == "out" && strings.Contains(got.Stderr, says): // to remove its content
 	case got.Code == exitDone && !harmless(f) && !lacksPicture(got):
 		problems = append(problems, "it says that all went well")
 	case got.Code != exitDone && !strings.Contains(got.Stderr, says):
@@ -226,13 +225,12 @@ func (lab *lab) verdict(f diskFault, got *tracedResult) (problems []string) {
 	return problems
 }
 
-// lacksPicture says whether a run that is done says that it could not draw its losses, which the
-// next one does then.
+// lacksPicture reports whether a finished run says that it could not draw its losses. The next run draws them.
 func lacksPicture(got *tracedResult) bool {
 	return got.Code == exitDone && strings.Contains(got.Stderr, "note: out/loss.svg is not drawn: ")
 }
 
-// names says whether a message names a file of a call.
+// names reports whether a message names a file of a call.
 func names(message string, c ioCall) bool {
 	for _, path := range []string{strings.TrimSuffix(c.Path, " (deleted)"), c.Path2} {
 		if path != "" && strings.Contains(message, filepath.Base(path)) {
@@ -242,8 +240,8 @@ func names(message string, c ioCall) bool {
 	return false
 }
 
-// TestStateFaults does the same at the calls on the file with states that are on a disk. The pool makes them, since a tracer does not see
-// what a ring moves; the faults of a ring are tested in host/extents.
+// TestStateFaults is TestDiskFaults for the file with on-disk states. The pool engine makes the calls, since a tracer
+// does not see io_uring transfers. host/extents tests the faults of io_uring.
 func TestStateFaults(t *testing.T) {
 	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")

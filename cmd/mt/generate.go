@@ -16,7 +16,7 @@ import (
 	"mt/internal/run/generate"
 )
 
-// generateFlags are the flags of mt generate beside the keys, as they are given.
+// generateFlags holds the flags of mt generate that are not config keys.
 type generateFlags struct {
 	generate.TextOptions
 	prompt, messages, system string
@@ -90,7 +90,8 @@ model ends its turn.
 	return c
 }
 
-// logitFlags gives set the flags that replace keys of generation_config.json, and returns those that were given.
+// logitFlags adds the flags that override keys of generation_config.json. The returned function returns the flags that
+// were given.
 func logitFlags(set *pflag.FlagSet) func(given func(flag string) bool) generate.LogitKeys {
 	var penalty, minP float64
 	var minNew int
@@ -111,7 +112,7 @@ func ifGiven[T any](given bool, value *T) *T {
 	return nil
 }
 
-// generate runs mt generate; given tells which flags were given.
+// generate runs mt generate. given reports whether a flag was given.
 func (a *app) generate(ctx context.Context, f generateFlags, given func(flag string) bool) (err error) {
 	if f.chat || given("messages") {
 		f.MaxNewTokens = cmp.Or(f.MaxNewTokens, 1024)
@@ -136,7 +137,7 @@ func (a *app) generate(ctx context.Context, f generateFlags, given func(flag str
 	return generate.Text(ctx, f.TextOptions)
 }
 
-// chatOptions reads what is to be answered.
+// chatOptions reads the messages to answer.
 func (a *app) chatOptions(f generateFlags, given func(flag string) bool) (generate.ChatOptions, error) {
 	co := generate.ChatOptions{TextOptions: f.TextOptions, System: f.system}
 	prompted := given("prompt")
@@ -178,7 +179,7 @@ func (a *app) chatOptions(f generateFlags, given func(flag string) bool) (genera
 	return co, nil
 }
 
-// messages reads the conversations of a file.
+// messages reads the conversations in a file; "-": the standard input.
 func (a *app) messages(name string) ([]*data.Conversation, error) {
 	if name == "-" {
 		return data.ReadConversations(a.stdin, "the standard input")
@@ -191,7 +192,7 @@ func (a *app) messages(name string) ([]*data.Conversation, error) {
 	return data.ReadConversations(f, name)
 }
 
-// whole adds a flag that is a whole number of at least min.
+// whole adds a flag that takes a whole number of at least min.
 func whole(set *pflag.FlagSet, name string, min int, into *int) {
 	set.Func(name, "", func(text string) error {
 		n, err := strconv.Atoi(text)
@@ -203,7 +204,7 @@ func whole(set *pflag.FlagSet, name string, min int, into *int) {
 	})
 }
 
-// decimal adds a flag that is a number from min to max.
+// decimal adds a flag that takes a number from min to max.
 func decimal(set *pflag.FlagSet, name string, min, max float64, into *float64) {
 	set.Func(name, "", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
@@ -215,10 +216,10 @@ func decimal(set *pflag.FlagSet, name string, min, max float64, into *float64) {
 	})
 }
 
-// maxPrompt is how long a prompt from the standard input may be.
+// maxPrompt is the largest prompt read from the standard input, in bytes.
 const maxPrompt = 64 << 20
 
-// prompt is what --prompt TEXT stands for.
+// prompt returns the prompt of --prompt text; "-": the standard input.
 func (a *app) prompt(text string) (string, error) {
 	if text == "" {
 		return "", config.Usagef("--prompt is empty: give at least one letter")

@@ -14,9 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// newTalker is a run's output_dir whose model has learned to name numbers in
-// German, and to say what it said before when asked "again". end is what its chat
-// template ends a turn with.
+// newTalker returns the output_dir of a run whose model has learnt to translate numbers to German, and to repeat
+// itself when asked "again". end is the chat template's end of a turn.
 func newTalker(t *testing.T, end string) (out string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +35,8 @@ func newTalker(t *testing.T, end string) (out string) {
 	return out
 }
 
-// TestChat: a conversation from a pipe, answers to a file, what is told of each
-// mistake, and the newest checkpoint of a run without a model.
+// TestChat covers a conversation from a pipe, answers to a file, the message for each mistake, and the newest
+// checkpoint of a run without a model.
 func TestChat(t *testing.T) {
 	out := newTalker(t, "{{ eos_token }}")
 	dir := filepath.Dir(out)
@@ -118,8 +117,8 @@ func TestChat(t *testing.T) {
 	checkNewest(t, out)
 }
 
-// checkLogitKeys looks at answers under keys of generation_config.json and the flags that replace them. The model's free
-// answer is "eins".
+// checkLogitKeys checks answers under keys of generation_config.json and the flags that override them. The model's
+// unconstrained answer is "eins".
 func checkLogitKeys(t *testing.T, out string) {
 	t.Helper()
 	name := filepath.Join(out, "generation_config.json")
@@ -129,7 +128,7 @@ func checkLogitKeys(t *testing.T, out string) {
 	}
 	for _, c := range []struct {
 		file, args string
-		free       bool // the answer is the free one
+		free       bool // the answer is the unconstrained one
 	}{
 		{`{"suppress_tokens": [101]}`, "--chat --prompt one", false}, // e
 		{`{"suppress_tokens": [101]}`, "--prompt u:one<|endoftext|>a:", false},
@@ -154,8 +153,8 @@ func checkLogitKeys(t *testing.T, out string) {
 	testkit.NoError(t, os.Remove(name))
 }
 
-// TestChatStopsAtTheTemplatesEnd: at the special token that the chat template
-// writes behind an answer, though nothing else says that it ends one.
+// TestChatStopsAtTheTemplatesEnd: generation stops at the special token that the chat template writes after an answer,
+// even if no other setting marks it as an end.
 func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
 	testkit.NotShort(t)
 	out := newTalker(t, "|")
@@ -168,7 +167,7 @@ func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
 	}
 }
 
-// checkNewest looks at what stands for a model after a run that was interrupted.
+// checkNewest checks which checkpoint acts as the model of an interrupted run.
 func checkNewest(t *testing.T, out string) {
 	t.Helper()
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -193,8 +192,7 @@ func checkNewest(t *testing.T, out string) {
 	}
 }
 
-// TestChatEndsPolitely: Ctrl-C where a turn is waited for ends a conversation
-// without an error.
+// TestChatEndsPolitely: Ctrl-C at the prompt for a turn ends a conversation without an error.
 func TestChatEndsPolitely(t *testing.T) {
 	out, args := smallRun(t, "--max-steps", "1", "--report-to", "none")
 	must(t, args...)
@@ -211,7 +209,7 @@ func TestChatEndsPolitely(t *testing.T) {
 	}
 }
 
-// cancelAt calls f once text is written.
+// cancelAt calls f when text has been written.
 type cancelAt struct {
 	w    *bytes.Buffer
 	text string
@@ -225,8 +223,8 @@ func (c cancelAt) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-// TestTerminalTakesTurnsBack: at a terminal a turn that cannot be answered is reported,
-// and the conversation goes on without it.
+// TestTerminalTakesTurnsBack: on a terminal a turn that cannot be answered is reported and dropped, and the
+// conversation continues.
 func TestTerminalTakesTurnsBack(t *testing.T) {
 	out, args := smallRun(t, "--max-steps", "1", "--report-to", "none")
 	must(t, args...)
@@ -244,7 +242,7 @@ type noEnd struct{}
 
 func (noEnd) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestEndlessPrompt: a prompt that is too long is an error, and is not cut silently.
+// TestEndlessPrompt: a prompt that is too long is an error, and is not truncated silently.
 func TestEndlessPrompt(t *testing.T) {
 	testkit.NotShort(t)
 	a := &app{stdin: noEnd{}}

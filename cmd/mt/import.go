@@ -46,7 +46,7 @@ mt train takes such a config as it is, where nothing of it is lost.
 	return c
 }
 
-// importConfig writes the config of another tool as one of mt into the file out, or prints it.
+// importConfig converts the config of another tool to one of mt. It writes the result to the file out, or prints it.
 func (a *app) importConfig(file, from, out string) error {
 	im, err := config.ReadImport(file, from)
 	if err != nil {
@@ -83,17 +83,18 @@ func (a *app) importConfig(file, from, out string) error {
 	return nil
 }
 
-// plentiful is more memory than a plan asks for.
+// plentiful is more memory in bytes than any plan needs.
 const plentiful = 1 << 50
 
-// judgeModel plans c where its model is on this machine, on one with room for it, and says why that fails.
+// judgeModel plans c on a machine with enough memory and prints why the plan fails. It does nothing if the model is
+// not on this machine.
 func (a *app) judgeModel(c *config.Config) {
 	if c.Model.Path == "" {
 		return
 	}
 	dir, err := config.ModelDir(c.Model.Path)
 	if err != nil {
-		return // it is not here yet
+		return // the model is not here yet
 	}
 	if _, err := model.LoadDir(dir); err != nil {
 		fmt.Fprintf(a.stderr, "mt: the config is read, but mt cannot train this model: %v\n", err)

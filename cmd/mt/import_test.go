@@ -9,8 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestImport: a config of another tool is printed or written as one of mt, which mt plan takes; what is
-// lost is printed, nothing is written over, and mt train refuses what mt import warns of.
+// TestImport: a config of another tool is converted and printed or written, and mt plan accepts the result. Lost
+// settings are printed, existing files are not overwritten, and mt train rejects what mt import warns about.
 func TestImport(t *testing.T) {
 	dir := t.TempDir()
 	theirs, ours := filepath.Join(dir, "theirs.yaml"), filepath.Join(dir, "ours.yaml")
@@ -46,7 +46,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportOfAContradiction: keys that are each right and exclude each other are a mistake of the config, which is named.
+// TestImportOfAContradiction: valid keys that exclude each other are reported as a mistake of the config.
 func TestImportOfAContradiction(t *testing.T) {
 	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
 	const text = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: none\ndataset: a.jsonl\ntemplate: vicuna\nmask_history: true\ntrain_on_prompt: true\n"
@@ -57,8 +57,8 @@ func TestImportOfAContradiction(t *testing.T) {
 	}
 }
 
-// TestImportPlans: a config whose keys are each right and which cannot be planned with its model is named as such, and what the
-// keys leave open is said.
+// TestImportPlans: a valid config that cannot be planned with its model is reported as such. Undetermined settings are
+// printed.
 func TestImportPlans(t *testing.T) {
 	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
 	model := testkit.Must(filepath.Abs("../../internal/run/testdata/recordings/llama-clipped/model"))(t)

@@ -63,11 +63,11 @@ pairs of answers (docs/preferences.md).
 	return c
 }
 
-// start is a value to begin with, where neither its key was given nor another that it would go against.
+// start is a default value. It applies unless key, or the conflicting key unless, was given.
 type start struct{ key, value, unless string }
 
-// recipe is what to begin with: a model from scratch learns at a high rate, one that exists at a low one, of pairs at
-// one far below that, and small models at higher rates than large ones.
+// recipe returns the defaults for a new config. Training from scratch takes a high learning rate, fine-tuning a low
+// one and preference pairs a much lower one. Small models take higher rates than large ones.
 func recipe(m *open.Model, pairs bool) []start {
 	length := fmt.Sprint(min(2048, m.Config.MaxPositions))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
@@ -90,7 +90,7 @@ func recipe(m *open.Model, pairs bool) []start {
 	return append(all, start{"warmup_ratio", "0.03", "warmup_steps"}, start{"weight_decay", "0.1", ""})
 }
 
-// comments say of keys in the file what a newcomer may want to change.
+// comments are the comments in the file on keys that a newcomer may want to change.
 var comments = map[string]string{
 	"max_seq_len":                 "tokens of a row; what a step holds grows with it",
 	"val_size":                    "the share of the rows that is held out, for the loss on what was not seen",
@@ -100,7 +100,7 @@ var comments = map[string]string{
 	"device_memory":               "no more of the device than this is used",
 }
 
-// begin writes the config to file, plans it and says what to run next.
+// begin writes the config to file, plans the run and prints the next command.
 func (a *app) begin(file string, in *interview, force bool) error {
 	text := in.cfg.Brief("Written by mt init. mt train --help lists all keys, and any of them is a flag too.", comments)
 	written, err := config.Parse(file, text, config.Args{})
@@ -129,7 +129,7 @@ It fits. What to run next:
 	return err
 }
 
-// writeNew writes a file that is not there yet, or with force any.
+// writeNew writes a new file. With force it also replaces an existing file.
 func writeNew(name string, text []byte, force bool) error {
 	if force {
 		return replaceFile(name, text)
@@ -142,23 +142,23 @@ func writeNew(name string, text []byte, force bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// interview is what mt init knows so far.
+// interview is the state of mt init.
 type interview struct {
-	given config.Args    // flags, and answers as if they were flags
-	cfg   *config.Config // what given says
-	model *open.Model    // of cfg, when the first question is answered
+	given config.Args    // flags, and answers in the form of flags
+	cfg   *config.Config // the config of given
+	model *open.Model    // model of cfg, known after the first question
 }
 
-// question is one that init asks.
+// question is a question of mt init.
 type question struct {
-	keys   []string                                // that answer it: it is not asked where one was given
-	text   string                                  // what is asked
-	preset func(cfg *config.Config) string         // what an empty answer means; nil: there must be an answer
-	key    func(answer string) (key, value string) // what the answer says
-	check  func(in *interview) error               // what is wrong with the answer; nil: what the config says of it
+	keys   []string                                // skip the question if one of these keys was given
+	text   string                                  // the question
+	preset func(cfg *config.Config) string         // default answer; nil: an answer is required
+	key    func(answer string) (key, value string) // converts an answer to a key and its value
+	check  func(in *interview) error               // validates the answer; nil: the config's own checks suffice
 }
 
-// questions are the five, in order.
+// questions are the five questions in order.
 var questions = []question{
 	{keys: []string{"model_name_or_path"}, key: as("model"), check: (*interview).openModel,
 		text: "Which model? A folder, or a name of the Hub that is in the local cache, to go on from; or to train\n" +
@@ -173,12 +173,12 @@ var questions = []question{
 		text: "Where to? The folder for checkpoints and the model"},
 }
 
-// as makes an answer the value of a key.
+// as returns a question.key that stores the answer under key.
 func as(key string) func(string) (string, string) {
 	return func(answer string) (string, string) { return key, answer }
 }
 
-// deviceKey is the key that names a device, or the size of one.
+// deviceKey returns the key that an answer about the device sets: the kind of device, or a memory size.
 func deviceKey(answer string) (key, value string) {
 	if answer == "auto" || answer == "cpu" || answer == "cuda" {
 		return "device", answer
@@ -186,7 +186,7 @@ func deviceKey(answer string) (key, value string) {
 	return "device_memory", answer
 }
 
-// lengthKey is the key of "3", "500 steps" or "1 step".
+// lengthKey parses "3", "500 steps" or "1 step".
 func lengthKey(answer string) (key, value string) {
 	if n, steps := strings.CutSuffix(strings.TrimSuffix(answer, "s"), "step"); steps {
 		return "max_steps", strings.TrimSpace(n)
@@ -194,7 +194,7 @@ func lengthKey(answer string) (key, value string) {
 	return "num_train_epochs", answer
 }
 
-// outputDir is a folder named after the model, and another one than the model's.
+// outputDir returns a folder that is named after the model and differs from the model's folder.
 func outputDir(cfg *config.Config) string {
 	name := cfg.Model.Preset
 	if cfg.Model.Path != "" {
@@ -210,13 +210,13 @@ func outputDir(cfg *config.Config) string {
 	return dir
 }
 
-// openModel reads what the model is, without its weights.
+// openModel reads the model's configuration without its weights.
 func (in *interview) openModel() (err error) {
 	in.model, err = open.OpenModel(in.cfg)
 	return err
 }
 
-// findData looks for the files of the data set.
+// findData checks that the files of the data set exist.
 func (in *interview) findData() error {
 	err := data.CheckFiles(in.cfg.DataSpec())
 	var wrong *data.SpecError
@@ -226,7 +226,7 @@ func (in *interview) findData() error {
 	return err
 }
 
-// give sets a key.
+// give sets a key and reloads the config.
 func (in *interview) give(key, value string) error {
 	given, err := in.given.With(key, value)
 	if err != nil {
@@ -240,7 +240,7 @@ func (in *interview) give(key, value string) error {
 	return nil
 }
 
-// interview is the config that the flags and the answers give, with a recipe for what neither says.
+// interview asks for the missing settings and adds a recipe for keys without flag or answer.
 func (a *app) interview(ctx context.Context, given config.Args) (*interview, error) {
 	cfg, err := config.Load("", given)
 	if err != nil {
@@ -270,7 +270,8 @@ func (a *app) interview(ctx context.Context, given config.Args) (*interview, err
 	return in, nil
 }
 
-// settle has a question answered: by a flag, by the user, who is asked until the answer will do, or by its default.
+// settle settles one question by a flag, by the user's answer or by the default. It repeats the question until the
+// answer is valid.
 func (a *app) settle(ctx context.Context, in *interview, q question, lines <-chan string) error {
 	for _, key := range q.keys {
 		if in.cfg.Given(key) {
@@ -310,7 +311,7 @@ func (a *app) settle(ctx context.Context, in *interview, q question, lines <-cha
 	}
 }
 
-// accept is the error of an answer that will not do.
+// accept returns an error if the answer is invalid.
 func (q *question) accept(in *interview) error {
 	if q.check == nil {
 		return nil
@@ -318,7 +319,7 @@ func (q *question) accept(in *interview) error {
 	return q.check(in)
 }
 
-// next is the next line that the user types.
+// next returns the next line that the user types.
 func next(ctx context.Context, lines <-chan string) (string, error) {
 	select {
 	case line, more := <-lines:
@@ -331,7 +332,7 @@ func next(ctx context.Context, lines <-chan string) (string, error) {
 	}
 }
 
-// linesOf are the lines of r, up to its end. Who reads the channel can wait for something else as well.
+// linesOf sends the lines of r to a channel, so that a reader can also wait for other events.
 func linesOf(r io.Reader) <-chan string {
 	out := make(chan string)
 	go func() {

@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// asked runs mt init on a terminal, where these lines are typed.
+// asked runs mt init on a terminal with the typed lines.
 func asked(ctx context.Context, typed string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	a := &app{stdin: strings.NewReader(typed), stdout: &out, stderr: &errs, asks: true}
@@ -22,7 +22,7 @@ func asked(ctx context.Context, typed string, args ...string) (code int, stdout,
 	return code, out.String(), errs.String()
 }
 
-// inFolder goes to a new folder that has text.txt and chats.jsonl.
+// inFolder changes to a new folder with text.txt and chats.jsonl.
 func inFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -31,14 +31,15 @@ func inFolder(t *testing.T) {
 	}
 }
 
-// written is the config in a file, which init has made.
+// written parses a config file that init has written.
 func written(t *testing.T, file string) *config.Config {
 	t.Helper()
 	c := testkit.Must(config.Load(file, config.Args{}))(t)
 	return c
 }
 
-// TestInitAsks: bad answers are asked for again, good ones are in the file; it is planned, and what comes next is said.
+// TestInitAsks: bad answers are asked again, and good ones are in the file. The run is planned, and the next command
+// is printed.
 func TestInitAsks(t *testing.T) {
 	inFolder(t)
 	code, stdout, stderr := asked(t.Context(), "tinny\n\ntiny\nnone.txt\ntext.txt, chats.jsonl\nmuch\ncpu\nlong\n 40 steps\n\n")
@@ -72,8 +73,8 @@ func TestInitAsks(t *testing.T) {
 	}
 }
 
-// TestInitTakesFlags: what a flag answers is not asked, and every other flag is in the file; a model that is there gets
-// another recipe and is talked to.
+// TestInitTakesFlags: a question answered by a flag is skipped, and every other flag is in the file. An existing model
+// gets another recipe and is used for chatting.
 func TestInitTakesFlags(t *testing.T) {
 	testkit.NotShort(t)
 	inFolder(t)
@@ -102,7 +103,7 @@ func TestInitTakesFlags(t *testing.T) {
 	}
 }
 
-// TestInitRefuses: nothing is written where an answer is missing or wrong, nor over a file that is there.
+// TestInitRefuses: nothing is written if an answer is missing or wrong, nor over an existing file.
 func TestInitRefuses(t *testing.T) {
 	inFolder(t)
 	for _, tc := range []struct{ args, want string }{
@@ -136,7 +137,7 @@ func TestInitRefuses(t *testing.T) {
 	}
 }
 
-// blocked is a file in which nobody writes.
+// blocked returns a pipe end to which nobody writes.
 func blocked(t *testing.T) (*os.File, func()) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -144,7 +145,8 @@ func blocked(t *testing.T) (*os.File, func()) {
 	return r, func() { _ = w.Close() }
 }
 
-// TestInitThatDoesNotFit: the file is there to be changed, and the error is the plan's. --force writes over it.
+// TestInitThatDoesNotFit: the file is written although the plan fails, and the error is the plan's. --force overwrites
+// it.
 func TestInitThatDoesNotFit(t *testing.T) {
 	testkit.NotShort(t)
 	inFolder(t)

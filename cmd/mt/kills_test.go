@@ -14,10 +14,9 @@ import (
 
 var killCount = flag.Int("kills", 0, "how often TestRandomKills kills (tools/kills.sh); 0 for some")
 
-// TestRandomKills kills (−9) a run again and again, and the runs that go on from
-// what is left, until one is left to its end: it ends bit for bit as one that nobody
-// disturbed. A kill is at a call drawn at random, before it, in the middle of its
-// bytes or after it: what is on disk changes at no other moment.
+// TestRandomKills kills (-9) a run and its resumed runs repeatedly, until one is left to complete. It must end with
+// the same bits as an undisturbed run. A kill happens at a randomly drawn call: before it, in the middle of its bytes
+// or after it. The disk changes at no other moment.
 func TestRandomKills(t *testing.T) {
 	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
@@ -46,21 +45,21 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
-// statesOnDisks are keys with which host memory has no room for some layers' states, which checkpoints link.
+// statesOnDisks are keys with which some layers' states do not fit in host memory. Checkpoints link their files.
 const statesOnDisks = `recompute: full
 pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 5}
 state_dir: states
 host_memory: 100786648
 `
 
-// gradientsOnDisks are keys with which it has no room for all states and gradients of six blocks.
+// gradientsOnDisks are keys with which host memory does not hold all states and gradients of six blocks.
 const gradientsOnDisks = `recompute: full
 pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 8, weight_slots: 1, grad_slabs: 1, grad_buffers: 1}
 state_dir: states
 host_memory: 100815000
 `
 
-// weightsOnDisks are keys with which it has no room for all their weights either.
+// weightsOnDisks are keys with which host memory does not hold all weights either.
 const weightsOnDisks = `recompute: full
 pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 8, weight_slots: 1}
 state_dir: states
@@ -68,7 +67,7 @@ param_dir: states
 host_memory: 100803648
 `
 
-// onDisks makes of a lab one whose runs have something on disks.
+// onDisks configures a lab whose runs keep data on disks.
 var onDisks = map[string]func(*lab){
 	"with states on disks":                 func(lab *lab) { lab.keepOnDisks(2, statesOnDisks, "state") },
 	"with states on disks that are copied": func(lab *lab) { lab.keepOnDisks(2, statesOnDisks+"optimizer_zstd: true\n", "state") },
@@ -76,13 +75,13 @@ var onDisks = map[string]func(*lab){
 	"with weights on disks":                func(lab *lab) { lab.keepOnDisks(6, weightsOnDisks, "state", "grads", "params") },
 }
 
-// keepOnDisks gives the model so many blocks, and the runs keys with which they have such files.
+// keepOnDisks sets the number of blocks, and keys with which the runs have such files.
 func (lab *lab) keepOnDisks(blocks int, keys string, files ...string) {
 	lab.config = strings.Replace(lab.config, "num_hidden_layers: 2", fmt.Sprintf("num_hidden_layers: %d", blocks), 1) + keys
 	lab.onDisks = files
 }
 
-// isLink says whether a call makes a state a file of a checkpoint.
+// isLink reports whether a call links a state file into a checkpoint.
 func isLink(c ioCall) bool {
 	return c.Name == "linkat" && strings.HasPrefix(c.Path, "states/") && strings.Contains(c.Path2, "/optimizer/layer-")
 }
@@ -113,7 +112,7 @@ func (lab *lab) kills(t *testing.T, count int, seed uint64) {
 			f, n := kinds[r.IntN(len(kinds))], 1+r.IntN(most)
 			got := lab.run(t, dir, changingCalls, f, n)
 			met := got.Spoiled()
-			if met == nil { // it had not so much to do any more
+			if met == nil { // the run made fewer calls
 				if got.Code != exitDone {
 					t.Fatalf("exit code %d after%s\n%s", got.Code, story, got.Stderr)
 				}

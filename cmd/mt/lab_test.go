@@ -19,7 +19,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// diskConfig is a model of a few thousand parameters, which takes three steps.
+// diskConfig is a model of a few thousand parameters, trained for three steps.
 const diskConfig = `model:
   hidden_size: 16
   intermediate_size: 24
@@ -44,32 +44,31 @@ eval_steps: 2
 threads: 1
 `
 
-// firstRun is the scene that begins with nothing.
+// firstRun is the scene without any previous files.
 const firstRun = "a first run"
 
-// overOld is the scene in which there is something to replace.
+// overOld is the scene with an old model to replace.
 const overOld = "a run over an old model"
 
-// diskScenes are the states that a run begins with, made by runs with other flags.
+// diskScenes are the initial states of runs, made by runs with other flags.
 var diskScenes = map[string][]string{
 	firstRun:        nil,
-	"a resumed run": {"--max-steps", "2"}, // without its model, as an interrupted run leaves it
+	"a resumed run": {"--max-steps", "2"}, // without its model, like an interrupted run
 	overOld:         {"--max-steps", "2"},
 }
 
-// lab is where runs are disturbed: mt under the tracer, in directories that look
-// alike, so that what is left must be alike.
+// lab runs mt under the tracer, in directories that look alike, so that the results must be identical.
 type lab struct {
 	*tracer
 	root   string
-	before map[string]string            // by scene, the directory that a run begins with
-	want   map[string]map[string]string // by scene, what an undisturbed run leaves
-	old    map[string]map[string]string // by scene, what was there before
+	before map[string]string            // by scene: the directory at the start of a run
+	want   map[string]map[string]string // by scene: the files after an undisturbed run
+	old    map[string]map[string]string // by scene: the files before the run
 	config string
 	args   []string
 	env    []string
-	traces map[string][]ioCall // by scene and what is numbered
-	// onDisks are the kinds of files that runs have in states.
+	traces map[string][]ioCall // by scene and numbering
+	// onDisks are the kinds of on-disk files that the runs have.
 	onDisks []string
 }
 
@@ -79,8 +78,8 @@ func newLab(t *testing.T) *lab {
 		config: diskConfig, args: []string{os.Args[0], "train", "run.yaml"}}
 }
 
-// scratch returns a directory for a lab: in memory, where there is room for it, and on a disk in the long tests. Most of the system time
-// of a run is otherwise spent in the file system, which looks for inodes among those that the last run removed.
+// scratch returns a directory for a lab: in memory if there is room, and on a disk in the long tests. On a disk, a run
+// spends most of its system time in the file system, searching for inodes among removed ones.
 func scratch(t *testing.T) string {
 	t.Helper()
 	const memory, room = "/dev/shm", 256 << 20
@@ -99,11 +98,11 @@ func scratch(t *testing.T) string {
 // run is `mt train run.yaml` in dir.
 func (lab *lab) run(t *testing.T, dir string, of numbered, f ioFault, n int, more ...string) *tracedResult {
 	t.Helper()
-	// One thread at a time makes the calls of two runs nearly the same.
+	// With one thread at a time, two runs make nearly the same calls.
 	return lab.Do(t, tracedRun{Dir: dir, Args: slices.Concat(lab.args, more), Env: slices.Concat(lab.env, []string{asCommand + "=1", "GOMAXPROCS=1"}), Of: of, Fault: f, N: n})
 }
 
-// undisturbed makes the state that a scene begins with and learns how it ends.
+// undisturbed prepares the initial state of a scene and records the result of an undisturbed run.
 func (lab *lab) undisturbed(t *testing.T, scene string) {
 	t.Helper()
 	dir := testkit.Must(os.MkdirTemp(lab.root, "before-*"))(t)
@@ -137,7 +136,7 @@ func (lab *lab) undisturbed(t *testing.T, scene string) {
 	}
 }
 
-// prepared is a fresh copy of the state that a scene begins with.
+// prepared returns a fresh copy of a scene's initial state.
 func (lab *lab) prepared(t *testing.T, scene string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(lab.root, "run-*")
@@ -148,7 +147,7 @@ func (lab *lab) prepared(t *testing.T, scene string) string {
 	return dir
 }
 
-// trace returns the calls of an undisturbed run, which is made once for a scene and what is numbered.
+// trace returns the calls of an undisturbed run. It makes the run once per scene and numbering.
 func (lab *lab) trace(t *testing.T, scene string, of numbered) []ioCall {
 	t.Helper()
 	key := scene + ", " + string(of)
@@ -165,8 +164,8 @@ func (lab *lab) trace(t *testing.T, scene string, of numbered) []ioCall {
 	return lab.traces[key]
 }
 
-// damage is what a spoiled run did to what others build on: a checkpoint that does
-// not verify, and a model that is neither the old one nor the new one.
+// damage returns the damage that a spoiled run did to results: a checkpoint that does not verify, or a model that is
+// neither the old nor the new one.
 func (lab *lab) damage(scene, dir string) (problems []string) {
 	found, _ := filepath.Glob(filepath.Join(dir, "out", "checkpoint-*[0-9]"))
 	for _, name := range found {
@@ -190,7 +189,7 @@ func (lab *lab) damage(scene, dir string) (problems []string) {
 	return problems
 }
 
-// tree is the content of every file below dir, less what depends on time and place.
+// tree returns the content of every file below dir, without the parts that depend on time and place.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -203,7 +202,7 @@ func tree(t *testing.T, dir string) map[string]string {
 		if d.Name() == "metrics.jsonl" {
 			raw = timeless(raw)
 		}
-		if strings.HasPrefix(rel, "cache/") { // it says where the data is, in its name too
+		if strings.HasPrefix(rel, "cache/") { // its name and content depend on the path of the data
 			rel, raw = cacheName.ReplaceAllString(rel, "cache/KEY"), nil
 		}
 		out[rel] = string(raw)
@@ -213,14 +212,13 @@ func tree(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// cacheName is the start of a token cache's name, which depends on where the data is.
+// cacheName matches the start of a token cache's name, which depends on the path of the data.
 var cacheName = regexp.MustCompile(`^cache/[0-9a-f]{32}`)
 
-// timed are the keys of a line of metrics.jsonl that no two runs have alike.
+// timed are the keys in metrics.jsonl that differ between identical runs.
 var timed = regexp.MustCompile(`^(timed_steps|tok_per_s|tflops|tflops_executed|mfu|step_s|eta_s|host_bytes|device_bytes|memory|h2d_gbps|d2h_gbps|peer_gbps|network_gbps|disk_read_gbps|disk_write_gbps|disk_read_bytes|disk_write_bytes|disk_hidden|disk_steps_per_pb|stall_s|compute_s)$`)
 
-// timeless is metrics.jsonl without the keys of timed; a line that is not JSON stays as
-// it is.
+// timeless returns metrics.jsonl without the keys of timed. Lines that are not JSON stay.
 func timeless(raw []byte) []byte {
 	var out bytes.Buffer
 	for text := range bytes.Lines(raw) {
@@ -230,13 +228,13 @@ func timeless(raw []byte) []byte {
 			continue
 		}
 		maps.DeleteFunc(line, func(key string, _ json.RawMessage) bool { return timed.MatchString(key) })
-		left, _ := json.Marshal(line) // of values that were read
+		left, _ := json.Marshal(line) // values that were parsed can be encoded
 		out.Write(append(left, '\n'))
 	}
 	return out.Bytes()
 }
 
-// differences says how two trees differ.
+// differences lists the differences of two trees.
 func differences(got, want map[string]string) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if g, ok := got[name]; !ok {

@@ -25,7 +25,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitInterrupted = 130
-	exitPipe        = 128 + int(syscall.SIGPIPE) // what a shell says of a program that the signal ended
+	exitPipe        = 128 + int(syscall.SIGPIPE) // the shell's code for a program that SIGPIPE ended
 )
 
 func main() {
@@ -39,12 +39,11 @@ func main() {
 	cluster.Exit(code)
 }
 
-// checkedWriter keeps the first error of w, so that output which did not arrive
-// is a failure even where nobody looked.
+// checkedWriter records the first error of w. Lost output is then a failure even if the caller ignores the error.
 type checkedWriter struct {
 	w     io.Writer
 	err   error
-	spare bool // the run can do without what is written: errors are ignored
+	spare bool // ignore errors: the command works without this output
 }
 
 // Write implements io.Writer.
@@ -59,26 +58,25 @@ func (c *checkedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// eraseLine empties the line that a terminal's cursor is on.
+// eraseLine clears the terminal line of the cursor.
 const eraseLine = "\r\x1b[K"
 
-// app is a run of the command: its streams, and what tests replace.
+// app is one run of the program: its streams, and values that tests replace.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	out            *checkedWriter                  // stdout, while a command runs
 	interactive    bool                            // stderr is a terminal
 	asks           bool                            // stdin is a terminal
-	colour         bool                            // stdout is a terminal, and colours are not switched off
-	keys           map[*cobra.Command]*config.Args // the config keys given to each command that takes them
-	args           []string                        // the command line, without the program's name
-	world          cluster.World                   // the ranks that train together; nil: there is one
-	ranksEnded     bool                            // they have ended together
+	colour         bool                            // stdout is a terminal, and NO_COLOR is not set
+	keys           map[*cobra.Command]*config.Args // config keys given to each command that takes them
+	args           []string                        // the command line without the program name
+	world          cluster.World                   // the ranks of the run; nil: one process
+	ranksEnded     bool                            // the ranks have ended the run ranksEnded
 }
 
-// run executes a command line and returns the exit code. An error is printed
-// once, on one line unless it lists several mistakes. A panic is a broken
-// invariant: one line too, with its trace when MT_DEBUG is 1.
+// run executes a command line and returns the exit code. It prints an error once, on one line unless the error lists
+// several mistakes. A panic is also printed on one line, with a stack trace if MT_DEBUG is 1.
 func (a *app) run(ctx context.Context, args []string) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -95,7 +93,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	if err == nil {
 		err = out.err
 	}
-	defer a.leave() // when this rank has said what there is to say
+	defer a.leave() // after this rank's last output
 	var other otherRank
 	var shared *ranks.SharedError
 	switch {
@@ -104,16 +102,16 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	case errors.As(err, &shared):
 		return exitCode(ctx, err)
 	case out.err != nil && errors.Is(err, syscall.EPIPE):
-		return exitPipe // as `mt ... | head` wants it
+		return exitPipe // as expected in `mt ... | head`
 	}
 	if a.interactive {
-		fmt.Fprint(a.stderr, eraseLine) // a progress line may stand there
+		fmt.Fprint(a.stderr, eraseLine) // a progress line may be there
 	}
 	fmt.Fprintf(a.stderr, "mt: %s\n", human.Screen(err.Error()))
 	return exitCode(ctx, err)
 }
 
-// exitCode is the code for err; ctx tells whether the user interrupted.
+// exitCode returns the exit code for err. ctx tells whether the user interrupted.
 func exitCode(ctx context.Context, err error) int {
 	interrupted := errors.Is(context.Cause(ctx), settings.ErrInterrupted)
 	switch {

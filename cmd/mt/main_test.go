@@ -21,9 +21,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestMain hides a GPU that this machine may have: device: auto is the CPU. The
-// test binary is mt itself where asCommand is set. Its runs are so small that collecting garbage and
-// measuring the machine would take most of their time, so both are done less.
+// TestMain hides a GPU of this machine, so that device: auto is the CPU. With asCommand set, the test binary acts as
+// mt. The runs are so small that garbage collection and machine measurements would dominate, so both are reduced.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	machine.CPURateSize, passingCopy, passingFile = 64, 1<<20, 1<<20
@@ -139,7 +138,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpIsOneScreen: a newcomer sees how to train, watch, resume, chat and export without scrolling.
+// TestHelpIsOneScreen: the help shows how to train, watch, resume, chat and export on one screen.
 func TestHelpIsOneScreen(t *testing.T) {
 	text := must(t, "--help")
 	if n := strings.Count(text, "\n"); n > 42 {
@@ -157,8 +156,7 @@ func TestHelpIsOneScreen(t *testing.T) {
 	}
 }
 
-// TestCompletion: a shell completes config keys as flags, but not the keys of other
-// tools.
+// TestCompletion: shells complete config keys as flags, but not the keys of other tools.
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"train --learn":                "--learning-rate\tthe highest rate of the schedule\n:4\n",
@@ -168,8 +166,8 @@ func TestCompletion(t *testing.T) {
 		"data inspect --pipeline.we":   "--pipeline.weight-slots\t",
 		"train --deepsp":               ":4\n",
 		"train --seed 1 --output-dir ": ":0\n",            // a file
-		"train ":                       "yaml\nyml\n:8\n", // files of these
-		"plan run.yaml ":               ":4\n",            // there is one
+		"train ":                       "yaml\nyml\n:8\n", // files with these extensions
+		"plan run.yaml ":               ":4\n",            // there already is one
 		"train --optim muon":           "adamw\nadamw_8bit\n",
 		"eval --optimizer=":            "adamw\nadamw_8bit\n",
 	} {
@@ -189,7 +187,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// TestMan: every command has a page, which has the keys once and not as options too.
+// TestMan: every command has a page, which lists the keys once and not also as options.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	must(t, "man", dir)
@@ -210,7 +208,7 @@ func TestMan(t *testing.T) {
 	}
 }
 
-// TestFlagsGoAnywhere: keys stand before and behind the command and its file.
+// TestFlagsGoAnywhere: keys may stand before and after the command and its file.
 func TestFlagsGoAnywhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	testkit.NoError(t, os.WriteFile(file, []byte("dataset: x\nmodel: tiny\nmax_steps: 5\n"), 0o600))
@@ -222,7 +220,7 @@ func TestFlagsGoAnywhere(t *testing.T) {
 	}
 }
 
-// TestCommandsAreDescribed keeps the lists of commands useful.
+// TestCommandsAreDescribed checks that every command has a description.
 func TestCommandsAreDescribed(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
@@ -261,7 +259,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestDoctorJudges: doctor says of each part how it is, and what is broken is an error.
+// TestDoctorJudges: doctor reports the state of each part. A broken part is an error.
 func TestDoctorJudges(t *testing.T) {
 	testkit.NotShort(t)
 	for args, want := range map[string]struct {
@@ -288,7 +286,7 @@ func TestDoctorJudges(t *testing.T) {
 	}
 }
 
-// TestDoctorSaveRefuses: what cannot be saved is refused before anything is measured.
+// TestDoctorSaveRefuses: an unwritable file is rejected before any measurement.
 func TestDoctorSaveRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{
@@ -305,7 +303,7 @@ func TestDoctorSaveRefuses(t *testing.T) {
 	}
 }
 
-// TestDoctorProfile: a profile is shown with its sources, or written to a file that is a profile.
+// TestDoctorProfile: a profile is shown with its sources, or written to a file that is again a profile.
 func TestDoctorProfile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.json")
 	for _, name := range []string{"3090", file} {
@@ -329,7 +327,7 @@ func TestDoctorProfile(t *testing.T) {
 	}
 }
 
-// TestEveryExampleIsValid reads the configs that users start from.
+// TestEveryExampleIsValid parses the example configs for users.
 func TestEveryExampleIsValid(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -371,7 +369,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// brokenReader stands for a broken invariant.
+// brokenReader simulates a broken invariant.
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { panic("broken on purpose") }

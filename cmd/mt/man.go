@@ -26,7 +26,7 @@ of mt have them already: man mt-train.`,
 	}
 }
 
-// writePages writes the pages of all commands into dir.
+// writePages writes the manual pages of all commands into dir.
 func (a *app) writePages(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("man: %w", err)

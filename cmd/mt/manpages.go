@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manPage is a manual page, for section 1.
+// manPage is a manual page of section 1.
 type manPage struct {
-	Name string // of the file: mt-train.1
-	Text []byte // in the macros of man(7)
+	Name string // file name, such as mt-train.1
+	Text []byte // man(7) source
 }
 
-// manPages are the pages of a command and of all below it that are not hidden. source is the program and its version, which
-// stand at a page's foot.
+// manPages returns the pages of a command and its visible subcommands. source is the program name and version for the
+// page footer.
 func manPages(c *cobra.Command, source string) []manPage {
 	pages := []manPage{{Name: manTitle(c) + ".1", Text: writeManPage(c, source)}}
 	for _, sub := range c.Commands() {
@@ -28,7 +28,7 @@ func manPages(c *cobra.Command, source string) []manPage {
 	return pages
 }
 
-// manTitle is the name of a command's page: mt-data-inspect.
+// manTitle returns the name of a command's page, such as mt-data-inspect.
 func manTitle(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
 // writeManPage returns the page of one command.
@@ -64,8 +64,7 @@ func writeManPage(c *cobra.Command, source string) []byte {
 
 func manSection(b *bytes.Buffer, name string) { fmt.Fprintf(b, ".SH %s\n", name) }
 
-// manProse appends text as it stands in help: paragraphs between empty lines, and lines that are indented, which stay as
-// they are.
+// manProse appends help text: paragraphs separated by empty lines, and indented lines, which it keeps unfilled.
 func manProse(b *bytes.Buffer, text string) {
 	kept := false
 	for line := range strings.Lines(text) {
@@ -85,7 +84,7 @@ func manProse(b *bytes.Buffer, text string) {
 	}
 }
 
-// manOptions appends the flags that are not hidden.
+// manOptions appends the visible flags.
 func manOptions(b *bytes.Buffer, flags *pflag.FlagSet) {
 	if !flags.HasAvailableFlags() {
 		return
@@ -107,8 +106,8 @@ func manOptions(b *bytes.Buffer, flags *pflag.FlagSet) {
 	})
 }
 
-// manEscape is text whose backslashes and dashes troff shows as they are. A line that begins with a point or an
-// apostrophe would be a request.
+// manEscape escapes backslashes and dashes for troff. It also protects a leading period or apostrophe, which would
+// start a request.
 func manEscape(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

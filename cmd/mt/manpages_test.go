@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestManPages holds whole pages against what they should be: paragraphs, lines that stay as they are, options, and text
-// that troff would take for its own.
+// TestManPages compares whole pages with the expected ones: paragraphs, unfilled lines, options, and text that troff
+// would interpret.
 func TestManPages(t *testing.T) {
 	nothing := func(*cobra.Command, []string) {}
 	root := &cobra.Command{Use: "tool", Short: "Do things", Long: "Tool does things.\n.not a request\n\nLike so:\n  a  b\n\n  c\\d\n'tis all.", Run: nothing}

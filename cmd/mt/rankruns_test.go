@@ -17,7 +17,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// rankConfig is diskConfig for runs of several ranks: what has to be brought to the first rank is.
+// rankConfig is diskConfig for runs of several ranks, with state that must be gathered on rank 0.
 const rankConfig = diskConfig + "compute_dtype: bf16\nsave_dtype: fp32\n"
 
 // rankScene is a folder with a configuration and its data.
@@ -34,18 +34,17 @@ func rankScene(t *testing.T) string {
 	return dir
 }
 
-// startRanks begins `mt train run.yaml` as n ranks in dir. Each writes its process's number to a
-// file there.
+// startRanks starts `mt train run.yaml` as n ranks in dir. Each rank writes its process id to a file there.
 func startRanks(t *testing.T, dir string, n int, more ...string) *testkit.RunningRanks {
 	t.Helper()
 	return startRanksBy(t, dir, n, "", more...)
 }
 
-// ownFolders has each rank run in a folder of its own beside the configuration and the data, so that
-// none sees what another writes to out, as on hosts that share no disk.
+// ownFolders gives each rank its own copy of configuration and data, so that no rank sees the others' out, as on hosts
+// without a shared disk.
 const ownFolders = `own=host${PMI_RANK:-$OMPI_COMM_WORLD_RANK}; mkdir -p $own && cp run.yaml rows.jsonl $own && cd $own && `
 
-// startRanksBy is startRanks after a script.
+// startRanksBy is startRanks with a shell script in front of each rank.
 func startRanksBy(t *testing.T, dir string, n int, script string, more ...string) *testkit.RunningRanks {
 	t.Helper()
 	program := testkit.Must(os.Executable())(t)
@@ -53,7 +52,7 @@ func startRanksBy(t *testing.T, dir string, n int, script string, more ...string
 	return testkit.StartRanks(t, dir, n, []string{asCommand + "=1"}, "sh", args...)
 }
 
-// trained is what a run has left that does not depend on time or on how often it was begun.
+// trained returns the results of a run that do not depend on time or on the number of restarts.
 func trained(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := tree(t, filepath.Join(dir, "out"))
@@ -61,7 +60,7 @@ func trained(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// lossesOf are the losses in metrics.jsonl of a run in dir.
+// lossesOf returns the losses in metrics.jsonl of a run in dir.
 func lossesOf(t *testing.T, dir string) (out []float64) {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(filepath.Join(dir, "out", "metrics.jsonl")))(t)
@@ -75,8 +74,8 @@ func lossesOf(t *testing.T, dir string) (out []float64) {
 	return out
 }
 
-// TestTrainOnRanks: two and three processes train as one does, up to the last bits of sums; one of
-// them prints and writes; and the bits of a number of ranks are its own.
+// TestTrainOnRanks: two and three processes train like one, up to the last bits of sums. One rank prints and writes.
+// Each number of ranks has its own bits.
 func TestTrainOnRanks(t *testing.T) {
 	testkit.NotShort(t)
 	alone := rankScene(t)
@@ -96,7 +95,7 @@ func TestTrainOnRanks(t *testing.T) {
 				t.Fatalf("%d ranks: losses %v, want %v", n, got, want)
 			}
 			for i := range got {
-				if d := got[i]/want[i] - 1; d > 1e-3 || d < -1e-3 { // bf16 has 4e-3, and rounds few of the sums otherwise
+				if d := got[i]/want[i] - 1; d > 1e-3 || d < -1e-3 { // bf16 has 4e-3, and few sums round differently
 					t.Errorf("%d ranks: losses %v, want %v", n, got, want)
 				}
 			}
@@ -130,8 +129,7 @@ func TestQuickstartOnRanks(t *testing.T) {
 	}
 }
 
-// TestRanksAreStopped: a signal to mpirun ends the run after a save, and it goes on to the same
-// bits.
+// TestRanksAreStopped: a signal to mpirun ends the run after a save. The resumed run ends with the same bits.
 func TestRanksAreStopped(t *testing.T) {
 	testkit.NotShort(t)
 	const n = 2
@@ -143,8 +141,7 @@ func TestRanksAreStopped(t *testing.T) {
 	}
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		dir := rankScene(t)
-		// The exit code of each rank goes to a file: an mpirun of MPICH that was sent a signal may say 0
-		// whatever it is.
+		// The exit code of each rank goes to a file, because MPICH's mpirun may return 0 after a signal.
 		script := `trap : INT TERM; "$0" "$@"; code=$?; echo $code > code.$$; exit $code`
 		run := testkit.StartRanks(t, dir, n, []string{asCommand + "=1"}, "sh", append([]string{"-c", script, program, "train", "run.yaml"}, more...)...)
 		for !strings.Contains(run.Said(), "step 2/400") {
@@ -170,7 +167,7 @@ func TestRanksAreStopped(t *testing.T) {
 		got, want := trained(t, dir), trained(t, whole)
 		for name := range got {
 			if strings.HasPrefix(name, "checkpoint-") && !strings.HasPrefix(name, "checkpoint-400") {
-				delete(got, name) // where it was stopped
+				delete(got, name) // it depends on where the run stopped
 			}
 		}
 		for _, problem := range differences(got, want) {
@@ -179,8 +176,8 @@ func TestRanksAreStopped(t *testing.T) {
 	}
 }
 
-// TestRanksThatFail: what all ranks find wrong is said once, what one finds has its name, and none
-// is left waiting.
+// TestRanksThatFail: a problem of all ranks is reported once, a problem of one rank with its number. No rank is left
+// waiting.
 func TestRanksThatFail(t *testing.T) {
 	testkit.NotShort(t)
 	dir := rankScene(t)
@@ -191,7 +188,7 @@ func TestRanksThatFail(t *testing.T) {
 		}
 	}
 	program := testkit.Must(os.Executable())(t)
-	// The second rank to come makes its own data of the configuration's.
+	// The second rank to start changes its learning rate.
 	script := `if mkdir first 2>/dev/null; then exec "$0" "$@"; fi; exec "$0" "$@" --learning-rate 0.02`
 	r := testkit.StartRanks(t, dir, 2, []string{asCommand + "=1"}, "sh", "-c", script, program, "train", "run.yaml").Wait(t)
 	if r.Code != exitUsage || strings.Count(r.Stderr, "learning_rate is ") != 1 || !strings.Contains(r.Stderr, " on rank 1 on ") {
@@ -204,9 +201,9 @@ func TestRanksThatFail(t *testing.T) {
 
 var rankKillCount = flag.Int("rank-kills", 0, "how often TestRankKills kills (tools/rankkills.sh); 0 for some")
 
-// TestRankKills kills (−9) one rank at a random moment, again and again, of a run and of those that
-// go on with it: all others end, and the run that is left alone in the end has the bits of one that
-// nobody disturbed. In every second story the ranks do not see each other's output directory.
+// TestRankKills kills (-9) one rank of a run and of its resumed runs at random moments, repeatedly. All other ranks
+// end, and the final run has the bits of an undisturbed one. In every second round the ranks do not share an output
+// directory.
 func TestRankKills(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -257,7 +254,7 @@ func TestRankKills(t *testing.T) {
 	}
 }
 
-// killOne runs the ranks and kills one of them after a while, if it is still there.
+// killOne starts the ranks and kills one of them after a while, if it still runs.
 func killOne(t *testing.T, dir string, n int, script string, after time.Duration, which int, more []string) (killed bool, r testkit.RanksResult) {
 	t.Helper()
 	old := testkit.Must(filepath.Glob(filepath.Join(dir, "pid.*")))(t)

@@ -15,15 +15,15 @@ import (
 	"mt/internal/run/settings"
 )
 
-// otherRank is the error of a rank that leaves it to the first one to say what is wrong. It ends
-// as if all were well: a launcher that sees one fail may end the first before it has said why.
+// otherRank is the error of a rank that leaves the message to rank 0. The rank exits with code 0: a launcher that sees
+// a failure may kill rank 0 before it has printed the message.
 type otherRank struct{}
 
 // Error implements error.
 func (otherRank) Error() string { return "rank 0 says what is wrong" }
 
-// launched says as which rank this process was started. Where something that is no MPI started
-// several processes, the first of them gets the error.
+// launched returns the rank and size of this process. If a launcher without MPI started several processes, rank 0
+// returns the error.
 func launched(command string) (cluster.Launch, error) {
 	l, err := cluster.LaunchOf(os.Getenv)
 	switch {
@@ -35,7 +35,7 @@ func launched(command string) (cluster.Launch, error) {
 	return l, nil
 }
 
-// alone refuses what several ranks were started for and one process does.
+// alone returns an error if several ranks were started for a command of one process.
 func alone(command, why string) error {
 	l, err := launched(command)
 	switch {
@@ -47,7 +47,7 @@ func alone(command, why string) error {
 	return config.Usagef("%s: %s has started %d ranks, and %s", command, l.By, l.Size, why)
 }
 
-// ofFirst is w on the first rank, and nothing on the others, which all hear the same signals.
+// ofFirst returns w on rank 0 and a discarding writer on the other ranks, since all ranks receive the same signals.
 func ofFirst(w io.Writer) io.Writer {
 	if l, _ := cluster.LaunchOf(os.Getenv); l.Rank > 0 {
 		return io.Discard
@@ -55,8 +55,7 @@ func ofFirst(w io.Writer) io.Writer {
 	return w
 }
 
-// asRank runs a command that several ranks do together: f, with a.world set where there are
-// several.
+// asRank runs a command that several ranks execute together. It calls f, with a.world set if there are several ranks.
 func (a *app) asRank(ctx context.Context, command string, f func() error) error {
 	l, err := launched(command)
 	if err != nil {
@@ -69,15 +68,14 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 		return fmt.Errorf("%s: rank %d: %w", command, l.Rank, err)
 	}
 	err = f()
-	if !a.ranksEnded && err != nil { // it has not come to train.Train
+	if !a.ranksEnded && err != nil { // f failed before run.Train
 		err = ranks.Refuse(ctx, err, a.options(false))
 		a.ranksEnded = true
 	}
 	return err
 }
 
-// meetOthers starts MPI, which waits for all ranks: for ever, where one has ended before. A signal
-// ends the wait.
+// meetOthers starts MPI, which waits for all ranks, forever if one has already exited. A signal ends the wait.
 func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 	type met struct {
 		cluster.World
@@ -101,8 +99,8 @@ func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 	}
 }
 
-// leave ends this rank's part where all ranks have ended together. It waits for the others, so
-// that none is gone before the first one has said how the run ended: some launchers then end it.
+// leave ends this rank if all ranks have ended the run together. It waits for the other ranks, because some launchers
+// kill rank 0 when another rank exits first.
 func (a *app) leave() {
 	if !a.ranksEnded || a.world == nil {
 		return
@@ -116,18 +114,17 @@ func (a *app) leave() {
 	}
 }
 
-// exchange is what mt doctor finds of the ranks that it was started as.
+// exchange is the part of mt doctor's report that concerns all ranks.
 type exchange struct {
 	All   []doctor.Rank `json:"all"`
 	Rates cluster.Rates `json:"rates"`
 }
 
-// passingExchange is how many bytes ranks exchange in passing: a second's worth on one machine.
+// passingExchange is the size in bytes of the quick exchange measurement: about a second on one machine.
 const passingExchange = 32 << 20
 
-// examineRanks adds to h, which this rank has found of its machine, what the ranks have found
-// together. The first one shows it. problem is why this rank could not look at all of its machine.
-// Where one cannot go on, it ends all.
+// examineRanks adds the findings of all ranks to h, the findings of this rank. Rank 0 prints the report. problem is
+// the error that kept this rank from a full inspection; nil: none. If one rank cannot continue, all ranks end.
 func (a *app) examineRanks(h health, problem error, l cluster.Launch, asJSON bool) error {
 	w, err := cluster.Start(h.MPI, l, cluster.Options{})
 	if err != nil {
@@ -159,7 +156,7 @@ func (a *app) examineRanks(h health, problem error, l cluster.Launch, asJSON boo
 	}
 	switch {
 	case w.Rank() > 0:
-		return nil // as otherRank
+		return nil // like otherRank
 	case problem != nil:
 		return problem
 	case broken > 0:
@@ -168,7 +165,7 @@ func (a *app) examineRanks(h health, problem error, l cluster.Launch, asJSON boo
 	return nil
 }
 
-// compare tells all ranks what each has found and measures what their exchanges reach.
+// compare sends the findings of each rank to all ranks, and measures the exchange rates.
 func compare(w cluster.World, own doctor.Rank) (*exchange, error) {
 	c, err := w.NewComm("doctor")
 	if err != nil {

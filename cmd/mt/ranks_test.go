@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRanksAreRefused: where several processes were started and one is wanted, the first says so
-// and the others are silent, before anything is looked at.
+// TestRanksAreRefused: if several processes were started for a command of one, the first reports an error and the
+// others are silent, before any other work.
 func TestRanksAreRefused(t *testing.T) {
 	torch := map[string]string{"RANK": "0", "WORLD_SIZE": "2"}
 	hydra := map[string]string{"PMI_RANK": "0", "PMI_SIZE": "2"}
@@ -46,8 +46,8 @@ func TestRanksAreRefused(t *testing.T) {
 	}
 }
 
-// TestDoctorOfRanks: the ranks of a machine are examined together and one of them tells, also
-// what was wrong last. So does mpirun's exit code.
+// TestDoctorOfRanks: the ranks of a machine are examined together, and rank 0 prints the report. A failure shows in
+// the report and in mpirun's exit code.
 func TestDoctorOfRanks(t *testing.T) {
 	testkit.NotShort(t)
 	program := testkit.Must(os.Executable())(t)

@@ -17,7 +17,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// root is the tree of commands.
+// root returns the command tree.
 func (a *app) root() *cobra.Command {
 	a.keys = map[*cobra.Command]*config.Args{}
 	root := &cobra.Command{
@@ -39,7 +39,7 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 	}
-	// Cobra's own --version prints by text/template, for which the linker keeps every exported method.
+	// Cobra's own --version uses text/template, which makes the linker keep every exported method.
 	version := root.Flags().BoolP("version", "v", false, "version for mt")
 	root.RunE = func(c *cobra.Command, args []string) error {
 		if !*version {
@@ -50,7 +50,7 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 	}
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		switch c.Name() {
-		case "train", "doctor": // they look by themselves
+		case "train", "doctor": // these check for themselves
 			return nil
 		}
 		return alone(strings.TrimPrefix(c.CommandPath(), "mt "), "it is for one process: start it by itself, once")
@@ -61,7 +61,7 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 	root.SetGlobalNormalizationFunc(config.Dashes)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if ours := (*config.UsageError)(nil); errors.As(err, &ours) {
-			err = ours // without what pflag says around it
+			err = ours // drop pflag's wording
 		}
 		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
 	})
@@ -70,7 +70,7 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 	return root
 }
 
-// group is the RunE of a command that only has commands under it.
+// group is the RunE of a command that only has subcommands.
 func group(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
@@ -83,7 +83,7 @@ func group(c *cobra.Command, args []string) error {
 	return config.Usagef("unknown command %q%s (see %s --help)", args[0], hint, c.CommandPath())
 }
 
-// noArgs is the Args of a command without arguments.
+// noArgs is the Args function of a command without arguments.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return config.Usagef("%s: takes no arguments, got %q", c.Name(), args)
@@ -91,18 +91,18 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// options are what every call of package train gets from the command line.
+// options returns the settings that every run takes from the command line.
 func (a *app) options(asJSON bool) settings.Options {
 	o := settings.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive, World: a.world}
 	if a.world != nil {
-		program, _ := os.Executable() // without it the version alone is compared
+		program, _ := os.Executable() // on failure only versions are compared
 		o.Version = thisVersion().build(program)
 	}
 	return o
 }
 
-// keyed makes every config key a flag of c, and makes c call run with the configuration
-// that these flags and at most one config file give.
+// keyed adds a flag for every config key to c. c then calls run with the configuration from these flags and at most
+// one config file.
 func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Config) error) *cobra.Command {
 	keys := &config.Args{}
 	keys.AddTo(c.Flags())
@@ -130,12 +130,12 @@ func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Con
 	return c
 }
 
-// hideFlags leaves the flags of a keyed command out of its help: the text in Long lists them, in groups.
+// hideFlags hides the flags of a keyed command from its help, because Long lists them in groups.
 func hideFlags(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "help" })
 }
 
-// complete has a shell complete what keyed commands take: config files, and the values of keys that have few.
+// complete adds shell completion to a keyed command: config files, and the values of keys with few choices.
 func complete(c *cobra.Command) {
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -163,17 +163,17 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	return root.ExecuteContext(ctx)
 }
 
-// keyHelp is text followed by the table of config keys.
+// keyHelp returns text followed by the table of config keys.
 func keyHelp(text string) string {
 	var b bytes.Buffer
 	b.WriteString(text)
 	if err := config.Help(&b); err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // a buffer never fails
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// tabled is a report that prints itself for people.
+// tabled is a report that can print itself as a table.
 type tabled interface{ WriteTable(w io.Writer) error }
 
 // report prints r as a table, or as JSON.
@@ -184,7 +184,7 @@ func (a *app) report(r tabled, asJSON bool) error {
 	return r.WriteTable(a.stdout)
 }
 
-// json prints v, indented.
+// json prints v as indented JSON.
 func (a *app) json(v any) error {
 	e := json.NewEncoder(a.stdout)
 	e.SetIndent("", "  ")

@@ -22,20 +22,20 @@ import (
 	"mt/internal/run/machine"
 )
 
-// selfTest is what the flags of mt doctor --selftest say.
+// selfTest holds the flags of mt doctor --selftest.
 type selfTest struct {
 	wanted    bool
-	small     bool // the sizes of training are small on a GPU too
+	small     bool // use small sizes on a GPU too
 	inProcess bool // without child processes
 	device    string
-	report    string        // file for the report so far; empty: none
-	repeat    int           // how many times more the table is run beside copies
-	only      string        // operations and parts that are run, with commas between them; empty: all
-	limit     time.Duration // how long a case may take
-	child     int           // of a child process: the unit to begin with; -1: this is none
+	report    string        // file for the intermediate report; "": none
+	repeat    int           // number of repetitions of the operation table beside copies
+	only      string        // comma-separated operations and parts to run; "": all
+	limit     time.Duration // time limit per case
+	child     int           // child process: first unit to run; -1: not a child
 }
 
-// define gives set the flags of the self test.
+// define adds the self-test flags to set.
 func (t *selfTest) define(set *pflag.FlagSet) {
 	set.BoolVar(&t.wanted, "selftest", false, "test the device")
 	set.BoolVar(&t.small, "small", false, "with --selftest: all sizes small, for tools under which a GPU is slow")
@@ -46,15 +46,14 @@ func (t *selfTest) define(set *pflag.FlagSet) {
 	set.DurationVar(&t.limit, "limit", time.Minute, "with --selftest: how long a case may take; one that takes longer hangs, and is killed")
 	set.IntVar(&t.child, "child", -1, "begin with this unit, and write messages to a parent process")
 	if err := set.MarkHidden("child"); err != nil {
-		panic(err) // the flag is defined in the line before
+		panic(err) // the flag is defined above
 	}
 }
 
-// grace is how long a child process of a self test may take to end.
+// grace is the time that a child process of a self test gets to exit.
 const grace = 20 * time.Second
 
-// selfTest tests a device, in child processes, and prints what it found. After the report it returns an error if a check
-// has failed.
+// selfTest tests a device in child processes and prints the report. It returns an error if a check failed.
 func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 	o := doctor.SelfTestOptions{Repeat: t.repeat, Save: t.save, Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
 	var err error
@@ -86,7 +85,7 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 		r, err = doctor.SuperviseSelfTest(ctx, o, doctor.Processes{Limit: t.limit, Grace: grace, Stderr: a.stderr,
 			Command: func(kind string, from int) *exec.Cmd { return exec.Command(program, t.childArgs(kind, from)...) }})
 	}
-	if r.Device != "" { // else nothing was tested
+	if r.Device != "" { // otherwise nothing was tested
 		if err := a.report(r, asJSON); err != nil {
 			return err
 		}
@@ -100,14 +99,14 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 	return nil
 }
 
-// childArgs is the command line of a child process that begins with a unit, on a device of that kind.
+// childArgs returns the command line of a child process that starts at unit from, on a device of the given kind.
 func (t selfTest) childArgs(kind string, from int) []string {
 	return []string{"doctor", "--selftest", "--device", cmp.Or(kind, t.device), fmt.Sprintf("--small=%t", t.small), "--repeat", strconv.Itoa(t.repeat),
 		"--only=" + t.only, "--child", strconv.Itoa(from)}
 }
 
-// selfTestChild is the self test's child process. Its parent decides when it ends: it ignores signals that a terminal or
-// timeout(1) sends to both, and ends when its standard input, which the parent holds, is closed.
+// selfTestChild is the child process of a self test. The parent decides when it ends. The child ignores signals that a
+// terminal or timeout(1) sends to both processes. It exits when the parent closes its standard input.
 func (a *app) selfTestChild(ctx context.Context, t selfTest, o doctor.SelfTestOptions) error {
 	signal.Ignore(stopSignals()...)
 	go func() {
@@ -117,7 +116,7 @@ func (a *app) selfTestChild(ctx context.Context, t selfTest, o doctor.SelfTestOp
 	return doctor.ServeSelfTest(ctx, a.stdout, t.child, func() (doctor.SelfTestOptions, func() error, error) { return t.open(ctx, a.stderr, o) })
 }
 
-// open adds the devices that t names to o. They say on stderr what does not end. closing gives them back.
+// open adds the devices that t selects to o. The devices report hanging work on stderr. closing closes them.
 func (t selfTest) open(ctx context.Context, stderr io.Writer, o doctor.SelfTestOptions) (_ doctor.SelfTestOptions, closing func() error, err error) {
 	var opened []device.Device
 	closing = func() error { return machine.CloseAll(opened) }
@@ -129,7 +128,7 @@ func (t selfTest) open(ctx context.Context, stderr io.Writer, o doctor.SelfTestO
 	add := func(m machine.Options) (device.Device, error) {
 		dev, err := machine.Open(m)
 		if err == nil {
-			opened = append([]device.Device{dev}, opened...) // the last is closed first
+			opened = append([]device.Device{dev}, opened...) // close the newest first
 		}
 		return dev, err
 	}
@@ -158,7 +157,7 @@ func (t selfTest) open(ctx context.Context, stderr io.Writer, o doctor.SelfTestO
 	return o, closing, nil
 }
 
-// save puts the report so far in place of the one in the file, if one was asked for.
+// save atomically replaces the report file, if one was requested.
 func (t selfTest) save(r *doctor.SelfTestReport) error {
 	if t.report == "" {
 		return nil
@@ -167,7 +166,7 @@ func (t selfTest) save(r *doctor.SelfTestReport) error {
 	if err != nil {
 		return err
 	}
-	next := t.report + ".next" // PART.json.part is where bench/gpu.sh has what is printed
+	next := t.report + ".next" // bench/gpu.sh uses PART.json.part for the printed output
 	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
 		return fmt.Errorf("doctor: --report: %w", err)
 	}

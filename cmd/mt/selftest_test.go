@@ -23,8 +23,8 @@ func readReport(t *testing.T, file string) (r doctor.SelfTestReport) {
 	return r
 }
 
-// TestSelfTest: a part of the self test runs in a child process and in this one, with the same report, printed and in a
-// file. A device that is not there is said once.
+// TestSelfTest: a part of the self test gives the same report in a child process and in this process, printed and in a
+// file. A missing device is reported once.
 func TestSelfTest(t *testing.T) {
 	t.Setenv(asCommand, "1")
 	var names [2]string
@@ -50,7 +50,7 @@ func TestSelfTest(t *testing.T) {
 	}
 }
 
-// TestSelfTestRefuses: flags that mean nothing are refused before anything is tested.
+// TestSelfTestRefuses: meaningless flags are rejected before any test.
 func TestSelfTestRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"--only Scael":            `doctor: --only: neither an operation nor a part is called "Scael"`,
@@ -63,7 +63,8 @@ func TestSelfTestRefuses(t *testing.T) {
 	}
 }
 
-// TestSelfTestInterrupted: a signal to mt and its child, as timeout sends it, ends both, and the report says what was running.
+// TestSelfTestInterrupted: a signal to mt and its child, as from timeout, ends both. The report names the running
+// case.
 func TestSelfTestInterrupted(t *testing.T) {
 	testkit.NotShort(t)
 	file := filepath.Join(t.TempDir(), "r.json")
@@ -77,7 +78,7 @@ func TestSelfTestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.NoError(t, syscall.Kill(-p.Process.Pid, syscall.SIGTERM))
-	_ = p.Wait() // the code says it
+	_ = p.Wait() // the exit code is checked below
 	if code := p.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
@@ -89,8 +90,8 @@ func TestSelfTestInterrupted(t *testing.T) {
 	}
 }
 
-// TestSelfTestChildEnds: a child is deaf to signals, and ends in the middle of its work when its parent is gone, so that its
-// standard input is closed.
+// TestSelfTestChildEnds: a child ignores signals. It ends in the middle of its work when its parent exits, which
+// closes its standard input.
 func TestSelfTestChildEnds(t *testing.T) {
 	testkit.NotShort(t)
 	c := exec.Command(os.Args[0], "doctor", "--selftest", "--device", "cpu", "--child", "0")
@@ -116,7 +117,7 @@ func TestSelfTestChildEnds(t *testing.T) {
 			t.Error("it has done all its work")
 		}
 	}
-	_ = c.Wait() // the code says it
+	_ = c.Wait() // the exit code is checked below
 	if c.ProcessState.ExitCode() != exitFailed || errs.Len() > 0 {
 		t.Errorf("%v, it says %q", c.ProcessState, errs.String())
 	}

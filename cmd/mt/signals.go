@@ -14,18 +14,15 @@ import (
 	"mt/internal/run/settings"
 )
 
-// patience is how long after the first signal others are taken for the same one:
-// timeout(1) sends its signal twice, to the process and to its group, and a
-// terminal that closes may do so too.
+// patience is the time after the first signal in which further signals count as the same one. timeout(1) sends its
+// signal to the process and to its group, and a closing terminal may also send two.
 const patience = time.Second
 
-// survivePipes makes a write to a pipe that nobody reads return an error, where it
-// would otherwise end the process: in `mt train run.yaml 2>&1 | tee log` Ctrl-C ends
-// tee first, and the run still has to save.
+// survivePipes makes a write to a closed pipe return an error instead of ending the process. In `mt train run.yaml
+// 2>&1 | tee log`, Ctrl-C ends tee first, and the run still has to save.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// stopSignals are the signals that ask for an end. A closed terminal is one,
-// unless the user said, with nohup, that it is not.
+// stopSignals returns the signals that stop the run. SIGHUP is one of them, unless nohup ignores it.
 func stopSignals() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -33,9 +30,9 @@ func stopSignals() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// interruptible is a context that the first of stopSignals cancels, so that the
-// step in progress can end and be saved. Another one, later than patience, ends
-// the process. So does work on a GPU that does not end: the step would not either.
+// interruptible returns a context that the first stop signal cancels, so that the current step can end and be saved.
+// Another signal after patience ends the process. Hanging GPU work ends the process too, because the step would never
+// end.
 func interruptible(w io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -50,10 +47,9 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	}
 }
 
-// heed cancels at the first of signals and says so on w. From then on it calls insist at a
-// signal, once patience has passed, or at a tick of look if hangs says that work does not
-// end. A reader of w that has stopped delays none of this. heed returns when signals is
-// closed or insist has returned, and the message is written.
+// heed cancels at the first signal and prints a message on w. Afterwards it calls insist at a signal that arrives
+// after patience, or at a tick of look if hangs returns true. A blocked reader of w does not delay insist. heed
+// returns when the message is written and either signals is closed or insist has returned.
 func heed(signals <-chan os.Signal, look <-chan time.Time, hangs func() bool, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc, insist func()) {
 	s, ok := <-signals
 	if !ok {
@@ -88,7 +84,8 @@ func heed(signals <-chan os.Signal, look <-chan time.Time, hangs func() bool, w 
 	<-done
 }
 
-// sayEnd says on w that mt ends without the GPU's work. It waits until said is closed, and for both together at most for patience.
+// sayEnd prints on w that mt exits without waiting for the GPU. It first waits until said is closed. The wait and the
+// print together take at most patience.
 func sayEnd(w io.Writer, said <-chan struct{}) {
 	written := make(chan struct{})
 	go func() {

@@ -19,15 +19,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// asCommand is the variable that makes this test binary mt.
+// asCommand is the environment variable that makes this test binary act as mt.
 const asCommand = "MT_TEST_AS_COMMAND"
 
-// TestImpatience: the first signal asks, and one that comes much later insists;
-// one right behind the first is the first again.
+// TestImpatience: the first signal cancels, and a later one insists. A signal right after the first is ignored.
 func TestImpatience(t *testing.T) {
 	for _, tc := range []struct {
 		what string
-		at   []time.Duration // of the signals
+		at   []time.Duration // times of the signals
 		want bool
 	}{
 		{"none", nil, false},
@@ -58,10 +57,10 @@ func TestImpatience(t *testing.T) {
 	}
 }
 
-// TestAskedInTheMiddleOfAWord: a reader that does not read what is said keeps a run
-// neither from its end nor from stopping at once.
+// TestAskedInTheMiddleOfAWord: a reader that does not read the output keeps a run neither from ending nor from
+// stopping at once.
 func TestAskedInTheMiddleOfAWord(t *testing.T) {
-	r, w := io.Pipe() // a write waits until it is read
+	r, w := io.Pipe() // a write blocks until it is read
 	signals := make(chan os.Signal, 2)
 	signals <- os.Interrupt
 	signals <- os.Interrupt
@@ -76,8 +75,8 @@ func TestAskedInTheMiddleOfAWord(t *testing.T) {
 	<-done
 }
 
-// TestAskedWhileTheGPUHangs: who asks once does not wait for work that does not end, whether this is known at the
-// signal or later. Without a signal nothing is done about such work.
+// TestAskedWhileTheGPUHangs: after a signal mt does not wait for hanging work, whether the hang is known at the signal
+// or later. Without a signal hanging work has no effect.
 func TestAskedWhileTheGPUHangs(t *testing.T) {
 	for _, after := range []int{0, 2} { // ticks after which the work is known to hang
 		signals, look := make(chan os.Signal, 1), make(chan time.Time, 9)
@@ -108,14 +107,14 @@ func TestAskedWhileTheGPUHangs(t *testing.T) {
 	}
 }
 
-// command is mt in a process of its own, whose output goes to one pipe.
+// command is mt as a process, with both outputs in one pipe.
 type command struct {
 	*exec.Cmd
 	out  *os.File
 	said []string
 }
 
-// begin starts mt with the words in front of it, such as nohup.
+// begin starts mt, prefixed by front, such as nohup.
 func begin(t *testing.T, front []string, args ...string) *command {
 	t.Helper()
 	words := append(append(front, os.Args[0]), args...)
@@ -143,17 +142,17 @@ func (c *command) until(t *testing.T, text string) {
 	t.Fatalf("mt never said %q, but\n%s", text, strings.Join(c.said, "\n"))
 }
 
-// signal sends s and returns the exit code, -1 for a process that a signal ended.
+// signal sends s and returns the exit code; -1: a signal ended the process.
 func (c *command) signal(t *testing.T, s ...os.Signal) int {
 	t.Helper()
 	for _, s := range s {
 		testkit.NoError(t, c.Process.Signal(s))
 	}
-	_ = c.Wait() // the code says it
+	_ = c.Wait() // the exit code is checked below
 	return c.ProcessState.ExitCode()
 }
 
-// needHangup skips a test that closes a terminal where nothing would come of it.
+// needHangup skips a test that closes a terminal if SIGHUP is ignored here.
 func needHangup(t *testing.T) {
 	t.Helper()
 	if signal.Ignored(syscall.SIGHUP) {
@@ -161,8 +160,8 @@ func needHangup(t *testing.T) {
 	}
 }
 
-// TestNobodyReads: a run whose output goes to a pipe that is closed, as tee's is
-// when Ctrl-C ends it first, goes on, and saves when it is asked to stop.
+// TestNobodyReads: a run continues when its output pipe is closed, as when Ctrl-C ends tee first. It saves when it is
+// asked to stop.
 func TestNobodyReads(t *testing.T) {
 	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
@@ -208,7 +207,7 @@ func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	c := begin(t, []string{"nohup"}, args...)
 	c.until(t, "step 2/")
 	testkit.NoError(t, c.Process.Signal(syscall.SIGHUP))
-	c.until(t, "step 200/") // long behind the signal
+	c.until(t, "step 200/") // long after the signal
 	_ = c.out.Close()
 	if code := c.signal(t, syscall.SIGTERM); code != exitInterrupted {
 		t.Errorf("exit code %d", code)
@@ -218,8 +217,8 @@ func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	}
 }
 
-// TestOutputThatDoesNotArrive: a run is none the worse for a closed pipe or a full
-// disk under its terminal's log; a command whose output is all there is fails.
+// TestOutputThatDoesNotArrive: a closed pipe or a full disk behind the log does not harm a run. A command whose output
+// is its only result fails.
 func TestOutputThatDoesNotArrive(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -245,7 +244,7 @@ func TestOutputThatDoesNotArrive(t *testing.T) {
 		c := exec.Command(os.Args[0], tc.args...)
 		var said bytes.Buffer
 		c.Env, c.Stdout, c.Stderr = append(os.Environ(), asCommand+"=1"), tc.to, &said
-		_ = c.Run() // the code says it
+		_ = c.Run() // the exit code is checked below
 		if got := c.ProcessState.ExitCode(); got != tc.code || !strings.Contains(said.String(), tc.says) || tc.code == exitPipe && said.Len() > 0 {
 			t.Errorf("mt %s: exit code %d, want %d\n%s", strings.Join(tc.args, " "), got, tc.code, said.String())
 		}

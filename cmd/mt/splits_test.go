@@ -9,8 +9,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestSplits: a folder with splits is trained on by its train, and evaluated with
-// what it holds out, by mt train and by mt eval.
+// TestSplits: mt train and mt eval train on a folder's train split and evaluate on its held-out split.
 func TestSplits(t *testing.T) {
 	testkit.NotShort(t)
 	dir := t.TempDir()

@@ -12,15 +12,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// A pipeline is mt with a program that reads what it says, in a process group of
-// their own, as a shell starts `mt … 2>&1 | program`.
+// pipeline is mt with a program that reads its output, in one process group, as a shell starts `mt … 2>&1 | program`.
 type pipeline struct {
 	*command
 	reader *exec.Cmd
 }
 
-// pipeTo starts `FRONT mt ARGS… 2>&1 | PROGRAM`. What the program prints is read by
-// command.until.
+// pipeTo starts `FRONT mt ARGS… 2>&1 | PROGRAM`. command.until reads the program's output.
 func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 	t.Helper()
 	for _, name := range []string{append(front, "true")[0], program[0]} {
@@ -49,13 +47,13 @@ func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 	return p
 }
 
-// TestTee: `mt train run.yaml 2>&1 | tee log` ends with a checkpoint whatever ends
-// the pipeline, tee before mt or not, and goes on from it.
+// TestTee: `mt train run.yaml 2>&1 | tee log` ends with a checkpoint whatever ends the pipeline, even if tee ends
+// first, and resumes from it.
 func TestTee(t *testing.T) {
 	for name, tc := range map[string]struct {
 		front   []string
 		signals []syscall.Signal
-		alone   bool // the signal is for the first process, not for the group
+		alone   bool // signal only the first process, not the group
 	}{
 		"Ctrl-C":                   {signals: []syscall.Signal{syscall.SIGINT}},
 		"Ctrl-C twice at once":     {signals: []syscall.Signal{syscall.SIGINT, syscall.SIGINT}},
@@ -86,7 +84,7 @@ func TestTee(t *testing.T) {
 			for _, s := range tc.signals {
 				testkit.NoError(t, syscall.Kill(to, s))
 			}
-			_, _ = p.reader.Wait(), p.Wait() // the codes say it
+			_, _ = p.reader.Wait(), p.Wait() // the exit codes are checked below
 			if code := p.ProcessState.ExitCode(); code != exitInterrupted {
 				t.Errorf("exit code %d: %v\n%s", code, p.ProcessState, strings.Join(p.said, "\n"))
 			}
@@ -105,7 +103,7 @@ func TestTee(t *testing.T) {
 	}
 }
 
-// TestHead: a reader that has read enough does not end a run.
+// TestHead: a reader that stops reading does not end a run.
 func TestHead(t *testing.T) {
 	testkit.NotShort(t)
 	out, args := smallRun(t, "--max-steps", "30", "--logging-steps", "1")

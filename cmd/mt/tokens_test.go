@@ -11,16 +11,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestTransformersAddsTokens runs data/tokenizer/testdata/extend.py: what mt makes
-// of a model with added tokens is what Transformers makes of it.
+// TestTransformersAddsTokens runs data/tokenizer/testdata/extend.py: adding tokens to a model gives the same result in
+// mt and in Transformers.
 func TestTransformersAddsTokens(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers")
 	t.Setenv(asCommand, "1")
 	testkit.RunPython(t, python, "../../data/tokenizer/testdata/extend.py", os.Args[0])
 }
 
-// TestAddedTokens: a model with added tokens, as its files for others have it;
-// and data as training with them would read it.
+// TestAddedTokens checks a model with added tokens in exported files, and the data that training with them would read.
 func TestAddedTokens(t *testing.T) {
 	testkit.NotShort(t)
 	base, dir := tinyModel(t), t.TempDir()

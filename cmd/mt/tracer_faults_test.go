@@ -12,24 +12,23 @@ import (
 	"mt/internal/testkit"
 )
 
-// tracedScript makes a file of ten bytes, gives it another name and reads it. cat reads
-// it in a process of its own, which stands for the threads that a program has.
+// tracedScript creates a file of ten bytes, renames it and reads it. cat reads it in its own process, which stands for
+// a program's threads.
 const tracedScript = "printf 0123456789 >new; mv new file; cat file"
 
-// TestTracerSpoils tries every fault at every call of a script, and checks what the fault does to the
-// files.
+// TestTracerSpoils tries every fault at every call of a script and checks its effect on the files.
 func TestTracerSpoils(t *testing.T) {
 	testkit.NotShort(t)
 	tr := newTracer(t)
 	for _, tc := range []struct {
 		of       numbered
 		fault    ioFault
-		call     string // to spoil: its name and the base of its path
+		call     string // the call to spoil: its name and the base name of its path
 		code     int
-		files    string // and their content afterwards
+		files    string // names and contents afterwards
 		says     string
 		spoilt   int
-		numbered string // the names of those that are numbered, "" for any
+		numbered string // names of the numbered calls; "": any
 	}{
 		{changingCalls, noFault, "", 0, "file=0123456789", "", 0, "openat new,write new,renameat2 new"},
 		{writingCalls, noFault, "", 0, "file=0123456789", "", 0, "write new"},
@@ -80,7 +79,7 @@ func TestTracerSpoils(t *testing.T) {
 	}
 }
 
-// filesIn are the files of a directory.
+// filesIn returns the files of a directory.
 func filesIn(t *testing.T, dir string) string {
 	t.Helper()
 	entries := testkit.Must(os.ReadDir(dir))(t)
@@ -92,8 +91,7 @@ func filesIn(t *testing.T, dir string) string {
 	return strings.Join(out, " ")
 }
 
-// TestTracerSeesAllThreads: the calls of all threads of a Go program, which is this test, are numbered in one
-// sequence and by name.
+// TestTracerSeesAllThreads: the calls of all threads of a Go program, here this test, are numbered in one sequence.
 func TestTracerSeesAllThreads(t *testing.T) {
 	if dir := os.Getenv("MT_TEST_WRITER"); dir != "" {
 		done := make(chan error)
@@ -114,8 +112,8 @@ func TestTracerSeesAllThreads(t *testing.T) {
 	}
 }
 
-// TestTracerSkipsSyncs: a sync succeeds and is not made, whether it is numbered or not, and fails where it is spoiled. The kernel
-// refuses to sync a named pipe, so a sync of one that succeeds is not made.
+// TestTracerSkipsSyncs: a sync, numbered or not, succeeds without being made, and fails if it is spoiled. The kernel
+// refuses to sync a named pipe, so a successful sync of one was not made.
 func TestTracerSkipsSyncs(t *testing.T) {
 	testkit.NotShort(t)
 	tr, dir := newTracer(t), t.TempDir()

@@ -13,36 +13,36 @@ import (
 	"testing"
 )
 
-// The exit codes by which the tracer reports about itself.
+// Exit codes with which the tracer reports its own errors.
 const (
 	tracerFailed    = 125
 	tracerForbidden = 126
 )
 
-// numbered says which calls are numbered.
+// numbered selects the calls to number.
 type numbered string
 
 const (
 	allCalls      numbered = "all"     // every call on a path below the directory
 	changingCalls numbered = "changes" // those that change a file or a directory, or sync it
-	writingCalls  numbered = "writes"  // those that write bytes
+	writingCalls  numbered = "writes"  // calls that write bytes
 	noCalls       numbered = "nothing" // none
 )
 
-// ioFault is what happens to a call.
+// ioFault is the fault of a call.
 type ioFault string
 
 const (
 	noFault    ioFault = ""
 	failEIO    ioFault = "fail:EIO"         // the call fails once
-	failENOSPC ioFault = "fail-from:ENOSPC" // this call and all numbered after it fail
+	failENOSPC ioFault = "fail-from:ENOSPC" // this call and all later numbered calls fail
 	shortWrite ioFault = "short"            // half of the bytes are written
 	killBefore ioFault = "kill-before"      // SIGKILL, and the call is not made
-	killAmid   ioFault = "kill-amid"        // SIGKILL once half of the bytes are written
-	killAfter  ioFault = "kill-after"       // SIGKILL once the call is made
+	killAmid   ioFault = "kill-amid"        // SIGKILL after half of the bytes are written
+	killAfter  ioFault = "kill-after"       // SIGKILL after the call
 )
 
-// args are the tracer's arguments for a fault at call n.
+// args returns the tracer's arguments for a fault at call n.
 func (f ioFault) args(n int) []string {
 	if f == noFault {
 		return nil
@@ -58,23 +58,22 @@ func (f ioFault) args(n int) []string {
 type ioCall struct {
 	N           int    // from 1
 	Name        string // such as pwrite64
-	Path, Path2 string // Path2 is where a rename or a link leads
+	Path, Path2 string // Path2 is the target of a rename or a link
 	Spoiled     bool
 }
 
-// String is the call as a line of a log.
+// String formats the call as a line of a log.
 func (c ioCall) String() string {
 	return strings.TrimRight(fmt.Sprintf("call %d, %s %s %s", c.N, c.Name, c.Path, c.Path2), " ")
 }
 
-// tracer runs commands under tools/faultio, a C program that numbers the system calls of all their threads and spoils
-// one of them, as a failing disk, a full one or a kill would. It is compiled where there is a compiler. The calls of the
-// table in calls.h that a command makes below the directory are numbered, by any thread, from any library. Their syncs succeed and are not made: a fault ends a process, and what a
-// process has written is there for the next one.
+// tracer runs commands under tools/faultio. This C program numbers the system calls of all threads and spoils one of
+// them, like a failing disk, a full disk or a kill. Numbered are the calls in the table of calls.h on paths below the
+// directory, by any thread and library. Syncs succeed without being made: a fault ends a process, and the next process
+// sees all its writes. The tracer is compiled if there is a compiler.
 type tracer struct{ program string }
 
-// newTracer compiles the tracer. The test is skipped where it cannot be compiled, or
-// where tracing is not possible.
+// newTracer compiles the tracer. It skips the test if compiling or tracing is not possible.
 func newTracer(t testing.TB) *tracer {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -86,7 +85,7 @@ func newTracer(t testing.TB) *tracer {
 	}
 	dir := t.TempDir()
 	for _, name := range []string{"faultio.c", "calls.h"} {
-		text, err := os.ReadFile(filepath.Join("../../tools/faultio", name)) // gcc's own reads are unknown to go test's cache
+		text, err := os.ReadFile(filepath.Join("../../tools/faultio", name)) // go test's cache does not see gcc's reads
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,24 +112,23 @@ func newTracer(t testing.TB) *tracer {
 
 // tracedRun is a command to trace.
 type tracedRun struct {
-	Dir   string // the directory below which calls are numbered, and the working one
+	Dir   string // working directory; calls on paths below it are numbered
 	Args  []string
-	Env   []string // beyond the test's own
+	Env   []string // in addition to the test's own
 	Of    numbered
 	Fault ioFault
-	N     int // of the call that Fault is for
+	N     int // number of the call for Fault
 }
 
-// tracedResult is what became of a tracedRun.
+// tracedResult is the result of a tracedRun.
 type tracedResult struct {
-	Code   int // 128 and the signal where one ended it
+	Code   int // 128 plus the signal if a signal ended it
 	Stdout string
 	Stderr string
 	Calls  []ioCall
 }
 
-// Spoiled is the first call that the fault changed, nil where the command made too
-// few calls.
+// Spoiled returns the first call that the fault changed; nil: the command made too few calls.
 func (r *tracedResult) Spoiled() *ioCall {
 	for i := range r.Calls {
 		if r.Calls[i].Spoiled {
@@ -160,8 +158,7 @@ func (tr *tracer) Do(t testing.TB, r tracedRun) *tracedResult {
 	return res
 }
 
-// tracedExit is the exit code of a command that ended with err, -1 for one that never
-// began.
+// tracedExit returns the exit code of a command that ended with err; -1: it did not start.
 func tracedExit(err error) int {
 	var exit *exec.ExitError
 	switch {

@@ -59,7 +59,7 @@ Config keys, with their defaults:
 		case asJSON:
 			return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
 		}
-		a.out.spare = true // what a run makes lies in output_dir
+		a.out.spare = true // the results are in output_dir
 		o := a.options(false)
 		o.ProcessEnds = true
 		err := run.Train(c.Context(), cfg, o)
@@ -137,7 +137,7 @@ data, the free disk space and the checkpoint that it would go on from.
 	return c
 }
 
-// forecast finds the machine that flags name.
+// forecast sets the machine that the flags select.
 func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	switch sweep {
 	case "", "batch", "seq", "depth":
@@ -166,7 +166,7 @@ func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	return nil
 }
 
-// onHosts plans for so many hosts, where they are given, with a network between them.
+// onHosts plans for n hosts with the given network, if --hosts was given.
 func onHosts(f *settings.Forecast, given bool, n int, network string) (err error) {
 	switch {
 	case !given && network == "":
@@ -194,10 +194,10 @@ func onHosts(f *settings.Forecast, given bool, n int, network string) (err error
 	return nil
 }
 
-// mostHosts is more hosts than anybody has a plan for.
+// mostHosts limits --hosts.
 const mostHosts = 4096
 
-// behindSwitches has so many of the machine's GPUs share a link; 0: as many as its rates say.
+// behindSwitches lets n of the machine's GPUs share a link; 0: the number in its rates.
 func behindSwitches(f *settings.Forecast, n int) error {
 	switch {
 	case n == 0:
@@ -251,7 +251,7 @@ does a config file in front.`,
 	return c
 }
 
-// presets are the names of the models that mt knows, in lines.
+// presets returns the names of the model presets, broken into lines.
 func presets() string {
 	var b strings.Builder
 	width := 0

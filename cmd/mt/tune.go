@@ -18,12 +18,12 @@ import (
 	"mt/plan/rates"
 )
 
-// tuneFlags are the flags of mt tune beside the config keys.
+// tuneFlags holds the flags of mt tune that are not config keys.
 type tuneFlags struct {
 	tune.Options
 	rates, svg    string
 	write, asJSON bool
-	source        []byte // of the config file, as it was at the beginning
+	source        []byte // the config file as it was at the start
 }
 
 func (a *app) tuneCommand() *cobra.Command {
@@ -66,7 +66,7 @@ not depend on what it changes, bit for bit. Flags are those of mt train.
 	return c
 }
 
-// tune tunes cfg and prints what came out, also of what was interrupted.
+// tune tunes cfg and prints the result, even after an interruption.
 func (a *app) tune(c *cobra.Command, cfg *config.Config, o *tuneFlags) (err error) {
 	if err := o.check(cfg); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (a *app) tune(c *cobra.Command, cfg *config.Config, o *tuneFlags) (err erro
 	return errors.Join(failed, err)
 }
 
-// check refuses what could not be kept at the end, and loads the rates.
+// check rejects a config file that --write could not edit, and loads the rates.
 func (o *tuneFlags) check(cfg *config.Config) (err error) {
 	if o.write {
 		if o.source, err = config.Editable(cfg.File()); err != nil {
@@ -133,7 +133,7 @@ func (o *tuneFlags) check(cfg *config.Config) (err error) {
 	return nil
 }
 
-// keep writes what a tuning that came to its end has found, where that is wanted.
+// keep writes the results of a completed tuning, as far as the flags ask for it.
 func (o *tuneFlags) keep(r *tune.Result) error {
 	if o.svg != "" {
 		for _, c := range r.Curves {
@@ -172,8 +172,7 @@ func writeCurve(file string, c *tune.Curve) error {
 	return replaceFile(file, b.Bytes())
 }
 
-// tuneProgress shows what is under way: on a terminal on one line, else a line for everything
-// that begins.
+// tuneProgress prints progress: on a terminal one updated line, otherwise a line per activity.
 func (a *app) tuneProgress() func(what string, done, of int, left time.Duration) {
 	last := ""
 	return func(what string, done, of int, left time.Duration) {

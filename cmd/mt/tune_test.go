@@ -11,7 +11,7 @@ import (
 	"mt/plan/rates"
 )
 
-// cpuRates is a file with rates of a CPU that nobody has measured.
+// cpuRates writes a file with invented rates of a CPU.
 func cpuRates(t *testing.T) string {
 	t.Helper()
 	m := testkit.Must(rates.Find("h100"))(t)
@@ -21,8 +21,8 @@ func cpuRates(t *testing.T) string {
 	return file
 }
 
-// TestTune: a tuning in small, whose result is a table, curves and pictures, or JSON; the config
-// file is changed only where something is faster and that is wanted, and then in what was found.
+// TestTune makes a small tuning with output as a table, curves and pictures, or JSON. The config file changes only on
+// request and only if something is faster.
 func TestTune(t *testing.T) {
 	testkit.NotShort(t)
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// TestTuneErrors: what cannot be tuned or kept is refused before anything is measured.
+// TestTuneErrors: settings that cannot be tuned or saved are rejected before any measurement.
 func TestTuneErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -89,7 +89,7 @@ func TestTuneErrors(t *testing.T) {
 	}
 }
 
-// TestTuneProgress: into a file goes a line for everything that begins, and for every tenth short run.
+// TestTuneProgress: a file gets one line per activity, and one for every tenth short run.
 func TestTuneProgress(t *testing.T) {
 	var b strings.Builder
 	tell := (&app{stderr: &b}).tuneProgress()
@@ -105,7 +105,7 @@ func TestTuneProgress(t *testing.T) {
 	}
 }
 
-// TestWriteCard: the best rates of a card are printed, by type.
+// TestWriteCard: the best rates of a device are printed by type.
 func TestWriteCard(t *testing.T) {
 	m := &rates.Machine{Device: rates.Device{Name: "a card", Attention: map[string][]rates.Attention{"bf16": {{Forward: 3, Backward: 2}, {Forward: 1, Backward: 4}}},
 		Products: map[string][]rates.Product{"bf16": {{Rate: 5}, {Rate: 7}}}}}

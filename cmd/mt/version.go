@@ -13,14 +13,14 @@ import (
 	"mt/internal/run/machine"
 )
 
-// version is what mt version prints.
+// version is the output of mt version.
 type version struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Modified bool   `json:"modified,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	Emulated bool   `json:"emulated_cuda,omitempty"` // device: cuda is an emulator
+	Emulated bool   `json:"emulated_cuda,omitempty"` // device: cuda is the emulator
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -35,7 +35,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return c
 }
 
-// thisVersion is the version that Go recorded in the binary when it was built.
+// thisVersion returns the version that the Go toolchain recorded in the binary.
 func thisVersion() version {
 	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Emulated: machine.Emulated()}
 	info, ok := debug.ReadBuildInfo()
@@ -56,11 +56,11 @@ func thisVersion() version {
 	return v
 }
 
-// released tells whether the version names one program: of a release, or of a commit without changes.
+// released reports whether the version identifies one program: a release, or a commit without local changes.
 func (v version) released() bool { return v.Version != "(devel)" && !v.Modified }
 
-// build identifies the program to other ranks. It returns the version; a development build adds a digest of its file, since
-// all development builds have the same version.
+// build identifies the program to other ranks. It returns the version. For a development build it adds a hash of the
+// program file, because all development builds have the same version.
 func (v version) build(program string) string {
 	if v.released() {
 		return v.String()
@@ -77,13 +77,13 @@ func (v version) build(program string) string {
 	return fmt.Sprintf("%s, file %x", v, sum.Sum(nil)[:6])
 }
 
-// WriteTable prints v for people.
+// WriteTable prints v on one line.
 func (v version) WriteTable(w io.Writer) error {
 	_, err := fmt.Fprintln(w, v)
 	return err
 }
 
-// String is v on one line.
+// String returns v on one line.
 func (v version) String() string {
 	revision := ""
 	if v.Revision != "" {

@@ -9,7 +9,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestBuild: ranks tell development builds apart by their files, and releases by their versions alone.
+// TestBuild: ranks distinguish development builds by their files, and releases by their versions only.
 func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	one, other := filepath.Join(dir, "one"), filepath.Join(dir, "other")
@@ -32,7 +32,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestVersionLine: the line says what was built, and whether files had changes.
+// TestVersionLine: the line names the build and says whether files were modified.
 func TestVersionLine(t *testing.T) {
 	for want, v := range map[string]version{
 		", revision abc with changes": {Version: "v1", Revision: "abc", Modified: true}, ", revision abc": {Version: "v1", Revision: "abc"}, "": {Version: "v1", Modified: true},

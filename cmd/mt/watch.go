@@ -39,10 +39,10 @@ mt train --dashboard serves the same page from within a run.`,
 	return c
 }
 
-// maxRuns is how many runs a page shows; more would be curves that nobody tells apart.
+// maxRuns is the largest number of runs on a page. More curves cannot be told apart.
 const maxRuns = 24
 
-// watch serves the page of the runs in dirs until the user interrupts.
+// watch serves the page of the runs in dirs until interrupted.
 func (a *app) watch(c *cobra.Command, dirs []string, address string) error {
 	if len(dirs) > maxRuns {
 		return config.Usagef("watch: %d runs, and a page shows %d at most: choose some", len(dirs), maxRuns)
@@ -71,7 +71,7 @@ func (a *app) watch(c *cobra.Command, dirs []string, address string) error {
 	defer s.Close()
 	fmt.Fprintf(a.stdout, "%s\n", s.URL())
 	if a.out.err != nil {
-		return a.out.err // nobody can open what nobody was told
+		return a.out.err // without the printed address nobody can open the page
 	}
 	select {
 	case <-c.Context().Done():

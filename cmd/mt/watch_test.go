@@ -12,7 +12,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestWatch: mt watch prints where the page is, serves it, and Ctrl-C ends it well.
+// TestWatch: mt watch prints the URL of the page and serves it. Ctrl-C ends it without an error.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(`{"step":1}`+"\n"), 0o600))

@@ -6,9 +6,9 @@ import (
 	"mt/cudart"
 )
 
-// Signatures, attributes and structures are those of cublasLt.h.
+// Signatures, attributes and structures follow cublasLt.h.
 
-// Types of elements (cudaDataType).
+// Element types (cudaDataType).
 const (
 	typeF32  = 0
 	typeBF16 = 14
@@ -25,10 +25,10 @@ const (
 	epilogueBias    = 4
 )
 
-// blasVersion is what cublasLtGetVersion answers.
+// blasVersion is the result of cublasLtGetVersion.
 const blasVersion = 120804
 
-// blasHandle is what a cublasLtHandle_t stands for.
+// blasHandle is the object behind a cublasLtHandle_t.
 type blasHandle struct{ gpu *gpu }
 
 // desc is a cublasLtMatmulDesc_t.
@@ -62,7 +62,7 @@ type preference struct {
 	impl         uint64
 }
 
-// blasSymbols are the functions of libcublasLt.
+// blasSymbols returns the functions of libcublasLt.
 func blasSymbols() []symbol {
 	list := append(blasObjects(), blasAttributes()...)
 	list = append(list, blasMatmul()...)
@@ -72,7 +72,7 @@ func blasSymbols() []symbol {
 	return list
 }
 
-// create keeps v, stores the handle for it at out, and returns a code.
+// create stores v, writes its handle to out and returns a status code.
 func create(d *Driver, out *uint64, k kind, v any) int32 {
 	if out == nil {
 		return blasInvalidValue
@@ -81,7 +81,7 @@ func create(d *Driver, out *uint64, k kind, v any) int32 {
 	return 0
 }
 
-// destroy forgets what the handle h stands for.
+// destroy deletes the object with handle h.
 func destroy[T any](d *Driver, k kind, h uint64, call string) int32 {
 	if _, ok := find[T](d, k, h, call); !ok {
 		return blasInvalidValue
@@ -161,8 +161,8 @@ func blasObjects() []symbol {
 	}
 }
 
-// setAttribute copies n bytes, which must be exactly its size, to the field that
-// holds an attribute. fields has the attributes that are emulated.
+// setAttribute copies n bytes from buf to the field of an attribute. n must equal the size of the field. fields holds
+// the emulated attributes.
 func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uint64) int32 {
 	field, ok := fields[attr]
 	if !ok || buf == nil || n != uint64(len(field)) {
@@ -172,7 +172,7 @@ func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uin
 	return 0
 }
 
-// field is the bytes of *p.
+// field returns the bytes of *p.
 func field[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }
@@ -193,8 +193,7 @@ func blasAttributes() []symbol {
 		attributes[*preference]("cublasLtMatmulPreferenceSetAttribute", kindPreference)}
 }
 
-// attributes is the function of that name, which sets the attributes of one kind of
-// object.
+// attributes returns the C function name, which sets attributes of one kind of object.
 func attributes[T interface{ fields() map[int32][]byte }](name string, k kind) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {

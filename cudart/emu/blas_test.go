@@ -13,7 +13,7 @@ import (
 	"mt/cudart/emu"
 )
 
-// product is one product of cublasLt, column-major as the library takes it.
+// product is one cublasLt product, column-major as in the library.
 type product struct {
 	m, n, k        int
 	transA, transB bool
@@ -38,8 +38,7 @@ func get(b []byte, t cudart.DataType, i int) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 }
 
-// fill returns n elements that are small multiples of 1/8, which bf16 holds
-// exactly.
+// fill returns n elements, small multiples of 1/8, which bf16 represents exactly.
 func fill(rng *rand.Rand, t cudart.DataType, n int) []byte {
 	b := make([]byte, n*size(t))
 	for i := range n {
@@ -109,7 +108,7 @@ func (r *blasRig) release() {
 	r.close()
 }
 
-// upload returns device memory that holds these bytes.
+// upload returns device memory with the given bytes.
 func (r *blasRig) upload(b []byte) cudart.DevicePtr {
 	p := r.malloc(int64(len(b)))
 	r.h2d(p, b, r.s)
@@ -169,7 +168,7 @@ func check(t *testing.T, p *product) {
 		return get(b, p.in, i+j*ld(rows))
 	}
 	for i := range ld(p.m) * p.n {
-		want, bound := get(d, p.out, i), 0.0 // between columns nothing is written
+		want, bound := get(d, p.out, i), 0.0 // nothing is written between columns
 		if row, col := i%ld(p.m), i/ld(p.m); row < p.m {
 			sum, magnitude := 0.0, 0.0
 			for k := range p.k {
@@ -238,9 +237,8 @@ func TestProductsThatAreRefused(t *testing.T) {
 	r.expect(emu.Argument, "A at", "not aligned to 256 bytes")
 }
 
-// An algorithm is for the product that it was found for. One that was found for an extent which is
-// a power of two serves every extent above half of that too, but not the half, and not the other
-// way round.
+// TestAlgorithmsOfOtherProducts: an algorithm only fits the product that it was found for. An algorithm for a power of
+// two also fits every smaller extent above half of it, but not the reverse.
 func TestAlgorithmsOfOtherProducts(t *testing.T) {
 	f32 := cudart.Float32
 	for _, c := range []struct {
@@ -273,8 +271,7 @@ func TestAlgorithmsOfOtherProducts(t *testing.T) {
 	}
 }
 
-// TestSharedWorkspace: two products on two streams are not ordered, and sharing a
-// workspace is then a fault.
+// TestSharedWorkspace: two unordered products that share a workspace are a fault.
 func TestSharedWorkspace(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 4, n: 4, k: 4, in: cudart.Float32, out: cudart.Float32})
 	found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1)
@@ -292,8 +289,8 @@ func TestSharedWorkspace(t *testing.T) {
 	r.expect(emu.Order, "matrix product 4×4×4 on stream #1", "matrix product 4×4×4 on stream #2", "device memory #2 (1048576 bytes)")
 }
 
-// A call of cublasLt on a thread that has no context is a fault: kernels that the
-// library launches through libcuda would fail there.
+// TestProductNeedsAContext: a cublasLt call on a thread without a context is a fault, because the kernels that the
+// library launches through libcuda would fail.
 func TestProductNeedsAContext(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 4, n: 4, k: 4, in: cudart.Float32, out: cudart.Float32})
 	p := r.malloc(64)
@@ -374,12 +371,12 @@ func TestML(t *testing.T) {
 	r.close()
 }
 
-// TestSumsInPlace: unless they are ruled out, the first proposal is an algorithm that sums in place, and
-// gives other bits the second time.
+// TestSumsInPlace: the first proposed algorithm sums in place unless the preference rules it out. Its second result
+// has other bits.
 func TestSumsInPlace(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 1, n: 1, k: 3, in: cudart.Float32, out: cudart.Float32})
 	row, ones := make([]byte, 12), make([]byte, 12)
-	for i, v := range []float32{1, 1 << 25, -1 << 25} { // 0 from the first on, 1 from the last on
+	for i, v := range []float32{1, 1 << 25, -1 << 25} { // 0 if summed forward, 1 if summed backward
 		binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(v))
 		binary.LittleEndian.PutUint32(ones[4*i:], math.Float32bits(1))
 	}

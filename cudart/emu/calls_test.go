@@ -2,7 +2,7 @@ package emu_test
 
 import "mt/cudart"
 
-// The calls that need a context, made in the context of the rig.
+// Calls that need a context, made in the context of the rig.
 
 func (r *rig) MemGetInfo() (free, total int64, err error) {
 	return r.CUDA.MemGetInfo(r.context())
@@ -36,8 +36,7 @@ func (r *rig) MemcpyAsync(dst, src uintptr, bytes int64, kind cudart.MemcpyKind,
 	return r.CUDA.MemcpyAsync(r.context(), dst, src, bytes, kind, s)
 }
 
-// peerCopy enqueues a copy of memory of another device's rig to memory of this one's, on a
-// stream of either.
+// peerCopy enqueues a copy from another device's memory to this device's memory, on a stream of either.
 func (r *rig) peerCopy(on *rig, dst, src cudart.DevicePtr, from *rig, bytes int64, s cudart.Stream) error {
 	return r.CUDA.MemcpyPeerAsync(on.context(), dst, r.ordinal, src, from.ordinal, bytes, s)
 }

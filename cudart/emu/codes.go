@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Codes of libcudart and libcuda, which number their errors alike.
+// Codes of libcudart and libcuda. Both libraries use the same numbers.
 const (
 	errInvalidValue         = 1
 	errOutOfMemory          = 2
@@ -31,8 +31,7 @@ const (
 	errLaunchOutOfResources = 701
 )
 
-// codeText is what CUDA calls a code: its name in libcudart, its name in libcuda,
-// and its description.
+// codeText is the text of a code: its name in libcudart, its name in libcuda, and its description.
 type codeText struct{ runtime, driver, words string }
 
 var codeTexts = map[int32]codeText{
@@ -100,13 +99,13 @@ var mlTexts = map[int32]string{
 	mlUnknown:          "Unknown Error",
 }
 
-// cStrings are the texts that C callers were given. They are never freed.
+// cStrings holds the strings that have been passed to C. They are never freed.
 var cStrings struct {
 	sync.Mutex
 	of map[string]*byte
 }
 
-// cString is the address of s with a NUL after it.
+// cString returns the address of s with a terminating NUL.
 func cString(s string) uintptr {
 	cStrings.Lock()
 	defer cStrings.Unlock()
@@ -122,7 +121,7 @@ func cString(s string) uintptr {
 	return uintptr(unsafe.Pointer(p))
 }
 
-// goText is the text at p up to its NUL, at most limit bytes of it.
+// goText returns the NUL-terminated string at p, at most limit bytes.
 func goText(p unsafe.Pointer, limit int) string {
 	n := 0
 	for n < limit && *(*byte)(unsafe.Add(p, n)) != 0 {
@@ -131,8 +130,7 @@ func goText(p unsafe.Pointer, limit int) string {
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// putText writes s and a NUL to the n bytes at p; s is cut short where it does not
-// fit.
+// putText writes s and a NUL to the n bytes at p. It truncates s if necessary.
 func putText(p unsafe.Pointer, n int, s string) {
 	if n <= 0 {
 		return

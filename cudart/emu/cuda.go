@@ -7,9 +7,9 @@ import (
 	"mt/cudart"
 )
 
-// Signatures are those of cuda.h: CUdevice is an int, CUdeviceptr is 64 bits wide.
+// Signatures follow cuda.h: CUdevice is an int, CUdeviceptr is 64 bits wide.
 
-// driverSymbols are the functions of libcuda.
+// driverSymbols returns the functions of libcuda.
 func driverSymbols() []symbol {
 	list := slices.Concat(driverDevice(), driverContexts(), driverModules())
 	for i := range list {
@@ -72,7 +72,7 @@ func driverDevice() []symbol {
 	}
 }
 
-// driverContexts are the functions that make contexts current, of which a device has one.
+// driverContexts returns the functions that manage primary contexts. A device has one context.
 func driverContexts() []symbol {
 	return []symbol{
 		{name: "cuDevicePrimaryCtxRetain", need: needInit, bind: func(c caller) any {
@@ -141,7 +141,7 @@ func driverModules() []symbol {
 	}
 }
 
-// putCode stores the text that libcuda has for a code, as of picks it.
+// putCode stores libcuda's text for a code, selected by of.
 func putCode(s *uintptr, code int32, of func(codeText) string) int32 {
 	t, ok := codeTexts[code]
 	if s == nil {

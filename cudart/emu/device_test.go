@@ -11,12 +11,12 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Values that the emulator knows and that mt never passes.
+// Values that the emulator supports and mt never passes.
 const (
 	attrPageableAccess         cudart.DeviceAttr = 88
 	attrMaxSharedPerBlockOptin cudart.DeviceAttr = 97
 	hostToHost                 cudart.MemcpyKind = 0
-	anyToAny                   cudart.MemcpyKind = 4 // the direction follows from the addresses
+	anyToAny                   cudart.MemcpyKind = 4 // the addresses determine the direction
 )
 
 func TestDeviceDescribesItself(t *testing.T) {
@@ -67,8 +67,7 @@ func TestPTXVersionOfDrivers(t *testing.T) {
 	}
 }
 
-// TestFaultsOfKernelsCarryTheInterpretersError: the fault of a kernel wraps an
-// error from which line, block and thread can be read.
+// TestFaultsOfKernelsCarryTheInterpretersError: the fault of a kernel wraps an error with line, block and thread.
 func TestFaultsOfKernelsCarryTheInterpretersError(t *testing.T) {
 	r := openKernels(t, emu.Options{})
 	r.must(r.launch("store", 1, 0, r.s, r.params(128)))
@@ -79,8 +78,7 @@ func TestFaultsOfKernelsCarryTheInterpretersError(t *testing.T) {
 	}
 }
 
-// TestDefaultStream: stream 0 works like any other, and the direction of a copy can
-// follow from the addresses.
+// TestDefaultStream: stream 0 works like any other, and the addresses can determine the direction of a copy.
 func TestDefaultStream(t *testing.T) {
 	r := open(t, emu.Options{Mode: emu.Lazy})
 	a, in, out := r.malloc(8), r.host(8), r.host(8)
@@ -96,8 +94,7 @@ func TestDefaultStream(t *testing.T) {
 	r.close()
 }
 
-// TestFewFaultsAreKept: a mistake that is repeated in a loop does not fill memory
-// with faults.
+// TestFewFaultsAreKept: a mistake repeated in a loop does not fill memory with faults.
 func TestFewFaultsAreKept(t *testing.T) {
 	r := open(t, emu.Options{})
 	for range 250 {

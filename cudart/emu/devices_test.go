@@ -12,8 +12,7 @@ import (
 	"mt/cudart/emu"
 )
 
-// pair is two devices of one driver. Each has the same things: a module, a kernel,
-// a stream, an event, memory, a handle of cuBLASLt.
+// pair is two devices of one driver, each with a module, a kernel, a stream, an event, memory and a cuBLASLt handle.
 type pair struct {
 	t    *testing.T
 	d    *emu.Driver
@@ -61,19 +60,18 @@ func openDevices(t *testing.T, o emu.Options, n int) *pair {
 	return p
 }
 
-// launch launches the kernel f, which writes to memory at to, in context ctx on s.
+// launch launches kernel f on s in context ctx; it writes to memory at to.
 func (p *pair) launch(ctx cudart.Context, f cudart.Function, s cudart.Stream, to cudart.DevicePtr) error {
 	r := &kernelRig{p: to}
 	return p.c.LaunchKernel(ctx, f, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, s, r.params(0))
 }
 
-// product enqueues the product of a with itself, which is written to memory at to.
+// product enqueues the product of a with itself; the result goes to memory at to.
 func (p *pair) product(ctx cudart.Context, h *half, s cudart.Stream, a, to cudart.DevicePtr) error {
 	return p.c.BlasLt().Matmul(ctx, h.h, &h.shape, &cudart.MatmulArgs{Alpha: 1, A: a, B: a, D: to}, s)
 }
 
-// TestDevicesAreApart: each device has a name, memory, a context and streams of its
-// own, and work that is done correctly on both gives no fault.
+// TestDevicesAreApart: each device has its own name, memory, context and streams. Correct work on both gives no fault.
 func TestDevicesAreApart(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.DeviceMemory = 1 << 20
@@ -105,7 +103,7 @@ func TestDevicesAreApart(t *testing.T) {
 		}
 		p.must(p.c.NVML().Shutdown())
 		p.must(b.Free(all))
-		// Events order work across devices; host memory is everybody's.
+		// Events order work across devices. All devices share the host memory.
 		x := a.host(512)
 		for i := range x {
 			x[i] = byte(i)
@@ -118,14 +116,14 @@ func TestDevicesAreApart(t *testing.T) {
 		p.must(p.launch(b.ctx, b.f, b.s, b.p))
 		p.must(p.product(a.ctx, a, a.s, a.p, a.p+64))
 		p.must(b.EventRecord(b.e, b.s))
-		p.must(a.EventSynchronize(b.e)) // any device may wait for an event of any other
+		p.must(a.EventSynchronize(b.e)) // any device may wait for an event of another
 		p.must(errors.Join(a.StreamSynchronize(a.s), b.StreamSynchronize(b.s), a.FreeHost(x)))
 		if faults := p.d.Faults(); len(faults) > 0 {
 			t.Error(faults)
 		}
 		p.must(a.ReleasePrimaryContext(0))
 		a.own = false
-		p.must(p.launch(b.ctx, b.f, b.s, b.p)) // the other device goes on working
+		p.must(p.launch(b.ctx, b.f, b.s, b.p)) // the other device still works
 		b.sync(b.s)
 		if live := strings.Join(p.d.Live(), "\n"); !strings.Contains(live, "(512 bytes) of device 1") ||
 			!strings.Contains(live, "primary context of device 1, retained 1 times") || strings.Contains(live, "context of device 0") {
@@ -141,9 +139,8 @@ func (p *pair) must(err error) {
 	}
 }
 
-// TestDevicesAreNotMixed: what belongs to one device cannot be used on another. The
-// fault names both devices. The call fails at once, or the next wait does where a
-// kernel is at fault.
+// TestDevicesAreNotMixed: objects of one device cannot be used on another. The fault names both devices. The call
+// fails at once; for a kernel the next wait fails.
 func TestDevicesAreNotMixed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(p *pair, a, b *half) error
@@ -212,8 +209,8 @@ func TestDevicesAreNotMixed(t *testing.T) {
 	}
 }
 
-// TestNoDeviceIsTakenByItself: on a thread that has no context libcudart takes
-// device 0. Where there are two devices, that is a fault.
+// TestNoDeviceIsTakenByItself: on a thread without a context libcudart uses device 0. With two devices this is a
+// fault.
 func TestNoDeviceIsTakenByItself(t *testing.T) {
 	for _, devices := range []int{1, 2} {
 		t.Run(fmt.Sprint(devices), func(t *testing.T) {

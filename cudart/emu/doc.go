@@ -1,26 +1,25 @@
-// Package emu is the CUDA driver in plain Go, for tests and for machines without
-// a GPU: libcudart, libcuda, libcublasLt and libnvidia-ml as C functions behind
-// cudart.Symbols, so that cudart calls them as it calls the real libraries.
+// Package emu is the CUDA driver in plain Go, for tests and for machines without a GPU. It provides libcudart,
+// libcuda, libcublasLt and libnvidia-ml as C functions behind cudart.Symbols, so that cudart calls them like the real
+// libraries. It imports cudart, emu/ptx and base helpers.
 //
-// Device memory is Go memory at addresses that no host pointer has. Kernels are the
-// PTX that is loaded, executed by emu/ptx; matrix products are computed on the
-// host's cores. Streams run what is enqueued late, and in an order that only events
-// restrict (Options.Mode). Every access is checked: its bounds, whether the memory
-// has been freed, and whether accesses to the same bytes are ordered by streams,
-// events and synchronisation at all, whatever order they happened to run in.
-// Mistakes are kept as faults (Driver.Faults), and what was not given back is
-// listed (Driver.Live). Any call can be made to fail, and the device to be lost.
+// Device memory is Go memory at addresses that no host pointer has. emu/ptx executes the loaded PTX kernels. Matrix
+// products run on the host's cores. Enqueued work runs late, in an order that only streams and events restrict
+// (Options.Mode). A seed draws the order where events leave it open.
 //
-// Where events leave the order open, a seed draws it. The driver can emulate several devices
-// (Options.Devices): touching another device's memory is a fault that names both, except for copies
-// between devices with peer access. A call on a thread without a context is a fault too. On request the
-// driver counts the instructions of each block. It can also let the blocks of a launch take turns in a
-// drawn order, so that tests see the blocks wait for each other.
+// The driver checks every access: its bounds, use after free, and order. Accesses to the same bytes must be ordered by
+// streams, events or synchronization, regardless of the order in which they ran. Driver.Faults returns the mistakes.
+// Driver.Live lists objects that were not released.
 //
-// It imports cudart, emu/ptx and helpers in internal.
+// The driver can also:
 //
-// Invariant: a program that runs here without faults uses only what CUDA promises.
-// Where CUDA leaves something open, the emulator makes the choice that is hardest
-// on the program: fresh memory is filled with NaN, pageable copies keep the host
-// waiting, and nothing runs before it must (Lazy).
+//   - fail any call, or lose the device
+//   - emulate several devices (Options.Devices); access to another device's memory is a fault, except for copies with
+//     peer access
+//   - report a call on a thread without a context as a fault
+//   - count the instructions of each block
+//   - let the blocks of a launch take turns in a drawn order, so that tests see blocks wait for each other
+//
+// Invariant: a program that runs here without faults relies only on guarantees of CUDA. If CUDA leaves a choice
+// open, the emulator makes the choice that is hardest on the program: fresh memory is filled with NaN, pageable copies
+// block the host, and nothing runs before it must (Lazy).
 package emu

@@ -9,19 +9,19 @@ import (
 	"mt/cudart"
 )
 
-// Driver is one emulated driver with its GPUs. It implements cudart.Symbols. At
-// most 18 drivers can be open at the same time; Close ends one.
+// Driver is one emulated driver with its GPUs. It implements cudart.Symbols. At most 18 drivers can be open at the
+// same time. Close closes one.
 type Driver struct {
 	opt    Options
-	number uint16 // in its handles
+	number uint16 // part of its handles
 	rng    *rand.Rand
 
 	mu      sync.Mutex
-	changed *sync.Cond // signalled when an awaited operation is done
-	work    *sync.Cond // signalled when there may be something to run
+	changed *sync.Cond // signalled when an awaited operation completes
+	work    *sync.Cond // signalled when an operation may be ready to run
 	started bool       // the scheduler runs
 	closed  bool
-	ended   chan struct{} // the scheduler has returned
+	ended   chan struct{} // closed when the scheduler returns
 	slot    *slot         // nil until the first Symbol
 	pool    *parallel.Pool
 
@@ -29,7 +29,7 @@ type Driver struct {
 	calls      []uint16 // indices into symbols
 	faults     []error
 	moreFaults int
-	sticky     int32 // code of the error that stays until the process ends
+	sticky     int32 // error code that all later calls return
 	hangEnded  bool  // see EndHang
 	lost       bool
 
@@ -37,7 +37,7 @@ type Driver struct {
 	threads     map[int]*thread
 	initialised bool // cuInit was called
 	gpus        []*gpu
-	excused     bool // contexts, modules and handles of cublasLt could not be given back
+	excused     bool // contexts, modules and cublasLt handles could not be released
 	mlUsers     int
 
 	objects map[uint64]any
@@ -45,40 +45,40 @@ type Driver struct {
 
 	// Memory.
 	chunks        [maxChunks]atomic.Pointer[chunk]
-	mallocs       int    // calls of cudaMalloc for any bytes
-	buffers       uint64 // the newest buffer
+	mallocs       int    // number of cudaMalloc calls with a size above 0
+	buffers       uint64 // index of the newest buffer
 	pinned        []*pinned
-	shown         atomic.Pointer[[]*pinned] // what kernels reach of pinned; nil: nothing
-	locked        int64                     // bytes registered
-	registrations int                       // how often memory was registered
+	shown         atomic.Pointer[[]*pinned] // copy of pinned that kernels may read; nil: kernels reach no host memory
+	locked        int64                     // registered bytes
+	registrations int                       // number of registrations so far
 	pinnedID      int
 	pageables     int
-	inPlace       int // products so far by an algorithm that sums in place
+	inPlace       int // number of products so far that were summed in place
 
 	// Work.
-	streams  []*stream // that have work or can still get some
-	ids      int       // streams made so far
-	seq      uint64    // operations enqueued so far
+	streams  []*stream // streams with queued work or that can still get work
+	ids      int       // number of streams created so far
+	seq      uint64    // number of operations enqueued so far
 	running  *op
-	touched  map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
-	waiting  int                  // threads that wait for work
-	credit   int                  // operations that Random runs though nobody waits
-	hanging  int                  // launches so far that Options.HangAt counts
-	crashing int                  // launches so far that Options.CrashAt counts
+	touched  map[launchKey][]span // used by the scheduler's goroutine only; see Options.OrderOnly
+	waiting  int                  // number of threads that wait for work
+	credit   int                  // number of operations that Random may run although no thread waits
+	hanging  int                  // number of launches counted for Options.HangAt
+	crashing int                  // number of launches counted for Options.CrashAt
 	host     clock
 	hostVer  uint64
 }
 
-// thread is the state that CUDA keeps for an OS thread.
+// thread is CUDA's state of an OS thread.
 type thread struct {
 	context uint64
-	gpu     *gpu  // of the call under way, if it needs a context
+	gpu     *gpu  // device of the current call, if the call needs a context
 	last    int32 // cudaGetLastError
 }
 
 var numbers atomic.Uint32
 
-// New starts a driver.
+// New creates a driver.
 func New(o Options) *Driver {
 	d := &Driver{opt: o.withDefaults(), number: uint16(numbers.Add(1)), threads: map[int]*thread{},
 		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{})}
@@ -92,16 +92,14 @@ func New(o Options) *Driver {
 
 var _ cudart.Symbols = (*Driver)(nil)
 
-// Calls is the number of C calls so far that could fail. FailCall and LoseDeviceAt
-// count these calls.
+// Calls returns the number of fallible C calls so far. FailCall and LoseDeviceAt use the same count.
 func (d *Driver) Calls() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.calls)
 }
 
-// CallName is the name of the i-th of those calls, counted from 1; "" where there
-// was none.
+// CallName returns the name of the i-th of these calls, counted from 1; "" if there was none.
 func (d *Driver) CallName(i int) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,15 +109,15 @@ func (d *Driver) CallName(i int) string {
 	return symbols[d.calls[i-1]].name
 }
 
-// PageableCopies is how many asynchronous copies had host memory that is not
-// pinned, so that CUDA copied by way of a buffer and the host waited.
+// PageableCopies returns the number of asynchronous copies with pageable host memory. CUDA stages such copies in a
+// buffer and blocks the host.
 func (d *Driver) PageableCopies() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pageables
 }
 
-// Registrations returns how many ranges of host memory were registered so far, and how many of them still are.
+// Registrations returns the number of cudaHostRegister calls so far, and the number of ranges still registered.
 func (d *Driver) Registrations() (made, left int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,9 +129,8 @@ func (d *Driver) Registrations() (made, left int) {
 	return d.registrations, left
 }
 
-// begin counts a call. code is the code with which the call fails before it does
-// anything, 0 where it goes on. asIf is true for a call that waits or gives
-// something back, which does so in spite of the code. d.mu is held.
+// begin counts a call. It returns the code with which the call fails at once; 0: the call proceeds. asIf: the call,
+// which waits or releases something, does its work in spite of the code. d.mu is held.
 func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	if s.class == infallible {
 		return 0, false
@@ -165,8 +162,7 @@ func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	return 0, false
 }
 
-// admit is the code with which a call is refused because of the state of the device
-// or the thread, or 0. d.mu is held.
+// admit returns the code with which the state of the device or thread rejects a call; 0: none. d.mu is held.
 func (d *Driver) admit(s *symbol) int32 {
 	switch s.need {
 	case needDevice, needRuntime:
@@ -179,7 +175,7 @@ func (d *Driver) admit(s *symbol) int32 {
 		if s.need == needRuntime {
 			d.useRuntime(s)
 		}
-	case needCurrent: // as cuBLAS does since CUDA 12, where some of its kernels go through libcuda
+	case needCurrent: // like cuBLAS since CUDA 12, some of whose kernels are launched through libcuda
 		g := d.current()
 		if g == nil {
 			d.fault(Context, "%s on a thread without a current context", s.name)
@@ -204,7 +200,7 @@ func (d *Driver) admit(s *symbol) int32 {
 	return 0
 }
 
-// forget drops everything that holds memory.
+// forget drops all references to memory.
 func (d *Driver) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Kind is what sort of mistake a Fault is.
+// Kind is the kind of a Fault.
 type Kind string
 
 // The kinds of faults.
 const (
-	Bounds   Kind = "bounds"   // an access outside of an allocation, or after its end
-	Order    Kind = "order"    // accesses to the same bytes in an order that nothing fixes
-	Kernel   Kind = "kernel"   // a kernel that the interpreter stopped
-	Context  Kind = "context"  // a call of libcuda on a thread without a context
-	Device   Kind = "device"   // something of one device was used on another
-	Handle   Kind = "handle"   // a value that is no handle, or no longer one
-	Argument Kind = "argument" // arguments that no correct program passes
+	Bounds   Kind = "bounds"   // an access outside an allocation or after its release
+	Order    Kind = "order"    // unordered accesses to the same bytes
+	Kernel   Kind = "kernel"   // a kernel that emu/ptx stopped
+	Context  Kind = "context"  // a libcuda call on a thread without a context
+	Device   Kind = "device"   // an object of one device used on another device
+	Handle   Kind = "handle"   // an invalid or destroyed handle
+	Argument Kind = "argument" // invalid arguments
 	Internal Kind = "internal" // a panic of the emulator itself
 )
 
@@ -25,18 +25,18 @@ const (
 type Fault struct {
 	Kind Kind
 	What string
-	Err  error // what caused it, if anything
+	Err  error // the cause, or nil
 }
 
 func (f *Fault) Error() string { return fmt.Sprintf("emu: %s: %s", f.Kind, f.What) }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// maxFaults is how many faults are kept; one mistake in a loop gives thousands.
+// maxFaults is the number of faults kept. A mistake in a loop can cause thousands.
 const maxFaults = 100
 
-// fault keeps a mistake of the program under test. d.mu is held.
+// fault records a mistake of the program under test. d.mu is held.
 func (d *Driver) fault(k Kind, format string, args ...any) {
 	if len(d.faults) == maxFaults {
 		d.moreFaults++
@@ -51,15 +51,14 @@ func (d *Driver) fault(k Kind, format string, args ...any) {
 	d.faults = append(d.faults, f)
 }
 
-// badMemory keeps a mistake after which no context of the process can be used any
-// more, as after an illegal address in CUDA, and returns the code for it. d.mu is
-// held.
+// badMemory records a mistake that makes all contexts unusable, like an illegal address in CUDA. It returns the
+// resulting code. d.mu is held.
 func (d *Driver) badMemory(k Kind, format string, args ...any) int32 {
 	d.fault(k, format, args...)
 	return d.illegalAddress()
 }
 
-// illegalAddress ends the use of all contexts. d.mu is held.
+// illegalAddress makes all contexts unusable and returns the resulting code. d.mu is held.
 func (d *Driver) illegalAddress() int32 {
 	if d.sticky == 0 {
 		d.sticky = errIllegalAddress
@@ -68,8 +67,7 @@ func (d *Driver) illegalAddress() int32 {
 	return d.sticky
 }
 
-// Faults are the mistakes so far, the first 100 of them in order; each is a
-// *Fault.
+// Faults returns the first 100 mistakes in order, each a *Fault, plus one error that counts the rest.
 func (d *Driver) Faults() []error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,11 +78,10 @@ func (d *Driver) Faults() []error {
 	return out
 }
 
-// Live lists what the program has not given back: device memory, pinned memory,
-// streams, events, modules, objects of libcublasLt, the context, libnvidia-ml.
-// Contexts and modules are left out where they could not be given back: when the
-// device was lost, or when a call that must come first was made to fail (cuInit,
-// cuDeviceGet, cuCtxSetCurrent).
+// Live lists the objects that the program has not released: device memory, pinned memory, streams, events, modules,
+// objects of libcublasLt, primary contexts and libnvidia-ml. It omits contexts, modules and cublasLt handles that
+// could not be released: the device was lost, or a call that the release needs was made to fail (cuInit, cuDeviceGet,
+// cuCtxSetCurrent).
 func (d *Driver) Live() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,9 +119,8 @@ func (d *Driver) live() []string {
 	return out
 }
 
-// Close ends the driver: it runs what is still enqueued and frees everything. The
-// error joins the faults and names what the program had not given back. The symbols
-// must not be called any more.
+// Close runs the remaining work and frees all memory. The error joins the faults and the objects that were not
+// released. The symbols must not be called afterwards.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	if d.closed {

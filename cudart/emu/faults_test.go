@@ -16,7 +16,7 @@ func TestMemoryFaults(t *testing.T) {
 		name string
 		do   func(r *rig, s cudart.Stream) error
 		kind emu.Kind
-		lost bool // the context cannot be used afterwards
+		lost bool // the context is unusable afterwards
 		says string
 	}{
 		{"copy past the end", func(r *rig, s cudart.Stream) error {
@@ -113,7 +113,7 @@ func TestRegistrationCanBeRefused(t *testing.T) {
 		t.Errorf("got %v, want already registered", err)
 	}
 	r.must(r.HostUnregister(b[:4096]))
-	r.must(r.HostRegister(b[:100])) // which pins the whole page
+	r.must(r.HostRegister(b[:100])) // this pins the whole page
 	if err := r.HostRegister(b[200:300]); !errors.Is(err, cudart.ErrAlreadyRegistered) {
 		t.Errorf("a page twice: got %v, want already registered", err)
 	}
@@ -175,19 +175,19 @@ func TestThreadWithoutContext(t *testing.T) {
 	f := new(uint64)
 	set := r.d.Symbol(cudart.Driver, "cuCtxSetCurrent")
 	onThread(func() {
-		call(set, 0) // as the thread may have run something before
+		call(set, 0) // the thread may have run other code before
 		if code := call(get, ptr(f), uintptr(m), ptr(&name[0])); code != 201 {
 			t.Errorf("on a bare thread: code %d, want 201", code)
 		}
 		r.expect(emu.Context, "cuModuleGetFunction on a thread without a current context")
-		if _, err := r.ModuleFunction(ctx, m, "store"); err != nil { // which makes the context current
+		if _, err := r.ModuleFunction(ctx, m, "store"); err != nil { // this makes the context current
 			t.Error(err)
 		}
 		if code := call(get, ptr(f), uintptr(m), ptr(&name[0])); code != 0 {
 			t.Errorf("with a current context: code %d", code)
 		}
 	})
-	onThread(func() { // libcudart makes the primary context current by itself
+	onThread(func() { // libcudart makes the primary context current
 		call(set, 0)
 		s := new(uint64)
 		if code := call(r.d.Symbol(cudart.Runtime, "cudaStreamCreateWithFlags"), ptr(s), 1); code != 0 {

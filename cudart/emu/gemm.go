@@ -7,8 +7,7 @@ import (
 	"mt/base/parallel"
 )
 
-// matrix is a matrix in device memory. Element (i, j) lies down·i + right·j
-// elements after the start.
+// matrix is a matrix in device memory. Element (i, j) has element offset down·i + right·j.
 type matrix struct {
 	bytes       []byte // empty: no matrix
 	bf16        bool
@@ -28,7 +27,7 @@ func (m matrix) u16() []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m.bytes))), len(m.bytes)/2)
 }
 
-// at is element (i, j).
+// at returns element (i, j).
 func (m matrix) at(i, j int) float32 {
 	if m.bf16 {
 		return bf16.Widen(m.u16()[i*m.down+j*m.right])
@@ -45,10 +44,9 @@ func (m matrix) set(i, j int, v float32) {
 	m.f32()[i*m.down+j*m.right] = v
 }
 
-// gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), the bias
-// added to each column. It is computed in fp32 and rounded once. D may be C. Each
-// sum runs over k in order, in so many parts that are added up in order (backwards:
-// the last one first), so the bits do not depend on the number of threads.
+// gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), with the bias added to each column. The
+// result is computed in fp32 and rounded once. D may alias C. Each sum over k is split into parts. The parts are added
+// in order, or in reverse order with backwards, so the bits do not depend on the number of threads.
 type gemm struct {
 	m, n, k     int
 	parts       int
@@ -58,15 +56,14 @@ type gemm struct {
 	bias        matrix
 }
 
-// The product is computed in tiles of tile×tile elements of D, from strips of A and
-// B. A strip is a copy in which the tile values that belong to one k are next to
-// each other.
+// The product is computed in blocks of tile×tile elements of D, from strips of A and B. A strip is a copy of tile rows
+// in which the values of one k are contiguous.
 const (
 	tile     = 4
-	rowStrip = 64 // rows of D that one task computes
+	rowStrip = 64 // rows of D per task
 )
 
-// run computes the product with the workers of a pool.
+// run computes the product on a worker pool.
 func (g *gemm) run(pool *parallel.Pool) {
 	strips := (g.n + tile - 1) / tile
 	packed := make([][tile]float32, strips*g.k)
@@ -87,7 +84,7 @@ func (g *gemm) run(pool *parallel.Pool) {
 	})
 }
 
-// sum is the product of two strips.
+// sum returns the product of two strips.
 func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 	for i := range g.parts {
 		at := i
@@ -110,8 +107,7 @@ func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 	return sums
 }
 
-// pack copies tile rows of x, from row on, into a strip. x has rows rows; the rows
-// after its last are 0.
+// pack copies tile rows of x, starting at row, into a strip. x has rows rows. Rows past the end are 0.
 //
 //go:norace
 func pack(out [][tile]float32, x matrix, row, rows int) {
@@ -144,7 +140,7 @@ func pack(out [][tile]float32, x matrix, row, rows int) {
 //go:norace
 func multiply(sums *[tile][tile]float32, a, b [][tile]float32) {
 	b = b[:len(a)]
-	for half := 0; half < tile; half += 2 { // 8 sums fit in registers, 16 do not
+	for half := 0; half < tile; half += 2 { // 8 accumulators fit in registers, 16 do not
 		var s00, s01, s02, s03, s10, s11, s12, s13 float32
 		for k := range a {
 			x, y := a[k][half], a[k][half+1]
@@ -163,7 +159,7 @@ func multiply(sums *[tile][tile]float32, a, b [][tile]float32) {
 	}
 }
 
-// store finishes the tile of D at (row, col).
+// store writes the block of D at (row, col).
 func (g *gemm) store(sums *[tile][tile]float32, row, col int) {
 	for i := row; i < min(row+tile, g.m); i++ {
 		bias := float32(0)
@@ -183,8 +179,7 @@ func (g *gemm) store(sums *[tile][tile]float32, row, col int) {
 	}
 }
 
-// workers is the pool of goroutines for matrix products, made when it is first
-// used. Only the scheduler calls it.
+// workers returns the worker pool for matrix products, created on first use. Only the scheduler calls it.
 func (d *Driver) workers() *parallel.Pool {
 	if d.pool == nil {
 		d.pool = parallel.New(d.opt.Threads)

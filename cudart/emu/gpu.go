@@ -8,18 +8,18 @@ import (
 // gpu is one device of a driver.
 type gpu struct {
 	ordinal     int
-	context     uint64        // handle of the primary context, 0 when there is none
-	runtimeUses bool          // libcudart holds the primary context
-	retained    int           // how many calls of cuDevicePrimaryCtxRetain have not been undone
-	used        int64         // bytes of its memory
-	null        *stream       // its default stream, made when used
-	peers       map[*gpu]bool // the devices whose memory its context may reach
-	extra       time.Duration // the sum of that of all operations so far
+	context     uint64        // handle of the primary context; 0: none
+	runtimeUses bool          // libcudart uses the primary context
+	retained    int           // cuDevicePrimaryCtxRetain calls without a matching release
+	used        int64         // allocated bytes of its memory
+	null        *stream       // default stream, created on first use
+	peers       map[*gpu]bool // devices with peer access from this device
+	extra       time.Duration // total of the extra time of all operations so far
 }
 
 func (g *gpu) String() string { return fmt.Sprintf("device %d", g.ordinal) }
 
-// of is what names are followed by where there are several devices: " of device 1".
+// of returns the suffix " of device 1" for names if there are several devices; "" for one device.
 func (d *Driver) of(g *gpu) string {
 	if len(d.gpus) == 1 {
 		return ""
@@ -27,7 +27,7 @@ func (d *Driver) of(g *gpu) string {
 	return fmt.Sprintf(" of %s", g)
 }
 
-// onDevice calls f with the device of that ordinal.
+// onDevice calls f with device dev.
 func (d *Driver) onDevice(dev int32, f func(g *gpu) int32) int32 {
 	if dev < 0 || int(dev) >= len(d.gpus) {
 		return errInvalidDevice
@@ -35,8 +35,8 @@ func (d *Driver) onDevice(dev int32, f func(g *gpu) int32) int32 {
 	return f(d.gpus[dev])
 }
 
-// current is the device whose context is current on the calling thread. It is nil
-// where no context is current, or one that was destroyed. d.mu is held.
+// current returns the device whose context is current on the calling thread; nil if no context, or a destroyed one, is
+// current. d.mu is held.
 func (d *Driver) current() *gpu {
 	if ctx := d.thread().context; ctx != 0 {
 		for _, g := range d.gpus {
@@ -48,21 +48,19 @@ func (d *Driver) current() *gpu {
 	return nil
 }
 
-// here is the device of the call under way, which must be a call that needs a
-// context. d.mu is held.
+// here returns the device of the current call, which must need a context. d.mu is held.
 func (d *Driver) here() *gpu {
 	t := d.thread()
-	if t.gpu == nil { // the call is made although the devices were lost
+	if t.gpu == nil { // the call proceeds although the devices are lost
 		return d.gpus[0]
 	}
 	return t.gpu
 }
 
-// useRuntime is the first thing that a call of libcudart does. Where the thread has no context, it
-// makes the primary context of device 0 current and holds it. A context that is current already
-// belongs to whoever made it, who must also end it. Where there are several devices, a thread
-// without a context is a fault, since its work goes to device 0 unasked. (cudaSetDevice is not
-// emulated, as nobody calls it.) d.mu is held.
+// useRuntime starts every libcudart call. If the thread has no context, it makes the primary context of device 0
+// current and retains it. A context that is already current remains the responsibility of its creator. With several
+// devices, a thread without a context is a fault, because its work would silently go to device 0. cudaSetDevice is not
+// emulated, because mt does not call it. d.mu is held.
 func (d *Driver) useRuntime(s *symbol) {
 	t := d.thread()
 	g := d.current()
@@ -80,7 +78,7 @@ func (d *Driver) useRuntime(s *symbol) {
 	}
 }
 
-// makeContext makes the primary context where there is none. d.mu is held.
+// makeContext creates the primary context if there is none. d.mu is held.
 func (d *Driver) makeContext(g *gpu) {
 	if g.context == 0 {
 		g.context = d.keep(kindContext, g)
@@ -88,8 +86,8 @@ func (d *Driver) makeContext(g *gpu) {
 	}
 }
 
-// releaseContext is cuDevicePrimaryCtxRelease. The last call ends the modules of
-// the context, and the context too unless libcudart uses it.
+// releaseContext is cuDevicePrimaryCtxRelease. The last release unloads the modules of the context. It also destroys
+// the context, unless libcudart uses it.
 func (d *Driver) releaseContext(g *gpu) int32 {
 	if g.retained == 0 {
 		d.fault(Handle, "cuDevicePrimaryCtxRelease of a context that is not retained%s", d.of(g))
@@ -130,9 +128,8 @@ func (d *Driver) setCurrent(ctx uint64) int32 {
 	return 0
 }
 
-// same reports whether the thing called what, which belongs to device of, and the
-// thing called other, which belongs to g, are of one device. If not there is a
-// fault that names both. Both are called "stream #1" and so on.
+// same reports whether an object named what, on device of, and an object named other, on device g, are on the same
+// device. If not, it records a fault that names both. Names have the form "stream #1".
 func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	if of != g {
 		d.fault(Device, "%s: %s is of %s, and %s of %s", call, what, of, other, g)
@@ -140,13 +137,13 @@ func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	return of == g
 }
 
-// own is same for the context that is current in the call under way. What belongs
-// to a lost device may be given back from any context.
+// own reports whether an object of device of belongs to the current context; if not, it records a fault. Objects of a
+// lost device may be released from any context.
 func (d *Driver) own(call, what string, of *gpu) bool {
 	return d.lost || d.same(call, what, of, "the current context", d.here())
 }
 
-// Contexts are the ordinals of the devices that have a context.
+// Contexts returns the ordinals of the devices that have a context.
 func (d *Driver) Contexts() []int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

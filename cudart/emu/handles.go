@@ -2,9 +2,8 @@ package emu
 
 import "fmt"
 
-// kind says what a handle stands for. A handle is made of its kind, the number of
-// its driver and the number of the object, so that a handle can never be taken for
-// an address, for a handle of another kind, or for one of another driver.
+// kind is the type of the object behind a handle. A handle combines the kind, the driver number and the object number.
+// It therefore never equals an address, a handle of another kind or a handle of another driver.
 type kind uint8
 
 const (
@@ -31,7 +30,7 @@ func (k kind) String() string {
 	return "object"
 }
 
-// counted says whether a program has to give back what the handle stands for.
+// counted reports whether a program has to release objects of this kind.
 func (k kind) counted() bool {
 	return k != kindContext && k != kindFunction && k != kindML
 }
@@ -42,7 +41,7 @@ func handleKind(h uint64) kind { return kind(h >> 48) }
 
 func handleName(h uint64) string { return fmt.Sprintf("%s #%d", handleKind(h), h&idMask) }
 
-// keep gives v a handle. d.mu is held.
+// keep stores v and returns its handle. d.mu is held.
 func (d *Driver) keep(k kind, v any) uint64 {
 	d.lastID[k]++
 	h := uint64(k)<<48 | uint64(d.number)<<32 | d.lastID[k]
@@ -50,8 +49,7 @@ func (d *Driver) keep(k kind, v any) uint64 {
 	return h
 }
 
-// find is the object behind a handle. Where there is none, that is a fault. d.mu is
-// held.
+// find returns the object behind a handle. It records a fault if there is none. d.mu is held.
 func find[T any](d *Driver, k kind, h uint64, call string) (T, bool) {
 	if v, ok := d.objects[h].(T); ok && handleKind(h) == k {
 		return v, true

@@ -8,7 +8,7 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestHang: work that hangs holds up its stream and who waits for it, and no other stream. It ends, or traps, when it is told to.
+// TestHang: hanging work blocks its stream and its waiters, but no other stream. It ends, or traps, on request.
 func TestHang(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, code := range []int{0, 719} {
@@ -24,7 +24,7 @@ func TestHang(t *testing.T) {
 			r.must(r.StreamWaitEvent(free, before))
 			r.must(r.MemsetAsync(b, 2, 128, free))
 			r.must(r.EventRecord(other, free))
-			r.must(r.EventSynchronize(other)) // and not for ever
+			r.must(r.EventSynchronize(other)) // returns eventually
 			for _, e := range []struct {
 				event cudart.Event
 				want  bool

@@ -6,14 +6,13 @@ import (
 	"testing"
 )
 
-// naive remembers, for each byte, every access that was ever made to it.
+// naive records every access to each byte.
 type naive [64][]struct {
 	op    *op
 	write bool
 }
 
-// races says whether an access is unordered with an earlier one to the same
-// byte, and remembers it.
+// races reports whether an access is unordered with an earlier access to the same byte, and records it.
 func (n *naive) races(o *op, s span) bool {
 	found := false
 	for at := s.from; at < s.to; at++ {
@@ -28,8 +27,8 @@ func (n *naive) races(o *op, s span) bool {
 	return found
 }
 
-// TestHistoryAgainstEveryByte: up to the first race, the driver's history in
-// segments finds exactly what a history of every access to every byte finds.
+// TestHistoryAgainstEveryByte: up to the first race, the driver's segment history finds exactly the races of a full
+// per-byte history.
 func TestHistoryAgainstEveryByte(t *testing.T) {
 	raced := 0
 	for seed := range uint64(2000) {
@@ -68,8 +67,7 @@ func TestHistoryAgainstEveryByte(t *testing.T) {
 	}
 }
 
-// TestCallbacksSuffice: purego lets a process make 2000 callbacks, and the slots
-// need no more.
+// TestCallbacksSuffice: the slots fit purego's limit of 2000 callbacks per process.
 func TestCallbacksSuffice(t *testing.T) {
 	if n := len(symbols) * maxOpen; n > 1900 {
 		t.Errorf("%d drivers of %d functions need %d callbacks", maxOpen, len(symbols), n)

@@ -10,22 +10,22 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// pinned is host memory that cudaHostAlloc gave or that was registered.
+// pinned is host memory that is allocated by cudaHostAlloc or registered by cudaHostRegister.
 type pinned struct {
 	region
 	base  uint64
 	bytes uint64
-	owned []byte     // of cudaHostAlloc
-	only  *gpu       // the device that it is pinned for; nil: portable, for all
-	view  ptx.Buffer // as kernels see it
+	owned []byte     // cudaHostAlloc memory; nil: registered
+	only  *gpu       // the device that it is pinned for; nil: all devices (portable)
+	view  ptx.Buffer // for kernels
 }
 
 func (p *pinned) end() uint64 { return p.base + p.bytes }
 
-// pageSize is the alignment of what cudaHostAlloc gives.
+// pageSize is the alignment of cudaHostAlloc.
 const pageSize = 4096
 
-// pin adds p to the pinned memory. d.mu is held.
+// pin inserts p into the pinned memory. d.mu is held.
 func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
@@ -37,20 +37,20 @@ func (d *Driver) pin(p *pinned, how string) {
 	d.show()
 }
 
-// hostBytes returns n bytes of host memory at addr, where what is registered may be of several allocations of Go's.
+// hostBytes returns n bytes of host memory at addr. A registered range may span several Go allocations.
 //
 //go:nocheckptr
 func hostBytes(addr, n uint64) []byte { return unsafe.Slice((*byte)(pointer(addr)), n) }
 
-// show makes the pinned memory what kernels of integrated devices reach. d.mu is held.
+// show publishes the pinned memory to kernels of integrated devices. d.mu is held.
 func (d *Driver) show() {
 	if d.opt.Integrated {
 		d.shown.Store(new(slices.Clone(d.pinned)))
 	}
 }
 
-// reachable returns the pinned memory with the byte at addr, nil unless g is integrated and reaches such memory. d.mu need
-// not be held.
+// reachable returns the pinned memory that holds the byte at addr; nil if there is none or g cannot reach it. Only
+// integrated devices reach pinned memory. d.mu need not be held.
 func (d *Driver) reachable(g *gpu, addr uint64) *pinned {
 	all := d.shown.Load()
 	if all == nil {
@@ -63,13 +63,13 @@ func (d *Driver) reachable(g *gpu, addr uint64) *pinned {
 	return (*all)[i]
 }
 
-// pinnedAt is the index of the first pinned memory that ends after addr.
+// pinnedAt returns the index of the first pinned memory that ends after addr.
 func (d *Driver) pinnedAt(addr uint64) int {
 	return sort.Search(len(d.pinned), func(i int) bool { return d.pinned[i].end() > addr })
 }
 
-// hostAlloc is cudaHostAlloc: memory of the Go heap, so that the race detector
-// watches it too, with undefined content as CUDA's.
+// hostAlloc is cudaHostAlloc. The memory is on the Go heap, so that the race detector watches it. Its content is
+// undefined, as in CUDA.
 func (d *Driver) hostAlloc(p *uint64, bytes uint64, flags uint32) int32 {
 	if p == nil || flags > 7 {
 		return errInvalidValue
@@ -91,10 +91,8 @@ func (d *Driver) hostAlloc(p *uint64, bytes uint64, flags uint32) int32 {
 	return 0
 }
 
-// pinsFor is the one device that memory is pinned for, which is that of the call
-// under way. It is nil where flags has cudaHostAllocPortable or
-// cudaHostRegisterPortable, which are the same number: such memory is pinned for
-// all devices.
+// pinsFor returns the device for which memory is pinned, the device of the current call. nil: all devices, because
+// flags has cudaHostAllocPortable or cudaHostRegisterPortable (the same bit).
 func (d *Driver) pinsFor(flags uint32) *gpu {
 	if flags&1 != 0 {
 		return nil
@@ -102,8 +100,7 @@ func (d *Driver) pinsFor(flags uint32) *gpu {
 	return d.here()
 }
 
-// unpin ends the pinning of memory. As CUDA does, it waits until the device is
-// idle.
+// unpin ends the pinning of memory. Like CUDA, it waits until the device is idle.
 func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
 	d.drain()
 	i := d.pinnedAt(addr)
@@ -144,36 +141,35 @@ func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
 	return 0
 }
 
-// shares says whether a page between two addresses is pinned, in part or whole.
-// Drivers pin pages, not bytes, and refuse a page that is pinned already.
+// shares reports whether a page of [from, to) is pinned, wholly or in part. Drivers pin pages, not bytes, and reject
+// pages that are already pinned.
 func (d *Driver) shares(from, to uint64) bool {
-	in := uint64(d.opt.HostPage) - 1 // an address's part inside a page
+	in := uint64(d.opt.HostPage) - 1 // mask of the offset in a page
 	return slices.ContainsFunc(d.pinned, func(p *pinned) bool {
 		return p.base&^in < (to+in)&^in && from&^in < (p.end()+in)&^in
 	})
 }
 
-// watch is the pinned memory of a copy that the host must leave alone from the call
-// until the copy is done. What the host does cannot be seen; it is only noticed
-// that the bytes have changed by the time the copy runs.
+// watch is pinned memory of a copy. The host must not change it between the call and the completion of the copy. The
+// emulator cannot see host accesses. It only detects bytes that have changed when the copy runs.
 type watch struct {
 	region *region
 	bytes  []byte
 	sum    uint64
-	writes uint64 // of region, when the copy was enqueued
+	writes uint64 // value of region.writes when the copy was enqueued
 }
 
 var sumSeed = maphash.MakeSeed()
 
-// watch makes o check that the host leaves h alone. It does nothing where
-// operations that are still to run will change h. d.mu is held.
+// watch makes o check that the host does not change h. It does nothing if a pending operation will write to the region
+// of h. d.mu is held.
 func (o *op) watch(h *hostSide) {
 	if r := &h.pinned.region; r.writers == 0 {
 		o.watches = append(o.watches, watch{r, h.bytes, maphash.Bytes(sumSeed, h.bytes), r.writes})
 	}
 }
 
-// untouched reports the bytes of o that the host has changed. d.mu is held.
+// untouched reports watched bytes of o that the host has changed. d.mu is held.
 func (d *Driver) untouched(o *op) {
 	for _, w := range o.watches {
 		if w.writes == w.region.writes && maphash.Bytes(sumSeed, w.bytes) != w.sum {
@@ -182,15 +178,15 @@ func (d *Driver) untouched(o *op) {
 	}
 }
 
-// hostSide is one side of a copy that is host memory.
+// hostSide is the host-memory side of a copy.
 type hostSide struct {
 	bytes  []byte
 	pinned *pinned // nil: pageable
 	from   int64   // offset in pinned
 }
 
-// hostRange is n bytes of host memory at addr, for a copy of g. A wrong address is a fault and
-// gives the code for it.
+// hostRange returns n bytes of host memory at addr, for a copy of g. An invalid address is a fault and returns its
+// code.
 func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)
@@ -212,5 +208,5 @@ func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32
 	return h, 0
 }
 
-// pointer makes a pointer of a host address that came from C as an integer.
+// pointer converts a host address that C passed as an integer.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

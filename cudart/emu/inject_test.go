@@ -9,8 +9,7 @@ import (
 	"mt/cudart/emu"
 )
 
-// program is a small correct program. Whatever fails, it gives everything back and
-// returns the first error.
+// program is a small correct program. It releases everything after any failure and returns the first error.
 func program(r *rig) (first error) {
 	keep := func(err error) bool {
 		if first == nil {
@@ -72,8 +71,8 @@ func program(r *rig) (first error) {
 	return first
 }
 
-// TestEachCallFailsOnce makes every call of the program fail once, with the code
-// that was asked for; nothing leaks and there is no fault.
+// TestEachCallFailsOnce makes every call of the program fail once with the requested code. Nothing leaks, and there is
+// no fault.
 func TestEachCallFailsOnce(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.FailCode = 2
@@ -102,8 +101,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 	})
 }
 
-// TestDeviceIsLostAtEachCall: from one call on, all calls fail. Nothing hangs, and
-// what the program gives back counts as given back.
+// TestDeviceIsLostAtEachCall: from one call on, all calls fail. Nothing hangs, and releases still count.
 func TestDeviceIsLostAtEachCall(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.LostCode = 700

@@ -8,8 +8,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestIntegratedReaches: an integrated device sets pinned host memory, which another device is refused; no device reaches
-// beyond what is pinned.
+// TestIntegratedReaches: an integrated device writes pinned host memory; a discrete device may not. No device reaches
+// memory that is not pinned.
 func TestIntegratedReaches(t *testing.T) {
 	for _, integrated := range []bool{true, false} {
 		r := open(t, emu.Options{Integrated: integrated})

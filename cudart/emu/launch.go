@@ -7,8 +7,8 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// launch is cuLaunchKernel. The parameters come as one buffer in extra or as an
-// array of pointers in params, and are copied in either case.
+// launch is cuLaunchKernel. The parameters arrive as one buffer in extra, or as an array of pointers in params. Both
+// are copied.
 func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint64, params, extra *uint64) int32 {
 	f, ok := find[*function](d, kindFunction, h, "cuLaunchKernel")
 	s, ok2 := d.streamOf(sh, "cuLaunchKernel")
@@ -46,8 +46,7 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 	return 0
 }
 
-// launchKey identifies launches that touch the same memory, as long as what they
-// read is the same.
+// launchKey identifies launches that touch the same memory, as long as the data that they read is the same.
 type launchKey struct {
 	f           *function
 	grid, block [3]uint32
@@ -55,8 +54,7 @@ type launchKey struct {
 	args        string
 }
 
-// launchable is the code with which a launch with that grid, block and shared
-// memory is refused, or 0.
+// launchable returns the code with which a launch with this grid, block and shared memory is rejected; 0: it is valid.
 func (d *Driver) launchable(f *function, grid, block [3]uint32, shared uint32) int32 {
 	threads := uint64(block[0]) * uint64(block[1]) * uint64(block[2])
 	limit := uint64(maxThreads)
@@ -77,14 +75,14 @@ func (d *Driver) launchable(f *function, grid, block [3]uint32, shared uint32) i
 	return 0
 }
 
-// The keys of the list that extra points to.
+// Keys of the list at extra.
 const (
 	paramEnd = iota
 	paramBuffer
 	paramSize
 )
 
-// arguments are the bytes of a launch's parameters.
+// arguments returns the parameter bytes of a launch.
 func (d *Driver) arguments(f *function, params, extra *uint64) ([]byte, int32) {
 	want := f.kernel.ParamBytes
 	switch {
@@ -124,8 +122,7 @@ func (d *Driver) arguments(f *function, params, extra *uint64) ([]byte, int32) {
 	return append([]byte(nil), unsafe.Slice((*byte)(buffer), size)...), 0
 }
 
-// pointed collects the parameters that an array of pointers points to, one pointer
-// for each.
+// pointed collects the parameters from an array with one pointer per parameter.
 func (f *function) pointed(each []uint64) []byte {
 	out := make([]byte, f.kernel.ParamBytes)
 	for i, p := range f.params {
@@ -134,7 +131,7 @@ func (f *function) pointed(each []uint64) []byte {
 	return out
 }
 
-// spans turns the accesses of a kernel on g into spans.
+// spans converts the accesses of a kernel on g to spans.
 func (d *Driver) spans(g *gpu, touched []ptx.Access) []span {
 	var out []span
 	for _, a := range touched {
@@ -143,7 +140,7 @@ func (d *Driver) spans(g *gpu, touched []ptx.Access) []span {
 			r = &b.region
 		} else if p := d.reachable(g, a.Buffer.Base); p != nil {
 			r = &p.region
-		} else { // the constants of the module
+		} else { // constants of the module
 			continue
 		}
 		out = append(out, span{r, a.ReadFrom, a.ReadTo, false}, span{r, a.WriteFrom, a.WriteTo, true})

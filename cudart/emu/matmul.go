@@ -6,23 +6,23 @@ import (
 	"unsafe"
 )
 
-// algorithm is the emulator's content of a cublasLtMatmulAlgo_t: what a heuristic
-// found, and for which product.
+// algorithm is the emulator's content of a cublasLtMatmulAlgo_t: the result of a heuristic, and the product that it
+// was found for.
 type algorithm struct {
 	magic     uint64
 	problem   uint64 // hash of types, orders, transposes, leading dimensions and epilogue
 	align     [4]uint32
-	workspace uint64    // bytes it needs
+	workspace uint64    // required bytes
 	extents   [3]uint32 // m, n, k
-	parts     uint32    // into how many parts it cuts each sum
-	inPlace   uint32    // 1: the parts are added up in whatever order they are done
+	parts     uint32    // number of parts of each sum over k
+	inPlace   uint32    // 1: the parts are added in order of completion
 	_         uint32
 }
 
-// fits says whether the algorithm may be used for a product. Its extents must be those that the
-// algorithm was found for. One that was found for a power of two serves smaller extents too, down
-// to but not including half of it. The library itself takes an algorithm for whatever extents the
-// algorithm can do; a program that asks for other extents on purpose is known by the power of two.
+// fits reports whether the algorithm may be used for a product. The extents must equal the extents that the algorithm
+// was found for. An algorithm for a power of two also serves smaller extents, down to but excluding half of it. The
+// real library accepts any extents that the algorithm can compute. A power of two marks a program that uses other
+// extents on purpose.
 func (a *algorithm) fits(p *problem) bool {
 	for i, n := range []int{p.m, p.n, p.k} {
 		if found := int(a.extents[i]); n != found && (found&(found-1) != 0 || n > found || 2*n <= found) {
@@ -43,14 +43,13 @@ type heuristic struct {
 	_         [4]int32
 }
 
-// The sizes that C has for both structs. They are lengths of arrays here, so that a
-// wrong size does not compile.
+// The sizes of the C structs, as array lengths: a wrong size does not compile.
 var (
 	_ [64]byte = [unsafe.Sizeof(algorithm{})]byte{}
 	_ [96]byte = [unsafe.Sizeof(heuristic{})]byte{}
 )
 
-// matmulCall is the arguments of cublasLtMatmul; A, B, C and D in that order.
+// matmulCall holds the arguments of cublasLtMatmul. Arrays are in the order A, B, C, D.
 type matmulCall struct {
 	handle, desc    uint64
 	alpha, beta     *float32
@@ -60,8 +59,7 @@ type matmulCall struct {
 	stream          uint64
 }
 
-// problem is one matrix product as it was described: D = alpha·op(A)·op(B) +
-// beta·C, plus a bias for each row.
+// problem describes one matrix product: D = alpha·op(A)·op(B) + beta·C, plus a bias per row.
 type problem struct {
 	desc    *desc
 	layouts [4]*layout
@@ -70,8 +68,8 @@ type problem struct {
 
 const smallWorkspace = 64 << 10
 
-// problem looks up a matrix product. The code says why the library could not
-// compute it.
+// problem resolves the handles of a matrix product. The code gives the reason why the library could not compute it; 0:
+// it can.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
 	b, ok := find[*blasHandle](d, kindBlas, handle, call)
@@ -89,9 +87,8 @@ func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (pro
 	return p, p.check()
 }
 
-// check is the code with which libcublasLt refuses a product, or 0; it sets m, n
-// and k. Source of the types: the tables at
-// https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
+// check returns the code with which libcublasLt rejects a product; 0: it is supported. It sets m, n and k. Source of
+// the types: the tables at https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
 func (p *problem) check() int32 {
 	a, b, c, o := p.layouts[0], p.layouts[1], p.layouts[2], p.layouts[3]
 	for _, l := range p.layouts {
@@ -120,7 +117,7 @@ func (p *problem) check() int32 {
 	return 0
 }
 
-// transposed is the shape of op(X).
+// transposed returns the shape of op(X).
 func transposed(l *layout, trans int32) (rows, cols uint64, ok bool) {
 	switch trans {
 	case 0:
@@ -131,7 +128,7 @@ func transposed(l *layout, trans int32) (rows, cols uint64, ok bool) {
 	return 0, 0, false
 }
 
-// hash identifies what, apart from its extents, an algorithm was found for.
+// hash identifies the product of an algorithm, apart from its extents.
 func (p *problem) hash() uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
@@ -145,7 +142,7 @@ func (p *problem) hash() uint64 {
 	return h
 }
 
-// inPlaceParts is into how many parts an algorithm that sums in place cuts each sum.
+// inPlaceParts is the number of parts of each sum in an in-place algorithm.
 const inPlaceParts = 3
 
 // Reduction schemes (cublasLtReductionScheme_t).
@@ -154,10 +151,10 @@ const (
 	reductionAll     = 7
 )
 
-// heuristic is cublasLtMatmulAlgoGetHeuristic. It proposes as many algorithms as Options.ProductTimes
-// has times: the first sums over k in one part, the second in two, and so on, so that their results
-// differ in bits. Where the preference allows sums in place, one of those comes first; its result may
-// be another one at each call. All use the whole workspace, up to 64 KiB.
+// heuristic is cublasLtMatmulAlgoGetHeuristic. It proposes one algorithm per entry of Options.ProductTimes. The first
+// sums over k in one part, the second in two parts, and so on, so their results differ in bits. If the preference
+// allows in-place reduction, an in-place algorithm comes first; its result may differ from call to call. Each
+// algorithm uses the whole workspace, up to 64 KiB.
 func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, requested int32, out *heuristic, returned *int32) int32 {
 	if requested <= 0 || out == nil || returned == nil {
 		return blasInvalidValue
@@ -196,7 +193,7 @@ func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, re
 	return 0
 }
 
-// size is the number of bytes of an element.
+// size returns the bytes per element.
 func (l *layout) size() int64 {
 	if l.dtype == typeBF16 {
 		return 2
@@ -262,9 +259,8 @@ func (d *Driver) matmul(c matmulCall) int32 {
 	return 0
 }
 
-// checkAlgorithm checks an algorithm and its workspace, and returns the bytes of
-// the workspace. Without an algorithm the library takes one of its own, which
-// allows any alignment.
+// checkAlgorithm checks an algorithm and its workspace, and returns the workspace. Without an algorithm the library
+// chooses one that accepts any alignment.
 func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32) {
 	need := uint64(0)
 	if c.algo != nil {
@@ -299,9 +295,9 @@ func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32
 	return w, 0
 }
 
-// matrix is an operand in memory that the device reaches, whose spans are added to o.
+// matrix returns an operand in memory that the device reaches, and adds its spans to o.
 func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
-	across, down := int64(l.cols), int64(l.rows) // lines of memory, elements of one
+	across, down := int64(l.cols), int64(l.rows) // lines in memory, elements per line
 	size := l.size()
 	line, step := down*size, l.ld*size
 	total := (across-1)*step + line
@@ -322,11 +318,11 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	return matrix{bytes: r.data, bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}, 0
 }
 
-// biasAlign is the alignment in bytes that some kernels of the library expect of a
-// bias. No preference can tell the library how a bias is aligned.
+// biasAlign is the alignment in bytes that some kernels of the library expect of a bias. A preference cannot state the
+// alignment of a bias.
 const biasAlign = 16
 
-// biasOf is the vector that is added to each column of D.
+// biasOf returns the bias vector that is added to each column of D.
 func (d *Driver) biasOf(o *op, p *problem) (matrix, int32) {
 	l := &layout{dtype: p.layouts[3].dtype, rows: uint64(p.m), cols: 1, ld: int64(p.m)}
 	if p.desc.biasType >= 0 {

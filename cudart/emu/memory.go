@@ -10,38 +10,35 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Device memory has addresses from deviceBase on, which no host pointer can have.
-// Each buffer has 2^spanBits of these addresses to itself, and they are never given
-// out again, so every access outside of a buffer, or after it was freed, is
-// noticed.
+// Device memory has addresses from deviceBase on, which no host pointer can have. Each buffer owns 2^spanBits
+// addresses, which are never reused. Every access outside a buffer, or after its release, is therefore detected.
 const (
 	deviceBase = 1 << 62
 	spanBits   = 36
-	alignment  = 512 // of what cudaMalloc takes, in bytes
+	alignment  = 512 // of cudaMalloc, in bytes
 	chunkSize  = 1 << 11
 	maxChunks  = 1 << 11
 )
 
-// chunk is a section of the table of buffers. Entries are only ever added, so it is
-// read without a lock.
+// chunk is a section of the buffer table. Entries are only added, so readers need no lock.
 type chunk [chunkSize]atomic.Pointer[buffer]
 
 // buffer is one allocation of device memory.
 type buffer struct {
-	ptx.Buffer // Data is nil once it is freed
+	ptx.Buffer // Data is nil after cudaFree
 	region
 	gpu   *gpu
 	size  int64
 	freed bool
 }
 
-// isDevice says whether addr lies where device memory lies.
+// isDevice reports whether addr is in the range of device memory.
 func isDevice(addr uint64) bool { return addr>>62 == deviceBase>>62 }
 
-// index is the number of the buffer to which an address belongs.
+// index returns the index of the buffer that owns an address.
 func index(addr uint64) uint64 { return (addr - deviceBase) >> spanBits }
 
-// buffer is the i-th buffer, nil where there has been none.
+// buffer returns the i-th buffer; nil if it does not exist.
 func (d *Driver) buffer(i uint64) *buffer {
 	if i/chunkSize >= maxChunks {
 		return nil
@@ -52,14 +49,14 @@ func (d *Driver) buffer(i uint64) *buffer {
 	return nil
 }
 
-// memory is the memory of one device during one launch.
+// memory is the memory of one device for the duration of one launch.
 type memory struct {
 	d    *Driver
 	gpu  *gpu
-	miss atomic.Uint64 // the first address that was looked for and is in no allocation
+	miss atomic.Uint64 // the first looked-up address that is in no allocation
 }
 
-// Find returns the allocation with the byte at addr.
+// Find returns the allocation that holds the byte at addr.
 func (m *memory) Find(addr uint64) *ptx.Buffer {
 	if b := m.d.allocation(addr); b != nil && b.gpu == m.gpu && addr-b.Base < uint64(len(b.Data)) {
 		return &b.Buffer
@@ -71,7 +68,7 @@ func (m *memory) Find(addr uint64) *ptx.Buffer {
 	return nil
 }
 
-// missed says what lies near the address that was in no allocation.
+// missed describes the surroundings of the address that was in no allocation.
 func (m *memory) missed() string {
 	addr := m.miss.Load()
 	b := m.d.allocation(addr)
@@ -86,15 +83,14 @@ func (m *memory) missed() string {
 	return fmt.Sprintf(" (offset %d of %s)", addr-b.Base, b.name)
 }
 
-// Memory is taken from the device in pieces of this size, and allocations above
-// largeFrom have whole pieces to themselves. CUDA does not document that, but
-// cudaMemGetInfo shows it.
+// cudaMalloc takes memory from the device in units of largeUnit. Allocations above largeFrom get whole units of their
+// own. CUDA does not document this, but cudaMemGetInfo shows it.
 const (
 	largeFrom = 1 << 20
 	largeUnit = 2 << 20
 )
 
-// malloc is cudaMalloc. Zero bytes give a null pointer.
+// malloc is cudaMalloc. A size of 0 returns a null pointer.
 func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	if p == nil {
 		return errInvalidValue
@@ -130,23 +126,23 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	return 0
 }
 
-// fresh is the content of fresh memory, which reads as NaN in fp32 and bf16 and as -1 in integers.
+// fresh is the content of fresh memory: NaN in fp32 and bf16, -1 in integers.
 var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
 
-// spares is large memory that was freed, which drivers of this process take again. Few touch the whole of a large
-// allocation, and looking for what they wrote takes less time than to write it all.
+// spares are freed large allocations, which drivers of this process reuse. Programs rarely touch all of a large
+// allocation. Finding the touched parts is faster than filling all of it.
 var spares struct {
 	sync.Mutex
 	of [][]byte
 }
 
-// Memory of spareFrom bytes and more is kept when it is freed: up to mostSpares allocations.
+// The process keeps freed allocations of at least spareFrom bytes, at most mostSpares of them.
 const (
 	spareFrom  = 1 << 20
 	mostSpares = 4
 )
 
-// junk returns n bytes of fresh memory.
+// junk returns n bytes with the content of fresh memory.
 func junk(n int) []byte {
 	spares.Lock()
 	i := slices.IndexFunc(spares.of, func(b []byte) bool { return len(b) == n })
@@ -161,7 +157,7 @@ func junk(n int) []byte {
 	return b
 }
 
-// spare keeps memory that nobody uses any more for junk. If more than mostSpares allocations are kept, the oldest is dropped.
+// spare keeps unused memory for junk. Beyond mostSpares allocations it drops the oldest.
 func spare(b []byte) {
 	if len(b) < spareFrom {
 		return
@@ -173,7 +169,7 @@ func spare(b []byte) {
 	}
 }
 
-// spoil gives b the content of fresh memory. It writes only the parts that hold something else.
+// spoil gives b the content of fresh memory. It writes only the parts that differ.
 func spoil(b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), len(fresh))
@@ -184,9 +180,8 @@ func spoil(b []byte) {
 	}
 }
 
-// free is cudaFree. As CUDA's does, it waits until the device is idle. Even so,
-// what the host waited for before must already show that nothing uses the memory
-// any more.
+// free is cudaFree. Like CUDA, it waits until the device is idle. Nevertheless, earlier waits of the host must already
+// prove that nothing uses the memory.
 func (d *Driver) free(addr uint64) int32 {
 	if addr == 0 {
 		return 0
@@ -206,14 +201,14 @@ func (d *Driver) free(addr uint64) int32 {
 	}
 	if d.sticky == 0 {
 		d.unused("cudaFree", &b.region)
-		spare(b.Data) // a device that is lost may still run what was enqueued
+		spare(b.Data) // a lost device may still run enqueued work
 	}
 	b.freed, b.Data, b.segments = true, nil, nil
 	b.gpu.used -= b.size
 	return 0
 }
 
-// allocation is the buffer to which an address belongs, freed or not.
+// allocation returns the buffer that owns an address, freed or not.
 func (d *Driver) allocation(addr uint64) *buffer {
 	if !isDevice(addr) {
 		return nil
@@ -221,13 +216,13 @@ func (d *Driver) allocation(addr uint64) *buffer {
 	return d.buffer(index(addr))
 }
 
-// reach is memory that an operation of a device reads or writes: device memory, or host memory of an integrated device.
+// reach is memory that a device operation accesses: device memory, or host memory of an integrated device.
 type reach struct {
 	data  []byte
-	parts []span // regions that data lies in, one behind the other
+	parts []span // the regions that make up data, in order
 }
 
-// spans appends to out the spans of the bytes of r from off on.
+// spans appends the spans of bytes [off, off+n) of r to out.
 func (r reach) spans(out []span, off, n int64, write bool) []span {
 	for _, p := range r.parts {
 		size := p.to - p.from
@@ -239,7 +234,7 @@ func (r reach) spans(out []span, off, n int64, write bool) []span {
 	return out
 }
 
-// reach finds n bytes at addr that g reaches. A wrong address or size is a fault and gives the code for it.
+// reach returns n bytes at addr that g can access. An invalid address or size is a fault and returns its code.
 func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
 	if d.reachable(g, addr) == nil {
 		b, off, code := d.deviceRange(call, g, addr, n)
@@ -261,9 +256,9 @@ func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
 	return out, 0
 }
 
-// deviceRange is n bytes of g's memory at addr, and the buffer they are in. A wrong
-// address or size is a fault and gives the code for it; so does memory of another
-// device, to which no device has been given access here.
+// deviceRange returns the buffer that holds n bytes at addr on device g, and the offset in it. An invalid address or
+// size is a fault and returns its code. So is memory of another device, because kernels and plain copies here never
+// have peer access.
 func (d *Driver) deviceRange(call string, g *gpu, addr, n uint64) (*buffer, int64, int32) {
 	b := d.allocation(addr)
 	switch {

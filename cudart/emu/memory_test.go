@@ -2,7 +2,7 @@ package emu
 
 import "testing"
 
-// TestSpareMemory: memory that is given out again reads as fresh memory does, whatever was written there.
+// TestSpareMemory: reused memory has the content of fresh memory.
 func TestSpareMemory(t *testing.T) {
 	const n = spareFrom + 5
 	first := junk(n)

@@ -8,16 +8,15 @@ import (
 	"mt/cudart"
 )
 
-// Signatures are those of nvml.h.
+// Signatures follow nvml.h.
 
-// mlMemory is an nvmlMemory_t, in bytes.
+// mlMemory is an nvmlMemory_t. Values are in bytes.
 type mlMemory struct{ total, free, used uint64 }
 
-// busID is the address of a device on the PCI bus.
+// busID returns the PCI bus address of the device.
 func (g *gpu) busID() string { return fmt.Sprintf("00000000:%02x:00.0", 1+g.ordinal) }
 
-// mlValues are the answers of the device. They are constant, as its load is not
-// emulated.
+// mlValues are the results of the device functions. They are constant, because load is not emulated.
 var mlValues = map[string][]uint32{
 	// clock types: graphics, SM, memory, video
 	"nvmlDeviceGetClockInfo":                    {1755, 1755, 2619, 1545}, // MHz
@@ -31,7 +30,7 @@ var mlValues = map[string][]uint32{
 	"nvmlDeviceGetCurrentClocksThrottleReasons": {0},
 }
 
-// mlSymbols are the functions of libnvidia-ml.
+// mlSymbols returns the functions of libnvidia-ml.
 func mlSymbols() []symbol {
 	list := append(mlLibrary(), mlDevice()...)
 	for _, name := range []string{"nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTemperature"} {
@@ -127,8 +126,7 @@ func mlDevice() []symbol {
 	}
 }
 
-// mlSimple is the function of that name, which takes a device and a pointer to an
-// unsigned int for the answer.
+// mlSimple returns the C function name, which takes a device and a pointer to an unsigned int for the result.
 func mlSimple(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, out *uint32) int32 {
@@ -139,7 +137,7 @@ func mlSimple(name string) symbol {
 	}}
 }
 
-// mlChosen is the same with an enum between these two arguments.
+// mlChosen is mlSimple with an enum argument between the two.
 func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, which int32, out *uint32) int32 {
@@ -155,7 +153,7 @@ func mlChosen(name string) symbol {
 	}}
 }
 
-// mlPut stores an answer.
+// mlPut stores a result.
 func mlPut[T any](p *T, v T) int32 {
 	if p == nil {
 		return mlInvalidArgument
@@ -164,7 +162,7 @@ func mlPut[T any](p *T, v T) int32 {
 	return 0
 }
 
-// mlText stores a text.
+// mlText stores a string.
 func (d *Driver) mlText(p unsafe.Pointer, n uint32, s string) int32 {
 	switch {
 	case d.mlUsers == 0:
@@ -178,7 +176,7 @@ func (d *Driver) mlText(p unsafe.Pointer, n uint32, s string) int32 {
 	return 0
 }
 
-// mlHandle stores the handle of the device that asked picks, if there is one.
+// mlHandle stores the handle of the first device that asked accepts.
 func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
 	i := slices.IndexFunc(d.gpus, asked)
 	switch {
@@ -192,7 +190,7 @@ func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
 	return mlPut(out, d.mlDevices()|uint64(i+1))
 }
 
-// mlDevices is the part of a device's handle in front of its ordinal.
+// mlDevices returns the bits of a device handle above the ordinal.
 func (d *Driver) mlDevices() uint64 { return uint64(kindML)<<48 | uint64(d.number)<<32 }
 
 // onML calls f with the device of a handle.

@@ -10,14 +10,13 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Limits of launches. Source: CUDA C++ Programming Guide, technical
-// specifications per compute capability.
+// Launch limits. Source: CUDA C++ Programming Guide, technical specifications per compute capability.
 const (
-	maxThreads       = 1024 // of a block
+	maxThreads       = 1024 // per block
 	maxBlockZ        = 64
 	maxGridX         = 1<<31 - 1
 	maxGridYZ        = 65535
-	maxSharedDefault = 48 << 10 // without cuFuncSetAttribute
+	maxSharedDefault = 48 << 10 // without cuFuncSetAttribute, in bytes
 	processors       = 132
 )
 
@@ -36,14 +35,14 @@ type function struct {
 	name       string
 	kernel     *ptx.Kernel
 	params     []param
-	maxDynamic int // bytes of shared memory that a launch may ask for
+	maxDynamic int // bytes of dynamic shared memory that a launch may request
 }
 
-// parsedModules are the modules that this process has parsed. They are immutable,
-// and tests load the same ones hundreds of times.
+// parsedModules caches the parsed modules of this process. They are immutable, and tests load the same modules
+// hundreds of times.
 var parsedModules sync.Map // text → *ptx.Module
 
-// parse parses PTX; the same text is parsed once.
+// parse parses PTX. It parses equal text only once.
 func parse(src string) (*ptx.Module, error) {
 	if m, ok := parsedModules.Load(src); ok {
 		return m.(*ptx.Module), nil
@@ -56,7 +55,7 @@ func parse(src string) (*ptx.Module, error) {
 	return m, nil
 }
 
-// maxImage bounds, in bytes, the search for the end of a module's text.
+// maxImage limits the search for the NUL at the end of a module, in bytes.
 const maxImage = 64 << 20
 
 // moduleLoad is cuModuleLoadDataEx for PTX text.
@@ -88,14 +87,14 @@ var (
 	targetLine  = regexp.MustCompile(`(?m)^\s*\.target\s+sm_(\d+)([af]?)`)
 )
 
-// compatible is the code with which the driver or the device refuses PTX for its
-// .version and .target, and the reason.
+// compatible returns the code with which the driver or the device rejects PTX because of .version or .target, and the
+// reason.
 func (d *Driver) compatible(src string) (int32, string) {
 	v, t := versionLine.FindStringSubmatch(src), targetLine.FindStringSubmatch(src)
 	if v == nil || t == nil {
 		return errInvalidPTX, "no .version or no .target"
 	}
-	major, _ := strconv.Atoi(v[1]) // cannot fail, as these are digits
+	major, _ := strconv.Atoi(v[1]) // the pattern matches only digits
 	minor, _ := strconv.Atoi(v[2])
 	if 10*major+minor > d.opt.MaxPTXVersion {
 		return errUnsupportedPTX, fmt.Sprintf("Unsupported .version %s.%s; current version is '%d.%d'",
@@ -109,10 +108,10 @@ func (d *Driver) compatible(src string) (int32, string) {
 	return 0, ""
 }
 
-// jit is where the compiler writes its log.
+// jit is the destination of the compiler log.
 type jit struct {
 	buffer unsafe.Pointer
-	size   *uint64 // the room in bytes before, the bytes written after
+	size   *uint64 // in: capacity in bytes; out: bytes written
 }
 
 // jitLog finds CU_JIT_ERROR_LOG_BUFFER (5) and its size (6) among the options.
@@ -140,8 +139,7 @@ func (j jit) write(s string) {
 	}
 }
 
-// moduleUnload is cuModuleUnload. It waits for the device: kernels of the module
-// may be running.
+// moduleUnload is cuModuleUnload. It waits for the device, which may be running kernels of the module.
 func (d *Driver) moduleUnload(h uint64) int32 {
 	m, ok := find[*module](d, kindModule, h, "cuModuleUnload")
 	if !ok || !d.own("cuModuleUnload", m.name, m.gpu) {
@@ -179,13 +177,12 @@ func (d *Driver) moduleFunction(out *uint64, h uint64, name unsafe.Pointer) int3
 	return 0
 }
 
-// param is a parameter of a kernel: where it begins in the buffer of all
-// parameters, and its size.
+// param is a kernel parameter: its offset in the parameter buffer and its size, in bytes.
 type param struct{ at, bytes int }
 
 var paramDecl = regexp.MustCompile(`\.param\s+(?:\.align\s+(\d+)\s+)?\.[a-z]+(\d+)(?:\s+\.ptr[^,)]*?)?\s+[\w$]+(?:\[(\d+)\])?\s*[,)]`)
 
-// paramsOf lists the parameters of a kernel as its text declares them.
+// paramsOf returns the parameters of a kernel, as declared in the PTX text.
 func paramsOf(text, kernel string) []param {
 	entry := regexp.MustCompile(`\.entry\s+` + regexp.QuoteMeta(kernel) + `\s*\([^)]*\)`).FindString(text)
 	var out []param
@@ -203,8 +200,8 @@ func paramsOf(text, kernel string) []param {
 	return out
 }
 
-// funcSetAttribute is cuFuncSetAttribute for the largest dynamic shared memory (8)
-// and for the carveout (9), which has no effect here.
+// funcSetAttribute is cuFuncSetAttribute for the maximum dynamic shared memory (8) and for the carveout (9), which has
+// no effect here.
 func (d *Driver) funcSetAttribute(h uint64, attr, value int32) int32 {
 	f, ok := find[*function](d, kindFunction, h, "cuFuncSetAttribute")
 	switch {

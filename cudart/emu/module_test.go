@@ -13,9 +13,9 @@ import (
 	"mt/cudart/emu"
 )
 
-// tinyPTX has three kernels. store writes the number of each thread plus one to
-// p[i+tid]; late exchanges values through shared memory without a barrier; fresh
-// reads shared memory that nobody wrote. The latter two write what they read to p.
+// tinyPTX has three kernels. store writes each thread's number plus one to p[i+tid]. late exchanges values through
+// shared memory without a barrier. fresh reads unwritten shared memory. late and fresh write the values that they read
+// to p.
 const tinyPTX = `
 .version 8.0
 .target sm_80
@@ -74,7 +74,7 @@ const tinyPTX = `
 }
 `
 
-// call calls a C function. What args point to must lie on the heap.
+// call calls a C function. Memory behind args must be on the heap.
 func call(f uintptr, args ...uintptr) int {
 	r, _, _ := purego.SyscallN(f, args...)
 	return int(int32(r))
@@ -85,9 +85,9 @@ func ptr[T any](p *T) uintptr {
 	return uintptr(unsafe.Pointer(p))
 }
 
-var pointed any // what is stored here escapes to the heap
+var pointed any // a stored value escapes to the heap
 
-// kernelRig is a rig with tinyPTX loaded, a stream and memory for 100 words.
+// kernelRig is a rig with tinyPTX, a stream and memory for 100 words.
 type kernelRig struct {
 	*rig
 	m cudart.Module
@@ -143,8 +143,7 @@ func TestKernelRuns(t *testing.T) {
 	})
 }
 
-// TestKernelParametersByPointers passes parameters in the other way, as an array of
-// pointers.
+// TestKernelParametersByPointers passes parameters as an array of pointers.
 func TestKernelParametersByPointers(t *testing.T) {
 	r := openKernels(t, emu.Options{})
 	f, err := r.ModuleFunction(r.ctx, r.m, "store")
@@ -187,8 +186,7 @@ func TestKernelFaults(t *testing.T) {
 	}
 }
 
-// TestOrderOfKernels: what a kernel touches is only known after it has run, and is
-// checked then.
+// TestOrderOfKernels: a kernel's accesses are known and checked only after it has run.
 func TestOrderOfKernels(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := openKernels(t, o)
@@ -234,7 +232,7 @@ func TestLaunchesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestLimitsOfGridsAndBlocks exceeds each limit alone, by one.
+// TestLimitsOfGridsAndBlocks exceeds each limit by one.
 func TestLimitsOfGridsAndBlocks(t *testing.T) {
 	one := [3]uint32{1, 1, 1}
 	for _, c := range []struct {

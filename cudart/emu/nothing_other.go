@@ -2,5 +2,5 @@
 
 package emu
 
-// Nothing is 0, as no such function of C is known here.
+// Nothing returns 0: no such C function is known on this platform.
 func Nothing() uintptr { return 0 }

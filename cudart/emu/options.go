@@ -5,116 +5,107 @@ import (
 	"time"
 )
 
-// Mode says when enqueued work runs.
+// Mode selects when enqueued work runs.
 type Mode int
 
 const (
-	// Eager runs work as soon as a stream and its events allow, oldest first.
+	// Eager runs an operation as soon as its stream and events allow, oldest first.
 	Eager Mode = iota
-	// Random runs work in an order drawn from Options.Seed among all operations
-	// that may run; some of it runs early, the rest when somebody waits.
+	// Random draws the next operation from Options.Seed among all runnable ones. Some operations run early, the others
+	// when a thread waits.
 	Random
-	// Lazy runs nothing until somebody waits, and then only what that needs. Of
-	// this it runs the work enqueued last first.
+	// Lazy runs nothing until a thread waits, and then only the work that the wait needs. Among this work it starts
+	// with the newest operation.
 	Lazy
 )
 
-// Options describe the devices, their driver and what goes wrong. The zero value is
-// one healthy GPU of compute capability 9.0 with 8 GiB.
+// Options describes the devices, their driver and injected failures. The zero value is one healthy GPU of compute
+// capability 9.0 with 8 GiB.
 type Options struct {
 	Mode Mode
-	Seed uint64 // of Random, and of the order of warps and copies in kernels
+	Seed uint64 // seed of Random, and of the order of warps and copies in kernels
 
-	Devices           int    // how many GPUs there are, all alike, each with memory, context, streams and modules of its own; 0 is 1
-	Name              string // "Emulated GPU"
-	ComputeCapability int    // 90 is 9.0
-	DeviceMemory      int64  // bytes; allocations take host memory of their size
-	BoardMemory       int64  // bytes that libnvidia-ml sees, more where the GPU is a part of a board; 0 is DeviceMemory
-	ContextMemory     int64  // bytes that the context takes from DeviceMemory
-	DriverVersion     int    // as cuDriverGetVersion gives it; 12080 is 12.8
-	RuntimeVersion    int    // as cudaRuntimeGetVersion gives it
-	MaxPTXVersion     int    // the newest PTX that the driver takes, 87 is 8.7; 0 is what DriverVersion takes
+	Devices           int    // number of identical GPUs, each with its own memory, context, streams and modules; 0: 1
+	Name              string // "": "Emulated GPU"
+	ComputeCapability int    // 90 is 9.0; 0: 90
+	DeviceMemory      int64  // bytes; allocations take host memory of the same size
+	BoardMemory       int64  // bytes that libnvidia-ml reports, more than DeviceMemory on a partitioned board; 0: DeviceMemory
+	ContextMemory     int64  // bytes of DeviceMemory that a context takes
+	DriverVersion     int    // result of cuDriverGetVersion; 12080 is 12.8
+	RuntimeVersion    int    // result of cudaRuntimeGetVersion
+	MaxPTXVersion     int    // newest PTX version that the driver accepts, 87 is 8.7; 0: the version of DriverVersion
 
-	// WithoutPeers: no GPU has a way to another one, as with many GeForce cards.
+	// WithoutPeers: no peer access between GPUs, as on many GeForce cards.
 	WithoutPeers bool
-	// SpoilPeers: copies between GPUs bring other bytes than were sent, as where an IOMMU stands
-	// in the way.
+	// SpoilPeers: copies between GPUs deliver wrong bytes, as with an IOMMU in the way.
 	SpoilPeers bool
 
-	NoDevice       bool // there is a driver and no GPU
+	NoDevice       bool // a driver is installed, but there is no GPU
 	DriverTooOld   bool // the driver is older than libcudart
 	WithoutRuntime bool // libcudart is not installed
 	WithoutBlasLt  bool // libcublasLt is not installed
 	WithoutML      bool // libnvidia-ml is not installed
 
-	// Integrated has the devices say that they have no memory of their own, as GB10 and Jetson do. Their kernels and cuBLASLt's
-	// products reach pinned host memory. Others reach it on a real machine too, and are held to device memory here.
+	// Integrated: the devices report that they have no memory of their own, like GB10 and Jetson. Their kernels and
+	// cuBLASLt products reach pinned host memory. Discrete GPUs reach it too, but the emulator restricts them to
+	// device memory.
 	Integrated bool
 
-	// Watchdog has the devices say that kernels which take long are ended; none is.
+	// Watchdog: the devices report a kernel time limit. The emulator does not enforce one.
 	Watchdog bool
 
-	// HostPage is the size in bytes of the host's pages, a power of two, as cudaHostRegister sees it; 0 is 4096. Kernels for
-	// arm64 with pages of 64 KiB are common.
+	// HostPage is the page size in bytes for cudaHostRegister, a power of two; 0: 4096. arm64 Linux kernels often use
+	// pages of 64 KiB.
 	HostPage int
-	// RefuseRegister is the code that cudaHostRegister returns; with 0 it
-	// registers.
+	// RefuseRegister is the error code of cudaHostRegister; 0: it succeeds.
 	RefuseRegister int
-	// RefuseProducts is the code that cublasLtMatmul returns, even for algorithms
-	// that were proposed; with 0 it computes.
+	// RefuseProducts is the error code of cublasLtMatmul, even for proposed algorithms; 0: it computes.
 	RefuseProducts int
-	// ProductTimes are the device times that the algorithms of libcublasLt for matrix
-	// products take beside the emulator's own, which events show and nobody waits for,
-	// in the order in which they are proposed. Nil is three that take none.
+	// ProductTimes are the extra device times of the proposed cublasLt algorithms, in order. Events report the extra
+	// time, but nothing waits for it. nil: three algorithms without extra time.
 	ProductTimes []time.Duration
-	// RegisterLimit is how many bytes may be registered at the same time, as where
-	// locked memory is limited. Beyond it cudaHostRegister returns 2. 0 is no
-	// limit.
+	// RegisterLimit is the limit of registered bytes, like a limit of locked memory. Beyond it cudaHostRegister
+	// returns 2. 0: no limit.
 	RegisterLimit int64
 
-	// Hang, unless it is empty, has work whose description contains it ("kernel rmsnorm", "copy to device") not end
-	// until Driver.EndHang. Streams that do not wait for such work go on.
+	// Hang is a part of an operation's description ("kernel rmsnorm", "copy to device"). Matching operations do not
+	// end until Driver.EndHang. Streams that do not wait for them continue. "": none.
 	Hang string
 
-	// FailCall makes the C call of that number fail; calls are counted from 1, and
-	// with 0 none fails. A call that enqueues or creates something then does
-	// nothing. A call that waits or gives something back does its work and reports
-	// the failure, as CUDA does with earlier errors.
+	// FailCall is the number, counted from 1, of the C call that fails; 0: none. A failing call that enqueues or
+	// creates something does nothing. A failing call that waits or releases something does its work and reports the
+	// failure, as CUDA reports earlier errors.
 	FailCall int
-	// FailCode is the code with which FailCall fails, in libcudart and libcuda;
-	// 0 is 999. libcublasLt answers 14 and libnvidia-ml 999.
+	// FailCode is the code of FailCall in libcudart and libcuda; 0: 999. libcublasLt returns 14 and libnvidia-ml 999.
 	FailCode int
-	// LoseDeviceAt loses the devices at the C call of that number, counted from 1;
-	// with 0 never. From then on every call fails and no work runs.
+	// LoseDeviceAt is the number, counted from 1, of the C call at which all devices are lost; 0: never. From then on
+	// every call fails and no work runs.
 	LoseDeviceAt int
-	// LostCode is what libcudart and libcuda return then; 0 means 999.
+	// LostCode is the code of libcudart and libcuda after the loss; 0: 999.
 	LostCode int
 
 	// HangAt is the launch that does not end until Driver.EndHang.
 	HangAt Launch
 	// CrashAt is the launch that accesses an illegal address. No context of the process can be used from then on.
 	CrashAt Launch
-	// FullAt is the number of the cudaMalloc, counted from 1, from which on device memory is full, whatever
-	// cudaMemGetInfo says; with 0 it never is.
+	// FullAt is the number, counted from 1, of the first cudaMalloc that fails with full memory. Later ones fail too,
+	// whatever cudaMemGetInfo reports. 0: none.
 	FullAt int
-	// CoreDump names the file that a GPU writes when a kernel fails, as CUDA_COREDUMP_FILE does. It names the kernel.
-	// "": none.
+	// CoreDump is the file that the GPU writes when a kernel fails, like CUDA_COREDUMP_FILE. It contains the kernel
+	// name. "": none.
 	CoreDump string
 
-	// Threads is how many goroutines execute a kernel; 0 means GOMAXPROCS.
+	// Threads is the number of goroutines that execute a kernel; 0: GOMAXPROCS.
 	Threads int
-	// CheckGlobal reports blocks of one launch, and warps of one block, that race
-	// in global memory.
+	// CheckGlobal reports races in global memory between blocks of a launch and between warps of a block.
 	CheckGlobal bool
-	// OrderOnly executes a kernel once for each set of its parameters, its grid and
-	// its block, and remembers what it touched. Later launches with the same set
-	// change no memory; they are only checked against what is ordered around them.
-	// It is for tests that draw many orders of work which repeats itself and
-	// touches the same memory each time.
+	// OrderOnly executes a kernel once per combination of parameters, grid and block, and records its accesses. Later
+	// launches with the same combination change no memory; only the order of their accesses is checked. It serves
+	// tests that draw many orders of repeating work.
 	OrderOnly bool
 }
 
-// withDefaults fills in the fields that o leaves at zero.
+// withDefaults fills in the zero fields of o.
 func (o Options) withDefaults() Options {
 	def := func(p *int, v int) {
 		if *p == 0 {
@@ -148,8 +139,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ptxVersion is the newest PTX version that a driver takes. Source: the release
-// history in the PTX ISA manual.
+// ptxVersion returns the newest PTX version that a driver accepts. Source: the release history in the PTX ISA manual.
 func ptxVersion(driver int) int {
 	switch major, minor := driver/1000, driver%1000/10; {
 	case major < 12:
@@ -163,9 +153,8 @@ func ptxVersion(driver int) int {
 	}
 }
 
-// maxSharedOptIn is the most shared memory in bytes that a block can have.
-// Source: CUDA C++ Programming Guide, technical specifications per compute
-// capability.
+// maxSharedOptIn returns the maximum shared memory per block in bytes. Source: CUDA C++ Programming Guide, technical
+// specifications per compute capability.
 func (o *Options) maxSharedOptIn() int {
 	switch o.ComputeCapability {
 	case 80, 87:

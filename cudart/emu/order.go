@@ -6,10 +6,9 @@ import (
 	"sort"
 )
 
-// Vector clocks answer whether two operations are ordered. The operations of stream
-// i are numbered from 1, and component i of a clock is the number of the last of
-// them that is known to be over. The host has no component: what one of its threads
-// learnt by waiting, all its threads are taken to know.
+// Vector clocks decide whether two operations are ordered. The operations of stream i are numbered from 1. Component i
+// of a clock is the number of the newest of them known to be complete. The host has no component. Completion that one
+// host thread has observed counts as known to all host threads.
 
 // clock is a vector clock. It is immutable; missing components are 0.
 type clock []uint64
@@ -21,8 +20,7 @@ func (c clock) at(stream int) uint64 {
 	return 0
 }
 
-// join is the componentwise maximum of c and b. It is c itself where c is nowhere
-// smaller.
+// join returns the componentwise maximum of c and b. It returns c itself if no component grows.
 func (c clock) join(b clock) clock {
 	for i, n := range b {
 		if n > c.at(i) {
@@ -37,7 +35,7 @@ func (c clock) join(b clock) clock {
 	return c
 }
 
-// with is c, with the component of stream raised to n if it is smaller.
+// with returns c with the component of stream raised to at least n.
 func (c clock) with(stream int, n uint64) clock {
 	if c.at(stream) >= n {
 		return c
@@ -48,40 +46,38 @@ func (c clock) with(stream int, n uint64) clock {
 	return out
 }
 
-// region is a run of bytes whose accesses are watched: device memory or pinned
-// host memory.
+// region is a checked byte range: device memory or pinned host memory.
 type region struct {
 	name     string
-	segments []segment // what was touched, in order, not overlapping
-	compact  int       // the number of segments from which on equal neighbours are joined
+	segments []segment // touched ranges, sorted and disjoint
+	compact  int       // number of segments from which on shrink merges equal neighbours
 
-	writers int    // operations that are enqueued and will write
-	writes  uint64 // operations that have written
+	writers int    // number of pending operations that will write
+	writes  uint64 // number of completed operations that wrote
 }
 
-// segment is a run of bytes with the same history: the last operation that wrote
-// them, and the operations that have read them since, at most one of each stream.
+// segment is a byte range with one history: the last operation that wrote it, and the later reads, at most one per
+// stream.
 type segment struct {
 	from, to int64
 	write    *op
 	reads    []*op // immutable
 }
 
-// span is a run of bytes that an operation touches.
+// span is a byte range that an operation accesses.
 type span struct {
 	region   *region
 	from, to int64
 	write    bool
 }
 
-// before says whether p is over when o starts, by the order of streams, events
-// and synchronisation alone.
+// before reports whether streams, events and synchronization alone guarantee that p is complete when o starts.
 func (p *op) before(o *op) bool {
 	return p == nil || p.stream == o.stream || o.base.at(p.stream.id) >= p.n
 }
 
-// touch checks one access of o against those before it and remembers it. d.mu
-// is held; operations come in the order in which they run.
+// touch checks one access of o against earlier accesses and records it. Operations arrive in execution order. d.mu is
+// held.
 func (d *Driver) touch(o *op, s span) {
 	if s.from >= s.to {
 		return
@@ -125,8 +121,7 @@ func (d *Driver) touch(o *op, s span) {
 	r.shrink()
 }
 
-// cut makes at the border of two segments, where it lies inside one, and returns
-// the index of the first segment from there on.
+// cut splits the segment that contains at. It returns the index of the first segment at or after at.
 func (r *region) cut(at int64) int {
 	i := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].to > at })
 	if i == len(r.segments) || r.segments[i].from >= at {
@@ -139,8 +134,8 @@ func (r *region) cut(at int64) int {
 	return i + 1
 }
 
-// shrink joins neighbouring segments with the same history. It only does so once in
-// a while.
+// shrink merges neighbouring segments with the same history. It runs only when the number of segments has reached
+// r.compact.
 func (r *region) shrink() {
 	if len(r.segments) < max(r.compact, 64) {
 		return
@@ -159,7 +154,7 @@ func (r *region) shrink() {
 	r.compact = 2 * len(out)
 }
 
-// withRead is reads with o added, in place of an earlier operation of its stream.
+// withRead returns reads plus o. o replaces an earlier read of its stream.
 func withRead(reads []*op, o *op) []*op {
 	out := make([]*op, 0, len(reads)+1)
 	for _, p := range reads {
@@ -170,7 +165,7 @@ func withRead(reads []*op, o *op) []*op {
 	return append(out, o)
 }
 
-// unordered reports as a fault that nothing orders p and o.
+// unordered records a fault: nothing orders p and o.
 func (d *Driver) unordered(o *op, s span, p *op, pWrites bool, seg *segment) {
 	d.fault(Order, "%s %s bytes %d to %d of %s that %s %s, and nothing orders them (of that stream's operations it comes after %d, not after %d)",
 		o, verb(s.write), max(s.from, seg.from), min(s.to, seg.to), s.region.name, p, past(pWrites), o.base.at(p.stream.id), p.n)
@@ -190,8 +185,8 @@ func past(write bool) string {
 	return "read"
 }
 
-// unused reports as faults the operations on r of which the host does not know that
-// they are over. Calls that end r's memory need it. d.mu is held.
+// unused records a fault for each operation on r that the host does not know to be complete. Calls that release r's
+// memory use it. d.mu is held.
 func (d *Driver) unused(call string, r *region) {
 	var last *op
 	for _, seg := range r.segments {
@@ -205,7 +200,7 @@ func (d *Driver) unused(call string, r *region) {
 	r.segments = nil
 }
 
-// String names an operation for people.
+// String describes an operation for messages.
 func (o *op) String() string {
 	return fmt.Sprintf("[#%d %s on %s]", o.seq, o.what, o.stream.name)
 }

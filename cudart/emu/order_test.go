@@ -8,9 +8,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestCopyBeforeItsEvent: a stream reads what another one writes. With a wait for
-// an event there is no fault; without it there is one, whichever of the two ran
-// first.
+// TestCopyBeforeItsEvent: one stream reads what another stream writes. With an event wait there is no fault. Without
+// it there is one, in either order of execution.
 func TestCopyBeforeItsEvent(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, waits := range []bool{true, false} {
@@ -38,8 +37,7 @@ func TestCopyBeforeItsEvent(t *testing.T) {
 	})
 }
 
-// TestReusedTooEarly: a buffer is filled again while a copy of what it held may
-// still be reading.
+// TestReusedTooEarly: a buffer is refilled while a copy may still read it.
 func TestReusedTooEarly(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, waits := range []bool{true, false} {
@@ -70,14 +68,13 @@ func TestReusedTooEarly(t *testing.T) {
 	})
 }
 
-// TestDisjointBytesNeedNoOrder: streams that touch different bytes of a buffer, or
-// only read the same bytes, need not be ordered.
+// TestDisjointBytesNeedNoOrder: streams that touch different bytes, or only read, need no order.
 func TestDisjointBytesNeedNoOrder(t *testing.T) {
 	r := open(t, emu.Options{Mode: emu.Random})
 	s1, s2 := r.stream(), r.stream()
 	a, b := r.malloc(1024), r.malloc(1024)
 	r.must(r.MemsetAsync(b, 1, 1024, s1))
-	r.sync(s1) // what s2 does next comes after this wait of the host
+	r.sync(s1) // later work on s2 is ordered after this wait
 	for i := range 8 {
 		r.must(r.MemsetAsync(a+0, byte(i), 511, s1))
 		r.must(r.MemsetAsync(a+511, byte(i), 513, s2))
@@ -90,8 +87,7 @@ func TestDisjointBytesNeedNoOrder(t *testing.T) {
 	r.close()
 }
 
-// TestOrderThroughTheHost: an operation that is enqueued after the host waited for
-// another one comes after that one.
+// TestOrderThroughTheHost: an operation enqueued after a host wait is ordered after the awaited operation.
 func TestOrderThroughTheHost(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -106,16 +102,15 @@ func TestOrderThroughTheHost(t *testing.T) {
 		if f := r.d.Faults(); len(f) > 0 {
 			t.Fatalf("with synchronisation: %v", f)
 		}
-		r.must(r.MemsetAsync(a, 3, 64, s1)) // s1 does not know of the work of s2, but the host does
-		r.must(r.MemsetAsync(a, 4, 64, s2)) // nothing orders it with the one before
+		r.must(r.MemsetAsync(a, 3, 64, s1)) // only the host knows that s2's work is complete
+		r.must(r.MemsetAsync(a, 4, 64, s2)) // unordered with the previous operation
 		r.sync(s1)
 		r.sync(s2)
 		r.expect(emu.Order, "stream #1", "stream #2")
 	})
 }
 
-// TestOrderOfPinnedMemory: a slab is written while a copy from it may still be
-// under way.
+// TestOrderOfPinnedMemory: a slab is written while a copy from it may be pending.
 func TestOrderOfPinnedMemory(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -132,8 +127,7 @@ func TestOrderOfPinnedMemory(t *testing.T) {
 	})
 }
 
-// TestHostChangesItsSide: the host writes to a slab that a copy has yet to read or
-// to fill.
+// TestHostChangesItsSide: the host writes to a slab that a pending copy reads or fills.
 func TestHostChangesItsSide(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -151,7 +145,7 @@ func TestHostChangesItsSide(t *testing.T) {
 			src, dst := r.host(65), r.host(64)
 			r.h2d(a, src[:64], s)
 			r.d2h(dst, a, s)
-			r.h2d(a, dst, s) // what it reads is changed by an operation, which is allowed
+			r.h2d(a, dst, s) // an operation, not the host, changes the source, which is allowed
 			c.write(src, dst)
 			r.sync(s)
 			if c.says != "" {
@@ -164,8 +158,7 @@ func TestHostChangesItsSide(t *testing.T) {
 	}
 }
 
-// TestFreedInUse: memory is given back although the host has not waited for its
-// use.
+// TestFreedInUse: memory is freed before the host has waited for its use.
 func TestFreedInUse(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -184,8 +177,7 @@ func TestFreedInUse(t *testing.T) {
 	r.expect(emu.Order, "cudaFreeHost of allocated host memory #1", "copy to device")
 }
 
-// TestHistoryStaysSmall: thousands of pieces that are read and written leave a
-// small history, in which a wrong access is still found.
+// TestHistoryStaysSmall: thousands of accesses to pieces leave a small history that still detects a wrong access.
 func TestHistoryStaysSmall(t *testing.T) {
 	r := open(t, emu.Options{})
 	s1, s2 := r.stream(), r.stream()

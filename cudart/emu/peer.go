@@ -2,11 +2,11 @@ package emu
 
 import "fmt"
 
-// This file has how devices reach each other's memory: by copies between two devices, of which
-// the one whose stream copies has been given access to the other. Kernels and other copies never
-// do here, even with access; on silicon they could.
+// This file emulates peer access between devices. Only copies between two devices can use it, and only if the device
+// of the stream has access to the other. Kernels and other copies never use peer access here, although real hardware
+// allows it.
 
-// runtimePeers are the functions of libcudart for that.
+// runtimePeers returns the peer functions of libcudart.
 func runtimePeers() []symbol {
 	return []symbol{
 		{name: "cudaDeviceCanAccessPeer", need: needDevice, bind: func(c caller) any {
@@ -27,7 +27,7 @@ func runtimePeers() []symbol {
 	}
 }
 
-// canAccessPeer is cudaDeviceCanAccessPeer. A device is no peer of itself.
+// canAccessPeer is cudaDeviceCanAccessPeer. A device is not a peer of itself.
 func (d *Driver) canAccessPeer(can *int32, dev, peer int32) int32 {
 	return d.onDevice(dev, func(a *gpu) int32 {
 		return d.onDevice(peer, func(b *gpu) int32 {
@@ -62,8 +62,8 @@ func (d *Driver) enablePeerAccess(peer int32, flags uint32) int32 {
 	})
 }
 
-// memcpyPeerAsync is cudaMemcpyPeerAsync. CUDA would copy by way of the host where the stream's
-// device has no access to the other; whoever calls this wants anything but that, so it is a fault.
+// memcpyPeerAsync is cudaMemcpyPeerAsync. Without peer access CUDA would copy through the host. Callers never want
+// this, so it is a fault.
 func (d *Driver) memcpyPeerAsync(dst uint64, to int32, src uint64, from int32, n, sh uint64) int32 {
 	const call = "cudaMemcpyPeerAsync"
 	s, ok := d.streamOf(sh, call)

@@ -10,8 +10,7 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestPeerCopies: a device that has been given access to another copies to it and from it, and
-// events order what the two do.
+// TestPeerCopies: a device with peer access copies in both directions, and events order the two devices.
 func TestPeerCopies(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		p := openPair(t, o)
@@ -23,7 +22,7 @@ func TestPeerCopies(t *testing.T) {
 				}
 			}
 		}
-		for range 2 { // that it is enabled already is no error
+		for range 2 { // enabling it twice is no error
 			p.must(p.c.DeviceEnablePeerAccess(a.ctx, 1))
 		}
 		x, y := a.host(512), b.host(512)
@@ -44,7 +43,7 @@ func TestPeerCopies(t *testing.T) {
 		if !bytes.Equal(y, want) {
 			t.Errorf("the other device has %v", y)
 		}
-		p.must(b.MemsetAsync(b.p, 9, 512, b.s)) // and the other way, by the same device
+		p.must(b.MemsetAsync(b.p, 9, 512, b.s)) // the reverse direction, by the same device
 		p.must(b.EventRecord(b.e, b.s))
 		p.must(a.StreamWaitEvent(a.s, b.e))
 		p.must(a.peerCopy(a.rig, a.p, b.p, b.rig, 512, a.s))
@@ -65,7 +64,7 @@ func TestPeerCopies(t *testing.T) {
 	})
 }
 
-// TestPeerFaults: what a copy between two devices may not do is a fault that names both.
+// TestPeerFaults: an illegal copy between two devices is a fault that names both.
 func TestPeerFaults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(p *pair, a, b *half) error
@@ -110,7 +109,7 @@ func TestPeerFaults(t *testing.T) {
 	}
 }
 
-// TestWithoutPeers: where GPUs have no way to each other, CUDA says so.
+// TestWithoutPeers: CUDA reports GPUs that cannot reach each other.
 func TestWithoutPeers(t *testing.T) {
 	p := openPair(t, emu.Options{WithoutPeers: true})
 	if can, err := p.c.DeviceCanAccessPeer(0, 1); can || err != nil {
@@ -119,7 +118,7 @@ func TestWithoutPeers(t *testing.T) {
 	if err := p.c.DeviceEnablePeerAccess(p.each[0].ctx, 1); !errors.Is(err, cudart.ErrNotSupported) || !strings.Contains(err.Error(), "peer access is not supported") {
 		t.Errorf("access is given: %v", err)
 	}
-	for _, ordinal := range []int{0, 2} { // itself, and none
+	for _, ordinal := range []int{0, 2} { // itself, and a missing device
 		if err := p.c.DeviceEnablePeerAccess(p.each[0].ctx, ordinal); err == nil || !strings.Contains(err.Error(), "invalid device ordinal") {
 			t.Errorf("access to device %d: %v", ordinal, err)
 		}

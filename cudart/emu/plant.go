@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Launch names one launch: the N-th, counted from 1, of the kernels whose names begin with Kernel. "" is every kernel. With N
-// 0 no launch is meant.
+// Launch selects one launch: the N-th, counted from 1, of the kernels whose names begin with Kernel. Kernel "": every
+// kernel. N 0: no launch.
 type Launch struct {
 	Kernel string
 	N      int
 }
 
-// libraries are the names under which Plant knows libraries.
+// libraries maps the library names of Plant to options.
 var libraries = map[string]func(*Options) *bool{
 	"cudart":   func(o *Options) *bool { return &o.WithoutRuntime },
 	"cublasLt": func(o *Options) *bool { return &o.WithoutBlasLt },
@@ -25,7 +25,7 @@ var libraries = map[string]func(*Options) *bool{
 // plantable lists what Plant takes.
 const plantable = "hang[:KERNEL[:N]], fault[:KERNEL[:N]], oom[:N or :N MiB] or missing:LIBRARY (cudart, cublasLt or nvml)"
 
-// Plant adds a fault to the options, which text names; "" adds none:
+// Plant adds the fault that text names to the options; "": none.
 //
 //	hang:KERNEL:N     the N-th launch of a kernel whose name begins with KERNEL never ends
 //	fault:KERNEL:N    that launch accesses an illegal address: error 700, and the context is lost
@@ -33,7 +33,7 @@ const plantable = "hang[:KERNEL[:N]], fault[:KERNEL[:N]], oom[:N or :N MiB] or m
 //	oom:N MiB         the device has that much memory
 //	missing:LIBRARY   cudart, cublasLt or nvml is not installed
 //
-// Without KERNEL every kernel counts, and without N it is 1. The error lists the kinds.
+// Without KERNEL every kernel counts. N defaults to 1. The error for an unknown fault lists the valid forms.
 func (o *Options) Plant(text string) error {
 	if text == "" {
 		return nil
@@ -76,7 +76,7 @@ func (o *Options) Plant(text string) error {
 	return fmt.Errorf("fault %q: there is no kind %q; it takes %s", text, kind, plantable)
 }
 
-// launchOf reads KERNEL:N.
+// launchOf parses KERNEL:N.
 func launchOf(text string) (Launch, error) {
 	kernel, number, given := strings.Cut(text, ":")
 	if !given {
@@ -89,10 +89,10 @@ func launchOf(text string) (Launch, error) {
 	return Launch{kernel, n}, nil
 }
 
-// errPlanted is the error of a launch that Options.CrashAt names. It is no mistake of the program under test.
+// errPlanted is the error of the launch that Options.CrashAt selects. It is not a mistake of the program under test.
 var errPlanted = errors.New("an illegal memory access was encountered")
 
-// plant replaces what a launch of f does where the options say so. d.mu is held.
+// plant makes the launch o of f hang or crash if the options say so. d.mu is held.
 func (d *Driver) plant(o *op, f *function) {
 	if l := d.opt.HangAt; l.N > 0 && strings.HasPrefix(f.name, l.Kernel) {
 		d.hanging++
@@ -105,7 +105,7 @@ func (d *Driver) plant(o *op, f *function) {
 	}
 }
 
-// stopped ends the use of all contexts because o failed, and writes the core dump. d.mu is held.
+// stopped makes all contexts unusable because o failed, and writes the core dump. d.mu is held.
 func (d *Driver) stopped(o *op, err error) {
 	if d.opt.CoreDump != "" {
 		dump := fmt.Sprintf("%s\n%v\n", o.what, err)

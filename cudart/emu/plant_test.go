@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestPlant: a fault by its text becomes options, and one that there is not is an error that lists the kinds.
+// TestPlant: the text of a fault sets options. An unknown fault is an error that lists the valid ones.
 func TestPlant(t *testing.T) {
 	for text, want := range map[string]emu.Options{
 		"":                 {},
@@ -52,14 +52,14 @@ func TestPlant(t *testing.T) {
 	}
 }
 
-// planted opens a driver with that fault. Its program is the one of the other faults.
+// planted opens a driver with the planted fault. The program is the one of the other fault tests.
 func planted(t *testing.T, o emu.Options, text string) *rig {
 	t.Helper()
 	testkit.NoError(t, o.Plant(text))
 	return open(t, o)
 }
 
-// TestCrash: the launch that was named loses the context, its name is in the core dump, and nobody is blamed.
+// TestCrash: the selected launch loses the context and is named in the core dump. It is not a fault of the program.
 func TestCrash(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.CoreDump = filepath.Join(t.TempDir(), "a.cudacore")
@@ -81,7 +81,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// TestHangAt: the launch that was named does not end, and the one before it does.
+// TestHangAt: the selected launch hangs; the launch before it completes.
 func TestHangAt(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := planted(t, o, "hang:store:2")
@@ -112,7 +112,7 @@ func TestHangAt(t *testing.T) {
 	})
 }
 
-// TestFull: from the allocation that was named on there is no memory.
+// TestFull: from the selected allocation on, memory is full.
 func TestFull(t *testing.T) {
 	r := planted(t, emu.Options{}, "oom:2")
 	p := r.malloc(256)
@@ -131,7 +131,7 @@ func TestFull(t *testing.T) {
 	r.close()
 }
 
-// TestMissing: what is missing is not bound, and without libcudart nothing is.
+// TestMissing: a missing library is not bound. Without libcudart nothing is bound.
 func TestMissing(t *testing.T) {
 	for text, want := range map[string]bool{"missing:cublasLt": true, "missing:nvml": true, "missing:cudart": false} {
 		var o emu.Options

@@ -12,26 +12,26 @@ import (
 	"mt/internal/testkit"
 )
 
-// rig is a driver and the bindings to it, used for one device.
+// rig is a driver and its bindings, for one device.
 type rig struct {
 	*cudart.CUDA
 	t       *testing.T
 	d       *emu.Driver
 	ordinal int
 	ctx     cudart.Context // of the device
-	own     bool           // the rig must give ctx back
+	own     bool           // the rig must release ctx
 }
 
 func open(t *testing.T, o emu.Options) *rig {
 	t.Helper()
 	d := emu.New(o)
-	t.Cleanup(func() { d.Close() }) // a test that looks at the error has closed it before
+	t.Cleanup(func() { d.Close() }) // a test that checks the error has closed it before
 	c := testkit.Must(cudart.New(d))(t)
 	return &rig{CUDA: c, t: t, d: d}
 }
 
-// context is the primary context of the device. Unless the test has retained it, it
-// is retained when first needed. It is 0 where it cannot be had.
+// context returns the primary context of the device. It retains the context on first use, unless the test has done so.
+// 0: not available.
 func (r *rig) context() cudart.Context {
 	if r.ctx == 0 {
 		ctx, err := r.PrimaryContext(r.ordinal)
@@ -40,7 +40,7 @@ func (r *rig) context() cudart.Context {
 	return r.ctx
 }
 
-// end gives the context back.
+// end releases the context.
 func (r *rig) end() {
 	r.t.Helper()
 	if r.own {
@@ -49,7 +49,7 @@ func (r *rig) end() {
 	}
 }
 
-// close closes the driver and fails the test if that reports anything.
+// close closes the driver and fails the test if Close reports an error.
 func (r *rig) close() {
 	r.t.Helper()
 	r.end()
@@ -113,8 +113,7 @@ func (r *rig) sync(s cudart.Stream) {
 	r.must(r.StreamSynchronize(s))
 }
 
-// pageable is n bytes of the Go heap: unlike those of a stack, they stay where they
-// are.
+// pageable returns n bytes of the Go heap, which, unlike a stack, does not move.
 func pageable(n int) []byte {
 	kept = make([]byte, n)
 	return kept
@@ -124,8 +123,7 @@ var kept []byte
 
 func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// expect fails the test unless there is exactly one fault, which must be of that
-// kind and have all these words.
+// expect fails the test unless there is exactly one fault, of the given kind and with all given words.
 func (r *rig) expect(k emu.Kind, words ...string) {
 	r.t.Helper()
 	faults := r.d.Faults()

@@ -2,10 +2,10 @@ package emu
 
 import "mt/cudart"
 
-// Signatures are those of cuda_runtime_api.h: int and enum are int32, size_t is
-// uint64, and pointers that C only passes on are uint64.
+// Signatures follow cuda_runtime_api.h: int and enum are int32, size_t is uint64. Pointers that C only passes on are
+// uint64.
 
-// runtimeSymbols are the functions of libcudart.
+// runtimeSymbols returns the functions of libcudart.
 func runtimeSymbols() []symbol {
 	list := append(runtimeDevice(), runtimeMemory()...)
 	list = append(list, runtimeStreams()...)
@@ -157,7 +157,7 @@ func runtimeEvents() []symbol {
 	}
 }
 
-// put stores v through a pointer from C and returns the code for that.
+// put stores v through a pointer from C and returns the resulting code.
 func put[T any](p *T, v T) int32 {
 	if p == nil {
 		return errInvalidValue
@@ -166,7 +166,7 @@ func put[T any](p *T, v T) int32 {
 	return 0
 }
 
-// text is what CUDA calls a code, in its libraries and in words.
+// text returns CUDA's names and description of a code.
 func text(code int32) codeText {
 	if t, ok := codeTexts[code]; ok {
 		return t
@@ -190,7 +190,7 @@ func (d *Driver) deviceCount(n *int32) int32 {
 	return 0
 }
 
-// attribute is a device attribute, which libcudart and libcuda number alike.
+// attribute returns a device attribute. libcudart and libcuda use the same attribute numbers.
 func (d *Driver) attribute(v *int32, attr, dev int32) int32 {
 	return d.onDevice(dev, func(g *gpu) int32 {
 		if attr < 1 || attr > lastAttribute {
@@ -203,7 +203,7 @@ func (d *Driver) attribute(v *int32, attr, dev int32) int32 {
 // lastAttribute is the last CUdevice_attribute of CUDA 13.
 const lastAttribute = 144
 
-// attributes are the CUdevice_attribute values that are not 0.
+// attributes returns the CUdevice_attribute values that are not 0.
 func (d *Driver) attributes(g *gpu) map[int32]int {
 	optIn := d.opt.maxSharedOptIn()
 	registering := 1

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// One goroutine, the scheduler, runs all operations, one at a time. Host threads
-// only enqueue and wait.
+// One goroutine, the scheduler, runs all operations, one at a time. Host threads only enqueue operations and wait.
 
 // enqueue appends o to a stream. d.mu is held.
 func (d *Driver) enqueue(s *stream, o *op) {
@@ -36,7 +35,7 @@ func (d *Driver) enqueue(s *stream, o *op) {
 	}
 }
 
-// learn makes the host know that o, and all that was ordered before it, is over.
+// learn records that the host knows o, and everything ordered before o, to be complete.
 func (d *Driver) learn(o *op) {
 	host := d.host.join(o.base).with(o.stream.id, o.n)
 	if !slices.Equal(host, d.host) {
@@ -45,8 +44,7 @@ func (d *Driver) learn(o *op) {
 	}
 }
 
-// await blocks the calling thread until o is done. d.mu is held before and
-// after.
+// await blocks the calling thread until o is complete. d.mu is held before and after.
 func (d *Driver) await(o *op) {
 	if o.done {
 		return
@@ -62,8 +60,8 @@ func (d *Driver) await(o *op) {
 	d.waiting--
 }
 
-// drain blocks the calling thread until all that is enqueued by now is done and
-// nothing runs. d.mu is held before and after.
+// drain blocks the calling thread until all work enqueued so far is complete and nothing runs. d.mu is held before and
+// after.
 func (d *Driver) drain() {
 	var last []*op
 	for _, s := range d.streams {
@@ -81,7 +79,7 @@ func (d *Driver) drain() {
 	}
 }
 
-// want marks o and all that must run before it as needed, which Lazy asks for.
+// want marks o, and everything that must run before o, as needed. Only Lazy uses the mark.
 func (d *Driver) want(o *op) {
 	if d.opt.Mode != Lazy || o.done || o.needed {
 		return
@@ -100,8 +98,7 @@ func (d *Driver) want(o *op) {
 	}
 }
 
-// cancel marks everything as done without running it, because the context cannot be
-// used any more. d.mu is held.
+// cancel marks all operations as complete without running them, because the context is unusable. d.mu is held.
 func (d *Driver) cancel() {
 	for _, s := range d.streams {
 		for _, o := range s.queue {
@@ -114,7 +111,7 @@ func (d *Driver) cancel() {
 	d.changed.Broadcast()
 }
 
-// finish marks o as done.
+// finish marks o as complete.
 func (d *Driver) finish(o *op) {
 	o.done = true
 	for i := range o.spans {
@@ -149,8 +146,8 @@ func (d *Driver) schedule() {
 	}
 }
 
-// pick is the operation to run next, nil where none may or should run. It is always
-// the first one in the queue of its stream.
+// pick returns the next operation to run; nil if none may or should run. The operation is the first of its stream's
+// queue.
 func (d *Driver) pick() *op {
 	if d.opt.Mode == Random && d.waiting == 0 && d.credit == 0 && !d.closed {
 		return nil
@@ -187,13 +184,13 @@ func (d *Driver) pick() *op {
 	return best
 }
 
-// hangs says whether o does not end; see Options.Hang and HangAt.
+// hangs reports whether o must not end yet; see Options.Hang and HangAt.
 func (d *Driver) hangs(o *op) bool {
 	return !d.hangEnded && (o.hung || d.opt.Hang != "" && o.run != nil && strings.Contains(o.what, d.opt.Hang))
 }
 
-// EndHang lets work go on that Options.Hang or HangAt holds up. A code other than 0 has it trap instead: the contexts are lost with
-// that code.
+// EndHang resumes the work that Options.Hang or HangAt holds up. With a code other than 0 the work traps instead, and
+// the contexts are lost with this code.
 func (d *Driver) EndHang(code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -209,7 +206,7 @@ func (d *Driver) endHang(code int32) {
 	d.work.Broadcast()
 }
 
-// execute runs o. d.mu is held before and after, but not while the work runs.
+// execute runs o. d.mu is held before and after, but released while the work runs.
 func (d *Driver) execute(o *op) {
 	d.untouched(o)
 	for _, s := range o.spans {
@@ -240,7 +237,7 @@ func (d *Driver) execute(o *op) {
 	d.retire(s)
 }
 
-// retire forgets a destroyed stream that has nothing left to do.
+// retire forgets a destroyed stream without pending work.
 func (d *Driver) retire(s *stream) {
 	if s.destroyed && len(s.queue) == 0 {
 		if i := slices.Index(d.streams, s); i >= 0 {
@@ -249,7 +246,7 @@ func (d *Driver) retire(s *stream) {
 	}
 }
 
-// protect runs f and turns a panic into an error.
+// protect runs f and converts a panic to an error.
 func protect(f func() ([]span, error)) (spans []span, err error) {
 	defer func() {
 		if r := recover(); r != nil {

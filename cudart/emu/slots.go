@@ -11,46 +11,45 @@ import (
 	"mt/cudart"
 )
 
-// A process can make 2000 callbacks and can free none. Therefore callbacks belong
-// to slots. A slot makes a callback when its symbol is first asked for, and serves
-// one driver after the other.
+// A process can create 2000 callbacks and cannot free any. Callbacks therefore belong to slots. A slot creates a
+// callback when its symbol is first requested, and serves one driver after the other.
 
-// maxOpen is how many drivers can be open at a time.
+// maxOpen is the number of drivers that can be open at the same time.
 const maxOpen = 18
 
-// slot is the set of callbacks that one open driver uses.
+// slot is the set of callbacks of one open driver.
 type slot struct {
 	driver atomic.Pointer[Driver]
-	addrs  []uintptr // by index of the symbol, 0 until asked for
+	addrs  []uintptr // by symbol index; 0: not requested yet
 }
 
 var slots = struct {
 	sync.Mutex
 	made int
-	free chan *slot // has room for all slots there can be; first in, first out
+	free chan *slot // idle slots, first in, first out; capacity for all slots
 }{free: make(chan *slot, maxOpen)}
 
-// class says what a call does when it is made to fail.
+// class selects the behaviour of a call that is made to fail.
 type class uint8
 
 const (
-	plain      class = iota // it does nothing and fails
-	release                 // it gives back all the same, and fails
-	waits                   // it waits all the same, and fails
-	prologue                // it does nothing, and a later call that gives something back may need it
-	infallible              // it cannot fail
+	plain      class = iota // does nothing and fails
+	release                 // releases nevertheless, and fails
+	waits                   // waits nevertheless, and fails
+	prologue                // does nothing; a later release may depend on it
+	infallible              // cannot fail
 )
 
-// need says what must be there before a call does anything.
+// need is the precondition of a call.
 type need uint8
 
 const (
 	needNothing need = iota
-	needDevice       // a device, and a driver new enough
-	needRuntime      // the same, and libcudart makes the primary context current
+	needDevice       // a device and a recent enough driver
+	needRuntime      // like needDevice; libcudart makes the primary context current
 	needInit         // cuInit
-	needContext      // the same, and a current context
-	needCurrent      // a current context, whoever made it current
+	needContext      // like needInit, and a current context
+	needCurrent      // a current context, from libcuda or libcudart
 )
 
 // symbol is one C function.
@@ -59,11 +58,11 @@ type symbol struct {
 	name  string
 	class class
 	need  need
-	bind  func(c caller) any // the Go function with the C function's arguments
+	bind  func(c caller) any // returns the Go function with the C function's parameters
 	index uint16
 }
 
-// code picks the code of the library that the symbol is in.
+// code selects the code for the symbol's library.
 func (s *symbol) code(cuda, blas, ml int32) int32 {
 	switch s.lib {
 	case cudart.BlasLt:
@@ -74,7 +73,7 @@ func (s *symbol) code(cuda, blas, ml int32) int32 {
 	return cuda
 }
 
-// symbols are all C functions, byName finds them.
+// symbols are all C functions. byName finds them by "library.name".
 var (
 	symbols []*symbol
 	byName  = map[string]*symbol{}
@@ -91,8 +90,7 @@ func init() {
 	}
 }
 
-// Symbol is the address of a C function, 0 where the library has no function of
-// that name or is not installed.
+// Symbol returns the address of a C function; 0 if the library has no such function or is not installed.
 func (d *Driver) Symbol(lib cudart.Library, name string) uintptr {
 	s := byName[string(lib)+"."+name]
 	if s == nil || lib == cudart.Runtime && d.opt.WithoutRuntime || lib == cudart.BlasLt && d.opt.WithoutBlasLt || lib == cudart.ML && d.opt.WithoutML ||
@@ -113,9 +111,8 @@ func (d *Driver) Symbol(lib cudart.Library, name string) uintptr {
 	return d.slot.addrs[s.index]
 }
 
-// takeSlot takes a free slot for d. Where too many drivers are open it waits up to
-// a minute for one to be closed, so that parallel tests take turns and a driver
-// that is never closed is reported.
+// takeSlot takes a free slot for d. If too many drivers are open, it waits up to a minute for a Close, so that
+// parallel tests take turns. It panics afterwards, which exposes a driver that is never closed.
 func takeSlot(d *Driver) *slot {
 	s := freeSlot()
 	if s == nil {
@@ -129,9 +126,8 @@ func takeSlot(d *Driver) *slot {
 	return s
 }
 
-// freeSlot is a free slot, nil where it would have to wait. The first few slots are
-// made before any is used a second time, so that a call after Close rarely reaches
-// another driver.
+// freeSlot returns a free slot; nil if it would have to wait. It creates the first few slots before it reuses any, so
+// that a call after Close rarely reaches another driver.
 func freeSlot() *slot {
 	slots.Lock()
 	defer slots.Unlock()
@@ -149,7 +145,7 @@ func freeSlot() *slot {
 	return &slot{addrs: make([]uintptr, len(symbols))}
 }
 
-// unbind gives the slot back.
+// unbind returns the driver's slot.
 func (d *Driver) unbind() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,14 +156,13 @@ func (d *Driver) unbind() {
 	}
 }
 
-// caller is a C function of a slot: what its callback knows when it is called.
+// caller identifies the C function of a callback: its slot and its symbol.
 type caller struct {
 	slot   *slot
 	symbol *symbol
 }
 
-// do makes a call on the slot's driver, with its lock held, and returns the code
-// that C gets.
+// do makes a call on the slot's driver, with d.mu held, and returns the code for C.
 func (c caller) do(f func(d *Driver) int32) int32 {
 	d := c.slot.driver.Load()
 	if d == nil {
@@ -187,8 +182,7 @@ func (c caller) do(f func(d *Driver) int32) int32 {
 	return code
 }
 
-// thread is the state of the calling OS thread, which a callback does not leave.
-// d.mu is held.
+// thread returns the state of the calling OS thread. A callback stays on its thread. d.mu is held.
 func (d *Driver) thread() *thread {
 	id := threadID()
 	t := d.threads[id]

@@ -8,36 +8,36 @@ import (
 // stream is a queue of operations that run in order.
 type stream struct {
 	gpu       *gpu
-	id        int // its component of clocks
+	id        int // its component in clocks
 	name      string
-	queue     []*op // the operations that are not done; queue[0] may be running
-	last      *op   // the newest operation, done or not
+	queue     []*op // incomplete operations; queue[0] may be running
+	last      *op   // newest operation, complete or not
 	destroyed bool
 
-	n       uint64 // operations enqueued so far
-	base    clock  // what is known to be over when the next operation starts
-	hostVer uint64 // the version of the host's clock that base includes
+	n       uint64 // number of operations enqueued so far
+	base    clock  // operations known to be complete when the next operation starts
+	hostVer uint64 // version of the host clock that base includes
 }
 
 // op is one operation of a stream.
 type op struct {
-	gpu    *gpu // whose memory it may touch
+	gpu    *gpu // device whose memory it may access
 	stream *stream
-	seq    uint64 // its number among the driver's operations
-	n      uint64 // its number among the stream's operations
+	seq    uint64 // number among the driver's operations
+	n      uint64 // number among the stream's operations
 	base   clock
 	what   string
 
-	spans   []span                 // what it touches, as far as that is known before it runs
-	run     func() ([]span, error) // does the work and returns what else it touched; nil for records and waits
-	watches []watch                // what the host must leave alone
-	record  *record                // the record that is complete when it is done
-	wait    *record                // the record that must be complete before it starts
-	extra   time.Duration          // how much longer events say that it took
+	spans   []span                 // accesses known before it runs
+	run     func() ([]span, error) // does the work and returns further accesses; nil: a record or a wait
+	watches []watch                // host memory that the host must not change
+	record  *record                // record that completes with the operation
+	wait    *record                // record that must complete before it starts
+	extra   time.Duration          // time that events add to its duration
 
 	done    bool
 	hung    bool // see Options.HangAt
-	needed  bool // for Lazy: somebody waits for it
+	needed  bool // Lazy: a thread waits for it
 	waiters int
 }
 
@@ -48,15 +48,15 @@ type record struct {
 	at       time.Time // when it completed
 }
 
-// event is a CUDA event; it stands for its last record.
+// event is a CUDA event. It refers to its last record.
 type event struct {
 	gpu    *gpu
 	name   string
 	timing bool
-	last   *record // nil: never recorded, which counts as complete
+	last   *record // nil: never recorded, counts as complete
 }
 
-// newStream makes a stream on the device of the call under way. d.mu is held.
+// newStream creates a stream on the device of the current call. d.mu is held.
 func (d *Driver) newStream(name string) *stream {
 	s := &stream{gpu: d.here(), id: d.ids, name: name}
 	d.ids++
@@ -64,8 +64,8 @@ func (d *Driver) newStream(name string) *stream {
 	return s
 }
 
-// streamCreate is cudaStreamCreateWithFlags. The implicit order of the default
-// stream with streams that were not created as non-blocking is not emulated.
+// streamCreate is cudaStreamCreateWithFlags. The implicit synchronization of the default stream with blocking streams
+// is not emulated.
 func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
 	if p == nil || flags > 1 {
 		return errInvalidValue
@@ -76,8 +76,7 @@ func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
 	return 0
 }
 
-// streamOf is the stream of a handle. The handles 0, 1 and 2 stand for the default
-// stream of the device of the call under way.
+// streamOf returns the stream of a handle. Handles 0, 1 and 2 mean the default stream of the current call's device.
 func (d *Driver) streamOf(h uint64, call string) (*stream, bool) {
 	if h > 2 {
 		return find[*stream](d, kindStream, h, call)
@@ -89,7 +88,7 @@ func (d *Driver) streamOf(h uint64, call string) (*stream, bool) {
 	return g.null, true
 }
 
-// streamDestroy is cudaStreamDestroy: what is enqueued on the stream still runs.
+// streamDestroy is cudaStreamDestroy. Enqueued work still runs.
 func (d *Driver) streamDestroy(h uint64) int32 {
 	s, ok := find[*stream](d, kindStream, h, "cudaStreamDestroy")
 	if !ok {
@@ -125,7 +124,7 @@ func (d *Driver) eventCreate(p *uint64, flags uint32) int32 {
 	return 0
 }
 
-// eventDestroy is cudaEventDestroy: records that are under way still complete.
+// eventDestroy is cudaEventDestroy. Pending records still complete.
 func (d *Driver) eventDestroy(h uint64) int32 {
 	if _, ok := find[*event](d, kindEvent, h, "cudaEventDestroy"); !ok {
 		return errInvalidHandle
@@ -148,9 +147,8 @@ func (d *Driver) eventRecord(eh, sh uint64) int32 {
 	return 0
 }
 
-// streamWaitEvent is cudaStreamWaitEvent: it refers to the last record that was
-// enqueued. Stream and event may be of two devices: that is how CUDA orders work
-// between them.
+// streamWaitEvent is cudaStreamWaitEvent. It waits for the last enqueued record of the event. Stream and event may
+// belong to different devices; CUDA orders work between devices in this way.
 func (d *Driver) streamWaitEvent(sh, eh uint64, flags uint32) int32 {
 	e, ok := find[*event](d, kindEvent, eh, "cudaStreamWaitEvent")
 	s, ok2 := d.streamOf(sh, "cudaStreamWaitEvent")
@@ -170,8 +168,8 @@ func (d *Driver) streamWaitEvent(sh, eh uint64, flags uint32) int32 {
 	return 0
 }
 
-// eventQuery is cudaEventQuery. A program must not rely on what it learns here, stricter than with CUDA: only waits tell
-// the host that work is over.
+// eventQuery is cudaEventQuery. Its result does not order host accesses, which is stricter than CUDA: only waits tell
+// the host that work is complete.
 func (d *Driver) eventQuery(h uint64) int32 {
 	e, ok := find[*event](d, kindEvent, h, "cudaEventQuery")
 	switch {
@@ -219,15 +217,14 @@ func (d *Driver) eventElapsed(ms *float32, start, end uint64) int32 {
 	return 0
 }
 
-// memcpyAsync is cudaMemcpyAsync. A copy from or to host memory that is not pinned
-// goes by way of a buffer: a source is read before the call returns, and for a
-// destination the call waits until the copy is done.
+// memcpyAsync is cudaMemcpyAsync. Copies of pageable host memory are staged. A pageable source is read before the call
+// returns. For a pageable destination the call waits until the copy is complete.
 func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int32 {
 	s, ok := d.streamOf(sh, "cudaMemcpyAsync")
 	if !ok {
 		return errInvalidHandle
 	}
-	if copyKind == 4 { // the direction follows from the addresses
+	if copyKind == 4 { // derive the direction from the addresses
 		copyKind = 0
 		if isDevice(src) {
 			copyKind = 2
@@ -252,7 +249,7 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	if code != 0 {
 		return code
 	}
-	if host2 { // a pageable source is read now
+	if host2 { // a pageable source is read at once
 		from = append([]byte(nil), from...)
 	}
 	if host || host2 {
@@ -268,8 +265,7 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	return 0
 }
 
-// side is the bytes of one side of a copy, whose span is added to o. pageable is
-// true for host memory that is not pinned.
+// side returns the bytes of one side of a copy and adds their spans to o. pageable: host memory that is not pinned.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {
 		r, code := d.reach(o.what, o.gpu, addr, n)

@@ -48,14 +48,14 @@ func TestEventsOrderStreams(t *testing.T) {
 			a, b := r.malloc(4), r.malloc(4)
 			out := r.host(4)
 			for i := range byte(3) {
-				r.must(r.StreamWaitEvent(s1, back)) // not recorded at first, which counts as complete
+				r.must(r.StreamWaitEvent(s1, back)) // an event that was never recorded counts as complete
 				r.must(r.MemsetAsync(a, i, 4, s1))
 				r.must(r.EventRecord(e, s1))
 				r.must(r.StreamWaitEvent(s2, e))
 				r.d2d(b, a, 4, s2)
 				r.must(r.EventRecord(back, s2))
 			}
-			r.must(r.EventDestroy(e)) // the record completes all the same
+			r.must(r.EventDestroy(e)) // the record still completes
 			r.d2h(out, b, s2)
 			r.sync(s2)
 			if out[0] != 2 {
@@ -106,8 +106,7 @@ func TestWaitRefersToTheLastRecordBeforeIt(t *testing.T) {
 	r.expect(emu.Order, "set of 4 bytes", "stream #1", "stream #2", "device memory #2")
 }
 
-// TestRandomOrders: nothing orders two operations, so different seeds run them in
-// different orders.
+// TestRandomOrders: different seeds run two unordered operations in different orders.
 func TestRandomOrders(t *testing.T) {
 	last := map[byte]bool{}
 	for seed := range uint64(30) {
@@ -122,7 +121,7 @@ func TestRandomOrders(t *testing.T) {
 		r.d2h(out, a, s1)
 		last[out[0]] = true
 		r.expect(emu.Order)
-		r.d.Close() // now, since few drivers may be open at a time
+		r.d.Close() // close early, since few drivers may be open at a time
 	}
 	if len(last) != 2 {
 		t.Errorf("30 seeds end with %v, want 1 and 2", last)
@@ -163,7 +162,7 @@ func TestPageableCopiesAreStaged(t *testing.T) {
 		src, dst := pageable(4), pageable(4)
 		copy(src, []byte{1, 2, 3, 4})
 		r.h2d(a, src, s)
-		clear(src) // the copy has read it before the call returned
+		clear(src) // the copy has read the source before the call returned
 		r.d2h(dst, a, s)
 		if !bytes.Equal(dst, []byte{1, 2, 3, 4}) {
 			t.Errorf("got %v", dst)
@@ -179,7 +178,7 @@ func TestPageableCopiesAreStaged(t *testing.T) {
 func TestManyThreadsWaitAtOnce(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
-		r.context() // makes one context for all goroutines
+		r.context() // creates one context for all goroutines
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -200,8 +199,8 @@ func TestManyThreadsWaitAtOnce(t *testing.T) {
 	})
 }
 
-// TestHundredsOfDrivers opens drivers one after the other, and then more of them at
-// a time than can be open, so that they take turns.
+// TestHundredsOfDrivers opens drivers one after the other, and then more than can be open at a time, so that they take
+// turns.
 func TestHundredsOfDrivers(t *testing.T) {
 	var all sync.WaitGroup
 	for range 25 {

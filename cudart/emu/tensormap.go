@@ -7,7 +7,7 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// tensorMapSince is the first driver that makes tensor maps, as cuDriverGetVersion gives it.
+// tensorMapSince is the first driver version with cuTensorMapEncodeTiled, in the format of cuDriverGetVersion.
 const tensorMapSince = 12000
 
 // tensorMapArguments are the arguments of cuTensorMapEncodeTiled after the map.
@@ -20,10 +20,10 @@ type tensorMapArguments struct {
 	promotion, fill     uint32
 }
 
-// elementBytes are the sizes of the types that kernels here have tensors of: CU_TENSOR_MAP_DATA_TYPE_FLOAT32 and _BFLOAT16.
+// elementBytes are the sizes of the supported element types: CU_TENSOR_MAP_DATA_TYPE_FLOAT32 (7) and _BFLOAT16 (9).
 var elementBytes = map[uint32]int{7: 4, 9: 2}
 
-// swizzleBytes are the rows of the patterns of CU_TENSOR_MAP_SWIZZLE_NONE, _32B, _64B and _128B.
+// swizzleBytes are the row sizes of CU_TENSOR_MAP_SWIZZLE_NONE, _32B, _64B and _128B.
 var swizzleBytes = []int{16, 32, 64, 128}
 
 // tensorMap is cuTensorMapEncodeTiled.
@@ -43,7 +43,8 @@ func (d *Driver) tensorMap(to unsafe.Pointer, a *tensorMapArguments) int32 {
 	return 0
 }
 
-// describe turns the arguments into a tensor. Those that the emulator does not follow are errors too.
+// describe converts the arguments to a TensorMap. It returns an error for arguments that the emulator does not
+// support.
 func (a *tensorMapArguments) describe() (*ptx.TensorMap, error) {
 	m := &ptx.TensorMap{Address: a.address, Element: elementBytes[a.kind], Rank: int(a.rank)}
 	switch {

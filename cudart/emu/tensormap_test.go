@@ -8,7 +8,7 @@ import (
 	"mt/cudart/emu"
 )
 
-// tensorArguments are those of cuTensorMapEncodeTiled: on the heap, as C reads them by address.
+// tensorArguments are the arguments of cuTensorMapEncodeTiled, on the heap because C reads them by address.
 type tensorArguments struct {
 	_                                    [64]byte
 	room                                 [192]byte
@@ -18,10 +18,10 @@ type tensorArguments struct {
 	kind, rank                           uint32
 	address                              uint64
 	interleave, swizzle, promotion, fill uint32
-	shift                                uintptr // of the map from an address that is a multiple of 64
+	shift                                uintptr // offset of the map from a multiple of 64
 }
 
-// encode calls it.
+// encode calls cuTensorMapEncodeTiled at f.
 func (a *tensorArguments) encode(f uintptr) int {
 	at := (ptr(&a.room[0])+63)&^63 + a.shift
 	pointed = a
@@ -29,7 +29,7 @@ func (a *tensorArguments) encode(f uintptr) int {
 		uintptr(a.interleave), uintptr(a.swizzle), uintptr(a.promotion), uintptr(a.fill))
 }
 
-// TestTensorMaps: what the driver refuses is refused, and said.
+// TestTensorMaps: the emulator rejects and reports whatever the driver would reject.
 func TestTensorMaps(t *testing.T) {
 	good := func() *tensorArguments {
 		return &tensorArguments{sizes: [5]uint64{1000, 70}, strides: [4]uint64{2000}, box: [5]uint32{64, 256}, every: [5]uint32{1, 1}, kind: 9, rank: 2,
@@ -73,7 +73,7 @@ func TestTensorMaps(t *testing.T) {
 	}
 }
 
-// TestTensorMapsOfOldDrivers: before CUDA 12.0 there is no such function.
+// TestTensorMapsOfOldDrivers: the function does not exist before CUDA 12.0.
 func TestTensorMapsOfOldDrivers(t *testing.T) {
 	for version, there := range map[int]bool{11080: false, 12000: true} {
 		d := emu.New(emu.Options{DriverVersion: version})

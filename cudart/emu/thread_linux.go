@@ -2,5 +2,5 @@ package emu
 
 import "syscall"
 
-// threadID is the system's number of the calling OS thread.
+// threadID returns the Linux thread id of the calling OS thread.
 func threadID() int { return syscall.Gettid() }

@@ -2,6 +2,6 @@
 
 package emu
 
-// threadID is the same for all threads here, because the system's number of a
-// thread is not at hand. A missing cuCtxSetCurrent may then go unnoticed.
+// threadID returns 0 for all threads, because this platform offers no portable thread id. A missing cuCtxSetCurrent
+// may therefore go unnoticed.
 func threadID() int { return 0 }

@@ -9,52 +9,51 @@ type Chart struct {
 	Panels []Panel
 }
 
-// Panel is a vertical axis and what is drawn over it.
+// Panel is a vertical axis and the series drawn over it.
 type Panel struct {
 	Y      Axis
-	Height int // of the plot in a picture, in CSS pixels; 0: 360.
+	Height int // height of the plot in a picture, in CSS pixels; 0: 360
 	Series []Series
 }
 
-// Axis is the scale of one direction. Its range is that of the values.
+// Axis is the scale of one direction. Its range is the range of the values.
 type Axis struct {
-	Title string // what is measured, with its unit
-	Log   bool   // logarithmic; values that are not above zero (1e-290) are left out
-	Zero  bool   // the range has zero in it, unless Log
+	Title string // quantity and unit
+	Log   bool   // logarithmic; values below 1e-290 are left out
+	Zero  bool   // include zero in the range, unless Log
 }
 
-// Series is values in the order they are joined. X and Y have the same length;
-// what one has more is not drawn. A value that is not finite, or not within
-// ±1e300, is a gap in the line.
+// Series is a list of values in drawing order. X and Y should have the same length; the excess of one is ignored. A
+// value that is not finite, or outside ±1e300, is a gap in the line.
 type Series struct {
-	Label string // in the legend; empty: not there
+	Label string // legend label; "": not in the legend
 	X, Y  []float64
 	Style Style
-	Color int // 1, 2, … of the palette, for series that belong together; 0: the next that is not taken
+	Color int // palette index from 1, for series that belong together; 0: the next free one
 }
 
-// Style is how a series is drawn.
+// Style is the drawing style of a series.
 type Style int
 
 // The styles.
 const (
-	Line  Style = iota // a line; few values are marked by points too
-	Faint              // a thin pale line, for what another series smooths
+	Line  Style = iota // a line; short series also get a marker per value
+	Faint              // a thin pale line, for the raw values behind a smoothed series
 )
 
-// farthest is the largest magnitude that is drawn, so that differences are finite;
-// nearest is the least that a logarithmic axis has, and the least range.
+// farthest is the largest magnitude that is drawn, so that differences stay finite. nearest is the smallest value of a
+// logarithmic axis, and the smallest range.
 const farthest, nearest = 1e300, 1e-290
 
-// drawable tells whether an axis has a place for v.
+// drawable reports whether the axis can show v.
 func (a Axis) drawable(v float64) bool {
 	return math.Abs(v) <= farthest && (!a.Log || v >= nearest) // false for NaN
 }
 
-// point is a value, or its place in a picture.
+// point is a value pair, or its position in a picture.
 type point struct{ x, y float64 }
 
-// runs are the pieces of s between its gaps.
+// runs returns the pieces of s between its gaps.
 func (s Series) runs(x, y Axis) [][]point {
 	var all [][]point
 	open := false
@@ -72,7 +71,7 @@ func (s Series) runs(x, y Axis) [][]point {
 	return all
 }
 
-// colors are the palette's colours of all series, from 1, panel by panel.
+// colors returns the palette index, from 1, of every series in every panel.
 func (c Chart) colors() [][]int {
 	taken := map[int]bool{}
 	for _, p := range c.Panels {
@@ -97,10 +96,9 @@ func (c Chart) colors() [][]int {
 	return all
 }
 
-// Smooth is the exponential moving average of ys, each value weighing share
-// (0 < share ≤ 1) beside what came before, corrected for having begun with
-// nothing (as Adam's moments are: arXiv 1412.6980, section 3). Values that are not
-// finite stay as they are and weigh nothing.
+// Smooth returns the exponential moving average of ys. Each value has weight share (0 < share ≤ 1), with bias
+// correction as in Adam (arXiv 1412.6980, section 3). Values that are not finite are kept and do not affect the
+// average.
 func Smooth(ys []float64, share float64) []float64 {
 	out := make([]float64, len(ys))
 	sum, weight := 0.0, 0.0

@@ -19,7 +19,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// element is a part of a picture: its attributes, and the text within it.
+// element is an element of a picture: its attributes and its text.
 type element struct {
 	name, text string
 	attrs      map[string]string
@@ -36,7 +36,7 @@ func (e element) number(t *testing.T, name string) float64 {
 
 var pathNumber = regexp.MustCompile(`([MLVHvh])?(-?[0-9.]+)`)
 
-// draw is c as a browser reads it: well-formed, and nothing outside of it.
+// draw parses c as a browser would. It fails unless the picture is well-formed and within its bounds.
 func draw(t *testing.T, c Chart) []element {
 	t.Helper()
 	var b bytes.Buffer
@@ -79,7 +79,7 @@ func draw(t *testing.T, c Chart) []element {
 	return all
 }
 
-// points are the places of a path, or that of an element.
+// points returns the points of a path, or the position of an element.
 func (e element) points() (all []point) {
 	if e.name != "path" {
 		x, _ := strconv.ParseFloat(e.attrs["x"]+e.attrs["cx"], 64)
@@ -119,7 +119,7 @@ func upTo(n int, f func(i int) float64) (xs, ys []float64) {
 	return xs, ys
 }
 
-// TestSVG: a value of the line is where the ticks say that it is.
+// TestSVG: the points of a line agree with the ticks.
 func TestSVG(t *testing.T) {
 	xs, ys := upTo(30, func(i int) float64 { return 3 + 2*float64(i) })
 	all := draw(t, Chart{Title: "a < b", X: Axis{Title: "step"}, Panels: []Panel{{Y: Axis{Title: "loss & more"}, Series: []Series{{Label: "train", X: xs, Y: ys}}}}})
@@ -137,7 +137,7 @@ func TestSVG(t *testing.T) {
 		a, b := ticks[0], ticks[len(ticks)-1]
 		return value(a) + (at-a.number(t, axis))/(b.number(t, axis)-a.number(t, axis))*(value(b)-value(a))
 	}
-	places := class(all, "mt-s1")[1].points() // the first is the legend's
+	places := class(all, "mt-s1")[1].points() // the first belongs to the legend
 	if len(places) != len(xs) {
 		t.Fatalf("%d points of %d", len(places), len(xs))
 	}
@@ -154,7 +154,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// TestAnything: whatever the numbers, the drawings are whole (draw checks it).
+// TestAnything: for any numbers, the pictures are well-formed (draw checks this).
 func TestAnything(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	hostile := []float64{0, math.NaN(), math.Inf(1), math.Inf(-1), 1e300, -1e300, math.MaxFloat64, 5e-324, 1, 1 + 1e-15, -1, 1e-9, 123456789}
@@ -176,7 +176,7 @@ func TestAnything(t *testing.T) {
 	}
 }
 
-// TestThin: many values become few points, and the highest and the lowest stay.
+// TestThin: many values become few points, including the highest and the lowest.
 func TestThin(t *testing.T) {
 	xs, ys := upTo(100_000, func(i int) float64 { return math.Sin(float64(i) / 1000) })
 	ys[55_555], ys[77_777] = 9, -9
@@ -193,7 +193,7 @@ func TestThin(t *testing.T) {
 	}
 }
 
-// TestGaps: a value that cannot be drawn breaks the line and is no point.
+// TestGaps: a value that cannot be drawn breaks the line and gets no marker.
 func TestGaps(t *testing.T) {
 	s := Series{X: []float64{0, 1, 2, 3, 4}, Y: []float64{1, 2, math.NaN(), 4, 0}}
 	for log, want := range map[bool]string{false: "[[{0 1} {1 2}] [{3 4} {4 0}]]", true: "[[{0 1} {1 2}] [{3 4}]]"} {
@@ -233,7 +233,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestColors: series that say no colour get those that nobody has, in all panels.
+// TestColors: series without a colour get unused ones, across all panels.
 func TestColors(t *testing.T) {
 	c := Chart{Panels: []Panel{{Series: []Series{{}, {Color: 2}, {}}}, {Series: []Series{{Color: 1}, {}}}}}
 	if got := fmt.Sprint(c.colors()); got != "[[3 2 4] [1 5]]" {
@@ -270,8 +270,8 @@ func TestSparkline(t *testing.T) {
 	}
 }
 
-// TestBars: bars are as long as their counts, that of the largest is full also where that is 1, and
-// one of a count above zero is there.
+// TestBars: the length of a bar is in proportion to its count. The largest bar is full, even for a count of 1, and any
+// count above zero has a visible bar.
 func TestBars(t *testing.T) {
 	full := strings.Repeat("█", barWidth)
 	for want, bars := range map[string][]Bar{
@@ -297,8 +297,8 @@ func TestErrors(t *testing.T) {
 
 var rewrite = flag.Bool("rewrite", false, "write the pictures of testdata anew")
 
-// TestPicture: a picture comes out as recorded. It has a
-// legend of several rows, all styles, a logarithmic axis and a panel without values.
+// TestPicture: a picture equals the recorded one. It has a legend of several rows, all styles, a logarithmic axis and
+// a panel without values.
 func TestPicture(t *testing.T) {
 	c := Chart{Title: "all styles", X: Axis{Title: "step"}, Panels: []Panel{{Y: Axis{Title: "loss", Log: true}}, {Y: Axis{Title: "nothing", Zero: true}, Height: 100}}}
 	for k := range 9 {

@@ -1,8 +1,8 @@
-// Package chart draws lines over axes as a picture in SVG that suits light and
-// dark screens, and in a terminal a line as a sparkline of one row.
+// Package chart draws line charts: as an SVG picture for light and dark screens, and as a one-row sparkline for
+// terminals.
 //
-// A [Chart] has one horizontal axis and one panel or more above each other, each
-// with a vertical axis and its series:
+// A [Chart] has one horizontal axis and one or more panels stacked above it. Each panel has a vertical axis and its
+// series:
 //
 //	c := chart.Chart{Title: "loss", X: chart.Axis{Title: "step"}, Panels: []chart.Panel{{
 //		Y:      chart.Axis{Title: "nats per token"},
@@ -11,11 +11,10 @@
 //	err := c.WriteSVG(file)                    // loss.svg
 //	fmt.Println(chart.Sparkline(losses, 24)) // ▇▅▃▂▂▁
 //
-// [WriteBars] draws counts as bars in text.
+// [WriteBars] draws counts as text bars.
 //
-// It imports nothing of ours; whoever shows numbers over numbers imports it.
+// It imports nothing of this module.
 //
-// Invariant: whatever the numbers are, the picture is well-formed and lies within
-// its bounds, and every pixel column of it shows the least and the greatest value
-// that fell there: thinning leaves no peak out.
+// Invariant: for any input the picture is well-formed and lies within its bounds. Every pixel column shows the minimum
+// and the maximum of its values, so thinning loses no peak.
 package chart

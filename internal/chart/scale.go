@@ -12,10 +12,10 @@ import (
 type scale struct {
 	Axis
 	lo, hi float64
-	pad    float64 // part of the length, at both ends, that is beyond the range
+	pad    float64 // margin at each end, as a fraction of the axis length
 }
 
-// newScale returns a scale over all that the axis can show of the values.
+// newScale returns a scale over all values that the axis can show.
 func newScale(a Axis, pad float64, values func(yield func(float64))) scale {
 	s := scale{Axis: a, lo: math.Inf(1), hi: math.Inf(-1), pad: pad}
 	values(func(v float64) {
@@ -46,7 +46,7 @@ func newScale(a Axis, pad float64, values func(yield func(float64))) scale {
 	return s
 }
 
-// at is where v lies: 0 at the begin of the axis, 1 at its end.
+// at returns the position of v: 0 at the start of the axis, 1 at its end.
 func (s scale) at(v float64) float64 {
 	var part float64
 	if s.Log {
@@ -64,8 +64,7 @@ type tick struct {
 	label string
 }
 
-// ticks are about n round values within the range, at least two where the range
-// allows.
+// ticks returns about n round values within the range, at least two if the range allows.
 func (s scale) ticks(n int) []tick {
 	if s.Log && s.hi/s.lo >= 10 {
 		return s.decades(n)
@@ -79,8 +78,8 @@ func (s scale) ticks(n int) []tick {
 	return all
 }
 
-// decades are ticks at powers of ten, at every second, third, … where there are
-// many, and at 2 and 5 times a power where there are few.
+// decades returns ticks at powers of ten. For a large range it skips powers; for a small range it adds 2 and 5 times
+// each power.
 func (s scale) decades(n int) []tick {
 	lo, hi := math.Floor(math.Log10(s.lo)), math.Ceil(math.Log10(s.hi))
 	within := []float64{1}
@@ -100,7 +99,7 @@ func (s scale) decades(n int) []tick {
 	return all
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten that is not below x.
+// roundStep returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least x.
 func roundStep(x float64) float64 {
 	ten := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, m := range []float64{1, 2, 5} {
@@ -111,8 +110,8 @@ func roundStep(x float64) float64 {
 	return 10 * ten
 }
 
-// text is v with the digits that tell it from its neighbours, a step away: plain
-// with commas, with k, M, G or T, or with a power of ten.
+// text formats v with enough digits to distinguish ticks that are step apart: with commas, with a suffix k, M, G or T,
+// or with an exponent.
 func (s scale) text(v, step float64) string {
 	if v == 0 || math.Abs(v) < step*1e-6 {
 		return "0"
@@ -138,7 +137,7 @@ func (s scale) text(v, step float64) string {
 	return plain(v, step)
 }
 
-// plain is v with commas, and as many decimals as its step has.
+// plain formats v with commas, and with the decimals that step needs.
 func plain(v, step float64) string {
 	decimals := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
 	text := strconv.FormatFloat(v, 'f', min(decimals, 15), 64)
@@ -152,7 +151,7 @@ func plain(v, step float64) string {
 	return whole + "." + rest
 }
 
-// shortExponent is a number as 'e' formats it, without zeros that lead its power.
+// shortExponent removes leading zeros from the exponent of an 'e' formatted number.
 func shortExponent(text string) string {
 	m, e, _ := strings.Cut(text, "e")
 	n, err := strconv.Atoi(e)
@@ -162,7 +161,7 @@ func shortExponent(text string) string {
 	return m + "e" + strconv.Itoa(n)
 }
 
-// Number is v for a person: four significant digits, as ticks are written.
+// Number formats v for people with four significant digits, in the notation of ticks.
 func Number(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return strconv.FormatFloat(v, 'g', -1, 64)

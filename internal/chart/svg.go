@@ -11,33 +11,33 @@ import (
 	"unicode/utf8"
 )
 
-// What a picture measures, in CSS pixels.
+// Dimensions of a picture in CSS pixels.
 const (
 	pictureWidth = 930.0
 	panelHeight  = 360
 	panelGap     = 22.0
-	edge         = 18.0 // around everything
+	edge         = 18.0 // margin around everything
 	fontSize     = 13.0
-	letter       = 7.2 // the width of a character, for room: most are narrower
+	letter       = 7.2 // assumed width of a character; most are narrower
 	titleRoom    = 42.0
 	legendRow    = 22.0
-	legendLine   = 26.0 // the sample of a line beside its label
-	axisRoom     = 22.0 // of an axis' title
+	legendLine   = 26.0 // width of the line sample beside a label
+	axisRoom     = 22.0 // room for an axis title
 	tickLength   = 5.0
-	yPad         = 0.04 // of a panel's height, above the greatest value and below the least
-	markedUpTo   = 30   // values of a line that are marked by points
+	yPad         = 0.04 // free fraction of a panel's height above the maximum and below the minimum
+	markedUpTo   = 30   // largest series whose values get markers
 )
 
-// palette are colours that stay apart for people who do not see all of them: for
-// light screens, and for dark ones (Okabe and Ito, jfly.uni-koeln.de/color, with
-// the light ones darker on white). Series past its end begin again with dashes.
+// palette are colours that colour-blind people can distinguish, for light and for dark screens (Okabe and Ito,
+// jfly.uni-koeln.de/color, with the light colours darkened on white). Series beyond the palette reuse its colours with
+// dashes.
 var palette = [...][2]string{
 	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8c42"}, {"#008f6b", "#2fcf9f"}, {"#b0479a", "#e58fc9"},
 	{"#8a6d00", "#e6c229"}, {"#5a5a66", "#b4b4c0"}, {"#6a3fb5", "#b79cff"}, {"#a4262c", "#ff7b72"},
 }
 
-// style is the sheet of a picture. Names begin with mt-, for pages that take a
-// picture in. A reader that knows no media query shows it light.
+// style returns the style sheet of a picture. Class names begin with mt-, so that pages can embed a picture. Without
+// media queries the picture is light.
 func style() string {
 	var light, dark strings.Builder
 	for i, c := range palette {
@@ -50,7 +50,7 @@ func style() string {
 		dark.String() + "}"
 }
 
-// frame is the rectangle of a panel with its scales.
+// frame is the plot rectangle of a panel with its scales.
 type frame struct {
 	left, right, top, bottom float64
 	x, y                     scale
@@ -60,7 +60,7 @@ func (f frame) place(p point) point {
 	return point{f.left + f.x.at(p.x)*(f.right-f.left), f.bottom - f.y.at(p.y)*(f.bottom-f.top)}
 }
 
-// scales are the scale of X, and those of the panels.
+// scales returns the scale of X, and the Y scale of each panel.
 func (c Chart) scales() (scale, []scale) {
 	x := newScale(c.X, 0, func(yield func(float64)) {
 		for _, p := range c.Panels {
@@ -88,7 +88,7 @@ func (c Chart) scales() (scale, []scale) {
 	return x, ys
 }
 
-// frames lays the panels out below top. The height is that of the whole picture.
+// frames places the panels below top. height is the height of the whole picture.
 func (c Chart) frames(top float64) (all []frame, height float64) {
 	x, ys := c.scales()
 	widest := 0
@@ -109,11 +109,11 @@ func (c Chart) frames(top float64) (all []frame, height float64) {
 	return all, top - panelGap + tickLength + fontSize + 6 + axisRoom + edge
 }
 
-// yTicks is how many ticks suit a panel of a height.
+// yTicks returns the number of ticks for a panel of the given height.
 func yTicks(height float64) int { return max(2, int(height/55)) }
 
-// WriteSVG draws a picture of 930 pixels' width: title, legend, panels with axes
-// and round ticks, and a line for each series. It has no script and loads nothing.
+// WriteSVG writes a picture of 930 pixels' width: title, legend, panels with axes and round ticks, and a line per
+// series. It contains no scripts and loads nothing.
 func (c Chart) WriteSVG(w io.Writer) error {
 	d := &drawing{}
 	colors := c.colors()
@@ -139,7 +139,7 @@ func (c Chart) WriteSVG(w io.Writer) error {
 	return nil
 }
 
-// legend draws the labels in as many rows as they need.
+// legend draws the labels in as many rows as necessary.
 func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 	d := &drawing{}
 	x, y := edge, top
@@ -162,7 +162,7 @@ func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 	return d.Bytes(), rows
 }
 
-// panel draws one panel; last has the labels of the horizontal axis below it.
+// panel draws one panel. The last panel also gets the labels of the horizontal axis.
 func (d *drawing) panel(f frame, p Panel, colors []int, last bool) {
 	for _, t := range f.y.ticks(yTicks(f.bottom - f.top)) {
 		y := f.place(point{f.x.lo, t.value}).y
@@ -187,7 +187,7 @@ func (d *drawing) panel(f frame, p Panel, colors []int, last bool) {
 	}
 }
 
-// series draws one series and returns how many values that is.
+// series draws one series and returns its number of values.
 func (d *drawing) series(f frame, s Series, color int) (values int) {
 	runs := s.runs(f.x.Axis, f.y.Axis)
 	path := &drawing{}
@@ -205,7 +205,7 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 			}
 		}
 		if len(places) == 1 {
-			path.add("h0") // a dot, by its round caps
+			path.add("h0") // the round line caps draw a dot
 		}
 	}
 	if values > 0 {
@@ -214,7 +214,7 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 	if s.Style == Faint || values > markedUpTo {
 		return values
 	}
-	taken := map[point]bool{} // pixels; of values that share one, the first is marked
+	taken := map[point]bool{} // occupied pixels: only the first value of a pixel gets a marker
 	for _, run := range runs {
 		for _, p := range run {
 			at := f.place(p)
@@ -230,8 +230,8 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 	return values
 }
 
-// thin leaves out points that change no pixel: of those that fall into one pixel
-// column one after the other, the first, the last, the highest and the lowest stay.
+// thin drops points that change no pixel. From consecutive points in one pixel column it keeps the first, the last,
+// the highest and the lowest.
 func thin(all []point) []point {
 	var out []point
 	for i := 0; i < len(all); {
@@ -266,7 +266,7 @@ func stroke(s Style, color int) raw {
 
 func fill(color int) raw { return raw("mt-f" + strconv.Itoa((color-1)%len(palette)+1)) }
 
-// dashes are the attribute of a line whose colour another has too.
+// dashes returns the dash attribute of a line whose colour repeats; "" in the first palette round.
 func dashes(color int) raw {
 	if turn := (color - 1) / len(palette); turn > 0 {
 		return raw(fmt.Sprintf(` stroke-dasharray="%d 4"`, 2+4*((turn-1)%3)))
@@ -274,13 +274,13 @@ func dashes(color int) raw {
 	return ""
 }
 
-// raw is XML that is written as it is.
+// raw is XML that is written without escaping.
 type raw string
 
-// drawing is XML under way.
+// drawing is an XML document under construction.
 type drawing struct{ bytes.Buffer }
 
-// add appends to d. Of args, float64s are rounded to a tenth and strings escaped, so %v is for both.
+// add appends formatted XML. It rounds float64 arguments to a tenth and escapes strings; use %v for both.
 func (d *drawing) add(format string, args ...any) {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -288,7 +288,7 @@ func (d *drawing) add(format string, args ...any) {
 			args[i] = strconv.FormatFloat(math.Round(a*10)/10, 'f', -1, 64)
 		case string:
 			var text bytes.Buffer
-			_ = xml.EscapeText(&text, []byte(a)) // memory takes everything
+			_ = xml.EscapeText(&text, []byte(a)) // a buffer never fails
 			args[i] = text.String()
 		}
 	}

@@ -10,13 +10,12 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// blocks are the heights of a sparkline.
+// blocks are the characters of a sparkline, lowest first.
 var blocks = []rune("▁▂▃▄▅▆▇█")
 
-// Sparkline is values in one row of at most width characters, from the least, the
-// lowest block, to the greatest. Where there are more values than characters, a
-// character is the mean of those that fall there. Values that are not finite are
-// left out of means; where there are no others the character is a space.
+// Sparkline draws values in one row of at most width characters. The minimum is the lowest block, the maximum the
+// highest. If there are more values than characters, a character shows the mean of its values. Values that are not
+// finite are ignored; a character without finite values is a space.
 func Sparkline(values []float64, width int) string {
 	n := min(width, len(values))
 	if n <= 0 {
@@ -53,17 +52,17 @@ func Sparkline(values []float64, width int) string {
 	return b.String()
 }
 
-// Bar is one count and what it counts.
+// Bar is a labelled count.
 type Bar struct {
 	Label string
 	Count int64
 }
 
-// barWidth is how many characters the longest bar takes in text.
+// barWidth is the length of the longest bar in characters.
 const barWidth = 40
 
-// WriteBars draws one line a bar: label, count, and a bar as long as the count
-// beside the largest. A count above zero has at least the thinnest bar.
+// WriteBars writes one line per bar: label, count, and a bar in proportion to the largest count. A count above zero
+// gets at least the thinnest bar.
 func WriteBars(w io.Writer, bars []Bar) error {
 	most, label, digits := int64(1), 0, 0
 	for _, b := range bars {
@@ -81,7 +80,7 @@ func WriteBars(w io.Writer, bars []Bar) error {
 	return nil
 }
 
-// oneBar is n of most in eighths of a character.
+// oneBar draws the bar for count n, with the largest count most, in eighths of a character.
 func oneBar(n, most int64) string {
 	if n <= 0 {
 		return ""

@@ -17,19 +17,18 @@ import (
 	"mt/plan/rates"
 )
 
-// CalibrateOptions say what to measure.
+// CalibrateOptions selects the measurements.
 type CalibrateOptions struct {
 	Device device.Device
-	More   []device.Device // further devices of the host; those that differ are measured too
-	Host   string          // the processor, for people
-	Dir    string          // a folder on the disk where checkpoints go
-	Small  bool            // shapes as for a test: nothing is measured well
-	// Progress, unless nil, is called with the name of each part as it begins, and how many parts
-	// there are.
+	More   []device.Device // further devices of the host; measured too if they differ from Device
+	Host   string          // processor name for the report
+	Dir    string          // folder on the checkpoint disk
+	Small  bool            // tiny shapes for tests; the results are inaccurate
+	// Progress is called at the start of each part with its name, its number and the number of parts. It may be nil.
 	Progress func(what string, part, parts int)
 }
 
-// calibration is a calibration under way.
+// calibration is a calibration in progress.
 type calibration struct {
 	o      CalibrateOptions
 	m      *measure.Meter
@@ -39,8 +38,8 @@ type calibration struct {
 	out    *rates.Machine
 }
 
-// Calibrate measures o.Device, the host, and what its devices copy to each other at. On two cores it takes about half a minute. When ctx is
-// cancelled it ends between two measurements.
+// Calibrate measures o.Device, the host, and the copy rates between the host's devices. It takes about half a minute
+// on two cores. When ctx is cancelled, it ends between two measurements.
 func Calibrate(ctx context.Context, o CalibrateOptions) (*rates.Machine, error) {
 	m, err := calibrated(ctx, o)
 	if err != nil {
@@ -58,7 +57,7 @@ type calibrationPart struct {
 	do   func(ctx context.Context) error
 }
 
-// calibrated is what Calibrate returns, unchecked.
+// calibrated is Calibrate without the final check.
 func calibrated(ctx context.Context, o CalibrateOptions) (_ *rates.Machine, err error) {
 	pool := parallel.New(0)
 	defer pool.Close()
@@ -95,8 +94,8 @@ func calibrated(ctx context.Context, o CalibrateOptions) (_ *rates.Machine, err 
 	return first.out, nil
 }
 
-// newRuns makes a run for the first device and, where the others differ from it, one for each of
-// those. Runs are returned with an error too, to be closed.
+// newRuns makes a calibration for the first device, and one for each further device if any of them differs from the
+// first. The caller closes the runs, even after an error.
 func newRuns(o CalibrateOptions, pool *parallel.Pool) (runs []*calibration, err error) {
 	devs := []device.Device{o.Device}
 	if slices.ContainsFunc(o.More, func(d device.Device) bool { return d.Name() != o.Device.Name() }) {
@@ -126,12 +125,13 @@ func newRuns(o CalibrateOptions, pool *parallel.Pool) (runs []*calibration, err 
 	return runs, nil
 }
 
-// ofDevice are the parts that are measured on the device without a training run.
+// ofDevice returns the parts that run on the device without a training run.
 func (r *calibration) ofDevice() []calibrationPart {
 	return []calibrationPart{{"launches", r.launches}, {"matrix products", r.products}, {"attention", r.attention}, {"other operations", r.operations}, {"copies", r.copies}}
 }
 
-// fits says whether a measurement was made. One for which the device has no memory is left out.
+// fits reports whether a measurement succeeded. A measurement that exceeds the device's memory is skipped, without an
+// error.
 func fits(ctx context.Context, err error) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -142,7 +142,7 @@ func fits(ctx context.Context, err error) (bool, error) {
 	return err == nil, err
 }
 
-// launches measures what the smallest operation takes.
+// launches measures the cost of the smallest operation.
 func (r *calibration) launches(context.Context) error {
 	l, err := r.m.Launch()
 	if err != nil {
@@ -152,8 +152,8 @@ func (r *calibration) launches(context.Context) error {
 	return nil
 }
 
-// products measures every shape with the transposes that layers use: A·Bᵀ in the forward, A·B for
-// the gradient of the input, and Aᵀ·B, which adds to fp32, for that of the weights.
+// products measures every shape with the transposes that layers use: A·Bᵀ (forward), A·B (input gradient) and Aᵀ·B
+// accumulated in fp32 (weight gradient).
 func (r *calibration) products(ctx context.Context) error {
 	for _, dtype := range dtypes {
 		for _, s := range r.shapes.products {
@@ -172,7 +172,7 @@ func (r *calibration) products(ctx context.Context) error {
 	return nil
 }
 
-// attention measures causal attention of every length and head dimension.
+// attention measures causal attention for every length and head dimension.
 func (r *calibration) attention(ctx context.Context) error {
 	for _, dtype := range dtypes {
 		for _, length := range r.shapes.lengths {
@@ -200,8 +200,8 @@ func (r *calibration) attention(ctx context.Context) error {
 	return nil
 }
 
-// operands is the dtype with which operations other than products and attention are measured: that
-// of most runs on such a device.
+// operands returns the dtype for the operations other than products and attention: the usual dtype of runs on such a
+// device.
 func (r *calibration) operands() device.DType {
 	if r.o.Device.Kind() == "cuda" {
 		return device.BF16
@@ -209,8 +209,8 @@ func (r *calibration) operands() device.DType {
 	return device.F32
 }
 
-// operations measures each of the others at two sizes, of which its fixed time and its rate follow.
-// The rate of all others is that of a copy.
+// operations measures each other operation at two sizes, and derives its fixed time and its rate. An operation that is
+// not measured gets the rate of a copy.
 func (r *calibration) operations(ctx context.Context) error {
 	dt := r.operands()
 	for _, name := range measure.Operations() {
@@ -239,11 +239,11 @@ func (r *calibration) operations(ctx context.Context) error {
 	return nil
 }
 
-// inPlace measures how an integrated GPU computes on pinned host memory beside its own.
+// inPlace measures the rate of an integrated GPU on pinned host memory, relative to its own memory.
 func (r *calibration) inPlace() error {
 	d, ok := r.o.Device.(interface{ InPlace(on bool) error })
 	if !ok || !r.out.Device.Integrated || d.InPlace(true) != nil {
-		return nil // it copies
+		return nil // the device copies instead
 	}
 	_, share, err := r.m.InPlace(r.shapes.copies / 4)
 	if err := errors.Join(err, d.InPlace(false)); err != nil {
@@ -253,8 +253,8 @@ func (r *calibration) inPlace() error {
 	return nil
 }
 
-// copies measures the link, with memory that is registered as tiles are. A device that computes on
-// host memory copies too, now and then.
+// copies measures the link with registered host memory, like the memory of tiles. Devices that compute on host memory
+// also copy occasionally.
 func (r *calibration) copies(ctx context.Context) error {
 	const small = 4 << 10
 	l := &r.out.Link
@@ -284,17 +284,17 @@ func (r *calibration) copies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(pinned) > 0 { // else the device pins nothing
+	if len(pinned) > 0 { // otherwise the device does not pin memory
 		l.Pin = rates.Round(bytes / pinned[0].Median / 1e9)
 	}
 	if r.o.Device.Kind() == "cpu" {
-		l.Cores, l.Peer = 1, l.Up // a copy to another such device is one within the host's memory
+		l.Cores, l.Peer = 1, l.Up // a copy between CPU devices stays in host memory
 	}
 	return ctx.Err()
 }
 
-// peers measures what each device copies to the next one at, where it can. Devices that are alike
-// have one rate, that of the slowest.
+// peers measures the copy rate from each device to the next one, if they can reach each other. Identical devices share
+// one rate, the lowest.
 func peers(ctx context.Context, runs []*calibration) error {
 	first := runs[0]
 	devs := append([]device.Device{first.o.Device}, first.o.More...)
@@ -306,7 +306,7 @@ func peers(ctx context.Context, runs []*calibration) error {
 		}
 		if l := &r.out.Link; i < len(runs) || rate < l.Peer {
 			l.Peer = rate
-			l.Wires = rate > max(l.Up, l.Down) // what is faster than the link does not go over it
+			l.Wires = rate > max(l.Up, l.Down) // copies that are faster than the link do not use it
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -315,7 +315,7 @@ func peers(ctx context.Context, runs []*calibration) error {
 	return nil
 }
 
-// peer is what from copies to another device at, in GB/s; 0 where it cannot.
+// peer returns the copy rate between two devices in GB/s; 0: from cannot reach to.
 func (r *calibration) peer(from, to device.Device) (rate float64, err error) {
 	if can, err := from.Reach(to); !can || err != nil {
 		return 0, err
@@ -334,7 +334,7 @@ func (r *calibration) peer(from, to device.Device) (rate float64, err error) {
 	return rates.Round(float64(r.shapes.copies) / took.Median / 1e9), nil
 }
 
-// available is the host memory that a run could take, in GiB.
+// available returns the host memory available to a run, in GiB.
 func available() float64 {
 	const gib = 1 << 30
 	if room := host.AvailableMemory(); room.Known {
@@ -343,24 +343,24 @@ func available() float64 {
 	return 1
 }
 
-// dtypes are those that layers are computed in.
+// dtypes are the activation dtypes of layers.
 var dtypes = []device.DType{device.BF16, device.F32}
 
-// shapes are what is measured.
+// shapes are the shapes to measure.
 type shapes struct {
 	products   [][3]int // M, N, K
-	lengths    []int    // of sequences
-	dims       []int    // of heads
-	tokens     int      // at least, of attention
+	lengths    []int    // sequence lengths
+	dims       []int    // head dimensions
+	tokens     int      // minimum number of tokens for attention
 	operations [2][2]int
 	copies     int64    // bytes
-	params     [2]int64 // of layers that are updated
-	rows       [2]int   // that are gathered
+	params     [2]int64 // parameters of the updated layers
+	rows       [2]int   // rows to gather
 	file       int64    // bytes
 }
 
-// shapesFor are the shapes for a kind of device: small and large ones, since rates grow with the
-// size, and wide and deep ones, as MLPs have them.
+// shapesFor returns the shapes for a kind of device. They include small and large ones, since rates grow with size,
+// and wide and deep ones, as in MLPs.
 func shapesFor(kind string, small bool) shapes {
 	s := shapes{lengths: []int{64, 256, 1024}, dims: []int{32, 64, 128}, tokens: 1024, operations: [2][2]int{{64, 128}, {2048, 256}}, copies: 64 << 20,
 		params: [2]int64{1 << 16, 16 << 20}, rows: [2]int{16, 4096}, file: 256 << 20}
@@ -380,7 +380,7 @@ func shapesFor(kind string, small bool) shapes {
 	return s
 }
 
-// host measures what the host does beside the device.
+// host measures the host's work.
 func (r *calibration) host(ctx context.Context) error {
 	h := &r.out.Host
 	h.Name, h.Cores, h.Memory = r.o.Host, runtime.GOMAXPROCS(0), rates.Round(available())
@@ -389,7 +389,7 @@ func (r *calibration) host(ctx context.Context) error {
 		return err
 	}
 	h.Bandwidth = rates.Round(2 * float64(r.shapes.copies) / t.Median / 1e9)
-	// On a GPU weights are split into planes, as bf16 is computed there.
+	// Runs on a GPU compute in bf16, so their weights are split into planes.
 	split := r.o.Device.Kind() == "cuda"
 	var update, norm, gather, updated, read, gathered []float64
 	others := map[string]*[2][]float64{} // seconds and bytes
@@ -432,10 +432,10 @@ func (r *calibration) host(ctx context.Context) error {
 	return nil
 }
 
-// messageTime is what a message between two actors takes that have nothing else to do, in µs.
+// messageTime is the time in µs of a message between two otherwise idle actors.
 const messageTime = 1.8
 
-// packed is what packing takes, in seconds for a million tokens.
+// packed returns the packing time in seconds per million tokens.
 func packed() float64 {
 	const rows, length = 32, 2048
 	all := make([]data.Row, rows)
@@ -454,7 +454,7 @@ func packed() float64 {
 	return best * 1e6 / (rows * length)
 }
 
-// disk measures a file in the folder of the options.
+// disk measures a file in o.Dir.
 func (r *calibration) disk(context.Context) error {
 	write, read, err := measure.Disk(r.o.Dir, r.shapes.file, measure.Options{Runs: 3, Most: 3 * time.Second})
 	if err != nil {

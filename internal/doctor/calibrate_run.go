@@ -19,19 +19,19 @@ import (
 	"mt/plan/rates"
 )
 
-// This file corrects rates by a short training run. An operation that is timed by itself, over
-// and over, finds its operands in the caches, and nothing else runs. In a run it does not. So a
-// small model is trained with every operation timed, the same run is predicted, and rates are
-// divided by what each kind of operation took longer than predicted.
+// This file corrects rates with a short training run. An operation that is timed alone and repeatedly finds its
+// operands in the caches and has the machine to itself. In a run neither is true. Therefore a small model is trained
+// with every operation timed, and the same run is predicted. The rate of each kind of operation is divided by measured
+// time / predicted time.
 
-// trained is the run that corrects rates. Its shape is none that is measured by itself.
+// trained is the shape of the training run that corrects rates. It equals none of the separately measured shapes.
 type trained struct {
 	layers, hidden, ffn, heads, vocab int
 	rows, length, micro               int
-	rounds                            int // of predict.PredictedSteps steps each
+	rounds                            int // rounds of predict.PredictedSteps steps each
 }
 
-// trainedFor is the run for a kind of device.
+// trainedFor returns the run for a kind of device.
 func trainedFor(kind string, small bool) trained {
 	switch {
 	case small:
@@ -42,20 +42,21 @@ func trainedFor(kind string, small bool) trained {
 	return trained{layers: 3, hidden: 320, ffn: 880, heads: 5, vocab: 3000, rows: 5, length: 192, micro: 480, rounds: 3}
 }
 
-// model is a model of that shape.
+// model returns the model of the run.
 func (t trained) model() (*model.Config, error) {
 	return model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(t.hidden), "intermediate_size": int64(t.ffn), "num_hidden_layers": int64(t.layers),
 		"num_attention_heads": int64(t.heads), "num_key_value_heads": int64(t.heads), "vocab_size": int64(t.vocab), "max_position_embeddings": int64(t.length),
 		"tie_word_embeddings": false}, "the run that corrects rates")
 }
 
-// options are those of the run, with activations of that type.
+// options returns the options of the run with activations of type act.
 func (t trained) options(act device.DType) (trials.SyntheticOptions, error) {
 	cfg, err := t.model()
 	return trials.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: act, Recompute: "auto"}, err
 }
 
-// reportsOf makes a run of so many steps, and returns its plan and what it reports of each; nothing where memory does not suffice.
+// reportsOf makes a run of steps steps, and returns its plan and the report of each step. It returns nil, nil, nil if
+// memory does not suffice.
 func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *plan.Run, reports []actors.StepReport, err error) {
 	s, err := trials.StartSynthetic(o)
 	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
@@ -74,11 +75,12 @@ func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *pl
 	return s.Plan, reports, nil
 }
 
-// corrections are how often rates are corrected: what runs beside an operation changes with them.
+// corrections is the number of correction rounds. One round is not enough, because a corrected rate changes what runs
+// beside each operation.
 const corrections = 2
 
-// inRun corrects the rates of operations, and then measures messages and restarts. Where such a run is not possible, for want of memory,
-// they stay as they are, and Sources says so.
+// inRun corrects the rates of operations, and then measures messages and restarts. If memory does not suffice for the
+// run, the rates stay unchanged and Sources says so.
 func (r *calibration) inRun(ctx context.Context) error {
 	for _, dtype := range dtypes {
 		name := dtype.String()
@@ -101,7 +103,7 @@ func (r *calibration) inRun(ctx context.Context) error {
 	return errors.Join(r.messages(ctx), r.restart(ctx))
 }
 
-// correct corrects the rates of one dtype. It has a run of its own, whose profile it needs.
+// correct corrects the rates of one dtype. It makes its own run, because it needs the run's profile.
 func (r *calibration) correct(ctx context.Context, dtype device.DType) (err error) {
 	t := trainedFor(r.o.Device.Kind(), r.o.Small)
 	o, err := t.options(dtype)
@@ -114,7 +116,7 @@ func (r *calibration) correct(ctx context.Context, dtype device.DType) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if _, err := s.Run(1); err != nil { // in which memory is first touched
+	if _, err := s.Run(1); err != nil { // the first step touches memory for the first time
 		return err
 	}
 	if _, err := s.Times(); err != nil {
@@ -143,8 +145,7 @@ func (r *calibration) correct(ctx context.Context, dtype device.DType) (err erro
 	return r.match(s.Plan, took, dtype)
 }
 
-// match corrects rates so that the operations of p's steps are predicted to take what they took,
-// in seconds.
+// match corrects rates until the predicted time of each operation in p equals the measured time took, in seconds.
 func (r *calibration) match(p *plan.Run, took map[string]float64, dtype device.DType) error {
 	for range corrections {
 		times, err := predict.PredictTimes(p, r.out)
@@ -160,7 +161,7 @@ func (r *calibration) match(p *plan.Run, took map[string]float64, dtype device.D
 	return nil
 }
 
-// byOp adds up times by operation, in seconds.
+// byOp sums up times by operation, in seconds.
 func byOp(times []wrap.OpTime) map[string]float64 {
 	out := map[string]float64{}
 	for _, t := range times {
@@ -169,7 +170,7 @@ func byOp(times []wrap.OpTime) map[string]float64 {
 	return out
 }
 
-// slower makes an operation of that dtype take so many times as long.
+// slower multiplies the predicted time of an operation of the given dtype by times.
 func (r *calibration) slower(op string, dtype device.DType, times float64) {
 	d, name := &r.out.Device, dtype.String()
 	switch op {
@@ -192,22 +193,21 @@ func (r *calibration) slower(op string, dtype device.DType, times float64) {
 	}
 }
 
-// This file measures what a message between two actors takes: not between two that have nothing
-// else to do, but in a run, where whoever is to read it may have to wait for a core. A small model
-// is trained with the least depths, so that a tile goes to the device only when the one before it
-// has been given back. The message takes what makes the stalls of that run be predicted as long as
-// they were.
+// This file measures the time of a message between two actors in a run. There, unlike between idle actors, the
+// receiver may have to wait for a core. It trains a small model with minimal pipeline depths, so that a tile is copied
+// to the device only after the previous tile's slot is free. The result is the message time for which the predicted
+// stalls equal the measured ones.
 
-// handing is the run: layers and tiles so small that messages count.
+// handing is the run. Its layers and tiles are so small that message time matters.
 var handing = trained{layers: 6, hidden: 96, ffn: 256, heads: 3, vocab: 400, rows: 4, length: 64, micro: 128}
 
 const (
 	handingSteps   = 12
-	handingUntimed = 2     // at the begin of the run and at its end each, where the pipeline fills and runs empty
-	mostMessage    = 1000. // µs: the longest message that is believed
+	handingUntimed = 2     // steps left out at the start and at the end, while the pipeline fills and drains
+	mostMessage    = 1000. // µs: the largest message time that is accepted
 )
 
-// messages measures the time of a message, after all other rates.
+// messages measures the message time, after all other rates.
 func (r *calibration) messages(ctx context.Context) error {
 	t := handing
 	if r.o.Small {
@@ -219,7 +219,7 @@ func (r *calibration) messages(ctx context.Context) error {
 	}
 	o.NoClip, o.Depths, o.On = true, plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}, r.o.Device
 	p, reports, err := reportsOf(ctx, o, handingSteps)
-	if reports == nil { // the time stays what it is elsewhere
+	if reports == nil { // keep the default
 		return err
 	}
 	var stalls []float64
@@ -233,7 +233,7 @@ func (r *calibration) messages(ctx context.Context) error {
 	return nil
 }
 
-// stalled is how long the compute stream stood still.
+// stalled returns the time that the compute stream was idle.
 func stalled(r actors.StepReport) (sum time.Duration) {
 	for _, d := range r.Stall {
 		sum += d
@@ -241,14 +241,13 @@ func stalled(r actors.StepReport) (sum time.Duration) {
 	return sum
 }
 
-// messageFor is what a message must take, in µs, for a step of p to stand still for so many
-// seconds on m.
+// messageFor returns the message time in µs with which a step of p on m is predicted to stall for the given seconds.
 func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
 	return fitting(p, &m, &m.Host.Message, mostMessage, stalled, seconds)
 }
 
-// fitting is the value, from 0 to most, of a field of m for which a step of p is predicted with what
-// of says of its report nearest to so many seconds; they grow with the field.
+// fitting searches [0, most] for the value of a field of m with which a step of p is predicted to take the given
+// seconds. of selects the time from the step's report; it must grow with the field.
 func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of func(actors.StepReport) time.Duration, seconds float64) (float64, error) {
 	least := 0.0
 	for range 20 {
@@ -266,19 +265,19 @@ func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of fun
 	return rates.Round((least + most) / 2), nil
 }
 
-// This file measures what a CPU loses whenever it has stood still: until all of its cores are at
-// work again, operations take up to twice as long. A run whose copies are slowed down, so that it
-// waits for longer than it computes, shows it: the device computes the same as without waiting, and
-// takes longer. A GPU's copies cannot be slowed down, so of a GPU nothing is known.
+// This file measures the restart cost of a CPU: after an idle period, operations take up to twice as long until all
+// cores work again. The run slows its copies down, so that it waits longer than it computes. Its device computes the
+// same work as without waiting, and the extra compute time is the restart cost. Copies of a GPU cannot be slowed down,
+// so GPUs have no measured restart cost.
 
-// waiting is the run: launches of some milliseconds.
+// waiting is the run. Its launches take some milliseconds.
 var waiting = trained{layers: 4, hidden: 192, ffn: 512, heads: 3, vocab: 1000, rows: 4, length: 256, micro: 512}
 
 const (
 	waitingSteps   = 6
-	waitingUntimed = 2   // at the begin of the run, where the pipeline fills
-	standsStill    = 2   // how many times as long a step's copies take as the step without waiting
-	mostRestart    = 5e4 // µs: the largest loss that is believed
+	waitingUntimed = 2   // steps left out at the start, while the pipeline fills
+	standsStill    = 2   // copy time of a step, relative to the step without waiting
+	mostRestart    = 5e4 // µs: the largest restart cost that is accepted
 )
 
 // restart measures rates.Device.Restart, after all other rates.
@@ -305,7 +304,7 @@ func (r *calibration) restart(ctx context.Context) error {
 	}
 	o.Throttle = settings.Throttle{Link: float64(max(step.Report.H2D, step.Report.D2H)) / (standsStill * step.Step().Seconds())}
 	p, reports, err := reportsOf(ctx, o, waitingSteps)
-	if reports == nil { // nothing is known
+	if reports == nil { // keep the default
 		return err
 	}
 	var took []float64
@@ -317,10 +316,10 @@ func (r *calibration) restart(ctx context.Context) error {
 	return err
 }
 
-// restartFor is what a restart must cost, in µs, for a step of p to compute for so many seconds on m.
+// restartFor returns the restart cost in µs with which a step of p on m is predicted to compute for the given seconds.
 func restartFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
 	return fitting(p, &m, &m.Device.Restart, mostRestart, computing, seconds)
 }
 
-// computing is how long the compute stream did not stand still.
+// computing returns the time that the compute stream was busy.
 func computing(r actors.StepReport) time.Duration { return r.Compute - stalled(r) }

@@ -18,8 +18,8 @@ import (
 
 func init() { machine.CPURateSize = 64 }
 
-// TestMatch: rates that are wrong are corrected until the operations of a run are predicted to take
-// what they took; those of the other dtype, and of operations that are not in the run, stay.
+// TestMatch: wrong rates are corrected until the predicted times of a run's operations equal the measured ones. The
+// rates of the other dtype, and of operations outside the run, do not change.
 func TestMatch(t *testing.T) {
 	cfg := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(96), "num_hidden_layers": int64(2),
 		"num_attention_heads": int64(2), "num_key_value_heads": int64(2), "vocab_size": int64(200), "max_position_embeddings": int64(32)}, "test"))(t)
@@ -61,8 +61,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMessageFor: what a message takes is found again from the stalls that it makes, and what a restart
-// costs from what is computed longer.
+// TestMessageFor: the message time is recovered from the stalls that it causes, and the restart cost from the
+// additional compute time.
 func TestMessageFor(t *testing.T) {
 	testkit.NotShort(t)
 	cfg := testkit.Must(handing.model())(t)

@@ -19,8 +19,8 @@ import (
 	"mt/plan/rates"
 )
 
-// lift raises the rates of m that were measured to those of a real machine: with tiny shapes, under
-// the race detector or without assembly they are lower than any machine's. What is missing stays so.
+// lift raises the measured rates of m to those of a real machine. With tiny shapes, the race detector or without
+// assembly they are below any machine's rates. Missing rates stay missing.
 func lift(m *rates.Machine) {
 	up := func(all ...*float64) {
 		for _, x := range all {
@@ -49,7 +49,7 @@ func lift(m *rates.Machine) {
 	up(&m.Device.Bandwidth, &h.Bandwidth, &h.Update.Rate, &h.Norm.Rate, &h.Gather.Rate, &m.Link.Up, &m.Link.Down, &m.Link.Both, &m.Disk.Write, &m.Disk.Read)
 }
 
-// named is a device under another name.
+// named is a device with another name.
 type named struct {
 	device.Device
 	name string
@@ -59,8 +59,8 @@ func (d named) Name() string { return d.name }
 
 func (d named) Unwrap() device.Device { return d.Device }
 
-// TestSeveralDevices: of devices that are alike one is measured, of others each, and in both cases
-// what they copy to each other at.
+// TestSeveralDevices: of identical devices only one is measured, of different devices each. In both cases the copy
+// rate between devices is measured.
 func TestSeveralDevices(t *testing.T) {
 	testkit.NotShort(t)
 	for name, want := range map[string]struct{ parts, more int }{"alike": {9, 0}, "other": {15, 1}} {
@@ -86,7 +86,7 @@ func TestSeveralDevices(t *testing.T) {
 	}
 }
 
-// TestCalibrate: what is measured can be saved and loaded, and has every rate that a plan asks for.
+// TestCalibrate: the measured rates can be saved and loaded, and include every rate that a plan needs.
 func TestCalibrate(t *testing.T) {
 	testkit.NotShort(t)
 	var parts []string
@@ -121,8 +121,8 @@ func TestCalibrate(t *testing.T) {
 	}
 }
 
-// TestCalibrateCUDA: a GPU's memory is said, and copies are by its engines. The rates of an emulator
-// are lower than those of any machine, so they are not checked.
+// TestCalibrateCUDA: the rates include the GPU's memory and its copy engines. They are not checked, because an
+// emulator is slower than any machine.
 func TestCalibrateCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -147,8 +147,7 @@ func TestCalibrateCUDA(t *testing.T) {
 	}
 }
 
-// TestCalibrateEnds: a calibration that is cancelled ends, and a device without memory is no
-// calibration but an error.
+// TestCalibrateEnds: a cancelled calibration ends, and a device without memory gives an error.
 func TestCalibrateEnds(t *testing.T) {
 	testkit.NotShort(t)
 	stopped := errors.New("stopped")
@@ -189,8 +188,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestShapes: a GPU is measured with larger shapes, and each square one has a wide and a deep one
-// beside it.
+// TestShapes: GPUs are measured with larger shapes, and each square shape has a wide and a deep companion.
 func TestShapes(t *testing.T) {
 	for _, kind := range []string{"cpu", "cuda"} {
 		s := shapesFor(kind, false)

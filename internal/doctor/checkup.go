@@ -12,22 +12,22 @@ import (
 	"mt/internal/run/machine"
 )
 
-// State says how a part is.
+// State is the condition of a part.
 type State string
 
-// The states. A run works with parts that are slow, and not with what is broken.
+// The states. Runs work with slow parts, but not with broken ones.
 const (
 	OK     State = "ok"
 	Slow   State = "slow"
 	Broken State = "broken"
 )
 
-// Part is what was found of one part of the machine.
+// Part is the finding on one part of the machine.
 type Part struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
 	Found string `json:"found"`
-	// Remedy is what to do, a line each; commands stand by themselves, after "$ ".
+	// Remedy is what to do, one line per entry. Commands are separate entries that begin with "$ ".
 	Remedy []string `json:"remedy,omitempty"`
 }
 
@@ -44,7 +44,7 @@ func (p Parts) Broken() (n int) {
 	return n
 }
 
-// WriteTable prints p for people.
+// WriteTable prints p as a table.
 func (p Parts) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, part := range p {
@@ -56,26 +56,26 @@ func (p Parts) WriteTable(w io.Writer) error {
 	return t.Flush()
 }
 
-// Sources are what the checkup looks at.
+// Sources are the inputs of the checkup.
 type Sources struct {
-	Root   fs.FS // what lies under /: proc, sys, dev
+	Root   fs.FS // the root folder: proc, sys, dev
 	CUDA   machine.CUDA
 	Room   host.Room
 	Arch   string      // runtime.GOARCH
-	Levels []string    // instruction sets that mt has code for here, fastest first
-	Level  string      // the one in use
-	CPUs   int         // that this process may run on
-	Nodes  *host.Nodes // over which arenas are laid out; nil: one
-	// MemoryRate measures a copy by all cores in bytes read and written a second. It may be nil.
+	Levels []string    // instruction sets that mt supports on this processor, fastest first
+	Level  string      // the instruction set in use
+	CPUs   int         // number of CPUs that this process may run on
+	Nodes  *host.Nodes // NUMA nodes of the arenas; nil: one node
+	// MemoryRate measures a copy by all cores, in bytes read plus written per second. It may be nil.
 	MemoryRate func() (float64, error)
-	// Disk tries the folder where runs would write. It may be nil.
+	// Disk tests the output folder of runs. It may be nil.
 	Disk func() DiskTrial
 }
 
-// look is one check: the parts that it found, which may be none.
+// look is one check. It returns the parts that it found, possibly none.
 type look func(Sources) []Part
 
-// CheckUp looks at everything, in the order in which a user would.
+// CheckUp runs all checks, in the order in which a user would look.
 func CheckUp(s Sources) Parts {
 	var out Parts
 	for _, l := range []look{driver, blas, links, clocks, processor, quota, governor, memory, hugePages, lockedMemory, nodes, swap, memoryRate, disk} {
@@ -88,7 +88,7 @@ func one(name string, state State, found string, remedy ...string) []Part {
 	return []Part{{Name: name, State: state, Found: found, Remedy: remedy}}
 }
 
-// text is the content of a file without the white space around it; "" where it cannot be read.
+// text returns the trimmed content of a file; "" if the file cannot be read.
 func (s Sources) text(name string) string {
 	b, err := fs.ReadFile(s.Root, name)
 	if err != nil {
@@ -97,14 +97,13 @@ func (s Sources) text(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// exists tells whether there is such a file.
+// exists reports whether the file exists.
 func (s Sources) exists(name string) bool {
 	_, err := fs.Stat(s.Root, name)
 	return err == nil
 }
 
-// after is what follows key at the start of a line of a file, without the white space around it;
-// "" where there is no such line.
+// after returns the trimmed rest of the first line that starts with key; "" if there is no such line.
 func (s Sources) after(name, key string) string {
 	for line := range strings.Lines(s.text(name)) {
 		if rest, ok := strings.CutPrefix(line, key); ok {
@@ -114,7 +113,7 @@ func (s Sources) after(name, key string) string {
 	return ""
 }
 
-// kib is a figure of /proc/meminfo in bytes, 0 where there is none.
+// kib returns a value of /proc/meminfo in bytes; 0 if there is none.
 func (s Sources) kib(key string) int64 {
 	number, _, _ := strings.Cut(s.after("proc/meminfo", key), " ")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -124,14 +123,14 @@ func (s Sources) kib(key string) int64 {
 	return n << 10
 }
 
-// chosen is the word in brackets: "always [madvise] never" has madvise.
+// chosen returns the word in brackets: "madvise" for "always [madvise] never".
 func chosen(text string) string {
 	_, rest, _ := strings.Cut(text, "[")
 	word, _, _ := strings.Cut(rest, "]")
 	return word
 }
 
-// count is how many numbers a list like 0-3,8 has.
+// count returns how many numbers a list like 0-3,8 contains.
 func count(list string) (n int) {
 	for _, part := range strings.Split(list, ",") {
 		from, to, isRange := strings.Cut(strings.TrimSpace(part), "-")

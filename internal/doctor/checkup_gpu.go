@@ -11,7 +11,7 @@ import (
 	"mt/cudart"
 )
 
-// driver tells whether the GPU, if there is one, can be used.
+// driver checks whether an installed GPU is usable.
 func driver(s Sources) []Part {
 	const name = "GPU"
 	c := s.CUDA
@@ -37,7 +37,7 @@ func driver(s Sources) []Part {
 	return one(name, Broken, c.String(), remedy...)
 }
 
-// blas tells whether matrix products have NVIDIA's library.
+// blas checks whether NVIDIA's library computes matrix products.
 func blas(s Sources) []Part {
 	if s.CUDA.Device == "" || s.CUDA.Emulated {
 		return nil
@@ -54,11 +54,11 @@ func blas(s Sources) []Part {
 	return nil
 }
 
-// pciDevices is the folder of the devices that PCI has.
+// pciDevices is the sysfs folder of PCI devices.
 const pciDevices = "sys/bus/pci/devices"
 
-// gpus are the PCI ids of NVIDIA's display and 3D controllers. Source: pci.ids, vendor 10de,
-// classes 0300 and 0302.
+// gpus returns the PCI ids of NVIDIA's display and 3D controllers. Source: pci.ids, vendor 10de, classes 0300 and
+// 0302.
 func (s Sources) gpus() []string {
 	entries, err := fs.ReadDir(s.Root, pciDevices)
 	if err != nil {
@@ -75,17 +75,16 @@ func (s Sources) gpus() []string {
 	return out
 }
 
-// link is how fast a link is or can be: billions of transfers a second and lanes, 0 where that is
-// not known.
+// link is the speed of a PCI Express link in GT/s and its number of lanes; 0: unknown.
 type link struct {
 	speed float64
 	lanes int
 }
 
-// speeds are those of PCI Express's generations.
+// speeds are the speeds of the PCI Express generations in GT/s.
 var speeds = []float64{2.5, 5, 8, 16, 32, 64}
 
-// generation is PCI Express's, by its speed.
+// generation returns the PCI Express generation for the speed.
 func (l link) generation() string {
 	for i, speed := range speeds {
 		if l.speed == speed {
@@ -97,21 +96,21 @@ func (l link) generation() string {
 
 func (l link) String() string { return fmt.Sprintf("PCIe %s x%d", l.generation(), l.lanes) }
 
-// linkOf reads what the kernel says of a device's link: which is current or max. Source:
+// linkOf returns the link of a device as the kernel reports it. which is "current" or "max". Source:
 // Documentation/ABI/testing/sysfs-bus-pci.
 func (s Sources) linkOf(device, which string) (l link) {
 	number, _, _ := strings.Cut(s.text(device+"/"+which+"_link_speed"), " ")
-	l.speed, _ = strconv.ParseFloat(number, 64) // "Unknown" is 0
+	l.speed, _ = strconv.ParseFloat(number, 64) // "Unknown" parses as 0
 	l.lanes, _ = strconv.Atoi(s.text(device + "/" + which + "_link_width"))
-	if l.lanes > 32 { // 255 stands for unknown
+	if l.lanes > 32 { // 255 means unknown
 		l.lanes = 0
 	}
 	return l
 }
 
-// links looks at the link of each GPU. How many lanes it has does not change; an idle link takes
-// a lower speed, so that only what slot and card can do together tells. Where the kernel shows no
-// devices, as in WSL, NVML tells of the first GPU.
+// links checks the link of each GPU. The number of lanes is constant, but an idle link lowers its speed. Therefore the
+// speed check uses the maximum of slot and card. If the kernel shows no devices, as in WSL, NVML provides the link of
+// the first GPU.
 func links(s Sources) (out []Part) {
 	if g := s.CUDA.State; g != nil && !s.CUDA.Emulated && len(s.gpus()) == 0 && g.PCIe[1] > 0 && g.BestPCIe[0] > 0 && g.BestPCIe[0] <= len(speeds) {
 		best := link{speeds[g.BestPCIe[0]-1], g.BestPCIe[1]}
@@ -154,7 +153,7 @@ func linkPart(name string, now, card, slot link) Part {
 	return p
 }
 
-// clocks looks at why the first GPU's clocks are lower than they could be.
+// clocks checks why the first GPU's clocks are reduced.
 func clocks(s Sources) []Part {
 	const name = "GPU clocks"
 	g := s.CUDA.State
@@ -172,10 +171,10 @@ func clocks(s Sources) []Part {
 	return one(name, Slow, found+"; slowed down by: "+strings.Join(g.SlowedDown, ", "), slices.Compact(remedy)...)
 }
 
-// heat is what helps against it.
+// heat is the remedy against high temperature.
 var heat = []string{"clean the fans, give the case more air, or let the GPU draw less, which costs little speed:", "$ sudo nvidia-smi -pl WATTS"}
 
-// slowdowns are the reasons of machine.GPUState with what to do.
+// slowdowns are the remedies for each reason in machine.GPUState.
 var slowdowns = map[string][]string{
 	"power limit":                     {"the limit may be set lower than the board's own, which is:", "$ nvidia-smi -q -d POWER", "$ sudo nvidia-smi -pl WATTS"},
 	"hardware":                        {"the board slows itself: heat, or too little power; each of its power plugs needs a cable of its own"},

@@ -14,10 +14,10 @@ import (
 	"mt/base/human"
 )
 
-// leastMemory is what mt needs to start.
+// leastMemory is the memory in bytes that mt needs to start.
 const leastMemory = 256 << 20
 
-// memory tells how much may be taken, and what limits it.
+// memory checks how much memory is available, and which limit applies.
 func memory(s Sources) []Part {
 	const name = "host memory"
 	if !s.Room.Known {
@@ -44,8 +44,8 @@ func memory(s Sources) []Part {
 	return one(name, OK, found, remedy...)
 }
 
-// hugePages tells whether memory comes in pages of 2 MiB, for which mt asks (madvise). Without
-// them the first touch of memory is six times as slow, and updates miss the TLB. Source:
+// hugePages checks whether memory comes in pages of 2 MiB, which mt requests with madvise. Without them the first
+// touch of memory is six times as slow, and updates miss the TLB. Source:
 // https://docs.kernel.org/admin-guide/mm/transhuge.html
 func hugePages(s Sources) []Part {
 	const name, file = "huge pages", "sys/kernel/mm/transparent_hugepage/enabled"
@@ -63,8 +63,8 @@ func hugePages(s Sources) []Part {
 	return one(name, OK, set)
 }
 
-// lockedMemory shows the limit that many look for first. Memory is pinned by NVIDIA's driver,
-// which does not go by it.
+// lockedMemory shows the limit of locked memory, because many users suspect it first. It is always OK: NVIDIA's driver
+// pins memory regardless of the limit.
 func lockedMemory(s Sources) []Part {
 	words := strings.Fields(s.after("proc/self/limits", "Max locked memory"))
 	if len(words) == 0 {
@@ -77,7 +77,7 @@ func lockedMemory(s Sources) []Part {
 	return one("locked memory", OK, limit+" (ulimit -l): mt needs none, since the driver pins memory without it")
 }
 
-// nodes tells whether memory of all NUMA nodes is used. Source:
+// nodes checks whether runs use the memory of all NUMA nodes. Source:
 // https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html
 func nodes(s Sources) []Part {
 	const name = "NUMA"
@@ -94,7 +94,7 @@ func nodes(s Sources) []Part {
 			found += fmt.Sprintf(", GPU %s at node %s", id, node)
 		}
 	}
-	placed := s.Nodes != nil && s.Nodes.Note() == "" // the kernel leaves what was placed where it is
+	placed := s.Nodes != nil && s.Nodes.Note() == "" // the kernel does not move memory that mt placed
 	if s.text("proc/sys/kernel/numa_balancing") == "1" && !placed {
 		found += ", and the kernel moves pages between nodes meanwhile"
 		remedy = append(remedy, "$ sudo sysctl kernel.numa_balancing=0")
@@ -105,7 +105,7 @@ func nodes(s Sources) []Part {
 	return one(name, OK, found)
 }
 
-// laidOut says what becomes of arenas on n nodes, and what to do about it if it could be better.
+// laidOut describes how arenas are placed on n nodes, and returns a remedy if a better placement is possible.
 func (s Sources) laidOut(n int) (found string, remedy []string) {
 	policy := "default"
 	if words := strings.Fields(s.text("proc/self/numa_maps")); len(words) > 1 {
@@ -123,10 +123,10 @@ func (s Sources) laidOut(n int) (found string, remedy []string) {
 	return fmt.Sprintf("%d nodes, memory policy %s", n, policy), nil
 }
 
-// swapped is how much in swap is worth a word, in bytes.
+// swapped is the used swap in bytes from which the check reports Slow.
 const swapped = 1 << 30
 
-// swap tells whether memory was swapped out.
+// swap checks whether memory was swapped out.
 func swap(s Sources) []Part {
 	all := s.kib("SwapTotal:")
 	used := all - s.kib("SwapFree:")
@@ -140,10 +140,10 @@ func swap(s Sources) []Part {
 	return one("swap", OK, fmt.Sprintf("%s of %s used", human.Bytes(used), human.Bytes(all)))
 }
 
-// slowMemory is the rate below which one module of memory would do better, in bytes a second.
+// slowMemory is a memory rate in bytes per second that even a single memory module exceeds.
 const slowMemory = 10e9
 
-// memoryRate measures how fast memory is.
+// memoryRate measures the memory rate.
 func memoryRate(s Sources) []Part {
 	const name = "memory rate"
 	if s.MemoryRate == nil {
@@ -160,13 +160,13 @@ func memoryRate(s Sources) []Part {
 	return one(name, OK, found)
 }
 
-// Processor is the name of a machine's first processor, by its root folder, "" if unknown.
+// Processor returns the name of the first processor, given the machine's root folder; "" if unknown.
 func Processor(root fs.FS) string {
 	_, name, _ := strings.Cut(Sources{Root: root}.after("proc/cpuinfo", "model name"), ":")
 	return strings.TrimSpace(name)
 }
 
-// processor tells which instructions the update and the CPU's products use.
+// processor checks which instruction set updates and CPU products use.
 func processor(s Sources) []Part {
 	const name = "processor"
 	found := fmt.Sprintf("%s of %s", s.Level, strings.Join(s.Levels, ", "))
@@ -186,7 +186,7 @@ func processor(s Sources) []Part {
 	return one(name, Slow, "mt has no assembly for "+s.Arch+": updates run in plain Go", "an x86 or arm64 machine updates weights several times as fast")
 }
 
-// quota tells whether the container may use the machine's cores. Source:
+// quota checks whether a control group limits the cores of this process. Source:
 // https://docs.kernel.org/admin-guide/cgroup-v2.html, scheduler/sched-bwc.html.
 func quota(s Sources) []Part {
 	const name = "CPU quota"
@@ -208,20 +208,20 @@ func quota(s Sources) []Part {
 	return one(name, OK, fmt.Sprintf("none: %d cores", s.CPUs))
 }
 
-// cpuMax is how much time in how much time a control group may use, 0 without a limit.
+// cpuMax returns the CPU time that a control group may use per period; limit 0 or below: no limit.
 func (s Sources) cpuMax(dir string) (limit, period float64) {
 	if words := strings.Fields(s.text(dir + "/cpu.max")); len(words) == 2 {
-		limit, _ = strconv.ParseFloat(words[0], 64) // "max" is 0
+		limit, _ = strconv.ParseFloat(words[0], 64) // "max" parses as 0
 		period, _ = strconv.ParseFloat(words[1], 64)
 		return limit, period
 	}
-	limit, _ = strconv.ParseFloat(s.text(dir+"/cpu.cfs_quota_us"), 64) // -1: none
+	limit, _ = strconv.ParseFloat(s.text(dir+"/cpu.cfs_quota_us"), 64) // -1: no limit
 	period, _ = strconv.ParseFloat(s.text(dir+"/cpu.cfs_period_us"), 64)
 	return limit, period
 }
 
-// groups are the folders of the process's control groups for a controller, the innermost first,
-// of both versions.
+// groups returns the folders of the process's control groups for a controller, innermost first. It supports cgroup v1
+// and v2.
 func (s Sources) groups(controller string) (out []string) {
 	for line := range strings.Lines(s.text("proc/self/cgroup")) {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -248,13 +248,13 @@ func (s Sources) groups(controller string) (out []string) {
 	return out
 }
 
-// inContainer tells whether this looks like a container.
+// inContainer reports whether the process seems to run in a container.
 func (s Sources) inContainer() bool {
 	return s.exists(".dockerenv") || s.exists("run/.containerenv") || strings.Contains(s.text("proc/1/environ"), "container=")
 }
 
-// governor tells whether the kernel keeps clocks low. The drivers intel_pstate and amd-pstate-epp
-// raise them under load whatever the governor is called.
+// governor checks whether the kernel keeps CPU clocks low. intel_pstate and amd-pstate-epp raise clocks under load
+// with any governor.
 func governor(s Sources) []Part {
 	const at = "sys/devices/system/cpu/cpu0/cpufreq/"
 	name, driver := s.text(at+"scaling_governor"), s.text(at+"scaling_driver")
@@ -268,22 +268,22 @@ func governor(s Sources) []Part {
 	return one("CPU clocks", OK, fmt.Sprintf("governor %s of %s", name, driver))
 }
 
-// DiskTrial is what came of writing to a folder.
+// DiskTrial is the result of a test write to a folder.
 type DiskTrial struct {
 	Dir  string
-	Free int64   // bytes; math.MaxInt64 where the disk does not say
-	Rate float64 // bytes written a second, until they were on the disk
-	By   string  // what would move states there (state_dir); "" where that was not tried
+	Free int64   // bytes; math.MaxInt64: unknown
+	Rate float64 // bytes written per second, including the flush to disk
+	By   string  // I/O engine for states in this folder (state_dir); "": not tested
 	Err  error
 }
 
-// What a disk is worth a word below: a checkpoint of a 7B model has 90 GB.
+// Limits below which a disk is reported. A checkpoint of a 7B model has 90 GB.
 const (
-	slowDisk = 200e6   // bytes a second: such a checkpoint takes seven minutes
-	lowDisk  = 8 << 30 // bytes that are free
+	slowDisk = 200e6   // bytes per second: such a checkpoint takes seven minutes
+	lowDisk  = 8 << 30 // free bytes
 )
 
-// disk tells how fast checkpoints could be written, and whether there is room.
+// disk checks how fast checkpoints can be written, and whether there is room.
 func disk(s Sources) []Part {
 	const name = "disk"
 	if s.Disk == nil {

@@ -9,27 +9,26 @@ import (
 	"mt/base/cluster"
 )
 
-// Rank is what a rank tells the others of itself.
+// Rank is what a rank reports about itself to the others.
 type Rank struct {
 	Rank int    `json:"rank"`
 	Host string `json:"host"`
-	// Threads are those that compute, Cores are those that the rank may run on, and
-	// Online those that its host has, 0 if unknown.
+	// Threads is the number of compute threads, Cores the number of cores that the rank may use, and Online the number
+	// of cores of its host; 0: unknown.
 	Threads int `json:"threads"`
 	Cores   int `json:"cores"`
 	Online  int `json:"online_cores,omitempty"`
-	// Broken names the parts of its machine that are broken. Problem is why it could
-	// not look.
+	// Broken names the broken parts of the rank's machine. Problem is the error that prevented the check.
 	Broken  []string `json:"broken,omitempty"`
 	Problem string   `json:"problem,omitempty"`
 }
 
-// OnlineCores is how many cores a machine has, by its root folder, 0 if unknown.
+// OnlineCores returns the number of cores of a machine, given its root folder; 0 if unknown.
 func OnlineCores(root fs.FS) int {
 	return count(Sources{Root: root}.text("sys/devices/system/cpu/online"))
 }
 
-// BrokenNames are those of the parts that are broken.
+// BrokenNames returns the names of the broken parts.
 func (p Parts) BrokenNames() (out []string) {
 	for _, part := range p {
 		if part.State == Broken {
@@ -39,7 +38,7 @@ func (p Parts) BrokenNames() (out []string) {
 	return out
 }
 
-// CheckRanks judges ranks that are to train together, and what exchanges between them reach.
+// CheckRanks judges the ranks of a run and the rates of exchanges between them.
 func CheckRanks(all []Rank, r cluster.Rates) Parts {
 	var out Parts
 	for _, look := range []func([]Rank) []Part{placement, bindings, remoteProblems} {
@@ -49,7 +48,7 @@ func CheckRanks(all []Rank, r cluster.Rates) Parts {
 	return append(out, one("all gather", OK, fmt.Sprintf("%.3g GB/s into each rank; a few bytes take %.3g µs", r.AllGather/1e9, 1e6*r.Latency))...)
 }
 
-// placement says where the ranks are.
+// placement reports on which hosts the ranks are.
 func placement(all []Rank) []Part {
 	var hosts, shared []string
 	on := map[string][]string{}
@@ -76,8 +75,7 @@ func placement(all []Rank) []Part {
 		"$ mpirun --map-by ppr:1:node --bind-to none mt … (Open MPI)", "$ srun --ntasks-per-node=1 mt … (Slurm)")
 }
 
-// bindings says which ranks may run on one core only. Open MPI binds each to one unless
-// it is told otherwise.
+// bindings reports ranks that may use only one core. Open MPI binds each rank to one core by default.
 func bindings(all []Rank) []Part {
 	var bound []string
 	for _, r := range all {
@@ -92,8 +90,8 @@ func bindings(all []Rank) []Part {
 		"$ mpirun --bind-to none mt … (Open MPI)", "$ mpirun -bind-to none mt … (MPICH)", "$ srun --cpu-bind=none --cpus-per-task=CORES mt … (Slurm)")
 }
 
-// remoteProblems says what is broken on the machines of other ranks than the first, whose
-// own parts are shown.
+// remoteProblems reports broken parts on the machines of all ranks but the first. The parts of the first rank are shown
+// separately.
 func remoteProblems(all []Rank) (out []Part) {
 	for _, r := range all[1:] {
 		name, found := fmt.Sprintf("rank %d", r.Rank), "on "+r.Host+": "
@@ -107,7 +105,7 @@ func remoteProblems(all []Rank) (out []Part) {
 	return out
 }
 
-// list is "rank 1" or "ranks 1, 2".
+// list returns "rank 1" or "ranks 1, 2".
 func list(what string, names []string) string {
 	if len(names) > 1 {
 		what += "s"

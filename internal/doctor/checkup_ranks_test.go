@@ -7,14 +7,14 @@ import (
 	"mt/base/cluster"
 )
 
-// TestCheckRanks: ranks are judged by where they are, by what they may use, and by what the others found.
+// TestCheckRanks: ranks are judged by their hosts, their cores and the findings of the other ranks.
 func TestCheckRanks(t *testing.T) {
 	rates := cluster.Rates{AllToAll: 2e9, AllGather: 3e9, Latency: 25e-6}
 	good := func(rank int, host string) Rank { return Rank{Rank: rank, Host: host, Threads: 8, Cores: 8, Online: 8} }
 	bound, alone, sick, blind := good(1, "b"), good(1, "b"), good(1, "b"), good(1, "b")
 	bound.Cores, alone.Cores, alone.Online, sick.Broken, blind.Problem = 1, 1, 1, []string{"disk", "driver"}, "no memory"
 	first := good(0, "a")
-	first.Broken = []string{"disk"} // which is among the parts that are shown
+	first.Broken = []string{"disk"} // shown among the first rank's own parts
 	for what, tt := range map[string]struct {
 		all  []Rank
 		want string // names and states

@@ -19,8 +19,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// tree is a machine's /proc and /sys, as files and their texts; a text that begins with -> is a
-// link.
+// tree is a machine's /proc and /sys: file names and contents. A content that begins with -> is a symbolic link.
 type tree map[string]string
 
 func (f tree) root(t *testing.T) fs.FS {
@@ -39,8 +38,8 @@ func (f tree) root(t *testing.T) fs.FS {
 	return os.DirFS(dir)
 }
 
-// card adds a GPU behind a bridge: links are speeds and lanes of the card now, at most, and of the
-// slot.
+// card adds a GPU behind a bridge. The links give speed and lanes: the card's current ones, the card's maximum and the
+// slot's maximum.
 func (f tree) card(id, now, card, slot string) tree {
 	const bridge = "sys/devices/pci0000:00/0000:00:01.0"
 	f["sys/bus/pci/devices/"+id] = "->../../../devices/pci0000:00/0000:00:01.0/" + id
@@ -53,7 +52,7 @@ func (f tree) card(id, now, card, slot string) tree {
 	return f
 }
 
-// find is the part of a name, or an empty one.
+// find returns the part with the given name, or an empty one.
 func find(parts []Part, name string) Part {
 	if i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name }); i >= 0 {
 		return parts[i]
@@ -61,17 +60,17 @@ func find(parts []Part, name string) Part {
 	return Part{}
 }
 
-// usableGPU is a GPU that works.
+// usableGPU is a working GPU.
 var usableGPU = machine.CUDA{Device: "NVIDIA H100", Memory: 80 << 30, Libraries: []cudart.FoundLibrary{{Library: cudart.BlasLt, Path: "/usr/lib/libcublasLt.so.13", Version: "13.1"}}}
 
-// system is one with four processors that answers err to what is placed.
+// system has four processors and answers placement requests with err.
 type system struct{ err error }
 
 func (system) Affinity() ([]int, error)   { return []int{0, 1, 2, 3}, nil }
 func (system) CPU() (int, error)          { return 0, nil }
 func (s system) Prefer([]byte, int) error { return s.err }
 
-// twoNodes are two nodes over which something was laid out, to which the system answered err.
+// twoNodes returns two nodes for which the system answered a placement with err.
 func twoNodes(err error) *host.Nodes {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	n := host.FindNodes(fstest.MapFS{"sys/devices/system/node/has_memory": file("0-1"), "sys/devices/system/node/node0/cpulist": file("0-1"),
@@ -80,7 +79,7 @@ func twoNodes(err error) *host.Nodes {
 	return n
 }
 
-// TestParts: what files and figures make of one part.
+// TestParts checks the part that results from files and figures.
 func TestParts(t *testing.T) {
 	meminfo := "MemTotal: 67108864 kB\nSwapTotal: 8388608 kB\nSwapFree: 8388608 kB\n"
 	two := tree{"sys/devices/system/node/has_memory": "0-1\n"}
@@ -97,7 +96,7 @@ func TestParts(t *testing.T) {
 		files  tree
 		set    func(s *Sources)
 		part   string
-		state  State  // empty: there is no such part
+		state  State  // "": no such part
 		found  string // a part of the text
 		remedy string // one whole line
 	}{
@@ -227,7 +226,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestEveryReasonHasARemedy: package machine names no reason for low clocks that is not known here.
+// TestEveryReasonHasARemedy: every reason for reduced clocks in package machine has a remedy here.
 func TestEveryReasonHasARemedy(t *testing.T) {
 	for _, why := range machine.Slowdowns() {
 		if len(slowdowns[why]) == 0 {
@@ -244,7 +243,7 @@ func TestWriteTable(t *testing.T) {
 	}
 }
 
-// TestNotAsked: nothing is told of a disk and a memory rate that nobody measures.
+// TestNotAsked: without measurements there are no parts for disk and memory rate.
 func TestNotAsked(t *testing.T) {
 	for _, p := range CheckUp(Sources{Root: tree{}.root(t)}) {
 		if p.Name == "disk" || p.Name == "memory rate" {

@@ -1,12 +1,11 @@
-// Package doctor is behind mt doctor. CheckUp looks at the parts of the machine that
-// a run's speed depends on. SelfTest tests a device; SuperviseSelfTest does so in child
-// processes, which call ServeSelfTest, and survives a device that is lost or hangs.
-// Calibrate measures the machine and returns the rates that plans are computed with.
+// Package doctor implements mt doctor. CheckUp examines the parts of the machine that determine a run's speed.
+// SelfTest tests a device. SuperviseSelfTest runs the test in child processes, which call ServeSelfTest, and survives
+// a device that is lost or hangs. Calibrate measures the machine and returns the rates for plans.
 //
-// It imports internal/run and what that may, device/conformance, base/cluster
-// and plan/rates; its own package measure times the work.
+// It imports internal/run and everything that internal/run may import, device/conformance, base/cluster and
+// plan/rates. Its subpackage measure times the work.
 //
-// Invariants: a part that is not ok has a remedy. A device passes the self test when it
-// keeps the contract of package device, whatever its kind. The rates that Calibrate
-// returns have passed Check, and each says that it was measured, or why not.
+// Invariants: a part that is not ok has a remedy. A device passes the self test if it keeps the contract of package
+// device, whatever its kind. The rates of Calibrate have passed Check, and state whether they were measured, or why
+// not.
 package doctor

@@ -15,33 +15,33 @@ import (
 	"mt/plan/rates"
 )
 
-// SelfTestOptions say what to test.
+// SelfTestOptions selects what to test.
 type SelfTestOptions struct {
-	Device device.Device // the one in question
-	CPU    device.Device // what it is compared with
-	// Own is the same GPU with matrix products by mt's own kernels alone; nil where Device has no others.
+	Device device.Device // the device under test
+	CPU    device.Device // the reference
+	// Own is the same GPU, with all matrix products by mt's own kernels; nil: Device has no other kernels.
 	Own device.Device
-	// Small has the checks at the sizes of training done at small ones: on an emulator, or a CPU.
+	// Small shrinks the checks at training sizes, for an emulator or a CPU.
 	Small bool
-	// Train runs a few steps on each of the two devices and returns the losses:
-	// the same model, rows and seed, computed in dtype. It calls alive now and then.
+	// Train runs a few steps on the given kind of device and returns the losses. Model, rows and seed are the same for
+	// each kind; dtype is the compute dtype. It calls alive now and then.
 	Train func(kind string, dtype device.DType, alive func()) ([]float64, error)
-	// Choice says which parts and which cases of the table are run.
+	// Choice selects the parts and the table cases to run.
 	Choice Choice
-	// Cases, unless nil, accepts the cases of the table that are run, by their names.
+	// Cases selects the table cases to run by name; nil: all.
 	Cases func(name string) bool
-	// Repeat is how many times more the cases run beside copies, to compare their bits.
+	// Repeat is the number of repetitions beside copies, in which outputs must keep their bits.
 	Repeat int
-	// Rates are what the rates are predicted with; nil: nothing is predicted.
+	// Rates are the rates for predictions; nil: no predictions.
 	Rates *rates.Machine
-	// Save, unless nil, is called with the report so far before and after every unit.
+	// Save is called with the report so far before and after every unit. It may be nil.
 	Save func(r *SelfTestReport) error
-	// Progress, unless nil, is called with the name of each part as it begins, and with each loss.
+	// Progress is called with the name of each part at its start, and with each loss. It may be nil.
 	Progress func(what string)
 }
 
-// SelfTest tests o.Device in this process. A device that is lost ends the test. An error means that something could not be
-// tried; what was tried and does not hold is in the report. When ctx is cancelled, SelfTest ends between two units.
+// SelfTest tests o.Device in this process. It ends when the device is lost. Failed checks are in the report; an error
+// means that something could not be tested. When ctx is cancelled, SelfTest ends between two units.
 func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
 	begin := time.Now()
 	r := &SelfTestReport{Device: o.Device.Name(), Kind: o.Device.Kind(), OK: true}
@@ -74,8 +74,8 @@ func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
 	return r, nil
 }
 
-// run runs one unit. What goes wrong becomes a check that does not hold and, where the device cannot be used any more, a
-// loss. hear, unless nil, is called with every case before it runs.
+// run runs one unit. A failure becomes a failed check, and also a loss if the device is no longer usable. hear is
+// called with the name of every case at its start; it may be nil.
 func (o *SelfTestOptions) run(ctx context.Context, u unit, hear func(what string)) *SelfTestReport {
 	r := &SelfTestReport{OK: true, hear: hear, machine: o.Rates}
 	if o.Rates != nil {
@@ -98,8 +98,8 @@ func (o *SelfTestOptions) tell(what string) {
 	}
 }
 
-// save notes how long the test has run since begin, and hands the report so far to o.Save. A test that is running has not
-// passed: a report that is cut off there must not say so.
+// save records the run time since begin and passes the report so far to o.Save. A running test has not passed, so the
+// saved report is not OK while a case runs.
 func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
 	r.Seconds = time.Since(begin).Seconds()
 	if o.Save == nil {
@@ -110,13 +110,13 @@ func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
 	return o.Save(&so)
 }
 
-// stop notes err, which ends the test before its end, and saves the report.
+// stop records err, which ends the test early, and saves the report.
 func (r *SelfTestReport) stop(o SelfTestOptions, begin time.Time, err error) error {
 	r.OK, r.Error = false, err.Error()
 	return fmt.Errorf("self test: %w", errors.Join(err, r.save(o, begin)))
 }
 
-// notes returns what dev says about its work.
+// notes returns the remarks of a device about its work.
 func notes(dev device.Device) []string {
 	if n, ok := dev.(interface{ Notes() []string }); ok {
 		return n.Notes()
@@ -124,21 +124,21 @@ func notes(dev device.Device) []string {
 	return nil
 }
 
-// ownProducts runs the products of the table by mt's own kernels, where a library has run them before.
+// ownProducts runs the table's products with mt's own kernels, if a library computed them before.
 func (r *SelfTestReport) ownProducts(o *SelfTestOptions) {
 	if o.Own != nil {
 		r.operations(o.Own, o.CPU, o.cases(partOwn, "MatMul/"), " by mt's own kernels")
 	}
 }
 
-// choosesAttention is a device that has several kernels for attention.
+// choosesAttention is a device with several attention kernels.
 type choosesAttention interface {
 	RunsSM90a() bool
 	UseAttention(kernels string) error
 }
 
-// withKernels calls f while dev computes attention by those kernels. It does nothing where a device has the kernels for all
-// GPUs alone, since every check uses them.
+// withKernels calls f while dev uses the given attention kernels. It does nothing if dev only has the kernels for all
+// GPUs, since every check uses these.
 func withKernels(dev device.Device, kernels string, f func() error) error {
 	d, ok := dev.(choosesAttention)
 	if !ok || !d.RunsSM90a() {
@@ -150,8 +150,8 @@ func withKernels(dev device.Device, kernels string, f func() error) error {
 	return errors.Join(f(), d.UseAttention("sm90a"))
 }
 
-// portableAttention runs the cases of an operation by the kernels that a run may ask for where there are newer ones, which
-// have run before.
+// portableAttention runs the cases of an operation with the kernels for all GPUs, on a device that uses newer kernels
+// by default.
 func (r *SelfTestReport) portableAttention(o *SelfTestOptions, name string) error {
 	return withKernels(o.Device, "portable", func() error {
 		r.operations(o.Device, o.CPU, o.cases(partPortable, name+"/"), " by the kernels for all GPUs")
@@ -159,14 +159,14 @@ func (r *SelfTestReport) portableAttention(o *SelfTestOptions, name string) erro
 	})
 }
 
-// products counts the matrix products of a device that has a library for them.
+// products counts the matrix products of a device with a library for them.
 type products struct {
-	Library int      `json:"library"` // the version of cuBLASLt, 0: not used
+	Library int      `json:"library"` // version of cuBLASLt; 0: not used
 	Own     int64    `json:"own"`     // products by mt's own kernels
-	Refused []string `json:"refused"` // aligned shapes that the library refused
+	Refused []string `json:"refused"` // aligned shapes that the library rejected
 }
 
-// countProducts returns the counts of dev; nil: it has no such library.
+// countProducts returns the counts of dev; nil: dev has no such library.
 func countProducts(dev device.Device) *products {
 	d, ok := dev.(interface {
 		Fallbacks() []string
@@ -179,8 +179,8 @@ func countProducts(dev device.Device) *products {
 	return &products{d.CuBLASLt(), d.OwnProducts(), d.Fallbacks()}
 }
 
-// products fails where the device's library did not compute a product that it should: the device
-// then is right and slow, which no other check sees. It comes last, after all products of the others.
+// products fails if the library rejected a product that it should compute. The device is then correct but slow, which
+// no other check detects. This check runs last, after all products of the other checks.
 func (r *SelfTestReport) products(p products) {
 	c := Check{Name: "cuBLASLt", OK: true, Detail: fmt.Sprintf("takes every aligned product; mt's own kernels computed %d others", p.Own)}
 	if p.Library == 0 {
@@ -195,8 +195,8 @@ func (r *SelfTestReport) products(p products) {
 	r.add(c)
 }
 
-// The parts of a self test, in their order. Choose knows them by these names, except partRepeat: it repeats the chosen
-// operations where SelfTestOptions.Repeat asks for that.
+// The parts of a self test in order. Choose accepts these names except partRepeat, which SelfTestOptions.Repeat
+// controls.
 const (
 	partTable     = "operations"
 	partRepeat    = "repeat"
@@ -211,12 +211,12 @@ const (
 	partRates     = "rates"
 )
 
-// SelfTestParts returns the names of the parts that Choose takes.
+// SelfTestParts returns the part names that Choose accepts.
 func SelfTestParts() []string {
 	return []string{partTable, partOwn, partPortable, partAttention, partProducts, partLong, partStreams, partCopies, partTraining, partRates}
 }
 
-// caseNames returns the names of all cases of the table of operations, as OPERATION/TYPE/CASE.
+// caseNames returns the names of all table cases, in the form OPERATION/TYPE/CASE.
 var caseNames = sync.OnceValue(func() (names []string) {
 	conformance.SomeOperations(&tester{}, nil, func(name string) bool {
 		names = append(names, name)
@@ -225,12 +225,12 @@ var caseNames = sync.OnceValue(func() (names []string) {
 	return names
 })
 
-// Choice says which parts and which cases of the table are tested. The zero value takes all.
+// Choice selects parts and table cases. The zero value selects all.
 type Choice struct{ names []string }
 
-// Choose reads a list with commas of parts, operations and operations in one type, such as Attention/bf16. The name of one
-// case, which may hold commas, is taken as well. An operation stands for its cases by all kernels that compute it. An
-// empty text takes all. The error of an unknown name lists what there is.
+// Choose parses a comma-separated list of parts, operations and operations of one type, such as Attention/bf16. It
+// also accepts the name of a single case, which may contain commas. An operation selects its cases for all kernels
+// that compute it. "" selects all. The error for an unknown name lists the valid names.
 func Choose(text string) (Choice, error) {
 	if text == "" {
 		return Choice{}, nil
@@ -252,28 +252,29 @@ func Choose(text string) (Choice, error) {
 	return Choice{names}, nil
 }
 
-// takes says whether a part is chosen or, of a part that runs cases of the table, the case of that name.
+// takes reports whether the part is selected, or the case called name in this part.
 func (c Choice) takes(part, name string) bool {
 	return c.names == nil || slices.ContainsFunc(c.names, func(n string) bool {
 		return n == part || name != "" && (n == partTable || n == name || strings.HasPrefix(name, n+"/"))
 	})
 }
 
-// unit is the smallest piece of a self test that is run or left out.
+// unit is the smallest piece of a self test that runs or is skipped.
 type unit struct {
 	part string
-	name string // of the unit's check where the unit fails as a whole
+	name string // name of the check if the unit fails as a whole
 	run  func(ctx context.Context, r *SelfTestReport) error
 }
 
-// cases accepts the cases whose names begin with prefix and that a part is to run.
+// cases returns a filter for the cases of a part whose names begin with prefix.
 func (o *SelfTestOptions) cases(part, prefix string) func(name string) bool {
 	return func(name string) bool {
 		return strings.HasPrefix(name, prefix) && o.Choice.takes(part, name) && (o.Cases == nil || o.Cases(name))
 	}
 }
 
-// units lists what o asks for. The list depends on Choice, Cases and Repeat alone, so that two processes number units alike.
+// units lists the units that o selects. The list depends only on Choice, Cases and Repeat, so that two processes
+// number units alike.
 func (o *SelfTestOptions) units() (out []unit) {
 	for _, op := range conformance.OperationNames() {
 		for _, dt := range []device.DType{device.F32, device.BF16} {
@@ -301,7 +302,7 @@ func (o *SelfTestOptions) units() (out []unit) {
 	return out
 }
 
-// others lists the units that run no cases of the table.
+// others lists the units without table cases.
 func (o *SelfTestOptions) others() (out []unit) {
 	for i, name := range []string{"attention of several rows", "attention of one long row"} {
 		for _, fused := range []bool{false, true} {
@@ -324,7 +325,7 @@ func (o *SelfTestOptions) others() (out []unit) {
 	)
 }
 
-// NeedsOwn says whether a test looks at Own.
+// NeedsOwn reports whether the test uses Own.
 func (o *SelfTestOptions) NeedsOwn() bool {
 	return slices.ContainsFunc(o.units(), func(u unit) bool { return u.part == partOwn || u.part == partProducts })
 }

@@ -16,16 +16,16 @@ import (
 	"mt/plan/rates"
 )
 
-// sizes are how large the work is that is checked at the sizes of a training run. The table of operations
-// is as small as a float64 oracle needs it; here a device is compared with itself, computing in another way.
+// sizes are the sizes of the checks at training size. The operation table is small, because its float64 oracle is
+// slow. These checks instead compare two ways in which a device computes the same result.
 type sizes struct {
 	attention []sequences
-	product   int   // rows, columns and terms of a matrix product
-	elements  int64 // of a tensor; of a GPU more than an int32 counts
+	product   int   // M, N and K of a matrix product
+	elements  int64 // elements of a tensor; on a GPU more than an int32 can count
 	said      string
 }
 
-// sequences are so many of the same length.
+// sequences are n sequences of equal length.
 type sequences struct{ n, tokens int }
 
 var (
@@ -33,27 +33,26 @@ var (
 	smallSizes = sizes{attention: []sequences{{3, 40}, {1, 150}}, product: 136, elements: 1<<16 + 8, said: "; at small sizes"}
 )
 
-// Heads of the attention whose sizes are checked: as wide as those of large models, and few, so that the
-// comparison on the host is soon done.
+// Attention heads of the checks: as wide as in large models, but few, so that the comparison on the host is fast.
 const sizedHeads, sizedKVHeads, sizedDim = 4, 2, 128
 
 // Bounds of these comparisons.
 const (
-	// A row of attention's results, or of its gradients, in bf16 beside fp32: the norm of the difference
-	// over that of the row and the mean of all rows. Inputs are the same. Results are rounded to
-	// bf16, and so are probabilities and their gradients within: each by 2^-9 at most, and few of them
-	// at once weigh on one row. A row that is left out, or taken twice, makes at least 1/4.
+	// Bound for a row of attention outputs or gradients, bf16 against fp32 on equal inputs. The error is the norm of
+	// the difference, divided by the norm of the row plus the mean row norm. bf16 rounds outputs, probabilities and
+	// their gradients by at most 2^-9 each, and few roundings affect one row at once. A row that is skipped or added
+	// twice has an error of at least 1/4.
 	attentionBound = 1.0 / (1 << 5)
-	// The log-sum-exp is fp32 in both: only the order of the sums differs, and how exp is rounded.
+	// Bound for the log-sum-exp. It is fp32 in both; only summation order and the rounding of exp differ.
 	lseBound = 1.0 / (1 << 10)
 )
 
-// productBound bounds the elements of products of n terms in [-1, 1), in two orders: fp32 sums of random
-// signs stay below √n·4, and each of n additions rounds by 2^-24 of that, at random too. One missing term
-// makes 1/4 on average.
+// productBound returns the bound for elements of products with n terms in [-1, 1), summed in two orders. fp32 sums of
+// random signs stay below √n·4. Each of n additions rounds by 2^-24 of the sum, with random sign. A missing term
+// causes an error of 1/4 on average.
 func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
 
-// atSize runs a check at the sizes of training.
+// atSize runs a check at training size.
 func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size sizes) error) error {
 	size := largeSizes
 	if o.Small {
@@ -67,7 +66,7 @@ func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size size
 	return check(l, size)
 }
 
-// productsOf returns the check of matrix products beside those of own.
+// productsOf returns the check of matrix products against the kernels of own.
 func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
 		if err := r.productsAt(l, own, size); err != nil {
@@ -77,8 +76,8 @@ func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) 
 	}
 }
 
-// attentionBy returns the check of attention at the i-th of the sizes, by the kernels that the device takes by itself or,
-// where these are for sm_90a and fused is set, by the fused ones.
+// attentionBy returns the check of attention at the i-th size. It uses the default kernels; with fused it uses the
+// fused kernels on devices that default to sm_90a kernels.
 func (r *SelfTestReport) attentionBy(i int, fused bool) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
 		of := size.attention[i]
@@ -95,13 +94,13 @@ func (r *SelfTestReport) attentionBy(i int, fused bool) func(l *lab, size sizes)
 	}
 }
 
-// attended is what one run of attention gives, forward and backward.
+// attended is the result of one forward and backward attention.
 type attended struct {
 	o, dq, dk, dv, lse []float32
 	forward, backward  time.Duration
 }
 
-// attentionAt compares the bf16 kernels with the fp32 one, on the same bf16 inputs.
+// attentionAt compares the bf16 kernels with the fp32 kernel on equal bf16 inputs.
 func (r *SelfTestReport) attentionAt(l *lab, of sequences, said string) error {
 	rng := rand.New(rand.NewPCG(7, uint64(of.tokens)))
 	t := of.n * of.tokens
@@ -150,7 +149,7 @@ func (r *SelfTestReport) attentionAt(l *lab, of sequences, said string) error {
 	return nil
 }
 
-// attend computes attention and its gradients in act, and gives back the device's memory.
+// attend computes attention and its gradients in act, and frees the device memory.
 func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out attended, err error) {
 	defer l.free()
 	t := of.n * of.tokens
@@ -180,8 +179,8 @@ func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out atten
 	return out, l.err
 }
 
-// productsAt compares large products of bf16 with those of fp32: by the device's library and by mt's own
-// kernels, which are those of the device own, and nil where it has no others.
+// productsAt compares large bf16 products with fp32 products, by the device's library and by mt's own kernels. own is
+// the device with mt's own kernels; nil: the device has no others.
 func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error {
 	n := size.product
 	rng := rand.New(rand.NewPCG(11, uint64(n)))
@@ -213,7 +212,7 @@ func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error
 				c.errorf("bf16%s: element %d is off by %.2g, at most %.2g is allowed", x.name, at, off, productBound(n))
 			}
 			rate := r.rate("matrix product bf16"+x.name, flops/took1.Seconds()/1e12, "TFLOP/s", "%s, in %s%s", shape, took(took1), size.said)
-			if x.name == "" { // rates are those of the device's library
+			if x.name == "" { // rates predict the library of the device
 				rate.predict(flops/1e12, r.machine.ProductSeconds(rates.Product{M: n, N: n, K: n, TransA: m.TransA, TransB: m.TransB}, device.BF16, false))
 			}
 		}
@@ -223,13 +222,13 @@ func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error
 	return nil
 }
 
-// maker is a way to compute products, with what its figures say of it.
+// maker is a way to compute products, with the suffix of its report lines.
 type maker struct {
 	name string
 	lab  *lab
 }
 
-// multiply computes m with operands of type in, and its time. The result is fp32.
+// multiply computes m with operands of type in. It returns the fp32 result and the time.
 func (l *lab) multiply(in device.DType, m op.MatMul, a, b []float32) ([]float32, time.Duration) {
 	defer l.free()
 	m.A, m.B, m.D = l.of(in, a), l.of(in, b), l.tensor(device.F32, m.M*m.N)
@@ -240,8 +239,8 @@ func (l *lab) multiply(in device.DType, m op.MatMul, a, b []float32) ([]float32,
 	return l.read(m.D), t
 }
 
-// longTensor scales and copies a tensor whose elements an int32 does not count, and looks at its ends and
-// at where an int32 ends. Where memory lacks, that is said.
+// longTensor scales and copies a tensor with more elements than an int32 can count. It checks both ends and the
+// elements around 2^31. It reports a skipped check if memory does not suffice.
 func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
 	defer l.free()
 	const part = 4096
@@ -258,7 +257,7 @@ func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
 	l.s.Zero(x.Mem())
 	l.s.Zero(y.Mem())
 	places := []int64{0, min(1<<31, size.elements/2) - part/2, size.elements - part}
-	given := make([]float32, part) // with zeros on both sides
+	given := make([]float32, part) // with zeros at both ends
 	for i := part / 4; i < part*3/4; i++ {
 		given[i] = float32(i%97 + 1)
 	}
@@ -291,7 +290,7 @@ func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
 	return nil
 }
 
-// lab computes on one device with what is on the host. It keeps the first error, and does nothing after it.
+// lab computes on one device with host data. It keeps the first error, and does nothing after an error.
 type lab struct {
 	dev        device.Device
 	s          device.Stream
@@ -315,7 +314,7 @@ func newLab(dev device.Device) (*lab, error) {
 	return l, nil
 }
 
-// close gives back all that the lab has.
+// close frees everything that the lab holds.
 func (l *lab) close() {
 	l.free()
 	for _, e := range []device.Event{l.start, l.end} {
@@ -326,19 +325,19 @@ func (l *lab) close() {
 	_ = l.s.Close()
 }
 
-// free gives the device's memory back.
+// free frees the device memory.
 func (l *lab) free() {
 	if len(l.held) == 0 {
 		return
 	}
-	_ = l.s.Sync() // whoever reads results sees its error
+	_ = l.s.Sync() // readers of results see the error
 	for _, m := range l.held {
 		l.dev.Free(m)
 	}
 	l.held = nil
 }
 
-// tensor is device memory for n elements.
+// tensor allocates n elements on the device.
 func (l *lab) tensor(dt device.DType, n int) device.Tensor {
 	if l.err != nil {
 		return device.Tensor{DType: dt}
@@ -352,14 +351,14 @@ func (l *lab) tensor(dt device.DType, n int) device.Tensor {
 	return mem.Tensor(dt, 0, int64(n))
 }
 
-// of is a tensor on the device that holds values.
+// of returns a device tensor with the given values.
 func (l *lab) of(dt device.DType, values []float32) device.Tensor {
 	t := l.tensor(dt, len(values))
 	l.write(t, values)
 	return t
 }
 
-// indices is a tensor of int32.
+// indices returns a device tensor of int32.
 func (l *lab) indices(values []int32) device.Tensor {
 	t := l.tensor(device.I32, len(values))
 	l.host(t, func(b []byte) {
@@ -371,7 +370,7 @@ func (l *lab) indices(values []int32) device.Tensor {
 	return t
 }
 
-// write copies values to t, in t's type.
+// write copies values to t, converted to t's dtype.
 func (l *lab) write(t device.Tensor, values []float32) {
 	l.host(t, func(b []byte) {
 		for i, v := range values {
@@ -391,7 +390,7 @@ func (l *lab) read(t device.Tensor) (values []float32) {
 	l.host(t, func(b []byte) {
 		l.s.CopyD2H(b, t.Mem())
 		if l.s.Sync() != nil {
-			return // host has the error
+			return // host records the error
 		}
 		for i := range values {
 			if t.DType == device.BF16 {
@@ -404,7 +403,7 @@ func (l *lab) read(t device.Tensor) (values []float32) {
 	return values
 }
 
-// host calls f with host memory for t, and waits for the copy that f enqueues.
+// host calls f with host memory of t's size, and waits for the copy that f enqueues.
 func (l *lab) host(t device.Tensor, f func(b []byte)) {
 	if l.err != nil {
 		return
@@ -418,7 +417,7 @@ func (l *lab) host(t device.Tensor, f func(b []byte)) {
 	l.dev.FreeHost(b)
 }
 
-// timed enqueues with f twice, and returns the device time of the second run.
+// timed runs the work that f enqueues twice, and returns the device time of the second run.
 func (l *lab) timed(f func()) time.Duration {
 	for range 2 {
 		if l.err == nil {
@@ -434,7 +433,7 @@ func (l *lab) timed(f func()) time.Duration {
 	return max(l.end.Elapsed(l.start), 1)
 }
 
-// uniform are n numbers in [-most, most) that bf16 holds.
+// uniform returns n numbers in [-most, most) that bf16 represents exactly.
 func uniform(rng *rand.Rand, n int, most float32) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -443,8 +442,8 @@ func uniform(rng *rand.Rand, n int, most float32) []float32 {
 	return out
 }
 
-// elementsDiffer is the largest difference between two tensors, and where it is. What is no number is
-// infinitely far off.
+// elementsDiffer returns the largest difference between two tensors, and its index. NaN counts as an infinite
+// difference.
 func elementsDiffer(got, want []float32) (at int, off float64) {
 	for i := range want {
 		d := math.Abs(float64(got[i]) - float64(want[i]))
@@ -458,8 +457,8 @@ func elementsDiffer(got, want []float32) (at int, off float64) {
 	return at, off
 }
 
-// rowsDiffer is the largest difference between two rows of n elements, and which row that is: the norm of the
-// difference over that of the row and the mean one.
+// rowsDiffer returns the largest difference between two rows of n elements, and the row's index. The difference is the
+// norm of the difference, divided by the norm of the row plus the mean row norm.
 func rowsDiffer(got, want []float32, n int) (at int, off float64) {
 	norm := func(x func(i int) float64) float64 {
 		sum := 0.0
@@ -485,5 +484,5 @@ func rowsDiffer(got, want []float32, n int) (at int, off float64) {
 	return at, off
 }
 
-// took is a time for people.
+// took formats a duration.
 func took(d time.Duration) string { return d.Round(d/1000 + 1).String() }

@@ -22,7 +22,7 @@ type spoiled struct {
 
 func (d spoiled) Do(s device.Stream, o device.Op) { d.Device.Do(s, d.spoil(o)) }
 
-// allSizes runs the parts at the sizes of training.
+// allSizes runs the parts at training size.
 func allSizes(r *SelfTestReport, o SelfTestOptions) (err error) {
 	for _, check := range []func(*lab, sizes) error{r.attentionBy(0, false), r.attentionBy(0, true), r.attentionBy(1, false), r.attentionBy(1, true), r.productsOf(o.Own), r.longTensor} {
 		err = errors.Join(err, r.atSize(&o, check))
@@ -30,13 +30,13 @@ func allSizes(r *SelfTestReport, o SelfTestOptions) (err error) {
 	return err
 }
 
-// TestSizes: the CPU passes the checks at the sizes of training, at small sizes; a device that does not compute
-// the last of its elements, its keys or its terms does not.
+// TestSizes: the CPU passes the training-size checks at small sizes. A device that skips the last elements, keys or
+// terms fails.
 func TestSizes(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	for name, tc := range map[string]struct {
 		spoil func(o device.Op) device.Op
-		bad   string // the beginning of what fails
+		bad   string // prefix of the failing check
 	}{
 		"good": {func(o device.Op) device.Op { return o }, ""},
 		"forward": {func(o device.Op) device.Op {
@@ -92,8 +92,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestSizesOnAGPU: the whole path on an emulated GPU, with mt's own products beside the library's; one whose
-// memory lacks skips the long tensor and says so.
+// TestSizesOnAGPU runs all checks on an emulated GPU, with mt's own products beside the library's. A GPU without
+// enough memory skips the long tensor and says so.
 func TestSizesOnAGPU(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {

@@ -11,16 +11,14 @@ import (
 	"mt/device/op"
 )
 
-// Sizes of the ordering check: large enough that a copy takes longer than the
-// calls that enqueue what follows it.
+// Sizes of the ordering check. A copy takes longer than the calls that enqueue the work behind it.
 const (
-	orderElems  = 1 << 22 // fp32 elements of a buffer, in a self test
+	orderElems  = 1 << 22 // fp32 elements per buffer in a self test
 	orderRounds = 24
 )
 
-// order passes buffers around three streams as the pipeline does: what comes up
-// is worked on, then goes down, with two buffers that are used again and again.
-// Only events keep a copy from overtaking. elems is how many fp32 elements a buffer has.
+// order passes two buffers through three streams, like the pipeline: copy to the device, compute, copy back. Only
+// events keep the copies in order. elems is the number of fp32 elements per buffer.
 func (r *SelfTestReport) order(dev device.Device, elems int) error {
 	c := Check{Name: "order of streams", OK: true,
 		Detail: fmt.Sprintf("%d rounds of %d MiB through two buffers on three streams", orderRounds, 4*elems>>20)}
@@ -62,8 +60,7 @@ func (o *orderCheck) stream(name string) (device.Stream, error) {
 	return s, err
 }
 
-// buffer is device memory, the events that mark its states, and the host's side of its
-// copies.
+// buffer is device memory with its events and the host memory of its copies.
 type buffer struct {
 	mem                   device.Mem
 	arrived, worked, idle device.Event
@@ -92,9 +89,8 @@ func (o *orderCheck) buffer() (l buffer, err error) {
 	return l, nil
 }
 
-// run fills buffers, works on them and empties them. The work makes the first half
-// of a buffer twice the second half, so a copy that comes too early or too late
-// shows in the numbers.
+// run fills buffers, computes on them and copies them back. The computation makes the first half of a buffer twice the
+// second half, so the result reveals a copy that ran too early or too late.
 func (o *orderCheck) run() error {
 	up, err := o.stream("up")
 	if err != nil {
@@ -116,7 +112,7 @@ func (o *orderCheck) run() error {
 	}
 	done := make(chan int, orderRounds)
 	next := 0
-	landed := func() { // on the host, what came down is complete and what goes up may be changed
+	landed := func() { // on the host: the download is complete, and the upload memory may change
 		if round := <-done; round != next {
 			o.check.errorf("notification %d came where %d was due", round, next)
 		}
@@ -153,7 +149,7 @@ func (o *orderCheck) run() error {
 	return nil
 }
 
-// fill writes x into the first half and 2x+1 into the second.
+// fill writes x to the first half and 2x+1 to the second half.
 func fill(b []byte, x float32) {
 	half := len(b) / 2
 	put(b[:half], x)
@@ -162,14 +158,14 @@ func fill(b []byte, x float32) {
 
 func put(b []byte, x float32) {
 	if _, err := binary.Encode(b[:4], binary.NativeEndian, x); err != nil {
-		panic(err) // cannot fail, as four bytes hold a float
+		panic(err) // four bytes hold a float, so this cannot fail
 	}
 	for n := 4; n < len(b); n *= 2 {
 		copy(b[n:], b[:n])
 	}
 }
 
-// compare wants the first half to be twice the second: copied over, then added.
+// compare checks that the first half is twice the second: copied, then added.
 func (o *orderCheck) compare(b []byte, round int) {
 	second := 2*float32(round) + 1
 	for i, want := range []float32{2 * second, second} {
@@ -179,7 +175,7 @@ func (o *orderCheck) compare(b []byte, round int) {
 		}
 		values := make([]float32, len(half)/4)
 		if _, err := binary.Decode(half, binary.NativeEndian, values); err != nil {
-			panic(err) // cannot fail, as the sizes agree
+			panic(err) // the sizes agree, so this cannot fail
 		}
 		for k, v := range values {
 			if v != want {

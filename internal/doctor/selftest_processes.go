@@ -16,45 +16,47 @@ import (
 	"time"
 )
 
-// mostLosses is how many processes a test costs at most. Each may cost Processes.Limit, and more of them say little.
+// mostLosses is the number of lost processes that ends a test. Each may take Processes.Limit, and more losses add
+// little information.
 var mostLosses = 8
 
-// saveEvery is how often the name of the running case reaches the file of the report.
+// saveEvery is the interval for saving the name of the running case.
 const saveEvery = time.Second
 
-// Processes says how SuperviseSelfTest starts and ends child processes.
+// Processes defines how SuperviseSelfTest starts and ends child processes.
 type Processes struct {
-	// Command makes the command of a child that calls ServeSelfTest from the given unit on, and writes to its standard output. kind
-	// is the device's, empty for the first child. The child ends when its standard input does.
+	// Command returns the command of a child that calls ServeSelfTest from unit from on, with its standard output as
+	// w. kind is the kind of device; "": first child. The child must exit when its standard input closes.
 	Command func(kind string, from int) *exec.Cmd
-	// Limit is how long a child may be silent, which is how long a case may take. The opening of a device may take twice that.
+	// Limit is the time limit per case: a child may be silent for this long. Opening the device may take twice as
+	// long.
 	Limit time.Duration
-	// Grace is how long a child may take to end, also after it was killed.
+	// Grace is the time that a child gets to exit, also after a kill.
 	Grace time.Duration
-	// Stderr gets what children write to their standard error.
+	// Stderr receives the standard error of the children.
 	Stderr io.Writer
 
-	// silence, unless nil, takes the place of a clock: the channel that it returns ends a child that says nothing more while
-	// what is running.
+	// silence replaces the clock in tests. The returned channel ends a child that stays silent while what is running.
+	// nil: use the clock.
 	silence func(what string, limit time.Duration) <-chan time.Time
 }
 
-// supervisor collects what children find.
+// supervisor collects the results of children.
 type supervisor struct {
 	o        SelfTestOptions // without devices
 	p        Processes
 	units    []unit
 	begin    time.Time
 	r        *SelfTestReport
-	part     string // whose units are running
-	unsaved  bool   // Running has changed since the report was saved
+	part     string // the part of the running unit
+	unsaved  bool   // Running has changed since the last save
 	products *products
 }
 
-// SuperviseSelfTest tests a device in child processes, and keeps what they find where one hangs, is ended by a fault, or dies: that
-// costs the unit that was running, and another child goes on with the next unit. The parent opens no device. Of o it reads
-// Choice, Cases, Repeat, Save and Progress, which have to be the children's. An error means that something could not be
-// tried; what was tried and does not hold is in the report. When ctx is cancelled, the child is killed.
+// SuperviseSelfTest tests a device in child processes. If a child hangs, faults or dies, the results so far remain.
+// The running unit is lost, and a new child continues with the next unit. The parent opens no device. It reads Choice,
+// Cases, Repeat, Save and Progress of o; the children must use the same values. Failed checks are in the report; an
+// error means that something could not be tested. When ctx is cancelled, the child is killed.
 func SuperviseSelfTest(ctx context.Context, o SelfTestOptions, p Processes) (*SelfTestReport, error) {
 	s := &supervisor{o: o, p: p, units: o.units(), begin: time.Now(), r: &SelfTestReport{OK: true}}
 	for next := 0; next < len(s.units); {
@@ -76,8 +78,8 @@ func SuperviseSelfTest(ctx context.Context, o SelfTestOptions, p Processes) (*Se
 	return s.r, nil
 }
 
-// child runs one child from a unit on, until the child or the test ends. It returns the unit to go on with. An error ends
-// the test.
+// child runs one child, starting at unit from, until the child or the test ends. It returns the next unit to run. An
+// error ends the test.
 func (s *supervisor) child(ctx context.Context, from int) (next int, err error) {
 	c := &child{cmd: s.p.Command(s.r.Kind, from), at: from, messages: make(chan message), ended: make(chan struct{}), stderr: s.p.Stderr}
 	s.r.starts("opening the device")
@@ -118,7 +120,7 @@ func (s *supervisor) child(ctx context.Context, from int) (next int, err error) 
 	}
 }
 
-// take takes a message. over says that the child has nothing more to say.
+// take processes a message. over: it was the child's last message.
 func (s *supervisor) take(c *child, m message) (over bool, err error) {
 	switch {
 	case m.Unit < 0 || m.Unit >= len(s.units):
@@ -163,7 +165,7 @@ func (s *supervisor) take(c *child, m message) (over bool, err error) {
 	return false, nil
 }
 
-// count replaces what the child's process has counted so far by p.
+// count replaces the previous product counts of the child's process by p.
 func (s *supervisor) count(c *child, p *products) {
 	if p == nil {
 		return
@@ -184,7 +186,7 @@ func (s *supervisor) count(c *child, p *products) {
 	c.counted = p
 }
 
-// lost notes that the child is lost with the unit that it was running. A device that cannot be opened ends the test.
+// lost records that the child was lost during its unit. A device that cannot be opened ends the test.
 func (s *supervisor) lost(c *child, how, why string) (next int, err error) {
 	s.r.lose(how, why)
 	l := s.r.Losses[len(s.r.Losses)-1]
@@ -209,24 +211,24 @@ func (s *supervisor) save() error {
 // child is a process that calls ServeSelfTest.
 type child struct {
 	cmd      *exec.Cmd
-	at       int  // the unit that is running, or the next one
-	opened   bool // the device
-	finished bool // everything has been said
+	at       int  // the running unit, or the next one
+	opened   bool // the device is open
+	finished bool // the last message has arrived
 	counted  *products
-	messages chan message // closed when the process writes no more
+	messages chan message // closed when the process has closed its standard output
 	ended    chan struct{}
 	stderr   io.Writer
 
 	mu    sync.Mutex
-	fatal []string // lines of standard error in which the Go runtime says what happened
-	hangs string   // the last line in which the device names work that does not end
+	fatal []string // standard error lines in which the Go runtime reports a crash
+	hangs string   // the last line in which the device names hanging work
 	last  string   // the last line
 }
 
 // start starts the process and reads what it writes.
 func (c *child) start() error {
 	c.cmd.Stderr, c.cmd.WaitDelay = c, time.Second
-	if _, err := c.cmd.StdinPipe(); err != nil { // closed with this process, or when the child has ended
+	if _, err := c.cmd.StdinPipe(); err != nil { // closed with this process, or when the child has exited
 		return err
 	}
 	out, err := c.cmd.StdoutPipe()
@@ -244,14 +246,14 @@ func (c *child) start() error {
 			if bytes.HasPrefix(line, []byte("{")) && json.Unmarshal(line, &m) == nil {
 				c.messages <- m
 			} else if len(line) > 0 {
-				_, _ = c.Write(line) // what libraries print
+				_, _ = c.Write(line) // output of libraries
 			}
 			if err != nil {
 				break
 			}
 		}
 		close(c.messages)
-		_ = c.cmd.Wait() // the process's state says how it ended
+		_ = c.cmd.Wait() // the process state tells how it ended
 	}()
 	return nil
 }
@@ -272,7 +274,7 @@ func (c *child) Write(b []byte) (int, error) {
 	return c.stderr.Write(b)
 }
 
-// unended returns what the device said of work that does not end, as the end of a sentence; "" if it said nothing.
+// unended returns the device's message about hanging work as the end of a sentence; "" if there is none.
 func (c *child) unended() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,7 +284,7 @@ func (c *child) unended() string {
 	return "; " + c.hangs
 }
 
-// lastWords says how the process ended, after grace at most.
+// lastWords describes how the process ended. It waits at most grace for the exit.
 func (c *child) lastWords(grace time.Duration) string {
 	select {
 	case <-c.ended:
@@ -298,10 +300,11 @@ func (c *child) lastWords(grace time.Duration) string {
 	return strings.Join(append([]string{"its process ended by itself (" + c.cmd.ProcessState.String() + ")"}, words...), ": ")
 }
 
-// end waits for the end of a process that has said everything, and kills any other. The error says that it does not end.
+// end waits for a process that has sent its last message, and kills any other. It returns an error if the process does
+// not exit.
 func (c *child) end(grace time.Duration) error {
 	go func() {
-		for range c.messages { // nobody wants what is left
+		for range c.messages { // drain unread messages
 		}
 	}()
 	if c.finished {
@@ -311,7 +314,7 @@ func (c *child) end(grace time.Duration) error {
 		case <-time.After(grace):
 		}
 	}
-	_ = c.cmd.Process.Kill() // one that has ended is as good
+	_ = c.cmd.Process.Kill() // harmless if it has exited
 	select {
 	case <-c.ended:
 		return nil
@@ -322,25 +325,25 @@ func (c *child) end(grace time.Duration) error {
 
 // message is one line that a child process writes to its parent.
 type message struct {
-	// Device and Kind name the device that was opened. They are in the first message.
+	// Device and Kind describe the opened device, in the first message.
 	Device string `json:"device,omitempty"`
 	Kind   string `json:"kind,omitempty"`
-	// Unit counts the unit that Running and Done are of.
+	// Unit is the number of the unit of Running and Done.
 	Unit int `json:"unit"`
-	// Running names the case that begins.
+	// Running names the case that starts.
 	Running string `json:"running,omitempty"`
-	// Done is what a unit found. Notes and Products are those of the process so far.
+	// Done is the report of a unit. Notes and Products cover the process so far.
 	Done     *SelfTestReport `json:"done,omitempty"`
 	Notes    []string        `json:"notes,omitempty"`
 	Products *products       `json:"products,omitempty"`
-	// End is in the last message, with the error of opening or closing the device.
+	// End marks the last message. Error is the error of opening or closing the device.
 	End   bool   `json:"end,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// ServeSelfTest is the child's side of SuperviseSelfTest: it opens what is tested, runs the units from the given one on, and writes
-// messages to w. Each case is written before it begins. ServeSelfTest returns after a loss; closing the device might hang then.
-// The error is that of writing.
+// ServeSelfTest is the child's side of SuperviseSelfTest. It opens the devices, runs the units from from on, and
+// writes messages to w, one before each case. After a loss it returns without closing the device, which might hang.
+// The error is a write error.
 func ServeSelfTest(ctx context.Context, w io.Writer, from int, open func() (SelfTestOptions, func() error, error)) error {
 	out := json.NewEncoder(w)
 	o, closing, err := open()

@@ -20,7 +20,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// The variables that make this test binary a child of SuperviseSelfTest, with the units that are run and what goes wrong.
+// Environment variables that make this test binary a child of SuperviseSelfTest: the units to run and the fault.
 const (
 	childFrom  = "MT_TEST_CHILD_FROM"
 	childFault = "MT_TEST_CHILD_FAULT"
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// few are the cases that stand-in children run: the last of each type of three operations.
+// few returns options with the cases that stand-in children run: the last case of each type for three operations.
 func few() SelfTestOptions {
 	last := map[string]string{}
 	for _, name := range caseNames() {
@@ -50,7 +50,7 @@ func few() SelfTestOptions {
 	}}
 }
 
-// standIn is a child whose device goes wrong as fault says: HOW:OPERATION.
+// standIn is a child whose device fails as fault says, in the form HOW:OPERATION.
 func standIn(from, fault string) error {
 	n, err := strconv.Atoi(from)
 	if err != nil {
@@ -84,14 +84,14 @@ func standIn(from, fault string) error {
 	})
 }
 
-// faulty is a device on which an operation goes wrong.
+// faulty is a device on which one operation fails.
 type faulty struct {
 	device.Device
 	how, op string
 	lost    bool
 }
 
-// faultyStream is a stream of such a device.
+// faultyStream is a stream of a faulty device.
 type faultyStream struct {
 	device.Stream
 	d *faulty
@@ -133,7 +133,8 @@ func (d *faulty) Do(s device.Stream, o device.Op) {
 	}
 }
 
-// processes starts stand-ins. Nobody waits for a clock: a child is silent for too long where the fault leaves it silent.
+// processes starts stand-in children. No test waits for a clock: a child counts as silent as soon as its fault
+// silences it.
 func processes(fault string, stderr io.Writer) Processes {
 	how, op, _ := strings.Cut(fault, ":")
 	return Processes{Limit: time.Hour, Grace: time.Minute, Stderr: stderr,
@@ -151,14 +152,14 @@ func processes(fault string, stderr io.Writer) Processes {
 		}}
 }
 
-// TestSupervise: each way in which a child goes wrong costs one unit and is in the report, and the other units are run.
+// TestSupervise: each kind of child failure costs one unit and is in the report, and the other units still run.
 func TestSupervise(t *testing.T) {
 	for fault, want := range map[string]struct {
-		losses []string // the beginnings of what is lost
-		why    string   // in the error of each
+		losses []string // prefixes of the losses
+		why    string   // part of each error
 		err    string
-		good   int // checks that hold
-		bad    int // checks that do not
+		good   int // passed checks
+		bad    int // failed checks
 	}{
 		"":                  {good: 7},
 		"fault:Scale":       {losses: []string{"Scale/fp32/", "Scale/bf16/"}, why: "the context is lost", good: 5, bad: 2},
@@ -209,7 +210,7 @@ func TestSupervise(t *testing.T) {
 	}
 }
 
-// TestHangIsNamed: the error of a child that hangs repeats what the device said of work that does not end, and no other line.
+// TestHangIsNamed: the error of a hanging child repeats the device's line about hanging work, and no other line.
 func TestHangIsNamed(t *testing.T) {
 	c := &child{stderr: io.Discard}
 	if said := c.unended(); said != "" {
@@ -225,7 +226,7 @@ func TestHangIsNamed(t *testing.T) {
 	}
 }
 
-// TestServe: a child says nothing more after a loss, and each case before it runs.
+// TestServe: a child sends nothing after a loss, and announces each case before it runs.
 func TestServe(t *testing.T) {
 	var said bytes.Buffer
 	dev := newCPU(t, cpu.Options{Threads: 2})
@@ -251,7 +252,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestManyLosses: a device that is lost again and again ends the test, and the report says what is left out.
+// TestManyLosses: a device that is lost repeatedly ends the test. The report names the omitted units.
 func TestManyLosses(t *testing.T) {
 	defer func(was int) { mostLosses = was }(mostLosses)
 	mostLosses = 2
@@ -261,7 +262,8 @@ func TestManyLosses(t *testing.T) {
 	}
 }
 
-// TestSuperviseEnds: a test that is cancelled kills its child, whatever that does, and says what was running.
+// TestSuperviseEnds: cancelling a test kills its child, whatever the child does, and the report names the running
+// case.
 func TestSuperviseEnds(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -288,7 +290,7 @@ func TestSuperviseEnds(t *testing.T) {
 	}
 }
 
-// TestStrangeChild: a child that speaks of units that there are not ends the test, as one does whose program was replaced.
+// TestStrangeChild: a child that reports unknown units ends the test, as if its program had been replaced.
 func TestStrangeChild(t *testing.T) {
 	p := processes("", io.Discard)
 	p.Command = func(string, int) *exec.Cmd { return exec.Command("echo", `{"unit": 99, "running": "Scale"}`) }
@@ -301,7 +303,7 @@ func TestStrangeChild(t *testing.T) {
 	}
 }
 
-// TestChoose: names of operations, of types and of parts choose units; other names are refused with a list.
+// TestChoose: names of operations, types and parts select units. Other names are rejected with a list.
 func TestChoose(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "operations 82, own-products 1, portable-attention 2, attention-at-size 4, products-at-size 1, long-tensor 1, streams 1, copies 1, training 1, rates 2",

@@ -13,20 +13,20 @@ import (
 	"mt/plan/rates"
 )
 
-// enough is how long a measurement should take at least: sizes are raised until one takes that long. Tests, which look at
-// no rate, lower it.
+// enough is the minimum time of a measurement: sizes grow until one takes this long. Tests ignore rates and lower it.
 var enough = 20 * time.Millisecond
 
-// copySizes are sizes in bytes, tried in order until one copy takes long enough.
+// copySizes are copy sizes in bytes, tried in order until one copy takes long enough.
 var copySizes = []int{1 << 22, 1 << 25, 1 << 28}
 
-// rate appends a rate, and returns it for what is predicted.
+// rate appends a rate and returns it, so that a prediction can be added.
 func (r *SelfTestReport) rate(name string, value float64, unit, detail string, args ...any) *Rate {
 	r.Rates = append(r.Rates, Rate{name, value, unit, fmt.Sprintf(detail, args...), rates.Against(0, value)})
 	return &r.Rates[len(r.Rates)-1]
 }
 
-// withMeter calls f with a meter on dev. The meter times work once a run, as sizes are raised until that takes long enough.
+// withMeter calls f with a meter on dev. The meter times each size once, since the caller grows the size until it
+// takes long enough.
 func withMeter(dev device.Device, f func(m *measure.Meter) error) error {
 	m, err := measure.New(dev, measure.Options{Least: 1})
 	if err != nil {
@@ -35,8 +35,8 @@ func withMeter(dev device.Device, f func(m *measure.Meter) error) error {
 	return errors.Join(f(m), m.Close())
 }
 
-// matMuls measures the rate of square products A·Bᵀ of each type, in the same way in which a training run measures the rate
-// that its mfu is relative to.
+// matMuls measures the rate of square products A·Bᵀ of each dtype, with the measurement that a training run uses as
+// the reference of its MFU.
 func (r *SelfTestReport) matMuls(dev device.Device) error {
 	for _, act := range dtypes {
 		r.starts("rate of matrix products " + act.String())
@@ -76,7 +76,7 @@ func (r *SelfTestReport) attention(m *measure.Meter, act device.DType) error {
 	return nil
 }
 
-// copies measures copies of pinned memory in each direction and in both at once, and checks the bytes that arrive.
+// copies measures pinned copies in each direction and in both at once, and checks the bytes that arrive.
 func (r *SelfTestReport) copies(dev device.Device) error {
 	err := withMeter(dev, func(m *measure.Meter) error {
 		for i, size := range copySizes {
@@ -97,7 +97,7 @@ func (r *SelfTestReport) copies(dev device.Device) error {
 	return nil
 }
 
-// copiesOf measures copies of one size. Those to the device have taken up.
+// copiesOf measures copies of one size. up is the measured time of copies to the device.
 func (r *SelfTestReport) copiesOf(m *measure.Meter, size int, up measure.Seconds) error {
 	bytes, mib := int64(size), size>>20
 	starts := func(what string) { r.starts(fmt.Sprintf("copies of %d MiB, %s", mib, what)) }
@@ -141,7 +141,8 @@ func (r *SelfTestReport) copiesOf(m *measure.Meter, size int, up measure.Seconds
 	return nil
 }
 
-// copySeconds are what the machine's rates say of a copy of so many bytes to the device, to the host, and inside the device.
+// copySeconds returns the predicted times of a copy of bytes to the device, to the host, and inside the device; 0: no
+// prediction.
 func (r *SelfTestReport) copySeconds(bytes float64) (up, down, inside float64) {
 	if r.machine == nil {
 		return 0, 0, 0
@@ -151,7 +152,7 @@ func (r *SelfTestReport) copySeconds(bytes float64) (up, down, inside float64) {
 	return fixed + bytes/(l.Up*1e9), fixed + bytes/(l.Down*1e9), rates.NewCosts(r.machine).Moved("", int64(2*bytes)).Seconds
 }
 
-// roundTrip checks that pinned memory that goes to the device, to another place there and back to the host is unchanged.
+// roundTrip copies pinned memory to the device, within the device and back, and checks the bytes.
 func roundTrip(dev device.Device, size int) (c Check, err error) {
 	c = Check{Name: "pinned copies", OK: true, Detail: fmt.Sprintf("%d MiB up, across and down again", size>>20)}
 	p, err := newPair(dev, "round trip", size)
@@ -167,7 +168,7 @@ func roundTrip(dev device.Device, size int) (c Check, err error) {
 	return c, errors.Join(err, p.free())
 }
 
-// pair is pinned memory and device memory for both directions, and a stream to copy on.
+// pair is pinned memory and device memory for both directions, and a stream for copies.
 type pair struct {
 	dev      device.Device
 	s        device.Stream
@@ -201,7 +202,7 @@ func newPair(dev device.Device, stream string, size int) (_ *pair, err error) {
 	return p, nil
 }
 
-// free closes the stream, and gives the memory back.
+// free closes the stream and frees the memory.
 func (p *pair) free() (err error) {
 	if p.s != nil {
 		err = p.s.Close()

@@ -15,48 +15,48 @@ type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	// Errors has the first few findings that show that it does not hold.
+	// Errors holds the first few violations.
 	Errors []string `json:"errors,omitempty"`
 }
 
-// Rate is one rate that was measured.
+// Rate is one measured rate.
 type Rate struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
 	Detail string  `json:"detail,omitempty"`
-	// Beside has Value beside what is predicted.
+	// Beside compares Value with the prediction.
 	rates.Beside
 }
 
-// predict puts what is predicted beside the rate: an amount, in the rate's unit and a second, that takes so many seconds; 0: nobody knows.
+// predict adds a prediction to the rate: amount, in the rate's unit times seconds, takes seconds; 0: unknown.
 func (r *Rate) predict(amount, seconds float64) {
 	if seconds > 0 {
 		r.Beside = rates.Against(amount/seconds, r.Value)
 	}
 }
 
-// The ways in which a case costs its process.
+// The ways in which a case loses its process.
 const (
-	faulted = "faulted" // the device cannot be used any more
-	hung    = "hung"    // the process gave no sign of life, and was killed
-	died    = "died"    // the process ended by itself
+	faulted = "faulted" // the device is unusable
+	hung    = "hung"    // the process was silent for too long and was killed
+	died    = "died"    // the process exited by itself
 )
 
-// Loss is a case, or another step, after which its process could not go on.
+// Loss is a case, or another step, that lost its process.
 type Loss struct {
 	Case    string  `json:"case"`
 	How     string  `json:"how"`     // faulted, hung or died
-	Seconds float64 `json:"seconds"` // from the beginning of the case
+	Seconds float64 `json:"seconds"` // since the start of the case
 	Error   string  `json:"error"`
 }
 
-// String is one line for people.
+// String describes the loss on one line.
 func (l Loss) String() string {
 	return fmt.Sprintf("%s %s after %.1f s: %s", l.Case, l.How, l.Seconds, l.Error)
 }
 
-// SelfTestReport is what a self test found.
+// SelfTestReport is the result of a self test.
 type SelfTestReport struct {
 	Device  string   `json:"device"`
 	Kind    string   `json:"kind"`
@@ -64,23 +64,23 @@ type SelfTestReport struct {
 	Checks  []Check  `json:"checks"`
 	Rates   []Rate   `json:"rates"`
 	Seconds float64  `json:"seconds"`
-	// Running names the case that was running when the report was written; empty: none.
+	// Running names the case that was running when the report was saved; "": none.
 	Running string `json:"running,omitempty"`
-	// Lost names the first case after which the device could not be used; empty: none. Losses has all of them.
+	// Lost names the first case that lost the device; "": none. Losses has all of them.
 	Lost   string `json:"lost,omitempty"`
 	Losses []Loss `json:"losses,omitempty"`
-	// Error is what ended the test before its end; empty: nothing.
+	// Error is the reason why the test ended early; "": it did not.
 	Error string `json:"error,omitempty"`
 	OK    bool   `json:"ok"`
-	// PredictedFor names the machine that rates are predicted for; empty: none.
+	// PredictedFor names the machine of the predictions; "": none.
 	PredictedFor string `json:"predicted_for,omitempty"`
 
-	machine *rates.Machine    // nil: nothing is predicted
-	hear    func(what string) // called with each case that begins; nil: nobody
-	since   time.Time         // when the running case began
+	machine *rates.Machine    // nil: no predictions
+	hear    func(what string) // called with the name of each case at its start; may be nil
+	since   time.Time         // start of the running case
 }
 
-// starts notes that a case, or another step of a unit, begins.
+// starts records that a case, or another step of a unit, starts.
 func (r *SelfTestReport) starts(what string) {
 	if what != r.Running {
 		r.Running, r.since = what, time.Now()
@@ -90,7 +90,7 @@ func (r *SelfTestReport) starts(what string) {
 	}
 }
 
-// lose notes that the running case cost its process, and how.
+// lose records that the running case lost its process, and how.
 func (r *SelfTestReport) lose(how, why string) {
 	if r.OK = false; r.Lost == "" {
 		r.Lost = r.Running
@@ -98,10 +98,10 @@ func (r *SelfTestReport) lose(how, why string) {
 	r.Losses = append(r.Losses, Loss{r.Running, how, time.Since(r.since).Seconds(), why})
 }
 
-// fail adds a check that does not hold.
+// fail adds a failed check.
 func (r *SelfTestReport) fail(name, why string) { r.add(Check{Name: name, Errors: []string{why}}) }
 
-// merge adds what one unit found.
+// merge adds the report of one unit.
 func (r *SelfTestReport) merge(of *SelfTestReport) {
 	for _, c := range of.Checks {
 		r.add(c)
@@ -114,7 +114,7 @@ func (r *SelfTestReport) merge(of *SelfTestReport) {
 	}
 }
 
-// maxErrors is how many errors of a check are kept.
+// maxErrors is the number of errors kept per check.
 const maxErrors = 8
 
 func (c *Check) errorf(format string, args ...any) {
@@ -130,7 +130,7 @@ func (r *SelfTestReport) add(c Check) {
 	r.OK = r.OK && c.OK
 }
 
-// Failed counts the checks that do not hold.
+// Failed counts the failed checks.
 func (r *SelfTestReport) Failed() int {
 	n := 0
 	for _, c := range r.Checks {
@@ -141,7 +141,7 @@ func (r *SelfTestReport) Failed() int {
 	return n
 }
 
-// WriteTable prints r for people.
+// WriteTable prints r as a table.
 func (r *SelfTestReport) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "device\t%s\t\n", r.Device)

@@ -12,15 +12,15 @@ import (
 	"mt/device/conformance"
 )
 
-// tester takes the place of *testing.T outside of tests.
+// tester implements the interface of *testing.T outside of tests.
 type tester struct {
 	name   string
-	found  []string          // what this case found
+	found  []string          // errors of this case
 	starts func(name string) // called before a case
 	report func(name string, errors []string)
 }
 
-// stopped is what Fatal panics with.
+// stopped is the panic value of Fatal.
 type stopped struct{}
 
 // Helper implements operations.Reporter.
@@ -37,8 +37,7 @@ func (t *tester) Fatal(args ...any) {
 	panic(stopped{})
 }
 
-// Run implements operations.T. A panic of the device becomes a finding like any
-// other.
+// Run implements operations.T. A panic of the device becomes an error of the case.
 func (t *tester) Run(name string, f func(*tester)) bool {
 	sub := &tester{name: name}
 	t.starts(name)
@@ -56,14 +55,14 @@ func (t *tester) Run(name string, f func(*tester)) bool {
 	return len(sub.found) == 0
 }
 
-// opCheck sums up the cases of one operation.
+// opCheck summarizes the cases of one operation.
 type opCheck struct {
 	cases, failed int
 	worst         float64
 	errors        []string
 }
 
-// usable is an error where dev computes nothing any more, as a GPU after a fault in a kernel.
+// usable returns an error if dev cannot compute any more, like a GPU after a kernel fault.
 func usable(dev device.Device) error {
 	s, err := dev.NewStream("alive")
 	if err != nil {
@@ -72,9 +71,8 @@ func usable(dev device.Device) error {
 	return errors.Join(s.Sync(), s.Close())
 }
 
-// table runs the cases of the table of operations that want accepts on dev, and sums them up by operation and dtype.
-// It calls starts before each. After a case that leaves dev unusable it runs no other; lost names that case, and why is
-// what the case found.
+// table runs the table cases that want accepts on dev, and summarizes them by operation and dtype. It calls starts
+// before each case. After a case that leaves dev unusable it stops. lost is the name of this case; why is its error.
 func table(dev device.Device, want func(name string) bool, starts func(name string)) (sums map[string]*opCheck, lost, why string) {
 	sums = map[string]*opCheck{}
 	of := func(name string) *opCheck {
@@ -103,14 +101,14 @@ func table(dev device.Device, want func(name string) bool, starts func(name stri
 	return sums, lost, why
 }
 
-// ran says whether got has cases of the operation and the dtype of a case.
+// ran reports whether got has cases of the operation and dtype of the case called name.
 func ran(got map[string]*opCheck, name string) bool {
 	parts := strings.SplitN(name, "/", 3)
 	return got[parts[0]+" "+parts[1]] != nil
 }
 
-// operations runs the table on dev and on the CPU device, whose errors show what is
-// usual. It runs the cases that want accepts. of says what computes them; it is added to the names of the checks.
+// operations runs the table cases that want accepts, on dev and on the CPU device. The CPU's errors show the usual
+// size. of describes the kernels; it is appended to the names of the checks.
 func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name string) bool, of string) {
 	got, lost, why := table(dev, want, func(name string) { r.starts(name + of) })
 	if lost != "" {
@@ -130,12 +128,12 @@ func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name strin
 	}
 }
 
-// busyBytes is the size of each copy beside repeated operations.
+// busyBytes is the size in bytes of each copy beside repeated operations.
 const busyBytes = 1 << 20
 
-// repeat runs the chosen cases o.Repeat times more, while another stream copies in both directions without a
-// break. It fails where an output has other bits than the first time, as it has where a kernel races with itself or
-// with a copy. It ends between two times when ctx is cancelled.
+// repeat runs the selected cases o.Repeat more times, while another stream copies continuously in both directions. It
+// fails if an output's bits change, which reveals a kernel that races with itself or with a copy. When ctx is
+// cancelled, it ends between two repetitions.
 func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err error) {
 	first, err := r.bits(o, "")
 	if err != nil {
@@ -158,7 +156,7 @@ func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err er
 		for name, got := range again {
 			if was, ok := first[name]; ok && got != was {
 				c.errorf("%s: repetition %d has other bits than the first time", name, i+1)
-				delete(first, name) // it is named once
+				delete(first, name) // report each case once
 			}
 		}
 	}
@@ -166,8 +164,8 @@ func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err er
 	return nil
 }
 
-// bits returns hashes of the outputs of the chosen cases, by their names. What else the cases find has been reported
-// before. It ends with an error at the case that leaves the device unusable. when says which repetition it is.
+// bits returns hashes of the outputs of the selected cases by name. It ignores other errors, because an earlier part
+// has reported them. It returns an error for the case that leaves the device unusable. when names the repetition.
 func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint64, error) {
 	var lost error
 	t := &tester{starts: func(name string) { r.starts(name + when) }, report: func(name string, found []string) {
@@ -182,7 +180,7 @@ func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint6
 	return out, lost
 }
 
-// keepCopying copies in both directions on a stream of its own until end is called, which returns what failed.
+// keepCopying copies in both directions on its own stream until end is called. end returns the error.
 func keepCopying(dev device.Device) (end func() error, err error) {
 	p, err := newPair(dev, "copies", busyBytes)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"mt/device/op"
 )
 
-// unsteady is a device whose additions to a bias are left out from the third one on.
+// unsteady is a device whose bias additions are skipped from the third on.
 type unsteady struct {
 	device.Device
 	calls *atomic.Int64
@@ -25,7 +25,7 @@ func (d unsteady) Do(s device.Stream, o device.Op) {
 	d.Device.Do(s, o)
 }
 
-// TestRepeat: operations that give the same bits each time pass, and a case whose bits change is named once.
+// TestRepeat: operations with stable bits pass, and a case with changing bits is reported once.
 func TestRepeat(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	o := SelfTestOptions{Device: dev, Repeat: 3, Cases: func(name string) bool {
@@ -54,7 +54,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestRepeatEnds: a test that is cancelled ends.
+// TestRepeatEnds: a cancelled test ends.
 func TestRepeatEnds(t *testing.T) {
 	o := SelfTestOptions{Device: newCPU(t, cpu.Options{Threads: 2}), Repeat: 1 << 30, Cases: func(name string) bool { return strings.HasPrefix(name, "Scale/fp32/") }}
 	stopped := errors.New("stopped")

@@ -26,18 +26,18 @@ func newCPU(t *testing.T, o cpu.Options) device.Device {
 	return dev
 }
 
-// wrong is a device whose additions to a bias are off by a little.
+// wrong is a device whose bias additions are slightly off.
 type wrong struct{ device.Device }
 
 func (w wrong) Do(s device.Stream, o device.Op) {
 	w.Device.Do(s, o)
 	if a, ok := o.(*op.AddBiasGrad); ok && a.T > 0 && a.N > 0 {
-		op.Do(w.Device, s, op.AddBiasGrad{DB: a.DB, DY: a.DY, T: 1, N: 1}) // the first element twice
+		op.Do(w.Device, s, op.AddBiasGrad{DB: a.DB, DY: a.DY, T: 1, N: 1}) // adds the first element twice
 	}
 }
 
-// TestOperations: the CPU device passes, one with a wrong operation does not. One case of each operation shows that;
-// the whole table is the CPU device's own test.
+// TestOperations: the CPU device passes, and a device with a wrong operation fails. One case per operation suffices;
+// the CPU device's own tests cover the whole table.
 func TestOperations(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	for _, c := range []struct {
@@ -57,7 +57,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// refusing is a device whose library refused products.
+// refusing is a device whose library has rejected products.
 type refusing struct {
 	device.Device
 	shapes  []string
@@ -68,8 +68,8 @@ func (d refusing) Fallbacks() []string { return d.shapes }
 func (d refusing) OwnProducts() int64  { return 7 }
 func (d refusing) CuBLASLt() int       { return d.version }
 
-// TestProductsThatFellBack: a device that fell back on aligned products fails, one that did not
-// passes, and one without such a library has no check.
+// TestProductsThatFellBack: a device that fell back on aligned products fails, and one that did not passes. A device
+// without a library has no check.
 func TestProductsThatFellBack(t *testing.T) {
 	for n, want := range []string{"", "64x64x64 NN"} {
 		r := &SelfTestReport{OK: true}
@@ -89,7 +89,7 @@ func TestProductsThatFellBack(t *testing.T) {
 	}
 }
 
-// late is a device whose waits for events do nothing.
+// late is a device on which event waits have no effect.
 type late struct{ device.Device }
 
 func (d late) NewStream(name string) (device.Stream, error) {
@@ -103,7 +103,7 @@ type lateStream struct{ device.Stream }
 
 func (lateStream) Wait(device.Event) {}
 
-// TestOrder: a device that ignores events is found out.
+// TestOrder: a device that ignores events fails.
 func TestOrder(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	r := &SelfTestReport{OK: true}
@@ -120,7 +120,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRates: every rate is there and positive, beside what is predicted.
+// TestRates: every rate is present and positive, with its prediction.
 func TestRates(t *testing.T) {
 	defer func(was time.Duration) { enough = was }(enough)
 	enough = time.Millisecond
@@ -150,7 +150,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// lazy is a device that copies nothing inside its memory.
+// lazy is a device whose device-to-device copies have no effect.
 type lazy struct{ device.Device }
 
 func (d lazy) NewStream(name string) (device.Stream, error) {
@@ -162,7 +162,7 @@ type lazyStream struct{ device.Stream }
 
 func (lazyStream) CopyD2D(_, _ device.Mem) {}
 
-// TestRoundTrip: bytes that do not come back are noticed.
+// TestRoundTrip: lost bytes are detected.
 func TestRoundTrip(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 1})
 	for d, want := range map[device.Device]bool{dev: true, lazy{dev}: false} {
@@ -172,7 +172,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestTraining: losses within the bound pass, others do not.
+// TestTraining: losses within the bound pass, others fail.
 func TestTraining(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	for off, want := range map[float64]bool{0: true, 1e-5: true, 1e-2: false} {
@@ -188,8 +188,7 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-// TestFaults: a call that fails gives an error or a failed check, and nothing stays
-// allocated.
+// TestFaults: a failing call gives an error or a failed check, and nothing leaks.
 func TestFaults(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	every := int64(1)
@@ -254,7 +253,7 @@ func TestSelfTest(t *testing.T) {
 	}
 }
 
-// chooser is a device that notes by which kernels it was asked to compute attention, when.
+// chooser is a device that records the selected attention kernels and the operations that follow.
 type chooser struct {
 	device.Device
 	newer bool
@@ -275,8 +274,8 @@ func (c chooser) Do(s device.Stream, o device.Op) {
 	c.Device.Do(s, o)
 }
 
-// TestPortableAttention: where there are newer kernels attention is computed by the others too, and by the newer ones
-// from then on.
+// TestPortableAttention: on a device with newer kernels, attention is also computed with the portable ones, and the
+// newer ones are restored.
 func TestPortableAttention(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	for newer, want := range map[bool]string{true: "portable Attention sm90a portable AttentionBackward sm90a", false: ""} {
@@ -299,7 +298,7 @@ func TestPortableAttention(t *testing.T) {
 	}
 }
 
-// breaking is a device that cannot be used after the first addition to a bias.
+// breaking is a device that is unusable after the first bias addition.
 type breaking struct {
 	device.Device
 	broken *bool
@@ -320,8 +319,8 @@ func (d breaking) Do(s device.Stream, o device.Op) {
 	d.Device.Do(s, o)
 }
 
-// TestLostDevice: after the case that a device is lost in no other runs; the report that was saved names the case and
-// the error, and has the checks before it.
+// TestLostDevice: no case runs after the device is lost. The saved report names the case and the error, and has the
+// earlier checks.
 func TestLostDevice(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	var saved []SelfTestReport
@@ -349,7 +348,8 @@ func TestLostDevice(t *testing.T) {
 	}
 }
 
-// TestFaultsAreReported: a call that fails while copies or products are measured ends the measurement with its error.
+// TestFaultsAreReported: a failing call during a measurement of copies or products ends the measurement with its
+// error.
 func TestFaultsAreReported(t *testing.T) {
 	defer func(was []int) { copySizes = was }(copySizes)
 	copySizes = []int{1 << 10}

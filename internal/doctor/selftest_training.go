@@ -21,14 +21,12 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Bounds of a loss's relative difference to the CPU device's over ten steps. In
-// fp32 both round every product sum in another order, about 1e-6 of a logit,
-// which training amplifies a little each step. In bf16 activations are rounded
-// to 2^-9 in other places; the losses of recorded bf16 runs against fp32 ones
-// stay within a percent.
+// trainBounds limits the relative difference of a loss to the CPU device's over ten steps. In fp32 the two devices sum
+// products in different orders, which changes logits by about 1e-6 and grows a little each step. In bf16 activations
+// are rounded to 2^-9 at different places. Recorded bf16 losses stay within a percent of fp32 losses.
 var trainBounds = map[device.DType]float64{device.F32: 1e-4, device.BF16: 2e-2}
 
-// training compares the losses of a short run with those of the CPU device.
+// training compares the losses of a short run with the CPU device's losses.
 func (r *SelfTestReport) training(o *SelfTestOptions) error {
 	if o.Train == nil {
 		return nil
@@ -68,12 +66,11 @@ func (r *SelfTestReport) training(o *SelfTestOptions) error {
 	return nil
 }
 
-// trainSteps is how many steps the two devices do.
+// trainSteps is the number of steps on each device.
 const trainSteps = 10
 
-// recipe is the training run. It is small, and has grouped heads, biases, several
-// micro-batches, chunks whose size does not divide them, clipping and
-// recomputation. It has no q/k norm.
+// recipe is the config of the training run. It is small, and covers grouped key/value heads, biases, several
+// micro-batches, chunks that do not divide them evenly, clipping and recomputation. It has no q/k norm.
 const recipe = `
 model: {hidden_size: 128, intermediate_size: 352, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 256, attention_bias: true, initializer_range: 0.05}
 dataset: %s
@@ -96,8 +93,8 @@ cache_dir: %s
 pipeline: {micro_batch_tokens: 200, chunk_tokens: 72}
 `
 
-// TrainSteps makes the Train of SelfTestOptions. It runs the whole program in a temporary
-// directory, from a data file to metrics.jsonl.
+// TrainSteps returns the Train function for SelfTestOptions. It runs the whole program in a temporary directory, from
+// a data file to metrics.jsonl.
 func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive func()) ([]float64, error) {
 	return func(kind string, dtype device.DType, alive func()) (losses []float64, err error) {
 		dir, remove, err := tempDir(checkpoint.Lock)
@@ -122,7 +119,7 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive
 	}
 }
 
-// steps keeps what a run says. Each step is a sign of life.
+// steps captures the output of a run. Each write is a sign of life.
 type steps struct {
 	said  bytes.Buffer
 	alive func()
@@ -134,18 +131,17 @@ func (s *steps) Write(b []byte) (int, error) {
 	return s.said.Write(b)
 }
 
-// tempName is what the names of our temporary directories begin with.
+// tempName is the prefix of our temporary directories.
 const tempName = "mt-selftest-"
 
-// tempDir makes a temporary directory, and removes those that killed self tests
-// left behind: those whose lock it can take. lock is checkpoint.Lock. Where lock
-// gives us our own directory a second time, this system has no locks, and what was
-// left may still be in use.
+// tempDir creates a temporary directory and removes the leftovers of killed self tests: directories whose lock it can
+// take. lock is checkpoint.Lock. If lock succeeds twice on our own directory, the system has no locks. tempDir then
+// removes nothing, because a leftover may still be in use.
 func tempDir(lock func(path string) (unlock func(), err error)) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", tempName); err != nil {
 		return "", nil, err
 	}
-	unlock, err := lock(dir) // ours until the end of this process
+	unlock, err := lock(dir) // held until this process exits
 	if err != nil {
 		return "", nil, errors.Join(err, os.Remove(dir))
 	}
@@ -154,21 +150,21 @@ func tempDir(lock func(path string) (unlock func(), err error)) (dir string, rem
 		again()
 		return dir, remove, nil
 	}
-	left, _ := os.ReadDir(os.TempDir()) // where it cannot be listed, nothing is removed
+	left, _ := os.ReadDir(os.TempDir()) // if it cannot be listed, nothing is removed
 	for _, e := range left {
 		old := filepath.Join(os.TempDir(), e.Name())
 		if _, err := os.Lstat(filepath.Join(old, "rows.jsonl")); err != nil || !strings.HasPrefix(e.Name(), tempName) {
 			continue
 		}
 		if unlock, err := lock(old); err == nil {
-			_ = os.RemoveAll(old) // that of another user may not be removable, which does no harm
+			_ = os.RemoveAll(old) // harmless if another user owns it
 			unlock()
 		}
 	}
 	return dir, remove, nil
 }
 
-// writeRows writes rows of different lengths, with a pattern that can be learnt.
+// writeRows writes rows of different lengths with a learnable pattern.
 func writeRows(name string) error {
 	r := rand.New(rand.NewPCG(5, 6))
 	var b bytes.Buffer

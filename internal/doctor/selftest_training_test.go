@@ -10,10 +10,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestTempDir: what a killed self test left is removed by the next one, and what
-// another one still uses stays.
+// TestTempDir: a self test removes the leftovers of killed ones, but not directories in use.
 func TestTempDir(t *testing.T) {
-	temp := filepath.Join(t.TempDir(), "a[b") // a name that is no valid pattern
+	temp := filepath.Join(t.TempDir(), "a[b") // not a valid glob pattern
 	t.Setenv("TMPDIR", temp)
 	killed, others := filepath.Join(temp, tempName+"1"), filepath.Join(temp, "mine")
 	for _, dir := range []string{killed, others} {
@@ -38,8 +37,7 @@ func TestTempDir(t *testing.T) {
 	}
 }
 
-// TestTempDirWithoutLocks: where every lock is given to everybody, no directory of
-// another is removed.
+// TestTempDirWithoutLocks: on a system without locks, no other directory is removed.
 func TestTempDirWithoutLocks(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var dirs []string

@@ -16,14 +16,14 @@ const (
 	defaultPort = "8383"
 )
 
-// Address is where a dashboard is served. The zero Address is the default: the port
-// 8383 of 127.0.0.1, or a free one where that is in use.
+// Address is the address of a dashboard. The zero Address is the default: port 8383 of 127.0.0.1, or a free port if
+// 8383 is in use.
 type Address struct {
 	host, port string
 }
 
-// ParseAddress reads PORT, HOST, :PORT or HOST:PORT. A port alone is one of 127.0.0.1;
-// a host alone is taken with the default port. Port 0 is any free one.
+// ParseAddress parses PORT, HOST, :PORT or HOST:PORT. The default host is 127.0.0.1, the default port 8383. Port 0
+// means any free port.
 func ParseAddress(text string) (Address, error) {
 	wrong := func(why string) (Address, error) {
 		return Address{}, fmt.Errorf("%q is no address: %s; write PORT, HOST or HOST:PORT, such as 9000 or 0.0.0.0:9000", text, why)
@@ -59,8 +59,8 @@ func isIP(text string) bool {
 	return err == nil
 }
 
-// Listen takes the port of a. The note is for the user, empty where there is nothing to
-// say. The error of a port that somebody else has names another way.
+// Listen opens the port of a. note is a message for the user; "": none. If the port is in use, the error suggests an
+// alternative.
 func Listen(a Address) (l net.Listener, note string, err error) {
 	asked := a != Address{}
 	if !asked {
@@ -80,7 +80,7 @@ func Listen(a Address) (l net.Listener, note string, err error) {
 	return l, note, nil
 }
 
-// refused is err of a without what the system calls it by.
+// refused replaces the system's error text for a by one that names a remedy.
 func (a Address) refused(err error) error {
 	at := net.JoinHostPort(a.host, a.port)
 	var lookup *net.DNSError
@@ -100,8 +100,8 @@ func (a Address) refused(err error) error {
 	return fmt.Errorf("%s: %w", at, err)
 }
 
-// hosts are the names that a request to l may call its host by, beside addresses and
-// localhost: a page of another site, whose name was made to lead here, has none of them.
+// hosts returns the host names that requests may use, in addition to IP addresses and localhost. This stops DNS
+// rebinding: a foreign page whose name resolves to this machine sends another host name.
 func (a Address) hosts() []string {
 	var names []string
 	if a.host != "" && !isIP(a.host) {
@@ -113,8 +113,7 @@ func (a Address) hosts() []string {
 	return names
 }
 
-// knownHost says whether host, of a request's header, is an address, localhost or one of
-// names.
+// knownHost reports whether host, from a request header, is an IP address, localhost or one of names.
 func knownHost(host string, names []string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -131,7 +130,7 @@ func knownHost(host string, names []string) bool {
 	return false
 }
 
-// url is where a browser on this machine, or for an unspecified address on another, finds l.
+// url returns the URL of l for a browser on this machine. For an unspecified address it works from other machines too.
 func url(l net.Listener, token string) string {
 	at, ok := l.Addr().(*net.TCPAddr)
 	if !ok {

@@ -28,8 +28,8 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// TestListenWherePortsAreTaken: somebody who asked for a port gets that or an error, and
-// others another port with a note.
+// TestListenWherePortsAreTaken: a requested port is used or an error; without a request another port is used, with a
+// note.
 func TestListenWherePortsAreTaken(t *testing.T) {
 	taken, _, err := Listen(mustParse(t, "0"))
 	testkit.NoError(t, err)
@@ -38,8 +38,8 @@ func TestListenWherePortsAreTaken(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()+" is in use; give another port, or 0") {
 		t.Errorf("a taken port: %v", err)
 	}
-	// Whether or not the default port is free here, two ask for it, and the second has to
-	// do without.
+	// Two servers request the default port, so the second one cannot have it, whether or not it is free on this
+	// machine.
 	first, _, err := Listen(Address{})
 	testkit.NoError(t, err)
 	defer first.Close()
@@ -73,12 +73,12 @@ func TestListenElsewhere(t *testing.T) {
 	}
 }
 
-// TestNoteOfReach: Listen warns exactly where other machines reach the dashboard.
+// TestNoteOfReach: Listen warns exactly if other machines can reach the dashboard.
 func TestNoteOfReach(t *testing.T) {
 	for host, others := range map[string]bool{"127.0.0.1": false, "127.0.0.2": false, "localhost": false, "::1": false, "0.0.0.0": true, "::": true} {
 		l, note, err := Listen(Address{host, "0"})
 		if err != nil {
-			t.Logf("%s: %v", host, err) // a machine without IPv6
+			t.Logf("%s: %v", host, err) // on a machine without IPv6
 			continue
 		}
 		at := l.Addr().String()

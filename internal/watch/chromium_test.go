@@ -24,16 +24,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// A browser is a headless Chromium that is told what to do over a pipe, in the DevTools
-// protocol: https://chromedevtools.github.io/devtools-protocol/. A message ends with a
-// zero byte.
+// browser is a headless Chromium, controlled over a pipe with the DevTools protocol:
+// https://chromedevtools.github.io/devtools-protocol/. Messages end with a zero byte.
 type browser struct {
 	to      *os.File
 	mu      sync.Mutex
 	next    int
 	waiting map[int]chan reply
 	session string
-	heard   []string // what went wrong in the page
+	heard   []string // errors in the page
 	gone    chan struct{}
 }
 
@@ -48,10 +47,10 @@ type reply struct {
 	} `json:"error"`
 }
 
-// patienceWithBrowser is when a test gives up on a browser that does not answer.
+// patienceWithBrowser is the time after which a test gives up on an unresponsive browser.
 const patienceWithBrowser = time.Minute
 
-// openBrowser starts Chromium with an empty page. The test is skipped where there is none.
+// openBrowser starts Chromium with an empty page. It skips the test if Chromium is missing.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	name := ""
@@ -93,7 +92,7 @@ func openBrowser(t *testing.T) *browser {
 	return b
 }
 
-// listen hands the browser's messages to those who wait for them.
+// listen passes the browser's messages to their waiters.
 func (b *browser) listen(from *os.File) {
 	defer close(b.gone)
 	in := bufio.NewReader(from)
@@ -119,7 +118,7 @@ func (b *browser) listen(from *os.File) {
 	}
 }
 
-// call sends a command and puts its result into out, unless that is nil.
+// call sends a command and stores its result in out, unless out is nil.
 func (b *browser) call(t *testing.T, method string, params, out any) {
 	t.Helper()
 	answer := make(chan reply, 1)
@@ -158,7 +157,7 @@ func (b *browser) call(t *testing.T, method string, params, out any) {
 	}
 }
 
-// eval is what an expression of the page is, or what the promise that it is becomes.
+// eval returns the value of an expression in the page; of a promise, its result.
 func eval[T any](t *testing.T, b *browser, expression string) (out T) {
 	t.Helper()
 	var r struct {
@@ -191,7 +190,7 @@ func (b *browser) until(t *testing.T, expression string) {
 	}
 }
 
-// errors is what went wrong in the page since it was last asked.
+// errors returns the errors in the page since the last call.
 func (b *browser) errors() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,21 +199,21 @@ func (b *browser) errors() []string {
 	return out
 }
 
-// as gives the window a width and a colour scheme.
+// as sets the window width and the colour scheme.
 func (b *browser) as(t *testing.T, width int, scheme string) {
 	t.Helper()
 	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// open opens an address and waits for the page to be drawn.
+// open opens an address and waits until the page is drawn.
 func (b *browser) open(t *testing.T, address string) {
 	t.Helper()
 	b.call(t, "Page.navigate", map[string]any{"url": address}, nil)
 	b.until(t, `document.documentElement.dataset.ready === "yes"`)
 }
 
-// shoot writes a picture of the whole page into the folder -shots, if it is given.
+// shoot writes a picture of the whole page to the folder -shots, if the flag is given.
 func (b *browser) shoot(t *testing.T, name string) {
 	t.Helper()
 	if *shots == "" {
@@ -223,7 +222,7 @@ func (b *browser) shoot(t *testing.T, name string) {
 	b.capture(t, name, map[string]any{"captureBeyondViewport": true})
 }
 
-// capture writes a picture as the browser takes it.
+// capture writes a picture as the browser returns it.
 func (b *browser) capture(t *testing.T, name string, how map[string]any) []byte {
 	t.Helper()
 	var picture struct{ Data string }
@@ -236,7 +235,7 @@ func (b *browser) capture(t *testing.T, name string, how map[string]any) []byte 
 	return raw
 }
 
-// shootSmall is shoot of the top of the page, with 256 colours.
+// shootSmall writes a picture of the top of the page with 256 colours.
 func (b *browser) shootSmall(t *testing.T, name string, width, height int) {
 	t.Helper()
 	if *shots == "" {
@@ -249,7 +248,7 @@ func (b *browser) shootSmall(t *testing.T, name string, width, height int) {
 	testkit.NoError(t, os.WriteFile(filepath.Join(*shots, name+".png"), out.Bytes(), 0o644))
 }
 
-// few is a picture in the 256 colours that it has most of.
+// few returns a picture in its 256 most frequent colours.
 func few(from image.Image) *image.Paletted {
 	counts := map[color.Color]int{}
 	box := from.Bounds()

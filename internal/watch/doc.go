@@ -1,9 +1,7 @@
-// Package watch shows runs in a browser: a page and a stream of events, made of the
-// files in their output directories. A run that is under way, one that ended long ago
-// and several side by side are the same to it.
+// Package watch shows runs in a browser: a page and a stream of events, made from the files in their output
+// directories. It treats running and finished runs alike, and shows several runs side by side.
 //
 // It may import the standard library and helpers only.
 //
-// Invariant: it only reads, and a viewer that is slow, silent or gone holds up nobody
-// but itself.
+// Invariant: the package only reads. A slow, silent or disconnected viewer delays nobody else.
 package watch

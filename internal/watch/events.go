@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// enter counts a viewer in; it refuses one too many, and those that come at the end.
+// enter registers a viewer. It returns false if there are too many viewers or the server is closing.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,9 +31,9 @@ func (s *Server) leave() {
 	s.viewers.Done()
 }
 
-// events sends server-sent events until the viewer leaves or the server closes: "hello"
-// with the names of the runs, then for each run "config", "metrics", "samples",
-// "timeline" and "state" as the files change, and "end". Source of the format:
+// events sends server-sent events until the viewer leaves or the server closes. It starts with "hello", which has the
+// names of the runs. For each run it sends "config", "metrics", "samples", "timeline" and "state" as the files change.
+// The last event is "end". Source of the format:
 // https://html.spec.whatwg.org/multipage/server-sent-events.html.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
@@ -54,7 +54,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if v.send("hello", map[string]any{"runs": names(s.o.Dirs), "within": s.o.Within}) != nil {
 		return
 	}
-	for _, run := range runs { // before metrics are read, which can take long
+	for _, run := range runs { // before the metrics, which can take long to read
 		if run.newConfig(v.send) != nil {
 			return
 		}
@@ -71,7 +71,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if last {
-			_ = v.send("end", struct{}{}) // a viewer that left misses nothing
+			_ = v.send("end", struct{}{}) // errors do not matter, because the stream ends
 		}
 		if v.flush() != nil || last {
 			return
@@ -86,16 +86,16 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// viewer is who reads a stream of events.
+// viewer is the client of one event stream.
 type viewer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	now     func() time.Time
-	sent    time.Time // when something was last sent
-	pending bool      // something is not flushed yet
+	sent    time.Time // time of the last write
+	pending bool      // data is not flushed yet
 }
 
-// send writes an event. v must be encoded on one line.
+// send writes an event. json.Marshal puts data on one line.
 func (v *viewer) send(event string, data any) error {
 	b, err := json.Marshal(data)
 	if err != nil {
@@ -114,7 +114,7 @@ func (v *viewer) write(text string) error {
 	return err
 }
 
-// flush hands what was written to the network. A long silence is broken by a comment.
+// flush sends the written data. After a long silence it sends a comment, to detect viewers that have left.
 func (v *viewer) flush() error {
 	if !v.pending && v.now().Sub(v.sent) >= keepAlive {
 		if err := v.write(": still here\n\n"); err != nil {

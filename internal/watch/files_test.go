@@ -11,8 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// stepLine is a line of metrics.jsonl as a run writes it, of a made-up run whose loss is
-// that much higher.
+// stepLine returns a line of metrics.jsonl of an invented run, whose loss is raised by higher.
 func stepLine(step, of int, higher float64) string {
 	share := float64(step) / float64(of)
 	return fmt.Sprintf(`{"step":%d,"max_steps":%d,"epoch":%g,"loss":%g,"step_loss":2,"window_steps":10,"grad_norm":%g,"lr":%g,"tokens":16384,"tokens_total":%d,`+
@@ -30,8 +29,7 @@ func evalLine(step int, loss float64) string {
 	return fmt.Sprintf(`{"step":%d,"eval_loss":%g,"eval_perplexity":%g,"eval_tokens":4096}`+"\n", step, loss, math.Exp(loss))
 }
 
-// madeUp writes the output directory of a run that has done so many of its steps, every
-// tenth of which is logged.
+// madeUp writes the output directory of a run that has done done of its steps. Every tenth step is logged.
 func madeUp(t *testing.T, dir string, done, of int, higher float64) string {
 	t.Helper()
 	var text strings.Builder
@@ -51,7 +49,7 @@ func madeUp(t *testing.T, dir string, done, of int, higher float64) string {
 	return dir
 }
 
-// madeUpTimeline is a step of 24 layers with a stream each way, two actors and slots.
+// madeUpTimeline returns a step of 24 layers with a stream in each direction, two actors and slots.
 func madeUpTimeline() string {
 	tracks := map[string][]string{}
 	add := func(track, format string, args ...any) {

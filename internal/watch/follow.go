@@ -12,32 +12,28 @@ import (
 	"mt/base/files"
 )
 
-// The limits of what is read: longer lines, and larger files that are sent whole, are
-// not ours.
+// Limits in bytes. mt writes no longer lines, and no larger files that are sent whole.
 const (
 	maxLine = 1 << 20
 	maxFile = 16 << 20
 )
 
-// sampledFrom is the size in bytes from which the past of a file of lines is not read whole: at a GB/s of reading and
-// searching, a viewer waits a quarter of a second.
+// sampledFrom is the size in bytes from which old lines of a file are sampled instead of read. At 1 GB/s a viewer
+// waits a quarter of a second for this size.
 var sampledFrom int64 = 256 << 20
 
-// lines follows a file of JSON lines that grows, and that a resumed run replaces by a
-// shorter one.
+// lines follows a growing file of JSON lines. A resumed run may replace the file by a shorter one.
 type lines struct {
 	path string
-	at   os.FileInfo // the file when it was last read; nil: it was not there
-	off  int64       // behind the last whole line that was read
-	most int         // lines that are handed out of what is there at first; 0: all
+	at   os.FileInfo // file info of the last read; nil: the file did not exist
+	off  int64       // offset after the last complete line read
+	most int         // maximum number of existing lines to hand out at first; 0: all
 	keep func(line []byte) bool
 }
 
-// read hands the lines that are new to each, without their ends; a line that is not
-// whole yet waits. again says that the file is another, or was cut: what was handed out
-// before no longer counts. Where the file is first read (or read again) and has more
-// than l.most lines, every k-th is handed out, the last one, and those that keep wants.
-// Lines that are not JSON are left out. What cannot be read is as if it were not there.
+// read passes each new complete line to each, without its line end. again: the file was replaced or truncated, so
+// earlier lines are void. On the first read of a file with more than l.most lines, it passes every k-th line, the last
+// line and the lines that l.keep selects. It skips lines that are not JSON. An unreadable file counts as missing.
 func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	st, err := os.Stat(l.path)
 	if err != nil {
@@ -66,8 +62,7 @@ func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 		l.sample(f, st.Size(), each)
 		return again
 	}
-	// No further than the file is long now: where it grows as fast as it is read, its end
-	// would never come.
+	// Stop at the current size. A file that grows as fast as it is read would have no end.
 	now := io.NewSectionReader(f, l.off, st.Size()-l.off)
 	stride := 1
 	if l.off == 0 && l.most > 0 {
@@ -80,11 +75,11 @@ func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	return again
 }
 
-// sample hands lines at l.most places spread evenly over a file of so many bytes, and its last whole line.
+// sample passes lines at l.most evenly spaced places of a file of size bytes, and its last complete line.
 func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	read := func(from int64, skip bool) (line []byte, end int64) {
 		in := bufio.NewReaderSize(io.NewSectionReader(f, from, size-from), 16<<10)
-		if skip { // the line that from is in
+		if skip { // skip the rest of the line at from
 			_, n, err := readLine(in)
 			if err != nil {
 				return nil, from
@@ -100,7 +95,7 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	for i := range l.most {
 		from := size / int64(l.most) * int64(i)
 		if from < l.off {
-			continue // a long line reached over this place
+			continue // a long line has passed this place
 		}
 		line, end := read(from, i > 0)
 		if c := compact(line); c != nil {
@@ -108,7 +103,7 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 		}
 		l.off = max(l.off, end)
 	}
-	for { // what follows the last place, but for its last line, is left out
+	for { // skip the lines after the last place, except the last line
 		line, end := read(l.off, false)
 		if end == l.off {
 			return
@@ -122,11 +117,11 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	}
 }
 
-// hand reads whole lines of r and hands every stride-th to each, with the last one and
-// those that l.keep wants. It counts in l.off what it read.
+// hand passes every stride-th complete line of r, the last line, and the lines that l.keep selects. It adds the bytes
+// read to l.off.
 func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	in := bufio.NewReaderSize(r, 64<<10)
-	var skipped []byte // the line before, if it was not handed out
+	var skipped []byte // the previous line, unless it was passed
 	give := func(line []byte) {
 		if c := compact(line); c != nil {
 			each(c)
@@ -147,8 +142,8 @@ func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	give(skipped)
 }
 
-// readLine returns the next line without its end, and its size with it; of a line longer
-// than maxLine it returns nothing. A line without an end is an error.
+// readLine returns the next line without its line end, and its size including the line end. A line longer than maxLine
+// is returned as nil. An incomplete line is an error.
 func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -167,7 +162,7 @@ func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
 	}
 }
 
-// compact is a JSON value on one line, nil where it is none.
+// compact returns a JSON value on one line; nil if text is not JSON.
 func compact(text []byte) json.RawMessage {
 	var b bytes.Buffer
 	if len(text) == 0 || json.Compact(&b, text) != nil {
@@ -176,7 +171,7 @@ func compact(text []byte) json.RawMessage {
 	return b.Bytes()
 }
 
-// countLines is how many ends of lines r has.
+// countLines returns the number of line ends in r.
 func countLines(r io.Reader) (n int) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -194,7 +189,7 @@ type whole struct {
 	at   os.FileInfo
 }
 
-// read returns the file's content where it changed since it was last read.
+// read returns the content of the file if it has changed since the last read.
 func (w *whole) read() (content []byte, changed bool) {
 	st, err := os.Stat(w.path)
 	if err != nil || w.at != nil && os.SameFile(w.at, st) && st.Size() == w.at.Size() && st.ModTime().Equal(w.at.ModTime()) {

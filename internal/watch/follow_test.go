@@ -12,8 +12,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestFollow: lines come once each, when they are whole, and anew from a file that was
-// replaced or cut.
+// TestFollow: each complete line is passed once, and again after the file was replaced or truncated.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	l := &lines{path: filepath.Join(dir, "x")}
@@ -51,7 +50,7 @@ func TestFollow(t *testing.T) {
 	expect("a directory", false)
 }
 
-// TestFollowAFileInGrowth: who writes as fast as we read does not keep us reading.
+// TestFollowAFileInGrowth: a fast writer does not keep a reader reading forever.
 func TestFollowAFileInGrowth(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "x", "1\n2\n")
@@ -69,7 +68,7 @@ func TestFollowAFileInGrowth(t *testing.T) {
 	}
 }
 
-// stepsOf are the steps in the lines that l hands out.
+// stepsOf returns the steps in the lines of l.
 func stepsOf(t *testing.T, l *lines) (got []int) {
 	l.read(func(line json.RawMessage) {
 		var at struct{ Step int }
@@ -81,8 +80,7 @@ func stepsOf(t *testing.T, l *lines) (got []int) {
 	return got
 }
 
-// TestFollowThins: of a long past every k-th line is handed out, those that are always
-// worth it, and the last; of what comes then, all.
+// TestFollowThins: of many existing lines, every k-th, the selected ones and the last are passed; of new lines, all.
 func TestFollowThins(t *testing.T) {
 	dir := t.TempDir()
 	var text strings.Builder
@@ -101,8 +99,8 @@ func TestFollowThins(t *testing.T) {
 	}
 }
 
-// TestFollowSamples: of a file too large to be read whole, lines from all over it are handed out, with the first and the last,
-// each once; of what comes then, all.
+// TestFollowSamples: of a very large file, lines from all over the file are passed once each, including the first and
+// the last; of new lines, all.
 func TestFollowSamples(t *testing.T) {
 	defer func(was int64) { sampledFrom = was }(sampledFrom)
 	sampledFrom = 1000
@@ -162,8 +160,7 @@ func TestCheckRun(t *testing.T) {
 	}
 }
 
-// TestFollowSamplesLongLines: a line that reaches over several of the places is handed out once, and
-// no line after it twice.
+// TestFollowSamplesLongLines: a line that spans several sample places is passed once, and so are the lines after it.
 func TestFollowSamplesLongLines(t *testing.T) {
 	defer func(was int64) { sampledFrom = was }(sampledFrom)
 	sampledFrom = 1000
@@ -182,21 +179,20 @@ func TestFollowSamplesLongLines(t *testing.T) {
 		}
 		got = append(got, i)
 	})
-	// The long line takes three of seven bytes, so eight or nine of the places are in it.
+	// The long line takes three of seven bytes, so it covers eight or nine of the places.
 	if n := len(got); n < 10 || n > 14 || got[0] != 0 || got[n-1] != 999 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != n {
 		t.Errorf("of 1000 lines with a long one: %v", got)
 	}
 }
 
-// TestLinesInBatches: many lines are sent in several events, each line once, and only the first event
-// says that earlier ones no longer count.
+// TestLinesInBatches: many lines are sent in several events, each line once. Only the first event voids earlier lines.
 func TestLinesInBatches(t *testing.T) {
 	dir := t.TempDir()
 	const n = 2*batch + 1
 	write(t, dir, "x", strings.Repeat("1\n", n+1))
 	l := &lines{path: filepath.Join(dir, "x")}
 	r := &run{index: 3}
-	for _, tc := range []struct{ lines, events int }{{n + 1, 3}, {n, 3}, {batch, 1}} { // each a shorter file in place of the last
+	for _, tc := range []struct{ lines, events int }{{n + 1, 3}, {n, 3}, {batch, 1}} { // each file replaces a longer one
 		write(t, dir, "x", strings.Repeat("1\n", tc.lines))
 		again, events, lines := l.at != nil, 0, 0
 		err := r.newLines("metrics", l, func(_ string, e any) error {

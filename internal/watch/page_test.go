@@ -17,7 +17,7 @@ var (
 	of    = flag.String("of", "", "with -shots: of the runs in these output directories too, separated by commas")
 )
 
-// serving serves the runs in dirs, as somebody who looks often.
+// serving serves the runs in dirs with a short interval.
 func serving(t *testing.T, within bool, dirs ...string) *Server {
 	t.Helper()
 	at, err := ParseAddress("0")
@@ -29,7 +29,7 @@ func serving(t *testing.T, within bool, dirs ...string) *Server {
 	return s
 }
 
-// fits is true of a page that cannot be scrolled to the side.
+// fits is true if the page has no horizontal scroll bar.
 const fits = `document.documentElement.scrollWidth <= document.documentElement.clientWidth`
 
 // TestPage opens the page in a browser.
@@ -47,8 +47,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// looks: a run under way, and several of which one is done, on a phone and on a desktop,
-// light and dark.
+// looks checks a running run and several runs, one of them finished, on a phone and on a desktop, in light and dark.
 func looks(t *testing.T, b *browser) {
 	base := t.TempDir()
 	running := madeUp(t, filepath.Join(base, "running"), 400, 1000, 0)
@@ -82,8 +81,8 @@ func looks(t *testing.T, b *browser) {
 	}
 }
 
-// pictures are those of the runs that -of names: all of the page, and small ones for the
-// documentation, down to the end of a panel.
+// pictures takes pictures of the runs in the flag -of: the whole page, and small ones for the documentation, cropped
+// at a panel's end.
 func pictures(t *testing.T, b *browser) {
 	s := serving(t, false, strings.Split(*of, ",")...)
 	for width, panel := range map[int]string{390: "grad_norm", 1280: "timeline"} {
@@ -99,8 +98,7 @@ func pictures(t *testing.T, b *browser) {
 	}
 }
 
-// check fails where a condition does not hold in the page, or where something went wrong
-// in it.
+// check fails if a condition does not hold in the page, or if the page had an error.
 func check(t *testing.T, b *browser, name string, conditions ...string) {
 	t.Helper()
 	for _, condition := range conditions {
@@ -113,8 +111,7 @@ func check(t *testing.T, b *browser, name string, conditions ...string) {
 	}
 }
 
-// lives: the page follows a run: what is added, what a resume cuts off, the end. It
-// answers the pointer and the keys.
+// lives: the page follows a run: new lines, lines voided by a resume, the end. It reacts to pointer and keys.
 func lives(t *testing.T, b *browser) {
 	base := t.TempDir()
 	run := madeUp(t, filepath.Join(base, "run"), 400, 1000, 0)
@@ -166,7 +163,7 @@ func lives(t *testing.T, b *browser) {
 	mouse("mouseMoved", 5)
 	eval[bool](t, b, `document.querySelector("#lr canvas").focus() ?? true`)
 	key("ArrowLeft")
-	b.until(t, at+` === "step 10"`) // the only one of the first run
+	b.until(t, at+` === "step 10"`) // the only point of the first run
 	for _, press := range []string{`document.querySelector(".run input").click()`, `document.querySelector('[data-range="0.1"]').click()`, `document.getElementById("log").click()`} {
 		eval[bool](t, b, press+" ?? true")
 	}
@@ -180,7 +177,7 @@ func lives(t *testing.T, b *browser) {
 	check(t, b, "at the end", fits)
 }
 
-// nothingYet: a run that has written nothing yet has a page, and numbers appear in it.
+// nothingYet: a run without output has a page, and its numbers appear later.
 func nothingYet(t *testing.T, b *browser) {
 	dir := filepath.Join(t.TempDir(), "run")
 	write(t, dir, configFile, "")

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// The files of an output directory.
+// Files of an output directory.
 const (
 	metricsFile  = "metrics.jsonl"
 	configFile   = "config.yaml"
-	endFile      = "trainer_state.json" // a run that is done has it
+	endFile      = "trainer_state.json" // exists in a finished run
 	timelineFile = "timeline.json"
 	samplesFile  = "samples.jsonl"
 )
 
 const (
-	maxLines = 3000 // of a run's past that a viewer is sent
-	batch    = 200  // lines of an event
+	maxLines = 3000 // maximum number of past lines sent to a viewer
+	batch    = 200  // lines per event
 )
 
-// CheckRun returns an error where dir is not the output directory of a run.
+// CheckRun returns an error unless dir is the output directory of a run.
 func CheckRun(dir string) error {
 	st, err := os.Stat(dir)
 	switch {
@@ -42,8 +42,8 @@ func CheckRun(dir string) error {
 	return fmt.Errorf("%s holds no %s; give the output_dir of a run", dir, metricsFile)
 }
 
-// names are short and different names of directories: the last part of each path, or
-// the whole path where others end alike.
+// names returns a short, unique name per directory: the last path element, or the whole path if another directory has
+// the same last element.
 func names(dirs []string) []string {
 	count := map[string]int{}
 	for _, dir := range dirs {
@@ -58,7 +58,7 @@ func names(dirs []string) []string {
 	return out
 }
 
-// last is the last part of dir's absolute path.
+// last returns the last element of dir's absolute path.
 func last(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -66,22 +66,22 @@ func last(dir string) string {
 	return filepath.Base(dir)
 }
 
-// state is what is known of a run beside its numbers.
+// state is the state of a run, apart from its metrics.
 type state struct {
 	Run  int     `json:"run"`
-	Done bool    `json:"done"`  // its model is written
-	AgeS float64 `json:"age_s"` // seconds since metrics.jsonl last changed; -1: there is none
+	Done bool    `json:"done"`  // the model is written
+	AgeS float64 `json:"age_s"` // seconds since the last change of metrics.jsonl; -1: no such file
 }
 
-// run follows the files of a run for one viewer.
+// run follows the files of one run for one viewer.
 type run struct {
 	index            int
 	dir              string
 	metrics, samples lines
 	config, timeline whole
-	told             bool // a state was sent
+	told             bool // a state has been sent
 	state            state
-	changed          time.Time // of metrics.jsonl, when the state was sent
+	changed          time.Time // modification time of metrics.jsonl in the sent state
 }
 
 func newRun(index int, dir string) *run {
@@ -92,21 +92,19 @@ func newRun(index int, dir string) *run {
 		config:  whole{path: at(configFile)}, timeline: whole{path: at(timelineFile)}}
 }
 
-// always says whether a viewer is sent a line however many there are: evaluations are
-// few, and a step that was skipped is worth seeing.
+// always reports whether a line is sent even if lines are sampled: evaluations, which are few, and skipped steps.
 func always(line []byte) bool {
 	return bytes.Contains(line, []byte(`"eval_loss":`)) || bytes.Contains(line, []byte(`"skipped":true`))
 }
 
-// linesEvent carries new lines of a run. Again: those that were sent before no longer
-// count.
+// linesEvent carries new lines of a run. Again: earlier lines are void.
 type linesEvent struct {
 	Run   int               `json:"run"`
 	Again bool              `json:"again,omitempty"`
 	Lines []json.RawMessage `json:"lines"`
 }
 
-// newConfig sends the configuration where it changed. The error is send's.
+// newConfig sends the configuration if it has changed. The error is send's.
 func (r *run) newConfig(send func(event string, v any) error) error {
 	text, changed := r.config.read()
 	if !changed {
@@ -115,7 +113,7 @@ func (r *run) newConfig(send func(event string, v any) error) error {
 	return send("config", map[string]any{"run": r.index, "text": string(text)})
 }
 
-// news sends what changed since it was last called. The error is send's.
+// news sends all changes since the last call. The error is send's.
 func (r *run) news(now time.Time, send func(event string, v any) error) error {
 	if err := r.newConfig(send); err != nil {
 		return err

@@ -19,17 +19,17 @@ import (
 	"time"
 )
 
-// Options say what a server shows.
+// Options configures a server.
 type Options struct {
-	Dirs    []string         // the output directories of the runs
-	Within  bool             // the server is part of the one run that it shows, and ends with it
-	Address Address          // that was asked for: its host is one that requests may name
-	Every   time.Duration    // how often files are looked at; 0: a second
-	Now     func() time.Time // nil: time.Now
-	Warn    func(error)      // called when serving fails; nil: nobody is told
+	Dirs    []string         // output directories of the runs
+	Within  bool             // the server belongs to the run that it shows, and ends with it
+	Address Address          // the requested address; requests may use its host name
+	Every   time.Duration    // interval between looks at the files; 0: a second
+	Now     func() time.Time // clock; nil: time.Now
+	Warn    func(error)      // called if serving fails; may be nil
 }
 
-// Server serves the dashboard of some runs.
+// Server serves the dashboard of one or more runs.
 type Server struct {
 	o        Options
 	http     http.Server
@@ -38,27 +38,27 @@ type Server struct {
 	at       string
 	names    []string
 	closing  chan struct{}
-	closes   time.Duration // closePatience; tests wait less
+	closes   time.Duration // closePatience; shorter in tests
 	viewers  sync.WaitGroup
 	mu       sync.Mutex
-	watching int // event streams
+	watching int // number of event streams
 }
 
 const (
 	maxViewers    = 32
-	patience      = 30 * time.Second       // for a viewer to take what it is sent
-	keepAlive     = 15 * time.Second       // after which silence is broken, so that a viewer that left is noticed
-	closePatience = 2 * time.Second        // for viewers to take the last events
-	lastWrites    = 300 * time.Millisecond // for the ends of responses to be written
+	patience      = 30 * time.Second       // time limit for a viewer to accept a write
+	keepAlive     = 15 * time.Second       // silence after which a comment is sent, to detect viewers that have left
+	closePatience = 2 * time.Second        // time for viewers to receive the last events
+	lastWrites    = 300 * time.Millisecond // time to finish writing responses
 )
 
-// Serve serves on l until Close, on goroutines of its own.
+// Serve serves on l until Close, on its own goroutines.
 func Serve(l net.Listener, o Options) *Server {
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	s := &Server{o: o, token: hex.EncodeToString(secret[:]), names: o.Address.hosts(), closing: make(chan struct{}), closes: closePatience}
 	id := sha256.Sum256([]byte(s.token))
-	s.cookie = "mt-" + hex.EncodeToString(id[:4]) // cookies are shared by all ports of a host
+	s.cookie = "mt-" + hex.EncodeToString(id[:4]) // the ports of a host share their cookies
 	s.at = url(l, s.token)
 	if s.o.Now == nil {
 		s.o.Now = time.Now
@@ -76,16 +76,15 @@ func Serve(l net.Listener, o Options) *Server {
 	return s
 }
 
-// nobody reads what the HTTP library says of its clients.
+// nobody discards the HTTP library's messages about clients.
 type nobody struct{}
 
 func (nobody) Write(b []byte) (int, error) { return len(b), nil }
 
-// URL is what a browser opens, with the token.
+// URL returns the URL to open in a browser, with the token.
 func (s *Server) URL() string { return s.at }
 
-// Close sends viewers what is new, tells them that this was the end, and stops serving.
-// It waits two seconds at most.
+// Close sends viewers the latest changes and the end event, and stops serving. It waits at most about two seconds.
 func (s *Server) Close() {
 	s.mu.Lock()
 	select {
@@ -105,11 +104,11 @@ func (s *Server) Close() {
 	case <-gone:
 	case <-late.C:
 	}
-	// A response that is cut off may be thrown away by the browser, last event and all.
+	// A browser may discard a truncated response, including its last event.
 	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
-		_ = s.http.Close() // of connections that nobody needs any more
+		_ = s.http.Close() // errors of idle connections do not matter
 	}
 }
 
@@ -120,11 +119,11 @@ var page embed.FS
 var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// routes serves the page and the events.
+// routes returns the handler of the page and the events.
 func (s *Server) routes() http.Handler {
 	files, err := fs.Sub(page, "page")
 	if err != nil {
-		panic("watch: " + err.Error()) // it is embedded
+		panic("watch: " + err.Error()) // the folder is embedded
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/events", s.events)
@@ -144,11 +143,11 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// policy lets the page load what is its own, and nobody put it into a frame.
+// policy lets the page load only its own resources, and forbids framing.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guarded lets through to next what asks with the token, for a host that is ours.
+// guarded passes only requests with the token and a known host to next.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -166,7 +165,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			http.Error(w, "there is nothing here but pages to read", http.StatusMethodNotAllowed)
 		case s.is(asked) && r.URL.Path == "/":
 			http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.token, Path: "/", MaxAge: 7 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode})
-			h.Set("Location", "/") // so that the token is not in what people copy
+			h.Set("Location", "/") // keeps the token out of copied URLs
 			w.WriteHeader(http.StatusSeeOther)
 		case s.is(asked) || s.is(s.shown(r)):
 			next.ServeHTTP(w, r)
@@ -176,7 +175,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// shown is the token in the cookie of r.
+// shown returns the token in the cookie of r; "" if there is none.
 func (s *Server) shown(r *http.Request) string {
 	c, err := r.Cookie(s.cookie)
 	if err != nil {
@@ -185,7 +184,7 @@ func (s *Server) shown(r *http.Request) string {
 	return c.Value
 }
 
-// is says whether text is the token, in a time that does not depend on text.
+// is reports whether text is the token, in constant time.
 func (s *Server) is(text string) bool {
 	return subtle.ConstantTimeCompare([]byte(text), []byte(s.token)) == 1
 }

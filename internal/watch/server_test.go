@@ -16,8 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestOnlyWithTheToken: who does not have it reads nothing, and neither does a page of
-// another site whose name leads here.
+// TestOnlyWithTheToken: without the token nothing is readable, nor from another site whose name resolves here.
 func TestOnlyWithTheToken(t *testing.T) {
 	s := serving(t, true, madeUp(t, filepath.Join(t.TempDir(), "run"), 20, 100, 0))
 	base, _, _ := strings.Cut(s.URL(), "?")
@@ -54,7 +53,7 @@ func TestOnlyWithTheToken(t *testing.T) {
 		r.Header.Set("Cookie", tc.cookie)
 		resp := testkit.Must(http.DefaultTransport.RoundTrip(r))(t)
 		var body []byte
-		if resp.Header.Get("Content-Type") != "text/event-stream" { // which has no end
+		if resp.Header.Get("Content-Type") != "text/event-stream" { // an endless response
 			body, _ = io.ReadAll(resp.Body)
 		}
 		_ = resp.Body.Close()
@@ -72,7 +71,7 @@ func TestOnlyWithTheToken(t *testing.T) {
 	}
 }
 
-// stream is a viewer's stream of events.
+// stream is a viewer's event stream.
 type stream struct {
 	in   *bufio.Reader
 	stop func()
@@ -91,7 +90,7 @@ func (s *Server) connect(t *testing.T) *stream {
 	return &stream{bufio.NewReader(resp.Body), stop}
 }
 
-// event is the next event, and its data.
+// event returns the next event and its data.
 func (s *stream) event(t *testing.T) (name string, data map[string]any) {
 	t.Helper()
 	for {
@@ -110,7 +109,7 @@ func (s *stream) event(t *testing.T) (name string, data map[string]any) {
 	}
 }
 
-// expect reads until an event of that name comes, and returns its data.
+// expect reads up to the next event called want and returns its data.
 func (s *stream) expect(t *testing.T, want string) map[string]any {
 	t.Helper()
 	for {
@@ -120,7 +119,7 @@ func (s *stream) expect(t *testing.T, want string) map[string]any {
 	}
 }
 
-// steps are those of the lines in an event.
+// steps returns the steps of the lines in an event.
 func steps(data map[string]any) (out []float64) {
 	lines, _ := data["lines"].([]any)
 	for _, l := range lines {
@@ -131,8 +130,8 @@ func steps(data map[string]any) (out []float64) {
 	return out
 }
 
-// TestEvents: a viewer is sent what there is, what comes, what a resumed run cuts off and
-// writes anew, and the end.
+// TestEvents: a viewer receives the existing state, new lines, the lines that a resumed run voids and rewrites, and
+// the end.
 func TestEvents(t *testing.T) {
 	base := t.TempDir()
 	first, second := madeUp(t, filepath.Join(base, "a"), 30, 100, 0), filepath.Join(base, "b")
@@ -187,8 +186,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestViewersComeAndGo: one that left makes room, one too many is refused, and one that
-// reads nothing holds up nobody.
+// TestViewersComeAndGo: a viewer that leaves makes room, a viewer above the limit is rejected, and a viewer that does
+// not read delays nobody.
 func TestViewersComeAndGo(t *testing.T) {
 	dir := madeUp(t, filepath.Join(t.TempDir(), "run"), 30, 100, 0)
 	s := serving(t, true, dir)
@@ -209,7 +208,7 @@ func TestViewersComeAndGo(t *testing.T) {
 	appendTo(t, dir, metricsFile, stepLine(40, 100, 0))
 	for !slices.Equal(steps(all[0].expect(t, "metrics")), []float64{40}) {
 	}
-	for s.count() > 1 { // those that left are noticed at the next line or tick
+	for s.count() > 1 { // a leaving viewer is detected at the next line or tick
 		appendTo(t, dir, metricsFile, stepLine(50, 100, 0))
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -222,8 +221,7 @@ func (s *Server) count() int {
 	return s.watching
 }
 
-// TestCloseDoesNotWait: for a viewer that takes nothing of what it is sent, Close waits as
-// long as it says, and then it is gone with the rest.
+// TestCloseDoesNotWait: Close waits for a viewer that does not read for the documented time, and then drops it.
 func TestCloseDoesNotWait(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	write(t, dir, metricsFile, strings.Repeat(`{"step":1,"eval_loss":1,"text":"`+strings.Repeat("x", 1000)+"\"}\n", 20000))
@@ -232,18 +230,18 @@ func TestCloseDoesNotWait(t *testing.T) {
 	defer c.Close()
 	testkit.Must(io.WriteString(c, "GET /events?token="+s.token+" HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
 	one := make([]byte, 1)
-	if _, err := c.Read(one); err != nil { // it is being served
+	if _, err := c.Read(one); err != nil { // the server serves it
 		t.Fatal(err)
 	}
 	s.closes = time.Millisecond
 	s.Close()
-	s.Close() // twice is once
+	s.Close() // a second Close has no effect
 	if _, err := net.DialTimeout("tcp", c.RemoteAddr().String(), time.Second); err == nil {
 		t.Error("somebody still listens")
 	}
 }
 
-// flushed is a viewer's end that notes what it had been sent at the first flush.
+// flushed is a response writer that records the data sent before the first flush.
 type flushed struct {
 	strings.Builder
 	header http.Header
@@ -263,7 +261,7 @@ func (f *flushed) Flush() {
 func TestAnswersBeforeItReads(t *testing.T) {
 	s := serving(t, true, madeUp(t, filepath.Join(t.TempDir(), "run"), 20, 100, 0))
 	left, leave := context.WithCancel(t.Context())
-	leave() // after the first round
+	leave() // leave after the first round
 	r := testkit.Must(http.NewRequestWithContext(left, "GET", "/events", nil))(t)
 	w := &flushed{header: http.Header{}}
 	s.events(w, r)

@@ -5,9 +5,8 @@ import (
 	"math/bits"
 )
 
-// exec32 executes an instruction whose operands and result have 32 bits. It does so
-// for all threads of the warp, also for those that do not take part: it writes to d
-// alone, and the caller keeps what they had there.
+// exec32 executes an instruction with 32-bit operands and a 32-bit result. It computes all 32 threads of the warp,
+// masked-off threads included, and writes only to d. The caller blends d into the register for the active threads.
 func exec32(in *inst, d, a, b, c, e *lanes32) {
 	if in.op >= opFAdd {
 		execFloat(in.op, d, a, b, c)
@@ -35,8 +34,7 @@ func exec32(in *inst, d, a, b, c, e *lanes32) {
 	}
 }
 
-// rare are the integer functions that few programs use. They work on one thread at
-// a time.
+// rare are the integer functions that few programs use. Each computes one thread.
 var rare = [opCall]func(a, b, c uint32) uint32{
 	opMulHiS: func(a, b, _ uint32) uint32 { return uint32(int64(int32(a)) * int64(int32(b)) >> 32) },
 	opMulHiU: func(a, b, _ uint32) uint32 { return uint32(uint64(a) * uint64(b) >> 32) },
@@ -95,8 +93,8 @@ func b32(x bool) uint32 {
 	return 0
 }
 
-// Division by zero gives all ones, and its remainder is the dividend. The
-// specification leaves both open; this is what the hardware does.
+// Division by zero returns all ones, and the remainder is the dividend. PTX leaves both undefined; the hardware
+// returns these values.
 func divU32(a, b, _ uint32) uint32 {
 	if b == 0 {
 		return full
@@ -139,8 +137,8 @@ func prmt(x uint64, sel uint32) uint32 {
 	return d
 }
 
-// bfeS extracts length bits of a, from bit pos on, and extends the sign: that of the last extracted
-// bit which lies inside the 32.
+// bfeS extracts length bits of a, starting at bit pos, and sign-extends them. The sign is the highest extracted bit
+// below bit 32.
 func bfeS(a int64, pos, length uint32) int64 {
 	pos, length = pos&0xff, length&0xff
 	if length == 0 {
@@ -155,7 +153,7 @@ func bfeS(a int64, pos, length uint32) int64 {
 	return a >> pos << (64 - n) >> (64 - n)
 }
 
-// bfi puts the low length bits of a at pos into b.
+// bfi inserts the low length bits of a into b at bit pos.
 func bfi(a, b, pos, length uint32) uint32 {
 	pos, length = pos&0xff, length&0xff
 	if pos >= 32 {
@@ -165,8 +163,8 @@ func bfi(a, b, pos, length uint32) uint32 {
 	return uint32(uint64(b)&^mask | uint64(a)<<pos&mask)
 }
 
-// exec64 executes an instruction whose operands and result have 64 bits, for all
-// threads of the warp. The amount of a shift has 32 bits.
+// exec64 executes an instruction with 64-bit operands and a 64-bit result for all threads of the warp. Shift amounts
+// are 32-bit.
 func exec64(in *inst, d *lanes64, w *warp) {
 	if in.op >= opFAdd {
 		execDouble(in.op, d, &w.r64[in.a], &w.r64[in.b], &w.r64[in.c])
@@ -238,8 +236,7 @@ func shift64(o op, d, a *lanes64, n *lanes32) {
 	}
 }
 
-// rare64 are the 64-bit functions that few programs use. They work on one thread at
-// a time.
+// rare64 are the 64-bit functions that few programs use. Each computes one thread.
 var rare64 = [opCall]func(a, b, c uint64) uint64{
 	opDivS: func(a, b, _ uint64) uint64 {
 		if b == 0 {
@@ -299,7 +296,7 @@ func (w *warp) mixed(in *inst, mask uint32) {
 	}
 }
 
-// mixed64 executes those of mixed whose result has 64 bits.
+// mixed64 executes the instructions of mixed that have a 64-bit result.
 func (w *warp) mixed64(in *inst, d *lanes64) {
 	switch in.op {
 	case opMulWideS:
@@ -342,7 +339,7 @@ func (w *warp) mixed64(in *inst, d *lanes64) {
 	}
 }
 
-// mixed32 executes those of mixed whose result has 32 bits.
+// mixed32 executes the instructions of mixed that have a 32-bit result.
 func (w *warp) mixed32(in *inst, d *lanes32) {
 	switch in.op {
 	case opSelp32:
@@ -403,16 +400,15 @@ func (w *warp) unpack(in *inst, mask uint32) {
 	}
 }
 
-const nan32 = 0x7fffffff // the NaN that arithmetic gives
+const nan32 = 0x7fffffff // the NaN that arithmetic returns
 
 func f32(x uint32) float32    { return math.Float32frombits(x) }
 func bits32(x float32) uint32 { return math.Float32bits(x) }
 func f64(x uint64) float64    { return math.Float64frombits(x) }
 func bits64(x float64) uint64 { return math.Float64bits(x) }
 
-// execFloat executes an f32 instruction for all threads of the warp. Results are
-// rounded to nearest even. What the hardware approximates is computed in float64
-// and rounded once, which is as exact as Go's functions are.
+// execFloat executes an f32 instruction for all threads of the warp. Results are rounded to nearest even. Instructions
+// that the hardware approximates are computed in float64 and rounded once, with the accuracy of Go's functions.
 func execFloat(o op, d, a, b, c *lanes32) {
 	switch o {
 	case opFAdd:
@@ -458,10 +454,9 @@ func execFloat(o op, d, a, b, c *lanes32) {
 	}
 }
 
-// oddSum is x + y rounded to odd: the exact sum where float64 has it, else the
-// neighbour of it whose last bit is 1. Rounding the result to fewer than 52 bits
-// gives what rounding the exact sum gives (Boldo, Melquiond, "Emulation of FMA and
-// correctly rounded sums").
+// oddSum returns x + y rounded to odd: the exact sum if float64 can represent it, otherwise the neighbour whose last
+// bit is 1. Rounding the result to fewer than 52 bits equals rounding the exact sum (Boldo, Melquiond, "Emulation of
+// FMA and correctly rounded sums").
 func oddSum(x, y float64) float64 {
 	s := x + y
 	t := s - x
@@ -476,8 +471,8 @@ func oddSum(x, y float64) float64 {
 	return math.Float64frombits(u - 1)
 }
 
-// minMaxLanes executes min and max. If one operand is a NaN the result is the other
-// one, or NaN with .NaN. -0 is less than +0.
+// minMaxLanes executes min and max. If one operand is a NaN, the result is the other operand, or NaN with .NaN. -0 is
+// less than +0.
 func minMaxLanes(o op, d, a, b *lanes32) {
 	for i := range d {
 		x, y := f32(a[i]), f32(b[i])
@@ -499,8 +494,7 @@ func minMaxLanes(o op, d, a, b *lanes32) {
 	}
 }
 
-// wrapped executes an instruction of fam32 with its operands adjusted before it or
-// its result after it.
+// wrapped executes an instruction of fam32 whose operands or result need an adjustment (inst.wrap).
 func (w *warp) wrapped(in *inst, mask uint32) {
 	a, b, c := &w.opA, &w.opB, &w.opC
 	*a, *b, *c = w.r32[in.a], w.r32[in.b], w.r32[in.c]
@@ -537,7 +531,7 @@ func (w *warp) wrapped(in *inst, mask uint32) {
 	blend32(&w.r32[in.d], d, mask)
 }
 
-// flush turns denormals into zeros of the same sign.
+// flush replaces denormals by zeros of the same sign.
 func flush(x *lanes32) {
 	for i := range x {
 		if x[i]&0x7f800000 == 0 {

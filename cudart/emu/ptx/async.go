@@ -9,14 +9,14 @@ import (
 const (
 	opCopyStart op = iota
 	opCopyCommit
-	opCopyWait // waits for all groups but the last imm
+	opCopyWait // waits for all groups except the imm newest
 	opCopyWaitAll
 )
 
-// copies are the cp.async of a warp that have not landed. They reach shared memory
-// only when the warp waits for them.
+// copies are the cp.async of a warp that have not landed. Their bytes reach shared memory only when the warp waits for
+// them.
 type copies struct {
-	group   uint32 // the group that is open
+	group   uint32 // number of the open group
 	pending []pendingCopy
 }
 
@@ -25,7 +25,7 @@ type pendingCopy struct {
 	group uint32
 	mask  uint32
 	size  uint8
-	n     [32]uint8 // bytes read by each thread; zeros are written after them
+	n     [32]uint8 // bytes that each thread reads; zeros fill the rest of size
 	to    [32]uint32
 	from  [32]unsafe.Pointer
 }
@@ -146,7 +146,7 @@ func (w *warp) startCopy(in *inst, mask uint32) {
 	}
 }
 
-// copySources checks the bytes that a cp.async reads and remembers where they are.
+// copySources checks the bytes that a cp.async reads and stores their addresses in p.
 func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	a, n, imm := &w.r64[in.b], &w.r32[in.c], uint64(int64(int32(in.imm32)))
 	for m := mask; m != 0; m &= m - 1 {
@@ -173,7 +173,7 @@ func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	}
 }
 
-// land completes the copies of all groups that are numbered lower than before.
+// land completes the copies of all groups numbered below before.
 func (w *warp) land(before int64) {
 	c := &w.async
 	done := 0

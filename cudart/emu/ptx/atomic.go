@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// atomics makes the atomic instructions of all launches, and strong loads and stores of global memory, run one at a time. So
-// what a block wrote before one of them is there for the block that sees it by another.
+// atomics serializes atomic instructions and strong accesses to global memory, across all launches. The lock also
+// makes a block's earlier writes visible to a block that observes one of these accesses.
 var atomics sync.Mutex
 
 // atom decodes atom and red on integers and floats.
@@ -39,8 +39,8 @@ func (b *builder) atom(in *inst) {
 	b.slot(in)
 }
 
-// updates32 is the function with which an atomic instruction computes the new value
-// from the old one and its operands.
+// updates32 returns the function that computes the new value from the old one and the operands; nil if the emulator
+// does not know the instruction.
 func updates32(name, t string) func(old, b, c uint32) uint32 {
 	if t == "f32" {
 		return map[string]func(old, b, c uint32) uint32{
@@ -69,7 +69,7 @@ func updates32(name, t string) func(old, b, c uint32) uint32 {
 	}[name]
 }
 
-// atomic executes atom and red, one thread after the other.
+// atomic executes atom and red, one thread at a time.
 func (w *warp) atomic(in *inst, mask uint32) {
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m)
@@ -105,8 +105,8 @@ func (w *warp) atomic(in *inst, mask uint32) {
 	}
 }
 
-// atomicShared checks a read and a write of shared memory. Atomic instructions of
-// different warps do not race with each other.
+// atomicShared checks an atomic access to shared memory. Atomic accesses of different warps do not race with each
+// other.
 func (w *warp) atomicShared(in *inst, lane int) {
 	b := w.block
 	if b.proxy != nil {

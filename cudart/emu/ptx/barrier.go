@@ -4,11 +4,11 @@ import "math/bits"
 
 // barrier is one of the sixteen barriers of a block.
 type barrier struct {
-	want    int // threads it waits for
+	want    int // threads that must arrive
 	arrived int
-	waiting uint32 // warps that wait
-	joined  uint32 // warps that have arrived, waiting or not
-	line    int32  // of the first instruction that arrived
+	waiting uint32 // mask of the warps that wait
+	joined  uint32 // mask of the warps that have arrived, waiting or not
+	line    int32  // PTX line of the first arrival
 }
 
 // Instructions of famBarrier.
@@ -47,7 +47,7 @@ func (b *builder) bar(in *inst) {
 	}
 }
 
-// arrive executes a barrier and says whether the warp has to wait.
+// arrive executes a barrier instruction. It returns true if the warp has to wait.
 func (w *warp) arrive(in *inst, mask uint32) bool {
 	if mask == 0 {
 		return false
@@ -105,8 +105,8 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 	return w.wait != nil
 }
 
-// release lets the warps at a barrier go on. What any warp did before it reached
-// the barrier is then ordered before what those that waited do next.
+// release lets the waiting warps of a barrier go on. Everything that a warp did before it arrived is then ordered
+// before the next instruction of each waiting warp.
 func (b *block) release(bar *barrier) {
 	b.tick++
 	whole := bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined
@@ -134,7 +134,7 @@ func (b *block) release(bar *barrier) {
 	*bar = barrier{}
 }
 
-// stuck fails the launch: every warp that has not ended waits.
+// stuck fails the launch: every live warp waits.
 func (b *block) stuck() {
 	if b.proxy != nil {
 		b.proxy.deadlock()
@@ -149,8 +149,7 @@ func (b *block) stuck() {
 	}
 }
 
-// members checks that every thread of a member mask which has not exited takes
-// part.
+// members fails unless every live thread of the member mask takes part and no other thread does.
 func (w *warp) members(in *inst, mask, members uint32, what string) {
 	missing := members & w.live &^ mask
 	if missing != 0 {

@@ -5,12 +5,11 @@ import (
 	"math/bits"
 )
 
-// block runs blocks of a launch, one after the other, on one goroutine. Its memory
-// is used again by the next launch.
+// block runs blocks of a launch, one after the other, on one goroutine. The next launch reuses its memory.
 type block struct {
 	kernel  *Kernel
 	launch  *Launch
-	shape   shape // the shape of the launch that filled the special registers
+	shape   shape // of the launch that filled the special registers
 	ctaid   [3]uint32
 	threads int
 	warps   []*warp // of this launch
@@ -23,25 +22,25 @@ type block struct {
 	touched []Access
 	consts  Buffer
 	global  *globalCheck
-	count   *counter // of a launch that is counted, else nil
-	proxy   *proxy   // of a kernel with asynchronous work, else nil
+	count   *counter // nil: the launch is not counted
+	proxy   *proxy   // nil: the kernel has no asynchronous work
 
-	pages      map[pageOf]*page // what warps have done to global memory, where that is checked; nil elsewhere
+	pages      map[pageOf]*page // checks of global memory between warps; nil if not checked
 	sparePages []*page
-	page       *page // the one that pageAt names
+	page       *page // page at pageAt
 	pageAt     pageOf
 
 	running     bool
-	seed, round uint64 // of the order of warps
+	seed, round uint64 // seed of the order in which warps run, and number of the current round
 
 	began uint32     // tick at which the block started
-	full  uint32     // tick after the last barrier of the whole block
-	tick  uint32     // now
-	seen  [][]uint32 // [warp][other]: what other did before that tick is ordered before what warp does now; more with a proxy
+	full  uint32     // tick after the last barrier that the whole block joined
+	tick  uint32     // current tick
+	seen  [][]uint32 // [warp][other]: accesses of other before that tick are ordered before warp; longer with a proxy
 	bars  [16]barrier
 }
 
-// shape is what the special registers of a launch depend on.
+// shape holds the launch dimensions that the special registers depend on.
 type shape struct {
 	grid, block [3]uint32
 	shared      int
@@ -115,7 +114,7 @@ func (b *block) newWarp(index int) *warp {
 	return w
 }
 
-// begin begins the next block of a job; b is not running where there is none.
+// begin starts the next block of a job. It clears b.running if the job has no block left.
 func (b *block) begin(j *job) {
 	at, seed, ok := j.number()
 	if b.running = ok; !ok {
@@ -146,8 +145,8 @@ func (b *block) begin(j *job) {
 	}
 }
 
-// turn runs the warps in an order that the seed chooses, each until it waits, ends or has looked at what another block may
-// write. It returns false when all have ended.
+// turn runs each warp once, in an order drawn from the seed. A warp runs until it waits, ends or has read memory that
+// another block may write. turn returns false when all warps have ended.
 func (b *block) turn() bool {
 	n := uint64(len(b.warps))
 	from, step := permutation(n, mix(b.seed+b.round))
@@ -189,16 +188,16 @@ func (w *warp) fail(in *inst, lane int, format string, args ...any) {
 		What: fmt.Sprintf(format, args...)})
 }
 
-// thread is the index of the n-th thread of the block.
+// thread returns the (x, y, z) index of the n-th thread of the block.
 func (b *block) thread(n int) [3]uint32 {
 	d, i := b.launch.Block, uint32(n)
 	return [3]uint32{i % d[0], i / d[0] % d[1], i / d[0] / d[1]}
 }
 
-// Error is what a kernel did wrong.
+// Error describes an incorrect access or instruction of a kernel.
 type Error struct {
 	Kernel, File  string
-	Line          int // of the PTX file
+	Line          int // in the PTX file
 	Block, Thread [3]uint32
 	What          string
 }
@@ -208,7 +207,7 @@ func (e *Error) Error() string {
 		e.Thread[0], e.Thread[1], e.Thread[2], e.What)
 }
 
-// find is the buffer that holds an address.
+// find returns the buffer that holds an address; nil if there is none.
 func (b *block) find(addr uint64) *Buffer {
 	if addr >= constWindow {
 		return &b.consts
@@ -219,7 +218,7 @@ func (b *block) find(addr uint64) *Buffer {
 	return b.launch.Memory.Find(addr)
 }
 
-// near describes an address that is in no buffer.
+// near describes an address that lies in no buffer; "" if no buffer ends shortly before it.
 func (b *block) near(addr uint64) string {
 	if addr < 1<<16 {
 		return ": a null pointer"
@@ -232,7 +231,7 @@ func (b *block) near(addr uint64) string {
 	return ""
 }
 
-// keep adds what a slot touched to the launch's accesses, and empties the slot.
+// keep adds the accesses of a slot to the block's accesses, and resets the slot.
 func (b *block) keep(s *slot) {
 	if s.buffer != nil && s.buffer != &b.consts {
 		b.touched = merge(b.touched, s.access())
@@ -251,7 +250,7 @@ func (s *slot) access() Access {
 	return a
 }
 
-// merge adds an access to a list that has one entry for each buffer.
+// merge adds an access to a list that has one entry per buffer.
 func merge(list []Access, a Access) []Access {
 	for i := range list {
 		l := &list[i]
@@ -263,7 +262,7 @@ func merge(list []Access, a Access) []Access {
 	return append(list, a)
 }
 
-// mix is a hash of 64 bits, the last step of SplitMix64.
+// mix hashes 64 bits with the last step of SplitMix64.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -271,8 +270,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// permutation gives the start and the step of a walk over n things that meets each
-// of them once.
+// permutation returns the start and the step of a walk that visits each of n items once.
 func permutation(n, hash uint64) (from, step uint64) {
 	from, step = hash%n, hash>>bits.Len64(n)%n
 	for gcd(max(step, 1), n) != 1 {

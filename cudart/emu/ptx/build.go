@@ -26,7 +26,7 @@ func newBuilder(r *reader, name string, line int) *builder {
 	return b
 }
 
-// newReg makes a register of that many bytes; 0 bytes make a predicate.
+// newReg makes a register of the given size in bytes; 0: a predicate.
 func (b *builder) newReg(bytes int) reg {
 	k := b.kernel
 	switch bytes {
@@ -65,7 +65,7 @@ func (b *builder) finish() {
 	b.guard()
 }
 
-// layout gives offsets to the shared variables that the kernel uses.
+// layout assigns offsets to the shared variables that the kernel uses.
 func (b *builder) layout() {
 	for i := range b.statements {
 		st := &b.statements[i]
@@ -132,7 +132,7 @@ func (b *builder) fail(format string, args ...any) { b.failAt(b.st.line, format,
 // unknown reports that this form of the instruction is not supported.
 func (b *builder) unknown() { b.fail("instruction %q is not supported", strings.Join(b.st.words, ".")) }
 
-// arg is the i-th argument.
+// arg returns the i-th argument.
 func (b *builder) arg(i int) operand {
 	if i >= len(b.st.args) {
 		b.fail("argument %d is missing", i+1)
@@ -140,14 +140,14 @@ func (b *builder) arg(i int) operand {
 	return b.st.args[i]
 }
 
-// count checks how many arguments there are.
+// count fails unless the statement has n arguments.
 func (b *builder) count(n int) {
 	if len(b.st.args) != n {
 		b.fail("%d arguments where %d should be", len(b.st.args), n)
 	}
 }
 
-// pred is the index of a predicate register.
+// pred returns the index of a predicate register.
 func (b *builder) pred(name string) int32 {
 	r, ok := b.st.scope.reg(name)
 	if !ok || r.file != inPreds {
@@ -156,7 +156,7 @@ func (b *builder) pred(name string) int32 {
 	return r.index
 }
 
-// predIn is the index of a predicate that is read, a register or a constant.
+// predIn returns the index of a source predicate: a register, or a constant for which it makes a register.
 func (b *builder) predIn(o operand) int32 {
 	if v, ok := parseInteger(o.name); ok {
 		r := b.newReg(0).index
@@ -168,8 +168,7 @@ func (b *builder) predIn(o operand) int32 {
 	return b.pred(o.name)
 }
 
-// out is the index of a register that is written and must be in the given file. "_"
-// stands for a register that nobody reads.
+// out returns the index of a destination register of the given file. For "_" it makes a register that nothing reads.
 func (b *builder) out(o operand, file uint8) int32 {
 	if o.name == "_" {
 		return b.newReg(map[uint8]int{inPreds: 0, in32: 4, in64: 8}[file]).index
@@ -184,7 +183,7 @@ func (b *builder) out(o operand, file uint8) int32 {
 	return r.index
 }
 
-// fileOf is the register file that holds values of a type.
+// fileOf returns the register file for values of type t.
 func fileOf(t string) uint8 {
 	switch typeBytes(t) {
 	case 8:
@@ -195,8 +194,8 @@ func fileOf(t string) uint8 {
 	return in32
 }
 
-// in is the index of a register of type t that is read. For a constant, a special
-// register or an address a register is made that holds it.
+// in returns the index of a source register of type t. For a constant, a special register or an address it makes a
+// register with the value.
 func (b *builder) in(o operand, t string) int32 {
 	if o.mem || o.vec || o.not || o.pair != "" {
 		b.fail("%q is not a value", o.name)
@@ -224,7 +223,7 @@ func (b *builder) in(o operand, t string) int32 {
 	return b.constant32(uint32(bits))
 }
 
-// constant is the value of a number, or the address of a variable.
+// constant returns the value of a number, or the address of a variable.
 func (b *builder) constant(name, t string) uint64 {
 	if v := b.st.scope.variable(name); v != nil {
 		return v.address()
@@ -240,14 +239,14 @@ func (b *builder) constant(name, t string) uint64 {
 	if typeBytes(t) == 8 {
 		return math.Float64bits(v)
 	}
-	if len(name) == 10 && strings.EqualFold(name[:2], "0f") { // this keeps the bits of NaNs
+	if len(name) == 10 && strings.EqualFold(name[:2], "0f") { // keeps the payload of NaNs
 		n, _ := parseInteger("0x" + name[2:])
 		return uint64(n)
 	}
 	return uint64(math.Float32bits(float32(v)))
 }
 
-// address is where a variable begins: in its own space or, for a constant, in the
+// address returns the address of a variable: an offset in its state space, or for .const and .global an address in the
 // window of constants.
 func (v *variable) address() uint64 {
 	if v.space == "const" || v.space == "global" {

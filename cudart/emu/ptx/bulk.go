@@ -6,35 +6,35 @@ import (
 
 // Instructions of famBulk.
 const (
-	opBulkLoad  op = iota // to shared memory
-	opBulkStore           // to global memory
+	opBulkLoad  op = iota // global to shared
+	opBulkStore           // shared to global
 	opBulkCommit
-	opBulkWait // waits for all groups but the last imm; with flagRead until shared memory was read
+	opBulkWait // waits for all groups except the imm newest; with flagRead only until shared memory has been read
 )
 
 const flagRead = 1
 
-// bulkSpec is what a cp.async.bulk names, each a place that says how to find an address.
+// bulkSpec holds the decoded operands of a cp.async.bulk.
 type bulkSpec struct {
-	rank   int     // of the tensor; 0: plain bytes
-	coords []int32 // registers
+	rank   int     // rank of the tensor; 0: plain bytes
+	coords []int32 // registers of the coordinates
 	shared place32
 	mbar   place32
-	global int32 // register of the address of the tensor map, or of the bytes
+	global int32 // register with the address of the tensor map, or of the plain bytes
 	offset int64
-	bytes  int32 // register of the number of plain bytes
+	bytes  int32 // register with the number of plain bytes
 }
 
-// place32 is an address in shared memory: a register and what is added to it.
+// place32 is an address in shared memory: register plus offset.
 type place32 struct {
 	reg    int32
 	narrow bool
 	add    int64
 }
 
-// bulkCopies are the copies from shared memory that a warp has started.
+// bulkCopies are the shared-to-global copies that a warp has started.
 type bulkCopies struct {
-	group   [32]uint32 // of each thread: the group that is open
+	group   [32]uint32 // the open group of each thread
 	pending []*bulkCopy
 }
 
@@ -45,13 +45,13 @@ type bulkCopy struct {
 	lane   int
 	bytes  int
 	pieces []piece
-	mbar   int    // of a load: its place in proxy.mbars
-	group  uint32 // of a store
-	read   bool   // a store has read shared memory
-	data   []byte // what it read
+	mbar   int    // loads: index into proxy.mbars
+	group  uint32 // stores: number of the group
+	read   bool   // stores: shared memory has been read
+	data   []byte // stores: the bytes read
 }
 
-// bulk decodes what begins with cp.async.bulk.
+// bulk decodes the instructions that begin with cp.async.bulk.
 func (b *builder) bulk(in *inst, m modifiers) {
 	in.fam = famBulk
 	b.kernel.async = true
@@ -94,7 +94,8 @@ func (b *builder) bulk(in *inst, m modifiers) {
 	b.slot(in)
 }
 
-// bulkArguments decodes the arguments: [to], [from], of plain bytes their number, of loads [mbarrier], and the hint.
+// bulkArguments decodes the arguments: [to], [from], the byte count of a plain copy, the [mbarrier] of a load, and the
+// cache hint.
 func (b *builder) bulkArguments(in *inst, s *bulkSpec, hint int) {
 	plain := pick(s.rank == 0, 1, 0)
 	load := in.op == opBulkLoad
@@ -128,7 +129,7 @@ func (b *builder) place32(o operand) place32 {
 	return place32{at.a, at.flags&flagNarrow != 0, at.imm}
 }
 
-// of is the address for a thread.
+// of returns the address for one thread.
 func (p place32) of(w *warp, lane int) uint64 {
 	if p.narrow {
 		return uint64(w.r32[p.reg][lane] + uint32(p.add))
@@ -155,7 +156,7 @@ func (w *warp) bulkAsync(in *inst, mask uint32) {
 	}
 }
 
-// startBulk starts one copy.
+// startBulk starts the copy of one thread.
 func (w *warp) startBulk(in *inst, lane int) {
 	s, p := in.x.bulk, w.block.proxy
 	c := &bulkCopy{in: in, warp: w, lane: lane, group: w.bulk.group[lane]}
@@ -192,7 +193,7 @@ func (w *warp) startBulk(in *inst, lane int) {
 	p.loads = append(p.loads, c)
 }
 
-// tensorPieces lists what a copy of a tensor's box moves.
+// tensorPieces lists the pieces of a tensor-box copy.
 func (w *warp) tensorPieces(in *inst, lane int, shared uint64) []piece {
 	s := in.x.bulk
 	at := w.r64[s.global][lane] + uint64(s.offset)
@@ -217,7 +218,7 @@ func (w *warp) tensorPieces(in *inst, lane int, shared uint64) []piece {
 	return m.pieces(uint32(shared), first)
 }
 
-// tensorMap finds the tensor map at an address of global memory or among the parameters.
+// tensorMap decodes the tensor map at an address in global memory or among the parameters.
 func (w *warp) tensorMap(at uint64) (*TensorMap, error) {
 	from := []byte(nil)
 	if off := at - paramWindow; off < uint64(len(w.block.params)) {
@@ -231,7 +232,7 @@ func (w *warp) tensorMap(at uint64) (*TensorMap, error) {
 	return decodeTensorMap(from)
 }
 
-// plainPieces lists what a copy of plain bytes moves.
+// plainPieces lists the pieces of a plain copy.
 func (w *warp) plainPieces(in *inst, lane int, shared uint64) []piece {
 	s := in.x.bulk
 	global, n := w.r64[s.global][lane]+uint64(s.offset), w.r32[s.bytes][lane]
@@ -252,7 +253,7 @@ func (w *warp) bulkBounds(in *inst, lane int, shared, n uint64) {
 	}
 }
 
-// checkBulk checks the global memory that a copy touches.
+// checkBulk checks the global memory that a copy accesses.
 func (w *warp) checkBulk(c *bulkCopy) {
 	for i := range c.pieces {
 		q := &c.pieces[i]
@@ -275,14 +276,14 @@ func (w *warp) checkBulk(c *bulkCopy) {
 	}
 }
 
-// memoryOf is the global memory of a piece.
+// memory returns the bytes of a piece in global memory.
 func (q *piece) memory(b *block) []byte {
-	from := b.find(q.global + uint64(q.from)) // it was there when the copy began
+	from := b.find(q.global + uint64(q.from)) // was checked when the copy started
 	at := q.global + uint64(q.from) - from.Base
 	return from.Data[at:][:q.to-q.from]
 }
 
-// land ends a load: its bytes are in shared memory, and its mbarrier knows.
+// land completes a load: it writes the bytes to shared memory and reports them to the mbarrier.
 func (c *bulkCopy) land(p *proxy) {
 	b := p.block
 	for i := range c.pieces {
@@ -301,7 +302,8 @@ func (c *bulkCopy) land(p *proxy) {
 	p.settle(c.mbar, func(format string, args ...any) { c.warp.fail(c.in, c.lane, format, args...) })
 }
 
-// bulkWait ends the stores of a thread's groups that are numbered lower than before, or only has them read shared memory.
+// bulkWait completes the stores of a thread in groups numbered below before. With readOnly the stores only read shared
+// memory.
 func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	left := w.bulk.pending[:0]
 	for _, c := range w.bulk.pending {
@@ -319,7 +321,7 @@ func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	w.bulk.pending = left
 }
 
-// fetch has a store read shared memory.
+// fetch reads the shared memory of a store.
 func (c *bulkCopy) fetch(w *warp) {
 	if c.read {
 		return
@@ -332,7 +334,7 @@ func (c *bulkCopy) fetch(w *warp) {
 	}
 }
 
-// write has a store write what it read to global memory.
+// write writes the bytes of a store to global memory.
 func (c *bulkCopy) write(w *warp) {
 	for i := range c.pieces {
 		if q := &c.pieces[i]; q.from < q.to {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// small is a kernel for 64 threads. It has the parameters p, a pointer, and n, 128
-// words of static shared memory, and the number of the thread in %t.
+// small returns a kernel for 64 threads with parameters p, a pointer, and n. It has 128 words of static shared memory,
+// and the thread number in %t.
 func small(body string) string {
 	return header + `.visible .entry k(.param .u64 p, .param .u32 n)
 .maxntid 64, 1, 1
@@ -31,8 +31,7 @@ func small(body string) string {
 }`
 }
 
-// runSmall runs the kernel small(body) as one block, on a buffer of 64 words that
-// hold their indices.
+// runSmall runs small(body) as one block, on a buffer of 64 words that hold their indices.
 func runSmall(t *testing.T, body string, n uint32, seed uint64) ([]uint32, error) {
 	t.Helper()
 	var h heap
@@ -49,8 +48,7 @@ func runSmall(t *testing.T, body string, n uint32, seed uint64) ([]uint32, error
 	return out, err
 }
 
-// TestCatches: each mistake is reported at the line with the mark //!, with the
-// words wanted, in whatever order the warps run.
+// TestCatches: each mistake is reported at the line marked //!, with the wanted words, for any order of warps.
 func TestCatches(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"store past the end", "st.global.u32 [%at+4], %t; //!", "0 bytes after the end of words, which has 256"},
@@ -101,7 +99,7 @@ func TestCatches(t *testing.T) {
 	}
 }
 
-// TestAllowed runs things that look like those mistakes but are correct.
+// TestAllowed runs correct code that resembles these mistakes.
 func TestAllowed(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -180,8 +178,7 @@ func TestLaunchLimits(t *testing.T) {
 	}
 }
 
-// TestGlobalRaces: it is noticed that two blocks touch one word, and atomic
-// instructions are not taken for a race.
+// TestGlobalRaces: two blocks that touch one word race, unless both use atomic instructions.
 func TestGlobalRaces(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"st.global.u32 [%at], %t;", "writes it too"},
@@ -199,15 +196,13 @@ func TestGlobalRaces(t *testing.T) {
 	}
 }
 
-// warp0First is a seed with which warp 0 runs first. Warp 1 then need not wait,
-// which takes the interpreter a while.
+// warp0First is a seed with which warp 0 runs first. Warp 1 then need not spin, which is slow in the interpreter.
 const warp0First = 0
 
-// inTurn is a kernel body for two warps: one thread of warp 0 executes first, then
-// one thread of warp 1 executes second. Warp 1 waits for a flag in memory, which
-// orders the two in time but is no barrier; so they can race in one order only, and
-// only one check can notice. All words of both memories are written before, and a
-// barrier follows.
+// inTurn returns a kernel body for two warps: one thread of warp 0 executes first, then one thread of warp 1 executes
+// second. Warp 1 waits for a flag in memory, which orders them in time but is not a barrier. They can therefore race
+// in one order only, and only one check can detect the race. All words of both memories are written before, and a
+// barrier follows the writes.
 func inTurn(first, second string) string {
 	return `st.shared.u32 [%s], %t; st.shared.u32 [%s+256], %t;
 	bar.sync 0;
@@ -227,8 +222,8 @@ func inTurn(first, second string) string {
 	N:`
 }
 
-// TestWarpChecks has a case for every check of what warps of one block do to the
-// same bytes, in shared and in global memory, word by word of a wide access.
+// TestWarpChecks covers every check of accesses to the same bytes by warps of a block, in shared and global memory,
+// for each word of a wide access.
 func TestWarpChecks(t *testing.T) {
 	type check struct{ name, first, second, want string }
 	const (
@@ -285,8 +280,7 @@ func TestWarpChecks(t *testing.T) {
 	}
 }
 
-// TestChecksOfCopies has a case for each check of the bytes that a cp.async writes,
-// and of those that it reads.
+// TestChecksOfCopies covers each check of the bytes that a cp.async writes or reads.
 func TestChecksOfCopies(t *testing.T) {
 	copied := "cp.async.ca.shared.global [space+8], [%p0+8], 4"
 	for _, c := range []struct{ name, first, second, want string }{
@@ -303,9 +297,8 @@ func TestChecksOfCopies(t *testing.T) {
 	}
 }
 
-// TestBlockChecks has a case for every check of what blocks of one launch do to the
-// same word. The blocks run one after the other in an order that the seed draws,
-// and it depends on that order which check notices.
+// TestBlockChecks covers every check of accesses to the same word by blocks of a launch. The blocks run in an order
+// drawn from the seed, and the order determines which check detects the race.
 func TestBlockChecks(t *testing.T) {
 	const (
 		reader = "setp.eq.u32 %q, %t, 0;\n @%q ld.global.u32 %a, [%p0+8];"
@@ -313,7 +306,7 @@ func TestBlockChecks(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, first, others string
-		wants               []string // each is seen with some seed, and with every seed one of them is
+		wants               []string // each occurs with some seed; every seed gives one of them
 	}{
 		{"two that write", writer, writer, []string{"is written, and block 0 of the same launch writes it too", "is written, and block 1 of the same launch writes it too"}},
 		{"one reads, one writes", reader, writer, []string{"words at offset 8 is read, and block 1 of the same launch writes it", "words at offset 8 is written, and another block of the same launch reads it"}},
@@ -345,8 +338,8 @@ func TestBlockChecks(t *testing.T) {
 	}
 }
 
-// TestWriteAfterManyReaders: after several blocks have read a word, a block that
-// writes it is noticed, although it is not remembered which blocks have read it.
+// TestWriteAfterManyReaders: a write is detected after several blocks have read the word, although the readers are not
+// recorded individually.
 func TestWriteAfterManyReaders(t *testing.T) {
 	body := "mov.u32 %b, %ctaid.x;\n setp.eq.s32 %p, %b, 2;\n setp.eq.u32 %q, %t, 0;\n @!%q bra E;\n @%p bra F;\n ld.global.u32 %a, [%p0+8];\n bra E;\n F: st.global.u32 [%p0+8], %t;\n E:"
 	for seed := range uint64(16) {
@@ -360,14 +353,14 @@ func TestWriteAfterManyReaders(t *testing.T) {
 	}
 }
 
-// TestLimitsOfLaunches tries each limit alone, at its last value and one beyond.
+// TestLimitsOfLaunches tries each limit, at its last valid value and one beyond.
 func TestLimitsOfLaunches(t *testing.T) {
 	k := parse(t, header+".visible .entry k()\n{\n ret;\n}").Kernel("k")
 	bounded := parse(t, small("")).Kernel("k")
 	for _, c := range []struct {
 		name string
 		l    Launch
-		want string // "": it is allowed
+		want string // "": valid
 	}{
 		{"threads", Launch{Kernel: k, Grid: dim(1), Block: dim(1024)}, ""},
 		{"a thread more", Launch{Kernel: k, Grid: dim(1), Block: dim(1025)}, "1025 threads in a block, at most 1024"},

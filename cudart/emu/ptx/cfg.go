@@ -1,15 +1,12 @@
 package ptx
 
-// reconverge finds, for every branch, the instruction at which threads that part
-// there come together again. That is the start of the immediate post-dominator of
-// the branch's block, or -1 when that is the end of the kernel. It is stored in
-// inst.e.
+// reconverge finds the instruction at which the threads of a divergent branch reconverge, and stores its index in
+// inst.e. This is the start of the immediate post-dominator of the branch's basic block; -1: the end of the kernel.
 //
-// An exit with a guard adds no edge to the graph: threads that leave do not come
-// back.
+// A guarded exit adds no edge to the graph, because threads that exit do not reconverge.
 func reconverge(code []inst) {
 	leaders := blockStarts(code)
-	number := make([]int, len(code)) // block of an instruction
+	number := make([]int, len(code)) // basic block of each instruction
 	for i, at := range leaders {
 		end := len(code)
 		if i+1 < len(leaders) {
@@ -41,7 +38,7 @@ func reconverge(code []inst) {
 	}
 }
 
-// exits says whether the instruction at pc ends its threads.
+// exits reports whether the instruction at pc is an unconditional exit.
 func exits(code []inst, pc int) bool {
 	return code[pc].fam == famControl && code[pc].op == opExit && code[pc].guard < 0
 }
@@ -73,8 +70,7 @@ func blockStarts(code []inst) []int {
 	return out
 }
 
-// successors are the blocks that may follow the block whose last instruction is
-// last.
+// successors returns the blocks that may follow the block with last instruction last.
 func successors(code []inst, last int, number []int, end int) []int {
 	in := &code[last]
 	var out []int
@@ -101,10 +97,9 @@ func successors(code []inst, last int, number []int, end int) []int {
 	return append(out, end)
 }
 
-// postDominators are the immediate post-dominators of the nodes of a graph. The
-// last node is the end; the entry is -1 where the end cannot be reached. It is the
-// iteration of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on
-// the reversed graph.
+// postDominators returns the immediate post-dominator of each node. The last node is the end; -1: the end cannot be
+// reached from the node. The algorithm is the iteration of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance
+// Algorithm", on the reversed graph.
 func postDominators(next [][]int) []int {
 	end := len(next) - 1
 	back := make([][]int, len(next))
@@ -121,7 +116,7 @@ func postDominators(next [][]int) []int {
 	post[end] = end
 	for changed := true; changed; {
 		changed = false
-		for i := len(order) - 2; i >= 0; i-- { // the end itself is last
+		for i := len(order) - 2; i >= 0; i-- { // the last node of order is the end
 			b, found := order[i], -1
 			for _, s := range next[b] {
 				if post[s] < 0 {
@@ -147,8 +142,8 @@ func postDominators(next [][]int) []int {
 	return post
 }
 
-// postorder visits the graph from one node. It returns the nodes it reaches,
-// children before their parents, and the place of each node in that order.
+// postorder walks the graph from one node. It returns the reachable nodes, children before parents, and the position
+// of each node in this order.
 func postorder(to [][]int, from int) (order, rank []int) {
 	rank = make([]int, len(to))
 	seen := make([]bool, len(to))

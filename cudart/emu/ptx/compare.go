@@ -2,7 +2,7 @@ package ptx
 
 // Instructions of famCompare.
 const (
-	opCmp32 op = iota // a, b xor imm (the sign bit, for signed ones)
+	opCmp32 op = iota // compares a and b xor imm (the sign bit for signed types)
 	opCmp64
 	opCmpF32
 	opPredMov
@@ -12,7 +12,7 @@ const (
 	opPredXor
 )
 
-// relation is a comparison. Those of floats are false where an operand is a NaN.
+// relation is a comparison. Float relations are false if an operand is a NaN.
 type relation uint8
 
 const (
@@ -22,8 +22,8 @@ const (
 	isNumber // neither operand is a NaN
 )
 
-// comparison is a relation of (a, b) or of (b, a), perhaps negated. With andNumber
-// both must be numbers as well; with orNaN it also holds where one is a NaN.
+// comparison is a relation of (a, b), or of (b, a) with swap, perhaps negated. andNumber also requires that both
+// operands are numbers. orNaN makes the comparison true if an operand is a NaN.
 type comparison struct {
 	rel              relation
 	swap, not        bool
@@ -40,7 +40,7 @@ var comparisons = map[string]comparison{
 	"lo": {rel: isLess}, "ls": {rel: isLessEqual}, "hi": {rel: isLess, swap: true}, "hs": {rel: isLessEqual, swap: true},
 }
 
-// comparing decodes the words of setp and its operands. The third operand is a predicate.
+// comparing decodes the modifiers and operands of setp. The third operand, if present, is a predicate.
 func (b *builder) comparing(in *inst, m *modifiers, t string) {
 	c, ok := comparison{}, false
 	for _, w := range *m {
@@ -78,7 +78,7 @@ func (b *builder) comparing(in *inst, m *modifiers, t string) {
 	in.wrap = pick(isSigned(t) && in.size == 2, wrapSign16, 0)
 }
 
-// setp is setp.cmp[.logic].type p[|q], a, b[, c].
+// setp decodes setp.cmp[.logic].type p[|q], a, b[, c].
 func (b *builder) setp(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -158,8 +158,7 @@ func (w *warp) setPredicate(in *inst, mask uint32) {
 	}
 }
 
-// relate evaluates a comparison for all threads of the warp and returns their
-// results as a mask.
+// relate evaluates a comparison for all threads of the warp and returns the results as a mask.
 func (w *warp) relate(in *inst, c *comparison) uint32 {
 	ra, rb := in.a, in.b
 	if c.swap {

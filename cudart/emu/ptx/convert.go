@@ -6,19 +6,19 @@ import (
 	"mt/base/bf16"
 )
 
-// conversion is what a cvt does. Results that are floats are rounded to nearest even.
+// conversion is a decoded cvt. Float results are rounded to nearest even.
 type conversion struct {
 	from, to string
-	integral func(float64) float64 // a float is rounded to an integer; nil: it is not
+	integral func(float64) float64 // rounds a float to an integer; nil: no rounding
 	flush    bool
-	regBytes int // of the destination register
+	regBytes int // size of the destination register
 	lanes    func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64)
 	to64     bool
 	from64   bool
-	pair     bool // bf16x2: a becomes the high half, b the low one
+	pair     bool // bf16x2: a is the high half, b the low half
 }
 
-// integrals are the modifiers of cvt that round to an integer.
+// integrals are the modifiers of cvt that round a float to an integer.
 var integrals = map[string]func(float64) float64{"rni": math.RoundToEven, "rzi": math.Trunc, "rmi": math.Floor, "rpi": math.Ceil}
 
 // convert executes cvt.
@@ -60,7 +60,7 @@ func (w *warp) convert(in *inst, mask uint32) {
 	}
 }
 
-// brain rounds float32 to bfloat16; NaN becomes 0x7fff.
+// brain rounds a float32 to bfloat16; NaN becomes 0x7fff.
 func brain(x uint32) uint32 {
 	if x&0x7fffffff > 0x7f800000 {
 		return 0x7fff
@@ -68,7 +68,7 @@ func brain(x uint32) uint32 {
 	return uint32(bf16.Round(f32(x)))
 }
 
-// one converts one value; a32 or a64 has its bits.
+// one converts one value. Its bits are in a64 if the source register is 64-bit, otherwise in a32.
 func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 	if c.to == "bf16" {
 		return uint64(brain(a32))
@@ -98,7 +98,7 @@ func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 func isFloat(t string) bool  { return t[0] == 'f' || t == "bf16" || t == "bf16x2" }
 func isSigned(t string) bool { return t[0] == 's' }
 
-// extend widens the low bits of v to 64 bits, as the type t says.
+// extend sign- or zero-extends the low bits of v, a value of type t, to 64 bits.
 func extend(v uint64, t string) uint64 {
 	n := 64 - 8*typeBytes(t)
 	if isSigned(t) {
@@ -137,9 +137,8 @@ func (c *conversion) fromFloat(v float64) uint64 {
 	return uint64(x)
 }
 
-// floatToInteger clamps v to the range of the type. A NaN gives 0 where the type
-// has 32 bits or fewer; with 64 bits it gives the smallest integer, or 2^63 without
-// a sign. The hardware does the same.
+// floatToInteger converts v to an integer and saturates it to the range of the type. NaN becomes 0 for types of at
+// most 32 bits, and 2^63 for 64-bit types, signed or not. The hardware does the same.
 func (c *conversion) floatToInteger(v float64) uint64 {
 	n := 8 * typeBytes(c.to)
 	if v != v {
@@ -161,7 +160,7 @@ func (c *conversion) floatToInteger(v float64) uint64 {
 	return c.keep(uint64(max(v, 0)))
 }
 
-// keep fits v, which has been extended to 64 bits, into the destination register.
+// keep truncates v, extended to 64 bits, to the width of the destination register.
 func (c *conversion) keep(v uint64) uint64 {
 	v = extend(v, c.to)
 	if n := 64 - 8*c.regBytes; n > 0 {
@@ -170,8 +169,7 @@ func (c *conversion) keep(v uint64) uint64 {
 	return v
 }
 
-// fast returns, for a conversion that programs use often, a function that converts
-// all threads at once. It is nil for the others.
+// fast returns a function that converts all threads at once, for common conversions; nil for the others.
 func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.flush || c.integral != nil {
 		return nil
@@ -208,7 +206,7 @@ func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *
 	return nil
 }
 
-// fastInteger is fast for conversions that keep low bits and extend them.
+// fastInteger is fast for conversions between integers.
 func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.from64 || typeBytes(c.to) < typeBytes(c.from) {
 		return c.narrowing()
@@ -233,7 +231,7 @@ func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32
 	return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) { *d32 = *a32 }
 }
 
-// narrowing is fast for conversions that keep the low bits of an integer.
+// narrowing is fast for conversions that truncate an integer.
 func (c *conversion) narrowing() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if isFloat(c.from) || isFloat(c.to) {
 		return nil

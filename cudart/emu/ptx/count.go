@@ -6,45 +6,45 @@ import (
 	"strings"
 )
 
-// Counts are what blocks of a kernel did, in instructions of warps. They do not depend on the
-// order in which blocks and warps run.
+// Counts are the work of some blocks of a kernel, in warp instructions. They do not depend on the order of blocks and
+// warps.
 type Counts struct {
 	Blocks int64
 	Warps  int64
 	By     [Classes]int64 // instructions that at least one thread executed
-	Off    int64          // instructions that no thread executed, because of their guards
-	Lanes  int64          // instructions of threads
-	// Divergent are branches at which threads of one warp went different ways.
+	Off    int64          // instructions that no thread executed because of their guards
+	Lanes  int64          // thread instructions
+	// Divergent counts the branches at which threads of a warp took different ways.
 	Divergent int64
-	// Fresh are the sectors that a block reads, each counted once for a block: what a first-level cache
-	// without bounds would ask for.
+	// Fresh counts the distinct sectors that each block reads: the requests of an unbounded first-level cache.
 	Fresh int64
-	// Products are the multiplications of mma and wgmma, each with its addition; Grouped are those of wgmma.
+	// Products are the multiply-adds of mma and wgmma; Grouped are those of wgmma alone.
 	Products, Grouped int64
 
-	Load, Store, Copied, Atomic Traffic // global memory; Copied is what cp.async reads
-	BulkLoad, BulkStore         Traffic // what cp.async.bulk reads and writes there, past the first-level cache
-	// ldmatrix is a load, cp.async a store. A wgmma reads its operands once for the warpgroup. Bulk copies move 128 bytes at a time.
+	Load, Store, Copied, Atomic Traffic // global memory; Copied is read by cp.async
+	BulkLoad, BulkStore         Traffic // global memory accessed by cp.async.bulk, which bypasses the first-level cache
+	// ldmatrix is a load, cp.async a store. A wgmma reads its operands once per warpgroup. A bulk copy moves 128 bytes
+	// per wavefront.
 	SharedLoad, SharedStore Banks
 }
 
-// Traffic is what warps asked of global memory.
+// Traffic is the access of warps to global memory.
 type Traffic struct {
-	Requests int64 // instructions of warps
-	Bytes    int64 // that threads asked for
-	Sectors  int64 // pieces of 32 bytes that these lie in, each once for a request
+	Requests int64 // warp instructions
+	Bytes    int64 // requested by threads
+	Sectors  int64 // 32-byte sectors that hold these bytes, each counted once per request
 }
 
-// Banks is what warps asked of shared memory, which has 32 banks of 4 bytes.
+// Banks is the access of warps to shared memory, which has 32 banks of 4 bytes.
 type Banks struct {
 	Requests   int64
-	Wavefronts int64 // cycles in which the banks answer
-	// Conflicts are those of Wavefronts in which a bank is asked again, for another word. Without
-	// them a warp takes one for 4 bytes a thread, two for 8 and four for 16.
+	Wavefronts int64 // cycles in which the banks are busy
+	// Conflicts are the Wavefronts that bank conflicts add. Without conflicts a warp needs one wavefront for 4 bytes
+	// per thread, two for 8 bytes and four for 16.
 	Conflicts int64
 }
 
-// fields are all the numbers of c.
+// fields returns pointers to all numbers of c.
 func (c *Counts) fields() []*int64 {
 	out := []*int64{&c.Blocks, &c.Warps, &c.Off, &c.Lanes, &c.Divergent, &c.Fresh, &c.Products, &c.Grouped}
 	for i := range c.By {
@@ -59,7 +59,7 @@ func (c *Counts) fields() []*int64 {
 	return out
 }
 
-// Add adds what other blocks did, so many times.
+// Add adds o, multiplied by times, to c.
 func (c *Counts) Add(o *Counts, times int64) {
 	of := o.fields()
 	for i, f := range c.fields() {
@@ -67,14 +67,14 @@ func (c *Counts) Add(o *Counts, times int64) {
 	}
 }
 
-// Halve makes every number half of what it was, rounded down.
+// Halve halves every number, rounding down.
 func (c *Counts) Halve() {
 	for _, f := range c.fields() {
 		*f /= 2
 	}
 }
 
-// Issued is how many instructions warps issued.
+// Issued returns the number of instructions that warps issued, including those that no thread executed.
 func (c *Counts) Issued() int64 {
 	n := c.Off
 	for _, v := range c.By {
@@ -83,15 +83,16 @@ func (c *Counts) Issued() int64 {
 	return n
 }
 
-// Global is all traffic with global memory.
+// Global returns the total traffic of global memory.
 func (c *Counts) Global() Traffic {
 	return total(c.Load, c.Store, c.Copied, c.Atomic, c.BulkLoad, c.BulkStore)
 }
 
-// Cached is the part of it that goes by way of the first-level cache.
+// Cached returns the global traffic that passes the first-level cache.
 func (c *Counts) Cached() Traffic { return total(c.Load, c.Store, c.Copied, c.Atomic) }
 
-// Moved is how many sectors blocks exchange with the L2 cache, if a block reads nothing twice but by bulk copies.
+// Moved returns the sectors that blocks exchange with the L2 cache, if no block reads a sector twice except by bulk
+// copies.
 func (c *Counts) Moved() int64 {
 	return c.Fresh + c.Store.Sectors + c.Atomic.Sectors + c.BulkLoad.Sectors + c.BulkStore.Sectors
 }
@@ -105,57 +106,57 @@ func total(all ...Traffic) (t Traffic) {
 	return t
 }
 
-// Shared is all that was asked of shared memory.
+// Shared returns the total access of shared memory.
 func (c *Counts) Shared() Banks {
 	l, s := c.SharedLoad, c.SharedStore
 	return Banks{l.Requests + s.Requests, l.Wavefronts + s.Wavefronts, l.Conflicts + s.Conflicts}
 }
 
-// Count asks a launch to count, and holds what it counted.
+// Count asks a launch to count, and holds the results.
 type Count struct {
-	// Traced are the numbers of the blocks whose instructions are kept one by one.
+	// Traced are the numbers of the blocks whose instructions are recorded one by one.
 	Traced []uint32
 
 	Sum    Counts
-	Blocks map[uint32]*Counts // of each block, by its number x + X·(y + Y·z)
-	Traces map[uint32]*Trace  // of the blocks of Traced that ran
+	Blocks map[uint32]*Counts // per block, by block number x + X·(y + Y·z)
+	Traces map[uint32]*Trace  // of the traced blocks that ran
 }
 
-// Trace is what the warps of a block did.
+// Trace holds the instructions of each warp of a block.
 type Trace struct {
 	Warps [][]Step
-	// Events are the barriers that warps waited at and the phases of mbarriers, each with how many steps it takes to happen.
+	// Events holds, for each barrier release and mbarrier phase, the number of steps that must complete before it.
 	Events []int32
 }
 
-// Step is one instruction of a warp.
+// Step is one warp instruction.
 type Step struct {
-	At         int32  // its place in Kernel.Meanings
+	At         int32  // index into Kernel.Meanings
 	Wavefronts uint16 // of shared memory
 	Sectors    uint16 // of global memory
-	Fresh      uint16 // those of them that the block reads for the first time
-	Off        bool   // no thread executed it
-	// Event is one of Trace.Events, counted from 1: the one that a bulk copy or an arrival is needed for, and that a wait
-	// waits for. 0: none.
+	Fresh      uint16 // sectors that the block reads for the first time
+	Off        bool   // no thread executed the instruction
+	// Event is the 1-based index into Trace.Events of the event that a bulk copy or arrival contributes to, or that a
+	// wait waits for. 0: none.
 	Event int32
 }
 
-// counter counts the blocks that run on one goroutine.
+// counter counts the blocks of one goroutine.
 type counter struct {
 	meanings []Meaning
 	traced   []uint32
 	blocks   map[uint32]*Counts
 	traces   map[uint32]*Trace
 
-	now   *Counts           // of the block that runs
-	trace *Trace            // of the same, or nil
-	read  map[uint64]uint64 // the sectors that it has read: bit b of element a is sector 64a + b
+	now   *Counts           // counts of the current block
+	trace *Trace            // trace of the current block; nil: not traced
+	read  map[uint64]uint64 // sectors that the block has read: bit b of element a is sector 64a + b
 	banks banks
 
-	readAt, readBits uint64 // an element of read that is newer than what read has
+	readAt, readBits uint64 // cached element of read; newer than the map's copy
 
-	events map[event]int32 // of the trace
-	bars   [16]uint32      // how often each barrier has let warps go
+	events map[event]int32 // index of each event of the trace
+	bars   [16]uint32      // number of releases of each barrier
 }
 
 func newCounter(l *Launch) *counter {
@@ -163,7 +164,7 @@ func newCounter(l *Launch) *counter {
 		read: map[uint64]uint64{}, events: map[event]int32{}}
 }
 
-// begin starts to count a block.
+// begin starts counting a block.
 func (c *counter) begin(at uint32, warps int) {
 	c.now, c.trace = &Counts{Blocks: 1, Warps: int64(warps)}, nil
 	c.blocks[at] = c.now
@@ -177,7 +178,7 @@ func (c *counter) begin(at uint32, warps int) {
 	}
 }
 
-// into adds what the counter has counted.
+// into adds the results of the counter to to.
 func (c *counter) into(to *Count) {
 	if to.Blocks == nil {
 		to.Blocks, to.Traces = map[uint32]*Counts{}, map[uint32]*Trace{}
@@ -191,8 +192,7 @@ func (c *counter) into(to *Count) {
 	}
 }
 
-// note counts an instruction that is about to be executed by the threads of mask, of those of
-// all that are at it.
+// note counts an instruction that the threads of mask are about to execute. all are the threads at this instruction.
 func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	n, class := c.now, c.meanings[pc].Class
 	s := Step{At: pc, Off: mask == 0 && class != ClassBranch}
@@ -223,7 +223,7 @@ func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	}
 }
 
-// branch counts a branch at which threads part.
+// branch counts a divergent branch.
 func (c *counter) branch(w *warp, in *inst, mask, all uint32) {
 	parts := mask != 0 && mask != all && in.op != opExit
 	if in.op == opBrx {
@@ -248,14 +248,13 @@ func (c *counter) matrix(w *warp, in *inst, s *Step) {
 	}
 }
 
-// event is what steps of a trace may wait for: a phase of an mbarrier, by its place in proxy.mbars, or one use of a barrier
-// of the block.
+// event is an event that steps of a trace may wait for: a phase of an mbarrier, or one use of a barrier.
 type event struct {
-	place int // of barriers -1 and below
+	place int // mbarriers: index into proxy.mbars; barriers: -1 and below
 	phase uint32
 }
 
-// last is the step that a warp executes; nil where the block is not traced.
+// last returns the step that the warp executes; nil if the block is not traced.
 func (c *counter) last(w *warp) *Step {
 	if c == nil || c.trace == nil {
 		return nil
@@ -264,10 +263,10 @@ func (c *counter) last(w *warp) *Step {
 	return &steps[len(steps)-1]
 }
 
-// needed notes that an event happens after the step that the warp executes.
+// needed records that the current step of the warp contributes to an event.
 func (c *counter) needed(w *warp, e event) {
 	s := c.last(w)
-	if s == nil || s.Event != 0 { // other threads of the warp have arrived
+	if s == nil || s.Event != 0 { // another thread of the warp has recorded it
 		return
 	}
 	if c.events[e] == 0 {
@@ -278,15 +277,16 @@ func (c *counter) needed(w *warp, e event) {
 	c.trace.Events[s.Event-1]++
 }
 
-// awaited notes that the step which the warp executes has waited for an event. One that needed no step is none.
+// awaited records that the current step of the warp has waited for an event. An event without contributing steps is
+// recorded as 0.
 func (c *counter) awaited(w *warp, e event) {
 	if s := c.last(w); s != nil {
 		s.Event = c.events[e]
 	}
 }
 
-// product counts a wgmma: of each warp what it multiplies, and for the warpgroup, with its first warp, what is read of shared memory.
-// Pieces of operands lie so that banks do not conflict.
+// product counts a wgmma: products for each warp, and shared-memory reads once per warpgroup, with its first warp. The
+// layout of operands causes no bank conflicts.
 func (c *counter) product(w *warp, in *inst, s *Step) {
 	c.now.Products += 16 * 16 * in.imm
 	c.now.Grouped += 16 * 16 * in.imm
@@ -333,8 +333,8 @@ func (c *counter) bulk(w *warp, b *bulkCopy) {
 	}
 }
 
-// access counts a load, a store or an atomic instruction. It looks at the addresses, since those
-// of an instruction without a state space may be anywhere.
+// access counts a load, store or atomic instruction. It inspects the addresses, because a generic instruction may
+// address any space.
 func (c *counter) access(w *warp, in *inst, mask uint32, s *Step) {
 	if in.space == spaceParam || in.space == spaceLocal {
 		return
@@ -374,7 +374,7 @@ func (c *counter) access(w *warp, in *inst, mask uint32, s *Step) {
 	}
 }
 
-// copied counts a cp.async: what it reads, and where it writes.
+// copied counts the global reads and the shared writes of a cp.async.
 func (c *counter) copied(w *warp, in *inst, mask uint32, s *Step) {
 	w.offsets(in, mask)
 	c.sharedBanks(&c.now.SharedStore, &w.addr, mask, uint64(in.size), s)
@@ -391,12 +391,12 @@ func (c *counter) copied(w *warp, in *inst, mask uint32, s *Step) {
 	}
 }
 
-// sectorBytes is the least that caches move.
+// sectorBytes is the smallest unit that caches move.
 const sectorBytes = 32
 
-// globalTraffic counts a request of the threads of mask for so many bytes each. An access lies
-// within one sector, as it is aligned and not longer than half of one. What a strong load reads is fresh each time, since other
-// blocks may have written it.
+// globalTraffic counts a request of the threads of mask for bytes bytes each. Each access lies within one sector,
+// because it is aligned and at most half a sector long. The sectors of a strong load always count as fresh, since
+// other blocks may have written them.
 func (c *counter) globalTraffic(to *Traffic, addr *lanes64, mask uint32, bytes uint64, strong bool, s *Step) {
 	reads := to == &c.now.Load || to == &c.now.Copied
 	var known [32]uint64
@@ -422,7 +422,7 @@ next:
 	s.Sectors += uint16(n)
 }
 
-// fresh notes that the block reads a sector, and says whether it does so for the first time.
+// fresh records that the block reads a sector. It returns true for the first read.
 func (c *counter) fresh(sector uint64) bool {
 	if at := sector / 64; at != c.readAt {
 		c.read[c.readAt] = c.readBits
@@ -433,17 +433,16 @@ func (c *counter) fresh(sector uint64) bool {
 	return c.readBits != was
 }
 
-// banks are the words that a part of a warp asks each bank for.
+// banks holds the distinct words that a part of a warp requests from each bank.
 type banks struct {
 	words [32][32]uint64
 	n     [32]uint8
 }
 
-// sharedBanks counts a request for so many bytes of each thread of mask. All threads are answered at
-// a time where they ask for 4 bytes or fewer, half a warp where they ask for 8, a quarter where they
-// ask for 16. Threads that ask for the same word are answered together. Source: CUDA C
-// Programming Guide, "Shared Memory"; its sections on compute capability 2.x and 3.x have the
-// rule for wide accesses.
+// sharedBanks counts a request for bytes bytes per thread of mask. One wavefront serves the whole warp for up to 4
+// bytes per thread, a half warp for 8 and a quarter for 16. Threads that request the same word share one access.
+// Source: CUDA C Programming Guide, "Shared Memory"; its sections on compute capability 2.x and 3.x state the rule for
+// wide accesses.
 func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint64, s *Step) {
 	width := 32
 	if bytes > 4 {
@@ -462,8 +461,8 @@ func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint6
 	}
 }
 
-// turns is how often the bank that is asked for most words must answer. Only first words are looked at: as accesses
-// are aligned and equally long, the others meet where these do.
+// turns returns the number of wavefronts: the largest number of words requested from one bank. It looks only at first
+// words. Accesses are aligned and equally long, so the other words conflict in the same way.
 func (b *banks) turns(addr *lanes64, mask uint32) int {
 	if b.apart(addr, mask) {
 		return 1
@@ -476,8 +475,8 @@ func (b *banks) turns(addr *lanes64, mask uint32) int {
 	return most
 }
 
-// apart says whether every bank is asked once, where neighbours that ask for the same word count as one. Threads that
-// share a word with one that is no neighbour make it false too.
+// apart returns true if no bank is requested for more than one word. It treats equal words of neighbouring threads as
+// one request, and misses equal words of other threads.
 func (b *banks) apart(addr *lanes64, mask uint32) bool {
 	asked, n, last := uint32(0), 0, ^uint64(0)
 	if mask == full {
@@ -500,7 +499,7 @@ func (b *banks) apart(addr *lanes64, mask uint32) bool {
 	return bits.OnesCount32(asked) == n
 }
 
-// ask is for how many words the bank of a word has been asked, that word among them.
+// ask adds a word to its bank's requests and returns how many words the bank has.
 func (b *banks) ask(word uint64) int {
 	bank := word % 32
 	n := int(b.n[bank])
@@ -514,24 +513,23 @@ func (b *banks) ask(word uint64) int {
 	return n + 1
 }
 
-// Class is a kind of instruction, as far as the units of a multiprocessor tell instructions
-// apart.
+// Class is a kind of instruction, as execution units of a multiprocessor distinguish them.
 type Class uint8
 
 const (
 	ClassInteger    Class = iota // 32 bits and narrower: add, shift, logic, min and max
-	ClassInteger64               // the same of 64 bits, which ptxas makes of 32-bit instructions
+	ClassInteger64               // 64-bit variants of these, which ptxas expands to 32-bit instructions
 	ClassMultiply                // integer mul, mad
-	ClassMultiply64              // mul.lo and mad.lo of 64 bits
+	ClassMultiply64              // 64-bit mul.lo and mad.lo
 	ClassBits                    // popc, clz
-	ClassDivide                  // what ptxas expands: integer div and rem, div.rn, rcp.rn, sqrt.rn
+	ClassDivide                  // instructions that ptxas expands: integer div and rem, div.rn, rcp.rn, sqrt.rn
 	ClassFloat                   // fp32 add, mul, fma
 	ClassDouble                  // fp64
-	ClassSpecial                 // ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, approximately
-	ClassConvert                 // between integers and floats, and to narrower floats one by one
-	ClassPack                    // cvt of two floats to a pair
-	ClassCompare                 // setp, selp, logic of predicates, min and max of floats
-	ClassMove                    // mov, cvta, neg and abs of floats, cvt between integers: mostly no instruction of the GPU
+	ClassSpecial                 // approximate ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh
+	ClassConvert                 // cvt between integers and floats, and of a float to a narrower float
+	ClassPack                    // cvt of two floats to a packed pair
+	ClassCompare                 // setp, selp, predicate logic, min and max of floats
+	ClassMove                    // mov, cvta, neg and abs of floats, cvt between integers: mostly free on a GPU
 	ClassParameter               // ld.param: an operand in the constant bank
 	ClassBranch                  // bra, brx, exit
 	ClassShuffle                 // shfl
@@ -543,21 +541,21 @@ const (
 	ClassStoreGlobal
 	ClassLoadShared
 	ClassStoreShared
-	ClassLoadLocal // of a thread's own array, or of what was spilled
+	ClassLoadLocal // of local arrays and spilled registers
 	ClassStoreLocal
 	ClassAtomic
-	ClassCopy       // cp.async that copies
-	ClassCopyWait   // cp.async that closes a group or waits for one
-	ClassBarrier    // of the block
+	ClassCopy       // cp.async
+	ClassCopyWait   // cp.async.commit_group and wait_group
+	ClassBarrier    // barriers of the block
 	ClassWarpSync   // bar.warp.sync
 	ClassFence      // membar, fence and other instructions that compute nothing
 	ClassWGMMA      // wgmma.mma_async
 	ClassWGMMAOrder // wgmma.fence, commit_group and wait_group
-	ClassBulk       // cp.async.bulk that copies
-	ClassBulkWait   // cp.async.bulk that closes a group or waits for one
-	ClassMbar       // mbarriers: what does not wait
+	ClassBulk       // cp.async.bulk
+	ClassBulkWait   // cp.async.bulk.commit_group and wait_group
+	ClassMbar       // mbarrier instructions that do not wait
 	ClassMbarWait   // mbarrier.try_wait and test_wait
-	Classes         // how many there are
+	Classes         // number of classes
 )
 
 var classNames = [Classes]string{"integer", "integer64", "multiply", "multiply64", "bits", "divide", "float", "double", "special", "convert", "pack",
@@ -567,7 +565,7 @@ var classNames = [Classes]string{"integer", "integer64", "multiply", "multiply64
 
 func (c Class) String() string { return classNames[c] }
 
-// fixedClass are the classes that the mnemonic alone decides.
+// fixedClass are the classes of instructions that the mnemonic alone determines.
 var fixedClass = map[string]Class{
 	"selp": ClassCompare, "setp": ClassCompare,
 	"cvta": ClassMove, "bra": ClassBranch, "brx": ClassBranch, "ret": ClassBranch, "exit": ClassBranch, "trap": ClassBranch,
@@ -577,8 +575,8 @@ var fixedClass = map[string]Class{
 	"popc": ClassBits, "clz": ClassBits, "ex2": ClassSpecial, "lg2": ClassSpecial, "rsqrt": ClassSpecial,
 }
 
-// classOf is the class of an instruction, given its words. A load or store without a state
-// space counts as one of global memory.
+// classOf returns the class of an instruction, given its words. A load or store without a state space counts as
+// global.
 func classOf(words []string) Class {
 	name, last := words[0], words[len(words)-1]
 	has := func(word string) bool { return wordIn(words, word) }
@@ -627,7 +625,7 @@ func wordIn(words []string, word string) bool {
 	return false
 }
 
-// bySpace picks the class of a load or a store.
+// bySpace returns the class of a load or store by its state space.
 func bySpace(words []string, global, shared, local Class) Class {
 	switch {
 	case wordIn(words, "param"):
@@ -650,7 +648,7 @@ func conversionClass(from, to string) Class {
 	return ClassMove
 }
 
-// arithmeticClass is the class of an instruction that computes.
+// arithmeticClass returns the class of an arithmetic instruction.
 func arithmeticClass(name, t string, wide bool) Class {
 	multiplies := name == "mul" || name == "mad"
 	switch {
@@ -668,41 +666,41 @@ func arithmeticClass(name, t string, wide bool) Class {
 	return pick(typeBytes(t) == 8, ClassInteger64, ClassInteger)
 }
 
-// Meaning is what a model of a GPU must know of an instruction, beside what it did when it ran.
+// Meaning is the static part of an instruction that a GPU model needs.
 type Meaning struct {
 	Class Class
-	// Reads and Writes are the registers, predicates among them, each a number of its own.
+	// Reads and Writes are register numbers. Registers of all files, predicates too, have distinct numbers.
 	Reads, Writes []int32
-	// Groups, of ClassCopyWait, ClassBulkWait and ClassWGMMAOrder, is how many groups of copies or products may be under
-	// way after it, Closes where it closes a group, Fences where it does neither.
+	// Groups is the number of groups that may stay pending after a wait_group (ClassCopyWait, ClassBulkWait,
+	// ClassWGMMAOrder), Closes for commit_group, or Fences for wgmma.fence.
 	Groups int
-	// ReadOnly is set where a ClassBulkWait waits only until shared memory has been read, Arrives where a ClassBarrier does not wait.
+	// ReadOnly: a ClassBulkWait waits only until shared memory has been read. Arrives: a ClassBarrier does not wait.
 	ReadOnly, Arrives bool
-	Columns           int // of a ClassWGMMA: N
-	Line              int // of the PTX file
+	Columns           int // N of a ClassWGMMA
+	Line              int // in the PTX file
 }
 
-// Values of Meaning.Groups that are no numbers of groups.
+// Special values of Meaning.Groups.
 const (
 	Closes = -1
 	Fences = -2
 )
 
-// Meanings has the meaning of every instruction of the kernel; Step.At is an index into it.
+// Meanings returns the meaning of every instruction of the kernel, indexed by Step.At.
 func (k *Kernel) Meanings() []Meaning {
 	k.understand.Do(func() {
 		k.meanings = make([]Meaning, len(k.code))
 		for i := range k.statements {
 			k.meanings[i] = k.statements[i].meaning()
 		}
-		last := len(k.code) - 1 // the exit that ends every kernel
+		last := len(k.code) - 1 // the implicit exit at the end of every kernel
 		k.meanings[last] = Meaning{Class: ClassBranch, Line: int(k.code[last].line)}
 	})
 	return k.meanings
 }
 
-// meaning finds the registers by their places among the arguments: the first argument is
-// written, unless the instruction has no result.
+// meaning classifies the registers by argument position: the first argument is written, unless the instruction has no
+// result.
 func (st *statement) meaning() Meaning {
 	m := Meaning{Class: classOf(st.words), Line: st.line}
 	switch {
@@ -714,7 +712,7 @@ func (st *statement) meaning() Meaning {
 	case wordIn(st.words, "commit_group"):
 		m.Groups = Closes
 	case wordIn(st.words, "wait_group"):
-		n, _ := parseInteger(st.args[0].name) // decoding has seen that it is a number
+		n, _ := parseInteger(st.args[0].name) // decoding has checked that it is a number
 		m.Groups, m.ReadOnly = int(n), wordIn(st.words, "read")
 	case wordIn(st.words, "fence"):
 		m.Groups = Fences
@@ -724,7 +722,7 @@ func (st *statement) meaning() Meaning {
 		if i == 0 && !o.mem && !slices.Contains(withoutResult, st.words[0]) {
 			m.Writes = st.registers(m.Writes, o)
 		}
-		if i > 0 || len(m.Writes) == 0 || m.Class == ClassWGMMA { // sums are read too
+		if i > 0 || len(m.Writes) == 0 || m.Class == ClassWGMMA { // accumulators are read too
 			m.Reads = st.registers(m.Reads, o)
 		}
 	}
@@ -735,7 +733,7 @@ func (st *statement) meaning() Meaning {
 var withoutResult = []string{"st", "red", "bra", "brx", "bar", "barrier", "cp", "ret", "exit", "trap", "membar", "fence", "prefetch", "prefetchu",
 	"nanosleep", "discard", "griddepcontrol", "setmaxnreg"}
 
-// registers appends the registers that an operand names.
+// registers appends the numbers of the registers in an operand.
 func (st *statement) registers(to []int32, o operand) []int32 {
 	for _, e := range o.list {
 		to = st.registers(to, e)

@@ -9,9 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// counted runs a kernel of one warp or more and returns what was counted. The body finds the
-// thread in %t, its lane in %l, the address of 64 KiB of global memory in %g, and 16 KiB of shared
-// memory at 0.
+// counted runs a kernel of one or more warps and returns its counts. The body has the thread in %t, its lane in %l,
+// the address of 64 KiB of global memory in %g, and 16 KiB of shared memory at 0.
 func counted(t *testing.T, threads uint32, body string) *Count {
 	t.Helper()
 	src := `.version 8.0
@@ -34,8 +33,8 @@ mov.u32 %a, space;
 	return c
 }
 
-// at is PTX that makes %x the address of element index·stride of global memory, of so many
-// bytes, and %a that offset in shared memory.
+// at returns PTX that sets %x to the global address of element index·stride, with stride in bytes, and %a to the same
+// offset in shared memory.
 func at(index string, stride int) string {
 	return fmt.Sprintf("mul.lo.u32 %%a, %s, %d; cvt.u64.u32 %%x, %%a; add.s64 %%x, %%g, %%x;\n", index, stride)
 }
@@ -62,7 +61,7 @@ func TestSectors(t *testing.T) {
 	}
 }
 
-// TestBanks: wavefronts as the banks' layout has them.
+// TestBanks checks wavefronts against the layout of the banks.
 func TestBanks(t *testing.T) {
 	for _, c := range []struct {
 		stride                int
@@ -73,7 +72,7 @@ func TestBanks(t *testing.T) {
 		{8, "st.shared.u32 [%a], %t;", 2, 1},
 		{128, "st.shared.u32 [%a], %t;", 32, 31},
 		{132, "st.shared.u32 [%a], %t;", 1, 0},
-		{0, "st.shared.u32 [%a], %t;", 1, 0}, // all ask for one word
+		{0, "st.shared.u32 [%a], %t;", 1, 0}, // all threads request one word
 		{2, "{ .reg .b16 %h; cvt.u16.u32 %h, %t; st.shared.u16 [%a], %h; }", 1, 0},
 		{8, "cvt.u64.u32 %y, %a; cvta.shared.u64 %x, %y;\nst.u32 [%x], %t;", 2, 1}, // a generic address
 		{8, "st.shared.v2.u32 [%a], {%t, %l};", 2, 0},
@@ -91,8 +90,8 @@ func TestBanks(t *testing.T) {
 	}
 }
 
-// TestTranspose: 32 × 32 words through shared memory. Rows of 32 words put a column into one
-// bank, rows of 33 do not.
+// TestTranspose moves 32 × 32 words through shared memory. Rows of 32 words put a column into one bank; rows of 33
+// words do not.
 func TestTranspose(t *testing.T) {
 	for pitch, conflicts := range map[int]int64{32: 32 * 31, 33: 0} {
 		row, column := "shr.u32 %b, %t, 5;", "" // %b: the row, %l: the column
@@ -134,8 +133,8 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
-// TestCountedProduct: what the tiled product of testdata must do, from its source: tiles of 64 × 64
-// by four warps, 32 of k at a time.
+// TestCountedProduct checks the tiled product of testdata against counts from its source: four warps compute tiles of
+// 64 × 64, with 32 of k at a time.
 func TestCountedProduct(t *testing.T) {
 	const m, n, k = 128, 192, 96
 	const blocks, steps = m / 64 * n / 64, k / 32
@@ -160,11 +159,11 @@ func TestCountedProduct(t *testing.T) {
 		{"sectors read, once a block", got.Fresh, blocks * 2 * 64 * k * 2 / 32},
 		{"sectors stored", got.Store.Sectors, m * n * 4 / 32},
 		{"barriers", got.By[ClassBarrier], blocks * 4 * 2 * steps},
-		// Rows of 80 and of 144 bytes: eight rows of a matrix lie in different banks.
+		// With rows of 80 or 144 bytes, eight rows of a matrix lie in different banks.
 		{"conflicts of ldmatrix", got.SharedLoad.Conflicts, 0},
 		{"wavefronts of ldmatrix", got.SharedLoad.Wavefronts, blocks * steps * 4 * 10 * 4},
-		// Eight threads copy four chunks of two rows of 80 bytes, and the first and the last of them
-		// share their banks; of rows of 144 bytes they copy one.
+		// Eight threads copy four chunks of two 80-byte rows; the first and the last chunk share banks. With 144-byte
+		// rows they copy one row.
 		{"conflicts of copies", got.SharedStore.Conflicts, blocks * steps * 4 * 2 * 4},
 		{"instructions", got.Issued(), l.steps},
 	} {
@@ -174,8 +173,8 @@ func TestCountedProduct(t *testing.T) {
 	}
 }
 
-// TestCountsOrder: the counts are the same for every order of blocks and warps and every number of
-// goroutines, and a block that runs alone counts what it counts among others.
+// TestCountsOrder: counts do not depend on the order of blocks and warps or on the number of goroutines. A block
+// counts the same alone and among others.
 func TestCountsOrder(t *testing.T) {
 	var all *Count
 	for seed := range uint64(4) {
@@ -281,8 +280,7 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// TestFresh: a block that reads the same again reads sectors that it has read, and what an earlier
-// block has read is not known to it.
+// TestFresh: a repeated read of a block is not fresh. Each block starts with no sectors read.
 func TestFresh(t *testing.T) {
 	load := at("%t", 4) + "ld.global.u32 %b, [%x];\n"
 	got := counted(t, 64, load+load+at("%t", 8)+"ld.global.u32 %b, [%x];").Sum
@@ -306,7 +304,7 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestCountsAdd: every number is added and halved; a field that fields does not name would stay.
+// TestCountsAdd adds and halves every number, which detects a field missing in fields.
 func TestCountsAdd(t *testing.T) {
 	var one, sum Counts
 	v := reflect.ValueOf(&one).Elem()
@@ -340,8 +338,8 @@ func TestCountsAdd(t *testing.T) {
 	}
 }
 
-// TestFreshSectors: a sector is fresh once in a block, however far apart those are that are read in between, and again in
-// the next block.
+// TestFreshSectors: a sector is fresh once per block, however far apart the reads in between are, and again in the
+// next block.
 func TestFreshSectors(t *testing.T) {
 	c := &counter{blocks: map[uint32]*Counts{}, read: map[uint64]uint64{}}
 	for block := range 2 {
@@ -356,7 +354,7 @@ func TestFreshSectors(t *testing.T) {
 	}
 }
 
-// TestForgottenPages: what a launch knew of global memory is not mixed with what the next one knows: no two words share a cell.
+// TestForgottenPages: the history of one launch does not affect the next one, and no two words share a cell.
 func TestForgottenPages(t *testing.T) {
 	b, first, second := &block{}, &Buffer{}, &Buffer{}
 	b.cellAt(first, 0)

@@ -35,12 +35,12 @@ func (b *builder) decode(in *inst) {
 	f(b, in)
 }
 
-// modifiers are the words after the mnemonic. Decoders take them one by one.
+// modifiers are the words after the mnemonic. Decoders remove the words that they know.
 type modifiers []string
 
 func (b *builder) modifiers() modifiers { return modifiers(slices.Clone(b.st.words[1:])) }
 
-// take removes the first of the given words that is there, and returns it.
+// take removes and returns the first of the given words that is present; "" if none is.
 func (m *modifiers) take(words ...string) string {
 	for _, w := range words {
 		if i := slices.Index(*m, w); i >= 0 {
@@ -53,7 +53,7 @@ func (m *modifiers) take(words ...string) string {
 
 func (m *modifiers) has(word string) bool { return m.take(word) != "" }
 
-// last takes the last word, which is the type.
+// last removes and returns the last word, the type.
 func (m *modifiers) last() string {
 	if len(*m) == 0 {
 		return ""
@@ -63,7 +63,7 @@ func (m *modifiers) last() string {
 	return t
 }
 
-// done checks that all words have been taken.
+// done fails if modifiers are left.
 func (b *builder) done(m modifiers) {
 	if len(m) > 0 {
 		b.unknown()
@@ -80,8 +80,7 @@ func (b *builder) exit(in *inst) {
 
 func (b *builder) trap(in *inst) { in.fam, in.op = famControl, opTrap }
 
-// label is the instruction that a label names; it looks for the label in scope s
-// and in those around it.
+// label returns the index of the instruction that a label marks. It searches scope s and the enclosing scopes.
 func (b *builder) label(s *scope, name string) int32 {
 	for ; s != nil; s = s.parent {
 		if at, ok := s.labels[name]; ok {
@@ -120,7 +119,7 @@ func (b *builder) brx(in *inst) {
 	}
 }
 
-// mov decodes mov, which moves, packs or unpacks.
+// mov decodes mov: a move, a pack or an unpack.
 func (b *builder) mov(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -198,9 +197,8 @@ func (b *builder) selp(in *inst) {
 	in.d, in.a, in.b, in.c = b.out(b.arg(0), fileOf(t)), b.in(b.arg(1), t), b.in(b.arg(2), t), b.pred(b.arg(3).name)
 }
 
-// cvta decodes cvta, which turns addresses of a space into generic ones, or back
-// with .to. Addresses of the global and the constant space are generic addresses
-// already.
+// cvta decodes cvta, which converts an address of a state space to a generic address, or back with .to. Addresses in
+// the global and constant spaces already are generic addresses.
 func (b *builder) cvta(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -249,7 +247,7 @@ func (b *builder) cvt(in *inst) {
 	if typeBytes(from) == 0 || typeBytes(to) == 0 || from == "bf16" || from == "bf16x2" || to == "bf16" && from != "f32" {
 		b.unknown()
 	}
-	// The registers may be wider than the types.
+	// Registers may be wider than the types.
 	d, ok := b.st.scope.reg(b.arg(0).name)
 	if !ok || d.file == inPreds || int(d.bytes) < typeBytes(to) {
 		b.fail("%q is not a register of type %s", b.arg(0).name, to)
@@ -267,8 +265,8 @@ func (b *builder) cvt(in *inst) {
 	c.lanes = c.fast()
 }
 
-// integers are the integer instructions that take their operands in order. The key
-// is the mnemonic and, where the sign matters, the letter of the type.
+// integers are the integer instructions that take their operands in order. The key is the mnemonic, followed by the
+// letter of the type if signedness matters.
 var integers = map[string]op{
 	"add": opAdd, "sub": opSub, "div.s": opDivS, "div.u": opDivU, "rem.s": opRemS, "rem.u": opRemU, "min.s": opMinS, "min.u": opMinU,
 	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot,
@@ -276,8 +274,7 @@ var integers = map[string]op{
 	"bfe.s": opBfeS, "bfe.u": opBfeU, "bfi": opBfi, "prmt": opPrmt, "shf": opShfL,
 }
 
-// floats are the floating-point instructions. Those with fewer than three operands
-// leave the last ones unset.
+// floats are the floating-point instructions. Unused operands of instructions with fewer than three stay unset.
 var floats = map[string]op{
 	"add": opFAdd, "sub": opFSub, "mul": opFMul, "fma": opFMA, "mad": opFMA, "div": opFDiv, "min": opFMin, "max": opFMax, "neg": opFNeg,
 	"abs": opFAbs, "sqrt": opFSqrt, "rsqrt": opFRsqrt, "rcp": opFRcp, "ex2": opFEx2, "lg2": opFLg2,
@@ -344,8 +341,7 @@ func (b *builder) integerOp(in *inst, m modifiers, t string) {
 	b.narrowInteger(in, t)
 }
 
-// fixShift decodes a signed right shift of 16 bits: the amount of the shift is not
-// such a number.
+// fixShift decodes a signed 16-bit right shift. Its shift amount is 32-bit and must not be adjusted.
 func (b *builder) fixShift(in *inst) {
 	in.x = &extra{run: func(d, a, n, _ *lanes32) {
 		for i := range d {
@@ -355,8 +351,7 @@ func (b *builder) fixShift(in *inst) {
 	in.op, in.wrap = opCall, wrapMask16
 }
 
-// narrowInteger has the operands and the result of an instruction on 16 or 8 bits
-// adjusted.
+// narrowInteger requests the adjustment of operands and result for an instruction on 16 or 8 bits.
 func (b *builder) narrowInteger(in *inst, t string) {
 	n := typeBytes(t)
 	if n > 2 {
@@ -369,8 +364,7 @@ func (b *builder) narrowInteger(in *inst, t string) {
 	}
 }
 
-// fields decodes the instructions on bit fields, whose operands are of different
-// types.
+// fields decodes bit-field instructions, whose operands have different types.
 func (b *builder) fields(in *inst, m modifiers, t string) {
 	wide := fileOf(t) == in64
 	if name := b.st.words[0]; wide && name != "popc" && name != "clz" {
@@ -496,7 +490,7 @@ func (b *builder) float(in *inst, m modifiers, t string) {
 	}
 }
 
-// slot gives a memory instruction its entry in block.slots.
+// slot assigns a memory instruction its entry in block.slots.
 func (b *builder) slot(in *inst) {
 	in.slot = int32(b.kernel.slots)
 	b.kernel.slots++
@@ -521,20 +515,18 @@ func (b *builder) address(in *inst, o operand) {
 	in.a = b.in(operand{name: o.name}, "u64")
 }
 
-// spaces are the state spaces that loads and stores name.
+// spaces maps the words of loads and stores to state spaces.
 var spaces = map[string]space{"": spaceGeneric, "global": spaceGlobal, "const": spaceGlobal, "shared": spaceShared, "shared::cta": spaceShared,
 	"param": spaceParam, "local": spaceLocal}
 
-// spaceWord takes the word for the state space. The lexer has left "shared::cta" in
-// one piece.
+// spaceWord takes the word of the state space. The lexer keeps "shared::cta" in one piece.
 func (b *builder) spaceWord(m *modifiers) space {
 	w := m.take("global", "const", "shared", "shared::cta", "param", "local")
 	return spaces[w]
 }
 
-// access takes the words that say how memory is accessed. It returns flagStrong
-// where one of them makes the access a strong one, with which warps may order each
-// other. The other words have no effect here.
+// access takes the words that qualify a memory access. It returns flagStrong if a word makes the access strong, so
+// that warps may synchronize through it. The other words have no effect in the emulator.
 func access(m *modifiers) (strong uint8) {
 	if m.take("relaxed", "acquire", "release", "acq_rel", "volatile") != "" {
 		strong = flagStrong
@@ -550,7 +542,7 @@ func access(m *modifiers) (strong uint8) {
 	return strong
 }
 
-// vector decodes one register, or several in braces; t is the type of the elements.
+// vector decodes a register, or several in braces. t is the element type.
 func (b *builder) vector(in *inst, m *modifiers, o operand, t string, written bool) {
 	in.size = uint8(typeBytes(t))
 	in.n = map[string]uint8{"": 1, "v2": 2, "v4": 4}[m.take("v2", "v4")]

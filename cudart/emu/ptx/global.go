@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// globalCheck finds blocks of one launch that touch the same words of global
-// memory, at least one of them writing.
+// globalCheck reports blocks of a launch that access the same word of global memory, if at least one access is a
+// write.
 type globalCheck struct {
-	alone bool // the launch has one block, which no other one can race with
+	alone bool // the launch has a single block, so no blocks can race
 	mu    sync.Mutex
 	cells map[*Buffer]*globalCells
 }
 
-// globalCells says, for each word, which block wrote it and which read it: the
-// block's number plus one, 0 for none, many for several.
+// globalCells holds, for each word, the block that wrote and the block that read the word: block number plus one, 0
+// for none, many for several.
 type globalCells struct{ write, read []uint32 }
 
 const many = ^uint32(0)
 
-// of returns what is known of the words of the buffer that s is in.
+// of returns the cells of the buffer of s.
 func (g *globalCheck) of(s *slot) *globalCells {
 	if s.known != nil {
 		return s.known
@@ -34,14 +34,14 @@ func (g *globalCheck) of(s *slot) *globalCells {
 	return c
 }
 
-// number is the block's number plus one.
+// number returns the block's number plus one.
 func (b *block) number() uint32 {
 	g := b.launch.Grid
 	return (b.ctaid[2]*g[1]+b.ctaid[1])*g[0] + b.ctaid[0] + 1
 }
 
-// skips says whether an access is not checked against other blocks. Accesses to a part of a word are
-// left out, since two blocks that touch different parts of one word do not race.
+// skips reports whether an access is exempt from the check between blocks. Accesses narrower than a word are exempt,
+// because two blocks that touch different bytes of a word do not race.
 func (g *globalCheck) skips(s *slot, bytes uint64) bool {
 	return g.alone || bytes < 4 || s.base >= constWindow
 }
@@ -58,7 +58,7 @@ func (g *globalCheck) read(w *warp, in *inst, s *slot, mask uint32, bytes uint64
 	for m := mask; m != 0; m &= m - 1 {
 		lane := bits.TrailingZeros32(m) & 31
 		off := w.addr[lane] - s.base
-		if off == last { // threads that read the same
+		if off == last { // threads that read the same word
 			continue
 		}
 		last = off
@@ -99,29 +99,27 @@ func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 	}
 }
 
-// Warps of one block race in global memory as they do in shared memory: they touch
-// the same bytes, at least one of them writes, and there is no barrier between
-// them. A cell has what is known of a word; a block keeps pages of cells for the
-// words it touches. Threads of one warp are not told apart. Accesses that are
-// strong (volatile, relaxed, acquire, release) are left out, because warps wait for
-// each other by them.
+// Warps of a block race in global memory as in shared memory: two warps touch the same bytes without a barrier in
+// between, and one access is a write. A cell holds what is known of a word; a block keeps pages of cells for the words
+// that it touches. Threads of one warp are not distinguished. Strong accesses (volatile, relaxed, acquire, release)
+// are exempt, because warps synchronize through them.
 
-// pageWords is how many words a page has.
+// pageWords is the number of words per page.
 const pageWords = 1024
 
-// sparePages is how many pages, of 16 KiB each, a block keeps for its next launch.
-// Their cells are of earlier ticks, and so say nothing about that launch.
+// sparePages is the number of pages, of 16 KiB each, that a block keeps for its next launch. Their cells have older
+// ticks and therefore say nothing about the next launch.
 const sparePages = 64
 
 type page [pageWords]cell
 
-// pageOf names a page: page n of a buffer.
+// pageOf identifies a page: page n of a buffer.
 type pageOf struct {
 	buffer *Buffer
 	n      uint64
 }
 
-// cellAt is the cell of a word of global memory.
+// cellAt returns the cell of a word of global memory.
 func (b *block) cellAt(buffer *Buffer, word uint64) *cell {
 	if b.pageAt != (pageOf{buffer, word / pageWords}) {
 		b.turnTo(pageOf{buffer, word / pageWords})
@@ -129,7 +127,7 @@ func (b *block) cellAt(buffer *Buffer, word uint64) *cell {
 	return &b.page[word%pageWords]
 }
 
-// turnTo makes page the page of that name, a new one where there is none.
+// turnTo sets b.page to the page at, and creates the page if the block has none.
 func (b *block) turnTo(at pageOf) {
 	p := b.pages[at]
 	if p == nil {
@@ -157,10 +155,10 @@ func (b *block) forgetPages() {
 	b.page, b.pageAt = nil, pageOf{}
 }
 
-// checked says whether accesses of in are checked against other warps.
+// checked reports whether accesses of in are checked against other warps.
 func checked(in *inst, s *slot) bool { return s.base < constWindow && in.flags&flagStrong == 0 }
 
-// readGlobal checks a read against the writes of other warps, and notes it.
+// readGlobal checks a read against the writes of other warps, and records the read.
 func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
 	if !checked(in, s) {
 		return
@@ -169,7 +167,7 @@ func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64
 	for m := mask; m != 0; m &= m - 1 {
 		lane := bits.TrailingZeros32(m) & 31
 		off := w.addr[lane] - s.base
-		if off == last { // threads that read the same
+		if off == last { // threads that read the same word
 			continue
 		}
 		last = off
@@ -189,7 +187,7 @@ func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64
 	}
 }
 
-// writeGlobal checks a write against what other warps did, and notes it.
+// writeGlobal checks a write against the accesses of other warps, and records the write.
 func (b *block) writeGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
 	if !checked(in, s) {
 		return
@@ -209,8 +207,8 @@ func (b *block) writeGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 	}
 }
 
-// atomicGlobal checks a read and a write of global memory. Atomic instructions of
-// different warps do not race with each other.
+// atomicGlobal checks an atomic access to global memory. Atomic accesses of different warps do not race with each
+// other.
 func (b *block) atomicGlobal(w *warp, in *inst, buffer *Buffer, lane int, offset uint64) {
 	for at := offset; at < offset+uint64(in.size); at += 4 {
 		c, where := b.cellAt(buffer, at/4), place{buffer, at}

@@ -5,18 +5,19 @@ import (
 	"slices"
 )
 
-// guardedRegister is what a warp knows of a register that some wgmma.mma_async of the kernel uses, as a sum or for A.
-// Source: PTX ISA, "wgmma.fence" and "wgmma.wait_group": only products of the same shape on the same sums
-// may follow each other without a fence.
+// guardedRegister is the state of a register that some wgmma.mma_async of the kernel uses, as an accumulator or as a
+// fragment of A. Source: PTX ISA, "wgmma.fence" and "wgmma.wait_group". Only products of the same shape on the same
+// accumulators may follow each other without a fence.
 type guardedRegister struct {
-	touched int64 // warp.steps when another instruction read or wrote it last
-	sums    int32 // products under way that write it
-	a       int32 // products under way that read it
-	shape   int32 // of the last of those that write it: the columns and the register's place among the sums
+	touched int64 // warp.steps at the last access by another instruction
+	sums    int32 // pending products that write the register
+	a       int32 // pending products that read the register
+	shape   int32 // of the last product that writes the register: N and the register's position among the accumulators
 	line    int32 // of the last product
 }
 
-// guard finds the registers that products use, and for every other instruction those of them that it touches.
+// guard collects the registers that products use, and for every other instruction the collected registers that it
+// touches.
 func (b *builder) guard() {
 	k := b.kernel
 	index := map[int32]int32{} // of registers in r32
@@ -44,7 +45,7 @@ func (b *builder) guard() {
 	}
 }
 
-// guardOperand appends the guardedRegister registers of an operand, and remembers their names.
+// guardOperand appends the guarded registers of an operand, and stores their names.
 func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, own bool, to *[]int32) {
 	for _, e := range o.list {
 		b.guardOperand(st, e, index, own, to)
@@ -63,7 +64,8 @@ func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, 
 	}
 }
 
-// touch notes that an instruction other than a product reads or writes guardedRegister registers.
+// touch records that an instruction other than a product reads or writes guarded registers. It fails if a product is
+// pending on one of them.
 func (w *warp) touch(in *inst, list []int32, mask uint32) {
 	for _, i := range list {
 		g := &w.guards[i]
@@ -75,7 +77,7 @@ func (w *warp) touch(in *inst, list []int32, mask uint32) {
 	}
 }
 
-// guardProduct checks the registers of a product that is about to begin, and marks them.
+// guardProduct checks the registers of a product that starts, and marks them as in use.
 func (w *warp) guardProduct(in *inst) {
 	if w.products.fenced < 0 {
 		w.fail(in, 0, "wgmma.fence is missing before the first wgmma.mma_async of the warp")
@@ -105,7 +107,7 @@ func (w *warp) guardProduct(in *inst) {
 	}
 }
 
-// releaseProduct ends the use of a product's registers.
+// releaseProduct marks the registers of a completed product as free.
 func (w *warp) releaseProduct(in *inst) {
 	for j, i := range in.x.guards {
 		if j < int(in.imm/2) {

@@ -12,17 +12,17 @@ import (
 	"mt/internal/testkit"
 )
 
-// hopperHeader begins a module of sm_90a.
+// hopperHeader is the header of a module for sm_90a.
 const hopperHeader = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 
-// tensorProduct says how a test multiplies A, 64 rows of 64 columns, by B of n columns, on one warpgroup.
+// tensorProduct describes a test product of A, 64 × 64, and B, n columns, on one warpgroup.
 type tensorProduct struct {
 	n                int
-	width            int  // of the swizzle's pattern in bytes, 16: none
-	acrossA, acrossB bool // the tensor lies in memory column by column
-	registers        bool // A comes from registers
+	width            int  // row size of the swizzle pattern in bytes; 16: no swizzle
+	acrossA, acrossB bool // the tensor is stored column by column
+	registers        bool // A is in registers
 	negateA, negateB bool
-	twice            bool // the product is added a second time
+	twice            bool // the product is accumulated twice
 }
 
 const (
@@ -35,7 +35,8 @@ type lines struct{ strings.Builder }
 
 func (l *lines) add(format string, args ...any) { fmt.Fprintf(l, format+"\n", args...) }
 
-// tile is how an operand of so many rows (of M or N) lies in shared memory at an offset, in panels as wide as the swizzle's pattern.
+// tile describes an operand of rows rows (of M or N) at an offset in shared memory, in panels as wide as the swizzle
+// pattern.
 type tile struct {
 	at, rows, width int
 	across          bool
@@ -55,7 +56,7 @@ func (t tile) panelBytes() int {
 	return t.rows * t.width
 }
 
-// descriptor is that of columns k to k + 15.
+// descriptor returns the descriptor of columns k to k + 15.
 func (t tile) descriptor(k int) uint64 {
 	mode := map[int]uint64{16: 0, 128: 1, 64: 2, 32: 3}[t.width]
 	at, leading, stride := t.at+k*t.width, t.panelBytes(), 8*t.width
@@ -68,7 +69,7 @@ func (t tile) descriptor(k int) uint64 {
 	return uint64(at>>4) | uint64(leading>>4)<<16 | uint64(stride>>4)<<32 | mode<<62
 }
 
-// tensor is the tensor map that fills the tile's panels.
+// tensor returns the tensor map that fills the tile's panels.
 func (t tile) tensor(address uint64) *TensorMap {
 	m := &TensorMap{Address: address, Element: 2, Rank: 2, Size: [5]uint64{productK, uint64(t.rows)}, Box: [5]uint32{uint32(t.width / 2), uint32(t.rows)}, Swizzle: t.width}
 	if t.across {
@@ -78,13 +79,13 @@ func (t tile) tensor(address uint64) *TensorMap {
 	return m
 }
 
-// tiles are where the operands lie.
+// tiles returns the tiles of the operands.
 func (p tensorProduct) tiles() (a, b tile) {
 	a = tile{0, 64, p.width, p.acrossA}
 	return a, tile{64 * productK * 2, p.n, p.width, p.acrossB}
 }
 
-// kernel is the text of the kernel: parameters are two tensor maps, A and the sums.
+// kernel returns the text of the kernel. Its parameters are two tensor maps, A and the sums.
 func (p tensorProduct) kernel() string {
 	a, b := p.tiles()
 	var l lines
@@ -131,7 +132,7 @@ func (p tensorProduct) kernel() string {
 	return l.String()
 }
 
-// step multiplies 16 columns. The first product of all begins the sums.
+// step multiplies 16 columns. The first product overwrites the sums.
 func (p tensorProduct) step(l *lines, a, b uint64, k int) {
 	sums := make([]string, p.n/2)
 	for i := range sums {
@@ -153,7 +154,7 @@ func (p tensorProduct) step(l *lines, a, b uint64, k int) {
 	l.add("\twgmma.wait_group.sync.aligned 0;")
 }
 
-// randomBrains are bf16 of few bits, whose products and sums are exact in fp32.
+// randomBrains returns bf16 values of few bits, whose products and sums are exact in fp32.
 func randomBrains(rng *rand.Rand, n int) ([]float32, []byte) {
 	values, data := make([]float32, n), make([]byte, 2*n)
 	for i := range values {
@@ -163,7 +164,7 @@ func randomBrains(rng *rand.Rand, n int) ([]float32, []byte) {
 	return values, data
 }
 
-// TestTensorProducts multiplies by wgmma what bulk copies have brought, in every layout, and compares with plain sums.
+// TestTensorProducts multiplies bulk-copied operands with wgmma in every layout, and compares with plain sums.
 func TestTensorProducts(t *testing.T) {
 	var all []tensorProduct
 	for _, width := range []int{16, 32, 64, 128} {
@@ -288,7 +289,7 @@ func hopperSmall(body string) string {
 `, a.descriptor(0), b.descriptor(0)) + body + "\nE: ret;\n}"
 }
 
-// runHopperSmall runs hopperSmall(body) on so many threads and a tensor of 64 rows of 64 ones.
+// runHopperSmall runs hopperSmall(body) on threads threads with a tensor of 64 rows of 64 ones.
 func runHopperSmall(t *testing.T, body string, threads uint32, seed uint64) error {
 	t.Helper()
 	var h heap
@@ -304,10 +305,10 @@ func runHopperSmall(t *testing.T, body string, threads uint32, seed uint64) erro
 	return err
 }
 
-// ready has both tiles filled, and seen by asynchronous work.
+// ready fills both tiles and makes them visible to asynchronous work.
 const ready = "FILL; fence.proxy.async; bar.sync 0; "
 
-// hopperMistakes are reported at the line with the mark //!, with the words wanted, in whatever order warps run and copies land.
+// hopperMistakes are reported at the line marked //!, with the wanted words, for any order of warps and copies.
 var hopperMistakes = []struct{ name, body, want string }{
 	// Between the proxies.
 	{"stored, no fence.proxy.async", "FILL; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a fence.proxy.async after warp"},
@@ -430,7 +431,7 @@ func TestHopperCatches(t *testing.T) {
 			lines[i+1] = strings.Contains(s, "//!")
 		}
 		seeds := []uint64{0, 1, 2, 3, 4, 5}
-		if strings.Contains(c.body, "volatile") { // with this one the warp that waits comes last, as waiting takes the interpreter a while
+		if strings.Contains(c.body, "volatile") { // here the waiting warp runs last, since waiting is slow in the interpreter
 			seeds = []uint64{7}
 		}
 		for _, seed := range seeds {
@@ -445,7 +446,7 @@ func TestHopperCatches(t *testing.T) {
 	}
 }
 
-// TestHopperAllowed runs what looks like these mistakes but is correct.
+// TestHopperAllowed runs correct code that resembles these mistakes.
 func TestHopperAllowed(t *testing.T) {
 	for _, c := range []struct{ name, body string }{
 		{"stored, fenced and multiplied", ready + "GROUP; OPEN; MUL; MUL; CLOSE; mov.f32 %f, %d0;"},
@@ -482,7 +483,7 @@ func TestHopperAllowed(t *testing.T) {
 	}
 }
 
-// TestPartialWarpgroup: a block of five warps has one warpgroup and a warp.
+// TestPartialWarpgroup: a block of five warps has one warpgroup and one extra warp.
 func TestPartialWarpgroup(t *testing.T) {
 	body := strings.ReplaceAll(ready, "FILL", "@%first bra A; bra B; A: FILL; st.shared.v4.b32 [%s+2048], {%z,%z,%z,%z}; st.shared.v4.b32 [%s+6144], {%z,%z,%z,%z}; st.shared.v4.b32 [%s+10240], {%z,%z,%z,%z}; st.shared.v4.b32 [%s+14336], {%z,%z,%z,%z}; B:")
 	if err := runHopperSmall(t, body+"GROUP; OPEN; MUL; CLOSE;", 160, 0); err != nil {
@@ -494,7 +495,7 @@ func TestPartialWarpgroup(t *testing.T) {
 	}
 }
 
-// TestBulkStoresEnd: what is copied out is there when the block has ended, though it was waited for only until it was read.
+// TestBulkStoresEnd: a bulk store is complete at the end of the block, even if the kernel waited only for the read.
 func TestBulkStoresEnd(t *testing.T) {
 	var h heap
 	buf := h.add("ones", bytes.Repeat([]byte{1}, 8192))
@@ -510,7 +511,7 @@ func TestBulkStoresEnd(t *testing.T) {
 	}
 }
 
-// TestBulkRaces: two blocks that copy out to the same place.
+// TestBulkRaces: two blocks bulk-store to the same place.
 func TestBulkRaces(t *testing.T) {
 	var h heap
 	buf := h.add("ones", make([]byte, 8192))
@@ -522,7 +523,7 @@ func TestBulkRaces(t *testing.T) {
 	}
 }
 
-// TestRegistersAtStart: as ptxas gives them out.
+// TestRegistersAtStart checks the numbers of registers against ptxas.
 func TestRegistersAtStart(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, ".maxntid 384, 1, 1": 168, ".maxntid 128, 2": 256, ".maxntid 160": 256, ".maxntid 128, 1, 1\n.minnctapersm 3": 168, ".maxntid 1024\n.maxnreg 56": 56, ".reqntid 512, 1, 1": 128,
@@ -539,7 +540,7 @@ func TestRegistersAtStart(t *testing.T) {
 	}
 }
 
-// TestDescriptors: what is wrong with a descriptor by itself, and where rows lie of a matrix that begins within the swizzle's pattern.
+// TestDescriptors checks invalid descriptors, and the row offsets of a matrix that starts within the swizzle pattern.
 func TestDescriptors(t *testing.T) {
 	const swizzled = 1 << 62
 	for d, want := range map[uint64]string{
@@ -556,7 +557,7 @@ func TestDescriptors(t *testing.T) {
 		}
 	}
 	o, _ := tileOf(swizzled | 3<<49 | 64<<32 | 3*8)
-	for row := range uint32(5) { // those before the pattern's end
+	for row := range uint32(5) { // rows before the end of the pattern
 		if got, want := o.along(row, 1), 384+row*128+16^row<<4; got != want {
 			t.Errorf("row %d lies at %d, want %d", row, got, want)
 		}
@@ -570,7 +571,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestLargerBlocks: what a block has of its shared memory is made anew for one with more warps.
+// TestLargerBlocks: the shared-memory state is reallocated for a block with more warps.
 func TestLargerBlocks(t *testing.T) {
 	k := parse(t, hopperSmall("st.shared.b32 [%s+8192], %z; ld.shared.b32 %x, [%s+8192];")).Kernel("k")
 	var h heap
@@ -584,8 +585,8 @@ func TestLargerBlocks(t *testing.T) {
 	}
 }
 
-// tensorCopy is the text of a kernel that copies a box to shared memory and from there, as it lies, to out; or bytes from in, as
-// they lie, to shared memory and from there to the box.
+// tensorCopy returns a kernel that copies a box to shared memory and the bytes from there unchanged to out. With store
+// it copies bytes from in to shared memory and from there to the box.
 func tensorCopy(rank, bytes int, at []int, store bool) string {
 	coords := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(at)), ", "), "[]")
 	first := fmt.Sprintf("cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes [space], [%%map, {%s}], [space+65536];", rank, coords)
@@ -615,8 +616,9 @@ func tensorCopy(rank, bytes int, at []int, store bool) string {
 }`, bytes, bytes, first, then)
 }
 
-// TestTensorCopies copies boxes that lie in part outside of tensors of one to five dimensions, and compares with a walk over their
-// elements. In shared memory, 16 bytes at address a lie at a XOR (a/128 mod 8)·16, or of fewer rows where the swizzle is narrower.
+// TestTensorCopies copies boxes that lie partly outside tensors of one to five dimensions, and compares with a walk
+// over their elements. In shared memory, the 16 bytes at address a are stored at a XOR (a/128 mod 8)·16, with fewer
+// rows for a narrower swizzle.
 func TestTensorCopies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := range 200 {

@@ -1,7 +1,7 @@
 package ptx
 
-// lanes32 and lanes64 are one register of a warp, with one value for each thread.
-// Floats are kept as their bits, and so are narrow integers, with zeros above them.
+// lanes32 and lanes64 are one register of a warp: one value per thread. Floats are stored as their bits. Narrow
+// integers are zero-extended.
 type (
 	lanes32 = [32]uint32
 	lanes64 = [32]uint64
@@ -9,7 +9,7 @@ type (
 
 const full = ^uint32(0) // the mask of a warp with all its threads
 
-// reg says where a register is kept.
+// reg identifies a register: its file, its width and its index in the file.
 type reg struct {
 	file  uint8 // inPreds, in32 or in64
 	bytes uint8
@@ -22,12 +22,12 @@ const (
 	in64
 )
 
-// family says which function executes an instruction.
+// family selects the function that executes an instruction.
 type family uint8
 
 const (
 	fam32      family = iota // d32 ← a32, b32, c32
-	famWrapped               // the same, with operands or result adjusted first
+	famWrapped               // like fam32, with operands or result adjusted
 	fam64                    // d64 ← a64, b64, c64; shifts take b32
 	famMixed                 // widths differ
 	famConvert               // cvt
@@ -50,52 +50,51 @@ type inst struct {
 	fam   family
 	op    op
 	wrap  wrap
-	not   bool  // the guard counts when it is false
-	guard int32 // the predicate that decides which threads take part, -1: all do
+	not   bool  // the guard is negated
+	guard int32 // predicate that selects the active threads; -1: all threads
 	d, a  int32
 	b, c  int32
 	e     int32
 	line  int32
-	imm   int64    // a constant: the offset of an address and the like
+	imm   int64    // a constant, such as the offset of an address
 	v     [4]int32 // registers of a vector
 	n     uint8    // elements of a vector
 	size  uint8    // bytes of an element
 	space space
 	flags uint8
 	imm32 uint32
-	slot  int32 // of a memory access: its entry in block.slots
+	slot  int32 // memory accesses: index into block.slots
 	x     *extra
 }
 
-// extra is what only a few instructions have.
+// extra holds fields that only a few instructions need.
 type extra struct {
 	regs    []int32 // the registers of matrix fragments
-	guards  []int32 // of wgmma.mma_async: the same as indices into warp.guards
+	guards  []int32 // wgmma.mma_async: regs as indices into warp.guards
 	bulk    *bulkSpec
 	targets []int32 // the targets of brx.idx
 	run     func(d, a, b, c *lanes32)
 	convert *conversion
 
-	// Of atomic instructions: computes the new value from the old one and the
-	// operands.
+	// Atomic instructions: returns the new value for the old one and the operands.
 	update func(old, b, c uint32) uint32
 
-	// Of setp.
+	// setp
 	compare *comparison
-	logic   string // how the result is combined with the predicate inst.c: and, or, xor
+	logic   string // and, or, xor: combines the result with the predicate inst.c
 	notC    bool
 	flush   bool
 }
 
-// flags of memory accesses.
+// Flags of memory accesses.
 const (
-	flagSigned   = 1 << iota // narrow values are extended with their sign
-	flagWide                 // the registers are 64 bits wide, the elements narrower
-	flagNarrow               // the address is in a 32-bit register
-	flagSrcReg               // of cp.async: the number of bytes to read is in a register
+	flagSigned   = 1 << iota // narrow values are sign-extended
+	flagWide                 // the registers are 64-bit, the elements narrower
+	flagNarrow               // the address register is 32-bit
+	flagSrcReg               // cp.async: a register holds the number of bytes to read
 	flagTrans                // ldmatrix.trans
 	flagNoResult             // red, and shfl without a predicate
-	flagStrong               // volatile, relaxed, acquire or release: warps may wait for each other by it
+	flagStrong               // volatile, relaxed, acquire or release: warps may synchronize through the access
 )
 
 // space is a state space.
@@ -109,7 +108,7 @@ const (
 	spaceLocal
 )
 
-// The windows of generic addresses for memory that is not global.
+// Windows of generic addresses for the state spaces other than global.
 const (
 	sharedWindow = uint64(0x7d) << 56
 	localWindow  = uint64(0x7e) << 56
@@ -118,16 +117,15 @@ const (
 	windowBytes  = uint64(1) << 32
 )
 
-// wrap says how 32-bit operands are adjusted before an instruction, and its result
-// after it.
+// wrap selects the adjustments of 32-bit operands before an instruction, and of its result.
 type wrap uint16
 
 const (
-	wrapFlushIn  wrap = 1 << iota // f32 operands: denormals become zeros
-	wrapFlushOut                  // the same for the result
-	wrapSign16                    // operands a, b are s16
+	wrapFlushIn  wrap = 1 << iota // replaces denormal f32 operands by zeros
+	wrapFlushOut                  // replaces a denormal f32 result by zero
+	wrapSign16                    // operands a and b are s16
 	wrapSign8
-	wrapMask16 // the result is 16 bits
+	wrapMask16 // the result is 16-bit
 	wrapMask8
 )
 

@@ -11,12 +11,11 @@ import (
 	"testing"
 )
 
-// header is what hand-written modules begin with.
+// header is the header of hand-written modules.
 const header = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
-// oneKernel is a kernel that applies body to operands a, b, c of 8 bytes each, read
-// from three buffers. It writes two results: one without a guard, and one over a 7,
-// guarded so that only odd threads execute the body.
+// oneKernel returns a kernel that applies body to operands a, b, c of 8 bytes each, read from three buffers. It writes
+// two results: one without a guard, and one on top of a 7 with a guard, so that only odd threads execute the body.
 func oneKernel(body string) string {
 	return header + `.visible .entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc)
 {
@@ -67,8 +66,8 @@ func guarded(body string) string {
 	return strings.Join(out, " ")
 }
 
-// execute runs body, whose result is %d, %fd, %ld, %dd or %hd, on all combinations
-// of the operands and calls check for each result.
+// execute runs body, whose result is %d, %fd, %ld, %dd or %hd, on all combinations of the operands and calls check for
+// each result.
 func execute(t *testing.T, body, result string, as, bs, cs []uint64, check func(a, b, c, got uint64)) {
 	t.Helper()
 	store, width := "b32", 4
@@ -122,8 +121,7 @@ var (
 func s32(x uint64) int64 { return int64(int32(x)) }
 func u32(x uint64) int64 { return int64(uint32(x)) }
 
-// TestIntegers compares integer instructions with their definitions, computed in 64
-// bits or more.
+// TestIntegers compares integer instructions with their definitions, computed in at least 64 bits.
 func TestIntegers(t *testing.T) {
 	for _, c := range []struct {
 		body string
@@ -280,8 +278,7 @@ func TestUnknownInstructions(t *testing.T) {
 	}
 }
 
-// floatCases are the bits of floats of every kind, and as many random ones as asked
-// for.
+// floatCases returns the bits of floats of every kind, plus random random ones.
 func floatCases(random int) []uint64 {
 	out := []uint64{0, 1 << 31, 1, 0x80000001, 0x7fffff, 0x800000, 0x807fffff, 0x3f800000, 0xbf800000, 0x3f7fffff, 0x3f800001, 0x4b800001,
 		0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x40490fdb, 0x4f000000, 0x5f000000}
@@ -297,7 +294,7 @@ func sameF32(a, b uint32) bool {
 	return a == b || f32(a) != f32(a) && f32(b) != f32(b)
 }
 
-// exact is a finite float, given by its bits, as a number without any rounding.
+// exact returns a finite float, given by its bits, without rounding.
 func exact(x uint64) *big.Float {
 	return new(big.Float).SetPrec(2000).SetFloat64(float64(f32(uint32(x))))
 }
@@ -319,7 +316,7 @@ func TestFusedMultiplyAdd(t *testing.T) {
 		if finite(a, b, c) {
 			p := new(big.Float).SetPrec(2000).Mul(exact(a), exact(b))
 			p.Add(p, exact(c))
-			if p.Sign() != 0 { // zeros have the sign that float64 gives them, where such sums are exact
+			if p.Sign() != 0 { // the sign of a zero follows float64, in which such sums are exact
 				v, _ := p.Float32()
 				want = bits32(v)
 			}
@@ -330,8 +327,7 @@ func TestFusedMultiplyAdd(t *testing.T) {
 	})
 }
 
-// TestFusedDoubleRounding has sums whose first 53 bits end half-way between two
-// floats of 24 bits.
+// TestFusedDoubleRounding has sums whose first 53 bits lie half-way between two 24-bit floats.
 func TestFusedDoubleRounding(t *testing.T) {
 	one := uint64(0x3f800000)
 	// (1 + 2^-12)² = 1 + 2^-11 + 2^-24 is half-way; a little more or less decides
@@ -407,8 +403,7 @@ func sel(yes bool, a, b float32) float32 {
 	return b
 }
 
-// TestApproximations: results are within 2^-22 of the exact value, relatively,
-// where that is a normal float.
+// TestApproximations: results that are normal floats have a relative error of at most 2^-22.
 func TestApproximations(t *testing.T) {
 	xs := floatCases(200)
 	for _, c := range []struct {
@@ -477,8 +472,7 @@ func TestFloatConversions(t *testing.T) {
 	}
 }
 
-// nearestBF16 picks the nearer of the two bfloat16 around x by its distance in
-// float64, and the even one where both are as near.
+// nearestBF16 returns the nearer of the two bfloat16 around x, by distance in float64; ties go to the even one.
 func nearestBF16(x uint32) uint32 {
 	v := float64(f32(x))
 	if v != v {
@@ -488,7 +482,7 @@ func nearestBF16(x uint32) uint32 {
 	if x&0xffff == 0 {
 		return lo
 	}
-	value := func(h uint32) float64 { // after the largest finite one comes 2^128
+	value := func(h uint32) float64 { // 2^128 follows the largest finite value
 		if h&0x7fff == 0x7f80 {
 			return math.Copysign(0x1p128, v)
 		}

@@ -9,34 +9,30 @@ type Module struct {
 	consts  []byte
 }
 
-// Kernel returns the kernel of that name, nil where there is none.
+// Kernel returns the kernel with the given name; nil if there is none.
 func (m *Module) Kernel(name string) *Kernel { return m.kernels[name] }
 
-// Kernels are the names of the kernels in the order of the file.
+// Kernels returns the names of the kernels in file order.
 func (m *Module) Kernels() []string { return m.names }
 
-// Kernel is one .entry function, decoded. It is immutable, and several launches may
-// run it at the same time.
+// Kernel is one decoded .entry function. It is immutable. Several launches may run it at the same time.
 type Kernel struct {
 	Name string
-	// ParamBytes is the size of all parameters in bytes, each at its natural
-	// alignment.
+	// ParamBytes is the size of all parameters in bytes, each at its natural alignment.
 	ParamBytes int
-	// StaticShared is the size in bytes of the shared arrays that are declared with
-	// a length.
+	// StaticShared is the size in bytes of the shared arrays that have a declared length.
 	StaticShared int
-	// MaxThreads is the product of the numbers of .maxntid, 0 where the kernel has
-	// none.
+	// MaxThreads is the product of the .maxntid values; 0: no .maxntid.
 	MaxThreads int
 
 	module   *Module
 	file     string
 	code     []inst
-	regs32   int // including those for constants and special registers
+	regs32   int // includes registers for constants and special registers
 	regs64   int
 	preds    int
-	slots    int // the number of memory instructions
-	local    int // bytes of local memory for each thread
+	slots    int // number of memory instructions
+	local    int // bytes of local memory per thread
 	consts32 []constant32
 	consts64 []constant64
 	always   []int32 // predicates that are true for all threads
@@ -44,14 +40,14 @@ type Kernel struct {
 	dynamic  int // offset of the dynamic shared memory
 	pool     sync.Pool
 
-	// Of kernels for sm_90a.
-	async        bool      // it has mbarriers, bulk copies or wgmma
-	maxRegisters int       // of .maxnreg, 0: not said
-	minBlocks    int       // of .minnctapersm, 0: not said
-	touches      [][]int32 // for each instruction, the guarded registers that it reads or writes; nil: the kernel has none
-	guardNames   []string  // of the guarded registers
+	// Kernels for sm_90a.
+	async        bool      // the kernel uses mbarriers, bulk copies or wgmma
+	maxRegisters int       // .maxnreg; 0: none
+	minBlocks    int       // .minnctapersm; 0: none
+	touches      [][]int32 // per instruction: the guarded registers that it touches; nil: the kernel has none
+	guardNames   []string  // names of the guarded registers
 
-	statements []statement // as they are written, for meanings
+	statements []statement // source form, for Meanings
 	understand sync.Once
 	meanings   []Meaning
 }
@@ -67,7 +63,7 @@ type constant64 struct {
 	value uint64
 }
 
-// special is a register that holds a special register such as %tid.x.
+// special is a register that holds the value of a special register such as %tid.x.
 type special struct {
 	reg  int32
 	name string

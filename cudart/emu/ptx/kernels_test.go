@@ -143,7 +143,7 @@ func TestControlFlow(t *testing.T) {
 	}
 }
 
-// gemmRun multiplies with the kernel of testdata, whose text edit may change.
+// gemmRun prepares a product with the kernel of testdata. edit may change its text.
 func gemmRun(t testing.TB, m, n, k int, seed uint64, edit ...string) (Launch, func() error) {
 	var h heap
 	c, a, b := h.add("c", make([]byte, 4*m*n)), h.add("a", make([]byte, 2*m*k)), h.add("b", make([]byte, 2*k*n))
@@ -162,7 +162,7 @@ func gemmRun(t testing.TB, m, n, k int, seed uint64, edit ...string) (Launch, fu
 				for p := range k {
 					want += getBF16(a.Data, i*k+p) * getBF16(b.Data, p*n+j)
 				}
-				if got := getF32(c.Data, i*n+j); got != want { // small integers, so the sum is exact
+				if got := getF32(c.Data, i*n+j); got != want { // small integers: the sum is exact
 					return fmt.Errorf("element %d,%d is %v, want %v", i, j, got, want)
 				}
 			}
@@ -196,13 +196,13 @@ func TestCatchesInGEMM(t *testing.T) {
 		}
 	}
 	l, _ := gemmRun(t, m, n, k, 1)
-	l.Shared -= 256 // the last rows have 16 bytes of padding that nobody uses
+	l.Shared -= 256 // the last rows have 16 bytes of unused padding
 	if _, err := l.Run(); err == nil || !strings.Contains(err.Error(), "shared memory") {
 		t.Errorf("too little shared memory: error %v", err)
 	}
 }
 
-// laneRate reports how many instructions of threads run in a second.
+// laneRate reports thread instructions per second.
 func laneRate(b *testing.B, l *Launch) {
 	b.ReportMetric(32*float64(l.steps)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mlanes/s")
 }

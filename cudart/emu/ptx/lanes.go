@@ -2,8 +2,7 @@ package ptx
 
 import "math"
 
-// binary32 are the functions of two integers. On amd64, assembly replaces some of
-// them.
+// binary32 are the functions of two 32-bit integers. On amd64, assembly replaces some of them.
 var binary32 = [opCall]func(d, a, b *lanes32){
 	opAdd: func(d, a, b *lanes32) {
 		for i := range d {
@@ -69,8 +68,8 @@ var (
 			d[i] = uint64(a[i]) * uint64(b[i])
 		}
 	}
-	// offsets32 writes a + imm to off. For each eighth of the threads, bounds gets
-	// the smallest and the largest of these sums and the bits that any of them has.
+	// offsets32 writes a + imm to off. For each eighth of the threads, bounds receives the minimum, the maximum and
+	// the bitwise or of these sums.
 	offsets32 = func(off *lanes64, a *lanes32, imm uint32, bounds *[3][8]uint32) {
 		bounds[0] = [8]uint32{full, full, full, full, full, full, full, full}
 		bounds[1], bounds[2] = [8]uint32{}, [8]uint32{}
@@ -80,8 +79,7 @@ var (
 			bounds[0][j], bounds[1][j], bounds[2][j] = min(bounds[0][j], v), max(bounds[1][j], v), bounds[2][j]|v
 		}
 	}
-	// offsets64 does the same with 64 bits, for each quarter of the threads. Sums
-	// are compared as signed numbers.
+	// offsets64 does the same with 64-bit values, for each quarter of the threads. It compares sums as signed numbers.
 	offsets64 = func(off, a *lanes64, imm uint64, bounds *[3][4]uint64) {
 		lo, hi, or := int64(math.MaxInt64), int64(math.MinInt64), uint64(0)
 		for i := range off {
@@ -112,10 +110,9 @@ func mulF32Go(d, a, b *lanes32) {
 	}
 }
 
-// fmaF32Go is fma.rn: a·b + c rounded once. The product is exact in float64. The
-// sum is rounded twice, to 53 bits and to 24. That differs from rounding it once
-// only where the first result lies half-way between two floats (its last 29 bits
-// are 100…0) or where floats have fewer bits; in these cases oddSum is used.
+// fmaF32Go is fma.rn: a·b + c rounded once. The product is exact in float64. Rounding the float64 sum to float32 would
+// round twice, to 53 bits and to 24. This differs from rounding once only in two cases: the 53-bit sum lies half-way
+// between two float32 (its last 29 bits are 100…0), or the result is denormal. In these cases fmaF32Go uses oddSum.
 func fmaF32Go(d, a, b, c *lanes32) {
 	for i := range d {
 		p, z := float64(f32(a[i]))*float64(f32(b[i])), float64(f32(c[i]))
@@ -128,9 +125,8 @@ func fmaF32Go(d, a, b, c *lanes32) {
 	}
 }
 
-// productGo adds a·b to sums, in the order of the columns of a. sums is 16 rows of
-// 8 floats, a 16 rows of 16, two of them in a word, and b 16 rows of 8. Products of
-// two bfloat16 are exact, so every addition rounds once.
+// productGo adds a·b to sums, in the order of the columns of a. The operands are row-major: sums 16×8, a 16×16, both
+// with two floats per word, and b 16×8. Products of two bfloat16 are exact, so each addition rounds once.
 func productGo(sums *[64]uint64, a *[128]uint64, b *[16][8]float32, depth int) {
 	for r := range 16 {
 		s := (*[4]uint64)(sums[4*r:])
@@ -154,7 +150,7 @@ func productGo(sums *[64]uint64, a *[128]uint64, b *[16][8]float32, depth int) {
 
 func two(lo, hi uint32) uint64 { return uint64(hi)<<32 | uint64(lo) }
 
-// powers are 2^(j/32), j from 0 to 31.
+// powers are 2^(j/32) for j from 0 to 31.
 var powers = func() (p [32]float64) {
 	for j := range p {
 		p[j] = math.Exp2(float64(j) / 32)
@@ -162,8 +158,8 @@ var powers = func() (p [32]float64) {
 	return p
 }()
 
-// exp2Lanes is ex2.approx: 2^(n + j/32) from the table, times the Taylor series of
-// 2^r up to r^3. With |r| ≤ 1/64 the terms that are left out are below 2^-30.
+// exp2Lanes is ex2.approx: 2^(n + j/32) from the table, times the Taylor series of 2^r up to r^3. With |r| ≤ 1/64 the
+// omitted terms are below 2^-30.
 func exp2Lanes(d, a *lanes32) {
 	const c1, c2, c3 = math.Ln2, math.Ln2 * math.Ln2 / 2, math.Ln2 * math.Ln2 * math.Ln2 / 6
 	for i := range d {
@@ -172,7 +168,7 @@ func exp2Lanes(d, a *lanes32) {
 			d[i] = bits32(float32(math.Exp2(x)))
 			continue
 		}
-		n := int64(x*32+(1<<15+0.5)) - 1<<15 // rounded down
+		n := int64(x*32+(1<<15+0.5)) - 1<<15 // floor
 		r := x - float64(n)*(1./32)
 		p := 1 + r*(c1+r*(c2+r*c3))
 		scale := math.Float64frombits(uint64(n>>5+1023) << 52)

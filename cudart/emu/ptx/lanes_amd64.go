@@ -4,7 +4,7 @@ package ptx
 
 import "golang.org/x/sys/cpu"
 
-// quick says that the processor has the instructions that lanes_amd64.s uses.
+// quick reports whether the processor has the instructions that lanes_amd64.s uses.
 var quick = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
 //go:noescape

@@ -145,8 +145,8 @@ TEXT ·offsetsAVX2(SB), NOSPLIT, $0-32
 	VZEROUPPER
 	RET
 
-// Addresses are below 2^63, where signed comparisons do; what is above becomes
-// the smallest and is in no buffer.
+// Valid addresses are below 2^63, so signed comparisons suffice. A larger address becomes
+// the minimum and is in no buffer.
 #define OFFSETS64(AT) \
 	VPADDQ AT(SI), Y0, Y4 \
 	VPCMPGTQ Y4, Y1, Y5 \

@@ -9,36 +9,35 @@ import (
 	"sync/atomic"
 )
 
-// Memory finds the buffers behind global addresses; the driver implements it. Find
-// may be called from several goroutines at the same time.
+// Memory maps global addresses to buffers. The emulated driver implements it. Find may be called from several
+// goroutines at the same time.
 type Memory interface {
-	// Find returns the allocation that holds the byte at addr, nil where there is
-	// none.
+	// Find returns the allocation that holds the byte at addr; nil if there is none.
 	Find(addr uint64) *Buffer
 }
 
-// Buffer is one allocation of global memory: Data is at address Base.
+// Buffer is one allocation of global memory. Data begins at address Base.
 type Buffer struct {
 	Base uint64
 	Data []byte
 	Name string
 }
 
-// Access says which bytes of a buffer a launch touched. It bounds those it read and
-// those it wrote; a range is empty when From >= To.
+// Access is the range of bytes that a launch read and the range that it wrote in a buffer. A range with From >= To is
+// empty.
 type Access struct {
 	Buffer             *Buffer
 	ReadFrom, ReadTo   int64
 	WriteFrom, WriteTo int64
 }
 
-// Join makes a bound what both touched of one buffer.
+// Join extends a to cover the accesses of b to the same buffer.
 func (a *Access) Join(b Access) {
 	a.ReadFrom, a.ReadTo = hull(a.ReadFrom, a.ReadTo, b.ReadFrom, b.ReadTo)
 	a.WriteFrom, a.WriteTo = hull(a.WriteFrom, a.WriteTo, b.WriteFrom, b.WriteTo)
 }
 
-// hull is the range that holds both ranges; one that is empty, as from ≥ to, counts for nothing.
+// hull returns the smallest range that covers both ranges. It ignores an empty range (from ≥ to).
 func hull(from, to, from2, to2 int64) (int64, int64) {
 	switch {
 	case from2 >= to2:
@@ -53,35 +52,37 @@ func hull(from, to, from2, to2 int64) (int64, int64) {
 type Launch struct {
 	Kernel      *Kernel
 	Grid, Block [3]uint32
-	// Shared is the dynamic shared memory of a block in bytes.
+	// Shared is the dynamic shared memory per block in bytes.
 	Shared int
-	// Params are the parameters as the driver packs them, Kernel.ParamBytes long.
+	// Params are the packed parameters, Kernel.ParamBytes long.
 	Params []byte
 	Memory Memory
-	// Threads is how many goroutines run blocks; 0 means GOMAXPROCS.
+	// Threads is the number of goroutines that run blocks; 0: GOMAXPROCS.
 	Threads int
-	// Together, where it is more than 1, is how many blocks run at a time on one goroutine, turn by turn in an order that Seed
-	// chooses: as on a GPU, and the same in every run.
+	// Together > 1 is the number of blocks that take turns on one goroutine, in an order drawn from Seed. Blocks then
+	// overlap as on a GPU, but in the same way in every run.
 	Together int
-	// Seed chooses the order of blocks and of the warps of a block, and when bulk copies land.
+	// Seed determines the order of blocks, the order of the warps of a block, and when bulk copies land.
 	Seed uint64
-	// Period is how many steps of a warp %clock_hi counts as one, so that a kernel's bound on a wait can be met soon; a wait
-	// for an mbarrier that nothing ends then fails again and again, in place of the launch. 0: 1<<32, as of the other clocks.
+	// Period is the number of warp steps per tick of %clock_hi. 0: 1<<32, consistent with the other clocks. A small
+	// Period lets a kernel reach its own time limit for a wait soon. With Period set, a wait for an mbarrier that
+	// nothing completes returns false again and again instead of failing the launch.
 	Period int64
-	// CheckGlobal reports blocks that touch the same word of global memory without
-	// atomic instructions, at least one of them writing, and warps of one block
-	// that touch the same bytes in this way without a barrier between them.
+	// CheckGlobal reports two kinds of races in global memory, in which at least one access is a write:
+	//
+	//   - two blocks access the same word without atomic instructions
+	//   - two warps of a block access the same bytes without atomic instructions and without a barrier in between
 	CheckGlobal bool
-	// Only are the numbers x + X·(y + Y·z) of the blocks that run, without repeats; none: all run.
+	// Only are the distinct numbers x + X·(y + Y·z) of the blocks to run; empty: all blocks.
 	Only []uint32
-	// Count, where it is not nil, asks for counts, and has them after Run.
+	// Count receives the counts of the launch; nil: do not count.
 	Count *Count
 
-	steps int64 // instructions of warps that the last Run executed
+	steps int64 // warp instructions of the last Run
 	idle  int   // strong loads of global memory since the last atomic instruction; guarded by atomics
 }
 
-// period is how many steps of a warp %clock_hi counts as one.
+// period returns the number of warp steps per tick of %clock_hi.
 func (l *Launch) period() int64 {
 	if l.Period > 0 {
 		return l.Period
@@ -89,8 +90,7 @@ func (l *Launch) period() int64 {
 	return 1 << 32
 }
 
-// Run executes the launch and returns what it touched. An error names the kernel,
-// the PTX line, the block and the thread.
+// Run executes the launch and returns its accesses. An error names the kernel, the PTX line, the block and the thread.
 func (l *Launch) Run() ([]Access, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (l *Launch) Run() ([]Access, error) {
 	return j.touched, nil
 }
 
-// check refuses launches that the driver would refuse.
+// check rejects launches that the driver would reject.
 func (l *Launch) check() error {
 	k := l.Kernel
 	n := 1
@@ -161,7 +161,7 @@ func (l *Launch) check() error {
 	return nil
 }
 
-// job is a launch while it runs.
+// job is a running launch.
 type job struct {
 	launch     *Launch
 	blocks     uint64
@@ -175,7 +175,7 @@ type job struct {
 	err     error
 }
 
-// work runs blocks until none is left or one has failed.
+// work runs blocks until no block is left or one has failed.
 func (j *job) work() {
 	b := j.take()
 	j.give(b, j.catch(func() {
@@ -186,7 +186,7 @@ func (j *job) work() {
 	}))
 }
 
-// together is work with several blocks at a time.
+// together is work with several blocks that take turns.
 func (j *job) together() {
 	var all []*block
 	for len(all) < j.launch.Together {
@@ -210,7 +210,7 @@ func (j *job) together() {
 	}
 }
 
-// take is a block to run blocks of the launch on.
+// take returns a block, from the kernel's pool or new, prepared for the launch.
 func (j *job) take() *block {
 	l := j.launch
 	b, _ := l.Kernel.pool.Get().(*block)
@@ -225,7 +225,7 @@ func (j *job) take() *block {
 	return b
 }
 
-// give ends the use of a block and adds what it touched and counted to the launch's.
+// give adds a block's accesses and counts to the launch, and returns the block to the pool.
 func (j *job) give(b *block, err error) {
 	l := j.launch
 	for i := range b.slots {
@@ -249,12 +249,12 @@ func (j *job) give(b *block, err error) {
 		if j.err == nil {
 			j.err = err
 		}
-		return // a block that was interrupted is not used again
+		return // an interrupted block is not reused
 	}
 	l.Kernel.pool.Put(b)
 }
 
-// catch returns the error with which f fails, and then no further block begins.
+// catch runs f and returns the *Error with which it fails. After a failure no further block begins.
 func (j *job) catch(f func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -270,7 +270,7 @@ func (j *job) catch(f func()) (err error) {
 	return nil
 }
 
-// number is the next block to run and the seed of its order; false where there is none.
+// number returns the next block to run and the seed of its order; false if no block is left.
 func (j *job) number() (at uint32, seed uint64, ok bool) {
 	i := j.next.Add(1) - 1
 	if i >= j.blocks {
@@ -283,7 +283,7 @@ func (j *job) number() (at uint32, seed uint64, ok bool) {
 	return at, j.launch.Seed + i, true
 }
 
-// knownSpecial says whether a special register is supported.
+// knownSpecial reports whether a special register is supported.
 func knownSpecial(name string) bool {
 	base, axis, ok := strings.Cut(name, ".")
 	switch base {

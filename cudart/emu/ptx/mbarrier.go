@@ -18,37 +18,37 @@ const (
 
 // Flags of famMbar.
 const (
-	flagExpect = 1 << iota // arrive.expect_tx: inst.c has the bytes
-	flagCount              // arrive: inst.c has the count
-	flagParity             // a wait for a parity, not for a state
+	flagExpect = 1 << iota // arrive.expect_tx: inst.c is the byte count
+	flagCount              // arrive: inst.c is the arrival count
+	flagParity             // the wait is for a parity; otherwise for a state
 	flagMore               // setmaxnreg.inc
 )
 
-// mbarrier is a barrier in shared memory. A phase of it ends when as many threads have arrived
-// as it was made for, and all bytes have come that threads said to expect.
+// mbarrier is a barrier in shared memory. A phase ends when count threads have arrived and all expected bytes have
+// landed.
 type mbarrier struct {
 	offset  uint32
 	live    bool
-	count   int // arrivals of a phase
-	pending int // arrivals that the phase waits for
-	bytes   int // that the phase waits for; negative where they came before they were expected
+	count   int // arrivals per phase
+	pending int // arrivals that the current phase still needs
+	bytes   int // bytes that the current phase still needs; negative: bytes landed before they were expected
 	phase   uint32
-	maker   int    // the warp that made it
-	made    uint32 // when
-	shown   uint32 // tick of the fence that lets copies see it, 0: none yet
+	maker   int    // the warp that executed mbarrier.init
+	made    uint32 // tick of mbarrier.init
+	shown   uint32 // tick of the fence that makes it visible to copies; 0: no fence yet
 	line    int32
 
-	last   *bulkCopy // that has landed
-	lastOf uint32    // its phase
+	last   *bulkCopy // the last copy that landed
+	lastOf uint32    // phase in which it landed
 
-	arrived []uint32 // what all arrivals know
-	ended   []uint32 // what those of the phases that are over knew
+	arrived []uint32 // merged clocks of all arrivals
+	ended   []uint32 // merged clocks of the arrivals of completed phases
 }
 
-// The most that an mbarrier can count. Source: PTX ISA, "mbarrier contents".
+// maxMbarCount is the largest count of an mbarrier. Source: PTX ISA, "mbarrier contents".
 const maxMbarCount = 1<<20 - 1
 
-// mbar decodes the instructions of mbarriers.
+// mbar decodes mbarrier instructions.
 func (b *builder) mbar(in *inst) {
 	m := b.modifiers()
 	in.fam = famMbar
@@ -104,7 +104,7 @@ func (b *builder) mbarArrive(in *inst, expect bool) {
 }
 
 func (b *builder) mbarWait(in *inst, parity bool) {
-	if len(b.st.args) != 4 { // the last one bounds the time
+	if len(b.st.args) != 4 { // the optional last argument limits the waiting time
 		b.count(3)
 	}
 	in.op, in.d = opMbarWait, b.out(b.arg(0), inPreds)
@@ -116,7 +116,7 @@ func (b *builder) mbarWait(in *inst, parity bool) {
 	}
 }
 
-// fences decodes fence.proxy.async and fence.mbarrier_init; other fences do nothing here.
+// fences decodes fence.proxy.async and fence.mbarrier_init. All other fences are no-ops in the emulator.
 func (b *builder) fences(in *inst) {
 	b.nothing(in)
 	words := strings.Join(b.st.words[1:], ".")
@@ -128,7 +128,7 @@ func (b *builder) fences(in *inst) {
 	}
 }
 
-// mbarOffset is where in shared memory the mbarrier of a thread lies.
+// mbarOffset returns the offset of a thread's mbarrier in shared memory.
 func (w *warp) mbarOffset(in *inst, lane int) uint32 {
 	var at uint64
 	if in.flags&flagNarrow != 0 {
@@ -149,7 +149,8 @@ func (w *warp) mbarOffset(in *inst, lane int) uint32 {
 	return uint32(at)
 }
 
-// mbarAt is the mbarrier at an offset, which must have been made, and ordered before the warp.
+// mbarAt returns the mbarrier at an offset, and its index. It fails if the mbarrier is not initialized, or if the
+// initialization is not ordered before this warp.
 func (p *proxy) mbarAt(w *warp, in *inst, lane int, off uint32) (*mbarrier, int) {
 	i, ok := p.at[off]
 	if !ok || !p.mbars[i].live {
@@ -162,7 +163,7 @@ func (p *proxy) mbarAt(w *warp, in *inst, lane int, off uint32) (*mbarrier, int)
 	return m, i
 }
 
-// mbarrier executes famMbar and says whether the warp has to wait. It is then executed again.
+// mbarrier executes famMbar. It returns true if the warp has to wait; the instruction is then executed again.
 func (w *warp) mbarrier(in *inst, mask uint32) bool {
 	p := w.block.proxy
 	if mask == 0 {
@@ -209,7 +210,7 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 		w.fail(in, lane, "the mbarrier at offset %d is made again, and is still there since line %d: mbarrier.inval is missing", off, p.mbars[i].line)
 	}
 	stored := w.stored
-	p.block.writeShared(w, in, 1<<lane, 8) // as for a store: nothing else may be under way here
+	p.block.writeShared(w, in, 1<<lane, 8) // checks like a store that nothing else accesses the bytes
 	w.stored = stored
 	if !known {
 		if i = len(p.mbars); i == maxMbars {
@@ -218,7 +219,7 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 		p.mbars, p.at[off] = append(p.mbars, &mbarrier{arrived: make([]uint32, clockProxy), ended: make([]uint32, clockProxy)}), i
 	}
 	m := p.mbars[i]
-	phase := m.phase // counted on, so that what is known of earlier phases says nothing of these
+	phase := m.phase // phases count on, so that clock entries of earlier phases stay in the past
 	if phase&1 != 0 {
 		phase++
 	}
@@ -232,7 +233,7 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	p.rows[off>>4].barrier |= 1 << (off >> 3 & 1)
 }
 
-// idle fails where a copy to an mbarrier is under way.
+// idle fails if a copy to an mbarrier is pending.
 func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
 	for _, c := range p.loads {
 		if c.mbar == mbar {
@@ -241,13 +242,14 @@ func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
 	}
 }
 
-// forget makes the bytes of an mbarrier ordinary memory that nothing has written.
+// forget turns the bytes of an mbarrier into ordinary, unwritten memory.
 func (p *proxy) forget(off uint32) {
 	p.block.cells[off>>2].info &^= 15
 	p.block.cells[off>>2+1].info &^= 15
 }
 
-// publish lets copies see the mbarriers that the threads of mask have made, of which only the warp is known.
+// publish makes the mbarriers of this warp visible to copies. It takes the whole warp as their maker, since threads
+// are not distinguished.
 func (p *proxy) publish(w *warp, mask uint32) {
 	if mask == 0 {
 		return
@@ -260,7 +262,7 @@ func (p *proxy) publish(w *warp, mask uint32) {
 	}
 }
 
-// expect adds to the bytes that the phase waits for.
+// expect adds bytes to the bytes that the current phase needs.
 func (m *mbarrier) expect(w *warp, in *inst, lane, bytes int) {
 	if m.bytes += bytes; m.bytes > maxMbarCount || bytes < 0 {
 		w.fail(in, lane, "the mbarrier at offset %d expects %d bytes, at most %d", m.offset, m.bytes, maxMbarCount)
@@ -290,7 +292,7 @@ func (w *warp) mbarArrive(in *inst, lane int, m *mbarrier, i int) {
 	b.proxy.settle(i, func(format string, args ...any) { w.fail(in, lane, format, args...) })
 }
 
-// settle ends the phase of an mbarrier if it has all that it waits for.
+// settle ends the phase of mbarrier i if no arrival and no byte is missing.
 func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	m := p.mbars[i]
 	if m.pending == 0 && m.bytes < 0 {
@@ -311,7 +313,7 @@ func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	p.news++
 }
 
-// mbarDone says whether the wait of a thread is over.
+// mbarDone reports whether the wait of a thread is over.
 func (w *warp) mbarDone(in *inst, lane int) bool {
 	p := w.block.proxy
 	m, i := p.mbarAt(w, in, lane, w.mbarOffset(in, lane))
@@ -330,7 +332,8 @@ func (w *warp) mbarDone(in *inst, lane int) bool {
 	return m.phase&1 != parity
 }
 
-// mbarWait executes try_wait and test_wait: it waits until a thread's phase is over. Where no warp can go on, it may end before.
+// mbarWait executes try_wait and test_wait: the warp waits until some thread's phase is over. If no warp can make
+// progress, the wait may return false early.
 func (w *warp) mbarWait(in *inst, mask uint32) bool {
 	done := uint32(0)
 	for m := mask; m != 0; m &= m - 1 {
@@ -352,7 +355,7 @@ func (w *warp) mbarWait(in *inst, mask uint32) bool {
 	return false
 }
 
-// ready says whether a warp that waits for an mbarrier, or for registers, can go on.
+// ready reports whether a warp that waits for an mbarrier or for registers can go on.
 func (w *warp) ready() bool {
 	if w.giveUp {
 		return true
@@ -368,7 +371,7 @@ func (w *warp) ready() bool {
 	return false
 }
 
-// waitsFor describes what a warp waits for.
+// waitsFor describes the wait of a warp for error messages.
 func (w *warp) waitsFor() string {
 	p := w.block.proxy
 	lane := bits.TrailingZeros32(w.polled) & 31
@@ -380,7 +383,7 @@ func (w *warp) waitsFor() string {
 		m.phase, m.pending, m.count, m.bytes)
 }
 
-// deadlock fails the launch where a warp waits for an mbarrier or for registers and nothing is left that could end that.
+// deadlock fails the launch if a warp waits for an mbarrier or for registers that nothing can provide any more.
 func (p *proxy) deadlock() {
 	var at *warp
 	var all []string

@@ -13,21 +13,21 @@ func eachLane(mask uint32, f func(i int)) {
 	}
 }
 
-// slot remembers, for one memory instruction, the buffer that it used last and the
-// range of offsets that it touched there.
+// slot caches the last buffer of a memory instruction, and the ranges of offsets that the instruction read and wrote
+// in this buffer.
 type slot struct {
 	base, size         uint64
 	data               unsafe.Pointer
 	buffer             *Buffer
 	readFrom, readTo   uint64
 	writeFrom, writeTo uint64
-	known              *globalCells // of the buffer; nil until the launch's check has been asked
+	known              *globalCells // cells of the buffer; nil: not looked up yet
 }
 
 func (s *slot) reset() { *s = slot{readFrom: ^uint64(0), writeFrom: ^uint64(0)} }
 
-// offsets computes the address of every thread into w.addr. For the threads of mask
-// it returns the smallest address, the largest, and the bits that any of them has.
+// offsets writes the address of every thread to w.addr. It returns the minimum, the maximum and the bitwise or of the
+// addresses of mask.
 func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
 	off, imm := &w.addr, uint64(in.imm)
 	if in.flags&flagNarrow != 0 {
@@ -116,9 +116,8 @@ func (w *warp) store(in *inst, mask uint32) {
 	}
 }
 
-// spaceOf is the state space in which the addresses of an instruction lie. Where
-// they are generic addresses, w.addr, lo and hi become addresses of that space. The
-// result is spaceGeneric where they lie in several spaces.
+// spaceOf returns the state space of an instruction's addresses. It converts generic addresses (w.addr, lo, hi) to
+// addresses of the returned space. spaceGeneric: the addresses lie in several spaces.
 func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	if in.space != spaceGeneric {
 		return in.space, lo, hi
@@ -141,15 +140,15 @@ func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	return s, lo & (1<<56 - 1), hi & (1<<56 - 1)
 }
 
-// split executes an access one thread at a time.
+// split executes an access thread by thread.
 func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 	for m := mask; m != 0; m &= m - 1 {
 		do(in, m&-m)
 	}
 }
 
-// inVain is after how many strong loads of global memory without an atomic instruction a launch counts as one whose blocks wait for
-// what never happens. A block of a kernel that does not wait in vain takes far less than that to go on.
+// inVain is the number of strong global loads without an atomic instruction after which a launch counts as hung. A
+// block of a correct kernel needs far fewer loads to make progress.
 var inVain = 1 << 24
 
 func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
@@ -166,7 +165,7 @@ func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 		w.addr[i] -= s.base
 	}
 	if in.flags&flagStrong != 0 {
-		runtime.Gosched() // the warp may wait for a block that another goroutine runs
+		runtime.Gosched() // another goroutine may run the block that the warp waits for
 		atomics.Lock()
 		defer atomics.Unlock()
 		if w.block.launch.idle++; w.block.launch.idle > inVain {
@@ -199,9 +198,8 @@ func (w *warp) storeGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	w.scatter(in, s.data, &w.addr, mask)
 }
 
-// find returns the slot of the instruction when all of [from, to) is in one buffer.
-// It returns nil when the threads use several buffers. When the access of a single
-// thread lies outside of every buffer, the launch fails.
+// find returns the slot of the instruction if one buffer holds all of [from, to). It returns nil if the threads use
+// several buffers. The launch fails if a single thread's access lies outside every buffer.
 func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
 	s := &w.block.slots[in.slot]
 	if from-s.base < s.size && to-s.base <= s.size {
@@ -225,7 +223,7 @@ func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
 	return nil
 }
 
-// misaligned fails for the first thread whose address is no multiple of bytes.
+// misaligned fails for the first thread whose address is not a multiple of bytes.
 func (w *warp) misaligned(in *inst, mask uint32, bytes uint64) {
 	for m := mask; m != 0; m &= m - 1 {
 		if i := bits.TrailingZeros32(m); w.addr[i]&(bytes-1) != 0 {
@@ -234,7 +232,7 @@ func (w *warp) misaligned(in *inst, mask uint32, bytes uint64) {
 	}
 }
 
-// laneOf is the thread of mask whose address is a.
+// laneOf returns the thread of mask with address a.
 func (w *warp) laneOf(mask uint32, a uint64) int {
 	for m := mask; m != 0; m &= m - 1 {
 		if i := bits.TrailingZeros32(m); w.addr[i] == a {
@@ -244,8 +242,7 @@ func (w *warp) laneOf(mask uint32, a uint64) int {
 	return 0
 }
 
-// localOffsets turns addresses in the local memory of a thread into offsets in that
-// of the warp.
+// localOffsets converts offsets in a thread's local memory to offsets in the warp's local memory.
 func (w *warp) localOffsets(in *inst, mask uint32, hi, bytes uint64) {
 	size := uint64(w.kernel.local)
 	if hi+bytes > size {
@@ -256,9 +253,8 @@ func (w *warp) localOffsets(in *inst, mask uint32, hi, bytes uint64) {
 	}
 }
 
-// This file is the only place that reads and writes memory by address; offsets have
-// been checked before. PTX memory is little-endian, as is every platform that this
-// module runs on.
+// The functions below are the only code that accesses memory by address. Their callers have checked the offsets. PTX
+// memory is little-endian, as is every platform of this module.
 
 func start(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
@@ -272,7 +268,7 @@ func store16(p unsafe.Pointer, off uint64, v uint32) { *(*uint16)(unsafe.Add(p, 
 func store32(p unsafe.Pointer, off uint64, v uint32) { *(*uint32)(unsafe.Add(p, off)) = v }
 func store64(p unsafe.Pointer, off uint64, v uint64) { *(*uint64)(unsafe.Add(p, off)) = v }
 
-// loadAny reads size bytes at off and extends them, with their sign or with zeros.
+// loadAny reads size bytes at off and sign- or zero-extends them.
 func loadAny(p unsafe.Pointer, off uint64, size uint8, signed bool) uint64 {
 	switch size {
 	case 1:
@@ -307,8 +303,7 @@ func storeAny(p unsafe.Pointer, off uint64, size uint8, v uint64) {
 	}
 }
 
-// gather reads an element, or a vector of elements, for every thread of mask, at
-// its offset in off.
+// gather reads an element, or a vector of elements, for every thread of mask at its offset in off.
 func (w *warp) gather(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	if in.size == 4 && in.flags&flagWide == 0 {
 		w.gather32(in, p, off, mask)
@@ -344,7 +339,7 @@ func (w *warp) gather(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	}
 }
 
-// gather32 is gather of 32-bit elements.
+// gather32 is gather for 32-bit elements.
 func (w *warp) gather32(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	if mask != full {
 		for j := range in.n {
@@ -374,8 +369,7 @@ func (w *warp) gather32(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	}
 }
 
-// scatter writes an element, or a vector of elements, of every thread of mask, at
-// its offset in off.
+// scatter writes an element, or a vector of elements, for every thread of mask at its offset in off.
 func (w *warp) scatter(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	switch {
 	case in.size == 8 || in.flags&flagWide != 0:

@@ -12,15 +12,15 @@ const (
 	opLdmatrix
 )
 
-// matrices is the space in which fragments are put together to matrices: sums and a
-// row by row, two values in a word, and b row by row of k.
+// matrices is the buffer in which fragments are assembled to matrices: sums and a row-major with two values per word,
+// b row-major with k as the row.
 type matrices struct {
 	sums [64]uint64
 	a    [128]uint64
 	b    [16][8]float32
 }
 
-// mmaSync decodes mma.sync d, a, b, c of bf16 with f32 sums.
+// mmaSync decodes mma.sync d, a, b, c for bf16 with f32 accumulators.
 func (b *builder) mmaSync(in *inst) {
 	in.fam = famMatrix
 	na, nb := 4, 2
@@ -129,16 +129,15 @@ func (w *warp) loadMatrix(in *inst) {
 	}
 }
 
-// multiply executes mma: d = a·b + c. Thread g·4 + t holds rows g and g + 8 of a
-// and c, and column g of b, two values in a register. Sums are f32 and run in the
-// order of k.
+// multiply executes mma: d = a·b + c. Thread g·4 + t holds rows g and g + 8 of a and c, and column g of b, two values
+// per register. Accumulators are f32; products are added in the order of k.
 func (w *warp) multiply(in *inst) {
 	r, m := in.x.regs[:14], &w.mma
 	depth := 16
 	if in.op == opMMA8 {
 		depth = 8
 	}
-	for h := range depth / 8 { // 8 of k at a time
+	for h := range depth / 8 { // k in steps of 8
 		lo, hi, col := &w.r32[r[8+2*h]], &w.r32[r[9+2*h]], &w.r32[r[12+h]]
 		left, right := m.a[4*h:], m.a[64+4*h:]
 		for i := range lo {

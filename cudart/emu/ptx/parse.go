@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// statement is one instruction as it is written.
+// statement is one instruction in source form.
 type statement struct {
 	line  int
-	guard string // predicate name, empty when there is none
-	not   bool   // the statement is executed where the predicate is false
+	guard string // predicate name; "": none
+	not   bool   // the guard is negated
 	words []string
 	args  []operand
 	scope *scope
 }
 
-// operand is one argument as it is written.
+// operand is one argument in source form.
 type operand struct {
 	name string // register, symbol, label or number
 	not  bool   // written as !name
@@ -29,14 +29,13 @@ type operand struct {
 	off  int64
 }
 
-// scope is what a pair of braces encloses: the names of registers, variables and
-// labels.
+// scope holds the registers, variables and labels that are declared between a pair of braces.
 type scope struct {
 	parent *scope
 	regs   map[string]reg
 	vars   map[string]*variable
 	labels map[string]int
-	tables map[string][]string // the lists of .branchtargets
+	tables map[string][]string // .branchtargets lists by name
 }
 
 func newScope(parent *scope) *scope {
@@ -49,7 +48,7 @@ type variable struct {
 	space   string // param, shared, local, const, global
 	size    int
 	align   int
-	dynamic bool // shared memory sized by the launch
+	dynamic bool // shared memory whose size the launch sets
 	offset  int  // in bytes, within its space
 	data    []byte
 }
@@ -63,8 +62,7 @@ type reader struct {
 	kernel *builder
 }
 
-// Parse reads the text of a PTX module. name is what errors call the file; an error
-// reads "name:line: what".
+// Parse parses a PTX module. name is the file name for errors, which have the form "name:line: what".
 func Parse(name, src string) (m *Module, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -111,7 +109,7 @@ func (r *reader) skipLine(line int) {
 	}
 }
 
-// entry reads one kernel.
+// entry parses one kernel.
 func (r *reader) entry(line int) {
 	b := newBuilder(r, r.next().text, line)
 	if r.module.kernels[b.kernel.Name] != nil {
@@ -139,7 +137,7 @@ func (r *reader) entry(line int) {
 	r.kernel, r.scope = nil, r.global
 }
 
-// directives reads the directives between the parameters of a kernel and its body.
+// directives parses the directives between a kernel's parameters and its body.
 func (r *reader) directives() {
 	for !r.accept("{") {
 		t := r.next()
@@ -169,7 +167,7 @@ func (r *reader) directives() {
 	}
 }
 
-// body reads statements up to the brace that closes the kernel.
+// body parses statements up to the closing brace of the kernel.
 func (r *reader) body() {
 	for depth := 1; depth > 0; {
 		t := r.next()
@@ -256,7 +254,7 @@ func (r *reader) operand() operand {
 				o.off += sign * r.integer(r.next())
 			case r.accept("-"):
 				o.off -= r.integer(r.next())
-			case r.accept(","): // the coordinates in a tensor
+			case r.accept(","): // coordinates in a tensor
 				o.list = append(o.list, r.operand())
 			default:
 				r.failAt(r.peek().line, "%q in an address", r.peek().text)
@@ -291,7 +289,7 @@ func (r *reader) integer(t token) int64 {
 	return v
 }
 
-// parseInteger reads an integer constant; a trailing U is allowed.
+// parseInteger parses an integer constant, with an optional U suffix.
 func parseInteger(s string) (int64, bool) {
 	s = strings.TrimSuffix(s, "U")
 	if v, err := strconv.ParseInt(s, 0, 64); err == nil {
@@ -301,7 +299,7 @@ func parseInteger(s string) (int64, bool) {
 	return int64(v), err == nil
 }
 
-// parseFloat reads 0fXXXXXXXX, 0dXXXXXXXXXXXXXXXX or a decimal number.
+// parseFloat parses 0fXXXXXXXX, 0dXXXXXXXXXXXXXXXX or a decimal number.
 func parseFloat(s string) (float64, bool) {
 	sign := 1.0
 	if strings.HasPrefix(s, "-") {
@@ -321,14 +319,13 @@ func parseFloat(s string) (float64, bool) {
 
 func alignUp(n, to int) int { return (n + to - 1) / to * to }
 
-// token is a word (a name, a mnemonic with its dots, a number), a string in quotes
-// or a single sign.
+// token is a word (name, mnemonic with its dots, number), a quoted string or a single character.
 type token struct {
 	text string
 	line int
 }
 
-// source is a file that is read token by token.
+// source is a tokenized file.
 type source struct {
 	name   string
 	lines  []string
@@ -336,11 +333,10 @@ type source struct {
 	at     int
 }
 
-// fault is what the reader and the decoder panic with to report a mistake; Parse
-// recovers it.
+// fault is the panic value of the parser and the decoder. Parse recovers it and returns err.
 type fault struct{ err error }
 
-// failAt ends Parse with an error that names a line.
+// failAt ends Parse with an error at a line.
 func (s *source) failAt(line int, format string, args ...any) {
 	text := ""
 	if line >= 1 && line <= len(s.lines) {
@@ -404,7 +400,7 @@ func scan(name, text string) *source {
 	return s
 }
 
-// peek is the next token; its text is empty at the end of the file.
+// peek returns the next token; its text is "" at the end of the file.
 func (s *source) peek() token { return s.tokens[s.at] }
 
 func (s *source) next() token {
@@ -416,7 +412,7 @@ func (s *source) next() token {
 	return t
 }
 
-// accept takes the next token if it is text, and says whether it was.
+// accept consumes the next token if it equals text, and reports whether it did.
 func (s *source) accept(text string) bool {
 	if s.peek().text != text {
 		return false
@@ -425,14 +421,14 @@ func (s *source) accept(text string) bool {
 	return true
 }
 
-// expect takes the next token, which must be text.
+// expect consumes the next token and fails unless it equals text.
 func (s *source) expect(text string) {
 	if t := s.next(); t.text != text {
 		s.failAt(t.line, "%q where %q should be", t.text, text)
 	}
 }
 
-// typeBytes is the size of a fundamental type in bytes, 0 when t is no such type.
+// typeBytes returns the size of a fundamental type in bytes; 0: not a fundamental type.
 func typeBytes(t string) int {
 	switch t {
 	case "b8", "u8", "s8":
@@ -447,7 +443,7 @@ func typeBytes(t string) int {
 	return 0
 }
 
-// registers reads the declaration that follows .reg.
+// registers parses the declaration after .reg.
 func (r *reader) registers() {
 	t := r.next()
 	kind := strings.TrimPrefix(t.text, ".")
@@ -477,8 +473,7 @@ func (r *reader) registers() {
 	}
 }
 
-// variables reads the declarations that follow .shared, .local, .const or .global,
-// up to the semicolon.
+// variables parses the declarations after .shared, .local, .const or .global, up to the semicolon.
 func (r *reader) variables(space string) {
 	for {
 		v := r.declaration(space)
@@ -497,7 +492,7 @@ func (r *reader) variables(space string) {
 	}
 }
 
-// declaration reads [.align n] .type name[n] and adds the variable to the scope.
+// declaration parses [.align n] .type name[n] and adds the variable to the scope.
 func (r *reader) declaration(space string) *variable {
 	v := &variable{space: space}
 	elem := 0
@@ -548,8 +543,8 @@ func (r *reader) declaration(space string) *variable {
 	return v
 }
 
-// initial reads the value of a constant, written as = value or = {values}, and
-// gives the constant an address among those of the module.
+// initial parses the initializer of a constant, = value or = {values}, and appends the constant to the module's
+// constant memory.
 func (r *reader) initial(v *variable) {
 	v.data = make([]byte, v.size)
 	if r.accept("=") {

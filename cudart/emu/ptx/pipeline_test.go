@@ -10,14 +10,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// pipelineTiles is how many tiles a pipeline has, pipelineStages how many of them are in shared memory at a time.
+// pipelineTiles is the number of tiles of a pipeline, pipelineStages the number in shared memory at a time.
 const (
 	pipelineTiles  = 7
 	pipelineStages = 2
 )
 
-// pipeline is the text of a kernel of a warpgroup that multiplies tiles of 64 rows of A and 64 of B, 64 columns each, and of a warp of
-// which one thread has them copied: parameters are the tensor maps of A and B, and the sums. mistake leaves something out, or adds it.
+// pipeline returns a kernel with a consumer warpgroup and a producer warp. The warpgroup multiplies 64 × 64 tiles of A
+// and B; one thread of the producer copies them. Parameters are the tensor maps of A and B, and the sums. mistake
+// leaves something out, or adds it.
 func pipeline(mistake string) string {
 	var l lines
 	const filled, free = 32768, 32768 + 8*pipelineStages
@@ -87,7 +88,7 @@ func pipeline(mistake string) string {
 	return l.String()
 }
 
-// runPipeline runs it, and says whether the sums are right and what was counted.
+// runPipeline runs the kernel. It returns whether the sums are right, and the counts.
 func runPipeline(t *testing.T, text string, seed uint64) (right bool, counts Counts, err error) {
 	t.Helper()
 	const columns = 64 * pipelineTiles
@@ -121,7 +122,7 @@ func runPipeline(t *testing.T, text string, seed uint64) (right bool, counts Cou
 	return true, l.Count.Sum, nil
 }
 
-// TestPipeline: a producer and its consumers, in many orders, all with the same counts.
+// TestPipeline runs a producer and its consumers in many orders, which all give the same counts.
 func TestPipeline(t *testing.T) {
 	text := pipeline("")
 	_, first, _ := runPipeline(t, text, 0)
@@ -139,7 +140,7 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// TestPipelineMistakes: each is reported, in every order.
+// TestPipelineMistakes: each mistake is reported in every order.
 func TestPipelineMistakes(t *testing.T) {
 	testkit.NotShort(t)
 	for mistake, want := range map[string]string{

@@ -5,45 +5,45 @@ import (
 	"math/bits"
 )
 
-// proxy is what a block keeps of asynchronous work and of mbarriers, where its kernel has such
-// instructions (sm_90). Threads load and store by the generic proxy; wgmma and the copies of
-// cp.async.bulk reach shared memory by the asynchronous one. Order between the two is checked for every
-// 16 bytes (a row), which is the least that asynchronous work touches:
+// proxy is the state of asynchronous work and mbarriers in a block. Only kernels with such instructions (sm_90a) have
+// it. Loads and stores of threads use the generic proxy. wgmma and cp.async.bulk access shared memory through the
+// asynchronous proxy. The order between the proxies is checked per row of 16 bytes, the smallest unit of asynchronous
+// work:
 //
-//   - what a thread has stored may be read or overwritten asynchronously after a fence.proxy.async of that
-//     thread, and what orders the fence before the reader;
-//   - what a copy writes may be touched by whoever knows, by waiting or from another warp that has waited, that
-//     the phase of the copy's mbarrier is over;
-//   - what asynchronous work reads may be written once somebody has waited for that work, and is ordered
-//     before the writer.
+//   - Asynchronous work may read or overwrite a thread's store if the thread has executed fence.proxy.async, and the
+//     fence is ordered before the work.
+//   - A warp may touch the destination of a copy if it knows that the phase of the copy's mbarrier is over: it has
+//     waited, or is ordered after a warp that has.
+//   - A warp may write the source of asynchronous work if some warp has waited for the work, and the wait is ordered
+//     before the write.
 //
 // Source: PTX ISA 8.0, "Async proxy" and "Memory Consistency Model: Proxies".
 type proxy struct {
 	block   *block
 	rows    []asyncRow
-	read    []uint32 // [row][warp]: tick of the last read, by whichever proxy
-	fetched []uint32 // [row][warp]: tick of the last asynchronous read that was waited for
+	read    []uint32 // [row][warp]: tick of the last read by either proxy
+	fetched []uint32 // [row][warp]: tick of the last asynchronous read that has been waited for
 	mbars   []*mbarrier
-	at      map[uint32]int // the place in mbars of the mbarrier at an offset
-	loads   []*bulkCopy    // copies to shared memory that have not landed
-	late    bool           // copies land when no warp can go on, and not before
+	at      map[uint32]int // offset in shared memory to index in mbars
+	loads   []*bulkCopy    // pending copies to shared memory
+	late    bool           // copies land only when no warp can make progress
 	hash    uint64
-	news    int // what may let another warp go on, so far
-	expired int // news when waits were last given up
+	news    int // counts events that may let another warp go on
+	expired int // value of news when waits last gave up
 	groups  []warpgroup
-	pool    int // registers that setmaxnreg.inc can take
+	pool    int // registers available to setmaxnreg.inc
 }
 
-// asyncRow is what is known of 16 bytes of shared memory.
+// asyncRow is the asynchronous state of 16 bytes of shared memory.
 type asyncRow struct {
-	phase   uint32 // with it ends the copy that wrote the row
-	owner   uint8  // the place in proxy.mbars of the copy's mbarrier plus one; 0: no copy wrote it
-	barrier uint8  // bits of the two halves that are an mbarrier
-	flights uint16 // asynchronous reads under way
+	phase   uint32 // phase that ends with the copy that wrote the row
+	owner   uint8  // index in proxy.mbars of this copy's mbarrier, plus one; 0: no copy wrote the row
+	barrier uint8  // bit h: half h of the row is an mbarrier
+	flights uint16 // pending asynchronous reads
 }
 
-// A clock says what is ordered before what a warp does now: of every warp what it did before a tick, what
-// it had stored before its last fence.proxy.async, and how many phases of each mbarrier are over.
+// A clock records what is ordered before a warp's next instruction. It has three parts: a tick for each warp's
+// accesses, a tick for each warp's last fence.proxy.async, and the number of completed phases of each mbarrier.
 const (
 	clockFences = 32
 	clockMbars  = 64
@@ -51,12 +51,12 @@ const (
 	clockProxy  = clockMbars + maxMbars
 )
 
-// newProxy sets up what blocks of a kernel with asynchronous work need.
+// newProxy returns the state for blocks of a kernel with asynchronous work.
 func newProxy(b *block) *proxy {
 	return &proxy{block: b, at: map[uint32]int{}}
 }
 
-// begin starts a block.
+// begin resets the state for a new block.
 func (p *proxy) begin(seed uint64) {
 	b := p.block
 	n := (len(b.shared) + 15) / 16
@@ -75,19 +75,19 @@ func (p *proxy) begin(seed uint64) {
 	p.late = p.hash&1 == 0
 	p.groups = make([]warpgroup, (len(b.warps)+3)/4)
 	p.pool = 0
-	b.tick++ // what was there when the block began is ordered before all warps
+	b.tick++ // the initial state is ordered before all warps
 	b.full = b.tick
 }
 
-// join takes into a clock what another one knows.
+// join merges another clock into clock.
 func join(clock, other []uint32) {
 	for i, v := range other {
 		clock[i] = max(clock[i], v)
 	}
 }
 
-// fenceProxy executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp when
-// no other thread has stored something since its last one.
+// fenceProxy executes fence.proxy.async for the threads of mask. The fence takes effect for the warp when every thread
+// that has stored since the warp's last fence has executed one.
 func (w *warp) fenceProxy(mask uint32) {
 	b := w.block
 	if b.proxy == nil || mask == 0 {
@@ -101,13 +101,13 @@ func (w *warp) fenceProxy(mask uint32) {
 	b.seen[w.index][clockFences+w.index] = b.tick
 }
 
-// visible says whether what warp from stored at a tick has passed a fence.proxy.async that is ordered before
-// what warp to does now.
+// visible reports whether warp from has executed fence.proxy.async after its store at tick, ordered before the next
+// instruction of warp to.
 func (p *proxy) visible(from int, tick uint32, to int) bool {
 	return tick < p.block.seen[to][clockFences+from]
 }
 
-// over says whether warp w knows that the copy which wrote r has ended.
+// over reports whether warp w knows that the copy that wrote r has completed.
 func (p *proxy) over(r *asyncRow, w int) bool {
 	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
 }
@@ -118,7 +118,7 @@ func (p *proxy) copyOf(r *asyncRow) string {
 	return fmt.Sprintf("a bulk copy writes it, and phase %d of the mbarrier at offset %d was not waited for", r.phase, m.offset)
 }
 
-// readRows checks loads of the generic proxy and notes them.
+// readRows checks and records loads through the generic proxy.
 func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
 	warps := len(p.block.warps)
 	for m := mask; m != 0; m &= m - 1 {
@@ -135,7 +135,7 @@ func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// halves are the halves of a row that an access touches.
+// halves returns the halves of a row that an access touches.
 func halves(off uint64, bytes uint32) uint8 {
 	if bytes == 16 {
 		return 3
@@ -143,7 +143,7 @@ func halves(off uint64, bytes uint32) uint8 {
 	return 1 << (off >> 3 & 1)
 }
 
-// writeRows checks stores of the generic proxy and notes them.
+// writeRows checks and records stores through the generic proxy.
 func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	w.stored |= mask
 	for m := mask; m != 0; m &= m - 1 {
@@ -162,7 +162,7 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// fetchedBefore fails unless all asynchronous reads of a row are ordered before what the warp does now.
+// fetchedBefore fails unless all asynchronous reads of a row are ordered before this warp.
 func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	b := p.block
 	n := len(b.warps)
@@ -173,7 +173,7 @@ func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	}
 }
 
-// fetch checks an asynchronous read of a row that is about to begin, and marks the row.
+// fetch checks an asynchronous read of a row that starts, and counts it as pending.
 func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	b, r := p.block, &p.rows[off>>4]
 	if !p.over(r, w.index) {
@@ -192,11 +192,10 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	r.flights++
 }
 
-// stored fails unless what a thread stored in a word can be seen by the asynchronous work that the
-// warp starts.
+// stored fails unless the last store to a word is visible to asynchronous work that the warp starts.
 func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
 	b := p.block
-	if c.write <= b.began { // a copy wrote it, or nothing
+	if c.write <= b.began { // written by a copy or never
 		return
 	}
 	writer := int(c.info >> cellWarp & 31)
@@ -211,14 +210,14 @@ func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done st
 	}
 }
 
-// fetchEnd ends an asynchronous read of a row, which the warp has waited for.
+// fetchEnd completes an asynchronous read of a row that the warp has waited for.
 func (p *proxy) fetchEnd(w *warp, off uint32) {
 	at := int(off>>4)*len(p.block.warps) + w.index
 	p.rows[off>>4].flights--
 	p.read[at], p.fetched[at] = p.block.tick, p.block.tick
 }
 
-// claim checks that a copy may write a row, and marks it.
+// claim checks that a copy may write a row, and marks the row as written by the copy.
 func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase uint32) {
 	b, r := p.block, &p.rows[off>>4]
 	n := len(b.warps)
@@ -244,7 +243,7 @@ func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase 
 	*r = asyncRow{owner: uint8(owner + 1), phase: phase}
 }
 
-// landed marks a row that a copy has written.
+// landed marks a row as written by a completed copy.
 func (p *proxy) landed(off uint32) {
 	b := p.block
 	for i := range uint32(4) {
@@ -253,7 +252,7 @@ func (p *proxy) landed(off uint32) {
 	b.rows[off>>4] = row{}
 }
 
-// reader describes asynchronous work that reads a row.
+// reader describes the asynchronous work that reads a row.
 func (p *proxy) reader(off uint32) string {
 	for _, w := range p.block.warps {
 		for i := range w.products.pending {
@@ -276,7 +275,7 @@ func (p *proxy) reader(off uint32) string {
 	return "asynchronous work reads it"
 }
 
-// turn is called when a warp has run: some copies may land.
+// turn runs after each warp. It may let a copy land.
 func (p *proxy) turn() {
 	if p.late || len(p.loads) == 0 {
 		return
@@ -286,8 +285,8 @@ func (p *proxy) turn() {
 	}
 }
 
-// unblock is called when no warp can go on. It lets a copy land, or ends waits that may end
-// early, and says whether it did.
+// unblock runs when no warp can make progress. It lets a copy land, or lets waits give up early. It returns false if
+// it did neither.
 func (p *proxy) unblock() bool {
 	if len(p.loads) > 0 {
 		p.landOne()
@@ -306,7 +305,7 @@ func (p *proxy) unblock() bool {
 	return any
 }
 
-// landOne lets one of the copies under way land.
+// landOne completes one of the pending copies, drawn at random.
 func (p *proxy) landOne() {
 	p.hash = mix(p.hash)
 	i := int(p.hash >> 8 % uint64(len(p.loads)))
@@ -315,7 +314,7 @@ func (p *proxy) landOne() {
 	c.land(p)
 }
 
-// end checks that nothing is under way when the block ends.
+// end checks at the end of a block that no asynchronous work is pending.
 func (p *proxy) end() {
 	for _, w := range p.block.warps {
 		for _, q := range w.products.pending {
@@ -340,7 +339,7 @@ func (p *proxy) end() {
 	p.endGroups()
 }
 
-// waitedFor says whether a warp knows that a phase of an mbarrier is over.
+// waitedFor reports whether any warp knows that a phase of an mbarrier is over.
 func (p *proxy) waitedFor(mbar int, phase uint32) bool {
 	for v := range p.block.warps {
 		if p.block.seen[v][clockMbars+mbar] > phase {

@@ -59,8 +59,7 @@ func params(v ...any) []byte {
 	return out
 }
 
-// file parses a module of testdata, whose text is changed first: edit holds pairs
-// of an old and a new text.
+// file parses a module of testdata after applying edit, pairs of old and new text.
 func file(t testing.TB, name string, edit ...string) *Module {
 	t.Helper()
 	src := testkit.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
@@ -102,8 +101,7 @@ func TestShippedModules(t *testing.T) {
 	}
 }
 
-// TestBrokenText deletes, swaps and inserts tokens; Parse must return a module, or
-// an error that names the file.
+// TestBrokenText deletes, swaps and inserts tokens. Parse must return a module, or an error that names the file.
 func TestBrokenText(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, name := range []string{"element.ptx", "gemm.ptx"} {

@@ -17,9 +17,9 @@ func (b *builder) setmaxnreg(in *inst) {
 	b.kernel.async = true
 }
 
-// registersAtStart is how many registers each thread of the kernel has when it starts, as far as the directives for ptxas say:
-// .maxnreg, or what .maxntid and .minnctapersm leave of a multiprocessor's 65,536 registers, in eights. 0: they do not say.
-// Source: PTX ISA, "setmaxnreg", "Performance-Tuning Directives".
+// registersAtStart returns the number of registers per thread at kernel start. It is .maxnreg, or else the share of a
+// multiprocessor's 65,536 registers for .maxntid and .minnctapersm, rounded down to a multiple of 8. 0: the kernel has
+// no such directive. Source: PTX ISA, "setmaxnreg", "Performance-Tuning Directives".
 func (k *Kernel) registersAtStart() int {
 	if k.maxRegisters > 0 {
 		return k.maxRegisters
@@ -31,7 +31,7 @@ func (k *Kernel) registersAtStart() int {
 	return min(256, (64<<10)/(threads*max(1, k.minBlocks))) &^ 7
 }
 
-// setRegisters executes setmaxnreg, and says whether the warp has to wait until others have given registers back.
+// setRegisters executes setmaxnreg. It returns true if the warp has to wait until other warps release registers.
 func (w *warp) setRegisters(in *inst, mask uint32) bool {
 	p, n := w.block.proxy, int(in.imm)
 	w.wholeGroup(in, mask, "setmaxnreg")
@@ -53,7 +53,7 @@ func (w *warp) setRegisters(in *inst, mask uint32) bool {
 	return false
 }
 
-// registersFree says whether the block has the registers that setmaxnreg.inc wants for a warp.
+// registersFree reports whether the block has the registers that setmaxnreg.inc requests for a warp.
 func (w *warp) registersFree(in *inst) bool {
 	return w.block.proxy.pool >= (int(in.imm)-w.registers)*32
 }

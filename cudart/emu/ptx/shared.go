@@ -5,13 +5,12 @@ import (
 	"math/bits"
 )
 
-// cell is what is known of one word of shared or global memory. Times are ticks of the block. Every
-// release of a barrier begins a new tick, and ticks are counted on from block to block, so that
-// what earlier blocks left behind counts as never written.
+// cell is the access history of one word of shared or global memory. Times are ticks of the block. Every barrier
+// release starts a new tick. Ticks count on from block to block, so accesses of earlier blocks count as never made.
 type cell struct {
 	write   uint32 // tick of the last write
 	read    uint32 // tick of the last read
-	readers uint32 // the warps that read at that tick
+	readers uint32 // mask of the warps that read at this tick
 	info    uint32
 }
 
@@ -20,14 +19,13 @@ const (
 	cellInit    = 0       // 4 bits: bytes written in this block
 	cellLast    = 4       // 4 bits: bytes of the last write
 	cellWarp    = 8       // 5 bits: the warp that wrote last
-	cellPending = 1 << 13 // a cp.async that writes the word has not landed
-	cellRead    = 14      // 4 bits: bytes that were read at the tick of cell.read
+	cellPending = 1 << 13 // an unfinished cp.async writes the word
+	cellRead    = 14      // 4 bits: bytes read at the tick of cell.read
 	cellAtomic  = 1 << 18 // the last write was atomic
-	cellParts   = 1 << 19 // several warps read different bytes at that tick
+	cellParts   = 1 << 19 // several warps read different bytes at the tick of cell.read
 )
 
-// row is what is known of 16 bytes of shared memory: at that tick, these warps have
-// read all of them, and the reads were correct.
+// row caches correct reads of 16 bytes of shared memory: the warps in readers have read all bytes at tick.
 type row struct{ tick, readers uint32 }
 
 // sharedBounds checks that an access lies inside the block's shared memory.
@@ -38,8 +36,7 @@ func (w *warp) sharedBounds(in *inst, mask uint32, hi, bytes uint64) {
 	}
 }
 
-// part is a mask of the bytes of a word that an access of fewer than 4 bytes
-// touches.
+// part returns the byte mask of a word for an access narrower than 4 bytes.
 func part(off uint64, bytes uint32) uint32 { return (1<<bytes - 1) << (off & 3) }
 
 // readShared checks a read of shared memory and records it.
@@ -53,7 +50,7 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		off := w.addr[i]
-		if off == last { // threads that read the same
+		if off == last { // threads that read the same word
 			continue
 		}
 		last = off
@@ -111,10 +108,13 @@ func (b *block) noteRead(w *warp, c *cell, bytes uint32) {
 	c.info |= bytes << cellRead
 }
 
-// badRead looks closer at a read that the quick checks did not accept. It fails
-// where a cp.async is still writing the bytes, where nothing wrote them, or where
-// no barrier orders the write before this warp. It returns where a barrier of fewer
-// threads than the block has does order them.
+// badRead examines a read that the quick checks did not accept. It fails in these cases:
+//
+//   - a cp.async still writes the bytes
+//   - nothing wrote the bytes
+//   - no barrier orders the write before this warp
+//
+// It returns if a barrier of only some of the block's threads orders the two.
 func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off uint64) {
 	switch {
 	case c.info&cellPending != 0 && c.write >= b.began:
@@ -132,7 +132,7 @@ func (b *block) orderedRead(w *warp, in *inst, lane int, c *cell, at place) {
 	}
 }
 
-// place is a byte of global memory, or of shared memory where buffer is nil.
+// place is a byte of global memory, or of shared memory if buffer is nil.
 type place struct {
 	buffer *Buffer
 	offset uint64
@@ -145,8 +145,7 @@ func (p place) String() string {
 	return fmt.Sprintf("%s at offset %d", p.buffer.Name, p.offset)
 }
 
-// ordered says whether what warp from did at a tick is ordered before what warp to
-// does now.
+// ordered reports whether the accesses of warp from at a tick are ordered before the next instruction of warp to.
 func (b *block) ordered(from int, tick uint32, to int) bool {
 	return tick < b.full || tick < b.seen[to][from]
 }
@@ -177,7 +176,7 @@ func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// note records a write of some bytes.
+// note records a write of some bytes of a word.
 func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
 	known, me := uint32(0), uint32(w.index)
 	if c.write >= b.began {
@@ -190,7 +189,7 @@ func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
 	c.info = known | bytes | bytes<<cellLast | me<<cellWarp | c.info&(15<<cellRead|cellParts) | flags
 }
 
-// checkWrite fails when an access of another warp is not ordered before this write.
+// checkWrite fails if an access of another warp is not ordered before this write.
 func (b *block) checkWrite(w *warp, in *inst, lane int, c *cell, bytes uint32, at place) {
 	if c.write >= b.began && c.info&cellPending != 0 {
 		w.fail(in, lane, "%s is written while a cp.async writes it", at)

@@ -5,25 +5,26 @@ import (
 	"fmt"
 )
 
-// TensorMapBytes is the size of a tensor map, TensorMapAlign what its address is a multiple of.
+// TensorMapBytes is the size of a tensor map. TensorMapAlign is the alignment of its address.
 const (
 	TensorMapBytes = 128
 	TensorMapAlign = 64
 )
 
-// TensorMap is a tensor in global memory and the box of it that a copy moves, as cuTensorMapEncodeTiled describes them. The
-// first dimension is the one whose elements are neighbours.
+// TensorMap describes a tensor in global memory and the box that one copy moves, as cuTensorMapEncodeTiled does.
+// Dimension 0 is contiguous.
 type TensorMap struct {
 	Address uint64
 	Element int       // bytes of an element
 	Rank    int       // dimensions, 1 to 5
 	Size    [5]uint64 // elements
-	Stride  [5]uint64 // bytes from one element of a dimension to the next; Stride[0] is Element
+	Stride  [5]uint64 // bytes between neighbouring elements of a dimension; Stride[0] is Element
 	Box     [5]uint32 // elements
-	Swizzle int       // bytes of a row of the swizzle's pattern: 32, 64 or 128; 16: none
+	Swizzle int       // row size of the swizzle pattern in bytes: 32, 64 or 128; 16: no swizzle
 }
 
-// Check says what the driver would refuse. Source: CUDA Driver API, "Tensor Map Object Management".
+// Check returns an error for a tensor map that the driver would reject. Source: CUDA Driver API, "Tensor Map Object
+// Management".
 func (m *TensorMap) Check() error {
 	if m.Rank < 1 || m.Rank > 5 {
 		return fmt.Errorf("a tensor of %d dimensions, of which there can be 1 to 5", m.Rank)
@@ -50,10 +51,10 @@ func (m *TensorMap) Check() error {
 	return nil
 }
 
-// tensorMapMark begins the bytes of an emulated tensor map; those of a GPU are not documented.
+// tensorMapMark starts the bytes of an emulated tensor map. The format of NVIDIA's tensor maps is not documented.
 const tensorMapMark = 0x70616d726f736e74
 
-// Encode is the tensor map as the 128 bytes that a kernel is given.
+// Encode returns the 128 bytes that are passed to a kernel.
 func (m *TensorMap) Encode() [TensorMapBytes]byte {
 	var out [TensorMapBytes]byte
 	le := binary.LittleEndian
@@ -70,7 +71,7 @@ func (m *TensorMap) Encode() [TensorMapBytes]byte {
 	return out
 }
 
-// decodeTensorMap reads what Encode wrote.
+// decodeTensorMap is the inverse of Encode.
 func decodeTensorMap(b []byte) (*TensorMap, error) {
 	le := binary.LittleEndian
 	if len(b) < TensorMapBytes || le.Uint64(b) != tensorMapMark {
@@ -86,7 +87,7 @@ func decodeTensorMap(b []byte) (*TensorMap, error) {
 	return m, m.Check()
 }
 
-// bytes is the size of a box.
+// bytes returns the size of the box in bytes.
 func (m *TensorMap) bytes() uint32 {
 	n := uint32(m.Element)
 	for _, b := range m.Box[:m.Rank] {
@@ -95,16 +96,16 @@ func (m *TensorMap) bytes() uint32 {
 	return n
 }
 
-// piece is 16 bytes of a copy between shared and global memory. Of them, bytes from to to are in the tensor; the others are zeros, and
-// not written back.
+// piece is 16 bytes of a copy between shared and global memory. Bytes [from, to) lie inside the tensor. The other
+// bytes are read as zeros and not written back.
 type piece struct {
 	shared   uint32
 	global   uint64
 	from, to uint8
 }
 
-// pieces lists the pieces of the box that begins at a place of the tensor, which may lie in part outside of it, copied from
-// or to an offset in shared memory.
+// pieces lists the pieces of the box at coordinates at, copied to or from offset shared. Parts of the box may lie
+// outside the tensor.
 func (m *TensorMap) pieces(shared uint32, at [5]int32) []piece {
 	row := m.Box[0] * uint32(m.Element)
 	rows := m.bytes() / row
@@ -130,7 +131,7 @@ func (m *TensorMap) pieces(shared uint32, at [5]int32) []piece {
 	return out
 }
 
-// swizzled is where a piece lies: the swizzle depends on the address in shared memory, as that of wgmma does.
+// swizzled returns the swizzled offset of a piece. Like wgmma, the swizzle depends on the address in shared memory.
 func (m *TensorMap) swizzled(at uint32) uint32 {
 	t := operandTile{width: uint32(m.Swizzle)}
 	return t.swizzled(at)

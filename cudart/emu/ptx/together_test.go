@@ -7,8 +7,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// inOrder is a kernel whose blocks, by their tickets, each append their ticket to a list when the block before has. Both
-// stand behind the list of 16.
+// inOrder is a kernel whose blocks take tickets. Each block appends its ticket to a list of 16 after the previous
+// block has. The ticket counter and the list length follow the list.
 const inOrder = `.version 8.0
 .target sm_80
 .address_size 64
@@ -29,8 +29,8 @@ red.global.add.u32 [%g+68], 1;
 ret;
 }`
 
-// TestTogether: blocks that wait for each other go on however they take turns, and what they do without waiting is
-// the same for a seed and differs among seeds.
+// TestTogether: blocks that wait for each other make progress however they take turns. Blocks that do not wait give
+// the same result for the same seed and different results for different seeds.
 func TestTogether(t *testing.T) {
 	run := func(src string, together, threads int, seed uint64) (string, error) {
 		var h heap
@@ -61,7 +61,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestWaitsInVain: a launch whose blocks wait for what never happens fails.
+// TestWaitsInVain: a launch fails if its blocks wait for an event that never happens.
 func TestWaitsInVain(t *testing.T) {
 	defer func(n int) { inVain = n }(inVain)
 	inVain = 1000
@@ -76,7 +76,7 @@ func TestWaitsInVain(t *testing.T) {
 	}
 }
 
-// TestStrongLoadsAreFresh: what other blocks may write is read of the L2 cache each time.
+// TestStrongLoadsAreFresh: a strong load reads the L2 cache each time, since other blocks may write the word.
 func TestStrongLoadsAreFresh(t *testing.T) {
 	twice := func(load string) int64 { return counted(t, 32, at("%t", 4)+load+load).Sum.Fresh }
 	if weak, strong := twice("ld.global.u32 %b, [%x];\n"), twice("ld.relaxed.gpu.global.u32 %b, [%x];\n"); weak != 4 || strong != 8 {

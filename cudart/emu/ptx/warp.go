@@ -2,7 +2,7 @@ package ptx
 
 import "math/bits"
 
-// warp is 32 threads that execute the same instruction at a time.
+// warp is 32 threads that execute in lockstep.
 type warp struct {
 	block     *block
 	kernel    *Kernel
@@ -10,9 +10,9 @@ type warp struct {
 	r32       []lanes32
 	r64       []lanes64
 	preds     []uint32
-	live      uint32 // the threads that have not exited
+	live      uint32 // mask of the threads that have not exited
 	stack     []frame
-	tmp32     lanes32 // results of instructions that only some threads execute
+	tmp32     lanes32 // results of partially masked instructions
 	tmp64     lanes64
 	opA       lanes32 // adjusted operands
 	opB       lanes32
@@ -20,30 +20,30 @@ type warp struct {
 	addr      lanes64 // the addresses of the threads' accesses
 	bounds    [3][8]uint32
 	bounds64  [3][4]uint64
-	wait      *barrier // the barrier at which the warp waits
-	poll      *inst    // what it waits for an mbarrier or for registers with, which is executed again
-	polled    uint32   // the threads that do
-	giveUp    bool     // the wait of poll ends though its phase is not over
-	stored    uint32   // threads that have stored in shared memory since the last fence.proxy.async
-	registers int      // of each thread, where setmaxnreg is used
+	wait      *barrier // the barrier that the warp waits at
+	poll      *inst    // the instruction with which the warp waits for an mbarrier or registers; it is executed again
+	polled    uint32   // mask of the threads that execute poll
+	giveUp    bool     // end the wait of poll although its phase is not over
+	stored    uint32   // mask of the threads that have stored to shared memory since their last fence.proxy.async
+	registers int      // per thread, in kernels with setmaxnreg
 	products  products
 	guards    []guardedRegister
 	bulk      bulkCopies
 	async     copies
 	local     []byte
 	mma       matrices
-	pc        int32 // the instruction that is executed, for errors
-	steps     int64 // instructions of the warp executed so far
+	pc        int32 // current instruction, for errors
+	steps     int64 // instructions that the warp has executed
 }
 
-// frame is a set of threads that run together until they reach the instruction at
-// join. There the frame below takes over.
+// frame is a set of threads that run together until they reach the instruction at join. The frame below then
+// continues.
 type frame struct {
 	pc, join int32
 	mask     uint32
 }
 
-// state is why a warp stopped.
+// state is the reason for which a warp stopped.
 type state uint8
 
 const (
@@ -52,8 +52,8 @@ const (
 	stateYield
 )
 
-// sliceSteps is how many instructions a warp runs before the other warps of its
-// block have their turn. So a warp may wait for what another one writes.
+// sliceSteps is the number of instructions that a warp runs before the other warps of its block get a turn. A warp may
+// therefore spin on memory that another warp writes.
 const sliceSteps = 1 << 22
 
 // start sets the warp to the first instruction.
@@ -67,7 +67,7 @@ func (w *warp) start(mask uint32) {
 	}
 }
 
-// startAsync forgets what earlier blocks did asynchronously.
+// startAsync clears the asynchronous state of earlier blocks.
 func (w *warp) startAsync() {
 	w.poll, w.polled, w.giveUp, w.stored = nil, 0, false, 0
 	w.registers = w.kernel.registersAtStart()
@@ -76,7 +76,8 @@ func (w *warp) startAsync() {
 	w.bulk = bulkCopies{pending: w.bulk.pending[:0]}
 }
 
-// run executes instructions until the warp ends, waits, has used its slice or has read what another block may write.
+// run executes instructions until the warp ends, waits, has used its slice or has read memory that another block may
+// write.
 func (w *warp) run() state {
 	code, touches := w.kernel.code, w.kernel.touches
 	limit := w.steps + sliceSteps
@@ -109,7 +110,7 @@ func (w *warp) run() state {
 			case famLoad:
 				w.load(in, mask)
 				if in.flags&flagStrong != 0 {
-					limit = w.steps // at the next branch others have their turn
+					limit = w.steps // yield at the next branch
 				}
 			case famMbar:
 				if w.mbarrier(in, mask) {
@@ -147,7 +148,7 @@ func (w *warp) run() state {
 	}
 }
 
-// compute executes an instruction after which the warp goes on with the next one.
+// compute executes an instruction that does not change the control flow.
 func (w *warp) compute(in *inst, mask uint32) {
 	switch in.fam {
 	case fam32:
@@ -189,8 +190,7 @@ func (w *warp) compute(in *inst, mask uint32) {
 	}
 }
 
-// settle drops frames all of whose threads have exited, and says whether no frame
-// is left.
+// settle drops the frames whose threads have all exited. It returns true if no frame is left.
 func (w *warp) settle() bool {
 	for len(w.stack) > 0 {
 		f := &w.stack[len(w.stack)-1]
@@ -203,7 +203,7 @@ func (w *warp) settle() bool {
 	return true
 }
 
-// control executes a branch or an exit and says whether the frames changed.
+// control executes a branch or an exit. It returns true if the frames changed.
 func (w *warp) control(in *inst, mask uint32, f *frame) bool {
 	switch in.op {
 	case opBra:
@@ -236,8 +236,7 @@ func (w *warp) control(in *inst, mask uint32, f *frame) bool {
 	return false
 }
 
-// part splits the current frame: some threads go to one instruction and the others
-// to another one, and all come together again at in.e.
+// part splits the current frame: mask1 continues at pc1, mask2 at pc2. Both reconverge at in.e.
 func (w *warp) part(in *inst, pc1, pc2 int32, mask1, mask2 uint32) {
 	f := &w.stack[len(w.stack)-1]
 	join := in.e

@@ -17,7 +17,7 @@ func TestShuffles(t *testing.T) {
 	for _, c := range []struct {
 		mode     string
 		by, ctrl uint32
-		from     func(i int) int // the thread that is read; outside of the segment, the reader itself
+		from     func(i int) int // source thread; outside the segment, the reader itself
 	}{
 		{"up", 3, 0, func(i int) int { return i - 3 }},
 		{"up", 3, 0x1800, func(i int) int {
@@ -94,8 +94,7 @@ func TestWarpInstructions(t *testing.T) {
 	}
 }
 
-// TestAtomics: 128 threads of two blocks update one word, and the result does not
-// depend on their order.
+// TestAtomics: 128 threads of two blocks update one word. The result does not depend on their order.
 func TestAtomics(t *testing.T) {
 	for _, c := range []struct {
 		op   string
@@ -119,8 +118,8 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestMMA multiplies random small integers, whose sums are exact, in both shapes.
-// Fragments are filled in the layout that the PTX manual gives.
+// TestMMA multiplies random small integers, whose sums are exact, in both shapes. Fragments have the layout of the PTX
+// manual.
 func TestMMA(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for _, depth := range []int{8, 16} {
@@ -180,7 +179,7 @@ func TestMMA(t *testing.T) {
 	}
 }
 
-// TestLanes compares the functions in assembly with those in Go.
+// TestLanes compares the assembly functions with the Go functions.
 func TestLanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 200 {
@@ -241,7 +240,7 @@ func TestPostDominators(t *testing.T) {
 	}
 }
 
-// TestPermutation: every walk meets each of the n things once.
+// TestPermutation: every walk visits each of the n items once.
 func TestPermutation(t *testing.T) {
 	for n := uint64(1); n < 64; n++ {
 		for seed := range uint64(8) {

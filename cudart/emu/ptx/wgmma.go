@@ -11,38 +11,38 @@ const (
 	opProduct op = iota // wgmma.mma_async
 	opProductFence
 	opProductCommit
-	opProductWait // waits for all groups but the last imm
+	opProductWait // waits for all groups except the imm newest
 )
 
 // Flags of wgmma.mma_async.
 const (
 	flagNegateA = 1 << iota
 	flagNegateB
-	flagAcrossA // the rows of A lie along memory
+	flagAcrossA // A is MN-major: its rows are contiguous
 	flagAcrossB
 )
 
-// products are the wgmma.mma_async of a warp that have not been waited for. A warp computes its 16 of the 64 rows,
-// when it waits for them; until then their registers and operands must not be touched.
+// products are the pending wgmma.mma_async of a warp. A warp computes its 16 of the 64 rows when it waits. Until then,
+// nothing else may touch the registers and operands of pending products.
 type products struct {
-	group   uint32 // the group that is open
-	fenced  int64  // warp.steps at the last wgmma.fence; -1: there was none
+	group   uint32 // number of the open group
+	fenced  int64  // warp.steps at the last wgmma.fence; -1: none
 	pending []asyncProduct
 }
 
-// asyncProduct is one wgmma.mma_async of a warp.
+// asyncProduct is one pending wgmma.mma_async of a warp.
 type asyncProduct struct {
 	in    *inst
 	group uint32
-	add   bool     // the sums are added to
-	rows  []uint32 // offsets of its operands in shared memory, in pieces of 16 bytes: A's, if they are there, then B's
+	add   bool     // accumulate (scale-d)
+	rows  []uint32 // offsets in shared memory of the operands' 16-byte pieces: A, unless in registers, then B
 }
 
-// warpgroup checks that its four warps execute the same instructions.
+// warpgroup checks that its four warps execute the same wgmma instructions.
 type warpgroup struct {
 	steps []groupStep
-	first int    // the number of steps[0]
-	done  [4]int // instructions that each warp has executed
+	first int    // instruction number of steps[0]
+	done  [4]int // number of instructions that each warp has executed
 }
 
 type groupStep struct {
@@ -52,7 +52,7 @@ type groupStep struct {
 	warp int
 }
 
-// wgmma decodes wgmma.mma_async and what orders it.
+// wgmma decodes wgmma.mma_async and the instructions that order it.
 func (b *builder) wgmma(in *inst) {
 	in.fam = famGroup
 	b.kernel.async = true
@@ -82,7 +82,7 @@ func (b *builder) wgmma(in *inst) {
 }
 
 // product decodes wgmma.mma_async d, a, b, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b. Its
-// registers are the sums, then A's.
+// registers are the accumulators, followed by A's fragment.
 func (b *builder) product(in *inst, n int) {
 	in.op, in.imm, in.a, in.x = opProduct, int64(n), -1, &extra{}
 	b.registerList(in, b.arg(0), n/2, true)
@@ -113,7 +113,7 @@ func (b *builder) registerList(in *inst, o operand, n int, written bool) {
 	}
 }
 
-// bit is the i-th argument, 0 or 1; sign one that is 1 or -1, and true for -1.
+// bit decodes argument i, 0 or 1. sign decodes argument i, 1 or -1, and returns true for -1.
 func (b *builder) bit(i int) bool  { return b.choice(i, 0, 1) }
 func (b *builder) sign(i int) bool { return b.choice(i, 1, -1) }
 
@@ -155,7 +155,7 @@ func (w *warp) groupwise(in *inst, mask uint32) {
 	}
 }
 
-// wholeGroup fails unless all threads of the warp take part, and the warp is one of four that are a warpgroup.
+// wholeGroup fails unless all threads of the warp take part and the warp belongs to a complete warpgroup.
 func (w *warp) wholeGroup(in *inst, mask uint32, what string) {
 	if mask != full {
 		w.fail(in, bits.TrailingZeros32(^mask), "the thread does not take part in %s, and all of the warpgroup must (mask %#08x)", what, mask)
@@ -165,7 +165,7 @@ func (w *warp) wholeGroup(in *inst, mask uint32, what string) {
 	}
 }
 
-// uniform is the value of a 64-bit register that must be the same in all threads.
+// uniform returns the value of a 64-bit register. It fails unless all threads hold the same value.
 func (w *warp) uniform(in *inst, reg int32) uint64 {
 	r := &w.r64[reg]
 	for i, v := range r {
@@ -176,7 +176,7 @@ func (w *warp) uniform(in *inst, reg int32) uint64 {
 	return r[0]
 }
 
-// same checks that a warp executes what the other warps of its warpgroup have executed at the same place.
+// same fails if the other warps of the warpgroup executed a different instruction at the same position.
 func (g *warpgroup) same(w *warp, s groupStep) {
 	me := w.index % 4
 	n := g.done[me]
@@ -199,7 +199,7 @@ func (g *warpgroup) same(w *warp, s groupStep) {
 	}
 }
 
-// endGroups checks that all warps of each warpgroup have executed as many instructions.
+// endGroups checks that all warps of a warpgroup have executed equally many instructions.
 func (p *proxy) endGroups() {
 	for i := range p.groups {
 		g := &p.groups[i]
@@ -212,7 +212,7 @@ func (p *proxy) endGroups() {
 	}
 }
 
-// startProduct checks a wgmma.mma_async and remembers it.
+// startProduct checks a wgmma.mma_async and adds it to the pending products.
 func (w *warp) startProduct(in *inst, s groupStep) {
 	q := &w.products
 	w.guardProduct(in)
@@ -250,7 +250,7 @@ func (w *warp) operandPieces(in *inst, to []uint32, d uint64, rows uint32, acros
 	return to
 }
 
-// finishProducts computes the products of all groups that are numbered lower than before.
+// finishProducts computes the products of all groups numbered below before.
 func (w *warp) finishProducts(before int64) {
 	q := &w.products
 	done := 0
@@ -261,7 +261,7 @@ func (w *warp) finishProducts(before int64) {
 	if done == 0 {
 		return
 	}
-	// The lists of rows of those that are done are used again.
+	// The rows slices of finished products are reused.
 	n := len(q.pending) - done
 	for i := range n {
 		q.pending[i], q.pending[done+i] = q.pending[done+i], q.pending[i]
@@ -269,8 +269,9 @@ func (w *warp) finishProducts(before int64) {
 	q.pending = q.pending[:n]
 }
 
-// finishProduct computes the warp's rows: eight columns at a time, with sums in the order of k. Of D, and of A in registers,
-// threads hold what they hold for mma.sync. Source: PTX ISA, "Register fragments and shared memory matrix layouts".
+// finishProduct computes the warp's rows, eight columns at a time. Products are added in the order of k. Fragments of
+// D, and of A in registers, have the layout of mma.sync. Source: PTX ISA, "Register fragments and shared memory matrix
+// layouts".
 func (w *warp) finishProduct(q *asyncProduct) {
 	in, m := q.in, &w.mma
 	n := uint32(in.imm)
@@ -307,7 +308,7 @@ func (w *warp) finishProduct(q *asyncProduct) {
 	w.releaseProduct(in)
 }
 
-// registersA puts A together from registers.
+// registersA assembles A from registers.
 func (w *warp) registersA(in *inst) {
 	r, m, sign := in.x.regs[in.imm/2:], &w.mma, signOf(in, flagNegateA)
 	for j := range 4 { // rows 0 to 7 and 8 to 15 of columns 0 to 7, then of columns 8 to 15
@@ -317,7 +318,7 @@ func (w *warp) registersA(in *inst) {
 	}
 }
 
-// sharedA puts the warp's 16 rows of A together from shared memory.
+// sharedA assembles the warp's 16 rows of A from shared memory.
 func (w *warp) sharedA(q *asyncProduct) {
 	in, m, p, sign := q.in, &w.mma, start(w.block.shared), signOf(q.in, flagNegateA)
 	first := w.index % 4 * 16
@@ -337,7 +338,7 @@ func (w *warp) sharedA(q *asyncProduct) {
 	}
 }
 
-// operandB puts eight columns of B together; rows are where its pieces lie.
+// operandB assembles eight columns of B. rows are the offsets of B's pieces.
 func (w *warp) operandB(in *inst, rows []uint32, eight uint32) {
 	m, p, sign := &w.mma, start(w.block.shared), signOf(in, flagNegateB)
 	if in.flags&flagAcrossB != 0 {
@@ -359,26 +360,25 @@ func (w *warp) operandB(in *inst, rows []uint32, eight uint32) {
 	}
 }
 
-// signOf is what is exclusive-ored into operands that are negated.
+// signOf returns the bit mask to xor into the operands: the sign bit if they are negated, otherwise 0.
 func signOf(in *inst, flag uint8) uint32 {
 	return pick(in.flags&flag != 0, uint32(1)<<31, 0)
 }
 
-// operandTile is a matrix in shared memory as the 64 bits of a wgmma descriptor describe it, in bytes.
-// Source: PTX ISA 8.0, "Matrix descriptor format"; the layouts are those of CUTLASS's
-// make_gmma_desc (include/cute/atom/mma_traits_sm90_gmma.hpp).
+// operandTile is a matrix in shared memory, decoded from a 64-bit wgmma descriptor, in bytes. Source: PTX ISA 8.0,
+// "Matrix descriptor format"; layouts as in make_gmma_desc of CUTLASS (include/cute/atom/mma_traits_sm90_gmma.hpp).
 type operandTile struct {
 	start, leading, stride uint32
-	base                   uint32 // row of the swizzle's pattern with which the matrix begins
-	width                  uint32 // of a row of the swizzle's pattern; 16: none
+	base                   uint32 // row of the swizzle pattern at which the matrix starts
+	width                  uint32 // row size of the swizzle pattern; 16: no swizzle
 }
 
 const descriptorBits = 0xc00e_3fff_3fff_3fff
 
-// widths are the swizzle modes of bits 62 and 63.
+// widths are the row sizes of the swizzle modes in bits 62 and 63.
 var widths = [4]uint32{16, 128, 64, 32}
 
-// tileOf reads a descriptor; what is wrong with it is an error.
+// tileOf decodes a descriptor. It returns an error for an invalid one.
 func tileOf(d uint64) (operandTile, error) {
 	t := operandTile{uint32(d&0x3fff) << 4, uint32(d>>16&0x3fff) << 4, uint32(d>>32&0x3fff) << 4, uint32(d >> 49 & 7), widths[d>>62]}
 	pattern := 8 * t.width
@@ -396,8 +396,8 @@ func tileOf(d uint64) (operandTile, error) {
 	return t, nil
 }
 
-// fits checks the distances between the parts of a matrix of so many rows (of M or N) and 16 columns (of K). across is
-// true where the rows lie along memory.
+// fits checks the strides of a matrix with rows rows (of M or N) and 16 columns (of K). across: the rows are
+// contiguous in memory (MN-major).
 func (t operandTile) fits(rows uint32, across bool) error {
 	if t.width == 16 {
 		return nil
@@ -419,8 +419,7 @@ func (t operandTile) fits(rows uint32, across bool) error {
 	return nil
 }
 
-// along is where the 16 bytes with columns 8·half to 8·half+7 of a row lie, for a matrix whose columns lie
-// along memory (K-major).
+// along returns the offset of the 16 bytes with columns 8·half to 8·half+7 of a row, for a K-major matrix.
 func (t operandTile) along(row, half uint32) uint32 {
 	step := uint32(16)
 	if t.width == 16 {
@@ -429,8 +428,7 @@ func (t operandTile) along(row, half uint32) uint32 {
 	return t.swizzled(t.start + row%8*t.width + row/8*t.stride + half*step)
 }
 
-// across is where the 16 bytes with rows 8·eight to 8·eight+7 of a column lie, for a matrix whose rows lie
-// along memory (MN-major).
+// across returns the offset of the 16 bytes with rows 8·eight to 8·eight+7 of a column, for an MN-major matrix.
 func (t operandTile) across(column, eight uint32) uint32 {
 	if t.width == 16 {
 		return t.start + column%8*16 + column/8*t.leading + eight*t.stride
@@ -439,13 +437,13 @@ func (t operandTile) across(column, eight uint32) uint32 {
 	return t.swizzled(t.start + eight%n*16 + eight/n*t.leading + column%8*t.width + column/8*t.stride)
 }
 
-// swizzled exchanges pieces of 16 bytes within rows of 128: bits 4 to 6 of an address (as many as the swizzle has) with
-// bits from 7 on.
+// swizzled permutes 16-byte pieces within 128-byte rows. It xors address bits from 4 on with the bits from 7 on, as
+// many bits as the swizzle mode has.
 func (t operandTile) swizzled(at uint32) uint32 {
 	return at ^ (at>>7-t.base)&(t.width/16-1)<<4
 }
 
-// pieces appends where the pieces of a matrix lie, in the order of along (row, half) or across (column, eight).
+// pieces appends the offsets of a matrix's pieces, in the order of along (row, half) or across (column, eight).
 func (t operandTile) pieces(to []uint32, rows uint32, across bool) []uint32 {
 	if across {
 		for column := range uint32(16) {

@@ -11,20 +11,19 @@ import (
 	"mt/host"
 )
 
-// Memory is the kind of host memory that a copy reads or writes.
+// Memory is the kind of host memory in a copy.
 type Memory int
 
 // The kinds of host memory.
 const (
-	Pinned     Memory = iota // of the device's AllocHost
-	Registered               // long-lived memory that was given to Register, as tiles are
-	Pageable                 // as the system gives it
+	Pinned     Memory = iota // memory of the device's AllocHost
+	Registered               // long-lived memory passed to Register, like the memory of tiles
+	Pageable                 // ordinary memory
 )
 
 func (k Memory) String() string { return [...]string{"pinned", "registered", "pageable"}[k] }
 
-// H2D, D2H and D2D measure copies of so many bytes from host to device, back, and inside
-// the device's memory.
+// H2D measures copies of bytes bytes from host to device.
 func (m *Meter) H2D(bytes int64, kind Memory) (Seconds, error) {
 	return m.copies(bytes, kind, func(c *ends) { m.s.CopyH2D(c.up, c.from) })
 }
@@ -34,13 +33,12 @@ func (m *Meter) D2H(bytes int64, kind Memory) (Seconds, error) {
 	return m.copies(bytes, kind, func(c *ends) { m.s.CopyD2H(c.to, c.down) })
 }
 
-// D2D measures copies inside the device's memory, each of which reads bytes and writes as
-// many.
+// D2D measures copies inside the device's memory. Each copy reads and writes bytes bytes.
 func (m *Meter) D2D(bytes int64) (Seconds, error) {
 	return m.copies(bytes, Pinned, func(c *ends) { m.s.CopyD2D(c.down, c.up) })
 }
 
-// Peer measures copies of so many bytes to another device, which this one must reach
+// Peer measures copies of bytes bytes to another device, which this device must be able to reach
 // (device.Device.Reach).
 func (m *Meter) Peer(to device.Device, bytes int64) (took Seconds, err error) {
 	c, err := m.ends(bytes, Pinned)
@@ -72,8 +70,8 @@ func (m *Meter) copies(bytes int64, kind Memory, call func(*ends)) (Seconds, err
 	return t, nil
 }
 
-// Both measures copies in both directions at once, each of so many bytes. Only those count
-// during which the other direction was busy too.
+// Both measures copies of bytes bytes in both directions at once. Only copies that overlap with the other direction
+// count.
 func (m *Meter) Both(bytes int64, kind Memory) (up, down Seconds, err error) {
 	c, err := m.ends(bytes, kind)
 	if err != nil {
@@ -93,7 +91,7 @@ func (m *Meter) Both(bytes int64, kind Memory) (up, down Seconds, err error) {
 	return Sum(ups), Sum(downs), nil
 }
 
-// bothOnce makes three copies each way at once and returns what the second of each took.
+// bothOnce makes three concurrent copies each way and returns the times of the second.
 func (m *Meter) bothOnce(c *ends) (up, down time.Duration, err error) {
 	e := m.events
 	for i := range 3 {
@@ -104,14 +102,14 @@ func (m *Meter) bothOnce(c *ends) (up, down time.Duration, err error) {
 	}
 	m.s.Record(e[3])
 	m.back.Record(e[7])
-	// Both streams have ended before the caller frees what they copy, also where one has failed.
+	// Both streams must be idle before the caller frees the memory, also after an error.
 	if err := errors.Join(m.s.Sync(), m.back.Sync()); err != nil {
 		return 0, 0, err
 	}
 	return max(1, e[2].Elapsed(e[1])), max(1, e[6].Elapsed(e[5])), nil
 }
 
-// ends are the memory that copies go between: two ranges on each side.
+// ends are the source and target memory of copies: two ranges on each side.
 type ends struct {
 	up, down device.Mem
 	from, to []byte
@@ -124,7 +122,7 @@ func (c *ends) free() {
 	}
 }
 
-// ends allocates both sides of copies of so many bytes.
+// ends allocates both sides of copies of bytes bytes.
 func (m *Meter) ends(bytes int64, kind Memory) (*ends, error) {
 	if bytes < 1 || kind < Pinned || kind > Pageable {
 		return nil, fmt.Errorf("measure: copy of %d bytes: want at least 1", bytes)
@@ -157,7 +155,7 @@ func (m *Meter) fillEnds(c *ends, bytes int64, kind Memory) (err error) {
 	return m.s.Sync()
 }
 
-// hostMemory sets b to memory of a kind, and adds how to give it back to c.
+// hostMemory sets b to memory of the given kind, and adds its release to c.undo.
 func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err error) {
 	if kind == Pinned {
 		if *b, err = m.dev.AllocHost(bytes); err == nil {
@@ -177,17 +175,17 @@ func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err er
 		}
 		c.undo = append(c.undo, func() { m.dev.Unregister(*b) })
 		if d, ok := device.Inner(m.dev).(interface{ AwaitPinned() }); ok {
-			d.AwaitPinned() // what is measured is pinned memory
+			d.AwaitPinned() // measure memory that is fully pinned
 		}
 	}
 	return nil
 }
 
-// PinThreads are the threads by which a run on a GPU pins host memory.
+// PinThreads is the number of threads with which a GPU run pins host memory.
 const PinThreads = 8
 
-// Register measures how long the device takes to pin so many bytes of host memory with each number of threads, in order. It
-// measures nothing on a device that pins nothing.
+// Register measures how long the device takes to pin bytes of host memory, for each number of threads in order. It
+// returns nil for a device that does not pin memory.
 func (m *Meter) Register(bytes int64, threads []int) (out []Seconds, err error) {
 	d, ok := device.Inner(m.dev).(interface {
 		RegisterBy(threads int, memory ...[]byte) error
@@ -220,15 +218,15 @@ func (m *Meter) Register(bytes int64, threads []int) (out []Seconds, err error) 
 	return out, nil
 }
 
-// Launch is what an operation costs however little it does.
+// Launch is the fixed cost of an operation.
 type Launch struct {
-	Enqueue Seconds // of the host, to enqueue one
-	Stream  Seconds // of the stream, for one of many that wait in it
-	// RoundTrip is from enqueueing one until the host knows that it is complete.
+	Enqueue Seconds // host time to enqueue one operation
+	Stream  Seconds // stream time of one operation in a long queue
+	// RoundTrip is the time from enqueueing an operation until the host knows that it is complete.
 	RoundTrip Seconds
 }
 
-// launches is how many operations wait in a stream when their cost is measured.
+// launches is the number of queued operations in a measurement.
 const launches = 256
 
 // Launch measures the smallest operation, a Scale of one element.

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// diskRun is how many bytes one call writes or reads.
+// diskRun is the size in bytes of one write or read.
 const diskRun = 4 << 20
 
-// Disk measures one file of so many bytes in dir: writing it, in order, until it is on the
-// disk (fsync), and reading it back from there, where the system can be told to forget
-// what it has of the file (Linux). The file is removed. Runs bounds how often, and Most how
-// long.
+// Disk measures a temporary file of bytes bytes in dir. It writes the file sequentially, including fsync, and reads it
+// back. On Linux the read comes from the disk, because the page cache is dropped first. Runs and Most limit the number
+// of runs and their total time.
 func Disk(dir string, bytes int64, o Options) (write, read Seconds, err error) {
 	if bytes < 1 {
 		return write, read, fmt.Errorf("measure: disk: a file of %d bytes: want at least 1", bytes)
@@ -26,7 +25,7 @@ func Disk(dir string, bytes int64, o Options) (write, read Seconds, err error) {
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	block := make([]byte, diskRun)
 	state := uint32(1)
-	for i := range block { // a disk may compress
+	for i := range block { // incompressible, because a disk may compress
 		state = state*1664525 + 1013904223
 		block[i] = byte(state >> 24)
 	}

@@ -6,6 +6,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forget drops what the page cache has of f, all of which is on disk. It is advice, so that
-// errors do not count.
+// forget drops the page cache of f, which is clean. The call is only advice, so errors are ignored.
 func forget(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

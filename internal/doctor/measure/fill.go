@@ -9,11 +9,11 @@ import (
 	"mt/device"
 )
 
-// mostFilled is how many bytes are made on the host; what is longer repeats them.
+// mostFilled is the size in bytes of the generated pattern, which repeats in larger memory.
 const mostFilled = 1 << 20
 
-// FillRandom fills mem with random numbers in [-1, 1) of type dt: at most 1 MiB of them,
-// repeated. (A GPU is faster on zeros than on numbers, as it then needs less power.)
+// FillRandom fills mem with random numbers in [-1, 1) of type dt. The pattern repeats after 1 MiB. Zeros would not do:
+// a GPU computes faster on them, because it draws less power.
 func FillRandom(dev device.Device, s device.Stream, mem device.Mem, dt device.DType) error {
 	r := rand.New(rand.NewPCG(3, 5))
 	return repeat(dev, s, mem, dt, min(mem.Bytes, mostFilled), func(int) float64 { return float64(2*r.Float32() - 1) })
@@ -24,7 +24,7 @@ func fillWith(dev device.Device, s device.Stream, t device.Tensor, value func(i 
 	return repeat(dev, s, t.Mem(), t.DType, t.Mem().Bytes, value)
 }
 
-// repeat makes the first bytes of mem on the host and repeats them to its end.
+// repeat generates the first bytes of mem on the host and repeats them up to its end.
 func repeat(dev device.Device, s device.Stream, mem device.Mem, dt device.DType, first int64, value func(i int) float64) error {
 	run, err := dev.AllocHost(first)
 	if err != nil {

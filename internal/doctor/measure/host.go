@@ -14,10 +14,10 @@ import (
 	"mt/model"
 )
 
-// adamW is the optimizer whose updates are measured where no other is asked for.
+// adamW is the default optimizer of an update.
 var adamW = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// Optimizers are those that are measured beside AdamW, by their names in a config.
+// Optimizers are measured in addition to AdamW. Keys are their names in a config.
 var Optimizers = map[string]optim.Optimizer{
 	"adamw_8bit": optim.Quantised{By: adamW, Bits: 8},
 	"adamw_4bit": optim.Quantised{By: adamW, Bits: 4},
@@ -30,23 +30,23 @@ var Optimizers = map[string]optim.Optimizer{
 
 var lion = optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.01}
 
-// Update is an update of one layer in host memory.
+// Update is the update of one layer in host memory.
 type Update struct {
-	Params int64 // of the layer; rounded up to rows of 1024
-	Split  bool  // weights in two planes, hi and lo, as with compute_dtype: bf16
-	BF16   bool  // the gradient is bf16, which needs Split
-	// By makes the update; nil: AdamW. With optim.Muon it is what the host does of it: the momentum and the
-	// weights of a matrix, without the iterations between.
+	Params int64 // parameters of the layer, rounded up to rows of 1024
+	Split  bool  // weights in two planes, hi and lo, as for compute_dtype: bf16
+	BF16   bool  // bf16 gradient; requires Split
+	// By is the optimizer; nil: AdamW. With optim.Muon only the host's share is measured: momentum and weights of a
+	// matrix, without the Newton-Schulz iterations.
 	By optim.Optimizer
 }
 
-// columns is the width of the one matrix of a measured layer.
+// columns is the width of the single matrix in a measured layer.
 const columns = 1024
 
 func (u Update) elems() int64 { return (u.Params + columns - 1) / columns * columns }
 
-// Bytes is what an update reads and writes: the weight and what is kept beside it both ways, and the
-// gradient; with optim.Muon also what it hands to the device and gets back.
+// Bytes returns the bytes that an update moves: weights and optimizer state read and written, and the gradient read.
+// With optim.Muon it includes the transfer to and from the device.
 func (u Update) Bytes() int64 {
 	bytes := optim.Planes(u.by().Planes).UpdateBytes(u.layout()) + u.GradBytes()
 	if _, matrix := u.by().(optim.Muon); matrix {
@@ -55,7 +55,7 @@ func (u Update) Bytes() int64 {
 	return bytes
 }
 
-// by is the optimizer.
+// by returns the optimizer.
 func (u Update) by() optim.Optimizer {
 	if u.By == nil {
 		return adamW
@@ -63,7 +63,8 @@ func (u Update) by() optim.Optimizer {
 	return u.By
 }
 
-// handedSize is the size of an element that goes to the device and back: that of what it computes with.
+// handedSize returns the element size in bytes for the transfer to the device and back, which is the size of the
+// compute dtype.
 func (u Update) handedSize() int64 {
 	if u.Split {
 		return 2
@@ -71,13 +72,13 @@ func (u Update) handedSize() int64 {
 	return 4
 }
 
-// layout is that of the layer.
+// layout returns the layout of the layer.
 func (u Update) layout() model.Layout {
 	return model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{
 		{Role: model.RoleDown, Rows: int(u.elems() / columns), Cols: columns, Dims: 2}}}, u.Split, model.Param{})
 }
 
-// GradBytes is the size of the gradient.
+// GradBytes returns the size of the gradient in bytes.
 func (u Update) GradBytes() int64 { return u.gradSize() * u.elems() }
 
 func (u Update) gradSize() int64 {
@@ -87,7 +88,7 @@ func (u Update) gradSize() int64 {
 	return 4
 }
 
-// hostTimes times what f does, in the host's time.
+// hostTimes measures the host time of f.
 func hostTimes(o Options, f func() error) (Seconds, error) {
 	return o.filled().times(func(repeats int) (time.Duration, error) {
 		start := time.Now()
@@ -100,7 +101,7 @@ func hostTimes(o Options, f func() error) (Seconds, error) {
 	})
 }
 
-// layer makes host memory for one layer of one matrix, and a gradient of it.
+// layer allocates host memory for a layer with one matrix, and its gradient, and passes both to use.
 func (u Update) layer(pool *parallel.Pool, use func(*host.LayerState, optim.Grad) error) (err error) {
 	if u.Params < 1 || u.BF16 && !u.Split {
 		return fmt.Errorf("measure: update of %d parameters: want at least 1, and split weights for a bf16 gradient", u.Params)
@@ -121,7 +122,7 @@ func (u Update) layer(pool *parallel.Pool, use func(*host.LayerState, optim.Grad
 	return use(store.Layers[0], grad)
 }
 
-// fillGradient sets all gradients to numbers of the usual size.
+// fillGradient fills a gradient with numbers of typical magnitude.
 func fillGradient(g optim.Grad) {
 	state := uint32(1)
 	for i := range g.Elems {
@@ -135,8 +136,8 @@ func fillGradient(g optim.Grad) {
 	}
 }
 
-// Measure measures an update on the threads of pool, and the sum of squares of its gradient
-// (norm), which reads GradBytes.
+// Measure measures an update on the threads of pool, and the sum of squares of its gradient (norm). The norm reads
+// GradBytes bytes.
 func (u Update) Measure(pool *parallel.Pool, o Options) (update, norm Seconds, err error) {
 	err = u.layer(pool, func(l *host.LayerState, g optim.Grad) (err error) {
 		at := optim.Rate{LR: 1e-4, Clip: 0.5}
@@ -163,8 +164,8 @@ func (u Update) Measure(pool *parallel.Pool, o Options) (update, norm Seconds, e
 	return update, norm, err
 }
 
-// Gather measures how rows of a table of vocab rows are collected, rows of them each of
-// cols elements, of bf16 (split) or fp32. It reads bytes and writes as many.
+// Gather measures the collection of rows rows of cols elements from a table of vocab rows. Elements are bf16 if split,
+// otherwise fp32. It reads and writes bytes bytes.
 func Gather(pool *parallel.Pool, vocab, rows, cols int, split bool, o Options) (t Seconds, bytes int64, err error) {
 	if vocab < 1 || rows < 1 || cols < 1 {
 		return t, 0, fmt.Errorf("measure: gather %d rows of %d from %d: want at least 1", rows, cols, vocab)
@@ -194,8 +195,7 @@ func Gather(pool *parallel.Pool, vocab, rows, cols int, split bool, o Options) (
 	return t, bytes, err
 }
 
-// Memcpy measures a copy of so many bytes of host memory on the threads of pool. It reads
-// bytes and writes as many.
+// Memcpy measures a copy of bytes bytes of host memory on the threads of pool. It reads and writes bytes bytes.
 func Memcpy(pool *parallel.Pool, bytes int64, o Options) (t Seconds, err error) {
 	if bytes < 1 {
 		return t, fmt.Errorf("measure: copy of %d bytes: want at least 1", bytes)
@@ -209,7 +209,7 @@ func Memcpy(pool *parallel.Pool, bytes int64, o Options) (t Seconds, err error) 
 	for i := range src {
 		src[i] = byte(i)
 	}
-	const run = 8 << 20 // long enough for the fast way in which copy moves long runs
+	const run = 8 << 20 // long enough for the fast path of copy
 	return hostTimes(o, func() error {
 		pool.Run(int((bytes+run-1)/run), func(i int) {
 			at, end := int64(i)*run, min(bytes, int64(i+1)*run)

@@ -9,10 +9,10 @@ import (
 	"mt/device/op"
 )
 
-// InPlace measures how fast a unified device computes on pinned host memory beside its own. own is the time of an operation that
-// reads n fp32 of its own memory and writes n bf16. share is the rate from host memory as a share of that, the least of two: that
-// operation reads each byte once, and a product of bf16 reads its right side again and again, through caches that need not keep
-// host memory.
+// InPlace measures how fast a unified device computes on pinned host memory, relative to its own memory. own is the
+// time of an operation that reads n fp32 and writes n bf16 in its own memory. share is the smaller relative rate of
+// two operations. The first is this operation, which reads each byte once. The second is a bf16 product, which reads
+// its right operand repeatedly through caches that need not keep host memory.
 func (m *Meter) InPlace(n int64) (own Seconds, share float64, err error) {
 	defer func() {
 		if err != nil {

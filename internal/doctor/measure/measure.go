@@ -10,19 +10,18 @@ import (
 	"mt/device"
 )
 
-// Options say how often and how long to measure. Zero fields take their default.
+// Options sets the number and length of measurements. Zero fields have defaults.
 type Options struct {
-	// Runs is how often a piece of work is timed; default 5.
+	// Runs is the number of timings per piece of work. Default: 5.
 	Runs int
-	// Least is how long one timing takes at least: shorter work is repeated inside it.
-	// Default 2 ms.
+	// Least is the minimum length of one timing; shorter work is repeated within it. Default: 2 ms.
 	Least time.Duration
-	// Most bounds the timings of one piece of work together: slower work is timed fewer
-	// times than Runs, but once at least. Default 2 s.
+	// Most limits the total time of the timings of one piece of work. Slower work is timed fewer than Runs times, but
+	// at least once. Default: 2 s.
 	Most time.Duration
 }
 
-// The most repetitions inside one timing.
+// mostRepeats is the maximum number of repetitions within one timing.
 const mostRepeats = 2000
 
 func (o Options) filled() Options {
@@ -38,7 +37,7 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Seconds are what several runs of the same work took, each in seconds.
+// Seconds summarizes the times of several runs of the same work, in seconds.
 type Seconds struct {
 	Median float64 `json:"median_s"`
 	Least  float64 `json:"least_s"`
@@ -46,16 +45,15 @@ type Seconds struct {
 	Runs   int     `json:"runs"`
 }
 
-// Sum sums up runs, of which there is at least one.
+// Sum summarizes a non-empty list of run times.
 func Sum(runs []float64) Seconds {
 	sorted := slices.Sorted(slices.Values(runs))
 	n := len(sorted)
 	return Seconds{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1], Runs: n}
 }
 
-// times times work as o says: once where that does not count, and then with as many
-// repetitions as fill Least. run does the work so many times and returns how long all of
-// them took. Work that takes Most or longer is timed that first time alone.
+// times measures work as o says: one warm-up run, then timings with enough repetitions to fill Least. run repeats the
+// work and returns the total time. Work that takes Most or longer is timed only by the warm-up run.
 func (o Options) times(run func(repeats int) (time.Duration, error)) (Seconds, error) {
 	took, err := run(1)
 	if err != nil {
@@ -65,7 +63,7 @@ func (o Options) times(run func(repeats int) (time.Duration, error)) (Seconds, e
 		return Sum([]float64{took.Seconds()}), nil
 	}
 	repeats := 1
-	if took < o.Least { // which may be the start of threads rather than the work
+	if took < o.Least { // may be thread start-up instead of the work
 		if took, err = run(1); err != nil {
 			return Seconds{}, err
 		}
@@ -82,16 +80,16 @@ func (o Options) times(run func(repeats int) (time.Duration, error)) (Seconds, e
 	return Sum(all), nil
 }
 
-// Meter measures on one device. One goroutine at a time may use it.
+// Meter measures on one device. It must not be used by several goroutines at once.
 type Meter struct {
 	dev    device.Device
 	o      Options
 	s      device.Stream
-	back   device.Stream // for the other direction of copies
+	back   device.Stream // for the opposite direction of copies
 	events [8]device.Event
 }
 
-// New makes a meter on dev. Its Close must be called before the device's.
+// New makes a meter on dev. Close it before the device.
 func New(dev device.Device, o Options) (m *Meter, err error) {
 	m = &Meter{dev: dev, o: o.filled()}
 	defer func(made *Meter) {
@@ -113,7 +111,7 @@ func New(dev device.Device, o Options) (m *Meter, err error) {
 	return m, nil
 }
 
-// Close gives the streams and events back. The error is that of a stream.
+// Close closes the streams and events. The error is that of a stream.
 func (m *Meter) Close() error {
 	var errs []error
 	for _, e := range m.events {
@@ -129,10 +127,10 @@ func (m *Meter) Close() error {
 	return errors.Join(errs...)
 }
 
-// Device is the device that is measured.
+// Device returns the measured device.
 func (m *Meter) Device() device.Device { return m.dev }
 
-// enqueued times what call enqueues on the meter's stream, in device time.
+// enqueued measures the device time of the work that call enqueues on the meter's stream.
 func (m *Meter) enqueued(call func()) (Seconds, error) {
 	return m.o.times(func(repeats int) (time.Duration, error) {
 		m.s.Record(m.events[0])
@@ -147,13 +145,13 @@ func (m *Meter) enqueued(call func()) (Seconds, error) {
 	})
 }
 
-// memory hands out pieces of one allocation.
+// memory collects tensor requests and serves them from one allocation.
 type memory struct {
 	m     *Meter
 	sizes []piece
 }
 
-// piece is a tensor that is wanted.
+// piece is a requested tensor.
 type piece struct {
 	into  *device.Tensor
 	dtype device.DType
@@ -161,16 +159,16 @@ type piece struct {
 	fill  func(i int) float64 // nil: random numbers in [-1, 1)
 }
 
-// want asks for a tensor of n elements, of random numbers in [-1, 1).
+// want requests a tensor of n random elements in [-1, 1).
 func (a *memory) want(into *device.Tensor, dt device.DType, n int) { a.filled(into, dt, n, nil) }
 
-// filled asks for a tensor with element i = fill(i).
+// filled requests a tensor with element i = fill(i).
 func (a *memory) filled(into *device.Tensor, dt device.DType, n int, fill func(i int) float64) {
 	a.sizes = append(a.sizes, piece{into, dt, n, fill})
 }
 
-// take allocates all that was wanted and fills it. The caller frees the memory. The
-// error is a *device.OutOfMemory where there is not enough.
+// take allocates and fills all requested tensors. The caller frees the memory. The error is a *device.OutOfMemory if
+// memory does not suffice.
 func (a *memory) take() (device.Mem, error) {
 	var bytes int64
 	for _, p := range a.sizes {

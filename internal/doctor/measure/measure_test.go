@@ -21,10 +21,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// once is one short timing of everything.
+// once makes one short timing of everything.
 var once = measure.Options{Runs: 1, Least: 1, Most: 1}
 
-// meter is a meter on the CPU, whose memory must all come back.
+// meter returns a meter on the CPU. All its memory must be freed.
 func meter(t *testing.T) *measure.Meter {
 	t.Helper()
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
@@ -58,8 +58,8 @@ func positive(t *testing.T, what string, s measure.Seconds, err error) {
 	}
 }
 
-// Every operation of the table is measured: with matrix products and attention they are
-// all there are. Odd shapes are taken too.
+// TestOperations measures every operation of the table. With matrix products and attention these are all operations.
+// It includes odd shapes.
 func TestOperations(t *testing.T) {
 	want := slices.DeleteFunc(conformance.OperationNames(), func(n string) bool { return slices.Contains([]string{"MatMul", "Attention", "AttentionBackward"}, n) })
 	if got := measure.Operations(); !slices.Equal(got, want) {
@@ -113,7 +113,7 @@ func TestProductsAndAttention(t *testing.T) {
 	}
 }
 
-// FLOPs of attention are those of the pairs that are not masked, counted one by one.
+// TestAttentionFLOPs counts the unmasked pairs one by one.
 func TestAttentionFLOPs(t *testing.T) {
 	for _, a := range []measure.Attention{{Tokens: 40, Length: 16, Heads: 3, Dim: 5}, {Tokens: 40, Length: 16, Window: 4, Heads: 3, Dim: 5, Backward: true}, {Tokens: 9, Length: 9, Window: 20, Heads: 1, Dim: 1}} {
 		pairs := 0
@@ -160,7 +160,7 @@ func copies(t *testing.T, m *measure.Meter, bytes int64) {
 	positive(t, "round trip", l.RoundTrip, err)
 }
 
-// On CUDA the same is measured, and every operation takes its arguments.
+// TestCUDA makes the same measurements on CUDA; every operation accepts its arguments.
 func TestCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	drv := emu.New(emu.Options{})
@@ -196,7 +196,7 @@ func TestCUDA(t *testing.T) {
 	}
 }
 
-// What does not fit is a *device.OutOfMemory, and nothing stays behind.
+// TestOutOfMemory: work that does not fit gives a *device.OutOfMemory and leaks nothing.
 func TestOutOfMemory(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, MemoryLimit: 1 << 16}))(t)
 	m := closed(t, dev)
@@ -221,7 +221,7 @@ func TestHost(t *testing.T) {
 		{measure.Update{Params: 5000}, 5120 * 28},
 		{measure.Update{Params: 5000, Split: true}, 5120 * 28},
 		{measure.Update{Params: 5000, Split: true, BF16: true}, 5120 * 26},
-		{measure.Update{Params: 5000, Split: true, By: coded}, 5120*16 + 2*2*512}, // each moment has scales, in 512 bytes
+		{measure.Update{Params: 5000, Split: true, By: coded}, 5120*16 + 2*2*512}, // scales of each moment take 512 bytes
 		{measure.Update{Params: 5000, By: optim.Muon{Momentum: 0.95}}, 5120 * 28},
 		{measure.Update{Params: 5000, Split: true, BF16: true, By: optim.Muon{Momentum: 0.95}}, 5120 * 22},
 	} {
@@ -247,7 +247,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// The file is removed; a directory that is not there is an error.
+// TestDisk: the file is removed. A missing directory is an error.
 func TestDisk(t *testing.T) {
 	dir := t.TempDir()
 	write, read, err := measure.Disk(dir, 5<<20+1, measure.Options{Runs: 2})
@@ -261,12 +261,11 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// Times adapts to the work: short work is repeated inside a timing, slow work is timed
-// once, and times are those of one repetition.
+// TestTimes: short work is repeated within a timing, slow work is timed once, and times are per repetition.
 func TestTimes(t *testing.T) {
 	for _, c := range []struct {
 		each                time.Duration
-		calls, repeats, all int // all: timings that count
+		calls, repeats, all int // all: counted timings
 	}{
 		{time.Microsecond, 2 + 5, 1001, 5},
 		{1100 * time.Microsecond, 2 + 5, 1, 5},
@@ -287,7 +286,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// The median of an even number of runs is the mean of the two in the middle.
+// TestMedian: the median of an even number of runs is the mean of the middle two.
 func TestMedian(t *testing.T) {
 	for _, c := range []struct {
 		runs []time.Duration
@@ -296,7 +295,7 @@ func TestMedian(t *testing.T) {
 		next := -1
 		s, err := measure.Times(measure.Options{Runs: len(c.runs), Least: 1, Most: time.Second}, func(int) (time.Duration, error) {
 			if next++; next == 0 {
-				return 1, nil // does not count
+				return 1, nil // warm-up run
 			}
 			return c.runs[next-1], nil
 		})
@@ -306,7 +305,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestInPlaceShare: a device whose host memory is its own computes on both at about one rate, and gives everything back.
+// TestInPlaceShare: a device without separate host memory computes on both at about the same rate, and frees
+// everything.
 func TestInPlaceShare(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
 	testkit.NoError(t, err)

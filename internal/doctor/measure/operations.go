@@ -10,11 +10,11 @@ import (
 	"mt/device/op"
 )
 
-// Operation is one of the operations that do little but read and write memory.
+// Operation is a memory-bound operation.
 type Operation struct {
-	Name  string // as device.Op has it; Operations lists them
+	Name  string // as in device.Op; see Operations
 	Rows  int    // tokens
-	Cols  int    // elements of a row: of a hidden state, a vocabulary, a number of experts
+	Cols  int    // elements per row: of a hidden state, a vocabulary, or a number of experts
 	DType device.DType
 }
 
@@ -22,14 +22,14 @@ func (o Operation) String() string {
 	return fmt.Sprintf("%s of %d × %d %s", o.Name, o.Rows, o.Cols, o.DType)
 }
 
-// Elements is Rows·Cols.
+// Elements returns Rows·Cols.
 func (o Operation) Elements() float64 { return float64(o.Rows) * float64(o.Cols) }
 
-// build asks for the arguments of an operation. What it returns makes the operation once
-// they are there, and enqueues it.
+// build requests the arguments of an operation. After the allocation, the returned function creates the operation and
+// enqueues it.
 type build func(o Operation, a *memory) func(d device.Device, s device.Stream) op.Mover
 
-// enqueue makes the function that enqueues an operation, and tells what it moves.
+// enqueue returns the function that enqueues an operation and returns it as an op.Mover.
 func enqueue[O any, P interface {
 	*O
 	op.Mover
@@ -40,17 +40,16 @@ func enqueue[O any, P interface {
 	}
 }
 
-// Operations are the names that Meter.Operation knows: all operations but matrix products
-// and attention.
+// Operations returns the names that Meter.Operation accepts: all operations except matrix products and attention.
 func Operations() []string { return slices.Sorted(maps.Keys(builds)) }
 
-// headDim is the dimension of the heads that RoPE rotates, where Cols has room for it.
+// headDim is the head dimension for RoPE, if Cols is large enough.
 const headDim = 128
 
-// chosen is how many experts a router chooses, of as many as there are.
+// chosen is the number of experts that a router selects per token, if there are enough.
 const chosen = 8
 
-// permuted is a permutation of n numbers: row t stands at another place.
+// permuted returns a permutation of 0 to n-1.
 func permuted(n int) func(i int) float64 {
 	step := 1
 	for _, p := range []int{7919, 104729, 3} { // primes
@@ -62,22 +61,22 @@ func permuted(n int) func(i int) float64 {
 	return func(i int) float64 { return float64(i * step % n) }
 }
 
-// shortTaps is how many taps a short convolution has.
+// shortTaps is the number of taps of a short convolution.
 const shortTaps = 4
 
 func ones(int) float64 { return 1 }
 
 func counting(i int) float64 { return float64(i) }
 
-// deltaShape is one sequence of heads of headDim, each with a key head of its own.
+// deltaShape returns one sequence with heads of dimension headDim and one key head per head.
 func deltaShape(o Operation) op.DeltaShape {
 	dim := min(headDim, o.Cols)
 	heads := min(op.MostDeltaHeads, o.Cols/dim)
 	return op.DeltaShape{Seqs: 1, T: o.Rows, KeyHeads: heads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads}
 }
 
-// builds are the arguments of every operation. Values stay finite however often an
-// operation runs: factors are 1 where it works in place.
+// builds has the arguments of every operation. Values stay finite under repetition: in-place operations use a factor
+// of 1.
 var builds = map[string]build{
 	"AddBiasGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddBiasGrad{T: o.Rows, N: o.Cols}
@@ -300,7 +299,7 @@ var builds = map[string]build{
 		return enqueue(x)
 	},
 	"ScatterAddRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
-		x := &op.ScatterAddRows{U: (o.Rows + 1) / 2, T: o.Rows, C: o.Cols} // an id stands twice
+		x := &op.ScatterAddRows{U: (o.Rows + 1) / 2, T: o.Rows, C: o.Cols} // each id occurs twice
 		a.want(&x.DRows, device.F32, x.U*o.Cols)
 		a.want(&x.DY, o.DType, o.Rows*o.Cols)
 		a.filled(&x.Start, device.I32, x.U+1, func(i int) float64 { return float64(min(2*i, o.Rows)) })
@@ -381,19 +380,17 @@ var builds = map[string]build{
 	},
 }
 
-// experts are the ids of k of e experts for every token, those of a token all different.
+// experts returns k distinct expert ids of e for every token.
 func experts(e, k int) func(i int) float64 {
 	return func(i int) float64 { return float64((i/k*5 + i%k) % e) }
 }
 
-// OfExperts says whether Cols of that operation is a number of experts, which is at most
-// op.MaxExperts.
+// OfExperts reports whether Cols is a number of experts for the operation, at most op.MaxExperts.
 func OfExperts(name string) bool {
 	return name == "Router" || name == "RouterBackward" || name == "SortByExpert"
 }
 
-// Operation measures one operation and tells how many bytes of device memory it reads and
-// writes (op.Mover).
+// Operation measures one operation. bytes is the device memory that it reads and writes (op.Mover).
 func (m *Meter) Operation(o Operation) (t Seconds, bytes int64, err error) {
 	make, ok := builds[o.Name]
 	switch {

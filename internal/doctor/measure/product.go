@@ -8,19 +8,19 @@ import (
 	"mt/device/op"
 )
 
-// Product is a shape of matrix products: D (M, N) = op(A)·op(B) over K.
+// Product is the shape of a matrix product: D (M, N) = op(A)·op(B) over K.
 type Product struct {
 	M, N, K        int
 	TransA, TransB bool
 	DType          device.DType // of A, B and D
-	// Accumulate: D is fp32 and is added to, as a gradient of weights is.
+	// Accumulate adds to an fp32 D, like a weight gradient.
 	Accumulate bool
 }
 
-// FLOPs is 2·M·N·K.
+// FLOPs returns 2·M·N·K.
 func (p Product) FLOPs() float64 { return 2 * float64(p.M) * float64(p.N) * float64(p.K) }
 
-// Bytes is how much device memory the measurement takes.
+// Bytes returns the device memory that the measurement allocates.
 func (p Product) Bytes() int64 {
 	size := p.DType.Size()
 	d := size
@@ -42,7 +42,7 @@ func index(b bool) int {
 	return 0
 }
 
-// Product measures one shape. The error is a *device.OutOfMemory where it does not fit.
+// Product measures one shape. The error is a *device.OutOfMemory if memory does not suffice.
 func (m *Meter) Product(p Product) (Seconds, error) {
 	if p.M < 1 || p.N < 1 || p.K < 1 {
 		return Seconds{}, fmt.Errorf("measure: product %s: want extents of at least 1", p)
@@ -71,8 +71,8 @@ func (m *Meter) Product(p Product) (Seconds, error) {
 	return t, nil
 }
 
-// Attention is a shape of causal attention: Tokens tokens in sequences of Length, the last
-// of them shorter where Length does not divide Tokens.
+// Attention is the shape of causal attention: Tokens tokens in sequences of Length. The last sequence is shorter if
+// Length does not divide Tokens.
 type Attention struct {
 	Tokens, Length      int
 	Heads, KVHeads, Dim int
@@ -81,8 +81,8 @@ type Attention struct {
 	Backward            bool
 }
 
-// FLOPs counts what is not masked: two products in the forward and five in the
-// backward, each of 2·Dim FLOPs for a pair of tokens.
+// FLOPs counts unmasked (query, key) pairs: two products in the forward and five in the backward, each with 2·Dim
+// FLOPs per pair.
 func (a Attention) FLOPs() float64 {
 	products := 2.0
 	if a.Backward {
@@ -114,8 +114,7 @@ func (a Attention) check() error {
 	return nil
 }
 
-// Attention measures one shape, forward or backward. The error is a *device.OutOfMemory
-// where it does not fit.
+// Attention measures one shape, forward or backward. The error is a *device.OutOfMemory if memory does not suffice.
 func (m *Meter) Attention(a Attention) (Seconds, error) {
 	if err := a.check(); err != nil {
 		return Seconds{}, fmt.Errorf("measure: attention %s: %w", a, err)
@@ -153,7 +152,7 @@ func (m *Meter) Attention(a Attention) (Seconds, error) {
 	f.CuK = f.CuQ
 	call := func() { op.Do(m.dev, m.s, f) }
 	if a.Backward {
-		call() // O and LSE are what a forward leaves
+		call() // the forward pass computes O and LSE
 		b.AttentionShape, b.O, b.LSE, b.Q, b.K, b.V = f.AttentionShape, f.O, f.LSE, f.Q, f.K, f.V
 		call = func() { op.Do(m.dev, m.s, b) }
 	}

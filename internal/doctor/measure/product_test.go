@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// noting notes the names of operations. The stream of number fails, from 1, cannot be made.
+// noting counts operations by name. Its stream number fails, counted from 1, cannot be created.
 type noting struct {
 	device.Device
 	names       map[string]int
@@ -34,10 +34,11 @@ func (n *noting) NewStream(name string) (device.Stream, error) {
 	return n.Device.NewStream(name)
 }
 
-// nothing is the time, in seconds, that a meter gives for what it did not time.
+// nothing is the time in seconds that a meter returns for unmeasured work.
 const nothing = 1e-9
 
-// TestWhatIsTimed: a backward of attention is one, each timing is a run of its own, and a product of 1 × 1 × 1 is one.
+// TestWhatIsTimed: the backward of attention is one operation, each timing is a separate run, and a product of 1 × 1 ×
+// 1 works.
 func TestWhatIsTimed(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
 	testkit.NoError(t, err)
@@ -71,7 +72,7 @@ func TestWhatIsTimed(t *testing.T) {
 	}
 }
 
-// TestProductInWords: the text names what is transposed, and memory has room for all three matrices.
+// TestProductInWords: the text names the transposes, and the memory size covers all three matrices.
 func TestProductInWords(t *testing.T) {
 	p := measure.Product{M: 2, N: 3, K: 5, DType: device.BF16}
 	for want, trans := range map[string][2]bool{"2×3×5 AB bf16": {}, "2×3×5 ABᵀ bf16": {false, true}, "2×3×5 AᵀB bf16": {true, false}, "2×3×5 AᵀBᵀ bf16": {true, true}} {
@@ -90,7 +91,7 @@ func TestProductInWords(t *testing.T) {
 	}
 }
 
-// TestCallsOfCopies: copies of every direction are made of as many calls, and an error of each is an error of the measurement.
+// TestCallsOfCopies: copies of each direction make equally many calls, and each call's error ends the measurement.
 func TestCallsOfCopies(t *testing.T) {
 	inner := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	calls := func(failAt int64, copies func(m *measure.Meter) (measure.Seconds, error)) (int64, error) {
@@ -119,7 +120,7 @@ func TestCallsOfCopies(t *testing.T) {
 	}
 }
 
-// TestOptions: fields that are given stay, others take their default.
+// TestOptions: given fields stay, and the others get their defaults.
 func TestOptions(t *testing.T) {
 	for given, want := range map[measure.Options]measure.Options{
 		{}:                            {Runs: 5, Least: 2 * time.Millisecond, Most: 2 * time.Second},
@@ -131,7 +132,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestDiskOnce: the whole file is written, and an error of writing is returned.
+// TestDiskOnce: the whole file is written, and a write error is returned.
 func TestDiskOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x")
 	f, err := os.Create(name)
@@ -153,7 +154,7 @@ func TestDiskOnce(t *testing.T) {
 	}
 }
 
-// TestPermuted: every row has a place of its own, whatever prime divides their number.
+// TestPermuted: the result is a permutation, whatever prime divides the number of rows.
 func TestPermuted(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 10, 7919, 2 * 7919, 3 * 7919} {
 		seen := make([]bool, n)
@@ -166,7 +167,7 @@ func TestPermuted(t *testing.T) {
 	}
 }
 
-// TestBytesOfSinks: outputs of attention with Rows × Cols elements are read and written, and two numbers of each head.
+// TestBytesOfSinks: attention outputs of Rows × Cols elements are read and written, and two numbers per head.
 func TestBytesOfSinks(t *testing.T) {
 	m := meter(t)
 	for _, o := range []measure.Operation{{Rows: 6, Cols: 256, DType: device.BF16}, {Rows: 6, Cols: 64, DType: device.F32}} {
