@@ -153,6 +153,7 @@ type Config struct {
 	grouping [][]*regexp.Regexp // of each group of SetGroups, its expressions
 	family   *family            // the family whose tensor names it has; nil: Llama's
 	prefix   prefix             // how its tensors' names begin; zero: as the family's first prefix says
+	joined   bool               // experts are stored as the family's joined says
 	turned   bool               // matrices of experts are stored the other way round than the family's places say
 	// headTells: the config does not say whether embeddings are tied; the weights do.
 	headTells bool

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -23,6 +24,9 @@ type family struct {
 	blocks string
 	// places are the roles whose tensors lie in others, or transposed.
 	places map[Role]placed
+	// joined are the roles of experts that may be one tensor for all experts, and where these lie then. The names of a
+	// directory's tensors tell; otherwise each expert has tensors of its own.
+	joined map[Role]placed
 	// eitherWay says that the matrices of experts may also be stored the other way round, transposed
 	// or not. Their shapes tell.
 	eitherWay bool
@@ -61,6 +65,13 @@ type prefix struct{ model, head string }
 // tensors are the names of tensors by role: of a block's after "model.layers.N.", of others after
 // "model.". A fused role has several, in the order of their rows, or one that holds all its rows.
 type tensors map[Role][]string
+
+// and returns ts with the names of more added.
+func (ts tensors) and(more tensors) tensors {
+	out := maps.Clone(ts)
+	maps.Copy(out, more)
+	return out
+}
 
 // expertNumber stands for the expert's number in a name.
 const expertNumber = "{expert}"

@@ -19,7 +19,7 @@ import (
 const maxHeader = 100_000_000
 
 // asStored settles what the weights in dir say and config.json does not: how the names of tensors begin, whether
-// there is a head, and which way round the matrices of experts are.
+// there is a head, whether experts share a tensor, and which way round their matrices are.
 func (c *Config) asStored(dir string) error {
 	names, err := weightNames(dir)
 	if err != nil {
@@ -28,6 +28,11 @@ func (c *Config) asStored(dir string) error {
 	c.prefix = c.findPrefix(names)
 	if c.headTells && len(names) > 0 {
 		c.TieEmbeddings = names[c.prefix.head+"weight"] == nil
+	}
+	if how := c.family.joined[RoleExpertDown]; how.tensor != "" {
+		for b := range c.NumLayers {
+			c.joined = c.joined || names[blockNames{c, b}.prefix()+how.tensor] != nil
+		}
 	}
 	if c.family.eitherWay {
 		c.turned = c.storedTurned(dir, names)
