@@ -842,6 +842,9 @@ func (p *plan) gatedDeltaKeys() {
 	if types := s.layerTypes(); len(types) > 0 {
 		attends = p.period(types)
 	}
+	if eps := s.num("rms_norm_eps", 1e-6); eps != 1e-6 { // transformers.models.qwen3_next, l2norm
+		p.note(fmt.Sprintf("llama.cpp makes queries and keys of the recurrence of length 1 with rms_norm_eps %g, this model with 1e-06: results differ a little", eps))
+	}
 	p.add("ssm.conv_kernel", uint32(s.int("linear_conv_kernel_dim", 4)))
 	p.add("ssm.state_size", uint32(key))
 	p.add("ssm.group_count", uint32(keys))

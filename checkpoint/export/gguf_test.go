@@ -355,3 +355,17 @@ func TestOutput(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTiledHeads: of 2 key heads with 3 value heads each, the first of each comes first, in rows behind others and in columns.
+func TestTiledHeads(t *testing.T) {
+	got := make([]float32, 8)
+	tiledHeads{first: 2, size: 1, heads: 2}.reorder(got, []float32{0, 1, 10, 11, 12, 20, 21, 22}, 8)
+	if want := []float32{0, 1, 10, 20, 11, 21, 12, 22}; !slices.Equal(got, want) {
+		t.Errorf("rows %v, want %v", got, want)
+	}
+	got = make([]float32, 16)
+	tiledHeads{size: 2, heads: 2, columns: true}.reorder(got, []float32{0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16, 17}, 2)
+	if want := []float32{0, 1, 4, 5, 2, 3, 6, 7, 10, 11, 14, 15, 12, 13, 16, 17}; !slices.Equal(got, want) {
+		t.Errorf("columns %v, want %v", got, want)
+	}
+}

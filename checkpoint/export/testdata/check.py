@@ -20,6 +20,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA", "ministral3": "MISTRAL3",
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
+        "qwen3_5": "QWEN35", "qwen3_5_text": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_5_moe_text": "QWEN35MOE", "minimax_m2": "MINIMAXM2",
         "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
@@ -88,12 +89,26 @@ def queries_keys_values(x, cfg):
     return np.concatenate([y.reshape(-1, x.shape[-1]) for y in qkv]), z.reshape(-1, x.shape[-1])
 
 
+def tiled(x, module, cfg):
+    """Value heads by key head become the first value head of every key head, then the second of each, and so on."""
+    keys, heads, value = cfg["linear_num_key_heads"], cfg["linear_num_value_heads"], cfg["linear_value_head_dim"]
+    if module == "norm":
+        return x
+    if module == "out_proj":
+        return np.ascontiguousarray(tiled(np.ascontiguousarray(x.T), "in_proj_z", cfg).T)
+    first = 2 * keys * cfg["linear_key_head_dim"] if module in ("in_proj_qkv", "conv1d") else 0
+    size = 1 if module in ("in_proj_a", "in_proj_b", "A_log", "dt_bias") else value
+    of_values = x[first:].reshape(keys, heads // keys, size, *x.shape[1:]).swapaxes(0, 1).reshape(x[first:].shape)
+    return np.concatenate([x[:first], of_values])
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
     names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
     out, experts = {}, {}
-    if ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4", "QWEN3VLMOE"):
+    joined = ARCH[cfg["model_type"]] == "QWEN35MOE" and any(name.endswith("experts.down_proj") for name in tensors)
+    if joined or ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4", "QWEN3VLMOE"):
         tensors = single(tensors, cfg["hidden_size"], ARCH[cfg["model_type"]] == "GPT_OSS")
     for name, x in tensors.items():
         for prefix in ("model.language_model.", "language_model.model."):
@@ -118,6 +133,8 @@ def wanted(cfg, tensors):
             for new, y in zip(("qkv", "z"), queries_keys_values(x, cfg)):
                 out[names.get_name(block + new + ".weight", try_suffixes=(".weight",))] = y
             continue
+        if ARCH[cfg["model_type"]] in ("QWEN35", "QWEN35MOE") and ".linear_attn." in name:
+            x = tiled(x, name.split(".linear_attn.")[1].removesuffix(".weight"), cfg)
         name = name.replace(".dt_bias", ".dt_proj.bias")
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:
@@ -134,7 +151,7 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
         if ".ffn_gate_inp_shexp." in new:
             x = x[0]
-        if ARCH[cfg["model_type"]] in ("GEMMA2", "GEMMA3", "QWEN3NEXT") and name.endswith("norm.weight") and ".linear_attn." not in name:
+        if ARCH[cfg["model_type"]] in ("GEMMA2", "GEMMA3", "QWEN3NEXT", "QWEN35", "QWEN35MOE") and name.endswith("norm.weight") and ".linear_attn." not in name:
             x = x + np.float32(1)
         if ARCH[cfg["model_type"]] == "GPTNEOX" and ".attn_qkv." in new:
             x = by_parts(x, cfg["num_attention_heads"])

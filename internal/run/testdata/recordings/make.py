@@ -52,7 +52,7 @@ RECURRENT = dict(num_hidden_layers=3, head_dim=8, layer_types=["linear_attention
                  linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False,
                  rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))
 
-RECURRENT35 = dict(RECURRENT, linear_key_head_dim=8, linear_value_head_dim=8, max_position_embeddings=160, rope_parameters=dict(RECURRENT["rope_parameters"], mrope_section=[1, 1, 0], mrope_interleaved=True))
+RECURRENT35 = dict(RECURRENT, rms_norm_eps=1e-6, linear_key_head_dim=8, linear_value_head_dim=8, max_position_embeddings=160, rope_parameters=dict(RECURRENT["rope_parameters"], mrope_section=[1, 1, 0], mrope_interleaved=True))
 RECURRENT35.pop("tie_word_embeddings")
 
 LLAMA4 = dict(num_hidden_layers=4, intermediate_size=10, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, attention_chunk_size=5,
@@ -193,7 +193,7 @@ CASES = {
         shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0], max_position_embeddings=160), dict(learning_rate=3e-3, longest=150)),
     # The same with separate projections, beside a tower and a module of multi-token prediction, both of which stay as they are.
     "qwen35vl": (beside(transformers.Qwen3_5Config, QWEN35_TOWER, RECURRENT35, tie_word_embeddings=True, **IMAGE_TOKENS), {},
-        dict(learning_rate=3e-3, longest=90, mtp=True, logits=True)),
+        dict(learning_rate=3e-3, longest=70, mtp=True, logits=True)),
     # One tensor has all experts of a block, as in published files.
     "qwen35vlmoe": (beside(transformers.Qwen3_5MoeConfig, QWEN35_TOWER, dict(RECURRENT35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
         shared_expert_intermediate_size=14), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(learning_rate=3e-3, joined=True, mtp=True, logits=True)),
