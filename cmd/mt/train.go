@@ -16,30 +16,10 @@ import (
 
 func (a *app) trainCommand() *cobra.Command {
 	var dry, asJSON, helpAll bool
-	const text = `Train trains a model from a YAML file. Every key of the file is also a flag. Flags win
-over the file. Dashes and underscores are the same, and a switch needs no value.
-Key names of other trainers are accepted.
-
-The same command again resumes from the newest checkpoint in output_dir. If steps or
-learning rate differ, a note says what changes. Ctrl-C finishes the step, saves a
-checkpoint and exits with 130. So does a closed terminal, unless nohup started mt.
-
-Under MPI or srun, with one process per host, all ranks train one model:
-mpirun -n 4 --hostfile hosts mt train run.yaml (docs/clusters.md).
-
-Presets train from scratch (--model NAME). tiny and quickstart are for a CPU:
-`
-	const own = `
-  --dry-run   check everything, show memory and disk space, train nothing
-  --json      with --dry-run: the plan as JSON
-  --help-all  list all config keys, not only the common ones
-
-`
-	whole := keyHelp(text+presets()+"\n"+own+"Config keys, with their defaults:\n", true)
 	c := a.keyed(&cobra.Command{
 		Use:   "train CONFIG.yaml [--any-config-key value]",
 		Short: "Train a model",
-		Long:  whole, // for manual pages
+		Long:  trainHelp(true), // for manual pages
 		Example: `  mt train examples/quickstart.yaml
   mt train run.yaml --learning-rate 1e-4 --pipeline.weight-slots 4
   mt train run.yaml --dry-run
@@ -68,9 +48,7 @@ Presets train from scratch (--model NAME). tiny and quickstart are for a CPU:
 	})
 	help := c.HelpFunc()
 	c.SetHelpFunc(func(c *cobra.Command, args []string) {
-		if c.Long = whole; !helpAll {
-			c.Long = keyHelp(text+presets()+"\n"+own+"Common config keys, with their defaults:\n", false)
-		}
+		c.Long = trainHelp(helpAll)
 		help(c, args)
 	})
 	one := c.RunE
@@ -84,6 +62,33 @@ Presets train from scratch (--model NAME). tiny and quickstart are for a CPU:
 	config.Switch(c.Flags(), "dry-run", &dry)
 	config.Switch(c.Flags(), "json", &asJSON)
 	return c
+}
+
+// trainHelp returns the help of mt train, with all config keys or the common ones.
+func trainHelp(all bool) string {
+	which := "Common config keys"
+	if all {
+		which = "Config keys"
+	}
+	return keyHelp(`Train trains a model from a YAML file. Every key of the file is also a flag. Flags win
+over the file. Dashes and underscores are the same, and a switch needs no value.
+Key names of other trainers are accepted.
+
+The same command again resumes from the newest checkpoint in output_dir. If steps or
+learning rate differ, a note says what changes. Ctrl-C finishes the step, saves a
+checkpoint and exits with 130. So does a closed terminal, unless nohup started mt.
+
+Under MPI or srun, with one process per host, all ranks train one model:
+mpirun -n 4 --hostfile hosts mt train run.yaml (docs/clusters.md).
+
+Presets train from scratch (--model NAME). tiny and quickstart are for a CPU:
+`+presets()+`
+
+  --dry-run   check everything, show memory and disk space, train nothing
+  --json      with --dry-run: the plan as JSON
+  --help-all  list all config keys, not only the common ones
+
+`+which+", with their defaults:\n", all)
 }
 
 func (a *app) planCommand() *cobra.Command {

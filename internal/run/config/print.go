@@ -235,7 +235,7 @@ func (k *key) defaultText(d *Config) string {
 }
 
 // Help writes the table of keys for people: names, meanings, choices, defaults and aliases. Without all it lists only the
-// common keys.
+// common keys, without aliases.
 func Help(w io.Writer, all bool) error {
 	var b bytes.Buffer
 	d := Default()
@@ -250,7 +250,7 @@ func Help(w io.Writer, all bool) error {
 				fmt.Fprintf(&b, "\n%s:\n", s.title)
 				titled = true
 			}
-			k.help(&b, d)
+			k.help(&b, d, all)
 		}
 	}
 	_, err := w.Write(b.Bytes())
@@ -263,8 +263,8 @@ const (
 	helpWidth  = 100
 )
 
-// help appends the lines of k to b. d has the defaults.
-func (k *key) help(b *bytes.Buffer, d *Config) {
+// help appends the lines of k to b, aliases included if aliases is true. d has the defaults.
+func (k *key) help(b *bytes.Buffer, d *Config, aliases bool) {
 	text := k.doc
 	if values, def := strings.Join(k.choices, ", "), k.defaultText(d); len(k.choices) > 1 {
 		text += fmt.Sprintf(" (%s; default %s)", values, def)
@@ -272,7 +272,7 @@ func (k *key) help(b *bytes.Buffer, d *Config) {
 		text += fmt.Sprintf(" (default %s)", def)
 	}
 	lines := wrap(text, helpWidth-helpIndent)
-	if len(k.aliases) > 0 {
+	if aliases && len(k.aliases) > 0 {
 		lines = append(lines, "also: "+strings.Join(k.aliases, ", "))
 	}
 	for i, line := range lines {
