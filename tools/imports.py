@@ -4,7 +4,7 @@
     tools/imports.py MT DIR
 
 MT is the program. DIR holds checkouts of LLaMA-Factory, axolotl, torchtune, TRL, alignment-handbook, open-r1 and axolotl-cookbook
-under these names (the folders examples and recipes are enough); one that is absent is left out. The tables in docs/importing.md
+under these names (the folders examples and recipes are enough); one that is absent is left out. The tables in bench/reports/imported-configs.md
 are what this prints. Needs nothing but Python.
 
 Every config that is written is planned with a model of mt's own, and its data keys read a chat of one row: so a template or a

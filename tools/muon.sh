@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the quickstart's model, and one twice as wide, for 120 steps with AdamW and with Muon, from scratch: at several
 # rates with one seed, then at the best of them with three others. Draws docs/pictures/muon.svg and muon-wide.svg, and
-# prints the held-out losses that docs/muon.md has:
+# prints the held-out losses of bench/reports/muon.md:
 #
 #     tools/muon.sh [DIR]
 #     ONLY=wide tools/muon.sh [DIR]    # or ONLY=quickstart

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the table of docs/optimizers.md that says how near optimizers are to the programs whose arithmetic they have:
+# Prints the table of bench/reports/optimizers.md that compares optimizers with the programs whose arithmetic they have:
 # what the tests log that hold them against recordings.
 #
 #     tools/parity.sh

@@ -128,7 +128,7 @@ func TestBadUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "mt init ", "--help": "Exit codes:", "init --help": "--force", "help": "  completion  ", "train --help": "learning_rate", "train -h": "Examples:",
-		"help train": "sample_packing", "plan --help": "allocates", "eval --help": "perplexity", "generate --help": "--top-p",
+		"help train": "--help-all", "train --help-all": "sample_packing", "train run.yaml --help-all": "pipeline.head_shards", "plan --help": "allocates", "eval --help": "perplexity", "generate --help": "--top-p",
 		"bench": "sgemm", "bench adamw --help": "--params", "data": "inspect", "doctor --help": "--json", "watch --help": "OUTPUT_DIR",
 	} {
 		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
@@ -159,7 +159,7 @@ func TestHelpIsOneScreen(t *testing.T) {
 // TestCompletion: shells complete config keys as flags, but not the keys of other tools.
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
-		"train --learn":                "--learning-rate\tthe highest rate of the schedule\n:4\n",
+		"train --learn":                "--learning-rate\tPeak learning rate\n:4\n",
 		"train --shuffle false --dry":  "--dry-run\n:4\n",
 		"eval run.yaml --batch":        "--batch-size\t", // an alias
 		"generate --max-n":             "--max-new-tokens\n--max-nonfinite-steps\t",
@@ -192,7 +192,7 @@ func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	must(t, "man", dir)
 	for name, want := range map[string]string{
-		"mt.1": "mt\\-train(1)", "mt-train.1": "learning_rate", "mt-doctor.1": ".TP\n\\fB\\-\\-json\\fR\n", "mt-data-inspect.1": "SYNOPSIS\nmt data inspect",
+		"mt.1": "mt\\-train(1)", "mt-train.1": "compare_bigram", "mt-doctor.1": ".TP\n\\fB\\-\\-json\\fR\n", "mt-data-inspect.1": "SYNOPSIS\nmt data inspect",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {

@@ -183,10 +183,34 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestHelpNamesEveryKey(t *testing.T) {
 	var b bytes.Buffer
-	testkit.NoError(t, Help(&b))
+	testkit.NoError(t, Help(&b, true))
 	for name := range byName {
 		if !strings.Contains(b.String(), name) {
 			t.Errorf("%s is not in the help", name)
+		}
+	}
+}
+
+// TestHelpWithoutAll: the short table has the 20 common keys and no other, and fits 100 columns.
+func TestHelpWithoutAll(t *testing.T) {
+	var b bytes.Buffer
+	testkit.NoError(t, Help(&b, false))
+	n := 0
+	eachKey(func(k *key) {
+		listed := strings.Contains(b.String(), "\n  "+k.name+" ")
+		if listed != k.common {
+			t.Errorf("%s: listed %t, common %t", k.name, listed, k.common)
+		}
+		if listed {
+			n++
+		}
+	})
+	if n != 20 {
+		t.Errorf("%d keys are listed, want 20", n)
+	}
+	for line := range strings.Lines(b.String()) {
+		if len(line) > 101 {
+			t.Errorf("a line of %d characters: %s", len(line), line)
 		}
 	}
 }

@@ -24,21 +24,21 @@ var setTypes = map[string]string{"chat_template": "messages", "openai": "message
 
 // setKeys are the keys of an item of datasets, in the order they are printed.
 var setKeys = []setKey{
-	{"path", "a file, a folder, a pattern, a data set of the Hub in the local cache, or with `data_files` json, csv, parquet, arrow or text",
+	{"path", "File, folder, glob, or Hub data set in the local cache. With `data_files` also `json`, `csv`, `parquet`, `arrow` or `text`",
 		textOf(func(s *data.Set) *string { return &s.Path }), shownText(func(s *data.Set) *string { return &s.Path })},
-	{"name", "the config of the data set, where its card lists several",
+	{"name", "Config of the data set, if its card lists several",
 		textOf(func(s *data.Set) *string { return &s.Config }), shownText(func(s *data.Set) *string { return &s.Config })},
-	{"data_files", "files or patterns, in `path` where that is a folder or a data set of the Hub",
+	{"data_files", "Files or globs, relative to `path` if that is a folder or a Hub data set",
 		func(s *data.Set, e *setter) error { return e.list(&s.Files) }, func(s *data.Set) any { return anysOrNil(s.Files) }},
-	{"split", "the split that is taken, or a part of it: `validation`, `train[:10%]`",
+	{"split", "Split, or part of a split: `validation`, `train[:10%]`",
 		textOf(func(s *data.Set) *string { return &s.Split }), shownText(func(s *data.Set) *string { return &s.Split })},
-	{"shards", "cut the data set into so many pieces, and take one of them",
+	{"shards", "Number of shards, of which one is read",
 		wholeOf(func(s *data.Set) *int { return &s.Shards }), shownInt(func(s *data.Set) *int { return &s.Shards })},
-	{"shards_idx", "which of `shards` is taken, from 0",
+	{"shards_idx", "Index of the shard, from 0",
 		wholeOf(func(s *data.Set) *int { return &s.Shard }), shownInt(func(s *data.Set) *int { return &s.Shard })},
-	{"ds_type", "how files keep rows, whatever their names say: " + oneOf(data.Builders),
+	{"ds_type", "File format, whatever the file names say: " + oneOf(data.Builders),
 		textOf(func(s *data.Set) *string { return &s.Kept }), shownText(func(s *data.Set) *string { return &s.Kept })},
-	{"type", "what rows hold: " + oneOf(data.SetFormats) + "; also chat_template (messages), completion and pretrain (text)",
+	{"type", "Content of the rows: " + oneOf(data.SetFormats) + "; also chat_template (messages), completion and pretrain (text)",
 		func(s *data.Set, e *setter) error {
 			err := textOf(func(s *data.Set) *string { return &s.Format })(s, e)
 			if to, ok := setTypes[s.Format]; ok {
@@ -46,19 +46,19 @@ var setKeys = []setKey{
 			}
 			return err
 		}, shownText(func(s *data.Set) *string { return &s.Format })},
-	fieldKey("field", "text", "the column of the text"),
-	fieldKey("field_messages", "messages", "the column of the messages"),
-	fieldKey("field_prompt", "prompt", "of pairs, the column of the prompt: messages, or a text that is taken as it is"),
-	fieldKey("field_chosen", "chosen", "of pairs, the column of the chosen answer"),
-	fieldKey("field_rejected", "rejected", "of pairs, the column of the rejected answer"),
-	fieldKey("field_instruction", "instruction", "the column of the instruction, or of the prompt; of pairs, of a prompt that is the user's turn"),
-	fieldKey("field_input", "input", "the column of what comes with the instruction"),
-	fieldKey("field_output", "output", "the column of the answer"),
-	fieldKey("field_system", "system", "the column of the system's message"),
-	fieldKey("field_tools", "tools", "the column of the tools"),
-	fieldKey("message_field_role", "role", "where a message has its role"),
-	fieldKey("message_field_content", "content", "where a message has its text"),
-	{"roles", "names that messages have for roles, as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
+	fieldKey("field", "text", "Column of the text"),
+	fieldKey("field_messages", "messages", "Column of the messages"),
+	fieldKey("field_prompt", "prompt", "Pairs: column of the prompt, which is messages or verbatim text"),
+	fieldKey("field_chosen", "chosen", "Pairs: column of the chosen answer"),
+	fieldKey("field_rejected", "rejected", "Pairs: column of the rejected answer"),
+	fieldKey("field_instruction", "instruction", "Column of the instruction or prompt. Pairs: column of a prompt that becomes the user's turn"),
+	fieldKey("field_input", "input", "Column of the input beside the instruction"),
+	fieldKey("field_output", "output", "Column of the answer"),
+	fieldKey("field_system", "system", "Column of the system message"),
+	fieldKey("field_tools", "tools", "Column of the tools"),
+	fieldKey("message_field_role", "role", "Field of a message's role"),
+	fieldKey("message_field_content", "content", "Field of a message's text"),
+	{"roles", "Names of the roles in messages, such as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
 }
 
 // mappingsKey is another way to give message_field_role and message_field_content.

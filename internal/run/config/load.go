@@ -258,7 +258,7 @@ func flagName(name string) string {
 
 // flagNames are all flags of mt train.
 func flagNames() []string {
-	out := []string{"--" + pipelineKey, "--dry-run", "--json", "--help"}
+	out := []string{"--" + pipelineKey, "--dry-run", "--json", "--help", "--help-all"}
 	for name := range byName {
 		out = append(out, flagName(name))
 	}

@@ -89,13 +89,13 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"size without unit", "device_memory: 10", `t.yaml:1:16: device_memory: wants at least 1.0 MiB or auto (is a unit missing, as in 10GiB?), is 10`},
 		{"negative", "weight_decay: -0.1", `t.yaml:1:15: weight_decay: wants at least 0, is -0.1`},
 		{"too large", "warmup_ratio: 1.5", `t.yaml:1:15: warmup_ratio: wants at most 1, is 1.5`},
-		{"below one", "adam_beta2: 1.0", `t.yaml:1:13: adam_beta2: wants less than 1 (at 1 a moment never changes), is 1.0`},
+		{"below one", "adam_beta2: 1.0", `t.yaml:1:13: adam_beta2: wants less than 1 (with 1 a moment never changes), is 1.0`},
 		{"positive", "adam_epsilon: 0", `t.yaml:1:15: adam_epsilon: wants more than 0, is 0`},
 		{"val_size", "val_size: 1.5", `t.yaml:1:11: val_size: wants a share below 1 or a whole number of rows, is 1.5`},
-		{"max_seq_len", "max_seq_len: 1", `t.yaml:1:14: max_seq_len: wants at least 2 (a token is predicted from those before it), is 1`},
-		{"weight_slots", "pipeline: {weight_slots: 0}", `t.yaml:1:26: pipeline.weight_slots: wants at least 1 or auto (a layer computes from the slot its weights were brought to), is 0`},
-		{"grad_buffers", "pipeline: {grad_buffers: 0}", `pipeline.grad_buffers: wants at least 1 or auto (a layer's gradient is summed on the device), is 0`},
-		{"grad_slabs", "pipeline: {grad_slabs: -1}", `pipeline.grad_slabs: wants at least 1 or auto (a gradient has to land somewhere), is -1`},
+		{"max_seq_len", "max_seq_len: 1", `t.yaml:1:14: max_seq_len: wants at least 2 (a token is predicted from earlier tokens), is 1`},
+		{"weight_slots", "pipeline: {weight_slots: 0}", `t.yaml:1:26: pipeline.weight_slots: wants at least 1 or auto (a layer needs a slot for its weights), is 0`},
+		{"grad_buffers", "pipeline: {grad_buffers: 0}", `pipeline.grad_buffers: wants at least 1 or auto (a layer needs a buffer for its gradient), is 0`},
+		{"grad_slabs", "pipeline: {grad_slabs: -1}", `pipeline.grad_slabs: wants at least 1 or auto (a gradient needs a host buffer), is -1`},
 		{"activation_slots", "pipeline:\n  activation_slots: 2", `t.yaml:2:21: pipeline.activation_slots: wants at least 3 or auto (one is read, one is written, one is arriving), is 2`},
 		{"batches_ahead", "pipeline: {batches_ahead: 0}", `wants at least 1 or auto (a step needs a batch), is 0`},
 		{"micro_batch_tokens", "pipeline: {micro_batch_tokens: 0}", `wants at least 1 or auto (a micro-batch has at least one row), is 0`},
@@ -154,7 +154,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	_, err := parse(t, "sed: 1\nmax_steps: x\n", "--packing", "--threads=0")
 	want := "t.yaml:1:1: unknown key \"sed\"; did you mean \"seed\"?\n" +
 		"t.yaml:2:12: max_steps: wants a whole number, is x\n" +
-		"--threads: wants at least 1 or auto (somebody has to work), is 0"
+		"--threads: wants at least 1 or auto (at least one thread computes), is 0"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

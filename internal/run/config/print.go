@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"mt/data"
 )
@@ -233,26 +234,67 @@ func (k *key) defaultText(d *Config) string {
 	}
 }
 
-// Help writes the table of keys, with aliases and defaults, for people.
-func Help(w io.Writer) error {
+// Help writes the table of keys for people: names, meanings, choices, defaults and aliases. Without all it lists only the
+// common keys, without aliases.
+func Help(w io.Writer, all bool) error {
 	var b bytes.Buffer
 	d := Default()
 	for _, s := range sections {
-		fmt.Fprintf(&b, "\n%s:\n", s.title)
+		titled := false
 		for i := range s.keys {
 			k := &s.keys[i]
-			fmt.Fprintf(&b, "  %-30s %s", k.name, k.doc)
-			if values, text := strings.Join(k.choices, ", "), k.defaultText(d); len(k.choices) > 1 {
-				fmt.Fprintf(&b, " (%s; default %s)", values, text)
-			} else if text != "" {
-				fmt.Fprintf(&b, " (default %s)", text)
+			if !all && !k.common {
+				continue
 			}
-			if len(k.aliases) > 0 {
-				fmt.Fprintf(&b, "\n  %-30s also: %s", "", strings.Join(k.aliases, ", "))
+			if !titled {
+				fmt.Fprintf(&b, "\n%s:\n", s.title)
+				titled = true
 			}
-			b.WriteByte('\n')
+			k.help(&b, d, all)
 		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// The columns of Help: meanings begin after helpIndent characters, and lines end at helpWidth.
+const (
+	helpIndent = 33
+	helpWidth  = 100
+)
+
+// help appends the lines of k to b, aliases included if aliases is true. d has the defaults.
+func (k *key) help(b *bytes.Buffer, d *Config, aliases bool) {
+	text := k.doc
+	if values, def := strings.Join(k.choices, ", "), k.defaultText(d); len(k.choices) > 1 {
+		text += fmt.Sprintf(" (%s; default %s)", values, def)
+	} else if def != "" {
+		text += fmt.Sprintf(" (default %s)", def)
+	}
+	lines := wrap(text, helpWidth-helpIndent)
+	if aliases && len(k.aliases) > 0 {
+		lines = append(lines, "also: "+strings.Join(k.aliases, ", "))
+	}
+	for i, line := range lines {
+		name := ""
+		if i == 0 {
+			name = k.name
+		}
+		fmt.Fprintf(b, "  %-*s %s\n", helpIndent-3, name, line)
+	}
+}
+
+// wrap breaks text at spaces into lines of at most width characters. A longer word is a line of its own.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = word
+			continue
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
 }
