@@ -15,8 +15,8 @@ import (
 
 // This file stores each extent in its own file, beside the locked file that names the run. An extent's file has a head,
 // followed by the extent as it is in memory. Another directory entry can link the file and so get the last written
-// content without a copy. A file with a second name is never written to. Whoever links a file pins it first, and the
-// next Write of the extent goes to a new file.
+// content without a copy. A file with a second name is never written to: the caller pins a file before
+// linking it, and the next Write of the extent goes to a new file.
 
 // IsApart reports whether each extent has its own file. If Options.Heads were given but extents share files, why is the
 // reason.

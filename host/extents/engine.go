@@ -124,8 +124,8 @@ func (e *Files) Engine() string {
 	return fmt.Sprintf("pread and pwrite (no io_uring: %v)", e.noRing)
 }
 
-// ringFile is a file that a ring reads and writes. Whatever the ring leaves undone uses system calls, so errors and end
-// of file are the same as without a ring.
+// ringFile is a file that a ring reads and writes. System calls finish what the ring leaves undone, so errors and end of
+// file are the same as without a ring.
 type ringFile struct {
 	osFile
 	ring mover
