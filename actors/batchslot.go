@@ -24,7 +24,7 @@ type batchSlot struct {
 	offset  []int               // as micro: the first token in losses
 	scale   float32             // of every token's gradient
 	ints    int64               // bytes of staging in front of the rows
-	lists   []list              // what these bytes are to be
+	staged  []list              // what these bytes are to be
 
 	ready    device.Event // the batch is on the device
 	computed device.Event // its losses are computed
@@ -83,14 +83,14 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 func (r *lane) layOut(e gatherRows) {
 	b, batch := &r.batches[e.Slot], e.p.Batch
 	b.scale = r.lossScale(batch)
-	b.micro, b.offset, b.lists = append(b.micro[:0], layers.MicroBatch{}), append(b.offset[:0], 0), b.lists[:0]
+	b.micro, b.offset, b.staged = append(b.micro[:0], layers.MicroBatch{}), append(b.offset[:0], 0), b.staged[:0]
 	var off int64
 	place := func(v []int32) device.Tensor {
 		if len(v) == 0 {
 			return device.Tensor{}
 		}
 		at := off
-		b.lists = append(b.lists, list{at, v})
+		b.staged = append(b.staged, list{at, v})
 		off = (at + 4*int64(len(v)) + device.Align - 1) / device.Align * device.Align
 		return b.mem.Tensor(device.I32, at, int64(len(v)))
 	}
@@ -104,7 +104,7 @@ func (r *lane) layOut(e gatherRows) {
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
 			RowStart: place(m.RowStart), RowPos: place(m.RowPos), Stretches: place(r.plan.Spec.Stretches(m.CuSeqlens)),
 			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + tokens})
-		r.prefer(e.p, m, &b.micro[1+i], place)
+		r.fillReferences(e.p, m, &b.micro[1+i], place)
 		tokens += m.Tokens
 	}
 	if r.schedule.On(0) != int(r.index) {
@@ -116,7 +116,7 @@ func (r *lane) layOut(e gatherRows) {
 // gather fills the staging of a slot as layOut has laid it out.
 func (r *lane) gather(e gatherRows) {
 	b := &r.batches[e.Slot]
-	for _, l := range b.lists {
+	for _, l := range b.staged {
 		putInts(b.staging[l.at:], l.values)
 	}
 	if b.rows.None() { // another lane's
@@ -153,7 +153,7 @@ func putFloats(dst []byte, v []float32) {
 // run on pairs, of its pairs.
 func (r *run) lossScale(b *data.Batch) float32 {
 	n := b.AllSupervised()
-	if r.preferred() {
+	if r.onPairs() {
 		n = b.AllPairs()
 	}
 	return float32(1 / float64(max(n, 1)))

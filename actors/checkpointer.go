@@ -19,8 +19,8 @@ type checkpointerCore struct {
 	busy     bool            // a work is running
 	// away says, by layer, that its state is on a disk, and shown that the Stager has put it where it can be saved;
 	// nil: none is away. A layer that was updated need not be shown, unless saving it links the file that it is written to.
-	away, shown []bool
-	links       bool
+	stateOnDisk, shown []bool
+	links              bool
 }
 
 // newCheckpointerCore makes a Checkpointer of so many layers for a run that begins after
@@ -49,7 +49,7 @@ type commitSave struct {
 
 type saveCommitted struct{ Step int }
 
-func (c *checkpointerCore) step(msg any) []effect {
+func (c *checkpointerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case SaveRequested:
@@ -71,7 +71,7 @@ func (c *checkpointerCore) step(msg any) []effect {
 		c.busy = false
 		c.left--
 		saved := LayerSaved{Step: m.Step, Layer: m.Layer}
-		if c.away != nil && c.away[m.Layer] { // the Stager hears of it before the Optimizer can ask it for states again
+		if c.stateOnDisk != nil && c.stateOnDisk[m.Layer] { // the Stager hears of it before the Optimizer can ask it for states again
 			c.shown[m.Layer] = false
 			out = append(out, send{stagerID, saved})
 		}
@@ -105,7 +105,7 @@ func (c *checkpointerCore) advance() []effect {
 	}
 	for i, m := range c.ready {
 		if m.Version == save.Step {
-			if c.away != nil && c.away[m.Layer] && !c.shown[m.Layer] && (m.Unchanged || c.links) {
+			if c.stateOnDisk != nil && c.stateOnDisk[m.Layer] && !c.shown[m.Layer] && (m.Unchanged || c.links) {
 				if c.links {
 					continue
 				}

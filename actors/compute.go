@@ -21,18 +21,18 @@ import (
 type computeCore struct {
 	computeSpec
 	programs []*Pass
-	next     int          // index of the next launch of programs[0]
-	weights  map[int]held // by tile; they may stay from one program to the next
-	batch    held
-	acts     map[int]held // by object of programs[0]
+	next     int               // index of the next launch of programs[0]
+	weights  map[int]slotGrant // by tile; they may stay from one program to the next
+	batch    slotGrant
+	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
 	grad     int // gradient buffer of the visit at work; −1: none
 	// early keeps what is granted to programs that have not begun.
-	early   []any
-	ahead   runAhead
-	blocked Cause // what the next launch was last found to lack; NoStall: nothing
-	started bool
-	hooks   []launchHook
+	deferred []message
+	ahead    runAhead
+	blocked  Cause // what the next launch was last found to lack; NoStall: nothing
+	started  bool
+	hooks    []launchHook
 }
 
 // computeSpec is what a Compute has to know of a run.
@@ -46,7 +46,7 @@ type computeSpec struct {
 // launchHook changes launches that only some runs have. Hooks are asked in their order.
 type launchHook interface {
 	// admit takes a message for p; ok is false for one that is not the hook's.
-	admit(p *Pass, msg any) (ok bool)
+	admit(p *Pass, msg message) (ok bool)
 	// ready says whether a visit's launches can be enqueued; if not, what they wait for.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
 	// idle says whether the visit does without its tile.
@@ -57,12 +57,12 @@ type launchHook interface {
 	done(v schedule.Visit, e enqueue) []effect
 	// computed adds what the losses of p need.
 	computed(p *Pass, m *LossComputed)
-	// over ends a program.
-	over()
+	// programDone forgets a program whose launches are all enqueued.
+	programDone()
 }
 
-// held is a slot that has been granted to the launches of a program.
-type held struct {
+// slotGrant is a slot that has been granted to the launches of a program.
+type slotGrant struct {
 	slot   int
 	ok     bool  // it has been granted
 	cause  Cause // what the Prefetcher waited for before it could fill it
@@ -70,7 +70,7 @@ type held struct {
 }
 
 func newComputeCore(x computeSpec) *computeCore {
-	c := &computeCore{computeSpec: x, weights: map[int]held{}, acts: map[int]held{}, gradFree: ids(x.gradBuffers), grad: -1}
+	c := &computeCore{computeSpec: x, weights: map[int]slotGrant{}, acts: map[int]slotGrant{}, gradFree: ids(x.gradBuffers), grad: -1}
 	if x.experts {
 		c.hooks = append(c.hooks, &expertLaunches{lane: x.lane, balance: x.balance, routed: routing{}})
 	}
@@ -102,7 +102,7 @@ type enqueue struct {
 // the next batch take its place in the slot and in the staging on the host.
 type passBatch struct{}
 
-func (c *computeCore) step(msg any) []effect {
+func (c *computeCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, m.Pass)
@@ -111,7 +111,7 @@ func (c *computeCore) step(msg any) []effect {
 	case LaunchPassed:
 		c.ahead = c.ahead[1:]
 	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded, LoadAgreed:
-		c.early = append(c.early, msg)
+		c.deferred = append(c.deferred, msg)
 	default:
 		panic(unexpected(c.lane.compute(), msg))
 	}
@@ -137,7 +137,7 @@ func (c *computeCore) advance() []effect {
 		}
 		c.programs, c.next, c.started = c.programs[1:], 0, false
 		for _, w := range c.hooks {
-			w.over()
+			w.programDone()
 		}
 	}
 	return out
@@ -147,22 +147,22 @@ func (c *computeCore) advance() []effect {
 // whose launches are still to come, waits until that slot is given back: where experts idle, the
 // Prefetcher has slots left over and may be as far as a tile's next visit.
 func (c *computeCore) admit(p *Pass) {
-	rest := c.early[:0]
-	for _, msg := range c.early {
+	rest := c.deferred[:0]
+	for _, msg := range c.deferred {
 		switch m := msg.(type) {
 		case LayerFetched:
 			if tile := p.Visits[m.Visit].Tile; m.Prog == p.Seq && !c.weights[tile].ok {
-				c.weights[tile] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				c.weights[tile] = slotGrant{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
 		case ActivationFetched:
 			if m.Prog == p.Seq {
-				c.acts[m.Object] = held{slot: m.Slot, ok: true, filled: m.Filled}
+				c.acts[m.Object] = slotGrant{slot: m.Slot, ok: true, filled: m.Filled}
 				continue
 			}
 		case BatchFetched:
 			if m.Prog == p.Seq {
-				c.batch = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				c.batch = slotGrant{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
 		default:
@@ -172,7 +172,7 @@ func (c *computeCore) admit(p *Pass) {
 		}
 		rest = append(rest, msg)
 	}
-	c.early = rest
+	c.deferred = rest
 }
 
 // ready says whether the next launch has all it needs. If not, blocked keeps what is
@@ -187,9 +187,9 @@ func (c *computeCore) ready(p *Pass) bool {
 	case c.needsSlot(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
 	case l.In >= 0 && !c.acts[l.In].ok:
-		c.blocked = p.lateInput(l)
+		c.blocked = p.inputStall(l)
 	case l.Grad >= 0 && !c.acts[l.Grad].ok:
-		c.blocked = p.lateGrad(l)
+		c.blocked = p.gradStall(l)
 	case l.Out >= 0 && !c.acts[l.Out].ok:
 		c.blocked = StallActivation
 	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
@@ -302,7 +302,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	}
 	if e.Index+1 == len(p.Launches) {
 		out = append(out, work{do: passBatch{}, done: []send{{c.lane.prefetcher(), BatchSlotFreed{c.batch.slot}}}})
-		c.batch = held{}
+		c.batch = slotGrant{}
 	}
 	return out
 }
@@ -386,7 +386,7 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
 		return 0, r.stalls.skip(r.compute)
 	}
-	return t.soFar(), t.failed()
+	return t.marksMade(), t.failed()
 }
 
 // laneHook is what a lane of some runs does beside launches.
@@ -422,10 +422,10 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 		}
 	}
 	if e.WaitIn {
-		out = append(out, wait{r.acts[e.In].ready, e.p.lateInput(l)})
+		out = append(out, wait{r.acts[e.In].ready, e.p.inputStall(l)})
 	}
 	if e.WaitGr {
-		out = append(out, wait{r.acts[e.Gr].ready, e.p.lateGrad(l)})
+		out = append(out, wait{r.acts[e.Gr].ready, e.p.gradStall(l)})
 	}
 	if v.Grad() && e.First {
 		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})

@@ -33,7 +33,7 @@ type Schedule struct {
 	PauseAfter int
 	// Enough, which may be nil, gets every evaluation as its loss is known. Where it says
 	// so, the run ends with the state that was evaluated, as if it had been asked to stop.
-	Enough func(EvalReport) bool
+	StopEarly func(EvalReport) bool
 	// LR is the learning rate of a step.
 	LR func(step int) float64
 	// DataPos is the data position after a step, which a checkpoint has.
@@ -75,32 +75,32 @@ type conductorCore struct {
 	waited    Cause // what the planning of the next step has waited for
 	// pairs gives how many (query, key) pairs a document of so many tokens has in all
 	// blocks together; nil: they are not counted.
-	pairs     func(length int) (all, again int64)
-	adam      int64 // updates made
-	nonFinite int
-	tokens    int64         // consumed by closed steps
-	saving    int           // checkpoints that were requested and are not complete
-	lastSave  int           // the step of the last that was requested
-	stop      bool          // no step is begun after the one in progress
-	enough    bool          // it is an evaluation that stops the run
-	givesUp   bool          // the step in progress is given up, if it still can be
-	dropped   bool          // its losses have landed, and nothing is updated by it
-	leaving   *GivenUpError // the run ends so, once all is reported; nil: it goes on
-	closing   bool          // the last step of the run is closed
-	diagnosis *diagnosis
-	flushed   bool // the Reporter has been asked whether all is reported
-	finished  bool // the run has ended; no message matters any more
-	away      bool // the state of some layers is on a disk
+	pairs        func(length int) (all, again int64)
+	adam         int64 // updates made
+	nonFinite    int
+	tokens       int64             // consumed by closed steps
+	saving       int               // checkpoints that were requested and are not complete
+	lastSave     int               // the step of the last that was requested
+	stop         bool              // no step is begun after the one in progress
+	stoppedEarly bool              // it is an evaluation that stops the run
+	aborting     bool              // the step in progress is given up, if it still can be
+	dropped      bool              // its losses have landed, and nothing is updated by it
+	abortErr     *StepAbortedError // the run ends so, once all is reported; nil: it goes on
+	closing      bool              // the last step of the run is closed
+	diagnosis    *diagnosis
+	flushed      bool // the Reporter has been asked whether all is reported
+	finished     bool // the run has ended; no message matters any more
+	statesOnDisk bool // the state of some layers is on a disk
 	// several: the rank is not alone, see agreement.go.
-	several  bool
-	landed   *LossLanded // of program, which the ranks have not agreed on; nil: not yet
-	agreeing bool        // they are about to
-	asksStop bool        // this rank was asked to stop
-	due      *diagnosis  // a diagnosis that begins when all ranks know of it
-	failing  error       // how the run ends when no checkpoint is being written any more
-	balance  balancing   // no layer's, unless several ranks agree on the load of their experts
-	routed   routing     // of program, where the ranks agree on its load
-	loading  bool        // they do so, or have
+	distributed  bool
+	landed       *LossLanded // of program, which the ranks have not agreed on; nil: not yet
+	agreeing     bool        // they are about to
+	askedToStop  bool        // this rank was asked to stop
+	dueDiagnosis *diagnosis  // a diagnosis that begins when all ranks know of it
+	failing      error       // how the run ends when no checkpoint is being written any more
+	balance      balancing   // no layer's, unless several ranks agree on the load of their experts
+	routed       routing     // of program, where the ranks agree on its load
+	loading      bool        // they do so, or have
 	// likelihood is Preferences.Likelihood.
 	likelihood float64
 }
@@ -151,12 +151,12 @@ type reported struct{}
 // runEnded ends the run: with Err, or well where Err is nil.
 type runEnded struct{ Err error }
 
-func (c *conductorCore) step(msg any) []effect {
+func (c *conductorCore) step(msg message) []effect {
 	if c.finished {
 		return nil
 	}
-	if c.leaving != nil {
-		return c.left(msg)
+	if c.abortErr != nil {
+		return c.awaitReports(msg)
 	}
 	var out []effect
 	switch m := msg.(type) {
@@ -164,7 +164,7 @@ func (c *conductorCore) step(msg any) []effect {
 	case BatchReady:
 		c.batches[BatchWanted{Step: m.Step, Eval: m.Eval}] = m.Batch
 	case LossLanded:
-		if c.several {
+		if c.distributed {
 			c.landed = &m
 		} else {
 			out = c.lossLanded(m)
@@ -182,13 +182,13 @@ func (c *conductorCore) step(msg any) []effect {
 	case SaveDone:
 		c.saving--
 	case StopRequested:
-		if c.several {
-			c.asksStop = true
+		if c.distributed {
+			c.askedToStop = true
 		} else {
 			c.stop = true
 		}
-	case GiveUpRequested:
-		out = c.giveUp()
+	case AbortRequested:
+		out = c.abortStep()
 	case StepDropped:
 		c.stepDropped(m)
 	case reported:
@@ -228,11 +228,11 @@ func (c *conductorCore) advance() []effect {
 		}
 		return c.finish(c.failing)
 	}
-	if out := c.leave(); out != nil || c.dropped {
+	if out := c.endAborted(); out != nil || c.dropped {
 		return out
 	}
-	if !c.passes() {
-		c.takeDue()
+	if !c.passesLeft() {
+		c.startDueDiagnosis()
 	}
 	out := append(c.saveAtRest(), c.wantBatches()...)
 	switch {
@@ -254,13 +254,13 @@ func (c *conductorCore) advance() []effect {
 // saveAtRest asks for a checkpoint where a run was asked to stop while no step was in
 // progress, as in an evaluation. A run that goes on from there makes the evaluation again.
 func (c *conductorCore) saveAtRest() []effect {
-	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.enough && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
+	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.stoppedEarly && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
 	}
 	m := c.save(c.version)
 	m.AtRest, m.AdamStep, m.NonFinite = true, c.adam, c.nonFinite
 	out := []effect{send{checkpointerID, m}}
-	if c.away {
+	if c.statesOnDisk {
 		out = append(out, send{optimizerID, StatesWanted{}})
 	}
 	return out
@@ -359,7 +359,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 		// must make room.
 		c.version = m.Step
 		return []effect{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
-	case c.givesUp: // it is not closed at all
+	case c.aborting: // it is not closed at all
 		c.dropped = true
 		return nil
 	}
@@ -416,8 +416,8 @@ func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 	}
 	r := EvalReport{Step: c.version, Loss: c.meanLoss(c.eval.sum, c.eval.supervised, c.eval.pairs), Tokens: c.eval.supervised, Pairs: c.eval.pairs}
 	c.eval = evalState{}
-	if c.plan.Enough != nil && c.plan.Enough(r) {
-		c.stop, c.enough = true, true
+	if c.plan.StopEarly != nil && c.plan.StopEarly(r) {
+		c.stop, c.stoppedEarly = true, true
 	}
 	if c.updated < c.version {
 		c.evaluated = &r
@@ -435,10 +435,10 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	delete(c.open, m.Step)
 	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
 	c.adam, c.nonFinite = m.AdamStep, m.NonFinite
-	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.due == nil {
-		c.due = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
-		if !c.several {
-			c.takeDue()
+	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.dueDiagnosis == nil {
+		c.dueDiagnosis = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
+		if !c.distributed {
+			c.startDueDiagnosis()
 		}
 	}
 	out := []effect{send{reporterID, s.report}}
@@ -459,14 +459,14 @@ func (c *conductorCore) diagnosed() []effect {
 		err = fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err)
 	} else {
 		of := ""
-		if c.several {
+		if c.distributed {
 			of = fmt.Sprintf(" of rank %d", d.rank)
 		}
 		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d%s; look at the weights and the data", err,
 			c.spec.Layers[d.layer].Name, d.microBatch, of)
 	}
 	failed := &NonFiniteError{Step: d.step, Finite: d.finite, err: err}
-	if c.several {
+	if c.distributed {
 		c.failing = failed
 		return nil
 	}

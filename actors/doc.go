@@ -35,7 +35,7 @@
 //
 // With clipping, a norm that is not finite skips the update. Without clipping, grad_slabs slabs
 // are enough, and a gradient that is not finite ends the run. A step can be given up until its
-// first layer is updated (givenup.go).
+// first layer is updated (abort.go).
 //
 // A run that stops between steps, as in an evaluation, saves its layers as they are.
 //
@@ -81,7 +81,7 @@
 // The Optimizers agree on norms. What comes next follows from agreements, never from arrival times.
 //
 // A run that fails on one rank fails on all. Memory of operations under way is given back when they
-// are done (team.go). A fixed number of ranks gives the same bits from run to run; another number
+// are done (rank_comm.go). A fixed number of ranks gives the same bits from run to run; another number
 // differs as another order of sums does.
 //
 // # Time

@@ -16,15 +16,15 @@ import (
 
 // exchangerCore is the pure part of the Exchanger.
 type exchangerCore struct {
-	into   []int         // by layer: into whose gradient its own is added; itself, unless both share a table
-	order  []int         // the layers that have a gradient, as these are exchanged in a step
-	landed []*GradLanded // by layer: its gradient, which is in a slab; nil: it is not there, or has been exchanged
-	merged []bool        // by layer: its gradient has been added to that which it shares
-	begun  int           // how many layers of the order have begun
-	buffer []int         // by layer: the exchange buffer
-	done   []bool        // by layer: its exchange is done
-	told   int           // how many layers of the order have been told
-	free   []int         // exchange buffers
+	into     []int         // by layer: into whose gradient its own is added; itself, unless both share a table
+	order    []int         // the layers that have a gradient, as these are exchanged in a step
+	landed   []*GradLanded // by layer: its gradient, which is in a slab; nil: it is not there, or has been exchanged
+	merged   []bool        // by layer: its gradient has been added to that which it shares
+	begun    int           // how many layers of the order have begun
+	buffer   []int         // by layer: the exchange buffer
+	done     []bool        // by layer: its exchange is done
+	reported int           // how many layers of the order have been told
+	free     []int         // exchange buffers
 }
 
 // newExchangerCore makes an Exchanger; for into see exchangerCore. frozen says, by layer, that it has no gradient; nil: none
@@ -74,7 +74,7 @@ func toExchanger(m GradLanded, b *data.Batch) send {
 	return send{exchangerID, m}
 }
 
-func (c *exchangerCore) step(msg any) []effect {
+func (c *exchangerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case GradLanded:
@@ -148,14 +148,14 @@ func (c *exchangerCore) freed(l int) []effect {
 // tell tells the Optimizer of exchanges that are done, in their order, in which it adds up,
 // updates, and agrees with others: all ranks do so in the same order.
 func (c *exchangerCore) tell() (out []effect) {
-	for c.told < len(c.order) && c.done[c.order[c.told]] {
-		l := c.order[c.told]
+	for c.reported < len(c.order) && c.done[c.order[c.reported]] {
+		l := c.order[c.reported]
 		m := c.landed[l]
 		out = append(out, send{optimizerID, GradExchanged{Step: m.Step, Layer: l, Buffer: c.buffer[l], AllIDs: m.AllIDs}})
-		c.told++
+		c.reported++
 	}
-	if c.told == len(c.order) { // gradients of the next step come when this one's are added up
-		c.begun, c.told = 0, 0
+	if c.reported == len(c.order) { // gradients of the next step come when this one's are added up
+		c.begun, c.reported = 0, 0
 		clear(c.landed)
 		clear(c.merged)
 		clear(c.done)
@@ -166,7 +166,7 @@ func (c *exchangerCore) tell() (out []effect) {
 // start begins the exchange of a layer's gradient. What is sent lies in the slab in rank
 // order.
 func (e exchange) start(r *lane, w work) error {
-	t, shares := r.team, r.run.plan.Shares[e.Layer]
+	t, shares := r.comm, r.run.plan.Shares[e.Layer]
 	sent, received := make([]int, t.size), make([]int, t.size)
 	var first, all, own int64 // in elements
 	if g := r.gradients[e.Layer]; !g.OfRows(e.Layer) {
@@ -214,7 +214,7 @@ type summed struct {
 	IDs     []int32 // where the gradient is of rows: those that the share has anything of
 }
 
-func (m summed) with(result any) any {
+func (m summed) withResult(result any) message {
 	found := result.(shareSum)
 	m.Squares, m.IDs = found.squares, found.ids
 	return m
@@ -230,10 +230,10 @@ func (r *run) sumShare(e sumShare) (out shareSum) {
 	g, own, pool := r.gradients[e.Layer], r.plan.Share(e.Layer), r.o.Pool
 	var parts []optim.Grad
 	var at int64
-	for k := range r.team.size {
+	for k := range r.comm.size {
 		n := r.sharePart(e.Layer, own, e.AllIDs, k)
 		size := r.plan.GradBytes()
-		parts = append(parts, optim.Grad{Data: r.team.received[e.Buffer][at*size : (at+n)*size], BF16: r.plan.GradBF16, Elems: n})
+		parts = append(parts, optim.Grad{Data: r.comm.received[e.Buffer][at*size : (at+n)*size], BF16: r.plan.GradBF16, Elems: n})
 		at += n
 	}
 	if g.OfRows(e.Layer) {

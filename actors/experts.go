@@ -87,7 +87,7 @@ func (r *lane) auxWeight(b *data.Batch) float64 {
 // supervised tokens has no part in it: the loss is added once a step. A batch that stands in
 // for rows has no part in the loss.
 func (r *lane) auxScale(b *data.Batch) float32 {
-	if !r.plan.Balances() || standsIn(b) {
+	if !r.plan.Balances() || isStandIn(b) {
 		return 0
 	}
 	return float32(r.auxWeight(b))
@@ -139,7 +139,7 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 // expertHook fetches experts' tiles. On demand each waits until it is known whether anybody needs it.
 type expertHook struct{ c *prefetcherCore }
 
-func (w expertHook) take(msg any) ([]effect, bool) {
+func (w expertHook) take(msg message) ([]effect, bool) {
 	m, ok := msg.(RoutingLanded)
 	if ok {
 		if s := w.c.program(m.Prog); s != nil {
@@ -159,7 +159,7 @@ func (w expertHook) idle(s *prefetchState, v schedule.Visit) bool {
 	return s.p.OnDemand && s.routed.idle(v)
 }
 
-func (w expertHook) begin(g *granted) ([]effect, bool) {
+func (w expertHook) begin(g *grantedTile) ([]effect, bool) {
 	if g.to == schedule.Expert {
 		g.task = fetchExpert{g.copy}
 	}
@@ -173,7 +173,7 @@ func (e fetchExpert) start(r *lane, _ work) error {
 	defer r.copying(r.h2d, e.fetchWeights).end()
 	moved, err := r.fetch(e.fetchWeights)
 	if moved > 0 {
-		r.travelled.add(e.Prog, moved)
+		r.expertTraffic.add(e.Prog, moved)
 	}
 	return err
 }
@@ -181,9 +181,9 @@ func (e fetchExpert) start(r *lane, _ work) error {
 // balancing says whether the loss has a part that balances the experts' load, which needs the
 // routing of all layers before the backward. No layer's: it has none.
 type balancing struct {
-	layers  int  // with experts, on all lanes
-	lanes   int  // each hears of the routing of all these layers
-	several bool // the load is that of several ranks, which agree on it: see agreeLoad
+	layers      int  // with experts, on all lanes
+	lanes       int  // each hears of the routing of all these layers
+	distributed bool // the load is that of several ranks, which agree on it: see agreeLoad
 }
 
 // expertLoad is what the experts have to bear in a pass, by expert, in all layers together.
@@ -257,7 +257,7 @@ type expertLaunches struct {
 }
 
 // admit takes, where the load is balanced, also the routing of other lanes' layers.
-func (x *expertLaunches) admit(p *Pass, msg any) bool {
+func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	switch m := msg.(type) {
 	case RoutingLanded:
 		if m.Prog == p.Seq {
@@ -296,7 +296,7 @@ func (x *expertLaunches) begin(v schedule.Visit, e *enqueue) (skip bool) {
 		e.From = int(x.routed[v.Layer].Offsets[v.Part-1])
 		_, e.Pairs = x.routed.pairs(v)
 	}
-	if x.balances(e.p) && (x.balance.lanes > 1 || x.balance.several) && !x.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
+	if x.balances(e.p) && (x.balance.lanes > 1 || x.balance.distributed) && !x.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
 		x.counted = true
 		e.Counts = x.wholeLoad().Counts
 	}
@@ -317,14 +317,14 @@ func (x *expertLaunches) computed(p *Pass, m *LossComputed) {
 	}
 }
 
-func (x *expertLaunches) over() { x.routed, x.load, x.counted = routing{}, nil, false }
+func (x *expertLaunches) programDone() { x.routed, x.load, x.counted = routing{}, nil, false }
 
 // balances says whether p has the loss that balances the experts' load.
 func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 && !p.Eval }
 
 // knowsLoad says whether it is known what the experts of all layers have to bear, on all ranks.
 func (x *expertLaunches) knowsLoad() bool {
-	if x.balance.several {
+	if x.balance.distributed {
 		return x.load != nil
 	}
 	return len(x.routed) == x.balance.layers
@@ -332,7 +332,7 @@ func (x *expertLaunches) knowsLoad() bool {
 
 // wholeLoad is that load.
 func (x *expertLaunches) wholeLoad() expertLoad {
-	if x.balance.several {
+	if x.balance.distributed {
 		return *x.load
 	}
 	return x.routed.load()
@@ -371,8 +371,8 @@ func (r expertLane) after(v schedule.Visit) {
 // expertTraffic counts the experts' tiles that were copied. It counts by program, because
 // tiles of a step may travel while the step before is still at work.
 type expertTraffic struct {
-	mu   sync.Mutex
-	prog map[int]traffic
+	mu     sync.Mutex
+	byPass map[int]traffic
 }
 
 type traffic struct{ tiles, bytes int64 }
@@ -380,11 +380,11 @@ type traffic struct{ tiles, bytes int64 }
 func (x *expertTraffic) add(prog int, bytes int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.prog == nil {
-		x.prog = map[int]traffic{}
+	if x.byPass == nil {
+		x.byPass = map[int]traffic{}
 	}
-	t := x.prog[prog]
-	x.prog[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
+	t := x.byPass[prog]
+	x.byPass[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
 }
 
 // read returns what travelled for a program that is done, and forgets that program and
@@ -392,8 +392,8 @@ func (x *expertTraffic) add(prog int, bytes int64) {
 func (x *expertTraffic) read(prog int) traffic {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	t := x.prog[prog]
-	maps.DeleteFunc(x.prog, func(p int, _ traffic) bool { return p <= prog })
+	t := x.byPass[prog]
+	maps.DeleteFunc(x.byPass, func(p int, _ traffic) bool { return p <= prog })
 	return t
 }
 

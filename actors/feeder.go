@@ -24,12 +24,12 @@ type packBatch struct {
 // batchPacked brings that batch.
 type batchPacked struct{ ready BatchReady }
 
-func (m batchPacked) with(result any) any {
+func (m batchPacked) withResult(result any) message {
 	m.ready.Batch = result.(*data.Batch)
 	return m
 }
 
-func (c *feederCore) step(msg any) []effect {
+func (c *feederCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case BatchWanted:
@@ -83,8 +83,8 @@ func (r *run) passOnStop() {
 
 // checkBatch refuses a batch that is larger than the buffers were made for.
 func (r *run) checkBatch(b *data.Batch) error {
-	if r.team != nil && (b.Ranks == nil || len(b.Ranks.IDs) != r.team.size) {
-		return fmt.Errorf("the batch is not one of %d ranks", r.team.size)
+	if r.comm != nil && (b.Ranks == nil || len(b.Ranks.IDs) != r.comm.size) {
+		return fmt.Errorf("the batch is not one of %d ranks", r.comm.size)
 	}
 	l, largest := r.plan.Limits, 0
 	for _, m := range b.MicroBatches {

@@ -33,18 +33,18 @@ type gather struct{ Layer, Version int }
 // gathered tells that gather is done.
 type gathered struct{ Layer int }
 
-func (c *gathererCore) step(msg any) []effect {
+func (c *gathererCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case ShareUpdated:
 		u := m.Updated
-		var told []effect
+		var sends []effect
 		for lane := range laneID(c.lanes) {
-			told = append(told, send{lane.prefetcher(), u})
+			sends = append(sends, send{lane.prefetcher(), u})
 		}
 		if u.Save {
-			told = append(told, send{checkpointerID, u})
+			sends = append(sends, send{checkpointerID, u})
 		}
-		c.queue = append(c.queue, gathering{layer: u.Layer, version: u.Version, begun: u.Unchanged, done: u.Unchanged, then: told})
+		c.queue = append(c.queue, gathering{layer: u.Layer, version: u.Version, begun: u.Unchanged, done: u.Unchanged, then: sends})
 	case gathered:
 		c.underWay--
 		for i := range c.queue {
@@ -55,7 +55,7 @@ func (c *gathererCore) step(msg any) []effect {
 		}
 	case StepUpdated:
 		c.queue = append(c.queue, gathering{begun: true, done: true, then: []effect{send{conductorID, m}}})
-	case GradSpoilt:
+	case GradNotFinite:
 		c.queue = append(c.queue, gathering{begun: true, done: true, then: []effect{work{do: nonFiniteGradient(m)}}})
 	default:
 		panic(unexpected(gathererID, msg))
@@ -96,9 +96,9 @@ func (e gather) start(r *lane, w work) error {
 		from, to := s.Tile(layout)
 		counts = append(counts, int(to-from))
 	}
-	r.team.sent.Add(int64((r.team.size - 1) * counts[r.team.rank]))
+	r.comm.sent.Add(int64((r.comm.size - 1) * counts[r.comm.rank]))
 	r.collective(gathererID, w, "gather the weights of "+r.names[e.Layer], func(done func(error)) {
-		r.team.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
+		r.comm.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
 	}, nil)
 	return nil
 }

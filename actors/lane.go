@@ -36,10 +36,10 @@ type run struct {
 	// registering is the same memory by its first use.
 	registering [usedBackward + 1][][]byte
 
-	team  *team                            // nil: the rank is alone
-	moves []func(*host.LayerState, update) // by layer: how it is moved by its gradient
+	comm     *rankComm                        // nil: the rank is alone
+	updaters []func(*host.LayerState, update) // by layer: how it is moved by its gradient
 
-	disks disks
+	disks diskTraffic
 
 	saving atomic.Bool // a checkpoint is open
 
@@ -48,8 +48,8 @@ type run struct {
 	lastMoved linkBytes
 	lastBusy  time.Duration // of disks
 
-	closers []func()
-	late    error // the first that closing a stream gave
+	closers  []func()
+	closeErr error // the first that closing a stream gave
 }
 
 // lane is a device with its streams and all that a run has on it: slots, buffers,
@@ -71,7 +71,7 @@ type lane struct {
 	reaches []bool           // by lane: whether its device can copy into that one's slots
 
 	weights    []slot      // of all classes, one class after the other
-	held       []tileView  // by layer: where a tile that is being fetched lies on the host
+	hostTile   []tileView  // by layer: where a tile that is being fetched lies on the host
 	params     [][]byte    // by weight slot, its param buffer; none where all tiles are in memory
 	gradPlaces []gradPlace // by layer: where its gradient is summed
 	gradBufs   []slot
@@ -82,16 +82,16 @@ type lane struct {
 	saved      [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
 	savedMem   []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
 	workspace  device.Mem
-	matrices   *matrixRoom // nil: no matrix is updated whole
+	matrices   *matrixStaging // nil: no matrix is updated whole
 	batches    []batchSlot
 	experts    experts
 	spills     []byte // host memory for activations that have no slot
 	scratch    []byte // host memory that launches work with where hidden states lie there
 	lossHost   []byte // host memory that the losses of a batch are copied to
 
-	travelled expertTraffic
-	stalls    *stalls
-	watch     laneWatch
+	expertTraffic expertTraffic
+	stalls        *stalls
+	watch         laneWatch
 }
 
 // tileView views so many bytes of a layer on the host, from byte from of its tile on, which are copied or bound for tile t in
@@ -119,11 +119,11 @@ func newRun(o *Options) (*run, error) {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 	}
-	if err := r.joinTeam(); err != nil {
+	if err := r.joinRanks(); err != nil {
 		_ = r.close() // err came first
 		return nil, fmt.Errorf("prepare the pipeline: %w", err)
 	}
-	r.chooseMoves()
+	r.chooseUpdaters()
 	return r, nil
 }
 
@@ -135,14 +135,14 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.onClose(func() { r.team.atRest(func() { _ = a.Close() }) })
+	r.onClose(func() { r.comm.whenIdle(func() { _ = a.Close() }) })
 	return a.Bytes(), nil
 }
 
 // newLane allocates what a lane needs on dev. s.close gives it back, also what was made
 // before an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
-	r := &lane{run: s, watch: nobody{}, plan: s.plan.On(int(index)), index: index, dev: dev}
+	r := &lane{run: s, watch: noWatch{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for l := range r.plan.Layouts {
 		r.kinds = append(r.kinds, r.plan.Kind(l))
 	}
@@ -164,7 +164,7 @@ func (r *run) close() error {
 		r.closers[i]()
 	}
 	r.closers = nil
-	return r.late
+	return r.closeErr
 }
 
 func (r *run) onClose(f func()) { r.closers = append(r.closers, f) }
@@ -221,8 +221,8 @@ func (r *lane) openStream(name string, to **countedStream) error {
 	}
 	*to = &countedStream{Stream: s, watch: unwatched{s}}
 	r.onClose(func() {
-		if err := s.Close(); r.late == nil {
-			r.late = err
+		if err := s.Close(); r.closeErr == nil {
+			r.closeErr = err
 		}
 	})
 	return nil

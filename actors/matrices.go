@@ -17,18 +17,18 @@ import (
 
 // matrixCore is the subcore, and the hook that takes over the updates of layers that have matrices.
 type matrixCore struct {
-	c        *optimizerCore
-	buffers  [][]int // by lane: the matrix buffers that are free
-	layer    int     // that is being updated; −1: none, the next may begin
-	at       int     // its first matrix that has not been begun
-	units    bool    // its units have still to be updated
-	left     []int   // by layer: how many of its works are not done
-	returned []MatrixOrthogonalized
-	by       update // of the layer, or of the last one: its slab, and the rate and factor of all
+	c            *optimizerCore
+	buffers      [][]int // by lane: the matrix buffers that are free
+	layer        int     // that is being updated; −1: none, the next may begin
+	nextMatrix   int     // its first matrix that has not been begun
+	unitsPending bool    // its units have still to be updated
+	worksLeft    []int   // by layer: how many of its works are not done
+	returned     []MatrixOrthogonalized
+	update       update // of the layer, or of the last one: its slab, and the rate and factor of all
 }
 
 func newMatrixCore(c *optimizerCore) {
-	p := &matrixCore{c: c, layer: -1, left: make([]int, c.layers)}
+	p := &matrixCore{c: c, layer: -1, worksLeft: make([]int, c.layers)}
 	for range c.lanes {
 		p.buffers = append(p.buffers, ids(c.matrixBuffers))
 	}
@@ -58,7 +58,7 @@ type applyMatrix struct {
 	Lane           laneID
 }
 
-func (p *matrixCore) take(msg any) ([]effect, bool) {
+func (p *matrixCore) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case MatrixPrepared:
 		p.c.busy = false
@@ -81,7 +81,7 @@ func (p *matrixCore) take(msg any) ([]effect, bool) {
 
 // workDone notes that one of the works of a layer's update is done.
 func (p *matrixCore) workDone(l int) []effect {
-	if p.left[l]--; p.left[l] > 0 {
+	if p.worksLeft[l]--; p.worksLeft[l] > 0 {
 		return nil
 	}
 	return p.c.updated(l, false)
@@ -94,33 +94,33 @@ func (p *matrixCore) next() []effect {
 	case len(p.returned) > 0:
 		r := p.returned[0]
 		p.returned, p.c.busy = p.returned[1:], true
-		of := p.by
+		of := p.update
 		of.Layer, of.Slab, of.IDs = r.Layer, noSlab, nil
 		return []effect{work{do: applyMatrix{Of: of, Matrix: r.Matrix, Buffer: r.Buffer, Lane: p.c.laneOf[r.Layer]},
 			done: []send{{optimizerID, MatrixApplied(r)}}}}
 	case p.layer < 0:
 		return nil
 	}
-	l, of := p.layer, p.by
+	l, of := p.layer, p.update
 	lane := p.c.laneOf[l]
-	if free := p.buffers[lane]; p.at < p.c.matrices[l] && len(free) > 0 {
-		m := MatrixPrepared{Layer: l, Matrix: p.at, Buffer: free[0]}
+	if free := p.buffers[lane]; p.nextMatrix < p.c.matrices[l] && len(free) > 0 {
+		m := MatrixPrepared{Layer: l, Matrix: p.nextMatrix, Buffer: free[0]}
 		p.buffers[lane], p.c.busy = free[1:], true
-		p.at++
+		p.nextMatrix++
 		p.preparedAll()
 		return []effect{work{do: prepareMatrix{Of: of, Matrix: m.Matrix, Buffer: m.Buffer, Lane: lane}, done: []send{{optimizerID, m}}}}
 	}
-	if !p.units {
+	if !p.unitsPending {
 		return nil // until a buffer comes back
 	}
-	p.units, p.c.busy = false, true
+	p.unitsPending, p.c.busy = false, true
 	p.preparedAll()
 	return []effect{work{do: of, done: []send{{optimizerID, unitsUpdated{l}}}}}
 }
 
 // preparedAll lets the next layer begin when all works of the one at hand have.
 func (p *matrixCore) preparedAll() {
-	if p.at == p.c.matrices[p.layer] && !p.units {
+	if p.nextMatrix == p.c.matrices[p.layer] && !p.unitsPending {
 		p.layer = -1
 	}
 }
@@ -132,17 +132,17 @@ func (p *matrixCore) begin(u update) ([]effect, bool) {
 		return nil, false
 	}
 	p.c.cur.begun = true
-	p.layer, p.at, p.units, p.by = u.Layer, 0, true, u
-	p.left[u.Layer] = p.c.matrices[u.Layer] + 1
+	p.layer, p.nextMatrix, p.unitsPending, p.update = u.Layer, 0, true, u
+	p.worksLeft[u.Layer] = p.c.matrices[u.Layer] + 1
 	return p.next(), true
 }
 
 func (p *matrixCore) done(LayerUpdated) []effect { return nil }
 
-// matrixRoom is what a lane has for the matrices of its layers; nil where there are none.
-type matrixRoom struct {
+// matrixStaging is what a lane has for the matrices of its layers; nil where there are none.
+type matrixStaging struct {
 	up, compute, down *countedStream
-	of                [][]optim.Matrix // by layer
+	byLayer           [][]optim.Matrix // by layer
 	host              [][]byte         // by buffer: what host and device hand over
 	buffers           []slot
 	workspace         device.Mem
@@ -155,9 +155,9 @@ func (r *lane) allocMatrices() error {
 	if bytes == 0 {
 		return nil
 	}
-	m := &matrixRoom{}
+	m := &matrixStaging{}
 	for l := range p.Layouts {
-		m.of = append(m.of, p.Matrices(l))
+		m.byLayer = append(m.byLayer, p.Matrices(l))
 	}
 	for _, s := range []struct {
 		name string
@@ -194,7 +194,7 @@ func (r *lane) allocMatrices() error {
 
 // matrix views a matrix of a layer in the part of a buffer that host and device hand over.
 func (r *lane) matrix(layer, matrix, buffer int) (optim.Matrix, optim.Grad) {
-	m := r.matrices.of[layer][matrix]
+	m := r.matrices.byLayer[layer][matrix]
 	act := r.plan.Spec.Act
 	return m, optim.Grad{Data: r.matrices.host[buffer][:m.Elems()*act.Size()], BF16: act == device.BF16, Elems: m.Elems()}
 }

@@ -174,12 +174,12 @@ type LoadAgreed struct {
 	Load expertLoad
 }
 
-func (m LoadAgreed) with(result any) any {
+func (m LoadAgreed) withResult(result any) message {
 	m.Load = result.(expertLoad)
 	return m
 }
 
-func (m RoutingLanded) with(result any) any {
+func (m RoutingLanded) withResult(result any) message {
 	found := result.(routed)
 	m.Offsets, m.Probs = found.offsets, found.probs
 	return m
@@ -213,10 +213,10 @@ type ShareUpdated struct {
 	Updated LayerUpdated
 }
 
-// GradSpoilt tells that a step without clipping has a gradient that is not finite, on all
+// GradNotFinite tells that a step without clipping has a gradient that is not finite, on all
 // ranks, and that the Optimizer has come to rest. Finite is the last step before it that was
 // not skipped.
-type GradSpoilt struct{ Step, Layer, Finite int }
+type GradNotFinite struct{ Step, Layer, Finite int }
 
 // MatrixPrepared tells that the momentum of a matrix of a layer is moved, and that what the device is
 // to make of it is in matrix buffer Buffer of the layer's lane.
@@ -247,7 +247,7 @@ type LossLanded struct {
 	Pairs      *PairSums // nil, but in a run on pairs
 }
 
-func (m LossLanded) with(result any) any {
+func (m LossLanded) withResult(result any) message {
 	found := result.(losses)
 	m.Sum, m.Aux, m.Pairs = found.sum, found.aux, found.pairs
 	return m
@@ -317,7 +317,7 @@ type ActivationChecked struct {
 	Finite                  bool
 }
 
-func (m ActivationChecked) with(result any) any {
+func (m ActivationChecked) withResult(result any) message {
 	m.Finite = result.(bool)
 	return m
 }
@@ -326,11 +326,11 @@ func (m ActivationChecked) with(result any) any {
 // pass at whose end they agree to. It may come more than once.
 type StopRequested struct{}
 
-// GiveUpRequested asks the run to end without the step in progress.
-type GiveUpRequested struct{}
+// AbortRequested asks the run to end without the step in progress.
+type AbortRequested struct{}
 
-// StepGivenUp asks the Optimizer to drop a step that is closed.
-type StepGivenUp struct{ Step int }
+// StepAbortRequested asks the Optimizer to drop a step that is closed.
+type StepAbortRequested struct{ Step int }
 
 // StepDropped tells that no layer was updated by a step, and none will be.
 type StepDropped struct{ Step int }
@@ -400,17 +400,17 @@ type passHook interface {
 	enqueued(v schedule.Visit, e enqueue) []effect
 }
 
-// lateInput is why the input of a launch can be late: it comes from another lane or, as always
+// inputStall is why the input of a launch can be late: it comes from another lane or, as always
 // in the backward, from the host.
-func (p *Pass) lateInput(l schedule.Launch) Cause {
+func (p *Pass) inputStall(l schedule.Launch) Cause {
 	if p.Objects[l.In].From >= 0 && p.Visits[l.Visit].Phase != schedule.Backward {
 		return StallPassage
 	}
 	return StallActivation
 }
 
-// lateGrad is why the gradient that a launch reads can be late.
-func (p *Pass) lateGrad(l schedule.Launch) Cause {
+// gradStall is why the gradient that a launch reads can be late.
+func (p *Pass) gradStall(l schedule.Launch) Cause {
 	if p.Objects[l.Grad].From >= 0 {
 		return StallPassage
 	}

@@ -25,28 +25,28 @@ type offloaderCore struct {
 
 // offloaderSpec is what an Offloader has to know of a run.
 type offloaderSpec struct {
-	lane    laneID
-	own     int    // slabs that are layers' own, before those that layers take turns in; 0: all layers take turns
-	turns   int    // slabs that layers of the lane take turns in
-	away    []bool // by layer: its gradient waits on a disk, and it takes turns though others do not; nil: none does
-	parts   bool   // some layers are visited in parts, and so are their gradients
-	balance balancing
-	landed  func(GradLanded, *data.Batch) send // tells who takes gradients that have landed
+	lane       laneID
+	own        int    // slabs that are layers' own, before those that layers take turns in; 0: all layers take turns
+	turns      int    // slabs that layers of the lane take turns in
+	gradOnDisk []bool // by layer: its gradient waits on a disk, and it takes turns though others do not; nil: none does
+	parts      bool   // some layers are visited in parts, and so are their gradients
+	balance    balancing
+	landed     func(GradLanded, *data.Batch) send // tells who takes gradients that have landed
 }
 
 // slabKeeper gives gradients the slabs in which they land.
 type slabKeeper interface {
 	// take takes the slab in which a gradient lands; ok is false while none is free.
 	take(m GradComputed) (slab int, ok bool)
-	// told is whom the landing of a gradient is told to, who takes the layer's when it is complete.
-	told(m GradComputed, taker send) []send
+	// landedSends lists the messages to send when a gradient has landed: taker, once the layer's gradient is complete.
+	sends(m GradComputed, taker send) []send
 	free(slab int)
 }
 
 // wholeGrads are gradients that land at once.
 type wholeGrads struct{}
 
-func (wholeGrads) told(_ GradComputed, taker send) []send { return []send{taker} }
+func (wholeGrads) sends(_ GradComputed, taker send) []send { return []send{taker} }
 
 // ownSlabs are slabs that are layers' own: slab l is layer l's, and always free.
 type ownSlabs struct{ wholeGrads }
@@ -74,12 +74,12 @@ func (k *turnSlabs) free(slab int) { k.slabs = append(k.slabs, slab) }
 // mixedSlabs are layers' own, but for those layers whose gradient waits on a disk: these take turns.
 type mixedSlabs struct {
 	turnSlabs
-	own  int
-	away []bool
+	own        int
+	gradOnDisk []bool
 }
 
 func (k *mixedSlabs) take(m GradComputed) (int, bool) {
-	if k.away[m.Layer] {
+	if k.gradOnDisk[m.Layer] {
 		return k.turnSlabs.take(m)
 	}
 	return m.Layer, true
@@ -109,11 +109,11 @@ func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
 	return slab, true
 }
 
-func (k *gradsInParts) told(m GradComputed, taker send) []send {
+func (k *gradsInParts) sends(m GradComputed, taker send) []send {
 	if !m.Complete {
 		return nil
 	}
-	return k.slabKeeper.told(m, taker)
+	return k.slabKeeper.sends(m, taker)
 }
 
 // newOffloaderCore makes the Offloader of a lane.
@@ -126,8 +126,8 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 	switch {
 	case x.own == 0:
 		c.slabs = &turns
-	case x.away != nil:
-		c.slabs = &mixedSlabs{turns, x.own, x.away}
+	case x.gradOnDisk != nil:
+		c.slabs = &mixedSlabs{turns, x.own, x.gradOnDisk}
 	}
 	if x.parts {
 		c.slabs = &gradsInParts{c.slabs, -1}
@@ -163,7 +163,7 @@ type losses struct {
 	pairs    *PairSums
 }
 
-func (c *offloaderCore) step(msg any) []effect {
+func (c *offloaderCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs[m.Pass.Seq] = m.Pass
@@ -177,22 +177,22 @@ func (c *offloaderCore) step(msg any) []effect {
 	case SlotOffered:
 		c.offers[transit{m.Prog, m.Object}] = m.Slot
 	case ActivationLeft:
-		return []effect{c.leave(m)}
+		return []effect{c.passOn(m)}
 	case LossComputed:
 		p := c.programs[m.Prog]
 		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot, Load: m.Load}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
 	case RoutingComputed:
 		p, landed := c.programs[m.Prog], RoutingLanded{Prog: m.Prog, Layer: m.Layer}
-		told := []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}
-		if c.balance.several && !p.Eval {
-			told = append(told, send{conductorID, landed})
+		sends := []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}
+		if c.balance.distributed && !p.Eval {
+			sends = append(sends, send{conductorID, landed})
 		}
 		for lane := range laneID(c.balance.lanes) {
-			if lane != c.lane && !p.Eval && !c.balance.several {
-				told = append(told, send{lane.compute(), landed})
+			if lane != c.lane && !p.Eval && !c.balance.distributed {
+				sends = append(sends, send{lane.compute(), landed})
 			}
 		}
-		return []effect{work{do: offloadRouting{p: p, Layer: m.Layer}, done: told}}
+		return []effect{work{do: offloadRouting{p: p, Layer: m.Layer}, done: sends}}
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
@@ -217,7 +217,7 @@ func (c *offloaderCore) advance() (out []effect) {
 		c.waiting = c.waiting[1:]
 		batch := c.programs[m.Prog].Batch
 		taker := c.landed(GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: batch.UniqueIDs}, batch)
-		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}, done: c.slabs.told(m, taker)}
+		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}, done: c.slabs.sends(m, taker)}
 		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})
 	}
 	return out

@@ -75,7 +75,7 @@ type Options struct {
 	// moreBatches is how many batch slots there are beyond the one that a run needs.
 	// More gain nothing, because the rows of the next batch wait for the update that this
 	// batch's gradient makes; tests show that they change nothing either.
-	moreBatches int
+	extraBatchSlots int
 	// predicted is set by Predict: nothing is computed, and no memory touched.
 	predicted *prediction
 	// Wrap, unless nil, is put around the device of a predicted run.
@@ -85,9 +85,9 @@ type Options struct {
 	// Stop, when closed, ends the run after the step in progress. Of several ranks all end, after
 	// the same step, whichever was asked to.
 	Stop <-chan struct{}
-	// GiveUp, when closed, ends the run without the step in progress, if none of its layers is updated yet: the error
-	// is a *GivenUpError. Several ranks do not heed it.
-	GiveUp <-chan struct{}
+	// AbortStep, when closed, ends the run without the step in progress, if none of its layers is updated yet: the error
+	// is a *StepAbortedError. Several ranks do not heed it.
+	AbortStep <-chan struct{}
 	// LeavePinned, which may be nil, is called with the error of the run when everything has come to rest. Where it returns true
 	// the process is about to end, and devices leave host memory pinned (cuda's LeavePinned).
 	LeavePinned func(err error) bool
@@ -101,4 +101,4 @@ type Options struct {
 	Stopping func()
 }
 
-func (o *Options) batchSlots() int { return 1 + o.moreBatches }
+func (o *Options) batchSlots() int { return 1 + o.extraBatchSlots }

@@ -53,23 +53,23 @@ type laneWatch interface {
 	stepDone(t *passTimeline)
 }
 
-// nobody is the watch of a run that nobody follows (timeline.go).
-type nobody struct{}
+// noWatch is the watch of a run that nobody follows (timeline.go).
+type noWatch struct{}
 
-func (nobody) begin(address, task) *piece                                     { return nil }
-func (nobody) done(*piece)                                                    {}
-func (nobody) launch(enqueue, schedule.Launch, schedule.Visit, *passTimeline) {}
-func (nobody) copying(*countedStream, task)                                   {}
-func (nobody) matrix(*countedStream, string, orthogonalize)                   {}
-func (nobody) marked(*passTimeline, device.Event, mark)                       {}
-func (nobody) stepDone(*passTimeline)                                         {}
+func (noWatch) begin(address, task) *piece                                     { return nil }
+func (noWatch) done(*piece)                                                    {}
+func (noWatch) launch(enqueue, schedule.Launch, schedule.Visit, *passTimeline) {}
+func (noWatch) copying(*countedStream, task)                                   {}
+func (noWatch) matrix(*countedStream, string, orthogonalize)                   {}
+func (noWatch) marked(*passTimeline, device.Event, mark)                       {}
+func (noWatch) stepDone(*passTimeline)                                         {}
 
 // carrier carries messages and works: protoactor as time goes by, or a virtual clock.
 type carrier interface {
 	// start makes an actor ready for messages.
 	start(s *process) error
 	// tell puts msg into an actor's mailbox.
-	tell(to address, msg any)
+	tell(to address, msg message)
 	// begin calls started and then f, which does w, on a goroutine of their own. On a virtual
 	// clock f is called after as long as w is said to take.
 	begin(w work, started, f func())
@@ -83,7 +83,7 @@ type carrier interface {
 	stop()
 }
 
-func newHub(c carrier) *hub { return &hub{carrier: c, watch: nobody{}, ended: make(chan error, 1)} }
+func newHub(c carrier) *hub { return &hub{carrier: c, watch: noWatch{}, ended: make(chan error, 1)} }
 
 // spawn starts the actor of s.
 func (h *hub) spawn(s *process) error {
@@ -100,7 +100,7 @@ func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id
 
 // handle runs one message through a core. A panic, which is a broken invariant,
 // ends the run like any other fault: no actor is ever restarted.
-func (h *hub) handle(s *process, msg any) {
+func (h *hub) handle(s *process, msg message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.stopped.Load() {
@@ -108,7 +108,7 @@ func (h *hub) handle(s *process, msg any) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			h.fail(s.id, broken(s.id, p))
+			h.fail(s.id, panicError(s.id, p))
 		}
 	}()
 	for _, e := range s.core.step(msg) {
@@ -144,7 +144,7 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	h.begin(w, started, func() {
 		defer func() {
 			if p := recover(); p != nil {
-				h.fail(id, broken(id, p))
+				h.fail(id, panicError(id, p))
 			}
 		}()
 		if h.stopped.Load() {
@@ -177,13 +177,13 @@ func (h *hub) close() {
 	h.stopped.Store(true)
 	h.notices.Unlock()
 	for _, s := range h.processes {
-		s.rest()
+		s.waitIdle()
 	}
 	h.stop()
 }
 
-// broken is the error for a panic of actor id. With MT_DEBUG set it has the stack.
-func broken(id address, cause any) error {
+// panicError is the error for a panic of actor id. With MT_DEBUG set it has the stack.
+func panicError(id address, cause any) error {
 	trace := " (a defect of mt; MT_DEBUG=1 shows where)"
 	if os.Getenv("MT_DEBUG") != "" {
 		trace = "\n" + string(debug.Stack())
@@ -191,19 +191,21 @@ func broken(id address, cause any) error {
 	return fmt.Errorf("%s: broken invariant: %v%s", id, cause, trace)
 }
 
-// rest waits until the actor has handled the message it is at work on, if any.
-func (s *process) rest() {
+// waitIdle waits until the actor has handled the message it is at work on, if any.
+func (s *process) waitIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 }
 
 // unexpected is the panic of a core for a message it does not know.
-func unexpected(id address, msg any) string { return fmt.Sprintf("%s: unexpected message %T", id, msg) }
+func unexpected(id address, msg message) string {
+	return fmt.Sprintf("%s: unexpected message %T", id, msg)
+}
 
 // core is the pure part of an actor: it answers a message with effects, in the order
 // in which they are to happen, and changes nothing but its own state.
 type core interface {
-	step(msg any) []effect
+	step(msg message) []effect
 }
 
 // effect is what a core asks its process to do: a send or a work.
@@ -212,7 +214,7 @@ type effect interface{ effect() }
 // send puts msg into the mailbox of to.
 type send struct {
 	to  address
-	msg any
+	msg message
 }
 
 func (send) effect() {}
@@ -235,19 +237,19 @@ type task interface {
 
 func (work) effect() {}
 
-// finding is a message that tells what a work has found out. A core makes the message
+// resultMessage is a message that tells what a work has found out. A core makes the message
 // without the result; when the work is complete, the method with returns it with the
 // result added.
-type finding interface {
-	with(result any) any
+type resultMessage interface {
+	withResult(result any) message
 }
 
 // completed returns the sends of w with result in every message that is a finding.
 func (w work) completed(result any) []send {
 	out := make([]send, len(w.done))
 	for i, s := range w.done {
-		if f, ok := s.msg.(finding); ok {
-			s.msg = f.with(result)
+		if f, ok := s.msg.(resultMessage); ok {
+			s.msg = f.withResult(result)
 		}
 		out[i] = s
 	}
@@ -321,9 +323,9 @@ type protoCarrier struct {
 	works  sync.WaitGroup // that have been begun
 }
 
-// theSystem returns the program's actor system, which all carriers share: a registry of actors
+// sharedSystem returns the program's actor system, which all carriers share: a registry of actors
 // has 32,768 maps, which take longer to make than a small run takes.
-var theSystem = sync.OnceValue(func() *actor.ActorSystem {
+var sharedSystem = sync.OnceValue(func() *actor.ActorSystem {
 	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 	return actor.NewActorSystem(actor.WithLoggerFactory(quiet))
 })
@@ -332,7 +334,7 @@ var theSystem = sync.OnceValue(func() *actor.ActorSystem {
 var carriers atomic.Int64
 
 func newProtoCarrier() *protoCarrier {
-	return &protoCarrier{pids: map[address]*actor.PID{}, system: theSystem(), prefix: strconv.FormatInt(carriers.Add(1), 10) + " "}
+	return &protoCarrier{pids: map[address]*actor.PID{}, system: sharedSystem(), prefix: strconv.FormatInt(carriers.Add(1), 10) + " "}
 }
 
 func (c *protoCarrier) start(s *process) error {
@@ -343,7 +345,7 @@ func (c *protoCarrier) start(s *process) error {
 	return err
 }
 
-func (c *protoCarrier) tell(to address, msg any) { c.system.Root.Send(c.pids[to], msg) }
+func (c *protoCarrier) tell(to address, msg message) { c.system.Root.Send(c.pids[to], msg) }
 
 func (c *protoCarrier) begin(_ work, started, f func()) {
 	c.works.Go(func() {
@@ -368,9 +370,7 @@ func (c *protoCarrier) stop() {
 
 // Receive implements actor.Actor.
 func (s *process) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
-	default:
+	if m, ok := ctx.Message().(message); ok { // the others are protoactor's own: Started, Stopping, Stopped
 		s.hub.handle(s, m)
 	}
 }

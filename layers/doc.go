@@ -19,10 +19,10 @@
 //     where each expert's pairs begin and enqueues no expert earlier; no thread blocks.
 //   - Expert: one launch over the tokens of all micro-batches adds to the sum. A shared expert is one
 //     that every token chooses, the last part of the layer, with a width of its own.
-//   - Join: each micro-batch takes its rows of the sum as the layer's output.
+//   - Combine: each micro-batch takes its rows of the sum as the layer's output.
 //
 // The backward routes again with the same bits, so the counts of the forward still hold. Experts follow in
-// reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Join turns the
+// reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Combine turns the
 // gradient of the output into that of the input, and its own gradient is the last part.
 //
 // If the plan expects fewer than 0.5 idle experts in a layer, all tiles are fetched ahead. Otherwise, unless
@@ -33,7 +33,7 @@
 //
 // With output_router_logits the loss balances the experts' load. The routing of all layers then goes to
 // Compute of every lane, which adds probabilities in the order of the layers before any loss or backward.
-// Several ranks add theirs first. The balancing loss joins the step's, and its gradient is part of Join.
+// Several ranks add theirs first. The balancing loss joins the step's, and its gradient is part of Combine.
 //
 // # Rows longer than the device holds
 //

@@ -79,6 +79,6 @@ func (plainKind) Part(_ Spec, l model.Layout, _ int) Tile {
 // backward it turns the gradient of the output into that of the input.
 func once(stage schedule.Stage) schedule.Layer {
 	up := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Input | schedule.Output}}
-	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Sums | schedule.Input | schedule.Turns}}
+	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | schedule.UpdatesGradInPlace}}
 	return schedule.Layer{Tiles: 1, Sweeps: 1, Forward: up, Backward: down, Evaluate: up}
 }

@@ -58,11 +58,11 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	}
 }
 
-// MoECombine is the last visit of a micro-batch in the forward: y = its rows of
+// Combine is the last visit of a micro-batch in the forward: y = its rows of
 // Sum.
 //
 //	y (T, h) act
-func (t *Templates) MoECombine(s device.Stream, y device.Tensor, at int, mb MicroBatch, st MoEState) {
+func (t *Templates) Combine(s device.Stream, y device.Tensor, at int, mb MicroBatch, st MoEState) {
 	h := int64(t.dims.hidden)
 	n := int64(mb.Tokens) * h
 	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})

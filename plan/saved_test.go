@@ -162,7 +162,7 @@ func TestInputsSpillForMore(t *testing.T) {
 				c.change(&q)
 			}
 			r := resolve(t, q)
-			if over := beyond(r, q); over != "" || (r.SpillBytes() > 0) != c.spills || q.StateDir != (r.Away != nil) {
+			if over := beyond(r, q); over != "" || (r.SpillBytes() > 0) != c.spills || q.StateDir != (r.StateOnDisk != nil) {
 				t.Errorf("%d of %d slots, %v: %s", r.Depths.ActivationSlots, r.allActivations(), r.Spec.Keep, over)
 			}
 			if least := 2*r.Limits.MicroBatches + minActSlots; r.Depths.ActivationSlots < least {

@@ -10,10 +10,10 @@ import collections, json, os, subprocess, sys, tempfile
 
 APART = {
     "model/": "what follows from the model's configuration",
-    "schedule/builder.go": "the program of the pass",
-    "schedule/program.go": "the program of the pass",
-    "schedule/residency.go": "the program of the pass",
-    "schedule/visits.go": "the program of the pass",
+    "layers/schedule/builder.go": "the program of the pass",
+    "layers/schedule/program.go": "the program of the pass",
+    "layers/schedule/residency.go": "the program of the pass",
+    "layers/schedule/visits.go": "the program of the pass",
     "layers/flops.go": "operations counted for the report",
     "layers/hidden.go": "activations",
     "layers/keep.go": "activations",
@@ -40,7 +40,7 @@ def counts(mt, dir, blocks, steps):
 
 
 def main():
-    packages = ["actors", "host", "host/optim", "layers", "model", "schedule"]
+    packages = ["actors", "host", "host/optim", "layers", "layers/schedule", "model"]
     with tempfile.TemporaryDirectory() as tmp:
         mt = tmp + "/mt"
         cover = ",".join("mt/" + p for p in ["cmd/mt", *packages])

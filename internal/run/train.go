@@ -108,7 +108,7 @@ func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[str
 		if err != nil {
 			return nil, err
 		}
-		if note != "" && r.Plan.Away == nil { // else it is asked again when the states have their room
+		if note != "" && r.Plan.StateOnDisk == nil { // else it is asked again when the states have their room
 			out.Notes = append(out.Notes, note)
 		}
 	}

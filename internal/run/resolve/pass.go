@@ -118,7 +118,7 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 	var damaged atomic.Pointer[error] // the first log p that are no numbers
 	err = actors.Run(actors.Options{Devices: p.devs, Home: store, Pool: p.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: p.Team.Asked.Done(), ThroughHost: !p.Config.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
-		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
+		Preferences: &actors.Preferences{OnLogProbs: func(id int64, logp [2]float32) {
 			if err := notFinite(r.ModelDir, id, logp); err != nil {
 				damaged.CompareAndSwap(nil, &err)
 			}

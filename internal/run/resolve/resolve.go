@@ -98,9 +98,9 @@ func (r *resolving) resolve(evalOnly bool) (err error) {
 	}
 	r.recordResolved()
 	r.noteNumerics(q)
-	if len(r.Config.StateDir) > 0 && r.Plan.Away == nil && !q.EvalOnly {
+	if len(r.Config.StateDir) > 0 && r.Plan.StateOnDisk == nil && !q.EvalOnly {
 		r.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
-	} else if len(r.Config.ParamDir) > 0 && r.Plan.ParamAway == nil && !q.EvalOnly {
+	} else if len(r.Config.ParamDir) > 0 && r.Plan.WeightsOnDisk == nil && !q.EvalOnly {
 		r.note("param_dir: host memory has room for the weights, so they are not kept there; host_memory says how much mt may take")
 	}
 	if idle := r.Plan.Idle(); idle > IdleEnough {
@@ -167,7 +167,7 @@ func (r *resolving) recordResolved() {
 
 // checkParams refuses what a run whose weights are on disks cannot do.
 func (r *Resolved) checkParams() error {
-	if r.Plan.ParamAway == nil {
+	if r.Plan.WeightsOnDisk == nil {
 		return nil
 	}
 	for _, has := range []struct {

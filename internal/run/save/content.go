@@ -77,7 +77,7 @@ func (c *Content) whyCopied() string {
 
 // mayLink says whether checkpoints link states unless files say otherwise, which is known when they are there.
 func (c *Content) mayLink() bool {
-	return c.Plan.Away != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
+	return c.Plan.StateOnDisk != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
 }
 
 // linked says, by layer, whether checkpoints link its state; nil: they copy them all.
@@ -85,5 +85,5 @@ func (c *Content) linked() []bool {
 	if c.links == nil {
 		return nil
 	}
-	return c.Plan.Away
+	return c.Plan.StateOnDisk
 }

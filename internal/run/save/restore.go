@@ -52,7 +52,7 @@ func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 		}
 	}
 	for i := range w.Store.Layers {
-		if lending := w.Store.Lend(i, true, func(l *host.LayerState) error { return w.receiveLayer(dir, r, err, i, l, beside) }); lending != nil {
+		if lending := w.Store.WithLayer(i, true, func(l *host.LayerState) error { return w.receiveLayer(dir, r, err, i, l, beside) }); lending != nil {
 			return lending
 		}
 	}

@@ -145,7 +145,7 @@ func (s *Saver) Save(st actors.State, dataPos int64) error {
 	}
 	err := s.Open(st.Step)
 	for i := 0; err == nil && i < len(s.Weights.Store.Layers); i++ {
-		err = s.Weights.Store.Lend(i, false, func(l *host.LayerState) error { return s.Layer(i, l) })
+		err = s.Weights.Store.WithLayer(i, false, func(l *host.LayerState) error { return s.Layer(i, l) })
 	}
 	if err == nil {
 		err = s.Commit(st, dataPos)

@@ -36,7 +36,7 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 			return err
 		}
 	}
-	if tier.Away != nil && w.Team.First() {
+	if tier.StateOnDisk != nil && w.Team.First() {
 		note, err := space{w.content}.check() // once more: states may be on the disk of output_dir
 		if err != nil {
 			return err
@@ -56,8 +56,8 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 	for _, note := range open.NodeNotes(host.MachineNodes()) {
 		w.Late.Add(note)
 	}
-	w.Store.Draw(uint64(w.Config.Seed))
-	w.Store.Average(settings.Average(w.Config))
+	w.Store.SetRoundingSeed(uint64(w.Config.Seed))
+	w.Store.SetEMA(settings.Average(w.Config))
 	if w.staging, err = openStaging(w.Team, w.Plan, w.Pool); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (w *Weights) Fill(say *report.Line) error {
 		}
 		if from.Reset {
 			for i := range w.Store.Layers {
-				if err := w.Store.Lend(i, true, func(l *host.LayerState) error {
+				if err := w.Store.WithLayer(i, true, func(l *host.LayerState) error {
 					for _, p := range l.Planes {
 						clear(p.Data)
 					}
@@ -140,7 +140,7 @@ func (w *Weights) brokenTensor() (name string, err error) {
 		return "", nil
 	}
 	for _, i := range w.Store.Tiled() {
-		err := w.Store.Lend(i, false, func(l *host.LayerState) error {
+		err := w.Store.WithLayer(i, false, func(l *host.LayerState) error {
 			if name = brokenIn(l); name != "" {
 				return errBroken
 			}

@@ -21,7 +21,7 @@ func (w *Weights) serveModel(what parts) error {
 		if err != nil || asked[0] < 0 {
 			return err
 		}
-		if err := w.Store.Lend(asked[0], false, func(l *host.LayerState) error {
+		if err := w.Store.WithLayer(asked[0], false, func(l *host.LayerState) error {
 			_, err := w.staging.bring(asked[0], l, what)
 			return err
 		}); err != nil {
@@ -50,10 +50,10 @@ func (w *Weights) writeModel(dir string, step int, what parts, extra map[string]
 	opts.Whole = func(i int) (checkpoint.Layer, error) {
 		giveBack()
 		l := home.Layers[i]
-		if !w.needs(l, what) && !home.TileAway(i) {
+		if !w.needs(l, what) && !home.TileOnDisk(i) {
 			return open.CheckpointLayer(l), nil
 		}
-		if home.Away(i) {
+		if home.StateOnDisk(i) {
 			if err := home.Fetch(i, 0); err != nil {
 				return checkpoint.Layer{}, err
 			}

@@ -234,7 +234,7 @@ func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
 // leavePinned says whether the process ends with the run, which ended with err: then nothing is copied to or from a GPU any
 // more. After an error everything is given back.
 func (s *session) leavePinned(err error) bool {
-	var gaveUp *actors.GivenUpError
+	var gaveUp *actors.StepAbortedError
 	switch {
 	case !s.o.ProcessEnds || machine.Emulated(): // an emulator wants everything back
 		return false

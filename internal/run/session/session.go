@@ -257,7 +257,7 @@ func (s *session) steps(ctx context.Context) error {
 		opts := s.options()
 		opts.Stop = ctx.Done()
 		giveUp, end := s.impatient(ctx)
-		opts.GiveUp = giveUp
+		opts.AbortStep = giveUp
 		err := actors.Run(opts)
 		if end(); err != nil || s.halted.Err() != nil {
 			return s.gaveUp(err)
@@ -279,7 +279,7 @@ func (s *session) options() actors.Options {
 	return actors.Options{
 		Devices: s.devs, Home: s.Store, Pool: s.Pool, Plan: s.Plan,
 		Schedule: actors.Schedule{FirstStep: s.lastStep + 1, LastStep: last, PauseAfter: s.pauseAfter(), SaveSteps: every.Save, EvalSteps: every.Eval,
-			SaveEpochs: every.SaveEpochs, SaveEvals: every.SaveEvals, Enough: s.bests.Enough, EvalEpochs: every.EvalEpochs, EndsEpoch: s.EndsEpoch,
+			SaveEpochs: every.SaveEpochs, SaveEvals: every.SaveEvals, StopEarly: s.bests.Enough, EvalEpochs: every.EvalEpochs, EndsEpoch: s.EndsEpoch,
 			NoSave: c.SaveStrategy == "no", NoFinalSave: c.SaveOnlyModel || !c.KeepCheckpoints,
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.Train.Pos},
@@ -416,7 +416,7 @@ func (s *session) stepTakes() time.Duration {
 
 // gaveUp saves what a run has reached that has given up its step; any other end of the pipeline is only passed on.
 func (s *session) gaveUp(err error) error {
-	var up *actors.GivenUpError
+	var up *actors.StepAbortedError
 	if !errors.As(err, &up) {
 		return save.DamagedState(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"mt/host/optim"
 )
 
-// team is what a run has where several ranks train together. A nil team is that of a rank
+// rankComm is what a run has where several ranks train together. A nil team is that of a rank
 // which is alone.
-type team struct {
+type rankComm struct {
 	rank, size                          int
 	gradients, weights, agreement, norm cluster.Comm
 	balance                             cluster.Comm // where the experts' load is agreed on
@@ -40,15 +40,15 @@ func (o *Options) checkWorld() error {
 	return nil
 }
 
-// joinTeam makes the communicators and memory of a run of several ranks. It waits for the
+// joinRanks makes the communicators and memory of a run of several ranks. It waits for the
 // others.
-func (r *run) joinTeam() error {
+func (r *run) joinRanks() error {
 	w := r.o.World
 	if w == nil || w.Size() == 1 {
 		return nil
 	}
-	t := &team{rank: w.Rank(), size: w.Size()}
-	r.team = t
+	t := &rankComm{rank: w.Rank(), size: w.Size()}
+	r.comm = t
 	for range r.plan.Depths.ExchangeBuffers {
 		b, err := r.newArena(accounts.Exchange, r.plan.ExchangeBytes())
 		if err != nil {
@@ -76,15 +76,15 @@ func (r *run) joinTeam() error {
 	return nil
 }
 
-// begin notes that an operation begins.
-func (t *team) begin() {
+// beginOp notes that an operation begins.
+func (t *rankComm) beginOp() {
 	t.mu.Lock()
 	t.underWay++
 	t.mu.Unlock()
 }
 
-// end notes that one is done, and gives back what waited for the last one.
-func (t *team) end() {
+// endOp notes that one is done, and gives back what waited for the last one.
+func (t *rankComm) endOp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.underWay--; t.underWay > 0 {
@@ -96,8 +96,8 @@ func (t *team) end() {
 	t.closers = nil
 }
 
-// atRest calls f when no operation is under way: at once, unless the run has failed.
-func (t *team) atRest(f func()) {
+// whenIdle calls f when no operation is under way: at once, unless the run has failed.
+func (t *rankComm) whenIdle(f func()) {
 	if t != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -112,7 +112,7 @@ func (t *team) atRest(f func()) {
 // collective begins an operation of all ranks, which is work w of actor id. What is said when it
 // is done has the result of found.
 func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
-	r.team.begin()
+	r.comm.beginOp()
 	begin(func(err error) {
 		over := r.hub.stopped.Load()
 		var result any
@@ -121,7 +121,7 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 		}
 		// The operation ends before its result is told: what hears of the last one may end the run,
 		// and a run that ends well leaves no memory behind.
-		r.team.end()
+		r.comm.endOp()
 		switch {
 		case over:
 		case err != nil:
@@ -134,5 +134,5 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 
 // sum views n elements of the gradient in share slab i, from the first on.
 func (r *run) sum(i int, n int64) optim.Grad {
-	return optim.Grad{Data: r.team.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
+	return optim.Grad{Data: r.comm.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
 }

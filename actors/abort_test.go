@@ -51,7 +51,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 			for n := drawCall(t, every); ; n += every {
 				tr, stop := tr, make(chan struct{})
 				saver := &keeper{layers: tr.blocks + 2}
-				tr.giveUp, tr.saver, tr.saveSteps = stop, saver, 2
+				tr.abortStep, tr.saver, tr.saveSteps = stop, saver, 2
 				var counted *wrap.Failing
 				tr.wrap = func(d device.Device) device.Device {
 					counted = wrap.Fail(d, 0)
@@ -59,7 +59,7 @@ func TestStepsAreGivenUp(t *testing.T) {
 				}
 				got, err := tr.run(t)
 				reached := len(got.steps)
-				var up *GivenUpError
+				var up *StepAbortedError
 				if errors.As(err, &up) {
 					given++
 					if err = nil; up.Reached.Step != reached || up.Reached.AdamStep != int64(reached) {
