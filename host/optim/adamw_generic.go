@@ -46,7 +46,7 @@ func adam(w, m, v, g float32, c *coefs) (float32, float32, float32) {
 }
 
 // expMask has the exponent bits of an fp32 number. They are all 0 in zero and in subnormal numbers, which make the
-// update of a table ten times as slow (measured with AVX-512). A moment without gradients, such as that of a rare row
-// of the embedding, would become subnormal after some 800 steps. It would stay so for good, because 0.9 times the
+// update of a table ten times as slow (measured with AVX-512). A moment without gradients, such as the moment of a
+// rare embedding row, would become subnormal after some 800 steps. It would stay so for good, because 0.9 times the
 // smallest number rounds to the same number.
 const expMask = 0x7f800000
