@@ -1,32 +1,32 @@
 package model
 
-// Recurrence is what a block may have in the place of attention: heads that each carry a state from token to token by the
+// GatedDeltaNet is what a block may have in the place of attention: heads that each carry a state from token to token by the
 // gated delta rule, of queries, keys and values that a short convolution along the tokens made. Source: arXiv:2412.06464;
 // transformers, modeling_qwen3_next.
-type Recurrence struct {
+type GatedDeltaNet struct {
 	KeyHeads, Heads  int // Heads value heads share KeyHeads key heads
 	KeyDim, ValueDim int
 	Taps             int // of the convolution
 }
 
 // Keys and Values are the columns of all heads' keys, which are those of queries too, and of all heads' values.
-func (r *Recurrence) Keys() int { return r.KeyHeads * r.KeyDim }
+func (r *GatedDeltaNet) Keys() int { return r.KeyHeads * r.KeyDim }
 
 // Values is said at Keys.
-func (r *Recurrence) Values() int { return r.Heads * r.ValueDim }
+func (r *GatedDeltaNet) Values() int { return r.Heads * r.ValueDim }
 
 // Convolved is how many columns go through the convolution: queries, keys and values.
-func (r *Recurrence) Convolved() int { return 2*r.Keys() + r.Values() }
+func (r *GatedDeltaNet) Convolved() int { return 2*r.Keys() + r.Values() }
 
 // FLOPs is the work of a token's forward beside its matrix products: that of the convolution, and that of the state, which is
 // read twice and written once.
-func (r *Recurrence) FLOPs() int64 { return r.ConvFLOPs() + r.StateFLOPs() }
+func (r *GatedDeltaNet) FLOPs() int64 { return r.ConvFLOPs() + r.StateFLOPs() }
 
 // ConvFLOPs and StateFLOPs are said at FLOPs.
-func (r *Recurrence) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
+func (r *GatedDeltaNet) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
 
 // StateFLOPs is said at FLOPs.
-func (r *Recurrence) StateFLOPs() int64 {
+func (r *GatedDeltaNet) StateFLOPs() int64 {
 	return 6 * int64(r.Heads) * int64(r.KeyDim) * int64(r.ValueDim)
 }
 
@@ -43,8 +43,8 @@ func (c *Config) RecurrentBlocks() (n int) {
 	return n
 }
 
-// recurrenceTensors are the names of such a block's tensors.
-var recurrenceTensors = tensors{
+// gatedDeltaTensors are the names of such a block's tensors.
+var gatedDeltaTensors = tensors{
 	RoleRecurIn:     {"linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight"},
 	RoleRecurGates:  {"linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight"},
 	RoleRecurTaps:   {"linear_attn.conv1d.weight"},
@@ -54,15 +54,15 @@ var recurrenceTensors = tensors{
 	RoleRecurOut:    {"linear_attn.out_proj.weight"},
 }
 
-// gatedTensors are the names of attention's where it has an output gate.
-var gatedTensors = tensors{
+// outputGateTensors are the names of attention's where it has an output gate.
+var outputGateTensors = tensors{
 	RoleQKV:     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate_proj.weight"},
 	RoleQKVBias: {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate_proj.bias"},
 }
 
-// recurrence is the first half of a recurrent block.
-func (n blockNames) recurrence() []Param {
-	c, r := n.c, n.c.Recurrence
+// gatedDelta is the first half of a recurrent block.
+func (n blockNames) gatedDelta() []Param {
+	c, r := n.c, n.c.GatedDeltaNet
 	in := []int{r.Keys(), r.Keys(), r.Values(), r.Values()}
 	if len(n.named(RoleRecurIn)) == 2 {
 		in = []int{r.Convolved(), r.Values()}
@@ -101,14 +101,14 @@ const (
 	linearAttention = "linear_attention"
 )
 
-// recurrentKeys are what recurrences reads.
-var recurrentKeys = []string{"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads",
+// gatedDeltaKeys are the keys that gatedDeltaFields reads.
+var gatedDeltaKeys = []string{"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads",
 	"layer_types", "full_attention_interval"}
 
-// recurrences reads which blocks have a recurrence, and its sizes. Where layer_types is missing, one block in
+// gatedDeltaFields reads which blocks have a recurrence, and its sizes. Where layer_types is missing, one block in
 // full_attention_interval has attention, the last of each so many.
-func (c *Config) recurrences(f *fields) {
-	r := &Recurrence{KeyHeads: f.int("linear_num_key_heads", 16, 1, maxRecurHeads), Heads: f.int("linear_num_value_heads", 32, 1, maxRecurHeads),
+func (c *Config) gatedDeltaFields(f *fields) {
+	r := &GatedDeltaNet{KeyHeads: f.int("linear_num_key_heads", 16, 1, maxRecurHeads), Heads: f.int("linear_num_value_heads", 32, 1, maxRecurHeads),
 		KeyDim: f.int("linear_key_head_dim", 128, 1, maxRecurDim), ValueDim: f.int("linear_value_head_dim", 128, 1, maxRecurDim),
 		Taps: f.int("linear_conv_kernel_dim", 4, 1, maxTaps)}
 	if r.KeyHeads > 0 && r.Heads%r.KeyHeads != 0 {
@@ -133,10 +133,10 @@ func (c *Config) recurrences(f *fields) {
 		c.Recurrent = nil
 		return
 	}
-	c.Recurrence = r
+	c.GatedDeltaNet = r
 }
 
-func (c *Config) recurrencesJSON(m map[string]any) {
+func (c *Config) gatedDeltaJSON(m map[string]any) {
 	types := make([]string, c.NumLayers)
 	for b := range types {
 		if types[b] = fullAttention; c.IsRecurrent(b) {
@@ -144,7 +144,7 @@ func (c *Config) recurrencesJSON(m map[string]any) {
 		}
 	}
 	m["layer_types"] = types
-	if r := c.Recurrence; r != nil {
+	if r := c.GatedDeltaNet; r != nil {
 		m["linear_num_key_heads"], m["linear_num_value_heads"], m["linear_conv_kernel_dim"] = r.KeyHeads, r.Heads, r.Taps
 		m["linear_key_head_dim"], m["linear_value_head_dim"] = r.KeyDim, r.ValueDim
 	}

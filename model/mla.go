@@ -5,18 +5,18 @@ import (
 	"math"
 )
 
-// Latent is attention whose queries, and keys with values, are made of a narrow vector each.
+// MLA is attention whose queries, and keys with values, are made of a narrow vector each.
 // A head's query and key have NopeDim elements that do not turn and, behind them, RopeDim that
 // do; the latter are the same in the keys of all heads. Source: arXiv:2405.04434.
-type Latent struct {
+type MLA struct {
 	QRank, KVRank              int // widths of the narrow vectors, which are normed; QRank 0: queries are made of the hidden state
 	NopeDim, RopeDim, ValueDim int // elements of a head; values may be narrower or wider than keys
 	NormEps                    float32
 	Bias                       bool // the products that make the narrow vectors have biases
 }
 
-// latentTensors are the names of such a block's tensors.
-var latentTensors = tensors{
+// mlaTensors are the names of such a block's tensors.
+var mlaTensors = tensors{
 	RoleQA:      {"self_attn.q_a_proj.weight"},
 	RoleQABias:  {"self_attn.q_a_proj.bias"},
 	RoleQANorm:  {"self_attn.q_a_layernorm.weight"},
@@ -28,17 +28,17 @@ var latentTensors = tensors{
 }
 
 // tensorNames are the names of the tensors of role r, or nil where latent attention has none of its own.
-func (l *Latent) tensorNames(r Role) []string {
+func (l *MLA) tensorNames(r Role) []string {
 	if r == RoleQB && l.QRank == 0 {
 		return []string{"self_attn.q_proj.weight"}
 	}
-	return latentTensors[r]
+	return mlaTensors[r]
 }
 
-// latent returns the products that make the block's queries, keys and values, and the norms of
+// mla returns the products that make the block's queries, keys and values, and the norms of
 // the narrow vectors between them.
-func (n blockNames) latent() []Param {
-	c, l := n.c, n.c.Latent
+func (n blockNames) mla() []Param {
+	c, l := n.c, n.c.MLA
 	var p []Param
 	narrow := func(weight, bias, norm Role, rows, normed int) {
 		p = append(p, matrix(weight, c.HiddenSize, n.stored(weight, rows)))
@@ -55,19 +55,19 @@ func (n blockNames) latent() []Param {
 	return append(p, matrix(RoleKVB, l.KVRank, n.stored(RoleKVB, c.NumHeads*(l.NopeDim+l.ValueDim))))
 }
 
-// latentKeys are the keys that latentFields reads.
-var latentKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim",
+// mlaKeys are the keys that mlaFields reads.
+var mlaKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim",
 	"attention_bias"}
 
-// latentFields reads the sizes and biases of latent attention. HeadDim becomes the width of queries and keys.
+// mlaFields reads the sizes and biases of latent attention. HeadDim becomes the width of queries and keys.
 // attention_bias gives biases to the products that make narrow vectors and to the output projection. Queries
 // made of the hidden state have none. Source: transformers, modeling_deepseek_v2 and modeling_deepseek_v3.
-func (c *Config) latentFields(f *fields) {
-	l := &Latent{QRank: f.int("q_lora_rank", 0, 1, maxHidden), KVRank: f.need("kv_lora_rank", 1, maxHidden),
+func (c *Config) mlaFields(f *fields) {
+	l := &MLA{QRank: f.int("q_lora_rank", 0, 1, maxHidden), KVRank: f.need("kv_lora_rank", 1, maxHidden),
 		NopeDim: f.int("qk_nope_head_dim", 128, 1, maxHeadDim/2), RopeDim: f.int("qk_rope_head_dim", 64, 2, maxHeadDim/2),
 		ValueDim: f.int("v_head_dim", 128, 1, maxHeadDim), NormEps: 1e-6}
 	l.Bias = f.bool("attention_bias", false)
-	c.Latent, c.HeadDim, c.OBias = l, l.NopeDim+l.RopeDim, l.Bias
+	c.MLA, c.HeadDim, c.OBias = l, l.NopeDim+l.RopeDim, l.Bias
 	if c.NumKVHeads != c.NumHeads {
 		f.fail("num_key_value_heads", "%d: latent attention has as many as num_attention_heads, %d", c.NumKVHeads, c.NumHeads)
 	}
@@ -79,10 +79,10 @@ func (c *Config) latentFields(f *fields) {
 	}
 }
 
-// latentJSON is the other direction. What has the size of a head in config.json Transformers
+// mlaJSON is the other direction. What has the size of a head in config.json Transformers
 // computes.
-func (c *Config) latentJSON(m map[string]any) {
-	l := c.Latent
+func (c *Config) mlaJSON(m map[string]any) {
+	l := c.MLA
 	delete(m, "head_dim")
 	m["q_lora_rank"], m["kv_lora_rank"] = optional(l.QRank), l.KVRank
 	m["qk_nope_head_dim"], m["qk_rope_head_dim"], m["v_head_dim"] = l.NopeDim, l.RopeDim, l.ValueDim
@@ -92,8 +92,8 @@ func (c *Config) latentJSON(m map[string]any) {
 // turning is how many elements of a head a rotary embedding turns that turns all it can, and
 // RopeAt where they begin in a head.
 func (c *Config) turning() int {
-	if c.Latent != nil {
-		return c.Latent.RopeDim
+	if c.MLA != nil {
+		return c.MLA.RopeDim
 	}
 	return c.HeadDim
 }
@@ -103,8 +103,8 @@ func (c *Config) RopeAt() int { return c.HeadDim - c.turning() }
 
 // ValueDim is how many elements a head has in values, and in attention's output.
 func (c *Config) ValueDim() int {
-	if c.Latent != nil {
-		return c.Latent.ValueDim
+	if c.MLA != nil {
+		return c.MLA.ValueDim
 	}
 	return c.HeadDim
 }
@@ -127,7 +127,7 @@ func (c *Config) PairFLOPs() float64 {
 // transformers, modeling_deepseek_v3.
 func (c *Config) ScoreScale() float64 {
 	scale := cmp.Or(c.AttnScale, 1/math.Sqrt(float64(c.HeadDim)))
-	if c.Latent != nil && c.Rope.Type == "yarn" && c.Rope.MScaleAllDim != 0 {
+	if c.MLA != nil && c.Rope.Type == "yarn" && c.Rope.MScaleAllDim != 0 {
 		m := yarnScale(c.Rope.Factor, c.Rope.MScaleAllDim)
 		scale *= m * m
 	}
