@@ -190,8 +190,8 @@ func (w *mpiWorld) Close() error {
 
 // Waiting times of end, for events that it cannot observe.
 const (
-	// Output written just before an abort may be lost, because MPICH's mpirun ends the processes before it reads the
-	// rest of their output.
+	// Without this wait, output written just before an abort may be lost: MPICH's mpirun ends the processes before it
+	// reads the rest of their output.
 	abortAfter = 300 * time.Millisecond
 	// The MPI goroutine may be inside a call that waits for a vanished rank.
 	abortWithin = 10 * time.Second
