@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes the pictures in docs/pictures anew: trains two small runs with copies and updates that
-# are slowed down (so that there is something to wait for), opens mt watch's page of them in
-# Chromium, and keeps what it shows on a desktop and on a phone:
+# Makes the pictures in docs/pictures. It trains two small runs with throttled copies and updates,
+# so that there is something to wait for. Then it opens mt watch's page in Chromium and takes
+# screenshots at desktop and phone size:
 #
 #     tools/pictures.sh [DIR]
 #
-# The runs are left in DIR, by default a temporary folder; those that are there are taken as they
-# are. It takes some minutes on two cores, and needs Go and Chromium.
+# The runs stay in DIR, by default a temporary folder; existing runs are reused. It takes some
+# minutes on two cores, and needs Go and Chromium.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
