@@ -45,13 +45,12 @@ type optimizerSpec struct {
 	clip  float64 // bound of the global gradient norm (max_grad_norm); 0: no global clipping
 	bound float64 // bound of each layer's gradient norm, without clip; 0: no clipping
 	into  []int   // by layer: the layer whose gradient its own is added to; itself, unless two layers share a table
-	// frozen says by layer that it has no gradient and only its version advances. nil: none.
+	// frozen marks layers without a gradient, whose version alone advances. nil: none.
 	frozen []bool
 	// distributed: there are several ranks. Gradients come from the Exchanger and are this rank's shares, summed over
 	// all ranks. The ranks agree on norms, and updates go to the Gatherer.
 	distributed bool
-	// These say by layer that its state, its gradient while it waits for the norm, and its tile are on a disk. nil:
-	// none.
+	// By layer: the state is on a disk; the gradient waits for the norm on a disk; the tile is on a disk. nil: none.
 	stateOnDisk, gradOnDisk, weightsOnDisk []bool
 	// matrices is the number of each layer's orthogonalized matrices; nil: none. laneOf is the lane of each layer.
 	// matrixBuffers is the number of matrix buffers on a lane.
@@ -128,7 +127,7 @@ type stepState struct {
 	finite  int       // the last earlier step that was not skipped
 }
 
-// noSlab marks a gradient without a slab: it has not landed, or is in its layer's state slot or on its way there.
+// noSlab marks a gradient without a slab. The gradient has not landed, or it was handed to the Stager.
 const noSlab = -1
 
 // newOptimizerCore makes an Optimizer of len(x.into) layers in state start.
@@ -294,7 +293,7 @@ func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	return out
 }
 
-// ready reports whether the update of layer l can begin; if not, the cause is what it waits for.
+// ready reports whether the update of layer l can begin; if not, the Cause is the missing input.
 func (c *optimizerCore) ready(l int) (Cause, bool) {
 	if c.saving[l] {
 		return StallCheckpoint, false

@@ -87,7 +87,7 @@ func (p *diskCore) done(m LayerUpdated) []effect {
 	return nil
 }
 
-// gradsOnDisk manages gradients of which some wait for the norm on a disk.
+// gradsOnDisk manages gradients, some of them on disks until the norm is known.
 type gradsOnDisk struct {
 	gradients
 	p *diskCore

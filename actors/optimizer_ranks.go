@@ -75,7 +75,7 @@ func (p *rankCore) take(msg message) ([]effect, bool) {
 }
 
 // summed stores the sum of squares of this rank's share. With clipping the exchange buffer is then free. Without
-// clipping, agreeNorm follows.
+// clipping, the share slab and the buffer of the same index stay in use, and agreeNorm follows.
 func (p *rankCore) summed(m summed) []effect {
 	s, l := p.c.cur, m.Layer
 	if m.IDs != nil {

@@ -14,8 +14,8 @@ import (
 // cases it sends ActivationPassed to the receiving Prefetcher, which copies an activation on the host into the slot.
 //
 // The sender never waits for the receiver. Each lane is bounded only by its own activation slots, which are allotted in
-// program order, whether the content has arrived or not. The places on the host need no credit: only one hidden state
-// of a micro-batch is in transit at a time, and the launch that makes the next one has read the previous one.
+// program order, whether the content has arrived or not. The places on the host need no credit. Only one hidden state
+// of a micro-batch is in transit at a time: the launch that makes the next hidden state has read the previous one.
 
 // transit identifies an activation in transit between lanes: its program and its object number on the receiving lane.
 type transit struct{ prog, object int }

@@ -140,7 +140,8 @@ func (c *prefetcherCore) advance() (out []effect) {
 	return out
 }
 
-// upToDate reports whether layers are at the version that p needs. cause is what they wait for, or have waited for.
+// upToDate reports whether layers are at the version that p needs. cause is the reason of their wait, in progress or
+// past.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -320,7 +321,7 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// ready reports whether a visit's tile can be fetched. cause is what it waits for, or has waited for.
+// ready reports whether a visit's tile can be fetched. cause is the reason of its wait, in progress or past.
 func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
 	for _, w := range x.hooks {
 		if waits, ok := w.ready(s, v); !ok {

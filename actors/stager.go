@@ -142,7 +142,8 @@ func (c *stagerCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// beginRound begins a save round. All layers are shown, after those of an earlier round. States read ahead are dropped.
+// beginRound begins a save round. All layers are shown, behind the layers of an earlier round. States read ahead are
+// dropped.
 func (c *stagerCore) beginRound() (out []effect) {
 	c.round++
 	c.toShow = append(c.toShow, slices.Sorted(slices.Values(c.order))...)
@@ -258,7 +259,7 @@ type diskTraffic struct {
 	busy  time.Duration // time with a work in progress, up to since
 }
 
-// count notes that a work begins at time now, or that one ends if n is −1.
+// count adds n works at time now: 1 begins, −1 ends.
 func (d *diskTraffic) count(n int, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

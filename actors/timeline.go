@@ -10,8 +10,8 @@ import (
 	"mt/device"
 )
 
-// This file reports a run to Options.Timeline: when each work occupied its stream or actor, which work led to which,
-// and what each slot held meanwhile.
+// This file reports a run to Options.Timeline. It reports the time of each work on its stream or actor, the messages
+// between works, and the content of each slot.
 
 // tracer traces the work of a run.
 type tracer struct {

@@ -23,8 +23,8 @@ type laneTracer struct {
 	all, free []device.Event
 	closed    bool
 
-	// shift is added to the device's time to get the shown time. low and high are its bounds since the clocks were last
-	// set: no work is done before it is enqueued, or after its notification.
+	// shift is added to the device's time to get the shown time. Its bounds low and high hold since the clocks were
+	// last set. They follow from works: each is done after it is enqueued and before its notification.
 	shift, low, high time.Duration
 
 	routed  *piece // the router's last launch whose routing is not yet offloaded
@@ -72,7 +72,7 @@ func (r *lane) startTrace(t *tracer) error {
 	return nil
 }
 
-// places makes the tracks of actors and credits after those of the streams. This is the order in which they are shown.
+// places makes the tracks of actors and credits after the streams' tracks. Viewers show tracks in this order.
 func (t *tracer) places(lanes []*lane) {
 	actors := []address{feederID}
 	for _, r := range lanes {
@@ -334,7 +334,7 @@ func (l *laneTracer) stepDone(t *passTimeline) {
 }
 
 // setClocks corrects the clocks. The first lane's device is the reference, because all its gaps count. It sets the
-// hub's clock, and the hub's clock sets those of the other devices.
+// hub's clock, and the hub's clock sets the other devices' clocks.
 func (l *laneTracer) setClocks() {
 	wrong := min(max(l.shift, l.low), max(l.low, l.high)) - l.shift
 	l.low, l.high = math.MinInt64, math.MaxInt64

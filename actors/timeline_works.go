@@ -6,7 +6,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file names the works on the streams in a trace. It records which slots they use and which work led to them.
+// This file names the works on the streams in a trace. It records the slots that each work uses and the works that
+// caused it.
 
 // launch traces a launch on the compute stream. t times the launch; nil in an evaluation.
 func (l *laneTracer) launch(e enqueue, la schedule.Launch, v schedule.Visit, t *passTimeline) {
