@@ -579,7 +579,7 @@ func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	return r.gradPlaces[v.Layer].grads(r.tiles[v.Tile], buf, ids)
 }
 
-// hidden views the hidden state of tokens tokens in a slot. slot −1: there is none.
+// hidden views the hidden state of a number of tokens in a slot. slot −1: there is none.
 func (r *lane) hidden(slot, tokens int) layers.Hidden {
 	if slot < 0 {
 		return layers.Hidden{}

@@ -232,7 +232,7 @@ func (p *prediction) cost(do task) virtualdevice.Work {
 	return virtualdevice.Work{}
 }
 
-// diskWork moves bytes bytes to or from a disk at rate GB/s. A disk serves concurrent works one after the other.
+// diskWork moves a number of bytes to or from a disk at rate GB/s. A disk serves concurrent works one after the other.
 func (p *prediction) diskWork(bytes, rate float64) (w virtualdevice.Work) {
 	if bytes > 0 {
 		w.Seconds = bytes / (rate * 1e9)
@@ -251,7 +251,7 @@ func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevic
 	return w
 }
 
-// memoryWork reads and writes bytes bytes on the host.
+// memoryWork reads and writes this many bytes on the host.
 func (p *prediction) memoryWork(o rates.Op, bytes float64) virtualdevice.Work {
 	h, c := &p.machine.Host, o.Cost(bytes)
 	w := virtualdevice.Work{Seconds: c.Seconds}

@@ -65,8 +65,8 @@ func (c predictedComm) AllToAllV(_ []byte, sendCounts []int, _ []byte, recvCount
 	c.exchange(max(out, in), func() { done(nil) })
 }
 
-// exchange takes the network's time for bytes bytes sent and as many received at once. Both pass through host memory,
-// and one core works on them.
+// exchange takes the network's time to send and receive this many bytes at once. Both directions pass through host
+// memory and use one core.
 func (c predictedComm) exchange(bytes int64, done func()) {
 	m := c.p.machine
 	moving := float64(bytes) / (m.Network.Rate * 1e9)

@@ -422,7 +422,7 @@ func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindH
 
 func (inPlace) upload(device.Mem, []byte) {}
 
-// inMemory views bytes bytes of a layer's tile in host memory, from byte from.
+// inMemory views a range of a layer's tile in host memory, of length bytes from offset from.
 func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []byte {
 	return r.o.Home.Tile(layer)[from : from+bytes]
 }

@@ -122,7 +122,7 @@ func (t *passTimeline) marksMade() int {
 	return t.made
 }
 
-// passed reports that the device has passed the first marks marks of a program.
+// passed reports that the device has passed a program's first marks; marks is their number.
 func (c *stalls) passed(prog, marks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,8 +131,8 @@ func (c *stalls) passed(prog, marks int) {
 	}
 }
 
-// sum adds up the times between the first marks marks. It frees their events, except the first, where the timeline
-// begins, and the last.
+// sum adds up the times between the first marks; marks is their number. It frees their events except the first, where
+// the timeline begins, and the last.
 func (t *passTimeline) sum(marks int) {
 	last := len(t.marks) - 1 - (t.made - marks)
 	for i := 1; i <= last; i++ {

@@ -33,7 +33,7 @@ type tracer struct {
 	until   map[timeline.Track]time.Duration // by track of a credit: end of the last reported hold
 
 	// skew is added to the hub's clock to get the shown time, which is the clock of the first lane's device. skew
-	// changes from step to step. The shown time never runs back: it is at least least.
+	// changes from step to step. The shown time never runs back: least is its lower bound.
 	skew, least time.Duration
 }
 

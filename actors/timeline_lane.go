@@ -42,8 +42,8 @@ type streamTracer struct {
 	ended      bool   // the event at cur's end is recorded
 	unreported []*piece
 
-	// The time of an event is at plus its distance from last, whose time is at. Distances are kept short because CUDA
-	// gives them with only seven digits.
+	// last is the last read event and at its time. Times are added up from event to event, because CUDA returns a
+	// distance with only seven digits.
 	last       device.Event
 	own        bool // last belongs to the tracer
 	at         time.Duration
@@ -223,8 +223,8 @@ func (s *streamTracer) stops() {
 	}
 }
 
-// ends ends the current work and returns the function to call when the stream has passed it. nil: there is no current
-// work.
+// ends closes the current work and returns a function to call when the stream has passed the work. nil: there is no
+// current work.
 func (s *streamTracer) ends() func(error) {
 	if s.cur == nil {
 		return nil
