@@ -375,7 +375,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	return out
 }
 
-// meanLoss returns the mean loss: that of pairs if pairs is set, otherwise sum divided by the supervised tokens.
+// meanLoss returns the pairs' mean loss if pairs is set, otherwise sum divided by the supervised tokens.
 func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums) float64 {
 	if pairs != nil {
 		return pairs.mean(c.likelihood)
